@@ -1,0 +1,58 @@
+# shellcheck shell=bash
+# Shared by the scripts beside it; sourced, never run.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+deps=${SHARDLENS_DEPS:-$root/.deps}
+case $deps in /*) ;; *) deps=$PWD/$deps ;; esac
+log=$deps/install.log
+
+say() { echo "shardlens: $*"; }
+
+fail() {
+  echo "shardlens: $*" >&2
+  exit 1
+}
+
+# Runs a command with its output in the log; shows the end of the log if it fails.
+quietly() {
+  echo "\$ $*" >>"$log"
+  "$@" >>"$log" 2>&1 && return
+  tail -n 15 "$log" >&2
+  return 1
+}
+
+# A folder is complete when it holds the hash of the pins it was made from.
+pins_of() { sha256sum <"$1" | cut -d ' ' -f 1; }
+is_complete() { [ "$(cat "$1/.pins" 2>/dev/null)" = "$(pins_of "$2")" ]; }
+
+# One installation at a time; the second waits and then finds everything there.
+take_lock() {
+  mkdir -p "$deps"
+  exec 9>"$deps/.lock"
+  if ! flock --nonblock 9; then
+    say "waiting for another installation into $deps"
+    flock 9
+  fi
+}
+
+need_free_gb() {
+  local free_gb
+  free_gb=$(df -Pk "$deps" | awk 'NR == 2 { print int($4 / 1024 / 1024) }')
+  [ "$free_gb" -ge "$1" ] ||
+    fail "$2 needs $1 GB in $deps, where $free_gb GB are free;" \
+      "make room or set SHARDLENS_DEPS to another folder"
+}
+
+# pip that shows its progress bar to people and is silent in logs.
+pip_install() {
+  local python=$1
+  shift
+  local options=(--disable-pip-version-check --no-input --root-user-action=ignore)
+  # pip unpacks in TMPDIR first: beside the target, since a RAM disk may be too small.
+  mkdir -p "$deps/tmp"
+  if [ -t 1 ]; then
+    TMPDIR=$deps/tmp "$python" -m pip install "${options[@]}" "$@"
+  else
+    TMPDIR=$deps/tmp quietly "$python" -m pip install --progress-bar off "${options[@]}" "$@"
+  fi
+}

@@ -1,0 +1,41 @@
+# Shardlens is built by CMake (CMakePresets.json). This file is the front door: each command first
+# installs what is missing, and is quick when nothing is. Two to start with: make demo, make test.
+
+# Where LibTorch is installed; clones may share one folder.
+SHARDLENS_DEPS ?= $(CURDIR)/.deps
+export SHARDLENS_DEPS
+
+.PHONY: help demo test build tools bench test-long clean
+.NOTPARALLEL:
+
+help:
+	@echo 'make demo        train the tutorial model, sharded over two ranks'
+	@echo 'make test        build and run the tests, with and without sanitizers'
+	@echo 'make build       build everything into build/bin'
+	@echo 'make tools       build what needs no LibTorch into build/core/bin'
+	@echo 'make bench       compare step times with PyTorch DDP and FSDP2 (fetches 2.5 GB once)'
+	@echo 'make test-long   run the tests that take too long for every change'
+	@echo 'make clean       remove build/ (the installed .deps/ and your runs/ stay)'
+
+demo: build
+	@.setup/demo
+
+test:
+	@.setup/test
+
+build:
+	@.setup/build full
+
+tools:
+	@.setup/build core
+	@echo 'shardlens: the programs are in build/core/bin'
+
+bench: build
+	@.setup/peers
+	@"$(SHARDLENS_DEPS)/peers/bin/python" tests/bench/step_time
+
+test-long:
+	@.setup/test long
+
+clean:
+	@rm -rf build

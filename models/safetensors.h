@@ -1,0 +1,69 @@
+// Files in the safetensors format: named tensors as plain little-endian bytes, which Python reads
+// without executing anything. Checkpoints, exported models and --init files are such files.
+//
+// Layout: 8 bytes header length N, N bytes JSON {name: {dtype, shape, data_offsets}}, then the
+// data. A file that opens is sound: every range lies in the file, is exactly as large as its shape
+// and dtype say, and the ranges fill the data with no overlap and no hole.
+//
+// Nothing here knows LibTorch: a dtype is the format's own word ("F32", "BF16", ...), data is
+// bytes. An opened file may be read from several threads. It is mapped, so do not truncate it
+// meanwhile.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardlens::models {
+
+struct SafetensorsTensor {
+  std::string name;
+  std::string dtype;
+  std::vector<int64_t> shape;       // empty for a scalar
+  std::span<const std::byte> data;  // row-major; files of others need not align it to the dtype
+};
+
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
+class SafetensorsFile {
+ public:
+  /// Throws std::invalid_argument where there is no such file, std::runtime_error with path and
+  /// reason where it is damaged.
+  explicit SafetensorsFile(const std::string& path);
+
+  /// In the order of their data. The spans live as long as this object.
+  const std::vector<SafetensorsTensor>& tensors() const { return tensors_; }
+  const SafetensorsMetadata& metadata() const { return metadata_; }
+
+  /// nullptr where the file has no such tensor.
+  const SafetensorsTensor* find(std::string_view name) const;
+
+ private:
+  struct Unmap {
+    size_t bytes = 0;
+    void operator()(const std::byte* mapped) const;
+  };
+  using Mapping = std::unique_ptr<const std::byte, Unmap>;
+
+  static Mapping map_file(const std::string& path);
+  void read_header(std::string_view header, std::span<const std::byte> data);
+
+  Mapping mapping_;
+  std::vector<SafetensorsTensor> tensors_;
+  std::map<std::string, size_t, std::less<>> index_of_name_;
+  SafetensorsMetadata metadata_;
+};
+
+/// Writes under a temporary name beside `path`, syncs and renames: `path` is never half a file.
+/// Data goes largest element first, so that each tensor is aligned. Throws std::runtime_error where
+/// the disk fails, std::logic_error where names repeat or a size does not match its shape and
+/// dtype.
+void write_safetensors(const std::string& path, std::span<const SafetensorsTensor> tensors,
+                       const SafetensorsMetadata& metadata = {});
+
+}  // namespace shardlens::models

@@ -1,0 +1,125 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+#include <stdexcept>
+
+#include "planner/strategy.h"
+
+namespace shardlens::planner {
+
+namespace {
+
+std::string read_config_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) {
+    throw std::invalid_argument(fmt::format(
+        "--config {}: cannot be opened; give a JSON file such as a run's config.json", path));
+  }
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Levenshtein distance, to suggest the flag that was meant.
+size_t distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replace = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replace});
+    }
+  }
+  return row.back();
+}
+
+std::string unknown_flag(const std::string& argument) {
+  if (argument.rfind("--", 0) != 0) {
+    return fmt::format("{}: not a flag; flags begin with --, see --help", argument);
+  }
+  const std::string name = argument.substr(2, argument.find('=') - 2);
+  const auto nearest =
+      std::min_element(options().begin(), options().end(), [&](const Option& a, const Option& b) {
+        return distance(name, a.name) < distance(name, b.name);
+      });
+  const bool near = distance(name, nearest->name) <= 3;
+  return fmt::format("--{}: unknown flag; {}", name,
+                     near ? fmt::format("did you mean --{}?", nearest->name) : "see --help");
+}
+
+/// What CLI11 found, before any value is checked: flags by the table's order.
+struct Given {
+  std::vector<std::vector<std::string>> values;
+  std::string config_file;
+  bool help = false;
+};
+
+void declare(CLI::App& app, Given& given) {
+  app.set_help_flag();
+  app.allow_extras();
+  app.add_flag("--help,-h", given.help);
+  app.add_option("--config", given.config_file);
+  given.values.resize(options().size());
+  for (size_t i = 0; i < options().size(); ++i) {
+    CLI::Option* option = app.add_option(fmt::format("--{}", options()[i].name), given.values[i]);
+    option->take_last();
+    if (std::holds_alternative<bool Config::*>(options()[i].field)) {
+      option->expected(0, 1)->default_str("true");
+    }
+  }
+}
+
+Given parse(const std::vector<std::string>& arguments) {
+  Given given;
+  CLI::App app;
+  declare(app, given);
+  try {
+    // CLI11 takes the arguments last first.
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::ArgumentMismatch& error) {
+    throw std::invalid_argument(fmt::format("{}; see --help", error.what()));
+  } catch (const CLI::ParseError& error) {
+    throw std::invalid_argument(fmt::format("{}; see --help", error.what()));
+  }
+  if (const auto extras = app.remaining(); !extras.empty()) {
+    throw std::invalid_argument(unknown_flag(extras.front()));
+  }
+  return given;
+}
+
+}  // namespace
+
+Arguments parse_arguments(const std::vector<std::string>& arguments) {
+  const Given given = parse(arguments);
+  Arguments result{.config = {}, .help = given.help};
+  if (!given.config_file.empty()) {
+    read_json(result.config, read_config_file(given.config_file), given.config_file);
+  }
+  for (size_t i = 0; i < options().size(); ++i) {
+    if (!given.values[i].empty()) {
+      set_option(result.config, options()[i], given.values[i].back());
+    }
+  }
+  return result;
+}
+
+std::string help_text(std::string_view command) {
+  std::string text = fmt::format("usage: shardlens {} [flags]\n\n", command);
+  const Config defaults;
+  for (const Option& option : options()) {
+    const std::string shown =
+        std::visit([&](auto field) { return fmt::format("{}", defaults.*field); }, option.field);
+    const std::string flag = fmt::format("--{} {}", option.name, option.value);
+    text += fmt::format("  {:<42} {}{}\n", flag, option.help,
+                        shown.empty() ? "" : fmt::format(" (default {})", shown));
+  }
+  text +=
+      fmt::format("  {:<42} {}\n", "--config FILE.json", "flags from a file, as a run keeps them");
+  return text;
+}
+
+}  // namespace shardlens::planner

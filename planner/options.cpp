@@ -1,0 +1,166 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "planner/strategy.h"
+
+namespace shardlens::planner {
+
+namespace {
+
+constexpr bool kClosed = true;
+
+const Option kOptions[] = {
+    {"model", "NAME|FILE.json", "a preset (vit-tutorial, ...) or a family with its sizes",
+     &Config::model},
+    {"data", "fashion-mnist|DIR", "the training data: the packaged set, or a folder of IDX files",
+     &Config::data},
+    {"init", "FILE.safetensors", "start weights; default: drawn from --seed", &Config::init},
+    {"batch", "B", "samples a rank and step", &Config::batch, !kClosed, 1},
+    {"epochs", "N", "passes over the training data", &Config::epochs, !kClosed, 1},
+    {"steps", "N", "stop after N steps; 0: as many as the epochs have", &Config::steps},
+    {"lr", "X", "learning rate of Adam", &Config::lr, !kClosed, 0, true},
+    {"seed", "N", "of start weights and sample order", &Config::seed},
+    {"strategy", "single|ddp|fsdp", "how the state is laid out over ranks", &Config::strategy,
+     kClosed},
+    {"reshard-after-forward", "auto|true|false",
+     "free gathered weights between forward and backward; auto: all but the head's",
+     &Config::reshard_after_forward, kClosed},
+    {"communicator", "auto|local|gloo", "auto: shared memory between ranks of one host",
+     &Config::communicator, kClosed},
+    {"device", "cpu", "where the ranks compute", &Config::device, kClosed},
+    {"workers", "N", "ranks to start and watch on this host", &Config::workers, !kClosed, 1},
+    {"threads", "N", "threads a rank computes with", &Config::threads, !kClosed, 1},
+    {"timeout", "S", "seconds that a rank waits for the others", &Config::timeout_s, !kClosed, 0,
+     true},
+    {"storage", "DIR", "where runs are kept", &Config::storage},
+    {"name", "RUN", "the run's folder in the storage; default: model, strategy and time",
+     &Config::name},
+    {"fresh", "", "start over a run of that name", &Config::fresh},
+    {"log-every", "N", "steps between two lines of metrics.jsonl", &Config::log_every, !kClosed, 1},
+};
+
+[[noreturn]] void refuse(const Option& option, std::string_view text, std::string_view why) {
+  throw std::invalid_argument(
+      fmt::format("--{} {}: {}; give --{} {}", option.name, text, why, option.name, option.value));
+}
+
+template <class Number>
+Number parse_number(const Option& option, std::string_view text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc::result_out_of_range) refuse(option, text, "the number is too large");
+  if (error != std::errc{} || end != text.data() + text.size()) {
+    refuse(option, text, std::is_integral_v<Number> ? "not a whole number" : "not a number");
+  }
+  const auto value = static_cast<double>(number);
+  if (!std::isfinite(value)) refuse(option, text, "not a finite number");
+  if (value < option.minimum) refuse(option, text, fmt::format("less than {}", option.minimum));
+  if (option.exclusive && value == option.minimum) {
+    refuse(option, text, fmt::format("must be above {}", option.minimum));
+  }
+  return number;
+}
+
+bool is_one_of(std::string_view text, std::string_view words) {
+  while (!words.empty()) {
+    const size_t bar = std::min(words.find('|'), words.size());
+    if (words.substr(0, bar) == text) return true;
+    words.remove_prefix(std::min(bar + 1, words.size()));
+  }
+  return false;
+}
+
+std::string key_of(const Option& option) {
+  std::string key(option.name);
+  std::replace(key.begin(), key.end(), '-', '_');
+  return key;
+}
+
+/// JSON values travel through the same check as the command line's text.
+std::string text_of(const nlohmann::json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number() || value.is_boolean()) return value.dump();
+  throw std::invalid_argument("not a string, number or boolean");
+}
+
+void set_flag(Config& config, bool Config::*field, const Option& option, std::string_view text) {
+  if (text != "true" && text != "false") {
+    throw std::invalid_argument(fmt::format("--{} {}: give true or false", option.name, text));
+  }
+  config.*field = text == "true";
+}
+
+const Option& find_option(const std::string& key, const std::string& file) {
+  for (const Option& option : kOptions) {
+    if (key_of(option) == key) return option;
+  }
+  throw std::invalid_argument(fmt::format(
+      "{}: unknown key \"{}\"; the keys are the flags of train with _ for -", file, key));
+}
+
+}  // namespace
+
+std::span<const Option> options() { return kOptions; }
+
+void set_option(Config& config, const Option& option, std::string_view text) {
+  if (const auto* field = std::get_if<std::string Config::*>(&option.field)) {
+    if (option.closed && !is_one_of(text, option.value)) {
+      refuse(option, text, "not one of its words");
+    }
+    config.** field = text;
+  } else if (const auto* field = std::get_if<int64_t Config::*>(&option.field)) {
+    config.** field = parse_number<int64_t>(option, text);
+  } else if (const auto* field = std::get_if<double Config::*>(&option.field)) {
+    config.** field = parse_number<double>(option, text);
+  } else {
+    set_flag(config, std::get<bool Config::*>(option.field), option, text);
+  }
+}
+
+std::string to_json(const Config& config) {
+  nlohmann::ordered_json json;
+  for (const Option& option : kOptions) {
+    std::visit([&](auto field) { json[key_of(option)] = config.*field; }, option.field);
+  }
+  return json.dump(2) + "\n";
+}
+
+void read_json(Config& config, std::string_view text, const std::string& file) {
+  nlohmann::json json;
+  try {
+    json = nlohmann::json::parse(text);
+  } catch (const nlohmann::json::exception& error) {
+    throw std::invalid_argument(fmt::format("{}: not JSON: {}", file, error.what()));
+  }
+  if (!json.is_object()) {
+    throw std::invalid_argument(fmt::format("{}: not a JSON object of flags", file));
+  }
+  for (const auto& [key, value] : json.items()) {
+    const Option& option = find_option(key, file);
+    try {
+      set_option(config, option, text_of(value));
+    } catch (const std::invalid_argument& error) {
+      throw std::invalid_argument(fmt::format("{}: key \"{}\": {}", file, key, error.what()));
+    }
+  }
+}
+
+std::string run_identity(const Config& config) {
+  nlohmann::ordered_json json;
+  json["model"] = config.model;
+  json["data"] = config.data;
+  json["init"] = config.init;
+  json["global_batch"] = config.batch * config.workers;
+  json["epochs"] = config.epochs;
+  json["steps"] = config.steps;
+  json["lr"] = config.lr;
+  json["seed"] = config.seed;
+  return json.dump();
+}
+
+}  // namespace shardlens::planner

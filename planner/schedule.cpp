@@ -1,0 +1,69 @@
+#include "planner/schedule.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <stdexcept>
+
+#include "planner/builders.h"
+
+namespace shardlens::planner {
+namespace {
+
+char letter_of(SlotKind kind) {
+  switch (kind) {
+    case SlotKind::unsharded:
+      return 'U';
+    case SlotKind::reduce:
+      return 'R';
+    case SlotKind::gradient_shard:
+      return 'G';
+    case SlotKind::receive:
+      return 'X';
+  }
+  throw std::logic_error("slot kind out of range");
+}
+
+}  // namespace
+
+std::string Slot::name() const { return fmt::format("{}{}", letter_of(kind), index); }
+
+int64_t Group::numel() const { return bucket_offset(static_cast<int>(buckets.size())); }
+
+int64_t Group::bucket_offset(int bucket) const {
+  return std::accumulate(buckets.begin(), buckets.begin() + bucket, int64_t{0},
+                         [](int64_t sum, const Bucket& one) { return sum + one.numel; });
+}
+
+std::string_view to_string(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::load_input:
+      return "LOAD_INPUT";
+    case ActionKind::all_gather:
+      return "ALL_GATHER";
+    case ActionKind::reshard:
+      return "RESHARD";
+    case ActionKind::forward:
+      return "FORWARD";
+    case ActionKind::loss:
+      return "LOSS";
+    case ActionKind::backward:
+      return "BACKWARD";
+    case ActionKind::reduce_scatter:
+      return "REDUCE_SCATTER";
+    case ActionKind::all_reduce:
+      return "ALL_REDUCE";
+    case ActionKind::optimizer_step:
+      return "OPTIMIZER_STEP";
+  }
+  throw std::logic_error("action kind out of range");
+}
+
+Schedule build_schedule(const models::ModelSpec& spec, const Strategy& strategy, Pass pass) {
+  Schedule schedule = strategy.kind == StrategyKind::fsdp ? build_fsdp(spec, strategy, pass)
+                                                          : build_ddp(spec, strategy, pass);
+  validate(schedule);
+  return schedule;
+}
+
+}  // namespace shardlens::planner

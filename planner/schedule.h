@@ -1,0 +1,143 @@
+// The order of a training step, as data. Built once from (model spec, strategy) by build_schedule;
+// the runtime executes it, the planner simulates it, the profiler tags what it records with its
+// action ids. No second place decides in which order ranks gather, compute, reduce and free.
+//
+// A schedule holds order, streams, waits, slots and bytes. It never holds durations, allocator
+// rounding or kernel workspace: those are models, and live elsewhere in the planner.
+//
+// [Note: groups, buckets and slots]
+// A *group* is gathered together. It is a list of *buckets*, each of one dtype, in the order in
+// which backward finishes them (falling order of use). In a bucket every parameter starts at a
+// multiple of kAlignment elements and the end is padded to shards x kAlignment, so rank r of the
+// shard group owns the r-th equal range. A *slot* is a buffer that the schedule assigns like a
+// register and the runtime allocates once:
+//   U  unsharded parameters of one group, its buckets one after the other  [sum of bucket numels]
+//   R  gradients of one bucket before reduction                            [bucket numel]
+//   G  gradient shard of one bucket, from reduction to optimizer step      [bucket numel / shards]
+//   X  receive buffer of a communicator that needs one (gloo)              [bucket numel]
+//
+// [Note: backward in segments]
+// Two reduce slots serve any number of buckets, so a unit whose gradients fill several buckets
+// runs its backward in segments: BACKWARD unit=attention3 bucket=1 means "until the gradients
+// which this unit gives to bucket 1 are in its slot". The actions between two segments of one unit
+// run while autograd is inside that unit.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/spec.h"
+#include "planner/strategy.h"
+
+namespace shardlens::planner {
+
+constexpr int64_t kAlignment = 16;  // elements
+
+enum class ActionKind {
+  load_input,
+  all_gather,
+  reshard,
+  forward,
+  loss,
+  backward,
+  reduce_scatter,
+  all_reduce,
+  optimizer_step,
+};
+
+enum class Stream { main, gather, reduce };
+
+/// Which communicator an action uses; two, so that gathers do not queue behind reductions.
+enum class Channel { none, gather, reduce };
+
+enum class SlotKind { unsharded, reduce, gradient_shard, receive };
+
+struct Slot {
+  SlotKind kind{};
+  int index = 0;  // within its kind: U0, U1, R0, ...
+  DType dtype{};
+  int64_t bytes = 0;
+
+  std::string name() const;
+  bool operator==(const Slot&) const = default;
+};
+
+/// Where one parameter lies in its bucket; offset and numel in elements.
+struct BucketEntry {
+  int parameter = 0;  // index into ModelSpec::parameters
+  int64_t offset = 0;
+  int64_t numel = 0;
+
+  bool operator==(const BucketEntry&) const = default;
+};
+
+struct Bucket {
+  DType dtype{};
+  std::vector<BucketEntry> entries;
+  int64_t numel = 0;  // with padding; a multiple of shards x kAlignment
+
+  bool operator==(const Bucket&) const = default;
+};
+
+struct Group {
+  std::string name;
+  std::vector<Bucket> buckets;
+
+  int64_t numel() const;
+  /// First element of a bucket in the group's unsharded slot.
+  int64_t bucket_offset(int bucket) const;
+  bool operator==(const Group&) const = default;
+};
+
+/// One thing that the runtime does. Its id is its index in Schedule::actions. An action starts
+/// after the one before it on the same stream and after all of `waits` (ids, each smaller).
+struct Action {
+  ActionKind kind{};
+  int unit = -1;    // index into Schedule::units
+  int group = -1;   // index into Schedule::groups
+  int bucket = -1;  // within the group
+  Stream stream = Stream::main;
+  Channel channel = Channel::none;
+  std::vector<int> waits;
+  std::vector<int> reads;   // indices into Schedule::slots
+  std::vector<int> writes;  // likewise
+  int64_t bytes = 0;        // what this rank contributes to the collective or copy
+
+  bool operator==(const Action&) const = default;
+};
+
+struct Schedule {
+  StrategyKind strategy{};
+  int world_size = 1;
+  int shards = 1;  // ranks that share one copy of the state: world_size for fsdp, 1 otherwise
+  std::vector<std::string> units;
+  std::vector<Group> groups;
+  std::vector<Slot> slots;
+  std::vector<Action> actions;
+
+  bool operator==(const Schedule&) const = default;
+};
+
+/// A training step, or the forward pass alone (evaluation). Both have the same groups and units;
+/// the slots of the second are the unsharded slots of the first.
+enum class Pass { train, evaluate };
+
+/// Throws std::invalid_argument for a strategy that does not fit the model.
+Schedule build_schedule(const models::ModelSpec& spec, const Strategy& strategy, Pass pass);
+
+/// Throws std::logic_error naming the action where a rule is broken: every gather has its reshard,
+/// every slot is written before it is read and free before it is written, nothing is used before
+/// its wait, each bucket is reduced and stepped once.
+void validate(const Schedule& schedule);
+
+/// One line a group, bucket, slot and action; `parse_schedule(to_text(s)) == s`.
+std::string to_text(const Schedule& schedule);
+std::string action_to_text(const Schedule& schedule, int action);
+/// Throws std::invalid_argument with the line number.
+Schedule parse_schedule(std::string_view text);
+
+std::string_view to_string(ActionKind kind);  // "ALL_GATHER"
+
+}  // namespace shardlens::planner

@@ -1,0 +1,102 @@
+// How a model is trained: the one table of options behind the command line, config.json and the
+// help text, and the strategy that the schedule is built from. The flag "--log-every" is the JSON
+// key "log_every".
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace shardlens::planner {
+
+enum class DType { fp32, bf16, fp16 };
+int64_t bytes_of(DType dtype);
+std::string_view to_string(DType dtype);
+
+enum class StrategyKind { single, ddp, fsdp };
+std::string_view to_string(StrategyKind kind);
+
+/// `automatic`: false for the head, whose gather in backward would follow at once; else true.
+enum class Reshard { automatic, yes, no };
+
+enum class CommunicatorKind { automatic, none, local, gloo };
+std::string_view to_string(CommunicatorKind kind);
+
+/// What decides the order of a step and the memory of a rank.
+struct Strategy {
+  StrategyKind kind = StrategyKind::fsdp;
+  int world_size = 1;
+  Reshard reshard_after_forward = Reshard::automatic;
+  CommunicatorKind communicator = CommunicatorKind::none;  // never automatic: see strategy_of
+  int64_t batch = 64;                                      // samples a rank and step
+};
+
+/// Everything a user can say about a run, as said; choices are the words of the option table.
+struct Config {
+  std::string model = "vit-tutorial";
+  std::string data = "fashion-mnist";
+  std::string init;
+  int64_t batch = 64;
+  int64_t epochs = 1;
+  int64_t steps = 0;  // 0: as many as the epochs have
+  double lr = 1e-3;
+  int64_t seed = 0;
+
+  std::string strategy = "fsdp";
+  std::string reshard_after_forward = "auto";
+  std::string communicator = "auto";
+  std::string device = "cpu";
+  int64_t workers = 1;
+  int64_t threads = 1;
+  double timeout_s = 60;
+
+  std::string storage = "runs";
+  std::string name;
+  bool fresh = false;
+  int64_t log_every = 10;
+};
+
+using Field =
+    std::variant<std::string Config::*, int64_t Config::*, double Config::*, bool Config::*>;
+
+struct Option {
+  std::string_view name;   // "log-every"
+  std::string_view value;  // what stands for the value in the help: "N", "auto|true|false"
+  std::string_view help;
+  Field field;
+  bool closed = false;     // `value` lists every word that is allowed
+  double minimum = 0;      // of a number
+  bool exclusive = false;  // the number must be above the minimum
+};
+
+std::span<const Option> options();
+
+/// Throws std::invalid_argument: what, why, how to mend.
+void set_option(Config& config, const Option& option, std::string_view text);
+
+/// The keys of the option table, natural JSON types.
+std::string to_json(const Config& config);
+/// Sets the keys that `text` has. `file` is for messages. Throws std::invalid_argument.
+void read_json(Config& config, std::string_view text, const std::string& file);
+
+struct Arguments {
+  Config config;
+  bool help = false;
+};
+
+/// Flags after the command's name; --config FILE.json is read first, flags override it.
+/// Throws std::invalid_argument.
+Arguments parse_arguments(const std::vector<std::string>& arguments);
+std::string help_text(std::string_view command);
+
+/// Throws std::invalid_argument where options contradict each other.
+Strategy strategy_of(const Config& config);
+
+/// What two runs must share to be the same run: model, data, seed, optimizer settings, global
+/// batch, epochs. World size, strategy and device may differ. One line of JSON.
+std::string run_identity(const Config& config);
+
+}  // namespace shardlens::planner

@@ -1,0 +1,37 @@
+// What has surely ended when an action starts: happens-before over streams and waits, by one
+// vector clock an action. Private to the planner; builders keep waits minimal with it, and
+// `validate` looks for races with it.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "planner/schedule.h"
+
+namespace shardlens::planner {
+
+/// Actions are appended in the order of their ids; a wait names an id appended before.
+class StreamClocks {
+ public:
+  /// `waits` without those that the stream's order or another wait implies; rising.
+  std::vector<int> minimal_waits(Stream stream, std::vector<int> waits) const;
+
+  void append(Stream stream, const std::vector<int>& waits);
+
+  /// Whether `earlier` has surely ended when `later` starts.
+  bool before(int earlier, int later) const;
+
+ private:
+  /// Per stream the last action known to have ended, itself included; -1: none.
+  using Clock = std::array<int, 3>;
+
+  bool holds(const Clock& clock, int action) const;
+  Clock clock_of_next(Stream stream) const;
+  void merge(Clock& into, int action) const;
+
+  std::vector<Clock> clocks_;
+  std::vector<Stream> streams_;
+  Clock last_{-1, -1, -1};
+};
+
+}  // namespace shardlens::planner

@@ -1,0 +1,130 @@
+#include "planner/strategy.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "tests/support/temporary_folder.h"
+
+using namespace shardlens::planner;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+namespace {
+
+/// What the user is told, which must be one line.
+std::string refusal(const std::vector<std::string>& arguments) {
+  try {
+    strategy_of(parse_arguments(arguments).config);
+  } catch (const std::invalid_argument& error) {
+    CHECK(std::string(error.what()).find('\n') == std::string::npos);
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("flags set the field of their name and keep the other defaults") {
+  const Config config = parse_arguments({"--batch", "7", "--lr=0.5", "--strategy", "ddp",
+                                         "--workers", "2", "--fresh", "--name", "x"})
+                            .config;
+  CHECK(config.batch == 7);
+  CHECK(config.lr == 0.5);
+  CHECK(config.strategy == "ddp");
+  CHECK(config.fresh);
+  CHECK(config.name == "x");
+  CHECK(config.epochs == Config{}.epochs);
+  const Strategy strategy = strategy_of(config);
+  CHECK(strategy.kind == StrategyKind::ddp);
+  CHECK(strategy.world_size == 2);
+  CHECK(strategy.communicator == CommunicatorKind::local);
+}
+
+TEST_CASE("every option survives the way through JSON") {
+  Config config;
+  for (const Option& option : options()) {
+    if (std::holds_alternative<std::string Config::*>(option.field)) {
+      const std::string_view word = option.value.substr(0, option.value.find('|'));
+      set_option(config, option, word);
+    } else if (std::holds_alternative<bool Config::*>(option.field)) {
+      set_option(config, option, "true");
+    } else {
+      set_option(config, option, "3");
+    }
+  }
+  Config read;
+  read_json(read, to_json(config), "config.json");
+  CHECK(to_json(read) == to_json(config));
+  CHECK(to_json(read) != to_json(Config{}));
+  CHECK(nlohmann::json::parse(to_json(config)).size() == options().size());
+}
+
+TEST_CASE("a config file is read first and flags override it") {
+  const shardlens::test::TemporaryFolder folder;
+  shardlens::test::write_file(folder.file("c.json"), R"({"batch": 8, "log_every": 3})");
+  const Config config = parse_arguments({"--batch", "9", "--config", folder.file("c.json")}).config;
+  CHECK(config.batch == 9);
+  CHECK(config.log_every == 3);
+}
+
+TEST_CASE("wrong flags get one line: what, why, how to mend") {
+  CHECK_THAT(refusal({"--bathc", "3"}), ContainsSubstring("did you mean --batch?"));
+  CHECK_THAT(refusal({"--frobnicate", "3"}), ContainsSubstring("see --help"));
+  CHECK_THAT(refusal({"3"}), ContainsSubstring("not a flag"));
+  CHECK_THAT(refusal({"--batch"}), ContainsSubstring("--batch"));
+  CHECK_THAT(refusal({"--batch", "0"}), ContainsSubstring("less than 1"));
+  CHECK_THAT(refusal({"--batch", "1.5"}), ContainsSubstring("not a whole number"));
+  CHECK_THAT(refusal({"--batch", "99999999999999999999"}), ContainsSubstring("too large"));
+  CHECK_THAT(refusal({"--workers", "0"}), ContainsSubstring("less than 1"));
+  CHECK_THAT(refusal({"--workers", "100000"}), ContainsSubstring("at most 1024"));
+  CHECK_THAT(refusal({"--lr", "nan"}), ContainsSubstring("not a finite number"));
+  CHECK_THAT(refusal({"--lr", "0"}), ContainsSubstring("above 0"));
+  CHECK_THAT(refusal({"--timeout", "-1"}), ContainsSubstring("less than 0"));
+  CHECK_THAT(refusal({"--strategy", "zero"}), ContainsSubstring("single|ddp|fsdp"));
+  CHECK_THAT(refusal({"--strategy", "single", "--workers", "2"}),
+             ContainsSubstring("single is one rank"));
+  CHECK_THAT(refusal({"--config", "/no/such/file"}), ContainsSubstring("cannot be opened"));
+}
+
+TEST_CASE("wrong config files name the file and the key") {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{", "not JSON"},
+      {"[1]", "not a JSON object"},
+      {R"({"bath": 1})", "unknown key \"bath\""},
+      {R"({"batch": "x"})", "key \"batch\""},
+      {R"({"batch": [1]})", "key \"batch\""},
+      {R"({"batch": 0})", "less than 1"},
+      {R"({"fresh": 1})", "key \"fresh\""},
+  };
+  for (const auto& [text, message] : cases) {
+    CAPTURE(text);
+    Config config;
+    CHECK_THROWS_MATCHES(read_json(config, text, "c.json"), std::invalid_argument,
+                         MessageMatches(ContainsSubstring("c.json") && ContainsSubstring(message)));
+  }
+}
+
+TEST_CASE("two runs are the same run if what is learned is the same") {
+  Config one, other;
+  other.strategy = "ddp";
+  other.workers = 2;
+  other.batch = one.batch / 2;
+  other.storage = "elsewhere";
+  CHECK(run_identity(one) == run_identity(other));
+  for (const char* flag : {"--batch", "--epochs", "--seed", "--lr"}) {
+    CAPTURE(flag);
+    CHECK(run_identity(parse_arguments({flag, "9"}).config) != run_identity(one));
+  }
+}
+
+TEST_CASE("the help names every option and its default") {
+  const std::string help = help_text("train");
+  for (const Option& option : options()) {
+    CHECK_THAT(help, ContainsSubstring("--" + std::string(option.name)));
+  }
+  CHECK_THAT(help, ContainsSubstring("(default 64)"));
+}

@@ -1,0 +1,447 @@
+// The rules of the tree, as a test: who may include whom, how long functions, lines and files are,
+// and what no file may contain. Each rule is a function from a file to its faults, and is also
+// tried on text that breaks it.
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tests/support/function_scanner.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using shardlens::tests::Function;
+using shardlens::tests::functions_of;
+
+constexpr int kMaxFileLines = 600;
+constexpr int kMaxLineColumns = 100;
+constexpr int kMaxFunctionLines = 70;
+constexpr int kMaxFunctionLinesP95 = 40;
+constexpr int kMaxArchitectureLines = 150;
+
+using Faults = std::vector<std::string>;
+using Names = std::set<std::string, std::less<>>;
+
+struct SourceFile {
+  std::string path;  // from the root, with '/'
+  std::string text;
+};
+
+std::string module_of(std::string_view path) { return std::string(path.substr(0, path.find('/'))); }
+
+std::string file_name_of(std::string_view path) {
+  return std::string(path.substr(path.rfind('/') + 1));
+}
+
+bool is_cpp(std::string_view path) { return path.ends_with(".cpp") || path.ends_with(".h"); }
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// --- include edges -------------------------------------------------------------------------------
+
+const Names kNouns = {"models/spec.h",     "profiler/profile.h", "profiler/blocks.h",
+                      "profiler/units.h",  "planner/strategy.h", "planner/gpus.h",
+                      "planner/schedule.h"};
+
+const Names kVerbs = {"models/model.h",      "profiler/writer.h", "profiler/reader.h",
+                      "profiler/recorder.h", "planner/planner.h", "runtime/runtime.h",
+                      "viewer/viewer.h"};
+
+/// What a module may include beside its own files.
+const std::map<std::string, Names, std::less<>> kEdges = {
+    {"models", {}},
+    {"profiler", {}},
+    {"planner",
+     {"models/spec.h", "profiler/profile.h", "profiler/blocks.h", "profiler/units.h",
+      "profiler/writer.h", "profiler/reader.h"}},
+    {"runtime",
+     {"models/spec.h", "models/model.h", "planner/strategy.h", "planner/gpus.h",
+      "planner/schedule.h", "profiler/profile.h", "profiler/units.h", "profiler/recorder.h"}},
+    {"viewer",
+     {"models/spec.h", "planner/strategy.h", "planner/gpus.h", "planner/schedule.h",
+      "planner/planner.h", "profiler/profile.h", "profiler/blocks.h", "profiler/units.h",
+      "profiler/reader.h"}},
+};
+
+/// Libraries that only some files may include; all others are free. All are prefixes.
+struct Restricted {
+  std::string name;
+  std::vector<std::string> headers;
+  std::vector<std::string> allowed;  // paths, beside tests/
+  std::vector<std::string> except;   // of the allowed
+};
+
+const std::vector<Restricted> kRestricted = {
+    // The transport comes first, since its headers also look like LibTorch's.
+    {"a transport", {"gloo/", "nccl", "torch/csrc/distributed/"}, {"runtime/comm/"}, {}},
+    {"LibTorch",
+     {"ATen/", "c10/", "torch/", "caffe2/"},
+     {"models/", "profiler/recorder", "runtime/"},
+     {"models/spec", "models/presets"}},
+    {"CUDA",
+     {"cuda", "cupti", "cublas", "cudnn", "driver_types"},
+     {"profiler/recorder", "runtime/"},
+     {}},
+    {"the window libraries", {"imgui", "GLFW/", "GL/", "EGL/"}, {"viewer/"}, {}},
+};
+
+bool starts_with_any(const std::string& text, const std::vector<std::string>& prefixes) {
+  return std::ranges::any_of(prefixes, [&](const auto& p) { return text.starts_with(p); });
+}
+
+Faults library_faults(const SourceFile& file, const std::string& header) {
+  const bool standard = header.find_first_of("./") == std::string::npos;
+  if (kNouns.contains(file.path) && !standard) {
+    return {file.path + " is a noun: it may not include <" + header + ">"};
+  }
+  for (const Restricted& library : kRestricted) {
+    if (!starts_with_any(header, library.headers)) continue;
+    const bool allowed =
+        module_of(file.path) == "tests" || (starts_with_any(file.path, library.allowed) &&
+                                            !starts_with_any(file.path, library.except));
+    if (allowed) return {};
+    return {file.path + " may not include " + library.name + ": <" + header + ">"};
+  }
+  return {};
+}
+
+bool may_include(const std::string& path, const std::string& header) {
+  const std::string module = module_of(path);
+  if (module == "tests") return true;
+  if (kNouns.contains(path) && !kNouns.contains(header)) return false;
+  if (module_of(header) == module) return true;
+  const auto edges = kEdges.find(module);
+  if (edges == kEdges.end()) return false;
+  if (edges->second.contains(header)) return true;
+  const std::string name = file_name_of(path);
+  if (name == "main_shardlens.cpp") return kNouns.contains(header);  // it links no module
+  return name.starts_with("main") && name.ends_with(".cpp") &&
+         (kNouns.contains(header) || kVerbs.contains(header));
+}
+
+/// The word after '#', and what follows it; empty for lines that are no directive.
+std::pair<std::string, std::string> directive_of(const std::string& line) {
+  std::istringstream stream(line);
+  char hash = 0;
+  std::string word;
+  std::string rest;
+  if (!(stream >> hash) || hash != '#') return {};
+  stream >> word >> std::ws;
+  std::getline(stream, rest);
+  return {word, rest};
+}
+
+/// A project header is written in quotes from the root; a library's in <>.
+Faults include_faults(const SourceFile& file, const Names& project_files) {
+  Faults faults;
+  for (const std::string& line : lines_of(file.text)) {
+    const auto [word, operand] = directive_of(line);
+    if (word != "include") continue;
+    const bool in_angles = operand.starts_with('<');
+    const std::string header = operand.substr(1, operand.find(in_angles ? '>' : '"', 1) - 1);
+    if (in_angles) {
+      std::ranges::copy(library_faults(file, header), std::back_inserter(faults));
+    } else if (!project_files.contains(header)) {
+      faults.push_back(file.path + ": no file \"" + header + "\" from the root");
+    } else if (!may_include(file.path, header)) {
+      faults.push_back(file.path + " may not include \"" + header + "\"");
+    }
+  }
+  return faults;
+}
+
+// --- functions -----------------------------------------------------------------------------------
+
+Faults function_faults(const SourceFile& file) {
+  Faults faults;
+  for (const Function& function : functions_of(file.text)) {
+    if (function.lines <= kMaxFunctionLines) continue;
+    faults.push_back(file.path + ":" + std::to_string(function.line) + ": " +
+                     std::to_string(function.lines) + " lines in " + function.head);
+  }
+  return faults;
+}
+
+/// The length that 95 of 100 functions do not exceed.
+int p95(std::vector<int> lengths) {
+  std::ranges::sort(lengths);
+  return lengths.empty() ? 0 : lengths[(lengths.size() - 1) * 95 / 100];
+}
+
+// --- text ----------------------------------------------------------------------------------------
+
+int columns_of(const std::string& line) {
+  const auto starts_character = [](unsigned char c) { return (c & 0xC0) != 0x80; };  // UTF-8
+  return static_cast<int>(std::ranges::count_if(line, starts_character));
+}
+
+Faults size_faults(const SourceFile& file) {
+  Faults faults;
+  const std::vector<std::string> lines = lines_of(file.text);
+  const int limit = file.path == "ARCHITECTURE.md" ? kMaxArchitectureLines : kMaxFileLines;
+  if (static_cast<int>(lines.size()) > limit) {
+    faults.push_back(file.path + " has " + std::to_string(lines.size()) + " lines");
+  }
+  if (!is_cpp(file.path)) return faults;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (columns_of(lines[i]) > kMaxLineColumns) {
+      faults.push_back(file.path + ":" + std::to_string(i + 1) + ": over 100 columns");
+    }
+  }
+  return faults;
+}
+
+/// The words of a text that is written with '~' inside words, so that this file does not contain
+/// what it forbids.
+std::vector<std::string> unmasked(std::string text) {
+  std::erase(text, '~');
+  std::istringstream words(text);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
+const std::vector<std::string> kForbiddenWords = unmasked("TO~DO FIX~ME XX~X HA~CK");
+const std::vector<std::string> kForbiddenParts =
+    unmasked("/wo~rk/ /tmp/ba~sh_jobs /ro~ot/ pypi.~org python~hosted deb.~debian");
+
+bool has_word(const std::string& line, const std::string& word) {
+  const auto in_word = [&](size_t i) {
+    return i < line.size() && (std::isalnum(static_cast<unsigned char>(line[i])) || line[i] == '_');
+  };
+  for (size_t at = line.find(word); at != std::string::npos; at = line.find(word, at + 1)) {
+    if ((at == 0 || !in_word(at - 1)) && !in_word(at + word.size())) return true;
+  }
+  return false;
+}
+
+bool is_forbidden(const std::string& line) {
+  return std::ranges::any_of(kForbiddenWords, [&](const auto& w) { return has_word(line, w); }) ||
+         std::ranges::any_of(kForbiddenParts,
+                             [&](const auto& p) { return line.find(p) != std::string::npos; });
+}
+
+/// Files that choose by the preprocessor, each with its reason. Elsewhere a missing part is a
+/// sibling file.
+const std::map<std::string, std::string, std::less<>> kConditional = {
+    {"runtime/comm/futex_word.cpp", "the processor's pause instruction has no portable name"},
+};
+
+bool is_condition(const SourceFile& file, const std::string& line) {
+  static const Names words = {"if", "ifdef", "ifndef", "elif", "else", "endif"};
+  return is_cpp(file.path) && !kConditional.contains(file.path) &&
+         words.contains(directive_of(line).first);
+}
+
+Faults text_faults(const SourceFile& file) {
+  Faults faults;
+  const std::vector<std::string> lines = lines_of(file.text);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (is_condition(file, lines[i]) || is_forbidden(lines[i])) {
+      faults.push_back(file.path + ":" + std::to_string(i + 1) + ": forbidden: " + lines[i]);
+    }
+  }
+  if (file.path.ends_with(".h") && file.text.find("#pragma once") == std::string::npos) {
+    faults.push_back(file.path + ": no #pragma once");
+  }
+  return faults;
+}
+
+// --- the tree ------------------------------------------------------------------------------------
+
+SourceFile read_file(const fs::path& root, const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return {fs::relative(path, root).generic_string(), text.str()};
+}
+
+bool is_read(const fs::path& path) {
+  static const Names extensions = {".cpp", ".h", ".py", ".txt", ".md", ".json", ".sh", ""};
+  return extensions.contains(path.extension().string()) && path.filename() != "LICENSE";
+}
+
+/// All files of the repository that people write, without what is built, fetched or recorded.
+std::vector<SourceFile> repository() {
+  static const Names skipped = {"build", ".deps", "runs", ".git", "fixtures", "__pycache__"};
+  const fs::path root = SHARDLENS_SOURCE_DIR;
+  std::vector<SourceFile> files;
+  for (fs::recursive_directory_iterator it(root), end; it != end; ++it) {
+    if (skipped.contains(it->path().filename().string())) {
+      it.disable_recursion_pending();
+    } else if (it->is_regular_file() && is_read(it->path())) {
+      files.push_back(read_file(root, it->path()));
+    }
+  }
+  return files;
+}
+
+template <typename Rule>
+std::string faults_of_repository(const Rule& rule) {
+  std::string all;
+  for (const SourceFile& file : repository()) {
+    for (const std::string& fault : rule(file)) all += fault + "\n";
+  }
+  return all;
+}
+
+Faults edge_faults(const std::string& path, const std::string& include_line) {
+  Names files = kNouns;
+  files.insert(kVerbs.begin(), kVerbs.end());
+  files.insert({"runtime/executor.h", "planner/build_fsdp.h"});
+  return include_faults({path, include_line + "\n"}, files);
+}
+
+bool allows(const std::string& path, const std::string& include_line) {
+  return edge_faults(path, include_line).empty();
+}
+
+std::string function_with_lines(int lines) {
+  std::string text = "void long_one(int a) {\n";
+  for (int i = 2; i < lines; ++i) text += "  f(a);\n";
+  return text + "}\n";
+}
+
+}  // namespace
+
+TEST_CASE("the repository keeps to the table of includes") {
+  Names files;
+  for (const SourceFile& file : repository()) files.insert(file.path);
+  REQUIRE(files.contains("models/spec.h"));
+  CHECK(faults_of_repository([&](const SourceFile& file) {
+          return is_cpp(file.path) ? include_faults(file, files) : Faults{};
+        }) == "");
+}
+
+TEST_CASE("the repository's functions are short") {
+  CHECK(faults_of_repository([](const SourceFile& file) {
+          return is_cpp(file.path) ? function_faults(file) : Faults{};
+        }) == "");
+  std::vector<int> lengths;
+  for (const SourceFile& file : repository()) {
+    if (!is_cpp(file.path)) continue;
+    for (const Function& function : functions_of(file.text)) lengths.push_back(function.lines);
+  }
+  CHECK(lengths.size() > 50);
+  CHECK(p95(lengths) <= kMaxFunctionLinesP95);
+}
+
+TEST_CASE("the repository's files and lines are short") {
+  CHECK(faults_of_repository(size_faults) == "");
+}
+
+TEST_CASE("the repository holds nothing unfinished, conditional or tied to one machine") {
+  CHECK(faults_of_repository(text_faults) == "");
+}
+
+TEST_CASE("an include edge outside the table is a fault") {
+  CHECK(allows("runtime/executor.cpp", "#include \"planner/schedule.h\""));
+  CHECK(allows("runtime/executor.cpp", "#include \"runtime/executor.h\""));
+  CHECK(allows("tests/runtime/executor_test.cpp", "#include \"planner/build_fsdp.h\""));
+  CHECK_FALSE(allows("runtime/executor.cpp", "#include \"planner/planner.h\""));
+  CHECK_FALSE(allows("runtime/executor.cpp", "#include \"planner/build_fsdp.h\""));
+  CHECK_FALSE(allows("planner/schedule.cpp", "  #  include \"models/model.h\""));
+  CHECK_FALSE(allows("models/model.cpp", "#include \"planner/schedule.h\""));
+  CHECK_FALSE(allows("viewer/app.cpp", "#include \"runtime/runtime.h\""));
+  CHECK_FALSE(allows("runtime/executor.cpp", "#include \"executor.h\""));
+}
+
+TEST_CASE("a program may include the verbs that it links") {
+  CHECK(allows("runtime/main_train.cpp", "#include \"planner/planner.h\""));
+  CHECK_FALSE(allows("runtime/main_train.cpp", "#include \"planner/build_fsdp.h\""));
+  CHECK_FALSE(allows("runtime/remainder.cpp", "#include \"planner/planner.h\""));
+  CHECK_FALSE(allows("planner/main_shardlens.cpp", "#include \"runtime/runtime.h\""));
+}
+
+TEST_CASE("libraries are included only where the table allows") {
+  CHECK(allows("models/model.h", "#include <torch/torch.h>"));
+  CHECK(allows("runtime/comm/gloo.cpp", "#include <gloo/config.h>"));
+  CHECK(allows("planner/arguments.cpp", "#include <CLI/CLI.hpp>"));
+  CHECK_FALSE(allows("planner/memory.cpp", "#include <ATen/ATen.h>"));
+  CHECK_FALSE(allows("models/spec.cpp", "#include <c10/util/Exception.h>"));
+  CHECK_FALSE(allows("profiler/reader.cpp", "#include <cupti.h>"));
+  CHECK_FALSE(allows("viewer/app.cpp", "#include <cuda_runtime_api.h>"));
+  CHECK_FALSE(allows("runtime/executor.cpp",
+                     "#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>"));
+  CHECK_FALSE(allows("runtime/progress.cpp", "#include <imgui.h>"));
+}
+
+TEST_CASE("nouns include the standard library and nouns") {
+  CHECK(allows("planner/schedule.h", "#include <string_view>"));
+  CHECK(allows("planner/schedule.h", "#include \"models/spec.h\""));
+  CHECK_FALSE(allows("planner/schedule.h", "#include <nlohmann/json.hpp>"));
+  CHECK_FALSE(allows("planner/schedule.h", "#include <unistd.h>"));
+  CHECK_FALSE(allows("planner/schedule.h", "#include \"planner/build_fsdp.h\""));
+}
+
+TEST_CASE("the length of a function runs from its head to its closing brace") {
+  CHECK(function_faults({"a.cpp", function_with_lines(70)}).empty());
+  CHECK(function_faults({"a.cpp", function_with_lines(71)}).size() == 1);
+  const std::string in_class = "class A {\n public:\n" + function_with_lines(71) + "};\n";
+  CHECK(function_faults({"a.cpp", "namespace n {\n" + in_class + "}\n"}).size() == 1);
+}
+
+TEST_CASE("the function scanner is not misled by initialisers, literals and comments") {
+  const std::vector<Function> found = functions_of(R"(
+#define BRACE {
+constexpr int kTable[] = {1, 2};  // }
+const std::map<int, int> kMap = {{1, f(2)}};
+const char* kText = "}{", kQuote = '{';
+long big = 1'000'000;
+struct Point {
+  int x{0};
+  bool operator==(const Point&) const = default;
+};
+A::A(int a)
+    : a_{a}, b_(f({1})) {
+  if (a) { g(); }
+}
+template <class T>
+T twice(T t) {
+  auto l = [&] { return t; };
+  return l() + l();
+}
+void empty() {}
+)");
+  REQUIRE(found.size() == 3);
+  CHECK(found[0].head.starts_with("A::A(int a)"));
+  CHECK(found[0].lines == 4);
+  CHECK(found[1].head.find("twice") != std::string::npos);
+  CHECK(found[1].lines == 5);
+  CHECK(found[2].lines == 1);
+}
+
+TEST_CASE("p95 is the length that 95 of 100 do not exceed") {
+  std::vector<int> lengths(100, 10);
+  std::fill_n(lengths.begin(), 5, 90);
+  CHECK(p95(lengths) == 10);
+  std::fill_n(lengths.begin(), 6, 90);
+  CHECK(p95(lengths) == 90);
+}
+
+TEST_CASE("long files, long lines and forbidden text are faults") {
+  CHECK(size_faults({"a.cpp", std::string(600, '\n')}).empty());
+  CHECK(size_faults({"a.cpp", std::string(601, '\n')}).size() == 1);
+  CHECK(size_faults({"ARCHITECTURE.md", std::string(151, '\n')}).size() == 1);
+  CHECK(size_faults({"a.cpp", std::string(100, 'x')}).empty());
+  CHECK(size_faults({"a.cpp", std::string(101, 'x')}).size() == 1);
+  CHECK(text_faults({"a.cpp", "int todo = 0;  // ends here\n"}).empty());
+  CHECK(text_faults({"a.cpp", std::string("// TO") + "DO: later\n"}).size() == 1);
+  CHECK(text_faults({"a.py", std::string("x = '/wo") + "rk/main'\n"}).size() == 1);
+  CHECK(text_faults({"a.cpp", "  #ifdef USE_CUDA\n"}).size() == 1);
+  CHECK(text_faults({"a.h", "int a;\n"}).size() == 1);
+}
