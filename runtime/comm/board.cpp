@@ -1,0 +1,119 @@
+#include "runtime/comm/board.h"
+
+#include <atomic>
+#include <stdexcept>
+#include <string>
+
+namespace shardlens::runtime {
+namespace {
+
+constexpr uint64_t kMagic = 0x44524f42'4c485331;  // "1SHLBORD" in memory
+constexpr int32_t kVersion = 1;
+
+template <typename T>
+void store(T& field, T value) noexcept {
+  std::atomic_ref<T>(field).store(value, std::memory_order_relaxed);
+}
+
+template <typename T>
+T load(T& field) noexcept {
+  return std::atomic_ref<T>(field).load(std::memory_order_relaxed);
+}
+
+void check_place(const void* memory, int world_size) {
+  if (world_size < 1) throw std::logic_error("board: world size below 1");
+  if (reinterpret_cast<uintptr_t>(memory) % 64 != 0) {
+    throw std::logic_error("board: memory is not aligned to 64 bytes");
+  }
+}
+
+}  // namespace
+
+struct alignas(64) Board::Header {
+  uint64_t magic;
+  int32_t version;
+  int32_t world_size;
+  uint32_t port;
+  AbortNote note;
+};
+
+// A cache line of its own, so that one rank's writes do not slow another's.
+struct alignas(64) Board::Line {
+  int64_t step;
+  int32_t pid;
+  int32_t phase;
+  int32_t action;
+};
+
+std::string_view to_string(Phase phase) {
+  switch (phase) {
+    case Phase::starting:
+      return "starting";
+    case Phase::training:
+      return "training";
+    case Phase::evaluating:
+      return "evaluating";
+    case Phase::finished:
+      return "finished";
+    case Phase::failed:
+      return "failed";
+  }
+  throw std::logic_error("board: no such phase");
+}
+
+size_t Board::bytes(int world_size) {
+  return sizeof(Header) + static_cast<size_t>(world_size) * sizeof(Line);
+}
+
+Board Board::initialise(void* memory, int world_size) {
+  check_place(memory, world_size);
+  auto* header = static_cast<Header*>(memory);
+  header->version = kVersion;
+  header->world_size = world_size;
+  std::atomic_ref<uint64_t>(header->magic).store(kMagic, std::memory_order_release);
+  return Board(memory, world_size);
+}
+
+Board::Board(void* memory, int world_size)
+    : header_(static_cast<Header*>(memory)), world_size_(world_size) {
+  check_place(memory, world_size);
+  lines_ = reinterpret_cast<Line*>(static_cast<std::byte*>(memory) + sizeof(Header));
+  if (std::atomic_ref<uint64_t>(header_->magic).load(std::memory_order_acquire) != kMagic) {
+    throw std::runtime_error("this shared memory holds no board of ranks");
+  }
+  if (header_->version != kVersion || header_->world_size != world_size) {
+    throw std::runtime_error("the board in shared memory is of version " +
+                             std::to_string(header_->version) + " for " +
+                             std::to_string(header_->world_size) + " ranks; expected version " +
+                             std::to_string(kVersion) + " for " + std::to_string(world_size) +
+                             ": the launcher and this program are not of one build");
+  }
+}
+
+Board::Line& Board::line(int rank) const {
+  if (rank < 0 || rank >= world_size_) throw std::logic_error("board: no such rank");
+  return lines_[rank];
+}
+
+void Board::join(int rank, int32_t pid) const { store(line(rank).pid, pid); }
+
+void Board::enter(int rank, Phase phase, int64_t step, int32_t action) const noexcept {
+  Line& mine = lines_[rank];
+  store(mine.phase, static_cast<int32_t>(phase));
+  store(mine.step, step);
+  store(mine.action, action);
+}
+
+RankStatus Board::read(int rank) const {
+  Line& theirs = line(rank);
+  return {.pid = load(theirs.pid),
+          .phase = static_cast<Phase>(load(theirs.phase)),
+          .step = load(theirs.step),
+          .action = load(theirs.action)};
+}
+
+void Board::set_port(uint16_t port) const noexcept { store(header_->port, uint32_t{port}); }
+uint16_t Board::port() const noexcept { return static_cast<uint16_t>(load(header_->port)); }
+AbortNote& Board::abort_note() const noexcept { return header_->note; }
+
+}  // namespace shardlens::runtime

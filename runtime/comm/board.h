@@ -1,0 +1,64 @@
+// Where every rank says what it is doing, so that a hang can be explained: one line a rank in
+// shared memory, one abort note for all, and the port of the rendezvous store.
+//
+// The launcher initialises it over zero-filled memory; ranks and launcher then attach. A Board is
+// a view: copy it freely, the memory must outlive it. A rank writes its own line only, before
+// every action, with relaxed stores (a few ns); anybody reads at any time. The fields of one line
+// are not read as one: a reader may see the step of one action and the id of the next.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "runtime/comm/abort_note.h"
+
+namespace shardlens::runtime {
+
+enum class Phase : int32_t { starting, training, evaluating, finished, failed };
+std::string_view to_string(Phase phase);
+
+struct RankStatus {
+  int32_t pid = 0;  // 0: has not joined
+  Phase phase = Phase::starting;
+  int64_t step = 0;
+  int32_t action = 0;  // index into Schedule::actions
+
+  bool operator==(const RankStatus&) const = default;
+};
+
+class Board {
+ public:
+  /// A multiple of 64; the memory must start at one too.
+  static size_t bytes(int world_size);
+  /// Once, by the creator, over zero-filled memory.
+  static Board initialise(void* memory, int world_size);
+  /// Attaches. Throws std::runtime_error where no board of this version and size is found.
+  Board(void* memory, int world_size);
+
+  int world_size() const { return world_size_; }
+
+  void join(int rank, int32_t pid) const;
+  void enter(int rank, Phase phase, int64_t step, int32_t action) const noexcept;
+  RankStatus read(int rank) const;
+
+  /// 0 until the rank that serves the store has set it.
+  void set_port(uint16_t port) const noexcept;
+  uint16_t port() const noexcept;
+
+  AbortNote& abort_note() const noexcept;
+
+ private:
+  struct Header;
+  struct Line;
+
+  Board(Header* header, Line* lines, int world_size)
+      : header_(header), lines_(lines), world_size_(world_size) {}
+  Line& line(int rank) const;
+
+  Header* header_;
+  Line* lines_;  // [world_size]
+  int world_size_;
+};
+
+}  // namespace shardlens::runtime

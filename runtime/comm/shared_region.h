@@ -1,0 +1,38 @@
+// Zero-filled memory that the launcher and its ranks share: created by the launcher, handed to the
+// ranks as an inherited file descriptor, mapped by each.
+//
+// The size is sealed, so no process can cut the memory away under another one. All of it is
+// reserved at creation: too little memory is an error then, not a SIGBUS in a later step.
+#pragma once
+
+#include <cstddef>
+
+namespace shardlens::runtime {
+
+class SharedRegion {
+ public:
+  /// Throws std::runtime_error where the system has no such memory.
+  static SharedRegion create(size_t size_bytes);
+  /// Takes over `fd`. Throws std::runtime_error unless it is a region of exactly `size_bytes`.
+  static SharedRegion attach(int fd, size_t size_bytes);
+
+  SharedRegion(SharedRegion&& other) noexcept;
+  SharedRegion& operator=(SharedRegion&& other) noexcept;
+  ~SharedRegion();
+
+  std::byte* data() const { return data_; }
+  size_t size_bytes() const { return size_bytes_; }
+  /// Survives exec.
+  int fd() const { return fd_; }
+
+ private:
+  SharedRegion(int fd, size_t size_bytes);
+  void map();
+  void release() noexcept;
+
+  int fd_ = -1;
+  std::byte* data_ = nullptr;
+  size_t size_bytes_ = 0;
+};
+
+}  // namespace shardlens::runtime

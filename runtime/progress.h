@@ -1,0 +1,49 @@
+// What a person sees of a training run: one bar that is redrawn on a terminal, plain lines
+// elsewhere. Only rank 0 has one.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace shardlens::runtime {
+
+struct ProgressState {
+  int64_t step = 0;   // steps done
+  int64_t steps = 0;  // in all
+  int64_t epoch = 0;
+  int64_t epochs = 0;
+  double loss = 0;
+  double images_per_s = 0;
+};
+
+/// "epoch 1/1  step 312/469  loss 0.6123  1120 images/s  0:41 left"
+std::string progress_line(const ProgressState& state, double seconds_left);
+
+class Progress {
+ public:
+  /// Draws on standard output; a bar where that is a terminal.
+  Progress();
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// Cheap: draws ten times a second on a terminal, a line every ten seconds elsewhere.
+  void update(const ProgressState& state);
+  /// A line that stays.
+  void say(const std::string& line);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void draw(const ProgressState& state, double seconds_left);
+  void clear();
+
+  bool terminal_;
+  bool drawn_ = false;
+  Clock::time_point start_;
+  Clock::time_point last_;
+  int64_t first_step_ = -1;
+};
+
+}  // namespace shardlens::runtime

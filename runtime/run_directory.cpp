@@ -1,0 +1,181 @@
+#include "runtime/run_directory.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <utility>
+
+namespace shardlens::runtime {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// What a run writes: `--fresh` removes these and nothing else.
+constexpr std::array kOwnFiles = {"config.json", "result.json", "metrics.jsonl", "logs"};
+
+fs::path run_path(const planner::Config& config) {
+  const std::string name =
+      config.name.empty()
+          ? fmt::format("{}-{}-{:%Y%m%d-%H%M%S}", fs::path(config.model).stem().string(),
+                        config.strategy, fmt::localtime(std::time(nullptr)))
+          : config.name;
+  if (name == "." || name == ".." || name.find('/') != std::string::npos) {
+    throw std::invalid_argument(fmt::format(
+        "--name {}: a run's name is one folder's name; leave out slashes and dots", name));
+  }
+  return fs::path(config.storage) / name;
+}
+
+[[noreturn]] void refuse(const fs::path& path, std::string_view why, std::string_view mend) {
+  throw std::invalid_argument(
+      fmt::format("--name {}: {}; {}", path.filename().string(), why, mend));
+}
+
+[[noreturn]] void refuse_storage(const fs::path& path, const std::string& why) {
+  throw std::invalid_argument(fmt::format(
+      "--storage {}: cannot be written ({}); give a folder of yours", path.string(), why));
+}
+
+std::string read_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+bool is_finished(const fs::path& path) {
+  const auto result = nlohmann::json::parse(read_file(path / "result.json"), nullptr, false);
+  return result.is_object() && result.value("status", "") == "ok";
+}
+
+std::string identity_of(const fs::path& path) {
+  planner::Config config;
+  try {
+    planner::read_json(config, read_file(path / "config.json"), "config.json");
+  } catch (const std::invalid_argument&) {
+    return "damaged";
+  }
+  return planner::run_identity(config);
+}
+
+/// Opens the lock without waiting; -1 where a live run holds it.
+int take_lock(const fs::path& path) {
+  const int lock = ::open((path / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+  if (lock < 0) refuse_storage(path.parent_path(), std::strerror(errno));
+  if (::flock(lock, LOCK_EX | LOCK_NB) == 0) return lock;
+  ::close(lock);
+  return -1;
+}
+
+bool is_live(const fs::path& path) {
+  const int lock = ::open((path / ".lock").c_str(), O_RDWR | O_CLOEXEC);
+  if (lock < 0) return false;
+  const bool live = ::flock(lock, LOCK_EX | LOCK_NB) != 0;
+  ::close(lock);
+  return live;
+}
+
+/// Refuses what stands under the name already, unless --fresh may replace it.
+void check_free(const fs::path& path, const planner::Config& config) {
+  if (fs::is_directory(path) && fs::is_empty(path)) return;
+  if (!fs::exists(path / "config.json")) {
+    refuse(path, "the folder is not a run", "give another name, since nothing there is touched");
+  }
+  constexpr std::string_view kMend = "give another name, or --fresh to start over";
+  if (is_live(path)) refuse(path, "the run is live", "wait for its end, or give another name");
+  if (config.fresh) return;
+  if (identity_of(path) != planner::run_identity(config)) {
+    refuse(path, "a run of another configuration", kMend);
+  }
+  refuse(path, is_finished(path) ? "the run is finished" : "the run is unfinished", kMend);
+}
+
+/// What open() has made, taken back unless all of it succeeded.
+class Made {
+ public:
+  void folders(const fs::path& path) {
+    fs::path missing = path;
+    std::vector<fs::path> made;
+    for (; !missing.empty() && !fs::exists(missing); missing = missing.parent_path()) {
+      made.push_back(missing);
+    }
+    for (auto folder = made.rbegin(); folder != made.rend(); ++folder) {
+      std::error_code error;
+      if (!fs::create_directory(*folder, error) && error) {
+        refuse_storage(path.parent_path(), error.message());
+      }
+      made_.push_back(*folder);
+    }
+  }
+  void keep() { made_.clear(); }
+  ~Made() {
+    std::error_code ignored;
+    for (auto path = made_.rbegin(); path != made_.rend(); ++path) fs::remove_all(*path, ignored);
+  }
+
+ private:
+  std::vector<fs::path> made_;
+};
+
+void remove_own_files(const fs::path& path) {
+  for (const char* name : kOwnFiles) fs::remove_all(path / name);
+}
+
+}  // namespace
+
+RunDirectory RunDirectory::open(const planner::Config& config) {
+  const fs::path path = run_path(config);
+  std::error_code error;
+  const bool taken = fs::exists(path, error);
+  if (error) refuse_storage(config.storage, error.message());
+  if (taken) check_free(path, config);
+  Made made;
+  made.folders(path);
+  const int lock = take_lock(path);
+  if (lock < 0) refuse(path, "the run is live", "wait for its end, or give another name");
+  RunDirectory run(path, lock);
+  remove_own_files(path);
+  fs::create_directory(path / "logs");
+  write_file(path / "config.json", planner::to_json(config));
+  made.keep();
+  return run;
+}
+
+RunDirectory::RunDirectory(RunDirectory&& other) noexcept
+    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
+
+RunDirectory::~RunDirectory() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+fs::path RunDirectory::log(int rank) const {
+  return path_ / "logs" / fmt::format("rank{}.log", rank);
+}
+
+void write_file(const fs::path& path, const std::string& text) {
+  const fs::path temporary = path.string() + ".tmp";
+  const int file = ::open(temporary.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
+  const bool written =
+      file >= 0 && ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+      ::fsync(file) == 0;
+  const int problem = errno;
+  if (file >= 0) ::close(file);
+  if (!written || ::rename(temporary.c_str(), path.c_str()) != 0) {
+    const std::string why = std::strerror(written ? errno : problem);
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    throw std::runtime_error(fmt::format("{}: cannot be written ({})", path.string(), why));
+  }
+}
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,129 @@
+#include "runtime/comm/board.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstdio>
+#include <set>
+#include <vector>
+
+#include "runtime/comm/shared_region.h"
+#include "tests/runtime/comm/ranks.h"
+
+using namespace shardlens::runtime;
+using shardlens::runtime::tests::run_processes;
+using shardlens::runtime::tests::run_threads;
+
+namespace {
+
+SharedRegion board_region(int world_size) { return SharedRegion::create(Board::bytes(world_size)); }
+
+}  // namespace
+
+TEST_CASE("a region is zero-filled and shared with a process that attaches by descriptor") {
+  const size_t size_bytes = 10'000;
+  const SharedRegion region = SharedRegion::create(size_bytes);
+  CHECK(region.size_bytes() == size_bytes);
+  for (size_t i = 0; i < size_bytes; ++i) REQUIRE(region.data()[i] == std::byte{0});
+  const auto texts = run_processes(1, [&](int) {
+    const SharedRegion attached = SharedRegion::attach(dup(region.fd()), size_bytes);
+    attached.data()[size_bytes - 1] = std::byte{42};
+    return attached.data() != region.data() ? std::string("ok") : std::string("same mapping");
+  });
+  CHECK(texts[0] == "ok");
+  CHECK(region.data()[size_bytes - 1] == std::byte{42});
+}
+
+TEST_CASE("a region survives exec and keeps its size") {
+  const SharedRegion region = SharedRegion::create(4096);
+  CHECK(fcntl(region.fd(), F_GETFD) == 0);
+  CHECK(ftruncate(region.fd(), 0) != 0);
+  CHECK(ftruncate(region.fd(), 8192) != 0);
+}
+
+TEST_CASE("attaching to anything but a region of the right size is refused") {
+  using Catch::Matchers::ContainsSubstring;
+  using Catch::Matchers::MessageMatches;
+  const SharedRegion region = SharedRegion::create(4096);
+  CHECK_THROWS_MATCHES(SharedRegion::attach(dup(region.fd()), 8192), std::runtime_error,
+                       MessageMatches(ContainsSubstring("4096 bytes, not 8192")));
+  CHECK_THROWS_AS(SharedRegion::attach(-1, 4096), std::runtime_error);
+  std::FILE* file = std::tmpfile();
+  REQUIRE(file != nullptr);
+  REQUIRE(ftruncate(fileno(file), 4096) == 0);
+  CHECK_THROWS_AS(SharedRegion::attach(dup(fileno(file)), 4096), std::runtime_error);
+  std::fclose(file);
+}
+
+TEST_CASE("moving a region hands over its mapping and descriptor") {
+  SharedRegion first = SharedRegion::create(4096);
+  first.data()[7] = std::byte{1};
+  const int fd = first.fd();
+  SharedRegion second = std::move(first);
+  CHECK(second.fd() == fd);
+  CHECK(second.data()[7] == std::byte{1});
+  second = SharedRegion::create(64);
+  CHECK(fcntl(fd, F_GETFD) == (second.fd() == fd ? 0 : -1));
+}
+
+TEST_CASE("other processes read what a rank entered") {
+  const int world_size = 3;
+  const SharedRegion region = board_region(world_size);
+  const Board board = Board::initialise(region.data(), world_size);
+  CHECK(board.read(2) == RankStatus{});
+  run_processes(world_size, [&](int rank) {
+    const Board mine(region.data(), world_size);
+    mine.join(rank, 1000 + rank);
+    for (int i = 0; i <= 50; ++i) mine.enter(rank, Phase::training, 1ll << 40, i);
+    mine.enter(rank, Phase::evaluating, (1ll << 40) + rank, 7 * rank);
+    if (rank == 1) mine.set_port(54321);
+    return std::string();
+  });
+  for (int rank = 0; rank < world_size; ++rank) {
+    CHECK(board.read(rank) ==
+          RankStatus{1000 + rank, Phase::evaluating, (1ll << 40) + rank, 7 * rank});
+  }
+  CHECK(board.port() == 54321);
+  CHECK_THROWS_AS(board.read(3), std::logic_error);
+}
+
+TEST_CASE("a board is refused where none is, or one of another size or version") {
+  using Catch::Matchers::ContainsSubstring;
+  using Catch::Matchers::MessageMatches;
+  const SharedRegion region = board_region(4);
+  CHECK_THROWS_AS(Board(region.data(), 4), std::runtime_error);  // zero-filled
+  Board::initialise(region.data(), 4);
+  CHECK(Board(region.data(), 4).world_size() == 4);
+  CHECK_THROWS_MATCHES(Board(region.data(), 3), std::runtime_error,
+                       MessageMatches(ContainsSubstring("for 4 ranks")));
+  region.data()[8] = std::byte{99};  // the version lies behind the magic word
+  CHECK_THROWS_MATCHES(Board(region.data(), 4), std::runtime_error,
+                       MessageMatches(ContainsSubstring("version 99")));
+}
+
+TEST_CASE("of many abort reasons raised at once exactly one stays, whole") {
+  for (int round = 0; round < 50; ++round) {
+    AbortNote note;
+    const auto seen = run_threads(4, [&](int rank) {
+      note.raise(std::string(400, static_cast<char>('a' + rank)));
+      return note.reason();
+    });
+    const std::set<std::string> reasons(seen.begin(), seen.end());
+    REQUIRE(reasons.size() == 1);
+    const std::string& reason = *reasons.begin();
+    REQUIRE(reason == std::string(400, reason[0]));
+  }
+}
+
+TEST_CASE("an abort note is silent at first and cuts what is too long") {
+  AbortNote note;
+  CHECK_FALSE(note.raised());
+  CHECK(note.reason().empty());
+  note.raise(std::string(5000, 'x'));
+  CHECK(note.raised());
+  CHECK(note.reason() == std::string(AbortNote::kTextBytes - 1, 'x'));
+}

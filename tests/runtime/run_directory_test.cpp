@@ -1,0 +1,123 @@
+#include "runtime/run_directory.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <optional>
+#include <stdexcept>
+
+#include "tests/support/temporary_folder.h"
+
+using namespace shardlens;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+using runtime::RunDirectory;
+namespace fs = std::filesystem;
+
+namespace {
+
+planner::Config config_in(const test::TemporaryFolder& folder) {
+  planner::Config config;
+  config.storage = folder.file("deep/runs");
+  config.name = "r";
+  return config;
+}
+
+void check_refused(const planner::Config& config, const std::string& why) {
+  CHECK_THROWS_MATCHES(RunDirectory::open(config), std::invalid_argument,
+                       MessageMatches(ContainsSubstring(why)));
+}
+
+}  // namespace
+
+TEST_CASE("a new run gets a folder with its configuration") {
+  const test::TemporaryFolder folder;
+  const planner::Config config = config_in(folder);
+  const RunDirectory run = RunDirectory::open(config);
+  CHECK(test::read_file(run.path() / "config.json") == planner::to_json(config));
+  CHECK(run.log(3) == run.path() / "logs/rank3.log");
+  CHECK(fs::is_directory(run.path() / "logs"));
+}
+
+TEST_CASE("a run without a name is called by model, strategy and time") {
+  const test::TemporaryFolder folder;
+  planner::Config config = config_in(folder);
+  config.name.clear();
+  config.model = folder.file("small.json");
+  CHECK_THAT(RunDirectory::open(config).path().filename().string(),
+             Catch::Matchers::Matches("small-fsdp-[0-9]{8}-[0-9]{6}"));
+}
+
+TEST_CASE("a live run keeps everybody else out, --fresh too") {
+  const test::TemporaryFolder folder;
+  planner::Config config = config_in(folder);
+  std::optional<RunDirectory> run = RunDirectory::open(config);
+  check_refused(config, "the run is live");
+  config.fresh = true;
+  check_refused(config, "the run is live");
+  run.reset();
+  CHECK_NOTHROW(RunDirectory::open(config));
+}
+
+TEST_CASE("what stands under the name decides") {
+  const test::TemporaryFolder folder;
+  planner::Config config = config_in(folder);
+  const fs::path path = RunDirectory::open(config).path();
+  check_refused(config, "the run is unfinished");
+  runtime::write_file(path / "result.json", R"({"status": "failed"})");
+  check_refused(config, "the run is unfinished");
+  runtime::write_file(path / "result.json", R"({"status": "ok"})");
+  check_refused(config, "the run is finished");
+  config.seed = 1;
+  check_refused(config, "another configuration");
+  runtime::write_file(path / "config.json", "{");
+  check_refused(config, "another configuration");
+}
+
+TEST_CASE("fresh removes what a run wrote and nothing else") {
+  const test::TemporaryFolder folder;
+  planner::Config config = config_in(folder);
+  const fs::path path = RunDirectory::open(config).path();
+  runtime::write_file(path / "result.json", R"({"status": "ok"})");
+  runtime::write_file(path / "metrics.jsonl", "old");
+  runtime::write_file(path / "logs/rank9.log", "old");
+  runtime::write_file(path / "notes.txt", "mine");
+  config.fresh = true;
+  RunDirectory::open(config);
+  CHECK_FALSE(fs::exists(path / "result.json"));
+  CHECK_FALSE(fs::exists(path / "metrics.jsonl"));
+  CHECK_FALSE(fs::exists(path / "logs/rank9.log"));
+  CHECK(test::read_file(path / "notes.txt") == "mine");
+}
+
+TEST_CASE("a folder that is no run is never touched") {
+  const test::TemporaryFolder folder;
+  planner::Config config = config_in(folder);
+  fs::create_directories(fs::path(config.storage) / "r");
+  test::write_file(config.storage + "/r/thesis.txt", "mine");
+  config.fresh = true;
+  check_refused(config, "not a run");
+  CHECK(test::read_file(config.storage + "/r/thesis.txt") == "mine");
+}
+
+TEST_CASE("an unwritable storage is refused and nothing is left") {
+  const test::TemporaryFolder folder;
+  planner::Config config = config_in(folder);
+  test::write_file(folder.file("file"), "");
+  config.storage = folder.file("file/runs");
+  check_refused(config, "--storage");
+  config.storage = "/proc/shardlens";
+  check_refused(config, "--storage");
+  CHECK(fs::file_size(folder.file("file")) == 0);
+}
+
+TEST_CASE("a name is one folder's name") {
+  const test::TemporaryFolder folder;
+  for (const char* name : {"..", ".", "a/b", "/abs"}) {
+    CAPTURE(name);
+    planner::Config config = config_in(folder);
+    config.name = name;
+    check_refused(config, "--name");
+  }
+  CHECK(fs::is_empty(folder.path()));
+}
