@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <deque>
+#include <future>
 #include <system_error>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -107,9 +108,37 @@ uint16_t port_of(int fd) {
   return ntohs(address.sin_port);
 }
 
+// A client of c10d's store waits without a deadline for a server that is stopped. So whatever talks
+// to the store runs on a thread of its own, which is left behind where no answer comes: it shares
+// nothing with us, and the process can only end then.
+template <typename Make>
+auto within(std::chrono::milliseconds deadline, Make make) {
+  std::packaged_task<decltype(make())()> task(std::move(make));
+  auto made = task.get_future();
+  std::thread(std::move(task)).detach();
+  if (made.wait_for(deadline + kPatience) != std::future_status::ready) {
+    throw std::runtime_error("the store, which rank 0 serves, does not answer");
+  }
+  return made.get();
+}
+
+using Group = c10d::ProcessGroupGloo;
+
+/// Meets all other ranks.
+c10::intrusive_ptr<Group> make_group(const std::string& host,
+                                     const c10::intrusive_ptr<c10d::TCPStore>& store,
+                                     const GlooOptions& options) {
+  auto settings = Group::Options::create(options.deadline);
+  settings->devices = is_loopback(host) ? std::vector{Group::createDeviceForHostname("127.0.0.1")}
+                                        : Group::Options::create_default(options.deadline)->devices;
+  const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(options.prefix, store);
+  return c10::make_intrusive<Group>(prefixed, options.rank, options.world_size, settings);
+}
+
 class GlooCommunicator final : public Communicator {
  public:
-  GlooCommunicator(const TcpStore& store, const GlooOptions& options);
+  GlooCommunicator(c10::intrusive_ptr<Group> group, const GlooOptions& options)
+      : options_(options), group_(std::move(group)) {}
   ~GlooCommunicator() override;
 
   int rank() const override { return options_.rank; }
@@ -143,26 +172,13 @@ class GlooCommunicator final : public Communicator {
   [[noreturn]] void fail(const Operation& operation, const std::string& what);
 
   GlooOptions options_;
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  c10::intrusive_ptr<Group> group_;
   std::deque<Pending> pending_;
   Ticket next_issue_ = 0;
   Ticket next_wait_ = 0;
   AbortNote own_note_;
   std::string failure_;  // not empty: dead
 };
-
-GlooCommunicator::GlooCommunicator(const TcpStore& store, const GlooOptions& options)
-    : options_(options) {
-  using Group = c10d::ProcessGroupGloo;
-  auto settings = Group::Options::create(options.deadline);
-  if (is_loopback(store.host())) {
-    settings->devices = {Group::createDeviceForHostname("127.0.0.1")};
-  } else {
-    settings->devices = Group::Options::create_default(options.deadline)->devices;
-  }
-  const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(options.prefix, store.store());
-  group_ = c10::make_intrusive<Group>(prefixed, options.rank, options.world_size, settings);
-}
 
 // The group's destructor joins threads that sit in the operations in flight. After an error of a
 // peer they end within milliseconds (measured: dead peer 1 ms, stopped peer past its deadline
@@ -355,8 +371,10 @@ std::unique_ptr<GlooStore> GlooStore::serve(const GlooStoreOptions& options) {
 std::unique_ptr<GlooStore> GlooStore::connect(const GlooStoreOptions& options) {
   quiet_c10d();
   try {
-    return std::make_unique<TcpStore>(
-        options.host, c10::make_intrusive<c10d::TCPStore>(options.host, store_options(options)));
+    auto store = within(options.deadline, [options] {
+      return c10::make_intrusive<c10d::TCPStore>(options.host, store_options(options));
+    });
+    return std::make_unique<TcpStore>(options.host, std::move(store));
   } catch (const std::exception& error) {
     throw CommunicationError("rank " + std::to_string(options.rank) +
                              " could not reach the rendezvous store at " + options.host + ":" +
@@ -367,7 +385,11 @@ std::unique_ptr<GlooStore> GlooStore::connect(const GlooStoreOptions& options) {
 
 std::unique_ptr<Communicator> make_gloo(GlooStore& store, const GlooOptions& options) {
   try {
-    return std::make_unique<GlooCommunicator>(dynamic_cast<const TcpStore&>(store), options);
+    const auto& tcp = dynamic_cast<const TcpStore&>(store);
+    auto group = within(options.deadline, [host = tcp.host(), store = tcp.store(), options] {
+      return make_group(host, store, options);
+    });
+    return std::make_unique<GlooCommunicator>(std::move(group), options);
   } catch (const std::exception& error) {
     throw CommunicationError("rank " + std::to_string(options.rank) + " could not join the " +
                              options.prefix + " group of " + std::to_string(options.world_size) +

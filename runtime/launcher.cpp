@@ -1,0 +1,206 @@
+#include "runtime/launcher.h"
+
+#include <fmt/format.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/spdlog.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <stdexcept>
+#include <vector>
+
+#include "runtime/comm/shared_region.h"
+#include "runtime/rendezvous.h"
+#include "runtime/trainer.h"
+
+namespace shardlens::runtime {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// How long the others may take to end by themselves once one rank has failed.
+constexpr auto kGrace = std::chrono::seconds(3);
+
+void log_to(const std::filesystem::path& file) {
+  auto logger = spdlog::basic_logger_mt("rank", file.string());
+  logger->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+/// Lets the launcher and every waiting rank know why.
+void give_up(const Board& board, const std::string& reason) {
+  spdlog::error(reason);
+  board.abort_note().raise(reason);
+}
+
+void run_rank(const Job& job, const RunDirectory& directory, int rank, void* region,
+              const Board& board) {
+  const auto links = join(job, rank, region);
+  spdlog::info("rank {} of {} joined", rank, job.strategy.world_size);
+  const TrainResult result = train_rank(job, {.rank = rank,
+                                              .channels = links->channels(),
+                                              .board = board,
+                                              .metrics = directory.metrics()});
+  if (rank == 0) write_file(directory.result(), to_json(result));
+  board.enter(rank, Phase::finished, result.steps, 0);
+}
+
+/// The life of a rank's process; never returns, and never runs the launcher's destructors.
+[[noreturn]] void be_rank(const Job& job, const RunDirectory& directory, int rank,
+                          std::byte* region, pid_t launcher) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != launcher) ::_exit(1);
+  const Board board(region, job.strategy.world_size);
+  int code = 1;
+  try {
+    log_to(directory.log(rank));
+    run_rank(job, directory, rank, region, board);
+    code = 0;
+  } catch (const CommunicationError& error) {
+    give_up(board, error.what());
+  } catch (const std::exception& error) {
+    give_up(board, fmt::format("rank {} failed in {}: {}", rank, describe(job, board.read(rank)),
+                               error.what()));
+  }
+  spdlog::shutdown();
+  std::fflush(stdout);
+  // Not exit(): gloo's threads may be stuck in a peer that is gone.
+  ::_exit(code);
+}
+
+/// Signals that the launcher takes one by one instead of being interrupted by them.
+class WatchedSignals {
+ public:
+  WatchedSignals() {
+    ::sigemptyset(&set_);
+    for (const int signal : {SIGCHLD, SIGINT, SIGTERM}) ::sigaddset(&set_, signal);
+    ::sigprocmask(SIG_BLOCK, &set_, &before_);
+  }
+  ~WatchedSignals() { restore(); }
+  void restore() const { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+
+  /// The next signal, or 0 after a short while.
+  int next() const {
+    const timespec patience{.tv_sec = 0, .tv_nsec = 100'000'000};
+    const int signal = ::sigtimedwait(&set_, nullptr, &patience);
+    return std::max(signal, 0);
+  }
+
+ private:
+  sigset_t set_{};
+  sigset_t before_{};
+};
+
+class Launcher {
+ public:
+  Launcher(const Job& job, const RunDirectory& directory)
+      : job_(job),
+        directory_(directory),
+        region_(SharedRegion::create(region_bytes(job))),
+        board_(Board::initialise(region_.data(), job.strategy.world_size)),
+        pids_(static_cast<size_t>(job.strategy.world_size), 0) {}
+
+  Outcome run() {
+    std::fflush(stdout);
+    for (int rank = 0; rank < job_.strategy.world_size; ++rank) start(rank);
+    while (living() > 0) watch();
+    if (!outcome_.ok) {
+      write_file(directory_.result(), failure_json(outcome_.reason, board_.read(0).step));
+    }
+    return outcome_;
+  }
+
+ private:
+  void start(int rank) {
+    const pid_t launcher = ::getpid();
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      // Ctrl-C reaches the whole terminal group; the launcher alone decides.
+      std::signal(SIGINT, SIG_IGN);
+      signals_.restore();
+      be_rank(job_, directory_, rank, region_.data(), launcher);
+    }
+    if (pid < 0) {
+      fail(fmt::format("rank {} could not be started: {}", rank, std::strerror(errno)));
+    } else {
+      pids_[rank] = pid;
+    }
+  }
+
+  void watch() {
+    const int signal = signals_.next();
+    if (signal == SIGINT || signal == SIGTERM) interrupt(signal);
+    reap();
+    if (!outcome_.ok && Clock::now() > failed_at_ + kGrace) end_all(SIGKILL);
+  }
+
+  void reap() {
+    int status = 0;
+    for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+      const auto found = std::find(pids_.begin(), pids_.end(), pid);
+      if (found == pids_.end()) continue;
+      *found = 0;
+      if (status != 0) rank_failed(static_cast<int>(found - pids_.begin()), status);
+    }
+  }
+
+  void rank_failed(int rank, int status) {
+    const std::string noted = board_.abort_note().reason();
+    if (!noted.empty()) return fail(noted);
+    const std::string how = WIFSIGNALED(status)
+                                ? fmt::format("was killed by signal {} ({})", WTERMSIG(status),
+                                              ::strsignal(WTERMSIG(status)))
+                                : fmt::format("ended with exit code {}", WEXITSTATUS(status));
+    fail(fmt::format("rank {} {}; last seen in {}", rank, how, describe(job_, board_.read(rank))));
+  }
+
+  void interrupt(int signal) {
+    outcome_.signal = signal;
+    fail(fmt::format("interrupted in {}", describe(job_, board_.read(0))));
+    end_all(SIGTERM);
+  }
+
+  /// The first reason is the cause; what follows from it is not told.
+  void fail(const std::string& reason) {
+    if (!outcome_.ok) return;
+    outcome_.ok = false;
+    outcome_.reason = reason;
+    failed_at_ = Clock::now();
+    board_.abort_note().raise(reason);
+  }
+
+  void end_all(int signal) const {
+    for (const pid_t pid : pids_) {
+      if (pid > 0) ::kill(pid, signal);
+    }
+  }
+
+  int64_t living() const {
+    return std::count_if(pids_.begin(), pids_.end(), [](pid_t pid) { return pid > 0; });
+  }
+
+  const Job& job_;
+  const RunDirectory& directory_;
+  SharedRegion region_;
+  Board board_;
+  WatchedSignals signals_;
+  std::vector<pid_t> pids_;  // by rank; 0: has ended
+  Outcome outcome_;
+  Clock::time_point failed_at_;
+};
+
+}  // namespace
+
+Outcome launch(const Job& job, const RunDirectory& directory) {
+  return Launcher(job, directory).run();
+}
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,18 @@
+// Starts the ranks of a job as processes, watches them, and ends all of them when one ends badly.
+#pragma once
+
+#include "runtime/job.h"
+#include "runtime/run_directory.h"
+
+namespace shardlens::runtime {
+
+struct Outcome {
+  bool ok = true;
+  std::string reason;  // why not: names rank, step and operation
+  int signal = 0;      // SIGINT or SIGTERM: the user's wish
+};
+
+/// Blocks until every rank has ended. result.json is there afterwards, well or badly.
+Outcome launch(const Job& job, const RunDirectory& directory);
+
+}  // namespace shardlens::runtime

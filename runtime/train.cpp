@@ -1,0 +1,60 @@
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdio>
+#include <stdexcept>
+
+#include "runtime/job.h"
+#include "runtime/launcher.h"
+#include "runtime/run_directory.h"
+#include "runtime/runtime.h"
+
+namespace shardlens::runtime {
+
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kWrongUse = 2;
+
+void introduce(const Job& job, const RunDirectory& directory) {
+  fmt::print("{}: {} parameters in {} tensors, {} on {} rank{}, {} steps of {} x {} samples\n",
+             job.spec.name, job.spec.numel(), job.spec.parameters.size(), job.config.strategy,
+             job.strategy.world_size, job.strategy.world_size == 1 ? "" : "s", job.steps,
+             job.strategy.world_size, job.config.batch);
+  fmt::print("run: {}\n", directory.path().string());
+}
+
+/// The shell, and a script's loop, should see that the user ended the run.
+void die_of(int signal) {
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+int run(const planner::Config& config) {
+  const Job job = prepare_job(config);
+  const RunDirectory directory = RunDirectory::open(config);
+  introduce(job, directory);
+  const Outcome outcome = launch(job, directory);
+  if (outcome.ok) return 0;
+  fmt::print(stderr, "shardlens train: {}\n", outcome.reason);
+  if (outcome.signal != 0) die_of(outcome.signal);
+  return kFailed;
+}
+
+}  // namespace
+
+int train(const std::vector<std::string>& arguments) {
+  try {
+    const planner::Arguments parsed = planner::parse_arguments(arguments);
+    if (parsed.help) return fmt::print("{}", planner::help_text("train")), 0;
+    return run(parsed.config);
+  } catch (const std::invalid_argument& error) {
+    fmt::print(stderr, "shardlens train: {}\n", error.what());
+    return kWrongUse;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "shardlens train: {}\n", error.what());
+    return kFailed;
+  }
+}
+
+}  // namespace shardlens::runtime

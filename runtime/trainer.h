@@ -1,0 +1,39 @@
+// One rank's training run: epochs, batches, metrics, evaluation. The order inside a step is the
+// schedule's and the executor's.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "runtime/comm/board.h"
+#include "runtime/executor.h"
+#include "runtime/job.h"
+
+namespace shardlens::runtime {
+
+struct TrainerOptions {
+  int rank = 0;
+  Channels channels;
+  Board board;
+  std::filesystem::path metrics;  // rank 0 writes it
+};
+
+/// What rank 0 knows at the end.
+struct TrainResult {
+  int64_t steps = 0;
+  int64_t epochs = 0;     // finished
+  double train_loss = 0;  // mean over the last epoch
+  double test_accuracy = 0;
+  double median_step_ms = 0;
+  double p95_step_ms = 0;
+};
+
+/// Runs the job to its end on this rank. Throws CommunicationError where peers are lost.
+TrainResult train_rank(const Job& job, const TrainerOptions& options);
+
+/// result.json of a run that ended well.
+std::string to_json(const TrainResult& result);
+/// ... and of one that did not, after so many whole steps.
+std::string failure_json(const std::string& reason, int64_t steps);
+
+}  // namespace shardlens::runtime

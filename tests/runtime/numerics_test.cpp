@@ -1,0 +1,187 @@
+// Sharded training computes what plain training computes.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <cmath>
+
+#include "models/model.h"
+#include "runtime/comm/none.h"
+#include "tests/support/thread_ranks.h"
+
+using namespace shardlens;
+using namespace shardlens::test;
+using Catch::Matchers::WithinRel;
+using planner::Pass;
+using planner::Reshard;
+using planner::StrategyKind;
+
+namespace {
+
+const runtime::ImageSet& fashion_mnist() {
+  static const runtime::Dataset data = runtime::load_dataset("fashion-mnist");
+  return data.train;
+}
+
+/// The same units on ordinary leaves, one loss.backward(), one Adam: what the executor must equal.
+class PlainTraining {
+ public:
+  PlainTraining(const models::ModelSpec& spec, uint64_t seed)
+      : spec_(spec), units_(models::build_units(spec)), step_(at::zeros({})) {
+    weights_.resize(spec.parameters.size());
+    models::draw_parameters(spec, seed, [&](int parameter, const at::Tensor& value) {
+      weights_[parameter] = value.clone().requires_grad_(true);
+    });
+    for (const at::Tensor& weight : weights_) {
+      exp_avg_.push_back(at::zeros_like(weight));
+      exp_avg_sq_.push_back(at::zeros_like(weight));
+    }
+  }
+
+  at::Tensor forward_and_backward(const runtime::Batch& batch) {
+    at::Tensor value = batch.images;
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
+      std::vector<at::Tensor> used;
+      for (const int parameter : spec_.units[unit].parameters) used.push_back(weights_[parameter]);
+      value = units_[unit](value, used);
+    }
+    const at::Tensor loss = models::loss(value, batch.labels);
+    loss.backward();
+    return loss.detach();
+  }
+
+  const at::Tensor& gradient(int parameter) const { return weights_[parameter].grad(); }
+
+  void step() {
+    const at::NoGradGuard no_grad;
+    step_.add_(1);
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      at::_fused_adam_({weights_[i]}, {weights_[i].grad()}, {exp_avg_[i]}, {exp_avg_sq_[i]}, {},
+                       {step_}, 1e-3, 0.9, 0.999, 0.0, 1e-8, false, false);
+      weights_[i].mutable_grad().reset();
+    }
+  }
+
+ private:
+  const models::ModelSpec& spec_;
+  std::vector<models::Forward> units_;
+  std::vector<at::Tensor> weights_, exp_avg_, exp_avg_sq_;
+  at::Tensor step_;
+};
+
+/// Hands every parameter's gradient to `take` while its bucket waits for its optimizer step;
+/// with shards only this rank's part is there, so this is for a world of one.
+template <class Take>
+void observe_gradients(runtime::Executor& executor, const planner::Schedule& schedule,
+                       runtime::RankState& state, Take take) {
+  executor.observe([&schedule, &state, take](int id) {
+    const planner::Action& action = schedule.actions[id];
+    if (action.kind != planner::ActionKind::optimizer_step) return;
+    const at::Tensor& slot = state.slot(action.reads.front());
+    for (const auto& entry : schedule.groups[action.group].buckets[action.bucket].entries) {
+      take(entry.parameter, slot.narrow(0, entry.offset, entry.numel));
+    }
+  });
+}
+
+void require_bit_equal_to_plain(const planner::Strategy& strategy) {
+  const models::ModelSpec spec = models::find_spec("vit-tutorial");
+  const planner::Schedule schedule = build_schedule(spec, strategy, Pass::train);
+  runtime::RankState state(spec, schedule, 0);
+  draw_into(state, spec, 7);
+  runtime::NoneCommunicator gather, reduce;
+  runtime::Executor executor(spec, state, {&gather, &reduce}, {});
+  PlainTraining plain(spec, 7);
+  const runtime::Batches batches(fashion_mnist());
+  size_t compared = 0;
+  observe_gradients(executor, schedule, state, [&](int parameter, const at::Tensor& gradient) {
+    INFO(spec.parameters[parameter].name);
+    CHECK(at::equal(gradient, plain.gradient(parameter).reshape({-1})));
+    ++compared;
+  });
+  for (int step = 0; step < 3; ++step) {
+    const runtime::Batch batch = batches.at(at::arange(step * 32, (step + 1) * 32, at::kLong));
+    const at::Tensor plain_loss = plain.forward_and_backward(batch);
+    executor.run(schedule, step, [&] { return batch; });
+    CHECK(at::equal(executor.loss(), plain_loss));
+    plain.step();
+  }
+  CHECK(compared == 3 * spec.parameters.size());
+}
+
+void require_equal_losses(const std::vector<double>& one, const std::vector<double>& other,
+                          double tolerance) {
+  REQUIRE(one.size() == other.size());
+  double worst = 0;
+  for (size_t step = 0; step < one.size(); ++step) {
+    INFO("step " << step);
+    worst = std::max(worst, std::abs(one[step] / other[step] - 1));
+    CHECK_THAT(one[step], WithinRel(other[step], tolerance));
+  }
+  CAPTURE(worst);
+  CHECK(worst <= tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("fsdp on one rank is bit-equal to one loss.backward()", "[numerics]") {
+  at::set_num_threads(1);
+  const auto reshard = GENERATE(Reshard::automatic, Reshard::yes, Reshard::no);
+  require_bit_equal_to_plain(strategy_of(StrategyKind::fsdp, 1, 32, reshard));
+}
+
+TEST_CASE("single is bit-equal to one loss.backward()", "[numerics]") {
+  at::set_num_threads(1);
+  require_bit_equal_to_plain(strategy_of(StrategyKind::single, 1, 32));
+}
+
+TEST_CASE("the linear node equals ATen's", "[numerics]") {
+  at::manual_seed(3);
+  const at::Tensor input = at::randn({5, 17, 24}).requires_grad_(true);
+  const at::Tensor weight = at::randn({40, 24}).requires_grad_(true);
+  const at::Tensor bias = at::randn({40}).requires_grad_(true);
+  const at::Tensor gradient = at::randn({5, 17, 40});
+  std::vector<at::Tensor> ours, aten;
+  for (auto* collected : {&ours, &aten}) {
+    const at::Tensor output =
+        collected == &ours ? models::linear(input, weight, bias) : at::linear(input, weight, bias);
+    output.backward(gradient);
+    collected->push_back(output.detach());
+    for (const at::Tensor& leaf : {input, weight, bias}) {
+      collected->push_back(leaf.grad().clone());
+      leaf.mutable_grad().reset();
+    }
+  }
+  for (size_t i = 0; i < ours.size(); ++i) {
+    INFO("output, input, weight, bias: " << i);
+    const double scale = aten[i].abs().max().item<double>();
+    CHECK((ours[i] - aten[i]).abs().max().item<double>() <= 1e-6 * scale);
+  }
+}
+
+TEST_CASE("W ranks equal one rank on the same global batch", "[numerics]") {
+  const models::ModelSpec spec = models::find_spec("vit-tutorial");
+  constexpr int kSteps = 20;
+  const std::vector<double> one =
+      train_losses(spec, fashion_mnist(), strategy_of(StrategyKind::fsdp, 1, 128), kSteps);
+  for (const int world_size : {2, 4}) {
+    INFO("fsdp, world size " << world_size);
+    const auto strategy = strategy_of(StrategyKind::fsdp, world_size, 128 / world_size);
+    require_equal_losses(train_losses(spec, fashion_mnist(), strategy, kSteps), one, 1e-5);
+  }
+  INFO("ddp, world size 2");
+  const auto ddp = strategy_of(StrategyKind::ddp, 2, 64);
+  require_equal_losses(train_losses(spec, fashion_mnist(), ddp, kSteps), one, 1e-5);
+}
+
+TEST_CASE("reshard after forward changes no bit", "[numerics]") {
+  const models::ModelSpec spec = models::find_spec("vit-tutorial");
+  const auto losses = [&](Reshard reshard) {
+    return train_losses(spec, fashion_mnist(), strategy_of(StrategyKind::fsdp, 2, 16, reshard), 4);
+  };
+  CHECK(losses(Reshard::yes) == losses(Reshard::no));
+  CHECK(losses(Reshard::yes) == losses(Reshard::automatic));
+}

@@ -1,0 +1,338 @@
+// `shardlens train` as a user meets it: what it writes, what it refuses, how it ends when a rank
+// dies or hangs.
+#include <algorithm>
+#include <catch2/catch_get_random_seed.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+
+#include "tests/support/idx_files.h"
+#include "tests/support/process.h"
+
+using namespace shardlens::test;
+using Catch::Matchers::ContainsSubstring;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Small and quick: 2 layers, images of 8 x 8 px.
+constexpr const char* kTinyModel =
+    R"({"family": "vit", "image_px": 8, "patch_px": 4, "channels": 1, "layers": 2, "heads": 2,
+        "width": 16, "mlp_width": 32, "classes": 4})";
+
+/// A storage, a tiny model and tiny data; a command line on them.
+class Bench {
+ public:
+  Bench() {
+    write_file(folder_.file("tiny.json"), kTinyModel);
+    fs::create_directory(folder_.file("data"));
+    write_idx_dataset(folder_.file("data"), {.train = 64, .test = 20, .px = 8, .classes = 4});
+  }
+
+  std::vector<std::string> command(const std::vector<std::string>& flags) const {
+    std::vector<std::string> words = {SHARDLENS_TRAIN,
+                                      "--model",
+                                      folder_.file("tiny.json"),
+                                      "--data",
+                                      folder_.file("data"),
+                                      "--storage",
+                                      folder_.file("runs"),
+                                      "--name",
+                                      "r",
+                                      "--batch",
+                                      "8",
+                                      "--log-every",
+                                      "1"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return words;
+  }
+  Ended train(const std::vector<std::string>& flags) const { return run(command(flags)); }
+
+  std::string file(const std::string& name) const { return folder_.file(name); }
+  nlohmann::json result() const {
+    return nlohmann::json::parse(read_file(file("runs/r/result.json")));
+  }
+  std::vector<double> losses() const {
+    std::ifstream lines(file("runs/r/metrics.jsonl"));
+    std::vector<double> losses;
+    for (std::string line; std::getline(lines, line);) {
+      losses.push_back(nlohmann::json::parse(line).at("loss").get<double>());
+    }
+    return losses;
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+void check_refused(const Ended& ended, const std::string& why) {
+  CAPTURE(ended.err, ended.out);
+  CHECK(ended.exit_code == 2);
+  CHECK(ended.out.empty());
+  CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
+  CHECK_THAT(ended.err, ContainsSubstring(why));
+}
+
+}  // namespace
+
+TEST_CASE("a run leaves its configuration, metrics, logs and result", "[train]") {
+  const Bench bench;
+  const std::string communicator = GENERATE("local", "gloo");
+  const Ended ended =
+      bench.train({"--workers", "2", "--epochs", "2", "--communicator", communicator});
+  CAPTURE(communicator, ended.err, ended.out);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(ended.err.empty());
+  CHECK_THAT(ended.out, ContainsSubstring("test accuracy"));
+  const auto result = bench.result();
+  CHECK(result.at("schema") == "shardlens.run/1");
+  CHECK(result.at("status") == "ok");
+  CHECK(result.at("steps") == 8);  // 64 samples, 2 ranks, batch 8, 2 epochs
+  CHECK(result.at("epochs") == 2);
+  CHECK(result.at("restarts") == 0);
+  CHECK(result.at("step_ms").at("median").get<double>() > 0);
+  CHECK(bench.losses().size() == 8);
+  CHECK(nlohmann::json::parse(read_file(bench.file("runs/r/config.json"))).at("workers") == 2);
+  for (const char* log : {"rank0.log", "rank1.log"}) {
+    CHECK_THAT(read_file(bench.file("runs/r/logs/") + log), ContainsSubstring("joined"));
+  }
+}
+
+TEST_CASE("strategies and communicators learn the same", "[train]") {
+  const Bench bench;
+  const auto losses = [&](const std::vector<std::string>& flags) {
+    std::vector<std::string> all = flags;
+    all.insert(all.end(), {"--fresh", "--steps", "4"});
+    const Ended ended = bench.train(all);
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    return bench.losses();
+  };
+  const auto one = losses({"--strategy", "single", "--batch", "16"});
+  REQUIRE(one.size() == 4);
+  const std::vector<std::vector<std::string>> others = {
+      {"--strategy", "fsdp", "--batch", "16"},
+      {"--strategy", "ddp", "--workers", "2"},
+      {"--strategy", "fsdp", "--workers", "2"},
+      {"--strategy", "fsdp", "--workers", "2", "--communicator", "gloo"},
+      {"--strategy", "ddp", "--workers", "2", "--communicator", "gloo"},
+      {"--strategy", "fsdp", "--workers", "4", "--batch", "4", "--reshard-after-forward", "true"},
+  };
+  for (const auto& flags : others) {
+    const auto other = losses(flags);
+    CAPTURE(flags, one, other);
+    REQUIRE(other.size() == one.size());
+    for (size_t i = 0; i < one.size(); ++i) CHECK(std::abs(other[i] / one[i] - 1) < 1e-5);
+  }
+}
+
+TEST_CASE("what cannot be trained is refused and leaves nothing", "[train]") {
+  const Bench bench;
+  fs::remove(bench.file("data/t10k-labels-idx1-ubyte"));
+  fs::copy(bench.file("data"), bench.file("cut"));
+  write_idx_dataset(bench.file("data"), {.train = 64, .test = 20, .px = 8, .classes = 4});
+  write_file(bench.file("file"), "");
+  fs::resize_file(bench.file("data/train-images-idx3-ubyte"), 1000);
+  check_refused(bench.train({}), "train-images-idx3-ubyte");
+  write_idx_dataset(bench.file("data"), {.train = 64, .test = 20, .px = 8, .classes = 4});
+  check_refused(bench.train({"--data", bench.file("cut")}), "t10k-labels-idx1-ubyte");
+  check_refused(bench.train({"--data", bench.file("none")}), "none");
+  check_refused(bench.train({"--model", "vit-tutoral"}), "vit-tutorial");
+  check_refused(bench.train({"--model", "vit-tutorial"}), "28 x 28 px");
+  check_refused(bench.train({"--modle", "x"}), "did you mean --model?");
+  check_refused(bench.train({"--workers", "0"}), "--workers 0");
+  check_refused(bench.train({"--batch", "65"}), "64 samples");
+  check_refused(bench.train({"--batch", "33", "--workers", "2"}), "32 samples");
+  check_refused(bench.train({"--storage", bench.file("file") + "/runs"}), "--storage");
+  check_refused(bench.train({"--storage", "/proc/runs"}), "--storage");
+  check_refused(bench.train({"--name", "../r"}), "--name ../r");
+  check_refused(bench.train({"--init", bench.file("none.safetensors")}), "none.safetensors");
+  CHECK_FALSE(fs::exists(bench.file("runs")));
+  CHECK(fs::file_size(bench.file("file")) == 0);
+}
+
+TEST_CASE("a name that stands for another run is refused", "[train]") {
+  const Bench bench;
+  REQUIRE(bench.train({"--epochs", "1"}).exit_code == 0);
+  const std::string before = read_file(bench.file("runs/r/result.json"));
+  check_refused(bench.train({"--epochs", "1"}), "the run is finished");
+  check_refused(bench.train({"--epochs", "2"}), "another configuration");
+  CHECK(read_file(bench.file("runs/r/result.json")) == before);
+  fs::remove(bench.file("runs/r/result.json"));
+  check_refused(bench.train({"--epochs", "1"}), "the run is unfinished");
+  CHECK(bench.train({"--epochs", "1", "--fresh"}).exit_code == 0);
+
+  fs::create_directory(bench.file("runs/mine"));
+  write_file(bench.file("runs/mine/thesis.txt"), "x");
+  check_refused(bench.train({"--name", "mine", "--fresh"}), "not a run");
+  CHECK(fs::exists(bench.file("runs/mine/thesis.txt")));
+}
+
+namespace {
+
+/// A run that would go on for a long time, once all its ranks take steps.
+std::vector<std::string> endless(const Bench& bench, std::vector<std::string> flags) {
+  flags.insert(flags.end(), {"--workers", "3", "--epochs", "1000000", "--timeout", "3"});
+  return bench.command(flags);
+}
+
+bool takes_steps(const Bench& bench) {
+  std::error_code missing;
+  return fs::file_size(bench.file("runs/r/metrics.jsonl"), missing) > 200 && !missing;
+}
+
+/// One line that says which rank, in which step, doing what; and nothing is left running.
+void check_named_failure(const Ended& ended, const std::string& rank, double limit_s) {
+  CAPTURE(ended.err, ended.seconds);
+  CHECK(ended.exit_code == 1);
+  CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
+  CHECK_THAT(ended.err, ContainsSubstring(rank));
+  CHECK_THAT(ended.err, ContainsSubstring("step "));
+  const char* operations[] = {
+      "LOAD_INPUT", "FORWARD",        "LOSS",    "BACKWARD",       "RESHARD",   "SUM",
+      "ALL_GATHER", "REDUCE_SCATTER", "BARRIER", "OPTIMIZER_STEP", "ALL_REDUCE"};
+  CHECK(std::any_of(std::begin(operations), std::end(operations), [&](const char* operation) {
+    return ended.err.find(operation) != std::string::npos;
+  }));
+  CHECK(ended.seconds < limit_s);
+}
+
+bool is_running(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string id, name, state;
+  return (stat >> id >> name >> state) && state != "Z";
+}
+
+bool none_running(const std::vector<pid_t>& pids) {
+  return std::none_of(pids.begin(), pids.end(), is_running);
+}
+
+}  // namespace
+
+TEST_CASE("a rank that dies ends the group and is named", "[train][faults]") {
+  const Bench bench;
+  const std::string communicator = GENERATE("local", "gloo");
+  Process launcher(endless(bench, {"--communicator", communicator}));
+  REQUIRE(wait_until([&] { return takes_steps(bench); }));
+  const auto ranks = launcher.children();
+  REQUIRE(ranks.size() == 3);
+  const auto killed = std::chrono::steady_clock::now();
+  REQUIRE(::kill(ranks[1], SIGKILL) == 0);
+  const Ended ended = launcher.wait();
+  const std::chrono::duration<double> after = std::chrono::steady_clock::now() - killed;
+  CAPTURE(communicator, after.count());
+  check_named_failure(ended, "rank 1", 120);
+  CHECK(after.count() < 10);
+  CHECK(none_running(ranks));
+  CHECK(bench.result().at("status") == "failed");
+}
+
+TEST_CASE("a rank that hangs is named once the deadline has passed", "[train][faults]") {
+  const Bench bench;
+  const std::string communicator = GENERATE("local", "gloo");
+  Process launcher(endless(bench, {"--communicator", communicator}));
+  REQUIRE(wait_until([&] { return takes_steps(bench); }));
+  const auto ranks = launcher.children();
+  REQUIRE(ranks.size() == 3);
+  const auto stopped = std::chrono::steady_clock::now();
+  REQUIRE(::kill(ranks[2], SIGSTOP) == 0);
+  const Ended ended = launcher.wait();
+  const std::chrono::duration<double> after = std::chrono::steady_clock::now() - stopped;
+  CAPTURE(communicator, after.count());
+  check_named_failure(ended, communicator == "local" ? "rank 2" : "rank ", 120);
+  CHECK(after.count() < 3 + 10);
+  CHECK(none_running(ranks));
+}
+
+TEST_CASE("Ctrl-C ends the run and dies of the signal", "[train][faults]") {
+  const Bench bench;
+  const int signal = GENERATE(SIGINT, SIGTERM);
+  Process launcher(endless(bench, {}));
+  REQUIRE(wait_until([&] { return takes_steps(bench); }));
+  const auto ranks = launcher.children();
+  ::kill(launcher.pid(), signal);
+  const Ended ended = launcher.wait();
+  CAPTURE(ended.err);
+  CHECK(ended.signal == signal);
+  CHECK_THAT(ended.err, ContainsSubstring("interrupted in "));
+  CHECK(none_running(ranks));
+  CHECK(bench.result().at("status") == "failed");
+}
+
+TEST_CASE("a rank that is stopped at the start is named", "[train][faults]") {
+  const Bench bench;
+  const std::string communicator = GENERATE("local", "gloo");
+  Process launcher(endless(bench, {"--communicator", communicator}));
+  REQUIRE(wait_until([&] { return launcher.children().size() == 3; }));
+  REQUIRE(::kill(launcher.children()[0], SIGSTOP) == 0);
+  const Ended ended = launcher.wait();
+  CAPTURE(communicator, ended.err, ended.seconds);
+  CHECK(ended.exit_code == 1);
+  CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
+  CHECK_THAT(ended.err, ContainsSubstring("rank 0"));
+  CHECK(ended.seconds < 3 + 10);
+}
+
+TEST_CASE("any rank, stopped or killed at any time, ends the group", "[train][long]") {
+  const auto seed = Catch::getSeed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 30; ++round) {
+    const Bench bench;
+    const int victim = static_cast<int>(random() % 3);
+    const int signal = random() % 2 == 0 ? SIGKILL : SIGSTOP;
+    const std::string communicator = random() % 2 == 0 ? "local" : "gloo";
+    Process launcher(endless(bench, {"--communicator", communicator}));
+    REQUIRE(wait_until([&] { return launcher.children().size() == 3; }));
+    const auto ranks = launcher.children();
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 2000));
+    const auto struck = std::chrono::steady_clock::now();
+    REQUIRE(::kill(ranks[victim], signal) == 0);
+    const Ended ended = launcher.wait();
+    const std::chrono::duration<double> after = std::chrono::steady_clock::now() - struck;
+    CAPTURE(round, victim, signal, communicator, ended.err, after.count());
+    CHECK(ended.exit_code == 1);
+    CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
+    CHECK_THAT(ended.err, ContainsSubstring("rank "));
+    CHECK(after.count() < 3 + 10);
+    CHECK(none_running(ranks));
+  }
+}
+
+TEST_CASE("the programs find every library without a cache or a CUDA toolkit", "[train]") {
+  const Ended ended =
+      run({"/lib64/ld-linux-x86-64.so.2", "--inhibit-cache", "--list", SHARDLENS_TRAIN});
+  CAPTURE(ended.out, ended.err);
+  CHECK(ended.exit_code == 0);
+  CHECK(ended.out.find("not found") == std::string::npos);
+  std::istringstream lines(ended.out);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("libcud") == std::string::npos && line.find("libcupti") == std::string::npos) {
+      continue;
+    }
+    CHECK_THAT(line, ContainsSubstring(SHARDLENS_DEPS));
+  }
+}
+
+TEST_CASE("the dispatcher becomes the command's program", "[train]") {
+  CHECK_THAT(run({SHARDLENS, "train", "--help"}).out, ContainsSubstring("usage: shardlens train"));
+  CHECK_THAT(run({SHARDLENS, "--help"}).out, ContainsSubstring("train"));
+  check_refused(run({SHARDLENS, "trian"}), "trian: unknown command");
+  CHECK(run({SHARDLENS}).exit_code == 2);
+}
+
+TEST_CASE("ranks do not outlive their launcher", "[train][faults]") {
+  const Bench bench;
+  Process launcher(endless(bench, {}));
+  REQUIRE(wait_until([&] { return takes_steps(bench); }));
+  const auto ranks = launcher.children();
+  check_refused(bench.train({"--workers", "3"}), "the run is live");
+  ::kill(launcher.pid(), SIGKILL);
+  launcher.wait();
+  CHECK(wait_until([&] { return none_running(ranks); }, std::chrono::seconds(10)));
+}
