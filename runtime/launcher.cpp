@@ -13,7 +13,9 @@
 #include <csignal>
 #include <cstring>
 #include <ctime>
+#include <map>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "runtime/comm/shared_region.h"
@@ -154,12 +156,25 @@ class Launcher {
 
   void rank_failed(int rank, int status) {
     const std::string noted = board_.abort_note().reason();
-    if (!noted.empty()) return fail(noted);
+    if (!noted.empty()) return fail(noted + furthest_behind());
     const std::string how = WIFSIGNALED(status)
                                 ? fmt::format("was killed by signal {} ({})", WTERMSIG(status),
                                               ::strsignal(WTERMSIG(status)))
                                 : fmt::format("ended with exit code {}", WEXITSTATUS(status));
     fail(fmt::format("rank {} {}; last seen in {}", rank, how, describe(job_, board_.read(rank))));
+  }
+
+  /// Gloo does not say who is late; the board does.
+  std::string furthest_behind() const {
+    if (job_.strategy.communicator != planner::CommunicatorKind::gloo) return "";
+    std::map<std::pair<int64_t, int32_t>, std::vector<int>> ranks_at;
+    for (int rank = 0; rank < job_.strategy.world_size; ++rank) {
+      const RankStatus status = board_.read(rank);
+      ranks_at[{status.step, status.action}].push_back(rank);
+    }
+    const std::vector<int>& behind = ranks_at.begin()->second;
+    return fmt::format("; furthest behind: rank {}, in {}", fmt::join(behind, ", rank "),
+                       describe(job_, board_.read(behind.front())));
   }
 
   void interrupt(int signal) {

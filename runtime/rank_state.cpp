@@ -5,24 +5,9 @@
 #include <algorithm>
 
 #include "runtime/check.h"
+#include "runtime/scalar_type.h"
 
 namespace shardlens::runtime {
-
-namespace {
-
-at::ScalarType scalar_type(planner::DType dtype) {
-  switch (dtype) {
-    case planner::DType::fp32:
-      return at::kFloat;
-    case planner::DType::bf16:
-      return at::kBFloat16;
-    case planner::DType::fp16:
-      return at::kHalf;
-  }
-  throw std::logic_error("dtype out of range");
-}
-
-}  // namespace
 
 RankState::RankState(const models::ModelSpec& spec, const planner::Schedule& schedule,
                      int rank_in_shards)

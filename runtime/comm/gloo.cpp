@@ -21,6 +21,7 @@
 
 #include "runtime/comm/operation_text.h"
 #include "runtime/comm/rank_sum.h"
+#include "runtime/scalar_type.h"
 
 namespace shardlens::runtime {
 namespace {
@@ -46,18 +47,6 @@ void quiet_c10d() {
 }
 
 bool is_loopback(const std::string& host) { return host == "localhost" || host == "127.0.0.1"; }
-
-c10::ScalarType scalar_type(planner::DType dtype) {
-  switch (dtype) {
-    case planner::DType::fp32:
-      return at::kFloat;
-    case planner::DType::bf16:
-      return at::kBFloat16;
-    case planner::DType::fp16:
-      return at::kHalf;
-  }
-  throw std::logic_error("no such dtype");
-}
 
 at::Tensor borrow(const void* data, int64_t numel, c10::ScalarType type) {
   return at::from_blob(const_cast<void*>(data), {numel}, at::TensorOptions(type));
