@@ -34,6 +34,11 @@ int gradients_of(const models::UnitSpec& unit, const Bucket& bucket) {
       }));
 }
 
+bool has_backward(const Schedule& schedule) {
+  return std::any_of(schedule.actions.begin(), schedule.actions.end(),
+                     [](const Action& action) { return action.kind == ActionKind::backward; });
+}
+
 }  // namespace
 
 Executor::Executor(const models::ModelSpec& spec, RankState& state, Channels channels,
@@ -57,7 +62,7 @@ void Executor::install_hooks() {
 
 void Executor::run(const Schedule& schedule, int64_t step, const LoadBatch& load_batch) {
   begin(schedule, step, load_batch);
-  at::AutoGradMode grad_mode(trains());
+  at::AutoGradMode grad_mode(trains_);
   while (next_ < static_cast<int>(schedule.actions.size())) execute(next_++);
 }
 
@@ -70,12 +75,8 @@ void Executor::begin(const Schedule& schedule, int64_t step, const LoadBatch& lo
   inputs_.assign(units_.size(), {});
   outputs_.assign(units_.size(), {});
   gradients_.assign(spec_.parameters.size(), {});
-  if (trains()) state_.step_count().add_(1);
-}
-
-bool Executor::trains() const {
-  return std::any_of(schedule_->actions.begin(), schedule_->actions.end(),
-                     [](const Action& action) { return action.kind == ActionKind::backward; });
+  trains_ = has_backward(schedule);
+  if (trains_) state_.step_count().add_(1);
 }
 
 void Executor::execute(int id) {
@@ -154,17 +155,17 @@ void Executor::forward(const Action& action) {
   bind_weights(action);
   // The boundary: backward of this unit ends here and hands its gradient on.
   at::Tensor input = std::move(carried_);
-  if (trains()) input = input.detach().requires_grad_(action.unit > 0);
+  if (trains_) input = input.detach().requires_grad_(action.unit > 0);
   at::Tensor output = units_[action.unit](input, unit_weights(action.unit));
   carried_ = output.detach();
-  if (!trains()) return;
+  if (!trains_) return;
   inputs_[action.unit] = std::move(input);
   outputs_[action.unit] = std::move(output);
 }
 
 void Executor::compute_loss() {
   logits_ = std::move(carried_);
-  if (!trains()) {
+  if (!trains_) {
     loss_ = models::loss(logits_, batch_.labels);
     return;
   }

@@ -78,7 +78,6 @@ class Executor {
 
   void install_hooks();
   void begin(const planner::Schedule& schedule, int64_t step, const LoadBatch& load_batch);
-  bool trains() const;
 
   void execute(int id);
   void dispatch(const planner::Action& action);
@@ -115,6 +114,7 @@ class Executor {
   // One run.
   const planner::Schedule* schedule_ = nullptr;
   const LoadBatch* load_batch_ = nullptr;
+  bool trains_ = false;  // the schedule has a backward
   int64_t step_ = 0;
   int next_ = 0;                                // the action to execute next
   std::vector<std::optional<Ticket>> tickets_;  // by action

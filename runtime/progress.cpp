@@ -11,6 +11,8 @@ namespace shardlens::runtime {
 
 namespace {
 
+constexpr const char* kClearLine = "\r\x1b[K";
+
 std::string minutes(double seconds) {
   const auto whole = static_cast<int64_t>(std::ceil(std::max(0.0, seconds)));
   if (whole >= 3600) {
@@ -31,6 +33,12 @@ std::string progress_line(const ProgressState& state, double seconds_left) {
   return fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {:.0f} images/s  {} left", state.epoch,
                      state.epochs, state.step, state.steps, state.loss, state.images_per_s,
                      minutes(seconds_left));
+}
+
+void clear_bar() {
+  if (::isatty(STDOUT_FILENO) == 0) return;
+  std::fputs(kClearLine, stdout);
+  std::fflush(stdout);
 }
 
 Progress::Progress() : terminal_(::isatty(STDOUT_FILENO) != 0), start_(Clock::now()) {
@@ -61,13 +69,13 @@ void Progress::draw(const ProgressState& state, double seconds_left) {
     return;
   }
   const double share = static_cast<double>(state.step) / static_cast<double>(state.steps);
-  std::fputs(fmt::format("\r\x1b[K{} {}", bar(share), line).c_str(), stdout);
+  std::fputs(fmt::format("{}{} {}", kClearLine, bar(share), line).c_str(), stdout);
   std::fflush(stdout);
   drawn_ = true;
 }
 
 void Progress::clear() {
-  if (drawn_) std::fputs("\r\x1b[K", stdout);
+  if (drawn_) std::fputs(kClearLine, stdout);
   drawn_ = false;
 }
 

@@ -20,6 +20,9 @@ struct ProgressState {
 /// "epoch 1/1  step 312/469  loss 0.6123  1120 images/s  0:41 left"
 std::string progress_line(const ProgressState& state, double seconds_left);
 
+/// Removes the bar of a rank that can no longer do it.
+void clear_bar();
+
 class Progress {
  public:
   /// Draws on standard output; a bar where that is a terminal.

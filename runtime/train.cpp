@@ -6,6 +6,7 @@
 
 #include "runtime/job.h"
 #include "runtime/launcher.h"
+#include "runtime/progress.h"
 #include "runtime/run_directory.h"
 #include "runtime/runtime.h"
 
@@ -36,6 +37,7 @@ int run(const planner::Config& config) {
   introduce(job, directory);
   const Outcome outcome = launch(job, directory);
   if (outcome.ok) return 0;
+  clear_bar();
   fmt::print(stderr, "shardlens train: {}\n", outcome.reason);
   if (outcome.signal != 0) die_of(outcome.signal);
   return kFailed;
