@@ -217,14 +217,6 @@ void require_same_size(const std::string& folder, ImageSize train, ImageSize tes
 
 }  // namespace
 
-DatasetShape peek_dataset(const std::string& where) {
-  const std::string folder = folder_of(where);
-  const SplitFiles train = open_split(folder, "train");
-  const SplitFiles test = open_split(folder, "t10k");
-  require_same_size(folder, {train.height, train.width}, {test.height, test.width});
-  return {train.count, test.count, train.height, train.width};
-}
-
 Dataset load_dataset(const std::string& where) {
   const std::string folder = folder_of(where);
   Dataset dataset{load_split(folder, "train"), load_split(folder, "t10k"), 0};
@@ -236,7 +228,5 @@ Dataset load_dataset(const std::string& where) {
   dataset.classes = 1 + std::max(highest(dataset.train), highest(dataset.test));
   return dataset;
 }
-
-void check_dataset(const std::string& where) { load_dataset(where); }
 
 }  // namespace shardlens::runtime

@@ -77,10 +77,9 @@ void check_small(const Dataset& dataset) {
   CHECK(dataset.classes == 7);
 }
 
-template <typename Read>
-std::string refusal_of(const std::string& where, Read read) {
+std::string refusal_of(const std::string& where) {
   try {
-    read(where);
+    load_dataset(where);
   } catch (const std::invalid_argument& error) {
     const std::string text = error.what();
     CHECK_THAT(text, ContainsSubstring("--data DIR"));
@@ -91,13 +90,9 @@ std::string refusal_of(const std::string& where, Read read) {
   return "";
 }
 
-std::string refusal_of(const std::string& where) { return refusal_of(where, check_dataset); }
-
 TEST_CASE("four IDX files are read, plain and gzipped alike") {
   const SmallDataset data(GENERATE(false, true));
   check_small(load_dataset(data.path()));
-  CHECK(peek_dataset(data.path()) == DatasetShape{3, 2, 2, 3});
-  CHECK_NOTHROW(check_dataset(data.path()));
 }
 
 TEST_CASE("a plain file wins over its gzipped form") {
@@ -106,13 +101,12 @@ TEST_CASE("a plain file wins over its gzipped form") {
   CHECK(load_dataset(data.path()).test.labels == std::vector<uint8_t>{9, 9});
 }
 
-TEST_CASE("each missing file is named, also by the headers' check") {
+TEST_CASE("each missing file is named") {
   const bool gzipped = GENERATE(false, true);
   const SmallDataset data(gzipped);
   const std::string name = kFiles.at(GENERATE(0u, 1u, 2u, 3u));
   std::filesystem::remove(data.file(name + (gzipped ? ".gz" : "")));
   CHECK_THAT(refusal_of(data.path()), ContainsSubstring(name + ": is missing"));
-  CHECK_THAT(refusal_of(data.path(), peek_dataset), ContainsSubstring(name + ": is missing"));
 }
 
 TEST_CASE("what is no folder is refused by its name") {
@@ -180,7 +174,6 @@ TEST_CASE("a header that cannot be right is refused before the data is read") {
   const SmallDataset data(gzipped);
   data.write(kFiles[wrong.file], wrong.bytes, gzipped);
   CHECK_THAT(refusal_of(data.path()), ContainsSubstring(wrong.problem));
-  CHECK_THAT(refusal_of(data.path(), peek_dataset), ContainsSubstring(wrong.problem));
 }
 
 TEST_CASE("a large claim over a small file is refused without reading gigabytes") {
@@ -247,7 +240,6 @@ TEST_CASE("the packaged Fashion-MNIST has its known counts, mean and deviation")
   if (!std::filesystem::exists("/usr/share/datasets/fashion-mnist")) {
     SKIP("the package dataset-fashion-mnist is not installed");
   }
-  CHECK(peek_dataset("fashion-mnist") == DatasetShape{60000, 10000, 28, 28});
   const Dataset dataset = load_dataset("fashion-mnist");
   CHECK(dataset.classes == 10);
   CHECK(dataset.train.pixels.size() == 60000u * 28 * 28);
