@@ -40,17 +40,26 @@ void check_no_other(const ModelSpec& spec, const SafetensorsFile& file, const st
   }
 }
 
+/// A damaged file is the user's to mend here, so it is no failure but wrong use.
+SafetensorsFile open_weights(const ModelSpec& spec, const std::string& path) {
+  try {
+    return SafetensorsFile(path);
+  } catch (const std::runtime_error& error) {
+    refuse(path, spec, error.what());
+  }
+}
+
 }  // namespace
 
 void check_weights(const ModelSpec& spec, const std::string& path) {
-  const SafetensorsFile file(path);
+  const SafetensorsFile file = open_weights(spec, path);
   for (const ParameterSpec& p : spec.parameters) check(p, file.find(p.name), path, spec);
   check_no_other(spec, file, path);
 }
 
 void load_parameters(const ModelSpec& spec, const std::string& path, const TakeParameter& take) {
   check_weights(spec, path);
-  const SafetensorsFile file(path);
+  const SafetensorsFile file = open_weights(spec, path);
   for (size_t i = 0; i < spec.parameters.size(); ++i) {
     at::Tensor value = at::empty(spec.parameters[i].shape, at::kFloat);
     // The file aligns nothing, so the bytes are copied rather than viewed.

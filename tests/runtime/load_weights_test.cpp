@@ -95,4 +95,7 @@ TEST_CASE("a file that does not fit the model is refused by name") {
   check_refused(write(folder, weights), "extra that is no parameter");
   weights.erase("extra");
   check_refused(write(folder, weights, "I32"), "is I32, not F32");
+  const std::string whole = test::read_file(write(folder, drawn(4)));
+  test::write_file(folder.file("cut.safetensors"), whole.substr(0, whole.size() / 2));
+  check_refused(folder.file("cut.safetensors"), "cut.safetensors");
 }
