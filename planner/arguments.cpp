@@ -1,12 +1,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <fstream>
 #include <iterator>
-#include <numeric>
 #include <stdexcept>
 
+#include "planner/nearest.h"
 #include "planner/strategy.h"
 
 namespace shardlens::planner {
@@ -22,33 +21,15 @@ std::string read_config_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Levenshtein distance, to suggest the flag that was meant.
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replace = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replace});
-    }
-  }
-  return row.back();
-}
-
 std::string unknown_flag(const std::string& argument) {
   if (argument.rfind("--", 0) != 0) {
     return fmt::format("{}: not a flag; flags begin with --, see --help", argument);
   }
   const std::string name = argument.substr(2, argument.find('=') - 2);
-  const auto nearest =
-      std::min_element(options().begin(), options().end(), [&](const Option& a, const Option& b) {
-        return distance(name, a.name) < distance(name, b.name);
-      });
-  const bool near = distance(name, nearest->name) <= 3;
+  const Option& nearest = nearest_named(options(), name);
+  const bool mistyped = name_distance(name, nearest.name) <= kMistypedEdits;
   return fmt::format("--{}: unknown flag; {}", name,
-                     near ? fmt::format("did you mean --{}?", nearest->name) : "see --help");
+                     mistyped ? fmt::format("did you mean --{}?", nearest.name) : "see --help");
 }
 
 /// What CLI11 found, before any value is checked: flags by the table's order.

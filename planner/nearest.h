@@ -1,0 +1,45 @@
+// The edit distance between words, for messages that suggest what a mistyped word meant. Private
+// to planner/.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace shardlens::planner {
+
+/// Up to so many edits a word counts as mistyped rather than as another word.
+inline constexpr size_t kMistypedEdits = 3;
+
+/// Levenshtein distance.
+inline size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replace = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replace});
+    }
+  }
+  return row.back();
+}
+
+/// How far a name that exists is from what was written: a beginning of it is nearest of all.
+inline size_t name_distance(std::string_view written, std::string_view name) {
+  const bool begins = !written.empty() && name.starts_with(written);
+  return begins ? 0 : edit_distance(written, name);
+}
+
+/// The item of a range that is not empty whose `name` is nearest.
+template <class Items>
+const auto& nearest_named(const Items& items, std::string_view written) {
+  return *std::ranges::min_element(
+      items, {}, [&](const auto& item) { return name_distance(written, item.name); });
+}
+
+}  // namespace shardlens::planner
