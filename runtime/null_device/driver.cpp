@@ -1,0 +1,166 @@
+// The driver's calls on the device, its context and its errors.
+#include "runtime/null_device/driver.h"
+
+#include <cuda.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <stdexcept>
+
+#include "runtime/null_device/null_device.h"
+
+namespace shardlens::runtime {
+
+namespace {
+
+struct Found {
+  const planner::Gpu* gpu = nullptr;
+  std::string error;
+};
+
+const Found& found() {
+  static const Found result = [] {
+    const char* name = std::getenv(kNullGpuVariable);
+    try {
+      return Found{&planner::find_gpu(name == nullptr ? kNullGpuDefault : name), ""};
+    } catch (const std::invalid_argument& error) {
+      return Found{nullptr, std::string(kNullGpuVariable) + ": " + error.what()};
+    }
+  }();
+  return result;
+}
+
+int attribute(const planner::Gpu& gpu, CUdevice_attribute name) {
+  const planner::ComputeCapability& capability = gpu.capability;
+  switch (name) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      return capability.major;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      return capability.minor;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      return gpu.sm_count;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      return static_cast<int>(gpu.l2_bytes);
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+      return static_cast<int>(capability.shared_memory_per_sm_bytes);
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+      return static_cast<int>(capability.shared_memory_per_block_opt_in_bytes);
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
+      return capability.max_threads_per_sm;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
+      return capability.max_blocks_per_sm;
+    // The same for every compute capability from 8.0 on.
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
+      return 32;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
+      return 1024;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
+      return 64;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:
+      return 2147483647;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
+      return 65535;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
+      return 48 << 10;
+    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
+      return 1 << 10;
+    case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:
+      return 64 << 10;
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
+      return 64 << 10;
+    case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT:
+      return 512;
+    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
+    case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
+    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+      return 1;
+    default:
+      return 0;  // a feature that is not there
+  }
+}
+
+}  // namespace
+
+const planner::Gpu* null_gpu() { return found().gpu; }
+const std::string& unknown_null_gpu() { return found().error; }
+
+}  // namespace shardlens::runtime
+
+using shardlens::runtime::null_gpu;
+
+extern "C" {
+
+CUresult cuInit(unsigned) {
+  return null_gpu() == nullptr ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
+}
+
+CUresult cuDriverGetVersion(int* version) {
+  *version = CUDA_VERSION;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+  *device = ordinal;
+  return ordinal == 0 ? cuInit(0) : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDeviceGetName(char* name, int size, CUdevice) {
+  if (null_gpu() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (size <= 0) return CUDA_ERROR_INVALID_VALUE;
+  const std::string text = std::string(null_gpu()->display_name) + " (null device)";
+  name[text.copy(name, static_cast<size_t>(size) - 1)] = '\0';
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute name, CUdevice) {
+  if (null_gpu() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  *value = shardlens::runtime::attribute(*null_gpu(), name);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice, unsigned* flags, int* active) {
+  *flags = 0;
+  *active = 1;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) { return cuCtxGetCurrent(context); }
+
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  static int the_context = 0;
+  *context = reinterpret_cast<CUcontext>(&the_context);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorString(CUresult error, const char** text) {
+  switch (error) {
+    case CUDA_SUCCESS:
+      *text = "no error";
+      break;
+    case CUDA_ERROR_OUT_OF_MEMORY:
+      *text = "out of memory";
+      break;
+    case CUDA_ERROR_INVALID_VALUE:
+      *text = "invalid argument";
+      break;
+    case CUDA_ERROR_NOT_SUPPORTED:
+      *text = "not supported on the null device";
+      break;
+    case CUDA_ERROR_NOT_INITIALIZED:
+      *text = shardlens::runtime::unknown_null_gpu().c_str();
+      break;
+    default:
+      *text = "error of the null device";
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,22 @@
+// Opaque handles of the libraries that stand on CUDA: something to point at. The wheel has no
+// headers of these libraries, so their calls are declared where they are defined.
+#pragma once
+
+namespace shardlens::runtime {
+
+struct Handle {};
+
+/// What a library's status is where a call succeeded.
+inline constexpr int kLibrarySuccess = 0;
+
+inline int create(void** handle) {
+  *handle = new Handle;
+  return kLibrarySuccess;
+}
+
+inline int destroy(void* handle) {
+  delete static_cast<Handle*>(handle);
+  return kLibrarySuccess;
+}
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,90 @@
+// The runtime's calls on kernels: what the compiler's host code calls to register and launch one,
+// and what a kernel needs of a multiprocessor. Launching is left to the stubs.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+
+#include "runtime/null_device/errors.h"
+
+using shardlens::runtime::result;
+
+namespace {
+
+struct LaunchConfiguration {
+  dim3 grid, block;
+  size_t shared_bytes = 0;
+  cudaStream_t stream = nullptr;
+};
+
+LaunchConfiguration& pushed() {
+  thread_local LaunchConfiguration configuration;
+  return configuration;
+}
+
+int attribute(cudaDeviceAttr name) {
+  int value = 0;
+  cudaDeviceGetAttribute(&value, name, 0);
+  return value;
+}
+
+}  // namespace
+
+extern "C" {
+
+// The compiler's interface: no header declares it for others.
+void** __cudaRegisterFatBinary(void*) {
+  static void* the_module = nullptr;
+  return &the_module;
+}
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
+                                     cudaStream_t stream) {
+  pushed() = {grid, block, shared_bytes, stream};
+  return 0;
+}
+
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_bytes,
+                                       cudaStream_t* stream) {
+  *grid = pushed().grid;
+  *block = pushed().block;
+  *shared_bytes = pushed().shared_bytes;
+  *stream = pushed().stream;
+  return cudaSuccess;
+}
+
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
+  *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(function));
+  return cudaSuccess;
+}
+
+/// The code is never looked at, so every kernel takes the registers that let a multiprocessor be
+/// full.
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  *attributes = {};
+  attributes->numRegs = 32;
+  attributes->maxThreadsPerBlock = attribute(cudaDevAttrMaxThreadsPerBlock);
+  attributes->binaryVersion = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
+                              attribute(cudaDevAttrComputeCapabilityMinor);
+  attributes->ptxVersion = attributes->binaryVersion;
+  return cudaSuccess;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*,
+                                                                   int block_threads,
+                                                                   size_t shared_bytes, unsigned) {
+  if (block_threads <= 0) return result(cudaErrorInvalidValue);
+  const auto per_block =
+      static_cast<int>(shared_bytes) + attribute(cudaDevAttrReservedSharedMemoryPerBlock);
+  *blocks = std::min({attribute(cudaDevAttrMaxBlocksPerMultiprocessor),
+                      attribute(cudaDevAttrMaxThreadsPerMultiProcessor) / block_threads,
+                      attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) / per_block});
+  return cudaSuccess;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function,
+                                                          int block_threads, size_t shared_bytes) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block_threads,
+                                                                shared_bytes, 0);
+}
+
+}  // extern "C"

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Writes the stubs of the null device (see null_device.h) from what LibTorch's libraries import.
+
+usage: make_stubs.py TORCH_DIR OUT_DIR SONAME...
+
+For every SONAME, OUT_DIR/SONAME.cpp defines each symbol that the wheel's libraries want from it,
+weak, so that a definition written by hand wins; OUT_DIR/SONAME.map gives the symbols the version
+under which they are wanted. Needs objdump and nm, which come with every compiler.
+"""
+
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+
+CONSUMERS = ["libtorch_cuda.so", "libtorch_cpu.so", "libc10_cuda.so", "libtorch_cuda_linalg.so",
+             "libcaffe2_nvrtc.so", "libtorch_nvshmem.so"]
+NVIDIA_LIBRARY = re.compile(r"lib(cu|nccl|nv)\w+\.so\.\d+")
+
+# Whose is an import that names no version: the first prefix that fits.
+UNVERSIONED = [("nccl", "libnccl.so.2"), ("nvshmem", "libnvshmem_host.so.3"),
+               ("nvrtc", "libnvrtc.so.13"), ("cusparseLt", "libcusparseLt.so.0"),
+               ("cu", "libcuda.so.1")]
+
+# The driver's calls that c10 looks up by name when it starts, as its header lists them.
+DRIVER_HEADER = "include/c10/cuda/driver_api.h"
+DRIVER_CALL = re.compile(r"_\((cu\w+), \d+\)")
+
+RETURNS_TEXT = re.compile(r"^(?!cuGet)\w+GetErrorString$")
+TEXT_STUB = '[[gnu::weak]] const char* {}() {{ return "null device"; }}\n'
+STUB = "[[gnu::weak]] int {}() {{ return 0; }}\n"
+
+# Names of C; what C++ adds stays inside.
+MAP = "{} {{\n  global: cu*; __cuda*; nccl*; nv*;\n  local: *;\n}};\n"
+
+
+def output_of(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def version_owners(library):
+    """The soname behind each version of NVIDIA's that a library refers to."""
+    owners, owner = {}, None
+    for line in output_of("objdump", "-p", library).splitlines():
+        if match := re.match(r"\s+required from (\S+):", line):
+            owner = match[1]
+        elif owner and (match := re.match(r"\s+0x\w+ 0x\w+ \d+ (\S+)", line)):
+            if NVIDIA_LIBRARY.fullmatch(owner):
+                owners[match[1]] = owner
+    return owners
+
+
+def needed(library):
+    return {soname for soname in re.findall(r"NEEDED\s+(\S+)", output_of("objdump", "-p", library))
+            if NVIDIA_LIBRARY.fullmatch(soname)}
+
+
+def imports(library):
+    """(symbol, version or "") of what a library does not define."""
+    for line in output_of("nm", "-D", "--undefined-only", library).splitlines():
+        symbol, _, version = line.split()[-1].partition("@")
+        yield symbol, version.lstrip("@")
+
+
+def collect(torch):
+    symbols, versions, sonames = collections.defaultdict(set), {}, set()
+    for library in (torch / "lib" / name for name in CONSUMERS):
+        sonames |= needed(library)
+        owners = version_owners(library)
+        versions |= {owner: version for version, owner in owners.items()}
+        for symbol, version in imports(library):
+            if version in owners:
+                symbols[owners[version]].add(symbol)
+            elif not version:
+                for prefix, owner in UNVERSIONED:
+                    if symbol.startswith(prefix):
+                        symbols[owner].add(symbol)
+                        break
+    symbols["libcuda.so.1"] |= set(DRIVER_CALL.findall((torch / DRIVER_HEADER).read_text()))
+    return symbols, versions, sonames
+
+
+def main():
+    torch, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    listed = set(sys.argv[3:])
+    symbols, versions, sonames = collect(torch)
+    if unlisted := (sonames | set(symbols)) - listed:
+        sys.exit(f"{torch} needs {', '.join(sorted(unlisted))}, which the null device has not: "
+                 "is it the wheel that .setup/wheels.txt pins?")
+    for soname in listed:
+        stubs = "".join((TEXT_STUB if RETURNS_TEXT.match(symbol) else STUB).format(symbol)
+                        for symbol in sorted(symbols[soname]))
+        (out / f"{soname}.cpp").write_text(f'extern "C" {{\n{stubs}}}\n')
+        (out / f"{soname}.map").write_text(MAP.format(versions.get(soname, "")))
+
+
+main()

@@ -1,0 +1,146 @@
+// The runtime's calls on streams and events. The device is done with everything at once, so they
+// are handles that exist or do not; handles only rise, so that a destroyed one is never taken for a
+// new one.
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <mutex>
+#include <set>
+
+#include "runtime/null_device/errors.h"
+
+using shardlens::runtime::result;
+
+namespace {
+
+/// CUDA has three streams that nobody creates, named 0, 1 and 2.
+constexpr uint64_t kFirstHandle = 16;
+
+template <class Handle>
+class Handles {
+ public:
+  Handle create() {
+    const std::scoped_lock lock(mutex_);
+    live_.insert(++last_);
+    return reinterpret_cast<Handle>(last_);
+  }
+  bool destroy(Handle handle) {
+    const std::scoped_lock lock(mutex_);
+    return live_.erase(reinterpret_cast<uint64_t>(handle)) == 1;
+  }
+  bool contain(Handle handle) const {
+    const std::scoped_lock lock(mutex_);
+    return live_.contains(reinterpret_cast<uint64_t>(handle));
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  uint64_t last_ = kFirstHandle;
+  std::set<uint64_t> live_;
+};
+
+template <class Handle>
+Handles<Handle>& handles() {
+  static auto& instance = *new Handles<Handle>;  // LibTorch destroys events in static destructors
+  return instance;
+}
+
+cudaError_t known(bool exists) {
+  return result(exists ? cudaSuccess : cudaErrorInvalidResourceHandle);
+}
+
+bool is_stream(cudaStream_t stream) {
+  return reinterpret_cast<uint64_t>(stream) < kFirstHandle ||
+         handles<cudaStream_t>().contain(stream);
+}
+
+bool is_event(cudaEvent_t event) { return handles<cudaEvent_t>().contain(event); }
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  *stream = handles<cudaStream_t>().create();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithPriority(stream, 0, 0);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  return known(handles<cudaStream_t>().destroy(stream));
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) { return known(is_stream(stream)); }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return known(is_stream(stream)); }
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  return known(is_stream(stream) && is_event(event));
+}
+
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call, void* data,
+                                  unsigned) {
+  if (!is_stream(stream)) return known(false);
+  call(stream, cudaSuccess, data);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  *status = cudaStreamCaptureStatusNone;
+  return known(is_stream(stream));
+}
+
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                     unsigned long long*, cudaGraph_t*, const cudaGraphNode_t**,
+                                     const cudaGraphEdgeData**, size_t*) {
+  return cudaStreamIsCapturing(stream, status);
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
+  return result(cudaErrorNotSupported);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = handles<cudaEvent_t>().create();
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  return known(handles<cudaEvent_t>().destroy(event));
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
+  return known(is_event(event) && is_stream(stream));
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return cudaEventRecordWithFlags(event, stream, 0);
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) { return known(is_event(event)); }
+cudaError_t cudaEventSynchronize(cudaEvent_t event) { return known(is_event(event)); }
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  *milliseconds = 0;
+  return known(is_event(start) && is_event(end));
+}
+
+cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t*, cudaEvent_t) {
+  return result(cudaErrorNotSupported);
+}
+
+cudaError_t cudaIpcOpenEventHandle(cudaEvent_t*, cudaIpcEventHandle_t) {
+  return result(cudaErrorNotSupported);
+}
+
+}  // extern "C"

@@ -1,0 +1,360 @@
+// LibTorch's own CUDA code on the null device. ctest starts each case as a process of its own with
+// the null device preloaded; those tagged [.process] are run by others in a process with
+// another environment. No value of the device is looked at but where a copy from it is the subject.
+#include "runtime/null_device/null_device.h"
+
+#include <ATen/ATen.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAEvent.h>
+#include <c10/core/AutogradState.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/cuda/nccl.h>
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/model.h"
+#include "planner/gpus.h"
+#include "tests/support/process.h"
+
+using namespace shardlens;
+namespace allocator = c10::cuda::CUDACachingAllocator;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+const at::TensorOptions kBytesOnDevice = at::dtype(at::kByte).device(at::kCUDA);
+
+at::Tensor device_bytes(int64_t bytes) { return at::empty({bytes}, kBytesOnDevice); }
+
+int64_t allocated_bytes() { return allocator::getDeviceStats(0).allocated_bytes[0].current; }
+int64_t reserved_bytes() { return allocator::getDeviceStats(0).reserved_bytes[0].current; }
+
+int64_t free_bytes() {
+  size_t free = 0, total = 0;
+  REQUIRE(cudaMemGetInfo(&free, &total) == cudaSuccess);
+  return static_cast<int64_t>(free);
+}
+
+/// What a case of this program prints where it runs as a process with one more variable.
+std::string output_of_case(const std::string& name, const std::string& variable) {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  const test::Ended ended = test::run({"/usr/bin/env", variable, self, name});
+  INFO(ended.out << ended.err);
+  REQUIRE(ended.exit_code == 0);
+  std::string lines;
+  std::istringstream stream(ended.out);
+  for (std::string line; std::getline(stream, line);) {
+    if (line.starts_with("> ")) lines += line.substr(2) + "\n";
+  }
+  return lines;
+}
+
+std::string properties_text(const std::string& name, int major, int minor, int sm_count,
+                            int64_t memory_bytes, int64_t l2_bytes, int64_t shared_per_sm_bytes,
+                            int64_t shared_opt_in_bytes, int threads_per_sm) {
+  std::ostringstream text;
+  text << name << " " << major << "." << minor << " " << sm_count << " " << memory_bytes << " "
+       << l2_bytes << " " << shared_per_sm_bytes << " " << shared_opt_in_bytes << " "
+       << threads_per_sm << "\n";
+  return text.str();
+}
+
+/// Allocations, frees and what the allocator asks of the driver, with sizes, as they happen.
+std::vector<std::string>& traced() {
+  static std::vector<std::string> events;
+  return events;
+}
+
+bool& is_traced() {
+  static bool traced = false;
+  return traced;
+}
+
+void start_trace() {
+  device_bytes(1);  // the allocator exists only from the first use on
+  if (std::exchange(is_traced(), true)) return;
+  allocator::attachAllocatorTraceTracker([](const allocator::TraceEntry& entry) {
+    traced().push_back(std::to_string(entry.action_) + " " + std::to_string(entry.size_));
+  });
+}
+
+/// Forward and backward of a ViT's block on a batch. Backward runs on the calling thread: the
+/// thread that autograd keeps for the device frees its last tensors after backward has returned, in
+/// any order with the caller.
+void step_block(const models::ModelSpec& spec, at::ScalarType dtype) {
+  at::globalContext().setSDPUseCuDNN(false);  // as in training
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+  const at::TensorOptions options = at::dtype(dtype).device(at::kCUDA);
+  const std::vector<models::Forward> units = models::build_units(spec);
+  at::Tensor x = at::empty({8, spec.vit.tokens(), spec.vit.width}, options).requires_grad_(true);
+  std::vector<at::Tensor> leaves{x};
+  for (const size_t unit : {1, 2}) {
+    std::vector<at::Tensor> parameters;
+    for (const int p : spec.units[unit].parameters) {
+      const std::vector<int64_t>& shape = spec.parameters[static_cast<size_t>(p)].shape;
+      parameters.push_back(at::empty(shape, options).requires_grad_(true));
+    }
+    leaves.insert(leaves.end(), parameters.begin(), parameters.end());
+    x = units[unit](x, parameters);
+  }
+  const auto gradients = torch::autograd::grad({x}, leaves, {at::empty_like(x)});
+  CHECK(gradients.size() == leaves.size());
+}
+
+std::vector<std::string> trace_of_step(at::ScalarType dtype) {
+  const models::ModelSpec spec = models::find_spec("vit-tutorial");
+  traced().clear();
+  step_block(spec, dtype);
+  return traced();
+}
+
+}  // namespace
+
+TEST_CASE("bind every symbol", "[.process]") {
+  // These two come only when they are needed; the others are loaded with the program.
+  CHECK(::dlopen("libtorch_cuda_linalg.so", RTLD_NOW) != nullptr);
+  CHECK(::dlopen("libcaffe2_nvrtc.so", RTLD_NOW) != nullptr);
+  std::cout << "> bound\n";
+}
+
+TEST_CASE("LibTorch finds every symbol that it imports") {
+  CHECK(output_of_case("bind every symbol", "LD_BIND_NOW=1") == "bound\n");
+}
+
+TEST_CASE("no library of NVIDIA's is loaded, though the wheel's folders have some") {
+  std::ifstream maps("/proc/self/maps");
+  std::set<std::string> null_libraries;
+  for (std::string line; std::getline(maps, line);) {
+    const std::string path = line.substr(std::min(line.size(), line.find('/')));
+    INFO(path);
+    CHECK(path.find("/nvidia/") == std::string::npos);
+    if (path.find("/null_device/") != std::string::npos) null_libraries.insert(path);
+  }
+  CHECK(null_libraries.size() == 15);
+}
+
+TEST_CASE("the caching allocator rounds as documented") {
+  const int64_t capacity = free_bytes();
+  at::Tensor one = device_bytes(1);  // blocks of 512 B, small ones out of 2 MiB
+  CHECK(allocated_bytes() == 512);
+  CHECK(reserved_bytes() == 2 * kMiB);
+  at::Tensor large = device_bytes(10 * kMiB + 1);  // from 10 MiB on a segment of its own
+  CHECK(allocated_bytes() == 512 + 10 * kMiB + 512);
+  CHECK(reserved_bytes() == 14 * kMiB);
+  at::Tensor middle = device_bytes(3 * kMiB);  // in between out of 20 MiB
+  CHECK(allocated_bytes() == 512 + 10 * kMiB + 512 + 3 * kMiB);
+  CHECK(reserved_bytes() == 34 * kMiB);
+  at::Tensor second = device_bytes(3 * kMiB + 1);
+  CHECK(reserved_bytes() == 34 * kMiB);
+  CHECK(free_bytes() == capacity - 34 * kMiB);
+  for (at::Tensor* tensor : {&one, &large, &middle, &second}) tensor->reset();
+  CHECK(allocated_bytes() == 0);
+  CHECK(reserved_bytes() == 34 * kMiB);
+  allocator::emptyCache();
+  CHECK(reserved_bytes() == 0);
+  CHECK(free_bytes() == capacity);
+}
+
+TEST_CASE("memory ends where the GPU's does, with LibTorch's own error") {
+  const int64_t capacity = planner::find_gpu("h200").memory_bytes;
+  CHECK_THROWS_AS(device_bytes(capacity + 1), c10::OutOfMemoryError);
+  std::vector<at::Tensor> tensors;
+  const auto fill = [&] {
+    while (true) tensors.push_back(device_bytes(kGiB));
+  };
+  CHECK_THROWS_AS(fill(), c10::OutOfMemoryError);
+  CHECK(static_cast<int64_t>(tensors.size()) == capacity / kGiB);
+  tensors.pop_back();
+  CHECK_NOTHROW(device_bytes(kGiB));
+  CHECK(cudaGetLastError() == cudaSuccess);
+}
+
+TEST_CASE("print the properties", "[.process]") {
+  cudaDeviceProp p;
+  REQUIRE(cudaGetDeviceProperties(&p, 0) == cudaSuccess);
+  std::cout << "> "
+            << properties_text(p.name, p.major, p.minor, p.multiProcessorCount,
+                               static_cast<int64_t>(p.totalGlobalMem), p.l2CacheSize,
+                               static_cast<int64_t>(p.sharedMemPerMultiprocessor),
+                               static_cast<int64_t>(p.sharedMemPerBlockOptin),
+                               p.maxThreadsPerMultiProcessor);
+  const cudaDeviceProp* seen = at::cuda::getCurrentDeviceProperties();  // LibTorch's copy
+  CHECK(std::string(seen->name) == p.name);
+  CHECK(seen->multiProcessorCount == p.multiProcessorCount);
+  int sm_count = 0;
+  CHECK(cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, 0) == cudaSuccess);
+  CHECK(sm_count == p.multiProcessorCount);
+  CHECK(free_bytes() == static_cast<int64_t>(p.totalGlobalMem));
+}
+
+TEST_CASE("the GPU is the one that the environment names") {
+  for (const planner::Gpu& gpu : planner::gpus()) {
+    const planner::ComputeCapability& c = gpu.capability;
+    CHECK(output_of_case("print the properties",
+                         runtime::kNullGpuVariable + ("=" + std::string(gpu.name))) ==
+          properties_text(std::string(gpu.display_name) + " (null device)", c.major, c.minor,
+                          gpu.sm_count, gpu.memory_bytes, gpu.l2_bytes,
+                          c.shared_memory_per_sm_bytes, c.shared_memory_per_block_opt_in_bytes,
+                          c.max_threads_per_sm));
+  }
+}
+
+TEST_CASE("use an unknown GPU", "[.process]") {
+  int count = -1;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  CHECK(error == cudaErrorInitializationError);
+  CHECK(count == 0);
+  std::cout << "> " << cudaGetErrorString(error) << "\n";
+  void* address = nullptr;
+  CHECK(cudaMalloc(&address, 1) == cudaErrorInitializationError);
+  CHECK_THROWS_AS(device_bytes(1), c10::Error);
+}
+
+TEST_CASE("an unknown GPU leaves no device, and the error says why") {
+  CHECK_THAT(output_of_case("use an unknown GPU", "SHARDLENS_NULL_GPU=h300"),
+             ContainsSubstring("SHARDLENS_NULL_GPU: GPU h300: not known; did you mean h200?"));
+}
+
+TEST_CASE("grow expandable segments", "[.process]") {
+  const int64_t capacity = free_bytes();
+  at::Tensor small = device_bytes(1);  // pages of 2 MiB for small blocks, of 20 MiB for others
+  CHECK(reserved_bytes() == 2 * kMiB);
+  at::Tensor large = device_bytes(30 * kMiB);
+  CHECK(reserved_bytes() == 42 * kMiB);
+  at::Tensor next = device_bytes(15 * kMiB);  // 10 MiB are left of the pages there are
+  CHECK(reserved_bytes() == 62 * kMiB);
+  CHECK(static_cast<char*>(next.data_ptr()) == static_cast<char*>(large.data_ptr()) + 30 * kMiB);
+  CHECK(free_bytes() == capacity - 62 * kMiB);
+  CHECK_THROWS_AS(device_bytes(capacity), c10::OutOfMemoryError);
+  small.reset();
+  large.reset();
+  next.reset();
+  allocator::emptyCache();
+  CHECK(reserved_bytes() == 0);
+  CHECK(free_bytes() == capacity);
+  std::cout << "> grown\n";
+}
+
+TEST_CASE("expandable segments grow page by page") {
+  CHECK(output_of_case("grow expandable segments", "PYTORCH_ALLOC_CONF=expandable_segments:True") ==
+        "grown\n");
+}
+
+TEST_CASE("print the trace of a block", "[.process]") {
+  start_trace();
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    for (const std::string& event : trace_of_step(dtype)) std::cout << "> " << event << "\n";
+  }
+}
+
+TEST_CASE("a block allocates the same in every process") {
+  const std::string first = output_of_case("print the trace of a block", "A=1");
+  const std::string second = output_of_case("print the trace of a block", "LONGER_VARIABLE=22");
+  CHECK(std::ranges::count(first, '\n') > 200);
+  CHECK(first == second);
+}
+
+TEST_CASE("a block's forward and backward allocate the same in every step") {
+  start_trace();
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    trace_of_step(dtype);  // workspaces and segments come with the first
+    const int64_t before = allocated_bytes();
+    const std::vector<std::string> step = trace_of_step(dtype);
+    CHECK(step == trace_of_step(dtype));
+    CHECK(allocated_bytes() == before);
+    const std::string prefix = std::to_string(allocator::TraceEntry::ALLOC) + " ";
+    const std::string freed = std::to_string(allocator::TraceEntry::FREE_COMPLETED) + " ";
+    const auto starts = [&](const std::string& with) {
+      return std::ranges::count_if(step, [&](const auto& e) { return e.starts_with(with); });
+    };
+    CHECK(starts(prefix) > 50);
+    CHECK(starts(prefix) == starts(freed));
+    // Activations of 8 images with 17 tokens of width 128.
+    CHECK(
+        std::ranges::count(step, prefix + std::to_string(8 * 17 * 128 * c10::elementSize(dtype))));
+  }
+}
+
+TEST_CASE("streams of the pool are distinct, and events order them") {
+  std::set<cudaStream_t> streams{at::cuda::getDefaultCUDAStream().stream()};
+  for (int i = 0; i < 4; ++i) {
+    const bool high_priority = i % 2 == 0;
+    const at::cuda::CUDAStream stream = at::cuda::getStreamFromPool(high_priority);
+    CHECK(streams.insert(stream.stream()).second);
+    at::cuda::CUDAEvent event;
+    event.record(stream);
+    event.block(at::cuda::getDefaultCUDAStream());
+    CHECK(event.query());
+    event.synchronize();
+    CHECK(stream.query());
+  }
+  const at::cuda::CUDAStream side = at::cuda::getStreamFromPool();
+  at::Tensor tensor = device_bytes(1);
+  tensor.record_stream(side);  // its memory is held by an event until it is looked at
+  tensor.reset();
+  CHECK(device_bytes(1).defined());
+}
+
+TEST_CASE("what was destroyed or never made is refused") {
+  cudaEvent_t event = nullptr;
+  REQUIRE(cudaEventCreate(&event) == cudaSuccess);
+  CHECK(cudaEventRecord(event, nullptr) == cudaSuccess);
+  CHECK(cudaEventDestroy(event) == cudaSuccess);
+  CHECK(cudaEventRecord(event, nullptr) == cudaErrorInvalidResourceHandle);
+  CHECK(cudaPeekAtLastError() == cudaErrorInvalidResourceHandle);
+  CHECK(cudaGetLastError() == cudaErrorInvalidResourceHandle);
+  CHECK(cudaGetLastError() == cudaSuccess);
+  int on_the_host = 0;
+  CHECK(cudaFree(&on_the_host) == cudaErrorInvalidValue);
+  CHECK(cudaFreeHost(&on_the_host) == cudaErrorInvalidValue);
+  CHECK(cudaSetDevice(1) == cudaErrorInvalidDevice);
+  CHECK(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeGlobal) == cudaErrorNotSupported);
+}
+
+TEST_CASE("pinned memory is host memory that the device knows") {
+  at::Tensor pinned = at::empty({1000}, at::dtype(at::kFloat).pinned_memory(true));
+  CHECK(pinned.is_pinned());
+  CHECK_FALSE(at::empty({1000}, at::kFloat).is_pinned());
+  pinned.fill_(3);
+  CHECK(pinned.sum().item<float>() == 3000);
+  const at::Tensor on_device = pinned.to(at::kCUDA, /*non_blocking=*/true);
+  cudaPointerAttributes attributes;
+  REQUIRE(cudaPointerGetAttributes(&attributes, on_device.data_ptr()) == cudaSuccess);
+  CHECK(attributes.type == cudaMemoryTypeDevice);
+  REQUIRE(cudaPointerGetAttributes(&attributes, pinned.data_ptr<float>() + 999) == cudaSuccess);
+  CHECK(attributes.type == cudaMemoryTypeHost);
+}
+
+TEST_CASE("a copy from the device is zero, whatever was there") {
+  const at::Tensor on_device = at::ones({100}, at::kFloat).to(at::kCUDA);
+  at::Tensor host = at::full({100}, 7.0F);
+  host.copy_(on_device);
+  CHECK(host.abs().sum().item<float>() == 0);
+}
+
+TEST_CASE("an NCCL communicator knows its rank, and its collectives return") {
+  torch::cuda::nccl::ncclUniqueId id;
+  torch::cuda::nccl::get_unique_id(id);
+  const auto communicator = torch::cuda::nccl::comm_init_rank(512, id, 3);
+  const at::Tensor input = at::empty({1024}, at::dtype(at::kFloat).device(at::kCUDA));
+  std::vector<at::Tensor> outputs{at::empty_like(input)};
+  CHECK_NOTHROW(torch::cuda::nccl::all_reduce({input}, outputs, /*op=*/0, {}, {communicator}));
+  CHECK_THROWS(torch::cuda::nccl::comm_init_rank(2, id, 2));
+  torch::cuda::nccl::comm_destroy(communicator);
+}
