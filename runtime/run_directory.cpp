@@ -127,6 +127,13 @@ class Made {
   std::vector<fs::path> made_;
 };
 
+/// What the run keeps: its real name, and not the wish to start over, which was meant once.
+planner::Config kept_config(planner::Config config, const fs::path& path) {
+  config.name = path.filename().string();
+  config.fresh = false;
+  return config;
+}
+
 void remove_own_files(const fs::path& path) {
   for (const char* name : kOwnFiles) fs::remove_all(path / name);
 }
@@ -146,7 +153,7 @@ RunDirectory RunDirectory::open(const planner::Config& config) {
   RunDirectory run(path, lock);
   remove_own_files(path);
   fs::create_directory(path / "logs");
-  write_file(path / "config.json", planner::to_json(config));
+  write_file(path / "config.json", planner::to_json(kept_config(config, path)));
   made.keep();
   return run;
 }

@@ -44,8 +44,10 @@ TEST_CASE("a run without a name is called by model, strategy and time") {
   planner::Config config = config_in(folder);
   config.name.clear();
   config.model = folder.file("small.json");
-  CHECK_THAT(RunDirectory::open(config).path().filename().string(),
-             Catch::Matchers::Matches("small-fsdp-[0-9]{8}-[0-9]{6}"));
+  const RunDirectory run = RunDirectory::open(config);
+  const std::string name = run.path().filename().string();
+  CHECK_THAT(name, Catch::Matchers::Matches("small-fsdp-[0-9]{8}-[0-9]{6}"));
+  CHECK_THAT(test::read_file(run.path() / "config.json"), ContainsSubstring(name));
 }
 
 TEST_CASE("a live run keeps everybody else out, --fresh too") {
@@ -84,6 +86,9 @@ TEST_CASE("fresh removes what a run wrote and nothing else") {
   runtime::write_file(path / "notes.txt", "mine");
   config.fresh = true;
   RunDirectory::open(config);
+  planner::Config kept;
+  planner::read_json(kept, test::read_file(path / "config.json"), "config.json");
+  CHECK_FALSE(kept.fresh);  // else repeating the run by its config.json would remove it
   CHECK_FALSE(fs::exists(path / "result.json"));
   CHECK_FALSE(fs::exists(path / "metrics.jsonl"));
   CHECK_FALSE(fs::exists(path / "logs/rank9.log"));
