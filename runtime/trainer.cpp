@@ -3,11 +3,13 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <malloc.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -31,6 +33,14 @@ double percentile(std::vector<float> values, double share) {
   const auto at = static_cast<size_t>(share * static_cast<double>(values.size() - 1));
   std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(at), values.end());
   return values[at];
+}
+
+/// A step frees and takes the same large blocks again and again. glibc would give each back to the
+/// system, whose zeroed pages cost 6 % of a CPU step (113.6 to 106.8 ms, two ranks on 2 cores).
+void keep_freed_memory() {
+  constexpr int kLargestMmapThreshold = 32 << 20;  // glibc's limit; larger ones are rare
+  ::mallopt(M_MMAP_THRESHOLD, kLargestMmapThreshold);
+  ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
 /// Sum of batch losses, added on the device and read only when somebody asks.
@@ -210,6 +220,7 @@ class Trainer {
 }  // namespace
 
 TrainResult train_rank(const Job& job, const TrainerOptions& options) {
+  keep_freed_memory();
   at::set_num_threads(static_cast<int>(job.config.threads));
   return Trainer(job, options).run();
 }

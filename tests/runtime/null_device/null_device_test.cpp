@@ -4,14 +4,13 @@
 #include "runtime/null_device/null_device.h"
 
 #include <ATen/ATen.h>
-#include <ATen/cuda/CUDAContext.h>
-#include <ATen/cuda/CUDAEvent.h>
 #include <c10/core/AutogradState.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/cuda/nccl.h>
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -28,6 +27,22 @@
 #include "models/model.h"
 #include "planner/gpus.h"
 #include "tests/support/process.h"
+
+// ATen's own headers for these want those of cuSPARSE and NCCL, which the header wheels lack.
+namespace at::cuda {
+cudaDeviceProp* getCurrentDeviceProperties();
+}
+struct NcclUniqueId {
+  char bytes[128];
+};
+extern "C" {
+int ncclGetUniqueId(NcclUniqueId* id);
+int ncclCommInitRank(void** communicator, int ranks, NcclUniqueId id, int rank);
+int ncclCommUserRank(const void* communicator, int* rank);
+int ncclAllReduce(const void* input, void* output, size_t count, int dtype, int operation,
+                  void* communicator, cudaStream_t stream);
+int ncclCommDestroy(void* communicator);
+}
 
 using namespace shardlens;
 namespace allocator = c10::cuda::CUDACachingAllocator;
@@ -292,19 +307,19 @@ TEST_CASE("a block's forward and backward allocate the same in every step") {
 }
 
 TEST_CASE("streams of the pool are distinct, and events order them") {
-  std::set<cudaStream_t> streams{at::cuda::getDefaultCUDAStream().stream()};
+  std::set<cudaStream_t> streams{c10::cuda::getDefaultCUDAStream().stream()};
   for (int i = 0; i < 4; ++i) {
     const bool high_priority = i % 2 == 0;
-    const at::cuda::CUDAStream stream = at::cuda::getStreamFromPool(high_priority);
+    const c10::cuda::CUDAStream stream = c10::cuda::getStreamFromPool(high_priority);
     CHECK(streams.insert(stream.stream()).second);
-    at::cuda::CUDAEvent event;
+    c10::cuda::CUDAEvent event;
     event.record(stream);
-    event.block(at::cuda::getDefaultCUDAStream());
+    event.block(c10::cuda::getDefaultCUDAStream());
     CHECK(event.query());
     event.synchronize();
     CHECK(stream.query());
   }
-  const at::cuda::CUDAStream side = at::cuda::getStreamFromPool();
+  const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool();
   at::Tensor tensor = device_bytes(1);
   tensor.record_stream(side);  // its memory is held by an event until it is looked at
   tensor.reset();
@@ -349,12 +364,18 @@ TEST_CASE("a copy from the device is zero, whatever was there") {
 }
 
 TEST_CASE("an NCCL communicator knows its rank, and its collectives return") {
-  torch::cuda::nccl::ncclUniqueId id;
-  torch::cuda::nccl::get_unique_id(id);
-  const auto communicator = torch::cuda::nccl::comm_init_rank(512, id, 3);
-  const at::Tensor input = at::empty({1024}, at::dtype(at::kFloat).device(at::kCUDA));
-  std::vector<at::Tensor> outputs{at::empty_like(input)};
-  CHECK_NOTHROW(torch::cuda::nccl::all_reduce({input}, outputs, /*op=*/0, {}, {communicator}));
-  CHECK_THROWS(torch::cuda::nccl::comm_init_rank(2, id, 2));
-  torch::cuda::nccl::comm_destroy(communicator);
+  NcclUniqueId id;
+  REQUIRE(ncclGetUniqueId(&id) == 0);
+  void* communicator = nullptr;
+  REQUIRE(ncclCommInitRank(&communicator, 512, id, 3) == 0);
+  int rank = 0;
+  CHECK(ncclCommUserRank(communicator, &rank) == 0);
+  CHECK(rank == 3);
+  const at::Tensor data = device_bytes(1024);
+  constexpr int kInt8 = 0, kSum = 0;
+  CHECK(ncclAllReduce(data.data_ptr(), data.data_ptr(), 1024, kInt8, kSum, communicator, nullptr) ==
+        0);
+  void* none = nullptr;
+  CHECK(ncclCommInitRank(&none, 2, id, 2) != 0);
+  CHECK(ncclCommDestroy(communicator) == 0);
 }
