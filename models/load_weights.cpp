@@ -41,7 +41,7 @@ void check_no_other(const ModelSpec& spec, const SafetensorsFile& file, const st
 }
 
 /// A damaged file is the user's to mend here, so it is no failure but wrong use.
-SafetensorsFile open_weights(const ModelSpec& spec, const std::string& path) {
+SafetensorsFile open_file(const ModelSpec& spec, const std::string& path) {
   try {
     return SafetensorsFile(path);
   } catch (const std::runtime_error& error) {
@@ -49,16 +49,19 @@ SafetensorsFile open_weights(const ModelSpec& spec, const std::string& path) {
   }
 }
 
-}  // namespace
-
-void check_weights(const ModelSpec& spec, const std::string& path) {
-  const SafetensorsFile file = open_weights(spec, path);
+/// Opened, and found to fit the model.
+SafetensorsFile open_weights(const ModelSpec& spec, const std::string& path) {
+  SafetensorsFile file = open_file(spec, path);
   for (const ParameterSpec& p : spec.parameters) check(p, file.find(p.name), path, spec);
   check_no_other(spec, file, path);
+  return file;
 }
 
+}  // namespace
+
+void check_weights(const ModelSpec& spec, const std::string& path) { open_weights(spec, path); }
+
 void load_parameters(const ModelSpec& spec, const std::string& path, const TakeParameter& take) {
-  check_weights(spec, path);
   const SafetensorsFile file = open_weights(spec, path);
   for (size_t i = 0; i < spec.parameters.size(); ++i) {
     at::Tensor value = at::empty(spec.parameters[i].shape, at::kFloat);

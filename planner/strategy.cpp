@@ -32,20 +32,6 @@ std::string_view to_string(StrategyKind kind) {
   throw std::logic_error("strategy out of range");
 }
 
-std::string_view to_string(CommunicatorKind kind) {
-  switch (kind) {
-    case CommunicatorKind::automatic:
-      return "auto";
-    case CommunicatorKind::none:
-      return "none";
-    case CommunicatorKind::local:
-      return "local";
-    case CommunicatorKind::gloo:
-      return "gloo";
-  }
-  throw std::logic_error("communicator out of range");
-}
-
 namespace {
 
 StrategyKind strategy_kind(const std::string& word) {

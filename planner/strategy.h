@@ -22,16 +22,15 @@ std::string_view to_string(StrategyKind kind);
 /// `automatic`: false for the head, whose gather in backward would follow at once; else true.
 enum class Reshard { automatic, yes, no };
 
-enum class CommunicatorKind { automatic, none, local, gloo };
-std::string_view to_string(CommunicatorKind kind);
+enum class CommunicatorKind { none, local, gloo };
 
 /// What decides the order of a step and the memory of a rank.
 struct Strategy {
   StrategyKind kind = StrategyKind::fsdp;
   int world_size = 1;
   Reshard reshard_after_forward = Reshard::automatic;
-  CommunicatorKind communicator = CommunicatorKind::none;  // never automatic: see strategy_of
-  int64_t batch = 64;                                      // samples a rank and step
+  CommunicatorKind communicator = CommunicatorKind::none;
+  int64_t batch = 64;  // samples a rank and step
 };
 
 /// Everything a user can say about a run, as said; choices are the words of the option table.

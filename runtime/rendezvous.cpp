@@ -122,10 +122,8 @@ std::unique_ptr<Links> make_links(const Job& job, int rank, void* region, const 
       return std::make_unique<LocalLinks>(job, rank, static_cast<std::byte*>(region), board);
     case CommunicatorKind::gloo:
       return std::make_unique<GlooLinks>(job, rank, board);
-    case CommunicatorKind::automatic:
-      break;
   }
-  throw std::logic_error("the communicator was not chosen");
+  throw std::logic_error("communicator out of range");
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "models/model.h"
 #include "runtime/batches.h"
