@@ -17,7 +17,7 @@ class Tensor;
 namespace shardlens::models {
 
 /// One unit as code. `parameters` in the order of UnitSpec::parameters. Unit 0 takes the images
-/// [batch, channels, height, width], the others the output of the unit before them
+/// [batch, channels, height, width], fp32, the others the output of the unit before them
 /// ([batch, tokens, width]); the last one returns the logits [batch, classes].
 using Forward =
     std::function<at::Tensor(const at::Tensor& input, std::span<const at::Tensor> parameters)>;
@@ -25,7 +25,7 @@ using Forward =
 /// One Forward for each of spec.units.
 std::vector<Forward> build_units(const ModelSpec& spec);
 
-/// Mean cross entropy (scalar) of logits [batch, classes] and labels [batch], int64.
+/// Mean cross entropy (scalar, fp32) of logits [batch, classes] and labels [batch], int64.
 at::Tensor loss(const at::Tensor& logits, const at::Tensor& labels);
 
 /// input [..., in] x weight [out, in] + bias [out] as an autograd node of our own: its bias

@@ -29,11 +29,12 @@ at::Tensor patches(const at::Tensor& images, int64_t patch_px) {
       .reshape({batch, side * side, channels * patch_px * patch_px});
 }
 
-/// [B, C, px, px] -> [B, T, D]
+/// [B, C, px, px] fp32 -> [B, T, D] in the parameters' dtype
 at::Tensor embed(const VitSizes& sizes, const at::Tensor& images, Parameters p) {
   const at::Tensor &conv_weight = p[0], &conv_bias = p[1], &class_token = p[2], &position = p[3];
   const at::Tensor weight = conv_weight.reshape({sizes.width, -1});
-  const at::Tensor tokens = linear(patches(images, sizes.patch_px), weight, conv_bias);
+  const at::Tensor tokens =
+      linear(patches(images.to(weight.scalar_type()), sizes.patch_px), weight, conv_bias);
   return at::cat({class_token.expand({images.size(0), -1, -1}), tokens}, 1) + position;
 }
 
@@ -88,7 +89,7 @@ std::vector<Forward> build_units(const ModelSpec& spec) {
 }
 
 at::Tensor loss(const at::Tensor& logits, const at::Tensor& labels) {
-  return at::cross_entropy_loss(logits, labels);
+  return at::cross_entropy_loss(logits.to(at::kFloat), labels);
 }
 
 }  // namespace shardlens::models

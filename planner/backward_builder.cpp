@@ -28,14 +28,16 @@ void BackwardBuilder::plan_turns() {
       if (plan.turn >= 0) continue;
       plan.turn = static_cast<int>(next++ % turns_.size());
       int64_t& bytes = turns_[static_cast<size_t>(plan.turn)].bucket_bytes;
-      bytes = std::max(bytes, step_.bucket_bytes(used.group, bucket));
+      bytes = std::max(bytes, step_.gradient_bytes(used.group, bucket));
     }
   }
 }
 
 void BackwardBuilder::add_slots() {
-  const bool shards_gradients = step_.strategy().kind == StrategyKind::fsdp;
-  const bool receives = step_.strategy().communicator == CommunicatorKind::gloo;
+  const bool shards_gradients = step_.shards() > 1;
+  // A staged communicator receives in host memory of its own.
+  const bool receives =
+      step_.strategy().communicator == CommunicatorKind::gloo && !step_.strategy().staged;
   const auto add_all = [&](SlotKind kind, int Turn::*slot, int ranks) {
     for (Turn& turn : turns_) {
       if (turn.bucket_bytes > 0) turn.*slot = step_.add_slot(kind, turn.bucket_bytes / ranks);
@@ -80,12 +82,11 @@ void BackwardBuilder::add_unit(int unit, const GatheredParameters& parameters) {
 }
 
 void BackwardBuilder::reduce(Turn& turn, int last_backward) {
-  const StrategyKind strategy = step_.strategy().kind;
-  if (strategy == StrategyKind::single) return;
-  const bool is_sharded = strategy == StrategyKind::fsdp;
+  if (step_.world_size() == 1) return;
+  const bool is_sharded = step_.shards() > 1;
   Action action = step_.action_of_group(
       is_sharded ? ActionKind::reduce_scatter : ActionKind::all_reduce, turn.group, turn.bucket);
-  action.bytes = step_.bucket_bytes(turn.group, turn.bucket);
+  action.bytes = step_.gradient_bytes(turn.group, turn.bucket);
   action.waits = {last_backward};
   action.reads = {turn.reduce_slot};
   action.writes = {is_sharded ? turn.shard_slot : turn.reduce_slot};

@@ -1,7 +1,3 @@
-#include <fmt/format.h>
-
-#include <stdexcept>
-
 #include "planner/backward_builder.h"
 #include "planner/builders.h"
 #include "planner/step_builder.h"
@@ -9,12 +5,6 @@
 namespace shardlens::planner {
 
 Schedule build_ddp(const models::ModelSpec& spec, const Strategy& strategy, Pass pass) {
-  if (strategy.kind == StrategyKind::single && strategy.world_size != 1) {
-    throw std::invalid_argument(fmt::format(
-        "strategy single has one rank, not {}: nothing would reduce its gradients; choose ddp or "
-        "fsdp",
-        strategy.world_size));
-  }
   StepBuilder step(spec, strategy);
   step.add_load_input();
   for (int unit = 0; unit < step.unit_count(); ++unit) step.add_forward(unit, {});

@@ -10,7 +10,8 @@
 namespace shardlens::planner {
 namespace {
 
-/// Walks the units, and issues gathers and reshards around them.
+/// Walks the units, and issues gathers and reshards around them. A *gather* here is all that fills
+/// a slot: CAST_SHARD, and ALL_GATHER where there is more than one shard.
 class FsdpBuilder {
  public:
   FsdpBuilder(const models::ModelSpec& spec, const Strategy& strategy, Pass pass,
@@ -39,7 +40,7 @@ class FsdpBuilder {
 
   int current_use_ = 0;            // the one that the compute is in, or comes to next
   int reached_ = 0;                // the last interval that the compute has come to
-  std::vector<int> gathers_;       // by interval, those issued so far: the action
+  std::vector<int> gathers_;       // by interval, those issued so far: their last action
   std::vector<int> resident_;      // by slot: the interval in it, -1: free
   std::vector<int> last_reshard_;  // by slot: the action that freed it, -1: none
 };
@@ -68,11 +69,16 @@ void FsdpBuilder::issue_gathers() {
 void FsdpBuilder::add_gather() {
   const auto index = static_cast<int>(gathers_.size());
   const auto [group, first_use, last_use, slot] = interval(index);
-  Action action = step_.action_of_group(ActionKind::all_gather, group);
+  Action action = step_.action_of_group(ActionKind::cast_shard, group);
   action.waits = {last_reshard_[static_cast<size_t>(slot)]};
   action.writes = {slot};
-  action.bytes = step_.group_bytes(group) / step_.shards();
-  gathers_.push_back(step_.add(std::move(action)));
+  action.bytes = step_.parameter_bytes(group) / step_.shards();
+  gathers_.push_back(step_.add(action));
+  if (step_.shards() > 1) {
+    action.kind = ActionKind::all_gather;
+    action.waits = {};
+    gathers_.back() = step_.add(std::move(action));
+  }
   resident_[static_cast<size_t>(slot)] = index;
 }
 

@@ -95,12 +95,13 @@ int64_t largest_block(const Groups& groups, const std::vector<UnitLayout>& units
   return largest_block > 0 ? largest_block : largest;
 }
 
-Group cut_into_buckets(const models::ModelSpec& spec, const UncutGroup& uncut, int64_t limit) {
+Group cut_into_buckets(const models::ModelSpec& spec, const UncutGroup& uncut, DType dtype,
+                       int64_t limit) {
   Group group{uncut.name, {}};
   for (const int parameter : uncut.parameters) {
     const int64_t numel = aligned_numel(parameter_of(spec, parameter));
     if (group.buckets.empty() || group.buckets.back().numel + numel > limit) {
-      group.buckets.push_back({DType::fp32, {}, 0});
+      group.buckets.push_back({dtype, {}, 0});
     }
     Bucket& bucket = group.buckets.back();
     bucket.entries.push_back({parameter, bucket.numel, parameter_of(spec, parameter).numel()});
@@ -127,7 +128,7 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-Layout make_layout(const models::ModelSpec& spec, int shards) {
+Layout make_layout(const models::ModelSpec& spec, int shards, DType dtype) {
   if (spec.units.empty()) {
     throw std::invalid_argument(
         fmt::format("model {}: it has no units, so there is nothing to train", spec.name));
@@ -142,7 +143,7 @@ Layout make_layout(const models::ModelSpec& spec, int shards) {
   const int64_t limit =
       largest_block(uncut, layout.units, [](const UncutGroup& group) { return group.numel; }) / 3;
   for (const UncutGroup& group : uncut) {
-    layout.groups.push_back(cut_into_buckets(spec, group, limit));
+    layout.groups.push_back(cut_into_buckets(spec, group, dtype, limit));
     for (Bucket& bucket : layout.groups.back().buckets) {
       bucket.numel = round_up(bucket.numel, shards * kAlignment);
     }

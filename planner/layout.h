@@ -34,8 +34,8 @@ struct Layout {
 
 int64_t round_up(int64_t value, int64_t multiple);
 
-/// `shards` >= 1. Throws std::invalid_argument where a unit uses parameters of two groups or a
-/// parameter is used by no unit.
-Layout make_layout(const models::ModelSpec& spec, int shards);
+/// `shards` >= 1; `dtype` is that of unsharded parameters. Throws std::invalid_argument where a
+/// unit uses parameters of two groups or a parameter is used by no unit.
+Layout make_layout(const models::ModelSpec& spec, int shards, DType dtype);
 
 }  // namespace shardlens::planner

@@ -17,7 +17,9 @@ constexpr bool kClosed = true;
 const Option kOptions[] = {
     {"model", "NAME|FILE.json", "a preset (vit-tutorial, ...) or a family with its sizes",
      &Config::model},
-    {"data", "fashion-mnist|DIR", "the training data: the packaged set, or a folder of IDX files",
+    {"data", "auto|fashion-mnist|synthetic|DIR",
+     "the packaged set, one random batch, or a folder of IDX files; auto: fashion-mnist where the "
+     "model takes its images, else synthetic",
      &Config::data},
     {"init", "FILE.safetensors", "start weights; default: drawn from --seed", &Config::init},
     {"batch", "B", "samples a rank and step", &Config::batch, !kClosed, 1},
@@ -30,10 +32,22 @@ const Option kOptions[] = {
     {"reshard-after-forward", "auto|true|false",
      "free gathered weights between forward and backward; auto: all but the head's",
      &Config::reshard_after_forward, kClosed},
-    {"communicator", "auto|local|gloo", "auto: shared memory between ranks of one host",
+    {"param-dtype", "fp32|bf16", "what parameters are gathered and computed with",
+     &Config::param_dtype, kClosed},
+    {"communicator", "auto|local|gloo|nccl", "auto: nccl on GPUs, shared memory between CPU ranks",
      &Config::communicator, kClosed},
-    {"device", "cpu", "where the ranks compute", &Config::device, kClosed},
+    {"communicators", "1|2", "nccl: 2 keep gathers from queueing behind reductions",
+     &Config::communicators, kClosed},
+    {"device", "auto|cpu|cuda|null:GPU",
+     "where the ranks compute; null: LibTorch's CUDA code with no GPU, for its memory; auto: cuda "
+     "where there is a GPU, else cpu",
+     &Config::device},
+    {"capacity", "SIZE", "memory of the null device, e.g. 40GiB; default: that of its GPU",
+     &Config::capacity},
     {"workers", "N", "ranks to start and watch on this host", &Config::workers, !kClosed, 1},
+    {"world", "W", "ranks in all, for --solo-rank; 0: as many as --workers", &Config::world},
+    {"solo-rank", "R", "run rank R of --world alone, its collectives do nothing; -1: no",
+     &Config::solo_rank, !kClosed, -1},
     {"threads", "N", "threads a rank computes with", &Config::threads, !kClosed, 1},
     {"timeout", "S", "seconds that a rank waits for the others", &Config::timeout_s, !kClosed, 0,
      true},
@@ -155,7 +169,7 @@ std::string run_identity(const Config& config) {
   json["model"] = config.model;
   json["data"] = config.data;
   json["init"] = config.init;
-  json["global_batch"] = config.batch * config.workers;
+  json["global_batch"] = config.batch * world_size_of(config);
   json["epochs"] = config.epochs;
   json["steps"] = config.steps;
   json["lr"] = config.lr;

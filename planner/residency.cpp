@@ -102,7 +102,7 @@ void ResidencyPlanner::assign_ring_slots() {
   for (Interval& interval : plan_.intervals) {
     if (!uses_ring(interval.group)) continue;
     ring.push_back(&interval);
-    bytes = std::max(bytes, step_.group_bytes(interval.group));
+    bytes = std::max(bytes, step_.parameter_bytes(interval.group));
   }
   const size_t slot_count = std::min(ring.size(), static_cast<size_t>(depth_) + 1);
   std::vector<int> slots;
@@ -150,7 +150,7 @@ void ResidencyPlanner::assign_own_slots() {
     if (chosen == slots.end()) chosen = slots.insert(chosen, OwnSlot{});
     chosen->groups.push_back(group);
     chosen->lifetimes.insert(chosen->lifetimes.end(), lifetimes.begin(), lifetimes.end());
-    chosen->bytes = std::max(chosen->bytes, step_.group_bytes(group));
+    chosen->bytes = std::max(chosen->bytes, step_.parameter_bytes(group));
   }
   for (const OwnSlot& own : slots) {
     const int slot = step_.add_slot(SlotKind::unsharded, own.bytes);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <stdexcept>
 
@@ -35,10 +36,24 @@ int64_t Group::bucket_offset(int bucket) const {
                          [](int64_t sum, const Bucket& one) { return sum + one.numel; });
 }
 
+int64_t Group::parameter_bytes() const {
+  return std::accumulate(buckets.begin(), buckets.end(), int64_t{0},
+                         [](int64_t sum, const Bucket& bucket) {
+                           return sum + bucket.numel * bytes_of(bucket.dtype);
+                         });
+}
+
+bool Schedule::has_unsharded_slots() const {
+  return std::any_of(slots.begin(), slots.end(),
+                     [](const Slot& slot) { return slot.kind == SlotKind::unsharded; });
+}
+
 std::string_view to_string(ActionKind kind) {
   switch (kind) {
     case ActionKind::load_input:
       return "LOAD_INPUT";
+    case ActionKind::cast_shard:
+      return "CAST_SHARD";
     case ActionKind::all_gather:
       return "ALL_GATHER";
     case ActionKind::reshard:
@@ -60,8 +75,8 @@ std::string_view to_string(ActionKind kind) {
 }
 
 Schedule build_schedule(const models::ModelSpec& spec, const Strategy& strategy, Pass pass) {
-  Schedule schedule = strategy.kind == StrategyKind::fsdp ? build_fsdp(spec, strategy, pass)
-                                                          : build_ddp(spec, strategy, pass);
+  const bool is_whole = strategy.kind != StrategyKind::fsdp && strategy.param_dtype == DType::fp32;
+  Schedule schedule = is_whole ? build_ddp(spec, strategy, pass) : build_fsdp(spec, strategy, pass);
   validate(schedule);
   return schedule;
 }

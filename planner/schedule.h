@@ -15,6 +15,9 @@
 //   R  gradients of one bucket before reduction                            [bucket numel]
 //   G  gradient shard of one bucket, from reduction to optimizer step      [bucket numel / shards]
 //   X  receive buffer of a communicator that needs one (gloo)              [bucket numel]
+// U has the parameters' dtype, the others have kGradientDType. CAST_SHARD copies a rank's fp32
+// masters into its range of U, ALL_GATHER brings the others' ranges. Where neither is needed (whole
+// parameters in fp32) there is no U, and the weights are the masters themselves.
 //
 // [Note: backward in segments]
 // Two reduce slots serve any number of buckets, so a unit whose gradients fill several buckets
@@ -35,8 +38,12 @@ namespace shardlens::planner {
 
 constexpr int64_t kAlignment = 16;  // elements
 
+/// Gradients are reduced and applied in it, whatever the parameters' dtype is.
+constexpr DType kGradientDType = DType::fp32;
+
 enum class ActionKind {
   load_input,
+  cast_shard,
   all_gather,
   reshard,
   forward,
@@ -74,10 +81,11 @@ struct BucketEntry {
 };
 
 struct Bucket {
-  DType dtype{};
+  DType dtype{};  // of the unsharded parameters
   std::vector<BucketEntry> entries;
   int64_t numel = 0;  // with padding; a multiple of shards x kAlignment
 
+  int64_t gradient_bytes() const { return numel * bytes_of(kGradientDType); }
   bool operator==(const Bucket&) const = default;
 };
 
@@ -86,6 +94,7 @@ struct Group {
   std::vector<Bucket> buckets;
 
   int64_t numel() const;
+  int64_t parameter_bytes() const;
   /// First element of a bucket in the group's unsharded slot.
   int64_t bucket_offset(int bucket) const;
   bool operator==(const Group&) const = default;
@@ -117,6 +126,8 @@ struct Schedule {
   std::vector<Slot> slots;
   std::vector<Action> actions;
 
+  /// Whether the units read their parameters from unsharded slots, not from the masters.
+  bool has_unsharded_slots() const;
   bool operator==(const Schedule&) const = default;
 };
 

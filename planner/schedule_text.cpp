@@ -5,8 +5,10 @@
 //   unit 0 embed
 //   group 0 embed
 //   bucket group=embed index=0 dtype=fp32 numel=8736 parameters=1@0+128,...
-//   (parameter@offset+numel) slot U0 dtype=fp32 bytes=398336 0 ALL_GATHER group=embed stream=gather
-//   channel=gather writes=U0 bytes=17472
+//   slot U0 dtype=fp32 bytes=398336
+//   0 CAST_SHARD group=embed stream=gather writes=U0 bytes=17472
+//
+// A parameter of a bucket is parameter@offset+numel.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -33,10 +35,11 @@ constexpr std::array kDTypes = {DType::fp32, DType::bf16, DType::fp16};
 constexpr std::array kStrategies = {StrategyKind::single, StrategyKind::ddp, StrategyKind::fsdp};
 constexpr std::array kStreams = {Stream::main, Stream::gather, Stream::reduce};
 constexpr std::array kChannels = {Channel::none, Channel::gather, Channel::reduce};
-constexpr std::array kKinds = {
-    ActionKind::load_input,     ActionKind::all_gather, ActionKind::reshard,
-    ActionKind::forward,        ActionKind::loss,       ActionKind::backward,
-    ActionKind::reduce_scatter, ActionKind::all_reduce, ActionKind::optimizer_step};
+constexpr std::array kKinds = {ActionKind::load_input, ActionKind::cast_shard,
+                               ActionKind::all_gather, ActionKind::reshard,
+                               ActionKind::forward,    ActionKind::loss,
+                               ActionKind::backward,   ActionKind::reduce_scatter,
+                               ActionKind::all_reduce, ActionKind::optimizer_step};
 
 std::string_view word_of(Stream stream) {
   switch (stream) {

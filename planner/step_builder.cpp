@@ -10,6 +10,7 @@ namespace shardlens::planner {
 
 Stream stream_of(ActionKind kind) {
   switch (kind) {
+    case ActionKind::cast_shard:
     case ActionKind::all_gather:
       return Stream::gather;
     case ActionKind::reduce_scatter:
@@ -27,15 +28,15 @@ Stream stream_of(ActionKind kind) {
 }
 
 Channel channel_of(ActionKind kind) {
-  switch (stream_of(kind)) {
-    case Stream::main:
-      return Channel::none;
-    case Stream::gather:
+  switch (kind) {
+    case ActionKind::all_gather:
       return Channel::gather;
-    case Stream::reduce:
+    case ActionKind::reduce_scatter:
+    case ActionKind::all_reduce:
       return Channel::reduce;
+    default:
+      return Channel::none;
   }
-  throw std::logic_error("stream out of range");
 }
 
 StepBuilder::StepBuilder(const models::ModelSpec& spec, const Strategy& strategy)
@@ -44,10 +45,16 @@ StepBuilder::StepBuilder(const models::ModelSpec& spec, const Strategy& strategy
     throw std::invalid_argument(fmt::format("world size {} is not between 1 and {}; choose another",
                                             strategy.world_size, kMaxWorldSize));
   }
+  if (strategy.kind == StrategyKind::single && strategy.world_size != 1) {
+    throw std::invalid_argument(fmt::format(
+        "strategy single has one rank, not {}: nothing would reduce its gradients; choose ddp or "
+        "fsdp",
+        strategy.world_size));
+  }
   schedule_.strategy = strategy.kind;
   schedule_.world_size = strategy.world_size;
   schedule_.shards = strategy.kind == StrategyKind::fsdp ? strategy.world_size : 1;
-  layout_ = make_layout(spec, schedule_.shards);
+  layout_ = make_layout(spec, schedule_.shards, strategy.param_dtype);
   schedule_.groups = layout_.groups;
   for (const models::UnitSpec& unit : spec.units) schedule_.units.push_back(unit.name);
 }
@@ -57,23 +64,21 @@ bool StepBuilder::reads_in_backward(int unit) const {
          spec_.units[static_cast<size_t>(unit)].backward_reads_parameters;
 }
 
-int64_t StepBuilder::group_bytes(int group) const {
-  const Group& described = layout_.groups[static_cast<size_t>(group)];
-  int64_t bytes = 0;
-  for (const Bucket& bucket : described.buckets) bytes += bucket.numel * bytes_of(bucket.dtype);
-  return bytes;
+int64_t StepBuilder::parameter_bytes(int group) const {
+  return layout_.groups[static_cast<size_t>(group)].parameter_bytes();
 }
 
-int64_t StepBuilder::bucket_bytes(int group, int bucket) const {
-  const Bucket& described =
-      layout_.groups[static_cast<size_t>(group)].buckets[static_cast<size_t>(bucket)];
-  return described.numel * bytes_of(described.dtype);
+int64_t StepBuilder::gradient_bytes(int group, int bucket) const {
+  return layout_.groups[static_cast<size_t>(group)]
+      .buckets[static_cast<size_t>(bucket)]
+      .gradient_bytes();
 }
 
 int StepBuilder::add_slot(SlotKind kind, int64_t bytes) {
   const auto same_kind = std::count_if(schedule_.slots.begin(), schedule_.slots.end(),
                                        [&](const Slot& slot) { return slot.kind == kind; });
-  schedule_.slots.push_back({kind, static_cast<int>(same_kind), DType::fp32, bytes});
+  const DType dtype = kind == SlotKind::unsharded ? strategy_.param_dtype : kGradientDType;
+  schedule_.slots.push_back({kind, static_cast<int>(same_kind), dtype, bytes});
   return static_cast<int>(schedule_.slots.size()) - 1;
 }
 

@@ -15,8 +15,8 @@ namespace shardlens::planner {
 Stream stream_of(ActionKind kind);
 Channel channel_of(ActionKind kind);
 
-/// The slot that holds a unit's parameters and the action that filled it; -1: they are not
-/// gathered, or not read.
+/// The slot that holds a unit's parameters and the action that filled it; -1: they are in none, or
+/// not read.
 struct GatheredParameters {
   int slot = -1;
   int gather = -1;
@@ -25,7 +25,7 @@ struct GatheredParameters {
 /// Borrows the spec and the strategy: they must outlive it.
 class StepBuilder {
  public:
-  /// Throws std::invalid_argument for a world size below 1.
+  /// Throws std::invalid_argument for a world size that does not fit.
   StepBuilder(const models::ModelSpec& spec, const Strategy& strategy);
 
   const models::ModelSpec& spec() const { return spec_; }
@@ -35,10 +35,11 @@ class StepBuilder {
   /// Whether the backward of a unit reads gathered parameters.
   bool reads_in_backward(int unit) const;
   int unit_count() const { return static_cast<int>(layout_.units.size()); }
+  int world_size() const { return schedule_.world_size; }
   int shards() const { return schedule_.shards; }
 
-  int64_t group_bytes(int group) const;
-  int64_t bucket_bytes(int group, int bucket) const;
+  int64_t parameter_bytes(int group) const;             // unsharded
+  int64_t gradient_bytes(int group, int bucket) const;  // before reduction
 
   /// Slots of one kind count from 0. Returns the index into Schedule::slots.
   int add_slot(SlotKind kind, int64_t bytes);

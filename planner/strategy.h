@@ -22,21 +22,35 @@ std::string_view to_string(StrategyKind kind);
 /// `automatic`: false for the head, whose gather in backward would follow at once; else true.
 enum class Reshard { automatic, yes, no };
 
-enum class CommunicatorKind { none, local, gloo };
+enum class CommunicatorKind { none, local, gloo, nccl };
+
+/// `null`: LibTorch's CUDA code on stub libraries that play the GPU (runtime/null_device).
+enum class DeviceKind { cpu, cuda, null };
+
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  std::string gpu;             // of null: a name in planner/gpus.h
+  int64_t capacity_bytes = 0;  // of null: its memory, where it is not that GPU's own; 0: it is
+
+  bool is_cpu() const { return kind == DeviceKind::cpu; }
+  bool operator==(const Device&) const = default;
+};
 
 /// What decides the order of a step and the memory of a rank.
 struct Strategy {
   StrategyKind kind = StrategyKind::fsdp;
   int world_size = 1;
   Reshard reshard_after_forward = Reshard::automatic;
+  DType param_dtype = DType::fp32;  // of what is gathered and computed with; masters are fp32
   CommunicatorKind communicator = CommunicatorKind::none;
-  int64_t batch = 64;  // samples a rank and step
+  bool staged = false;  // a communicator of the CPU serves another device, through host memory
+  int64_t batch = 64;   // samples a rank and step
 };
 
 /// Everything a user can say about a run, as said; choices are the words of the option table.
 struct Config {
   std::string model = "vit-tutorial";
-  std::string data = "fashion-mnist";
+  std::string data = "auto";
   std::string init;
   int64_t batch = 64;
   int64_t epochs = 1;
@@ -46,9 +60,14 @@ struct Config {
 
   std::string strategy = "fsdp";
   std::string reshard_after_forward = "auto";
+  std::string param_dtype = "fp32";
   std::string communicator = "auto";
-  std::string device = "cpu";
+  int64_t communicators = 2;
+  std::string device = "auto";
+  std::string capacity;
   int64_t workers = 1;
+  int64_t world = 0;       // 0: as many ranks as workers
+  int64_t solo_rank = -1;  // -1: none
   int64_t threads = 1;
   double timeout_s = 60;
 
@@ -91,8 +110,15 @@ struct Arguments {
 Arguments parse_arguments(const std::vector<std::string>& arguments);
 std::string help_text(std::string_view command);
 
+/// `--device auto` is the runtime's to decide, before it asks. Throws std::invalid_argument for a
+/// device or GPU that nobody knows.
+Device device_of(const Config& config);
+
 /// Throws std::invalid_argument where options contradict each other.
 Strategy strategy_of(const Config& config);
+
+/// Ranks in all, those that others would run included.
+int64_t world_size_of(const Config& config);
 
 /// What two runs must share to be the same run: model, data, seed, optimizer settings, global
 /// batch, epochs. World size, strategy and device may differ. One line of JSON.

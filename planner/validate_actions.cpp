@@ -16,19 +16,6 @@ bool has_index(const List& list, int index) {
   return index >= 0 && index < static_cast<int>(list.size());
 }
 
-const Bucket& bucket_of(const Schedule& schedule, const Action& action) {
-  return schedule.groups[static_cast<size_t>(action.group)]
-      .buckets[static_cast<size_t>(action.bucket)];
-}
-
-int64_t bytes_of(const Bucket& bucket) { return bucket.numel * bytes_of(bucket.dtype); }
-
-int64_t bytes_of(const Group& group) {
-  int64_t bytes = 0;
-  for (const Bucket& bucket : group.buckets) bytes += bytes_of(bucket);
-  return bytes;
-}
-
 /// What an action of one kind names, and the kinds of slots that it touches.
 struct Shape {
   bool has_unit = false;
@@ -80,14 +67,24 @@ class ActionRules {
     }
   }
 
+  const Group& group_of(const Action& action) const {
+    return schedule_.groups[static_cast<size_t>(action.group)];
+  }
+
+  const Bucket& bucket_of(const Action& action) const {
+    return group_of(action).buckets[static_cast<size_t>(action.bucket)];
+  }
+
   bool is_allowed(ActionKind kind) const {
     switch (kind) {
-      case ActionKind::all_gather:
+      case ActionKind::cast_shard:
       case ActionKind::reshard:
+        return schedule_.has_unsharded_slots();
+      case ActionKind::all_gather:
       case ActionKind::reduce_scatter:
-        return schedule_.strategy == StrategyKind::fsdp;
+        return schedule_.shards > 1;
       case ActionKind::all_reduce:
-        return schedule_.strategy == StrategyKind::ddp;
+        return schedule_.world_size > schedule_.shards;
       case ActionKind::load_input:
       case ActionKind::forward:
       case ActionKind::loss:
@@ -99,13 +96,13 @@ class ActionRules {
   }
 
   Shape shape_of(const Action& action) const {
-    const bool is_sharded = schedule_.strategy == StrategyKind::fsdp;
     const bool has_group = action.group >= 0;
-    const bool reads_parameters = is_sharded && has_group;
+    const bool reads_parameters = schedule_.has_unsharded_slots() && has_group;
     switch (action.kind) {
       case ActionKind::load_input:
       case ActionKind::loss:
         return {};
+      case ActionKind::cast_shard:
       case ActionKind::all_gather:
       case ActionKind::reshard:
         return {false, true, false, "", "U"};
@@ -122,7 +119,7 @@ class ActionRules {
       case ActionKind::all_reduce:
         return {false, true, true, "R", "R"};
       case ActionKind::optimizer_step:
-        return {false, true, true, is_sharded ? "G" : "R", ""};
+        return {false, true, true, schedule_.shards > 1 ? "G" : "R", ""};
     }
     return {};
   }
@@ -148,11 +145,12 @@ class ActionRules {
 
   int64_t expected_bytes(const Action& action) const {
     switch (action.kind) {
+      case ActionKind::cast_shard:
       case ActionKind::all_gather:
-        return bytes_of(schedule_.groups[static_cast<size_t>(action.group)]) / schedule_.shards;
+        return group_of(action).parameter_bytes() / schedule_.shards;
       case ActionKind::reduce_scatter:
       case ActionKind::all_reduce:
-        return bytes_of(bucket_of(schedule_, action));
+        return bucket_of(action).gradient_bytes();
       case ActionKind::load_input:
         return std::max(action.bytes, int64_t{0});  // only the strategy knows the batch
       case ActionKind::reshard:
@@ -170,14 +168,14 @@ class ActionRules {
     int64_t needed = 0;
     switch (slot.kind) {
       case SlotKind::unsharded:
-        needed = bytes_of(schedule_.groups[static_cast<size_t>(action.group)]);
+        needed = group_of(action).parameter_bytes();
         break;
       case SlotKind::reduce:
       case SlotKind::receive:
-        needed = bytes_of(bucket_of(schedule_, action));
+        needed = bucket_of(action).gradient_bytes();
         break;
       case SlotKind::gradient_shard:
-        needed = bytes_of(bucket_of(schedule_, action)) / schedule_.shards;
+        needed = bucket_of(action).gradient_bytes() / schedule_.shards;
         break;
     }
     if (slot.bytes < needed) {

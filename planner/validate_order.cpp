@@ -62,9 +62,10 @@ class OrderRules {
       case ActionKind::optimizer_step:
         check_step(id, life_of(action));
         break;
-      case ActionKind::all_gather:
-        check_gather(id, action);
+      case ActionKind::cast_shard:
+        check_cast(id, action);
         break;
+      case ActionKind::all_gather:
       case ActionKind::reshard:
         break;  // the slot rules know whether it is its turn
     }
@@ -105,12 +106,12 @@ class OrderRules {
   }
 
   void check_step(int id, BucketLife& life) const {
-    const bool is_ready = schedule_.strategy == StrategyKind::single ? life.begun : life.reduced;
+    const bool is_ready = schedule_.world_size == 1 ? life.begun : life.reduced;
     if (!is_ready || life.stepped) fail(id, "a bucket is stepped once, after its reduction");
     life.stepped = true;
   }
 
-  void check_gather(int id, const Action& action) const {
+  void check_cast(int id, const Action& action) const {
     const std::vector<BucketLife>& lives = lives_[static_cast<size_t>(action.group)];
     const bool any_stepped = std::any_of(lives.begin(), lives.end(),
                                          [](const BucketLife& life) { return life.stepped; });

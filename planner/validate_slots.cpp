@@ -21,8 +21,8 @@ class SlotRules {
       clocks_.append(action.stream, action.waits);
       for (const int slot : action.reads) read(id, action, slot);
       for (const int slot : action.writes) write(id, action, slot);
-      if (action.kind == ActionKind::all_gather) gathers_.push_back(id);
-      if (action.kind == ActionKind::optimizer_step) check_step_follows_gathers(id, action);
+      if (action.kind == ActionKind::cast_shard) casts_.push_back(id);
+      if (action.kind == ActionKind::optimizer_step) check_step_follows_casts(id, action);
     }
     for (size_t i = 0; i < lives_.size(); ++i) {
       if (lives_[i].held) fail(-1, "slot " + schedule_.slots[i].name() + " is never freed");
@@ -32,6 +32,7 @@ class SlotRules {
  private:
   struct SlotLife {
     bool held = false;
+    bool whole = true;  // an unsharded slot: holds every rank's range
     int group = -1;
     int bucket = -1;
     int write = -1;          // the last one; those before it are ordered before it
@@ -58,6 +59,7 @@ class SlotRules {
   void read(int id, const Action& action, int slot) {
     SlotLife& life = lives_[static_cast<size_t>(slot)];
     expect_holds(id, life, action, slot);
+    if (!life.whole) fail(id, "nothing gathers what it reads");
     expect_after(id, life.write, slot);
     life.reads.push_back(id);
     const bool frees =
@@ -67,7 +69,14 @@ class SlotRules {
 
   /// Whether the action changes what the slot holds, and does not begin to hold something new.
   bool modifies(const Action& action, const SlotLife& life) const {
-    if (action.kind == ActionKind::reshard || action.kind == ActionKind::all_reduce) return true;
+    switch (action.kind) {
+      case ActionKind::all_gather:
+      case ActionKind::reshard:
+      case ActionKind::all_reduce:
+        return true;
+      default:
+        break;
+    }
     return action.kind == ActionKind::backward && life.held && life.group == action.group &&
            life.bucket == action.bucket;
   }
@@ -87,14 +96,15 @@ class SlotRules {
     life.bucket = slot_at(slot).kind == SlotKind::unsharded ? -1 : action.bucket;
     // What a communicator receives into means nothing once the reduction is done.
     life.held = action.kind != ActionKind::reshard && slot_at(slot).kind != SlotKind::receive;
+    life.whole = action.kind != ActionKind::cast_shard || schedule_.shards == 1;
   }
 
-  /// A gather reads the shards that the optimizer writes.
-  void check_step_follows_gathers(int id, const Action& action) const {
-    for (const int gather : gathers_) {
-      const bool same_group = schedule_.actions[static_cast<size_t>(gather)].group == action.group;
-      if (same_group && !clocks_.before(gather, id)) {
-        fail(id, fmt::format("nothing orders it after action {}, which gathers its group", gather));
+  /// A cast reads the masters that the optimizer writes.
+  void check_step_follows_casts(int id, const Action& action) const {
+    for (const int cast : casts_) {
+      const bool same_group = schedule_.actions[static_cast<size_t>(cast)].group == action.group;
+      if (same_group && !clocks_.before(cast, id)) {
+        fail(id, fmt::format("nothing orders it after action {}, which casts its group", cast));
       }
     }
   }
@@ -102,7 +112,7 @@ class SlotRules {
   const Schedule& schedule_;
   StreamClocks clocks_;
   std::vector<SlotLife> lives_;
-  std::vector<int> gathers_;
+  std::vector<int> casts_;
 };
 
 }  // namespace

@@ -34,13 +34,21 @@ at::Tensor in_order(int64_t count, int rank, int world_size) {
   return split(at::arange(count, at::kLong), rank, world_size);
 }
 
-Batches::Batches(const ImageSet& set)
-    : pixels_(view_of(set.pixels, {set.count, 1, set.height, set.width})),
-      labels_(view_of(set.labels, {set.count})) {}
+Batches::Batches(const ImageSet& set, const c10::Device& device)
+    : pixels_(view_of(set.pixels, {set.count, 1, set.height, set.width}).to(device)),
+      labels_(view_of(set.labels, {set.count}).to(device)) {}
 
 Batch Batches::at(const at::Tensor& indices) const {
   return {.images = pixels_.index_select(0, indices).to(at::kFloat).div_(255).sub_(0.5).div_(0.5),
           .labels = labels_.index_select(0, indices).to(at::kLong)};
+}
+
+Batch synthetic_batch(const models::VitSizes& sizes, int64_t samples, uint64_t seed,
+                      const c10::Device& device) {
+  auto generator = at::detail::createCPUGenerator(seed);
+  const std::vector<int64_t> shape{samples, sizes.channels, sizes.image_px, sizes.image_px};
+  return {.images = at::randn(shape, generator, at::kFloat).to(device),
+          .labels = at::randint(sizes.classes, {samples}, generator, at::kLong).to(device)};
 }
 
 }  // namespace shardlens::runtime

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/check.h"
+#include "runtime/null_inspection.h"
 
 namespace shardlens::runtime {
 
@@ -34,6 +35,15 @@ int gradients_of(const models::UnitSpec& unit, const Bucket& bucket) {
       }));
 }
 
+/// By action, whether one on another stream waits for it.
+std::vector<bool> awaited_in(const Schedule& schedule) {
+  std::vector<bool> awaited(schedule.actions.size());
+  for (const Action& action : schedule.actions) {
+    for (const int id : action.waits) awaited[id] = true;
+  }
+  return awaited;
+}
+
 bool has_backward(const Schedule& schedule) {
   return std::any_of(schedule.actions.begin(), schedule.actions.end(),
                      [](const Action& action) { return action.kind == ActionKind::backward; });
@@ -41,11 +51,12 @@ bool has_backward(const Schedule& schedule) {
 
 }  // namespace
 
-Executor::Executor(const models::ModelSpec& spec, RankState& state, Channels channels,
-                   const AdamOptions& adam)
+Executor::Executor(const models::ModelSpec& spec, RankState& state, Streams& streams,
+                   Channels channels, const AdamOptions& adam)
     : spec_(spec),
       units_(models::build_units(spec)),
       state_(state),
+      streams_(streams),
       channels_(channels),
       adam_(adam) {
   install_hooks();
@@ -64,6 +75,7 @@ void Executor::run(const Schedule& schedule, int64_t step, const LoadBatch& load
   begin(schedule, step, load_batch);
   at::AutoGradMode grad_mode(trains_);
   while (next_ < static_cast<int>(schedule.actions.size())) execute(next_++);
+  if (inspection_ != nullptr) inspection_->end_pass(schedule);
 }
 
 void Executor::begin(const Schedule& schedule, int64_t step, const LoadBatch& load_batch) {
@@ -71,24 +83,39 @@ void Executor::begin(const Schedule& schedule, int64_t step, const LoadBatch& lo
   load_batch_ = &load_batch;
   step_ = step;
   next_ = 0;
+  awaited_ = awaited_in(schedule);
   tickets_.assign(schedule.actions.size(), std::nullopt);
   inputs_.assign(units_.size(), {});
   outputs_.assign(units_.size(), {});
   gradients_.assign(spec_.parameters.size(), {});
   trains_ = has_backward(schedule);
   if (trains_) state_.step_count().add_(1);
+  streams_.begin(schedule.actions.size());
 }
 
 void Executor::execute(int id) {
+  const Action& action = schedule_->actions[id];
   if (observer_) observer_(id);
-  wait_for(schedule_->actions[id]);
-  dispatch(schedule_->actions[id]);
+  wait_for(action);
+  if (inspection_ != nullptr) inspection_->enter(*schedule_, step_, id);
+  const bool is_beside = action.stream != planner::Stream::main;
+  if (is_beside) streams_.select(action.stream);
+  dispatch(action);
+  if (is_beside) streams_.select(planner::Stream::main);
+  // A segment of BACKWARD is finished by its last gradient, before autograd returns.
+  if (action.kind != ActionKind::backward) finish(id);
+}
+
+void Executor::finish(int id) {
+  if (awaited_[id]) streams_.record(id, schedule_->actions[id].stream);
 }
 
 void Executor::dispatch(const Action& action) {
   switch (action.kind) {
     case ActionKind::load_input:
       return load_input();
+    case ActionKind::cast_shard:
+      return cast_shard(action);
     case ActionKind::all_gather:
       return all_gather(action);
     case ActionKind::reshard:
@@ -110,6 +137,7 @@ void Executor::dispatch(const Action& action) {
 
 void Executor::wait_for(const Action& action) {
   for (const int id : action.waits) {
+    streams_.wait(action.stream, id);
     if (!tickets_[id]) continue;
     channel(schedule_->actions[id].channel).wait(*std::exchange(tickets_[id], std::nullopt));
   }
@@ -120,17 +148,20 @@ void Executor::load_input() {
   carried_ = batch_.images;
 }
 
+void Executor::cast_shard(const Action& action) {
+  const at::NoGradGuard no_grad;
+  const std::vector<at::Tensor>& ranges = state_.own_ranges(action.group, action.writes.front());
+  for (size_t bucket = 0; bucket < ranges.size(); ++bucket) {
+    ranges[bucket].copy_(state_.bucket(action.group, static_cast<int>(bucket)).master);
+  }
+}
+
 void Executor::all_gather(const Action& action) {
-  const planner::Group& group = schedule_->groups[action.group];
-  const at::Tensor& slot = state_.slot(action.writes.front());
+  auto* memory = static_cast<std::byte*>(state_.slot(action.writes.front()).data_ptr());
   std::vector<GatherBuffer> buffers;
-  for (size_t i = 0; i < group.buckets.size(); ++i) {
-    const Bucket& bucket = group.buckets[i];
-    const at::Tensor whole = slot.narrow(0, group.bucket_offset(static_cast<int>(i)), bucket.numel);
-    const at::Tensor& master = state_.bucket(action.group, static_cast<int>(i)).master;
-    const int64_t rank = channels_.gather->rank();
-    whole.narrow(0, rank * master.numel(), master.numel()).copy_(master);
-    buffers.push_back({whole.data_ptr(), bucket.numel, bucket.dtype});
+  for (const Bucket& bucket : schedule_->groups[action.group].buckets) {
+    buffers.push_back({memory, bucket.numel, bucket.dtype});
+    memory += bucket.numel * planner::bytes_of(bucket.dtype);
   }
   issued(action, channels_.gather->all_gather(operation(action), buffers));
 }
@@ -185,7 +216,8 @@ void Executor::backward(const Action& action) {
 
 void Executor::begin_segment(const Action& action) {
   const Bucket& bucket = schedule_->groups[action.group].buckets[action.bucket];
-  segment_ = {.unit = action.unit,
+  segment_ = {.action = static_cast<int>(&action - schedule_->actions.data()),
+              .unit = action.unit,
               .group = action.group,
               .bucket = action.bucket,
               .slot = action.writes.front(),
@@ -194,7 +226,7 @@ void Executor::begin_segment(const Action& action) {
   const bool first = std::none_of(entries.begin(), entries.end(), [&](const auto& entry) {
     return gradients_[entry.parameter].stored;
   });
-  if (first) state_.zero_padding(action.group, action.bucket, state_.slot(segment_.slot));
+  if (first) state_.zero_padding(action.group, action.bucket, segment_.slot);
   for (const planner::BucketEntry& entry : entries) {
     if (gradients_[entry.parameter].early) store_gradient(entry.parameter);
   }
@@ -235,10 +267,8 @@ void Executor::on_gradient(int parameter) {
 }
 
 void Executor::store_gradient(int parameter) {
-  const planner::BucketEntry& entry = state_.place(parameter).entry;
   at::Tensor& gradient = state_.weight(parameter).mutable_grad();
-  const at::Tensor range =
-      state_.slot(segment_.slot).narrow(0, entry.offset, entry.numel).view(gradient.sizes());
+  const at::Tensor& range = state_.gradient(parameter, segment_.slot);
   if (gradients_[parameter].stored) {
     range.add_(gradient);
   } else {
@@ -252,6 +282,7 @@ void Executor::store_gradient(int parameter) {
 /// Runs the schedule up to the unit's next segment, as often as a segment is already complete.
 void Executor::continue_unit() {
   while (segment_.missing == 0) {
+    finish(segment_.action);
     const std::optional<int> next = next_segment(segment_.unit);
     if (!next) return;
     while (next_ <= *next) execute(next_++);
@@ -277,21 +308,22 @@ void Executor::reduce_scatter(const Action& action) {
       .output = state_.slot(action.writes.front()).data_ptr(),
       .receive = receives ? state_.slot(action.writes.back()).data_ptr() : nullptr,
       .shard_numel = shard_numel,
-      .dtype = bucket.dtype};
+      .dtype = planner::kGradientDType};
   issued(action, channels_.reduce->reduce_scatter(operation(action), buffers));
 }
 
 void Executor::all_reduce(const Action& action) {
   const Bucket& bucket = schedule_->groups[action.group].buckets[action.bucket];
   void* gradients = state_.slot(action.reads.front()).data_ptr();
-  issued(action,
-         channels_.reduce->all_reduce(operation(action), gradients, bucket.numel, bucket.dtype));
+  issued(action, channels_.reduce->all_reduce(operation(action), gradients, bucket.numel,
+                                              planner::kGradientDType));
 }
 
 void Executor::optimizer_step(const Action& action) {
   const at::NoGradGuard no_grad;
   BucketState& bucket = state_.bucket(action.group, action.bucket);
-  const at::Tensor gradient = state_.slot(action.reads.front()).narrow(0, 0, bucket.master.numel());
+  const at::Tensor& gradient =
+      state_.reduced_gradient(action.group, action.bucket, action.reads.front());
   at::_fused_adam_({bucket.master}, {gradient}, {bucket.exp_avg}, {bucket.exp_avg_sq}, {},
                    {state_.step_count()}, adam_.lr, adam_.beta1, adam_.beta2,
                    /*weight_decay=*/0.0, adam_.eps, /*amsgrad=*/false, /*maximize=*/false);

@@ -4,7 +4,8 @@
 // backward, and there the gradient hook runs the schedule's next actions as soon as a segment's
 // gradients are there (see [Note: backward in segments] in planner/schedule.h).
 //
-// One thread; the CPU has no streams, so a wait is a wait for a collective and all others hold.
+// One thread enqueues everything. An action's waits are made good twice: its stream waits for
+// theirs (streams.h), and the host for a collective that its communicator does on the host.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,12 +20,15 @@
 #include "planner/schedule.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/rank_state.h"
+#include "runtime/streams.h"
 
 namespace shardlens::runtime {
 
+class NullInspection;
+
 struct Batch {
   at::Tensor images;  // [batch, channels, height, width] fp32
-  at::Tensor labels;  // [batch] int64
+  at::Tensor labels;  // [batch] int64; both on the rank's device
 };
 
 struct Channels {
@@ -46,7 +50,7 @@ class Executor {
   using Observer = std::function<void(int action)>;
 
   /// Everything referred to must outlive the executor.
-  Executor(const models::ModelSpec& spec, RankState& state, Channels channels,
+  Executor(const models::ModelSpec& spec, RankState& state, Streams& streams, Channels channels,
            const AdamOptions& adam);
 
   /// Runs a training step or an evaluation pass. The schedule must be one that the state was made
@@ -59,10 +63,13 @@ class Executor {
   const at::Tensor& labels() const { return batch_.labels; }
 
   void observe(Observer observer) { observer_ = std::move(observer); }
+  /// On a null device that checks; the inspection must outlive the executor.
+  void inspect(NullInspection& inspection) { inspection_ = &inspection; }
 
  private:
   /// The part of a unit's backward that fills one bucket.
   struct Segment {
+    int action = -1;
     int unit = -1;
     int group = -1;
     int bucket = -1;
@@ -82,7 +89,9 @@ class Executor {
   void execute(int id);
   void dispatch(const planner::Action& action);
   void wait_for(const planner::Action& action);
+  void finish(int id);
   void load_input();
+  void cast_shard(const planner::Action& action);
   void all_gather(const planner::Action& action);
   void reshard(const planner::Action& action);
   void forward(const planner::Action& action);
@@ -107,9 +116,11 @@ class Executor {
   const models::ModelSpec& spec_;
   std::vector<models::Forward> units_;
   RankState& state_;
+  Streams& streams_;
   Channels channels_;
   AdamOptions adam_;
   Observer observer_;
+  NullInspection* inspection_ = nullptr;
 
   // One run.
   const planner::Schedule* schedule_ = nullptr;
@@ -117,6 +128,7 @@ class Executor {
   bool trains_ = false;  // the schedule has a backward
   int64_t step_ = 0;
   int next_ = 0;                                // the action to execute next
+  std::vector<bool> awaited_;                   // by action: another stream waits for it
   std::vector<std::optional<Ticket>> tickets_;  // by action
   std::vector<Gradient> gradients_;             // by parameter
   std::vector<at::Tensor> inputs_;              // by unit, from its forward to its backward

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
 #include "models/model.h"
 #include "runtime/batches.h"
+#include "runtime/device.h"
+#include "runtime/null_device/null_device.h"
 
 namespace shardlens::runtime {
 
@@ -38,6 +41,56 @@ void check_batch(const Job& job) {
       job.config.batch, job.strategy.world_size, samples, job.config.data, samples));
 }
 
+/// The packaged images where the model takes such images, noise where it does not.
+std::string data_for(const models::ModelSpec& spec) {
+  const bool takes_fashion = spec.vit.image_px == 28 && spec.vit.channels == 1;
+  return takes_fashion ? "fashion-mnist" : "synthetic";
+}
+
+void load_data(Job& job) {
+  if (job.config.data == "auto") job.config.data = data_for(job.spec);
+  job.is_synthetic = job.config.data == "synthetic";
+  if (job.is_synthetic) {
+    constexpr int64_t kStepsAnEpoch = 100;
+    job.data.train.count = kStepsAnEpoch * job.config.batch * job.strategy.world_size;
+    return;
+  }
+  job.data = load_dataset(job.config.data);
+  check_fit(job);
+  check_batch(job);
+}
+
+void assign_gpus(Job& job) {
+  if (job.device.kind != planner::DeviceKind::cuda) return;
+  job.gpus = count_gpus();
+  if (job.gpus == 0) {
+    throw std::invalid_argument(
+        "--device cuda: there is no GPU that CUDA can use; see nvidia-smi, or give --device cpu or "
+        "null:h200");
+  }
+  // NCCL refuses two ranks on one GPU; staged through the host it works, slowly.
+  if (job.config.workers > job.gpus && !job.strategy.staged) {
+    throw std::invalid_argument(fmt::format(
+        "--workers {}: there are {} GPUs, and NCCL takes one rank on each; give --workers {} or "
+        "less, or --communicator gloo to try out more",
+        job.config.workers, job.gpus, job.gpus));
+  }
+}
+
+void choose_ranks(Job& job) {
+  if (job.config.solo_rank >= 0) {
+    job.ranks = {static_cast<int>(job.config.solo_rank)};
+  } else {
+    job.ranks.resize(static_cast<size_t>(job.strategy.world_size));
+    std::iota(job.ranks.begin(), job.ranks.end(), 0);
+  }
+  if (job.device.kind == planner::DeviceKind::null) {
+    job.notice = kNullDeviceNotice;
+  } else if (job.config.solo_rank >= 0 && job.strategy.world_size > 1) {
+    job.notice = "solo rank: memory is real, values are not";
+  }
+}
+
 void count_steps(Job& job) {
   const int64_t samples = samples_per_rank(job.data.train.count, job.strategy.world_size);
   job.steps_per_epoch = (samples + job.config.batch - 1) / job.config.batch;
@@ -47,15 +100,20 @@ void count_steps(Job& job) {
 
 }  // namespace
 
+void choose_device(planner::Config& config) {
+  if (config.device == "auto") config.device = count_gpus() > 0 ? "cuda" : "cpu";
+}
+
 Job prepare_job(const planner::Config& config) {
   Job job;
   job.config = config;
+  job.device = planner::device_of(config);
   job.strategy = planner::strategy_of(config);
   job.spec = models::find_spec(config.model);
   if (!config.init.empty()) models::check_weights(job.spec, config.init);
-  job.data = load_dataset(config.data);
-  check_fit(job);
-  check_batch(job);
+  assign_gpus(job);
+  choose_ranks(job);
+  load_data(job);
   count_steps(job);
   job.train = build_schedule(job.spec, job.strategy, planner::Pass::train);
   job.evaluate = build_schedule(job.spec, job.strategy, planner::Pass::evaluate);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "models/spec.h"
 #include "planner/schedule.h"
@@ -15,14 +16,24 @@ namespace shardlens::runtime {
 
 struct Job {
   planner::Config config;
+  planner::Device device;
   planner::Strategy strategy;
+  std::vector<int> ranks;  // those that run here; the first one writes metrics and result
+  int gpus = 0;            // of this machine, which the ranks take in turn
+  std::string notice;      // why values mean nothing; empty: they do
   models::ModelSpec spec;
+  bool is_synthetic = false;  // one random batch; `data` then only counts
   Dataset data;
   planner::Schedule train;
   planner::Schedule evaluate;
   int64_t steps_per_epoch = 0;
   int64_t steps = 0;  // in all
+
+  bool writes_results(int rank) const { return rank == ranks.front(); }
 };
+
+/// Puts a device in the place of `auto`.
+void choose_device(planner::Config& config);
 
 /// Throws std::invalid_argument for whatever the user must mend.
 Job prepare_job(const planner::Config& config);

@@ -1,5 +1,6 @@
 #include "runtime/launcher.h"
 
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/spdlog.h>
@@ -19,7 +20,9 @@
 #include <vector>
 
 #include "runtime/comm/shared_region.h"
+#include "runtime/device.h"
 #include "runtime/rendezvous.h"
+#include "runtime/streams.h"
 #include "runtime/trainer.h"
 
 namespace shardlens::runtime {
@@ -43,15 +46,30 @@ void give_up(const Board& board, const std::string& reason) {
   board.abort_note().raise(reason);
 }
 
+/// Ours first, in one line, then LibTorch's own.
+std::string out_of_memory(const Job& job, int rank, const std::string& where,
+                          const c10::OutOfMemoryError& error) {
+  return fmt::format(
+      "rank {} ran out of memory on {} in {}; give a smaller --batch, more ranks, or --param-dtype "
+      "bf16\n{}",
+      rank, job.config.device, where, error.what_without_backtrace());
+}
+
 void run_rank(const Job& job, const RunDirectory& directory, int rank, void* region,
               const Board& board) {
-  const auto links = join(job, rank, region);
+  const c10::Device device = open_device(job.device, job.gpus > 0 ? rank % job.gpus : 0);
+  const auto streams = make_streams(device, job.config.communicators == 1);
+  const auto links = join(job, rank, region,
+                          {.gather = streams->handle(planner::Stream::gather),
+                           .reduce = streams->handle(planner::Stream::reduce)});
   spdlog::info("rank {} of {} joined", rank, job.strategy.world_size);
   const TrainResult result = train_rank(job, {.rank = rank,
+                                              .device = device,
+                                              .streams = streams.get(),
                                               .channels = links->channels(),
                                               .board = board,
                                               .metrics = directory.metrics()});
-  if (rank == 0) write_file(directory.result(), to_json(result));
+  if (job.writes_results(rank)) write_file(directory.result(), to_json(result));
   board.enter(rank, Phase::finished, result.steps, 0);
 }
 
@@ -68,6 +86,8 @@ void run_rank(const Job& job, const RunDirectory& directory, int rank, void* reg
     code = 0;
   } catch (const CommunicationError& error) {
     give_up(board, error.what());
+  } catch (const c10::OutOfMemoryError& error) {
+    give_up(board, out_of_memory(job, rank, describe(job, board.read(rank)), error));
   } catch (const std::exception& error) {
     give_up(board, fmt::format("rank {} failed in {}: {}", rank, describe(job, board.read(rank)),
                                error.what()));
@@ -112,10 +132,11 @@ class Launcher {
 
   Outcome run() {
     std::fflush(stdout);
-    for (int rank = 0; rank < job_.strategy.world_size; ++rank) start(rank);
+    for (const int rank : job_.ranks) start(rank);
     while (living() > 0) watch();
     if (!outcome_.ok) {
-      write_file(directory_.result(), failure_json(outcome_.reason, board_.read(0).step));
+      write_file(directory_.result(),
+                 failure_json(outcome_.reason, board_.read(job_.ranks.front()).step));
     }
     return outcome_;
   }
@@ -127,6 +148,8 @@ class Launcher {
     if (pid == 0) {
       // Ctrl-C reaches the whole terminal group; the launcher alone decides.
       std::signal(SIGINT, SIG_IGN);
+      // A peer that is gone is an error to be told, not a reason to die: Gloo writes to sockets.
+      std::signal(SIGPIPE, SIG_IGN);
       signals_.restore();
       be_rank(job_, directory_, rank, region_.data(), launcher);
     }
@@ -168,7 +191,7 @@ class Launcher {
   std::string furthest_behind() const {
     if (job_.strategy.communicator != planner::CommunicatorKind::gloo) return "";
     std::map<std::pair<int64_t, int32_t>, std::vector<int>> ranks_at;
-    for (int rank = 0; rank < job_.strategy.world_size; ++rank) {
+    for (const int rank : job_.ranks) {
       const RankStatus status = board_.read(rank);
       ranks_at[{status.step, status.action}].push_back(rank);
     }
@@ -179,7 +202,7 @@ class Launcher {
 
   void interrupt(int signal) {
     outcome_.signal = signal;
-    fail(fmt::format("interrupted in {}", describe(job_, board_.read(0))));
+    fail(fmt::format("interrupted in {}", describe(job_, board_.read(job_.ranks.front()))));
     end_all(SIGTERM);
   }
 

@@ -30,8 +30,9 @@ std::string bar(double share) {
 }  // namespace
 
 std::string progress_line(const ProgressState& state, double seconds_left) {
-  return fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {:.0f} images/s  {} left", state.epoch,
-                     state.epochs, state.step, state.steps, state.loss, state.images_per_s,
+  const std::string loss = state.loss ? fmt::format("  loss {:.4f}", *state.loss) : "";
+  return fmt::format("epoch {}/{}  step {}/{}{}  {:.0f} images/s  {} left", state.epoch,
+                     state.epochs, state.step, state.steps, loss, state.images_per_s,
                      minutes(seconds_left));
 }
 

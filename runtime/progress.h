@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace shardlens::runtime {
@@ -13,7 +14,7 @@ struct ProgressState {
   int64_t steps = 0;  // in all
   int64_t epoch = 0;
   int64_t epochs = 0;
-  double loss = 0;
+  std::optional<double> loss;  // nothing where values mean nothing
   double images_per_s = 0;
 };
 

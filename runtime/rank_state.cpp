@@ -9,16 +9,38 @@
 
 namespace shardlens::runtime {
 
+namespace {
+
+/// What lies between a bucket's parameters and behind them, in a slot that holds the bucket.
+std::vector<at::Tensor> gaps_in(const planner::Bucket& bucket, const at::Tensor& slot) {
+  std::vector<at::Tensor> gaps;
+  int64_t filled = 0;
+  const auto add_gap = [&](int64_t end) {
+    if (end > filled) gaps.push_back(slot.narrow(0, filled, end - filled));
+  };
+  for (const planner::BucketEntry& entry : bucket.entries) {
+    add_gap(entry.offset);
+    filled = entry.offset + entry.numel;
+  }
+  add_gap(bucket.numel);
+  return gaps;
+}
+
+}  // namespace
+
 RankState::RankState(const models::ModelSpec& spec, const planner::Schedule& schedule,
-                     int rank_in_shards)
-    : schedule_(schedule), rank_in_shards_(rank_in_shards), places_(spec.parameters.size()) {
+                     int rank_in_shards, const c10::Device& device)
+    : schedule_(schedule),
+      rank_in_shards_(rank_in_shards),
+      device_(device),
+      places_(spec.parameters.size()) {
   place_parameters();
   allocate();
   make_weights(spec);
-  if (schedule.strategy != planner::StrategyKind::fsdp) bind_to_state();
+  if (!schedule.has_unsharded_slots()) bind_to_masters();
 }
 
-void RankState::bind_to_state() {
+void RankState::bind_to_masters() {
   for (size_t parameter = 0; parameter < places_.size(); ++parameter) {
     const Place& place = places_[parameter];
     float* base = buckets_[place.group][place.bucket].master.data_ptr<float>();
@@ -40,36 +62,46 @@ void RankState::place_parameters() {
 }
 
 void RankState::allocate() {
+  const at::TensorOptions fp32 = at::dtype(at::kFloat).device(device_);
   for (const planner::Group& group : schedule_.groups) {
     std::vector<BucketState>& states = buckets_.emplace_back();
     for (const planner::Bucket& bucket : group.buckets) {
       const int64_t numel = bucket.numel / schedule_.shards;
-      states.push_back({at::zeros({numel}), at::zeros({numel}), at::zeros({numel})});
+      states.push_back(
+          {at::zeros({numel}, fp32), at::zeros({numel}, fp32), at::zeros({numel}, fp32)});
     }
   }
   for (const planner::Slot& slot : schedule_.slots) {
-    slots_.push_back(
-        at::empty({slot.bytes / planner::bytes_of(slot.dtype)}, scalar_type(slot.dtype)));
+    const int64_t numel = slot.bytes / planner::bytes_of(slot.dtype);
+    slots_.push_back(at::empty({numel}, fp32.dtype(scalar_type(slot.dtype))));
   }
   bound_.assign(schedule_.groups.size(), false);
-  step_count_ = at::zeros({});
+  gradients_.resize(places_.size());
+  own_ranges_.resize(schedule_.groups.size());
+  for (auto& by_slot : own_ranges_) by_slot.resize(schedule_.slots.size());
+  for (const planner::Group& group : schedule_.groups) {
+    bucket_views_.emplace_back(group.buckets.size());
+  }
+  step_count_ = at::zeros({}, fp32);
 }
 
 void RankState::make_weights(const models::ModelSpec& spec) {
-  for (const models::ParameterSpec& parameter : spec.parameters) {
-    at::Tensor weight = at::empty({0});
+  for (size_t i = 0; i < places_.size(); ++i) {
+    const Place& place = places_[i];
+    const planner::DType dtype = schedule_.groups[place.group].buckets[place.bucket].dtype;
+    at::Tensor weight = at::empty({0}, at::dtype(scalar_type(dtype)).device(device_));
     auto* tensor = weight.unsafeGetTensorImpl();
     tensor->set_storage_keep_dtype(c10::Storage(c10::Storage::use_byte_size_t(), 0,
-                                                at::DataPtr(nullptr, at::kCPU),
+                                                at::DataPtr(nullptr, device_),
                                                 /*allocator=*/nullptr, /*resizable=*/false));
-    tensor->set_sizes_contiguous(parameter.shape);
+    tensor->set_sizes_contiguous(spec.parameters[i].shape);
     weights_.push_back(weight.requires_grad_(true));
   }
 }
 
-void RankState::point(int parameter, void* memory, int64_t bytes) {
+void RankState::point(int parameter, void* memory, int64_t bytes) const {
   auto* storage = weights_[parameter].storage().unsafeGetStorageImpl();
-  storage->set_data_ptr_noswap(at::DataPtr(memory, at::kCPU));
+  storage->set_data_ptr_noswap(at::DataPtr(memory, device_));
   storage->set_nbytes(static_cast<size_t>(bytes));
 }
 
@@ -105,14 +137,42 @@ void RankState::unbind(int group) {
   bound_[group] = false;
 }
 
-void RankState::zero_padding(int group, int bucket, const at::Tensor& gradients) const {
-  const planner::Bucket& layout = schedule_.groups[group].buckets[bucket];
-  int64_t filled = 0;
-  for (const planner::BucketEntry& entry : layout.entries) {
-    if (entry.offset > filled) gradients.narrow(0, filled, entry.offset - filled).zero_();
-    filled = entry.offset + entry.numel;
+void RankState::zero_padding(int group, int bucket, int slot) {
+  BucketViews& views = bucket_views_[group][bucket];
+  if (views.padding_slot != slot) {
+    views.padding_slot = slot;
+    views.padding = gaps_in(schedule_.groups[group].buckets[bucket], slots_[slot]);
   }
-  if (filled < layout.numel) gradients.narrow(0, filled, layout.numel - filled).zero_();
+  for (at::Tensor& gap : views.padding) gap.zero_();
+}
+
+const std::vector<at::Tensor>& RankState::own_ranges(int group, int slot) {
+  std::vector<at::Tensor>& ranges = own_ranges_[group][slot];
+  if (!ranges.empty()) return ranges;
+  const planner::Group& layout = schedule_.groups[group];
+  for (size_t bucket = 0; bucket < layout.buckets.size(); ++bucket) {
+    const int64_t numel = buckets_[group][bucket].master.numel();
+    const int64_t first = layout.bucket_offset(static_cast<int>(bucket));
+    ranges.push_back(slots_[slot].narrow(0, first + rank_in_shards_ * numel, numel));
+  }
+  return ranges;
+}
+
+const at::Tensor& RankState::gradient(int parameter, int slot) {
+  View& view = gradients_[parameter];
+  if (view.slot == slot) return view.tensor;
+  const planner::BucketEntry& entry = places_[parameter].entry;
+  view.slot = slot;
+  view.tensor = slots_[slot].narrow(0, entry.offset, entry.numel).view(weights_[parameter].sizes());
+  return view.tensor;
+}
+
+const at::Tensor& RankState::reduced_gradient(int group, int bucket, int slot) {
+  View& view = bucket_views_[group][bucket].reduced_gradient;
+  if (view.slot == slot) return view.tensor;
+  view.slot = slot;
+  view.tensor = slots_[slot].narrow(0, 0, buckets_[group][bucket].master.numel());
+  return view.tensor;
 }
 
 int64_t RankState::state_bytes() const {

@@ -3,13 +3,14 @@
 //
 // [Note: weights are views that move]
 // A weight is one leaf tensor for the whole run. Its memory is not its own: bind() points its
-// storage into an unsharded slot (or, where nothing is sharded, into the flat state itself), and
+// storage into an unsharded slot (or, where there is none, into the masters themselves), and
 // unbind() empties it. Autograd keeps the tensor object between forward and backward, never the
 // memory, and no version counter moves. So a group may lie in another slot in backward than in
 // forward, and a slot may be filled by a collective behind autograd's back.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <cstdint>
 #include <vector>
@@ -37,7 +38,11 @@ class RankState {
  public:
   /// Allocates everything; `rank_in_shards` is this rank's place among schedule.shards. The
   /// schedule must outlive the state.
-  RankState(const models::ModelSpec& spec, const planner::Schedule& schedule, int rank_in_shards);
+  RankState(const models::ModelSpec& spec, const planner::Schedule& schedule, int rank_in_shards,
+            const c10::Device& device);
+
+  const c10::Device& device() const { return device_; }
+  int rank_in_shards() const { return rank_in_shards_; }
 
   /// Copies this rank's part of one parameter's start value (fp32, CPU) into the masters.
   void set_parameter(int parameter, const at::Tensor& value);
@@ -48,7 +53,14 @@ class RankState {
   bool is_bound(int group) const { return bound_[group]; }
 
   /// Zeroes what no gradient will fill: the gaps between parameters and the end of the bucket.
-  void zero_padding(int group, int bucket, const at::Tensor& gradients) const;
+  void zero_padding(int group, int bucket, int slot);
+
+  /// This rank's range of each bucket of a group in an unsharded slot.
+  const std::vector<at::Tensor>& own_ranges(int group, int slot);
+  /// Where a parameter's gradient goes in its bucket's reduce slot, in the parameter's shape.
+  const at::Tensor& gradient(int parameter, int slot);
+  /// What the optimizer reads of a slot: as many elements as the bucket's masters have.
+  const at::Tensor& reduced_gradient(int group, int bucket, int slot);
 
   BucketState& bucket(int group, int bucket) { return buckets_[group][bucket]; }
   const at::Tensor& slot(int index) const { return slots_[index]; }
@@ -61,21 +73,38 @@ class RankState {
   int64_t state_bytes() const;
 
  private:
+  /// Views made once, since making one costs as much as launching a kernel. A bucket keeps to its
+  /// slots from step to step.
+  struct View {
+    int slot = -1;
+    at::Tensor tensor;
+  };
+  struct BucketViews {
+    View reduced_gradient;
+    int padding_slot = -1;
+    std::vector<at::Tensor> padding;
+  };
+
   void place_parameters();
   void allocate();
   void make_weights(const models::ModelSpec& spec);
-  /// ddp and single: nothing is sharded, so the weights are the state.
-  void bind_to_state();
-  void point(int parameter, void* memory, int64_t bytes);
+  /// Without unsharded slots the masters are whole, and are the weights.
+  void bind_to_masters();
+  void point(int parameter, void* memory, int64_t bytes) const;
 
   const planner::Schedule& schedule_;
   int rank_in_shards_;
+  c10::Device device_;
   std::vector<Place> places_;  // by parameter
   std::vector<std::vector<BucketState>> buckets_;
   std::vector<at::Tensor> slots_;  // 1D, of the slot's dtype
   std::vector<at::Tensor> weights_;
   std::vector<bool> bound_;
   at::Tensor step_count_;
+
+  std::vector<std::vector<std::vector<at::Tensor>>> own_ranges_;  // by group and slot, then bucket
+  std::vector<View> gradients_;                                   // by parameter
+  std::vector<std::vector<BucketViews>> bucket_views_;
 };
 
 }  // namespace shardlens::runtime

@@ -1,5 +1,6 @@
 // How the ranks of one host meet: a shared region with the board and, for the local communicator,
-// its staging areas. Gloo's store is served by rank 0, which tells its port on the board.
+// its staging areas. Gloo's store is served by rank 0, which tells its port on the board, as it
+// does the ids of NCCL's communicators. A solo rank meets nobody.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +23,15 @@ class Links {
   virtual Channels channels() = 0;
 };
 
+/// Where a communicator on a device enqueues, as cudaStream_t; null on the CPU. Of the current
+/// device. The same one twice where one communicator serves both channels.
+struct DeviceStreams {
+  void* gather = nullptr;
+  void* reduce = nullptr;
+};
+
 /// Over a region of region_bytes, whose board the launcher has initialised. Returns when all ranks
 /// have met. Throws CommunicationError naming who did not come.
-std::unique_ptr<Links> join(const Job& job, int rank, void* region);
+std::unique_ptr<Links> join(const Job& job, int rank, void* region, DeviceStreams streams = {});
 
 }  // namespace shardlens::runtime

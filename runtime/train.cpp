@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <stdexcept>
 
+#include "runtime/device.h"
 #include "runtime/job.h"
 #include "runtime/launcher.h"
 #include "runtime/progress.h"
@@ -22,7 +23,9 @@ void introduce(const Job& job, const RunDirectory& directory) {
              job.spec.name, job.spec.numel(), job.spec.parameters.size(), job.config.strategy,
              job.strategy.world_size, job.strategy.world_size == 1 ? "" : "s", job.steps,
              job.strategy.world_size, job.config.batch);
+  if (job.config.solo_rank >= 0) fmt::print("rank {} alone\n", job.config.solo_rank);
   fmt::print("run: {}\n", directory.path().string());
+  if (!job.notice.empty()) fmt::print("{}\n", job.notice);
 }
 
 /// The shell, and a script's loop, should see that the user ended the run.
@@ -31,9 +34,13 @@ void die_of(int signal) {
   std::raise(signal);
 }
 
-int run(const planner::Config& config) {
+int run(planner::Config config, const std::vector<std::string>& arguments) {
+  check_libtorch_version();
+  choose_device(config);
+  const planner::Device device = planner::device_of(config);
+  if (device.kind == planner::DeviceKind::null) enter_null_device(device, arguments);
   const Job job = prepare_job(config);
-  const RunDirectory directory = RunDirectory::open(config);
+  const RunDirectory directory = RunDirectory::open(job.config);
   introduce(job, directory);
   const Outcome outcome = launch(job, directory);
   if (outcome.ok) return 0;
@@ -49,7 +56,7 @@ int train(const std::vector<std::string>& arguments) {
   try {
     const planner::Arguments parsed = planner::parse_arguments(arguments);
     if (parsed.help) return fmt::print("{}", planner::help_text("train")), 0;
-    return run(parsed.config);
+    return run(parsed.config, arguments);
   } catch (const std::invalid_argument& error) {
     fmt::print(stderr, "shardlens train: {}\n", error.what());
     return kWrongUse;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <malloc.h>
 #include <spdlog/spdlog.h>
 
@@ -15,6 +16,8 @@
 
 #include "models/model.h"
 #include "runtime/batches.h"
+#include "runtime/check.h"
+#include "runtime/null_inspection.h"
 #include "runtime/progress.h"
 
 namespace shardlens::runtime {
@@ -22,6 +25,8 @@ namespace shardlens::runtime {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kFirstSteps = 2;
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -40,6 +45,10 @@ void keep_freed_memory() {
   constexpr int kLargestMmapThreshold = 32 << 20;  // glibc's limit; larger ones are rare
   ::mallopt(M_MMAP_THRESHOLD, kLargestMmapThreshold);
   ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+}
+
+nlohmann::ordered_json peak_json(const MemoryPeak& peak) {
+  return {{"allocated_bytes", peak.allocated_bytes}, {"reserved_bytes", peak.reserved_bytes}};
 }
 
 /// Sum of batch losses, added on the device and read only when somebody asks.
@@ -61,16 +70,91 @@ class MeanLoss {
   int64_t batches_ = 0;
 };
 
+/// A rank's training data on its device, batch by batch.
+class TrainData {
+ public:
+  TrainData(const Job& job, int rank, const c10::Device& device)
+      : job_(job), rank_(rank), device_(device) {
+    if (job.is_synthetic) {
+      batch_ = synthetic_batch(job.spec.vit, job.config.batch, seed(), device);
+    } else {
+      images_.emplace(job.data.train, device);
+    }
+  }
+
+  void begin_epoch(int64_t epoch) {
+    order_ = sample_order(job_.data.train.count, seed(), epoch, rank_, job_.strategy.world_size);
+    if (images_) order_ = order_.to(device_);
+  }
+
+  int64_t samples() const { return order_.numel(); }
+
+  Batch at(int64_t first, int64_t count) const {
+    return images_ ? images_->at(order_.narrow(0, first, count)) : batch_;
+  }
+
+ private:
+  uint64_t seed() const { return static_cast<uint64_t>(job_.config.seed); }
+
+  const Job& job_;
+  int rank_;
+  c10::Device device_;
+  std::optional<Batches> images_;
+  Batch batch_;
+  at::Tensor order_;  // [samples of one epoch], int64
+};
+
+/// Splits the device's peaks into those of steps and those of everything.
+class PeakWatch {
+ public:
+  explicit PeakWatch(const c10::Device& device) : device_(device) {}
+
+  /// What was until now is no step.
+  void begin_steps() {
+    raise(whole_);
+    reset_memory_peak(device_);
+  }
+  void end_steps() {
+    raise(steps_);
+    begin_steps();
+  }
+
+  const std::optional<MemoryPeak>& steps() const { return steps_; }
+  std::optional<MemoryPeak> whole() {
+    raise(whole_);
+    return whole_;
+  }
+
+ private:
+  void raise(std::optional<MemoryPeak>& peak) const {
+    const std::optional<MemoryPeak> now = memory_peak(device_);
+    if (!now) return;
+    if (!peak) peak.emplace();
+    peak->allocated_bytes = std::max(peak->allocated_bytes, now->allocated_bytes);
+    peak->reserved_bytes = std::max(peak->reserved_bytes, now->reserved_bytes);
+  }
+
+  c10::Device device_;
+  std::optional<MemoryPeak> whole_;
+  std::optional<MemoryPeak> steps_;
+};
+
 class Trainer {
  public:
   Trainer(const Job& job, const TrainerOptions& options)
       : job_(job),
         options_(options),
-        train_data_(job.data.train),
-        test_data_(job.data.test),
-        state_(job.spec, job.train, job.train.shards > 1 ? options.rank : 0),
-        executor_(job.spec, state_, options.channels, {.lr = job.config.lr}) {
-    if (options.rank != 0) return;
+        peaks_(options.device),
+        state_(job.spec, job.train, job.train.shards > 1 ? options.rank : 0, options.device),
+        executor_(job.spec, state_, *options.streams, options.channels, {.lr = job.config.lr}),
+        train_data_(job, options.rank, options.device) {
+    if (NullChecks* const checks = find_null_checks()) {
+      inspection_.emplace(*checks, state_, *options.streams,
+                          job.strategy.communicator == planner::CommunicatorKind::nccl);
+      executor_.inspect(*inspection_);
+    }
+    if (job.data.test.count > 0) test_data_.emplace(job.data.test, options.device);
+    if (!job.writes_results(options.rank)) return;
     progress_ = std::make_unique<Progress>();
     metrics_.open(options.metrics, std::ios::trunc);
   }
@@ -79,20 +163,40 @@ class Trainer {
     set_start_weights();
     for (int64_t epoch = 0; step_ < job_.steps; ++epoch) {
       train_epoch(epoch);
-      evaluate();
-      say(fmt::format("epoch {}: train loss {:.4f}, test accuracy {:.2f} %", epoch + 1,
-                      result_.train_loss, 100 * result_.test_accuracy));
+      if (test_data_) evaluate();
+      check_passes();
+      say(epoch_line(epoch));
     }
     result_.median_step_ms = percentile(step_ms_, 0.5);
     result_.p95_step_ms = percentile(step_ms_, 0.95);
+    result_.peak = peaks_.whole();
+    result_.step_peak = peaks_.steps();
+    result_.notice = job_.notice;
     return result_;
   }
 
  private:
+  /// On a null device that checks: a fault is a bug of ours.
+  void check_passes() {
+    if (!inspection_) return;
+    const std::vector<std::string> faults = inspection_->take_faults();
+    check(faults.empty(), [&] { return fmt::format("null device: {}", fmt::join(faults, "\n")); });
+  }
+
+  std::string epoch_line(int64_t epoch) const {
+    if (!job_.notice.empty()) return fmt::format("epoch {}: {}", epoch + 1, job_.notice);
+    std::string line = fmt::format("epoch {}: train loss {:.4f}", epoch + 1, result_.train_loss);
+    if (result_.test_accuracy) {
+      line += fmt::format(", test accuracy {:.2f} %", 100 * *result_.test_accuracy);
+    }
+    return line;
+  }
+
   void set_start_weights() {
     const auto take = [this](int parameter, const at::Tensor& value) {
       state_.set_parameter(parameter, value);
     };
+    if (job_.device.kind == planner::DeviceKind::null) return set_no_weights(take);
     if (job_.config.init.empty()) {
       models::draw_parameters(job_.spec, static_cast<uint64_t>(job_.config.seed), take);
     } else {
@@ -100,25 +204,34 @@ class Trainer {
     }
   }
 
+  /// The null device keeps no values, so none are drawn: the copies alone are made.
+  void set_no_weights(const models::TakeParameter& take) const {
+    for (size_t i = 0; i < job_.spec.parameters.size(); ++i) {
+      take(static_cast<int>(i), at::empty(job_.spec.parameters[i].shape));
+    }
+  }
+
   void train_epoch(int64_t epoch) {
     show(Phase::training);
-    const at::Tensor order =
-        sample_order(job_.data.train.count, static_cast<uint64_t>(job_.config.seed), epoch,
-                     options_.rank, job_.strategy.world_size);
+    train_data_.begin_epoch(epoch);
+    const int64_t samples = train_data_.samples();
     const int64_t batch = job_.config.batch;
-    for (int64_t first = 0; first < order.numel() && step_ < job_.steps; first += batch) {
-      const int64_t count = std::min(batch, order.numel() - first);
-      train_step(epoch, order.narrow(0, first, count));
+    peaks_.begin_steps();
+    for (int64_t first = 0; first < samples && step_ < job_.steps; first += batch) {
+      // The first two make what every later step finds: moments, workspaces, cached blocks.
+      if (step_ == kFirstSteps) peaks_.begin_steps();
+      train_step(epoch, first, std::min(batch, samples - first));
     }
+    if (step_ > kFirstSteps) peaks_.end_steps();
     const bool whole = step_ == (epoch + 1) * job_.steps_per_epoch;
     result_.epochs = whole ? epoch + 1 : epoch;
     result_.steps = step_;
     result_.train_loss = mean_over_ranks(epoch_loss_.take());
   }
 
-  void train_step(int64_t epoch, const at::Tensor& indices) {
+  void train_step(int64_t epoch, int64_t first, int64_t samples) {
     const auto start = Clock::now();
-    executor_.run(job_.train, step_, [&] { return train_data_.at(indices); });
+    executor_.run(job_.train, step_, [&] { return train_data_.at(first, samples); });
     logged_loss_.add(executor_.loss());
     epoch_loss_.add(executor_.loss());
     ++step_;
@@ -135,11 +248,12 @@ class Trainer {
     last_images_per_s_ =
         1e3 / step_ms * static_cast<double>(job_.config.batch * job_.strategy.world_size);
     if (!metrics_.is_open()) return;
-    const nlohmann::ordered_json line = {{"step", step_},
-                                         {"epoch", epoch + 1},
-                                         {"loss", last_loss_},
-                                         {"step_ms", step_ms},
-                                         {"images_per_s", last_images_per_s_}};
+    nlohmann::ordered_json line = {{"step", step_},
+                                   {"epoch", epoch + 1},
+                                   {"loss", last_loss_},
+                                   {"step_ms", step_ms},
+                                   {"images_per_s", last_images_per_s_}};
+    if (!job_.notice.empty()) line["notice"] = job_.notice;
     metrics_ << line.dump() << std::endl;
     if (!metrics_) throw std::runtime_error(options_.metrics.string() + ": cannot be written");
   }
@@ -149,13 +263,13 @@ class Trainer {
     show(Phase::evaluating);
     const int64_t count = job_.data.test.count;
     const int world_size = job_.strategy.world_size;
-    const at::Tensor order = in_order(count, options_.rank, world_size);
+    const at::Tensor order = in_order(count, options_.rank, world_size).to(options_.device);
     const int64_t batch = job_.config.batch;
     int64_t correct = 0;
     for (int64_t first = 0; first < order.numel(); first += batch) {
       const int64_t samples = std::min(batch, order.numel() - first);
       executor_.run(job_.evaluate, step_,
-                    [&] { return test_data_.at(order.narrow(0, first, samples)); });
+                    [&] { return test_data_->at(order.narrow(0, first, samples)); });
       // The padded list wraps at its end: a sample met again there is not counted again.
       const int64_t fresh = (count - options_.rank + world_size - 1) / world_size - first;
       correct += correct_answers(std::clamp<int64_t>(fresh, 0, samples));
@@ -189,7 +303,7 @@ class Trainer {
             .steps = job_.steps,
             .epoch = epoch + 1,
             .epochs = job_.config.epochs,
-            .loss = last_loss_,
+            .loss = job_.notice.empty() ? std::optional(last_loss_) : std::nullopt,
             .images_per_s = last_images_per_s_};
   }
 
@@ -200,10 +314,12 @@ class Trainer {
 
   const Job& job_;
   TrainerOptions options_;
-  Batches train_data_;
-  Batches test_data_;
+  PeakWatch peaks_;
   RankState state_;
+  std::optional<NullInspection> inspection_;
   Executor executor_;
+  TrainData train_data_;
+  std::optional<Batches> test_data_;
   std::unique_ptr<Progress> progress_;
   std::ofstream metrics_;
   MeanLoss logged_loss_;
@@ -220,20 +336,25 @@ class Trainer {
 
 TrainResult train_rank(const Job& job, const TrainerOptions& options) {
   keep_freed_memory();
+  keep_backward_on_this_thread();
   at::set_num_threads(static_cast<int>(job.config.threads));
   return Trainer(job, options).run();
 }
 
 std::string to_json(const TrainResult& result) {
-  const nlohmann::ordered_json json = {
+  nlohmann::ordered_json json = {
       {"schema", "shardlens.run/1"},
       {"status", "ok"},
       {"steps", result.steps},
       {"epochs", result.epochs},
       {"train_loss", result.train_loss},
-      {"test_accuracy", result.test_accuracy},
+      {"test_accuracy", nullptr},
       {"step_ms", {{"median", result.median_step_ms}, {"p95", result.p95_step_ms}}},
       {"restarts", 0}};
+  if (result.test_accuracy) json["test_accuracy"] = *result.test_accuracy;
+  if (result.peak) json["memory"]["peak"] = peak_json(*result.peak);
+  if (result.step_peak) json["memory"]["step_peak"] = peak_json(*result.step_peak);
+  if (!result.notice.empty()) json["notice"] = result.notice;
   return json.dump(2) + "\n";
 }
 

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "runtime/comm/board.h"
+#include "runtime/device.h"
 #include "runtime/executor.h"
 #include "runtime/job.h"
 
@@ -13,19 +15,24 @@ namespace shardlens::runtime {
 
 struct TrainerOptions {
   int rank = 0;
+  c10::Device device{c10::kCPU};
+  Streams* streams = nullptr;  // of the device
   Channels channels;
   Board board;
-  std::filesystem::path metrics;  // rank 0 writes it
+  std::filesystem::path metrics;  // written by the rank that writes results
 };
 
-/// What rank 0 knows at the end.
+/// What a rank knows at the end.
 struct TrainResult {
   int64_t steps = 0;
-  int64_t epochs = 0;     // finished
-  double train_loss = 0;  // mean over the last epoch
-  double test_accuracy = 0;
+  int64_t epochs = 0;                   // finished
+  double train_loss = 0;                // mean over the last epoch
+  std::optional<double> test_accuracy;  // nothing where there are no test samples
   double median_step_ms = 0;
   double p95_step_ms = 0;
+  std::optional<MemoryPeak> peak;       // of the whole run, from the first allocation on
+  std::optional<MemoryPeak> step_peak;  // of training steps alone, from the third one on
+  std::string notice;                   // see Job
 };
 
 /// Runs the job to its end on this rank. Throws CommunicationError where peers are lost.

@@ -1,5 +1,6 @@
 #include "runtime/comm/board.h"
 
+#include <algorithm>
 #include <atomic>
 #include <stdexcept>
 #include <string>
@@ -8,7 +9,7 @@ namespace shardlens::runtime {
 namespace {
 
 constexpr uint64_t kMagic = 0x44524f42'4c485331;  // "1SHLBORD" in memory
-constexpr int32_t kVersion = 1;
+constexpr int32_t kVersion = 2;
 
 template <typename T>
 void store(T& field, T value) noexcept {
@@ -29,11 +30,17 @@ void check_place(const void* memory, int world_size) {
 
 }  // namespace
 
+struct Board::NcclId {
+  uint32_t is_set;  // released after the bytes, acquired before them
+  std::byte bytes[kNcclIdBytes];
+};
+
 struct alignas(64) Board::Header {
   uint64_t magic;
   int32_t version;
   int32_t world_size;
   uint32_t port;
+  NcclId nccl_ids[kNcclIds];
   AbortNote note;
 };
 
@@ -114,6 +121,25 @@ RankStatus Board::read(int rank) const {
 
 void Board::set_port(uint16_t port) const noexcept { store(header_->port, uint32_t{port}); }
 uint16_t Board::port() const noexcept { return static_cast<uint16_t>(load(header_->port)); }
+
+Board::NcclId& Board::nccl_id_of(int channel) const {
+  if (channel < 0 || channel >= kNcclIds) throw std::logic_error("board: no such channel");
+  return header_->nccl_ids[channel];
+}
+
+void Board::set_nccl_id(int channel, std::span<const std::byte, kNcclIdBytes> id) const {
+  NcclId& mine = nccl_id_of(channel);
+  std::ranges::copy(id, mine.bytes);
+  std::atomic_ref<uint32_t>(mine.is_set).store(1, std::memory_order_release);
+}
+
+bool Board::nccl_id(int channel, std::span<std::byte, kNcclIdBytes> id) const {
+  NcclId& theirs = nccl_id_of(channel);
+  if (std::atomic_ref<uint32_t>(theirs.is_set).load(std::memory_order_acquire) == 0) return false;
+  std::ranges::copy(theirs.bytes, id.begin());
+  return true;
+}
+
 AbortNote& Board::abort_note() const noexcept { return header_->note; }
 
 }  // namespace shardlens::runtime

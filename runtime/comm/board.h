@@ -1,5 +1,6 @@
 // Where every rank says what it is doing, so that a hang can be explained: one line a rank in
-// shared memory, one abort note for all, and the port of the rendezvous store.
+// shared memory, one abort note for all, and what the ranks must tell each other to meet: the port
+// of the rendezvous store, the ids of NCCL's communicators.
 //
 // The launcher initialises it over zero-filled memory; ranks and launcher then attach. A Board is
 // a view: copy it freely, the memory must outlive it. A rank writes its own line only, before
@@ -9,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "runtime/comm/abort_note.h"
@@ -46,6 +48,13 @@ class Board {
   void set_port(uint16_t port) const noexcept;
   uint16_t port() const noexcept;
 
+  static constexpr size_t kNcclIdBytes = 128;
+  static constexpr int kNcclIds = 2;
+  /// Once a channel, by one rank. Throws std::logic_error for a channel of kNcclIds or more.
+  void set_nccl_id(int channel, std::span<const std::byte, kNcclIdBytes> id) const;
+  /// Whether it has been set; only then `id` is written.
+  bool nccl_id(int channel, std::span<std::byte, kNcclIdBytes> id) const;
+
   AbortNote& abort_note() const noexcept;
 
  private:
@@ -54,7 +63,9 @@ class Board {
 
   Board(Header* header, Line* lines, int world_size)
       : header_(header), lines_(lines), world_size_(world_size) {}
+  struct NcclId;
   Line& line(int rank) const;
+  NcclId& nccl_id_of(int channel) const;
 
   Header* header_;
   Line* lines_;  // [world_size]

@@ -4,6 +4,8 @@
 // Every rank issues the same operations in the same order. Issuing returns a ticket at once where
 // the transport can; buffers belong to the operation until wait(ticket) returns. Tickets of one
 // communicator are waited for in the order of issue. One thread uses a communicator at a time.
+// On a device, issuing enqueues on a stream of the caller's: there wait does not block, and buffers
+// belong to the operation until the stream is past it (nccl.h, staged.h).
 //
 // Every wait has a deadline and a name. A wait that fails (deadline, dead peer, abort) throws
 // CommunicationError, whose text names rank, step and operation; the communicator is then dead:

@@ -28,7 +28,7 @@ bool DeviceMemory::take(uint64_t bytes) {
 
 std::optional<uint64_t> DeviceMemory::next_addresses(uint64_t bytes) {
   // A page stays free between two ranges: an address past the end belongs to none.
-  if (bytes > kLastAddress - next_address_ - kPageBytes) return std::nullopt;
+  if (bytes > kVariableAddress - next_address_) return std::nullopt;
   const uint64_t address = next_address_;
   next_address_ += bytes + kPageBytes;
   return address;
@@ -41,20 +41,19 @@ std::optional<uint64_t> DeviceMemory::allocate(uint64_t bytes) {
   if (!take(pages_bytes)) return std::nullopt;
   const std::optional<uint64_t> address = next_addresses(pages_bytes);
   if (address) {
-    allocations_.emplace(*address, pages_bytes);
+    allocations_.emplace(*address, bytes);
   } else {
     used_bytes_ -= pages_bytes;
   }
   return address;
 }
 
-bool DeviceMemory::free(uint64_t address) {
+std::optional<uint64_t> DeviceMemory::free(uint64_t address) {
   const std::scoped_lock lock(mutex_);
-  const auto found = allocations_.find(address);
-  if (found == allocations_.end()) return false;
-  used_bytes_ -= found->second;
-  allocations_.erase(found);
-  return true;
+  const auto found = allocations_.extract(address);
+  if (found.empty()) return std::nullopt;
+  used_bytes_ -= whole_pages(found.mapped());
+  return found.mapped();
 }
 
 std::optional<uint64_t> DeviceMemory::reserve(uint64_t bytes) {

@@ -18,6 +18,8 @@ class DeviceMemory {
   // Between what Linux gives to programs and to mapped files on x86-64 and ARM.
   static constexpr uint64_t kFirstAddress = uint64_t{0x1000} << 32;
   static constexpr uint64_t kLastAddress = uint64_t{0x5000} << 32;
+  // Past all that is given: it stands for the variables of kernels' modules.
+  static constexpr uint64_t kVariableAddress = kLastAddress - kPageBytes;
 
   explicit DeviceMemory(uint64_t capacity_bytes) : capacity_bytes_(capacity_bytes) {}
 
@@ -30,7 +32,8 @@ class DeviceMemory {
 
   /// Memory with its address; nothing where the capacity is exceeded.
   std::optional<uint64_t> allocate(uint64_t bytes);
-  bool free(uint64_t address);
+  /// How many bytes were asked for; nothing where no allocation starts there.
+  std::optional<uint64_t> free(uint64_t address);
 
   /// Addresses without memory behind them.
   std::optional<uint64_t> reserve(uint64_t bytes);
@@ -67,7 +70,7 @@ class DeviceMemory {
   uint64_t used_bytes_ = 0;
   uint64_t next_address_ = kFirstAddress;
   uint64_t next_handle_ = 1;
-  std::map<uint64_t, uint64_t> allocations_;   // address -> bytes
+  std::map<uint64_t, uint64_t> allocations_;   // address -> bytes asked for
   std::map<uint64_t, uint64_t> reservations_;  // address -> bytes
   std::map<uint64_t, Mapping> mappings_;       // by address
   std::map<uint64_t, Physical> physical_;      // by handle

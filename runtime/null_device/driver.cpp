@@ -4,30 +4,51 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <stdexcept>
+#include <string>
 
+#include "runtime/null_device/api_observer.h"
 #include "runtime/null_device/null_device.h"
 
 namespace shardlens::runtime {
 
 namespace {
 
-struct Found {
-  const planner::Gpu* gpu = nullptr;
-  std::string error;
-};
+constexpr int64_t kMaxCapacityBytes = int64_t{1} << 40;
 
-const Found& found() {
-  static const Found result = [] {
-    const char* name = std::getenv(kNullGpuVariable);
-    try {
-      return Found{&planner::find_gpu(name == nullptr ? kNullGpuDefault : name), ""};
-    } catch (const std::invalid_argument& error) {
-      return Found{nullptr, std::string(kNullGpuVariable) + ": " + error.what()};
-    }
-  }();
-  return result;
+int64_t capacity_bytes(const planner::Gpu& gpu) {
+  const char* const text = std::getenv(kNullCapacityVariable);
+  if (text == nullptr) return gpu.memory_bytes;
+  int64_t bytes = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [rest, error] = std::from_chars(text, end, bytes);
+  if (error != std::errc{} || rest != end || bytes <= 0 || bytes > kMaxCapacityBytes) {
+    throw std::invalid_argument(std::string(kNullCapacityVariable) + ": " + text +
+                                ": no capacity; give whole bytes, from 1 to " +
+                                std::to_string(kMaxCapacityBytes));
+  }
+  return bytes;
+}
+
+const planner::Gpu& named_gpu() {
+  const char* const name = std::getenv(kNullGpuVariable);
+  try {
+    return planner::find_gpu(name == nullptr ? kNullGpuDefault : name);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(std::string(kNullGpuVariable) + ": " + error.what());
+  }
+}
+
+NullDevice from_environment() {
+  try {
+    const planner::Gpu& gpu = named_gpu();
+    return {.gpu = &gpu, .capacity_bytes = capacity_bytes(gpu), .error = ""};
+  } catch (const std::invalid_argument& error) {
+    return {.gpu = nullptr, .capacity_bytes = 0, .error = error.what()};
+  }
 }
 
 int attribute(const planner::Gpu& gpu, CUdevice_attribute name) {
@@ -89,17 +110,21 @@ int attribute(const planner::Gpu& gpu, CUdevice_attribute name) {
 
 }  // namespace
 
-const planner::Gpu* null_gpu() { return found().gpu; }
-const std::string& unknown_null_gpu() { return found().error; }
+const NullDevice& null_device() {
+  static const NullDevice device = from_environment();
+  return device;
+}
 
 }  // namespace shardlens::runtime
 
-using shardlens::runtime::null_gpu;
+std::atomic<shardlens::runtime::ApiObserver*> shardlens_null_api_observer{nullptr};
+
+using shardlens::runtime::null_device;
 
 extern "C" {
 
 CUresult cuInit(unsigned) {
-  return null_gpu() == nullptr ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
+  return null_device().gpu == nullptr ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
 }
 
 CUresult cuDriverGetVersion(int* version) {
@@ -113,16 +138,16 @@ CUresult cuDeviceGet(CUdevice* device, int ordinal) {
 }
 
 CUresult cuDeviceGetName(char* name, int size, CUdevice) {
-  if (null_gpu() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (null_device().gpu == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (size <= 0) return CUDA_ERROR_INVALID_VALUE;
-  const std::string text = std::string(null_gpu()->display_name) + " (null device)";
+  const std::string text = std::string(null_device().gpu->display_name) + " (null device)";
   name[text.copy(name, static_cast<size_t>(size) - 1)] = '\0';
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute name, CUdevice) {
-  if (null_gpu() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  *value = shardlens::runtime::attribute(*null_gpu(), name);
+  if (null_device().gpu == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  *value = shardlens::runtime::attribute(*null_device().gpu, name);
   return CUDA_SUCCESS;
 }
 
@@ -155,7 +180,7 @@ CUresult cuGetErrorString(CUresult error, const char** text) {
       *text = "not supported on the null device";
       break;
     case CUDA_ERROR_NOT_INITIALIZED:
-      *text = shardlens::runtime::unknown_null_gpu().c_str();
+      *text = null_device().error.c_str();
       break;
     default:
       *text = "error of the null device";

@@ -1,15 +1,21 @@
 // What the files of the driver (libcuda) share.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "planner/gpus.h"
 
 namespace shardlens::runtime {
 
-/// The GPU that SHARDLENS_NULL_GPU names. Null where the name is unknown: unknown_null_gpu() is
-/// why.
-const planner::Gpu* null_gpu();
-const std::string& unknown_null_gpu();
+/// What the environment names. `gpu` is null where it names what cannot be; `error` is then why.
+struct NullDevice {
+  const planner::Gpu* gpu = nullptr;
+  int64_t capacity_bytes = 0;
+  std::string error;
+};
+
+/// Read once.
+const NullDevice& null_device();
 
 }  // namespace shardlens::runtime

@@ -2,10 +2,14 @@
 // capacity.
 #include <cuda.h>
 
+#include <optional>
+
+#include "runtime/null_device/api_observer.h"
+#include "runtime/null_device/check_feed.h"
 #include "runtime/null_device/device_memory.h"
 #include "runtime/null_device/driver.h"
 
-using shardlens::runtime::DeviceMemory;
+using namespace shardlens::runtime;
 
 namespace {
 
@@ -13,11 +17,65 @@ namespace {
 DeviceMemory& memory() {
   // Never destroyed: LibTorch frees memory in destructors of static objects.
   static DeviceMemory& instance =
-      *new DeviceMemory(static_cast<uint64_t>(shardlens::runtime::null_gpu()->memory_bytes));
+      *new DeviceMemory(static_cast<uint64_t>(null_device().capacity_bytes));
   return instance;
 }
 
+const void* pointer(CUdeviceptr address) { return reinterpret_cast<const void*>(address); }
+
 CUresult result_of(bool done) { return done ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
+
+void tell(CUpti_ActivityMemoryOperationType operation, CUdeviceptr address, uint64_t bytes) {
+  tell_memory_changed({operation, CUPTI_ACTIVITY_MEMORY_KIND_DEVICE, address, bytes});
+}
+
+CUresult allocate(CUdeviceptr* address, size_t bytes) {
+  if (cuInit(0) != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  const std::optional<uint64_t> allocated = memory().allocate(bytes);
+  *address = allocated.value_or(0);
+  if (!allocated) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (check_feed != nullptr) check_feed->memory_given(pointer(*address), bytes);
+  tell(CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION, *address, bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult free_memory(CUdeviceptr address) {
+  const std::optional<uint64_t> bytes = memory().free(address);
+  if (!bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (check_feed != nullptr) {
+    check_feed->device_synchronized();
+    check_feed->memory_taken_back(pointer(address), *bytes);
+  }
+  tell(CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE, address, *bytes);
+  return CUDA_SUCCESS;
+}
+
+bool map(CUdeviceptr address, size_t bytes, CUmemGenericAllocationHandle handle) {
+  const bool mapped = memory().map(address, bytes, handle);
+  if (check_feed != nullptr && mapped) check_feed->memory_given(pointer(address), bytes);
+  return mapped;
+}
+
+bool unmap(CUdeviceptr address, size_t bytes) {
+  const bool unmapped = memory().unmap(address, bytes);
+  if (check_feed != nullptr && unmapped) check_feed->memory_taken_back(pointer(address), bytes);
+  return unmapped;
+}
+
+CUresult reserve(CUdeviceptr* address, size_t bytes) {
+  if (bytes == 0 || bytes % DeviceMemory::kPageBytes != 0) return CUDA_ERROR_INVALID_VALUE;
+  const std::optional<uint64_t> reserved = memory().reserve(bytes);
+  *address = reserved.value_or(0);
+  return reserved ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult create(CUmemGenericAllocationHandle* handle, size_t bytes) {
+  if (bytes == 0 || bytes % DeviceMemory::kPageBytes != 0) return CUDA_ERROR_INVALID_VALUE;
+  const std::optional<uint64_t> created = memory().create(bytes);
+  *handle = created.value_or(0);
+  return created ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
 
 }  // namespace
 
@@ -37,14 +95,14 @@ CUresult cuMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 }
 
 CUresult cuMemAlloc(CUdeviceptr* address, size_t bytes) {
-  if (cuInit(0) != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
-  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  const auto allocated = memory().allocate(bytes);
-  *address = allocated.value_or(0);
-  return allocated ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  return observed(api::kMemAlloc, cuMemAlloc_v2_params{address, bytes},
+                  [&] { return allocate(address, bytes); });
 }
 
-CUresult cuMemFree(CUdeviceptr address) { return result_of(memory().free(address)); }
+CUresult cuMemFree(CUdeviceptr address) {
+  return observed(api::kMemFree, cuMemFree_v2_params{address},
+                  [&] { return free_memory(address); });
+}
 
 CUresult cuMemGetAllocationGranularity(size_t* bytes, const CUmemAllocationProp*,
                                        CUmemAllocationGranularity_flags) {
@@ -52,37 +110,38 @@ CUresult cuMemGetAllocationGranularity(size_t* bytes, const CUmemAllocationProp*
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemAddressReserve(CUdeviceptr* address, size_t bytes, size_t, CUdeviceptr,
-                             unsigned long long) {
-  if (bytes == 0 || bytes % DeviceMemory::kPageBytes != 0) return CUDA_ERROR_INVALID_VALUE;
-  const auto reserved = memory().reserve(bytes);
-  *address = reserved.value_or(0);
-  return reserved ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+CUresult cuMemAddressReserve(CUdeviceptr* address, size_t bytes, size_t alignment,
+                             CUdeviceptr wanted, unsigned long long flags) {
+  return observed(api::kMemAddressReserve,
+                  cuMemAddressReserve_params{address, bytes, alignment, wanted, flags},
+                  [&] { return reserve(address, bytes); });
 }
 
 CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
-  return result_of(memory().unreserve(address, bytes));
+  return observed(api::kMemAddressFree, cuMemAddressFree_params{address, bytes},
+                  [&] { return result_of(memory().unreserve(address, bytes)); });
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp*,
-                     unsigned long long) {
-  if (bytes == 0 || bytes % DeviceMemory::kPageBytes != 0) return CUDA_ERROR_INVALID_VALUE;
-  const auto created = memory().create(bytes);
-  *handle = created.value_or(0);
-  return created ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
+                     const CUmemAllocationProp* properties, unsigned long long flags) {
+  return observed(api::kMemCreate, cuMemCreate_params{handle, bytes, properties, flags},
+                  [&] { return create(handle, bytes); });
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-  return result_of(memory().release(handle));
+  return observed(api::kMemRelease, cuMemRelease_params{handle},
+                  [&] { return result_of(memory().release(handle)); });
 }
 
 CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
-                  CUmemGenericAllocationHandle handle, unsigned long long) {
-  return result_of(offset == 0 && memory().map(address, bytes, handle));
+                  CUmemGenericAllocationHandle handle, unsigned long long flags) {
+  return observed(api::kMemMap, cuMemMap_params{address, bytes, offset, handle, flags},
+                  [&] { return result_of(offset == 0 && map(address, bytes, handle)); });
 }
 
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
-  return result_of(memory().unmap(address, bytes));
+  return observed(api::kMemUnmap, cuMemUnmap_params{address, bytes},
+                  [&] { return result_of(unmap(address, bytes)); });
 }
 
 CUresult cuMemExportToShareableHandle(void*, CUmemGenericAllocationHandle,

@@ -15,13 +15,13 @@ import subprocess
 import sys
 
 CONSUMERS = ["libtorch_cuda.so", "libtorch_cpu.so", "libc10_cuda.so", "libtorch_cuda_linalg.so",
-             "libcaffe2_nvrtc.so", "libtorch_nvshmem.so"]
+             "libcaffe2_nvrtc.so", "libtorch_nvshmem.so", "libtorch_python.so"]
 NVIDIA_LIBRARY = re.compile(r"lib(cu|nccl|nv)\w+\.so\.\d+")
 
 # Whose is an import that names no version: the first prefix that fits.
 UNVERSIONED = [("nccl", "libnccl.so.2"), ("nvshmem", "libnvshmem_host.so.3"),
                ("nvrtc", "libnvrtc.so.13"), ("cusparseLt", "libcusparseLt.so.0"),
-               ("cu", "libcuda.so.1")]
+               ("cuFile", "libcufile.so.0"), ("cu", "libcuda.so.1")]
 
 # The driver's calls that c10 looks up by name when it starts, as its header lists them.
 DRIVER_HEADER = "include/c10/cuda/driver_api.h"
@@ -31,8 +31,8 @@ RETURNS_TEXT = re.compile(r"^(?!cuGet)\w+GetErrorString$")
 TEXT_STUB = '[[gnu::weak]] const char* {}() {{ return "null device"; }}\n'
 STUB = "[[gnu::weak]] int {}() {{ return 0; }}\n"
 
-# Names of C; what C++ adds stays inside.
-MAP = "{} {{\n  global: cu*; __cuda*; nccl*; nv*;\n  local: *;\n}};\n"
+# Names of C, and what the stubs tell one another; what C++ adds stays inside.
+MAP = "{} {{\n  global: cu*; __cuda*; nccl*; nv*; shardlens_*;\n  local: *;\n}};\n"
 
 
 def output_of(*command):

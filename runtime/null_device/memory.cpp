@@ -1,14 +1,15 @@
-// The runtime's calls on device memory, and copies.
+// The runtime's calls on device memory, and copies. Tells the checker (check_feed.h).
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
 #include <cstring>
 
+#include "runtime/null_device/api_observer.h"
+#include "runtime/null_device/check_feed.h"
 #include "runtime/null_device/device_memory.h"
 #include "runtime/null_device/errors.h"
 
-using shardlens::runtime::DeviceMemory;
-using shardlens::runtime::result;
+using namespace shardlens::runtime;
 
 namespace {
 
@@ -27,20 +28,56 @@ cudaError_t copy(void* target, const void* source, size_t bytes) {
   return cudaSuccess;
 }
 
-}  // namespace
+bool is_pageable(const void* address) {
+  cudaPointerAttributes attributes;
+  cudaPointerGetAttributes(&attributes, address);
+  return attributes.type == cudaMemoryTypeUnregistered;
+}
 
-extern "C" {
+void check_uses(void* target, const void* source, size_t bytes, cudaStream_t stream,
+                const char* what) {
+  check_feed->use(stream, source, bytes, false, what);
+  check_feed->use(stream, target, bytes, true, what);
+}
 
-cudaError_t cudaMalloc(void** address, size_t bytes) {
+/// When the host may go on is as "API synchronization behavior" in the runtime's manual says: after
+/// the whole copy where it is to the host or from pinned memory; when the stream has come to it
+/// where it is from pageable memory; at once between two places of the device.
+void check_copy(void* target, const void* source, size_t bytes) {
+  const bool from_host = !is_on_device(source);
+  const bool is_staged = from_host && is_pageable(source);
+  if (is_staged) check_feed->stream_synchronized(nullptr);
+  check_uses(target, source, bytes, nullptr, "cudaMemcpy");
+  if (!is_staged && (from_host || !is_on_device(target))) check_feed->stream_synchronized(nullptr);
+}
+
+/// Only a copy into pageable memory holds the host up.
+void check_copy_async(void* target, const void* source, size_t bytes, cudaStream_t stream) {
+  check_uses(target, source, bytes, stream, "cudaMemcpyAsync");
+  if (!is_on_device(target) && is_pageable(target)) check_feed->stream_synchronized(stream);
+}
+
+cudaError_t allocate(void** address, size_t bytes) {
   CUdeviceptr allocated = 0;
   const CUresult error = bytes == 0 ? CUDA_SUCCESS : cuMemAlloc(&allocated, bytes);
   *address = reinterpret_cast<void*>(allocated);
   return result(error);
 }
 
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaMalloc(void** address, size_t bytes) {
+  return observed(api::kMalloc, cudaMalloc_v3020_params{address, bytes},
+                  [&] { return allocate(address, bytes); });
+}
+
 cudaError_t cudaFree(void* address) {
-  if (address == nullptr) return result(cuInit(0));
-  return result(cuMemFree(reinterpret_cast<CUdeviceptr>(address)));
+  return observed(api::kFree, cudaFree_v3020_params{address}, [&] {
+    return result(address == nullptr ? cuInit(0)
+                                     : cuMemFree(reinterpret_cast<CUdeviceptr>(address)));
+  });
 }
 
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
@@ -48,27 +85,40 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 }
 
 cudaError_t cudaMemcpy(void* target, const void* source, size_t bytes, cudaMemcpyKind) {
+  if (check_feed != nullptr) check_copy(target, source, bytes);
   return copy(target, source, bytes);
 }
 
 cudaError_t cudaMemcpyAsync(void* target, const void* source, size_t bytes, cudaMemcpyKind,
-                            cudaStream_t) {
+                            cudaStream_t stream) {
+  if (check_feed != nullptr) check_copy_async(target, source, bytes, stream);
   return copy(target, source, bytes);
 }
 
 cudaError_t cudaMemcpy2DAsync(void* target, size_t target_pitch, const void* source,
                               size_t source_pitch, size_t width_bytes, size_t height,
-                              cudaMemcpyKind, cudaStream_t) {
+                              cudaMemcpyKind kind, cudaStream_t stream) {
   for (size_t row = 0; row < height; ++row) {
-    copy(static_cast<char*>(target) + row * target_pitch,
-         static_cast<const char*>(source) + row * source_pitch, width_bytes);
+    cudaMemcpyAsync(static_cast<char*>(target) + row * target_pitch,
+                    static_cast<const char*>(source) + row * source_pitch, width_bytes, kind,
+                    stream);
   }
   return cudaSuccess;
 }
 
+cudaError_t cudaMemsetAsync(void* target, int, size_t bytes, cudaStream_t stream) {
+  if (check_feed != nullptr) check_feed->use(stream, target, bytes, true, "cudaMemset");
+  return cudaSuccess;
+}
+
+/// On the device it does not hold the host up either.
+cudaError_t cudaMemset(void* target, int value, size_t bytes) {
+  return cudaMemsetAsync(target, value, bytes, nullptr);
+}
+
 cudaError_t cudaGetSymbolAddress(void** address, const void*) {
   // A variable of a kernel's module: on the device, in no allocation.
-  *address = reinterpret_cast<void*>(DeviceMemory::kLastAddress - DeviceMemory::kPageBytes);
+  *address = reinterpret_cast<void*>(DeviceMemory::kVariableAddress);
   return cudaSuccess;
 }
 

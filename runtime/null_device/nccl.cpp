@@ -1,31 +1,39 @@
-// NCCL: communicators that know who they are. Collectives are left to the stubs: every rank of a
-// null device is alone.
+// NCCL's calls on communicators. Every rank of a null device is alone: nobody is waited for.
+#include <climits>
+#include <cstddef>
 #include <cstring>
+
+#include "runtime/null_device/nccl_communicators.h"
+
+using shardlens::runtime::Communicator;
+using shardlens::runtime::Communicators;
+using shardlens::runtime::kNcclInvalidArgument;
+using shardlens::runtime::kNcclSuccess;
 
 namespace {
 
-constexpr int kSuccess = 0;
-constexpr int kInvalidArgument = 4;
 constexpr int kVersion = 22809;  // the one that the wheel names as its dependency
+constexpr unsigned kConfigMagic = 0xcafebeef;
+constexpr int kUndefined = INT_MIN;
 
 struct UniqueId {
   char bytes[128];
 };
 
-struct Communicator {
-  int ranks = 0;
-  int rank = 0;
+/// What all versions of ncclConfig_t begin with.
+struct Config {
+  size_t size_bytes;
+  unsigned magic;
+  unsigned version;
+  int blocking;
 };
 
-int create(Communicator** communicator, int ranks, int rank) {
-  if (rank < 0 || rank >= ranks) return kInvalidArgument;
-  *communicator = new Communicator{ranks, rank};
-  return kSuccess;
-}
-
-int destroy(Communicator* communicator) {
-  delete communicator;
-  return kSuccess;
+int create(void** communicator, int ranks, int rank, const Config* config) {
+  if (config == nullptr) return Communicators::instance().create(communicator, ranks, rank, true);
+  const int blocking = config->blocking;
+  const bool is_known = blocking == 0 || blocking == 1 || blocking == kUndefined;
+  if (config->magic != kConfigMagic || !is_known) return kNcclInvalidArgument;
+  return Communicators::instance().create(communicator, ranks, rank, blocking != 0);
 }
 
 }  // namespace
@@ -34,38 +42,50 @@ extern "C" {
 
 int ncclGetVersion(int* version) {
   *version = kVersion;
-  return kSuccess;
+  return kNcclSuccess;
 }
 
 int ncclGetUniqueId(UniqueId* id) {
   std::memset(id, 0, sizeof *id);
-  return kSuccess;
+  return kNcclSuccess;
 }
 
-int ncclCommInitRank(Communicator** communicator, int ranks, UniqueId, int rank) {
-  return create(communicator, ranks, rank);
+int ncclCommInitRank(void** communicator, int ranks, UniqueId, int rank) {
+  return create(communicator, ranks, rank, nullptr);
 }
 
-int ncclCommInitRankConfig(Communicator** communicator, int ranks, UniqueId, int rank, void*) {
-  return create(communicator, ranks, rank);
+int ncclCommInitRankConfig(void** communicator, int ranks, UniqueId, int rank, Config* config) {
+  return create(communicator, ranks, rank, config);
 }
 
-int ncclCommDestroy(Communicator* communicator) { return destroy(communicator); }
-int ncclCommAbort(Communicator* communicator) { return destroy(communicator); }
-
-int ncclCommCount(const Communicator* communicator, int* ranks) {
-  *ranks = communicator->ranks;
-  return kSuccess;
+int ncclCommInitRankScalable(void** communicator, int ranks, int rank, int, UniqueId*,
+                             Config* config) {
+  return create(communicator, ranks, rank, config);
 }
 
-int ncclCommUserRank(const Communicator* communicator, int* rank) {
-  *rank = communicator->rank;
-  return kSuccess;
+int ncclCommFinalize(void* communicator) {
+  return Communicators::instance().finalize(communicator);
 }
 
-int ncclCommGetAsyncError(const Communicator*, int* error) {
-  *error = kSuccess;
-  return kSuccess;
+int ncclCommDestroy(void* communicator) { return Communicators::instance().end(communicator); }
+int ncclCommAbort(void* communicator) { return Communicators::instance().end(communicator); }
+
+int ncclCommGetAsyncError(const void* communicator, int* state) {
+  return Communicators::instance().poll(communicator, state);
+}
+
+int ncclCommCount(const void* communicator, int* ranks) {
+  Communicator found;
+  const int result = Communicators::instance().find_usable(communicator, &found);
+  if (result == kNcclSuccess) *ranks = found.ranks;
+  return result;
+}
+
+int ncclCommUserRank(const void* communicator, int* rank) {
+  Communicator found;
+  const int result = Communicators::instance().find_usable(communicator, &found);
+  if (result == kNcclSuccess) *rank = found.rank;
+  return result;
 }
 
 }  // extern "C"

@@ -10,12 +10,24 @@
 // files that answer its meaningful calls; make_stubs.py reads from the wheel which symbols of
 // which version it imports, and gives the others a weak stub that returns 0. As in NVIDIA's own
 // stack the runtime (libcudart: device, memory, pinned, streams, launch) stands on the driver
-// (libcuda: driver*), which owns the GPU and its memory; no other state is shared.
+// (libcuda: driver*), which owns the GPU, its memory and the checker, and CUPTI (cupti*) is told by
+// both of their calls on memory (api_observer.h); no other state is shared.
 //
 // Use. LD_PRELOAD all libraries of build/null_device: the wheel's libraries look into the NVIDIA
 // wheels' folders first (DT_RPATH), and the ones of the runtime and CUPTI are there.
-// SHARDLENS_NULL_GPU names the GPU (planner/gpus.h), h200 if not set; it is read once. Where the
-// name is unknown, every call that needs the device fails, and cudaGetErrorString says why.
+// SHARDLENS_NULL_GPU names the GPU (planner/gpus.h), h200 if not set, and SHARDLENS_NULL_CAPACITY
+// its memory where that is to be another; both are read once. Where one of them makes no sense,
+// every call that needs the device fails, and cudaGetErrorString says why.
+//
+// CUPTI has one subscriber, whom the calls in api_observer.h call back (their own threads do so),
+// and records of the kind MEMORY2 for what cuMemAlloc and cuMemHostAlloc gave; mapped memory shows
+// in the callbacks only. A call of the driver has the correlation id of the runtime's call that
+// made it. Every other domain, kind and setting is refused.
+//
+// With SHARDLENS_NULL_CHECK=1 the stubs tell what orders streams and what touches memory to a
+// checker (check_feed.h), which finds uses that race or touch memory that is not there
+// (race_checker.h, on stream_order.h), and NCCL's calls are recorded. A program reads what was
+// found, and adds what only it knows, by null_checks.h. Nothing that is answered changes.
 //
 // To add a call: define it with its C name in the file whose noun it is, with the wheel's headers
 // where they declare it; the definition replaces the stub. A call that would have to answer with
@@ -23,8 +35,10 @@
 //
 // Limits. One device a process, which is never busy. The context of a real driver and what NVIDIA's
 // libraries allocate for themselves (about 0.5 GB) are not taken from the capacity, and addresses
-// are never used twice. The sizes of workspaces that cuFFT, cuSOLVER, cuSPARSE and cuDNN would give
-// are not known; no model here uses them.
+// are never used twice. CUPTI calls back for no call but those on memory, whatever is enabled; it
+// hands a full buffer back on the thread that filled it; no record has a program counter or names a
+// library. The sizes of workspaces that cuFFT, cuSOLVER, cuSPARSE and cuDNN would give are not
+// known; no model here uses them.
 #pragma once
 
 #include <string_view>
@@ -36,5 +50,17 @@ inline constexpr std::string_view kNullDeviceNotice = "null device: memory is re
 
 inline constexpr const char* kNullGpuVariable = "SHARDLENS_NULL_GPU";
 inline constexpr const char* kNullGpuDefault = "h200";
+
+/// Whole bytes of device memory, where it is not to be that of the GPU.
+inline constexpr const char* kNullCapacityVariable = "SHARDLENS_NULL_CAPACITY";
+
+/// Set by a program that has started itself anew with the stubs preloaded.
+inline constexpr const char* kNullDeviceEntered = "SHARDLENS_NULL_DEVICE";
+
+/// A symbol that only the stubs have.
+inline constexpr const char* kNullDeviceMark = "shardlens_null_checks";
+
+/// Where it is 1 when a process starts, streams, memory and NCCL are checked (null_checks.h).
+inline constexpr const char* kNullCheckVariable = "SHARDLENS_NULL_CHECK";
 
 }  // namespace shardlens::runtime

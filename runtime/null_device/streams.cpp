@@ -7,8 +7,10 @@
 #include <mutex>
 #include <set>
 
+#include "runtime/null_device/check_feed.h"
 #include "runtime/null_device/errors.h"
 
+using shardlens::runtime::check_feed;
 using shardlens::runtime::result;
 
 namespace {
@@ -56,28 +58,51 @@ bool is_stream(cudaStream_t stream) {
 
 bool is_event(cudaEvent_t event) { return handles<cudaEvent_t>().contain(event); }
 
+/// The device is done with everything, so a query says as much as a wait.
+cudaError_t ended(cudaStream_t stream) {
+  const bool exists = is_stream(stream);
+  if (check_feed != nullptr && exists) check_feed->stream_synchronized(stream);
+  return known(exists);
+}
+
+cudaError_t ended(cudaEvent_t event) {
+  const bool exists = is_event(event);
+  if (check_feed != nullptr && exists) check_feed->event_synchronized(event);
+  return known(exists);
+}
+
 }  // namespace
 
 extern "C" {
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
   *stream = handles<cudaStream_t>().create();
+  if (check_feed != nullptr) {
+    check_feed->stream_created(*stream, (flags & cudaStreamNonBlocking) == 0);
+  }
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  return cudaStreamCreateWithPriority(stream, 0, 0);
+  return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return known(handles<cudaStream_t>().destroy(stream));
 }
 
-cudaError_t cudaStreamQuery(cudaStream_t stream) { return known(is_stream(stream)); }
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return known(is_stream(stream)); }
+cudaError_t cudaStreamQuery(cudaStream_t stream) { return ended(stream); }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return ended(stream); }
+
+cudaError_t cudaDeviceSynchronize() {
+  if (check_feed != nullptr) check_feed->device_synchronized();
+  return cudaSuccess;
+}
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  return known(is_stream(stream) && is_event(event));
+  const bool exist = is_stream(stream) && is_event(event);
+  if (check_feed != nullptr && exist) check_feed->stream_waits(stream, event);
+  return known(exist);
 }
 
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call, void* data,
@@ -116,19 +141,22 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  if (check_feed != nullptr) check_feed->event_destroyed(event);
   return known(handles<cudaEvent_t>().destroy(event));
 }
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
-  return known(is_event(event) && is_stream(stream));
+  const bool exist = is_event(event) && is_stream(stream);
+  if (check_feed != nullptr && exist) check_feed->event_recorded(event, stream);
+  return known(exist);
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaEventRecordWithFlags(event, stream, 0);
 }
 
-cudaError_t cudaEventQuery(cudaEvent_t event) { return known(is_event(event)); }
-cudaError_t cudaEventSynchronize(cudaEvent_t event) { return known(is_event(event)); }
+cudaError_t cudaEventQuery(cudaEvent_t event) { return ended(event); }
+cudaError_t cudaEventSynchronize(cudaEvent_t event) { return ended(event); }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   *milliseconds = 0;

@@ -49,7 +49,7 @@ TEST_CASE("ddp reduces each bucket in place and never gathers") {
 }
 
 TEST_CASE("single is ddp without its reductions") {
-  Schedule ddp = tutorial(StrategyKind::ddp, 1);
+  Schedule ddp = tutorial(StrategyKind::ddp, 2);
   const Schedule single = tutorial(StrategyKind::single, 1);
   std::erase_if(ddp.actions,
                 [](const Action& action) { return action.kind == ActionKind::all_reduce; });
@@ -65,6 +65,22 @@ TEST_CASE("the evaluation of whole parameters needs no slot") {
     CHECK(schedule.slots.empty());
     CHECK(schedule.actions.size() == 1 + 22 + 1);
     CHECK(schedule.actions.back().kind == ActionKind::loss);
+  }
+}
+
+TEST_CASE("ddp and single cast their parameters group by group where they compute in bf16") {
+  for (const StrategyKind kind : {StrategyKind::ddp, StrategyKind::single}) {
+    Strategy strategy{.kind = kind, .world_size = kind == StrategyKind::ddp ? 2 : 1};
+    strategy.param_dtype = DType::bf16;
+    const Schedule schedule =
+        build_schedule(models::find_spec("vit-tutorial"), strategy, Pass::train);
+    CHECK(schedule.shards == 1);
+    CHECK(count(schedule, ActionKind::all_gather) == 0);
+    CHECK(count(schedule, ActionKind::cast_shard) == count(schedule, ActionKind::reshard));
+    CHECK(count(schedule, ActionKind::all_reduce) == (kind == StrategyKind::ddp ? kBuckets : 0));
+    for (const Action& action : schedule.actions) {
+      if (action.kind == ActionKind::forward) CHECK(action.reads.size() == 1);
+    }
   }
 }
 

@@ -119,9 +119,9 @@ TEST_CASE("gloo reductions have a receive slot as large as the bucket") {
 TEST_CASE("the first gathers come before the input, each later one beside a forward") {
   const Schedule schedule = tutorial(Reshard::yes);
   const std::vector<int> gathers = ids_of(schedule, ActionKind::all_gather);
-  CHECK(gathers[0] == 0);
-  CHECK(gathers[1] == 1);
-  CHECK(schedule.actions[2].kind == ActionKind::load_input);
+  const std::vector<int> casts = ids_of(schedule, ActionKind::cast_shard);
+  CHECK(std::vector{casts[0], gathers[0], casts[1], gathers[1]} == std::vector{0, 1, 2, 3});
+  CHECK(schedule.actions[4].kind == ActionKind::load_input);
 
   std::map<int, int> first_forward;  // by group
   for (const int id : ids_of(schedule, ActionKind::forward)) {
@@ -141,7 +141,7 @@ TEST_CASE("deeper prefetch takes more slots, none takes one") {
     validate(schedule);
     CHECK(slots_of(schedule, SlotKind::unsharded).size() == static_cast<size_t>(depth) + 1);
     const int loaded = ids_of(schedule, ActionKind::load_input).front();
-    CHECK(loaded == depth + 1);
+    CHECK(loaded == 2 * (depth + 1));  // casts and gathers
   }
 }
 
@@ -189,19 +189,41 @@ TEST_CASE("an evaluation shares the training step's unsharded slots") {
     CHECK(evaluate.units == train.units);
     std::set<ActionKind> kinds;
     for (const Action& action : evaluate.actions) kinds.insert(action.kind);
-    CHECK(kinds == std::set{ActionKind::load_input, ActionKind::all_gather, ActionKind::reshard,
-                            ActionKind::forward, ActionKind::loss});
+    CHECK(kinds == std::set{ActionKind::load_input, ActionKind::cast_shard, ActionKind::all_gather,
+                            ActionKind::reshard, ActionKind::forward, ActionKind::loss});
   }
 }
 
-TEST_CASE("one rank alone keeps every action of fsdp") {
+TEST_CASE("one rank alone does what many do, without the collectives") {
   const models::ModelSpec spec = models::find_spec("vit-tutorial");
-  const Schedule one = build_schedule(spec, fsdp(Reshard::automatic, 1), Pass::train);
-  const Schedule two = build_schedule(spec, fsdp(Reshard::automatic, 2), Pass::train);
-  REQUIRE(one.actions.size() == two.actions.size());
-  for (size_t i = 0; i < one.actions.size(); ++i) {
-    CHECK(one.actions[i].kind == two.actions[i].kind);
-    CHECK(one.actions[i].waits == two.actions[i].waits);
+  const auto kinds_of = [&](int world_size) {
+    std::vector<ActionKind> kinds;
+    for (const Action& action :
+         build_schedule(spec, fsdp(Reshard::automatic, world_size), Pass::train).actions) {
+      if (action.channel == Channel::none) kinds.push_back(action.kind);
+      CHECK((world_size > 1 || action.channel == Channel::none));
+    }
+    return kinds;
+  };
+  CHECK(kinds_of(1) == kinds_of(2));
+}
+
+TEST_CASE("bf16 parameters halve what is gathered, gradients stay fp32") {
+  const models::ModelSpec spec = models::find_spec("vit-tutorial");
+  Strategy strategy = fsdp(Reshard::automatic);
+  const Schedule fp32 = build_schedule(spec, strategy, Pass::train);
+  strategy.param_dtype = DType::bf16;
+  const Schedule bf16 = build_schedule(spec, strategy, Pass::train);
+  REQUIRE(bf16.slots.size() == fp32.slots.size());
+  for (size_t i = 0; i < bf16.slots.size(); ++i) {
+    const bool is_parameters = bf16.slots[i].kind == SlotKind::unsharded;
+    CHECK(bf16.slots[i].dtype == (is_parameters ? DType::bf16 : DType::fp32));
+    CHECK(bf16.slots[i].bytes * (is_parameters ? 2 : 1) == fp32.slots[i].bytes);
+  }
+  REQUIRE(bf16.actions.size() == fp32.actions.size());
+  for (size_t i = 0; i < bf16.actions.size(); ++i) {
+    const bool is_gathered = bf16.actions[i].stream == Stream::gather;
+    CHECK(bf16.actions[i].bytes * (is_gathered ? 2 : 1) == fp32.actions[i].bytes);
   }
 }
 

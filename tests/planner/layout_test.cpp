@@ -47,7 +47,7 @@ int64_t aligned(int64_t numel) { return (numel + 15) / 16 * 16; }
 
 TEST_CASE("the tutorial's blocks are cut where a third of a block is full") {
   const models::ModelSpec spec = models::find_spec("vit-tutorial");
-  const Layout layout = make_layout(spec, 2);
+  const Layout layout = make_layout(spec, 2, DType::fp32);
   REQUIRE(layout.groups.size() == 12);
   CHECK(layout.groups.front().name == "embed");
   CHECK(layout.groups.back().name == "head");
@@ -76,7 +76,8 @@ TEST_CASE("the tutorial's blocks are cut where a third of a block is full") {
 }
 
 TEST_CASE("embedding and head do not make buckets larger, whatever their size") {
-  const Layout layout = make_layout(three_groups({400, 400, 400}, {96, 96, 96}, {40, 40, 4000}), 1);
+  const Layout layout =
+      make_layout(three_groups({400, 400, 400}, {96, 96, 96}, {40, 40, 4000}), 1, DType::fp32);
   CHECK(layout.block_numel == 288);
   CHECK(layout.groups[0].buckets.size() == 3);  // each alone is above the limit of 96
   CHECK(layout.groups[1].buckets.size() == 3);
@@ -90,7 +91,7 @@ TEST_CASE("a model without blocks takes its largest group for one") {
   spec.units.erase(spec.units.begin() + 1);
   spec.parameters.erase(spec.parameters.begin() + 3);
   spec.units[1].parameters = {3, 4};
-  const Layout layout = make_layout(spec, 1);
+  const Layout layout = make_layout(spec, 1, DType::fp32);
   CHECK(layout.block_numel == 304 + 16);
   CHECK(layout.groups[0].buckets.size() == 3);  // 96 each, under a limit of 106
 }
@@ -103,7 +104,7 @@ TEST_CASE("a parameter of several units stands where the first of them uses it")
   spec.parameters.push_back({"p_new", {16}, "block"});
   again.parameters.back() = static_cast<int>(spec.parameters.size()) - 1;
   spec.units.insert(spec.units.begin() + 2, again);
-  const Layout layout = make_layout(spec, 1);
+  const Layout layout = make_layout(spec, 1, DType::fp32);
   std::vector<int> order;
   for (const Bucket& bucket : layout.groups[1].buckets) {
     for (const int parameter : parameters_of(bucket)) order.push_back(parameter);
@@ -113,7 +114,7 @@ TEST_CASE("a parameter of several units stands where the first of them uses it")
 
 TEST_CASE("layouts that a step cannot run are refused") {
   models::ModelSpec spec = three_groups({1}, {2}, {3});
-  const auto refusal = [&] { make_layout(spec, 1); };
+  const auto refusal = [&] { make_layout(spec, 1, DType::fp32); };
 
   spec.units[2].parameters = {2, 0};
   CHECK_THROWS_MATCHES(refusal(), std::invalid_argument,
@@ -132,7 +133,7 @@ TEST_CASE("random layouts hold each parameter once, aligned, and bound every buc
     std::mt19937_64 engine(seed);
     const models::ModelSpec spec = test::random_vit(engine);
     const int shards = static_cast<int>(test::random_between(engine, 1, 64));
-    const Layout layout = make_layout(spec, shards);
+    const Layout layout = make_layout(spec, shards, DType::fp32);
 
     std::map<std::string, int64_t> group_numels;
     for (const models::ParameterSpec& parameter : spec.parameters) {
@@ -166,8 +167,9 @@ TEST_CASE("the number of shards changes padding and nothing else") {
     CAPTURE(seed);
     std::mt19937_64 engine(seed);
     const models::ModelSpec spec = test::random_vit(engine);
-    const Layout one = make_layout(spec, 1);
-    const Layout many = make_layout(spec, static_cast<int>(test::random_between(engine, 2, 64)));
+    const Layout one = make_layout(spec, 1, DType::fp32);
+    const int shards = static_cast<int>(test::random_between(engine, 2, 64));
+    const Layout many = make_layout(spec, shards, DType::fp32);
     REQUIRE(one.groups.size() == many.groups.size());
     for (size_t group = 0; group < one.groups.size(); ++group) {
       const std::vector<Bucket>& buckets = one.groups[group].buckets;

@@ -36,7 +36,7 @@ template <typename Check>
 void for_random_schedules(uint64_t count, Check check) {
   for (uint64_t seed = 0; seed < count; ++seed) {
     const Sample sample = sample_of(seed);
-    CAPTURE(seed, sample.strategy.kind, sample.strategy.world_size,
+    CAPTURE(seed, sample.strategy.kind, sample.strategy.param_dtype, sample.strategy.world_size,
             sample.strategy.reshard_after_forward, sample.pass);
     check(sample);
   }
@@ -125,19 +125,22 @@ TEST_CASE("the text form gives the same schedule back") {
   });
 }
 
-TEST_CASE("the number of gathers follows from layers and reshard mode") {
+TEST_CASE("the number of casts and gathers follows from layers and reshard mode") {
   for_random_schedules(300, [](const Sample& sample) {
     const int64_t layers = sample.spec.vit.layers;
     const int64_t groups = layers + 2;
     int64_t expected = 0;
-    if (sample.strategy.kind == StrategyKind::fsdp) {
+    const bool is_fsdp = sample.strategy.kind == StrategyKind::fsdp;
+    if (is_fsdp || sample.strategy.param_dtype == DType::bf16) {
       expected = groups;
       // The embedding's backward reads no parameters.
       const bool trains = sample.pass == Pass::train;
       if (trains && sample.strategy.reshard_after_forward == Reshard::yes) expected += layers + 1;
       if (trains && sample.strategy.reshard_after_forward == Reshard::automatic) expected += layers;
     }
-    REQUIRE(count(sample.schedule, ActionKind::all_gather) == expected);
+    REQUIRE(count(sample.schedule, ActionKind::cast_shard) == expected);
+    const bool gathers = is_fsdp && sample.strategy.world_size > 1;
+    REQUIRE(count(sample.schedule, ActionKind::all_gather) == (gathers ? expected : 0));
     REQUIRE(count(sample.schedule, ActionKind::reshard) == expected);
   });
 }
@@ -150,7 +153,8 @@ TEST_CASE("gathered bytes are a shard of each group's padded parameters") {
       for (const Bucket& bucket : sample.schedule.groups[action.group].buckets) {
         numel += bucket.numel;
       }
-      REQUIRE(action.bytes * sample.strategy.world_size == numel * 4);
+      REQUIRE(action.bytes * sample.strategy.world_size ==
+              numel * bytes_of(sample.strategy.param_dtype));
     }
   });
 }
@@ -158,13 +162,13 @@ TEST_CASE("gathered bytes are a shard of each group's padded parameters") {
 TEST_CASE("besides kept groups and those above a block, two groups at most are unsharded") {
   for_random_schedules(300, [](const Sample& sample) {
     const Schedule& schedule = sample.schedule;
-    if (sample.strategy.kind != StrategyKind::fsdp) return;
+    if (!schedule.has_unsharded_slots()) return;
     if (sample.strategy.reshard_after_forward == Reshard::no) return;
     const int head = static_cast<int>(schedule.groups.size()) - 1;
     std::set<int> resident;
     for (const Action& action : schedule.actions) {
       if (action.kind == ActionKind::reshard) resident.erase(action.group);
-      if (action.kind != ActionKind::all_gather) continue;
+      if (action.kind != ActionKind::cast_shard) continue;
       const bool is_kept =
           action.group == head && sample.strategy.reshard_after_forward == Reshard::automatic;
       const bool is_large = schedule.groups[action.group].numel() > schedule.groups[1].numel();

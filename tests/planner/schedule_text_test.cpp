@@ -121,11 +121,11 @@ TEST_CASE("schedules on file are read and written without a change") {
 TEST_CASE("an action's line says all that is not empty") {
   const Schedule schedule = small_fsdp();
   // Aligned, the embedding is 32 + 16 + 16 + 48 elements; padded 128, of which a rank has 64.
-  CHECK(action_to_text(schedule, 0) ==
-        "  0 ALL_GATHER                      group=embed            stream=gather "
+  CHECK(action_to_text(schedule, 1) ==
+        "  1 ALL_GATHER                      group=embed            stream=gather "
         "channel=gather          writes=U0              bytes=256");
-  CHECK(action_to_text(schedule, 2) ==
-        "  2 LOAD_INPUT                                             stream=main"
+  CHECK(action_to_text(schedule, 4) ==
+        "  4 LOAD_INPUT                                             stream=main"
         "                                                  bytes=4608");
 }
 
@@ -159,7 +159,7 @@ TEST_CASE("whatever is unknown is refused with its line") {
   refuses(replaced(text, "group=embed", "group=nowhere"), "'nowhere' is not known");
   refuses(replaced(text, "parameters=", "parameters=3@,"), "PARAMETER@OFFSET+NUMEL");
   refuses(replaced(text, "LOSS", "GAIN"), "unknown word 'GAIN'");
-  refuses(replaced(text, "waits=0", "waits=40"), "no earlier action");
+  refuses(replaced(text, "waits=1\n", "waits=40\n"), "no earlier action");
   refuses(replaced(text, "stream=gather", "stream="), "field stream is empty");
   refuses(text + "\n", "no keyword");
   refuses(text + text, "no other, is 'schedule'");

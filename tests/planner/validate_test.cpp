@@ -43,14 +43,22 @@ std::vector<Schedule> valid_schedules() {
   for (const Pass pass : {Pass::train, Pass::evaluate}) {
     for (const Reshard reshard : {Reshard::automatic, Reshard::yes, Reshard::no}) {
       for (const auto communicator : {CommunicatorKind::local, CommunicatorKind::gloo}) {
-        schedules.push_back(
-            build_schedule(spec, {StrategyKind::fsdp, 2, reshard, communicator, 4}, pass));
+        schedules.push_back(build_schedule(spec,
+                                           {.kind = StrategyKind::fsdp,
+                                            .world_size = 2,
+                                            .reshard_after_forward = reshard,
+                                            .communicator = communicator},
+                                           pass));
       }
     }
-    for (const StrategyKind kind : {StrategyKind::ddp, StrategyKind::single}) {
-      const int world_size = kind == StrategyKind::ddp ? 2 : 1;
+    for (const DType dtype : {DType::fp32, DType::bf16}) {
+      for (const StrategyKind kind : {StrategyKind::ddp, StrategyKind::single}) {
+        const int world_size = kind == StrategyKind::ddp ? 2 : 1;
+        schedules.push_back(build_schedule(
+            spec, {.kind = kind, .world_size = world_size, .param_dtype = dtype}, pass));
+      }
       schedules.push_back(build_schedule(
-          spec, {kind, world_size, Reshard::automatic, CommunicatorKind::local, 4}, pass));
+          spec, {.kind = StrategyKind::fsdp, .world_size = 1, .param_dtype = dtype}, pass));
     }
   }
   return schedules;
@@ -362,7 +370,7 @@ TEST_CASE("a bucket gets no gradients after its reduction") {
              a.group == b.group && a.bucket == b.bucket;
     };
     for (int id = 0; id + 2 < size_of(schedule); ++id) {
-      if (schedule.strategy == StrategyKind::single || !is_segment_of_two(id)) continue;
+      if (schedule.world_size == 1 || !is_segment_of_two(id)) continue;
       Schedule broken = with_swapped_actions(schedule, id + 1, id + 2);
       broken.actions[id + 1].waits = {id};
       CHECK_THROWS_MATCHES(validate(broken), std::logic_error,
@@ -371,33 +379,33 @@ TEST_CASE("a bucket gets no gradients after its reduction") {
   }
 }
 
-TEST_CASE("gathers read the parameters of before the optimizer's step") {
+TEST_CASE("casts read the parameters of before the optimizer's step") {
   const Schedule schedule = valid_schedules().front();
   const int step = size_of(schedule) - 1;
   REQUIRE(schedule.actions[step].kind == ActionKind::optimizer_step);
   REQUIRE(schedule.groups[schedule.actions[step].group].name == "embed");
-  Action gather = schedule.actions[0];
-  REQUIRE(gather.group == schedule.actions[step].group);
+  Action cast = schedule.actions[0];
+  REQUIRE(cast.group == schedule.actions[step].group);
   const auto is_reshard = [&](const Action& action) {
-    return action.kind == ActionKind::reshard && action.writes == gather.writes;
+    return action.kind == ActionKind::reshard && action.writes == cast.writes;
   };
   const auto freed = std::find_if(schedule.actions.rbegin(), schedule.actions.rend(), is_reshard);
-  gather.waits = {static_cast<int>(schedule.actions.rend() - freed) - 1};
+  cast.waits = {static_cast<int>(schedule.actions.rend() - freed) - 1};
   Action reshard = *freed;
-  reshard.group = gather.group;
+  reshard.group = cast.group;
 
-  // Places of gather and reshard among the last actions: one more use of the group, which nobody
+  // Places of cast and reshard among the last actions: one more use of the group, which nobody
   // reads, before, around and after its optimizer step.
-  const auto with_use = [&](int gather_at, int reshard_at) {
+  const auto with_use = [&](int cast_at, int reshard_at) {
     Schedule changed = schedule;
-    changed.actions.insert(changed.actions.begin() + gather_at, gather);
-    reshard.waits = {gather_at};
+    changed.actions.insert(changed.actions.begin() + cast_at, cast);
+    reshard.waits = {cast_at};
     changed.actions.insert(changed.actions.begin() + reshard_at, reshard);
     return changed;
   };
   CHECK_NOTHROW(validate(with_use(step, step + 1)));
   CHECK_THROWS_MATCHES(validate(with_use(step, step + 2)), std::logic_error,
-                       MessageMatches(ContainsSubstring("which gathers its group")));
+                       MessageMatches(ContainsSubstring("which casts its group")));
   CHECK_THROWS_MATCHES(validate(with_use(step + 1, step + 2)), std::logic_error,
                        MessageMatches(ContainsSubstring("next step's parameters")));
 }
@@ -406,7 +414,7 @@ TEST_CASE("the error names the rule and the action's line") {
   Schedule schedule = valid_schedules().front();
   const auto gather =
       std::find_if(schedule.actions.begin(), schedule.actions.end(), [](const Action& action) {
-        return action.kind == ActionKind::all_gather && !action.waits.empty();
+        return action.kind == ActionKind::cast_shard && !action.waits.empty();
       });
   gather->waits.clear();
   const int id = static_cast<int>(gather - schedule.actions.begin());

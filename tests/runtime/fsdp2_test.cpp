@@ -131,10 +131,11 @@ void train(const planner::Schedule& schedule, int steps, float factor, Recording
     TappedCommunicator tapped(*channels.reduce, factor, [&](const auto& operation, auto shard) {
       if (operation.step < 2) recording.gradients.add(operation, rank, shard);
     });
-    runtime::RankState state(tutorial(), schedule, rank);
+    runtime::RankState state(tutorial(), schedule, rank, at::kCPU);
+    const auto streams = runtime::make_inline_streams();
     draw_into(state, tutorial(), 0);
     recording.state_bytes[rank] = state.state_bytes();
-    runtime::Executor executor(tutorial(), state, {channels.gather, &tapped}, {});
+    runtime::Executor executor(tutorial(), state, *streams, {channels.gather, &tapped}, {});
     const runtime::Batches batches(data.train);
     const at::Tensor order = runtime::sample_order(data.train.count, 0, 0, rank, kWorldSize);
     recording.samples[rank] = order.narrow(0, 0, kBatch);
@@ -186,9 +187,11 @@ TEST_CASE("fifty steps on two ranks equal PyTorch FSDP2's", "[fsdp2]") {
   const planner::Schedule schedule = tutorial_schedule();
   Recording ours(schedule);
   train(schedule, static_cast<int>(losses.size()), 1, ours);
+  // Rounding grows from step to step, and the CPU decides how sums are rounded: two machines were
+  // 2.5e-6 off at most in the first 20 steps, and 1.3e-4 and 2.8e-4 in all 50.
   for (size_t step = 0; step < losses.size(); ++step) {
     INFO("step " << step);
-    CHECK_THAT(ours.losses[step], WithinRel(losses[step], 2e-4));
+    CHECK_THAT(ours.losses[step], WithinRel(losses[step], step < 20 ? 2e-5 : 1e-3));
   }
   CHECK(worst_gradient_error(ours.gradients) < 1e-4);
 

@@ -90,10 +90,11 @@ void observe_gradients(runtime::Executor& executor, const planner::Schedule& sch
 void require_bit_equal_to_plain(const planner::Strategy& strategy) {
   const models::ModelSpec spec = models::find_spec("vit-tutorial");
   const planner::Schedule schedule = build_schedule(spec, strategy, Pass::train);
-  runtime::RankState state(spec, schedule, 0);
+  runtime::RankState state(spec, schedule, 0, at::kCPU);
+  const auto streams = runtime::make_inline_streams();
   draw_into(state, spec, 7);
   runtime::NoneCommunicator gather, reduce;
-  runtime::Executor executor(spec, state, {&gather, &reduce}, {});
+  runtime::Executor executor(spec, state, *streams, {&gather, &reduce}, {});
   PlainTraining plain(spec, 7);
   const runtime::Batches batches(fashion_mnist());
   size_t compared = 0;
@@ -175,6 +176,22 @@ TEST_CASE("W ranks equal one rank on the same global batch", "[numerics]") {
   INFO("ddp, world size 2");
   const auto ddp = strategy_of(StrategyKind::ddp, 2, 64);
   require_equal_losses(train_losses(spec, fashion_mnist(), ddp, kSteps), one, 1e-5);
+}
+
+TEST_CASE("bf16 parameters train as fp32 ones do, whole and sharded", "[numerics]") {
+  const models::ModelSpec spec = models::find_spec("vit-tutorial");
+  constexpr int kSteps = 10;
+  const auto losses = [&](StrategyKind kind, int world_size, planner::DType dtype) {
+    planner::Strategy strategy = strategy_of(kind, world_size, 32 / world_size);
+    strategy.param_dtype = dtype;
+    return train_losses(spec, fashion_mnist(), strategy, kSteps);
+  };
+  const auto fp32 = losses(StrategyKind::single, 1, planner::DType::fp32);
+  const auto bf16 = losses(StrategyKind::single, 1, planner::DType::bf16);
+  require_equal_losses(bf16, fp32, 5e-2);
+  CHECK(bf16 != fp32);
+  require_equal_losses(losses(StrategyKind::fsdp, 2, planner::DType::bf16), bf16, 2e-2);
+  require_equal_losses(losses(StrategyKind::ddp, 2, planner::DType::bf16), bf16, 2e-2);
 }
 
 TEST_CASE("reshard after forward changes no bit", "[numerics]") {

@@ -37,6 +37,8 @@ class Bench {
 
   std::vector<std::string> command(const std::vector<std::string>& flags) const {
     std::vector<std::string> words = {SHARDLENS_TRAIN,
+                                      "--device",
+                                      "cpu",
                                       "--model",
                                       folder_.file("tiny.json"),
                                       "--data",

@@ -42,6 +42,7 @@ inline planner::Strategy random_strategy(std::mt19937_64& engine) {
   const bool is_single = strategy.kind == StrategyKind::single;
   strategy.world_size = is_single ? 1 : static_cast<int>(random_between(engine, 1, 64));
   strategy.reshard_after_forward = kReshards[random_between(engine, 0, 2)];
+  strategy.param_dtype = random_between(engine, 0, 2) == 0 ? DType::bf16 : DType::fp32;
   strategy.communicator = kCommunicators[random_between(engine, 0, 2)];
   strategy.batch = random_between(engine, 1, 100);
   return strategy;

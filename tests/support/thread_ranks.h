@@ -87,9 +87,10 @@ inline std::vector<double> train_losses(const models::ModelSpec& spec,
   const planner::Schedule schedule = build_schedule(spec, strategy, planner::Pass::train);
   std::vector<double> losses(static_cast<size_t>(steps));
   run_ranks(schedule, [&](int rank, runtime::Channels channels) {
-    runtime::RankState state(spec, schedule, schedule.shards > 1 ? rank : 0);
+    runtime::RankState state(spec, schedule, schedule.shards > 1 ? rank : 0, at::kCPU);
+    const auto streams = runtime::make_inline_streams();
     draw_into(state, spec, 0);
-    runtime::Executor executor(spec, state, channels, {});
+    runtime::Executor executor(spec, state, *streams, channels, {});
     const runtime::Batches batches(data);
     const at::Tensor order = runtime::sample_order(data.count, 0, 0, rank, strategy.world_size);
     for (int step = 0; step < steps; ++step) {

@@ -4,11 +4,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdio>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "runtime/comm/shared_region.h"
@@ -103,6 +105,43 @@ TEST_CASE("a board is refused where none is, or one of another size or version")
   region.data()[8] = std::byte{99};  // the version lies behind the magic word
   CHECK_THROWS_MATCHES(Board(region.data(), 4), std::runtime_error,
                        MessageMatches(ContainsSubstring("version 99")));
+}
+
+TEST_CASE("the ids of NCCL are read whole, and only once they are set", "[threads]") {
+  for (int round = 0; round < 50; ++round) {
+    const SharedRegion region = board_region(3);
+    const Board board = Board::initialise(region.data(), 3);
+    const auto texts = run_threads(3, [&](int rank) {
+      std::array<std::byte, Board::kNcclIdBytes> id{};
+      for (int channel = 0; channel < Board::kNcclIds; ++channel) {
+        if (rank == 0) {
+          id.fill(static_cast<std::byte>(0xA0 + channel));
+          board.set_nccl_id(channel, id);
+        }
+        while (!board.nccl_id(channel, id)) std::this_thread::yield();
+        for (const std::byte byte : id) {
+          if (byte != static_cast<std::byte>(0xA0 + channel)) return std::string("torn");
+        }
+      }
+      return std::string("ok");
+    });
+    for (const std::string& text : texts) REQUIRE(text == "ok");
+  }
+}
+
+TEST_CASE("an id of NCCL that nobody has set leaves the reader's bytes alone") {
+  const SharedRegion region = board_region(1);
+  const Board board = Board::initialise(region.data(), 1);
+  std::array<std::byte, Board::kNcclIdBytes> id{};
+  id.fill(std::byte{7});
+  board.set_nccl_id(1, id);
+  id.fill(std::byte{1});
+  CHECK_FALSE(board.nccl_id(0, id));
+  CHECK(id.back() == std::byte{1});
+  CHECK(board.nccl_id(1, id));
+  CHECK(id.back() == std::byte{7});
+  CHECK_THROWS_AS(board.nccl_id(2, id), std::logic_error);
+  CHECK_THROWS_AS(board.set_nccl_id(-1, id), std::logic_error);
 }
 
 TEST_CASE("of many abort reasons raised at once exactly one stays, whole") {

@@ -48,6 +48,7 @@ inline Process fork_rank(int rank, const RankBody& body) {
   const pid_t pid = fork();
   if (pid < 0) throw std::runtime_error("fork");
   if (pid == 0) {
+    std::signal(SIGPIPE, SIG_IGN);  // as the launcher's ranks do
     const std::string text = text_of(body, rank);
     const auto written = write(ends[1], text.data(), text.size());
     _exit(written == static_cast<ssize_t>(text.size()) ? 0 : 1);

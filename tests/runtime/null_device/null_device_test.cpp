@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <set>
@@ -26,7 +25,7 @@
 
 #include "models/model.h"
 #include "planner/gpus.h"
-#include "tests/support/process.h"
+#include "tests/runtime/null_device/case_process.h"
 
 // ATen's own headers for these want those of cuSPARSE and NCCL, which the header wheels lack.
 namespace at::cuda {
@@ -47,6 +46,7 @@ int ncclCommDestroy(void* communicator);
 using namespace shardlens;
 namespace allocator = c10::cuda::CUDACachingAllocator;
 using Catch::Matchers::ContainsSubstring;
+using test::output_of_case;
 
 namespace {
 
@@ -64,20 +64,6 @@ int64_t free_bytes() {
   size_t free = 0, total = 0;
   REQUIRE(cudaMemGetInfo(&free, &total) == cudaSuccess);
   return static_cast<int64_t>(free);
-}
-
-/// What a case of this program prints where it runs as a process with one more variable.
-std::string output_of_case(const std::string& name, const std::string& variable) {
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  const test::Ended ended = test::run({"/usr/bin/env", variable, self, name});
-  INFO(ended.out << ended.err);
-  REQUIRE(ended.exit_code == 0);
-  std::string lines;
-  std::istringstream stream(ended.out);
-  for (std::string line; std::getline(stream, line);) {
-    if (line.starts_with("> ")) lines += line.substr(2) + "\n";
-  }
-  return lines;
 }
 
 std::string properties_text(const std::string& name, int major, int minor, int sm_count,
@@ -230,7 +216,7 @@ TEST_CASE("the GPU is the one that the environment names") {
   }
 }
 
-TEST_CASE("use an unknown GPU", "[.process]") {
+TEST_CASE("use a device that cannot be", "[.process]") {
   int count = -1;
   const cudaError_t error = cudaGetDeviceCount(&count);
   CHECK(error == cudaErrorInitializationError);
@@ -238,12 +224,45 @@ TEST_CASE("use an unknown GPU", "[.process]") {
   std::cout << "> " << cudaGetErrorString(error) << "\n";
   void* address = nullptr;
   CHECK(cudaMalloc(&address, 1) == cudaErrorInitializationError);
+  CHECK(cudaHostAlloc(&address, 1, 0) == cudaErrorInitializationError);
   CHECK_THROWS_AS(device_bytes(1), c10::Error);
 }
 
 TEST_CASE("an unknown GPU leaves no device, and the error says why") {
-  CHECK_THAT(output_of_case("use an unknown GPU", "SHARDLENS_NULL_GPU=h300"),
+  CHECK_THAT(output_of_case("use a device that cannot be", "SHARDLENS_NULL_GPU=h300"),
              ContainsSubstring("SHARDLENS_NULL_GPU: GPU h300: not known; did you mean h200?"));
+}
+
+TEST_CASE("a capacity that cannot be leaves no device, and the error says why") {
+  for (const std::string text :
+       {"", "0", "-1", "1.5", "40GiB", " 1", "1099511627777", "99999999999999999999", "0x1000"}) {
+    CHECK(output_of_case("use a device that cannot be", "SHARDLENS_NULL_CAPACITY=" + text) ==
+          "SHARDLENS_NULL_CAPACITY: " + text +
+              ": no capacity; give whole bytes, from 1 to 1099511627776\n");
+  }
+}
+
+TEST_CASE("fill a device", "[.process]") {
+  size_t free = 0, total = 0;
+  REQUIRE(cudaMemGetInfo(&free, &total) == cudaSuccess);
+  CHECK(free == total);
+  cudaDeviceProp properties;
+  REQUIRE(cudaGetDeviceProperties(&properties, 0) == cudaSuccess);
+  CHECK(properties.totalGlobalMem == total);
+  std::vector<at::Tensor> tensors;
+  const auto fill = [&] {
+    while (true) tensors.push_back(device_bytes(20 * kMiB));
+  };
+  CHECK_THROWS_AS(fill(), c10::OutOfMemoryError);
+  std::cout << "> " << total << " holds " << tensors.size() << "\n";
+}
+
+TEST_CASE("memory ends where the environment says") {
+  for (const int64_t bytes : {int64_t{1}, 19 * kMiB, 100 * kMiB, kGiB + 12345, 1024 * kGiB}) {
+    const std::string text = std::to_string(bytes);
+    CHECK(output_of_case("fill a device", "SHARDLENS_NULL_CAPACITY=" + text) ==
+          text + " holds " + std::to_string(bytes / (20 * kMiB)) + "\n");
+  }
 }
 
 TEST_CASE("grow expandable segments", "[.process]") {

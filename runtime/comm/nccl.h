@@ -1,0 +1,86 @@
+// Collectives between GPUs, by NCCL on a stream of the caller's. Issuing enqueues; what uses the
+// result waits for the stream on the device. So wait(ticket) does not block: it only throws where
+// something has failed. sum and barrier do wait on the host.
+//
+// No call into NCCL waits for peers (blocking = 0): one that is in progress is asked for until it
+// is done, and the watchdog ends it at the deadline, as it ends operations on the device. After a
+// failure the communicator is dead and the process should end: kernels may still write buffers.
+//
+// Means are NCCL's own: the order of summing is its choice, the same at every run on one machine.
+// A world of one has no NCCL communicator, and needs no library.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "runtime/comm/abort_note.h"
+#include "runtime/comm/board.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/nccl_api.h"
+
+namespace shardlens::runtime {
+
+class Watchdog;
+
+/// A dtype as NCCL numbers it.
+NcclType nccl_type(planner::DType dtype);
+
+struct NcclOptions {
+  std::string name{};  // of the channel, for errors: "gather"
+  NcclUniqueId id{};   // the same on every rank, another for each communicator
+  int rank = 0;
+  int world_size = 1;
+  CUstream_st* stream = nullptr;  // a cudaStream_t of the current device; must outlive this
+  std::chrono::nanoseconds deadline = std::chrono::seconds(60);
+  std::optional<Board> board{};  // whose abort note stops this; none: only abort() does
+  const NcclApi* api = nullptr;  // null: the library's
+};
+
+/// Takes 512 bytes from LibTorch's allocator, on the current stream, for sums.
+class NcclCommunicator final : public Communicator {
+ public:
+  /// Meets all other ranks. Throws CommunicationError where one does not come within the deadline,
+  /// std::runtime_error where NCCL is missing.
+  explicit NcclCommunicator(const NcclOptions& options);
+  /// Waits for what is in flight some seconds at most, then aborts it.
+  ~NcclCommunicator() override;
+
+  int rank() const override { return options_.rank; }
+  int world_size() const override { return options_.world_size; }
+  Ticket all_gather(const Operation& operation, std::span<const GatherBuffer> buffers) override;
+  Ticket reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) override;
+  Ticket all_reduce(const Operation& operation, void* data, int64_t numel,
+                    planner::DType dtype) override;
+  void sum(const Operation& operation, std::span<double> values) override;
+  /// In any order.
+  void wait(Ticket ticket) override;
+  void barrier(const Operation& operation) override;
+  void abort(const std::string& reason) noexcept override;
+
+ private:
+  class Link;
+  struct SumBuffers;
+
+  bool is_alone() const { return options_.world_size == 1; }
+  /// Makes call() -> NcclResult, waits until NCCL has enqueued what it asks for and marks the
+  /// place.
+  template <class Call>
+  size_t hand_over(const Operation& operation, Call call);
+  template <class Enqueue>
+  Ticket issue(const Operation& operation, Enqueue enqueue);
+  void sum_some(const Operation& operation, std::span<double> values);
+
+  NcclOptions options_;
+  AbortNote own_note_;
+  std::unique_ptr<Link> link_;
+  std::unique_ptr<SumBuffers> sums_;    // null in a world of one
+  std::unique_ptr<Watchdog> watchdog_;  // ends first: it looks at the link
+  Ticket next_issue_ = 0;
+  int64_t last_step_ = 0;
+};
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,147 @@
+#include "runtime/device.h"
+
+#include <ATen/Context.h>
+#include <c10/core/AutogradState.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/wait.h>
+#include <torch/headeronly/version.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+
+#include "runtime/check.h"
+#include "runtime/null_device/null_device.h"
+
+// The one call of LibTorch that tells its version; its header brings much else.
+extern "C" uint64_t aoti_torch_abi_version();
+
+namespace shardlens::runtime {
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace allocator = c10::cuda::CUDACachingAllocator;
+
+constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+
+bool is_on_stubs() { return ::dlsym(RTLD_DEFAULT, kNullDeviceMark) != nullptr; }
+
+fs::path program() { return fs::read_symlink("/proc/self/exe"); }
+
+/// Every library of the null device, which lies beside the folder of the programs.
+std::vector<std::string> stub_libraries() {
+  const fs::path folder = program().parent_path().parent_path() / "null_device";
+  std::vector<std::string> libraries;
+  std::error_code missing;
+  for (const auto& entry : fs::directory_iterator(folder, missing)) {
+    // The soname: "libcuda.so.1". The link without a number serves the linker.
+    if (entry.path().extension() != ".so") libraries.push_back(entry.path().string());
+  }
+  if (libraries.empty()) {
+    throw std::runtime_error(
+        fmt::format("the null device's libraries are not in {}; run make build", folder.string()));
+  }
+  std::sort(libraries.begin(), libraries.end());
+  return libraries;
+}
+
+[[noreturn]] void start_anew(const std::vector<std::string>& arguments) {
+  const std::string path = program().string();
+  std::vector<char*> argv{const_cast<char*>(path.c_str())};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  ::execv(path.c_str(), argv.data());
+  throw std::runtime_error(
+      fmt::format("{} could not be started anew: {}", path, std::strerror(errno)));
+}
+
+void load_libtorch_cuda() {
+  if (::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
+  throw std::runtime_error(fmt::format(
+      "LibTorch's CUDA libraries cannot be loaded ({}); install its NVIDIA wheels (make gpu), or "
+      "give --device cpu",
+      ::dlerror()));
+}
+
+}  // namespace
+
+void check_libtorch_version() {
+  const uint64_t loaded = aoti_torch_abi_version();
+  if (loaded == TORCH_ABI_VERSION) return;
+  throw std::runtime_error(
+      fmt::format("LibTorch {}.{}.{} was loaded, but this program was built for {}; run make build",
+                  loaded >> 56, loaded >> 48 & 0xff, loaded >> 40 & 0xff, TORCH_VERSION));
+}
+
+int count_gpus() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int count = 0;
+    ::_exit(cudaGetDeviceCount(&count) == cudaSuccess ? count : 0);
+  }
+  int status = 0;
+  while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+}
+
+void enter_null_device(const planner::Device& device, const std::vector<std::string>& arguments) {
+  if (is_on_stubs()) return;
+  if (std::getenv(kNullDeviceEntered) != nullptr) {
+    throw std::runtime_error(
+        "the null device's libraries were preloaded but are not of this "
+        "program; run make build");
+  }
+  const char* preloaded = std::getenv("LD_PRELOAD");
+  std::string preload = fmt::format("{}", fmt::join(stub_libraries(), ":"));
+  if (preloaded != nullptr && *preloaded != '\0') preload += fmt::format(":{}", preloaded);
+  ::setenv("LD_PRELOAD", preload.c_str(), 1);
+  ::setenv(kNullGpuVariable, device.gpu.c_str(), 1);
+  ::setenv(kNullDeviceEntered, "1", 1);
+  if (device.capacity_bytes > 0) {
+    ::setenv(kNullCapacityVariable, std::to_string(device.capacity_bytes).c_str(), 1);
+  }
+  start_anew(arguments);
+}
+
+c10::Device open_device(const planner::Device& device, int index) {
+  if (device.is_cpu()) return c10::Device(c10::kCPU);
+  load_libtorch_cuda();
+  const c10::Device opened(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
+  at::globalContext().lazyInitDevice(c10::kCUDA);
+  c10::cuda::set_device(opened.index());
+  // Its choice of kernels is not known before launch, so its memory could not be predicted.
+  at::globalContext().setSDPUseCuDNN(false);
+  return opened;
+}
+
+void keep_backward_on_this_thread() {
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+}
+
+std::optional<MemoryPeak> memory_peak(const c10::Device& device) {
+  if (!device.is_cuda()) return std::nullopt;
+  const auto stats = allocator::getDeviceStats(device.index());
+  // Nothing of ours is used on a stream that it was not allocated on (streams.h), so the allocator
+  // never holds a freed block back.
+  check(stats.active_bytes[kAll].peak == stats.allocated_bytes[kAll].peak,
+        "the allocator delayed a free");
+  return MemoryPeak{.allocated_bytes = stats.allocated_bytes[kAll].peak,
+                    .reserved_bytes = stats.reserved_bytes[kAll].peak};
+}
+
+void reset_memory_peak(const c10::Device& device) {
+  if (device.is_cuda()) allocator::resetPeakStats(device.index());
+}
+
+}  // namespace shardlens::runtime

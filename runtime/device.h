@@ -1,0 +1,50 @@
+// The device of a rank: which of LibTorch's devices it is, what must be loaded for it, and what its
+// memory was asked for.
+//
+// libtorch_cuda.so needs NVIDIA's libraries, which a machine without a GPU lacks, so nothing links
+// it: it is loaded when a rank opens a CUDA device. On the null device those libraries are stubs
+// that have to be there before LibTorch is (LD_PRELOAD), so the program starts itself once more.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/strategy.h"
+
+namespace shardlens::runtime {
+
+/// Throws std::runtime_error where the LibTorch that was loaded is of another version than the one
+/// that this program, and the stubs of the null device, were built for.
+void check_libtorch_version();
+
+/// GPUs that CUDA can use here, asked of a child process: a process that has asked itself must not
+/// fork afterwards. 0 where the driver is missing or refuses.
+int count_gpus();
+
+/// On a null device: does nothing if the stubs are loaded; else starts this program anew with them
+/// and the same arguments, and does not return. Throws std::runtime_error where they are missing.
+void enter_null_device(const planner::Device& device, const std::vector<std::string>& arguments);
+
+/// For the calling process and thread; `index` is which of the GPUs. Loads what the device needs
+/// and makes it current. Throws std::runtime_error in one line.
+c10::Device open_device(const planner::Device& device, int index);
+
+/// Runs a thread's backward passes on that thread: autograd's own thread for a device would free
+/// its last tensors after backward() has returned, so no two steps would allocate alike.
+void keep_backward_on_this_thread();
+
+/// Of LibTorch's caching allocator, both peaks since the last reset.
+struct MemoryPeak {
+  int64_t allocated_bytes = 0;
+  int64_t reserved_bytes = 0;
+};
+
+/// Nothing on the CPU, whose allocator does not count.
+std::optional<MemoryPeak> memory_peak(const c10::Device& device);
+void reset_memory_peak(const c10::Device& device);
+
+}  // namespace shardlens::runtime

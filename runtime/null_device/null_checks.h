@@ -1,0 +1,84 @@
+// What the null device checks of a program, as the program sees it: uses of device memory that no
+// stream order covers, uses of memory that is not there, and NCCL calls. Needs neither CUDA nor
+// LibTorch; find_null_checks() finds it where the null device is preloaded.
+//
+// The stub libraries tell the checker of copies, of NCCL's collectives, of streams and events and
+// of the driver's memory. A kernel's launch names no pointers, so a program declares with `use`
+// what its kernels touch; and it declares the blocks that its allocator gives out and takes back,
+// in LibTorch's case from the trace tracker.
+//
+// Limits. The host counts as one thread: what one thread has waited for, all have. A query of a
+// stream or an event always says "done", and counts as a wait of the host. Kernels order streams
+// by nothing but what is declared. cudaStreamPerThread is taken for one stream.
+//
+// All threads may call.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardlens::runtime {
+
+/// One call of NCCL that moves data, in the order of the calls; those of a group when it ends.
+/// Numbers are NCCL's.
+struct NcclCall {
+  std::string_view function;  // "ncclAllGather"; static text
+  int communicator = 0;       // which one of the process, by order of creation from 0
+  int ranks = 0;              // of the communicator
+  int rank = 0;               // the caller's
+  size_t count = 0;           // as passed: of a rank for all-gather, reduce-scatter, all-to-all
+  int dtype = 0;              // ncclDataType_t
+  int reduction = -1;         // ncclRedOp_t; -1: does not reduce
+  int peer = -1;              // the root, or the other rank of send and receive; -1: has none
+  const void* input = nullptr;
+  void* output = nullptr;
+  void* stream = nullptr;
+  bool in_group = false;
+};
+
+class NullChecks {
+ public:
+  /// An operation that was enqueued in `stream` reads or writes this memory; on the host: ignored.
+  /// `what` names the operation in findings, e.g. "FORWARD attention2"; it is copied.
+  virtual void use(void* stream, const void* address, size_t bytes, bool writes,
+                   const char* what) = 0;
+
+  /// A block that an allocator gives out counts as written in `stream`: it must be ordered after
+  /// all uses of that memory before.
+  virtual void allocated(void* stream, const void* address, size_t bytes) = 0;
+  /// Uses from now on, until the memory is given out again, are findings. `stream` is where the
+  /// block was allocated.
+  virtual void freed(void* stream, const void* address, size_t bytes) = 0;
+
+  /// One line each; each text once in a process. At most 100 a call, then how many more.
+  virtual std::vector<std::string> take_findings() = 0;
+
+  /// Since the last call. A program that runs long takes them from time to time: beyond 100000 they
+  /// are left out, which is a finding.
+  virtual std::vector<NcclCall> take_nccl_calls() = 0;
+
+ protected:
+  ~NullChecks() = default;
+};
+
+}  // namespace shardlens::runtime
+
+extern "C" {
+/// The process's checks, never destroyed; null unless SHARDLENS_NULL_CHECK was 1 at its start.
+shardlens::runtime::NullChecks* shardlens_null_checks();
+}
+
+namespace shardlens::runtime {
+
+/// Null where no null device is loaded or it does not check.
+inline NullChecks* find_null_checks() {
+  void* const found = ::dlsym(RTLD_DEFAULT, "shardlens_null_checks");
+  if (found == nullptr) return nullptr;
+  return reinterpret_cast<decltype(&shardlens_null_checks)>(found)();
+}
+
+}  // namespace shardlens::runtime

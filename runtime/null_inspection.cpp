@@ -1,0 +1,159 @@
+#include "runtime/null_inspection.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/comm/nccl.h"
+
+namespace shardlens::runtime {
+
+namespace {
+
+using planner::Action;
+using planner::ActionKind;
+using planner::Bucket;
+using planner::Schedule;
+
+/// LibTorch keeps trackers for ever, so one is attached for the life of the process.
+void follow_allocator(NullChecks& checks) {
+  using c10::cuda::CUDACachingAllocator::TraceEntry;
+  static const bool followed = [&checks] {
+    c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker([&checks](const TraceEntry& e) {
+      const auto* address = reinterpret_cast<const void*>(e.addr_);
+      if (e.action_ == TraceEntry::ALLOC) checks.allocated(e.stream_, address, e.size_);
+      if (e.action_ == TraceEntry::FREE_COMPLETED) checks.freed(e.stream_, address, e.size_);
+    });
+    return true;
+  }();
+  static_cast<void>(followed);
+}
+
+/// What a schedule says of one call, in NCCL's words.
+struct ExpectedCall {
+  std::string_view function;
+  int64_t count = 0;
+  NcclType dtype{};
+  void* stream = nullptr;
+
+  bool is(const NcclCall& call) const {
+    return call.function == function && call.count == static_cast<size_t>(count) &&
+           call.dtype == static_cast<int>(dtype) && call.stream == stream;
+  }
+};
+
+/// An action's line in the schedule, without its columns.
+std::string words_of(const Schedule& schedule, int id) {
+  std::string words = planner::action_to_text(schedule, id);
+  const auto both_blank = [](char a, char b) { return a == ' ' && b == ' '; };
+  words.erase(std::unique(words.begin(), words.end(), both_blank), words.end());
+  return "action" + (words.starts_with(' ') ? words : " " + words);
+}
+
+std::string text_of(std::string_view function, int64_t count, int dtype) {
+  return fmt::format("{} of {} elements of dtype {}", function, count, dtype);
+}
+
+std::vector<ExpectedCall> expected_calls(const Schedule& schedule, const Streams& streams) {
+  std::vector<ExpectedCall> calls;
+  for (const Action& action : schedule.actions) {
+    if (action.channel == planner::Channel::none) continue;
+    const auto& buckets = schedule.groups[action.group].buckets;
+    void* const stream = streams.handle(action.stream);
+    const NcclType gradient_dtype = nccl_type(planner::kGradientDType);
+    if (action.kind == ActionKind::all_gather) {
+      for (const Bucket& bucket : buckets) {
+        calls.push_back(
+            {"ncclAllGather", bucket.numel / schedule.shards, nccl_type(bucket.dtype), stream});
+      }
+    } else if (action.kind == ActionKind::reduce_scatter) {
+      calls.push_back({"ncclReduceScatter", buckets[action.bucket].numel / schedule.shards,
+                       gradient_dtype, stream});
+    } else {
+      calls.push_back({"ncclAllReduce", buckets[action.bucket].numel, gradient_dtype, stream});
+    }
+  }
+  return calls;
+}
+
+}  // namespace
+
+NullInspection::NullInspection(NullChecks& checks, RankState& state, const Streams& streams,
+                               bool by_nccl)
+    : checks_(checks), state_(state), streams_(streams), by_nccl_(by_nccl) {
+  follow_allocator(checks);
+}
+
+void NullInspection::enter(const Schedule& schedule, int64_t step, int id) {
+  const Action& action = schedule.actions[id];
+  what_ = fmt::format("{} of step {}", words_of(schedule, id), step);
+  for (const int slot : action.reads) use_slot(schedule, action, slot, false);
+  for (const int slot : action.writes) use_slot(schedule, action, slot, true);
+  use_state(schedule, action);
+}
+
+void NullInspection::use(const Action& action, const at::Tensor& tensor, bool writes) {
+  checks_.use(streams_.handle(action.stream), tensor.data_ptr(), tensor.nbytes(), writes,
+              what_.c_str());
+}
+
+/// As much of a slot as the action's group or bucket takes.
+void NullInspection::use_slot(const Schedule& schedule, const Action& action, int index,
+                              bool writes) {
+  const planner::Slot& slot = schedule.slots[index];
+  const planner::Group& group = schedule.groups[action.group];
+  const int64_t numel = slot.kind == planner::SlotKind::unsharded
+                            ? group.numel()
+                            : group.buckets[action.bucket].numel;
+  const bool is_shard = slot.kind == planner::SlotKind::gradient_shard;
+  use(action, state_.slot(index).narrow(0, 0, is_shard ? numel / schedule.shards : numel), writes);
+}
+
+void NullInspection::use_state(const Schedule& schedule, const Action& action) {
+  if (action.kind == ActionKind::optimizer_step) {
+    const BucketState& bucket = state_.bucket(action.group, action.bucket);
+    for (const at::Tensor& tensor : {bucket.master, bucket.exp_avg, bucket.exp_avg_sq}) {
+      use(action, tensor, true);
+    }
+  }
+  const bool reads_masters =
+      action.kind == ActionKind::cast_shard ||
+      (action.unit >= 0 && action.group >= 0 && !schedule.has_unsharded_slots());
+  if (!reads_masters) return;
+  const auto buckets = static_cast<int>(schedule.groups[action.group].buckets.size());
+  for (int i = 0; i < buckets; ++i) use(action, state_.bucket(action.group, i).master, false);
+}
+
+void NullInspection::end_pass(const Schedule& schedule) {
+  std::vector<NcclCall> calls = checks_.take_nccl_calls();
+  if (!by_nccl_) return;
+  // Sums of metrics are no part of a schedule.
+  std::erase_if(
+      calls, [](const NcclCall& call) { return call.dtype == static_cast<int>(NcclType::fp64); });
+  const std::vector<ExpectedCall> expected = expected_calls(schedule, streams_);
+  if (calls.size() != expected.size()) {
+    faults_.push_back(fmt::format("NCCL was called {} times where the schedule has {} collectives",
+                                  calls.size(), expected.size()));
+  }
+  for (size_t i = 0; i < std::min(calls.size(), expected.size()); ++i) {
+    const NcclCall& call = calls[i];
+    if (expected[i].is(call) && call.ranks == schedule.world_size) continue;
+    faults_.push_back(fmt::format(
+        "NCCL call {} is {} over {} ranks where the schedule has {} over {}", i,
+        text_of(call.function, static_cast<int64_t>(call.count), call.dtype), call.ranks,
+        text_of(expected[i].function, expected[i].count, static_cast<int>(expected[i].dtype)),
+        schedule.world_size));
+  }
+}
+
+std::vector<std::string> NullInspection::take_faults() {
+  std::vector<std::string> faults = checks_.take_findings();
+  faults.insert(faults.end(), faults_.begin(), faults_.end());
+  faults_.clear();
+  return faults;
+}
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,154 @@
+// `shardlens train --device null:GPU` as a user meets it, with the null device's checks on: they
+// fail a run in which a use is not ordered by a wait, or NCCL is not called as the schedule says.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/support/process.h"
+
+using namespace shardlens::test;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kNotice = "null device: memory is real, values are not";
+
+class NullRun {
+ public:
+  explicit NullRun(const std::vector<std::string>& flags, const std::string& variable = "A=1") {
+    std::vector<std::string> words = {"/usr/bin/env", "SHARDLENS_NULL_CHECK=1",
+                                      variable,       SHARDLENS_TRAIN,
+                                      "--data",       "synthetic",
+                                      "--storage",    folder_.file("runs"),
+                                      "--name",       "r",
+                                      "--log-every",  "1"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    ended = run(words);
+  }
+
+  nlohmann::json result() const {
+    return nlohmann::json::parse(read_file(folder_.file("runs/r/result.json")));
+  }
+  std::string metrics() const { return read_file(folder_.file("runs/r/metrics.jsonl")); }
+  bool left_anything() const { return fs::exists(folder_.file("runs")); }
+
+  Ended ended;
+
+ private:
+  TemporaryFolder folder_;
+};
+
+int64_t bytes(const nlohmann::json& result, const char* peak, const char* key) {
+  return result.at("memory").at(peak).at(key).get<int64_t>();
+}
+
+}  // namespace
+
+TEST_CASE("three steps of each strategy on the null device pass its checks", "[null]") {
+  const std::string model = GENERATE("vit-tutorial", "vit-l16");
+  const std::string strategy = GENERATE("fsdp", "ddp");
+  const std::string dtype = GENERATE("fp32", "bf16");
+  const std::string world = GENERATE("2", "8", "512");
+  CAPTURE(model, strategy, dtype, world);
+  const NullRun run({"--device", "null:h200", "--model", model, "--strategy", strategy,
+                     "--param-dtype", dtype, "--world", world, "--solo-rank", "1", "--batch", "8",
+                     "--steps", "3"});
+  INFO(run.ended.out << run.ended.err);
+  REQUIRE(run.ended.exit_code == 0);
+  const nlohmann::json result = run.result();
+  CHECK(result["steps"] == 3);
+  CHECK(bytes(result, "step_peak", "allocated_bytes") > 0);
+  CHECK(bytes(result, "peak", "reserved_bytes") >= bytes(result, "step_peak", "reserved_bytes"));
+}
+
+TEST_CASE("whatever the null device gives out says that its values mean nothing", "[null]") {
+  const NullRun run({"--device", "null:l4", "--steps", "3"});
+  INFO(run.ended.err);
+  REQUIRE(run.ended.exit_code == 0);
+  CHECK_THAT(run.ended.out, ContainsSubstring(kNotice));
+  CHECK_THAT(run.ended.out, !ContainsSubstring("loss"));
+  CHECK(run.result()["notice"] == kNotice);
+  std::istringstream lines(run.metrics());
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    CHECK(nlohmann::json::parse(line)["notice"] == kNotice);
+  }
+  CHECK(count == 3);
+}
+
+TEST_CASE("several workers on the null device are solo ranks of one world", "[null]") {
+  const std::string communicators = GENERATE("1", "2");
+  const NullRun run({"--device", "null:h100", "--workers", "3", "--steps", "3", "--communicators",
+                     communicators});
+  INFO(run.ended.err);
+  CHECK(run.ended.exit_code == 0);
+}
+
+TEST_CASE("the host's communicators serve the null device through pinned memory", "[null]") {
+  const std::string communicator = GENERATE("gloo", "local");
+  const NullRun run(
+      {"--device", "null:h100", "--workers", "2", "--steps", "3", "--communicator", communicator});
+  INFO(run.ended.err);
+  CHECK(run.ended.exit_code == 0);
+}
+
+TEST_CASE("expandable segments hold the same blocks", "[null]") {
+  const std::vector<std::string> flags = {"--device",    "null:h200", "--world", "8",
+                                          "--solo-rank", "7",         "--steps", "4"};
+  const NullRun plain(flags);
+  const NullRun expandable(flags, "PYTORCH_ALLOC_CONF=expandable_segments:True");
+  INFO(expandable.ended.err);
+  REQUIRE(plain.ended.exit_code == 0);
+  REQUIRE(expandable.ended.exit_code == 0);
+  CHECK(bytes(plain.result(), "step_peak", "allocated_bytes") ==
+        bytes(expandable.result(), "step_peak", "allocated_bytes"));
+  CHECK(bytes(plain.result(), "step_peak", "reserved_bytes") !=
+        bytes(expandable.result(), "step_peak", "reserved_bytes"));
+}
+
+TEST_CASE("out of memory is told in one line, then in LibTorch's own words", "[null]") {
+  const NullRun run({"--device", "null:h200", "--model", "vit-l16", "--batch", "32", "--steps", "3",
+                     "--capacity", "9GiB"});
+  CHECK(run.ended.exit_code == 1);
+  const std::string first = run.ended.err.substr(0, run.ended.err.find('\n'));
+  CHECK_THAT(first, StartsWith("shardlens train: rank 0 ran out of memory on null:h200 in "));
+  CHECK_THAT(first, ContainsSubstring("step 0, action ") && ContainsSubstring("--batch"));
+  CHECK_THAT(run.ended.err, ContainsSubstring("\nCUDA out of memory. Tried to allocate"));
+  CHECK(run.result()["status"] == "failed");
+}
+
+TEST_CASE("a LibTorch of another version is refused before anything is made", "[null]") {
+  const NullRun run({"--device", "null:h200", "--steps", "1"},
+                    "LD_PRELOAD=" SHARDLENS_OTHER_LIBTORCH);
+  CHECK(run.ended.exit_code == 1);
+  CHECK_THAT(run.ended.err, ContainsSubstring("LibTorch 2.12.1 was loaded, but this program was "
+                                              "built for 2.11.0; run make build\n"));
+  CHECK(std::count(run.ended.err.begin(), run.ended.err.end(), '\n') == 1);
+  CHECK_FALSE(run.left_anything());
+}
+
+TEST_CASE("a null device that does not exist is refused before anything is made", "[null]") {
+  struct Case {
+    std::vector<std::string> flags;
+    const char* what;
+  };
+  const auto refused = GENERATE(values<Case>(
+      {{{"--device", "null:h20"}, "GPU h20: not known; did you mean h200?"},
+       {{"--device", "null:"}, "not known"},
+       {{"--device", "gpu"}, "--device gpu: not a device"},
+       {{"--device", "cpu", "--capacity", "1GiB"}, "only a null device's memory"},
+       {{"--device", "null:l4", "--capacity", "much"}, "--capacity much: not a size"},
+       {{"--device", "null:l4", "--world", "8"}, "give --solo-rank R"},
+       {{"--device", "null:l4", "--world", "8", "--solo-rank", "8"}, "ranks count from 0"},
+       {{"--device", "cpu", "--communicator", "nccl"}, "it serves GPUs only"}}));
+  const NullRun run(refused.flags);
+  CHECK(run.ended.exit_code == 2);
+  CHECK_THAT(run.ended.err, ContainsSubstring(refused.what));
+  CHECK(std::count(run.ended.err.begin(), run.ended.err.end(), '\n') == 1);
+  CHECK_FALSE(run.left_anything());
+}
