@@ -5,7 +5,7 @@
 SHARDLENS_DEPS ?= $(CURDIR)/.deps
 export SHARDLENS_DEPS
 
-.PHONY: help demo test build tools bench test-long clean
+.PHONY: help demo test build tools gpu bench test-long test-wheels clean
 .NOTPARALLEL:
 
 help:
@@ -13,8 +13,10 @@ help:
 	@echo 'make test        build and run the tests, with and without sanitizers'
 	@echo 'make build       build everything into build/bin'
 	@echo 'make tools       build what needs no LibTorch into build/core/bin'
-	@echo 'make bench       compare step times with PyTorch DDP and FSDP2 (fetches 2.5 GB once)'
+	@echo 'make bench       compare step times and memory with PyTorch (fetches 2.5 GB once)'
 	@echo 'make test-long   run the tests that take too long for every change'
+	@echo 'make test-wheels compare the null device with and without NVIDIA'"'"'s wheels (fetches 2.5 GB once)'
+	@echo 'make gpu         fetch NVIDIA'"'"'s libraries for LibTorch (make build does it where a GPU is)'
 	@echo 'make clean       remove build/ (the installed .deps/ and your runs/ stay)'
 
 demo: build
@@ -33,6 +35,14 @@ tools:
 bench: build
 	@.setup/peers
 	@"$(SHARDLENS_DEPS)/peers/bin/python" tests/bench/step_time
+	@"$(SHARDLENS_DEPS)/peers/bin/python" tests/bench/host_cost
+	@"$(SHARDLENS_DEPS)/peers/bin/python" tests/bench/null_table
+
+gpu: build
+	@.setup/gpu
+
+test-wheels:
+	@.setup/test-wheels
 
 test-long:
 	@.setup/test long
