@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/model.h"
+#include "profiler/units.h"
 #include "runtime/batches.h"
 #include "runtime/check.h"
 #include "runtime/null_inspection.h"
@@ -49,6 +50,11 @@ void keep_freed_memory() {
 
 nlohmann::ordered_json peak_json(const MemoryPeak& peak) {
   return {{"allocated_bytes", peak.allocated_bytes}, {"reserved_bytes", peak.reserved_bytes}};
+}
+
+std::string peak_text(const MemoryPeak& peak) {
+  return fmt::format("{} allocated, {} reserved", profiler::bytes_text(peak.allocated_bytes),
+                     profiler::bytes_text(peak.reserved_bytes));
 }
 
 /// Sum of batch losses, added on the device and read only when somebody asks.
@@ -172,6 +178,8 @@ class Trainer {
     result_.peak = peaks_.whole();
     result_.step_peak = peaks_.steps();
     result_.notice = job_.notice;
+    if (result_.peak) say("peak memory: " + peak_text(*result_.peak));
+    if (result_.step_peak) say("of steps alone: " + peak_text(*result_.step_peak));
     return result_;
   }
 
