@@ -74,6 +74,7 @@ struct Config {
   std::string storage = "runs";
   std::string name;
   bool fresh = false;
+  std::string profile = "off";
   int64_t log_every = 10;
 };
 

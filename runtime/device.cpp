@@ -1,6 +1,6 @@
 #include "runtime/device.h"
 
-#include <ATen/Context.h>
+#include <ATen/ATen.h>
 #include <c10/core/AutogradState.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -19,6 +19,7 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "profiler/recorder.h"
 #include "runtime/check.h"
 #include "runtime/null_device/null_device.h"
 
@@ -123,6 +124,26 @@ c10::Device open_device(const planner::Device& device, int index) {
   // Its choice of kernels is not known before launch, so its memory could not be predicted.
   at::globalContext().setSDPUseCuDNN(false);
   return opened;
+}
+
+void take_workspaces(const c10::Device& device) {
+  if (!device.is_cuda()) return;
+  const profiler::Scope scope(profiler::Category::workspace, "cuBLAS");
+  const at::Tensor matrix = at::zeros({16, 16}, at::TensorOptions(device));
+  at::linear(matrix, matrix, matrix[0]);  // by cuBLASLt
+  at::mm(matrix, matrix);
+}
+
+void describe_device(const c10::Device& device, profiler::Header& header) {
+  header.libraries = fmt::format("LibTorch {}\n", TORCH_VERSION);
+  if (!device.is_cuda()) return;
+  cudaDeviceProp properties{};
+  if (cudaGetDeviceProperties(&properties, device.index()) != cudaSuccess) return;
+  int driver = 0;
+  cudaDriverGetVersion(&driver);
+  header.gpu = properties.name;
+  header.capacity_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+  header.libraries += fmt::format("CUDA runtime {}\nCUDA driver {}\n", CUDART_VERSION, driver);
 }
 
 void keep_backward_on_this_thread() {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "planner/strategy.h"
+#include "profiler/profile.h"
 
 namespace shardlens::runtime {
 
@@ -33,9 +34,16 @@ void enter_null_device(const planner::Device& device, const std::vector<std::str
 /// and makes it current. Throws std::runtime_error in one line.
 c10::Device open_device(const planner::Device& device, int index);
 
+/// Makes cuBLAS take its workspaces now and under their own name: LibTorch allocates them in its
+/// first product on a stream and keeps them. Does nothing on the CPU.
+void take_workspaces(const c10::Device& device);
+
 /// Runs a thread's backward passes on that thread: autograd's own thread for a device would free
 /// its last tensors after backward() has returned, so no two steps would allocate alike.
 void keep_backward_on_this_thread();
+
+/// What a recording says of the device: the GPU, its memory, versions.
+void describe_device(const c10::Device& device, profiler::Header& header);
 
 /// Of LibTorch's caching allocator, both peaks since the last reset.
 struct MemoryPeak {

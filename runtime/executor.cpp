@@ -18,8 +18,30 @@ using planner::Action;
 using planner::ActionKind;
 using planner::Bucket;
 using planner::Schedule;
+using profiler::Category;
 
 namespace {
+
+/// What an action's allocations are for.
+Category category_of(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::load_input:
+      return Category::input;
+    case ActionKind::forward:
+    case ActionKind::loss:
+    case ActionKind::backward:
+      return Category::activation;
+    case ActionKind::all_gather:
+    case ActionKind::reduce_scatter:
+    case ActionKind::all_reduce:
+      return Category::communication;
+    case ActionKind::cast_shard:
+    case ActionKind::reshard:
+    case ActionKind::optimizer_step:
+      return Category::workspace;
+  }
+  return Category::other;
+}
 
 struct GradientHook : torch::autograd::PostAccumulateGradHook {
   explicit GradientHook(std::function<void()> call) : call(std::move(call)) {}
@@ -58,7 +80,8 @@ Executor::Executor(const models::ModelSpec& spec, RankState& state, Streams& str
       state_(state),
       streams_(streams),
       channels_(channels),
-      adam_(adam) {
+      adam_(adam),
+      space_(state.device().is_cuda() ? profiler::Space::device : profiler::Space::host) {
   install_hooks();
 }
 
@@ -89,6 +112,7 @@ void Executor::begin(const Schedule& schedule, int64_t step, const LoadBatch& lo
   outputs_.assign(units_.size(), {});
   gradients_.assign(spec_.parameters.size(), {});
   trains_ = has_backward(schedule);
+  choose_recorder();
   if (trains_) state_.step_count().add_(1);
   streams_.begin(schedule.actions.size());
 }
@@ -98,16 +122,43 @@ void Executor::execute(int id) {
   if (observer_) observer_(id);
   wait_for(action);
   if (inspection_ != nullptr) inspection_->enter(*schedule_, step_, id);
+  if (recorder_ != nullptr) recorder_->begin_action(id);
+  const profiler::Scope scope(category_of(action.kind), label_of(action), id);
   const bool is_beside = action.stream != planner::Stream::main;
   if (is_beside) streams_.select(action.stream);
   dispatch(action);
   if (is_beside) streams_.select(planner::Stream::main);
   // A segment of BACKWARD is finished by its last gradient, before autograd returns.
-  if (action.kind != ActionKind::backward) finish(id);
+  if (action.kind == ActionKind::backward) return;
+  finish(id);
+  end_action(id);
 }
 
 void Executor::finish(int id) {
   if (awaited_[id]) streams_.record(id, schedule_->actions[id].stream);
+}
+
+void Executor::end_action(int id) {
+  if (recorder_ != nullptr) recorder_->end_action(id);
+}
+
+/// A recorder knows the labels that it gave.
+void Executor::choose_recorder() {
+  profiler::Recorder* const active = profiler::Recorder::active();
+  if (std::exchange(recorder_, active) == active) return;
+  unit_labels_.clear();
+  group_labels_.clear();
+  if (recorder_ == nullptr) return;
+  for (const auto& unit : spec_.units) unit_labels_.push_back(recorder_->label(unit.name));
+  for (const planner::Group& group : schedule_->groups) {
+    group_labels_.push_back(recorder_->label(group.name));
+  }
+}
+
+uint32_t Executor::label_of(const Action& action) const {
+  if (recorder_ == nullptr) return 0;
+  if (action.unit >= 0) return unit_labels_[action.unit];
+  return action.group >= 0 ? group_labels_[action.group] : 0;
 }
 
 void Executor::dispatch(const Action& action) {
@@ -211,7 +262,13 @@ void Executor::backward(const Action& action) {
   const bool continues = segment_.unit == action.unit;
   bind_weights(action);
   begin_segment(action);
-  if (!continues) run_autograd(action.unit);
+  if (continues) {
+    unit_scope_->enter_action(segment_.action);
+    return;
+  }
+  profiler::Scope scope(Category::activation, label_of(action), segment_.action);
+  unit_scope_ = &scope;
+  run_autograd(action.unit);
 }
 
 void Executor::begin_segment(const Action& action) {
@@ -247,6 +304,7 @@ void Executor::run_autograd(int unit) {
   });
   carried_ = inputs_[unit].grad();
   inputs_[unit].reset();
+  end_action(segment_.action);
   segment_ = {};
 }
 
@@ -254,6 +312,10 @@ void Executor::on_gradient(int parameter) {
   const at::NoGradGuard no_grad;
   try {
     const Place& place = state_.place(parameter);
+    if (recorder_ != nullptr) {
+      recorder_->recategorise(space_, state_.weight(parameter).grad().data_ptr(),
+                              Category::gradient);
+    }
     if (place.group != segment_.group || place.bucket != segment_.bucket) {
       gradients_[parameter].early = true;
       return;
@@ -284,7 +346,8 @@ void Executor::continue_unit() {
   while (segment_.missing == 0) {
     finish(segment_.action);
     const std::optional<int> next = next_segment(segment_.unit);
-    if (!next) return;
+    if (!next) return;  // the input's gradient may still come
+    end_action(segment_.action);
     while (next_ <= *next) execute(next_++);
   }
 }

@@ -18,6 +18,7 @@
 
 #include "models/model.h"
 #include "planner/schedule.h"
+#include "profiler/recorder.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/rank_state.h"
 #include "runtime/streams.h"
@@ -90,6 +91,9 @@ class Executor {
   void dispatch(const planner::Action& action);
   void wait_for(const planner::Action& action);
   void finish(int id);
+  void end_action(int id);
+  void choose_recorder();
+  uint32_t label_of(const planner::Action& action) const;
   void load_input();
   void cast_shard(const planner::Action& action);
   void all_gather(const planner::Action& action);
@@ -121,6 +125,13 @@ class Executor {
   AdamOptions adam_;
   Observer observer_;
   NullInspection* inspection_ = nullptr;
+
+  // While somebody records.
+  profiler::Recorder* recorder_ = nullptr;
+  std::vector<uint32_t> unit_labels_;
+  std::vector<uint32_t> group_labels_;
+  profiler::Scope* unit_scope_ = nullptr;  // of the unit that is in backward
+  profiler::Space space_{};                // where the rank's tensors lie
 
   // One run.
   const planner::Schedule* schedule_ = nullptr;

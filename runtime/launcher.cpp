@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "profiler/recorder.h"
 #include "runtime/comm/shared_region.h"
 #include "runtime/device.h"
 #include "runtime/rendezvous.h"
@@ -55,13 +56,43 @@ std::string out_of_memory(const Job& job, int rank, const std::string& where,
       rank, job.config.device, where, error.what_without_backtrace());
 }
 
+/// Nothing where the user asks for no recording.
+std::unique_ptr<profiler::Recorder> record(const Job& job, const RunDirectory& directory, int rank,
+                                           const c10::Device& device) {
+  if (job.config.profile == "off") return nullptr;
+  profiler::Header header{.rank = rank,
+                          .world_size = job.strategy.world_size,
+                          .device = job.config.device,
+                          .notice = job.notice,
+                          .config = to_json(job.config),
+                          .train = to_text(job.train),
+                          .evaluate = to_text(job.evaluate)};
+  describe_device(device, header);
+  return std::make_unique<profiler::Recorder>(profiler::RecorderOptions{
+      .path = directory.profile(rank).string(), .header = header, .on_cuda = device.is_cuda()});
+}
+
+std::unique_ptr<Links> meet(const Job& job, int rank, void* region, const Streams& streams) {
+  const profiler::Scope scope(profiler::Category::communication, "communicators");
+  return join(job, rank, region,
+              {.gather = streams.handle(planner::Stream::gather),
+               .reduce = streams.handle(planner::Stream::reduce)});
+}
+
+void log_summary(const profiler::RecorderSummary& summary) {
+  spdlog::info("profile: {} events, {} lost, {} bytes", summary.events, summary.lost_events,
+               summary.file_bytes);
+  if (!summary.driver.empty()) spdlog::warn("profile: {}", summary.driver);
+  if (!summary.failure.empty()) spdlog::error("profile: {}", summary.failure);
+}
+
 void run_rank(const Job& job, const RunDirectory& directory, int rank, void* region,
               const Board& board) {
   const c10::Device device = open_device(job.device, job.gpus > 0 ? rank % job.gpus : 0);
+  const auto recorder = record(job, directory, rank, device);
+  take_workspaces(device);
   const auto streams = make_streams(device, job.config.communicators == 1);
-  const auto links = join(job, rank, region,
-                          {.gather = streams->handle(planner::Stream::gather),
-                           .reduce = streams->handle(planner::Stream::reduce)});
+  const auto links = meet(job, rank, region, *streams);
   spdlog::info("rank {} of {} joined", rank, job.strategy.world_size);
   const TrainResult result = train_rank(job, {.rank = rank,
                                               .device = device,
@@ -71,6 +102,7 @@ void run_rank(const Job& job, const RunDirectory& directory, int rank, void* reg
                                               .metrics = directory.metrics()});
   if (job.writes_results(rank)) write_file(directory.result(), to_json(result));
   board.enter(rank, Phase::finished, result.steps, 0);
+  if (recorder) log_summary(recorder->close());
 }
 
 /// The life of a rank's process; never returns, and never runs the launcher's destructors.

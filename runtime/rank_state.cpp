@@ -1,15 +1,39 @@
 #include "runtime/rank_state.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
+#include "profiler/recorder.h"
 #include "runtime/check.h"
 #include "runtime/scalar_type.h"
 
 namespace shardlens::runtime {
 
+using profiler::Category;
+
 namespace {
+
+at::Tensor zeros(Category category, const std::string& label, at::IntArrayRef sizes,
+                 const at::TensorOptions& options) {
+  const profiler::Scope scope(category, label);
+  return at::zeros(sizes, options);
+}
+
+Category category_of(planner::SlotKind kind) {
+  switch (kind) {
+    case planner::SlotKind::unsharded:
+      return Category::unsharded_parameter;
+    case planner::SlotKind::reduce:
+      return Category::reduce_buffer;
+    case planner::SlotKind::gradient_shard:
+      return Category::gradient_shard;
+    case planner::SlotKind::receive:
+      return Category::communication;
+  }
+  return Category::other;
+}
 
 /// What lies between a bucket's parameters and behind them, in a slot that holds the bucket.
 std::vector<at::Tensor> gaps_in(const planner::Bucket& bucket, const at::Tensor& slot) {
@@ -67,12 +91,15 @@ void RankState::allocate() {
     std::vector<BucketState>& states = buckets_.emplace_back();
     for (const planner::Bucket& bucket : group.buckets) {
       const int64_t numel = bucket.numel / schedule_.shards;
-      states.push_back(
-          {at::zeros({numel}, fp32), at::zeros({numel}, fp32), at::zeros({numel}, fp32)});
+      const std::string name = fmt::format("{} bucket {}", group.name, states.size());
+      states.push_back({zeros(Category::parameter_shard, name + " master", {numel}, fp32),
+                        zeros(Category::optimizer_state, name + " exp_avg", {numel}, fp32),
+                        zeros(Category::optimizer_state, name + " exp_avg_sq", {numel}, fp32)});
     }
   }
   for (const planner::Slot& slot : schedule_.slots) {
     const int64_t numel = slot.bytes / planner::bytes_of(slot.dtype);
+    const profiler::Scope scope(category_of(slot.kind), slot.name());
     slots_.push_back(at::empty({numel}, fp32.dtype(scalar_type(slot.dtype))));
   }
   bound_.assign(schedule_.groups.size(), false);
@@ -82,7 +109,7 @@ void RankState::allocate() {
   for (const planner::Group& group : schedule_.groups) {
     bucket_views_.emplace_back(group.buckets.size());
   }
-  step_count_ = at::zeros({}, fp32);
+  step_count_ = zeros(Category::optimizer_state, "step count", {}, fp32);
 }
 
 void RankState::make_weights(const models::ModelSpec& spec) {

@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 namespace {
 
 /// What a run writes: `--fresh` removes these and nothing else.
-constexpr std::array kOwnFiles = {"config.json", "result.json", "metrics.jsonl", "logs"};
+constexpr std::array kOwnFiles = {"config.json", "result.json", "metrics.jsonl", "logs",
+                                  "profiles"};
 
 fs::path run_path(const planner::Config& config) {
   const std::string name =
@@ -153,6 +154,7 @@ RunDirectory RunDirectory::open(const planner::Config& config) {
   RunDirectory run(path, lock);
   remove_own_files(path);
   fs::create_directory(path / "logs");
+  fs::create_directory(path / "profiles");
   write_file(path / "config.json", planner::to_json(kept_config(config, path)));
   made.keep();
   return run;
@@ -163,6 +165,10 @@ RunDirectory::RunDirectory(RunDirectory&& other) noexcept
 
 RunDirectory::~RunDirectory() {
   if (lock_ >= 0) ::close(lock_);
+}
+
+fs::path RunDirectory::profile(int rank) const {
+  return path_ / "profiles" / fmt::format("rank{}.slp", rank);
 }
 
 fs::path RunDirectory::log(int rank) const {

@@ -25,6 +25,7 @@ class RunDirectory {
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path log(int rank) const;
+  std::filesystem::path profile(int rank) const;
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path result() const { return path_ / "result.json"; }
 

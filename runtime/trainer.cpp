@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/model.h"
+#include "profiler/recorder.h"
 #include "profiler/units.h"
 #include "runtime/batches.h"
 #include "runtime/check.h"
@@ -52,6 +53,10 @@ nlohmann::ordered_json peak_json(const MemoryPeak& peak) {
   return {{"allocated_bytes", peak.allocated_bytes}, {"reserved_bytes", peak.reserved_bytes}};
 }
 
+profiler::Phase recorded(Phase phase) {
+  return phase == Phase::training ? profiler::Phase::training : profiler::Phase::evaluating;
+}
+
 std::string peak_text(const MemoryPeak& peak) {
   return fmt::format("{} allocated, {} reserved", profiler::bytes_text(peak.allocated_bytes),
                      profiler::bytes_text(peak.reserved_bytes));
@@ -81,6 +86,7 @@ class TrainData {
  public:
   TrainData(const Job& job, int rank, const c10::Device& device)
       : job_(job), rank_(rank), device_(device) {
+    const profiler::Scope scope(profiler::Category::input, "training data");
     if (job.is_synthetic) {
       batch_ = synthetic_batch(job.spec.vit, job.config.batch, seed(), device);
     } else {
@@ -89,6 +95,7 @@ class TrainData {
   }
 
   void begin_epoch(int64_t epoch) {
+    const profiler::Scope scope(profiler::Category::input, "sample order");
     order_ = sample_order(job_.data.train.count, seed(), epoch, rank_, job_.strategy.world_size);
     if (images_) order_ = order_.to(device_);
   }
@@ -159,7 +166,10 @@ class Trainer {
                           job.strategy.communicator == planner::CommunicatorKind::nccl);
       executor_.inspect(*inspection_);
     }
-    if (job.data.test.count > 0) test_data_.emplace(job.data.test, options.device);
+    if (job.data.test.count > 0) {
+      const profiler::Scope scope(profiler::Category::input, "test data");
+      test_data_.emplace(job.data.test, options.device);
+    }
     if (!job.writes_results(options.rank)) return;
     progress_ = std::make_unique<Progress>();
     metrics_.open(options.metrics, std::ios::trunc);
@@ -239,6 +249,7 @@ class Trainer {
 
   void train_step(int64_t epoch, int64_t first, int64_t samples) {
     const auto start = Clock::now();
+    if (recorder_ != nullptr) recorder_->step(step_);
     executor_.run(job_.train, step_, [&] { return train_data_.at(first, samples); });
     logged_loss_.add(executor_.loss());
     epoch_loss_.add(executor_.loss());
@@ -255,6 +266,7 @@ class Trainer {
     last_loss_ = mean_over_ranks(logged_loss_.take());
     last_images_per_s_ =
         1e3 / step_ms * static_cast<double>(job_.config.batch * job_.strategy.world_size);
+    if (recorder_ != nullptr) record_log();
     if (!metrics_.is_open()) return;
     nlohmann::ordered_json line = {{"step", step_},
                                    {"epoch", epoch + 1},
@@ -264,6 +276,12 @@ class Trainer {
     if (!job_.notice.empty()) line["notice"] = job_.notice;
     metrics_ << line.dump() << std::endl;
     if (!metrics_) throw std::runtime_error(options_.metrics.string() + ": cannot be written");
+  }
+
+  void record_log() const {
+    recorder_->loss(last_loss_);
+    recorder_->sample_host();
+    if (options_.device.is_cuda()) recorder_->sample_device();
   }
 
   /// Correct answers over the whole test set, which is split over the ranks.
@@ -302,6 +320,7 @@ class Trainer {
   }
 
   void show(Phase phase) {
+    if (recorder_ != nullptr) recorder_->phase(recorded(phase));
     executor_.observe([board = options_.board, rank = options_.rank, phase,
                        &step = step_](int action) { board.enter(rank, phase, step, action); });
   }
@@ -322,6 +341,7 @@ class Trainer {
 
   const Job& job_;
   TrainerOptions options_;
+  profiler::Recorder* recorder_ = profiler::Recorder::active();
   PeakWatch peaks_;
   RankState state_;
   std::optional<NullInspection> inspection_;

@@ -34,6 +34,13 @@ class NullRun {
   nlohmann::json result() const {
     return nlohmann::json::parse(read_file(folder_.file("runs/r/result.json")));
   }
+  /// What `shardlens profile report --json` says of the run.
+  nlohmann::json report() const {
+    const Ended report = run({SHARDLENS_PROFILE, "report", folder_.file("runs/r"), "--json"});
+    INFO(report.err);
+    REQUIRE(report.exit_code == 0);
+    return nlohmann::json::parse(report.out);
+  }
   std::string metrics() const { return read_file(folder_.file("runs/r/metrics.jsonl")); }
   bool left_anything() const { return fs::exists(folder_.file("runs")); }
 
@@ -79,6 +86,35 @@ TEST_CASE("whatever the null device gives out says that its values mean nothing"
     CHECK(nlohmann::json::parse(line)["notice"] == kNotice);
   }
   CHECK(count == 3);
+}
+
+TEST_CASE("a recorded run reports LibTorch's own peaks, to the byte", "[null]") {
+  const std::string model = GENERATE("vit-tutorial", "vit-l16");
+  const std::string strategy = GENERATE("fsdp", "ddp");
+  const std::string dtype = GENERATE("fp32", "bf16");
+  CAPTURE(model, strategy, dtype);
+  const NullRun run({"--device", "null:h200", "--model", model, "--strategy", strategy,
+                     "--param-dtype", dtype, "--world", "8", "--solo-rank", "3", "--batch", "8",
+                     "--steps", "4", "--profile", "on"});
+  INFO(run.ended.err);
+  REQUIRE(run.ended.exit_code == 0);
+  const nlohmann::json report = run.report();
+  REQUIRE(report["ranks"].size() == 1);
+  const nlohmann::json& rank = report["ranks"][0];
+  for (const char* peak : {"peak", "step_peak"}) {
+    for (const char* key : {"allocated_bytes", "reserved_bytes"}) {
+      CHECK(rank[peak][key] == bytes(run.result(), peak, key));
+    }
+  }
+  int64_t total = 0;
+  for (const auto& [name, in_category] : rank["at_peak"]["categories"].items()) {
+    total += in_category.get<int64_t>();
+  }
+  CHECK(total == bytes(run.result(), "peak", "allocated_bytes"));
+  CHECK(rank["at_peak"]["categories"]["other"].get<int64_t>() <= total / 100);
+  CHECK(rank["steps"].size() == 4);
+  CHECK(rank["lost"] == 0);
+  CHECK(rank["notice"] == kNotice);
 }
 
 TEST_CASE("several workers on the null device are solo ranks of one world", "[null]") {

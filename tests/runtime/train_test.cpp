@@ -73,6 +73,13 @@ class Bench {
   TemporaryFolder folder_;
 };
 
+nlohmann::json report_of(const Bench& bench) {
+  const Ended report = run({SHARDLENS_PROFILE, "report", bench.file("runs/r"), "--json"});
+  CAPTURE(report.err);
+  REQUIRE(report.exit_code == 0);
+  return nlohmann::json::parse(report.out);
+}
+
 void check_refused(const Ended& ended, const std::string& why) {
   CAPTURE(ended.err, ended.out);
   CHECK(ended.exit_code == 2);
@@ -103,6 +110,23 @@ TEST_CASE("a run leaves its configuration, metrics, logs and result", "[train]")
   CHECK(nlohmann::json::parse(read_file(bench.file("runs/r/config.json"))).at("workers") == 2);
   for (const char* log : {"rank0.log", "rank1.log"}) {
     CHECK_THAT(read_file(bench.file("runs/r/logs/") + log), ContainsSubstring("joined"));
+  }
+}
+
+TEST_CASE("a recorded run says where every byte of each rank went", "[train]") {
+  const Bench bench;
+  REQUIRE(bench.train({"--workers", "2", "--profile", "on"}).exit_code == 0);
+  const nlohmann::json report = report_of(bench);
+  REQUIRE(report["ranks"].size() == 2);
+  for (const nlohmann::json& rank : report["ranks"]) {
+    int64_t total = 0;
+    for (const auto& [name, bytes] : rank["at_peak"]["categories"].items()) {
+      total += bytes.get<int64_t>();
+    }
+    CHECK(total == rank["peak"]["allocated_bytes"]);
+    CHECK(rank["at_peak"]["categories"]["parameter_shard"] > 0);
+    CHECK(rank["steps"].size() == 4);  // 64 samples, 2 ranks, batch 8
+    CHECK(rank["lost"] == 0);
   }
 }
 
@@ -194,9 +218,9 @@ void check_names(const Ended& ended, const std::string& rank) {
   CAPTURE(ended.err);
   CHECK_THAT(ended.err, ContainsSubstring(rank));
   CHECK_THAT(ended.err, ContainsSubstring("step "));
-  const char* operations[] = {"LOAD_INPUT", "ALL_GATHER", "FORWARD",       "RESHARD",
-                              "LOSS",       "BACKWARD",   "ALL_REDUCE",    "REDUCE_SCATTER",
-                              "SUM",        "BARRIER",    "OPTIMIZER_STEP"};
+  const char* operations[] = {"LOAD_INPUT", "CAST_SHARD", "ALL_GATHER",     "FORWARD",
+                              "RESHARD",    "LOSS",       "BACKWARD",       "ALL_REDUCE",
+                              "SUM",        "BARRIER",    "OPTIMIZER_STEP", "REDUCE_SCATTER"};
   CHECK(std::any_of(std::begin(operations), std::end(operations), [&](const char* operation) {
     return ended.err.find(operation) != std::string::npos;
   }));
@@ -242,6 +266,21 @@ TEST_CASE("a rank that dies ends the group and is named", "[train][faults]") {
   const std::string communicator = GENERATE("local", "gloo");
   const Ended ended = strike(bench, communicator, 1, SIGKILL, [&] { return takes_steps(bench); });
   check_names(ended, "rank 1");
+}
+
+TEST_CASE("a recording outlives the rank that is killed", "[train][faults]") {
+  const Bench bench;
+  Process launcher(endless(bench, {"--profile", "on"}));
+  REQUIRE(wait_until([&] { return takes_steps(bench); }));
+  for (const pid_t rank : launcher.children()) REQUIRE(::kill(rank, SIGKILL) == 0);
+  launcher.wait();
+  const nlohmann::json report = report_of(bench);
+  REQUIRE(report["ranks"].size() == 3);
+  for (const nlohmann::json& rank : report["ranks"]) {
+    CHECK(rank["events"] > 1000);
+    CHECK(rank["steps"].size() >= 2);
+    CHECK(rank["peak"]["allocated_bytes"] > 0);
+  }
 }
 
 TEST_CASE("a rank that hangs is named once the deadline has passed", "[train][faults]") {

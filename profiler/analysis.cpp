@@ -1,0 +1,172 @@
+#include <algorithm>
+#include <bit>
+
+#include "profiler/report.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+constexpr size_t kMostFailures = 3;
+constexpr size_t kLargestTensors = 10;
+
+bool is_sane(const Event& event) {
+  if (static_cast<int>(event.kind) >= kEventKinds || static_cast<int>(event.space) >= kSpaces ||
+      static_cast<int>(event.category) >= kCategories) {
+    return false;
+  }
+  const auto is_below = [&](int64_t value, int64_t limit) { return value >= 0 && value < limit; };
+  switch (event.kind) {
+    case EventKind::alloc:
+    case EventKind::free:
+    case EventKind::out_of_memory:
+      return is_below(event.value, kMostEventBytes);
+    case EventKind::phase:
+      return is_below(event.value, kPhases);
+    case EventKind::counter:
+      return event.address < kCounters;
+    case EventKind::recategorise:
+    case EventKind::step:
+    case EventKind::action_begin:
+    case EventKind::action_end:
+      return true;
+  }
+  return false;
+}
+
+std::vector<Live> largest_of(std::vector<Live> live) {
+  const size_t count = std::min(kLargestTensors, live.size());
+  const auto end = live.begin() + static_cast<std::ptrdiff_t>(count);
+  std::ranges::partial_sort(live, end, [](const Live& a, const Live& b) {
+    return a.given_bytes != b.given_bytes ? a.given_bytes > b.given_bytes : a.version < b.version;
+  });
+  live.resize(count);
+  return live;
+}
+
+}  // namespace
+
+void Analysis::take(const Event& event) {
+  ++events_;
+  if (!is_sane(event)) {
+    ++unmatched_;
+    return;
+  }
+  switch (event.kind) {
+    case EventKind::alloc:
+      return take_alloc(event);
+    case EventKind::free:
+      return take_free(event);
+    case EventKind::recategorise:
+      if (!set_of(event.space).recategorise(event.address, event.category)) ++unmatched_;
+      return;
+    case EventKind::out_of_memory:
+      return take_failure(event);
+    case EventKind::phase:
+      close_window();
+      phase_ = static_cast<Phase>(event.value);
+      in_step_ = false;
+      return;
+    case EventKind::step:
+      close_window();
+      step_ = event.value;
+      in_step_ = phase_ == Phase::training;
+      return;
+    case EventKind::counter:
+      return take_counter(event);
+    case EventKind::action_begin:
+    case EventKind::action_end:
+      return;
+  }
+}
+
+Moment Analysis::moment_of(const Event& event) const {
+  return {.time_ns = event.time_ns, .step = step_, .action = event.action, .phase = phase_};
+}
+
+Level& Analysis::level_of(size_t space) {
+  return space == static_cast<size_t>(Space::segment) ? reserved_ : sets_[space].level();
+}
+
+void Analysis::take_alloc(const Event& event) {
+  ++space_events_[static_cast<size_t>(event.space)];
+  if (event.space == Space::segment) return update_reserved(event);
+  const bool is_device = event.space == Space::device;
+  const int64_t given = is_device ? tracker_.take(event) : event.value;
+  PeakSet& set = set_of(event.space);
+  if (event.space == Space::driver) {
+    if (const auto old = set.free(event.address)) libraries_[old->label] -= old->given_bytes;
+    libraries_[event.label] += given;
+  }
+  if (set.alloc(event, given, moment_of(event)) && is_device) blocks_at_peak_ = tracker_.totals();
+}
+
+void Analysis::take_free(const Event& event) {
+  ++space_events_[static_cast<size_t>(event.space)];
+  if (event.space == Space::segment) return update_reserved(event);
+  if (event.space == Space::device) tracker_.take(event);
+  const std::optional<Live> ended = set_of(event.space).free(event.address);
+  if (!ended) ++unmatched_;
+  if (ended && event.space == Space::driver) libraries_[ended->label] -= ended->given_bytes;
+}
+
+void Analysis::update_reserved(const Event& event) {
+  tracker_.take(event);
+  reserved_.set(tracker_.totals().reserved, moment_of(event));
+}
+
+void Analysis::take_counter(const Event& event) {
+  if (static_cast<Counter>(event.address) == Counter::loss) {
+    const auto loss = std::bit_cast<double>(event.value);
+    if (losses_.count++ == 0) losses_.first = loss;
+    losses_.last = loss;
+    return;
+  }
+  CounterReport& counter = counters_[event.address];
+  counter.largest = counter.count == 0 ? event.value : std::max(counter.largest, event.value);
+  counter.last = event.value;
+  ++counter.count;
+  const bool is_used = static_cast<Counter>(event.address) == Counter::device_used;
+  if (is_used && (!most_used_ || event.value > most_used_->used)) {
+    most_used_ = ledger_now(event.value);
+  }
+}
+
+void Analysis::take_failure(const Event& event) {
+  if (++failure_count_ > static_cast<int64_t>(kMostFailures)) return;
+  const PeakSet& set = set_of(event.space);
+  const auto device_free = static_cast<int64_t>(
+      std::min<uint64_t>(event.address, static_cast<uint64_t>(kMostEventBytes)));
+  // Segments come in multiples of 2 MiB; what is cached in whole ones went back before it failed.
+  const int64_t fresh = device_free / kSegmentRoundingBytes * kSegmentRoundingBytes;
+  const bool is_device = event.space == Space::device;
+  failures_.push_back(
+      {.event = event,
+       .report = {.at = moment_of(event),
+                  .action = {},
+                  .asked_bytes = event.value,
+                  .device_free_bytes = device_free,
+                  .would_fit_bytes = is_device
+                                         ? std::max(fresh, tracker_.largest_fit_bytes(event.stream))
+                                         : device_free,
+                  .blocks = tracker_.totals(),
+                  .given = set.given(),
+                  .largest = {}},
+       .largest = largest_of(set.live())});
+}
+
+void Analysis::close_window() {
+  StepPeak peak{.step = step_};
+  for (size_t space = 0; space < kSpaces; ++space) {
+    peak.bytes[space] = level_of(space).next_window();
+    auto& of_phase = phase_peaks_[space][static_cast<size_t>(phase_)];
+    of_phase = std::max(of_phase.value_or(0), peak.bytes[space]);
+  }
+  if (in_step_) steps_.push_back(peak);
+}
+
+Analysis::LedgerSample Analysis::ledger_now(int64_t used_bytes) const {
+  return {.used = used_bytes, .reserved = tracker_.totals().reserved, .libraries = libraries_};
+}
+
+}  // namespace shardlens::profiler

@@ -1,0 +1,149 @@
+#include "profiler/block_index.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+
+#include "profiler/crc32c.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+constexpr size_t kScanBytes = 1 << 20;
+
+class Indexer {
+ public:
+  explicit Indexer(const File& file) : file_(file), size_(file.size()) {}
+
+  BlockIndex run() {
+    index_.file_bytes = size_;
+    read_preamble();
+    for (uint64_t at = sizeof(Preamble); at < size_;) {
+      const std::optional<BlockHeader> header = header_at(at);
+      at = header ? take_block(at, *header) : resync(at);
+    }
+    return std::move(index_);
+  }
+
+ private:
+  void fault(uint64_t offset, const std::string& what) {
+    index_.faults.push_back(fmt::format("offset {}: {}", offset, what));
+  }
+
+  void read_preamble() {
+    Preamble& preamble = index_.preamble;
+    file_.read(0, std::as_writable_bytes(std::span(&preamble, 1)));
+    if (preamble.magic == kFileMagic && preamble.crc == crc_of(preamble)) return;
+    fault(0, "the beginning of the file is damaged");
+    preamble = {};
+  }
+
+  std::optional<BlockHeader> header_at(uint64_t at) const {
+    BlockHeader header;
+    if (file_.read(at, std::as_writable_bytes(std::span(&header, 1))) < sizeof header) return {};
+    const bool sound = header.magic == kBlockMagic && header.header_crc == crc_of(header) &&
+                       header.raw_bytes <= kMaxBlockBytes && header.stored_bytes <= kMaxBlockBytes;
+    return sound ? std::optional(header) : std::nullopt;
+  }
+
+  /// Returns where to go on: after the payload if it is intact, else after the header, since
+  /// nobody knows how many bytes of it are there.
+  uint64_t take_block(uint64_t at, const BlockHeader& header) {
+    IndexedBlock block{at, header, ""};
+    const uint64_t payload_at = at + sizeof header;
+    stored_.resize(std::min<uint64_t>(header.stored_bytes, size_ - payload_at));
+    stored_.resize(file_.read(payload_at, stored_));
+    if (stored_.size() < header.stored_bytes) {
+      block.problem =
+          fmt::format("cut off: {} of {} bytes are there", stored_.size(), header.stored_bytes);
+    } else if (crc32c(stored_) != header.payload_crc) {
+      block.problem = "its checksum does not match its bytes";
+    }
+    const bool intact = block.problem.empty();
+    if (!intact) {
+      fault(at, fmt::format("block of {}, {} entries: {}", type_name(header.type), header.count,
+                            block.problem));
+    }
+    index_.blocks.push_back(std::move(block));
+    if (intact) return payload_at + header.stored_bytes;
+    return next_header(payload_at);
+  }
+
+  uint64_t resync(uint64_t at) {
+    const uint64_t next = next_header(at + 1);
+    fault(at, fmt::format("{} bytes that are no block", next - at));
+    return next;
+  }
+
+  /// The first place from `at` on with a sound header; the end of the file where there is none.
+  uint64_t next_header(uint64_t at) const {
+    const ByteSpan magic = bytes_of(kBlockMagic);
+    Bytes window(kScanBytes);
+    while (at < size_) {
+      const size_t bytes = file_.read(at, window);
+      if (bytes < magic.size()) break;
+      const auto end = window.begin() + static_cast<std::ptrdiff_t>(bytes);
+      for (auto found = window.begin();; ++found) {
+        found = std::search(found, end, magic.begin(), magic.end());
+        if (found == end) break;
+        const auto candidate = at + static_cast<uint64_t>(found - window.begin());
+        if (header_at(candidate)) return candidate;
+      }
+      at += bytes - (magic.size() - 1);
+    }
+    return size_;
+  }
+
+  const File& file_;
+  const uint64_t size_;
+  BlockIndex index_;
+  Bytes stored_;
+};
+
+}  // namespace
+
+BlockIndex index_blocks(const File& file, const std::string& path) {
+  BlockIndex index = Indexer(file).run();
+  if (index.preamble.major != kMajor) {
+    throw std::invalid_argument(
+        fmt::format("{}: format {}.{} of recordings, this program reads {}.x; use the version of "
+                    "Shardlens that wrote it",
+                    path, index.preamble.major, index.preamble.minor, kMajor));
+  }
+  const bool is_recording = index.blocks.size() > 0 || index.faults.empty();
+  if (!is_recording || index.file_bytes < sizeof(Preamble)) {
+    throw std::invalid_argument(
+        fmt::format("{}: not a recording of Shardlens ({} bytes)", path, index.file_bytes));
+  }
+  return index;
+}
+
+void read_payload(const File& file, const IndexedBlock& block, BlockCodec& codec, Bytes& payload) {
+  if (!block.problem.empty()) throw std::runtime_error(block.problem);
+  Bytes stored(block.header.stored_bytes);
+  if (file.read(block.offset + sizeof(BlockHeader), stored) < stored.size()) {
+    throw std::runtime_error("it cannot be read any more");
+  }
+  codec.unpack(block.header, stored, payload);
+}
+
+std::string type_name(BlockType type) {
+  switch (type) {
+    case BlockType::header:
+      return "header";
+    case BlockType::strings:
+      return "strings";
+    case BlockType::events:
+      return "events";
+    case BlockType::snapshot:
+      return "snapshot";
+    case BlockType::end:
+      return "end";
+  }
+  return fmt::format("type {}", static_cast<int>(type));
+}
+
+}  // namespace shardlens::profiler

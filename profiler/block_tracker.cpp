@@ -1,0 +1,248 @@
+#include "profiler/block_tracker.h"
+
+#include <algorithm>
+
+namespace shardlens::profiler {
+
+int64_t BlockTracker::take(const Event& event) {
+  const bool alloc = event.kind == EventKind::alloc;
+  if (!alloc && event.kind != EventKind::free) return 0;
+  if (event.space == Space::device) {
+    return alloc ? allocate(event.address, event.value) : release(event.address);
+  }
+  if (event.space == Space::segment) alloc ? add_segment(event) : remove_segment(event);
+  return 0;
+}
+
+int64_t BlockTracker::largest_fit_bytes(uint16_t stream) const {
+  int64_t largest = 0;
+  for (const auto& [address, segment] : segments_) {
+    if (segment.stream != stream) continue;
+    for (uint32_t i = segment.first; i != kNone; i = blocks_[i].next) {
+      if (blocks_[i].used) continue;
+      if (segment.pool == Pool::small) {
+        largest = std::max(largest, std::min(kSmallRequestBytes, blocks_[i].bytes));
+      } else if (blocks_[i].bytes >
+                 kSmallRequestBytes) {  // a small request would go to the other pool
+        largest = std::max(largest, blocks_[i].bytes);
+      }
+    }
+  }
+  return largest;
+}
+
+// --- tensors -------------------------------------------------------------------------------------
+
+int64_t BlockTracker::allocate(uint64_t address, int64_t requested) {
+  uint32_t index = by_address_.find(address);
+  if (index != kNone && blocks_[index].used) {  // its free is missing
+    release(address);
+    index = by_address_.find(address);
+  }
+  const int64_t rounded = rounded_request(requested);
+  if (index == kNone || blocks_[index].bytes < rounded) {
+    return allocate_unplaced(address, requested);
+  }
+  count_free(blocks_[index], -1);
+  if (is_split(blocks_[index].bytes, rounded, blocks_[index].expandable)) split(index, rounded);
+  Block& block = blocks_[index];
+  block.used = true;
+  block.requested = requested;
+  count_used(block, 1);
+  return block.bytes;
+}
+
+int64_t BlockTracker::release(uint64_t address) {
+  uint32_t index = by_address_.find(address);
+  if (index == kNone || !blocks_[index].used) return release_unplaced(address);
+  Block& block = blocks_[index];
+  const int64_t given = block.bytes;
+  count_used(block, -1);
+  block.used = false;
+  const uint32_t previous = block.previous;
+  if (block.next != kNone && !blocks_[block.next].used) {
+    count_free(blocks_[block.next], -1);
+    merge_with_next(index);
+  }
+  if (previous != kNone && !blocks_[previous].used) {
+    count_free(blocks_[previous], -1);
+    merge_with_next(previous);
+    index = previous;
+  }
+  count_free(blocks_[index], 1);
+  return given;
+}
+
+int64_t BlockTracker::allocate_unplaced(uint64_t address, int64_t requested) {
+  release_unplaced(address);
+  const Block block{
+      .address = address, .bytes = rounded_request(requested), .requested = requested};
+  unplaced_[address] = block;
+  count_used(block, 1);
+  totals_.unplaced += block.bytes;
+  return block.bytes;
+}
+
+int64_t BlockTracker::release_unplaced(uint64_t address) {
+  const auto found = unplaced_.find(address);
+  if (found == unplaced_.end()) return 0;
+  const int64_t given = found->second.bytes;
+  count_used(found->second, -1);
+  totals_.unplaced -= given;
+  unplaced_.erase(found);
+  return given;
+}
+
+// --- segments ------------------------------------------------------------------------------------
+
+void BlockTracker::add_segment(const Event& event) {
+  if (event.value <= 0) return;
+  const uint64_t begin = event.address;
+  const uint64_t end = begin + static_cast<uint64_t>(event.value);
+  if (end < begin) return;
+  remove_range(begin, end);  // where its free is missing
+  const bool expandable = event.label != 0;
+  const bool is_small =
+      expandable ? event.value % page_bytes(Pool::large) != 0 : event.value <= kSmallSegmentBytes;
+  const auto segment = segments_
+                           .emplace(begin, Segment{.end = end,
+                                                   .first = new_free_block(begin, end, expandable),
+                                                   .stream = event.stream,
+                                                   .pool = is_small ? Pool::small : Pool::large,
+                                                   .expandable = expandable})
+                           .first;
+  totals_.reserved += event.value;
+  const auto right = segments_.find(end);
+  if (right != segments_.end() && right->second.continues(segment->second)) join(segment, right);
+  if (segment == segments_.begin()) return;
+  const auto left = std::prev(segment);
+  if (left->second.end == begin && segment->second.continues(left->second)) join(left, segment);
+}
+
+void BlockTracker::remove_segment(const Event& event) {
+  auto end = event.address + static_cast<uint64_t>(std::max<int64_t>(event.value, 0));
+  const auto whole = segments_.find(event.address);
+  if (event.value <= 0 && whole != segments_.end()) end = whole->second.end;
+  if (end > event.address) remove_range(event.address, end);
+}
+
+void BlockTracker::remove_range(uint64_t begin, uint64_t end) {
+  auto segment = segments_.upper_bound(begin);
+  if (segment != segments_.begin()) --segment;
+  while (segment != segments_.end() && segment->first < end) {
+    const auto next = std::next(segment);
+    const uint64_t segment_end = segment->second.end;
+    if (segment_end > begin && segment->second.expandable) {
+      cut(segment, std::max(begin, segment->first), std::min(end, segment_end));
+    } else if (segment_end > begin) {
+      cut(segment, segment->first, segment_end);
+    }
+    segment = next;
+  }
+}
+
+/// Leaves what lies below and above the range as segments of their own.
+void BlockTracker::cut(Segments::iterator segment, uint64_t begin, uint64_t end) {
+  const Segment old = segment->second;
+  segments_.erase(segment);
+  totals_.reserved -= static_cast<int64_t>(end - begin);
+  std::vector<uint32_t> below;
+  std::vector<uint32_t> above;
+  for (uint32_t index = old.first, next = kNone; index != kNone; index = next) {
+    const Block block = blocks_[index];
+    next = block.next;
+    if (block.end() <= begin || block.address >= end) {
+      (block.end() <= begin ? below : above).push_back(index);
+      continue;
+    }
+    block.used ? count_used(block, -1) : count_free(block, -1);
+    forget(index);
+    if (block.address < begin) below.push_back(new_free_block(block.address, begin, true));
+    if (block.end() > end) above.push_back(new_free_block(end, block.end(), true));
+  }
+  add_chain(old, below);
+  add_chain(old, above);
+}
+
+void BlockTracker::add_chain(Segment segment, const std::vector<uint32_t>& blocks) {
+  if (blocks.empty()) return;
+  for (size_t i = 0; i + 1 < blocks.size(); ++i) link(blocks[i], blocks[i + 1]);
+  segment.first = blocks.front();
+  segment.end = blocks_[blocks.back()].end();
+  blocks_[blocks.front()].previous = kNone;
+  blocks_[blocks.back()].next = kNone;
+  segments_[blocks_[segment.first].address] = segment;
+}
+
+void BlockTracker::join(Segments::iterator left, Segments::iterator right) {
+  uint32_t last = left->second.first;
+  while (blocks_[last].next != kNone) last = blocks_[last].next;
+  const uint32_t first = right->second.first;
+  link(last, first);
+  // Both count as cached, and so does what they become.
+  if (!blocks_[last].used && !blocks_[first].used) merge_with_next(last);
+  left->second.end = right->second.end;
+  segments_.erase(right);
+}
+
+// --- blocks --------------------------------------------------------------------------------------
+
+uint32_t BlockTracker::new_block(const Block& block) {
+  uint32_t index = static_cast<uint32_t>(blocks_.size());
+  if (unused_.empty()) {
+    blocks_.push_back(block);
+  } else {
+    index = unused_.back();
+    unused_.pop_back();
+    blocks_[index] = block;
+  }
+  by_address_.insert(block.address, index);
+  return index;
+}
+
+uint32_t BlockTracker::new_free_block(uint64_t begin, uint64_t end, bool expandable) {
+  const Block block{
+      .address = begin, .bytes = static_cast<int64_t>(end - begin), .expandable = expandable};
+  count_free(block, 1);
+  return new_block(block);
+}
+
+void BlockTracker::forget(uint32_t index) {
+  by_address_.erase(blocks_[index].address);
+  unused_.push_back(index);
+}
+
+void BlockTracker::link(uint32_t left, uint32_t right) {
+  blocks_[left].next = right;
+  if (right != kNone) blocks_[right].previous = left;
+}
+
+void BlockTracker::split(uint32_t index, int64_t bytes) {
+  const Block whole = blocks_[index];
+  const uint32_t remainder = new_block({.address = whole.address + static_cast<uint64_t>(bytes),
+                                        .bytes = whole.bytes - bytes,
+                                        .expandable = whole.expandable});
+  blocks_[index].bytes = bytes;
+  link(remainder, whole.next);
+  link(index, remainder);
+  count_free(blocks_[remainder], 1);
+}
+
+void BlockTracker::merge_with_next(uint32_t index) {
+  const uint32_t next = blocks_[index].next;
+  blocks_[index].bytes += blocks_[next].bytes;
+  link(index, blocks_[next].next);
+  forget(next);
+}
+
+void BlockTracker::count_free(const Block& block, int64_t sign) {
+  const bool cached = block.expandable || block.is_whole();
+  (cached ? totals_.cached : totals_.split) += sign * block.bytes;
+}
+
+void BlockTracker::count_used(const Block& block, int64_t sign) {
+  totals_.requested += sign * block.requested;
+  totals_.rounding += sign * (block.bytes - block.requested);
+}
+
+}  // namespace shardlens::profiler

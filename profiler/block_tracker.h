@@ -1,0 +1,89 @@
+// What the caching allocator held at every moment of a recording, by blocks.h: the bytes given for
+// every allocation, and where the reserved memory that no tensor has is.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "profiler/address_map.h"
+#include "profiler/blocks.h"
+#include "profiler/profile.h"
+
+namespace shardlens::profiler {
+
+/// Follows the allocator by recorded events of the spaces `segment` and `device`. An event of a
+/// segment carries a label where memory was mapped into an expandable segment, or unmapped, and
+/// none where a segment of its own was taken or given back. Events that make no sense (of a
+/// damaged recording) are taken as well as they can be, so long as no size is over kMostBytes.
+class BlockTracker {
+ public:
+  /// The bytes that an allocation was given, or a free gave back; 0 for all other events and for
+  /// a free of an unknown address.
+  int64_t take(const Event& event);
+
+  const BlockTotals& totals() const { return totals_; }
+
+  /// The largest request that the free blocks of a stream serve without the driver. Walks through
+  /// all blocks.
+  int64_t largest_fit_bytes(uint16_t stream) const;
+
+ private:
+  static constexpr uint32_t kNone = AddressMap::kNone;
+
+  struct Block {
+    uint64_t address = 0;
+    int64_t bytes = 0;
+    int64_t requested = 0;
+    uint32_t previous = kNone;  // in the segment
+    uint32_t next = kNone;
+    bool used = false;
+    bool expandable = false;  // of its segment
+
+    uint64_t end() const { return address + static_cast<uint64_t>(bytes); }
+    bool is_whole() const { return previous == kNone && next == kNone; }
+  };
+
+  struct Segment {
+    uint64_t end = 0;
+    uint32_t first = kNone;
+    uint16_t stream = 0;
+    Pool pool{};
+    bool expandable = false;
+
+    bool continues(const Segment& before) const {
+      return expandable && before.expandable && pool == before.pool && stream == before.stream;
+    }
+  };
+  using Segments = std::map<uint64_t, Segment>;  // by their first address
+
+  int64_t allocate(uint64_t address, int64_t requested);
+  int64_t allocate_unplaced(uint64_t address, int64_t requested);
+  int64_t release(uint64_t address);
+  int64_t release_unplaced(uint64_t address);
+
+  void add_segment(const Event& event);
+  void remove_segment(const Event& event);
+  void remove_range(uint64_t begin, uint64_t end);
+  void cut(Segments::iterator segment, uint64_t begin, uint64_t end);
+  void add_chain(Segment segment, const std::vector<uint32_t>& blocks);
+  void join(Segments::iterator left, Segments::iterator right);
+
+  uint32_t new_block(const Block& block);
+  uint32_t new_free_block(uint64_t begin, uint64_t end, bool expandable);
+  void forget(uint32_t index);
+  void link(uint32_t left, uint32_t right);
+  void split(uint32_t index, int64_t bytes);
+  void merge_with_next(uint32_t index);
+  void count_free(const Block& block, int64_t sign);
+  void count_used(const Block& block, int64_t sign);
+
+  BlockTotals totals_;
+  Segments segments_;
+  std::vector<Block> blocks_;
+  std::vector<uint32_t> unused_;  // of blocks_
+  AddressMap by_address_;         // of blocks_
+  std::map<uint64_t, Block> unplaced_;
+};
+
+}  // namespace shardlens::profiler

@@ -1,0 +1,257 @@
+#include "profiler/commands.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include "profiler/diff.h"
+#include "profiler/units.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+using Arguments = std::vector<std::string>;
+
+struct Command {
+  const char* name;
+  const char* usage;  // after the name
+  const char* does;
+  CommandOutcome (*run)(const Arguments& arguments, const Recordings& recordings);
+};
+
+/// CLI11's errors are the user's.
+void parse(CLI::App& app, const Arguments& arguments) {
+  try {
+    // CLI11 takes the arguments last first.
+    app.parse(Arguments(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::ParseError& error) {
+    throw std::invalid_argument(fmt::format("{}; see --help", error.what()));
+  }
+}
+
+// --- files ---------------------------------------------------------------------------------------
+
+/// The R of "rankR.slp".
+std::optional<int32_t> rank_of_file(const fs::path& path) {
+  const std::string name = path.filename().string();
+  constexpr std::string_view kPrefix = "rank";
+  if (!name.starts_with(kPrefix) || path.extension() != ".slp") return std::nullopt;
+  int32_t rank = 0;
+  const char* const end = name.data() + name.size() - std::string_view(".slp").size();
+  const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, rank);
+  if (error != std::errc{} || stop != end) return std::nullopt;
+  return rank;
+}
+
+using RankFiles = std::vector<std::pair<int32_t, std::string>>;  // by rank
+
+RankFiles files_of_run(const fs::path& run) {
+  const fs::path inside = run / "profiles";
+  RankFiles files;
+  for (const auto& entry : fs::directory_iterator(fs::is_directory(inside) ? inside : run)) {
+    if (const auto rank = rank_of_file(entry.path())) {
+      files.emplace_back(*rank, entry.path().string());
+    }
+  }
+  if (files.empty()) {
+    throw std::invalid_argument(fmt::format(
+        "{}: no recording profiles/rank0.slp; train with --profile to make one", run.string()));
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+/// The recordings that a RUN or FILE stands for; of `rank` alone where it is given and the names
+/// of the files tell.
+Arguments files_of(const std::string& name, std::optional<int32_t> rank = std::nullopt) {
+  if (!fs::exists(name)) {
+    throw std::invalid_argument(
+        fmt::format("{}: no such file or folder; give a run's folder or a .slp file", name));
+  }
+  if (!fs::is_directory(name)) return {name};
+  Arguments files;
+  for (const auto& [of_rank, path] : files_of_run(name)) {
+    if (!rank || *rank == of_rank) files.push_back(path);
+  }
+  return files;
+}
+
+struct Analysed {
+  std::vector<RankReport> ranks;
+  std::string failures;  // a line for every file that cannot be read
+};
+
+RankReport analyse_file(const std::string& path, const Recordings& recordings) {
+  RankReport report = recordings.analyse(path);
+  report.source = path;
+  return report;
+}
+
+/// One unreadable file does not hide the others.
+Analysed analyse_all(const Arguments& names, std::optional<int32_t> rank,
+                     const Recordings& recordings) {
+  Analysed analysed;
+  for (const std::string& name : names) {
+    for (const std::string& file : files_of(name, rank)) {
+      try {
+        RankReport report = analyse_file(file, recordings);
+        if (rank && report.header.rank != *rank) continue;
+        analysed.ranks.push_back(std::move(report));
+      } catch (const std::exception& error) {
+        if (names.size() == 1 && !fs::is_directory(name)) throw;
+        analysed.failures += fmt::format("shardlens profile: {}\n", error.what());
+      }
+    }
+  }
+  if (rank && analysed.ranks.empty() && analysed.failures.empty()) {
+    throw std::invalid_argument(
+        fmt::format("--rank {}: no recording of this rank in {}", *rank, names.front()));
+  }
+  return analysed;
+}
+
+// --- report --------------------------------------------------------------------------------------
+
+CommandOutcome report(const Arguments& arguments, const Recordings& recordings) {
+  CLI::App app;
+  Arguments names;
+  std::optional<int32_t> rank;
+  bool json = false;
+  app.set_help_flag();
+  app.add_option("RUN|FILE", names)->required();
+  app.add_option("--rank", rank);
+  app.add_flag("--json", json);
+  parse(app, arguments);
+  const Analysed analysed = analyse_all(names, rank, recordings);
+  return {.exit_code = analysed.failures.empty() ? 0 : 1,
+          .out = json ? report_json(analysed.ranks) : report_text(analysed.ranks),
+          .error = analysed.failures};
+}
+
+// --- diff ----------------------------------------------------------------------------------------
+
+/// "2%" or "2", in percent.
+double parse_percent(std::string_view text) {
+  double percent = 0;
+  std::string_view number = text;
+  if (number.ends_with('%')) number.remove_suffix(1);
+  const char* const end = number.data() + number.size();
+  const auto [stop, error] = std::from_chars(number.data(), end, percent);
+  if (error != std::errc{} || stop != end || !(percent >= 0) || std::isinf(percent)) {
+    throw std::invalid_argument(
+        fmt::format("--fail-above {}: not a share; give percent, such as 2%", text));
+  }
+  return percent;
+}
+
+std::vector<RankReport> analyse_side(const std::string& name, const Recordings& recordings) {
+  std::vector<RankReport> ranks;
+  for (const std::string& file : files_of(name)) ranks.push_back(analyse_file(file, recordings));
+  return ranks;
+}
+
+CommandOutcome diff(const Arguments& arguments, const Recordings& recordings) {
+  CLI::App app;
+  std::string a, b, limit_text;
+  bool json = false;
+  app.set_help_flag();
+  app.add_option("A", a)->required();
+  app.add_option("B", b)->required();
+  app.add_option("--fail-above", limit_text);
+  app.add_flag("--json", json);
+  parse(app, arguments);
+  const double limit = limit_text.empty() ? 0 : parse_percent(limit_text);
+  const RunDiff found = diff_runs(analyse_side(a, recordings), analyse_side(b, recordings));
+  CommandOutcome outcome{.out = json ? diff_json(found) : diff_text(found), .error = {}};
+  if (!limit_text.empty() && found.worst().growth_percent() > limit) {
+    outcome.exit_code = 1;
+    outcome.error = fmt::format("shardlens profile: {}; --fail-above allows {} %\n",
+                                verdict(found.worst()), limit);
+  }
+  return outcome;
+}
+
+// --- check ---------------------------------------------------------------------------------------
+
+std::string check_text(const std::string& path, const FileReport& file) {
+  std::string text =
+      fmt::format("{}: version {}.{}, {}, {} events ({} not sealed), {} lost, {}\n", path,
+                  file.major, file.minor, bytes_text(static_cast<int64_t>(file.bytes)), file.events,
+                  file.open_events, file.lost_events, file.closed ? "closed" : "not closed");
+  text += fmt::format("{:>12} {:<10} {:>10} {:>12} {:>12} {:>12}\n", "offset", "block", "count",
+                      "bytes", "raw bytes", "until ms");
+  for (const BlockReport& block : file.blocks) {
+    text += fmt::format("{:>12} {:<10} {:>10} {:>12} {:>12} {:>12.3f}", block.offset, block.type,
+                        block.count, block.bytes, block.raw_bytes,
+                        static_cast<double>(block.last_ns) / 1e6);
+    text += block.problem.empty() ? "\n" : fmt::format("  {}\n", block.problem);
+  }
+  return text;
+}
+
+CommandOutcome check(const Arguments& arguments, const Recordings& recordings) {
+  CLI::App app;
+  std::string path;
+  app.set_help_flag();
+  app.add_option("FILE", path)->required();
+  parse(app, arguments);
+  const FileReport file = recordings.check(path);
+  CommandOutcome outcome{.out = check_text(path, file), .error = {}};
+  for (const std::string& problem : file.problems) {
+    outcome.exit_code = 1;
+    outcome.error += fmt::format("shardlens profile: {}\n", problem);
+  }
+  return outcome;
+}
+
+// --- the table -----------------------------------------------------------------------------------
+
+constexpr std::array kCommands = {
+    Command{"report", "RUN|FILE... [--rank R] [--json]",
+            "where the memory was at the peak of every rank", report},
+    Command{"diff", "A B [--fail-above P%] [--json]",
+            "two runs or files; exit 1 where B's peak is above A's by more than P percent", diff},
+    Command{"check", "FILE", "every block of a file, and what is damaged; exit 1 if anything is",
+            check},
+};
+
+std::string usage() {
+  std::string text = "usage: shardlens profile COMMAND ...\n\n";
+  for (const Command& command : kCommands) {
+    text += fmt::format("  {} {}\n      {}\n", command.name, command.usage, command.does);
+  }
+  return text;
+}
+
+bool asks_for_help(std::string_view word) {
+  return word == "--help" || word == "-h" || word == "help";
+}
+
+}  // namespace
+
+CommandOutcome profile_command(const std::vector<std::string>& arguments,
+                               const Recordings& recordings) {
+  if (arguments.empty()) return {.exit_code = 2, .out = {}, .error = usage()};
+  if (std::ranges::any_of(arguments, asks_for_help)) return {.out = usage(), .error = {}};
+  for (const Command& command : kCommands) {
+    if (arguments.front() != command.name) continue;
+    return command.run(Arguments(arguments.begin() + 1, arguments.end()), recordings);
+  }
+  throw std::invalid_argument(
+      fmt::format("{}: unknown command; see shardlens profile --help", arguments.front()));
+}
+
+}  // namespace shardlens::profiler

@@ -1,0 +1,125 @@
+#include "profiler/diff.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <stdexcept>
+#include <tuple>
+
+namespace shardlens::profiler {
+
+namespace {
+
+/// What makes two allocations the same in two recordings: not when they were made, nor the id of
+/// the action where its words are known, since another schedule counts its actions differently.
+using Kind = std::tuple<std::string, Category, std::string, int32_t, int64_t>;
+
+Kind kind_of(const Tensor& tensor) {
+  return {tensor.label, tensor.category, tensor.action,
+          tensor.action.empty() ? tensor.action_id : -1, tensor.given_bytes};
+}
+
+std::map<Kind, int64_t> count_kinds(const std::vector<Tensor>& tensors) {
+  std::map<Kind, int64_t> counts;
+  for (const Tensor& tensor : tensors) ++counts[kind_of(tensor)];
+  return counts;
+}
+
+/// What `tensors` has more of than `others`.
+std::vector<Surplus> surplus_of(const std::vector<Tensor>& tensors,
+                                const std::vector<Tensor>& others) {
+  std::map<Kind, int64_t> more = count_kinds(tensors);
+  for (const Tensor& tensor : others) {
+    const auto found = more.find(kind_of(tensor));
+    if (found != more.end()) --found->second;
+  }
+  std::vector<Surplus> surplus;
+  for (const Tensor& tensor : tensors) {
+    int64_t& count = more[kind_of(tensor)];
+    if (count > 0) surplus.push_back({.tensor = tensor, .count = count});
+    count = 0;  // told once
+  }
+  std::ranges::stable_sort(surplus, std::greater(), &Surplus::bytes);
+  return surplus;
+}
+
+std::vector<StepDiff> common_steps(const RankReport& a, const RankReport& b) {
+  // A run that was resumed may record a step twice: the later counts.
+  std::map<int64_t, int64_t> peaks;
+  for (const StepPeak& step : a.steps) {
+    peaks[step.step] = step.bytes[static_cast<size_t>(a.main)];
+  }
+  std::map<int64_t, Pair> pairs;
+  for (const StepPeak& step : b.steps) {
+    const auto found = peaks.find(step.step);
+    if (found == peaks.end()) continue;
+    pairs[step.step] = {.a_bytes = found->second,
+                        .b_bytes = step.bytes[static_cast<size_t>(b.main)]};
+  }
+  std::vector<StepDiff> steps;
+  for (const auto& [step, pair] : pairs) steps.push_back({.step = step, .peak = pair});
+  return steps;
+}
+
+}  // namespace
+
+double RankDiff::growth_percent() const {
+  if (peak.growth_bytes() == 0) return 0;
+  if (peak.a_bytes == 0) return std::numeric_limits<double>::infinity();
+  return 100 * static_cast<double>(peak.growth_bytes()) / static_cast<double>(peak.a_bytes);
+}
+
+const RankDiff& RunDiff::worst() const {
+  return *std::ranges::max_element(ranks, {}, &RankDiff::growth_percent);
+}
+
+RankDiff diff_ranks(const RankReport& a, const RankReport& b) {
+  static const SpaceReport nothing;
+  const SpaceReport& in_a = a.main_space() == nullptr ? nothing : *a.main_space();
+  const SpaceReport& in_b = b.main_space() == nullptr ? nothing : *b.main_space();
+  RankDiff diff;
+  diff.a_rank = a.header.rank;
+  diff.b_rank = b.header.rank;
+  diff.peak = {in_a.peak_bytes, in_b.peak_bytes};
+  if (a.reserved_peak_bytes() && b.reserved_peak_bytes()) {
+    diff.reserved = Pair{*a.reserved_peak_bytes(), *b.reserved_peak_bytes()};
+  }
+  for (size_t i = 0; i < kCategories; ++i) diff.categories[i] = {in_a.given[i], in_b.given[i]};
+  for (size_t i = 0; i < kPhases; ++i) {
+    if (!in_a.phase_peaks[i] && !in_b.phase_peaks[i]) continue;
+    diff.phases[i] = Pair{in_a.phase_peaks[i].value_or(0), in_b.phase_peaks[i].value_or(0)};
+  }
+  diff.steps = common_steps(a, b);
+  diff.only_a = surplus_of(in_a.tensors, in_b.tensors);
+  diff.only_b = surplus_of(in_b.tensors, in_a.tensors);
+  return diff;
+}
+
+RunDiff diff_runs(const std::vector<RankReport>& a, const std::vector<RankReport>& b) {
+  RunDiff diff;
+  if (a.size() == 1 && b.size() == 1) {
+    diff.ranks.push_back(diff_ranks(a.front(), b.front()));
+    return diff;
+  }
+  const auto rank_of = [](const RankReport& report) { return report.header.rank; };
+  for (const RankReport& report : a) {
+    const auto partner = std::ranges::find(b, report.header.rank, rank_of);
+    if (partner == b.end()) {
+      diff.only_a.push_back(report.header.rank);
+    } else {
+      diff.ranks.push_back(diff_ranks(report, *partner));
+    }
+  }
+  for (const RankReport& report : b) {
+    if (std::ranges::find(a, report.header.rank, rank_of) == a.end()) {
+      diff.only_b.push_back(report.header.rank);
+    }
+  }
+  if (diff.ranks.empty()) {
+    throw std::invalid_argument(
+        "the two runs have no rank in common; name one file of each to compare two ranks");
+  }
+  return diff;
+}
+
+}  // namespace shardlens::profiler

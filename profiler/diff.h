@@ -1,0 +1,74 @@
+// Two recordings, side by side: what grew or shrank at the peak, in every step and phase, and what
+// only one of them has alive at its peak. B is compared with A, so a growth is positive.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "profiler/report.h"
+
+namespace shardlens::profiler {
+
+struct Pair {
+  int64_t a_bytes = 0;
+  int64_t b_bytes = 0;
+
+  int64_t growth_bytes() const { return b_bytes - a_bytes; }
+};
+
+struct StepDiff {
+  int64_t step = 0;
+  Pair peak;
+};
+
+/// Allocations of one kind of which one recording has `count` more alive at its peak.
+struct Surplus {
+  Tensor tensor;
+  int64_t count = 0;
+
+  int64_t bytes() const { return count * tensor.given_bytes; }
+};
+
+struct RankDiff {
+  int32_t a_rank = 0;
+  int32_t b_rank = 0;
+  Pair peak;
+  std::optional<Pair> reserved;              // where both recorded segments
+  std::array<Pair, kCategories> categories;  // at each one's own peak
+  std::array<std::optional<Pair>, kPhases> phases;
+  std::vector<StepDiff> steps;  // that both have
+  std::vector<Surplus> only_a;  // the largest first
+  std::vector<Surplus> only_b;
+
+  /// Of the peak, in percent of A's; infinite where A has none and B has.
+  double growth_percent() const;
+};
+
+struct RunDiff {
+  std::vector<RankDiff> ranks;
+  std::vector<int32_t> only_a;  // ranks without a partner
+  std::vector<int32_t> only_b;
+
+  /// The pair whose peak grew most, in percent. There is one.
+  const RankDiff& worst() const;
+};
+
+RankDiff diff_ranks(const RankReport& a, const RankReport& b);
+
+/// By rank; one recording on each side is one pair whatever their ranks are. Throws
+/// std::invalid_argument where no rank has a partner.
+RunDiff diff_runs(const std::vector<RankReport>& a, const std::vector<RankReport>& b);
+
+/// One line: by how much the peak grew, and what of it grew or shrank most.
+std::string verdict(const RankDiff& diff);
+
+/// For people: the pair that grew most in full, the others in a line each.
+std::string diff_text(const RunDiff& diff);
+
+/// {"schema":"shardlens.profile_diff/1", ...} with a newline at the end.
+std::string diff_json(const RunDiff& diff);
+
+}  // namespace shardlens::profiler

@@ -1,0 +1,182 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "profiler/diff.h"
+#include "profiler/units.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kSurplusRows = 10;
+constexpr size_t kVerdictCategories = 3;
+
+std::string signed_text(int64_t bytes) { return (bytes > 0 ? "+" : "") + bytes_text(bytes); }
+
+std::string percent_text(double percent) {
+  return std::isinf(percent) ? std::string("from nothing") : fmt::format("{:+.1f} %", percent);
+}
+
+/// The categories that differ, the greatest change first.
+std::vector<size_t> changed(const RankDiff& diff) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < kCategories; ++i) {
+    if (diff.categories[i].growth_bytes() != 0) order.push_back(i);
+  }
+  std::ranges::stable_sort(order, std::greater(),
+                           [&](size_t i) { return std::abs(diff.categories[i].growth_bytes()); });
+  return order;
+}
+
+std::string row(std::string_view name, const Pair& pair) {
+  return fmt::format("  {:<22} {:>12} {:>12} {:>13}\n", name, bytes_text(pair.a_bytes),
+                     bytes_text(pair.b_bytes), signed_text(pair.growth_bytes()));
+}
+
+std::string surplus_rows(std::string_view side, const std::vector<Surplus>& surplus) {
+  if (surplus.empty()) return {};
+  std::string text = fmt::format("\n  only {} has at its peak\n", side);
+  for (size_t i = 0; i < std::min(kSurplusRows, surplus.size()); ++i) {
+    const Tensor& tensor = surplus[i].tensor;
+    text += fmt::format("  {:>4} x {:>12}  {:<19} {:<24} {}\n", surplus[i].count,
+                        bytes_text(tensor.given_bytes),
+                        kCategoryNames[static_cast<size_t>(tensor.category)],
+                        tensor.label.empty() ? "-" : tensor.label,
+                        tensor.action.empty() ? action_text(tensor.action_id, {}) : tensor.action);
+  }
+  if (surplus.size() <= kSurplusRows) return text;
+  int64_t bytes = 0;
+  for (size_t i = kSurplusRows; i < surplus.size(); ++i) bytes += surplus[i].bytes();
+  return text + fmt::format("  and {} of {} more kinds\n", bytes_text(bytes),
+                            surplus.size() - kSurplusRows);
+}
+
+std::string step_rows(const std::vector<StepDiff>& steps) {
+  if (steps.empty()) return "  no step is in both\n";
+  const auto differ =
+      std::ranges::count_if(steps, [](const StepDiff& s) { return s.peak.growth_bytes() != 0; });
+  const StepDiff& most = *std::ranges::max_element(
+      steps, {}, [](const StepDiff& s) { return std::abs(s.peak.growth_bytes()); });
+  std::string text = fmt::format("  {} of {} steps differ\n", differ, steps.size());
+  if (differ > 0) text += row(fmt::format("most in step {}", most.step), most.peak);
+  return text;
+}
+
+std::string rank_text(const RankDiff& diff) {
+  std::string text = fmt::format("  {:<22} {:>12} {:>12} {:>13}\n", "", "A", "B", "B - A");
+  text += row("peak", diff.peak);
+  if (diff.reserved) text += row("reserved", *diff.reserved);
+  for (size_t i = 0; i < kCategories; ++i) {
+    const Pair& pair = diff.categories[i];
+    if (pair.a_bytes != 0 || pair.b_bytes != 0) {
+      text += row("  " + std::string(kCategoryNames[i]), pair);
+    }
+  }
+  for (size_t i = 0; i < kPhases; ++i) {
+    if (diff.phases[i]) text += row(kPhaseNames[i], *diff.phases[i]);
+  }
+  return text + step_rows(diff.steps) + surplus_rows("A", diff.only_a) +
+         surplus_rows("B", diff.only_b);
+}
+
+Json pair_json(const Pair& pair) {
+  return {
+      {"a_bytes", pair.a_bytes}, {"b_bytes", pair.b_bytes}, {"growth_bytes", pair.growth_bytes()}};
+}
+
+Json surplus_json(const std::vector<Surplus>& surplus) {
+  Json json = Json::array();
+  for (size_t i = 0; i < std::min(kSurplusRows, surplus.size()); ++i) {
+    const Tensor& tensor = surplus[i].tensor;
+    json.push_back({{"count", surplus[i].count},
+                    {"bytes", tensor.given_bytes},
+                    {"category", kCategoryNames[static_cast<size_t>(tensor.category)]},
+                    {"label", tensor.label},
+                    {"action", tensor.action_id},
+                    {"action_text", tensor.action}});
+  }
+  return json;
+}
+
+Json rank_json(const RankDiff& diff) {
+  Json json = {{"a_rank", diff.a_rank}, {"b_rank", diff.b_rank}, {"peak", pair_json(diff.peak)}};
+  // JSON has no infinity.
+  const double percent = diff.growth_percent();
+  json["growth_percent"] = std::isinf(percent) ? Json(nullptr) : Json(percent);
+  json["reserved"] = diff.reserved ? pair_json(*diff.reserved) : Json(nullptr);
+  json["categories"] = Json::object();
+  for (size_t i = 0; i < kCategories; ++i) {
+    json["categories"][std::string(kCategoryNames[i])] = pair_json(diff.categories[i]);
+  }
+  json["phases"] = Json::object();
+  for (size_t i = 0; i < kPhases; ++i) {
+    if (diff.phases[i]) json["phases"][std::string(kPhaseNames[i])] = pair_json(*diff.phases[i]);
+  }
+  json["steps"] = Json::array();
+  for (const StepDiff& step : diff.steps) {
+    Json one = pair_json(step.peak);
+    one["step"] = step.step;
+    json["steps"].push_back(std::move(one));
+  }
+  json["only_a"] = surplus_json(diff.only_a);
+  json["only_b"] = surplus_json(diff.only_b);
+  json["verdict"] = verdict(diff);
+  return json;
+}
+
+}  // namespace
+
+std::string verdict(const RankDiff& diff) {
+  const int64_t growth = diff.peak.growth_bytes();
+  const std::vector<size_t> order = changed(diff);
+  if (growth == 0 && order.empty()) {
+    return fmt::format("the peaks are equal, {}", bytes_text(diff.peak.a_bytes));
+  }
+  std::string text =
+      growth == 0
+          ? fmt::format("the peaks are equal, {}, but not what is in them",
+                        bytes_text(diff.peak.a_bytes))
+          : fmt::format("B's peak is {} {} A's ({})", bytes_text(std::abs(growth)),
+                        growth > 0 ? "above" : "below", percent_text(diff.growth_percent()));
+  for (size_t i = 0; i < std::min(kVerdictCategories, order.size()); ++i) {
+    text += fmt::format("{} {} {}", i == 0 ? ":" : ",",
+                        signed_text(diff.categories[order[i]].growth_bytes()),
+                        kCategoryNames[order[i]]);
+  }
+  return text;
+}
+
+std::string diff_text(const RunDiff& diff) {
+  const RankDiff& worst = diff.worst();
+  const auto names = [](const RankDiff& rank) {
+    return rank.a_rank == rank.b_rank ? fmt::format("rank {}", rank.a_rank)
+                                      : fmt::format("ranks {} and {}", rank.a_rank, rank.b_rank);
+  };
+  std::string text = fmt::format("{}: {}\n", names(worst), verdict(worst)) + rank_text(worst);
+  for (const RankDiff& rank : diff.ranks) {
+    if (&rank != &worst) text += fmt::format("{}: {}\n", names(rank), verdict(rank));
+  }
+  for (const int32_t rank : diff.only_a) text += fmt::format("rank {}: only in A\n", rank);
+  for (const int32_t rank : diff.only_b) text += fmt::format("rank {}: only in B\n", rank);
+  return text;
+}
+
+std::string diff_json(const RunDiff& diff) {
+  Json json = {{"schema", "shardlens.profile_diff/1"},
+               {"verdict", verdict(diff.worst())},
+               {"ranks", Json::array()},
+               {"only_a", diff.only_a},
+               {"only_b", diff.only_b}};
+  for (const RankDiff& rank : diff.ranks) json["ranks"].push_back(rank_json(rank));
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace shardlens::profiler

@@ -1,0 +1,139 @@
+// The bytes of a recording's file, as FORMAT.md describes them: preamble, blocks, header fields.
+// Writer and reader share it; nobody outside profiler/ includes it. All numbers are little endian.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "profiler/profile.h"
+
+namespace shardlens::profiler {
+
+static_assert(std::endian::native == std::endian::little, "recordings are written as they lie");
+
+using Bytes = std::vector<std::byte>;
+using ByteSpan = std::span<const std::byte>;
+
+constexpr uint16_t kMajor = 1;  // a reader of another major refuses the file
+constexpr uint16_t kMinor = 0;  // a reader of an older minor skips what it does not know
+
+constexpr uint32_t kBlockMagic = 0x4B42'4C53;  // "SLBK"
+constexpr std::array<char, 8> kFileMagic = {'S', 'L', 'P', '\r', '\n', '\x1a', '\n', '\0'};
+constexpr std::array<char, 8> kOpenMagic = {'S', 'L', 'P', 'o', 'p', 'e', 'n', '\0'};
+
+constexpr uint32_t kMaxBlockEvents = 1 << 20;
+constexpr uint32_t kMaxBlockBytes = 64 << 20;  // of a payload, before and after compression
+constexpr uint32_t kMaxStringBytes = 64 << 10;
+constexpr uint32_t kMaxStrings = 1 << 20;
+
+enum class BlockType : uint16_t { header = 1, strings, events, snapshot, end };
+enum class Codec : uint16_t { raw, zstd };
+
+/// The first bytes of a file.
+struct Preamble {
+  std::array<char, 8> magic = kFileMagic;
+  uint16_t major = kMajor;
+  uint16_t minor = kMinor;
+  uint32_t reserved = 0;
+  uint64_t id = 0;  // drawn when the recording began; the file of open blocks has the same
+  uint32_t reserved_too = 0;
+  uint32_t crc = 0;  // of the bytes before it
+};
+static_assert(sizeof(Preamble) == 32);
+
+struct BlockHeader {
+  uint32_t magic = kBlockMagic;
+  BlockType type{};
+  Codec codec{};
+  uint64_t sequence = 0;      // events: from 1, without a gap; snapshot: of the events before it;
+                              // end: what the next events would have had
+  int64_t first_ns = 0;       // of events: the smallest and
+  int64_t last_ns = 0;        // the largest time
+  uint32_t count = 0;         // events or strings
+  uint32_t raw_bytes = 0;     // of the payload, uncompressed
+  uint32_t stored_bytes = 0;  // of the payload as it follows
+  uint32_t payload_crc = 0;   // of the payload as it follows
+  uint64_t lost = 0;          // events lost before the first of this block
+  uint32_t reserved = 0;
+  uint32_t header_crc = 0;  // of the bytes before it
+};
+static_assert(sizeof(BlockHeader) == 64);
+
+template <class T>
+ByteSpan bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+/// The checksum of a struct that ends with its own checksum.
+template <class T>
+uint32_t crc_of(const T& value);
+
+template <class T>
+void put(Bytes& bytes, const T& value) {
+  const ByteSpan added = bytes_of(value);
+  bytes.insert(bytes.end(), added.begin(), added.end());
+}
+void put_text(Bytes& bytes, std::string_view text);
+
+/// Takes values off the front of bytes; what is not there any more is zero, and `failed` says so.
+struct ByteReader {
+  ByteSpan rest;
+  bool failed = false;
+
+  template <class T>
+  T take() {
+    T value{};
+    if (rest.size() < sizeof value) {
+      failed = true;
+      rest = {};
+      return value;
+    }
+    std::memcpy(&value, rest.data(), sizeof value);
+    rest = rest.subspan(sizeof value);
+    return value;
+  }
+  std::string_view take_text(size_t bytes);
+};
+
+/// Header fields as {number, length, bytes}: a newer minor may add numbers.
+Bytes encode_header(const Header& header);
+/// Fields that are missing keep their defaults; false where the bytes end inside one.
+bool decode_header(ByteSpan bytes, Header& header);
+
+struct NumberedString {
+  uint32_t id = 0;
+  std::string_view text;
+};
+/// {id, length, bytes}, one after the other, without padding.
+void put_string(Bytes& bytes, const NumberedString& string);
+/// As many as are whole. The texts point into `bytes`.
+std::vector<NumberedString> decode_strings(ByteSpan bytes);
+
+/// Compresses and decompresses; keeps zstd's memory from block to block. One thread at a time.
+class BlockCodec {
+ public:
+  BlockCodec();
+  ~BlockCodec();
+  BlockCodec(const BlockCodec&) = delete;
+  BlockCodec& operator=(const BlockCodec&) = delete;
+
+  /// Header and payload, ready to be written. `header` says type, count, times.
+  Bytes pack(BlockHeader header, ByteSpan payload);
+  /// The payload of an intact block; throws std::runtime_error with what is wrong.
+  void unpack(const BlockHeader& header, ByteSpan stored, Bytes& payload);
+
+ private:
+  struct Contexts;
+  std::unique_ptr<Contexts> contexts_;
+};
+
+}  // namespace shardlens::profiler

@@ -1,0 +1,87 @@
+// The file beside a recording that holds what is not sealed yet: PATH.open. Events are written
+// there as they lie in memory, in a shared mapping, so that they outlive the process; where the
+// file system refuses such a mapping, by write(2). It goes when the recording is closed.
+//
+// Ring of blocks of raw events, each with a sequence number and the number of whole events, and two
+// areas for strings that no sealed block has yet. FORMAT.md has the bytes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "profiler/file.h"
+#include "profiler/profile.h"
+
+namespace shardlens::profiler {
+
+struct OpenShape {
+  uint32_t blocks = 0;
+  uint32_t block_events = 0;
+  uint32_t area_bytes = 0;  // of strings; two such areas
+};
+
+constexpr int kStringAreas = 2;
+
+std::string open_blocks_path(const std::string& recording);
+
+/// The writing side. Calls for one block, one area or the lost events must not overlap.
+class OpenBlocks {
+ public:
+  /// Takes the disk space for all blocks at once, so that none can run out later. Throws
+  /// std::runtime_error.
+  OpenBlocks(const std::string& path, uint64_t id, OpenShape shape, bool map);
+  ~OpenBlocks();
+  OpenBlocks(const OpenBlocks&) = delete;
+  OpenBlocks& operator=(const OpenBlocks&) = delete;
+
+  void begin(uint32_t block, uint64_t sequence, uint64_t lost);
+  /// The event outlives the process once this has returned. False where write(2) failed.
+  bool append(uint32_t block, uint32_t index, const Event& event);
+  std::span<const Event> events(uint32_t block, uint32_t count) const;
+
+  /// False where it does not fit.
+  bool add_string(int area, uint32_t id, std::string_view text);
+  uint64_t area_used_bytes(int area) const;
+  std::span<const std::byte> strings(int area) const;
+  void clear_strings(int area);
+
+  void set_lost(uint64_t events);
+  void remove();
+
+ private:
+  size_t block_at(uint32_t block) const;
+  size_t area_at(int area) const;
+  bool store(size_t at, const void* bytes, size_t size);
+  bool publish(size_t at, uint64_t number);
+  uint64_t number_at(size_t at) const;
+
+  std::string path_;
+  OpenShape shape_;
+  File file_;
+  bool mapped_ = false;
+  size_t size_ = 0;
+  std::byte* memory_ = nullptr;  // the file's, or where it may not be mapped a copy of it
+};
+
+/// The reading side: all that is whole, sealed meanwhile or not.
+struct OpenContents {
+  struct Block {
+    uint64_t sequence = 0;
+    uint64_t lost = 0;  // before its first event
+    std::vector<Event> events;
+  };
+  bool found = false;
+  uint64_t lost = 0;
+  std::vector<Block> blocks;  // by rising sequence
+  std::vector<std::pair<uint32_t, std::string>> strings;
+  std::string problem;  // why there may be more than is here; empty: nothing wrong
+};
+
+/// `id` is the recording's: the file of another one is left alone. Never throws for what it holds.
+OpenContents read_open_blocks(const std::string& path, uint64_t id);
+
+}  // namespace shardlens::profiler

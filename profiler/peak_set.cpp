@@ -1,0 +1,92 @@
+#include "profiler/peak_set.h"
+
+namespace shardlens::profiler {
+
+bool PeakSet::alloc(const Event& event, int64_t given_bytes, const Moment& moment) {
+  free(event.address);
+  uint32_t index = static_cast<uint32_t>(slots_.size());
+  if (unused_.empty()) {
+    slots_.emplace_back();
+  } else {
+    index = unused_.back();
+    unused_.pop_back();
+  }
+  const Live& live = slots_[index] = {.address = event.address,
+                                      .asked_bytes = event.value,
+                                      .given_bytes = given_bytes,
+                                      .step = moment.step,
+                                      .version = ++version_,
+                                      .label = event.label,
+                                      .action = event.action,
+                                      .category = event.category,
+                                      .phase = moment.phase};
+  by_address_.insert(event.address, index);
+  count(live, 1);
+  if (!level_.set(level_.bytes + given_bytes, moment)) return false;
+  peak_version_ = version_;
+  set_aside_.clear();
+  given_at_peak_ = given_;
+  asked_at_peak_ = asked_;
+  return true;
+}
+
+std::optional<Live> PeakSet::free(uint64_t address) {
+  const uint32_t index = by_address_.find(address);
+  if (index == AddressMap::kNone) return std::nullopt;
+  const Live live = slots_[index];
+  keep_if_at_peak(live);
+  count(live, -1);
+  level_.bytes -= live.given_bytes;
+  slots_[index].version = 0;
+  unused_.push_back(index);
+  by_address_.erase(address);
+  return live;
+}
+
+bool PeakSet::recategorise(uint64_t address, Category category) {
+  const uint32_t index = by_address_.find(address);
+  if (index == AddressMap::kNone) return false;
+  Live& live = slots_[index];
+  const auto from = static_cast<size_t>(live.category), to = static_cast<size_t>(category);
+  const auto move = [from, to](CategoryBytes& bytes, int64_t moved) {
+    bytes[from] -= moved;
+    bytes[to] += moved;
+  };
+  move(given_, live.given_bytes);
+  move(asked_, live.asked_bytes);
+  if (live.version <= peak_version_) {
+    move(given_at_peak_, live.given_bytes);
+    move(asked_at_peak_, live.asked_bytes);
+  }
+  live.category = category;
+  return true;
+}
+
+std::vector<Live> PeakSet::live() const {
+  std::vector<Live> found;
+  for (const Live& live : slots_) {
+    if (live.version != 0) found.push_back(live);
+  }
+  return found;
+}
+
+std::vector<Live> PeakSet::live_at_peak() const {
+  std::vector<Live> found = set_aside_;
+  for (const Live& live : slots_) {
+    if (live.version != 0 && live.version <= peak_version_) found.push_back(live);
+  }
+  return found;
+}
+
+void PeakSet::count(const Live& live, int64_t sign) {
+  const auto category = static_cast<size_t>(live.category);
+  asked_bytes_ += sign * live.asked_bytes;
+  given_[category] += sign * live.given_bytes;
+  asked_[category] += sign * live.asked_bytes;
+}
+
+void PeakSet::keep_if_at_peak(const Live& live) {
+  if (live.version <= peak_version_) set_aside_.push_back(live);
+}
+
+}  // namespace shardlens::profiler

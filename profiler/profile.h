@@ -1,0 +1,109 @@
+// What a recording of one rank holds: events in the order in which they happened. Whoever records,
+// predicts, reads or draws memory speaks in these words.
+//
+// Bytes are counted in *spaces*. `device` and `host` are what LibTorch's allocators gave to
+// tensors, `pinned` what its pinned host allocator gave, `segment` what its caching allocator took
+// from the driver (with a label where it was mapped into an expandable segment), `driver` what the
+// driver gave to anybody in the process. Spaces overlap (a tensor lies in a segment, a segment is
+// the driver's), so totals are taken in one space at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardlens::profiler {
+
+/// What memory is used for: declared by whoever allocates, never guessed.
+enum class Category : uint8_t {
+  parameter_shard,
+  gradient_shard,
+  optimizer_state,
+  unsharded_parameter,
+  reduce_buffer,
+  gradient,
+  activation,
+  input,
+  workspace,
+  communication,
+  checkpoint_staging,
+  other,
+};
+constexpr int kCategories = 12;
+constexpr std::array<std::string_view, kCategories> kCategoryNames = {
+    "parameter_shard", "gradient_shard", "optimizer_state",    "unsharded_parameter",
+    "reduce_buffer",   "gradient",       "activation",         "input",
+    "workspace",       "communication",  "checkpoint_staging", "other"};
+
+enum class Space : uint8_t { device, host, pinned, segment, driver };
+constexpr int kSpaces = 5;
+constexpr std::array<std::string_view, kSpaces> kSpaceNames = {"device", "host", "pinned",
+                                                               "segment", "driver"};
+
+enum class Phase : uint8_t { starting, training, evaluating, checkpointing, ending };
+constexpr int kPhases = 5;
+constexpr std::array<std::string_view, kPhases> kPhaseNames = {"starting", "training", "evaluating",
+                                                               "checkpointing", "ending"};
+
+enum class Counter : uint8_t { resident_host, device_used, device_total, loss };
+constexpr int kCounters = 4;
+constexpr std::array<std::string_view, kCounters> kCounterNames = {"resident_host", "device_used",
+                                                                   "device_total", "loss"};
+
+/// What the fields `address` and `value` of an event mean is said for each kind.
+enum class EventKind : uint8_t {
+  alloc,          // address, value: bytes asked for
+  free,           // address, value: bytes asked for, 0: not known
+  recategorise,   // address of a live block: what it turns out to be, it was from the start
+  out_of_memory,  // address: bytes free on the device, value: bytes asked for
+  phase,          // value: a Phase
+  step,           // value: the step that begins, from 0
+  action_begin,   // `action` of the schedule of the phase
+  action_end,     //
+  counter,        // address: a Counter; value: bytes, or of a loss the bits of a double
+};
+constexpr int kEventKinds = 9;
+
+struct Event {
+  int64_t time_ns = 0;   // since the recording began
+  uint64_t address = 0;  //
+  int64_t value = 0;
+  int32_t action = -1;  // index into Schedule::actions; -1: outside a pass
+  uint32_t label = 0;   // index into Profile::strings: a parameter, a unit, a library; 0: none
+  uint16_t stream = 0;  // in order of first appearance; 0 is the main stream
+  EventKind kind{};
+  Space space{};
+  Category category = Category::other;
+
+  bool operator==(const Event&) const = default;
+};
+
+/// Said once, at the beginning.
+struct Header {
+  int32_t rank = 0;
+  int32_t world_size = 1;
+  std::string device;  // "cpu", "cuda", "null:h200"
+  std::string gpu;     // the driver's name of it; empty on a CPU
+  int64_t capacity_bytes = 0;
+  std::string notice;             // what a reader must be told, e.g. that values mean nothing
+  std::string config;             // config.json
+  std::string train;              // the schedule of a training step, as text
+  std::string evaluate;           // and of an evaluation
+  std::string libraries;          // versions, one a line: "LibTorch 2.11.0"
+  int64_t start_realtime_ns = 0;  // when time_ns was 0, since 1970
+
+  bool operator==(const Header&) const = default;
+};
+
+/// A whole recording in memory. `strings[0]` is empty.
+struct Profile {
+  Header header;
+  std::vector<std::string> strings = {""};
+  std::vector<Event> events;
+  int64_t lost_events = 0;               // not written, because the writer could not keep up
+  std::vector<std::string> diagnostics;  // what was wrong with the file, one line each
+};
+
+}  // namespace shardlens::profiler

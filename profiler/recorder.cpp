@@ -1,0 +1,356 @@
+#include "profiler/recorder.h"
+
+#include <ATen/record_function.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <cuda_runtime_api.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <cstdio>
+#include <mutex>
+#include <stdexcept>
+#include <vector>
+
+#include "profiler/recorder_driver.h"
+#include "profiler/writer.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using c10::cuda::CUDACachingAllocator::TraceEntry;
+
+std::atomic<Recorder*> active_recorder = nullptr;
+
+uint64_t number_of(const void* address) { return reinterpret_cast<uint64_t>(address); }
+
+/// Blocks of the operator call that the thread is in, of the outermost one.
+struct OperatorCall {
+  int depth = 0;
+  std::vector<uint64_t> allocated;
+};
+
+OperatorCall& operator_call() {
+  thread_local OperatorCall call;
+  return call;
+}
+
+std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction&) {
+  OperatorCall& call = operator_call();
+  if (call.depth++ == 0) call.allocated.clear();
+  return nullptr;
+}
+
+void end_operator(const at::RecordFunction&, at::ObserverContext*) { --operator_call().depth; }
+
+int64_t resident_bytes() {
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  if (file == nullptr) return 0;
+  long long total_pages = 0, resident_pages = 0;
+  const int read = std::fscanf(file, "%lld %lld", &total_pages, &resident_pages);
+  std::fclose(file);
+  return read == 2 ? resident_pages * ::sysconf(_SC_PAGESIZE) : 0;
+}
+
+}  // namespace
+
+struct Scope::Info : c10::DebugInfoBase {
+  Category category = Category::other;
+  uint32_t label = 0;
+  std::atomic<int32_t> action = -1;
+
+  // A kind that nothing in LibTorch's own libraries uses.
+  static constexpr auto kKind = c10::DebugInfoKind::PRODUCER_INFO;
+  static const Info* current() {
+    return static_cast<const Info*>(c10::ThreadLocalDebugInfo::get(kKind));
+  }
+};
+
+Scope::Scope(Category category, uint32_t label, int32_t action) {
+  if (Recorder::active() == nullptr) return;
+  info_ = std::make_shared<Info>();
+  info_->category = category;
+  info_->label = label;
+  info_->action = action;
+  guard_.emplace(Info::kKind, info_);
+}
+
+Scope::Scope(Category category, std::string_view label)
+    : Scope(category, Recorder::active() == nullptr ? 0 : Recorder::active()->label(label)) {}
+
+void Scope::enter_action(int32_t action) {
+  if (info_) info_->action = action;
+}
+
+/// The writer and everything that feeds it.
+class Recorder::Hooks {
+ public:
+  explicit Hooks(const RecorderOptions& options)
+      : writer_(options.path, options.header),
+        start_(Clock::now()),
+        driver_(options.on_cuda
+                    ? std::make_unique<DriverWatch>([this](const DriverChange& c) { changed(c); })
+                    : nullptr) {}
+
+  Writer& writer() { return writer_; }
+
+  void watch_operators() {
+    operators_ = at::addGlobalCallback(at::RecordFunctionCallback(begin_operator, end_operator)
+                                           .scopes({at::RecordScope::FUNCTION}));
+  }
+  void leave_operators() { at::removeCallback(operators_); }
+  const DriverWatch* driver() const { return driver_.get(); }
+  void stop_driver() { driver_.reset(); }
+
+  void append(Event event) {
+    event.time_ns = std::chrono::nanoseconds(Clock::now() - start_).count();
+    writer_.append(event);
+  }
+
+  void allocated(Space space, uint64_t address, int64_t bytes, uint16_t stream) {
+    Event event{.address = address,
+                .value = bytes,
+                .stream = stream,
+                .kind = EventKind::alloc,
+                .space = space};
+    if (const Scope::Info* scope = Scope::Info::current()) {
+      event.category = scope->category;
+      event.label = scope->label;
+      event.action = scope->action.load(std::memory_order_relaxed);
+    }
+    OperatorCall& call = operator_call();
+    if (call.depth > 0) call.allocated.push_back(address);
+    append(event);
+  }
+
+  void freed(Space space, uint64_t address, int64_t bytes, uint16_t stream) {
+    OperatorCall& call = operator_call();
+    const auto found = std::find(call.allocated.begin(), call.allocated.end(), address);
+    if (call.depth > 0 && found != call.allocated.end()) {
+      call.allocated.erase(found);
+      append({.address = address,
+              .kind = EventKind::recategorise,
+              .space = space,
+              .category = Category::workspace});
+    }
+    append({.address = address,
+            .value = bytes,
+            .stream = stream,
+            .kind = EventKind::free,
+            .space = space});
+  }
+
+  void traced(const TraceEntry& entry);
+
+  static void install(bool on_cuda);
+
+ private:
+  void changed(const DriverChange& change) {
+    append({.address = change.address,
+            .value = change.bytes,
+            .label = writer_.intern(change.library),
+            .kind = change.given ? EventKind::alloc : EventKind::free,
+            .space = change.is_pinned_host ? Space::pinned : Space::driver});
+  }
+
+  /// The allocator's lock is held by whoever calls.
+  uint16_t number_of_stream(void* stream) {
+    const auto found = std::find(streams_.begin(), streams_.end(), stream);
+    if (found == streams_.end()) streams_.push_back(stream);
+    return static_cast<uint16_t>(found - streams_.begin());
+  }
+
+  Writer writer_;
+  Clock::time_point start_;
+  at::CallbackHandle operators_{};
+  const uint32_t mapped_label_ = writer_.intern("mapped");  // see Space in profile.h
+  std::vector<void*> streams_{nullptr};                     // CUDA's default stream is the main one
+  std::unique_ptr<DriverWatch> driver_;                     // last: it tells of changes at once
+};
+
+void Recorder::Hooks::traced(const TraceEntry& entry) {
+  const auto bytes = static_cast<int64_t>(entry.size_);
+  const uint16_t stream = number_of_stream(entry.stream_);
+  switch (entry.action_) {
+    case TraceEntry::ALLOC:
+      return allocated(Space::device, entry.addr_, bytes, stream);
+    case TraceEntry::FREE_REQUESTED:  // where LibTorch's own counter of allocated bytes falls
+      return freed(Space::device, entry.addr_, bytes, stream);
+    case TraceEntry::SEGMENT_ALLOC:
+    case TraceEntry::SEGMENT_MAP:
+    case TraceEntry::SEGMENT_FREE:
+    case TraceEntry::SEGMENT_UNMAP: {
+      const bool given =
+          entry.action_ == TraceEntry::SEGMENT_ALLOC || entry.action_ == TraceEntry::SEGMENT_MAP;
+      const bool mapped =
+          entry.action_ == TraceEntry::SEGMENT_MAP || entry.action_ == TraceEntry::SEGMENT_UNMAP;
+      return append({.address = entry.addr_,
+                     .value = bytes,
+                     .label = mapped ? mapped_label_ : 0,
+                     .stream = stream,
+                     .kind = given ? EventKind::alloc : EventKind::free,
+                     .space = Space::segment});
+    }
+    case TraceEntry::OOM: {
+      const Scope::Info* scope = Scope::Info::current();
+      return append({.address = entry.addr_,
+                     .value = bytes,
+                     .action = scope == nullptr ? -1 : scope->action.load(),
+                     .label = scope == nullptr ? 0 : scope->label,
+                     .stream = stream,
+                     .kind = EventKind::out_of_memory,
+                     .space = Space::device,
+                     .category = scope == nullptr ? Category::other : scope->category});
+    }
+    case TraceEntry::FREE_COMPLETED:
+    case TraceEntry::SNAPSHOT:
+      return;
+  }
+}
+
+namespace {
+
+/// LibTorch's CPU allocator, told of. A block keeps LibTorch's context and gets our deleter.
+class WatchedCpuAllocator final : public c10::Allocator {
+ public:
+  using Tell = void (*)(bool given, const void* address, size_t bytes);
+
+  WatchedCpuAllocator(c10::Allocator& inner, Tell tell) : inner_(inner) {
+    inner_deleter = inner.raw_deleter();
+    tell_ = tell;
+  }
+
+  c10::DataPtr allocate(size_t bytes) override {
+    c10::DataPtr block = inner_.allocate(bytes);
+    if (block.get() != nullptr && block.compare_exchange_deleter(inner_deleter, &give_back)) {
+      tell_(true, block.get(), bytes);
+    }
+    return block;
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
+  void copy_data(void* target, const void* source, size_t bytes) const override {
+    inner_.copy_data(target, source, bytes);
+  }
+
+ private:
+  static void give_back(void* context) {
+    if (context != nullptr) tell_(false, context, 0);
+    inner_deleter(context);
+  }
+
+  static inline c10::DeleterFnPtr inner_deleter = nullptr;
+  static inline Tell tell_ = nullptr;
+  c10::Allocator& inner_;
+};
+
+}  // namespace
+
+/// For ever, as LibTorch has no way to take them away; idle while no recorder is active.
+void Recorder::Hooks::install(bool on_cuda) {
+  static std::once_flag cpu, cuda;
+  std::call_once(cpu, [] {
+    const auto tell = [](bool given, const void* address, size_t bytes) {
+      Recorder* recorder = active();
+      if (recorder == nullptr) return;
+      if (given) {
+        recorder->hooks_->allocated(Space::host, number_of(address), static_cast<int64_t>(bytes),
+                                    0);
+      } else {
+        recorder->hooks_->freed(Space::host, number_of(address), 0, 0);
+      }
+    };
+    static WatchedCpuAllocator watched(*c10::GetCPUAllocator(), tell);
+    c10::SetCPUAllocator(&watched, /*priority=*/1);
+  });
+  if (!on_cuda) return;
+  std::call_once(cuda, [] {
+    c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker([](const TraceEntry& entry) {
+      if (Recorder* recorder = active()) recorder->hooks_->traced(entry);
+    });
+  });
+}
+
+Recorder::Recorder(const RecorderOptions& options) : hooks_(std::make_unique<Hooks>(options)) {
+  Recorder* none = nullptr;
+  if (!active_recorder.compare_exchange_strong(none, this)) {
+    throw std::logic_error("recorder: another one is active");
+  }
+  Hooks::install(options.on_cuda);
+  hooks_->watch_operators();
+}
+
+Recorder::~Recorder() {
+  if (active() == this) close();
+}
+
+Recorder* Recorder::active() { return active_recorder.load(std::memory_order_acquire); }
+
+RecorderSummary Recorder::close() {
+  RecorderSummary summary;
+  if (hooks_->driver() != nullptr) summary.driver = hooks_->driver()->unavailable();
+  hooks_->stop_driver();
+  hooks_->leave_operators();
+  active_recorder.store(nullptr, std::memory_order_release);
+  Writer& writer = hooks_->writer();
+  writer.close();
+  const WriterCounts counts = writer.counts();
+  summary.events = counts.events;
+  summary.lost_events = counts.lost;
+  summary.file_bytes = counts.bytes;
+  summary.failure = writer.failure();
+  return summary;
+}
+
+void Recorder::phase(Phase phase) {
+  hooks_->append({.value = static_cast<int64_t>(phase), .kind = EventKind::phase});
+}
+
+void Recorder::step(int64_t step) { hooks_->append({.value = step, .kind = EventKind::step}); }
+
+void Recorder::begin_action(int32_t action) {
+  hooks_->append({.action = action, .kind = EventKind::action_begin});
+}
+
+void Recorder::end_action(int32_t action) {
+  hooks_->append({.action = action, .kind = EventKind::action_end});
+}
+
+void Recorder::loss(double loss) {
+  hooks_->append({.address = static_cast<uint64_t>(Counter::loss),
+                  .value = std::bit_cast<int64_t>(loss),
+                  .kind = EventKind::counter});
+}
+
+void Recorder::sample_host() {
+  hooks_->append({.address = static_cast<uint64_t>(Counter::resident_host),
+                  .value = resident_bytes(),
+                  .kind = EventKind::counter});
+}
+
+void Recorder::sample_device() {
+  size_t free_bytes = 0, total_bytes = 0;
+  if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) return;
+  const auto used = static_cast<int64_t>(total_bytes - free_bytes);
+  hooks_->append({.address = static_cast<uint64_t>(Counter::device_used),
+                  .value = used,
+                  .kind = EventKind::counter});
+  hooks_->append({.address = static_cast<uint64_t>(Counter::device_total),
+                  .value = static_cast<int64_t>(total_bytes),
+                  .kind = EventKind::counter});
+}
+
+void Recorder::recategorise(Space space, const void* address, Category category) {
+  hooks_->append({.address = number_of(address),
+                  .kind = EventKind::recategorise,
+                  .space = space,
+                  .category = category});
+}
+
+uint32_t Recorder::label(std::string_view text) { return hooks_->writer().intern(text); }
+
+}  // namespace shardlens::profiler

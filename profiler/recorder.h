@@ -1,0 +1,96 @@
+// Records a rank's memory while it trains: what LibTorch's allocators give and take back, what the
+// driver gives to anybody, and what the runtime says of itself.
+//
+// [Note: categories are declared] An allocation belongs to the innermost Scope of the thread that
+// makes it. Scopes travel with LibTorch's thread-local state, so also to a thread that runs
+// backward for another. A block that is taken and given back within one operator call is
+// `workspace`, whatever the scope: that is known when it is given back, and said of its whole life.
+// So is `recategorise`: what a block turns out to be, it was from the start.
+//
+// LibTorch keeps allocation hooks for the life of a process, so one recorder can be active at a
+// time; all others of its calls are cheap while none is. Any thread may allocate; the calls below
+// are for the thread that trains.
+#pragma once
+
+#include <c10/util/ThreadLocalDebugInfo.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "profiler/profile.h"
+
+namespace shardlens::profiler {
+
+struct RecorderOptions {
+  std::string path;
+  Header header;
+  bool on_cuda = false;
+};
+
+struct RecorderSummary {
+  int64_t events = 0;
+  int64_t lost_events = 0;
+  int64_t file_bytes = 0;
+  std::string failure;  // why recording stopped early; empty: it did not
+  std::string driver;   // why the driver's layer is missing; empty: it is there
+};
+
+class Recorder {
+ public:
+  /// Begins the file and listens. Throws std::runtime_error where the file cannot be made,
+  /// std::logic_error where another recorder is active.
+  explicit Recorder(const RecorderOptions& options);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  /// The one that records now, or null.
+  static Recorder* active();
+
+  void phase(Phase phase);
+  void step(int64_t step);
+  void begin_action(int32_t action);
+  void end_action(int32_t action);
+  void loss(double loss);
+  /// Samples host memory, and on CUDA the device's: about 2 us and 10 us.
+  void sample_host();
+  void sample_device();
+
+  /// A live block of LibTorch's is something else than its scope says.
+  void recategorise(Space space, const void* address, Category category);
+
+  /// The id of a text for Event::label.
+  uint32_t label(std::string_view text);
+
+  /// Stops listening and finishes the file. Called once.
+  RecorderSummary close();
+
+ private:
+  class Hooks;
+  std::unique_ptr<Hooks> hooks_;
+};
+
+/// What the calling thread's allocations are for while this lives. Does nothing while nobody
+/// records.
+class Scope {
+ public:
+  Scope(Category category, uint32_t label, int32_t action = -1);
+  Scope(Category category, std::string_view label);
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+  /// The same purpose, in another action.
+  void enter_action(int32_t action);
+
+ private:
+  struct Info;
+  friend class Recorder;
+
+  std::shared_ptr<Info> info_;
+  std::optional<c10::DebugInfoGuard> guard_;
+};
+
+}  // namespace shardlens::profiler

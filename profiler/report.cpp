@@ -1,0 +1,207 @@
+#include "profiler/report.h"
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+#include <string_view>
+
+namespace shardlens::profiler {
+
+namespace {
+
+constexpr size_t kFirstSteadyStep = 2;  // the third step: the first two allocate what stays
+
+/// What an action is, without its id, streams and waits, of every action line of a schedule.
+std::vector<std::string> action_words(const std::string& schedule) {
+  std::vector<std::string> actions;
+  std::istringstream lines(schedule);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    size_t id = 0;
+    if (!(words >> id) || id != actions.size()) continue;
+    std::string text;
+    for (std::string word; words >> word && !word.starts_with("stream=");) {
+      text += (text.empty() ? "" : " ") + word;
+    }
+    actions.push_back(text);
+  }
+  return actions;
+}
+
+}  // namespace
+
+/// The words that indices of a recording stand for.
+class Names {
+ public:
+  Names(const Header& header, const std::vector<std::string>& strings)
+      : strings_(strings),
+        train_(action_words(header.train)),
+        evaluate_(action_words(header.evaluate)) {}
+
+  std::string label(uint32_t index) const {
+    return index < strings_.size() ? strings_[index] : "string " + std::to_string(index);
+  }
+
+  /// Empty where the schedule has no such action, or was not recorded.
+  std::string action(Phase phase, int32_t id) const {
+    const auto& actions = phase == Phase::evaluating ? evaluate_ : train_;
+    return id >= 0 && static_cast<size_t>(id) < actions.size() ? actions[static_cast<size_t>(id)]
+                                                               : std::string();
+  }
+
+  /// The largest first; equal ones in the order of their allocation.
+  std::vector<Tensor> tensors(std::vector<Live> live, int64_t step_now) const {
+    std::ranges::sort(live, [](const Live& a, const Live& b) {
+      return a.given_bytes != b.given_bytes ? a.given_bytes > b.given_bytes : a.version < b.version;
+    });
+    std::vector<Tensor> tensors;
+    tensors.reserve(live.size());
+    for (const Live& one : live) {
+      tensors.push_back({.given_bytes = one.given_bytes,
+                         .asked_bytes = one.asked_bytes,
+                         .category = one.category,
+                         .label = label(one.label),
+                         .action_id = one.action,
+                         .action = action(one.phase, one.action),
+                         .age_steps = step_now - one.step});
+    }
+    return tensors;
+  }
+
+ private:
+  const std::vector<std::string>& strings_;
+  std::vector<std::string> train_;
+  std::vector<std::string> evaluate_;
+};
+
+const SpaceReport* RankReport::main_space() const {
+  const auto& space = spaces[static_cast<size_t>(main)];
+  return space ? &*space : nullptr;
+}
+
+int64_t RankReport::peak_bytes() const {
+  const SpaceReport* space = main_space();
+  return space == nullptr ? 0 : space->peak_bytes;
+}
+
+std::optional<int64_t> RankReport::reserved_peak_bytes() const {
+  const auto& segments = spaces[static_cast<size_t>(Space::segment)];
+  if (!segments) return std::nullopt;
+  return segments->peak_bytes;
+}
+
+double RankReport::other_share() const {
+  const SpaceReport* space = main_space();
+  if (space == nullptr || space->peak_bytes == 0) return 0;
+  return static_cast<double>(space->given[static_cast<size_t>(Category::other)]) /
+         static_cast<double>(space->peak_bytes);
+}
+
+SpaceReport Analysis::space_report(Space space, const Names& names) {
+  const auto index = static_cast<size_t>(space);
+  const Level& level = level_of(index);
+  SpaceReport report;
+  report.peak_bytes = report.peak_asked_bytes = level.peak;
+  report.peak_at = level.peak_at;
+  report.peak_action = names.action(level.peak_at.phase, level.peak_at.action);
+  report.phase_peaks = phase_peaks_[index];
+  report.end_bytes = level.bytes;
+  if (space == Space::segment) return report;
+  const PeakSet& set = sets_[index];
+  report.given = set.given_at_peak();
+  report.asked = set.asked_at_peak();
+  report.end_given = set.given();
+  report.peak_asked_bytes = 0;
+  for (const int64_t bytes : report.asked) report.peak_asked_bytes += bytes;
+  report.tensors = names.tensors(set.live_at_peak(), level.peak_at.step);
+  return report;
+}
+
+Ledger Analysis::ledger(const Names& names) const {
+  Ledger ledger;
+  const auto recorded = [&](Counter counter) {
+    return counters_[static_cast<size_t>(counter)].count > 0;
+  };
+  const auto has = [&](Space space) { return space_events_[static_cast<size_t>(space)] > 0; };
+  if (recorded(Counter::device_total)) {
+    ledger.device_total_bytes = counters_[static_cast<size_t>(Counter::device_total)].last;
+  }
+  const LedgerSample sample = most_used_ ? *most_used_ : ledger_now(0);
+  if (most_used_) ledger.device_used_bytes = sample.used;
+  if (has(Space::segment)) ledger.reserved_bytes = sample.reserved;
+  if (has(Space::driver)) {
+    ledger.driver_bytes = 0;
+    for (const auto& [label, bytes] : sample.libraries) {
+      if (bytes == 0) continue;
+      *ledger.driver_bytes += bytes;
+      ledger.libraries.emplace_back(label == 0 ? "unnamed" : names.label(label), bytes);
+    }
+    std::ranges::stable_sort(ledger.libraries,
+                             [](const auto& a, const auto& b) { return a.second > b.second; });
+  }
+  if (most_used_ && (ledger.driver_bytes || ledger.reserved_bytes)) {
+    ledger.residual_bytes =
+        sample.used - ledger.driver_bytes.value_or(ledger.reserved_bytes.value_or(0));
+  }
+  return ledger;
+}
+
+namespace {
+
+Space main_space_of(const std::array<int64_t, kSpaces>& events) {
+  return events[static_cast<size_t>(Space::device)] > 0 ? Space::device : Space::host;
+}
+
+std::optional<StepPeak> steady_peak(const std::vector<StepPeak>& steps, Space main) {
+  if (steps.size() <= kFirstSteadyStep) return std::nullopt;
+  const auto index = static_cast<size_t>(main);
+  StepPeak peak = steps[kFirstSteadyStep];
+  for (size_t i = kFirstSteadyStep; i < steps.size(); ++i) {
+    if (steps[i].bytes[index] > peak.bytes[index]) peak.step = steps[i].step;
+    for (size_t space = 0; space < kSpaces; ++space) {
+      peak.bytes[space] = std::max(peak.bytes[space], steps[i].bytes[space]);
+    }
+  }
+  return peak;
+}
+
+}  // namespace
+
+RankReport Analysis::finish(const Header& header, const std::vector<std::string>& strings,
+                            int64_t lost, std::vector<std::string> diagnostics) {
+  close_window();
+  const Names names(header, strings);
+  RankReport report;
+  report.header = header;
+  report.events = events_;
+  report.lost = lost;
+  report.unmatched = unmatched_;
+  report.diagnostics = std::move(diagnostics);
+  report.main = main_space_of(space_events_);
+  report.steps = std::move(steps_);
+  report.step_peak = steady_peak(report.steps, report.main);
+  report.blocks_at_peak = blocks_at_peak_;
+  report.blocks_at_end = tracker_.totals();
+  report.out_of_memory_count = failure_count_;
+  report.counters = counters_;
+  report.losses = losses_;
+  report.ledger = ledger(names);
+  for (size_t space = 0; space < kSpaces; ++space) {
+    if (space_events_[space] == 0) continue;
+    report.spaces[space] = space_report(static_cast<Space>(space), names);
+  }
+  for (Failure& failure : failures_) {
+    failure.report.action = names.action(failure.report.at.phase, failure.report.at.action);
+    failure.report.largest = names.tensors(failure.largest, failure.report.at.step);
+    report.out_of_memory.push_back(std::move(failure.report));
+  }
+  return report;
+}
+
+RankReport analyse(const Profile& profile) {
+  Analysis analysis;
+  for (const Event& event : profile.events) analysis.take(event);
+  return analysis.finish(profile.header, profile.strings, profile.lost_events, profile.diagnostics);
+}
+
+}  // namespace shardlens::profiler

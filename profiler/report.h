@@ -1,0 +1,188 @@
+// What a recording says: of every rank its peak, when it was and what was alive then, the steps,
+// where reserved memory went, and every time that memory ran out.
+//
+// Analysis takes events one by one, as a reader decodes them, and keeps only what is alive. All
+// sums are exact: the categories of a peak add up to it. Bytes of the device are those that the
+// caching allocator gave (LibTorch's allocated_bytes), as are all where no other is named; what
+// was asked for stands beside them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "profiler/block_tracker.h"
+#include "profiler/peak_set.h"
+#include "profiler/profile.h"
+
+namespace shardlens::profiler {
+
+/// An allocation, with its indices as words.
+struct Tensor {
+  int64_t given_bytes = 0;
+  int64_t asked_bytes = 0;
+  Category category{};
+  std::string label;
+  int32_t action_id = -1;
+  std::string action;     // in words, without its id; empty: none, or not in the schedule
+  int64_t age_steps = 0;  // steps that began since it was allocated
+};
+
+/// "57 REDUCE_SCATTER group=block3", "action 57" where its words are not known, or "outside a
+/// pass".
+std::string action_text(int32_t id, const std::string& words);
+
+struct SpaceReport {
+  int64_t peak_bytes = 0;
+  int64_t peak_asked_bytes = 0;
+  Moment peak_at;
+  std::string peak_action;
+  CategoryBytes given{};  // at the peak
+  CategoryBytes asked{};
+  std::vector<Tensor> tensors;  // alive at the peak, the largest first
+  std::array<std::optional<int64_t>, kPhases> phase_peaks;
+  int64_t end_bytes = 0;  // when the recording ends
+  CategoryBytes end_given{};
+};
+
+struct StepPeak {
+  int64_t step = 0;
+  std::array<int64_t, kSpaces> bytes{};
+};
+
+/// A request that failed, and the memory then.
+struct OutOfMemory {
+  Moment at;
+  std::string action;
+  int64_t asked_bytes = 0;
+  int64_t device_free_bytes = 0;
+  int64_t would_fit_bytes = 0;  // the largest request that would have been served
+  BlockTotals blocks;
+  CategoryBytes given{};
+  std::vector<Tensor> largest;
+};
+
+struct CounterReport {
+  int64_t count = 0;
+  int64_t last = 0;
+  int64_t largest = 0;
+};
+
+struct Losses {
+  int64_t count = 0;
+  double first = 0;
+  double last = 0;
+};
+
+/// The device's memory by owner, at the sample with the most in use; without samples, at the end.
+struct Ledger {
+  std::optional<int64_t> device_total_bytes;
+  std::optional<int64_t> device_used_bytes;
+  std::optional<int64_t> reserved_bytes;  // by LibTorch
+  std::optional<int64_t> driver_bytes;    // given to anybody in the process, LibTorch too
+  std::vector<std::pair<std::string, int64_t>> libraries;  // the driver's, the largest first
+  /// In use, but not given to anybody here: context, code, other processes.
+  std::optional<int64_t> residual_bytes;
+};
+
+struct RankReport {
+  std::string source;  // the file
+  Header header;
+  int64_t events = 0;
+  int64_t lost = 0;
+  int64_t unmatched = 0;  // frees and changes of addresses that nothing had allocated
+  std::vector<std::string> diagnostics;
+  std::array<std::optional<SpaceReport>, kSpaces> spaces;  // nothing: no event of it
+  Space main = Space::host;                                // whose peak is the rank's
+  std::vector<StepPeak> steps;                             // of training
+  std::optional<StepPeak> step_peak;  // from the third step on; its `step` has the main peak
+  BlockTotals blocks_at_peak;         // of the device
+  BlockTotals blocks_at_end;
+  std::vector<OutOfMemory> out_of_memory;  // the first few
+  int64_t out_of_memory_count = 0;
+  std::array<CounterReport, kCounters> counters{};
+  Losses losses;
+  Ledger ledger;
+
+  /// Nothing where the recording has no allocation.
+  const SpaceReport* main_space() const;
+  int64_t peak_bytes() const;
+  /// Of segments; nothing on a CPU.
+  std::optional<int64_t> reserved_peak_bytes() const;
+  double other_share() const;  // of the peak, 0 to 1
+};
+
+/// Whatever one event can hold, beyond which it is damage.
+constexpr int64_t kMostEventBytes = int64_t{1} << 48;
+
+class Names;
+
+class Analysis {
+ public:
+  void take(const Event& event);
+
+  /// Once, after the last event. `strings` as in Profile.
+  RankReport finish(const Header& header, const std::vector<std::string>& strings, int64_t lost,
+                    std::vector<std::string> diagnostics);
+
+ private:
+  struct Failure {
+    Event event;
+    OutOfMemory report;
+    std::vector<Live> largest;
+  };
+  struct LedgerSample {
+    int64_t used = 0;
+    int64_t reserved = 0;
+    std::map<uint32_t, int64_t> libraries;
+  };
+
+  void take_alloc(const Event& event);
+  void take_free(const Event& event);
+  void take_counter(const Event& event);
+  void take_failure(const Event& event);
+  void close_window();
+  void update_reserved(const Event& event);
+  Moment moment_of(const Event& event) const;
+  LedgerSample ledger_now(int64_t used_bytes) const;
+  Ledger ledger(const Names& names) const;
+  SpaceReport space_report(Space space, const Names& names);
+
+  PeakSet& set_of(Space space) { return sets_[static_cast<size_t>(space)]; }
+  Level& level_of(size_t space);
+
+  std::array<PeakSet, kSpaces> sets_;  // but that of `segment`, which `tracker_` knows
+  BlockTracker tracker_;
+  Level reserved_;
+  BlockTotals blocks_at_peak_;
+  std::array<int64_t, kSpaces> space_events_{};
+  std::array<std::array<std::optional<int64_t>, kPhases>, kSpaces> phase_peaks_;
+  std::vector<StepPeak> steps_;
+  Phase phase_ = Phase::starting;
+  int64_t step_ = -1;
+  bool in_step_ = false;
+  int64_t events_ = 0;
+  int64_t unmatched_ = 0;
+  int64_t failure_count_ = 0;
+  std::vector<Failure> failures_;
+  std::array<CounterReport, kCounters> counters_{};
+  Losses losses_;
+  std::map<uint32_t, int64_t> libraries_;  // live bytes of the driver, by label
+  std::optional<LedgerSample> most_used_;
+};
+
+/// The whole of a recording that is in memory.
+RankReport analyse(const Profile& profile);
+
+/// For people: a screen a rank, the one with the highest peak first. A rank without allocations is
+/// one line.
+std::string report_text(std::vector<RankReport> ranks);
+
+/// {"schema":"shardlens.profile/1", ...}, ranks in their order, with a newline at the end.
+std::string report_json(const std::vector<RankReport>& ranks);
+
+}  // namespace shardlens::profiler

@@ -1,0 +1,188 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "profiler/report.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kTensorRows = 10;
+
+template <class T>
+Json value_or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json categories_json(const CategoryBytes& bytes) {
+  Json json = Json::object();
+  for (size_t i = 0; i < kCategories; ++i) json[std::string(kCategoryNames[i])] = bytes[i];
+  return json;
+}
+
+Json moment_json(const Moment& at, const std::string& action) {
+  return {{"time_ns", at.time_ns},
+          {"step", at.step},
+          {"phase", kPhaseNames[static_cast<size_t>(at.phase)]},
+          {"action", at.action},
+          {"action_text", action}};
+}
+
+Json tensors_json(const std::vector<Tensor>& tensors) {
+  Json json = Json::array();
+  for (size_t i = 0; i < std::min(kTensorRows, tensors.size()); ++i) {
+    const Tensor& tensor = tensors[i];
+    json.push_back({{"bytes", tensor.given_bytes},
+                    {"requested_bytes", tensor.asked_bytes},
+                    {"category", kCategoryNames[static_cast<size_t>(tensor.category)]},
+                    {"label", tensor.label},
+                    {"action", tensor.action_id},
+                    {"action_text", tensor.action},
+                    {"age_steps", tensor.age_steps}});
+  }
+  return json;
+}
+
+Json blocks_json(const BlockTotals& blocks) {
+  return {{"requested_bytes", blocks.requested}, {"rounding_bytes", blocks.rounding},
+          {"split_bytes", blocks.split},         {"cached_bytes", blocks.cached},
+          {"reserved_bytes", blocks.reserved},   {"unplaced_bytes", blocks.unplaced}};
+}
+
+Json steps_json(const RankReport& rank) {
+  Json json = Json::array();
+  for (const StepPeak& step : rank.steps) {
+    Json one = {{"step", step.step},
+                {"peak_allocated_bytes", step.bytes[static_cast<size_t>(rank.main)]}};
+    if (rank.reserved_peak_bytes()) {
+      one["peak_reserved_bytes"] = step.bytes[static_cast<size_t>(Space::segment)];
+    }
+    json.push_back(std::move(one));
+  }
+  return json;
+}
+
+Json step_peak_json(const RankReport& rank) {
+  if (!rank.step_peak) return nullptr;
+  const auto& bytes = rank.step_peak->bytes;
+  Json json = {{"allocated_bytes", bytes[static_cast<size_t>(rank.main)]},
+               {"reserved_bytes", nullptr},
+               {"step", rank.step_peak->step}};
+  if (rank.reserved_peak_bytes()) {
+    json["reserved_bytes"] = bytes[static_cast<size_t>(Space::segment)];
+  }
+  return json;
+}
+
+Json spaces_json(const RankReport& rank) {
+  Json json = Json::object();
+  for (size_t i = 0; i < kSpaces; ++i) {
+    const auto& space = rank.spaces[i];
+    if (!space) continue;
+    Json phases = Json::object();
+    for (size_t phase = 0; phase < kPhases; ++phase) {
+      if (!space->phase_peaks[phase]) continue;
+      phases[std::string(kPhaseNames[phase])] = *space->phase_peaks[phase];
+    }
+    json[std::string(kSpaceNames[i])] = {{"peak_bytes", space->peak_bytes},
+                                         {"end_bytes", space->end_bytes},
+                                         {"phase_peak_bytes", std::move(phases)},
+                                         {"at", moment_json(space->peak_at, space->peak_action)}};
+  }
+  return json;
+}
+
+Json ledger_json(const Ledger& ledger) {
+  Json libraries = Json::array();
+  for (const auto& [library, bytes] : ledger.libraries) {
+    libraries.push_back({{"library", library}, {"bytes", bytes}});
+  }
+  return {{"device_total_bytes", value_or_null(ledger.device_total_bytes)},
+          {"device_used_bytes", value_or_null(ledger.device_used_bytes)},
+          {"reserved_bytes", value_or_null(ledger.reserved_bytes)},
+          {"driver_bytes", value_or_null(ledger.driver_bytes)},
+          {"libraries", std::move(libraries)},
+          {"residual_bytes", value_or_null(ledger.residual_bytes)}};
+}
+
+Json failures_json(const RankReport& rank) {
+  Json json = Json::array();
+  for (const OutOfMemory& failure : rank.out_of_memory) {
+    json.push_back({{"at", moment_json(failure.at, failure.action)},
+                    {"requested_bytes", failure.asked_bytes},
+                    {"device_free_bytes", failure.device_free_bytes},
+                    {"would_fit_bytes", failure.would_fit_bytes},
+                    {"fragmentation", blocks_json(failure.blocks)},
+                    {"categories", categories_json(failure.given)},
+                    {"tensors", tensors_json(failure.largest)}});
+  }
+  return json;
+}
+
+Json counters_json(const RankReport& rank) {
+  Json json = Json::object();
+  for (size_t i = 0; i < kCounters; ++i) {
+    const CounterReport& counter = rank.counters[i];
+    if (counter.count == 0) continue;
+    json[std::string(kCounterNames[i])] = {
+        {"samples", counter.count}, {"largest", counter.largest}, {"last", counter.last}};
+  }
+  if (rank.losses.count > 0) {
+    json["loss"] = {
+        {"samples", rank.losses.count}, {"first", rank.losses.first}, {"last", rank.losses.last}};
+  }
+  return json;
+}
+
+Json at_peak_json(const RankReport& rank, const SpaceReport& space) {
+  Json json = moment_json(space.peak_at, space.peak_action);
+  json["categories"] = categories_json(space.given);
+  json["requested_categories"] = categories_json(space.asked);
+  json["other_share"] = rank.other_share();
+  json["tensors"] = tensors_json(space.tensors);
+  if (rank.main == Space::device) json["fragmentation"] = blocks_json(rank.blocks_at_peak);
+  return json;
+}
+
+Json rank_json(const RankReport& rank) {
+  static const SpaceReport nothing;
+  const SpaceReport& space = rank.main_space() == nullptr ? nothing : *rank.main_space();
+  return {{"rank", rank.header.rank},
+          {"device", rank.header.device},
+          {"gpu", rank.header.gpu},
+          {"notice", rank.header.notice},
+          {"source", rank.source},
+          {"peak",
+           {{"allocated_bytes", space.peak_bytes},
+            {"reserved_bytes", value_or_null(rank.reserved_peak_bytes())},
+            {"requested_bytes", space.peak_asked_bytes}}},
+          {"step_peak", step_peak_json(rank)},
+          {"steps", steps_json(rank)},
+          {"at_peak", at_peak_json(rank, space)},
+          {"at_end", {{"categories", categories_json(space.end_given)}}},
+          {"spaces", spaces_json(rank)},
+          {"ledger", ledger_json(rank.ledger)},
+          {"out_of_memory", failures_json(rank)},
+          {"out_of_memory_count", rank.out_of_memory_count},
+          {"counters", counters_json(rank)},
+          {"events", rank.events},
+          {"lost", rank.lost},
+          {"unmatched", rank.unmatched},
+          {"diagnostics", rank.diagnostics}};
+}
+
+}  // namespace
+
+std::string report_json(const std::vector<RankReport>& ranks) {
+  Json json = {{"schema", "shardlens.profile/1"}, {"ranks", Json::array()}};
+  for (const RankReport& rank : ranks) json["ranks"].push_back(rank_json(rank));
+  // Labels come from the recorded program and need not be UTF-8.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace shardlens::profiler

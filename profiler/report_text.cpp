@@ -1,0 +1,230 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "profiler/report.h"
+#include "profiler/units.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+constexpr size_t kTensorRows = 10;
+constexpr size_t kStepRows = 6;
+constexpr size_t kLibraryRows = 5;
+
+constexpr std::string_view kNotRecorded = "not recorded";
+
+std::string percent(int64_t part, int64_t whole) {
+  if (whole == 0) return "-";
+  return fmt::format("{:.1f} %", 100 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+std::string bytes_or(const std::optional<int64_t>& bytes) {
+  return bytes ? bytes_text(*bytes) : std::string(kNotRecorded);
+}
+
+/// "  name            value", the look of all plain lines.
+std::string row(std::string_view name, std::string_view value) {
+  return fmt::format("  {:<22}{}\n", name, value);
+}
+
+std::string moment_text(const Moment& at) {
+  std::string text(kPhaseNames[static_cast<size_t>(at.phase)]);
+  if (at.step >= 0) text += fmt::format(", step {}", at.step);
+  return text + fmt::format(", after {:.3f} s", static_cast<double>(at.time_ns) / 1e9);
+}
+
+std::string title_of(const RankReport& rank) {
+  const Header& header = rank.header;
+  std::string text = fmt::format("rank {} of {} on {}", header.rank, header.world_size,
+                                 header.device.empty() ? "an unknown device" : header.device);
+  if (!header.gpu.empty()) {
+    text += fmt::format(" ({}, {})", header.gpu, bytes_text(header.capacity_bytes));
+  }
+  return text;
+}
+
+std::string peak_rows(const RankReport& rank, const SpaceReport& space) {
+  const auto reserved = rank.reserved_peak_bytes();
+  const auto peak_text = [&](int64_t bytes, const std::optional<int64_t>& of_segments) {
+    return fmt::format("{} allocated{}", bytes_text(bytes),
+                       of_segments ? ", " + bytes_text(*of_segments) + " reserved" : "");
+  };
+  std::string text = row("peak", peak_text(space.peak_bytes, reserved));
+  text += row("when", moment_text(space.peak_at));
+  text += row("action", action_text(space.peak_at.action, space.peak_action));
+  if (rank.step_peak) {
+    const auto& bytes = rank.step_peak->bytes;
+    auto of_segments = reserved;
+    if (of_segments) of_segments = bytes[static_cast<size_t>(Space::segment)];
+    text += row("peak of steps", peak_text(bytes[static_cast<size_t>(rank.main)], of_segments) +
+                                     ", from the third step on");
+  } else {
+    text += row("peak of steps", "fewer than three steps");
+  }
+  return text;
+}
+
+std::string category_rows(const SpaceReport& space) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < kCategories; ++i) {
+    if (space.given[i] != 0) order.push_back(i);
+  }
+  std::ranges::stable_sort(order, std::greater(), [&](size_t i) { return space.given[i]; });
+  std::string text =
+      fmt::format("\n  {:<20} {:>12} {:>12}\n", "alive at the peak", "given", "asked");
+  const auto line = [&](std::string_view name, int64_t given, int64_t asked) {
+    text += fmt::format("  {:<20} {:>12} {:>12} {:>8}\n", name, bytes_text(given),
+                        bytes_text(asked), percent(given, space.peak_bytes));
+  };
+  for (const size_t i : order) line(kCategoryNames[i], space.given[i], space.asked[i]);
+  line("total", space.peak_bytes, space.peak_asked_bytes);
+  return text;
+}
+
+std::string tensor_rows(const std::vector<Tensor>& tensors) {
+  std::string text;
+  for (size_t i = 0; i < std::min(kTensorRows, tensors.size()); ++i) {
+    const Tensor& tensor = tensors[i];
+    text += fmt::format("  {:>12}  {:<19} {:<24} {}, {} {} old\n", bytes_text(tensor.given_bytes),
+                        kCategoryNames[static_cast<size_t>(tensor.category)],
+                        tensor.label.empty() ? "-" : tensor.label,
+                        action_text(tensor.action_id, tensor.action), tensor.age_steps,
+                        tensor.age_steps == 1 ? "step" : "steps");
+  }
+  return text;
+}
+
+std::string fragmentation_rows(const BlockTotals& blocks) {
+  const int64_t free = blocks.split + blocks.cached;
+  return row("rounding",
+             fmt::format("{} given beyond what was asked", bytes_text(blocks.rounding))) +
+         row("reserved, not given",
+             fmt::format("{} = {} beside used blocks + {} cached", bytes_text(free),
+                         bytes_text(blocks.split), bytes_text(blocks.cached)));
+}
+
+std::string step_rows(const RankReport& rank) {
+  if (rank.steps.empty()) return {};
+  const auto main = static_cast<size_t>(rank.main);
+  std::string peaks;
+  for (size_t i = 0; i < std::min(kStepRows, rank.steps.size()); ++i) {
+    peaks += (i == 0 ? "" : ", ") + bytes_text(rank.steps[i].bytes[main]);
+  }
+  const size_t more = rank.steps.size() - std::min(kStepRows, rank.steps.size());
+  if (more > 0) peaks += fmt::format(", {} more", more);
+  return row(fmt::format("steps from {}", rank.steps.front().step), peaks);
+}
+
+std::string phase_rows(const SpaceReport& space) {
+  std::string peaks;
+  for (size_t phase = 0; phase < kPhases; ++phase) {
+    const auto& peak = space.phase_peaks[phase];
+    if (!peak) continue;
+    peaks +=
+        fmt::format("{}{} {}", peaks.empty() ? "" : ", ", kPhaseNames[phase], bytes_text(*peak));
+  }
+  return row("phases", peaks);
+}
+
+std::string ledger_rows(const Ledger& ledger) {
+  std::string text = "\n";
+  text += row("device, total", bytes_or(ledger.device_total_bytes));
+  text += row("device, used at most", bytes_or(ledger.device_used_bytes));
+  text += row("reserved by LibTorch", bytes_or(ledger.reserved_bytes));
+  text += row("given by the driver", bytes_or(ledger.driver_bytes));
+  for (size_t i = 0; i < std::min(kLibraryRows, ledger.libraries.size()); ++i) {
+    const auto& [library, bytes] = ledger.libraries[i];
+    text += row(fmt::format("  {}", bytes_text(bytes)), library);
+  }
+  return text + row("residual", bytes_or(ledger.residual_bytes));
+}
+
+std::string counter_rows(const RankReport& rank) {
+  const CounterReport& resident = rank.counters[static_cast<size_t>(Counter::resident_host)];
+  std::string text =
+      row("host memory", resident.count == 0 ? std::string(kNotRecorded)
+                                             : fmt::format("{} resident at most, {} at the end",
+                                                           bytes_text(resident.largest),
+                                                           bytes_text(resident.last)));
+  if (const auto& pinned = rank.spaces[static_cast<size_t>(Space::pinned)]) {
+    text += row("pinned memory", fmt::format("{} at most", bytes_text(pinned->peak_bytes)));
+  }
+  if (rank.losses.count > 0) {
+    text += row("loss", fmt::format("{:.4f} to {:.4f}, {} values", rank.losses.first,
+                                    rank.losses.last, rank.losses.count));
+  }
+  return text;
+}
+
+std::string end_rows(const RankReport& rank, const SpaceReport& space) {
+  std::string text = row("at the end", fmt::format("{} allocated", bytes_text(space.end_bytes)));
+  text += row("events", fmt::format("{}, {} lost", rank.events, rank.lost));
+  if (rank.unmatched > 0) {
+    text += row("", fmt::format("{} of an address that nothing had allocated", rank.unmatched));
+  }
+  return text;
+}
+
+std::string failure_rows(const OutOfMemory& failure) {
+  std::string text = fmt::format("\n  out of memory: {} asked for, {}\n",
+                                 bytes_text(failure.asked_bytes), moment_text(failure.at));
+  text += row("action", action_text(failure.at.action, failure.action));
+  text += row("free on the device", bytes_text(failure.device_free_bytes));
+  text += row("would have fit", bytes_text(failure.would_fit_bytes));
+  text += fragmentation_rows(failure.blocks);
+  std::vector<size_t> order;
+  for (size_t i = 0; i < kCategories; ++i) {
+    if (failure.given[i] != 0) order.push_back(i);
+  }
+  std::ranges::stable_sort(order, std::greater(), [&](size_t i) { return failure.given[i]; });
+  for (const size_t i : order) text += row(kCategoryNames[i], bytes_text(failure.given[i]));
+  return text + tensor_rows(failure.largest);
+}
+
+std::string failures_text(const RankReport& rank) {
+  std::string text;
+  for (const OutOfMemory& failure : rank.out_of_memory) text += failure_rows(failure);
+  const int64_t more = rank.out_of_memory_count - static_cast<int64_t>(rank.out_of_memory.size());
+  if (more > 0) text += fmt::format("  and {} more times out of memory\n", more);
+  return text;
+}
+
+std::string rank_text(const RankReport& rank) {
+  const SpaceReport* space = rank.main_space();
+  if (space == nullptr) {
+    const std::string why = rank.diagnostics.empty() ? "" : "; " + rank.diagnostics.front();
+    return fmt::format("{}: no allocation in {} events, {} lost{}\n", title_of(rank), rank.events,
+                       rank.lost, why);
+  }
+  std::string text = title_of(rank) + "\n";
+  if (!rank.header.notice.empty()) text += row("notice", rank.header.notice);
+  for (const std::string& diagnostic : rank.diagnostics) text += row("damaged", diagnostic);
+  text += peak_rows(rank, *space) + category_rows(*space) + "\n" + tensor_rows(space->tensors);
+  text += "\n" + step_rows(rank) + phase_rows(*space);
+  if (rank.main == Space::device) {
+    text += fragmentation_rows(rank.blocks_at_peak) + ledger_rows(rank.ledger);
+  }
+  return text + counter_rows(rank) + end_rows(rank, *space) + failures_text(rank);
+}
+
+}  // namespace
+
+std::string action_text(int32_t id, const std::string& words) {
+  if (id < 0) return "outside a pass";
+  return words.empty() ? fmt::format("action {}", id) : fmt::format("{} {}", id, words);
+}
+
+std::string report_text(std::vector<RankReport> ranks) {
+  std::ranges::stable_sort(ranks, std::greater(), &RankReport::peak_bytes);
+  std::string text;
+  for (const RankReport& rank : ranks) text += (text.empty() ? "" : "\n") + rank_text(rank);
+  return text;
+}
+
+}  // namespace shardlens::profiler

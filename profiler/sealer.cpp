@@ -1,0 +1,93 @@
+#include "profiler/sealer.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+#include <vector>
+
+namespace shardlens::profiler {
+
+namespace {
+
+// A live allocation costs five to ten bytes in a snapshot: so many events for each keep snapshots
+// below half a byte an event, and the live set is lost for that long at most.
+constexpr uint64_t kEventsPerLive = 16;
+
+}  // namespace
+
+Sealer::Sealer(const std::string& path, uint64_t id, const Header& header)
+    : path_(path), file_(File::create(path)) {
+  const Bytes fields = encode_header(header);
+  if (fields.size() > kMaxBlockBytes) {
+    throw std::invalid_argument(
+        fmt::format("{}: the header of a recording has {} bytes, at most {} are possible", path,
+                    fields.size(), kMaxBlockBytes));
+  }
+  Preamble preamble{.id = id};
+  preamble.crc = crc_of(preamble);
+  write(bytes_of(preamble));
+  append({.type = BlockType::header, .count = 1}, fields);
+}
+
+void Sealer::write(ByteSpan bytes) {
+  if (!file_.write(size_, bytes)) {
+    const int error = errno;
+    // Half a block is of no use to anybody; if this fails too, readers step over it.
+    if (::ftruncate(file_.descriptor(), static_cast<off_t>(size_)) != 0) errno = error;
+    throw std::runtime_error(fmt::format("cannot write {}: {}", path_, std::strerror(error)));
+  }
+  size_ += bytes.size();
+}
+
+void Sealer::append(const BlockHeader& header, ByteSpan payload) {
+  write(codec_.pack(header, payload));
+}
+
+void Sealer::seal_strings(std::span<const std::byte> entries) {
+  append(
+      {.type = BlockType::strings, .count = static_cast<uint32_t>(decode_strings(entries).size())},
+      entries);
+}
+
+void Sealer::seal_events(uint64_t sequence, uint64_t lost, std::span<const Event> events) {
+  const auto [first, last] = std::ranges::minmax(events, {}, &Event::time_ns);
+  append({.type = BlockType::events,
+          .sequence = sequence,
+          .first_ns = first.time_ns,
+          .last_ns = last.time_ns,
+          .count = static_cast<uint32_t>(events.size()),
+          .lost = lost},
+         encoder_.encode(events));
+  last_sequence_ = sequence;
+  for (const Event& event : events) live_.apply(event);
+  events_since_snapshot_ += events.size();
+  const bool is_due = events_since_snapshot_ >= kEventsPerLive * live_.size();
+  if (is_due && live_.size() + 2 <= kMaxBlockEvents) seal_snapshot(sequence, last.time_ns);
+}
+
+void Sealer::seal_snapshot(uint64_t sequence, int64_t time_ns) {
+  const std::vector<Event> events = live_.snapshot();
+  append({.type = BlockType::snapshot,
+          .sequence = sequence,
+          .first_ns = time_ns,
+          .last_ns = time_ns,
+          .count = static_cast<uint32_t>(events.size())},
+         encoder_.encode(events));
+  events_since_snapshot_ = 0;
+}
+
+void Sealer::seal_end(uint64_t events, uint64_t lost) {
+  Bytes payload;
+  put(payload, events);
+  append({.type = BlockType::end, .sequence = last_sequence_ + 1, .count = 1, .lost = lost},
+         payload);
+  if (::fdatasync(file_.descriptor()) != 0) {
+    throw std::runtime_error(fmt::format("cannot sync {}: {}", path_, std::strerror(errno)));
+  }
+}
+
+}  // namespace shardlens::profiler

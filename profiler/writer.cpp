@@ -1,0 +1,298 @@
+#include "profiler/writer.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <random>
+#include <stdexcept>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "profiler/open_blocks.h"
+#include "profiler/sealer.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+constexpr uint32_t kAreaBytes = 1 << 20;
+constexpr int64_t kSealAfterNs = 1'000'000'000;  // of recording, for blocks
+constexpr uint32_t kSealFromEvents = 8 << 10;    // with so many events: fewer compress badly
+constexpr uint32_t kNone = UINT32_MAX;
+
+uint64_t draw_id() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+OpenShape shape_of(const WriterOptions& options) {
+  if (options.blocks < 2 || options.blocks > 1024 || options.block_events < 1 ||
+      options.block_events > kMaxBlockEvents) {
+    throw std::invalid_argument(
+        fmt::format("{} blocks of {} events: a recording takes 2 to 1024 of 1 to {}",
+                    options.blocks, options.block_events, kMaxBlockEvents));
+  }
+  return {options.blocks, options.block_events, kAreaBytes};
+}
+
+struct TextHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
+
+}  // namespace
+
+/// Blocks go around: free, open, full (waiting for the sealing thread), free again. `mutex_` guards
+/// that and is held for moments only; strings have a mutex of their own. Neither is held while
+/// something is compressed or written to the recording.
+class Writer::Recording {
+ public:
+  Recording(const std::string& path, const Header& header, WriterOptions options);
+  ~Recording() { close(); }
+
+  void append(const Event& event);
+  uint32_t intern(std::string_view text);
+  void close();
+  WriterCounts counts() const;
+  std::string failure() const;
+
+ private:
+  struct Block {
+    uint64_t sequence = 0;
+    uint64_t lost = 0;  // before it was opened
+    uint32_t count = 0;
+    int64_t first_ns = 0;
+  };
+
+  bool open_block(const Event& first);
+  void hand_over();
+  void lose() { open_.set_lost(++lost_); }
+  void fail(const std::string& reason);
+  void start_sealing();
+  void seal_until_closed();
+  uint32_t next_full();
+  void seal(uint32_t index);
+  void seal_strings();
+
+  const WriterOptions options_;
+  const uint64_t id_ = draw_id();
+  Sealer sealer_;  // only the sealing thread's
+  OpenBlocks open_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Block> blocks_;
+  std::vector<uint32_t> free_;  // the last is taken first: few pages are touched if few suffice
+  std::vector<uint32_t> full_;  // oldest first
+  uint32_t current_ = kNone;
+  uint64_t sequence_ = 0;
+  uint64_t events_ = 0;
+  uint64_t sealed_ = 0;
+  uint64_t lost_ = 0;
+  bool strings_due_ = false;
+  bool closing_ = false;
+  std::string failure_;
+  std::atomic<bool> failed_ = false;
+  std::atomic<uint64_t> bytes_ = 0;
+
+  std::mutex strings_mutex_;
+  std::unordered_map<std::string, uint32_t, TextHash, std::equal_to<>> numbers_;
+  int area_ = 0;  // where new strings go
+
+  bool is_last_ = false;  // only the sealing thread's
+  std::mutex close_mutex_;
+  std::thread thread_;
+};
+
+Writer::Recording::Recording(const std::string& path, const Header& header, WriterOptions options)
+    : options_(options),
+      sealer_(path, id_, header),
+      open_(open_blocks_path(path), id_, shape_of(options), options.map),
+      blocks_(options.blocks) {
+  free_.reserve(options.blocks);
+  full_.reserve(options.blocks);
+  for (uint32_t block = options.blocks; block > 0; --block) free_.push_back(block - 1);
+  bytes_ = sealer_.bytes();
+  start_sealing();
+}
+
+/// Signals are for the threads of the program.
+void Writer::Recording::start_sealing() {
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { seal_until_closed(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Writer::Recording::append(const Event& event) {
+  const std::lock_guard lock(mutex_);
+  if (closing_) return;
+  if (failed_ || (current_ == kNone && !open_block(event))) return lose();
+  Block& block = blocks_[current_];
+  if (!open_.append(current_, block.count, event)) {
+    fail("cannot write the open blocks");
+    return lose();
+  }
+  ++events_;
+  ++block.count;
+  const bool is_old =
+      block.count >= kSealFromEvents && event.time_ns - block.first_ns >= kSealAfterNs;
+  if (block.count == options_.block_events || is_old) hand_over();
+}
+
+bool Writer::Recording::open_block(const Event& first) {
+  if (free_.empty()) return false;
+  current_ = free_.back();
+  free_.pop_back();
+  blocks_[current_] = {++sequence_, lost_, 0, first.time_ns};
+  open_.begin(current_, sequence_, lost_);
+  return true;
+}
+
+void Writer::Recording::hand_over() {
+  full_.push_back(current_);
+  current_ = kNone;
+  changed_.notify_one();
+}
+
+/// The first reason counts. Call with `mutex_` held.
+void Writer::Recording::fail(const std::string& reason) {
+  if (failed_) return;
+  failure_ = reason;
+  failed_ = true;
+}
+
+uint32_t Writer::Recording::intern(std::string_view text) {
+  text = text.substr(0, kMaxStringBytes);
+  if (text.empty() || failed_) return 0;
+  bool is_due = false;
+  uint32_t number = 0;
+  {
+    const std::lock_guard lock(strings_mutex_);
+    if (const auto found = numbers_.find(text); found != numbers_.end()) return found->second;
+    if (numbers_.size() + 1 >= kMaxStrings) return 0;
+    const auto next = static_cast<uint32_t>(numbers_.size() + 1);
+    const auto added = numbers_.emplace(text, next).first;
+    if (open_.add_string(area_, next, text)) {
+      number = next;
+    } else {
+      numbers_.erase(added);
+    }
+    is_due = open_.area_used_bytes(area_) > kAreaBytes / 2;
+  }
+  if (is_due) {
+    const std::lock_guard lock(mutex_);
+    strings_due_ = true;
+    changed_.notify_one();
+  }
+  return number;
+}
+
+/// Waits for the block to seal next; kNone: only strings are, or it is the end.
+uint32_t Writer::Recording::next_full() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !full_.empty() || strings_due_ || closing_; });
+  strings_due_ = false;
+  if (full_.empty()) {
+    is_last_ = closing_;
+    return kNone;
+  }
+  const uint32_t index = full_.front();
+  full_.erase(full_.begin());
+  return index;
+}
+
+void Writer::Recording::seal_until_closed() {
+  try {
+    while (!is_last_) {
+      const uint32_t index = next_full();
+      seal_strings();
+      if (index != kNone) seal(index);
+    }
+    const WriterCounts all = counts();
+    if (failed_) return;
+    sealer_.seal_end(static_cast<uint64_t>(all.events), static_cast<uint64_t>(all.lost));
+    bytes_ = sealer_.bytes();
+  } catch (const std::exception& error) {
+    const std::lock_guard lock(mutex_);
+    fail(error.what());
+  }
+}
+
+/// Before the events that use them.
+void Writer::Recording::seal_strings() {
+  int full_area = 0;
+  {
+    const std::lock_guard lock(strings_mutex_);
+    if (open_.area_used_bytes(area_) == 0) return;
+    full_area = area_;
+    area_ = 1 - area_;  // empty: only this thread fills and clears them in turn
+  }
+  sealer_.seal_strings(open_.strings(full_area));
+  const std::lock_guard lock(strings_mutex_);
+  open_.clear_strings(full_area);
+}
+
+void Writer::Recording::seal(uint32_t index) {
+  const Block block = blocks_[index];
+  sealer_.seal_events(block.sequence, block.lost, open_.events(index, block.count));
+  bytes_ = sealer_.bytes();
+  const std::lock_guard lock(mutex_);
+  free_.push_back(index);
+  sealed_ += block.count;
+}
+
+void Writer::Recording::close() {
+  const std::lock_guard once(close_mutex_);
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (current_ != kNone && blocks_[current_].count > 0) hand_over();
+    closing_ = true;
+    changed_.notify_one();
+  }
+  thread_.join();
+  if (!failed_) open_.remove();  // else it has what could not be sealed
+}
+
+WriterCounts Writer::Recording::counts() const {
+  const std::lock_guard lock(mutex_);
+  return {.events = static_cast<int64_t>(events_),
+          .sealed = static_cast<int64_t>(sealed_),
+          .lost = static_cast<int64_t>(lost_),
+          .bytes = static_cast<int64_t>(bytes_)};
+}
+
+std::string Writer::Recording::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+Writer::Writer(const std::string& path, const Header& header, WriterOptions options)
+    : recording_(std::make_unique<Recording>(path, header, options)) {}
+Writer::~Writer() = default;
+
+void Writer::append(const Event& event) noexcept { recording_->append(event); }
+
+uint32_t Writer::intern(std::string_view text) noexcept {
+  try {
+    return recording_->intern(text);
+  } catch (const std::exception&) {
+    return 0;  // no memory: the event goes without its label
+  }
+}
+
+void Writer::close() noexcept { recording_->close(); }
+WriterCounts Writer::counts() const noexcept { return recording_->counts(); }
+std::string Writer::failure() const { return recording_->failure(); }
+
+}  // namespace shardlens::profiler

@@ -1,0 +1,149 @@
+// Recordings cut off or changed anywhere: read or refused, never a crash, a hang or a wrong event.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <catch2/catch_get_random_seed.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <random>
+#include <set>
+#include <stdexcept>
+
+#include "profiler/reader.h"
+#include "tests/support/random_events.h"
+#include "tests/support/synthetic_profile.h"
+#include "tests/support/temporary_folder.h"
+
+namespace shardlens::profiler {
+namespace {
+
+struct Outcome {
+  int refused = 0;
+  int recovered = 0;  // with a diagnostic
+  int unharmed = 0;
+};
+
+Profile small_profile() {
+  return test::synthetic_profile({.steps = 2, .layers = 1, .evaluate_every = 0});
+}
+
+/// Refused with a reason, or as many events as are there, with a reason if they are not all. A
+/// damaged file must not pass for a whole one.
+void read_damaged(const std::string& path, const Profile& whole, Outcome& outcome) {
+  try {
+    const Profile read = read_profile(path);
+    check_profile(path);
+    if (read.diagnostics.empty()) {
+      REQUIRE(read.events == whole.events);
+      ++outcome.unharmed;
+    } else {
+      ++outcome.recovered;
+    }
+  } catch (const std::invalid_argument& error) {
+    REQUIRE(std::string(error.what()).find(path) != std::string::npos);
+    ++outcome.refused;
+  }
+}
+
+bool is_prefix(const std::vector<Event>& part, const std::vector<Event>& whole) {
+  return part.size() <= whole.size() && std::equal(part.begin(), part.end(), whole.begin());
+}
+
+}  // namespace
+
+TEST_CASE("a file cut off anywhere gives a prefix of its events") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("rank0.slp");
+  const Profile profile = small_profile();
+  test::write_profile(path, profile, {.block_events = 60, .blocks = 64});
+  const auto size = std::filesystem::file_size(path);
+  REQUIRE(read_profile(path).events == profile.events);
+  size_t most = 0;
+  for (auto bytes = size; bytes-- > 0;) {
+    std::filesystem::resize_file(path, bytes);
+    Outcome outcome;
+    read_damaged(path, profile, outcome);
+    REQUIRE(outcome.unharmed == 0);
+    if (outcome.refused > 0) continue;
+    const Profile read = read_profile(path);
+    REQUIRE(is_prefix(read.events, profile.events));
+    most = std::max(most, read.events.size());
+  }
+  CHECK(most == profile.events.size());
+  fmt::print("cut off at each of {} bytes\n", size);
+}
+
+TEST_CASE("flipped bits never crash a reader, and never pass unseen") {
+  const uint32_t seed = Catch::getSeed();
+  CAPTURE(seed);
+  std::mt19937_64 engine(seed);
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("rank0.slp");
+  const Profile profile = small_profile();
+  test::write_profile(path, profile, {.block_events = 60, .blocks = 64});
+  const std::string sound = test::read_file(path);
+  Outcome outcome;
+  for (int round = 0; round < 10'000; ++round) {
+    std::string bytes = sound;
+    const int flips = 1 + static_cast<int>(engine() % 4);
+    for (int i = 0; i < flips; ++i) {
+      bytes[engine() % bytes.size()] ^= static_cast<char>(1U << (engine() % 8));
+    }
+    test::write_file(path, bytes);
+    read_damaged(path, profile, outcome);
+  }
+  fmt::print("seed {}: 10000 damaged files of {} bytes: {} refused, {} recovered\n", seed,
+             sound.size(), outcome.refused, outcome.recovered);
+  CHECK(outcome.recovered > 5'000);
+}
+
+TEST_CASE("flipped bits in the file of open blocks never crash a reader") {
+  const uint32_t seed = Catch::getSeed();
+  CAPTURE(seed);
+  std::mt19937_64 engine(seed);
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("rank0.slp");
+  const std::string live = folder.file("live.slp");
+  Writer writer(live, {}, {.block_events = 60, .blocks = 4});
+  for (int i = 0; i < 40; ++i) writer.intern("text " + std::to_string(i));
+  for (int64_t i = 0; i < 100; ++i) writer.append(test::numbered_event(i));
+  std::filesystem::copy_file(live, path);
+  const std::string sound = test::read_file(live + ".open");
+  // Where its preamble, strings and blocks lie: the rest is empty space.
+  const size_t places[] = {0, 4096, 4096 + (1 << 20), 4096 + (2 << 20)};
+  for (int round = 0; round < 2'000; ++round) {
+    std::string bytes = sound;
+    for (int i = 0; i < 3; ++i) {
+      const size_t at = places[engine() % 4] + engine() % (round % 2 == 0 ? 64 : 3000);
+      bytes[at] ^= static_cast<char>(1U << (engine() % 8));
+    }
+    test::write_file(path + ".open", bytes);
+    const Profile read = read_profile(path);
+    REQUIRE(read.events.size() <= 240);
+    for (const Event& event : read.events) REQUIRE(event.label < read.strings.size());
+  }
+}
+
+TEST_CASE("parts of a file in any order, twice or mixed with others are survived") {
+  const uint32_t seed = Catch::getSeed();
+  CAPTURE(seed);
+  std::mt19937_64 engine(seed);
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("rank0.slp");
+  const Profile profile = small_profile();
+  test::write_profile(path, profile, {.block_events = 60, .blocks = 64});
+  const std::string sound = test::read_file(path);
+  for (int round = 0; round < 1'000; ++round) {
+    std::string bytes = sound.substr(0, engine() % sound.size());
+    for (int part = 0; part < 4; ++part) {
+      const size_t from = engine() % sound.size();
+      bytes += sound.substr(from, engine() % (sound.size() - from));
+    }
+    test::write_file(path, bytes);
+    Outcome outcome;
+    read_damaged(path, profile, outcome);
+  }
+}
+
+}  // namespace shardlens::profiler

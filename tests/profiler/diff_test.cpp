@@ -1,0 +1,132 @@
+#include "profiler/diff.h"
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <vector>
+
+#include "tests/support/random_recording.h"
+#include "tests/support/small_recording.h"
+
+using namespace shardlens;
+using namespace shardlens::profiler;
+using Catch::Matchers::ContainsSubstring;
+using test::small_recording;
+
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+RankReport small_report(int32_t rank = 0, int64_t activation_bytes = 3 * kMiB) {
+  return analyse(small_recording(rank, activation_bytes));
+}
+
+/// Bytes that only `a` has, by taking partners away one by one.
+int64_t unpaired_bytes(const std::vector<Tensor>& a, std::vector<Tensor> b) {
+  int64_t bytes = 0;
+  for (const Tensor& one : a) {
+    const auto partner = std::ranges::find_if(b, [&](const Tensor& other) {
+      return one.label == other.label && one.category == other.category &&
+             one.given_bytes == other.given_bytes && one.action == other.action &&
+             (!one.action.empty() || one.action_id == other.action_id);
+    });
+    if (partner == b.end()) {
+      bytes += one.given_bytes;
+    } else {
+      b.erase(partner);
+    }
+  }
+  return bytes;
+}
+
+int64_t bytes_of(const std::vector<Surplus>& surplus) {
+  int64_t bytes = 0;
+  for (const Surplus& one : surplus) bytes += one.bytes();
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("a diff tells what grew, where and by how much") {
+  const RunDiff diff = diff_runs({small_report()}, {small_report(0, 5 * kMiB)});
+  CHECK(diff_text(diff) ==
+        R"(rank 0: B's peak is 2.00 MiB above A's (+28.6 %): +2.00 MiB activation
+                                    A            B         B - A
+  peak                       7.00 MiB     9.00 MiB     +2.00 MiB
+  reserved                  20.00 MiB    20.00 MiB           0 B
+    parameter_shard          4.00 MiB     4.00 MiB           0 B
+    activation               3.00 MiB     5.00 MiB     +2.00 MiB
+  starting                   4.00 MiB     4.00 MiB           0 B
+  training                   7.00 MiB     9.00 MiB     +2.00 MiB
+  3 of 3 steps differ
+  most in step 0             7.00 MiB     9.00 MiB     +2.00 MiB
+
+  only A has at its peak
+     1 x     3.00 MiB  activation          -                        FORWARD unit=a group=b0
+
+  only B has at its peak
+     1 x     5.00 MiB  activation          -                        FORWARD unit=a group=b0
+)");
+}
+
+TEST_CASE("a recording does not differ from itself") {
+  const RankDiff diff = diff_ranks(small_report(), small_report());
+  CHECK(diff.growth_percent() == 0);
+  CHECK(diff.only_a.empty());
+  CHECK(diff.only_b.empty());
+  CHECK(verdict(diff) == "the peaks are equal, 7.00 MiB");
+}
+
+TEST_CASE("what differs in two random recordings adds up to the growth") {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    CAPTURE(seed);
+    const RankReport a = analyse(test::random_recording(seed, false, 1500).profile);
+    const RankReport b = analyse(test::random_recording(seed + 100, false, 1500).profile);
+    const RankDiff diff = diff_ranks(a, b);
+    CHECK(bytes_of(diff.only_b) - bytes_of(diff.only_a) == diff.peak.growth_bytes());
+    CHECK(bytes_of(diff.only_a) ==
+          unpaired_bytes(a.main_space()->tensors, b.main_space()->tensors));
+    int64_t growth = 0;
+    for (const Pair& pair : diff.categories) growth += pair.growth_bytes();
+    CHECK(growth == diff.peak.growth_bytes());
+    size_t common = 0;
+    for (const StepPeak& step : a.steps) {
+      common += std::ranges::any_of(b.steps, [&](auto& other) { return other.step == step.step; });
+    }
+    CHECK(diff.steps.size() == common);
+  }
+}
+
+TEST_CASE("runs are compared rank by rank, the worst in full") {
+  const std::vector<RankReport> a = {small_report(0), small_report(1), small_report(2)};
+  const std::vector<RankReport> b = {small_report(1, 5 * kMiB), small_report(0), small_report(3)};
+  const RunDiff diff = diff_runs(a, b);
+  REQUIRE(diff.ranks.size() == 2);
+  CHECK(diff.worst().a_rank == 1);
+  CHECK(diff.only_a == std::vector<int32_t>{2});
+  CHECK(diff.only_b == std::vector<int32_t>{3});
+  const std::string text = diff_text(diff);
+  CHECK(text.starts_with("rank 1: B's peak is"));
+  CHECK_THAT(text, ContainsSubstring("\nrank 0: the peaks are equal, 7.00 MiB\nrank 2: only in A"));
+  CHECK_THROWS_AS(diff_runs({small_report(0), small_report(1)}, {small_report(2)}),
+                  std::invalid_argument);
+  // Two single files are two ranks to compare.
+  CHECK(diff_text(diff_runs({small_report(0)}, {small_report(1)})).starts_with("ranks 0 and 1: "));
+}
+
+TEST_CASE("the diff as JSON has every pair, and no infinity") {
+  const auto json =
+      nlohmann::json::parse(diff_json(diff_runs({small_report()}, {small_report(0, 5 * kMiB)})));
+  CHECK(json.at("schema") == "shardlens.profile_diff/1");
+  const auto& rank = json.at("ranks").at(0);
+  CHECK(rank.at("peak").at("growth_bytes") == 2 * kMiB);
+  CHECK(rank.at("categories").at("activation").at("a_bytes") == 3 * kMiB);
+  CHECK(rank.at("steps").size() == 3);
+  CHECK(rank.at("only_b").at(0).at("bytes") == 5 * kMiB);
+  const RunDiff grown = diff_runs({analyse(Profile{})}, {small_report()});
+  CHECK(std::isinf(grown.worst().growth_percent()));
+  CHECK(nlohmann::json::parse(diff_json(grown)).at("ranks").at(0).at("growth_percent").is_null());
+}

@@ -1,0 +1,289 @@
+#include "profiler/reader.h"
+
+#include <fmt/format.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <stdexcept>
+
+#include "profiler/format.h"
+#include "tests/support/random_events.h"
+#include "tests/support/synthetic_profile.h"
+#include "tests/support/temporary_folder.h"
+
+namespace shardlens::profiler {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+const std::filesystem::path kFixtures =
+    std::filesystem::path(__FILE__).parent_path().parent_path() / "fixtures/profile";
+
+std::string as_csv(const Profile& profile) {
+  std::string csv = "time_ns,kind,space,category,address,value,action,label,stream\n";
+  for (const Event& e : profile.events) {
+    csv += fmt::format("{},{},{},{},{},{},{},{},{}\n", e.time_ns, static_cast<int>(e.kind),
+                       kSpaceNames[static_cast<size_t>(e.space)],
+                       kCategoryNames[static_cast<size_t>(e.category)], e.address, e.value,
+                       e.action, profile.strings.at(e.label), e.stream);
+  }
+  return csv;
+}
+
+using Key = std::pair<Space, uint64_t>;
+
+/// What is live after these events: bytes and category by address.
+std::map<Key, std::pair<int64_t, Category>> live_after(const std::vector<Event>& events) {
+  std::map<Key, std::pair<int64_t, Category>> live;
+  for (const Event& event : events) {
+    const Key key{event.space, event.address};
+    if (event.kind == EventKind::alloc) live[key] = {event.value, event.category};
+    if (event.kind == EventKind::free) live.erase(key);
+    if (event.kind == EventKind::recategorise && live.contains(key)) {
+      live[key].second = event.category;
+    }
+  }
+  return live;
+}
+
+/// A recording of several snapshots and what was recorded.
+Profile write_many_blocks(const std::string& path) {
+  const Profile profile = test::synthetic_profile({.steps = 20, .layers = 4});
+  test::write_profile(path, profile, {.block_events = 700, .blocks = 64});
+  return profile;
+}
+
+/// Changes one byte in the middle of the n-th sealed block of this type, from 0.
+void damage_block(const std::string& path, const std::string& type, size_t number) {
+  std::string bytes = test::read_file(path);
+  for (const BlockReport& block : check_profile(path).blocks) {
+    if (block.type != type || number-- != 0) continue;
+    bytes[block.offset + sizeof(BlockHeader) + (block.bytes - sizeof(BlockHeader)) / 2] ^= 1;
+    break;
+  }
+  test::write_file(path, bytes);
+}
+
+std::vector<Event> rest_of(Reader& reader) {
+  std::vector<Event> all;
+  for (std::vector<Event> block; reader.next(block);) {
+    all.insert(all.end(), block.begin(), block.end());
+  }
+  return all;
+}
+
+template <class T>
+void change(std::string& bytes, size_t at, const std::function<void(T&)>& edit) {
+  T value{};
+  std::memcpy(&value, bytes.data() + at, sizeof value);
+  edit(value);
+  std::memcpy(bytes.data() + at, &value, sizeof value);
+}
+
+}  // namespace
+
+TEST_CASE("recordings of every version so far are read") {
+  const Profile profile = read_profile((kFixtures / "v1.slp").string());
+  CHECK(profile.diagnostics.empty());
+  CHECK(profile.header.device == "null:h200");
+  CHECK(profile.header.world_size == 8);
+  CHECK(profile.header.libraries == "LibTorch 2.11.0\n");
+  CHECK(as_csv(profile) == test::read_file((kFixtures / "v1.csv").string()));
+}
+
+// Once a version: its files are never written again.
+TEST_CASE("write the fixture of this version", "[.fixture]") {
+  const std::filesystem::path path = kFixtures / fmt::format("v{}.slp", kMajor);
+  if (std::filesystem::exists(path)) SKIP("it is there");
+  std::filesystem::create_directories(kFixtures);
+  const Profile profile = test::synthetic_profile({.seed = 7, .steps = 2, .layers = 2});
+  test::write_profile(path.string(), profile, {.block_events = 150, .blocks = 64});
+  test::write_file((kFixtures / fmt::format("v{}.csv", kMajor)).string(), as_csv(profile));
+}
+
+TEST_CASE("a recording is read while it is written") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("rank0.slp");
+  Writer writer(path, test::header_of_rank(2), {.block_events = 100, .blocks = 64});
+  std::vector<Event> written;
+  for (int64_t number = 0; number < 1050; ++number) {
+    Event event = test::numbered_event(number);
+    event.label = writer.intern("text " + std::to_string(number));
+    writer.append(event);
+    written.push_back(event);
+    if (number % 7 != 0) continue;
+    const Profile profile = read_profile(path);
+    REQUIRE(profile.events == written);
+    REQUIRE(profile.strings.at(event.label) == "text " + std::to_string(number));
+  }
+  CHECK_FALSE(Reader(path).is_closed());
+  writer.close();
+  CHECK(Reader(path).is_closed());
+  CHECK(read_profile(path).events == written);
+}
+
+TEST_CASE("a reader may start in the middle") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("rank0.slp");
+  const Profile profile = write_many_blocks(path);
+  Reader reader(path);
+  CHECK(reader.stored_events() == static_cast<int64_t>(profile.events.size()));
+  int started_later = 0;
+  for (int part = 0; part <= 10; ++part) {
+    reader.start_at(profile.events.back().time_ns * part / 10);
+    const std::vector<Event> events = rest_of(reader);
+    CHECK(live_after(events) == live_after(profile.events));
+    if (events.size() < profile.events.size()) ++started_later;
+    if (part == 0) CHECK(events == profile.events);
+  }
+  CHECK(started_later > 5);
+  CHECK(reader.diagnostics().empty());
+}
+
+TEST_CASE("after a damaged block the live memory is right again") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("rank0.slp");
+  const Profile profile = write_many_blocks(path);
+  for (const size_t number : {0, 3, 9}) {
+    write_many_blocks(path);
+    damage_block(path, "events", number);
+    const Profile read = read_profile(path);
+    CAPTURE(number, read.diagnostics);
+    CHECK(live_after(read.events) == live_after(profile.events));
+    CHECK(read.diagnostics.size() == 3);  // what is damaged, what is missing, from when it is right
+    CHECK_THAT(read.diagnostics.front(), ContainsSubstring("offset"));
+    CHECK_THAT(read.diagnostics.back(), ContainsSubstring("known again"));
+  }
+}
+
+TEST_CASE("two damaged blocks are made good one after the other") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("rank0.slp");
+  const Profile profile = write_many_blocks(path);
+  damage_block(path, "events", 2);
+  damage_block(path, "events", 7);  // of those that are left
+  const Profile read = read_profile(path);
+  CHECK(live_after(read.events) == live_after(profile.events));
+  // Where the last stretch of intact events begins, both know the same.
+  size_t same = 0;
+  while (read.events[read.events.size() - 1 - same] ==
+         profile.events[profile.events.size() - 1 - same]) {
+    ++same;
+  }
+  CHECK(same > 1000);
+  const auto before = [&](const std::vector<Event>& events) {
+    return live_after({events.begin(), events.end() - static_cast<std::ptrdiff_t>(same)});
+  };
+  CHECK(before(read.events) == before(profile.events));
+}
+
+TEST_CASE("the last block, too, is missed where it is damaged") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("rank0.slp");
+  const Profile profile = test::synthetic_profile({.steps = 1, .layers = 2});
+  test::write_profile(path, profile);
+  damage_block(path, "events", 0);
+  const Profile read = read_profile(path);
+  CAPTURE(read.diagnostics);
+  CHECK(read.diagnostics.size() >= 2);
+  CHECK(check_profile(path).closed);
+}
+
+TEST_CASE("damaged strings leave events without labels") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("rank0.slp");
+  const Profile profile = test::synthetic_profile({.steps = 1, .layers = 2});
+  test::write_profile(path, profile);
+  damage_block(path, "strings", 0);
+  const Profile read = read_profile(path);
+  REQUIRE(read.events.size() == profile.events.size());
+  for (const Event& event : read.events) CHECK(event.label < read.strings.size());
+  CHECK(read.diagnostics.size() == 2);
+}
+
+TEST_CASE("check lists blocks and what is wrong with them") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("rank0.slp");
+  const Profile profile = write_many_blocks(path);
+  const FileReport sound = check_profile(path);
+  CHECK(sound.problems.empty());
+  CHECK(sound.closed);
+  CHECK(sound.major == kMajor);
+  CHECK(sound.events == static_cast<int64_t>(profile.events.size()));
+  uint64_t bytes = sizeof(Preamble);
+  for (const BlockReport& block : sound.blocks) {
+    CHECK(block.offset == bytes);
+    CHECK(block.problem == "");
+    bytes += block.bytes;
+  }
+  CHECK(bytes == sound.bytes);
+  CHECK(sound.bytes == std::filesystem::file_size(path));
+  damage_block(path, "events", 4);
+  const FileReport damaged = check_profile(path);
+  CHECK_FALSE(damaged.problems.empty());
+  CHECK(damaged.events < sound.events + 1000);
+}
+
+TEST_CASE("another major version is refused, a later minor's blocks are skipped") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("rank0.slp");
+  const Profile profile = test::synthetic_profile({.steps = 1, .layers = 2});
+  test::write_profile(path, profile);
+  const std::string sound = test::read_file(path);
+  std::string bytes = sound;
+  change<Preamble>(bytes, 0, [](Preamble& preamble) {
+    preamble.major = kMajor + 1;
+    preamble.crc = crc_of(preamble);
+  });
+  test::write_file(path, bytes);
+  CHECK_THROWS_MATCHES(read_profile(path), std::invalid_argument,
+                       MessageMatches(ContainsSubstring("format 2.0")));
+  bytes = sound;
+  change<Preamble>(bytes, 0, [](Preamble& preamble) {
+    preamble.minor = kMinor + 1;
+    preamble.crc = crc_of(preamble);
+  });
+  const Bytes later = BlockCodec().pack({.type = static_cast<BlockType>(77)}, Bytes(100));
+  bytes.insert(sizeof(Preamble), reinterpret_cast<const char*>(later.data()), later.size());
+  test::write_file(path, bytes);
+  const Profile read = read_profile(path);
+  CHECK(read.header == profile.header);
+  CHECK(read.events == profile.events);
+  REQUIRE(read.diagnostics.size() == 1);
+  CHECK_THAT(read.diagnostics.front(), ContainsSubstring("format 1.1"));
+}
+
+TEST_CASE("what is no recording is refused") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("a.slp");
+  CHECK_THROWS_AS(read_profile(path), std::invalid_argument);
+  for (const std::string& bytes : {std::string(), std::string("hello"), std::string(5000, 'x')}) {
+    test::write_file(path, bytes);
+    CHECK_THROWS_MATCHES(read_profile(path), std::invalid_argument,
+                         MessageMatches(ContainsSubstring("not a recording")));
+  }
+  CHECK_THROWS_AS(read_profile(folder.path()), std::invalid_argument);
+}
+
+TEST_CASE("the open blocks of another recording are left alone") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("rank0.slp");
+  {
+    Writer other(folder.file("other.slp"), {});
+    other.append(test::numbered_event(1));
+    std::filesystem::copy_file(folder.file("other.slp.open"), path + ".open");
+  }
+  const Profile profile = test::synthetic_profile({.steps = 1, .layers = 2});
+  test::write_profile(folder.file("mine.slp"), profile);
+  std::filesystem::rename(folder.file("mine.slp"), path);
+  CHECK(read_profile(path).events == profile.events);
+}
+
+}  // namespace shardlens::profiler

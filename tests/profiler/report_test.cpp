@@ -1,0 +1,353 @@
+#include "profiler/report.h"
+
+#include <algorithm>
+#include <bit>
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <iostream>
+#include <map>
+#include <numeric>
+#include <tuple>
+#include <vector>
+
+#include "tests/support/model_allocator.h"
+#include "tests/support/random_recording.h"
+#include "tests/support/synthetic_profile.h"
+
+using namespace shardlens;
+using namespace shardlens::profiler;
+
+namespace {
+
+// --- the same questions, answered by keeping everything and adding up all of it every time -------
+
+struct NaiveLive {
+  int64_t asked = 0;
+  int64_t given = 0;
+  Category category{};
+  uint32_t label = 0;
+  int32_t action = -1;
+  int64_t step = -1;
+};
+using NaiveSet = std::map<uint64_t, NaiveLive>;
+
+struct Naive {
+  NaiveSet live;
+  NaiveSet at_peak;
+  int64_t peak = 0;
+  int64_t peak_time_ns = 0;
+  int64_t peak_step = -1;
+  std::map<Phase, int64_t> phase_peaks;
+  std::vector<std::pair<int64_t, int64_t>> steps;  // (step, peak)
+};
+
+int64_t total_of(const NaiveSet& live) {
+  int64_t total = 0;
+  for (const auto& [address, one] : live) total += one.given;
+  return total;
+}
+
+/// The events with what every block turned out to be in the place of what it was declared.
+std::vector<Event> with_hindsight(std::vector<Event> events) {
+  std::map<std::pair<Space, uint64_t>, Event*> live;
+  for (Event& event : events) {
+    const std::pair block{event.space, event.address};
+    if (event.kind == EventKind::alloc) live[block] = &event;
+    if (event.kind == EventKind::free) live.erase(block);
+    if (event.kind == EventKind::recategorise) live.at(block)->category = event.category;
+  }
+  return events;
+}
+
+void naive_memory(NaiveSet& live, const Event& event, int64_t given, int64_t step) {
+  if (event.space == Space::segment) {  // parts of what was mapped may go: only the sum counts
+    live[0].given += event.kind == EventKind::alloc ? given : -event.value;
+  } else if (event.kind == EventKind::alloc) {
+    live[event.address] = {event.value, given, event.category, event.label, event.action, step};
+  } else if (event.kind == EventKind::free) {
+    live.erase(event.address);
+  }
+}
+
+Naive naive_answers(const test::RandomRecording& recording, Space space) {
+  Naive naive;
+  Phase phase = Phase::starting;
+  int64_t step = -1;
+  bool in_step = false;
+  const std::vector<Event> events = with_hindsight(recording.profile.events);
+  for (size_t i = 0; i < events.size(); ++i) {
+    const Event& event = events[i];
+    if (event.kind == EventKind::phase || event.kind == EventKind::step) {
+      // What is alive when a phase or step ends is alive when the next begins.
+      if (event.kind == EventKind::phase) phase = static_cast<Phase>(event.value);
+      if (event.kind == EventKind::step) step = event.value;
+      in_step = event.kind == EventKind::step && phase == Phase::training;
+      if (in_step) naive.steps.emplace_back(step, 0);
+    } else if (event.space == space) {
+      naive_memory(naive.live, event, recording.given[i], step);
+    }
+    const int64_t now = total_of(naive.live);
+    naive.phase_peaks[phase] = std::max(naive.phase_peaks[phase], now);
+    if (in_step) naive.steps.back().second = std::max(naive.steps.back().second, now);
+    if (now <= naive.peak) continue;
+    naive.peak = now;
+    naive.at_peak = naive.live;
+    naive.peak_time_ns = event.time_ns;
+    naive.peak_step = step;
+  }
+  return naive;
+}
+
+using Row = std::tuple<int64_t, int64_t, Category, std::string, int32_t, int64_t>;
+
+std::vector<Row> rows_of(const std::vector<Tensor>& tensors) {
+  std::vector<Row> rows;
+  for (const Tensor& t : tensors) {
+    rows.emplace_back(t.given_bytes, t.asked_bytes, t.category, t.label, t.action_id, t.age_steps);
+  }
+  std::ranges::sort(rows);
+  return rows;
+}
+
+std::vector<Row> rows_of(const Naive& naive, const std::vector<std::string>& strings) {
+  std::vector<Row> rows;
+  for (const auto& [address, one] : naive.at_peak) {
+    rows.emplace_back(one.given, one.asked, one.category, strings[one.label], one.action,
+                      naive.peak_step - one.step);
+  }
+  std::ranges::sort(rows);
+  return rows;
+}
+
+void check_space(const test::RandomRecording& recording, const RankReport& report, Space space) {
+  const auto index = static_cast<size_t>(space);
+  CAPTURE(kSpaceNames[index]);
+  const Naive naive = naive_answers(recording, space);
+  REQUIRE(report.spaces[index]);
+  const SpaceReport& found = *report.spaces[index];
+  CHECK(found.peak_bytes == naive.peak);
+  CHECK(found.peak_at.time_ns == naive.peak_time_ns);
+  CHECK(found.peak_at.step == naive.peak_step);
+  CHECK(found.end_bytes == total_of(naive.live));
+  for (const auto& [phase, peak] : naive.phase_peaks) {
+    CHECK(found.phase_peaks[static_cast<size_t>(phase)] == peak);
+  }
+  REQUIRE(report.steps.size() == naive.steps.size());
+  int64_t right = 0;
+  for (size_t i = 0; i < naive.steps.size(); ++i) {
+    right += report.steps[i].step == naive.steps[i].first &&
+             report.steps[i].bytes[index] == naive.steps[i].second;
+  }
+  CHECK(right == static_cast<int64_t>(naive.steps.size()));
+  if (space == Space::segment) return;
+  CHECK(rows_of(found.tensors) == rows_of(naive, recording.profile.strings));
+  CHECK(std::accumulate(found.given.begin(), found.given.end(), int64_t{0}) == naive.peak);
+  CHECK(std::accumulate(found.asked.begin(), found.asked.end(), int64_t{0}) ==
+        found.peak_asked_bytes);
+  CategoryBytes categories{};
+  for (const auto& [address, one] : naive.at_peak) {
+    categories[static_cast<size_t>(one.category)] += one.given;
+  }
+  CHECK(found.given == categories);
+}
+
+Event alloc(uint64_t address, int64_t bytes, Category category = Category::activation) {
+  return {.address = address, .value = bytes, .category = category};
+}
+
+Event mark(EventKind kind, int64_t value) { return {.value = value, .kind = kind}; }
+
+Event counter(Counter counter, int64_t value) {
+  return {.address = static_cast<uint64_t>(counter), .value = value, .kind = EventKind::counter};
+}
+
+Event segment(uint64_t address, int64_t bytes) {
+  return {.address = address, .value = bytes, .space = Space::segment};
+}
+
+RankReport analyse_events(std::vector<Event> events) {
+  Profile profile;
+  profile.strings = {"", "libnccl.so.2", "libc10_cuda.so"};
+  profile.events = std::move(events);
+  return analyse(profile);
+}
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+}  // namespace
+
+TEST_CASE("a report says what adding everything up says") {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    CAPTURE(seed);
+    const auto recording = test::random_recording(seed, seed % 2 == 0);
+    const RankReport report = analyse(recording.profile);
+    for (const Space space :
+         {Space::device, Space::host, Space::pinned, Space::segment, Space::driver}) {
+      check_space(recording, report, space);
+    }
+    CHECK(report.events == static_cast<int64_t>(recording.profile.events.size()));
+    CHECK(report.unmatched == 0);
+    CHECK(report.main == Space::device);
+    const BlockTotals& blocks = report.blocks_at_peak;
+    CHECK(blocks.allocated() == report.peak_bytes());
+    CHECK(blocks.requested == report.main_space()->peak_asked_bytes);
+    CHECK(blocks.allocated() + blocks.split + blocks.cached == blocks.reserved);
+  }
+}
+
+TEST_CASE("the peak of steps counts training from the third step on") {
+  const RankReport report = analyse_events({
+      mark(EventKind::phase, static_cast<int64_t>(Phase::training)),
+      mark(EventKind::step, 7),
+      alloc(0x1000, 9000),
+      {.address = 0x1000, .kind = EventKind::free},
+      mark(EventKind::step, 8),
+      mark(EventKind::step, 9),
+      alloc(0x1000, 1000),
+      {.address = 0x1000, .kind = EventKind::free},
+      mark(EventKind::phase, static_cast<int64_t>(Phase::evaluating)),
+      alloc(0x1000, 5000),
+      {.address = 0x1000, .kind = EventKind::free},
+      mark(EventKind::phase, static_cast<int64_t>(Phase::training)),
+      mark(EventKind::step, 10),
+      alloc(0x1000, 2000),
+  });
+  REQUIRE(report.step_peak);
+  CHECK(report.step_peak->step == 10);
+  CHECK(report.step_peak->bytes[0] == 2048);
+  CHECK(report.peak_bytes() == 9216);
+  CHECK(report.steps.size() == 4);
+  CHECK(report.main_space()->phase_peaks[static_cast<size_t>(Phase::evaluating)] == 5120);
+}
+
+TEST_CASE("actions are told by the schedule of their phase") {
+  Profile profile;
+  profile.header.train = "schedule 1\nunit 0 a\n  0 FORWARD        unit=a           stream=main\n";
+  profile.header.evaluate = "schedule 1\n  0 LOSS   stream=main\n";
+  Event event = alloc(0x1000, 1);
+  event.action = 0;
+  profile.events = {event};
+  CHECK(analyse(profile).main_space()->peak_action == "FORWARD unit=a");
+  profile.events = {mark(EventKind::phase, static_cast<int64_t>(Phase::evaluating)), event};
+  CHECK(analyse(profile).main_space()->tensors.front().action == "LOSS");
+  profile.events.front() = mark(EventKind::step, 0);
+  profile.events.back().action = 5;
+  CHECK(analyse(profile).main_space()->peak_action.empty());
+  CHECK(action_text(5, "") == "action 5");
+  CHECK(action_text(5, "LOSS") == "5 LOSS");
+  CHECK(action_text(-1, "") == "outside a pass");
+}
+
+TEST_CASE("running out of memory leaves what would have fit") {
+  const auto free_at = [](uint64_t address) {
+    return Event{.address = address, .kind = EventKind::free};
+  };
+  constexpr uint64_t kBase = uint64_t{1} << 40;
+  const RankReport report = analyse_events({
+      segment(kBase, 20 * kMiB),
+      alloc(kBase, 8 * kMiB, Category::optimizer_state),
+      alloc(kBase + 8 * kMiB, 4 * kMiB),
+      alloc(kBase + 12 * kMiB, 6 * kMiB, Category::gradient),
+      free_at(kBase),
+      {.address = 3 * kMiB,
+       .value = 30 * kMiB,
+       .action = 2,
+       .kind = EventKind::out_of_memory,
+       .space = Space::device},
+  });
+  REQUIRE(report.out_of_memory.size() == 1);
+  const OutOfMemory& failure = report.out_of_memory.front();
+  CHECK(failure.asked_bytes == 30 * kMiB);
+  CHECK(failure.device_free_bytes == 3 * kMiB);
+  CHECK(failure.would_fit_bytes == 8 * kMiB);
+  CHECK(failure.blocks.split == 10 * kMiB);
+  CHECK(failure.given[static_cast<size_t>(Category::gradient)] == 6 * kMiB);
+  CHECK(failure.given[static_cast<size_t>(Category::optimizer_state)] == 0);
+  REQUIRE(failure.largest.size() == 2);
+  CHECK(failure.largest.front().category == Category::gradient);
+}
+
+TEST_CASE("the ledger is of the sample with the most in use, and names what is left") {
+  const auto driver = [](uint64_t address, int64_t bytes, uint32_t label) {
+    return Event{.address = address, .value = bytes, .label = label, .space = Space::driver};
+  };
+  const RankReport report = analyse_events({
+      counter(Counter::device_total, 1000 * kMiB),
+      driver(1, 100 * kMiB, 1),
+      driver(2, 20 * kMiB, 2),
+      segment(2, 20 * kMiB),
+      alloc(2, 4 * kMiB),
+      counter(Counter::device_used, 500 * kMiB),
+      {.address = 1, .kind = EventKind::free, .space = Space::driver},
+      counter(Counter::device_used, 300 * kMiB),
+      counter(Counter::loss, std::bit_cast<int64_t>(0.5)),
+      counter(Counter::loss, std::bit_cast<int64_t>(0.25)),
+  });
+  CHECK(report.ledger.device_total_bytes == 1000 * kMiB);
+  CHECK(report.ledger.device_used_bytes == 500 * kMiB);
+  CHECK(report.ledger.driver_bytes == 120 * kMiB);
+  CHECK(report.ledger.reserved_bytes == 20 * kMiB);
+  CHECK(report.ledger.residual_bytes == 380 * kMiB);
+  REQUIRE(report.ledger.libraries.size() == 2);
+  CHECK(report.ledger.libraries.front().first == "libnccl.so.2");
+  CHECK(report.losses.last == 0.25);
+  CHECK_FALSE(analyse_events({alloc(1, 1)}).ledger.device_used_bytes);
+  CHECK_FALSE(analyse_events({alloc(1, 1)}).ledger.residual_bytes);
+}
+
+TEST_CASE("events that make no sense are counted and change nothing") {
+  Event bad_kind = alloc(1, 1);
+  bad_kind.kind = static_cast<EventKind>(200);
+  Event bad_category = alloc(1, 1, static_cast<Category>(99));
+  const RankReport report =
+      analyse_events({bad_kind, bad_category, alloc(1, -5), alloc(1, INT64_MAX),
+                      mark(EventKind::phase, 17), counter(static_cast<Counter>(9), 1)});
+  CHECK(report.unmatched == 6);
+  CHECK(report.main_space() == nullptr);
+  CHECK(report.peak_bytes() == 0);
+}
+
+TEST_CASE("the report of a made-up training adds up") {
+  const Profile profile = test::synthetic_profile();
+  const RankReport report = analyse(profile);
+  const SpaceReport& space = *report.main_space();
+  CHECK(std::accumulate(space.given.begin(), space.given.end(), int64_t{0}) == space.peak_bytes);
+  int64_t tensors = 0;
+  for (const Tensor& tensor : space.tensors) tensors += tensor.given_bytes;
+  CHECK(tensors == space.peak_bytes);
+  CHECK(report.steps.size() == 20);
+  CHECK(report.other_share() < 0.01);
+  CHECK(report.unmatched == 0);
+}
+
+TEST_CASE("ten million events are taken in two seconds", "[long]") {
+  // One step's events, as the model allocator orders them, again and again: all that it allocates
+  // it frees, so that they repeat.
+  std::vector<Event> step;
+  test::ModelAllocator model(false, [&](const Event& event) { step.push_back(event); });
+  std::mt19937_64 engine(1);
+  std::vector<uint64_t> live;
+  for (int i = 0; i < 4000; ++i) {
+    const auto bytes = static_cast<int64_t>(1 + engine() % (uint64_t{1} << (8 + engine() % 16)));
+    live.push_back(model.alloc({.value = bytes}));
+    if (engine() % 3 != 0) continue;
+    std::swap(live[engine() % live.size()], live.back());
+    model.free(live.back());
+    live.pop_back();
+  }
+  for (const uint64_t address : live) model.free(address);
+  model.empty_cache();
+  constexpr int64_t kEvents = 10'000'000;
+  Analysis analysis;
+  const auto start = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < kEvents; ++i) {
+    analysis.take(step[static_cast<size_t>(i) % step.size()]);
+  }
+  const RankReport report = analysis.finish({}, {""}, 0, {});
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  std::cout << kEvents << " events in " << seconds.count() << " s, " << live.size()
+            << " alive at the peak\n";
+  CHECK(report.blocks_at_end.unplaced == 0);
+  CHECK(report.peak_bytes() > 0);
+  CHECK(seconds.count() < 20);
+}

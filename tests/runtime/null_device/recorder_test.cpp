@@ -1,0 +1,245 @@
+// The recorder on the null device: what it says of a rank's steps is what the schedule says, and
+// what LibTorch counts.
+#include "profiler/recorder.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/AutogradState.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "profiler/reader.h"
+#include "runtime/device.h"
+#include "runtime/executor.h"
+#include "tests/support/idle_communicator.h"
+#include "tests/support/strategies.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace shardlens;
+using namespace shardlens::profiler;
+using planner::Schedule;
+
+namespace {
+
+constexpr int kWorldSize = 8;
+constexpr int kSteps = 3;
+
+const models::ModelSpec& spec() {
+  static const models::ModelSpec spec = models::find_spec("vit-tutorial");
+  return spec;
+}
+
+c10::Device null_device() {
+  runtime::keep_backward_on_this_thread();
+  return runtime::open_device({.kind = planner::DeviceKind::null, .gpu = "h200"}, 0);
+}
+
+struct Recording {
+  Profile profile;
+  int64_t requested_peak_bytes = 0;  // as LibTorch counts them
+  int64_t lost_events = 0;
+};
+
+c10::CachingAllocator::Stat requested_bytes() {
+  return c10::cuda::CUDACachingAllocator::getDeviceStats(0).requested_bytes[0];
+}
+
+Recording record_steps(const Schedule& schedule) {
+  const test::TemporaryFolder folder;
+  const c10::Device device = null_device();
+  c10::cuda::CUDACachingAllocator::resetPeakStats(0);
+  // Of recordings before in this process: cuBLAS keeps its workspaces.
+  const int64_t before_bytes = requested_bytes().current;
+  Recorder recorder({.path = folder.file("rank0.slp"), .header = {}, .on_cuda = true});
+  {
+    runtime::take_workspaces(device);
+    const auto streams = runtime::make_streams(device);
+    runtime::RankState state(spec(), schedule, 0, device);
+    test::IdleCommunicator idle;
+    runtime::Executor executor(spec(), state, *streams, {&idle, &idle}, {});
+    const Scope scope(Category::input, "batch");
+    const runtime::Batch batch{.images = at::zeros({64, 1, 28, 28}, at::TensorOptions(device)),
+                               .labels = at::zeros({64}, at::dtype(at::kLong).device(device))};
+    for (int step = 0; step < kSteps; ++step) {
+      recorder.step(step);
+      executor.run(schedule, step, [&] { return batch; });
+    }
+  }
+  Recording recording;
+  recording.requested_peak_bytes = requested_bytes().peak - before_bytes;
+  recording.lost_events = recorder.close().lost_events;
+  recording.profile = read_profile(folder.file("rank0.slp"));
+  return recording;
+}
+
+struct Block {
+  int64_t bytes = 0;
+  Category category{};
+  std::string label;
+};
+
+/// The device's blocks at the first moment when most was asked for. What a block turns out to be,
+/// it was from the start.
+std::vector<Block> blocks_at_peak(const Profile& profile) {
+  std::vector<Category> categories(profile.events.size());
+  std::map<uint64_t, size_t> live;
+  for (size_t i = 0; i < profile.events.size(); ++i) {
+    const Event& event = profile.events[i];
+    if (event.space != Space::device) continue;
+    if (event.kind == EventKind::alloc) live[event.address] = i;
+    if (event.kind == EventKind::alloc) categories[i] = event.category;
+    if (event.kind == EventKind::recategorise) categories[live.at(event.address)] = event.category;
+  }
+  live.clear();
+  std::map<uint64_t, size_t> at_peak;
+  int64_t total = 0, peak = 0;
+  for (size_t i = 0; i < profile.events.size(); ++i) {
+    const Event& event = profile.events[i];
+    if (event.space != Space::device) continue;
+    if (event.kind == EventKind::alloc) {
+      live[event.address] = i;
+      total += event.value;
+    } else if (event.kind == EventKind::free && live.erase(event.address) == 1) {
+      total -= event.value;
+    }
+    if (total > peak) {
+      peak = total;
+      at_peak = live;
+    }
+  }
+  std::vector<Block> blocks;
+  for (const auto& [address, i] : at_peak) {
+    const Event& event = profile.events[i];
+    blocks.push_back({event.value, categories[i], profile.strings[event.label]});
+  }
+  return blocks;
+}
+
+int64_t bytes_of(const std::vector<Block>& blocks, Category category) {
+  int64_t bytes = 0;
+  for (const Block& block : blocks) bytes += block.category == category ? block.bytes : 0;
+  return bytes;
+}
+
+int64_t slot_bytes(const Schedule& schedule, planner::SlotKind kind) {
+  int64_t bytes = 0;
+  for (const planner::Slot& slot : schedule.slots) bytes += slot.kind == kind ? slot.bytes : 0;
+  return bytes;
+}
+
+int64_t shard_bytes(const Schedule& schedule) {
+  int64_t numel = 0;
+  for (const planner::Group& group : schedule.groups) numel += group.numel();
+  return numel / schedule.shards * 4;
+}
+
+}  // namespace
+
+TEST_CASE("what lives through a step is recorded with the schedule's bytes") {
+  for (const auto& [name, strategy] : test::all_strategies(kWorldSize)) {
+    INFO(name);
+    const Schedule schedule = build_schedule(spec(), strategy, planner::Pass::train);
+    const Recording recording = record_steps(schedule);
+    const std::vector<Block> blocks = blocks_at_peak(recording.profile);
+    CHECK(bytes_of(blocks, Category::parameter_shard) == shard_bytes(schedule));
+    CHECK(bytes_of(blocks, Category::optimizer_state) == 2 * shard_bytes(schedule) + 4);
+    CHECK(bytes_of(blocks, Category::unsharded_parameter) ==
+          slot_bytes(schedule, planner::SlotKind::unsharded));
+    CHECK(bytes_of(blocks, Category::reduce_buffer) ==
+          slot_bytes(schedule, planner::SlotKind::reduce));
+    CHECK(bytes_of(blocks, Category::gradient_shard) ==
+          slot_bytes(schedule, planner::SlotKind::gradient_shard));
+    CHECK(bytes_of(blocks, Category::input) == 64 * (28 * 28 * 4 + 8));
+    int64_t total = 0;
+    for (const Block& block : blocks) total += block.bytes;
+    CHECK(total == recording.requested_peak_bytes);
+    CHECK(bytes_of(blocks, Category::other) <= total / 100);
+    CHECK(recording.lost_events == 0);
+  }
+}
+
+TEST_CASE("actions are recorded in the schedule's order, each once a step") {
+  for (const auto& [name, strategy] : test::all_strategies(kWorldSize)) {
+    INFO(name);
+    const Schedule schedule = build_schedule(spec(), strategy, planner::Pass::train);
+    const Profile profile = record_steps(schedule).profile;
+    std::vector<int> began, ended;
+    int64_t steps = 0;
+    for (const Event& event : profile.events) {
+      if (event.kind == EventKind::step) CHECK(event.value == steps++);
+      if (event.kind == EventKind::action_begin) {
+        CHECK(began == ended);  // the one before has ended
+        began.push_back(event.action);
+      }
+      if (event.kind == EventKind::action_end) ended.push_back(event.action);
+    }
+    CHECK(steps == kSteps);
+    CHECK(began == ended);
+    REQUIRE(began.size() == kSteps * schedule.actions.size());
+    for (size_t i = 0; i < began.size(); ++i) {
+      REQUIRE(began[i] == static_cast<int>(i % schedule.actions.size()));
+    }
+  }
+}
+
+TEST_CASE("gradients are recorded as such, and belong to the backward of their unit") {
+  const Schedule schedule =
+      build_schedule(spec(), {.kind = planner::StrategyKind::fsdp, .world_size = kWorldSize},
+                     planner::Pass::train);
+  const Profile profile = record_steps(schedule).profile;
+  std::map<uint64_t, const Event*> live;
+  size_t gradients = 0;
+  for (const Event& event : profile.events) {
+    if (event.space != Space::device) continue;
+    if (event.kind == EventKind::alloc) live[event.address] = &event;
+    if (event.kind != EventKind::recategorise || event.category != Category::gradient) continue;
+    const Event& block = *live.at(event.address);
+    ++gradients;
+    REQUIRE(block.action >= 0);
+    const planner::Action& action = schedule.actions[static_cast<size_t>(block.action)];
+    CHECK(action.kind == planner::ActionKind::backward);
+    CHECK(profile.strings[block.label] == schedule.units[static_cast<size_t>(action.unit)]);
+  }
+  CHECK(gradients == kSteps * spec().parameters.size());
+}
+
+TEST_CASE("a scope reaches the thread that autograd keeps for a device") {
+  const test::TemporaryFolder folder;
+  const c10::Device device = null_device();
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(true);
+  const at::Tensor weight = at::zeros({64, 64}, at::TensorOptions(device)).requires_grad_(true);
+  Recorder recorder({.path = folder.file("rank0.slp"), .header = {}, .on_cuda = true});
+  {
+    const Scope scope(Category::activation, recorder.label("unit"), 7);
+    at::mm(weight, weight).sum().backward();
+  }
+  recorder.close();
+  const Profile profile = read_profile(folder.file("rank0.slp"));
+  size_t allocations = 0;
+  for (const Event& event : profile.events) {
+    if (event.space != Space::device || event.kind != EventKind::alloc) continue;
+    ++allocations;
+    CHECK(event.category == Category::activation);
+    CHECK(event.action == 7);
+    CHECK(profile.strings[event.label] == "unit");
+  }
+  CHECK(allocations >= 4);
+}
+
+TEST_CASE("two recorders at once are refused, one after the other is not") {
+  const test::TemporaryFolder folder;
+  null_device();
+  {
+    Recorder first({.path = folder.file("a.slp"), .header = {}, .on_cuda = true});
+    CHECK(Recorder::active() == &first);
+    CHECK_THROWS_AS(Recorder({.path = folder.file("b.slp"), .header = {}}), std::logic_error);
+    CHECK(Recorder::active() == &first);
+  }
+  CHECK(Recorder::active() == nullptr);
+  Recorder second({.path = folder.file("c.slp"), .header = {}, .on_cuda = true});
+  CHECK(Recorder::active() == &second);
+}
