@@ -1,0 +1,69 @@
+// The recorder on the CPU against LibTorch's own report of its allocations.
+#include "profiler/recorder.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <map>
+
+#include "profiler/reader.h"
+#include "runtime/comm/none.h"
+#include "tests/support/strategies.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/thread_ranks.h"
+
+using namespace shardlens;
+using namespace shardlens::profiler;
+
+namespace {
+
+/// What LibTorch tells the profiler that a thread has set.
+struct Counted final : c10::MemoryReportingInfoBase {
+  int64_t bytes = 0;
+  int64_t peak_bytes = 0;
+
+  void reportMemoryUsage(void*, int64_t changed_bytes, size_t, size_t, c10::Device) override {
+    bytes += changed_bytes;
+    peak_bytes = std::max(peak_bytes, bytes);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+};
+
+int64_t peak_of_host(const Profile& profile) {
+  std::map<uint64_t, int64_t> live;
+  int64_t bytes = 0, peak_bytes = 0;
+  for (const Event& event : profile.events) {
+    if (event.space != Space::host) continue;
+    if (event.kind == EventKind::alloc) bytes += live[event.address] = event.value;
+    if (event.kind == EventKind::free) bytes -= std::exchange(live[event.address], 0);
+    peak_bytes = std::max(peak_bytes, bytes);
+  }
+  return peak_bytes;
+}
+
+}  // namespace
+
+TEST_CASE("the peak of a CPU rank is LibTorch's own count", "[recorder]") {
+  at::set_num_threads(1);
+  const models::ModelSpec spec = models::find_spec("vit-tutorial");
+  for (const auto& [name, strategy] : test::all_strategies(1)) {
+    INFO(name);
+    const planner::Schedule schedule = build_schedule(spec, strategy, planner::Pass::train);
+    const test::TemporaryFolder folder;
+    const auto counted = std::make_shared<Counted>();
+    Recorder recorder({.path = folder.file("rank0.slp"), .header = {}});
+    {
+      const c10::DebugInfoGuard listening(c10::DebugInfoKind::PROFILER_STATE, counted);
+      const auto streams = runtime::make_inline_streams();
+      runtime::RankState state(spec, schedule, 0, at::kCPU);
+      runtime::NoneCommunicator none;
+      runtime::Executor executor(spec, state, *streams, {&none, &none}, {});
+      const runtime::Batch batch = runtime::synthetic_batch(spec.vit, 16, 0, at::kCPU);
+      for (int step = 0; step < 3; ++step) executor.run(schedule, step, [&] { return batch; });
+    }
+    CHECK(recorder.close().lost_events == 0);
+    CHECK(counted->peak_bytes > 0);
+    CHECK(peak_of_host(read_profile(folder.file("rank0.slp"))) == counted->peak_bytes);
+  }
+}
