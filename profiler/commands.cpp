@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-#include "profiler/diff.h"
+#include "profiler/report/diff.h"
 #include "profiler/units.h"
 
 namespace shardlens::profiler {

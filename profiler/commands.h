@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "profiler/reader.h"
-#include "profiler/report.h"
+#include "profiler/report/report.h"
 
 namespace shardlens::profiler {
 

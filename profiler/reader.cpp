@@ -9,11 +9,11 @@
 #include <set>
 #include <stdexcept>
 
-#include "profiler/block_index.h"
-#include "profiler/columns.h"
-#include "profiler/file.h"
-#include "profiler/live_set.h"
-#include "profiler/open_blocks.h"
+#include "profiler/file/block_index.h"
+#include "profiler/file/columns.h"
+#include "profiler/file/file.h"
+#include "profiler/file/live_set.h"
+#include "profiler/file/open_blocks.h"
 
 namespace shardlens::profiler {
 

@@ -15,8 +15,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "profiler/open_blocks.h"
-#include "profiler/sealer.h"
+#include "profiler/file/open_blocks.h"
+#include "profiler/file/sealer.h"
 
 namespace shardlens::profiler {
 

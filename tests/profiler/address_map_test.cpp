@@ -1,4 +1,4 @@
-#include "profiler/address_map.h"
+#include "profiler/report/address_map.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <random>

@@ -1,4 +1,4 @@
-#include "profiler/block_tracker.h"
+#include "profiler/report/block_tracker.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <random>

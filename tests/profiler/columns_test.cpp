@@ -1,4 +1,4 @@
-#include "profiler/columns.h"
+#include "profiler/file/columns.h"
 
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "profiler/crc32c.h"
+#include "profiler/file/crc32c.h"
 #include "tests/support/random_events.h"
 #include "tests/support/synthetic_profile.h"
 

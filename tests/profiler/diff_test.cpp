@@ -1,4 +1,4 @@
-#include "profiler/diff.h"
+#include "profiler/report/diff.h"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>

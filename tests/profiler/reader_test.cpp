@@ -12,7 +12,7 @@
 #include <map>
 #include <stdexcept>
 
-#include "profiler/format.h"
+#include "profiler/file/format.h"
 #include "tests/support/random_events.h"
 #include "tests/support/synthetic_profile.h"
 #include "tests/support/temporary_folder.h"

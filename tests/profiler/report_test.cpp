@@ -1,4 +1,4 @@
-#include "profiler/report.h"
+#include "profiler/report/report.h"
 
 #include <algorithm>
 #include <bit>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/report.h"
+#include "profiler/report/report.h"
 #include "tests/support/small_recording.h"
 
 using namespace shardlens;

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/block_tracker.h"
+#include "profiler/report/block_tracker.h"
 #include "tests/runtime/null_device/case_process.h"
 
 using namespace shardlens;

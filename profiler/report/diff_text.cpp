@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "profiler/diff.h"
+#include "profiler/report/diff.h"
 #include "profiler/units.h"
 
 namespace shardlens::profiler {

@@ -1,4 +1,4 @@
-#include "profiler/live_set.h"
+#include "profiler/file/live_set.h"
 
 #include <algorithm>
 #include <tuple>

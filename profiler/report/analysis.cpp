@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "profiler/report.h"
+#include "profiler/report/report.h"
 
 namespace shardlens::profiler {
 

@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/block_tracker.h"
-#include "profiler/peak_set.h"
 #include "profiler/profile.h"
+#include "profiler/report/block_tracker.h"
+#include "profiler/report/peak_set.h"
 
 namespace shardlens::profiler {
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/file.h"
+#include "profiler/file/file.h"
 #include "profiler/profile.h"
 
 namespace shardlens::profiler {

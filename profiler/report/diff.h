@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/report.h"
+#include "profiler/report/report.h"
 
 namespace shardlens::profiler {
 

@@ -1,4 +1,4 @@
-#include "profiler/peak_set.h"
+#include "profiler/report/peak_set.h"
 
 namespace shardlens::profiler {
 

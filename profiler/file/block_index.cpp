@@ -1,4 +1,4 @@
-#include "profiler/block_index.h"
+#include "profiler/file/block_index.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "profiler/crc32c.h"
+#include "profiler/file/crc32c.h"
 
 namespace shardlens::profiler {
 

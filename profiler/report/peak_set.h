@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "profiler/address_map.h"
 #include "profiler/profile.h"
+#include "profiler/report/address_map.h"
 
 namespace shardlens::profiler {
 

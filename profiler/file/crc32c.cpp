@@ -1,4 +1,4 @@
-#include "profiler/crc32c.h"
+#include "profiler/file/crc32c.h"
 
 #include <array>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "profiler/block_tracker.h"
+#include "profiler/report/block_tracker.h"
 
 #include <algorithm>
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "profiler/file.h"
-#include "profiler/format.h"
+#include "profiler/file/file.h"
+#include "profiler/file/format.h"
 
 namespace shardlens::profiler {
 

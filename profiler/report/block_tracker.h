@@ -6,9 +6,9 @@
 #include <map>
 #include <vector>
 
-#include "profiler/address_map.h"
 #include "profiler/blocks.h"
 #include "profiler/profile.h"
+#include "profiler/report/address_map.h"
 
 namespace shardlens::profiler {
 

@@ -1,4 +1,4 @@
-#include "profiler/sealer.h"
+#include "profiler/file/sealer.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

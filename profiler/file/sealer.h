@@ -6,10 +6,10 @@
 #include <span>
 #include <string>
 
-#include "profiler/columns.h"
-#include "profiler/file.h"
-#include "profiler/format.h"
-#include "profiler/live_set.h"
+#include "profiler/file/columns.h"
+#include "profiler/file/file.h"
+#include "profiler/file/format.h"
+#include "profiler/file/live_set.h"
 
 namespace shardlens::profiler {
 

@@ -1,11 +1,11 @@
-#include "profiler/format.h"
+#include "profiler/file/format.h"
 
 #include <fmt/format.h>
 #include <zstd.h>
 
 #include <stdexcept>
 
-#include "profiler/crc32c.h"
+#include "profiler/file/crc32c.h"
 
 namespace shardlens::profiler {
 

@@ -1,4 +1,4 @@
-#include "profiler/columns.h"
+#include "profiler/file/columns.h"
 
 #include <algorithm>
 #include <bit>

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "profiler/format.h"
+#include "profiler/file/format.h"
 #include "profiler/profile.h"
 
 namespace shardlens::profiler {

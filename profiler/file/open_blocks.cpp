@@ -1,4 +1,4 @@
-#include "profiler/open_blocks.h"
+#include "profiler/file/open_blocks.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,8 +14,8 @@
 #include <new>
 #include <stdexcept>
 
-#include "profiler/crc32c.h"
-#include "profiler/format.h"
+#include "profiler/file/crc32c.h"
+#include "profiler/file/format.h"
 
 namespace shardlens::profiler {
 

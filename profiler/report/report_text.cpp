@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "profiler/report.h"
+#include "profiler/report/report.h"
 #include "profiler/units.h"
 
 namespace shardlens::profiler {

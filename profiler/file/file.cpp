@@ -1,4 +1,4 @@
-#include "profiler/file.h"
+#include "profiler/file/file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
