@@ -17,7 +17,7 @@ struct Command {
 
 constexpr std::array kCommands = {
     Command{"train", "train, one process or a whole local group (--workers N)"},
-    Command{"profile", "report | diff | check recorded files"},
+    Command{"profile", "report | diff | export | import | check recorded files"},
 };
 
 std::string usage() {

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "profiler/exchange/exchange_commands.h"
 #include "profiler/report/diff.h"
 #include "profiler/units.h"
 
@@ -217,6 +218,14 @@ CommandOutcome check(const Arguments& arguments, const Recordings& recordings) {
   return outcome;
 }
 
+CommandOutcome export_recording(const Arguments& arguments, const Recordings&) {
+  return {.out = export_command(arguments), .error = {}};
+}
+
+CommandOutcome import_snapshot(const Arguments& arguments, const Recordings&) {
+  return {.out = import_command(arguments), .error = {}};
+}
+
 // --- the table -----------------------------------------------------------------------------------
 
 constexpr std::array kCommands = {
@@ -224,6 +233,11 @@ constexpr std::array kCommands = {
             "where the memory was at the peak of every rank", report},
     Command{"diff", "A B [--fail-above P%] [--json]",
             "two runs or files; exit 1 where B's peak is above A's by more than P percent", diff},
+    Command{"export",
+            "RUN|FILE --format memory-viz|memory-viz-json|perfetto|csv|html [--rank R] --out PATH",
+            "for PyTorch's memory viewer, Perfetto, spreadsheets, a browser", export_recording},
+    Command{"import", "SNAPSHOT.pickle --out FILE.slp",
+            "a memory snapshot of PyTorch as a recording", import_snapshot},
     Command{"check", "FILE", "every block of a file, and what is damaged; exit 1 if anything is",
             check},
 };

@@ -1,0 +1,108 @@
+// Numbers, texts, lists and maps as a pickle or a JSON file holds them, in one arena. Values are
+// indices: what a file mentions twice is there once, so no file is larger in memory than a small
+// multiple of its bytes, and nothing here calls itself however deep a file nests.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace shardlens::profiler {
+
+class Document {
+ public:
+  using Index = uint32_t;
+  enum class Type : uint8_t { none, boolean, integer, real, text, list, map };
+
+  static constexpr Index kNone = 0;
+  static constexpr Index kFalse = 1;
+  static constexpr Index kTrue = 2;
+  static constexpr size_t kMostValues = size_t{1} << 28;
+
+  Index root = kNone;
+
+  Index add_integer(int64_t value) { return add(Type::integer, value); }
+  Index add_real(double value) { return add(Type::real, std::bit_cast<int64_t>(value)); }
+  Index add_text(std::string text) {
+    texts_.push_back(std::move(text));
+    return add(Type::text, static_cast<int64_t>(texts_.size() - 1));
+  }
+  Index add_list() { return add_container(Type::list); }
+  Index add_map() { return add_container(Type::map); }
+
+  Type type(Index index) const { return nodes_[index].type; }
+  int64_t integer(Index index) const { return nodes_[index].number; }
+  double real(Index index) const { return std::bit_cast<double>(nodes_[index].number); }
+  const std::string& text(Index index) const { return texts_[place(index)]; }
+  /// Of a list; of a map keys and values in turn.
+  const std::vector<Index>& items(Index index) const { return containers_[place(index)]; }
+  std::vector<Index>& items(Index index) { return containers_[place(index)]; }
+
+ private:
+  struct Node {
+    Type type{};
+    int64_t number = 0;  // the value, the bits of a double, or an index
+  };
+
+  size_t place(Index index) const { return static_cast<size_t>(nodes_[index].number); }
+  Index add(Type type, int64_t number) {
+    if (nodes_.size() >= kMostValues) throw std::invalid_argument("it has too many values");
+    nodes_.push_back({type, number});
+    return static_cast<Index>(nodes_.size() - 1);
+  }
+  Index add_container(Type type) {
+    containers_.emplace_back();
+    return add(type, static_cast<int64_t>(containers_.size() - 1));
+  }
+
+  std::vector<Node> nodes_ = {{}, {Type::boolean, 0}, {Type::boolean, 1}};
+  std::deque<std::string> texts_;
+  std::deque<std::vector<Index>> containers_;
+};
+
+/// One value of a document, asked for what it should be; whatever else it is counts as absent.
+class Value {
+ public:
+  Value(const Document& document, Document::Index index) : document_(&document), index_(index) {}
+  explicit Value(const Document& document) : Value(document, document.root) {}
+
+  bool is(Document::Type type) const { return document_->type(index_) == type; }
+
+  /// None where this is no map or has no such key. Of equal keys the last counts.
+  Value operator[](std::string_view key) const {
+    if (!is(Document::Type::map)) return {*document_, Document::kNone};
+    const auto& items = document_->items(index_);
+    for (size_t i = items.size() / 2; i-- > 0;) {
+      const Document::Index name = items[2 * i];
+      if (document_->type(name) == Document::Type::text && document_->text(name) == key) {
+        return {*document_, items[2 * i + 1]};
+      }
+    }
+    return {*document_, Document::kNone};
+  }
+
+  size_t size() const { return is(Document::Type::list) ? document_->items(index_).size() : 0; }
+  Value at(size_t i) const { return {*document_, document_->items(index_)[i]}; }
+
+  int64_t integer(int64_t otherwise = 0) const {
+    return is(Document::Type::integer) ? document_->integer(index_) : otherwise;
+  }
+  bool boolean() const { return index_ == Document::kTrue; }
+  std::string_view text() const {
+    return is(Document::Type::text) ? std::string_view(document_->text(index_)) : "";
+  }
+  Document::Index index() const { return index_; }
+
+ private:
+  const Document* document_;
+  Document::Index index_;
+};
+
+}  // namespace shardlens::profiler

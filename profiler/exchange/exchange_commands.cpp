@@ -1,0 +1,285 @@
+#include "profiler/exchange/exchange_commands.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include "profiler/exchange/export_html.h"
+#include "profiler/exchange/export_memory_viz.h"
+#include "profiler/exchange/export_perfetto.h"
+#include "profiler/exchange/export_table.h"
+#include "profiler/exchange/import_memory_viz.h"
+#include "profiler/exchange/timeline.h"
+#include "profiler/reader.h"
+#include "profiler/units.h"
+#include "profiler/writer.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+using Paths = std::vector<std::string>;
+
+constexpr size_t kTablePoints = 10'000;    // a rank
+constexpr size_t kCounterPoints = 20'000;  // the same
+constexpr size_t kMostBlocks = 1024;       // that a writer takes
+constexpr uint64_t kMostSnapshotBytes = uint64_t{4} << 30;
+
+struct ExportOptions {
+  std::string source;
+  std::string format;
+  std::string out;
+  std::optional<int32_t> rank;
+  std::optional<size_t> points;
+};
+
+/// CLI11's errors are the user's.
+void parse(CLI::App& app, const std::vector<std::string>& arguments) {
+  app.set_help_flag();
+  try {
+    // CLI11 takes the arguments last first.
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::ParseError& error) {
+    throw std::invalid_argument(fmt::format("{}; see --help", error.what()));
+  }
+}
+
+// --- files ---------------------------------------------------------------------------------------
+
+/// Whole or not at all. Returns what is to be printed.
+std::string publish(const std::string& path, const std::function<void(const std::string&)>& write) {
+  const std::string unfinished = fmt::format("{}.{}.unfinished", path, ::getpid());
+  std::error_code ignored;
+  try {
+    write(unfinished);
+    fs::rename(unfinished, path);
+  } catch (...) {
+    fs::remove(unfinished, ignored);
+    throw;
+  }
+  return fmt::format("wrote {} ({})\n", path,
+                     bytes_text(static_cast<int64_t>(fs::file_size(path, ignored))));
+}
+
+std::string publish_stream(const std::string& path,
+                           const std::function<void(std::ostream&)>& write) {
+  return publish(path, [&](const std::string& unfinished) {
+    std::ofstream file(unfinished, std::ios::binary | std::ios::trunc);
+    if (file) write(file);
+    if (!file.flush()) {
+      throw std::runtime_error(
+          fmt::format("{}: cannot be written; is there room, and leave?", path));
+    }
+  });
+}
+
+/// The R of "rankR.slp".
+std::optional<int32_t> rank_of_file(const fs::path& path) {
+  const std::string stem = path.stem().string();
+  constexpr std::string_view kPrefix = "rank";
+  if (!stem.starts_with(kPrefix) || path.extension() != ".slp") return std::nullopt;
+  int32_t rank = 0;
+  const char* const end = stem.data() + stem.size();
+  const auto [stop, error] = std::from_chars(stem.data() + kPrefix.size(), end, rank);
+  if (error != std::errc{} || stop != end) return std::nullopt;
+  return rank;
+}
+
+Paths recordings_of_run(const fs::path& run) {
+  const fs::path inside = run / "profiles";
+  std::vector<std::pair<int32_t, std::string>> found;
+  for (const auto& entry : fs::directory_iterator(fs::is_directory(inside) ? inside : run)) {
+    if (const auto rank = rank_of_file(entry.path())) found.emplace_back(*rank, entry.path());
+  }
+  std::ranges::sort(found);
+  Paths paths;
+  for (auto& [rank, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+/// Of a RUN or FILE; only those of `rank`, where it is given.
+Paths recordings_of(const std::string& source, std::optional<int32_t> rank) {
+  if (!fs::exists(source)) {
+    throw std::invalid_argument(
+        fmt::format("{}: no such file or folder; give a run's folder or a .slp file", source));
+  }
+  Paths paths = fs::is_directory(source) ? recordings_of_run(source) : Paths{source};
+  if (paths.empty()) {
+    throw std::invalid_argument(fmt::format(
+        "{}: no recording profiles/rank0.slp; train with --profile to make one", source));
+  }
+  if (!rank) return paths;
+  std::erase_if(paths,
+                [&](const std::string& path) { return Reader(path).header().rank != *rank; });
+  if (paths.empty()) {
+    throw std::invalid_argument(
+        fmt::format("--rank {}: {} has no recording of this rank", *rank, source));
+  }
+  return paths;
+}
+
+// --- formats -------------------------------------------------------------------------------------
+
+std::string export_snapshot(const ExportOptions& options, const Paths& paths, bool as_pickle) {
+  if (paths.size() > 1) {
+    throw std::invalid_argument(
+        fmt::format("{}: {} ranks, but a snapshot has one; choose it with --rank", options.source,
+                    paths.size()));
+  }
+  const Profile profile = read_profile(paths.front());
+  return publish_stream(options.out, [&](std::ostream& out) {
+    const auto writer = as_pickle ? pickle_writer(out) : json_writer(out);
+    export_memory_viz(profile, *writer);
+  });
+}
+
+std::string export_pickle(const ExportOptions& options, const Paths& paths) {
+  return export_snapshot(options, paths, true);
+}
+
+std::string export_json(const ExportOptions& options, const Paths& paths) {
+  return export_snapshot(options, paths, false);
+}
+
+std::string export_perfetto(const ExportOptions& options, const Paths& paths) {
+  int64_t start_ns = std::numeric_limits<int64_t>::max();
+  for (const std::string& path : paths) {
+    start_ns = std::min(start_ns, Reader(path).header().start_realtime_ns);
+  }
+  return publish_stream(options.out, [&](std::ostream& out) {
+    PerfettoWriter writer(out, start_ns);
+    for (const std::string& path : paths) {
+      writer.add(read_profile(path), options.points.value_or(kCounterPoints));
+    }
+    writer.finish();
+  });
+}
+
+std::vector<Timeline> timelines_of(const Paths& paths, size_t points) {
+  std::vector<Timeline> timelines;
+  for (const std::string& path : paths) {
+    timelines.push_back(timeline_of(read_profile(path), points));
+  }
+  return timelines;
+}
+
+std::string export_csv(const ExportOptions& options, const Paths& paths) {
+  const std::vector<Timeline> timelines =
+      timelines_of(paths, options.points.value_or(kTablePoints));
+  const fs::path out(options.out);
+  const fs::path largest = fs::path(out).replace_extension(".largest" + out.extension().string());
+  return publish_stream(options.out, [&](auto& file) { write_timeline_csv(timelines, file); }) +
+         publish_stream(largest.string(), [&](auto& file) { write_largest_csv(timelines, file); });
+}
+
+std::string export_html(const ExportOptions& options, const Paths& paths) {
+  const std::vector<Timeline> timelines =
+      timelines_of(paths, options.points.value_or(html_points(paths.size())));
+  return publish_stream(options.out, [&](auto& file) { write_html(timelines, file); });
+}
+
+struct Format {
+  const char* name;
+  std::string (*write)(const ExportOptions& options, const Paths& paths);
+};
+constexpr std::array kFormats = {
+    Format{"memory-viz", export_pickle}, Format{"memory-viz-json", export_json},
+    Format{"perfetto", export_perfetto}, Format{"csv", export_csv},
+    Format{"html", export_html},
+};
+
+const Format& format_of(const std::string& name) {
+  std::string known;
+  for (const Format& format : kFormats) {
+    if (name == format.name) return format;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", format.name);
+  }
+  throw std::invalid_argument(fmt::format("--format {}: choose one of {}", name, known));
+}
+
+// --- import --------------------------------------------------------------------------------------
+
+std::string read_snapshot(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file || fs::is_directory(path)) {
+    throw std::invalid_argument(fmt::format("{}: cannot be read; give a snapshot's file", path));
+  }
+  if (fs::file_size(path) > kMostSnapshotBytes) {
+    throw std::invalid_argument(
+        fmt::format("{}: larger than {}; record it with a smaller max_entries", path,
+                    bytes_text(static_cast<int64_t>(kMostSnapshotBytes))));
+  }
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+Profile import_snapshot(const std::string& path, std::optional<int> device) {
+  try {
+    return import_memory_viz(read_snapshot(path), device);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(fmt::format("{}: {}", path, error.what()));
+  }
+}
+
+/// With a block for every event, however slow the disk is.
+void write_recording(const Profile& profile, const std::string& path) {
+  WriterOptions options;
+  const size_t blocks = profile.events.size() / options.block_events + 2;
+  options.blocks = static_cast<uint32_t>(std::clamp<size_t>(blocks, options.blocks, kMostBlocks));
+  Writer writer(path, profile.header, options);
+  std::vector<uint32_t> labels;
+  for (const std::string& text : profile.strings) labels.push_back(writer.intern(text));
+  for (Event event : profile.events) {
+    event.label = labels[event.label];
+    writer.append(event);
+  }
+  writer.close();
+  if (!writer.failure().empty()) throw std::runtime_error(writer.failure());
+  if (writer.counts().lost > 0) {
+    throw std::runtime_error(fmt::format("{} events could not be written as fast as they were read",
+                                         writer.counts().lost));
+  }
+}
+
+}  // namespace
+
+std::string export_command(const std::vector<std::string>& arguments) {
+  CLI::App app;
+  ExportOptions options;
+  app.add_option("SOURCE", options.source)->required();
+  app.add_option("--format", options.format)->required();
+  app.add_option("--rank", options.rank);
+  app.add_option("--points", options.points)->check(CLI::Range(2, 100'000'000));
+  app.add_option("--out", options.out)->required();
+  parse(app, arguments);
+  const Format& format = format_of(options.format);
+  return format.write(options, recordings_of(options.source, options.rank));
+}
+
+std::string import_command(const std::vector<std::string>& arguments) {
+  CLI::App app;
+  std::string source;
+  std::string out;
+  std::optional<int> device;
+  app.add_option("SNAPSHOT", source)->required();
+  app.add_option("--device", device);
+  app.add_option("--out", out)->required();
+  parse(app, arguments);
+  const Profile profile = import_snapshot(source, device);
+  return publish(out, [&](const std::string& path) { write_recording(profile, path); });
+}
+
+}  // namespace shardlens::profiler

@@ -1,0 +1,194 @@
+#include "profiler/exchange/export_perfetto.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "profiler/exchange/lifetimes.h"
+#include "profiler/exchange/place_names.h"
+#include "profiler/exchange/timeline.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+using Json = nlohmann::json;
+
+enum class Track : uint8_t { phases, steps, actions };
+constexpr std::array<std::string_view, 3> kTrackNames = {"phases", "steps", "actions"};
+
+/// Something that lasts.
+struct Slice {
+  std::string name;
+  int64_t begin_ns = 0;
+  int32_t action = -1;
+};
+
+std::string json_text(std::string_view text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+class RankWriter {
+ public:
+  RankWriter(std::ostream& out, bool& first, const Profile& profile, int64_t offset_ns)
+      : out_(out),
+        first_(first),
+        profile_(profile),
+        names_(profile.header),
+        offset_ns_(offset_ns),
+        process_(int64_t{profile.header.rank} + 1) {}  // 0 stands for the idle process
+
+  void write(size_t most_points) {
+    const Timeline timeline = timeline_of(profile_, most_points);
+    end_ns_ = timeline.end_ns;
+    write_names();
+    write_slices();
+    write_counters(timeline);
+  }
+
+ private:
+  int64_t thread(Track track) const { return process_ * 4 + static_cast<int64_t>(track); }
+
+  std::string microseconds(int64_t time_ns) const {
+    return fmt::format("{}.{:03}", time_ns / 1000, time_ns % 1000);
+  }
+  std::string at(int64_t time_ns) const {
+    return microseconds(std::max<int64_t>(0, time_ns + offset_ns_));
+  }
+
+  void line(const std::string& event) {
+    out_ << (first_ ? "\n" : ",\n") << event;
+    first_ = false;
+  }
+
+  void write_names() {
+    const Header& header = profile_.header;
+    line(fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})",
+                     process_,
+                     json_text(fmt::format("rank {} of {}, {}", header.rank, header.world_size,
+                                           header.device))));
+    line(fmt::format(
+        R"({{"ph":"M","name":"process_sort_index","pid":{},"args":{{"sort_index":{}}}}})", process_,
+        header.rank));
+    for (size_t i = 0; i < kTrackNames.size(); ++i) {
+      line(fmt::format(
+          R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}})", process_,
+          thread(static_cast<Track>(i)), kTrackNames[i]));
+    }
+  }
+
+  // --- slices ------------------------------------------------------------------------------------
+
+  void write_slices() {
+    place_.phase = Phase::starting;
+    phase_ = Slice{.name = std::string(kPhaseNames[0])};
+    for (const Event& event : profile_.events) {
+      if (is_usable(event)) take(event);
+    }
+    close(step_, Track::steps, end_ns_);
+    close(phase_, Track::phases, end_ns_);
+    while (!actions_.empty()) end_action(end_ns_);
+  }
+
+  void take(const Event& event) {
+    place_.take(event);
+    switch (event.kind) {
+      case EventKind::phase:
+        close(step_, Track::steps, event.time_ns);
+        close(phase_, Track::phases, event.time_ns);
+        phase_ = {.name = std::string(kPhaseNames[static_cast<size_t>(event.value)]),
+                  .begin_ns = event.time_ns};
+        return;
+      case EventKind::step:
+        close(step_, Track::steps, event.time_ns);
+        step_ = {.name = fmt::format("step {}", event.value), .begin_ns = event.time_ns};
+        return;
+      case EventKind::action_begin:
+        actions_.push_back({.name = names_.action(place_.phase, event.action),
+                            .begin_ns = event.time_ns,
+                            .action = event.action});
+        return;
+      case EventKind::action_end:
+        // One whose beginning was lost has no slice.
+        if (!actions_.empty()) end_action(event.time_ns);
+        return;
+      default:
+        return;
+    }
+  }
+
+  void end_action(int64_t time_ns) {
+    std::optional<Slice> slice = std::move(actions_.back());
+    actions_.pop_back();
+    close(slice, Track::actions, time_ns);
+  }
+
+  void close(std::optional<Slice>& slice, Track track, int64_t end_ns) {
+    if (!slice) return;
+    const int64_t duration_ns = std::max<int64_t>(0, end_ns - slice->begin_ns);
+    std::string arguments;
+    if (slice->action >= 0) arguments = fmt::format(R"(,"args":{{"action":{}}})", slice->action);
+    line(fmt::format(R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{},"dur":{}{}}})",
+                     json_text(slice->name), process_, thread(track), at(slice->begin_ns),
+                     microseconds(duration_ns), arguments));
+    slice.reset();
+  }
+
+  // --- counters ----------------------------------------------------------------------------------
+
+  void write_counters(const Timeline& timeline) {
+    const std::string_view space = kSpaceNames[static_cast<size_t>(timeline.space)];
+    std::vector<size_t> used;
+    for (size_t i = 0; i < kCategories; ++i) {
+      if (timeline.uses(static_cast<Category>(i))) used.push_back(i);
+    }
+    for (const TimelinePoint& point : timeline.points) {
+      counter(fmt::format("{} bytes", space), point.time_ns,
+              fmt::format("\"total\":{}", point.total_bytes));
+      std::string values;
+      for (const size_t i : used) {
+        values += fmt::format("{}\"{}\":{}", values.empty() ? "" : ",", kCategoryNames[i],
+                              point.bytes[i]);
+      }
+      counter(fmt::format("{} bytes by category", space), point.time_ns, values);
+    }
+  }
+
+  void counter(const std::string& name, int64_t time_ns, const std::string& values) {
+    line(fmt::format(R"({{"ph":"C","name":"{}","pid":{},"ts":{},"args":{{{}}}}})", name, process_,
+                     at(time_ns), values));
+  }
+
+  std::ostream& out_;
+  bool& first_;
+  const Profile& profile_;
+  PlaceNames names_;
+  int64_t offset_ns_;
+  int64_t process_;
+  int64_t end_ns_ = 0;
+  Place place_;
+  std::optional<Slice> phase_;
+  std::optional<Slice> step_;
+  std::vector<Slice> actions_;
+};
+
+}  // namespace
+
+PerfettoWriter::PerfettoWriter(std::ostream& out, int64_t start_realtime_ns)
+    : out_(out), start_realtime_ns_(start_realtime_ns) {
+  out_ << R"({"displayTimeUnit":"ms","traceEvents":[)";
+}
+
+void PerfettoWriter::add(const Profile& profile, size_t most_points) {
+  const int64_t offset_ns = profile.header.start_realtime_ns - start_realtime_ns_;
+  RankWriter(out_, first_, profile, offset_ns).write(most_points);
+}
+
+void PerfettoWriter::finish() { out_ << "\n]}\n"; }
+
+}  // namespace shardlens::profiler

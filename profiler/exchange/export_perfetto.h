@@ -1,0 +1,30 @@
+// Recordings as a trace that Perfetto and Chrome open (JSON): a process a rank, with its memory by
+// category as counters and its phases, steps and actions as slices.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+
+#include "profiler/profile.h"
+
+namespace shardlens::profiler {
+
+/// Takes rank after rank, so that one recording at a time is in memory.
+class PerfettoWriter {
+ public:
+  /// `start_realtime_ns`: when the trace begins, the earliest of the ranks' starts.
+  PerfettoWriter(std::ostream& out, int64_t start_realtime_ns);
+
+  /// Counters in at most `most_points` points, with the peak among them.
+  void add(const Profile& profile, size_t most_points);
+  /// Once, after the last rank.
+  void finish();
+
+ private:
+  std::ostream& out_;
+  int64_t start_realtime_ns_;
+  bool first_ = true;
+};
+
+}  // namespace shardlens::profiler

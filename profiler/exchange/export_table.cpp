@@ -1,0 +1,50 @@
+#include "profiler/exchange/export_table.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace shardlens::profiler {
+
+namespace {
+
+std::string csv(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
+
+}  // namespace
+
+void write_timeline_csv(const std::vector<Timeline>& timelines, std::ostream& out) {
+  out << "rank,time_ms,step,phase,action,total_bytes";
+  for (const std::string_view name : kCategoryNames) out << ',' << name;
+  out << '\n';
+  for (const Timeline& timeline : timelines) {
+    const PlaceNames names(timeline.header);
+    for (const TimelinePoint& point : timeline.points) {
+      out << fmt::format(
+          "{},{:.6f},{},{},{},{}", timeline.header.rank, static_cast<double>(point.time_ns) / 1e6,
+          point.place.step, kPhaseNames[static_cast<size_t>(point.place.phase)],
+          csv(names.action(point.place.phase, point.place.action)), point.total_bytes);
+      for (const int64_t bytes : point.bytes) out << ',' << bytes;
+      out << '\n';
+    }
+  }
+}
+
+void write_largest_csv(const std::vector<Timeline>& timelines, std::ostream& out) {
+  out << "rank,bytes,category,label,step,action\n";
+  for (const Timeline& timeline : timelines) {
+    const PlaceNames names(timeline.header);
+    for (const PeakTensor& tensor : timeline.largest) {
+      out << fmt::format("{},{},{},{},{},{}\n", timeline.header.rank, tensor.bytes,
+                         kCategoryNames[static_cast<size_t>(tensor.category)], csv(tensor.label),
+                         tensor.place.step,
+                         csv(names.action(tensor.place.phase, tensor.place.action)));
+    }
+  }
+}
+
+}  // namespace shardlens::profiler

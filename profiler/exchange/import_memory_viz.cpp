@@ -1,0 +1,357 @@
+#include "profiler/exchange/import_memory_viz.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "profiler/blocks.h"
+#include "profiler/exchange/read_document.h"
+#include "profiler/exchange/segment_ranges.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+constexpr int64_t kMostBytes = int64_t{1} << 48;  // of one event; beyond it is damage
+constexpr int64_t kMostTime_us = int64_t{1} << 52;
+constexpr size_t kMostStreams = 1 << 16;
+
+enum class Action : uint8_t {
+  alloc,
+  free_requested,
+  free_completed,
+  segment_alloc,
+  segment_free,
+  segment_map,
+  segment_unmap,
+  oom,
+};
+constexpr std::array<std::string_view, 8> kActionNames = {
+    "alloc",        "free_requested", "free_completed", "segment_alloc",
+    "segment_free", "segment_map",    "segment_unmap",  "oom"};
+
+struct Entry {
+  int64_t time_us = 0;
+  uint64_t address = 0;
+  int64_t bytes = 0;
+  int64_t stream = 0;
+  uint32_t label = 0;
+  Action action{};
+  Category category = Category::other;
+};
+
+/// What is alive at one moment, by address.
+struct LiveBlock {
+  int64_t bytes = 0;
+  int64_t stream = 0;
+  uint32_t label = 0;
+  Category category = Category::other;
+};
+
+Document read_any(std::string_view bytes) {
+  const size_t first = bytes.find_first_not_of(" \t\r\n");
+  if (first != std::string_view::npos && bytes[first] == '{') return read_json(bytes);
+  return read_pickle(bytes);
+}
+
+bool is_python(std::string_view file) { return file.ends_with(".py") || file.starts_with('<'); }
+
+Category category_of(std::string_view name) {
+  const auto known = std::ranges::find(kCategoryNames, name);
+  return known == kCategoryNames.end() ? Category::other
+                                       : static_cast<Category>(known - kCategoryNames.begin());
+}
+
+class SnapshotImport {
+ public:
+  SnapshotImport(const Document& document, int device)
+      : snapshot_(document), device_(device), trace_(snapshot_["device_traces"]) {}
+
+  Profile read() {
+    read_trace();
+    read_end();
+    rewind();
+    write_start();
+    write_trace();
+    profile_.header.device = "cuda";
+    profile_.header.notice = "imported from a memory snapshot of PyTorch: device memory only";
+    profile_.header.start_realtime_ns = start_us_ * 1000;
+    return std::move(profile_);
+  }
+
+ private:
+  // --- texts -------------------------------------------------------------------------------------
+
+  uint32_t intern(const std::string& text) {
+    if (text.empty()) return 0;
+    const auto [known, added] =
+        labels_.try_emplace(text, static_cast<uint32_t>(profile_.strings.size()));
+    if (added) profile_.strings.push_back(text);
+    return known->second;
+  }
+
+  /// Entries of one call site share one list of frames, in pickles also in memory.
+  uint32_t label_of(Value frames) {
+    const auto [known, added] = frame_labels_.try_emplace(frames.index(), 0);
+    if (added) known->second = intern(frame_text(frames));
+    return known->second;
+  }
+
+  std::string frame_text(Value frames) {
+    for (size_t i = 0; i < frames.size(); ++i) {
+      const std::string_view file = frames.at(i)["filename"].text();
+      if (!is_python(file)) continue;
+      return fmt::format("{}:{} {}", file, frames.at(i)["line"].integer(),
+                         frames.at(i)["name"].text());
+    }
+    return frames.size() > 0 ? std::string(frames.at(0)["name"].text()) : std::string();
+  }
+
+  uint16_t stream_of(int64_t stream) {
+    // 0 is PyTorch's default stream, and our main one.
+    const auto [known, added] =
+        streams_.try_emplace(stream, static_cast<uint16_t>(streams_.size()));
+    if (streams_.size() > kMostStreams) throw std::invalid_argument("it has too many streams");
+    return known->second;
+  }
+
+  // --- what the snapshot says -----------------------------------------------------------------
+
+  void read_trace() {
+    if (static_cast<size_t>(device_) >= trace_.size()) return;
+    const Value entries = trace_.at(static_cast<size_t>(device_));
+    for (size_t i = 0; i < entries.size(); ++i) read_entry(entries.at(i));
+  }
+
+  void read_entry(Value value) {
+    const auto action = std::ranges::find(kActionNames, value["action"].text());
+    if (action == kActionNames.end()) return;  // a snapshot, or of a later version
+    Entry entry{.time_us = std::clamp<int64_t>(value["time_us"].integer(), 0, kMostTime_us),
+                .bytes = value["size"].integer(-1),
+                .stream = value["stream"].integer(),
+                .label = label_of(value["frames"]),
+                .action = static_cast<Action>(action - kActionNames.begin()),
+                .category = category_of(value["category"].text())};
+    const char* const address = entry.action == Action::oom ? "device_free" : "addr";
+    entry.address = static_cast<uint64_t>(value[address].integer());
+    if (entry.bytes < 0 || entry.bytes >= kMostBytes) {
+      throw std::invalid_argument(fmt::format("entry {} of the trace has a size of {} bytes",
+                                              entries_.size(), entry.bytes));
+    }
+    entries_.push_back(entry);
+  }
+
+  void read_end() {
+    const Value segments = snapshot_["segments"];
+    for (size_t i = 0; i < segments.size(); ++i) {
+      if (segments.at(i)["device"].integer() == device_) read_segment(segments.at(i));
+    }
+  }
+
+  void read_segment(Value segment) {
+    const auto begin = static_cast<uint64_t>(segment["address"].integer());
+    const int64_t bytes = segment["total_size"].integer(-1);
+    if (bytes < 0 || bytes >= kMostBytes) {
+      throw std::invalid_argument(fmt::format("a segment has a size of {} bytes", bytes));
+    }
+    segments_.add(begin, {.end = begin + static_cast<uint64_t>(bytes),
+                          .stream = segment["stream"].integer(),
+                          .expandable = segment["is_expandable"].boolean(),
+                          .small = segment["segment_type"].text() == "small"});
+    uint64_t address = begin;  // older snapshots say only the sizes of blocks
+    const Value blocks = segment["blocks"];
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const Value block = blocks.at(i);
+      const int64_t size = std::clamp<int64_t>(block["size"].integer(), 0, kMostBytes);
+      address = static_cast<uint64_t>(block["address"].integer(static_cast<int64_t>(address)));
+      if (block["state"].text() == "active_allocated") {
+        const int64_t requested = block["requested_size"].integer(size);
+        blocks_[address] = {.bytes = std::clamp<int64_t>(requested, 0, kMostBytes - 1),
+                            .stream = segment["stream"].integer(),
+                            .label = label_of(block["frames"])};
+      }
+      address += static_cast<uint64_t>(size);
+    }
+  }
+
+  // --- from the end back to the start ---------------------------------------------------------
+
+  void rewind() {
+    for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) undo(*entry);
+  }
+
+  void undo(const Entry& entry) {
+    const uint64_t end = entry.address + static_cast<uint64_t>(entry.bytes);
+    switch (entry.action) {
+      case Action::alloc:
+        blocks_.erase(entry.address);
+        return;
+      case Action::free_requested:
+      case Action::free_completed:
+        blocks_[entry.address] = {
+            .bytes = entry.bytes, .stream = entry.stream, .category = entry.category};
+        return;
+      case Action::segment_alloc:
+      case Action::segment_map:
+        segments_.remove(entry.address, end);
+        return;
+      case Action::segment_free:
+      case Action::segment_unmap:
+        segments_.add(entry.address, {.end = end,
+                                      .stream = entry.stream,
+                                      .expandable = entry.action == Action::segment_unmap});
+        return;
+      case Action::oom:
+        return;
+    }
+  }
+
+  // --- events ----------------------------------------------------------------------------------
+
+  void write_start() {
+    stream_of(0);
+    for (const auto& [begin, range] : segments_.ranges()) {
+      profile_.events.push_back({.address = begin,
+                                 .value = static_cast<int64_t>(range.end - begin),
+                                 .label = range.expandable ? mapped_label() : 0,
+                                 .stream = stream_of(range.stream),
+                                 .kind = EventKind::alloc,
+                                 .space = Space::segment});
+    }
+    for (const auto& [address, block] : blocks_) {
+      profile_.events.push_back({.address = address,
+                                 .value = block.bytes,
+                                 .label = block.label,
+                                 .stream = stream_of(block.stream),
+                                 .kind = EventKind::alloc,
+                                 .space = Space::device,
+                                 .category = block.category});
+      live_[address] = block;
+    }
+  }
+
+  /// An event of a segment has a label where memory is mapped into an expandable one.
+  uint32_t mapped_label() { return intern("expandable segment"); }
+
+  void write_trace() {
+    int64_t now_us = start_us_ = entries_.empty() ? 0 : entries_.front().time_us;
+    for (const Entry& entry : entries_) {
+      now_us = std::max(now_us, entry.time_us);
+      write_entry(entry, (now_us - start_us_) * 1000);
+    }
+  }
+
+  void write_entry(const Entry& entry, int64_t time_ns) {
+    Event event{.time_ns = time_ns,
+                .address = entry.address,
+                .value = entry.bytes,
+                .label = entry.label,
+                .stream = stream_of(entry.stream),
+                .category = entry.category};
+    switch (entry.action) {
+      case Action::alloc:
+        live_[entry.address] = {.bytes = entry.bytes,
+                                .stream = entry.stream,
+                                .label = entry.label,
+                                .category = entry.category};
+        event.kind = EventKind::alloc;
+        break;
+      case Action::free_requested:
+      case Action::free_completed: {
+        const auto live = live_.find(entry.address);
+        if (live == live_.end()) return;  // its free was requested before
+        event.value = live->second.bytes;
+        event.label = live->second.label;
+        event.category = live->second.category;
+        live_.erase(live);
+        event.kind = EventKind::free;
+        break;
+      }
+      case Action::segment_alloc:
+      case Action::segment_free:
+      case Action::segment_map:
+      case Action::segment_unmap:
+        event.space = Space::segment;
+        event.category = Category::other;
+        event.label = is_mapping(entry.action) ? mapped_label() : 0;
+        event.kind = is_release(entry.action) ? EventKind::free : EventKind::alloc;
+        break;
+      case Action::oom:
+        event.kind = EventKind::out_of_memory;
+        break;
+    }
+    profile_.events.push_back(event);
+  }
+
+  static bool is_mapping(Action action) {
+    return action == Action::segment_map || action == Action::segment_unmap;
+  }
+  static bool is_release(Action action) {
+    return action == Action::segment_free || action == Action::segment_unmap;
+  }
+
+  Value snapshot_;
+  int device_;
+  Value trace_;
+  std::vector<Entry> entries_;
+  SegmentRanges segments_;                // at the end, then at the start
+  std::map<uint64_t, LiveBlock> blocks_;  // the same
+  std::unordered_map<uint64_t, LiveBlock> live_;
+  std::unordered_map<int64_t, uint16_t> streams_;
+  std::unordered_map<std::string, uint32_t> labels_;
+  std::unordered_map<Document::Index, uint32_t> frame_labels_;
+  int64_t start_us_ = 0;
+  Profile profile_;
+};
+
+/// Those with an entry in their trace, or a segment.
+std::vector<int> devices_of(Value snapshot) {
+  constexpr int kMostDevices = 1024;
+  std::vector<int> devices;
+  const Value traces = snapshot["device_traces"];
+  for (size_t i = 0; i < std::min<size_t>(traces.size(), kMostDevices); ++i) {
+    if (traces.at(i).size() > 0) devices.push_back(static_cast<int>(i));
+  }
+  const Value segments = snapshot["segments"];
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const int64_t device = segments.at(i)["device"].integer(-1);
+    if (device >= 0 && device < kMostDevices) devices.push_back(static_cast<int>(device));
+  }
+  std::ranges::sort(devices);
+  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+  return devices;
+}
+
+int chosen_device(Value snapshot, std::optional<int> device) {
+  const std::vector<int> devices = devices_of(snapshot);
+  if (devices.empty()) {
+    throw std::invalid_argument(
+        "it has no memory of any device; record with "
+        "torch.cuda.memory._record_memory_history()");
+  }
+  if (!device && devices.size() == 1) return devices.front();
+  if (device && std::ranges::find(devices, *device) != devices.end()) return *device;
+  throw std::invalid_argument(
+      fmt::format("it has the devices {}; choose one with --device", fmt::join(devices, ", ")));
+}
+
+}  // namespace
+
+Profile import_memory_viz(std::string_view bytes, std::optional<int> device) {
+  const Document document = read_any(bytes);
+  const Value snapshot(document);
+  if (!snapshot["device_traces"].is(Document::Type::list) &&
+      !snapshot["segments"].is(Document::Type::list)) {
+    throw std::invalid_argument(
+        "it is no memory snapshot: neither device_traces nor segments is in it");
+  }
+  return SnapshotImport(document, chosen_device(snapshot, device)).read();
+}
+
+}  // namespace shardlens::profiler

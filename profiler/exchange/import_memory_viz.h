@@ -1,0 +1,21 @@
+// PyTorch's memory snapshots (torch.cuda.memory._snapshot, memory_viz) as recordings: a run of
+// PyTorch can be reported, compared and drawn like one of ours.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "profiler/profile.h"
+
+namespace shardlens::profiler {
+
+/// `bytes` is a pickle of protocol 2 to 5 or JSON. Device memory ends when its free is requested,
+/// as LibTorch's allocated_bytes count it. What was alive before the history began comes first, at
+/// time 0. Labels are the innermost Python frame, "file:line function"; without one, the innermost
+/// name. Categories are `other` unless an entry has one of ours.
+///
+/// `device` may be left out where only one has anything. Throws std::invalid_argument for what is
+/// no snapshot, is damaged or unsafe, or has nothing of the device.
+Profile import_memory_viz(std::string_view bytes, std::optional<int> device = std::nullopt);
+
+}  // namespace shardlens::profiler

@@ -1,0 +1,73 @@
+#include "profiler/exchange/place_names.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace shardlens::profiler {
+
+namespace {
+
+/// Replaces what is no UTF-8.
+std::string utf8(const std::string& text) {
+  using Json = nlohmann::json;
+  return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace))
+      .get<std::string>();
+}
+
+/// Kind and unit of an action, or its group where it has no unit.
+std::string name_of_action(const std::string& kind, std::istringstream& fields) {
+  std::string group;
+  for (std::string field; fields >> field;) {
+    if (field.starts_with("unit=")) return kind + " " + field.substr(field.find('=') + 1);
+    if (field.starts_with("group")) group = " " + field.substr(field.find('=') + 1);
+  }
+  return kind + group;
+}
+
+/// Of every action line of a schedule: "  57 REDUCE_SCATTER group=block3 bucket=1 ...".
+std::vector<std::string> action_names(const std::string& schedule) {
+  std::vector<std::string> names;
+  std::istringstream lines(schedule);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);
+    size_t id = 0;
+    std::string kind;
+    if (!(fields >> id >> kind) || id != names.size()) continue;
+    names.push_back(utf8(name_of_action(kind, fields)));
+  }
+  return names;
+}
+
+}  // namespace
+
+void Place::take(const Event& event) {
+  if (event.kind == EventKind::phase) phase = static_cast<Phase>(event.value);
+  if (event.kind == EventKind::step) step = event.value;
+  action = event.kind == EventKind::action_end ? -1 : event.action;
+}
+
+PlaceNames::PlaceNames(const Header& header)
+    : train_(action_names(header.train)), evaluate_(action_names(header.evaluate)) {}
+
+std::string PlaceNames::action(Phase phase, int32_t id) const {
+  if (id < 0) return {};
+  const auto& names = phase == Phase::evaluating ? evaluate_ : train_;
+  const auto index = static_cast<size_t>(id);
+  return index < names.size() ? names[index] : fmt::format("action {}", id);
+}
+
+std::string PlaceNames::place(const Place& place) const {
+  std::string text(kPhaseNames[static_cast<size_t>(place.phase)]);
+  if (place.phase == Phase::training && place.step >= 0) text = fmt::format("step {}", place.step);
+  const std::string name = action(place.phase, place.action);
+  return name.empty() ? text : text + ", " + name;
+}
+
+std::string label_text(const Profile& profile, uint32_t label) {
+  return label < profile.strings.size() ? utf8(profile.strings[label])
+                                        : fmt::format("string {}", label);
+}
+
+}  // namespace shardlens::profiler

@@ -1,0 +1,43 @@
+// Where in a run something happened, in words: "step 3, BACKWARD attention2".
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "profiler/profile.h"
+
+namespace shardlens::profiler {
+
+/// A place while events pass by.
+struct Place {
+  Phase phase = Phase::starting;
+  int64_t step = -1;  // the last of training that began; -1: none yet
+  int32_t action = -1;
+
+  /// Takes what a usable event says.
+  void take(const Event& event);
+  bool operator==(const Place&) const = default;
+};
+
+/// Knows the actions of a recording by the schedules in its header.
+class PlaceNames {
+ public:
+  explicit PlaceNames(const Header& header);
+
+  /// "BACKWARD attention2"; "action 7" where the schedule has none of this number; empty for -1.
+  std::string action(Phase phase, int32_t id) const;
+
+  /// "step 3, BACKWARD attention2", "step 3", "evaluating, FORWARD mlp0", "starting".
+  std::string place(const Place& place) const;
+
+ private:
+  std::vector<std::string> train_;
+  std::vector<std::string> evaluate_;
+};
+
+/// What a label says. UTF-8, whatever was recorded.
+std::string label_text(const Profile& profile, uint32_t label);
+
+}  // namespace shardlens::profiler

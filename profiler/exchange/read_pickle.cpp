@@ -1,0 +1,309 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "profiler/exchange/read_document.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+using Index = Document::Index;
+
+constexpr size_t kMostDepth = 100;  // marks open at once; PyTorch's snapshots need five
+
+/// Opcodes that are known, to be refused by name.
+struct RefusedOpcode {
+  unsigned char code;
+  const char* name;
+};
+constexpr std::array kRefused = {RefusedOpcode{'c', "GLOBAL"},
+                                 RefusedOpcode{0x93, "STACK_GLOBAL"},
+                                 RefusedOpcode{'R', "REDUCE"},
+                                 RefusedOpcode{'b', "BUILD"},
+                                 RefusedOpcode{'i', "INST"},
+                                 RefusedOpcode{'o', "OBJ"},
+                                 RefusedOpcode{0x81, "NEWOBJ"},
+                                 RefusedOpcode{0x92, "NEWOBJ_EX"},
+                                 RefusedOpcode{'P', "PERSID"},
+                                 RefusedOpcode{'Q', "BINPERSID"},
+                                 RefusedOpcode{0x82, "EXT1"},
+                                 RefusedOpcode{0x83, "EXT2"},
+                                 RefusedOpcode{0x84, "EXT4"},
+                                 RefusedOpcode{0x8f, "EMPTY_SET"},
+                                 RefusedOpcode{0x90, "ADDITEMS"},
+                                 RefusedOpcode{0x91, "FROZENSET"},
+                                 RefusedOpcode{0x96, "BYTEARRAY8"},
+                                 RefusedOpcode{0x97, "NEXT_BUFFER"},
+                                 RefusedOpcode{0x98, "READONLY_BUFFER"}};
+
+class PickleReader {
+ public:
+  explicit PickleReader(std::string_view bytes) : bytes_(bytes) {}
+
+  Document read() {
+    if (take_byte() != kProto) fail("no pickle of protocol 2 to 5 begins here");
+    const unsigned char protocol = take_byte();
+    if (protocol < 2 || protocol > 5) fail(fmt::format("protocol {} is none of 2 to 5", protocol));
+    do {
+      opcode_at_ = at_;
+    } while (execute(take_byte()));
+    return std::move(document_);
+  }
+
+ private:
+  static constexpr unsigned char kProto = 0x80;
+
+  [[noreturn]] void fail(const std::string& what) const {
+    throw std::invalid_argument(fmt::format("byte {}: {}", opcode_at_, what));
+  }
+
+  // --- bytes ---------------------------------------------------------------------------------
+
+  std::string_view take(uint64_t count) {
+    if (count > bytes_.size() - at_) fail("the pickle is cut off");
+    at_ += count;
+    return bytes_.substr(at_ - count, count);
+  }
+  unsigned char take_byte() { return static_cast<unsigned char>(take(1)[0]); }
+  uint64_t take_unsigned(size_t width) {
+    const std::string_view bytes = take(width);
+    uint64_t value = 0;
+    for (size_t i = width; i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[i]);
+    return value;
+  }
+  int64_t take_signed(size_t width) {
+    if (width == 0) return 0;
+    const unsigned unused_bits = 64 - 8 * static_cast<unsigned>(width);
+    return static_cast<int64_t>(take_unsigned(width) << unused_bits) >> unused_bits;
+  }
+  /// PyTorch writes line -1 as 2^64 - 1: a ninth byte of 0 makes no number of it that is larger.
+  int64_t take_long(uint64_t width) {
+    if (width <= 8) return take_signed(width);
+    const int64_t bits = take_signed(8);
+    if (width > 9 || take_byte() != 0) {
+      fail(fmt::format("an integer of {} bytes is too large", width));
+    }
+    return bits;
+  }
+  double take_real() {
+    const std::string_view bytes = take(8);
+    uint64_t bits = 0;
+    for (const char byte : bytes) bits = bits << 8 | static_cast<unsigned char>(byte);
+    return std::bit_cast<double>(bits);
+  }
+  std::string_view take_line() {
+    const size_t end = bytes_.find('\n', at_);
+    if (end == std::string_view::npos) fail("the pickle is cut off");
+    const std::string_view line = take(end - at_);
+    take(1);
+    return line;
+  }
+
+  // --- the stack ------------------------------------------------------------------------------
+
+  bool push(Index index) {
+    stack_.push_back(index);
+    return true;
+  }
+  bool push_text(uint64_t size) { return push(document_.add_text(std::string(take(size)))); }
+
+  /// What lies on the stack above the last mark, or all of it.
+  size_t reach() const { return stack_.size() - (marks_.empty() ? 0 : marks_.back()); }
+  Index pop() {
+    if (reach() == 0) fail("a value is missing");
+    const Index index = stack_.back();
+    stack_.pop_back();
+    return index;
+  }
+  Index top() const {
+    if (reach() == 0) fail("a value is missing");
+    return stack_.back();
+  }
+  std::vector<Index> pop_last(size_t count) {
+    if (reach() < count) fail("a value is missing");
+    const std::vector<Index> last(stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
+    stack_.resize(stack_.size() - count);
+    return last;
+  }
+  std::vector<Index> pop_to_mark() {
+    if (marks_.empty()) fail("a mark is missing");
+    std::vector<Index> last = pop_last(reach());
+    marks_.pop_back();
+    return last;
+  }
+  bool mark() {
+    if (marks_.size() == kMostDepth) fail(fmt::format("more than {} marks are open", kMostDepth));
+    marks_.push_back(stack_.size());
+    return true;
+  }
+
+  // --- containers -----------------------------------------------------------------------------
+
+  bool push_list(std::vector<Index> items) {
+    const Index list = document_.add_list();
+    document_.items(list) = std::move(items);
+    return push(list);
+  }
+  bool push_map(const std::vector<Index>& items) {
+    push(document_.add_map());
+    return extend(Document::Type::map, items);
+  }
+  bool extend(Document::Type type, const std::vector<Index>& items) {
+    const Index container = top();
+    if (document_.type(container) != type) fail("what is to be extended is no list or map");
+    if (type == Document::Type::map && items.size() % 2 != 0) fail("a key has no value");
+    auto& all = document_.items(container);
+    all.insert(all.end(), items.begin(), items.end());
+    return true;
+  }
+
+  // --- the memo -------------------------------------------------------------------------------
+
+  bool memoize(uint64_t number) {
+    // Every pickler counts up; a vector stays as short as the pickle is.
+    if (number > memo_.size()) fail(fmt::format("memo {} is put before {}", number, memo_.size()));
+    if (number == memo_.size()) memo_.push_back(top());
+    memo_[number] = top();
+    return true;
+  }
+  bool recall(uint64_t number) {
+    if (number >= memo_.size()) fail(fmt::format("memo {} was never put", number));
+    return push(memo_[number]);
+  }
+
+  // --- opcodes ---------------------------------------------------------------------------------
+
+  bool finish() {
+    document_.root = pop();
+    if (!stack_.empty()) fail("more than one value is left at the end");
+    return false;
+  }
+
+  [[noreturn]] void refuse(unsigned char opcode) {
+    const auto known = std::ranges::find(kRefused, opcode, &RefusedOpcode::code);
+    if (known == kRefused.end()) fail(fmt::format("{:#04x} is no known opcode", opcode));
+    std::string name = known->name;
+    if (opcode == 'c' || opcode == 'i') {
+      const std::string_view module = take_line();
+      name += fmt::format(" of {:.60}.{:.60}", module, take_line());
+    } else if (opcode == 0x93) {
+      const std::vector<Index> names = pop_last(2);
+      name += fmt::format(" of {:.60}.{:.60}", Value(document_, names[0]).text(),
+                          Value(document_, names[1]).text());
+    }
+    fail(fmt::format("{} is refused: a snapshot holds plain data only", name));
+  }
+
+  /// False where the pickle ends.
+  bool execute(unsigned char opcode) {
+    switch (opcode) {
+      case '.':
+        return finish();
+      case 0x95:  // FRAME: how far to read ahead
+        take(8);
+        return true;
+      case '(':
+        return mark();
+      case '0':
+        pop();
+        return true;
+      case '1':
+        pop_to_mark();
+        return true;
+      case '2':
+        return push(top());
+      case 'q':
+        return memoize(take_unsigned(1));
+      case 'r':
+        return memoize(take_unsigned(4));
+      case 0x94:
+        return memoize(memo_.size());
+      case 'h':
+        return recall(take_unsigned(1));
+      case 'j':
+        return recall(take_unsigned(4));
+      default:
+        return execute_scalar(opcode);
+    }
+  }
+
+  bool execute_scalar(unsigned char opcode) {
+    switch (opcode) {
+      case 'N':
+        return push(Document::kNone);
+      case 0x88:
+        return push(Document::kTrue);
+      case 0x89:
+        return push(Document::kFalse);
+      case 'J':
+        return push(document_.add_integer(take_signed(4)));
+      case 'K':
+        return push(document_.add_integer(static_cast<int64_t>(take_unsigned(1))));
+      case 'M':
+        return push(document_.add_integer(static_cast<int64_t>(take_unsigned(2))));
+      case 0x8a:
+        return push(document_.add_integer(take_long(take_unsigned(1))));
+      case 0x8b:
+        return push(document_.add_integer(take_long(take_unsigned(4))));
+      case 'G':
+        return push(document_.add_real(take_real()));
+      case 0x8c:
+        return push_text(take_unsigned(1));
+      case 'X':
+        return push_text(take_unsigned(4));
+      case 0x8d:
+        return push_text(take_unsigned(8));
+      default:
+        return execute_container(opcode);
+    }
+  }
+
+  bool execute_container(unsigned char opcode) {
+    switch (opcode) {
+      case ']':
+      case ')':
+        return push_list({});
+      case '}':
+        return push(document_.add_map());
+      case 0x85:
+        return push_list(pop_last(1));
+      case 0x86:
+        return push_list(pop_last(2));
+      case 0x87:
+        return push_list(pop_last(3));
+      case 't':
+      case 'l':
+        return push_list(pop_to_mark());
+      case 'd':
+        return push_map(pop_to_mark());
+      case 'a':
+        return extend(Document::Type::list, pop_last(1));
+      case 'e':
+        return extend(Document::Type::list, pop_to_mark());
+      case 's':
+        return extend(Document::Type::map, pop_last(2));
+      case 'u':
+        return extend(Document::Type::map, pop_to_mark());
+      default:
+        refuse(opcode);
+    }
+  }
+
+  std::string_view bytes_;
+  size_t at_ = 0;
+  size_t opcode_at_ = 0;
+  Document document_;
+  std::vector<Index> stack_;
+  std::vector<size_t> marks_;
+  std::vector<Index> memo_;
+};
+
+}  // namespace
+
+Document read_pickle(std::string_view bytes) { return PickleReader(bytes).read(); }
+
+}  // namespace shardlens::profiler

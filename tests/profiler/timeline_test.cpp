@@ -1,0 +1,228 @@
+// Timelines, and what is drawn and tabled of them, against a replay of every event.
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+#include <string>
+
+#include "profiler/exchange/export_html.h"
+#include "profiler/exchange/export_perfetto.h"
+#include "profiler/exchange/export_table.h"
+#include "profiler/exchange/timeline.h"
+#include "profiler/report/block_tracker.h"
+#include "tests/support/random_recording.h"
+#include "tests/support/small_recording.h"
+#include "tests/support/synthetic_profile.h"
+
+namespace {
+
+using namespace shardlens;
+using namespace shardlens::profiler;
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+
+struct BruteForce {
+  int64_t peak = 0;
+  int64_t peak_ns = 0;
+  BytesByCategory bytes{};  // at the peak
+};
+
+/// Sums up all that is alive after every event, categories by the last that a block had.
+BruteForce brute_force(const Profile& profile, Space space) {
+  std::vector<Category> last(profile.events.size());
+  std::map<uint64_t, size_t> alive;
+  for (size_t i = 0; i < profile.events.size(); ++i) {
+    const Event& event = profile.events[i];
+    if (event.space != space) continue;
+    if (event.kind == EventKind::alloc) alive[event.address] = i, last[i] = event.category;
+    if (event.kind == EventKind::free) alive.erase(event.address);
+    if (event.kind == EventKind::recategorise && alive.contains(event.address)) {
+      last[alive[event.address]] = event.category;
+    }
+  }
+  alive.clear();
+  BruteForce found;
+  BlockTracker tracker;
+  std::vector<int64_t> given(profile.events.size());
+  for (size_t i = 0; i < profile.events.size(); ++i) {
+    const Event& event = profile.events[i];
+    const int64_t placed = tracker.take(event);
+    if (event.space != space) continue;
+    if (event.kind == EventKind::alloc) {
+      alive[event.address] = i;
+      given[i] = space == Space::device ? placed : event.value;
+    }
+    if (event.kind == EventKind::free) alive.erase(event.address);
+    BytesByCategory bytes{};
+    int64_t total = 0;
+    for (const auto& [address, at] : alive) {
+      bytes[static_cast<size_t>(last[at])] += given[at];
+      total += given[at];
+    }
+    if (total > found.peak) found = {total, event.time_ns, bytes};
+  }
+  return found;
+}
+
+void check_peak(const Profile& profile, size_t points) {
+  const Timeline timeline = timeline_of(profile, points);
+  const BruteForce expected = brute_force(profile, timeline.space);
+  CHECK(timeline.points.size() <= points);
+  CHECK(timeline.peak.total_bytes == expected.peak);
+  CHECK(timeline.peak.time_ns == expected.peak_ns);
+  CHECK(timeline.peak.bytes == expected.bytes);
+  const auto highest = std::ranges::max_element(timeline.points, {}, &TimelinePoint::total_bytes);
+  REQUIRE(highest != timeline.points.end());
+  CHECK(highest->total_bytes == expected.peak);
+  CHECK(highest->time_ns == expected.peak_ns);
+  CHECK(std::ranges::is_sorted(timeline.points, {}, &TimelinePoint::time_ns));
+}
+
+Profile on_host(Profile profile) {
+  std::erase_if(profile.events, [](const Event& event) { return event.space != Space::host; });
+  return profile;
+}
+
+json perfetto(const std::vector<Profile>& profiles, size_t points) {
+  std::ostringstream out;
+  PerfettoWriter writer(out, 0);
+  for (const Profile& profile : profiles) writer.add(profile, points);
+  writer.finish();
+  return json::parse(out.str());
+}
+
+std::string html(const std::vector<Timeline>& timelines) {
+  std::ostringstream out;
+  write_html(timelines, out);
+  return out.str();
+}
+
+}  // namespace
+
+TEST_CASE("a timeline of any number of points keeps the peak, to the byte") {
+  const uint64_t seed = std::random_device{}();
+  INFO("seed " << seed);
+  for (const bool expandable : {false, true}) {
+    const Profile profile = test::RandomRecorder(seed, expandable).record(2000).profile;
+    for (const size_t points : {2, 3, 10, 100, 1000, 100'000}) {
+      check_peak(profile, points);
+      check_peak(on_host(profile), points);
+    }
+  }
+  check_peak(test::synthetic_profile({.steps = 2, .layers = 3}), 50);
+  CHECK_THROWS_AS(timeline_of(test::small_recording(), 1), std::invalid_argument);
+}
+
+TEST_CASE("a timeline knows where its peak was, its steps and its largest tensors") {
+  const Timeline timeline = timeline_of(test::small_recording(), 100);
+  CHECK(timeline.peak_place == "step 0, FORWARD a");
+  CHECK(timeline.steps.size() == 3);
+  REQUIRE(timeline.largest.size() == 2);
+  CHECK(timeline.largest[0].label == "mlp0.weight");
+  CHECK(timeline.largest[0].place == Place{});
+  CHECK(timeline.largest[1].bytes == int64_t{3} << 20);
+  CHECK(timeline.largest[1].place == Place{Phase::training, 0, 0});
+  CHECK(timeline_of(Profile{}, 100).peak.total_bytes == 0);
+}
+
+TEST_CASE("Perfetto's JSON parses and its counters peak where the recording does") {
+  const uint64_t seed = std::random_device{}();
+  INFO("seed " << seed);
+  std::vector<Profile> profiles;
+  for (int32_t rank = 0; rank < 3; ++rank) {
+    profiles.push_back(
+        test::RandomRecorder(seed + static_cast<uint64_t>(rank), false).record(1000).profile);
+    profiles.back().header.rank = rank;
+  }
+  const json trace = perfetto(profiles, 60);
+  for (const Profile& profile : profiles) {
+    const BruteForce expected = brute_force(profile, Space::device);
+    int64_t peak = 0;
+    int64_t peak_of_sums = 0;
+    for (const json& event : trace.at("traceEvents")) {
+      if (event.at("ph") != "C" || event.at("pid") != profile.header.rank + 1) continue;
+      int64_t sum = 0;
+      for (const auto& [name, bytes] : event.at("args").items()) sum += bytes.get<int64_t>();
+      int64_t& most = event.at("name") == "device bytes" ? peak : peak_of_sums;
+      most = std::max(most, sum);
+    }
+    CHECK(peak == expected.peak);
+    CHECK(peak_of_sums == expected.peak);
+  }
+}
+
+TEST_CASE("Perfetto's slices are the phases, steps and actions, by name") {
+  Profile profile = test::small_recording();
+  const auto mark = [&](EventKind kind, int64_t time_ns) {
+    profile.events.push_back({.time_ns = time_ns, .action = 0, .kind = kind});
+  };
+  mark(EventKind::action_end, 90'000'000);  // its beginning is lost
+  mark(EventKind::action_begin, 100'000'000);
+  mark(EventKind::action_end, 100'001'500);
+  mark(EventKind::action_begin, 100'002'000);  // its end is
+  profile.header.start_realtime_ns = 2'000;
+  std::map<std::string, int> slices;
+  std::vector<json> actions;
+  const json trace = perfetto({profile}, 60);
+  for (const json& event : trace.at("traceEvents")) {
+    if (event.at("ph") != "X") continue;
+    ++slices[event.at("name")];
+    if (event.contains("args")) actions.push_back(event);
+  }
+  CHECK(slices == std::map<std::string, int>{{"starting", 1},
+                                             {"training", 1},
+                                             {"step 0", 1},
+                                             {"step 1", 1},
+                                             {"step 2", 1},
+                                             {"FORWARD a", 2}});
+  REQUIRE(actions.size() == 2);
+  CHECK(actions[0].at("ts") == 100'002.0);
+  CHECK(actions[0].at("dur") == 1.5);
+  CHECK(actions[0].at("args").at("action") == 0);
+}
+
+TEST_CASE("tables have a line a point, and quote what they must") {
+  Profile profile = test::small_recording(3);
+  profile.strings[1] = "a \"b\", c";
+  const std::vector<Timeline> timelines = {timeline_of(profile, 100)};
+  std::ostringstream timeline;
+  write_timeline_csv(timelines, timeline);
+  CHECK(std::ranges::count(timeline.str(), '\n') == 1 + 7);
+  CHECK_THAT(timeline.str(), ContainsSubstring("\n3,4.000000,0,training,FORWARD a,7340032,"
+                                               "4194304,0,0,0,0,0,3145728,0,0,0,0,0\n"));
+  std::ostringstream largest;
+  write_largest_csv(timelines, largest);
+  CHECK(largest.str() ==
+        "rank,bytes,category,label,step,action\n"
+        "3,4194304,parameter_shard,\"a \"\"b\"\", c\",-1,\n"
+        "3,3145728,activation,,0,FORWARD a\n");
+}
+
+TEST_CASE("a page has the peak's bytes as text and stays small") {
+  Profile profile = test::synthetic_profile({.steps = 30, .layers = 24});
+  profile.header.notice = "</script><b>";
+  const int64_t peak = timeline_of(profile, 2).peak.total_bytes;
+  for (const size_t ranks : {1, 8, 64}) {
+    const std::vector<Timeline> timelines(ranks, timeline_of(profile, html_points(ranks)));
+    const std::string page = html(timelines);
+    CHECK_THAT(page, ContainsSubstring(std::to_string(peak) + " bytes"));
+    CHECK(page.size() < 1'000'000);
+    CHECK_THAT(page, !ContainsSubstring("http") && !ContainsSubstring("src="));
+    CHECK_THAT(page, ContainsSubstring("&lt;/script&gt;"));
+    const size_t begin = page.find("const data = ") + 13;
+    const json data = json::parse(page.substr(begin, page.find(";\n</script>", begin) - begin));
+    CHECK(data.at("ranks").size() == ranks);
+    int64_t highest = 0;
+    for (const json& point : data.at("ranks").at(0).at("points")) {
+      int64_t sum = 0;
+      for (size_t i = 1; i < point.size(); ++i) sum += point.at(i).get<int64_t>();
+      highest = std::max(highest, sum);
+    }
+    CHECK(highest == peak);
+  }
+}
