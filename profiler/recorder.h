@@ -26,7 +26,7 @@ namespace shardlens::profiler {
 
 struct RecorderOptions {
   std::string path;
-  Header header;
+  Header header;  // its start is set by the recorder
   bool on_cuda = false;
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <map>
 
 #include "profiler/reader.h"
@@ -43,6 +44,18 @@ int64_t peak_of_host(const Profile& profile) {
 }
 
 }  // namespace
+
+TEST_CASE("a recording knows when it began", "[recorder]") {
+  const auto now_ns = [] {
+    return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+  };
+  const test::TemporaryFolder folder;
+  const int64_t before_ns = now_ns();
+  Recorder({.path = folder.file("rank0.slp"), .header = {}}).close();
+  const int64_t start_ns = read_profile(folder.file("rank0.slp")).header.start_realtime_ns;
+  CHECK(start_ns >= before_ns);
+  CHECK(start_ns <= now_ns());
+}
 
 TEST_CASE("the peak of a CPU rank is LibTorch's own count", "[recorder]") {
   at::set_num_threads(1);
