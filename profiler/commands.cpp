@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "profiler/command_line.h"
 #include "profiler/exchange/exchange_commands.h"
 #include "profiler/report/diff.h"
 #include "profiler/units.h"
@@ -33,62 +34,7 @@ struct Command {
   CommandOutcome (*run)(const Arguments& arguments, const Recordings& recordings);
 };
 
-/// CLI11's errors are the user's.
-void parse(CLI::App& app, const Arguments& arguments) {
-  try {
-    // CLI11 takes the arguments last first.
-    app.parse(Arguments(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::ParseError& error) {
-    throw std::invalid_argument(fmt::format("{}; see --help", error.what()));
-  }
-}
-
-// --- files ---------------------------------------------------------------------------------------
-
-/// The R of "rankR.slp".
-std::optional<int32_t> rank_of_file(const fs::path& path) {
-  const std::string name = path.filename().string();
-  constexpr std::string_view kPrefix = "rank";
-  if (!name.starts_with(kPrefix) || path.extension() != ".slp") return std::nullopt;
-  int32_t rank = 0;
-  const char* const end = name.data() + name.size() - std::string_view(".slp").size();
-  const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, rank);
-  if (error != std::errc{} || stop != end) return std::nullopt;
-  return rank;
-}
-
-using RankFiles = std::vector<std::pair<int32_t, std::string>>;  // by rank
-
-RankFiles files_of_run(const fs::path& run) {
-  const fs::path inside = run / "profiles";
-  RankFiles files;
-  for (const auto& entry : fs::directory_iterator(fs::is_directory(inside) ? inside : run)) {
-    if (const auto rank = rank_of_file(entry.path())) {
-      files.emplace_back(*rank, entry.path().string());
-    }
-  }
-  if (files.empty()) {
-    throw std::invalid_argument(fmt::format(
-        "{}: no recording profiles/rank0.slp; train with --profile to make one", run.string()));
-  }
-  std::ranges::sort(files);
-  return files;
-}
-
-/// The recordings that a RUN or FILE stands for; of `rank` alone where it is given and the names
-/// of the files tell.
-Arguments files_of(const std::string& name, std::optional<int32_t> rank = std::nullopt) {
-  if (!fs::exists(name)) {
-    throw std::invalid_argument(
-        fmt::format("{}: no such file or folder; give a run's folder or a .slp file", name));
-  }
-  if (!fs::is_directory(name)) return {name};
-  Arguments files;
-  for (const auto& [of_rank, path] : files_of_run(name)) {
-    if (!rank || *rank == of_rank) files.push_back(path);
-  }
-  return files;
-}
+// --- report --------------------------------------------------------------------------------------
 
 struct Analysed {
   std::vector<RankReport> ranks;
@@ -106,7 +52,7 @@ Analysed analyse_all(const Arguments& names, std::optional<int32_t> rank,
                      const Recordings& recordings) {
   Analysed analysed;
   for (const std::string& name : names) {
-    for (const std::string& file : files_of(name, rank)) {
+    for (const std::string& file : recordings_of(name, rank)) {
       try {
         RankReport report = analyse_file(file, recordings);
         if (rank && report.header.rank != *rank) continue;
@@ -124,18 +70,15 @@ Analysed analyse_all(const Arguments& names, std::optional<int32_t> rank,
   return analysed;
 }
 
-// --- report --------------------------------------------------------------------------------------
-
 CommandOutcome report(const Arguments& arguments, const Recordings& recordings) {
   CLI::App app;
   Arguments names;
   std::optional<int32_t> rank;
   bool json = false;
-  app.set_help_flag();
   app.add_option("RUN|FILE", names)->required();
   app.add_option("--rank", rank);
   app.add_flag("--json", json);
-  parse(app, arguments);
+  parse_flags(app, arguments);
   const Analysed analysed = analyse_all(names, rank, recordings);
   return {.exit_code = analysed.failures.empty() ? 0 : 1,
           .out = json ? report_json(analysed.ranks) : report_text(analysed.ranks),
@@ -160,7 +103,8 @@ double parse_percent(std::string_view text) {
 
 std::vector<RankReport> analyse_side(const std::string& name, const Recordings& recordings) {
   std::vector<RankReport> ranks;
-  for (const std::string& file : files_of(name)) ranks.push_back(analyse_file(file, recordings));
+  for (const std::string& file : recordings_of(name))
+    ranks.push_back(analyse_file(file, recordings));
   return ranks;
 }
 
@@ -168,12 +112,11 @@ CommandOutcome diff(const Arguments& arguments, const Recordings& recordings) {
   CLI::App app;
   std::string a, b, limit_text;
   bool json = false;
-  app.set_help_flag();
   app.add_option("A", a)->required();
   app.add_option("B", b)->required();
   app.add_option("--fail-above", limit_text);
   app.add_flag("--json", json);
-  parse(app, arguments);
+  parse_flags(app, arguments);
   const double limit = limit_text.empty() ? 0 : parse_percent(limit_text);
   const RunDiff found = diff_runs(analyse_side(a, recordings), analyse_side(b, recordings));
   CommandOutcome outcome{.out = json ? diff_json(found) : diff_text(found), .error = {}};
@@ -206,9 +149,8 @@ std::string check_text(const std::string& path, const FileReport& file) {
 CommandOutcome check(const Arguments& arguments, const Recordings& recordings) {
   CLI::App app;
   std::string path;
-  app.set_help_flag();
   app.add_option("FILE", path)->required();
-  parse(app, arguments);
+  parse_flags(app, arguments);
   const FileReport file = recordings.check(path);
   CommandOutcome outcome{.out = check_text(path, file), .error = {}};
   for (const std::string& problem : file.problems) {

@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -14,8 +13,8 @@
 #include <optional>
 #include <stdexcept>
 #include <string_view>
-#include <utility>
 
+#include "profiler/command_line.h"
 #include "profiler/exchange/export_html.h"
 #include "profiler/exchange/export_memory_viz.h"
 #include "profiler/exchange/export_perfetto.h"
@@ -47,17 +46,6 @@ struct ExportOptions {
   std::optional<size_t> points;
 };
 
-/// CLI11's errors are the user's.
-void parse(CLI::App& app, const std::vector<std::string>& arguments) {
-  app.set_help_flag();
-  try {
-    // CLI11 takes the arguments last first.
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::ParseError& error) {
-    throw std::invalid_argument(fmt::format("{}; see --help", error.what()));
-  }
-}
-
 // --- files ---------------------------------------------------------------------------------------
 
 /// Whole or not at all. Returns what is to be printed.
@@ -87,47 +75,15 @@ std::string publish_stream(const std::string& path,
   });
 }
 
-/// The R of "rankR.slp".
-std::optional<int32_t> rank_of_file(const fs::path& path) {
-  const std::string stem = path.stem().string();
-  constexpr std::string_view kPrefix = "rank";
-  if (!stem.starts_with(kPrefix) || path.extension() != ".slp") return std::nullopt;
-  int32_t rank = 0;
-  const char* const end = stem.data() + stem.size();
-  const auto [stop, error] = std::from_chars(stem.data() + kPrefix.size(), end, rank);
-  if (error != std::errc{} || stop != end) return std::nullopt;
-  return rank;
-}
-
-Paths recordings_of_run(const fs::path& run) {
-  const fs::path inside = run / "profiles";
-  std::vector<std::pair<int32_t, std::string>> found;
-  for (const auto& entry : fs::directory_iterator(fs::is_directory(inside) ? inside : run)) {
-    if (const auto rank = rank_of_file(entry.path())) found.emplace_back(*rank, entry.path());
-  }
-  std::ranges::sort(found);
-  Paths paths;
-  for (auto& [rank, path] : found) paths.push_back(std::move(path));
-  return paths;
-}
-
 /// Of a RUN or FILE; only those of `rank`, where it is given.
-Paths recordings_of(const std::string& source, std::optional<int32_t> rank) {
-  if (!fs::exists(source)) {
-    throw std::invalid_argument(
-        fmt::format("{}: no such file or folder; give a run's folder or a .slp file", source));
-  }
-  Paths paths = fs::is_directory(source) ? recordings_of_run(source) : Paths{source};
-  if (paths.empty()) {
-    throw std::invalid_argument(fmt::format(
-        "{}: no recording profiles/rank0.slp; train with --profile to make one", source));
-  }
-  if (!rank) return paths;
-  std::erase_if(paths,
-                [&](const std::string& path) { return Reader(path).header().rank != *rank; });
+Paths sources_of(const ExportOptions& options) {
+  Paths paths = recordings_of(options.source);
+  if (!options.rank) return paths;
+  std::erase_if(
+      paths, [&](const std::string& path) { return Reader(path).header().rank != *options.rank; });
   if (paths.empty()) {
     throw std::invalid_argument(
-        fmt::format("--rank {}: {} has no recording of this rank", *rank, source));
+        fmt::format("--rank {}: {} has no recording of this rank", *options.rank, options.source));
   }
   return paths;
 }
@@ -264,9 +220,9 @@ std::string export_command(const std::vector<std::string>& arguments) {
   app.add_option("--rank", options.rank);
   app.add_option("--points", options.points)->check(CLI::Range(2, 100'000'000));
   app.add_option("--out", options.out)->required();
-  parse(app, arguments);
+  parse_flags(app, arguments);
   const Format& format = format_of(options.format);
-  return format.write(options, recordings_of(options.source, options.rank));
+  return format.write(options, sources_of(options));
 }
 
 std::string import_command(const std::vector<std::string>& arguments) {
@@ -277,7 +233,7 @@ std::string import_command(const std::vector<std::string>& arguments) {
   app.add_option("SNAPSHOT", source)->required();
   app.add_option("--device", device);
   app.add_option("--out", out)->required();
-  parse(app, arguments);
+  parse_flags(app, arguments);
   const Profile profile = import_snapshot(source, device);
   return publish(out, [&](const std::string& path) { write_recording(profile, path); });
 }

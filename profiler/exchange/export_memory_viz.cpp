@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "profiler/blocks.h"
+#include "profiler/events.h"
 #include "profiler/exchange/lifetimes.h"
 #include "profiler/exchange/place_names.h"
 #include "profiler/exchange/segment_ranges.h"

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "profiler/events.h"
 #include "profiler/exchange/lifetimes.h"
 #include "profiler/exchange/place_names.h"
 #include "profiler/exchange/timeline.h"

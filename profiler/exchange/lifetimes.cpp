@@ -4,14 +4,13 @@
 #include <limits>
 #include <stdexcept>
 
+#include "profiler/events.h"
 #include "profiler/report/address_map.h"
 #include "profiler/report/block_tracker.h"
 
 namespace shardlens::profiler {
 
 namespace {
-
-constexpr int64_t kMostBytes = int64_t{1} << 48;
 
 class LifetimeBuilder {
  public:
@@ -82,21 +81,6 @@ Space main_space_of(const Profile& profile) {
     return is_memory(event) && event.space == Space::device;
   });
   return device ? Space::device : Space::host;
-}
-
-bool is_memory(const Event& event) {
-  return event.kind == EventKind::alloc || event.kind == EventKind::free;
-}
-
-bool is_usable(const Event& event) {
-  if (static_cast<int>(event.kind) >= kEventKinds || static_cast<int>(event.space) >= kSpaces ||
-      static_cast<int>(event.category) >= kCategories) {
-    return false;
-  }
-  if (is_memory(event) || event.kind == EventKind::out_of_memory) {
-    return event.value >= 0 && event.value < kMostBytes;
-  }
-  return event.kind != EventKind::phase || (event.value >= 0 && event.value < kPhases);
 }
 
 }  // namespace shardlens::profiler

@@ -38,11 +38,4 @@ Lifetimes lifetimes_of(const Profile& profile, Space space);
 /// The space that a recording is about: the device where it has any event of it, else the host.
 Space main_space_of(const Profile& profile);
 
-/// Whether the fields can be used: damage leaves events that name no kind, space or category, or
-/// have impossible sizes.
-bool is_usable(const Event& event);
-
-/// An allocation or a free.
-bool is_memory(const Event& event);
-
 }  // namespace shardlens::profiler

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "profiler/events.h"
+
 namespace shardlens::profiler {
 
 namespace {
@@ -17,8 +19,11 @@ std::string utf8(const std::string& text) {
 }
 
 /// Kind and unit of an action, or its group where it has no unit.
-std::string name_of_action(const std::string& kind, std::istringstream& fields) {
+std::string name_of_action(const std::string& line) {
+  std::istringstream fields(line);
+  std::string kind;
   std::string group;
+  fields >> kind;
   for (std::string field; fields >> field;) {
     if (field.starts_with("unit=")) return kind + " " + field.substr(field.find('=') + 1);
     if (field.starts_with("group")) group = " " + field.substr(field.find('=') + 1);
@@ -26,17 +31,9 @@ std::string name_of_action(const std::string& kind, std::istringstream& fields) 
   return kind + group;
 }
 
-/// Of every action line of a schedule: "  57 REDUCE_SCATTER group=block3 bucket=1 ...".
 std::vector<std::string> action_names(const std::string& schedule) {
-  std::vector<std::string> names;
-  std::istringstream lines(schedule);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream fields(line);
-    size_t id = 0;
-    std::string kind;
-    if (!(fields >> id >> kind) || id != names.size()) continue;
-    names.push_back(utf8(name_of_action(kind, fields)));
-  }
+  std::vector<std::string> names = action_lines(schedule);
+  for (std::string& name : names) name = utf8(name_of_action(name));
   return names;
 }
 

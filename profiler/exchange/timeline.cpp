@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "profiler/events.h"
 #include "profiler/exchange/lifetimes.h"
 
 namespace shardlens::profiler {
@@ -60,10 +61,10 @@ class Sampler {
 
 class TimelineBuilder {
  public:
-  TimelineBuilder(const Profile& profile, size_t most_points)
-      : profile_(profile), lives_(lifetimes_of(profile, main_space_of(profile))) {
+  TimelineBuilder(const Profile& profile, size_t most_points) : profile_(profile) {
     timeline_.header = profile.header;
     timeline_.space = main_space_of(profile);
+    lives_ = lifetimes_of(profile, timeline_.space);
     for (const Event& event : profile.events) {
       timeline_.end_ns = std::max(timeline_.end_ns, event.time_ns);
     }

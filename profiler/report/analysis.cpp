@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "profiler/events.h"
 #include "profiler/report/report.h"
 
 namespace shardlens::profiler {
@@ -9,30 +10,6 @@ namespace {
 
 constexpr size_t kMostFailures = 3;
 constexpr size_t kLargestTensors = 10;
-
-bool is_sane(const Event& event) {
-  if (static_cast<int>(event.kind) >= kEventKinds || static_cast<int>(event.space) >= kSpaces ||
-      static_cast<int>(event.category) >= kCategories) {
-    return false;
-  }
-  const auto is_below = [&](int64_t value, int64_t limit) { return value >= 0 && value < limit; };
-  switch (event.kind) {
-    case EventKind::alloc:
-    case EventKind::free:
-    case EventKind::out_of_memory:
-      return is_below(event.value, kMostEventBytes);
-    case EventKind::phase:
-      return is_below(event.value, kPhases);
-    case EventKind::counter:
-      return event.address < kCounters;
-    case EventKind::recategorise:
-    case EventKind::step:
-    case EventKind::action_begin:
-    case EventKind::action_end:
-      return true;
-  }
-  return false;
-}
 
 std::vector<Live> largest_of(std::vector<Live> live) {
   const size_t count = std::min(kLargestTensors, live.size());
@@ -48,7 +25,7 @@ std::vector<Live> largest_of(std::vector<Live> live) {
 
 void Analysis::take(const Event& event) {
   ++events_;
-  if (!is_sane(event)) {
+  if (!is_usable(event)) {
     ++unmatched_;
     return;
   }

@@ -5,26 +5,19 @@
 #include <sstream>
 #include <string_view>
 
+#include "profiler/events.h"
+
 namespace shardlens::profiler {
 
 namespace {
 
 constexpr size_t kFirstSteadyStep = 2;  // the third step: the first two allocate what stays
 
-/// What an action is, without its id, streams and waits, of every action line of a schedule.
+/// What every action of a schedule is, without its streams and waits.
 std::vector<std::string> action_words(const std::string& schedule) {
-  std::vector<std::string> actions;
-  std::istringstream lines(schedule);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    size_t id = 0;
-    if (!(words >> id) || id != actions.size()) continue;
-    std::string text;
-    for (std::string word; words >> word && !word.starts_with("stream=");) {
-      text += (text.empty() ? "" : " ") + word;
-    }
-    actions.push_back(text);
-  }
+  std::vector<std::string> actions = action_lines(schedule);
+  for (std::string& action : actions)
+    action.resize(std::min(action.find(" stream="), action.size()));
   return actions;
 }
 

@@ -116,9 +116,6 @@ struct RankReport {
   double other_share() const;  // of the peak, 0 to 1
 };
 
-/// Whatever one event can hold, beyond which it is damage.
-constexpr int64_t kMostEventBytes = int64_t{1} << 48;
-
 class Names;
 
 class Analysis {

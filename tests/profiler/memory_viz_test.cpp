@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 
+#include "profiler/events.h"
 #include "profiler/exchange/export_memory_viz.h"
 #include "profiler/exchange/import_memory_viz.h"
 #include "profiler/exchange/lifetimes.h"

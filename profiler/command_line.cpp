@@ -1,0 +1,75 @@
+#include "profiler/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+namespace shardlens::profiler {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The R of "rankR.slp".
+std::optional<int32_t> rank_of_file(const fs::path& path) {
+  const std::string stem = path.stem().string();
+  constexpr std::string_view kPrefix = "rank";
+  if (!stem.starts_with(kPrefix) || path.extension() != ".slp") return std::nullopt;
+  int32_t rank = 0;
+  const char* const end = stem.data() + stem.size();
+  const auto [stop, error] = std::from_chars(stem.data() + kPrefix.size(), end, rank);
+  if (error != std::errc{} || stop != end) return std::nullopt;
+  return rank;
+}
+
+using RankFiles = std::vector<std::pair<int32_t, std::string>>;  // by rank
+
+RankFiles files_of_run(const fs::path& run) {
+  const fs::path inside = run / "profiles";
+  RankFiles files;
+  for (const auto& entry : fs::directory_iterator(fs::is_directory(inside) ? inside : run)) {
+    if (const auto rank = rank_of_file(entry.path())) {
+      files.emplace_back(*rank, entry.path().string());
+    }
+  }
+  if (files.empty()) {
+    throw std::invalid_argument(fmt::format(
+        "{}: no recording profiles/rank0.slp; train with --profile to make one", run.string()));
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+}  // namespace
+
+void parse_flags(CLI::App& app, const std::vector<std::string>& arguments) {
+  app.set_help_flag();
+  try {
+    // CLI11 takes the arguments last first.
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::ParseError& error) {
+    throw std::invalid_argument(fmt::format("{}; see --help", error.what()));
+  }
+}
+
+std::vector<std::string> recordings_of(const std::string& run_or_file,
+                                       std::optional<int32_t> rank) {
+  if (!fs::exists(run_or_file)) {
+    throw std::invalid_argument(
+        fmt::format("{}: no such file or folder; give a run's folder or a .slp file", run_or_file));
+  }
+  if (!fs::is_directory(run_or_file)) return {run_or_file};
+  std::vector<std::string> files;
+  for (const auto& [of_rank, path] : files_of_run(run_or_file)) {
+    if (!rank || *rank == of_rank) files.push_back(path);
+  }
+  return files;
+}
+
+}  // namespace shardlens::profiler

@@ -1,0 +1,25 @@
+// What the commands of `shardlens profile` share: flags, and the recordings that a name stands for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace shardlens::profiler {
+
+/// Flags of one command, without the command's name. CLI11's errors are the user's: throws
+/// std::invalid_argument.
+void parse_flags(CLI::App& app, const std::vector<std::string>& arguments);
+
+/// The recordings of a RUN, by rank, or the FILE itself. Of a run only those of `rank`, where it is
+/// given, by the names of the files. Throws std::invalid_argument where there is no such file, or
+/// no recording in the run.
+std::vector<std::string> recordings_of(const std::string& run_or_file,
+                                       std::optional<int32_t> rank = std::nullopt);
+
+}  // namespace shardlens::profiler
