@@ -43,6 +43,22 @@ int64_t Group::parameter_bytes() const {
                          });
 }
 
+RankSet Schedule::ranks_of(Channel channel) const {
+  switch (channel) {
+    case Channel::none:
+      return {};
+    case Channel::gather:
+    case Channel::reduce:
+      // Whole copies are reduced over all ranks at once.
+      return {shards > 1 ? shards : world_size, 1};
+    case Channel::regather:
+      return {std::max(regather_shards, 1), 1};
+    case Channel::replicate:
+      return {replicas(), shards};
+  }
+  throw std::logic_error("channel out of range");
+}
+
 bool Schedule::has_unsharded_slots() const {
   return std::any_of(slots.begin(), slots.end(),
                      [](const Slot& slot) { return slot.kind == SlotKind::unsharded; });

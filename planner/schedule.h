@@ -54,10 +54,24 @@ enum class ActionKind {
   optimizer_step,
 };
 
-enum class Stream { main, gather, reduce };
+enum class Stream { main, gather, reduce, replicate };
+constexpr int kStreams = 4;
 
-/// Which communicator an action uses; two, so that gathers do not queue behind reductions.
-enum class Channel { none, gather, reduce };
+/// Which communicator an action uses. Gathers do not queue behind reductions; `regather` joins the
+/// ranks that keep a group after forward, `replicate` those that hold the same range of it.
+enum class Channel { none, gather, reduce, regather, replicate };
+
+/// The ranks that one channel joins with a given rank: `size` of them, `stride` apart. Sets of one
+/// channel do not meet, and each rank is in one.
+struct RankSet {
+  int size = 1;
+  int stride = 1;
+
+  int index_of(int rank) const { return rank / stride % size; }
+  int first_of(int rank) const { return rank - index_of(rank) * stride; }
+  int member(int rank, int index) const { return first_of(rank) + index * stride; }
+  bool operator==(const RankSet&) const = default;
+};
 
 enum class SlotKind { unsharded, reduce, gradient_shard, receive };
 
@@ -120,11 +134,16 @@ struct Action {
 struct Schedule {
   StrategyKind strategy{};
   int world_size = 1;
-  int shards = 1;  // ranks that share one copy of the state: world_size for fsdp, 1 otherwise
+  int shards = 1;           // ranks that share one copy of the state; neighbours
+  int regather_shards = 0;  // ranks that share a group kept after forward; neighbours; 0: none is
   std::vector<std::string> units;
   std::vector<Group> groups;
   std::vector<Slot> slots;
   std::vector<Action> actions;
+
+  /// Ranks that hold the same range of the state.
+  int replicas() const { return world_size / shards; }
+  RankSet ranks_of(Channel channel) const;
 
   /// Whether the units read their parameters from unsharded slots, not from the masters.
   bool has_unsharded_slots() const;

@@ -33,8 +33,10 @@ constexpr int kVersion = 1;
 
 constexpr std::array kDTypes = {DType::fp32, DType::bf16, DType::fp16};
 constexpr std::array kStrategies = {StrategyKind::single, StrategyKind::ddp, StrategyKind::fsdp};
-constexpr std::array kStreams = {Stream::main, Stream::gather, Stream::reduce};
-constexpr std::array kChannels = {Channel::none, Channel::gather, Channel::reduce};
+constexpr std::array kAllStreams = {Stream::main, Stream::gather, Stream::reduce,
+                                    Stream::replicate};
+constexpr std::array kChannels = {Channel::none, Channel::gather, Channel::reduce,
+                                  Channel::regather, Channel::replicate};
 constexpr std::array kKinds = {ActionKind::load_input, ActionKind::cast_shard,
                                ActionKind::all_gather, ActionKind::reshard,
                                ActionKind::forward,    ActionKind::loss,
@@ -49,6 +51,8 @@ std::string_view word_of(Stream stream) {
       return "gather";
     case Stream::reduce:
       return "reduce";
+    case Stream::replicate:
+      return "replicate";
   }
   return "?";
 }
@@ -61,6 +65,10 @@ std::string_view word_of(Channel channel) {
       return "gather";
     case Channel::reduce:
       return "reduce";
+    case Channel::regather:
+      return "regather";
+    case Channel::replicate:
+      return "replicate";
   }
   return "?";
 }
@@ -363,7 +371,7 @@ void Parser::read_action(Line& line) {
   if (const auto group = line.optional_field("group")) action.group = groups_.find(line, *group);
   if (const auto bucket = line.optional_field("bucket")) action.bucket = line.number<int>(*bucket);
   action.stream =
-      line.choice(line.field("stream"), kStreams, [](Stream one) { return word_of(one); });
+      line.choice(line.field("stream"), kAllStreams, [](Stream one) { return word_of(one); });
   if (const auto channel = line.optional_field("channel")) {
     action.channel = line.choice(*channel, kChannels, [](Channel one) { return word_of(one); });
   }

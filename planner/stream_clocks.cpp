@@ -5,6 +5,12 @@
 
 namespace shardlens::planner {
 
+StreamClocks::Clock StreamClocks::nothing() {
+  Clock clock;
+  clock.fill(-1);
+  return clock;
+}
+
 bool StreamClocks::holds(const Clock& clock, int action) const {
   const auto stream = static_cast<size_t>(streams_[static_cast<size_t>(action)]);
   return clock[stream] >= action;
@@ -12,7 +18,7 @@ bool StreamClocks::holds(const Clock& clock, int action) const {
 
 StreamClocks::Clock StreamClocks::clock_of_next(Stream stream) const {
   const int previous = last_[static_cast<size_t>(stream)];
-  return previous < 0 ? Clock{-1, -1, -1} : clocks_[static_cast<size_t>(previous)];
+  return previous < 0 ? nothing() : clocks_[static_cast<size_t>(previous)];
 }
 
 void StreamClocks::merge(Clock& into, int action) const {

@@ -23,15 +23,16 @@ class StreamClocks {
 
  private:
   /// Per stream the last action known to have ended, itself included; -1: none.
-  using Clock = std::array<int, 3>;
+  using Clock = std::array<int, kStreams>;
 
+  static Clock nothing();
   bool holds(const Clock& clock, int action) const;
   Clock clock_of_next(Stream stream) const;
   void merge(Clock& into, int action) const;
 
   std::vector<Clock> clocks_;
   std::vector<Stream> streams_;
-  Clock last_{-1, -1, -1};
+  Clock last_ = nothing();
 };
 
 }  // namespace shardlens::planner

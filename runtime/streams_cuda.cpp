@@ -1,7 +1,6 @@
 #include <c10/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include <array>
 #include <vector>
 
 #include "runtime/streams.h"
@@ -21,16 +20,17 @@ constexpr bool kHighPriority = true;
 class CudaStreams final : public Streams {
  public:
   CudaStreams(const c10::Device& device, bool one_for_both)
-      : streams_{c10::cuda::getDefaultCUDAStream(device.index()),
-                 c10::cuda::getStreamFromPool(kHighPriority, device.index()),
-                 c10::cuda::getStreamFromPool(kHighPriority, device.index())} {
-    if (one_for_both) streams_[2] = streams_[1];
+      : streams_{c10::cuda::getDefaultCUDAStream(device.index())} {
+    while (streams_.size() < planner::kStreams) {
+      streams_.push_back(c10::cuda::getStreamFromPool(kHighPriority, device.index()));
+    }
+    if (one_for_both) streams_[index(Stream::reduce)] = on(Stream::gather);
   }
 
   void begin(size_t actions) override {
     while (events_.size() < actions) events_.emplace_back();
     start_.record(on(Stream::main));
-    for (const Stream stream : {Stream::gather, Stream::reduce}) start_.block(on(stream));
+    for (size_t side = 1; side < streams_.size(); ++side) start_.block(streams_[side]);
   }
 
   void select(Stream stream) override { c10::cuda::setCurrentCUDAStream(on(stream)); }
@@ -47,9 +47,10 @@ class CudaStreams final : public Streams {
   void* handle(Stream stream) const override { return on(stream).stream(); }
 
  private:
-  const CUDAStream& on(Stream stream) const { return streams_[static_cast<size_t>(stream)]; }
+  static size_t index(Stream stream) { return static_cast<size_t>(stream); }
+  const CUDAStream& on(Stream stream) const { return streams_[index(stream)]; }
 
-  std::array<CUDAStream, 3> streams_;  // by planner::Stream
+  std::vector<CUDAStream> streams_;  // by planner::Stream
   CUDAEvent start_;
   std::vector<CUDAEvent> events_;  // by action; created on the first record
 };
