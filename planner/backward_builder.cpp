@@ -1,113 +1,303 @@
 #include "planner/backward_builder.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
 namespace shardlens::planner {
 
 BackwardBuilder::BackwardBuilder(StepBuilder& step) : step_(step) {
-  plan_turns();
+  plan_buckets();
+  find_spread_buckets();
+  find_late_buckets();
+  assign_rings();
   add_slots();
 }
 
-BackwardBuilder::BucketPlan& BackwardBuilder::plan_of(int group, int bucket) {
-  return plans_[static_cast<size_t>(group)][static_cast<size_t>(bucket)];
-}
+// ---- slots --------------------------------------------------------------------------------------
 
-void BackwardBuilder::plan_turns() {
-  for (const Group& group : step_.layout().groups) plans_.emplace_back(group.buckets.size());
-  size_t next = 0;
+void BackwardBuilder::plan_buckets() {
+  constexpr size_t kNone = static_cast<size_t>(-1);
+  for (const Group& group : step_.layout().groups) {
+    plan_of_.emplace_back(group.buckets.size(), kNone);
+  }
   for (int unit = step_.unit_count() - 1; unit >= 0; --unit) {
     const UnitLayout& used = step_.unit(unit);
     for (const int bucket : used.buckets) {
-      BucketPlan& plan = plan_of(used.group, bucket);
-      ++plan.segments;
-      if (plan.turn >= 0) continue;
-      plan.turn = static_cast<int>(next++ % turns_.size());
-      int64_t& bytes = turns_[static_cast<size_t>(plan.turn)].bucket_bytes;
-      bytes = std::max(bytes, step_.gradient_bytes(used.group, bucket));
+      size_t& index = plan_of_[static_cast<size_t>(used.group)][static_cast<size_t>(bucket)];
+      if (index == kNone) {
+        index = plans_.size();
+        plans_.push_back({.group = used.group, .bucket = bucket});
+      }
+      ++plans_[index].segments;
     }
+  }
+}
+
+void BackwardBuilder::find_spread_buckets() {
+  std::vector<int> left;  // by plan that has begun: segments to come
+  for (int unit = step_.unit_count() - 1; unit >= 0; --unit) {
+    const UnitLayout& used = step_.unit(unit);
+    for (const int bucket : used.buckets) {
+      const size_t index = plan_of_[static_cast<size_t>(used.group)][static_cast<size_t>(bucket)];
+      if (index == left.size()) left.push_back(plans_[index].segments);
+      // Those that began at least two before the newest one, and are not at their end.
+      for (size_t old = 0; old + kRings < left.size(); ++old) {
+        if (left[old] > 0) plans_[old].spread = true;
+      }
+      --left[index];
+    }
+  }
+}
+
+void BackwardBuilder::find_late_buckets() {
+  std::set<int> left;      // groups that backward has left
+  std::set<int> regained;  // ... and came back to
+  int current = -1;
+  for (const Visit& visit : step_.training_visits()) {
+    if (!is_last(visit.microbatch) || !visit.reads || visit.kind == ActionKind::forward) continue;
+    const int group = step_.unit(visit.unit).group;
+    if (group == current) continue;
+    if (left.contains(group)) regained.insert(group);
+    left.insert(std::exchange(current, group));
+  }
+  for (BucketPlan& plan : plans_) plan.late = regained.contains(plan.group);
+}
+
+void BackwardBuilder::assign_rings() {
+  size_t next = 0;
+  for (BucketPlan& plan : plans_) {
+    if (!rings_reduce_slot(plan) && !rings_shard_slot(plan)) continue;
+    plan.ring = static_cast<int>(next++ % kRings);
+  }
+}
+
+bool BackwardBuilder::is_shared(const BucketPlan& plan) const {
+  return step_.schedule().shards_of(step_.bucket(plan.group, plan.bucket)) > 1;
+}
+
+bool BackwardBuilder::has_sum(const BucketPlan& plan) const {
+  const Strategy& strategy = step_.strategy();
+  return is_shared(plan) && strategy.microbatches > 1 && strategy.sync == Sync::every;
+}
+
+bool BackwardBuilder::receives(const BucketPlan& plan) const {
+  // A staged communicator receives in host memory of its own.
+  return is_shared(plan) && step_.strategy().communicator == CommunicatorKind::gloo &&
+         !step_.strategy().staged;
+}
+
+bool BackwardBuilder::owns_reduce_slot(const BucketPlan& plan) const {
+  const Strategy& strategy = step_.strategy();
+  if (plan.spread) return true;
+  if (is_shared(plan)) return strategy.microbatches > 1 && strategy.sync == Sync::last;
+  return strategy.microbatches > 1 || strategy.holds_gradients || plan.late;
+}
+
+bool BackwardBuilder::owns_shard_slot(const BucketPlan& plan) const {
+  if (!is_shared(plan)) return false;
+  const bool is_held = step_.strategy().holds_gradients || plan.late;
+  return plan.spread || (is_held && !has_sum(plan));
+}
+
+int64_t BackwardBuilder::slot_bytes(SlotKind kind, const BucketPlan& plan) const {
+  const Bucket& bucket = step_.bucket(plan.group, plan.bucket);
+  const Schedule& schedule = step_.schedule();
+  switch (kind) {
+    case SlotKind::reduce:
+    case SlotKind::receive:
+      return schedule.gradient_bytes(bucket);
+    case SlotKind::gradient_shard:
+      return schedule.gradient_bytes(bucket) / schedule.shards_of(bucket);
+    default:
+      return schedule.shard_numel(bucket) * bytes_of(kMasterDType);
+  }
+}
+
+void BackwardBuilder::add_ring_slots(SlotKind kind, int BucketPlan::*slot, TakesSlot takes) {
+  for (size_t ring = 0; ring < kRings; ++ring) {
+    std::vector<BucketPlan*> takers;
+    int64_t bytes = 0;
+    for (size_t i = 0; i < plans_.size(); ++i) {
+      BucketPlan& plan = plans_[i];
+      const size_t its = plan.ring == kNoRing ? i % kRings : static_cast<size_t>(plan.ring);
+      if (its != ring || !(this->*takes)(plan)) continue;
+      takers.push_back(&plan);
+      bytes = std::max(bytes, slot_bytes(kind, plan));
+    }
+    if (takers.empty()) continue;
+    const int added = step_.add_slot(kind, bytes);
+    for (BucketPlan* plan : takers) plan->*slot = added;
+  }
+}
+
+void BackwardBuilder::add_own_slots(SlotKind kind, int BucketPlan::*slot, TakesSlot takes) {
+  for (BucketPlan& plan : plans_) {
+    if ((this->*takes)(plan)) plan.*slot = step_.add_slot(kind, slot_bytes(kind, plan));
+  }
+}
+
+/// The optimizer takes gradients as it has the masters; steps come one after the other.
+void BackwardBuilder::add_cast_slot() {
+  if (step_.strategy().reduce_dtype == kMasterDType) return;
+  int64_t bytes = 0;
+  for (const BucketPlan& plan : plans_) {
+    if (!has_sum(plan)) bytes = std::max(bytes, slot_bytes(SlotKind::master_gradient, plan));
+  }
+  if (bytes == 0) return;
+  const int slot = step_.add_slot(SlotKind::master_gradient, bytes);
+  for (BucketPlan& plan : plans_) {
+    if (!has_sum(plan)) plan.cast_slot = slot;
   }
 }
 
 void BackwardBuilder::add_slots() {
-  const bool shards_gradients = step_.shards() > 1;
-  // A staged communicator receives in host memory of its own.
-  const bool receives =
-      step_.strategy().communicator == CommunicatorKind::gloo && !step_.strategy().staged;
-  const auto add_all = [&](SlotKind kind, int Turn::*slot, int ranks) {
-    for (Turn& turn : turns_) {
-      if (turn.bucket_bytes > 0) turn.*slot = step_.add_slot(kind, turn.bucket_bytes / ranks);
-    }
-  };
-  add_all(SlotKind::reduce, &Turn::reduce_slot, 1);
-  if (shards_gradients) add_all(SlotKind::gradient_shard, &Turn::shard_slot, step_.shards());
-  if (shards_gradients && receives) add_all(SlotKind::receive, &Turn::receive_slot, 1);
-}
-
-BackwardBuilder::Turn& BackwardBuilder::acquire(int unit, int group, int bucket) {
-  const BucketPlan& plan = plan_of(group, bucket);
-  Turn& turn = turns_[static_cast<size_t>(plan.turn)];
-  if (turn.group == group && turn.bucket == bucket) return turn;
-  if (turn.segments_left > 0) {
-    throw std::invalid_argument(fmt::format(
-        "model {}: unit {} begins a bucket of gradients while more than one other is unfinished; "
-        "put units that share parameters next to each other",
-        step_.spec().name, step_.spec().units[static_cast<size_t>(unit)].name));
+  using Plan = BucketPlan;
+  using Self = BackwardBuilder;
+  add_ring_slots(SlotKind::reduce, &Plan::reduce_slot, &Self::rings_reduce_slot);
+  add_ring_slots(SlotKind::gradient_shard, &Plan::shard_slot, &Self::rings_shard_slot);
+  add_ring_slots(SlotKind::receive, &Plan::receive_slot, &Self::receives);
+  add_own_slots(SlotKind::reduce, &Plan::reduce_slot, &Self::owns_reduce_slot);
+  add_own_slots(SlotKind::gradient_shard, &Plan::shard_slot, &Self::owns_shard_slot);
+  add_own_slots(SlotKind::gradient_sum, &Plan::sum_slot, &Self::has_sum);
+  add_cast_slot();
+  if (step_.strategy().holds_gradients) {
+    norm_slot_ = step_.add_slot(SlotKind::norm, bytes_of(kMasterDType));
   }
-  if (turn.group >= 0) step_optimizer(turn);
-  turn.group = group;
-  turn.bucket = bucket;
-  turn.segments_left = plan.segments;
-  ++turns_taken_;
-  return turn;
 }
 
-void BackwardBuilder::add_unit(int unit, const GatheredParameters& parameters) {
-  const UnitLayout& used = step_.unit(unit);
-  Action segment = step_.action_of_unit(ActionKind::backward, unit);
-  if (parameters.slot >= 0) segment.reads = {parameters.slot};
-  segment.waits = {parameters.gather};
+// ---- actions ------------------------------------------------------------------------------------
+
+void BackwardBuilder::add_unit(const Visit& visit, int slot) {
+  const UnitLayout& used = step_.unit(visit.unit);
+  Action segment = step_.action_of_unit(ActionKind::backward, visit.unit);
+  if (slot >= 0) segment.reads = {slot};
   if (used.buckets.empty()) step_.add(segment);
   for (const int bucket : used.buckets) {
-    Turn& turn = acquire(unit, used.group, bucket);
+    BucketPlan& plan =
+        plans_[plan_of_[static_cast<size_t>(used.group)][static_cast<size_t>(bucket)]];
+    if (plan.segments_left == 0) begin(plan, visit.microbatch);
     segment.bucket = bucket;
-    segment.writes = {turn.reduce_slot};
-    const int last_backward = step_.add(segment);
-    if (--turn.segments_left == 0) reduce(turn, last_backward);
+    segment.writes = {plan.reduce_slot};
+    step_.add(segment);
+    if (--plan.segments_left == 0) end(plan);
   }
 }
 
-void BackwardBuilder::reduce(Turn& turn, int last_backward) {
-  if (step_.world_size() == 1) return;
-  const bool is_sharded = step_.shards() > 1;
-  Action action = step_.action_of_group(
-      is_sharded ? ActionKind::reduce_scatter : ActionKind::all_reduce, turn.group, turn.bucket);
-  action.bytes = step_.gradient_bytes(turn.group, turn.bucket);
-  action.waits = {last_backward};
-  action.reads = {turn.reduce_slot};
-  action.writes = {is_sharded ? turn.shard_slot : turn.reduce_slot};
-  if (turn.receive_slot >= 0) action.writes.push_back(turn.receive_slot);
-  turn.reduction = step_.add(std::move(action));
+void BackwardBuilder::begin(BucketPlan& plan, int microbatch) {
+  if (plan.is_reduced) retire(plan);
+  if (rings_reduce_slot(plan)) take_ring(plan);
+  plan.microbatch = microbatch;
+  plan.segments_left = plan.segments;
 }
 
-void BackwardBuilder::step_optimizer(Turn& turn) {
-  Action action = step_.action_of_group(ActionKind::optimizer_step, turn.group, turn.bucket);
-  action.waits = {turn.reduction};
-  action.reads = {turn.shard_slot >= 0 ? turn.shard_slot : turn.reduce_slot};
+void BackwardBuilder::take_ring(BucketPlan& plan) {
+  BucketPlan*& resident = residents_[static_cast<size_t>(plan.ring)];
+  if (resident != nullptr && resident->segments_left > 0) {
+    throw std::logic_error("a bucket takes the slot of one that is unfinished");
+  }
+  if (resident != nullptr && resident->is_reduced) retire(*resident);
+  resident = &plan;
+}
+
+/// All of the microbatch's gradients are in the bucket.
+void BackwardBuilder::end(BucketPlan& plan) {
+  if (step_.strategy().sync == Sync::last && !is_last(plan.microbatch)) return;
+  if (!rings_reduce_slot(plan) && rings_shard_slot(plan)) take_ring(plan);
+  reduce(plan);
+  // Buckets outside of the ring leave one by one as well, each behind the next one's backward.
+  for (BucketPlan* earlier : std::vector<BucketPlan*>(reduced_)) {
+    if (earlier->ring == kNoRing) retire(*earlier);
+  }
+  plan.is_reduced = true;
+  reduced_.push_back(&plan);
+}
+
+void BackwardBuilder::reduce(BucketPlan& plan) {
+  const Schedule& schedule = step_.schedule();
+  if (!is_shared(plan)) {
+    average_over(Channel::reduce, plan, plan.reduce_slot);
+    if (schedule.shards > 1) average_over(Channel::replicate, plan, plan.reduce_slot);
+    return;
+  }
+  Action action = action_of(ActionKind::reduce_scatter, plan);
+  action.bytes = slot_bytes(SlotKind::reduce, plan);
+  action.reads = {plan.reduce_slot};
+  action.writes = {plan.shard_slot};
+  if (plan.receive_slot >= 0) action.writes.push_back(plan.receive_slot);
   step_.add(std::move(action));
-  turn.group = -1;
+  average_over(Channel::replicate, plan, plan.shard_slot);
+}
+
+/// In place; nothing where the channel joins no other rank.
+void BackwardBuilder::average_over(Channel channel, const BucketPlan& plan, int slot) {
+  if (step_.schedule().ranks_of(channel).size == 1) return;
+  Action action = action_of(ActionKind::all_reduce, plan);
+  action.channel = channel;
+  action.bytes = slot_bytes(step_.schedule().slot(slot).kind, plan);
+  action.reads = {slot};
+  action.writes = {slot};
+  step_.add(std::move(action));
+}
+
+void BackwardBuilder::retire(BucketPlan& plan) {
+  std::erase(reduced_, &plan);
+  plan.is_reduced = false;
+  if (plan.sum_slot >= 0) {
+    Action sum = action_of(ActionKind::accumulate, plan);
+    sum.reads = {plan.shard_slot};
+    sum.writes = {plan.sum_slot};
+    step_.add(std::move(sum));
+  }
+  if (!is_last(plan.microbatch)) return;
+  if (norm_slot_ < 0 && !plan.late) return step_optimizer(plan);
+  held_.push_back(&plan);
+  if (norm_slot_ < 0) return;
+  Action clip = action_of(ActionKind::clip, plan);
+  clip.reads = {gradient_slot(plan)};
+  clip.writes = {norm_slot_};
+  step_.add(std::move(clip));
+}
+
+void BackwardBuilder::step_optimizer(const BucketPlan& plan) {
+  Action action = action_of(ActionKind::optimizer_step, plan);
+  action.reads = {gradient_slot(plan)};
+  if (norm_slot_ >= 0) action.reads.push_back(norm_slot_);
+  if (plan.cast_slot >= 0) action.writes = {plan.cast_slot};
+  step_.add(std::move(action));
+}
+
+/// N from what the buckets have added to it.
+void BackwardBuilder::find_factor() {
+  if (step_.schedule().shards > 1) {
+    Action sum = step_.action_of_group(ActionKind::all_reduce, -1);
+    sum.bytes = step_.schedule().slot(norm_slot_).bytes;
+    sum.reads = {norm_slot_};
+    sum.writes = {norm_slot_};
+    step_.add(std::move(sum));
+  }
+  Action factor = step_.action_of_group(ActionKind::clip, -1);
+  factor.writes = {norm_slot_};
+  step_.add(std::move(factor));
 }
 
 void BackwardBuilder::finish() {
-  // The next turn is that of the bucket that has waited longest.
-  for (size_t i = 0; i < turns_.size(); ++i) {
-    Turn& turn = turns_[(turns_taken_ + i) % turns_.size()];
-    if (turn.group >= 0) step_optimizer(turn);
-  }
+  for (BucketPlan* plan : std::vector<BucketPlan*>(reduced_)) retire(*plan);
+  if (norm_slot_ >= 0) find_factor();
+  for (const BucketPlan* plan : held_) step_optimizer(*plan);
+}
+
+Action BackwardBuilder::action_of(ActionKind kind, const BucketPlan& plan) const {
+  Action action = step_.action_of_group(kind, plan.group, plan.bucket);
+  action.microbatch = plan.microbatch;  // it may leave its ring in the next one
+  return action;
+}
+
+/// Where its gradient lies once it is reduced.
+int BackwardBuilder::gradient_slot(const BucketPlan& plan) const {
+  if (plan.sum_slot >= 0) return plan.sum_slot;
+  return plan.shard_slot >= 0 ? plan.shard_slot : plan.reduce_slot;
 }
 
 }  // namespace shardlens::planner

@@ -1,9 +1,13 @@
 // The gradients' half of a training step: BACKWARD in segments, reductions and optimizer steps.
-// Private to the planner; every strategy's builder drives it unit by unit.
+// Private to the planner; every strategy's builder drives it visit by visit.
 //
-// Buckets take two reduce slots in turn, in order of their first segment. A bucket's optimizer
-// step comes as late as its slot allows, right before the slot is written again, so that its
-// reduction runs beside the backward of the next bucket.
+// [Note: rings and own slots]
+// Buckets take two reduce slots in turn, in order of their first segment, and with them two slots
+// for what a reduction gives. A bucket leaves the ring as late as it can, right before its slot is
+// written again, so that its reduction runs beside the backward of the next bucket. A slot of its
+// own goes to a bucket that must keep what the ring would give to another: the sum over
+// microbatches, a gradient that waits for the norm, a parameter used again much later (tied
+// weights), a group that backward comes back to.
 #pragma once
 
 #include <array>
@@ -14,48 +18,85 @@
 
 namespace shardlens::planner {
 
-/// Borrows the StepBuilder. Units must come in falling order, each once; then `finish`.
+/// Borrows the StepBuilder. The BACKWARD visits of a training step in their order, each once; then
+/// `finish`.
 class BackwardBuilder {
  public:
   /// Adds the slots for gradients.
   explicit BackwardBuilder(StepBuilder& step);
 
-  /// All segments of a unit, with the reductions that they complete.
-  void add_unit(int unit, const GatheredParameters& parameters);
+  /// All segments of a unit, with the reductions that they complete; `slot` holds its parameters,
+  /// -1: it reads none.
+  void add_unit(const Visit& visit, int slot);
 
   /// The optimizer steps still to be done.
   void finish();
 
  private:
+  static constexpr int kNoRing = -1;
+  static constexpr size_t kRings = 2;
+
   struct BucketPlan {
-    int turn = -1;     // which slots it takes
-    int segments = 0;  // units that give it gradients
-  };
-
-  /// The slots of one turn and the bucket that holds them.
-  struct Turn {
-    int64_t bucket_bytes = 0;  // of the largest bucket that takes this turn
-    int reduce_slot = -1;
-    int shard_slot = -1;
-    int receive_slot = -1;
-
-    int group = -1;  // -1: free
+    int group = -1;
     int bucket = -1;
+    int segments = 0;     // units that give it gradients in one microbatch
+    bool spread = false;  // so far apart that two others begin in between
+    bool late = false;    // its group is gathered again, from the masters that a step would change
+    int ring = kNoRing;
+    int reduce_slot = -1;
+    int shard_slot = -1;  // -1: it is reduced in place
+    int receive_slot = -1;
+    int sum_slot = -1;
+    int cast_slot = -1;
+
+    // Of the microbatch that the pass has come to.
+    int microbatch = -1;
     int segments_left = 0;
-    int reduction = -1;
+    bool is_reduced = false;  // and not retired yet
   };
 
-  void plan_turns();
+  using TakesSlot = bool (BackwardBuilder::*)(const BucketPlan&) const;
+
+  void plan_buckets();
+  void find_spread_buckets();
+  void find_late_buckets();
+  void assign_rings();
   void add_slots();
-  BucketPlan& plan_of(int group, int bucket);
-  Turn& acquire(int unit, int group, int bucket);
-  void reduce(Turn& turn, int last_backward);
-  void step_optimizer(Turn& turn);
+  void add_ring_slots(SlotKind kind, int BucketPlan::*slot, TakesSlot takes);
+  void add_own_slots(SlotKind kind, int BucketPlan::*slot, TakesSlot takes);
+  void add_cast_slot();
+  int64_t slot_bytes(SlotKind kind, const BucketPlan& plan) const;
+
+  /// Whether ranks share the bucket; else it is reduced in place.
+  bool is_shared(const BucketPlan& plan) const;
+  bool has_sum(const BucketPlan& plan) const;
+  bool receives(const BucketPlan& plan) const;
+  bool owns_reduce_slot(const BucketPlan& plan) const;
+  bool owns_shard_slot(const BucketPlan& plan) const;
+  bool rings_reduce_slot(const BucketPlan& plan) const { return !owns_reduce_slot(plan); }
+  bool rings_shard_slot(const BucketPlan& plan) const {
+    return is_shared(plan) && !owns_shard_slot(plan);
+  }
+
+  void begin(BucketPlan& plan, int microbatch);
+  void take_ring(BucketPlan& plan);
+  void end(BucketPlan& plan);
+  void reduce(BucketPlan& plan);
+  void average_over(Channel channel, const BucketPlan& plan, int slot);
+  void retire(BucketPlan& plan);
+  void step_optimizer(const BucketPlan& plan);
+  void find_factor();
+  Action action_of(ActionKind kind, const BucketPlan& plan) const;
+  int gradient_slot(const BucketPlan& plan) const;
+  bool is_last(int microbatch) const { return microbatch + 1 == step_.strategy().microbatches; }
 
   StepBuilder& step_;
-  std::vector<std::vector<BucketPlan>> plans_;  // by group and bucket
-  std::array<Turn, 2> turns_;
-  size_t turns_taken_ = 0;
+  std::vector<BucketPlan> plans_;                // in order of first segment
+  std::vector<std::vector<size_t>> plan_of_;     // by group and bucket
+  std::array<BucketPlan*, kRings> residents_{};  // by ring
+  std::vector<BucketPlan*> reduced_;             // not retired, the oldest first
+  std::vector<BucketPlan*> held_;                // reduced, but not stepped before the end
+  int norm_slot_ = -1;
 };
 
 }  // namespace shardlens::planner

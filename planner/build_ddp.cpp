@@ -3,17 +3,27 @@
 #include "planner/step_builder.h"
 
 namespace shardlens::planner {
+namespace {
+
+Schedule build_evaluation(StepBuilder step) {
+  for (const Visit& visit : step.visits()) step.add_visit(visit);
+  return step.take();
+}
+
+}  // namespace
 
 Schedule build_ddp(const models::ModelSpec& spec, const Strategy& strategy, Pass pass) {
-  StepBuilder step(spec, strategy);
-  step.add_load_input();
-  for (int unit = 0; unit < step.unit_count(); ++unit) step.add_forward(unit, {});
-  step.add_loss();
-  if (pass == Pass::train) {
-    BackwardBuilder backward(step);
-    for (int unit = step.unit_count() - 1; unit >= 0; --unit) backward.add_unit(unit, {});
-    backward.finish();
+  StepBuilder step(spec, strategy, pass);
+  if (pass == Pass::evaluate) return build_evaluation(std::move(step));
+  BackwardBuilder backward(step);
+  for (const Visit& visit : step.visits()) {
+    if (visit.kind == ActionKind::backward) {
+      backward.add_unit(visit, -1);
+    } else {
+      step.add_visit(visit);
+    }
   }
+  backward.finish();
   return step.take();
 }
 

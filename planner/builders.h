@@ -7,13 +7,9 @@
 
 namespace shardlens::planner {
 
-/// How many gathers may run ahead of the compute; the prefetch ring has one slot more.
-constexpr int kPrefetchDepth = 1;
-
-/// Units read their parameters from unsharded slots: for fsdp, and for ddp and single where a cast
-/// copy of the masters is what computes (one shard: cast, never gathered).
-Schedule build_fsdp(const models::ModelSpec& spec, const Strategy& strategy, Pass pass,
-                    int prefetch_depth = kPrefetchDepth);
+/// Units read their parameters from unsharded slots: for fsdp and hsdp, and for ddp and single
+/// where a cast copy of the masters is what computes (one shard: cast, never gathered).
+Schedule build_fsdp(const models::ModelSpec& spec, const Strategy& strategy, Pass pass);
 
 /// For ddp and single in fp32: every rank's masters are whole, and are the weights.
 Schedule build_ddp(const models::ModelSpec& spec, const Strategy& strategy, Pass pass);

@@ -3,17 +3,65 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
+
+#include "planner/name_pattern.h"
+#include "planner/wrap.h"
 
 namespace shardlens::planner {
 namespace {
+
+/// What all parameters of one bucket share.
+struct BucketClass {
+  DType dtype{};
+  bool whole = false;
+  bool frozen = false;
+
+  bool operator==(const BucketClass&) const = default;
+};
+
+/// What the options say of parameters by name.
+class Classes {
+ public:
+  Classes(const models::ModelSpec& spec, const Strategy& strategy)
+      : dtype_(strategy.param_dtype),
+        whole_(pattern(spec, "--ignore ", strategy.ignore)),
+        frozen_(pattern(spec, "--freeze ", strategy.freeze)),
+        fp32_(pattern(spec, "--keep-fp32 ", strategy.keep_fp32)) {}
+
+  BucketClass of(const models::ParameterSpec& parameter) const {
+    return {matches(fp32_, parameter) ? DType::fp32 : dtype_, matches(whole_, parameter),
+            matches(frozen_, parameter)};
+  }
+
+ private:
+  using Pattern = std::optional<NamePattern>;
+
+  static Pattern pattern(const models::ModelSpec& spec, const std::string& option,
+                         const std::string& expression) {
+    if (expression.empty()) return std::nullopt;
+    NamePattern made(option, expression);
+    made.expect_matches(spec);
+    return made;
+  }
+  static bool matches(const Pattern& pattern, const models::ParameterSpec& parameter) {
+    return pattern && !pattern->match(parameter.name).empty();
+  }
+
+  DType dtype_;
+  Pattern whole_;
+  Pattern frozen_;
+  Pattern fp32_;
+};
 
 /// A group before it is cut: its parameters in falling order of use.
 struct UncutGroup {
   std::string name;
   std::vector<int> parameters;
-  int64_t numel = 0;  // with alignment, without padding to shards
 };
 
 int64_t aligned_numel(const models::ParameterSpec& parameter) {
@@ -24,34 +72,21 @@ const models::ParameterSpec& parameter_of(const models::ModelSpec& spec, int ind
   return spec.parameters.at(static_cast<size_t>(index));
 }
 
-int index_of(const std::vector<UncutGroup>& groups, const std::string& name) {
-  const auto found = std::find_if(groups.begin(), groups.end(),
-                                  [&](const UncutGroup& group) { return group.name == name; });
-  return found == groups.end() ? -1 : static_cast<int>(found - groups.begin());
-}
-
-std::vector<UncutGroup> groups_in_order_of_use(const models::ModelSpec& spec) {
+/// In order of first use; walks forward and reverses at the end, so that the first use of a
+/// parameter decides its place.
+std::vector<UncutGroup> place_parameters(const models::ModelSpec& spec,
+                                         const std::vector<std::string>& names) {
   std::vector<UncutGroup> groups;
-  for (const models::UnitSpec& unit : spec.units) {
-    for (const int parameter : unit.parameters) {
-      const std::string& name = parameter_of(spec, parameter).group;
-      if (index_of(groups, name) < 0) groups.push_back({name, {}, 0});
-    }
-  }
-  return groups;
-}
-
-/// Walks forward and reverses at the end, so that the first use of a parameter decides its place.
-void place_parameters(const models::ModelSpec& spec, std::vector<UncutGroup>& groups) {
   std::vector<bool> placed(spec.parameters.size());
-  for (const models::UnitSpec& unit : spec.units) {
-    for (const int parameter : unit.parameters) {
+  for (size_t i = 0; i < spec.units.size(); ++i) {
+    if (names[i].empty()) continue;
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const UncutGroup& one) { return one.name == names[i]; });
+    if (group == groups.end()) group = groups.insert(group, {names[i], {}});
+    for (const int parameter : spec.units[i].parameters) {
       if (placed[static_cast<size_t>(parameter)]) continue;
       placed[static_cast<size_t>(parameter)] = true;
-      const models::ParameterSpec& described = parameter_of(spec, parameter);
-      UncutGroup& group = groups[static_cast<size_t>(index_of(groups, described.group))];
-      group.parameters.push_back(parameter);
-      group.numel += aligned_numel(described);
+      group->parameters.push_back(parameter);
     }
   }
   for (size_t i = 0; i < placed.size(); ++i) {
@@ -61,50 +96,47 @@ void place_parameters(const models::ModelSpec& spec, std::vector<UncutGroup>& gr
         spec.name, spec.parameters[i].name));
   }
   for (UncutGroup& group : groups) std::reverse(group.parameters.begin(), group.parameters.end());
+  return groups;
 }
 
-int group_of_unit(const models::ModelSpec& spec, const std::vector<UncutGroup>& groups,
-                  const models::UnitSpec& unit) {
-  int found = -1;
-  for (const int parameter : unit.parameters) {
-    const int group = index_of(groups, parameter_of(spec, parameter).group);
-    if (found >= 0 && group != found) {
-      throw std::invalid_argument(
-          fmt::format("model {}: unit {} uses parameters of groups {} and {}, but a unit must keep "
-                      "to one group; put them into one",
-                      spec.name, unit.name, groups[static_cast<size_t>(found)].name,
-                      groups[static_cast<size_t>(group)].name));
-    }
-    found = group;
+/// A third of the model's largest block, so that two reduce slots take less than a block. A model
+/// without blocks has its largest group instead.
+int64_t bucket_limit(const models::ModelSpec& spec) {
+  std::map<std::string, int64_t> groups;
+  for (const models::ParameterSpec& parameter : spec.parameters) {
+    groups[parameter.group] += aligned_numel(parameter);
   }
-  return found;
-}
-
-/// The numel of the largest block: a group that neither the first nor the last unit uses. A model
-/// without any has its largest group instead.
-template <typename Groups, typename Numel>
-int64_t largest_block(const Groups& groups, const std::vector<UnitLayout>& units, Numel numel) {
-  int64_t largest = 0;
+  const std::vector<int> blocks = blocks_of_units(spec);
   int64_t largest_block = 0;
-  for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
-    const int64_t size = numel(groups[static_cast<size_t>(i)]);
-    largest = std::max(largest, size);
-    const bool is_end = i == units.front().group || i == units.back().group;
-    if (!is_end) largest_block = std::max(largest_block, size);
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i] < 0) continue;
+    const models::ParameterSpec& first = parameter_of(spec, spec.units[i].parameters.front());
+    largest_block = std::max(largest_block, groups[first.group]);
   }
-  return largest_block > 0 ? largest_block : largest;
+  if (largest_block > 0) return largest_block / 3;
+  int64_t largest = 0;
+  for (const auto& [name, numel] : groups) largest = std::max(largest, numel);
+  return largest / 3;
 }
 
-Group cut_into_buckets(const models::ModelSpec& spec, const UncutGroup& uncut, DType dtype,
-                       int64_t limit) {
+Group cut_into_buckets(const models::ModelSpec& spec, const UncutGroup& uncut,
+                       const Classes& classes, int64_t limit) {
   Group group{uncut.name, {}};
+  std::vector<std::pair<BucketClass, size_t>> open;  // of each class the bucket that takes more
   for (const int parameter : uncut.parameters) {
-    const int64_t numel = aligned_numel(parameter_of(spec, parameter));
-    if (group.buckets.empty() || group.buckets.back().numel + numel > limit) {
-      group.buckets.push_back({dtype, {}, 0});
+    const models::ParameterSpec& described = parameter_of(spec, parameter);
+    const BucketClass its = classes.of(described);
+    const int64_t numel = aligned_numel(described);
+    auto found =
+        std::find_if(open.begin(), open.end(), [&](const auto& one) { return one.first == its; });
+    if (found == open.end()) found = open.insert(found, {its, group.buckets.size()});
+    const bool is_new = found->second == group.buckets.size();
+    if (is_new || group.buckets[found->second].numel + numel > limit) {
+      found->second = group.buckets.size();
+      group.buckets.push_back({its.dtype, {}, 0, its.whole, its.frozen});
     }
-    Bucket& bucket = group.buckets.back();
-    bucket.entries.push_back({parameter, bucket.numel, parameter_of(spec, parameter).numel()});
+    Bucket& bucket = group.buckets[found->second];
+    bucket.entries.push_back({parameter, bucket.numel, described.numel()});
     bucket.numel += numel;
   }
   return group;
@@ -113,13 +145,41 @@ Group cut_into_buckets(const models::ModelSpec& spec, const UncutGroup& uncut, D
 std::vector<int> buckets_of_unit(const models::UnitSpec& unit, const Group& group) {
   std::vector<int> found;
   for (int i = 0; i < static_cast<int>(group.buckets.size()); ++i) {
-    const std::vector<BucketEntry>& entries = group.buckets[static_cast<size_t>(i)].entries;
-    const bool used = std::any_of(entries.begin(), entries.end(), [&](const BucketEntry& entry) {
-      return std::count(unit.parameters.begin(), unit.parameters.end(), entry.parameter) > 0;
-    });
-    if (used) found.push_back(i);
+    const Bucket& bucket = group.buckets[static_cast<size_t>(i)];
+    const bool used =
+        std::any_of(bucket.entries.begin(), bucket.entries.end(), [&](const BucketEntry& entry) {
+          return std::count(unit.parameters.begin(), unit.parameters.end(), entry.parameter) > 0;
+        });
+    if (used && !bucket.frozen) found.push_back(i);
   }
   return found;
+}
+
+int index_of(const std::vector<Group>& groups, const std::string& name) {
+  const auto found = std::find_if(groups.begin(), groups.end(),
+                                  [&](const Group& group) { return group.name == name; });
+  return found == groups.end() ? -1 : static_cast<int>(found - groups.begin());
+}
+
+int64_t largest_inner_group(const Layout& layout) {
+  int64_t largest = 0;
+  int64_t largest_inner = 0;
+  for (int i = 0; i < static_cast<int>(layout.groups.size()); ++i) {
+    const int64_t numel = layout.groups[static_cast<size_t>(i)].numel();
+    largest = std::max(largest, numel);
+    const bool is_end = i == layout.units.front().group || i == layout.units.back().group;
+    if (!is_end) largest_inner = std::max(largest_inner, numel);
+  }
+  return largest_inner > 0 ? largest_inner : largest;
+}
+
+void expect_trainable(const models::ModelSpec& spec, const Layout& layout) {
+  const bool any = std::any_of(layout.units.begin(), layout.units.end(),
+                               [](const UnitLayout& unit) { return !unit.buckets.empty(); });
+  if (any) return;
+  throw std::invalid_argument(fmt::format(
+      "--freeze: it takes every parameter of {}, so there is nothing to train; freeze fewer",
+      spec.name));
 }
 
 }  // namespace
@@ -128,33 +188,33 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-Layout make_layout(const models::ModelSpec& spec, int shards, DType dtype) {
+Layout make_layout(const models::ModelSpec& spec, const Strategy& strategy) {
   if (spec.units.empty()) {
     throw std::invalid_argument(
         fmt::format("model {}: it has no units, so there is nothing to train", spec.name));
   }
-  std::vector<UncutGroup> uncut = groups_in_order_of_use(spec);
-  place_parameters(spec, uncut);
+  const std::vector<std::string> names = wrap_units(spec, strategy.wrap);
+  const std::vector<int> blocks = blocks_of_units(spec);
+  const Classes classes(spec, strategy);
+  const int64_t limit = bucket_limit(spec);
 
   Layout layout;
-  for (const models::UnitSpec& unit : spec.units) {
-    layout.units.push_back({group_of_unit(spec, uncut, unit), {}});
-  }
-  const int64_t limit =
-      largest_block(uncut, layout.units, [](const UncutGroup& group) { return group.numel; }) / 3;
-  for (const UncutGroup& group : uncut) {
-    layout.groups.push_back(cut_into_buckets(spec, group, dtype, limit));
+  for (const UncutGroup& uncut : place_parameters(spec, names)) {
+    layout.groups.push_back(cut_into_buckets(spec, uncut, classes, limit));
     for (Bucket& bucket : layout.groups.back().buckets) {
+      const int shards = bucket.whole ? 1 : strategy.shards();
       bucket.numel = round_up(bucket.numel, shards * kAlignment);
     }
   }
-  for (size_t i = 0; i < layout.units.size(); ++i) {
-    UnitLayout& unit = layout.units[i];
+  for (size_t i = 0; i < spec.units.size(); ++i) {
+    UnitLayout& unit = layout.units.emplace_back();
+    unit.group = index_of(layout.groups, names[i]);
+    unit.block = blocks[i];
     if (unit.group < 0) continue;
     unit.buckets = buckets_of_unit(spec.units[i], layout.groups[static_cast<size_t>(unit.group)]);
   }
-  layout.block_numel =
-      largest_block(layout.groups, layout.units, [](const Group& group) { return group.numel(); });
+  layout.block_numel = largest_inner_group(layout);
+  expect_trainable(spec, layout);
   return layout;
 }
 

@@ -4,8 +4,9 @@
 // The order in a group is that in which backward finishes gradients: units backwards, within a
 // unit its parameters backwards (bias, weight of the last layer, then of the one before it, ...).
 // A parameter that several units use stands where the first of them puts it, because only there
-// its gradient is complete. Where buckets are cut depends on the model alone, never on the number
-// of shards: only the padding at a bucket's end does.
+// its gradient is complete. A bucket is of one dtype, all frozen or none, all whole or none. Where
+// buckets are cut depends on the model and these alone, never on the number of shards: only the
+// padding at a bucket's end does.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +25,20 @@ constexpr int64_t kMaxNumel = int64_t{1} << 40;  // of one bucket
 struct UnitLayout {
   int group = -1;
   std::vector<int> buckets;  // rising; those that its gradients go to
+  int block = -1;            // see blocks_of_units; -1: none
 };
 
 struct Layout {
   std::vector<Group> groups;  // in order of first use
   std::vector<UnitLayout> units;
-  int64_t block_numel = 0;  // of the largest block, with padding; the prefetch ring holds no more
+  int64_t block_numel = 0;  // of the largest group that is neither the first nor the last unit's,
+                            // with padding; the prefetch ring holds no more
 };
 
 int64_t round_up(int64_t value, int64_t multiple);
 
-/// `shards` >= 1; `dtype` is that of unsharded parameters. Throws std::invalid_argument where a
-/// unit uses parameters of two groups or a parameter is used by no unit.
-Layout make_layout(const models::ModelSpec& spec, int shards, DType dtype);
+/// Throws std::invalid_argument where an option does not fit the model, and where a parameter is
+/// used by no unit.
+Layout make_layout(const models::ModelSpec& spec, const Strategy& strategy);
 
 }  // namespace shardlens::planner

@@ -25,15 +25,51 @@ const Option kOptions[] = {
     {"batch", "B", "samples a rank and step", &Config::batch, !kClosed, 1},
     {"epochs", "N", "passes over the training data", &Config::epochs, !kClosed, 1},
     {"steps", "N", "stop after N steps; 0: as many as the epochs have", &Config::steps},
-    {"lr", "X", "learning rate of Adam", &Config::lr, !kClosed, 0, true},
+    {"lr", "X", "learning rate", &Config::lr, !kClosed, 0, true},
     {"seed", "N", "of start weights and sample order", &Config::seed},
-    {"strategy", "single|ddp|fsdp", "how the state is laid out over ranks", &Config::strategy,
-     kClosed},
-    {"reshard-after-forward", "auto|true|false",
-     "free gathered weights between forward and backward; auto: all but the head's",
-     &Config::reshard_after_forward, kClosed},
-    {"param-dtype", "fp32|bf16", "what parameters are gathered and computed with",
+    {"optimizer", "adam|adamw|sgd", "what applies the gradients", &Config::optimizer, kClosed},
+    {"momentum", "X", "of sgd", &Config::momentum},
+    {"weight-decay", "X", "of adam and sgd as an L2 term, of adamw decoupled",
+     &Config::weight_decay},
+    {"clip-norm", "X", "scale gradients down to this global norm; 0: no clipping",
+     &Config::clip_norm},
+    {"loss-scale", "auto|none|X", "auto: adapts itself where --param-dtype is fp16, else none",
+     &Config::loss_scale},
+    {"strategy", "single|ddp|fsdp|hsdp",
+     "how the state is laid out over ranks; FSDP1's names (FULL_SHARD, ...) are taken too",
+     &Config::strategy, kClosed},
+    {"replicas", "R", "of hsdp: copies of the state, each shared by W / R neighbours",
+     &Config::replicas, !kClosed, 1},
+    {"reshard-after-forward", "auto|true|false|K",
+     "free gathered weights between forward and backward; auto: all but the head's; K: keep a copy "
+     "between K neighbours",
+     &Config::reshard_after_forward},
+    {"param-dtype", "fp32|bf16|fp16", "what parameters are gathered and computed with",
      &Config::param_dtype, kClosed},
+    {"reduce-dtype", "fp32|bf16|fp16", "what gradients are reduced in", &Config::reduce_dtype,
+     kClosed},
+    {"output-dtype", "auto|fp32|bf16|fp16", "what the model's outputs are cast to",
+     &Config::output_dtype, kClosed},
+    {"cast-inputs", "true|false", "cast images to the parameters' dtype", &Config::cast_inputs},
+    {"forward-prefetch", "N", "gathers that may run ahead of the compute in forward",
+     &Config::forward_prefetch},
+    {"backward-prefetch", "N", "... and in backward", &Config::backward_prefetch},
+    {"wrap", "block|root|size:N|module:REGEX",
+     "what is gathered together: a block, everything, runs of N elements or more, or what stands "
+     "in a module of such a name",
+     &Config::wrap},
+    {"ignore", "[module:]REGEX", "parameters that every rank keeps whole", &Config::ignore},
+    {"freeze", "[module:]REGEX", "parameters that are not trained", &Config::freeze},
+    {"keep-fp32", "[module:]REGEX", "parameters that --param-dtype leaves in fp32",
+     &Config::keep_fp32},
+    {"accumulate", "N", "microbatches a step", &Config::accumulate, !kClosed, 1},
+    {"sync", "every|last", "reduce each microbatch's gradients, or their sum after the last",
+     &Config::sync, kClosed},
+    {"recompute", "none|full|every:K",
+     "blocks that keep their input alone and compute again for backward: none, all, or each K-th",
+     &Config::recompute},
+    {"attention", "auto|flash|efficient|math", "which of LibTorch's kernels; auto: it chooses",
+     &Config::attention, kClosed},
     {"communicator", "auto|local|gloo|nccl", "auto: nccl on GPUs, shared memory between CPU ranks",
      &Config::communicator, kClosed},
     {"communicators", "1|2", "nccl: 2 keep gathers from queueing behind reductions",
@@ -119,11 +155,31 @@ const Option& find_option(const std::string& key, const std::string& file) {
       "{}: unknown key \"{}\"; the keys are the flags of train with _ for -", file, key));
 }
 
+/// FSDP1's sharding strategies, as strategy and reshard mode.
+bool set_fsdp1_name(Config& config, std::string_view text) {
+  struct Alias {
+    std::string_view name, strategy, reshard;
+  };
+  constexpr Alias kAliases[] = {{"FULL_SHARD", "fsdp", "true"},
+                                {"SHARD_GRAD_OP", "fsdp", "false"},
+                                {"NO_SHARD", "ddp", "auto"},
+                                {"HYBRID_SHARD", "hsdp", "true"},
+                                {"_HYBRID_SHARD_ZERO2", "hsdp", "false"}};
+  for (const Alias& alias : kAliases) {
+    if (alias.name != text) continue;
+    config.strategy = alias.strategy;
+    config.reshard_after_forward = alias.reshard;
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::span<const Option> options() { return kOptions; }
 
 void set_option(Config& config, const Option& option, std::string_view text) {
+  if (option.name == "strategy" && set_fsdp1_name(config, text)) return;
   if (const auto* field = std::get_if<std::string Config::*>(&option.field)) {
     if (option.closed && !is_one_of(text, option.value)) {
       refuse(option, text, "not one of its words");
@@ -171,10 +227,14 @@ std::string run_identity(const Config& config) {
   json["model"] = config.model;
   json["data"] = config.data;
   json["init"] = config.init;
-  json["global_batch"] = config.batch * world_size_of(config);
+  json["global_batch"] = config.batch * config.accumulate * world_size_of(config);
   json["epochs"] = config.epochs;
   json["steps"] = config.steps;
+  json["optimizer"] = config.optimizer;
   json["lr"] = config.lr;
+  json["momentum"] = config.momentum;
+  json["weight_decay"] = config.weight_decay;
+  json["clip_norm"] = config.clip_norm;
   json["seed"] = config.seed;
   return json.dump();
 }

@@ -14,49 +14,44 @@ struct Lifetime {
 
 class ResidencyPlanner {
  public:
-  ResidencyPlanner(StepBuilder& step, int prefetch_depth) : step_(step), depth_(prefetch_depth) {}
+  explicit ResidencyPlanner(StepBuilder& step)
+      : step_(step),
+        depth_(std::max(step.strategy().forward_prefetch, step.strategy().backward_prefetch)) {}
 
-  Residency plan() {
-    find_uses();
+  Residency plan(Pass pass) {
+    for (const Visit& visit : step_.training_visits()) add_visit(visit);
     find_intervals();
     assign_ring_slots();
     assign_own_slots();
+    if (pass == Pass::train) assign_kept_slots();
     return std::move(plan_);
   }
 
  private:
-  void find_uses();
+  void add_visit(const Visit& visit);
   void find_intervals();
   void assign_ring_slots();
   void assign_own_slots();
+  void assign_kept_slots();
 
-  void add_use(int unit, bool backward);
   bool is_kept(int group) const;
   bool uses_ring(int group) const;
   std::vector<Lifetime> lifetimes_of(int group) const;
   void set_slot(int group, int slot);
 
   StepBuilder& step_;
-  int depth_;
+  int depth_;  // the most that are prefetched
   Residency plan_;
 };
 
-void ResidencyPlanner::find_uses() {
-  for (int unit = 0; unit < step_.unit_count(); ++unit) {
-    if (step_.unit(unit).group >= 0) add_use(unit, false);
-  }
-  for (int unit = step_.unit_count() - 1; unit >= 0; --unit) {
-    if (step_.reads_in_backward(unit)) add_use(unit, true);
-  }
-}
-
-void ResidencyPlanner::add_use(int unit, bool backward) {
-  const int group = step_.unit(unit).group;
-  if (plan_.uses.empty() || plan_.uses.back().group != group ||
-      plan_.uses.back().backward != backward) {
-    plan_.uses.push_back({group, unit, backward, -1});
-  }
-  plan_.uses.back().last_unit = unit;
+void ResidencyPlanner::add_visit(const Visit& visit) {
+  if (!visit.reads) return;
+  const int group = step_.unit(visit.unit).group;
+  const bool backward = visit.kind != ActionKind::forward;
+  const bool continues = !plan_.uses.empty() && plan_.uses.back().group == group &&
+                         plan_.uses.back().backward == backward;
+  if (!continues) plan_.uses.push_back({group, 0, backward, -1});
+  ++plan_.uses.back().visits;
 }
 
 bool ResidencyPlanner::is_kept(int group) const {
@@ -66,6 +61,7 @@ bool ResidencyPlanner::is_kept(int group) const {
   if (!read_in_backward) return false;
   switch (step_.strategy().reshard_after_forward) {
     case Reshard::yes:
+    case Reshard::partly:
       return false;
     case Reshard::no:
       return true;
@@ -84,7 +80,7 @@ void ResidencyPlanner::find_intervals() {
                            [&](const Interval& interval) { return interval.group == use.group; });
     }
     if (found == plan_.intervals.end()) {
-      found = plan_.intervals.insert(found, {use.group, i, i, -1});
+      found = plan_.intervals.insert(found, {.group = use.group, .first_use = i});
     }
     found->last_use = i;
     use.interval = static_cast<int>(found - plan_.intervals.begin());
@@ -102,7 +98,7 @@ void ResidencyPlanner::assign_ring_slots() {
   for (Interval& interval : plan_.intervals) {
     if (!uses_ring(interval.group)) continue;
     ring.push_back(&interval);
-    bytes = std::max(bytes, step_.parameter_bytes(interval.group));
+    bytes = std::max(bytes, step_.group(interval.group).parameter_bytes());
   }
   const size_t slot_count = std::min(ring.size(), static_cast<size_t>(depth_) + 1);
   std::vector<int> slots;
@@ -150,7 +146,7 @@ void ResidencyPlanner::assign_own_slots() {
     if (chosen == slots.end()) chosen = slots.insert(chosen, OwnSlot{});
     chosen->groups.push_back(group);
     chosen->lifetimes.insert(chosen->lifetimes.end(), lifetimes.begin(), lifetimes.end());
-    chosen->bytes = std::max(chosen->bytes, step_.parameter_bytes(group));
+    chosen->bytes = std::max(chosen->bytes, step_.group(group).parameter_bytes());
   }
   for (const OwnSlot& own : slots) {
     const int slot = step_.add_slot(SlotKind::unsharded, own.bytes);
@@ -158,10 +154,29 @@ void ResidencyPlanner::assign_own_slots() {
   }
 }
 
+void ResidencyPlanner::assign_kept_slots() {
+  if (step_.schedule().regather_shards == 0) return;
+  std::vector<bool> is_kept(step_.layout().groups.size());
+  for (size_t i = 0; i < plan_.intervals.size(); ++i) {
+    Interval& interval = plan_.intervals[i];
+    const Group& group = step_.group(interval.group);
+    const bool is_used_again = std::any_of(
+        plan_.intervals.begin() + static_cast<std::ptrdiff_t>(i) + 1, plan_.intervals.end(),
+        [&](const Interval& later) { return later.group == interval.group; });
+    interval.regathers = is_kept[static_cast<size_t>(interval.group)];
+    if (interval.regathers || !is_used_again || group.shared_bytes() == 0) continue;
+    is_kept[static_cast<size_t>(interval.group)] = true;
+    interval.kept_slot = step_.add_slot(SlotKind::kept_shard,
+                                        group.shared_bytes() / step_.schedule().regather_shards);
+  }
+}
+
 }  // namespace
 
-Residency plan_residency(StepBuilder& step, int prefetch_depth) {
-  return ResidencyPlanner(step, prefetch_depth).plan();
+int prefetch_depth(const Strategy& strategy, const Use& use) {
+  return use.backward ? strategy.backward_prefetch : strategy.forward_prefetch;
 }
+
+Residency plan_residency(StepBuilder& step, Pass pass) { return ResidencyPlanner(step).plan(pass); }
 
 }  // namespace shardlens::planner

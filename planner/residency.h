@@ -1,18 +1,21 @@
 // When each group's parameters are gathered under fsdp, and in which slots. Private to the planner.
 //
 // [Note: residency intervals]
-// A step uses groups one after the other: forward in unit order, then backward in reverse. Each
-// *use* is a run of units. A group is resident over an *interval*: from its ALL_GATHER to its
-// RESHARD. Without a reshard after forward, all uses of a group are one interval; otherwise each
-// use is its own. An evaluation is the forward half of the same plan, so that both passes agree
-// on the slots.
+// A step uses groups one after the other: forward in unit order, then backward in reverse, and so
+// on for each microbatch. Each *use* is a run of units. A group is resident over an *interval*:
+// from its ALL_GATHER to its RESHARD. Without a reshard after forward, all uses of a group are one
+// interval; otherwise each use is its own. An evaluation is the beginning of the same plan, so that
+// both passes agree on the slots.
+//
+// Where fewer ranks keep a copy between them, the first interval of a group ends by keeping this
+// rank's part of it, and all later ones gather those parts.
 //
 // Intervals of groups that are resharded and no larger than the largest block take the slots of a
 // ring in turn. Every other group has a slot of its own, which groups share whose intervals cannot
 // meet: else one large embedding would make every ring slot as large.
 //
-// A gather is issued as early as its slot is free, but at most `prefetch_depth` intervals ahead of
-// the compute, and never before the gather of an earlier interval.
+// A gather is issued as early as its slot is free, but at most so many intervals ahead of the
+// compute as may be prefetched, and never before the gather of an earlier interval.
 #pragma once
 
 #include <vector>
@@ -21,11 +24,10 @@
 
 namespace shardlens::planner {
 
-/// A run of units that read the parameters of one group. In backward a unit that reads none does
-/// not count.
+/// A run of visits to units that read the parameters of one group.
 struct Use {
   int group = -1;
-  int last_unit = -1;
+  int visits = 0;
   bool backward = false;
   int interval = -1;
 };
@@ -34,7 +36,9 @@ struct Interval {
   int group = -1;
   int first_use = -1;
   int last_use = -1;
-  int slot = -1;  // index into Schedule::slots
+  int slot = -1;           // index into Schedule::slots
+  bool regathers = false;  // from the parts that fewer ranks have kept
+  int kept_slot = -1;      // where its part is kept when it ends; -1: it is not
 };
 
 /// Of a training step, in order of first use.
@@ -43,7 +47,11 @@ struct Residency {
   std::vector<Interval> intervals;
 };
 
-/// Adds the unsharded slots to `step`.
-Residency plan_residency(StepBuilder& step, int prefetch_depth);
+/// How many gathers may run ahead of the compute when `use` is gathered for.
+int prefetch_depth(const Strategy& strategy, const Use& use);
+
+/// Adds the unsharded slots to `step`, and behind them, where a training step keeps parts of
+/// groups, those for the parts.
+Residency plan_residency(StepBuilder& step, Pass pass);
 
 }  // namespace shardlens::planner

@@ -21,6 +21,14 @@ char letter_of(SlotKind kind) {
       return 'G';
     case SlotKind::receive:
       return 'X';
+    case SlotKind::kept_shard:
+      return 'K';
+    case SlotKind::gradient_sum:
+      return 'A';
+    case SlotKind::master_gradient:
+      return 'F';
+    case SlotKind::norm:
+      return 'N';
   }
   throw std::logic_error("slot kind out of range");
 }
@@ -29,18 +37,29 @@ char letter_of(SlotKind kind) {
 
 std::string Slot::name() const { return fmt::format("{}{}", letter_of(kind), index); }
 
-int64_t Group::numel() const { return bucket_offset(static_cast<int>(buckets.size())); }
-
-int64_t Group::bucket_offset(int bucket) const {
-  return std::accumulate(buckets.begin(), buckets.begin() + bucket, int64_t{0},
+int64_t Group::numel() const {
+  return std::accumulate(buckets.begin(), buckets.end(), int64_t{0},
                          [](int64_t sum, const Bucket& one) { return sum + one.numel; });
 }
 
 int64_t Group::parameter_bytes() const {
-  return std::accumulate(buckets.begin(), buckets.end(), int64_t{0},
-                         [](int64_t sum, const Bucket& bucket) {
-                           return sum + bucket.numel * bytes_of(bucket.dtype);
-                         });
+  return bucket_offset_bytes(static_cast<int>(buckets.size()));
+}
+
+int64_t Group::shared_bytes() const {
+  return std::accumulate(
+      buckets.begin(), buckets.end(), int64_t{0},
+      [](int64_t sum, const Bucket& one) { return sum + (one.whole ? 0 : one.parameter_bytes()); });
+}
+
+int64_t Group::bucket_offset_bytes(int bucket) const {
+  return std::accumulate(
+      buckets.begin(), buckets.begin() + bucket, int64_t{0},
+      [](int64_t sum, const Bucket& one) { return sum + one.parameter_bytes(); });
+}
+
+int64_t Schedule::gradient_bytes(const Bucket& bucket) const {
+  return bucket.numel * bytes_of(reduce_dtype);
 }
 
 RankSet Schedule::ranks_of(Channel channel) const {
@@ -64,6 +83,27 @@ bool Schedule::has_unsharded_slots() const {
                      [](const Slot& slot) { return slot.kind == SlotKind::unsharded; });
 }
 
+int64_t Schedule::used_bytes(const Action& action, int slot) const {
+  const SlotKind kind = this->slot(slot).kind;
+  switch (kind) {
+    case SlotKind::unsharded:
+      return groups[static_cast<size_t>(action.group)].parameter_bytes();
+    case SlotKind::kept_shard:
+      return groups[static_cast<size_t>(action.group)].shared_bytes() / regather_shards;
+    case SlotKind::reduce:
+    case SlotKind::receive:
+      return gradient_bytes(bucket_of(action));
+    case SlotKind::gradient_shard:
+      return shard_numel(bucket_of(action)) * bytes_of(reduce_dtype);
+    case SlotKind::gradient_sum:
+    case SlotKind::master_gradient:
+      return shard_numel(bucket_of(action)) * bytes_of(kMasterDType);
+    case SlotKind::norm:
+      return bytes_of(kMasterDType);
+  }
+  throw std::logic_error("slot kind out of range");
+}
+
 std::string_view to_string(ActionKind kind) {
   switch (kind) {
     case ActionKind::load_input:
@@ -78,12 +118,18 @@ std::string_view to_string(ActionKind kind) {
       return "FORWARD";
     case ActionKind::loss:
       return "LOSS";
+    case ActionKind::recompute:
+      return "RECOMPUTE";
     case ActionKind::backward:
       return "BACKWARD";
     case ActionKind::reduce_scatter:
       return "REDUCE_SCATTER";
     case ActionKind::all_reduce:
       return "ALL_REDUCE";
+    case ActionKind::accumulate:
+      return "ACCUMULATE";
+    case ActionKind::clip:
+      return "CLIP";
     case ActionKind::optimizer_step:
       return "OPTIMIZER_STEP";
   }
@@ -91,8 +137,11 @@ std::string_view to_string(ActionKind kind) {
 }
 
 Schedule build_schedule(const models::ModelSpec& spec, const Strategy& strategy, Pass pass) {
-  const bool is_whole = strategy.kind != StrategyKind::fsdp && strategy.param_dtype == DType::fp32;
-  Schedule schedule = is_whole ? build_ddp(spec, strategy, pass) : build_fsdp(spec, strategy, pass);
+  const bool is_sharded =
+      strategy.kind == StrategyKind::fsdp || strategy.kind == StrategyKind::hsdp;
+  const bool computes_with_masters = !is_sharded && strategy.param_dtype == DType::fp32;
+  Schedule schedule =
+      computes_with_masters ? build_ddp(spec, strategy, pass) : build_fsdp(spec, strategy, pass);
   validate(schedule);
   return schedule;
 }

@@ -15,15 +15,31 @@
 //   R  gradients of one bucket before reduction                            [bucket numel]
 //   G  gradient shard of one bucket, from reduction to optimizer step      [bucket numel / shards]
 //   X  receive buffer of a communicator that needs one (gloo)              [bucket numel]
-// U has the parameters' dtype, the others have kGradientDType. CAST_SHARD copies a rank's fp32
-// masters into its range of U, ALL_GATHER brings the others' ranges. Where neither is needed (whole
-// parameters in fp32) there is no U, and the weights are the masters themselves.
+//   K  a rank's part of a group that fewer ranks keep after forward  [sum of numels / their count]
+//   A  gradient shard summed over microbatches                       [bucket numel / shards]
+//   F  a gradient in fp32, for one optimizer step                    [bucket numel / shards]
+//   N  sum of squares of all gradients: for clipping and loss scaling         [1]
+// U and K have the parameters' dtype, R, G and X that of the reduction, the others are fp32.
+// CAST_SHARD copies a rank's fp32 masters (or its part K) into its range of U, ALL_GATHER brings
+// the others' ranges. Where neither is needed (whole parameters in fp32) there is no U, and the
+// weights are the masters themselves. Where replicas hold the same range, ALL_REDUCE follows on G.
 //
 // [Note: backward in segments]
 // Two reduce slots serve any number of buckets, so a unit whose gradients fill several buckets
 // runs its backward in segments: BACKWARD unit=attention3 bucket=1 means "until the gradients
 // which this unit gives to bucket 1 are in its slot". The actions between two segments of one unit
 // run while autograd is inside that unit.
+//
+// [Note: microbatches]
+// A step may run several microbatches before it changes the weights. With sync every, each is
+// reduced, and ACCUMULATE adds its shard to A; a bucket that no rank shares (whole, or one shard)
+// is summed in its R, where the mean over ranks of sum and new gradient is the sum of the means.
+// With sync last every bucket is summed in an R of its own and reduced once.
+//
+// [Note: holding gradients]
+// Clipping and loss scaling must know all gradients before the first step. CLIP of a bucket adds
+// the sum of its squares to N, ALL_REDUCE averages N over the shards (what is not finite stays so),
+// the CLIP without a bucket takes the factor from it, and then all OPTIMIZER_STEPs follow.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +54,8 @@ namespace shardlens::planner {
 
 constexpr int64_t kAlignment = 16;  // elements
 
-/// Gradients are reduced and applied in it, whatever the parameters' dtype is.
-constexpr DType kGradientDType = DType::fp32;
+/// Of masters, moments, and gradients as the optimizer takes them.
+constexpr DType kMasterDType = DType::fp32;
 
 enum class ActionKind {
   load_input,
@@ -48,9 +64,12 @@ enum class ActionKind {
   reshard,
   forward,
   loss,
+  recompute,
   backward,
   reduce_scatter,
   all_reduce,
+  accumulate,
+  clip,
   optimizer_step,
 };
 
@@ -73,7 +92,16 @@ struct RankSet {
   bool operator==(const RankSet&) const = default;
 };
 
-enum class SlotKind { unsharded, reduce, gradient_shard, receive };
+enum class SlotKind {
+  unsharded,
+  reduce,
+  gradient_shard,
+  receive,
+  kept_shard,
+  gradient_sum,
+  master_gradient,
+  norm,
+};
 
 struct Slot {
   SlotKind kind{};
@@ -82,6 +110,7 @@ struct Slot {
   int64_t bytes = 0;
 
   std::string name() const;
+  int64_t numel() const { return bytes / bytes_of(dtype); }
   bool operator==(const Slot&) const = default;
 };
 
@@ -96,10 +125,12 @@ struct BucketEntry {
 
 struct Bucket {
   DType dtype{};  // of the unsharded parameters
-  std::vector<BucketEntry> entries;
-  int64_t numel = 0;  // with padding; a multiple of shards x kAlignment
+  std::vector<BucketEntry> entries{};
+  int64_t numel = 0;    // with padding; a multiple of shards x kAlignment
+  bool whole = false;   // every rank has all of it, whatever the others share
+  bool frozen = false;  // its parameters get no gradient
 
-  int64_t gradient_bytes() const { return numel * bytes_of(kGradientDType); }
+  int64_t parameter_bytes() const { return numel * bytes_of(dtype); }
   bool operator==(const Bucket&) const = default;
 };
 
@@ -109,8 +140,10 @@ struct Group {
 
   int64_t numel() const;
   int64_t parameter_bytes() const;
-  /// First element of a bucket in the group's unsharded slot.
-  int64_t bucket_offset(int bucket) const;
+  /// What `shards` ranks share of it.
+  int64_t shared_bytes() const;
+  /// Where a bucket begins in the group's unsharded slot.
+  int64_t bucket_offset_bytes(int bucket) const;
   bool operator==(const Group&) const = default;
 };
 
@@ -121,6 +154,7 @@ struct Action {
   int unit = -1;    // index into Schedule::units
   int group = -1;   // index into Schedule::groups
   int bucket = -1;  // within the group
+  int microbatch = 0;
   Stream stream = Stream::main;
   Channel channel = Channel::none;
   std::vector<int> waits;
@@ -136,6 +170,8 @@ struct Schedule {
   int world_size = 1;
   int shards = 1;           // ranks that share one copy of the state; neighbours
   int regather_shards = 0;  // ranks that share a group kept after forward; neighbours; 0: none is
+  int microbatches = 1;
+  DType reduce_dtype = DType::fp32;
   std::vector<std::string> units;
   std::vector<Group> groups;
   std::vector<Slot> slots;
@@ -144,6 +180,17 @@ struct Schedule {
   /// Ranks that hold the same range of the state.
   int replicas() const { return world_size / shards; }
   RankSet ranks_of(Channel channel) const;
+  /// Ranks that share a bucket.
+  int shards_of(const Bucket& bucket) const { return bucket.whole ? 1 : shards; }
+  /// What a rank holds of a bucket before and after its reduction.
+  int64_t gradient_bytes(const Bucket& bucket) const;
+  int64_t shard_numel(const Bucket& bucket) const { return bucket.numel / shards_of(bucket); }
+  /// As much of a slot as the action's group or bucket takes.
+  int64_t used_bytes(const Action& action, int slot) const;
+  const Bucket& bucket_of(const Action& action) const {
+    return groups[static_cast<size_t>(action.group)].buckets[static_cast<size_t>(action.bucket)];
+  }
+  const Slot& slot(int index) const { return slots[static_cast<size_t>(index)]; }
 
   /// Whether the units read their parameters from unsharded slots, not from the masters.
   bool has_unsharded_slots() const;

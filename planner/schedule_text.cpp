@@ -29,19 +29,21 @@
 namespace shardlens::planner {
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 constexpr std::array kDTypes = {DType::fp32, DType::bf16, DType::fp16};
-constexpr std::array kStrategies = {StrategyKind::single, StrategyKind::ddp, StrategyKind::fsdp};
+constexpr std::array kStrategies = {StrategyKind::single, StrategyKind::ddp, StrategyKind::fsdp,
+                                    StrategyKind::hsdp};
 constexpr std::array kAllStreams = {Stream::main, Stream::gather, Stream::reduce,
                                     Stream::replicate};
 constexpr std::array kChannels = {Channel::none, Channel::gather, Channel::reduce,
                                   Channel::regather, Channel::replicate};
-constexpr std::array kKinds = {ActionKind::load_input, ActionKind::cast_shard,
-                               ActionKind::all_gather, ActionKind::reshard,
-                               ActionKind::forward,    ActionKind::loss,
-                               ActionKind::backward,   ActionKind::reduce_scatter,
-                               ActionKind::all_reduce, ActionKind::optimizer_step};
+constexpr std::array kKinds = {
+    ActionKind::load_input,    ActionKind::cast_shard, ActionKind::all_gather,
+    ActionKind::reshard,       ActionKind::forward,    ActionKind::loss,
+    ActionKind::recompute,     ActionKind::backward,   ActionKind::reduce_scatter,
+    ActionKind::all_reduce,    ActionKind::accumulate, ActionKind::clip,
+    ActionKind::optimizer_step};
 
 std::string_view word_of(Stream stream) {
   switch (stream) {
@@ -99,8 +101,9 @@ std::string bucket_line(const Group& group, int index, const Bucket& bucket) {
   for (const BucketEntry& entry : bucket.entries) {
     parameters.push_back(fmt::format("{}@{}+{}", entry.parameter, entry.offset, entry.numel));
   }
-  return fmt::format("bucket group={} index={} dtype={} numel={} parameters={}\n", group.name,
-                     index, to_string(bucket.dtype), bucket.numel, fmt::join(parameters, ","));
+  return fmt::format("bucket group={} index={} dtype={} numel={}{}{} parameters={}\n", group.name,
+                     index, to_string(bucket.dtype), bucket.numel, bucket.whole ? " whole=1" : "",
+                     bucket.frozen ? " frozen=1" : "", fmt::join(parameters, ","));
 }
 
 // ---- reading ----------------------------------------------------------------------------------
@@ -226,7 +229,8 @@ class Parser {
   void read_slot(Line& line);
   void read_action(Line& line);
 
-  DType dtype(Line& line) const;
+  DType dtype(Line& line, std::string_view key) const;
+  bool flag(Line& line, std::string_view key) const;
   BucketEntry entry(const Line& line, std::string_view text) const;
   std::vector<int> slots(Line& line, std::string_view key) const;
   std::vector<int> waits(Line& line) const;
@@ -276,8 +280,14 @@ void Parser::expect_index(const Line& line, std::string_view text, size_t index)
   }
 }
 
-DType Parser::dtype(Line& line) const {
-  return line.choice(line.field("dtype"), kDTypes, [](DType one) { return to_string(one); });
+bool Parser::flag(Line& line, std::string_view key) const {
+  const auto text = line.optional_field(key);
+  if (text && *text != "1") line.fail("field {} is 1 or missing", key);
+  return text.has_value();
+}
+
+DType Parser::dtype(Line& line, std::string_view key) const {
+  return line.choice(line.field(key), kDTypes, [](DType one) { return to_string(one); });
 }
 
 void Parser::read_schedule(Line& line) {
@@ -289,6 +299,9 @@ void Parser::read_schedule(Line& line) {
                                    [](StrategyKind one) { return to_string(one); });
   schedule_.world_size = line.number<int>(line.field("world"));
   schedule_.shards = line.number<int>(line.field("shards"));
+  schedule_.regather_shards = line.number<int>(line.field("regather"));
+  schedule_.microbatches = line.number<int>(line.field("microbatches"));
+  schedule_.reduce_dtype = dtype(line, "reduce");
   has_header_ = true;
 }
 
@@ -322,7 +335,9 @@ void Parser::read_bucket(Line& line) {
   const int group = groups_.find(line, line.field("group"));
   std::vector<Bucket>& buckets = schedule_.groups[static_cast<size_t>(group)].buckets;
   expect_index(line, line.field("index"), buckets.size());
-  Bucket bucket{dtype(line), {}, line.number<int64_t>(line.field("numel"))};
+  Bucket bucket{.dtype = dtype(line, "dtype"), .numel = line.number<int64_t>(line.field("numel"))};
+  bucket.whole = flag(line, "whole");
+  bucket.frozen = flag(line, "frozen");
   for (const std::string_view part : split(line.field("parameters"), ',')) {
     bucket.entries.push_back(entry(line, part));
   }
@@ -332,10 +347,10 @@ void Parser::read_bucket(Line& line) {
 void Parser::read_slot(Line& line) {
   line.expect_words(2);
   const std::string_view name = line.word(1);
-  constexpr std::string_view kLetters = "URGX";  // in the order of SlotKind
+  constexpr std::string_view kLetters = "URGXKAFN";  // in the order of SlotKind
   const size_t kind = kLetters.find(name.front());
   if (kind == std::string_view::npos) line.fail("unknown kind of slot {}", quoted(name));
-  Slot slot{static_cast<SlotKind>(kind), line.number<int>(name.substr(1)), dtype(line),
+  Slot slot{static_cast<SlotKind>(kind), line.number<int>(name.substr(1)), dtype(line, "dtype"),
             line.number<int64_t>(line.field("bytes"))};
   slots_.add(line, slot.name());
   schedule_.slots.push_back(slot);
@@ -370,6 +385,9 @@ void Parser::read_action(Line& line) {
   if (const auto unit = line.optional_field("unit")) action.unit = units_.find(line, *unit);
   if (const auto group = line.optional_field("group")) action.group = groups_.find(line, *group);
   if (const auto bucket = line.optional_field("bucket")) action.bucket = line.number<int>(*bucket);
+  if (const auto microbatch = line.optional_field("microbatch")) {
+    action.microbatch = line.number<int>(*microbatch);
+  }
   action.stream =
       line.choice(line.field("stream"), kAllStreams, [](Stream one) { return word_of(one); });
   if (const auto channel = line.optional_field("channel")) {
@@ -397,6 +415,9 @@ std::string action_to_text(const Schedule& schedule, int id) {
   append_field(line, "group",
                action.group == -1 ? "" : name_at(schedule.groups, action.group, &Group::name), 13);
   append_field(line, "bucket", unless(action.bucket == -1, action.bucket), 8);
+  if (schedule.microbatches > 1) {
+    append_field(line, "microbatch", fmt::format("{}", action.microbatch), 13);
+  }
   append_field(line, "stream", std::string(word_of(action.stream)), 13);
   append_field(line, "channel", unless(action.channel == Channel::none, word_of(action.channel)),
                14);
@@ -409,9 +430,10 @@ std::string action_to_text(const Schedule& schedule, int id) {
 }
 
 std::string to_text(const Schedule& schedule) {
-  std::string text =
-      fmt::format("schedule {} strategy={} world={} shards={}\n", kVersion,
-                  to_string(schedule.strategy), schedule.world_size, schedule.shards);
+  std::string text = fmt::format(
+      "schedule {} strategy={} world={} shards={} regather={} microbatches={} reduce={}\n",
+      kVersion, to_string(schedule.strategy), schedule.world_size, schedule.shards,
+      schedule.regather_shards, schedule.microbatches, to_string(schedule.reduce_dtype));
   for (size_t i = 0; i < schedule.units.size(); ++i) {
     text += fmt::format("unit {} {}\n", i, schedule.units[i]);
   }

@@ -1,9 +1,13 @@
 // A schedule while it is being built: the layout, and actions appended one by one. Private to the
 // planner; the builders of all strategies share it.
 //
-// Callers name every dependency that they know of as a wait; `add` keeps those that nothing else
-// implies, so waits in a schedule are minimal and taking any one away makes a race.
+// Waits follow from the slots that an action touches: it comes after whoever wrote what it reads,
+// and after everybody whom it would disturb. Callers name as waits only what no slot tells. `add`
+// keeps those that nothing else implies, so taking any one away makes a race.
 #pragma once
+
+#include <span>
+#include <vector>
 
 #include "models/spec.h"
 #include "planner/layout.h"
@@ -12,55 +16,83 @@
 
 namespace shardlens::planner {
 
-Stream stream_of(ActionKind kind);
+/// Between replicas a reduction has a stream of its own.
+Stream stream_of(ActionKind kind, Channel channel);
+/// That of the kind; gathers of kept parts and reductions between replicas name their own.
 Channel channel_of(ActionKind kind);
 
-/// The slot that holds a unit's parameters and the action that filled it; -1: they are in none, or
-/// not read.
-struct GatheredParameters {
-  int slot = -1;
-  int gather = -1;
+/// One turn of a unit in a step, or what stands between them: LOAD_INPUT and LOSS have no unit.
+struct Visit {
+  ActionKind kind{};
+  int unit = -1;
+  int microbatch = 0;
+  bool reads = false;  // the unit's unsharded parameters
 };
 
-/// Borrows the spec and the strategy: they must outlive it.
+/// Borrows the spec, which must outlive it.
 class StepBuilder {
  public:
-  /// Throws std::invalid_argument for a world size that does not fit.
-  StepBuilder(const models::ModelSpec& spec, const Strategy& strategy);
+  /// Throws std::invalid_argument where the strategy does not fit the ranks or the model.
+  StepBuilder(const models::ModelSpec& spec, const Strategy& strategy, Pass pass);
 
   const models::ModelSpec& spec() const { return spec_; }
   const Strategy& strategy() const { return strategy_; }
   const Layout& layout() const { return layout_; }
   const UnitLayout& unit(int unit) const { return layout_.units[static_cast<size_t>(unit)]; }
-  /// Whether the backward of a unit reads gathered parameters.
-  bool reads_in_backward(int unit) const;
   int unit_count() const { return static_cast<int>(layout_.units.size()); }
-  int world_size() const { return schedule_.world_size; }
-  int shards() const { return schedule_.shards; }
+  /// What is built so far: its tables are whole from the start.
+  const Schedule& schedule() const { return schedule_; }
+  const Group& group(int group) const { return schedule_.groups[static_cast<size_t>(group)]; }
+  const Bucket& bucket(int group, int bucket) const {
+    return this->group(group).buckets[static_cast<size_t>(bucket)];
+  }
 
-  int64_t parameter_bytes(int group) const;             // unsharded
-  int64_t gradient_bytes(int group, int bucket) const;  // before reduction
+  /// The order in which a training step takes the units, one microbatch after the other. An
+  /// evaluation is its beginning.
+  const std::vector<Visit>& training_visits() const { return visits_; }
+  std::span<const Visit> visits() const { return std::span(visits_).first(visits_in_pass_); }
 
   /// Slots of one kind count from 0. Returns the index into Schedule::slots.
   int add_slot(SlotKind kind, int64_t bytes);
 
+  /// Of the microbatch that the pass has come to.
   Action action_of_unit(ActionKind kind, int unit) const;
   Action action_of_group(ActionKind kind, int group, int bucket = -1) const;
 
-  /// Sets stream and channel by the action's kind; ids of -1 among the waits are left out.
+  /// Sets stream and, where it has none, channel, and adds what its slots make it wait for.
   int add(Action action);
 
-  void add_load_input();
-  void add_forward(int unit, const GatheredParameters& parameters);
-  void add_loss();
+  /// LOAD_INPUT, FORWARD, LOSS or RECOMPUTE; `slot` -1: the unit reads none.
+  void add_visit(const Visit& visit, int slot = -1);
 
   Schedule take();
 
  private:
+  /// Who touched a slot last.
+  struct Accesses {
+    int write = -1;
+    std::vector<int> reads;  // since then
+  };
+
+  void find_visits();
+  void visit_forward(int microbatch);
+  void visit_backward(int microbatch);
+  int first_trained_unit() const;
+  /// Whether a unit's output is not kept, but computed again before its backward.
+  bool is_recomputed(int unit) const;
+  DType dtype_of(SlotKind kind) const;
+  int64_t input_bytes() const;
+  std::vector<int> hazards(const Action& action) const;
+  void remember(int id, const Action& action);
+
   const models::ModelSpec& spec_;
-  const Strategy& strategy_;
+  Strategy strategy_;
   Layout layout_;
   Schedule schedule_;
+  std::vector<Visit> visits_;
+  size_t visits_in_pass_ = 0;
+  int microbatch_ = 0;              // that the pass has come to
+  std::vector<Accesses> accesses_;  // by slot
   StreamClocks clocks_;
 };
 

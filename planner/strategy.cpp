@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <cmath>
 #include <stdexcept>
 
 #include "planner/gpus.h"
@@ -31,23 +33,93 @@ std::string_view to_string(StrategyKind kind) {
       return "ddp";
     case StrategyKind::fsdp:
       return "fsdp";
+    case StrategyKind::hsdp:
+      return "hsdp";
   }
   throw std::logic_error("strategy out of range");
+}
+
+int Strategy::shards() const {
+  if (kind == StrategyKind::fsdp) return world_size;
+  return kind == StrategyKind::hsdp ? world_size / replicas : 1;
 }
 
 namespace {
 
 StrategyKind strategy_kind(const std::string& word) {
   if (word == "single") return StrategyKind::single;
-  return word == "ddp" ? StrategyKind::ddp : StrategyKind::fsdp;
+  if (word == "ddp") return StrategyKind::ddp;
+  return word == "hsdp" ? StrategyKind::hsdp : StrategyKind::fsdp;
 }
 
-Reshard reshard(const std::string& word) {
-  if (word == "auto") return Reshard::automatic;
-  return word == "true" ? Reshard::yes : Reshard::no;
+DType dtype(const std::string& word) {
+  if (word == "bf16") return DType::bf16;
+  return word == "fp16" ? DType::fp16 : DType::fp32;
 }
 
-DType param_dtype(const std::string& word) { return word == "bf16" ? DType::bf16 : DType::fp32; }
+/// A whole number of at least 1; 0: it is none.
+int64_t count_of(std::string_view text) {
+  int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  const bool is_whole = error == std::errc() && end == text.data() + text.size();
+  return is_whole && count > 0 ? count : 0;
+}
+
+constexpr int64_t kMostCount = int64_t{1} << 20;
+
+int small_count(const std::string& option, int64_t count) {
+  if (count <= kMostCount) return static_cast<int>(count);
+  throw std::invalid_argument(
+      fmt::format("--{} {}: at most {}; give a smaller number", option, count, kMostCount));
+}
+
+void set_reshard(Strategy& strategy, const std::string& word) {
+  if (word == "auto" || word == "true" || word == "false") {
+    strategy.reshard_after_forward = word == "auto"   ? Reshard::automatic
+                                     : word == "true" ? Reshard::yes
+                                                      : Reshard::no;
+    return;
+  }
+  const int64_t kept = count_of(word);
+  if (kept == 0) {
+    throw std::invalid_argument(fmt::format(
+        "--reshard-after-forward {}: not one of its words; give auto, true, false or a number of "
+        "ranks",
+        word));
+  }
+  strategy.reshard_after_forward = Reshard::partly;
+  strategy.regather_shards = small_count("reshard-after-forward", kept);
+}
+
+Wrap wrap_of(const std::string& text) {
+  if (text == "block") return {};
+  if (text == "root") return {.kind = WrapKind::root};
+  constexpr std::string_view kSize = "size:", kModule = "module:";
+  if (text.starts_with(kModule) && text.size() > kModule.size()) {
+    return {.kind = WrapKind::module, .module = text.substr(kModule.size())};
+  }
+  const int64_t numel = text.starts_with(kSize) ? count_of(text.substr(kSize.size())) : 0;
+  if (numel > 0) return {.kind = WrapKind::size, .numel = numel};
+  throw std::invalid_argument(fmt::format(
+      "--wrap {}: not a policy; give block, root, size:ELEMENTS or module:REGEX", text));
+}
+
+/// The expression of "module:REGEX" or "REGEX".
+std::string expression_of(const std::string& text) {
+  constexpr std::string_view kModule = "module:";
+  return text.starts_with(kModule) ? text.substr(kModule.size()) : text;
+}
+
+/// Blocks whose index it divides are computed again.
+int recompute_every(const std::string& text) {
+  constexpr std::string_view kEvery = "every:";
+  if (text == "none") return 0;
+  if (text == "full") return 1;
+  const int64_t every = text.starts_with(kEvery) ? count_of(text.substr(kEvery.size())) : 0;
+  if (every > 0) return small_count("recompute", every);
+  throw std::invalid_argument(
+      fmt::format("--recompute {}: not one of its words; give none, full or every:K", text));
+}
 
 /// Who moves the bytes between ranks on this device. NCCL is asked of a solo rank on the null
 /// device, too: its stub plays the absent ranks.
@@ -107,6 +179,15 @@ void check_ranks(const Config& config) {
     throw std::invalid_argument(fmt::format("--world {}: at most {} ranks; give a smaller number",
                                             config.world, kMostRanks));
   }
+  if (config.strategy == "hsdp" && world_size_of(config) % config.replicas != 0) {
+    throw std::invalid_argument(
+        fmt::format("--replicas {}: {} ranks do not divide into so many copies; give a divisor",
+                    config.replicas, world_size_of(config)));
+  }
+  if (config.strategy != "hsdp" && config.replicas != 1) {
+    throw std::invalid_argument(fmt::format(
+        "--replicas {}: only hsdp has copies of shards; give --strategy hsdp", config.replicas));
+  }
   if (config.strategy == "single" && world_size_of(config) != 1) {
     throw std::invalid_argument(fmt::format(
         "--strategy single with {} ranks: single is one rank; give --strategy ddp or fsdp, or "
@@ -146,20 +227,85 @@ Device device_of(const Config& config) {
   return device;
 }
 
+OptimizerKind optimizer_of(const Config& config) {
+  if (config.optimizer == "sgd") return OptimizerKind::sgd;
+  return config.optimizer == "adamw" ? OptimizerKind::adamw : OptimizerKind::adam;
+}
+
+std::optional<DType> output_dtype_of(const Config& config) {
+  if (config.output_dtype == "auto") return std::nullopt;
+  return dtype(config.output_dtype);
+}
+
+LossScale loss_scale_of(const Config& config) {
+  constexpr double kFirst = 65536;  // as PyTorch's GradScaler begins
+  const bool is_needed = config.param_dtype == "fp16";
+  if (config.loss_scale == "auto") {
+    return is_needed ? LossScale{LossScale::Kind::dynamic, kFirst} : LossScale{};
+  }
+  if (config.loss_scale == "none") {
+    if (!is_needed) return {};
+    throw std::invalid_argument(
+        "--loss-scale none: small gradients would be lost in fp16; give auto or a number, or "
+        "--param-dtype bf16");
+  }
+  double value = 0;
+  const char* const end = config.loss_scale.data() + config.loss_scale.size();
+  const auto [stop, error] = std::from_chars(config.loss_scale.data(), end, value);
+  if (error == std::errc() && stop == end && std::isfinite(value) && value > 0) {
+    return {LossScale::Kind::constant, value};
+  }
+  throw std::invalid_argument(
+      fmt::format("--loss-scale {}: not one of its words; give auto, none or a number above 0",
+                  config.loss_scale));
+}
+
+namespace {
+
+void check_numerics(const Config& config) {
+  if (!config.cast_inputs && config.param_dtype != "fp32") {
+    throw std::invalid_argument(fmt::format(
+        "--cast-inputs false: the first layer computes in {} and takes no fp32 images; leave it "
+        "out, or give --param-dtype fp32",
+        config.param_dtype));
+  }
+  if (config.momentum != 0 && config.optimizer != "sgd") {
+    throw std::invalid_argument(fmt::format("--momentum {}: {} has none; give --optimizer sgd",
+                                            config.momentum, config.optimizer));
+  }
+}
+
+}  // namespace
+
 Strategy strategy_of(const Config& config) {
   const Device device = device_of(config);
   check_ranks(config);
   check_solo_rank(config, device);
   check_communicators(config, device);
+  check_numerics(config);
   const CommunicatorKind chosen = communicator(config, device);
   const bool serves_host = chosen == CommunicatorKind::local || chosen == CommunicatorKind::gloo;
-  return {.kind = strategy_kind(config.strategy),
-          .world_size = static_cast<int>(world_size_of(config)),
-          .reshard_after_forward = reshard(config.reshard_after_forward),
-          .param_dtype = param_dtype(config.param_dtype),
-          .communicator = chosen,
-          .staged = serves_host && !device.is_cpu(),
-          .batch = config.batch};
+  Strategy strategy{.kind = strategy_kind(config.strategy),
+                    .world_size = static_cast<int>(world_size_of(config)),
+                    .param_dtype = dtype(config.param_dtype),
+                    .communicator = chosen,
+                    .staged = serves_host && !device.is_cpu(),
+                    .batch = config.batch,
+                    .replicas = small_count("replicas", config.replicas),
+                    .reduce_dtype = dtype(config.reduce_dtype),
+                    .forward_prefetch = small_count("forward-prefetch", config.forward_prefetch),
+                    .backward_prefetch = small_count("backward-prefetch", config.backward_prefetch),
+                    .wrap = wrap_of(config.wrap),
+                    .ignore = expression_of(config.ignore),
+                    .freeze = expression_of(config.freeze),
+                    .keep_fp32 = expression_of(config.keep_fp32),
+                    .microbatches = small_count("accumulate", config.accumulate),
+                    .sync = config.sync == "last" ? Sync::last : Sync::every,
+                    .recompute_every = recompute_every(config.recompute),
+                    .holds_gradients = config.clip_norm > 0 ||
+                                       loss_scale_of(config).kind != LossScale::Kind::none};
+  set_reshard(strategy, config.reshard_after_forward);
+  return strategy;
 }
 
 }  // namespace shardlens::planner

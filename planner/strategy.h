@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,11 +17,29 @@ enum class DType { fp32, bf16, fp16 };
 int64_t bytes_of(DType dtype);
 std::string_view to_string(DType dtype);
 
-enum class StrategyKind { single, ddp, fsdp };
+enum class StrategyKind { single, ddp, fsdp, hsdp };
 std::string_view to_string(StrategyKind kind);
 
 /// `automatic`: false for the head, whose gather in backward would follow at once; else true.
-enum class Reshard { automatic, yes, no };
+/// `partly`: fewer ranks than all shards keep a copy between them.
+enum class Reshard { automatic, yes, no, partly };
+
+/// What is gathered together: a block of the model, all of it, runs of units of so many elements,
+/// or what stands in a module whose name matches.
+enum class WrapKind { block, root, size, module };
+
+struct Wrap {
+  WrapKind kind = WrapKind::block;
+  int64_t numel = 0;     // of size
+  std::string module{};  // of module: a regular expression
+
+  bool operator==(const Wrap&) const = default;
+};
+
+enum class OptimizerKind { adam, adamw, sgd };
+
+/// With several microbatches a step: reduce the gradients of each, or once those of all.
+enum class Sync { every, last };
 
 enum class CommunicatorKind { none, local, gloo, nccl };
 
@@ -44,7 +63,24 @@ struct Strategy {
   DType param_dtype = DType::fp32;  // of what is gathered and computed with; masters are fp32
   CommunicatorKind communicator = CommunicatorKind::none;
   bool staged = false;  // a communicator of the CPU serves another device, through host memory
-  int64_t batch = 64;   // samples a rank and step
+  int64_t batch = 64;   // samples a rank and microbatch
+
+  int replicas = 1;         // hsdp: copies of the state; world_size / replicas ranks share each
+  int regather_shards = 0;  // Reshard::partly: ranks that keep a copy between them
+  DType reduce_dtype = DType::fp32;
+  int forward_prefetch = 1;  // gathers that may run ahead of the compute
+  int backward_prefetch = 1;
+  Wrap wrap{};
+  std::string ignore{};     // regular expressions for modules or parameters: whole on every rank,
+  std::string freeze{};     // ... without gradient,
+  std::string keep_fp32{};  // ... gathered and computed with in fp32
+  int microbatches = 1;     // a step
+  Sync sync = Sync::every;
+  int recompute_every = 0;       // blocks whose index it divides keep their input alone; 0: none
+  bool holds_gradients = false;  // no step before all gradients are known: clipping, loss scale
+
+  /// Ranks that share one copy of the state.
+  int shards() const;
 };
 
 /// Everything a user can say about a run, as said; choices are the words of the option table.
@@ -58,9 +94,29 @@ struct Config {
   double lr = 1e-3;
   int64_t seed = 0;
 
+  std::string optimizer = "adam";
+  double momentum = 0;
+  double weight_decay = 0;
+  double clip_norm = 0;  // 0: no clipping
+  std::string loss_scale = "auto";
+
   std::string strategy = "fsdp";
+  int64_t replicas = 1;
   std::string reshard_after_forward = "auto";
   std::string param_dtype = "fp32";
+  std::string reduce_dtype = "fp32";
+  std::string output_dtype = "auto";
+  bool cast_inputs = true;
+  int64_t forward_prefetch = 1;
+  int64_t backward_prefetch = 1;
+  std::string wrap = "block";
+  std::string ignore;
+  std::string freeze;
+  std::string keep_fp32;
+  int64_t accumulate = 1;
+  std::string sync = "every";
+  std::string recompute = "none";
+  std::string attention = "auto";
   std::string communicator = "auto";
   int64_t communicators = 2;
   std::string device = "auto";
@@ -117,6 +173,24 @@ Device device_of(const Config& config);
 
 /// Throws std::invalid_argument where options contradict each other.
 Strategy strategy_of(const Config& config);
+
+/// How the loss is multiplied before it goes back, so that small gradients are not lost in fp16:
+/// not at all, by a constant, or by what has not overflown lately.
+struct LossScale {
+  enum class Kind { none, constant, dynamic };
+  Kind kind = Kind::none;
+  double value = 1;
+
+  bool operator==(const LossScale&) const = default;
+};
+
+/// Throws std::invalid_argument, also for fp16 parameters without one.
+LossScale loss_scale_of(const Config& config);
+
+OptimizerKind optimizer_of(const Config& config);
+
+/// What logits are before the loss; nothing: as they were computed.
+std::optional<DType> output_dtype_of(const Config& config);
 
 /// Ranks in all, those that others would run included.
 int64_t world_size_of(const Config& config);

@@ -35,13 +35,28 @@ class TableRules {
   void check_ranks() const {
     const int world_size = schedule_.world_size;
     if (world_size < 1 || world_size > kMaxWorldSize) fail("the world size is out of range");
-    const bool is_sharded = schedule_.strategy == StrategyKind::fsdp;
-    if (schedule_.shards != (is_sharded ? world_size : 1)) {
-      fail("the number of shards does not fit the strategy");
+    if (!shards_fit()) fail("the number of shards does not fit the strategy");
+    const int kept = schedule_.regather_shards;
+    if (kept < 0 || (kept > 0 && schedule_.shards % kept != 0)) {
+      fail("the ranks that keep a copy between them do not divide the shards");
     }
+    if (schedule_.microbatches < 1) fail("it has no microbatch");
     if (schedule_.strategy == StrategyKind::single && world_size != 1) {
       fail("strategy single has one rank");
     }
+  }
+
+  bool shards_fit() const {
+    switch (schedule_.strategy) {
+      case StrategyKind::fsdp:
+        return schedule_.shards == schedule_.world_size;
+      case StrategyKind::hsdp:
+        return schedule_.shards >= 1 && schedule_.world_size % schedule_.shards == 0;
+      case StrategyKind::single:
+      case StrategyKind::ddp:
+        return schedule_.shards == 1;
+    }
+    return false;
   }
 
   void check_names(const std::vector<std::string>& names, const std::string& what) const {
@@ -58,7 +73,7 @@ class TableRules {
     const std::string where = "a bucket of group " + group.name;
     if (bucket.entries.empty()) fail(where + " has no parameter");
     if (bucket.numel < 1 || bucket.numel > kMaxNumel) fail(where + " has a size out of range");
-    if (bucket.numel % (schedule_.shards * kAlignment) != 0) {
+    if (bucket.numel % (schedule_.shards_of(bucket) * kAlignment) != 0) {
       fail(where + " does not divide into aligned shards");
     }
     int64_t end = 0;

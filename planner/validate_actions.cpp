@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string>
@@ -16,13 +17,14 @@ bool has_index(const List& list, int index) {
   return index >= 0 && index < static_cast<int>(list.size());
 }
 
-/// What an action of one kind names, and the kinds of slots that it touches.
+/// What an action of one kind names, and the kinds of slots that it may touch.
 struct Shape {
   bool has_unit = false;
   bool has_group = false;
   bool has_bucket = false;
-  std::string reads;  // one letter a slot: "GX" is one gradient shard and one receive buffer
-  std::string writes;
+  /// One letter a slot, those that it reads before the arrow: "R>GX" reads a reduce slot, and
+  /// writes a gradient shard and a receive buffer.
+  std::vector<std::string> slots{};
 };
 
 class ActionRules {
@@ -38,8 +40,13 @@ class ActionRules {
     const Action& action = schedule_.actions[static_cast<size_t>(id)];
     check_indices(id, action);
     if (!is_allowed(action.kind)) fail(id, "the strategy has no such action");
-    if (action.stream != stream_of(action.kind)) fail(id, "the kind has another stream");
-    if (action.channel != channel_of(action.kind)) fail(id, "the kind has another channel");
+    if (action.stream != stream_of(action.kind, action.channel)) {
+      fail(id, "the kind has another stream");
+    }
+    if (!is_channel_of(action)) fail(id, "the kind has another channel");
+    if (action.microbatch < 0 || action.microbatch >= schedule_.microbatches) {
+      fail(id, "no such microbatch");
+    }
     check_shape(id, action, shape_of(action));
     const int64_t bytes = expected_bytes(action);
     if (action.bytes != bytes) fail(id, fmt::format("it should say {} bytes", bytes));
@@ -71,8 +78,12 @@ class ActionRules {
     return schedule_.groups[static_cast<size_t>(action.group)];
   }
 
-  const Bucket& bucket_of(const Action& action) const {
-    return group_of(action).buckets[static_cast<size_t>(action.bucket)];
+  bool is_channel_of(const Action& action) const {
+    if (action.channel == Channel::regather) {
+      return action.kind == ActionKind::all_gather && schedule_.regather_shards > 0;
+    }
+    if (action.kind == ActionKind::all_reduce && action.channel == Channel::replicate) return true;
+    return action.channel == channel_of(action.kind);
   }
 
   bool is_allowed(ActionKind kind) const {
@@ -84,11 +95,15 @@ class ActionRules {
       case ActionKind::reduce_scatter:
         return schedule_.shards > 1;
       case ActionKind::all_reduce:
-        return schedule_.world_size > schedule_.shards;
+        return schedule_.world_size > 1;
+      case ActionKind::accumulate:
+        return schedule_.microbatches > 1;
       case ActionKind::load_input:
       case ActionKind::forward:
       case ActionKind::loss:
+      case ActionKind::recompute:
       case ActionKind::backward:
+      case ActionKind::clip:
       case ActionKind::optimizer_step:
         return true;
     }
@@ -97,31 +112,59 @@ class ActionRules {
 
   Shape shape_of(const Action& action) const {
     const bool has_group = action.group >= 0;
+    const bool has_bucket = action.bucket >= 0;
     const bool reads_parameters = schedule_.has_unsharded_slots() && has_group;
     switch (action.kind) {
       case ActionKind::load_input:
       case ActionKind::loss:
-        return {};
+        return {false, false, false, {">"}};
       case ActionKind::cast_shard:
+        return {false, true, false, unless_kept(">U", "K>U")};
       case ActionKind::all_gather:
+        return {false, true, false, {">U"}};
       case ActionKind::reshard:
-        return {false, true, false, "", "U"};
+        return {false, true, false, unless_kept(">U", ">UK")};
       case ActionKind::forward:
-        return {true, has_group, false, reads_parameters ? "U" : "", ""};
+      case ActionKind::recompute:
+        return {true, has_group, false, {reads_parameters ? "U>" : ">"}};
       case ActionKind::backward: {
         // Only the model knows whether its backward reads parameters.
-        const bool reads = reads_parameters && !action.reads.empty();
-        const bool writes = action.bucket >= 0;
-        return {true, has_group, writes, reads ? "U" : "", writes ? "R" : ""};
+        const std::string reads = reads_parameters && !action.reads.empty() ? "U>" : ">";
+        return {true, has_group, has_bucket, {has_bucket ? reads + "R" : reads}};
       }
       case ActionKind::reduce_scatter:
-        return {false, true, true, "R", action.writes.size() > 1 ? "GX" : "G"};
+        return {false, true, true, {"R>G", "R>GX"}};
       case ActionKind::all_reduce:
-        return {false, true, true, "R", "R"};
+        if (!has_group) return {false, false, false, {"N>N"}};
+        return {false, true, true, {"R>R", "G>G"}};
+      case ActionKind::accumulate:
+        return {false, true, true, {"G>A"}};
+      case ActionKind::clip:
+        if (!has_group) return {false, false, false, {">N"}};
+        return {false, true, true, {"R>N", "G>N", "A>N"}};
       case ActionKind::optimizer_step:
-        return {false, true, true, schedule_.shards > 1 ? "G" : "R", ""};
+        if (!has_bucket) return {false, true, true, {}};
+        return {false, true, true, optimizer_slots(action)};
     }
     return {};
+  }
+
+  std::vector<std::string> unless_kept(const char* plain, const char* with_kept) const {
+    if (schedule_.regather_shards == 0) return {plain};
+    return {plain, with_kept};
+  }
+
+  /// A gradient in another dtype than the masters' is cast first.
+  std::vector<std::string> optimizer_slots(const Action& action) const {
+    const bool is_whole = schedule_.shards_of(schedule_.bucket_of(action)) == 1;
+    const bool is_summed = schedule_.microbatches > 1 && !is_whole;
+    const std::string cast = schedule_.reduce_dtype == kMasterDType ? ">" : ">F";
+    std::vector<std::string> slots;
+    for (const std::string held : {"", "N"}) {
+      slots.push_back((is_whole ? "R" : "G") + held + cast);
+      if (is_summed) slots.push_back("A" + held + ">");
+    }
+    return slots;
   }
 
   std::string letters(const std::vector<int>& slots) const {
@@ -136,48 +179,49 @@ class ActionRules {
     if ((action.unit >= 0) != shape.has_unit) fail(id, "a unit is missing or too many");
     if ((action.group >= 0) != shape.has_group) fail(id, "a group is missing or too many");
     if ((action.bucket >= 0) != shape.has_bucket) fail(id, "a bucket is missing or too many");
-    if (letters(action.reads) != shape.reads) fail(id, "it should read slots " + shape.reads);
-    if (letters(action.writes) != shape.writes) fail(id, "it should write slots " + shape.writes);
+    const std::string slots = letters(action.reads) + ">" + letters(action.writes);
+    if (std::count(shape.slots.begin(), shape.slots.end(), slots) == 0) {
+      fail(id,
+           fmt::format("it should touch slots {}, not {}", fmt::join(shape.slots, " or "), slots));
+    }
     if (action.kind == ActionKind::all_reduce && action.reads != action.writes) {
       fail(id, "it works in place");
     }
+  }
+
+  int64_t gathered_bytes(const Action& action) const {
+    const bool regathers = action.channel == Channel::regather || !action.reads.empty();
+    const int shards = regathers ? schedule_.regather_shards : schedule_.shards;
+    const int64_t shared = group_of(action).shared_bytes();
+    const int64_t whole = group_of(action).parameter_bytes() - shared;
+    return shared / shards + (action.kind == ActionKind::cast_shard ? whole : 0);
+  }
+
+  int64_t reduced_bytes(const Action& action) const {
+    if (action.group < 0) return schedule_.slot(action.reads.front()).bytes;
+    const Bucket& bucket = schedule_.bucket_of(action);
+    const bool is_shard = schedule_.slot(action.reads.front()).kind == SlotKind::gradient_shard;
+    return schedule_.gradient_bytes(bucket) / (is_shard ? schedule_.shards_of(bucket) : 1);
   }
 
   int64_t expected_bytes(const Action& action) const {
     switch (action.kind) {
       case ActionKind::cast_shard:
       case ActionKind::all_gather:
-        return group_of(action).parameter_bytes() / schedule_.shards;
+        return gathered_bytes(action);
       case ActionKind::reduce_scatter:
       case ActionKind::all_reduce:
-        return bucket_of(action).gradient_bytes();
+        return reduced_bytes(action);
       case ActionKind::load_input:
         return std::max(action.bytes, int64_t{0});  // only the strategy knows the batch
-      case ActionKind::reshard:
-      case ActionKind::forward:
-      case ActionKind::loss:
-      case ActionKind::backward:
-      case ActionKind::optimizer_step:
+      default:
         return 0;
     }
-    return 0;
   }
 
   void check_size(int id, const Action& action, int index) const {
-    const Slot& slot = schedule_.slots[static_cast<size_t>(index)];
-    int64_t needed = 0;
-    switch (slot.kind) {
-      case SlotKind::unsharded:
-        needed = group_of(action).parameter_bytes();
-        break;
-      case SlotKind::reduce:
-      case SlotKind::receive:
-        needed = bucket_of(action).gradient_bytes();
-        break;
-      case SlotKind::gradient_shard:
-        needed = bucket_of(action).gradient_bytes() / schedule_.shards;
-        break;
-    }
+    const Slot& slot = schedule_.slot(index);
+    const int64_t needed = schedule_.used_bytes(action, index);
     if (slot.bytes < needed) {
       fail(id, fmt::format("slot {} is smaller than {} bytes", slot.name(), needed));
     }

@@ -14,8 +14,10 @@ class OrderRules {
  public:
   explicit OrderRules(const Schedule& schedule) : schedule_(schedule) {
     for (const Group& group : schedule.groups) lives_.emplace_back(group.buckets.size());
-    trains_ = std::any_of(schedule.actions.begin(), schedule.actions.end(),
-                          [](const Action& action) { return action.kind == ActionKind::backward; });
+    for (const Action& action : schedule.actions) {
+      trains_ = trains_ || action.kind == ActionKind::backward;
+      clips_ = clips_ || action.kind == ActionKind::clip;
+    }
   }
 
   void check() {
@@ -25,12 +27,16 @@ class OrderRules {
 
  private:
   struct BucketLife {
-    bool begun = false;
+    int microbatch = -1;  // that gave it gradients last
     bool reduced = false;
+    bool replicated = false;
+    bool clipped = false;
     bool stepped = false;
   };
 
   [[noreturn]] void fail(int id, const std::string& rule) const { fail_rule(schedule_, id, rule); }
+
+  int unit_count() const { return static_cast<int>(schedule_.units.size()); }
 
   BucketLife& life_of(const Action& action) {
     return lives_[static_cast<size_t>(action.group)][static_cast<size_t>(action.bucket)];
@@ -40,24 +46,33 @@ class OrderRules {
     const Action& action = schedule_.actions[static_cast<size_t>(id)];
     switch (action.kind) {
       case ActionKind::load_input:
-        if (loaded_ || next_forward_ > 0) fail(id, "the input is loaded once, before all units");
-        loaded_ = true;
+        check_load(id, action);
         break;
       case ActionKind::forward:
         check_forward(id, action);
         break;
       case ActionKind::loss:
-        if (lost_ || next_forward_ != static_cast<int>(schedule_.units.size())) {
+        check_microbatch(id, action);
+        if (lost_ || next_forward_ != unit_count()) {
           fail(id, "the loss comes once, after the last unit");
         }
         lost_ = true;
+        break;
+      case ActionKind::recompute:
+        check_recompute(id, action);
         break;
       case ActionKind::backward:
         check_backward(id, action);
         break;
       case ActionKind::reduce_scatter:
       case ActionKind::all_reduce:
-        check_reduction(id, life_of(action));
+        if (action.group >= 0) check_reduction(id, action, life_of(action));
+        break;
+      case ActionKind::accumulate:
+        if (!life_of(action).reduced) fail(id, "a sum takes what is reduced");
+        break;
+      case ActionKind::clip:
+        check_clip(id, action);
         break;
       case ActionKind::optimizer_step:
         check_step(id, life_of(action));
@@ -71,43 +86,116 @@ class OrderRules {
     }
   }
 
+  void check_microbatch(int id, const Action& action) const {
+    if (action.microbatch != microbatch_) fail(id, "it is of another microbatch");
+  }
+
+  void check_load(int id, const Action& action) {
+    const bool is_over = microbatch_ < 0 || (lost_ && (!trains_ || last_backward_ >= 0));
+    if (!is_over || action.microbatch != microbatch_ + 1) {
+      fail(id, "the input of a microbatch is loaded once, before all units");
+    }
+    end_microbatch(id);
+    microbatch_ = action.microbatch;
+    next_forward_ = 0;
+    lost_ = false;
+    last_backward_ = -1;
+    last_bucket_ = -1;
+    recomputed_.clear();
+  }
+
+  /// All microbatches go back to the same unit.
+  void end_microbatch(int id) {
+    if (microbatch_ < 0 || !trains_) return;
+    if (first_unit_ < 0) first_unit_ = last_backward_;
+    if (last_backward_ != first_unit_) fail(id, "backward ends at another unit than before");
+  }
+
   void check_forward(int id, const Action& action) {
-    if (!loaded_) fail(id, "the input is not loaded");
+    if (microbatch_ < 0) fail(id, "the input is not loaded");
+    check_microbatch(id, action);
     if (action.unit != next_forward_) fail(id, "forward takes each unit once, in order");
     ++next_forward_;
-    groups_of_units_.push_back(action.group);
+    if (microbatch_ == 0) groups_of_units_.push_back(action.group);
+    if (action.group != groups_of_units_[static_cast<size_t>(action.unit)]) {
+      fail(id, "its unit had another group before");
+    }
+  }
+
+  int following_unit() const { return last_backward_ < 0 ? unit_count() : last_backward_; }
+
+  /// Runs of units, each up to the one whose backward comes next.
+  void check_recompute(int id, const Action& action) {
+    check_microbatch(id, action);
+    if (!lost_) fail(id, "nothing goes back yet that would need it");
+    const bool continues = !recomputed_.empty() && action.unit == recomputed_.back() + 1;
+    const bool begins = recomputed_.empty() || recomputed_.front() >= following_unit();
+    if (begins) recomputed_.clear();
+    if (!(continues || begins) || action.unit >= following_unit()) {
+      fail(id, "units are computed again in order, up to the next one of backward");
+    }
+    recomputed_.push_back(action.unit);
   }
 
   void check_backward(int id, const Action& action) {
+    check_microbatch(id, action);
     if (!lost_) fail(id, "there is no loss to go back from");
     if (action.group != groups_of_units_[static_cast<size_t>(action.unit)]) {
       fail(id, "its unit has another group in forward");
     }
-    const int following =
-        last_backward_ < 0 ? static_cast<int>(schedule_.units.size()) : last_backward_;
     const bool continues = action.unit == last_backward_;
-    if (!continues && action.unit != following - 1) {
+    if (!continues && action.unit != following_unit() - 1) {
       fail(id, "backward takes each unit in one run, in falling order");
+    }
+    const bool was_recomputed = !recomputed_.empty() && recomputed_.front() < following_unit();
+    if (!continues && was_recomputed && recomputed_.back() < action.unit) {
+      fail(id, "the units computed again end before it");
     }
     if (continues && action.bucket <= last_bucket_) {
       fail(id, "the segments of a unit take its buckets in order");
     }
     last_backward_ = action.unit;
     last_bucket_ = action.bucket;
-    if (action.bucket < 0) return;
-    BucketLife& life = life_of(action);
-    if (life.reduced || life.stepped) fail(id, "its bucket is reduced or stepped already");
-    life.begun = true;
+    if (action.bucket >= 0) begin_bucket(id, life_of(action));
   }
 
-  void check_reduction(int id, BucketLife& life) const {
-    if (!life.begun || life.reduced) fail(id, "a bucket is reduced once, after its gradients");
-    life.reduced = true;
+  void begin_bucket(int id, BucketLife& life) const {
+    if (life.microbatch != microbatch_) life = {.microbatch = microbatch_, .stepped = life.stepped};
+    if (life.reduced || life.stepped) fail(id, "its bucket is reduced or stepped already");
+  }
+
+  /// Between shards first, then between replicas; or between replicas alone, for a whole bucket.
+  void check_reduction(int id, const Action& action, BucketLife& life) const {
+    const bool is_between_replicas = action.channel == Channel::replicate;
+    const bool is_ready = is_between_replicas ? life.reduced && !life.replicated
+                                              : life.microbatch >= 0 && !life.reduced;
+    if (!is_ready) fail(id, "a bucket is reduced once, after its gradients");
+    (is_between_replicas ? life.replicated : life.reduced) = true;
+  }
+
+  void check_clip(int id, const Action& action) {
+    if (is_factor_known_) fail(id, "the factor is known already");
+    if (action.group < 0) {
+      is_factor_known_ = true;
+      return;
+    }
+    BucketLife& life = life_of(action);
+    if (!is_reduced(life) || life.clipped) fail(id, "a bucket counts once, after its reduction");
+    life.clipped = true;
+  }
+
+  bool is_reduced(const BucketLife& life) const {
+    if (life.microbatch + 1 != schedule_.microbatches) return false;
+    if (schedule_.world_size == 1) return true;
+    const bool is_between_replicas = schedule_.shards > 1 && schedule_.replicas() > 1;
+    return life.reduced && (life.replicated || !is_between_replicas);
   }
 
   void check_step(int id, BucketLife& life) const {
-    const bool is_ready = schedule_.world_size == 1 ? life.begun : life.reduced;
-    if (!is_ready || life.stepped) fail(id, "a bucket is stepped once, after its reduction");
+    if (!is_reduced(life) || life.stepped) {
+      fail(id, "a bucket is stepped once, after its reduction");
+    }
+    if (clips_ && !(is_factor_known_ && life.clipped)) fail(id, "the norm is not known yet");
     life.stepped = true;
   }
 
@@ -118,15 +206,17 @@ class OrderRules {
     if (any_stepped) fail(id, "a bucket of its group holds the next step's parameters already");
   }
 
-  void check_end() const {
+  void check_end() {
     if (!lost_) fail(-1, "it has no loss");
     if (!trains_) return;
-    if (last_backward_ != 0) fail(-1, "backward does not reach the first unit");
+    end_microbatch(-1);
+    if (microbatch_ + 1 != schedule_.microbatches) fail(-1, "a microbatch is missing");
     for (size_t group = 0; group < lives_.size(); ++group) {
       for (size_t bucket = 0; bucket < lives_[group].size(); ++bucket) {
-        if (lives_[group][bucket].stepped) continue;
-        fail(-1, fmt::format("bucket {} of group {} is never stepped", bucket,
-                             schedule_.groups[group].name));
+        const Bucket& described = schedule_.groups[group].buckets[bucket];
+        if (lives_[group][bucket].stepped != described.frozen) continue;
+        fail(-1, fmt::format("bucket {} of group {} is {}", bucket, schedule_.groups[group].name,
+                             described.frozen ? "frozen, yet stepped" : "never stepped"));
       }
     }
   }
@@ -135,11 +225,17 @@ class OrderRules {
   std::vector<std::vector<BucketLife>> lives_;
   std::vector<int> groups_of_units_;
   bool trains_ = false;
-  bool loaded_ = false;
+  bool clips_ = false;
+  bool is_factor_known_ = false;
+
+  // Of the microbatch that the pass has come to.
+  int microbatch_ = -1;
   bool lost_ = false;
   int next_forward_ = 0;
+  int first_unit_ = -1;  // of backward, in the first microbatch
   int last_backward_ = -1;
   int last_bucket_ = -1;
+  std::vector<int> recomputed_;  // the last run
 };
 
 }  // namespace

@@ -25,7 +25,11 @@ class SlotRules {
       if (action.kind == ActionKind::optimizer_step) check_step_follows_casts(id, action);
     }
     for (size_t i = 0; i < lives_.size(); ++i) {
-      if (lives_[i].held) fail(-1, "slot " + schedule_.slots[i].name() + " is never freed");
+      const SlotKind kind = schedule_.slots[i].kind;
+      const bool lasts = kind == SlotKind::kept_shard || kind == SlotKind::norm;
+      if (lives_[i].held && !lasts) {
+        fail(-1, "slot " + schedule_.slots[i].name() + " is never freed");
+      }
     }
   }
 
@@ -49,10 +53,16 @@ class SlotRules {
                          slot_at(slot).name()));
   }
 
+  static bool is_of_group(SlotKind kind) {
+    return kind == SlotKind::unsharded || kind == SlotKind::kept_shard;
+  }
+
   void expect_holds(int id, const SlotLife& life, const Action& action, int slot) const {
+    const SlotKind kind = slot_at(slot).kind;
+    const bool same_group = kind == SlotKind::norm || life.group == action.group;
     const bool same_bucket =
-        slot_at(slot).kind == SlotKind::unsharded || life.bucket == action.bucket;
-    if (life.held && life.group == action.group && same_bucket) return;
+        kind == SlotKind::norm || is_of_group(kind) || life.bucket == action.bucket;
+    if (life.held && same_group && same_bucket) return;
     fail(id, fmt::format("slot {} does not hold what it needs", slot_at(slot).name()));
   }
 
@@ -62,28 +72,44 @@ class SlotRules {
     if (!life.whole) fail(id, "nothing gathers what it reads");
     expect_after(id, life.write, slot);
     life.reads.push_back(id);
-    const bool frees =
-        action.kind == ActionKind::reduce_scatter || action.kind == ActionKind::optimizer_step;
-    if (frees) life.held = false;
+    if (frees(action, slot_at(slot).kind)) life.held = false;
+  }
+
+  /// Whether nobody needs what the slot holds once the action has read it.
+  static bool frees(const Action& action, SlotKind kind) {
+    switch (action.kind) {
+      case ActionKind::reduce_scatter:
+      case ActionKind::accumulate:
+        return true;
+      case ActionKind::optimizer_step:
+        return kind != SlotKind::norm;
+      default:
+        return false;
+    }
   }
 
   /// Whether the action changes what the slot holds, and does not begin to hold something new.
-  bool modifies(const Action& action, const SlotLife& life) const {
+  bool modifies(const Action& action, const SlotLife& life, SlotKind kind) const {
     switch (action.kind) {
       case ActionKind::all_gather:
-      case ActionKind::reshard:
       case ActionKind::all_reduce:
         return true;
+      case ActionKind::reshard:
+        return kind == SlotKind::unsharded;
+      case ActionKind::clip:
+        return life.held;
+      case ActionKind::backward:
+      case ActionKind::accumulate:
+        return life.held && life.group == action.group && life.bucket == action.bucket;
       default:
-        break;
+        return false;
     }
-    return action.kind == ActionKind::backward && life.held && life.group == action.group &&
-           life.bucket == action.bucket;
   }
 
   void write(int id, const Action& action, int slot) {
     SlotLife& life = lives_[static_cast<size_t>(slot)];
-    if (modifies(action, life)) {
+    const SlotKind kind = slot_at(slot).kind;
+    if (modifies(action, life, kind)) {
       expect_holds(id, life, action, slot);
     } else if (life.held) {
       fail(id, fmt::format("slot {} is not free", slot_at(slot).name()));
@@ -93,10 +119,20 @@ class SlotRules {
     life.write = id;
     life.reads.clear();
     life.group = action.group;
-    life.bucket = slot_at(slot).kind == SlotKind::unsharded ? -1 : action.bucket;
-    // What a communicator receives into means nothing once the reduction is done.
-    life.held = action.kind != ActionKind::reshard && slot_at(slot).kind != SlotKind::receive;
-    life.whole = action.kind != ActionKind::cast_shard || schedule_.shards == 1;
+    life.bucket = is_of_group(kind) ? -1 : action.bucket;
+    life.held = holds_after(action, kind);
+    life.whole = action.kind != ActionKind::cast_shard || is_whole_after_cast(action);
+  }
+
+  static bool holds_after(const Action& action, SlotKind kind) {
+    // What a communicator receives into, and a cast for one step, mean nothing afterwards.
+    if (kind == SlotKind::receive || kind == SlotKind::master_gradient) return false;
+    return action.kind != ActionKind::reshard || kind == SlotKind::kept_shard;
+  }
+
+  bool is_whole_after_cast(const Action& action) const {
+    const int shards = action.reads.empty() ? schedule_.shards : schedule_.regather_shards;
+    return shards == 1 || schedule_.groups[static_cast<size_t>(action.group)].shared_bytes() == 0;
   }
 
   /// A cast reads the masters that the optimizer writes.

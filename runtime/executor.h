@@ -1,4 +1,6 @@
-// Executes a schedule on one rank: one short function an action, in the order of the list.
+// Executes a schedule on one rank: one short function an action, in the order of the list. Those
+// that compute stand in executor_compute.cpp, those that move and apply parameters and gradients in
+// executor_state.cpp.
 //
 // Order is the schedule's alone. The one place where autograd could have a say is inside a unit's
 // backward, and there the gradient hook runs the schedule's next actions as soon as a segment's
@@ -20,6 +22,8 @@
 #include "planner/schedule.h"
 #include "profiler/recorder.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/gradient_scale.h"
+#include "runtime/optimizer.h"
 #include "runtime/rank_state.h"
 #include "runtime/streams.h"
 
@@ -37,11 +41,10 @@ struct Channels {
   Communicator* reduce = nullptr;
 };
 
-struct AdamOptions {
-  double lr = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
+struct ExecutorOptions {
+  OptimizerOptions optimizer;
+  GradientScaleOptions gradient_scale;
+  std::optional<planner::DType> output_dtype;  // of the logits; nothing: as they were computed
 };
 
 class Executor {
@@ -52,16 +55,21 @@ class Executor {
 
   /// Everything referred to must outlive the executor.
   Executor(const models::ModelSpec& spec, RankState& state, Streams& streams, Channels channels,
-           const AdamOptions& adam);
+           const ExecutorOptions& options);
 
-  /// Runs a training step or an evaluation pass. The schedule must be one that the state was made
-  /// for, or the evaluation pass beside it. Throws CommunicationError where peers are lost.
+  /// Runs a training step or an evaluation pass; asks for a batch once a microbatch. The schedule
+  /// must be one that the state was made for, or the evaluation pass beside it. Throws
+  /// CommunicationError where peers are lost.
   void run(const planner::Schedule& schedule, int64_t step, const LoadBatch& load_batch);
 
-  /// Of the last run: mean loss of the batch (fp32 scalar), logits [batch, classes], labels.
+  /// Of the last run: mean loss of its microbatches (fp32 scalar), and of the last microbatch
+  /// logits [batch, classes] and labels.
   const at::Tensor& loss() const { return loss_; }
   const at::Tensor& logits() const { return logits_; }
   const at::Tensor& labels() const { return batch_.labels; }
+
+  /// What clipping and loss scaling know of the last step.
+  const GradientScale& gradient_scale() const { return gradient_scale_; }
 
   void observe(Observer observer) { observer_ = std::move(observer); }
   /// On a null device that checks; the inspection must outlive the executor.
@@ -78,14 +86,25 @@ class Executor {
     int missing = 0;  // gradients still to come
   };
 
-  /// What came of a parameter's gradient in this step.
+  /// How a schedule runs a unit.
+  struct UnitPlan {
+    bool trains = false;       // has a backward
+    bool recomputed = false;   // its output is not kept
+    bool begins_run = false;   // of units that are computed again: its input is kept
+    bool passes_back = false;  // its input's gradient is wanted
+  };
+
+  /// What came of a parameter's gradient in this microbatch.
   struct Gradient {
-    bool stored = false;  // in its reduce slot; a further one is added
+    bool stored = false;  // in its reduce slot, also of an earlier microbatch; more is added
     bool early = false;   // came before its bucket's segment, waits in .grad
   };
 
   void install_hooks();
   void begin(const planner::Schedule& schedule, int64_t step, const LoadBatch& load_batch);
+  void plan_units();
+  void plan_sums();
+  void begin_microbatch();
 
   void execute(int id);
   void dispatch(const planner::Action& action);
@@ -100,9 +119,15 @@ class Executor {
   void reshard(const planner::Action& action);
   void forward(const planner::Action& action);
   void compute_loss();
+  at::Tensor backward_of_loss();
+  void recompute(const planner::Action& action);
+  at::Tensor run_unit(int unit, const at::Tensor& input);
   void backward(const planner::Action& action);
   void reduce_scatter(const planner::Action& action);
   void all_reduce(const planner::Action& action);
+  void accumulate(const planner::Action& action);
+  void count_step();
+  void clip(const planner::Action& action);
   void optimizer_step(const planner::Action& action);
 
   void bind_weights(const planner::Action& action);
@@ -122,7 +147,8 @@ class Executor {
   RankState& state_;
   Streams& streams_;
   Channels channels_;
-  AdamOptions adam_;
+  ExecutorOptions options_;
+  GradientScale gradient_scale_;
   Observer observer_;
   NullInspection* inspection_ = nullptr;
 
@@ -136,7 +162,12 @@ class Executor {
   // One run.
   const planner::Schedule* schedule_ = nullptr;
   const LoadBatch* load_batch_ = nullptr;
-  bool trains_ = false;  // the schedule has a backward
+  bool trains_ = false;          // the schedule has a backward
+  std::vector<UnitPlan> plans_;  // by unit
+  StepScalars scalars_;
+  std::vector<std::vector<bool>> sums_apart_;  // by group and bucket: not in the reduce slot
+  bool is_norm_begun_ = false;
+  bool is_counted_ = false;  // the step, by the optimizer's first call
   int64_t step_ = 0;
   int next_ = 0;                                // the action to execute next
   std::vector<bool> awaited_;                   // by action: another stream waits for it

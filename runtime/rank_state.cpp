@@ -31,8 +31,22 @@ Category category_of(planner::SlotKind kind) {
       return Category::gradient_shard;
     case planner::SlotKind::receive:
       return Category::communication;
+    case planner::SlotKind::kept_shard:
+      return Category::unsharded_parameter;
+    case planner::SlotKind::gradient_sum:
+    case planner::SlotKind::master_gradient:
+      return Category::gradient_shard;
+    case planner::SlotKind::norm:
+      return Category::workspace;
   }
   return Category::other;
+}
+
+/// Parameters of several dtypes may lie in one slot.
+at::ScalarType element_of(const planner::Slot& slot) {
+  const bool holds_parameters =
+      slot.kind == planner::SlotKind::unsharded || slot.kind == planner::SlotKind::kept_shard;
+  return holds_parameters ? at::kByte : scalar_type(slot.dtype);
 }
 
 /// What lies between a bucket's parameters and behind them, in a slot that holds the bucket.
@@ -52,14 +66,11 @@ std::vector<at::Tensor> gaps_in(const planner::Bucket& bucket, const at::Tensor&
 
 }  // namespace
 
-RankState::RankState(const models::ModelSpec& spec, const planner::Schedule& schedule,
-                     int rank_in_shards, const c10::Device& device)
-    : schedule_(schedule),
-      rank_in_shards_(rank_in_shards),
-      device_(device),
-      places_(spec.parameters.size()) {
+RankState::RankState(const models::ModelSpec& spec, const planner::Schedule& schedule, int rank,
+                     const c10::Device& device, const OptimizerOptions& optimizer)
+    : schedule_(schedule), rank_(rank), device_(device), places_(spec.parameters.size()) {
   place_parameters();
-  allocate();
+  allocate(optimizer);
   make_weights(spec);
   if (!schedule.has_unsharded_slots()) bind_to_masters();
 }
@@ -85,44 +96,45 @@ void RankState::place_parameters() {
   for (const Place& place : places_) check(place.group >= 0, "a parameter lies in no bucket");
 }
 
-void RankState::allocate() {
+void RankState::allocate(const OptimizerOptions& optimizer) {
   const at::TensorOptions fp32 = at::dtype(at::kFloat).device(device_);
   for (const planner::Group& group : schedule_.groups) {
     std::vector<BucketState>& states = buckets_.emplace_back();
     for (const planner::Bucket& bucket : group.buckets) {
-      const int64_t numel = bucket.numel / schedule_.shards;
+      const int64_t numel = schedule_.shard_numel(bucket);
       const std::string name = fmt::format("{} bucket {}", group.name, states.size());
-      states.push_back({zeros(Category::parameter_shard, name + " master", {numel}, fp32),
-                        zeros(Category::optimizer_state, name + " exp_avg", {numel}, fp32),
-                        zeros(Category::optimizer_state, name + " exp_avg_sq", {numel}, fp32)});
+      BucketState& state = states.emplace_back();
+      state.master = zeros(Category::parameter_shard, name + " master", {numel}, fp32);
+      if (bucket.frozen) continue;
+      for (const char* moment : moments_of(optimizer)) {
+        state.moments.push_back(
+            zeros(Category::optimizer_state, name + " " + moment, {numel}, fp32));
+      }
     }
+    bucket_views_.emplace_back(group.buckets.size());
   }
   for (const planner::Slot& slot : schedule_.slots) {
-    const int64_t numel = slot.bytes / planner::bytes_of(slot.dtype);
+    const at::ScalarType element = element_of(slot);
+    const auto numel = slot.bytes / static_cast<int64_t>(c10::elementSize(element));
     const profiler::Scope scope(category_of(slot.kind), slot.name());
-    slots_.push_back(at::empty({numel}, fp32.dtype(scalar_type(slot.dtype))));
+    slots_.push_back(at::empty({numel}, fp32.dtype(element)));
   }
   bound_.assign(schedule_.groups.size(), false);
   gradients_.resize(places_.size());
-  own_ranges_.resize(schedule_.groups.size());
-  for (auto& by_slot : own_ranges_) by_slot.resize(schedule_.slots.size());
-  for (const planner::Group& group : schedule_.groups) {
-    bucket_views_.emplace_back(group.buckets.size());
-  }
   step_count_ = zeros(Category::optimizer_state, "step count", {}, fp32);
 }
 
 void RankState::make_weights(const models::ModelSpec& spec) {
   for (size_t i = 0; i < places_.size(); ++i) {
     const Place& place = places_[i];
-    const planner::DType dtype = schedule_.groups[place.group].buckets[place.bucket].dtype;
-    at::Tensor weight = at::empty({0}, at::dtype(scalar_type(dtype)).device(device_));
+    const planner::Bucket& bucket = schedule_.groups[place.group].buckets[place.bucket];
+    at::Tensor weight = at::empty({0}, at::dtype(scalar_type(bucket.dtype)).device(device_));
     auto* tensor = weight.unsafeGetTensorImpl();
     tensor->set_storage_keep_dtype(c10::Storage(c10::Storage::use_byte_size_t(), 0,
                                                 at::DataPtr(nullptr, device_),
                                                 /*allocator=*/nullptr, /*resizable=*/false));
     tensor->set_sizes_contiguous(spec.parameters[i].shape);
-    weights_.push_back(weight.requires_grad_(true));
+    weights_.push_back(weight.requires_grad_(!bucket.frozen));
   }
 }
 
@@ -135,7 +147,8 @@ void RankState::point(int parameter, void* memory, int64_t bytes) const {
 void RankState::set_parameter(int parameter, const at::Tensor& value) {
   const Place& place = places_[parameter];
   at::Tensor& master = buckets_[place.group][place.bucket].master;
-  const int64_t own_begin = rank_in_shards_ * master.numel();
+  const planner::Bucket& bucket = schedule_.groups[place.group].buckets[place.bucket];
+  const int64_t own_begin = rank_ % schedule_.shards_of(bucket) * master.numel();
   const int64_t begin = std::max(place.entry.offset, own_begin);
   const int64_t end = std::min(place.entry.offset + place.entry.numel, own_begin + master.numel());
   if (begin >= end) return;
@@ -149,9 +162,9 @@ void RankState::bind(int group, int slot) {
   const planner::Group& layout = schedule_.groups[group];
   for (size_t bucket = 0; bucket < layout.buckets.size(); ++bucket) {
     const int64_t bytes = planner::bytes_of(layout.buckets[bucket].dtype);
-    const int64_t first = layout.bucket_offset(static_cast<int>(bucket));
+    char* const first = base + layout.bucket_offset_bytes(static_cast<int>(bucket));
     for (const planner::BucketEntry& entry : layout.buckets[bucket].entries) {
-      point(entry.parameter, base + (first + entry.offset) * bytes, entry.numel * bytes);
+      point(entry.parameter, first + entry.offset * bytes, entry.numel * bytes);
     }
   }
   bound_[group] = true;
@@ -173,16 +186,49 @@ void RankState::zero_padding(int group, int bucket, int slot) {
   for (at::Tensor& gap : views.padding) gap.zero_();
 }
 
-const std::vector<at::Tensor>& RankState::own_ranges(int group, int slot) {
-  std::vector<at::Tensor>& ranges = own_ranges_[group][slot];
-  if (!ranges.empty()) return ranges;
+at::Tensor RankState::part_of(int group, int bucket, int slot, int parts, int index) const {
   const planner::Group& layout = schedule_.groups[group];
-  for (size_t bucket = 0; bucket < layout.buckets.size(); ++bucket) {
-    const int64_t numel = buckets_[group][bucket].master.numel();
-    const int64_t first = layout.bucket_offset(static_cast<int>(bucket));
-    ranges.push_back(slots_[slot].narrow(0, first + rank_in_shards_ * numel, numel));
+  const planner::Bucket& described = layout.buckets[bucket];
+  const int64_t bytes = described.parameter_bytes() / parts;
+  const int64_t first = layout.bucket_offset_bytes(bucket) + index * bytes;
+  return slots_[slot].narrow(0, first, bytes).view(scalar_type(described.dtype));
+}
+
+/// Of all buckets that ranks share: this rank's part of the copy that fewer ranks keep.
+std::vector<Copy> RankState::kept_parts(int group, int slot, int kept_slot) const {
+  const int parts = schedule_.regather_shards;
+  std::vector<Copy> copies;
+  int64_t offset = 0;
+  for (size_t bucket = 0; bucket < schedule_.groups[group].buckets.size(); ++bucket) {
+    if (schedule_.groups[group].buckets[bucket].whole) continue;
+    at::Tensor part = part_of(group, static_cast<int>(bucket), slot, parts, rank_ % parts);
+    const auto bytes = static_cast<int64_t>(part.nbytes());
+    at::Tensor kept = slots_[kept_slot].narrow(0, offset, bytes).view(part.scalar_type());
+    offset += bytes;
+    copies.push_back({std::move(kept), std::move(part)});
   }
-  return ranges;
+  return copies;
+}
+
+const std::vector<Copy>& RankState::gather_copies(int group, int slot, int kept_slot) {
+  std::vector<Copy>& copies = gather_copies_[{group, slot, kept_slot}];
+  if (!copies.empty()) return copies;
+  const std::vector<planner::Bucket>& buckets = schedule_.groups[group].buckets;
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    if (kept_slot >= 0 && !buckets[i].whole) continue;
+    const int shards = schedule_.shards_of(buckets[i]);
+    copies.push_back({part_of(group, static_cast<int>(i), slot, shards, rank_ % shards),
+                      buckets_[group][i].master});
+  }
+  if (kept_slot < 0) return copies;
+  for (auto& [kept, part] : kept_parts(group, slot, kept_slot)) copies.push_back({part, kept});
+  return copies;
+}
+
+const std::vector<Copy>& RankState::keep_copies(int group, int slot, int kept_slot) {
+  std::vector<Copy>& copies = keep_copies_[{group, slot, kept_slot}];
+  if (copies.empty()) copies = kept_parts(group, slot, kept_slot);
+  return copies;
 }
 
 const at::Tensor& RankState::gradient(int parameter, int slot) {
@@ -194,19 +240,21 @@ const at::Tensor& RankState::gradient(int parameter, int slot) {
   return view.tensor;
 }
 
-const at::Tensor& RankState::reduced_gradient(int group, int bucket, int slot) {
-  View& view = bucket_views_[group][bucket].reduced_gradient;
-  if (view.slot == slot) return view.tensor;
-  view.slot = slot;
-  view.tensor = slots_[slot].narrow(0, 0, buckets_[group][bucket].master.numel());
-  return view.tensor;
+at::Tensor RankState::shard_in(int group, int bucket, int slot) {
+  std::vector<View>& views = bucket_views_[group][bucket].shards;
+  for (const View& view : views) {
+    if (view.slot == slot) return view.tensor;
+  }
+  const int64_t numel = buckets_[group][bucket].master.numel();
+  return views.emplace_back(View{slot, slots_[slot].narrow(0, 0, numel)}).tensor;
 }
 
 int64_t RankState::state_bytes() const {
   int64_t bytes = 0;
   for (const auto& group : buckets_) {
     for (const BucketState& bucket : group) {
-      bytes += bucket.master.nbytes() + bucket.exp_avg.nbytes() + bucket.exp_avg_sq.nbytes();
+      bytes += bucket.master.nbytes();
+      for (const at::Tensor& moment : bucket.moments) bytes += moment.nbytes();
     }
   }
   return bytes;

@@ -1,5 +1,5 @@
-// What one rank keeps from step to step: its range of every bucket's fp32 weights and Adam moments,
-// the slots of the schedule, and the weights that autograd sees.
+// What one rank keeps from step to step: its range of every bucket's fp32 weights and moments, the
+// slots of the schedule, and the weights that autograd sees.
 //
 // [Note: weights are views that move]
 // A weight is one leaf tensor for the whole run. Its memory is not its own: bind() points its
@@ -12,20 +12,16 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "models/spec.h"
 #include "planner/schedule.h"
+#include "runtime/optimizer.h"
 
 namespace shardlens::runtime {
-
-/// This rank's range of one bucket: each 1D fp32, [bucket numel / shards].
-struct BucketState {
-  at::Tensor master;
-  at::Tensor exp_avg;
-  at::Tensor exp_avg_sq;
-};
 
 /// Where one parameter lies.
 struct Place {
@@ -34,15 +30,19 @@ struct Place {
   planner::BucketEntry entry;
 };
 
+/// `to` of one dtype, `from` of the same or another; both 1D of the same length.
+struct Copy {
+  at::Tensor to;
+  at::Tensor from;
+};
+
 class RankState {
  public:
-  /// Allocates everything; `rank_in_shards` is this rank's place among schedule.shards. The
-  /// schedule must outlive the state.
-  RankState(const models::ModelSpec& spec, const planner::Schedule& schedule, int rank_in_shards,
-            const c10::Device& device);
+  /// Allocates everything for `rank` of schedule.world_size. The schedule must outlive the state.
+  RankState(const models::ModelSpec& spec, const planner::Schedule& schedule, int rank,
+            const c10::Device& device, const OptimizerOptions& optimizer = {});
 
   const c10::Device& device() const { return device_; }
-  int rank_in_shards() const { return rank_in_shards_; }
 
   /// Copies this rank's part of one parameter's start value (fp32, CPU) into the masters.
   void set_parameter(int parameter, const at::Tensor& value);
@@ -55,12 +55,15 @@ class RankState {
   /// Zeroes what no gradient will fill: the gaps between parameters and the end of the bucket.
   void zero_padding(int group, int bucket, int slot);
 
-  /// This rank's range of each bucket of a group in an unsharded slot.
-  const std::vector<at::Tensor>& own_ranges(int group, int slot);
+  /// What fills this rank's part of an unsharded slot: its masters, or what is shared by all from
+  /// `kept_slot` (-1: none).
+  const std::vector<Copy>& gather_copies(int group, int slot, int kept_slot);
+  /// What keeps a part of an unsharded slot in `kept_slot`.
+  const std::vector<Copy>& keep_copies(int group, int slot, int kept_slot);
   /// Where a parameter's gradient goes in its bucket's reduce slot, in the parameter's shape.
   const at::Tensor& gradient(int parameter, int slot);
-  /// What the optimizer reads of a slot: as many elements as the bucket's masters have.
-  const at::Tensor& reduced_gradient(int group, int bucket, int slot);
+  /// The beginning of a slot: as many elements as the bucket's masters have.
+  at::Tensor shard_in(int group, int bucket, int slot);
 
   BucketState& bucket(int group, int bucket) { return buckets_[group][bucket]; }
   const at::Tensor& slot(int index) const { return slots_[index]; }
@@ -80,30 +83,35 @@ class RankState {
     at::Tensor tensor;
   };
   struct BucketViews {
-    View reduced_gradient;
+    std::vector<View> shards;
     int padding_slot = -1;
     std::vector<at::Tensor> padding;
   };
+  using CopyKey = std::array<int, 3>;  // group, slot, kept slot
 
   void place_parameters();
-  void allocate();
+  void allocate(const OptimizerOptions& optimizer);
   void make_weights(const models::ModelSpec& spec);
   /// Without unsharded slots the masters are whole, and are the weights.
   void bind_to_masters();
   void point(int parameter, void* memory, int64_t bytes) const;
+  /// `parts` equal parts of a bucket in an unsharded slot: the one at `index`.
+  at::Tensor part_of(int group, int bucket, int slot, int parts, int index) const;
+  std::vector<Copy> kept_parts(int group, int slot, int kept_slot) const;
 
   const planner::Schedule& schedule_;
-  int rank_in_shards_;
+  int rank_;
   c10::Device device_;
   std::vector<Place> places_;  // by parameter
   std::vector<std::vector<BucketState>> buckets_;
-  std::vector<at::Tensor> slots_;  // 1D, of the slot's dtype
+  std::vector<at::Tensor> slots_;  // 1D, of the slot's dtype; those of parameters in bytes
   std::vector<at::Tensor> weights_;
   std::vector<bool> bound_;
   at::Tensor step_count_;
 
-  std::vector<std::vector<std::vector<at::Tensor>>> own_ranges_;  // by group and slot, then bucket
-  std::vector<View> gradients_;                                   // by parameter
+  std::map<CopyKey, std::vector<Copy>> gather_copies_;
+  std::map<CopyKey, std::vector<Copy>> keep_copies_;
+  std::vector<View> gradients_;  // by parameter
   std::vector<std::vector<BucketViews>> bucket_views_;
 };
 

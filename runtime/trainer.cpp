@@ -62,6 +62,20 @@ std::string peak_text(const MemoryPeak& peak) {
                      profiler::bytes_text(peak.reserved_bytes));
 }
 
+OptimizerOptions optimizer_options(const planner::Config& config) {
+  return {.kind = planner::optimizer_of(config),
+          .lr = config.lr,
+          .weight_decay = config.weight_decay,
+          .momentum = config.momentum};
+}
+
+ExecutorOptions executor_options(const planner::Config& config) {
+  return {.optimizer = optimizer_options(config),
+          .gradient_scale = {.clip_norm = config.clip_norm,
+                             .loss_scale = planner::loss_scale_of(config)},
+          .output_dtype = planner::output_dtype_of(config)};
+}
+
 /// Sum of batch losses, added on the device and read only when somebody asks.
 class MeanLoss {
  public:
@@ -158,8 +172,9 @@ class Trainer {
       : job_(job),
         options_(options),
         peaks_(options.device),
-        state_(job.spec, job.train, job.train.shards > 1 ? options.rank : 0, options.device),
-        executor_(job.spec, state_, *options.streams, options.channels, {.lr = job.config.lr}),
+        state_(job.spec, job.train, options.rank, options.device, optimizer_options(job.config)),
+        executor_(job.spec, state_, *options.streams, options.channels,
+                  executor_options(job.config)),
         train_data_(job, options.rank, options.device) {
     if (NullChecks* const checks = find_null_checks()) {
       inspection_.emplace(*checks, state_, *options.streams,

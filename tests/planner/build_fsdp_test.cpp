@@ -18,6 +18,14 @@ Strategy fsdp(Reshard reshard, int world_size = 2) {
   return strategy;
 }
 
+/// As many gathers ahead of the compute, forward and backward.
+Strategy prefetching(int depth, int world_size = 2) {
+  Strategy strategy = fsdp(Reshard::yes, world_size);
+  strategy.forward_prefetch = depth;
+  strategy.backward_prefetch = depth;
+  return strategy;
+}
+
 Schedule tutorial(Reshard reshard, Pass pass = Pass::train) {
   return build_schedule(models::find_spec("vit-tutorial"), fsdp(reshard), pass);
 }
@@ -137,7 +145,7 @@ TEST_CASE("deeper prefetch takes more slots, none takes one") {
   for (int depth = 0; depth <= 4; ++depth) {
     CAPTURE(depth);
     const models::ModelSpec spec = models::find_spec("vit-tutorial");
-    const Schedule schedule = build_fsdp(spec, fsdp(Reshard::yes), Pass::train, depth);
+    const Schedule schedule = build_fsdp(spec, prefetching(depth), Pass::train);
     validate(schedule);
     CHECK(slots_of(schedule, SlotKind::unsharded).size() == static_cast<size_t>(depth) + 1);
     const int loaded = ids_of(schedule, ActionKind::load_input).front();
@@ -168,7 +176,7 @@ TEST_CASE("groups that prefetch brings together do not share a slot") {
   sizes.layers = 1;
   spec = models::make_vit("one_block", sizes);
   const auto own_slots = [&](int depth) {
-    const Schedule schedule = build_fsdp(spec, fsdp(Reshard::yes, 1), Pass::train, depth);
+    const Schedule schedule = build_fsdp(spec, prefetching(depth, 1), Pass::train);
     validate(schedule);
     const int64_t block_bytes = schedule.groups[1].numel() * 4;
     const std::vector<Slot> slots = slots_of(schedule, SlotKind::unsharded);

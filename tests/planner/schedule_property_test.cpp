@@ -22,20 +22,22 @@ struct Sample {
   Schedule schedule;
 };
 
-Sample sample_of(uint64_t seed) {
+using Draw = Strategy (*)(std::mt19937_64&);
+
+Sample sample_of(uint64_t seed, Draw draw) {
   std::mt19937_64 engine(seed);
   Sample sample;
   sample.spec = test::random_vit(engine);
-  sample.strategy = test::random_strategy(engine);
+  sample.strategy = draw(engine);
   sample.pass = test::random_between(engine, 0, 3) == 0 ? Pass::evaluate : Pass::train;
   sample.schedule = build_schedule(sample.spec, sample.strategy, sample.pass);
   return sample;
 }
 
 template <typename Check>
-void for_random_schedules(uint64_t count, Check check) {
+void for_random_schedules(uint64_t count, Check check, Draw draw = test::random_strategy) {
   for (uint64_t seed = 0; seed < count; ++seed) {
-    const Sample sample = sample_of(seed);
+    const Sample sample = sample_of(seed, draw);
     CAPTURE(seed, sample.strategy.kind, sample.strategy.param_dtype, sample.strategy.world_size,
             sample.strategy.reshard_after_forward, sample.pass);
     check(sample);
@@ -82,10 +84,16 @@ bool conflict(const Action& a, const Action& b) {
   return meets(a.writes, b) || meets(b.writes, a);
 }
 
+/// Over strategies with every knob there is.
+template <typename Check>
+void for_rich_schedules(uint64_t count, Check check) {
+  for_random_schedules(count, check, test::random_rich_strategy);
+}
+
 }  // namespace
 
 TEST_CASE("conflicting accesses to a slot are ordered by streams and waits") {
-  for_random_schedules(150, [](const Sample& sample) {
+  for_rich_schedules(150, [](const Sample& sample) {
     const std::vector<Action>& actions = sample.schedule.actions;
     const Ancestors ancestors = ancestors_of(sample.schedule);
     bool ordered = true;
@@ -99,7 +107,7 @@ TEST_CASE("conflicting accesses to a slot are ordered by streams and waits") {
 }
 
 TEST_CASE("no wait is implied by a stream or by another wait") {
-  for_random_schedules(150, [](const Sample& sample) {
+  for_rich_schedules(150, [](const Sample& sample) {
     const std::vector<Action>& actions = sample.schedule.actions;
     const Ancestors ancestors = ancestors_of(sample.schedule);
     std::map<Stream, int> last;
@@ -117,7 +125,7 @@ TEST_CASE("no wait is implied by a stream or by another wait") {
 }
 
 TEST_CASE("the text form gives the same schedule back") {
-  for_random_schedules(300, [](const Sample& sample) {
+  for_rich_schedules(300, [](const Sample& sample) {
     const std::string text = to_text(sample.schedule);
     const Schedule parsed = parse_schedule(text);
     REQUIRE(parsed == sample.schedule);
@@ -229,4 +237,15 @@ TEST_CASE("slots for gradients are bounded by a third of a block or one paramete
       REQUIRE(slot.bytes * (is_shard ? sample.schedule.shards : 1) <= bound);
     }
   });
+}
+
+TEST_CASE("every strategy that can be drawn gives a valid schedule") {
+  std::map<ActionKind, int64_t> seen;
+  for_rich_schedules(2000, [&](const Sample& sample) {
+    for (const Action& action : sample.schedule.actions) ++seen[action.kind];
+  });
+  for (int kind = 0; kind <= static_cast<int>(ActionKind::optimizer_step); ++kind) {
+    CAPTURE(to_string(static_cast<ActionKind>(kind)));
+    CHECK(seen[static_cast<ActionKind>(kind)] > 100);
+  }
 }

@@ -144,7 +144,7 @@ TEST_CASE("whatever is unknown is refused with its line") {
                          MessageMatches(ContainsSubstring(reason)));
   };
   refuses("", "empty");
-  refuses(replaced(text, "schedule 1", "schedule 2"), "line 1: version '2'");
+  refuses(replaced(text, "schedule 2", "schedule 3"), "line 1: version '3'");
   refuses(replaced(text, "strategy=fsdp", "strategy=zero3"), "line 1: unknown word 'zero3'");
   refuses(replaced(text, " shards=2", ""), "line 1: field shards is missing");
   refuses(replaced(text, "world=2", "world=2 world=2"), "line 1: field 'world' stands twice");

@@ -48,4 +48,49 @@ inline planner::Strategy random_strategy(std::mt19937_64& engine) {
   return strategy;
 }
 
+/// Every knob of a strategy, each at its plain value half of the time.
+inline planner::Strategy random_rich_strategy(std::mt19937_64& engine) {
+  using namespace planner;
+  constexpr DType kDTypes[] = {DType::fp32, DType::bf16, DType::fp16};
+  const auto often = [&] { return random_between(engine, 0, 1) == 0; };
+  const auto divisor_of = [&](int whole) {
+    int divisor = static_cast<int>(random_between(engine, 1, whole));
+    while (whole % divisor != 0) --divisor;
+    return divisor;
+  };
+  Strategy strategy = random_strategy(engine);
+  if (strategy.kind == StrategyKind::fsdp && often()) {
+    strategy.kind = StrategyKind::hsdp;
+    strategy.replicas = divisor_of(strategy.world_size);
+  }
+  if (often()) {
+    strategy.reshard_after_forward = Reshard::partly;
+    strategy.regather_shards = divisor_of(strategy.shards());
+  }
+  if (often()) strategy.reduce_dtype = kDTypes[random_between(engine, 0, 2)];
+  if (often()) strategy.forward_prefetch = static_cast<int>(random_between(engine, 0, 4));
+  if (often()) strategy.backward_prefetch = static_cast<int>(random_between(engine, 0, 4));
+  switch (random_between(engine, 0, 7)) {
+    case 0:
+      strategy.wrap = {.kind = WrapKind::root};
+      break;
+    case 1:
+      strategy.wrap = {.kind = WrapKind::size, .numel = random_between(engine, 1, 20000)};
+      break;
+    case 2:
+      strategy.wrap = {.kind = WrapKind::module, .module = ".*encoder_layer_[02468].*"};
+      break;
+    default:
+      break;
+  }
+  if (random_between(engine, 0, 3) == 0) strategy.ignore = ".*ln_1.*|class_token";
+  if (random_between(engine, 0, 3) == 0) strategy.freeze = "conv_proj|.*encoder_layer_[01]";
+  if (random_between(engine, 0, 3) == 0) strategy.keep_fp32 = ".*ln_[12]";
+  if (often()) strategy.microbatches = static_cast<int>(random_between(engine, 1, 3));
+  if (often()) strategy.sync = Sync::last;
+  if (often()) strategy.recompute_every = static_cast<int>(random_between(engine, 0, 3));
+  strategy.holds_gradients = often();
+  return strategy;
+}
+
 }  // namespace shardlens::test

@@ -87,7 +87,7 @@ inline std::vector<double> train_losses(const models::ModelSpec& spec,
   const planner::Schedule schedule = build_schedule(spec, strategy, planner::Pass::train);
   std::vector<double> losses(static_cast<size_t>(steps));
   run_ranks(schedule, [&](int rank, runtime::Channels channels) {
-    runtime::RankState state(spec, schedule, schedule.shards > 1 ? rank : 0, at::kCPU);
+    runtime::RankState state(spec, schedule, rank, at::kCPU);
     const auto streams = runtime::make_inline_streams();
     draw_into(state, spec, 0);
     runtime::Executor executor(spec, state, *streams, channels, {});

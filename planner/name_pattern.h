@@ -1,0 +1,29 @@
+// A regular expression for names of parameters and of the modules that they stand in, as options
+// give it. Private to the planner.
+#pragma once
+
+#include <regex>
+#include <string>
+
+#include "models/spec.h"
+
+namespace shardlens::planner {
+
+class NamePattern {
+ public:
+  /// `option` is for messages: "--wrap module:". Throws std::invalid_argument where the expression
+  /// is none.
+  NamePattern(const std::string& option, const std::string& expression);
+
+  /// The outermost module whose whole name matches, or the parameter itself; empty: none.
+  std::string match(const std::string& parameter) const;
+
+  /// Throws std::invalid_argument where no parameter of the model matches.
+  void expect_matches(const models::ModelSpec& spec) const;
+
+ private:
+  std::string text_;  // option and expression
+  std::regex regex_;
+};
+
+}  // namespace shardlens::planner

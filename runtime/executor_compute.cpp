@@ -1,0 +1,218 @@
+// The actions that compute: units forward and backward, and the loss.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/check.h"
+#include "runtime/executor.h"
+#include "runtime/scalar_type.h"
+
+namespace shardlens::runtime {
+
+using planner::Action;
+using planner::ActionKind;
+using planner::Bucket;
+using profiler::Category;
+
+namespace {
+
+struct GradientHook : torch::autograd::PostAccumulateGradHook {
+  explicit GradientHook(std::function<void()> call) : call(std::move(call)) {}
+  void operator()(const at::Tensor&) override { call(); }
+  std::function<void()> call;
+};
+
+/// Gradients that a BACKWARD segment gives to its bucket.
+int gradients_of(const models::UnitSpec& unit, const Bucket& bucket) {
+  return static_cast<int>(std::count_if(
+      bucket.entries.begin(), bucket.entries.end(), [&](const planner::BucketEntry& entry) {
+        return std::count(unit.parameters.begin(), unit.parameters.end(), entry.parameter) > 0;
+      }));
+}
+
+}  // namespace
+
+void Executor::install_hooks() {
+  for (size_t i = 0; i < spec_.parameters.size(); ++i) {
+    const int parameter = static_cast<int>(i);
+    if (!state_.weight(parameter).requires_grad()) continue;
+    torch::autograd::impl::set_post_acc_grad_hooks(
+        state_.weight(parameter),
+        std::make_unique<GradientHook>([this, parameter] { on_gradient(parameter); }));
+  }
+}
+
+void Executor::bind_weights(const Action& action) {
+  if (!action.reads.empty() && !state_.is_bound(action.group)) {
+    state_.bind(action.group, action.reads.front());
+  }
+}
+
+std::vector<at::Tensor> Executor::unit_weights(int unit) const {
+  std::vector<at::Tensor> weights;
+  for (const int parameter : spec_.units[unit].parameters) {
+    weights.push_back(state_.weight(parameter));
+  }
+  return weights;
+}
+
+at::Tensor Executor::run_unit(int unit, const at::Tensor& input) {
+  return units_[unit](input, unit_weights(unit));
+}
+
+void Executor::forward(const Action& action) {
+  bind_weights(action);
+  const UnitPlan& plan = plans_[action.unit];
+  const bool keeps_graph = plan.trains && !plan.recomputed;
+  const at::AutoGradMode grad_mode(keeps_graph);
+  // The boundary: backward of this unit ends here and hands its gradient on.
+  at::Tensor input = std::move(carried_);
+  if (keeps_graph) input = input.detach().requires_grad_(plan.passes_back);
+  at::Tensor output = run_unit(action.unit, input);
+  carried_ = output.detach();
+  if (keeps_graph || plan.begins_run) inputs_[action.unit] = std::move(input);
+  if (keeps_graph) outputs_[action.unit] = std::move(output);
+}
+
+void Executor::recompute(const Action& action) {
+  bind_weights(action);
+  const UnitPlan& plan = plans_[action.unit];
+  const at::Tensor& kept = plan.begins_run ? inputs_[action.unit] : outputs_[action.unit - 1];
+  at::Tensor input = kept.detach().requires_grad_(plan.passes_back);
+  outputs_[action.unit] = run_unit(action.unit, input);
+  inputs_[action.unit] = std::move(input);
+}
+
+void Executor::compute_loss() {
+  logits_ = std::move(carried_);
+  if (options_.output_dtype) logits_ = logits_.to(scalar_type(*options_.output_dtype));
+  const at::Tensor loss = trains_ ? backward_of_loss() : models::loss(logits_, batch_.labels);
+  if (schedule_->microbatches == 1 || !trains_) {
+    loss_ = loss;
+    return;
+  }
+  const at::Tensor share = loss / schedule_->microbatches;
+  loss_ = loss_.defined() ? loss_ + share : share;
+}
+
+/// The loss; carried_ is then the gradient of the logits.
+at::Tensor Executor::backward_of_loss() {
+  const at::Tensor logits = logits_.detach().requires_grad_(true);
+  const at::Tensor loss = models::loss(logits, batch_.labels);
+  loss.backward(gradient_scale_.loss_gradient(schedule_->microbatches));
+  carried_ = logits.grad();
+  return loss.detach();
+}
+
+void Executor::backward(const Action& action) {
+  const bool continues = segment_.unit == action.unit;
+  bind_weights(action);
+  begin_segment(action);
+  if (continues) {
+    unit_scope_->enter_action(segment_.action);
+    return;
+  }
+  profiler::Scope scope(Category::activation, label_of(action), segment_.action);
+  unit_scope_ = &scope;
+  run_autograd(action.unit);
+}
+
+void Executor::begin_segment(const Action& action) {
+  segment_ = {.action = static_cast<int>(&action - schedule_->actions.data()),
+              .unit = action.unit,
+              .group = action.group,
+              .bucket = action.bucket};
+  if (action.bucket < 0) return;  // the unit trains nothing, and passes on
+  const Bucket& bucket = schedule_->bucket_of(action);
+  segment_.slot = action.writes.front();
+  segment_.missing = gradients_of(spec_.units[action.unit], bucket);
+  const auto& entries = bucket.entries;
+  const bool first = std::none_of(entries.begin(), entries.end(), [&](const auto& entry) {
+    return gradients_[entry.parameter].stored;
+  });
+  if (first) state_.zero_padding(action.group, action.bucket, segment_.slot);
+  for (const planner::BucketEntry& entry : entries) {
+    if (gradients_[entry.parameter].early) store_gradient(entry.parameter);
+  }
+}
+
+void Executor::run_autograd(int unit) {
+  at::Tensor output = std::move(outputs_[unit]);
+  try {
+    output.backward(std::exchange(carried_, {}));
+  } catch (...) {
+    // Autograd may wrap what a hook throws; the caller wants the error itself.
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+    throw;
+  }
+  check(segment_.unit == unit && segment_.missing == 0 && !next_segment(unit), [&] {
+    return fmt::format("{}: {} parameters got no gradient", spec_.units[unit].name,
+                       segment_.missing);
+  });
+  if (segment_.bucket < 0) finish(segment_.action);  // no gradient does
+  carried_ = inputs_[unit].grad();
+  inputs_[unit].reset();
+  end_action(segment_.action);
+  segment_ = {};
+}
+
+void Executor::on_gradient(int parameter) {
+  const at::NoGradGuard no_grad;
+  try {
+    const Place& place = state_.place(parameter);
+    if (recorder_ != nullptr) {
+      recorder_->recategorise(space_, state_.weight(parameter).grad().data_ptr(),
+                              Category::gradient);
+    }
+    if (place.group != segment_.group || place.bucket != segment_.bucket) {
+      gradients_[parameter].early = true;
+      return;
+    }
+    store_gradient(parameter);
+    continue_unit();
+  } catch (...) {
+    failure_ = std::current_exception();
+    throw;
+  }
+}
+
+void Executor::store_gradient(int parameter) {
+  at::Tensor& gradient = state_.weight(parameter).mutable_grad();
+  const at::Tensor& range = state_.gradient(parameter, segment_.slot);
+  if (gradients_[parameter].stored) {
+    range.add_(gradient);
+  } else {
+    range.copy_(gradient);
+  }
+  gradient.reset();
+  gradients_[parameter] = {.stored = true, .early = false};
+  --segment_.missing;
+}
+
+/// Runs the schedule up to the unit's next segment, as often as a segment is already complete.
+void Executor::continue_unit() {
+  while (segment_.missing == 0) {
+    finish(segment_.action);
+    const std::optional<int> next = next_segment(segment_.unit);
+    if (!next) return;  // the input's gradient may still come
+    end_action(segment_.action);
+    while (next_ <= *next) execute(next_++);
+  }
+}
+
+std::optional<int> Executor::next_segment(int unit) const {
+  for (size_t id = static_cast<size_t>(next_); id < schedule_->actions.size(); ++id) {
+    const Action& action = schedule_->actions[id];
+    if (action.kind != ActionKind::backward) continue;
+    if (action.unit != unit) return std::nullopt;
+    return static_cast<int>(id);
+  }
+  return std::nullopt;
+}
+
+}  // namespace shardlens::runtime

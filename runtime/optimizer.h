@@ -1,0 +1,42 @@
+// What applies a gradient to a bucket: one fused call of LibTorch's, whatever the optimizer.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "planner/strategy.h"
+
+namespace shardlens::runtime {
+
+struct OptimizerOptions {
+  planner::OptimizerKind kind = planner::OptimizerKind::adam;
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum = 0;  // of sgd
+};
+
+/// Names of what the optimizer keeps beside each weight, as PyTorch calls it.
+std::vector<const char*> moments_of(const OptimizerOptions& options);
+
+/// This rank's range of one bucket: each 1D fp32 of the same length.
+struct BucketState {
+  at::Tensor master;
+  std::vector<at::Tensor> moments;  // see moments_of; none where the bucket is frozen
+};
+
+/// What all steps of a pass share, scalars in fp32 beside the masters.
+struct StepScalars {
+  at::Tensor count;       // of steps, this one included
+  at::Tensor divisor;     // of gradients; undefined: 1
+  at::Tensor overflowed;  // 1: leave everything as it is; undefined: never
+};
+
+/// `gradient` is fp32, and is divided in place.
+void step_bucket(const OptimizerOptions& options, BucketState& bucket, const at::Tensor& gradient,
+                 const StepScalars& scalars);
+
+}  // namespace shardlens::runtime
