@@ -167,9 +167,9 @@ class Recorder::Hooks {
 
   /// The allocator's lock is held by whoever calls.
   uint16_t number_of_stream(void* stream) {
-    const auto found = std::find(streams_.begin(), streams_.end(), stream);
-    if (found == streams_.end()) streams_.push_back(stream);
-    return static_cast<uint16_t>(found - streams_.begin());
+    const auto number = std::find(streams_.begin(), streams_.end(), stream) - streams_.begin();
+    if (static_cast<size_t>(number) == streams_.size()) streams_.push_back(stream);
+    return static_cast<uint16_t>(number);
   }
 
   Writer writer_;

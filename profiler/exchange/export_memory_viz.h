@@ -9,8 +9,9 @@
 namespace shardlens::profiler {
 
 /// The only frame of an event has the label for its name, the place in the run ("step 3, BACKWARD
-/// attention2") for its file and the action's number for its line; -1: outside a pass. Throws
-/// std::invalid_argument where the recording has no memory of a device.
+/// attention2") for its file and the action's number for its line; -1: outside a pass. A free is
+/// written as completed at once: a recording does not tell how long it waited for other streams.
+/// Throws std::invalid_argument where the recording has no memory of a device.
 void export_memory_viz(const Profile& profile, DocumentWriter& out);
 
 }  // namespace shardlens::profiler

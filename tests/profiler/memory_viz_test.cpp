@@ -18,6 +18,7 @@
 #include "profiler/exchange/lifetimes.h"
 #include "profiler/exchange/read_document.h"
 #include "profiler/report/block_tracker.h"
+#include "tests/support/gzip_file.h"
 #include "tests/support/random_recording.h"
 #include "tests/support/small_recording.h"
 #include "tests/support/synthetic_profile.h"
@@ -139,7 +140,17 @@ BlockTotals totals_of_segments(const json& snapshot) {
   return totals;
 }
 
-json read_json_file(const std::string& path) { return json::parse(test::read_file(path)); }
+/// What PyTorch's own counters said when the fixture was made.
+void check_counters(const Profile& profile, const std::string& name) {
+  const json expected = json::parse(test::read_file(kFixtures + "expected.json")).at(name);
+  const Replay replay(profile);
+  const BlockTotals& totals = replay.tracker.totals();
+  CHECK(totals.allocated() == expected.at("allocated_bytes"));
+  CHECK(totals.requested == expected.at("requested_bytes"));
+  CHECK(totals.reserved == expected.at("reserved_bytes"));
+  CHECK(replay.peak_allocated == expected.at("peak_allocated_bytes"));
+  CHECK(replay.peak_reserved == expected.at("peak_reserved_bytes"));
+}
 
 }  // namespace
 
@@ -222,16 +233,8 @@ TEST_CASE("a recording of the CPU has nothing for memory_viz") {
 TEST_CASE("PyTorch's own snapshot is imported to the byte") {
   for (const std::string name : {"whole", "late"}) {
     INFO(name);
-    const json expected = read_json_file(kFixtures + "expected.json").at(name);
-    const std::string bytes = test::read_file(kFixtures + name + ".pickle");
-    const Profile profile = import_memory_viz(bytes);
-    const Replay replay(profile);
-    const BlockTotals& totals = replay.tracker.totals();
-    CHECK(totals.allocated() == expected.at("allocated_bytes"));
-    CHECK(totals.requested == expected.at("requested_bytes"));
-    CHECK(totals.reserved == expected.at("reserved_bytes"));
-    CHECK(replay.peak_allocated == expected.at("peak_allocated_bytes"));
-    CHECK(replay.peak_reserved == expected.at("peak_reserved_bytes"));
+    const Profile profile = import_memory_viz(test::read_file(kFixtures + name + ".pickle"));
+    check_counters(profile, name);
     const auto failures =
         std::ranges::count(profile.events, EventKind::out_of_memory, &Event::kind);
     CHECK(failures == 1);
@@ -240,6 +243,16 @@ TEST_CASE("PyTorch's own snapshot is imported to the byte") {
     }));
     check_round_trip(profile);
   }
+}
+
+TEST_CASE("a step of PyTorch FSDP2 is imported to the byte") {
+  const Profile profile = import_memory_viz(test::read_gzip_file(kFixtures + "fsdp2.pickle.gz"));
+  check_counters(profile, "fsdp2");
+  CHECK(std::ranges::any_of(profile.strings, [](const std::string& label) {
+    return label.starts_with("torch/distributed/fsdp/_fully_shard/_fsdp_param.py:") &&
+           label.ends_with(" alloc_storage");
+  }));
+  check_round_trip(profile);
 }
 
 TEST_CASE("a snapshot without history is what was alive, all at the start") {

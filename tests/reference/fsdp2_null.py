@@ -64,7 +64,8 @@ def train_step(model, optimizer, images, labels):
     optimizer.zero_grad()
 
 
-def measure(options):
+def make_step(options):
+    """One training step as a function, after those of the warm-up."""
     model = make_model(options)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     pixels = (model.image_size, model.image_size)
@@ -73,10 +74,15 @@ def measure(options):
     for _ in range(null_runs.WARM_UP_STEPS):
         train_step(model, optimizer, images, labels)
     torch.cuda.reset_peak_memory_stats()
+    return lambda: train_step(model, optimizer, images, labels)
+
+
+def measure(options):
+    step = make_step(options)
     step_ms = []
     for _ in range(options.steps):
         start = time.perf_counter()
-        train_step(model, optimizer, images, labels)
+        step()
         step_ms.append((time.perf_counter() - start) * 1e3)
     return {
         "allocated_bytes": torch.cuda.max_memory_allocated(),
@@ -85,17 +91,21 @@ def measure(options):
     }
 
 
-def run_rank(options):
+def join_world(rank, world_size):
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch.backends.cudnn.enabled = False
-    dist.init_process_group("fake", store=FakeStore(), rank=options.rank, world_size=options.world)
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
+
+
+def run_rank(options):
+    join_world(options.rank, options.world)
     print(json.dumps(measure(options)), flush=True)
     # Autograd's device thread may still be giving up Python objects; Python's own way out would now
     # and then abort it ("terminate called without an active exception").
     os._exit(0)
 
 
-def parse_options():
+def parse_options(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=MODELS, default="vit-tutorial")
     parser.add_argument("--world", type=int, default=2)
@@ -105,7 +115,7 @@ def parse_options():
     parser.add_argument("--reshard-after-forward", choices=["true", "false"], default="true")
     parser.add_argument("--steps", type=int, default=null_runs.PEAK_STEPS, help="after the warm-up")
     parser.add_argument("--record", action="store_true", help="write the fixture of all peaks")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 def main():

@@ -1,14 +1,21 @@
 """Records PyTorch's own memory snapshots on the null device, as fixtures for reading them.
 
-    .setup/peers && .deps/peers/bin/python tests/reference/record_snapshot.py
+    .setup/peers && .deps/peers/bin/python tests/reference/record_snapshot.py [small] [fsdp2]
 
-writes tests/fixtures/memory_viz/{whole,late}.pickle and expected.json. `whole` has the history from
-the first allocation on, a stream beside the main one and memory that is held back for it, freed
-segments and a request that fails; `late` begins when much is alive already. expected.json has what
-PyTorch's own counters said of both. Files are named from the root of the repository, or of the
-folder of PyTorch's package.
+writes tests/fixtures/memory_viz: snapshots, and in expected.json what PyTorch's own counters said of
+each. Without arguments all are made, each kind in a process of its own:
+
+  small  whole.pickle has the history from the first allocation on, a stream beside the main one and
+         memory that is held back for it, freed segments and a request that fails; late.pickle begins
+         when much is alive already.
+  fsdp2  fsdp2.pickle.gz is the third training step of PyTorch FSDP2: rank 0 of a world of two, the
+         tutorial's model, fp32, a batch of 64, reshard_after_forward. The peaks are those of
+         fsdp2_null_peaks.json.
+
+Files are named from the root of the repository, or of the folder of PyTorch's package.
 """
 
+import gzip
 import json
 import os
 import pathlib
@@ -17,6 +24,7 @@ import sys
 
 import torch
 
+import fsdp2_null
 import null_runs
 import programs
 
@@ -61,10 +69,19 @@ def shortened(value):
     return value
 
 
+def start_history():
+    torch.cuda.reset_peak_memory_stats()
+    torch.cuda.memory._record_memory_history(context="alloc", stacks="python", clear_history=True)
+
+
 def record(name, protocol):
+    """Writes the snapshot and what the counters say of it."""
     snapshot = shortened(torch.cuda.memory._snapshot())
-    (FOLDER / f"{name}.pickle").write_bytes(pickle.dumps(snapshot, protocol))
-    return {
+    pickled = pickle.dumps(snapshot, protocol)
+    # The same bytes whenever it is packed.
+    packed = gzip.compress(pickled, mtime=0) if name.endswith(".gz") else pickled
+    (FOLDER / name).write_bytes(packed)
+    counted = {
         "allocated_bytes": torch.cuda.memory_allocated(),
         "reserved_bytes": torch.cuda.memory_reserved(),
         "peak_allocated_bytes": torch.cuda.max_memory_allocated(),
@@ -72,23 +89,47 @@ def record(name, protocol):
         "requested_bytes": torch.cuda.memory_stats()["requested_bytes.all.current"],
         "entries": len(snapshot["device_traces"][0]),
     }
+    path = FOLDER / "expected.json"
+    expected = json.loads(path.read_text()) if path.exists() else {}
+    expected[name.partition(".")[0]] = counted
+    path.write_text(json.dumps(expected, indent=2) + "\n")
+
+
+def record_small():
+    start_history()
+    alive = [use_memory()]
+    record("whole.pickle", protocol=4)
+    torch.cuda.memory._record_memory_history(enabled=None)
+    start_history()
+    alive[0] = use_memory()
+    record("late.pickle", protocol=2)
+
+
+def record_fsdp2():
+    options = fsdp2_null.parse_options(["--model", "vit-tutorial", "--world", "2"])
+    fsdp2_null.join_world(options.rank, options.world)
+    step = fsdp2_null.make_step(options)
+    start_history()
+    step()
+    record("fsdp2.pickle.gz", protocol=4)
+    os._exit(0)  # see fsdp2_null.run_rank
+
+
+RECORDINGS = {"small": record_small, "fsdp2": record_fsdp2}
 
 
 def main():
+    names = sys.argv[1:] or list(RECORDINGS)
     environment = null_runs.null_device_environment()
-    if os.environ.get("LD_PRELOAD") != environment["LD_PRELOAD"]:
+    FOLDER.mkdir(exist_ok=True)
+    if len(names) > 1:
+        for name in names:
+            programs.run([sys.executable, sys.argv[0], name], environment)
+    elif os.environ.get("LD_PRELOAD") != environment["LD_PRELOAD"]:
         # The libraries count only where they are there before PyTorch is loaded.
         os.execve(sys.executable, [sys.executable, *sys.argv], environment)
-    FOLDER.mkdir(exist_ok=True)
-    torch.cuda.memory._record_memory_history(context="alloc", stacks="python")
-    alive = [use_memory()]
-    expected = {"whole": record("whole", protocol=4)}
-    torch.cuda.memory._record_memory_history(enabled=None)
-    torch.cuda.reset_peak_memory_stats()
-    torch.cuda.memory._record_memory_history(context="alloc", stacks="python", clear_history=True)
-    alive[0] = use_memory()
-    expected["late"] = record("late", protocol=2)
-    (FOLDER / "expected.json").write_text(json.dumps(expected, indent=2) + "\n")
+    else:
+        RECORDINGS[names[0]]()
 
 
 if __name__ == "__main__":

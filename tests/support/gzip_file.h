@@ -1,0 +1,25 @@
+// Reads gzipped fixtures.
+#pragma once
+
+#include <zlib.h>
+
+#include <array>
+#include <stdexcept>
+#include <string>
+
+namespace shardlens::test {
+
+inline std::string read_gzip_file(const std::string& path) {
+  const gzFile file = ::gzopen(path.c_str(), "rb");
+  if (file == nullptr) throw std::runtime_error("cannot read " + path);
+  std::string bytes;
+  std::array<char, 1 << 16> part;
+  int read = 0;
+  while ((read = ::gzread(file, part.data(), part.size())) > 0) {
+    bytes.append(part.data(), static_cast<size_t>(read));
+  }
+  if (::gzclose(file) != Z_OK || read < 0) throw std::runtime_error(path + ": damaged");
+  return bytes;
+}
+
+}  // namespace shardlens::test
