@@ -57,6 +57,20 @@ std::vector<bool> awaited_in(const Schedule& schedule) {
 
 }  // namespace
 
+OptimizerOptions optimizer_options(const planner::Config& config) {
+  return {.kind = planner::optimizer_of(config),
+          .lr = config.lr,
+          .weight_decay = config.weight_decay,
+          .momentum = config.momentum};
+}
+
+ExecutorOptions executor_options(const planner::Config& config) {
+  return {.optimizer = optimizer_options(config),
+          .gradient_scale = {.clip_norm = config.clip_norm,
+                             .loss_scale = planner::loss_scale_of(config)},
+          .output_dtype = planner::output_dtype_of(config)};
+}
+
 Executor::Executor(const models::ModelSpec& spec, RankState& state, Streams& streams,
                    Channels channels, const ExecutorOptions& options)
     : spec_(spec),
@@ -74,6 +88,7 @@ void Executor::run(const Schedule& schedule, int64_t step, const LoadBatch& load
   begin(schedule, step, load_batch);
   at::AutoGradMode grad_mode(trains_);
   while (next_ < static_cast<int>(schedule.actions.size())) execute(next_++);
+  complete_all();
   if (inspection_ != nullptr) inspection_->end_pass(schedule);
 }
 
@@ -83,7 +98,7 @@ void Executor::begin(const Schedule& schedule, int64_t step, const LoadBatch& lo
   step_ = step;
   next_ = 0;
   awaited_ = awaited_in(schedule);
-  tickets_.assign(schedule.actions.size(), std::nullopt);
+  issued_.clear();
   inputs_.assign(units_.size(), {});
   outputs_.assign(units_.size(), {});
   gradients_.assign(spec_.parameters.size(), {});
@@ -206,9 +221,25 @@ void Executor::dispatch(const Action& action) {
 void Executor::wait_for(const Action& action) {
   for (const int id : action.waits) {
     streams_.wait(action.stream, id);
-    if (!tickets_[id]) continue;
-    channel(schedule_->actions[id].channel).wait(*std::exchange(tickets_[id], std::nullopt));
+    complete(id);
   }
+}
+
+/// A communicator's tickets are waited for in the order of issue.
+void Executor::complete(int id) {
+  const auto found = std::find_if(issued_.begin(), issued_.end(),
+                                  [&](const Issued& one) { return one.action == id; });
+  if (found == issued_.end()) return;
+  Communicator* const communicator = found->communicator;
+  std::erase_if(issued_, [&](const Issued& one) {
+    if (one.communicator != communicator || one.action > id) return false;
+    communicator->wait(one.ticket);
+    return true;
+  });
+}
+
+void Executor::complete_all() {
+  while (!issued_.empty()) complete(issued_.back().action);
 }
 
 /// Sums of earlier microbatches stay where they are; of all else the gradients begin anew.
@@ -235,11 +266,8 @@ Operation Executor::operation(const Action& action) const {
 }
 
 void Executor::issued(const Action& action, Ticket ticket) {
-  tickets_[static_cast<size_t>(&action - schedule_->actions.data())] = ticket;
-}
-
-Communicator& Executor::channel(planner::Channel channel) const {
-  return channel == planner::Channel::gather ? *channels_.gather : *channels_.reduce;
+  const auto id = static_cast<int>(&action - schedule_->actions.data());
+  issued_.push_back({id, &channels_.at(action.channel), ticket});
 }
 
 }  // namespace shardlens::runtime

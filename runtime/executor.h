@@ -21,7 +21,7 @@
 #include "models/model.h"
 #include "planner/schedule.h"
 #include "profiler/recorder.h"
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/channels.h"
 #include "runtime/gradient_scale.h"
 #include "runtime/optimizer.h"
 #include "runtime/rank_state.h"
@@ -36,16 +36,15 @@ struct Batch {
   at::Tensor labels;  // [batch] int64; both on the rank's device
 };
 
-struct Channels {
-  Communicator* gather = nullptr;
-  Communicator* reduce = nullptr;
-};
-
 struct ExecutorOptions {
   OptimizerOptions optimizer;
   GradientScaleOptions gradient_scale;
   std::optional<planner::DType> output_dtype;  // of the logits; nothing: as they were computed
 };
+
+/// What a configuration says of them.
+OptimizerOptions optimizer_options(const planner::Config& config);
+ExecutorOptions executor_options(const planner::Config& config);
 
 class Executor {
  public:
@@ -100,6 +99,13 @@ class Executor {
     bool early = false;   // came before its bucket's segment, waits in .grad
   };
 
+  /// A collective that is under way.
+  struct Issued {
+    int action = -1;
+    Communicator* communicator = nullptr;
+    Ticket ticket = 0;
+  };
+
   void install_hooks();
   void begin(const planner::Schedule& schedule, int64_t step, const LoadBatch& load_batch);
   void plan_units();
@@ -109,6 +115,8 @@ class Executor {
   void execute(int id);
   void dispatch(const planner::Action& action);
   void wait_for(const planner::Action& action);
+  void complete(int id);
+  void complete_all();
   void finish(int id);
   void end_action(int id);
   void choose_recorder();
@@ -140,7 +148,6 @@ class Executor {
   std::optional<int> next_segment(int unit) const;
   Operation operation(const planner::Action& action) const;
   void issued(const planner::Action& action, Ticket ticket);
-  Communicator& channel(planner::Channel channel) const;
 
   const models::ModelSpec& spec_;
   std::vector<models::Forward> units_;
@@ -171,7 +178,7 @@ class Executor {
   int64_t step_ = 0;
   int next_ = 0;                                // the action to execute next
   std::vector<bool> awaited_;                   // by action: another stream waits for it
-  std::vector<std::optional<Ticket>> tickets_;  // by action
+  std::vector<Issued> issued_;  // in this order, until somebody has waited
   std::vector<Gradient> gradients_;             // by parameter
   std::vector<at::Tensor> inputs_;              // by unit, from its forward to its backward
   std::vector<at::Tensor> outputs_;

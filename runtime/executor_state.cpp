@@ -28,7 +28,7 @@ void Executor::all_gather(const Action& action) {
     if (!bucket.whole) buffers.push_back({memory, bucket.numel, bucket.dtype});
     memory += bucket.parameter_bytes();
   }
-  issued(action, channel(action.channel).all_gather(operation(action), buffers));
+  issued(action, channels_.at(action.channel).all_gather(operation(action), buffers));
 }
 
 void Executor::reshard(const Action& action) {
@@ -49,7 +49,7 @@ void Executor::reduce_scatter(const Action& action) {
       .receive = receives ? state_.slot(action.writes.back()).data_ptr() : nullptr,
       .shard_numel = schedule_->shard_numel(schedule_->bucket_of(action)),
       .dtype = schedule_->reduce_dtype};
-  issued(action, channel(action.channel).reduce_scatter(operation(action), buffers));
+  issued(action, channels_.at(action.channel).reduce_scatter(operation(action), buffers));
 }
 
 void Executor::all_reduce(const Action& action) {
@@ -59,7 +59,7 @@ void Executor::all_reduce(const Action& action) {
   if (slot.kind == SlotKind::gradient_shard) {
     numel = schedule_->shard_numel(schedule_->bucket_of(action));
   }
-  issued(action, channel(action.channel)
+  issued(action, channels_.at(action.channel)
                      .all_reduce(operation(action), state_.slot(action.reads.front()).data_ptr(),
                                  numel, slot.dtype));
 }

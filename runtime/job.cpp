@@ -35,7 +35,7 @@ void check_fit(const Job& job) {
 
 void check_batch(const Job& job) {
   const int64_t samples = samples_per_rank(job.data.train.count, job.strategy.world_size);
-  if (job.config.batch <= samples) return;
+  if (job.config.batch * job.config.accumulate <= samples) return;
   throw std::invalid_argument(fmt::format(
       "--batch {}: each of {} ranks has {} samples in --data {}; give --batch {} or less",
       job.config.batch, job.strategy.world_size, samples, job.config.data, samples));
@@ -52,7 +52,8 @@ void load_data(Job& job) {
   job.is_synthetic = job.config.data == "synthetic";
   if (job.is_synthetic) {
     constexpr int64_t kStepsAnEpoch = 100;
-    job.data.train.count = kStepsAnEpoch * job.config.batch * job.strategy.world_size;
+    job.data.train.count =
+        kStepsAnEpoch * job.config.batch * job.config.accumulate * job.strategy.world_size;
     return;
   }
   job.data = load_dataset(job.config.data);
@@ -93,7 +94,8 @@ void choose_ranks(Job& job) {
 
 void count_steps(Job& job) {
   const int64_t samples = samples_per_rank(job.data.train.count, job.strategy.world_size);
-  job.steps_per_epoch = (samples + job.config.batch - 1) / job.config.batch;
+  const int64_t batch = job.config.batch * job.config.accumulate;
+  job.steps_per_epoch = (samples + batch - 1) / batch;
   job.steps = job.steps_per_epoch * job.config.epochs;
   if (job.config.steps > 0) job.steps = std::min(job.steps, job.config.steps);
 }

@@ -74,9 +74,7 @@ std::unique_ptr<profiler::Recorder> record(const Job& job, const RunDirectory& d
 
 std::unique_ptr<Links> meet(const Job& job, int rank, void* region, const Streams& streams) {
   const profiler::Scope scope(profiler::Category::communication, "communicators");
-  return join(job, rank, region,
-              {.gather = streams.handle(planner::Stream::gather),
-               .reduce = streams.handle(planner::Stream::reduce)});
+  return join(job, rank, region, streams);
 }
 
 void log_summary(const profiler::RecorderSummary& summary) {

@@ -3,11 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "runtime/comm/gloo.h"
 #include "runtime/comm/local.h"
@@ -19,210 +20,283 @@ namespace shardlens::runtime {
 
 namespace {
 
+using planner::Channel;
 using planner::CommunicatorKind;
+using planner::RankSet;
+using planner::Stream;
 
-std::chrono::milliseconds deadline_of(const Job& job) {
-  return std::chrono::milliseconds(static_cast<int64_t>(job.config.timeout_s * 1e3));
+/// What is the same for a channel on every rank and transport.
+struct Route {
+  Channel channel;
+  const char* name;  // for errors, and for Gloo's store
+  Stream stream;     // of a device
+  Communicator* Channels::*end;
+};
+
+/// In the order in which every rank joins them: joining one waits for others, so another order on
+/// one rank would be a deadlock.
+constexpr std::array<Route, 4> kRoutes = {{
+    {Channel::gather, "gather", Stream::gather, &Channels::gather},
+    {Channel::reduce, "reduce", Stream::reduce, &Channels::reduce},
+    {Channel::regather, "regather", Stream::gather, &Channels::regather},
+    {Channel::replicate, "replicate", Stream::replicate, &Channels::replicate},
+}};
+static_assert(kRoutes.size() == Board::kNcclIds);
+
+/// Gathers and reductions always have a channel: metrics are summed over them.
+bool is_joined(const Job& job, Channel channel) {
+  if (channel == Channel::gather || channel == Channel::reduce) return true;
+  return std::ranges::any_of(job.train.actions, [channel](const planner::Action& action) {
+    return action.channel == channel;
+  });
 }
 
-/// Waits until rank 0 has told something on the board.
+/// Sums and barriers of the world run over these two channels.
+void check_world_is_covered(const Job& job) {
+  int ranks = job.train.ranks_of(Channel::reduce).size;
+  if (is_joined(job, Channel::replicate)) ranks *= job.train.ranks_of(Channel::replicate).size;
+  if (ranks == job.strategy.world_size) return;
+  throw std::logic_error("rendezvous: the schedule's reductions join " + std::to_string(ranks) +
+                         " ranks of " + std::to_string(job.strategy.world_size));
+}
+
+/// Who joins.
+struct Joiner {
+  const Job& job;
+  int rank;
+  Board board;
+  const Streams& streams;
+
+  std::chrono::milliseconds deadline() const {
+    return std::chrono::milliseconds(static_cast<int64_t>(job.config.timeout_s * 1e3));
+  }
+  bool is_solo() const { return job.config.solo_rank >= 0; }
+  CUstream_st* stream_of(const Route& route) const {
+    return static_cast<CUstream_st*>(streams.handle(route.stream));
+  }
+};
+
+/// Waits until a peer has told something on the board.
 template <class IsTold>
-void wait_for_rank_0(const Job& job, int rank, const Board& board, const std::string& what,
-                     IsTold is_told) {
-  const auto give_up = std::chrono::steady_clock::now() + deadline_of(job);
+void wait_for_peer(const Joiner& joiner, int peer, const std::string& what, IsTold is_told) {
+  const auto give_up = std::chrono::steady_clock::now() + joiner.deadline();
+  const AbortNote& note = joiner.board.abort_note();
   while (!is_told()) {
-    if (board.abort_note().raised()) throw CommunicationError(board.abort_note().reason());
+    if (note.raised()) throw CommunicationError(note.reason());
     if (std::chrono::steady_clock::now() > give_up) {
-      throw CommunicationError("rank " + std::to_string(rank) + ", rendezvous: rank 0 did not " +
-                               what + " in time");
+      throw CommunicationError("rank " + std::to_string(joiner.rank) + ", rendezvous: rank " +
+                               std::to_string(peer) + " did not " + what + " in time");
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
 }
 
-LocalLayout local_layout(const Job& job, planner::Channel channel) {
-  int64_t bytes = 0;
+/// Makes one rank's communicators, each for more than one rank.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::unique_ptr<Communicator> connect(const Route& route, const RankSet& ranks) = 0;
+};
+
+LocalLayout local_layout(const Job& job, Channel channel) {
+  LocalLayout layout{.ranks = job.train.ranks_of(channel)};
   for (const planner::Action& action : job.train.actions) {
-    if (action.channel == channel) bytes = std::max(bytes, action.bytes);
+    if (action.channel != channel) continue;
+    const bool gathers = action.kind == planner::ActionKind::all_gather;
+    int64_t& most = gathers ? layout.max_gather_bytes : layout.max_reduce_bytes;
+    most = std::max(most, action.bytes);
   }
-  const bool gathers = channel == planner::Channel::gather;
-  return {.world_size = job.strategy.world_size,
-          .max_gather_bytes = gathers ? bytes : 0,
-          .max_reduce_bytes = gathers ? 0 : bytes};
+  return layout;
 }
 
-class NoLinks final : public Links {
+/// The region holds the board, then for each channel one area a set, by the sets' first ranks.
+class LocalTransport final : public Transport {
  public:
-  NoLinks(int rank, int world_size) : gather_(rank, world_size), reduce_(rank, world_size) {}
+  LocalTransport(const Joiner& joiner, std::byte* region)
+      : joiner_(joiner), next_(region + Board::bytes(joiner.job.strategy.world_size)) {}
 
-  Channels channels() override { return {&gather_, &reduce_}; }
-
- private:
-  NoneCommunicator gather_;
-  NoneCommunicator reduce_;
-};
-
-/// The region holds the board, the gather channel's memory, then the reduce channel's.
-class LocalLinks final : public Links {
- public:
-  LocalLinks(const Job& job, int rank, std::byte* region, const Board& board)
-      : gather_(region + Board::bytes(job.strategy.world_size),
-                options(job, rank, board, planner::Channel::gather)),
-        reduce_(region + Board::bytes(job.strategy.world_size) +
-                    LocalCommunicator::bytes(local_layout(job, planner::Channel::gather)),
-                options(job, rank, board, planner::Channel::reduce)) {}
-
-  Channels channels() override { return {&gather_, &reduce_}; }
-
- private:
-  static LocalOptions options(const Job& job, int rank, const Board& board,
-                              planner::Channel channel) {
-    return {.layout = local_layout(job, channel),
-            .rank = rank,
-            .deadline = deadline_of(job),
-            .describe = [&job, board](int peer) { return describe(job, board.read(peer)); },
-            .board = board};
+  /// Of one channel.
+  static size_t region_bytes(const Job& job, Channel channel) {
+    const LocalLayout layout = local_layout(job, channel);
+    if (layout.ranks.size == 1 || !is_joined(job, channel)) return 0;
+    const int sets = job.strategy.world_size / layout.ranks.size;
+    return static_cast<size_t>(sets) * LocalCommunicator::bytes(layout);
   }
 
-  LocalCommunicator gather_;
-  LocalCommunicator reduce_;
-};
-
-class GlooLinks final : public Links {
- public:
-  GlooLinks(const Job& job, int rank, const Board& board)
-      : store_(meet(job, rank, board)),
-        gather_(make_gloo(*store_, options(job, rank, board, "gather"))),
-        reduce_(make_gloo(*store_, options(job, rank, board, "reduce"))) {}
-
-  Channels channels() override { return {gather_.get(), reduce_.get()}; }
-
- private:
-  static GlooOptions options(const Job& job, int rank, const Board& board, const char* prefix) {
-    return {.prefix = prefix,
-            .rank = rank,
-            .world_size = job.strategy.world_size,
-            .deadline = deadline_of(job),
-            .board = board};
+  std::unique_ptr<Communicator> connect(const Route& route, const RankSet& ranks) override {
+    const LocalOptions options{
+        .layout = local_layout(joiner_.job, route.channel),
+        .rank = joiner_.rank,
+        .deadline = joiner_.deadline(),
+        .describe = [&job = joiner_.job,
+                     board = joiner_.board](int peer) { return describe(job, board.read(peer)); },
+        .board = joiner_.board};
+    const size_t area = sets_before(ranks) * LocalCommunicator::bytes(options.layout);
+    std::byte* const channel =
+        std::exchange(next_, next_ + region_bytes(joiner_.job, route.channel));
+    return std::make_unique<LocalCommunicator>(channel + area, options);
   }
 
-  static std::unique_ptr<GlooStore> meet(const Job& job, int rank, const Board& board) {
-    GlooStoreOptions options{
-        .rank = rank, .world_size = job.strategy.world_size, .deadline = deadline_of(job)};
-    if (rank == 0) {
+ private:
+  size_t sets_before(const RankSet& ranks) const {
+    const int first = ranks.first_of(joiner_.rank);
+    const int span = ranks.size * ranks.stride;  // so many ranks hold `stride` sets
+    return static_cast<size_t>(first / span * ranks.stride + first % span);
+  }
+
+  Joiner joiner_;
+  std::byte* next_;  // the areas of the channel to come
+};
+
+class GlooTransport final : public Transport {
+ public:
+  explicit GlooTransport(const Joiner& joiner) : joiner_(joiner), store_(meet(joiner)) {}
+
+  std::unique_ptr<Communicator> connect(const Route& route, const RankSet& ranks) override {
+    return make_gloo(*store_, {.prefix = route.name,
+                               .rank = joiner_.rank,
+                               .ranks = ranks,
+                               .deadline = joiner_.deadline(),
+                               .board = joiner_.board});
+  }
+
+ private:
+  static std::unique_ptr<GlooStore> meet(const Joiner& joiner) {
+    GlooStoreOptions options{.rank = joiner.rank,
+                             .world_size = joiner.job.strategy.world_size,
+                             .deadline = joiner.deadline()};
+    if (joiner.rank == 0) {
       auto store = GlooStore::serve(options);
-      board.set_port(store->port());
+      joiner.board.set_port(store->port());
       return store;
     }
-    wait_for_rank_0(job, rank, board, "open its store", [&] { return board.port() != 0; });
-    options.port = board.port();
+    wait_for_peer(joiner, 0, "open its store", [&] { return joiner.board.port() != 0; });
+    options.port = joiner.board.port();
     return GlooStore::connect(options);
   }
 
+  Joiner joiner_;
   std::unique_ptr<GlooStore> store_;
-  std::unique_ptr<Communicator> gather_;
-  std::unique_ptr<Communicator> reduce_;
 };
 
-/// Two communicators, or one for both channels.
-class NcclLinks final : public Links {
+class NcclTransport final : public Transport {
  public:
-  NcclLinks(const Job& job, int rank, const Board& board, const DeviceStreams& streams)
-      : gather_(options(job, rank, board, 0, "gather", streams.gather)) {
-    if (job.config.communicators > 1) {
-      reduce_.emplace(options(job, rank, board, 1, "reduce", streams.reduce));
-    } else if (streams.gather != streams.reduce) {
-      throw std::logic_error("rendezvous: one communicator, but two streams");
-    }
-  }
+  explicit NcclTransport(const Joiner& joiner) : joiner_(joiner) {}
 
-  Channels channels() override { return {&gather_, reduce_ ? &*reduce_ : &gather_}; }
+  std::unique_ptr<Communicator> connect(const Route& route, const RankSet& ranks) override {
+    return std::make_unique<NcclCommunicator>(NcclOptions{.name = route.name,
+                                                          .id = agree_on_id(route, ranks),
+                                                          .rank = joiner_.rank,
+                                                          .ranks = ranks,
+                                                          .stream = joiner_.stream_of(route),
+                                                          .deadline = joiner_.deadline(),
+                                                          .board = joiner_.board});
+  }
 
  private:
-  static NcclOptions options(const Job& job, int rank, const Board& board, int channel,
-                             const char* name, void* stream) {
-    return {.name = name,
-            .id = agree_on_id(job, rank, board, channel),
-            .rank = rank,
-            .world_size = job.strategy.world_size,
-            .stream = static_cast<CUstream_st*>(stream),
-            .deadline = deadline_of(job),
-            .board = board};
-  }
-
-  static NcclUniqueId agree_on_id(const Job& job, int rank, const Board& board, int channel) {
-    if (job.strategy.world_size == 1) return {};
-    if (job.config.solo_rank >= 0) return new_nccl_id(nccl_api());
+  NcclUniqueId agree_on_id(const Route& route, const RankSet& ranks) const {
+    if (joiner_.is_solo()) return new_nccl_id(nccl_api());
+    const auto number = static_cast<int>(&route - kRoutes.data());
+    const int first = ranks.first_of(joiner_.rank);
     NcclUniqueId id;
-    if (rank == 0) {
+    if (joiner_.rank == first) {
       id = new_nccl_id(nccl_api());
-      board.set_nccl_id(channel, id.bytes);
+      joiner_.board.set_nccl_id(first, number, id.bytes);
     } else {
-      wait_for_rank_0(job, rank, board, "make NCCL's id",
-                      [&] { return board.nccl_id(channel, id.bytes); });
+      wait_for_peer(joiner_, first, "make NCCL's id",
+                    [&] { return joiner_.board.nccl_id(first, number, id.bytes); });
     }
     return id;
   }
 
-  NcclCommunicator gather_;
-  std::optional<NcclCommunicator> reduce_;
+  Joiner joiner_;
 };
 
-/// Communicators of the CPU for buffers on a device.
-class StagedLinks final : public Links {
- public:
-  StagedLinks(const Job& job, std::unique_ptr<Links> host, const DeviceStreams& streams)
-      : host_(std::move(host)),
-        gather_(*host_->channels().gather, options(job, streams.gather)),
-        reduce_(*host_->channels().reduce, options(job, streams.reduce)) {}
-
-  Channels channels() override { return {&gather_, &reduce_}; }
-
- private:
-  static StagedOptions options(const Job& job, void* stream) {
-    return {.stream = static_cast<CUstream_st*>(stream), .deadline = deadline_of(job)};
-  }
-
-  std::unique_ptr<Links> host_;
-  StagedCommunicator gather_;
-  StagedCommunicator reduce_;
-};
-
-std::unique_ptr<Links> make_links(const Job& job, int rank, void* region, const Board& board,
-                                  const DeviceStreams& streams) {
+/// Null where this rank has no peers.
+std::unique_ptr<Transport> make_transport(const Joiner& joiner, std::byte* region) {
   // NCCL's stub plays the absent ranks of a solo rank; no other transport could.
-  const bool is_solo = job.config.solo_rank >= 0;
-  const CommunicatorKind kind = job.strategy.communicator;
-  switch (is_solo && kind != CommunicatorKind::nccl ? CommunicatorKind::none : kind) {
+  const CommunicatorKind kind = joiner.job.strategy.communicator;
+  switch (joiner.is_solo() && kind != CommunicatorKind::nccl ? CommunicatorKind::none : kind) {
     case CommunicatorKind::none:
-      return std::make_unique<NoLinks>(rank, job.strategy.world_size);
+      return nullptr;
     case CommunicatorKind::local:
-      return std::make_unique<LocalLinks>(job, rank, static_cast<std::byte*>(region), board);
+      return std::make_unique<LocalTransport>(joiner, region);
     case CommunicatorKind::gloo:
-      return std::make_unique<GlooLinks>(job, rank, board);
+      return std::make_unique<GlooTransport>(joiner);
     case CommunicatorKind::nccl:
-      return std::make_unique<NcclLinks>(job, rank, board, streams);
+      return std::make_unique<NcclTransport>(joiner);
   }
   throw std::logic_error("communicator out of range");
 }
+
+class JoinedLinks final : public Links {
+ public:
+  JoinedLinks(const Joiner& joiner, std::unique_ptr<Transport> transport)
+      : joiner_(joiner), transport_(std::move(transport)) {
+    for (const Route& route : kRoutes) {
+      if (is_joined(joiner.job, route.channel)) channels_.*route.end = open(route);
+    }
+  }
+
+  Channels channels() const override { return channels_; }
+
+ private:
+  Communicator* open(const Route& route) {
+    const RankSet ranks = joiner_.job.train.ranks_of(route.channel);
+    if (shares_with_gather(route, ranks)) return channels_.gather;
+    auto connected = connect(route, ranks);
+    if (joiner_.job.strategy.staged) {
+      connected = stage(route, *hosts_.emplace_back(std::move(connected)));
+    }
+    return communicators_.emplace_back(std::move(connected)).get();
+  }
+
+  /// One communicator of NCCL's can serve gathers and reductions, where the user asks for it.
+  bool shares_with_gather(const Route& route, const RankSet& ranks) const {
+    const Job& job = joiner_.job;
+    if (route.channel != Channel::reduce || job.config.communicators > 1) return false;
+    if (job.strategy.communicator != CommunicatorKind::nccl) return false;
+    if (joiner_.streams.handle(Stream::gather) != joiner_.streams.handle(Stream::reduce)) {
+      throw std::logic_error("rendezvous: one communicator, but two streams");
+    }
+    return ranks == job.train.ranks_of(Channel::gather);
+  }
+
+  std::unique_ptr<Communicator> connect(const Route& route, const RankSet& ranks) {
+    if (transport_ != nullptr && ranks.size > 1) return transport_->connect(route, ranks);
+    return std::make_unique<NoneCommunicator>(joiner_.rank, ranks);
+  }
+
+  /// Lets a communicator of the CPU serve buffers on a device.
+  std::unique_ptr<Communicator> stage(const Route& route, Communicator& host) const {
+    const StagedOptions options{
+        .rank = joiner_.rank, .stream = joiner_.stream_of(route), .deadline = joiner_.deadline()};
+    return std::make_unique<StagedCommunicator>(host, options);
+  }
+
+  Joiner joiner_;
+  std::unique_ptr<Transport> transport_;              // outlives what it connected
+  std::vector<std::unique_ptr<Communicator>> hosts_;  // under staged ones
+  std::vector<std::unique_ptr<Communicator>> communicators_;
+  Channels channels_;
+};
 
 }  // namespace
 
 size_t region_bytes(const Job& job) {
   size_t bytes = Board::bytes(job.strategy.world_size);
   if (job.strategy.communicator != CommunicatorKind::local) return bytes;
-  for (const auto channel : {planner::Channel::gather, planner::Channel::reduce}) {
-    bytes += LocalCommunicator::bytes(local_layout(job, channel));
-  }
+  for (const Route& route : kRoutes) bytes += LocalTransport::region_bytes(job, route.channel);
   return bytes;
 }
 
-std::unique_ptr<Links> join(const Job& job, int rank, void* region, DeviceStreams streams) {
-  const Board board(region, job.strategy.world_size);
-  board.join(rank, ::getpid());
-  auto links = make_links(job, rank, region, board, streams);
-  if (job.strategy.staged) links = std::make_unique<StagedLinks>(job, std::move(links), streams);
-  links->channels().reduce->barrier({.step = 0, .kind = "BARRIER", .group = "rendezvous"});
+std::unique_ptr<Links> join(const Job& job, int rank, void* region, const Streams& streams) {
+  check_world_is_covered(job);
+  const Joiner joiner{job, rank, Board(region, job.strategy.world_size), streams};
+  joiner.board.join(rank, ::getpid());
+  auto links = std::make_unique<JoinedLinks>(
+      joiner, make_transport(joiner, static_cast<std::byte*>(region)));
+  world_barrier(links->channels(), {.step = 0, .kind = "BARRIER", .group = "rendezvous"});
   return links;
 }
 

@@ -1,37 +1,35 @@
 // How the ranks of one host meet: a shared region with the board and, for the local communicator,
-// its staging areas. Gloo's store is served by rank 0, which tells its port on the board, as it
-// does the ids of NCCL's communicators. A solo rank meets nobody.
+// its staging areas. Gloo's store is served by rank 0, which tells its port on the board; the id of
+// an NCCL communicator is told there by the first of the ranks that it joins. A solo rank meets
+// nobody.
+//
+// A channel joins the ranks that the schedule says. What joins one rank alone has no transport.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 
 #include "runtime/comm/board.h"
-#include "runtime/comm/communicator.h"
-#include "runtime/executor.h"
+#include "runtime/comm/channels.h"
 #include "runtime/job.h"
+#include "runtime/streams.h"
 
 namespace shardlens::runtime {
 
 /// What the launcher has to share between its ranks.
 size_t region_bytes(const Job& job);
 
-/// One rank's two communicators and whatever they stand on.
+/// One rank's communicators and whatever they stand on.
 class Links {
  public:
   virtual ~Links() = default;
-  virtual Channels channels() = 0;
+  virtual Channels channels() const = 0;
 };
 
-/// Where a communicator on a device enqueues, as cudaStream_t; null on the CPU. Of the current
-/// device. The same one twice where one communicator serves both channels.
-struct DeviceStreams {
-  void* gather = nullptr;
-  void* reduce = nullptr;
-};
-
-/// Over a region of region_bytes, whose board the launcher has initialised. Returns when all ranks
-/// have met. Throws CommunicationError naming who did not come.
-std::unique_ptr<Links> join(const Job& job, int rank, void* region, DeviceStreams streams = {});
+/// Over a region of region_bytes, whose board the launcher has initialised. A communicator on a
+/// device enqueues on the one of `streams` that its channel is scheduled on; job, region and
+/// streams must outlive the links. Returns when all ranks have met. Throws CommunicationError
+/// naming who did not come.
+std::unique_ptr<Links> join(const Job& job, int rank, void* region, const Streams& streams);
 
 }  // namespace shardlens::runtime

@@ -13,6 +13,7 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "models/model.h"
 #include "profiler/recorder.h"
@@ -60,20 +61,6 @@ profiler::Phase recorded(Phase phase) {
 std::string peak_text(const MemoryPeak& peak) {
   return fmt::format("{} allocated, {} reserved", profiler::bytes_text(peak.allocated_bytes),
                      profiler::bytes_text(peak.reserved_bytes));
-}
-
-OptimizerOptions optimizer_options(const planner::Config& config) {
-  return {.kind = planner::optimizer_of(config),
-          .lr = config.lr,
-          .weight_decay = config.weight_decay,
-          .momentum = config.momentum};
-}
-
-ExecutorOptions executor_options(const planner::Config& config) {
-  return {.optimizer = optimizer_options(config),
-          .gradient_scale = {.clip_norm = config.clip_norm,
-                             .loss_scale = planner::loss_scale_of(config)},
-          .output_dtype = planner::output_dtype_of(config)};
 }
 
 /// Sum of batch losses, added on the device and read only when somebody asks.
@@ -248,12 +235,12 @@ class Trainer {
     show(Phase::training);
     train_data_.begin_epoch(epoch);
     const int64_t samples = train_data_.samples();
-    const int64_t batch = job_.config.batch;
+    const int64_t batch = job_.config.batch * job_.config.accumulate;
     peaks_.begin_steps();
     for (int64_t first = 0; first < samples && step_ < job_.steps; first += batch) {
       // The first two make what every later step finds: moments, workspaces, cached blocks.
       if (step_ == kFirstSteps) peaks_.begin_steps();
-      train_step(epoch, first, std::min(batch, samples - first));
+      train_step(epoch, first);
     }
     if (step_ > kFirstSteps) peaks_.end_steps();
     const bool whole = step_ == (epoch + 1) * job_.steps_per_epoch;
@@ -262,10 +249,15 @@ class Trainer {
     result_.train_loss = mean_over_ranks(epoch_loss_.take());
   }
 
-  void train_step(int64_t epoch, int64_t first, int64_t samples) {
+  /// The samples of an epoch's last microbatches may begin at its first one again.
+  void train_step(int64_t epoch, int64_t first) {
     const auto start = Clock::now();
     if (recorder_ != nullptr) recorder_->step(step_);
-    executor_.run(job_.train, step_, [&] { return train_data_.at(first, samples); });
+    const int64_t samples = train_data_.samples();
+    executor_.run(job_.train, step_, [&] {
+      const int64_t begin = std::exchange(first, first + job_.config.batch) % samples;
+      return train_data_.at(begin, std::min(job_.config.batch, samples - begin));
+    });
     logged_loss_.add(executor_.loss());
     epoch_loss_.add(executor_.loss());
     ++step_;
@@ -280,7 +272,8 @@ class Trainer {
     logged_ms_ = 0;
     last_loss_ = mean_over_ranks(logged_loss_.take());
     last_images_per_s_ =
-        1e3 / step_ms * static_cast<double>(job_.config.batch * job_.strategy.world_size);
+        1e3 / step_ms *
+        static_cast<double>(job_.config.batch * job_.config.accumulate * job_.strategy.world_size);
     if (recorder_ != nullptr) record_log();
     if (!metrics_.is_open()) return;
     nlohmann::ordered_json line = {{"step", step_},
@@ -288,6 +281,9 @@ class Trainer {
                                    {"loss", last_loss_},
                                    {"step_ms", step_ms},
                                    {"images_per_s", last_images_per_s_}};
+    const GradientScale& scale = executor_.gradient_scale();
+    if (scale.norm().defined()) line["gradient_norm"] = scale.norm().item<double>();
+    if (scale.scale().defined()) line["loss_scale"] = scale.scale().item<double>();
     if (!job_.notice.empty()) line["notice"] = job_.notice;
     metrics_ << line.dump() << std::endl;
     if (!metrics_) throw std::runtime_error(options_.metrics.string() + ": cannot be written");
@@ -331,7 +327,7 @@ class Trainer {
   }
 
   void sum(const Operation& operation, double& value) {
-    options_.channels.reduce->sum(operation, {&value, 1});
+    world_sum(options_.channels, operation, {&value, 1});
   }
 
   void show(Phase phase) {

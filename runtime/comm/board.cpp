@@ -9,7 +9,7 @@ namespace shardlens::runtime {
 namespace {
 
 constexpr uint64_t kMagic = 0x44524f42'4c485331;  // "1SHLBORD" in memory
-constexpr int32_t kVersion = 2;
+constexpr int32_t kVersion = 3;
 
 template <typename T>
 void store(T& field, T value) noexcept {
@@ -30,7 +30,7 @@ void check_place(const void* memory, int world_size) {
 
 }  // namespace
 
-struct Board::NcclId {
+struct alignas(64) Board::NcclId {
   uint32_t is_set;  // released after the bytes, acquired before them
   std::byte bytes[kNcclIdBytes];
 };
@@ -40,7 +40,6 @@ struct alignas(64) Board::Header {
   int32_t version;
   int32_t world_size;
   uint32_t port;
-  NcclId nccl_ids[kNcclIds];
   AbortNote note;
 };
 
@@ -69,7 +68,8 @@ std::string_view to_string(Phase phase) {
 }
 
 size_t Board::bytes(int world_size) {
-  return sizeof(Header) + static_cast<size_t>(world_size) * sizeof(Line);
+  return sizeof(Header) +
+         static_cast<size_t>(world_size) * (sizeof(Line) + kNcclIds * sizeof(NcclId));
 }
 
 Board Board::initialise(void* memory, int world_size) {
@@ -85,6 +85,7 @@ Board::Board(void* memory, int world_size)
     : header_(static_cast<Header*>(memory)), world_size_(world_size) {
   check_place(memory, world_size);
   lines_ = reinterpret_cast<Line*>(static_cast<std::byte*>(memory) + sizeof(Header));
+  nccl_ids_ = reinterpret_cast<NcclId*>(lines_ + world_size);
   if (std::atomic_ref<uint64_t>(header_->magic).load(std::memory_order_acquire) != kMagic) {
     throw std::runtime_error("this shared memory holds no board of ranks");
   }
@@ -122,19 +123,20 @@ RankStatus Board::read(int rank) const {
 void Board::set_port(uint16_t port) const noexcept { store(header_->port, uint32_t{port}); }
 uint16_t Board::port() const noexcept { return static_cast<uint16_t>(load(header_->port)); }
 
-Board::NcclId& Board::nccl_id_of(int channel) const {
-  if (channel < 0 || channel >= kNcclIds) throw std::logic_error("board: no such channel");
-  return header_->nccl_ids[channel];
+Board::NcclId& Board::nccl_id_of(int rank, int number) const {
+  if (rank < 0 || rank >= world_size_) throw std::logic_error("board: no such rank");
+  if (number < 0 || number >= kNcclIds) throw std::logic_error("board: no such id");
+  return nccl_ids_[rank * kNcclIds + number];
 }
 
-void Board::set_nccl_id(int channel, std::span<const std::byte, kNcclIdBytes> id) const {
-  NcclId& mine = nccl_id_of(channel);
+void Board::set_nccl_id(int rank, int number, std::span<const std::byte, kNcclIdBytes> id) const {
+  NcclId& mine = nccl_id_of(rank, number);
   std::ranges::copy(id, mine.bytes);
   std::atomic_ref<uint32_t>(mine.is_set).store(1, std::memory_order_release);
 }
 
-bool Board::nccl_id(int channel, std::span<std::byte, kNcclIdBytes> id) const {
-  NcclId& theirs = nccl_id_of(channel);
+bool Board::nccl_id(int rank, int number, std::span<std::byte, kNcclIdBytes> id) const {
+  NcclId& theirs = nccl_id_of(rank, number);
   if (std::atomic_ref<uint32_t>(theirs.is_set).load(std::memory_order_acquire) == 0) return false;
   std::ranges::copy(theirs.bytes, id.begin());
   return true;

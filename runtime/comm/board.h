@@ -49,26 +49,26 @@ class Board {
   uint16_t port() const noexcept;
 
   static constexpr size_t kNcclIdBytes = 128;
-  static constexpr int kNcclIds = 2;
-  /// Once a channel, by one rank. Throws std::logic_error for a channel of kNcclIds or more.
-  void set_nccl_id(int channel, std::span<const std::byte, kNcclIdBytes> id) const;
+  static constexpr int kNcclIds = 4;
+  /// `rank` is the first of those that the communicator joins, `number` which one of its own it is.
+  /// Set once, by that rank. Both throw std::logic_error for a number of kNcclIds or more.
+  void set_nccl_id(int rank, int number, std::span<const std::byte, kNcclIdBytes> id) const;
   /// Whether it has been set; only then `id` is written.
-  bool nccl_id(int channel, std::span<std::byte, kNcclIdBytes> id) const;
+  bool nccl_id(int rank, int number, std::span<std::byte, kNcclIdBytes> id) const;
 
   AbortNote& abort_note() const noexcept;
 
  private:
   struct Header;
   struct Line;
-
-  Board(Header* header, Line* lines, int world_size)
-      : header_(header), lines_(lines), world_size_(world_size) {}
   struct NcclId;
+
   Line& line(int rank) const;
-  NcclId& nccl_id_of(int channel) const;
+  NcclId& nccl_id_of(int rank, int number) const;
 
   Header* header_;
-  Line* lines_;  // [world_size]
+  Line* lines_;       // [world_size]
+  NcclId* nccl_ids_;  // [world_size][kNcclIds]
   int world_size_;
 };
 

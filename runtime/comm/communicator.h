@@ -1,5 +1,9 @@
-// Collectives between the ranks of one group, as the schedule needs them. Standard library only:
-// buffers are plain memory, so the shared-memory communicator is tested without LibTorch.
+// Collectives between the ranks of the world or of a part of it, as the schedule needs them.
+// Standard library only: buffers are plain memory, so the shared-memory communicator is tested
+// without LibTorch.
+//
+// A communicator numbers the ranks that it joins from 0 on (rank, world_size), and buffers follow
+// that order. Errors name ranks by their number in the world.
 //
 // Every rank issues the same operations in the same order. Issuing returns a ticket at once where
 // the transport can; buffers belong to the operation until wait(ticket) returns. Tickets of one
@@ -58,6 +62,7 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
 
+  /// Of the ranks that it joins: the index of this one, and how many they are.
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
 

@@ -113,15 +113,17 @@ auto within(std::chrono::milliseconds deadline, Make make) {
 
 using Group = c10d::ProcessGroupGloo;
 
-/// Meets all other ranks.
+/// Meets the other ranks of the set, which has a part of the store for itself.
 c10::intrusive_ptr<Group> make_group(const std::string& host,
                                      const c10::intrusive_ptr<c10d::TCPStore>& store,
                                      const GlooOptions& options) {
   auto settings = Group::Options::create(options.deadline);
   settings->devices = is_loopback(host) ? std::vector{Group::createDeviceForHostname("127.0.0.1")}
                                         : Group::Options::create_default(options.deadline)->devices;
-  const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(options.prefix, store);
-  return c10::make_intrusive<Group>(prefixed, options.rank, options.world_size, settings);
+  const planner::RankSet& ranks = options.ranks;
+  const std::string prefix = options.prefix + "/" + std::to_string(ranks.first_of(options.rank));
+  const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(prefix, store);
+  return c10::make_intrusive<Group>(prefixed, ranks.index_of(options.rank), ranks.size, settings);
 }
 
 class GlooCommunicator final : public Communicator {
@@ -130,8 +132,8 @@ class GlooCommunicator final : public Communicator {
       : options_(options), group_(std::move(group)) {}
   ~GlooCommunicator() override;
 
-  int rank() const override { return options_.rank; }
-  int world_size() const override { return options_.world_size; }
+  int rank() const override { return options_.ranks.index_of(options_.rank); }
+  int world_size() const override { return options_.ranks.size; }
   Ticket all_gather(const Operation& operation, std::span<const GatherBuffer> buffers) override;
   Ticket reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) override;
   Ticket all_reduce(const Operation& operation, void* data, int64_t numel,
@@ -333,7 +335,7 @@ void GlooCommunicator::check_alive(const Operation& operation) {
 }
 
 void GlooCommunicator::fail(const Operation& operation, const std::string& what) {
-  failure_ = to_text(rank(), operation) + ": " + what;
+  failure_ = to_text(options_.rank, operation) + ": " + what;
   throw CommunicationError(failure_);
 }
 
@@ -381,8 +383,8 @@ std::unique_ptr<Communicator> make_gloo(GlooStore& store, const GlooOptions& opt
     return std::make_unique<GlooCommunicator>(std::move(group), options);
   } catch (const std::exception& error) {
     throw CommunicationError("rank " + std::to_string(options.rank) + " could not join the " +
-                             options.prefix + " group of " + std::to_string(options.world_size) +
-                             " ranks within " + to_text(options.deadline) + ": " +
+                             options.prefix + " group of " + to_text(options.ranks, options.rank) +
+                             " within " + to_text(options.deadline) + ": " +
                              first_line(error.what()));
   }
 }

@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 
+#include "planner/schedule.h"
 #include "runtime/comm/board.h"
 #include "runtime/comm/communicator.h"
 
@@ -43,14 +44,15 @@ class GlooStore {
 };
 
 struct GlooOptions {
-  std::string prefix;  // one for each communicator and each attempt: "gather", "reduce"
-  int rank = 0;
-  int world_size = 1;
+  std::string prefix;  // one for each channel and each attempt: "gather", "reduce"
+  int rank = 0;        // in the world
+  planner::RankSet ranks;
   std::chrono::milliseconds deadline = std::chrono::seconds(60);
   std::optional<Board> board;  // an abort note that stops every wait; none: only abort() does
 };
 
-/// Meets all other ranks. Throws CommunicationError where one does not come within the deadline.
+/// Meets the other ranks of the set. Throws CommunicationError where one does not come within the
+/// deadline.
 std::unique_ptr<Communicator> make_gloo(GlooStore& store, const GlooOptions& options);
 
 }  // namespace shardlens::runtime

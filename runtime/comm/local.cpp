@@ -40,6 +40,7 @@ void copy_bytes(void* target, const void* source, size_t bytes) {
 struct alignas(64) LocalCommunicator::Header {
   uint64_t area_bytes;  // written by the first rank, compared by the others
   uint64_t world_size;
+  uint64_t first_rank;  // and 1, since 0 is not written
   AbortNote note;
 };
 
@@ -49,16 +50,17 @@ struct LocalCommunicator::Counters {
 };
 
 size_t LocalCommunicator::bytes(const LocalLayout& layout) {
-  const auto world_size = static_cast<size_t>(layout.world_size);
+  const auto world_size = static_cast<size_t>(layout.ranks.size);
   return sizeof(Header) + world_size * (sizeof(Counters) + kDepth * area_bytes_of(layout));
 }
 
 LocalCommunicator::LocalCommunicator(void* memory, LocalOptions options)
     : options_(std::move(options)),
+      index_(options_.layout.ranks.index_of(options_.rank)),
       header_(static_cast<Header*>(memory)),
       area_bytes_(area_bytes_of(options_.layout)),
-      sources_(static_cast<size_t>(std::max(options_.layout.world_size, 1))) {
-  if (options_.rank < 0 || options_.rank >= world_size()) {
+      sources_(static_cast<size_t>(std::max(options_.layout.ranks.size, 1))) {
+  if (options_.rank < 0) {
     throw std::logic_error("local communicator: rank outside its world");
   }
   if (reinterpret_cast<uintptr_t>(memory) % kCacheLine != 0) {
@@ -72,11 +74,14 @@ LocalCommunicator::LocalCommunicator(void* memory, LocalOptions options)
     uint64_t theirs = 0;
     const bool first = std::atomic_ref<uint64_t>(field).compare_exchange_strong(theirs, mine);
     if (!first && theirs != mine) {
-      throw std::logic_error("local communicator: ranks disagree on the layout");
+      throw std::logic_error(
+          "local communicator: ranks disagree on the layout, or are of two sets");
     }
   };
   agree(header_->area_bytes, area_bytes_);
   agree(header_->world_size, static_cast<uint64_t>(world_size()));
+  const int first_rank = options_.layout.ranks.first_of(options_.rank);
+  agree(header_->first_rank, static_cast<uint64_t>(first_rank) + 1);
 }
 
 std::byte* LocalCommunicator::staging(Ticket ticket, int rank) const {
@@ -140,7 +145,7 @@ LocalCommunicator::Pending& LocalCommunicator::begin(Kind kind, const Operation&
                                                      int64_t staged_bytes) {
   check_alive(operation);
   if (staged_bytes > static_cast<int64_t>(area_bytes_)) {
-    throw std::logic_error(to_text(rank(), operation) + ": " + std::to_string(staged_bytes) +
+    throw std::logic_error(to_text(options_.rank, operation) + ": " + std::to_string(staged_bytes) +
                            " bytes do not fit a staging area of " + std::to_string(area_bytes_));
   }
   if (next_issue_ - next_complete_ == kDepth) complete();
@@ -232,9 +237,10 @@ void LocalCommunicator::wait_for_peers(const Operation& operation, FutexWord Cou
         wait_for(counters_[peer].*counter, static_cast<uint32_t>(target), left, *note_);
     if (result == WaitResult::reached) continue;
     if (result == WaitResult::aborted) check_alive(operation);
-    std::string what = to_text(rank(), operation) + ": rank " + std::to_string(peer) +
+    const int lost = options_.layout.ranks.member(options_.rank, peer);
+    std::string what = to_text(options_.rank, operation) + ": rank " + std::to_string(lost) +
                        " did not arrive within " + to_text(options_.deadline);
-    if (options_.describe) what += "; last seen in " + options_.describe(peer);
+    if (options_.describe) what += "; last seen in " + options_.describe(lost);
     note_->raise(what);
     fail(what);
   }
@@ -242,7 +248,7 @@ void LocalCommunicator::wait_for_peers(const Operation& operation, FutexWord Cou
 
 void LocalCommunicator::check_alive(const Operation& operation) {
   if (!failure_.empty()) throw CommunicationError(failure_);
-  if (note_->raised()) fail(to_text(rank(), operation) + ": stopped: " + note_->reason());
+  if (note_->raised()) fail(to_text(options_.rank, operation) + ": stopped: " + note_->reason());
 }
 
 void LocalCommunicator::fail(const std::string& what) {

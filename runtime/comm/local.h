@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/schedule.h"
 #include "runtime/comm/board.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/futex_word.h"
@@ -28,7 +29,7 @@
 namespace shardlens::runtime {
 
 struct LocalLayout {
-  int world_size = 1;
+  planner::RankSet ranks;        // that share the memory
   int64_t max_gather_bytes = 0;  // largest sum over the buffers of one gather of one rank's ranges
   int64_t max_reduce_bytes = 0;  // largest full input of a reduce_scatter, or all_reduce
 
@@ -37,9 +38,9 @@ struct LocalLayout {
 
 struct LocalOptions {
   LocalLayout layout;
-  int rank = 0;
+  int rank = 0;  // in the world
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);
-  std::function<std::string(int rank)> describe;  // where a peer was last seen; may be empty
+  std::function<std::string(int rank)> describe;  // where one was last seen; may be empty
   std::optional<Board> board;  // whose abort note stops this; none: the note in the memory does
 };
 
@@ -50,11 +51,11 @@ class LocalCommunicator final : public Communicator {
   /// A multiple of 64; the memory must start at one too.
   static size_t bytes(const LocalLayout& layout);
 
-  /// Throws std::logic_error where the memory is in use with another layout.
+  /// Throws std::logic_error where the memory is in use with another layout or by another set.
   LocalCommunicator(void* memory, LocalOptions options);
 
-  int rank() const override { return options_.rank; }
-  int world_size() const override { return options_.layout.world_size; }
+  int rank() const override { return index_; }
+  int world_size() const override { return options_.layout.ranks.size; }
   Ticket all_gather(const Operation& operation, std::span<const GatherBuffer> buffers) override;
   Ticket reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) override;
   Ticket all_reduce(const Operation& operation, void* data, int64_t numel,
@@ -91,6 +92,7 @@ class LocalCommunicator final : public Communicator {
   std::byte* staging(Ticket ticket, int rank) const;
 
   LocalOptions options_;
+  int index_;  // of this rank
   Header* header_;
   Counters* counters_;  // [world_size]
   std::byte* areas_;    // [kDepth][world_size][area_bytes_]

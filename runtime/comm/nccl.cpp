@@ -42,12 +42,13 @@ void abort_in_time(const NcclApi& api, NcclComm* comm, int device) noexcept try 
 
 NcclResult gather(const NcclApi& api, NcclComm* comm, std::span<const GatherBuffer> buffers,
                   const NcclOptions& options) {
+  const planner::RankSet& ranks = options.ranks;
   NcclResult result = api.group_start();
   for (const GatherBuffer& buffer : buffers) {
     if (buffer.numel == 0 || result != NcclResult::success) continue;
-    const int64_t range = buffer.numel / options.world_size;
+    const int64_t range = buffer.numel / ranks.size;
     const auto* own = static_cast<const std::byte*>(buffer.data) +
-                      options.rank * range * planner::bytes_of(buffer.dtype);
+                      ranks.index_of(options.rank) * range * planner::bytes_of(buffer.dtype);
     const NcclResult queued = api.all_gather(own, buffer.data, static_cast<size_t>(range),
                                              nccl_type(buffer.dtype), comm, options.stream);
     if (queued != NcclResult::in_progress) result = queued;
@@ -110,7 +111,7 @@ class NcclCommunicator::Link final : public Watched {
  private:
   bool finalize();
 
-  const NcclApi* api_;  // null in a world of one
+  const NcclApi* api_;
   CUstream_st* stream_;
   int device_ = 0;
   std::mutex mutex_;
@@ -146,8 +147,9 @@ NcclResult NcclCommunicator::Link::connect(const NcclOptions& options) {
   config.blocking = 0;
   const std::scoped_lock lock(mutex_);
   NcclComm* comm = nullptr;
-  const NcclResult result =
-      api_->comm_init_rank_config(&comm, options.world_size, options.id, options.rank, &config);
+  const planner::RankSet& ranks = options.ranks;
+  const NcclResult result = api_->comm_init_rank_config(&comm, ranks.size, options.id,
+                                                        ranks.index_of(options.rank), &config);
   comm_.store(comm);
   return result;
 }
@@ -195,13 +197,13 @@ struct NcclCommunicator::SumBuffers {
 };
 
 NcclCommunicator::NcclCommunicator(const NcclOptions& options) : options_(options) {
-  if (rank() < 0 || rank() >= world_size()) throw std::logic_error("NCCL: rank outside its world");
-  if (!is_alone() && options_.api == nullptr) options_.api = &nccl_api();
+  if (options_.rank < 0) throw std::logic_error("NCCL: rank outside its world");
+  if (options_.api == nullptr) options_.api = &nccl_api();
   link_ = std::make_unique<Link>(options_.api, options_.stream);
   AbortNote* note = options_.board ? &options_.board->abort_note() : &own_note_;
-  const WatchdogOptions watching{.rank = rank(), .deadline = options_.deadline, .note = note};
+  const WatchdogOptions watching{
+      .rank = options_.rank, .deadline = options_.deadline, .note = note};
   watchdog_ = std::make_unique<Watchdog>(*link_, watching);
-  if (is_alone()) return;
   const Operation operation{.step = 0, .kind = "INIT", .group = options_.name};
   hand_over(operation, [&] { return link_->connect(options_); });
   sums_ = std::make_unique<SumBuffers>(options_.stream);
@@ -239,7 +241,7 @@ size_t NcclCommunicator::hand_over(const Operation& operation, Call call) {
 
 template <class Enqueue>
 Ticket NcclCommunicator::issue(const Operation& operation, Enqueue enqueue) {
-  hand_over(operation, [&] { return is_alone() ? NcclResult::success : link_->call(enqueue); });
+  hand_over(operation, [&] { return link_->call(enqueue); });
   return next_issue_++;
 }
 
@@ -256,16 +258,6 @@ Ticket NcclCommunicator::all_gather(const Operation& operation,
 
 Ticket NcclCommunicator::reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) {
   const auto numel = static_cast<size_t>(buffers.shard_numel);
-  if (is_alone()) {
-    hand_over(operation, [&] {
-      const size_t bytes = numel * static_cast<size_t>(planner::bytes_of(buffers.dtype));
-      check_cuda(cudaMemcpyAsync(buffers.output, buffers.input, bytes, cudaMemcpyDeviceToDevice,
-                                 options_.stream),
-                 "cudaMemcpyAsync");
-      return NcclResult::success;
-    });
-    return next_issue_++;
-  }
   return issue(operation, [&](const NcclApi& api, NcclComm* comm) {
     return api.reduce_scatter(buffers.input, buffers.output, numel, nccl_type(buffers.dtype),
                               NcclReduction::average, comm, options_.stream);
@@ -282,7 +274,6 @@ Ticket NcclCommunicator::all_reduce(const Operation& operation, void* data, int6
 
 void NcclCommunicator::sum(const Operation& operation, std::span<double> values) {
   watchdog_->check(operation);
-  if (is_alone()) return;
   while (!values.empty()) {
     const size_t some = std::min(values.size(), kSumDoubles);
     sum_some(operation, values.first(some));

@@ -7,7 +7,6 @@
 // failure the communicator is dead and the process should end: kernels may still write buffers.
 //
 // Means are NCCL's own: the order of summing is its choice, the same at every run on one machine.
-// A world of one has no NCCL communicator, and needs no library.
 #pragma once
 
 #include <chrono>
@@ -17,6 +16,7 @@
 #include <span>
 #include <string>
 
+#include "planner/schedule.h"
 #include "runtime/comm/abort_note.h"
 #include "runtime/comm/board.h"
 #include "runtime/comm/communicator.h"
@@ -31,9 +31,9 @@ NcclType nccl_type(planner::DType dtype);
 
 struct NcclOptions {
   std::string name{};  // of the channel, for errors: "gather"
-  NcclUniqueId id{};   // the same on every rank, another for each communicator
-  int rank = 0;
-  int world_size = 1;
+  NcclUniqueId id{};   // the same on every rank of the set, another for each communicator
+  int rank = 0;        // in the world
+  planner::RankSet ranks{};
   CUstream_st* stream = nullptr;  // a cudaStream_t of the current device; must outlive this
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);
   std::optional<Board> board{};  // whose abort note stops this; none: only abort() does
@@ -43,14 +43,14 @@ struct NcclOptions {
 /// Takes 512 bytes from LibTorch's allocator, on the current stream, for sums.
 class NcclCommunicator final : public Communicator {
  public:
-  /// Meets all other ranks. Throws CommunicationError where one does not come within the deadline,
-  /// std::runtime_error where NCCL is missing.
+  /// Meets the other ranks of the set. Throws CommunicationError where one does not come within the
+  /// deadline, std::runtime_error where NCCL is missing.
   explicit NcclCommunicator(const NcclOptions& options);
   /// Waits for what is in flight some seconds at most, then aborts it.
   ~NcclCommunicator() override;
 
-  int rank() const override { return options_.rank; }
-  int world_size() const override { return options_.world_size; }
+  int rank() const override { return options_.ranks.index_of(options_.rank); }
+  int world_size() const override { return options_.ranks.size; }
   Ticket all_gather(const Operation& operation, std::span<const GatherBuffer> buffers) override;
   Ticket reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) override;
   Ticket all_reduce(const Operation& operation, void* data, int64_t numel,
@@ -65,7 +65,6 @@ class NcclCommunicator final : public Communicator {
   class Link;
   struct SumBuffers;
 
-  bool is_alone() const { return options_.world_size == 1; }
   /// Makes call() -> NcclResult, waits until NCCL has enqueued what it asks for and marks the
   /// place.
   template <class Call>
@@ -77,7 +76,7 @@ class NcclCommunicator final : public Communicator {
   NcclOptions options_;
   AbortNote own_note_;
   std::unique_ptr<Link> link_;
-  std::unique_ptr<SumBuffers> sums_;    // null in a world of one
+  std::unique_ptr<SumBuffers> sums_;
   std::unique_ptr<Watchdog> watchdog_;  // ends first: it looks at the link
   Ticket next_issue_ = 0;
   int64_t last_step_ = 0;

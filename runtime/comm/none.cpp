@@ -6,9 +6,9 @@
 
 namespace shardlens::runtime {
 
-NoneCommunicator::NoneCommunicator(int rank, int world_size)
-    : rank_(rank), world_size_(world_size) {
-  if (rank < 0 || rank >= world_size) throw std::logic_error("solo rank outside its world");
+NoneCommunicator::NoneCommunicator(int rank, planner::RankSet ranks)
+    : world_rank_(rank), ranks_(ranks) {
+  if (rank < 0) throw std::logic_error("solo rank outside its world");
 }
 
 Ticket NoneCommunicator::issue(const Operation& operation) {
@@ -18,7 +18,7 @@ Ticket NoneCommunicator::issue(const Operation& operation) {
 
 void NoneCommunicator::check_abort(const Operation& operation) const {
   if (!note_.raised()) return;
-  throw CommunicationError(to_text(rank_, operation) + ": stopped: " + note_.reason());
+  throw CommunicationError(to_text(world_rank_, operation) + ": stopped: " + note_.reason());
 }
 
 Ticket NoneCommunicator::all_gather(const Operation& operation, std::span<const GatherBuffer>) {
@@ -30,7 +30,7 @@ Ticket NoneCommunicator::reduce_scatter(const Operation& operation, const Reduce
   const auto bytes = static_cast<size_t>(buffers.shard_numel * planner::bytes_of(buffers.dtype));
   if (bytes == 0) return ticket;
   const auto* input = static_cast<const std::byte*>(buffers.input);
-  std::memcpy(buffers.output, input + static_cast<size_t>(rank_) * bytes, bytes);
+  std::memcpy(buffers.output, input + static_cast<size_t>(rank()) * bytes, bytes);
   return ticket;
 }
 

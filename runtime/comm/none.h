@@ -1,23 +1,25 @@
-// Collectives without peers: the only rank of a world of one, or a *solo rank*, which plays rank r
-// of W alone (memory and time are those of a real rank, numbers are not).
+// Collectives without peers: the only rank of its set, or a *solo rank*, which plays rank r of W
+// alone (memory and time are those of a real rank, numbers are not).
 #pragma once
 
 #include <span>
 
+#include "planner/schedule.h"
 #include "runtime/comm/abort_note.h"
 #include "runtime/comm/communicator.h"
 
 namespace shardlens::runtime {
 
 /// all_gather leaves the ranges of other ranks as they are; reduce_scatter copies this rank's
-/// range of its own input; all_reduce and sum change nothing. Right for a world of one.
+/// range of its own input, both in host memory; all_reduce and sum change nothing. Right for one
+/// rank alone.
 class NoneCommunicator final : public Communicator {
  public:
-  /// Throws std::logic_error unless 0 <= rank < world_size.
-  explicit NoneCommunicator(int rank = 0, int world_size = 1);
+  /// `rank` is the number in the world. Throws std::logic_error where it is below 0.
+  explicit NoneCommunicator(int rank = 0, planner::RankSet ranks = {});
 
-  int rank() const override { return rank_; }
-  int world_size() const override { return world_size_; }
+  int rank() const override { return ranks_.index_of(world_rank_); }
+  int world_size() const override { return ranks_.size; }
   Ticket all_gather(const Operation& operation, std::span<const GatherBuffer> buffers) override;
   Ticket reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) override;
   Ticket all_reduce(const Operation& operation, void* data, int64_t numel,
@@ -31,8 +33,8 @@ class NoneCommunicator final : public Communicator {
   Ticket issue(const Operation& operation);
   void check_abort(const Operation& operation) const;
 
-  int rank_;
-  int world_size_;
+  int world_rank_;
+  planner::RankSet ranks_;
   Ticket next_issue_ = 0;
   Ticket next_wait_ = 0;
   AbortNote note_;

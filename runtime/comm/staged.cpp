@@ -153,7 +153,7 @@ void StagedCommunicator::check_alive() const {
 }
 
 void StagedCommunicator::fail(const Operation& operation, const std::string& what) {
-  failure_ = to_text(rank(), operation) + ": " + what;
+  failure_ = to_text(options_.rank, operation) + ": " + what;
   host_.abort(failure_);
   throw CommunicationError(failure_);
 }

@@ -18,6 +18,7 @@ struct CUstream_st;  // what a cudaStream_t points to
 namespace shardlens::runtime {
 
 struct StagedOptions {
+  int rank = 0;                   // in the world
   CUstream_st* stream = nullptr;  // a cudaStream_t of the current device; must outlive this
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);  // for the stream to come by
 };

@@ -1,7 +1,6 @@
 // NCCL's calls on communicators. Every rank of a null device is alone: nobody is waited for.
 #include <climits>
 #include <cstddef>
-#include <cstring>
 
 #include "runtime/null_device/nccl_communicators.h"
 
@@ -16,9 +15,7 @@ constexpr int kVersion = 22809;  // the one that the wheel names as its dependen
 constexpr unsigned kConfigMagic = 0xcafebeef;
 constexpr int kUndefined = INT_MIN;
 
-struct UniqueId {
-  char bytes[128];
-};
+using UniqueId = shardlens::runtime::NcclIdBytes;
 
 /// What all versions of ncclConfig_t begin with.
 struct Config {
@@ -28,12 +25,13 @@ struct Config {
   int blocking;
 };
 
-int create(void** communicator, int ranks, int rank, const Config* config) {
-  if (config == nullptr) return Communicators::instance().create(communicator, ranks, rank, true);
+int create(void** communicator, int ranks, const UniqueId& id, int rank, const Config* config) {
+  Communicators& all = Communicators::instance();
+  if (config == nullptr) return all.create(communicator, ranks, id, rank, true);
   const int blocking = config->blocking;
   const bool is_known = blocking == 0 || blocking == 1 || blocking == kUndefined;
   if (config->magic != kConfigMagic || !is_known) return kNcclInvalidArgument;
-  return Communicators::instance().create(communicator, ranks, rank, blocking != 0);
+  return all.create(communicator, ranks, id, rank, blocking != 0);
 }
 
 }  // namespace
@@ -46,21 +44,21 @@ int ncclGetVersion(int* version) {
 }
 
 int ncclGetUniqueId(UniqueId* id) {
-  std::memset(id, 0, sizeof *id);
+  *id = Communicators::instance().new_id();
   return kNcclSuccess;
 }
 
-int ncclCommInitRank(void** communicator, int ranks, UniqueId, int rank) {
-  return create(communicator, ranks, rank, nullptr);
+int ncclCommInitRank(void** communicator, int ranks, UniqueId id, int rank) {
+  return create(communicator, ranks, id, rank, nullptr);
 }
 
-int ncclCommInitRankConfig(void** communicator, int ranks, UniqueId, int rank, Config* config) {
-  return create(communicator, ranks, rank, config);
+int ncclCommInitRankConfig(void** communicator, int ranks, UniqueId id, int rank, Config* config) {
+  return create(communicator, ranks, id, rank, config);
 }
 
-int ncclCommInitRankScalable(void** communicator, int ranks, int rank, int, UniqueId*,
+int ncclCommInitRankScalable(void** communicator, int ranks, int rank, int, UniqueId* ids,
                              Config* config) {
-  return create(communicator, ranks, rank, config);
+  return create(communicator, ranks, *ids, rank, config);
 }
 
 int ncclCommFinalize(void* communicator) {

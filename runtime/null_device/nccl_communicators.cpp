@@ -1,5 +1,10 @@
 #include "runtime/null_device/nccl_communicators.h"
 
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
 #include <utility>
 
 namespace shardlens::runtime {
@@ -7,6 +12,24 @@ namespace shardlens::runtime {
 Communicators& Communicators::instance() {
   static Communicators& communicators = *new Communicators;  // outlives static objects' destructors
   return communicators;
+}
+
+NcclIdBytes Communicators::new_id() {
+  const std::scoped_lock lock(mutex_);
+  const std::array<uint64_t, 2> words{static_cast<uint64_t>(::getpid()), ids_.size() + 1};
+  NcclIdBytes id{};
+  std::memcpy(id.bytes.data(), words.data(), sizeof words);
+  ids_.try_emplace(id.bytes);
+  return id;
+}
+
+/// Whether the rank may.
+bool Communicators::use_id(const NcclIdBytes& id, int ranks, int rank) {
+  const auto found = ids_.find(id.bytes);
+  if (found == ids_.end()) return true;  // another process made it
+  Users& users = found->second;
+  if (users.seen.empty()) users.ranks = ranks;
+  return users.ranks == ranks && users.seen.insert(rank).second;
 }
 
 NcclResult Communicators::start(Communicator& communicator) {
@@ -19,9 +42,11 @@ Communicator* Communicators::find_live(const void* handle) {
   return found == all_.end() || found->second->is_dead ? nullptr : found->second.get();
 }
 
-NcclResult Communicators::create(void** handle, int ranks, int rank, bool is_blocking) {
+NcclResult Communicators::create(void** handle, int ranks, const NcclIdBytes& id, int rank,
+                                 bool is_blocking) {
   if (handle == nullptr || ranks < 1 || rank < 0 || rank >= ranks) return kNcclInvalidArgument;
   const std::scoped_lock lock(mutex_);
+  if (!use_id(id, ranks, rank)) return kNcclInvalidUsage;
   auto created = std::make_unique<Communicator>(Communicator{.index = static_cast<int>(all_.size()),
                                                              .ranks = ranks,
                                                              .rank = rank,

@@ -10,6 +10,7 @@
 
 #include "profiler/reader.h"
 #include "runtime/comm/none.h"
+#include "tests/support/counted_memory.h"
 #include "tests/support/strategies.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/thread_ranks.h"
@@ -18,18 +19,6 @@ using namespace shardlens;
 using namespace shardlens::profiler;
 
 namespace {
-
-/// What LibTorch tells the profiler that a thread has set.
-struct Counted final : c10::MemoryReportingInfoBase {
-  int64_t bytes = 0;
-  int64_t peak_bytes = 0;
-
-  void reportMemoryUsage(void*, int64_t changed_bytes, size_t, size_t, c10::Device) override {
-    bytes += changed_bytes;
-    peak_bytes = std::max(peak_bytes, bytes);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-};
 
 int64_t peak_of_host(const Profile& profile) {
   std::map<uint64_t, int64_t> live;
@@ -60,18 +49,19 @@ TEST_CASE("a recording knows when it began", "[recorder]") {
 TEST_CASE("the peak of a CPU rank is LibTorch's own count", "[recorder]") {
   at::set_num_threads(1);
   const models::ModelSpec spec = models::find_spec("vit-tutorial");
-  for (const auto& [name, strategy] : test::all_strategies(1)) {
+  for (const auto& [name, config, strategy] : test::all_strategies(1)) {
     INFO(name);
     const planner::Schedule schedule = build_schedule(spec, strategy, planner::Pass::train);
     const test::TemporaryFolder folder;
-    const auto counted = std::make_shared<Counted>();
+    const auto counted = std::make_shared<test::CountedMemory>();
     Recorder recorder({.path = folder.file("rank0.slp"), .header = {}});
     {
       const c10::DebugInfoGuard listening(c10::DebugInfoKind::PROFILER_STATE, counted);
       const auto streams = runtime::make_inline_streams();
-      runtime::RankState state(spec, schedule, 0, at::kCPU);
+      const runtime::ExecutorOptions options = runtime::executor_options(config);
+      runtime::RankState state(spec, schedule, 0, at::kCPU, options.optimizer);
       runtime::NoneCommunicator none;
-      runtime::Executor executor(spec, state, *streams, {&none, &none}, {});
+      runtime::Executor executor(spec, state, *streams, {&none, &none}, options);
       const runtime::Batch batch = runtime::synthetic_batch(spec.vit, 16, 0, at::kCPU);
       for (int step = 0; step < 3; ++step) executor.run(schedule, step, [&] { return batch; });
     }

@@ -1,4 +1,4 @@
-// A communicator whose collectives do nothing at all: any rank of any world, on any device.
+// A communicator whose collectives do nothing at all: any rank of any set, on any device.
 #pragma once
 
 #include <span>

@@ -10,28 +10,93 @@
 namespace shardlens::test {
 
 struct NamedStrategy {
-  std::string name;
+  std::string name;  // the flags
+  planner::Config config;
   planner::Strategy strategy;
 };
 
-/// Of `world_size` ranks; single, which has one, is among them.
-inline std::vector<NamedStrategy> all_strategies(int world_size) {
-  using planner::DType, planner::Reshard, planner::StrategyKind;
-  std::vector<NamedStrategy> all;
-  for (const DType dtype : {DType::fp32, DType::bf16}) {
-    const std::string suffix = " " + std::string(to_string(dtype));
-    for (const auto& [word, reshard] :
-         {std::pair("auto", Reshard::automatic), std::pair("true", Reshard::yes),
-          std::pair("false", Reshard::no)}) {
-      all.push_back({"fsdp reshard=" + std::string(word) + suffix,
-                     {.kind = StrategyKind::fsdp,
-                      .world_size = world_size,
-                      .reshard_after_forward = reshard,
-                      .param_dtype = dtype}});
+inline NamedStrategy named_strategy(const std::vector<std::string>& flags, int world_size) {
+  NamedStrategy made;
+  for (const std::string& flag : flags) made.name += (made.name.empty() ? "" : " ") + flag;
+  made.config = planner::parse_arguments(flags).config;
+  made.config.workers = made.config.strategy == "single" ? 1 : world_size;
+  made.config.device = "cpu";
+  made.strategy = planner::strategy_of(made.config);
+  return made;
+}
+
+/// The flags of each strategy that `world_size` ranks can have.
+inline std::vector<std::vector<std::string>> all_strategy_flags(int world_size) {
+  using Flags = std::vector<std::string>;
+  std::vector<Flags> all;
+  for (const char* dtype : {"fp32", "bf16", "fp16"}) {
+    for (const char* reshard : {"auto", "true", "false"}) {
+      all.push_back({"--param-dtype", dtype, "--reshard-after-forward", reshard});
     }
-    all.push_back({"ddp" + suffix,
-                   {.kind = StrategyKind::ddp, .world_size = world_size, .param_dtype = dtype}});
-    all.push_back({"single" + suffix, {.kind = StrategyKind::single, .param_dtype = dtype}});
+    all.push_back({"--param-dtype", dtype, "--strategy", "ddp"});
+    all.push_back({"--param-dtype", dtype, "--strategy", "single"});
+    all.push_back({"--param-dtype", dtype, "--reduce-dtype", "bf16", "--clip-norm", "0.5"});
+  }
+  const std::vector<Flags> more = {
+      {"--reduce-dtype", "bf16"},
+      {"--reduce-dtype", "fp16", "--param-dtype", "fp16"},
+      {"--reduce-dtype", "bf16", "--strategy", "ddp"},
+      {"--output-dtype", "bf16"},
+      {"--forward-prefetch", "0", "--backward-prefetch", "0"},
+      {"--forward-prefetch", "3", "--backward-prefetch", "2"},
+      {"--wrap", "root"},
+      {"--wrap", "size:60000"},
+      {"--wrap", "size:200000", "--recompute", "full"},
+      {"--wrap", "module:.*encoder_layer_[02468]"},
+      {"--ignore", "module:.*ln_1|class_token"},
+      {"--ignore", "conv_proj", "--clip-norm", "0.5", "--reduce-dtype", "bf16"},
+      {"--freeze", "conv_proj|.*encoder_layer_[01]"},
+      {"--freeze", ".*ln_[12]", "--recompute", "every:2"},
+      {"--keep-fp32", ".*ln_[12]", "--param-dtype", "bf16"},
+      {"--recompute", "full"},
+      {"--recompute", "every:3", "--strategy", "ddp"},
+      {"--accumulate", "2"},
+      {"--accumulate", "3", "--sync", "last"},
+      {"--accumulate", "2", "--clip-norm", "0.5", "--reduce-dtype", "bf16"},
+      {"--accumulate", "2", "--sync", "last", "--clip-norm", "0.5"},
+      {"--accumulate", "2", "--strategy", "ddp"},
+      {"--accumulate", "2", "--strategy", "ddp", "--sync", "last", "--recompute", "full"},
+      {"--accumulate", "2", "--strategy", "single", "--clip-norm", "0.5"},
+      {"--accumulate", "2", "--reshard-after-forward", "false", "--ignore", "module:.*ln_1"},
+      {"--clip-norm", "0.5"},
+      {"--clip-norm", "0.5", "--strategy", "ddp"},
+      {"--loss-scale", "1024"},
+      {"--loss-scale", "auto", "--param-dtype", "fp16", "--accumulate", "2"},
+      {"--optimizer", "adamw", "--weight-decay", "0.1"},
+      {"--optimizer", "sgd", "--lr", "0.05"},
+      {"--optimizer", "sgd", "--lr", "0.05", "--momentum", "0.9", "--weight-decay", "0.01"},
+      {"--strategy", "FULL_SHARD"},
+      {"--strategy", "SHARD_GRAD_OP"},
+      {"--strategy", "NO_SHARD"},
+  };
+  all.insert(all.end(), more.begin(), more.end());
+  if (world_size < 4 || world_size % 4 != 0) return all;
+  const std::string half = std::to_string(world_size / 2);
+  const std::vector<Flags> parts = {
+      {"--reshard-after-forward", "2"},
+      {"--reshard-after-forward", half, "--accumulate", "2"},
+      {"--reshard-after-forward", "2", "--ignore", "module:.*ln_1", "--param-dtype", "bf16"},
+      {"--reshard-after-forward", "2", "--recompute", "full", "--wrap", "size:200000"},
+      {"--strategy", "hsdp", "--replicas", "2"},
+      {"--strategy", "hsdp", "--replicas", half, "--clip-norm", "0.5"},
+      {"--strategy", "hsdp", "--replicas", "2", "--reduce-dtype", "bf16", "--accumulate", "2"},
+      {"--strategy", "hsdp", "--replicas", "2", "--accumulate", "2", "--sync", "last"},
+      {"--strategy", "hsdp", "--replicas", "2", "--ignore", "module:.*ln_1"},
+      {"--strategy", "HYBRID_SHARD", "--replicas", "2", "--forward-prefetch", "2"},
+  };
+  all.insert(all.end(), parts.begin(), parts.end());
+  return all;
+}
+
+inline std::vector<NamedStrategy> all_strategies(int world_size) {
+  std::vector<NamedStrategy> all;
+  for (const auto& flags : all_strategy_flags(world_size)) {
+    all.push_back(named_strategy(flags, world_size));
   }
   return all;
 }

@@ -108,19 +108,23 @@ TEST_CASE("a board is refused where none is, or one of another size or version")
 }
 
 TEST_CASE("the ids of NCCL are read whole, and only once they are set", "[threads]") {
+  constexpr int kRanks = 3;
+  const auto byte_of = [](int teller, int number) {
+    return static_cast<std::byte>(0x40 + 0x10 * teller + number);
+  };
   for (int round = 0; round < 50; ++round) {
-    const SharedRegion region = board_region(3);
-    const Board board = Board::initialise(region.data(), 3);
-    const auto texts = run_threads(3, [&](int rank) {
+    const SharedRegion region = board_region(kRanks);
+    const Board board = Board::initialise(region.data(), kRanks);
+    const auto texts = run_threads(kRanks, [&](int rank) {
       std::array<std::byte, Board::kNcclIdBytes> id{};
-      for (int channel = 0; channel < Board::kNcclIds; ++channel) {
-        if (rank == 0) {
-          id.fill(static_cast<std::byte>(0xA0 + channel));
-          board.set_nccl_id(channel, id);
-        }
-        while (!board.nccl_id(channel, id)) std::this_thread::yield();
-        for (const std::byte byte : id) {
-          if (byte != static_cast<std::byte>(0xA0 + channel)) return std::string("torn");
+      for (int number = 0; number < Board::kNcclIds; ++number) {
+        id.fill(byte_of(rank, number));
+        board.set_nccl_id(rank, number, id);
+        for (int teller = 0; teller < kRanks; ++teller) {
+          while (!board.nccl_id(teller, number, id)) std::this_thread::yield();
+          for (const std::byte byte : id) {
+            if (byte != byte_of(teller, number)) return std::string("torn, or another's");
+          }
         }
       }
       return std::string("ok");
@@ -130,18 +134,20 @@ TEST_CASE("the ids of NCCL are read whole, and only once they are set", "[thread
 }
 
 TEST_CASE("an id of NCCL that nobody has set leaves the reader's bytes alone") {
-  const SharedRegion region = board_region(1);
-  const Board board = Board::initialise(region.data(), 1);
+  const SharedRegion region = board_region(2);
+  const Board board = Board::initialise(region.data(), 2);
   std::array<std::byte, Board::kNcclIdBytes> id{};
   id.fill(std::byte{7});
-  board.set_nccl_id(1, id);
+  board.set_nccl_id(0, 1, id);
   id.fill(std::byte{1});
-  CHECK_FALSE(board.nccl_id(0, id));
+  CHECK_FALSE(board.nccl_id(0, 0, id));
+  CHECK_FALSE(board.nccl_id(1, 1, id));
   CHECK(id.back() == std::byte{1});
-  CHECK(board.nccl_id(1, id));
+  CHECK(board.nccl_id(0, 1, id));
   CHECK(id.back() == std::byte{7});
-  CHECK_THROWS_AS(board.nccl_id(2, id), std::logic_error);
-  CHECK_THROWS_AS(board.set_nccl_id(-1, id), std::logic_error);
+  CHECK_THROWS_AS(board.nccl_id(0, Board::kNcclIds, id), std::logic_error);
+  CHECK_THROWS_AS(board.nccl_id(2, 0, id), std::logic_error);
+  CHECK_THROWS_AS(board.set_nccl_id(0, -1, id), std::logic_error);
 }
 
 TEST_CASE("of many abort reasons raised at once exactly one stays, whole") {

@@ -55,7 +55,7 @@ class World {
   std::unique_ptr<Communicator> group(GlooStore& store, int rank, const char* prefix) const {
     return make_gloo(store, {.prefix = prefix,
                              .rank = rank,
-                             .world_size = world_size_,
+                             .ranks = {world_size_},
                              .deadline = deadline_,
                              .board = board_});
   }
@@ -161,7 +161,7 @@ TEST_CASE("a peer that never joins is an error of the group") {
     return "no error";
   });
   CHECK_THAT(texts[0],
-             StartsWith("rank 0 could not join the reduce group of 2 ranks within 2 s: "));
+             StartsWith("rank 0 could not join the reduce group of ranks 0 to 1 within 2 s: "));
 }
 
 TEST_CASE("a store that cannot be reached is named") {

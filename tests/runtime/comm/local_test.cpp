@@ -37,13 +37,13 @@ class World {
  public:
   explicit World(const LocalLayout& layout)
       : layout_(layout),
-        region_(SharedRegion::create(Board::bytes(layout.world_size) +
+        region_(SharedRegion::create(Board::bytes(layout.ranks.size) +
                                      2 * LocalCommunicator::bytes(layout))),
-        board_(Board::initialise(region_.data(), layout.world_size)) {}
+        board_(Board::initialise(region_.data(), layout.ranks.size)) {}
 
   std::unique_ptr<LocalCommunicator> channel(int index, int rank,
                                              std::chrono::nanoseconds deadline = 60s) const {
-    std::byte* memory = region_.data() + Board::bytes(layout_.world_size) +
+    std::byte* memory = region_.data() + Board::bytes(layout_.ranks.size) +
                         static_cast<size_t>(index) * LocalCommunicator::bytes(layout_);
     const auto describe = [](int peer) { return "action " + std::to_string(100 + peer); };
     return std::make_unique<LocalCommunicator>(
@@ -58,7 +58,7 @@ class World {
 };
 
 LocalLayout layout_of(const Plan& plan) {
-  return {plan.world_size, plan.max_gather_bytes(), plan.max_reduce_bytes()};
+  return {{plan.world_size}, plan.max_gather_bytes(), plan.max_reduce_bytes()};
 }
 
 void check_plan(const Plan& plan, const std::vector<std::string>& texts) {
@@ -129,7 +129,7 @@ TEST_CASE("results do not depend on how often or when a plan is run", "[threads]
 
 TEST_CASE("one rank may run ahead by many operations", "[threads]") {
   const int operations = 1000;
-  const World world({2, 64, 64});
+  const World world({{2}, 64, 64});
   const auto texts = run_threads(2, [&](int rank) -> std::string {
     const auto channel = world.channel(0, rank);
     std::vector<std::array<float, 2>> values(operations);
@@ -154,7 +154,7 @@ TEST_CASE("one rank may run ahead by many operations", "[threads]") {
 TEST_CASE("sums are in rank order, not in any other", "[threads]") {
   // ((1e8 + -1e8) + 1) = 1, but (1e8 + (-1e8 + 1)) = 0 in fp32.
   const std::array<float, 3> terms{1e8f, -1e8f, 1.0f};
-  const World world({3, 64, 64});
+  const World world({{3}, 64, 64});
   const auto texts = run_threads(3, [&](int rank) {
     const auto channel = world.channel(0, rank);
     float value = terms[static_cast<size_t>(rank)];
@@ -165,7 +165,7 @@ TEST_CASE("sums are in rank order, not in any other", "[threads]") {
 }
 
 TEST_CASE("a rank that dies is named by the others within the deadline", "[processes]") {
-  const World world({2, 64, 64});
+  const World world({{2}, 64, 64});
   const auto start = std::chrono::steady_clock::now();
   const std::string text = error_of_rank_0(world, [] { _exit(3); });
   CHECK_THAT(text, Equals("rank 0, step 37, REDUCE_SCATTER of block3 bucket 1: rank 1 did not "
@@ -175,13 +175,13 @@ TEST_CASE("a rank that dies is named by the others within the deadline", "[proce
 }
 
 TEST_CASE("a stopped rank is named by the others after the deadline", "[processes]") {
-  const World world({2, 64, 64});
+  const World world({{2}, 64, 64});
   const std::string text = error_of_rank_0(world, [] { raise(SIGSTOP); });
   CHECK_THAT(text, ContainsSubstring("rank 1 did not arrive within 0.3 s"));
 }
 
 TEST_CASE("the first rank to give up ends all others", "[threads]") {
-  const World world({3, 64, 64});
+  const World world({{3}, 64, 64});
   const auto texts = run_threads(3, [&](int rank) -> std::string {
     if (rank == 2) return "never came";
     world.channel(0, rank, rank == 0 ? 300ms : 60s)->barrier(operation("BARRIER"));
@@ -218,7 +218,7 @@ TEST_CASE("counters may wrap", "[threads]") {
 
 TEST_CASE("abort from another thread ends waits soon, and the communicator stays dead",
           "[threads]") {
-  const World world({2, 64, 64});
+  const World world({{2}, 64, 64});
   const auto waiting = world.channel(0, 0);
   const auto other_channel = world.channel(1, 0);
   std::chrono::steady_clock::time_point aborted;
@@ -240,7 +240,7 @@ TEST_CASE("abort from another thread ends waits soon, and the communicator stays
 }
 
 TEST_CASE("without a board the channel carries its own abort note", "[threads]") {
-  const LocalLayout layout{2, 64, 64};
+  const LocalLayout layout{{2}, 64, 64};
   const SharedRegion region = SharedRegion::create(LocalCommunicator::bytes(layout));
   LocalCommunicator first(region.data(), {layout, 0, 60s, {}, {}});
   LocalCommunicator second(region.data(), {layout, 1, 60s, {}, {}});
@@ -250,8 +250,8 @@ TEST_CASE("without a board the channel carries its own abort note", "[threads]")
 }
 
 TEST_CASE("misuse is a logic error", "[threads]") {
-  const LocalLayout layout{1, 64, 64};
-  const SharedRegion region = SharedRegion::create(LocalCommunicator::bytes({3, 1 << 20, 64}));
+  const LocalLayout layout{{1}, 64, 64};
+  const SharedRegion region = SharedRegion::create(LocalCommunicator::bytes({{3}, 1 << 20, 64}));
   LocalCommunicator channel(region.data(), {layout, 0, 60s, {}, {}});
   float value = 1;
   const auto issue = [&] {
@@ -274,13 +274,16 @@ TEST_CASE("misuse is a logic error", "[threads]") {
                     std::logic_error);
   }
   SECTION("another layout over the same memory") {
-    CHECK_THROWS_AS(LocalCommunicator(region.data(), {{1, 1 << 20, 64}, 0, 60s, {}, {}}),
+    CHECK_THROWS_AS(LocalCommunicator(region.data(), {{{1}, 1 << 20, 64}, 0, 60s, {}, {}}),
                     std::logic_error);
-    CHECK_THROWS_AS(LocalCommunicator(region.data(), {{3, 64, 64}, 0, 60s, {}, {}}),
+    CHECK_THROWS_AS(LocalCommunicator(region.data(), {{{3}, 64, 64}, 0, 60s, {}, {}}),
                     std::logic_error);
   }
-  SECTION("a rank outside its world") {
+  SECTION("another set of ranks over the same memory") {
     CHECK_THROWS_AS(LocalCommunicator(region.data(), {layout, 1, 60s, {}, {}}), std::logic_error);
+  }
+  SECTION("a rank outside its world") {
+    CHECK_THROWS_AS(LocalCommunicator(region.data(), {layout, -1, 60s, {}, {}}), std::logic_error);
   }
 }
 
@@ -293,7 +296,7 @@ TEST_CASE("a world of one without transport equals the serial computation") {
 }
 
 TEST_CASE("a solo rank touches its own range only") {
-  NoneCommunicator solo(1, 3);
+  NoneCommunicator solo(1, {3});
   std::vector<float> values{1, 2, 3, 4, 5, 6};
   const std::vector<float> before = values;
   const GatherBuffer gather{values.data(), 6, DType::fp32};
@@ -306,7 +309,7 @@ TEST_CASE("a solo rank touches its own range only") {
   solo.abort("enough");
   CHECK_THROWS_WITH(solo.barrier(operation("BARRIER")),
                     "rank 1, step 37, BARRIER: stopped: enough");
-  CHECK_THROWS_AS(NoneCommunicator(3, 3), std::logic_error);
+  CHECK_THROWS_AS(NoneCommunicator(-1, {3}), std::logic_error);
 }
 
 TEST_CASE("every bf16 and fp16 value widens exactly and comes back") {

@@ -139,7 +139,7 @@ struct World {
   std::unique_ptr<NcclCommunicator> rank_3(std::chrono::nanoseconds deadline = 60s) {
     NcclOptions options{.name = "reduce",
                         .rank = 3,
-                        .world_size = 4,
+                        .ranks = {4},
                         .stream = stream.stream(),
                         .deadline = deadline,
                         .board = board,
@@ -323,7 +323,7 @@ TEST_CASE("a rank of many on the stub library meets nobody and returns at once")
   NcclOptions options{.name = "gather",
                       .id = new_nccl_id(nccl_api()),
                       .rank = 300,
-                      .world_size = 512,
+                      .ranks = {512},
                       .stream = world.stream.stream()};
   const int64_t before = allocated_bytes();
   {
@@ -340,32 +340,44 @@ TEST_CASE("a rank of many on the stub library meets nobody and returns at once")
     CHECK_THROWS_AS(rank_300.all_gather(kGather, {&uneven, 1}), std::logic_error);
   }
   CHECK(allocated_bytes() == before);
-  options.rank = 512;
+  options.rank = -1;
   CHECK_THROWS_AS(NcclCommunicator(options), std::logic_error);
 }
 
-// The null device copies between host addresses for real.
-TEST_CASE("a world of one needs no NCCL: its mean is a copy") {
-  const World world;
-  const int64_t before = allocated_bytes();
-  NcclCommunicator only({.api = &world.api});
-  std::vector<float> input{1, 2, 3};
-  std::vector<float> output(3);
-  const ReduceBuffers buffers{.input = input.data(), .output = output.data(), .shard_numel = 3};
-  only.wait(only.reduce_scatter(kReduction, buffers));
-  CHECK(output == input);
-  const GatherBuffer gathered{input.data(), 3, DType::fp32};
-  only.wait(only.all_gather(kGather, {&gathered, 1}));
-  only.wait(only.all_reduce(kReduction, input.data(), 3, DType::fp32));
-  double value = 5;
-  only.sum({1, "SUM"}, {&value, 1});
-  only.barrier({1, "BARRIER"});
-  CHECK(value == 5);
-  CHECK(input == output);
-  CHECK(fake().take().empty());
-  CHECK(allocated_bytes() == before);
-  only.abort("enough");
-  CHECK(error_of([&] {
-          only.barrier({2, "BARRIER"});
-        }) == "rank 0, step 2, BARRIER: stopped: enough");
+TEST_CASE("in a part of the world NCCL has the index, and errors the rank") {
+  World world;
+  const NcclOptions options{.name = "replicate",
+                            .rank = 3,
+                            .ranks = {.size = 2, .stride = 2},
+                            .stream = world.stream.stream(),
+                            .board = world.board,
+                            .api = &world.api};
+  NcclCommunicator rank_3(options);
+  CHECK(rank_3.rank() == 1);
+  CHECK(rank_3.world_size() == 2);
+  CHECK(fake().take() == Calls{"init 1 of 2, id 0, blocking 0"});
+  const GatherBuffer buffer{world.memory.data_ptr<uint8_t>(), 64, DType::fp32};
+  rank_3.all_gather(kGather, {&buffer, 1});
+  CHECK(fake().take() == Calls{"[", "gather 32 of type 7, 128 apart", "]"});
+  fake().answer = NcclResult{4};  // ncclInvalidArgument
+  CHECK_THAT(error_of([&] { rank_3.reduce_scatter(kReduction, world.reduction(8)); }),
+             StartsWith("rank 3, step 37, REDUCE_SCATTER of block3 bucket 1: NCCL: "));
+}
+
+TEST_CASE("the stub library refuses an id that a rank uses twice, or for other ranks") {
+  World world;
+  NcclOptions options{.name = "gather",
+                      .id = new_nccl_id(nccl_api()),
+                      .rank = 0,
+                      .ranks = {2},
+                      .stream = world.stream.stream()};
+  const auto error = [&] { return error_of([&] { NcclCommunicator meets(options); }); };
+  CHECK(error() == "no error");
+  CHECK_THAT(error(), StartsWith("rank 0, step 0, INIT of gather: NCCL: "));
+  options.rank = 1;
+  options.ranks = {3};
+  CHECK_THAT(error(), StartsWith("rank 1, step 0, INIT of gather: NCCL: "));
+  options.ranks = {2};
+  CHECK(error() == "no error");
+  CHECK(new_nccl_id(nccl_api()).bytes != options.id.bytes);
 }

@@ -48,7 +48,7 @@ c10::CachingAllocator::Stat requested_bytes() {
   return c10::cuda::CUDACachingAllocator::getDeviceStats(0).requested_bytes[0];
 }
 
-Recording record_steps(const Schedule& schedule) {
+Recording record_steps(const Schedule& schedule, const planner::Config& config) {
   const test::TemporaryFolder folder;
   const c10::Device device = null_device();
   c10::cuda::CUDACachingAllocator::resetPeakStats(0);
@@ -58,9 +58,10 @@ Recording record_steps(const Schedule& schedule) {
   {
     runtime::take_workspaces(device);
     const auto streams = runtime::make_streams(device);
-    runtime::RankState state(spec(), schedule, 0, device);
+    const runtime::ExecutorOptions options = runtime::executor_options(config);
+    runtime::RankState state(spec(), schedule, 0, device, options.optimizer);
     test::IdleCommunicator idle;
-    runtime::Executor executor(spec(), state, *streams, {&idle, &idle}, {});
+    runtime::Executor executor(spec(), state, *streams, {&idle, &idle, &idle, &idle}, options);
     const Scope scope(Category::input, "batch");
     const runtime::Batch batch{.images = at::zeros({64, 1, 28, 28}, at::TensorOptions(device)),
                                .labels = at::zeros({64}, at::dtype(at::kLong).device(device))};
@@ -125,34 +126,52 @@ int64_t bytes_of(const std::vector<Block>& blocks, Category category) {
   return bytes;
 }
 
-int64_t slot_bytes(const Schedule& schedule, planner::SlotKind kind) {
+int64_t slot_bytes(const Schedule& schedule, std::vector<planner::SlotKind> kinds) {
   int64_t bytes = 0;
-  for (const planner::Slot& slot : schedule.slots) bytes += slot.kind == kind ? slot.bytes : 0;
+  for (const planner::Slot& slot : schedule.slots) {
+    if (std::count(kinds.begin(), kinds.end(), slot.kind) > 0) bytes += slot.bytes;
+  }
   return bytes;
 }
 
-int64_t shard_bytes(const Schedule& schedule) {
-  int64_t numel = 0;
-  for (const planner::Group& group : schedule.groups) numel += group.numel();
-  return numel / schedule.shards * 4;
+int64_t shard_bytes(const Schedule& schedule, bool with_frozen) {
+  int64_t bytes = 0;
+  for (const planner::Group& group : schedule.groups) {
+    for (const planner::Bucket& bucket : group.buckets) {
+      if (with_frozen || !bucket.frozen) bytes += schedule.shard_numel(bucket) * 4;
+    }
+  }
+  return bytes;
+}
+
+/// Moments, the step count, and what a loss scale keeps.
+int64_t optimizer_bytes(const Schedule& schedule, const planner::Config& config) {
+  int64_t moments = 2;
+  if (config.optimizer == "sgd") moments = config.momentum > 0 ? 1 : 0;
+  int64_t scalars = 1;
+  const auto scale = planner::loss_scale_of(config).kind;
+  if (scale != planner::LossScale::Kind::none) ++scalars;
+  if (scale == planner::LossScale::Kind::dynamic) ++scalars;
+  return moments * shard_bytes(schedule, false) + scalars * 4;
 }
 
 }  // namespace
 
 TEST_CASE("what lives through a step is recorded with the schedule's bytes") {
-  for (const auto& [name, strategy] : test::all_strategies(kWorldSize)) {
+  using planner::SlotKind;
+  for (const auto& [name, config, strategy] : test::all_strategies(kWorldSize)) {
     INFO(name);
     const Schedule schedule = build_schedule(spec(), strategy, planner::Pass::train);
-    const Recording recording = record_steps(schedule);
+    const Recording recording = record_steps(schedule, config);
     const std::vector<Block> blocks = blocks_at_peak(recording.profile);
-    CHECK(bytes_of(blocks, Category::parameter_shard) == shard_bytes(schedule));
-    CHECK(bytes_of(blocks, Category::optimizer_state) == 2 * shard_bytes(schedule) + 4);
+    CHECK(bytes_of(blocks, Category::parameter_shard) == shard_bytes(schedule, true));
+    CHECK(bytes_of(blocks, Category::optimizer_state) == optimizer_bytes(schedule, config));
     CHECK(bytes_of(blocks, Category::unsharded_parameter) ==
-          slot_bytes(schedule, planner::SlotKind::unsharded));
-    CHECK(bytes_of(blocks, Category::reduce_buffer) ==
-          slot_bytes(schedule, planner::SlotKind::reduce));
+          slot_bytes(schedule, {SlotKind::unsharded, SlotKind::kept_shard}));
+    CHECK(bytes_of(blocks, Category::reduce_buffer) == slot_bytes(schedule, {SlotKind::reduce}));
     CHECK(bytes_of(blocks, Category::gradient_shard) ==
-          slot_bytes(schedule, planner::SlotKind::gradient_shard));
+          slot_bytes(schedule, {SlotKind::gradient_shard, SlotKind::gradient_sum,
+                                SlotKind::master_gradient}));
     CHECK(bytes_of(blocks, Category::input) == 64 * (28 * 28 * 4 + 8));
     int64_t total = 0;
     for (const Block& block : blocks) total += block.bytes;
@@ -163,10 +182,10 @@ TEST_CASE("what lives through a step is recorded with the schedule's bytes") {
 }
 
 TEST_CASE("actions are recorded in the schedule's order, each once a step") {
-  for (const auto& [name, strategy] : test::all_strategies(kWorldSize)) {
+  for (const auto& [name, config, strategy] : test::all_strategies(kWorldSize)) {
     INFO(name);
     const Schedule schedule = build_schedule(spec(), strategy, planner::Pass::train);
-    const Profile profile = record_steps(schedule).profile;
+    const Profile profile = record_steps(schedule, config).profile;
     std::vector<int> began, ended;
     int64_t steps = 0;
     for (const Event& event : profile.events) {
@@ -190,7 +209,7 @@ TEST_CASE("gradients are recorded as such, and belong to the backward of their u
   const Schedule schedule =
       build_schedule(spec(), {.kind = planner::StrategyKind::fsdp, .world_size = kWorldSize},
                      planner::Pass::train);
-  const Profile profile = record_steps(schedule).profile;
+  const Profile profile = record_steps(schedule, {}).profile;
   std::map<uint64_t, const Event*> live;
   size_t gradients = 0;
   for (const Event& event : profile.events) {

@@ -79,7 +79,7 @@ TEST_CASE("random collectives through staging memory equal a serial computation"
   const int world_size = GENERATE(1, 2, 3);
   const Plan plan = random_plan(7700 + static_cast<uint64_t>(world_size), world_size, 200);
   INFO("seed " << plan.seed << ", world size " << world_size);
-  const LocalLayout layout{world_size, plan.max_gather_bytes(), plan.max_reduce_bytes()};
+  const LocalLayout layout{{world_size}, plan.max_gather_bytes(), plan.max_reduce_bytes()};
   const size_t bytes = LocalCommunicator::bytes(layout);
   const SharedRegion region = SharedRegion::create(2 * bytes);
   const auto texts = run_threads(world_size, [&](int rank) {
