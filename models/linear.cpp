@@ -12,6 +12,18 @@ using torch::autograd::variable_list;
 
 at::Tensor as_matrix(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
 
+/// Of input and weight. `gradient` [rows, out].
+variable_list product_gradients(AutogradContext* context, const at::Tensor& gradient) {
+  const variable_list saved = context->get_saved_variables();
+  const at::Tensor& input = saved[0];
+  at::Tensor weight_gradient = at::mm(gradient.t(), as_matrix(input));
+  at::Tensor input_gradient;
+  if (context->needs_input_grad(0)) {
+    input_gradient = at::mm(gradient, saved[1]).view(input.sizes());
+  }
+  return {std::move(input_gradient), std::move(weight_gradient)};
+}
+
 struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& weight, const at::Tensor& bias) {
@@ -20,17 +32,22 @@ struct Linear : torch::autograd::Function<Linear> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
-    const variable_list saved = context->get_saved_variables();
-    const at::Tensor& input = saved[0];
-    const at::Tensor gradient = as_matrix(gradients[0]);  // [rows, out]
-    const at::Tensor ones = at::ones({gradient.size(0)}, gradient.options());
-    const at::Tensor weight_gradient = at::mm(gradient.t(), as_matrix(input));
-    const at::Tensor bias_gradient = at::mv(gradient.t(), ones);
-    at::Tensor input_gradient;
-    if (context->needs_input_grad(0)) {
-      input_gradient = at::mm(gradient, saved[1]).view(input.sizes());
-    }
-    return {input_gradient, weight_gradient, bias_gradient};
+    const at::Tensor gradient = as_matrix(gradients[0]);
+    variable_list result = product_gradients(context, gradient);
+    result.push_back(at::mv(gradient.t(), at::ones({gradient.size(0)}, gradient.options())));
+    return result;
+  }
+};
+
+struct Product : torch::autograd::Function<Product> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
+                            const at::Tensor& weight) {
+    context->save_for_backward({input, weight});
+    return at::linear(input, weight);
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    return product_gradients(context, as_matrix(gradients[0]));
   }
 };
 
@@ -38,6 +55,10 @@ struct Linear : torch::autograd::Function<Linear> {
 
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
   return Linear::apply(input, weight, bias);
+}
+
+at::Tensor project(const at::Tensor& input, const at::Tensor& weight) {
+  return Product::apply(input, weight);
 }
 
 }  // namespace shardlens::models

@@ -16,30 +16,49 @@ class Tensor;
 
 namespace shardlens::models {
 
-/// One unit as code. `parameters` in the order of UnitSpec::parameters. Unit 0 takes the images
-/// [batch, channels, height, width], fp32, the others the output of the unit before them
-/// ([batch, tokens, width]); the last one returns the logits [batch, classes].
+/// One unit as code. `parameters` in the order of UnitSpec::parameters. Unit 0 takes the input
+/// batch as SampleSpec says, the others the output of the unit before them ([batch, tokens, width],
+/// of an MLP [batch, width]); the last one returns the logits, [batch, classes] or, of tokens,
+/// [batch * seq, vocab].
 using Forward =
     std::function<at::Tensor(const at::Tensor& input, std::span<const at::Tensor> parameters)>;
 
-/// One Forward for each of spec.units.
+/// One Forward for each of spec.units. They share tables that the first call makes, so those of one
+/// call of this function are for one thread and device.
 std::vector<Forward> build_units(const ModelSpec& spec);
 
-/// Mean cross entropy (scalar, fp32) of logits [batch, classes] and labels [batch], int64.
-at::Tensor loss(const at::Tensor& logits, const at::Tensor& labels);
+/// The model's loss (scalar, fp32): the mean cross entropy of the logits and `targets` (int64, one
+/// a row of the logits), or their sum. Differentiable.
+at::Tensor loss(const ModelSpec& spec, const at::Tensor& logits, const at::Tensor& targets);
+
+struct LossAndGradient {
+  at::Tensor loss;      // scalar, fp32
+  at::Tensor gradient;  // as the logits
+};
+
+/// The same loss and its gradient. Of tokens the logits are a step's largest tensor: they are given
+/// up as soon as they were read (where the caller keeps no other reference), and what backward
+/// needs is overwritten by the gradient.
+/// `weight`: the gradient is that of the loss times this fp32 scalar; undefined: 1.
+LossAndGradient loss_and_gradient(const ModelSpec& spec, at::Tensor logits,
+                                  const at::Tensor& targets, const at::Tensor& weight = {});
 
 /// input [..., in] x weight [out, in] + bias [out] as an autograd node of our own: its bias
 /// gradient is a product with ones, since ATen's sum over the batch takes a workspace that can
 /// exceed 100 MB on a GPU.
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
+/// The same without a bias.
+at::Tensor project(const at::Tensor& input, const at::Tensor& weight);
 
 /// Receives start weights, each parameter once, in any order; `value` is fp32 on the CPU with the
 /// parameter's shape and is gone after the call, so a full model never exists at once.
 using TakeParameter = std::function<void(int parameter, const at::Tensor& value)>;
 
-/// Draws the start weights that torchvision.models.VisionTransformer draws after
-/// torch.manual_seed(seed): the same numbers. With other than 3 channels its conv_proj is replaced
-/// afterwards by a Conv2d, as the Ray Train FSDP2 tutorial does.
+/// Draws the start weights that the PyTorch model draws after torch.manual_seed(seed), the same
+/// numbers: torchvision.models.VisionTransformer (with other than 3 channels its conv_proj is
+/// replaced afterwards by a Conv2d, as the Ray Train FSDP2 tutorial does), or modules of nn.Linear,
+/// nn.Embedding and nn.LayerNorm. Llamas: every matrix normal with deviation 0.02 in the order of
+/// the parameters, norms 1, as Hugging Face's model is initialised.
 void draw_parameters(const ModelSpec& spec, uint64_t seed, const TakeParameter& take);
 
 /// Throws std::invalid_argument where a safetensors file does not have exactly the spec's

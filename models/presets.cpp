@@ -19,20 +19,42 @@ VitSizes vit(int64_t patch_px, int64_t layers, int64_t heads, int64_t width) {
           .classes = 1000};
 }
 
+/// Llama 3.1 and 3.2, which differ in sizes and in how far they stretch rotary positions.
+LlamaSizes llama(int64_t layers, int64_t width, int64_t heads, int64_t mlp_width,
+                 int64_t rope_factor) {
+  return {.layers = layers,
+          .width = width,
+          .heads = heads,
+          .kv_heads = 8,
+          .mlp_width = mlp_width,
+          .vocab = 128256,
+          .rope_factor = rope_factor};
+}
+
+LlamaSizes tied(LlamaSizes sizes) {
+  sizes.tied = true;
+  return sizes;
+}
+
 const std::vector<Preset>& table() {
   static const std::vector<Preset> kTable = {
-      {"vit-tutorial",
-       {.image_px = 28,
-        .patch_px = 7,
-        .channels = 1,
-        .layers = 10,
-        .heads = 2,
-        .width = 128,
-        .mlp_width = 128,
-        .classes = 10}},
+      {"vit-tutorial", VitSizes{.image_px = 28,
+                                .patch_px = 7,
+                                .channels = 1,
+                                .layers = 10,
+                                .heads = 2,
+                                .width = 128,
+                                .mlp_width = 128,
+                                .classes = 10}},
       {"vit-b16", vit(16, 12, 12, 768)},
       {"vit-l16", vit(16, 24, 16, 1024)},
       {"vit-h14", vit(14, 32, 16, 1280)},
+      {"vit-22b", vit(14, 48, 48, 6144)},
+      {"llama-1b", tied(llama(16, 2048, 32, 8192, 32))},
+      {"llama-8b", llama(32, 4096, 32, 14336, 8)},
+      {"llama-70b", llama(80, 8192, 64, 28672, 8)},
+      {"simple-model", MlpSizes{.inputs = 1024, .width = 1024, .layers = 1, .classes = 10}},
+      {"transformer", TransformerSizes{.layers = 3, .width = 512, .vocab = 10000}},
   };
   return kTable;
 }

@@ -4,13 +4,13 @@
 #include <span>
 #include <string>
 
-#include "models/spec.h"
+#include "models/families.h"
 
 namespace shardlens::models {
 
 struct Preset {
   std::string name;
-  VitSizes sizes;
+  Sizes sizes;
 };
 
 std::span<const Preset> presets();

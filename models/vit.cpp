@@ -5,13 +5,11 @@
 
 #include <stdexcept>
 
-#include "models/model.h"
+#include "models/units.h"
 
 namespace shardlens::models {
 
 namespace {
-
-using Parameters = std::span<const at::Tensor>;
 
 constexpr double kLayerNormEps = 1e-6;
 
@@ -66,7 +64,9 @@ at::Tensor head(const at::Tensor& input, Parameters p) {
   return linear(layer_norm(input.select(1, 0), p[0], p[1]), p[2], p[3]);
 }
 
-Forward build_unit(const VitSizes& sizes, UnitKind kind) {
+}  // namespace
+
+Forward vit_unit(const VitSizes& sizes, UnitKind kind) {
   switch (kind) {
     case UnitKind::vit_embed:
       return [sizes](const at::Tensor& x, Parameters p) { return embed(sizes, x, p); };
@@ -76,20 +76,9 @@ Forward build_unit(const VitSizes& sizes, UnitKind kind) {
       return [](const at::Tensor& x, Parameters p) { return mlp(x, p); };
     case UnitKind::vit_head:
       return [](const at::Tensor& x, Parameters p) { return head(x, p); };
+    default:
+      throw std::logic_error("no unit of a vision transformer");
   }
-  throw std::logic_error("unit kind out of range");
-}
-
-}  // namespace
-
-std::vector<Forward> build_units(const ModelSpec& spec) {
-  std::vector<Forward> units;
-  for (const UnitSpec& unit : spec.units) units.push_back(build_unit(spec.vit, unit.kind));
-  return units;
-}
-
-at::Tensor loss(const at::Tensor& logits, const at::Tensor& labels) {
-  return at::cross_entropy_loss(logits.to(at::kFloat), labels);
 }
 
 }  // namespace shardlens::models

@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "models/model.h"
+#include "models/weights.h"
 
 namespace shardlens::models {
 
@@ -74,14 +74,15 @@ class VitWeights {
   std::pair<at::Tensor, at::Tensor> draw_conv_default(int64_t channels) {
     const VitSizes& v = spec_.vit;
     const int64_t fan_in = channels * v.patch_px * v.patch_px;
-    at::Tensor weight = kaiming({v.width, channels, v.patch_px, v.patch_px}, fan_in);
-    return {weight, uniform({v.width}, 1 / std::sqrt(static_cast<double>(fan_in)))};
+    at::Tensor weight =
+        draw_kaiming({v.width, channels, v.patch_px, v.patch_px}, fan_in, generator_);
+    return {weight, draw_bias(v.width, fan_in, generator_)};
   }
 
   /// nn.Linear's own start: weight, then bias; returns the weight, the bias is always replaced.
   at::Tensor draw_linear_default(int64_t out, int64_t in) {
-    at::Tensor weight = kaiming({out, in}, in);
-    uniform({out}, 1 / std::sqrt(static_cast<double>(in)));
+    at::Tensor weight = draw_kaiming({out, in}, in, generator_);
+    draw_bias(out, in, generator_);
     return weight;
   }
 
@@ -93,18 +94,7 @@ class VitWeights {
   void put_xavier(const std::string& name) {
     const auto& shape = shape_of(name);
     const double std = 1.0 * std::sqrt(2.0 / static_cast<double>(shape[0] + shape[1]));
-    put(name, uniform(shape, std::sqrt(3.0) * std));
-  }
-
-  /// kaiming_uniform_ with a = sqrt(5), in its own order of operations.
-  at::Tensor kaiming(const std::vector<int64_t>& shape, int64_t fan_in) {
-    const double gain = std::sqrt(2.0 / (1 + std::pow(std::sqrt(5.0), 2)));
-    const double std = gain / std::sqrt(static_cast<double>(fan_in));
-    return uniform(shape, std::sqrt(3.0) * std);
-  }
-
-  at::Tensor uniform(const std::vector<int64_t>& shape, double bound) {
-    return at::empty(shape).uniform_(-bound, bound, generator_);
+    put(name, draw_uniform(shape, std::sqrt(3.0) * std, generator_));
   }
 
   at::Tensor normal(const std::string& name, double std) {
@@ -135,7 +125,7 @@ class VitWeights {
 
 }  // namespace
 
-void draw_parameters(const ModelSpec& spec, uint64_t seed, const TakeParameter& take) {
+void draw_vit(const ModelSpec& spec, uint64_t seed, const TakeParameter& take) {
   VitWeights(spec, seed, take).draw();
 }
 

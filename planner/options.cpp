@@ -18,10 +18,11 @@ const Option kOptions[] = {
     {"model", "NAME|FILE.json", "a preset (vit-tutorial, ...) or a family with its sizes",
      &Config::model},
     {"data", "auto|fashion-mnist|synthetic|DIR",
-     "the packaged set, one random batch, or a folder of IDX files; auto: fashion-mnist where the "
-     "model takes its images, else synthetic",
+     "the packaged set, one random batch, or a folder of IDX files or of images by class; auto: "
+     "fashion-mnist where the model takes its images, else synthetic",
      &Config::data},
     {"init", "FILE.safetensors", "start weights; default: drawn from --seed", &Config::init},
+    {"seq", "T", "tokens a sample, of a model that takes tokens; 0: the model's own", &Config::seq},
     {"batch", "B", "samples a rank and step", &Config::batch, !kClosed, 1},
     {"epochs", "N", "passes over the training data", &Config::epochs, !kClosed, 1},
     {"steps", "N", "stop after N steps; 0: as many as the epochs have", &Config::steps},
@@ -227,6 +228,7 @@ std::string run_identity(const Config& config) {
   json["model"] = config.model;
   json["data"] = config.data;
   json["init"] = config.init;
+  json["seq"] = config.seq;
   json["global_batch"] = config.batch * config.accumulate * world_size_of(config);
   json["epochs"] = config.epochs;
   json["steps"] = config.steps;

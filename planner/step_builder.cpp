@@ -222,19 +222,13 @@ int StepBuilder::add(Action action) {
   return id;
 }
 
-int64_t StepBuilder::input_bytes() const {
-  const models::VitSizes& sizes = spec_.vit;
-  const int64_t image_bytes =
-      sizes.channels * sizes.image_px * sizes.image_px * bytes_of(DType::fp32);
-  const int64_t label_bytes = sizeof(int64_t);
-  return strategy_.batch * (image_bytes + label_bytes);
-}
-
 void StepBuilder::add_visit(const Visit& visit, int slot) {
   microbatch_ = visit.microbatch;
   Action action =
       visit.unit < 0 ? action_of_group(visit.kind, -1) : action_of_unit(visit.kind, visit.unit);
-  if (visit.kind == ActionKind::load_input) action.bytes = input_bytes();
+  if (visit.kind == ActionKind::load_input) {
+    action.bytes = spec_.input_bytes(strategy_.batch) + spec_.target_bytes(strategy_.batch);
+  }
   if (slot >= 0) action.reads = {slot};
   add(std::move(action));
 }

@@ -81,7 +81,6 @@ class StepBuilder {
   /// Whether a unit's output is not kept, but computed again before its backward.
   bool is_recomputed(int unit) const;
   DType dtype_of(SlotKind kind) const;
-  int64_t input_bytes() const;
   std::vector<int> hazards(const Action& action) const;
   void remember(int id, const Action& action);
 

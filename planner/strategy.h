@@ -88,6 +88,7 @@ struct Config {
   std::string model = "vit-tutorial";
   std::string data = "auto";
   std::string init;
+  int64_t seq = 0;  // 0: the model's own
   int64_t batch = 64;
   int64_t epochs = 1;
   int64_t steps = 0;  // 0: as many as the epochs have

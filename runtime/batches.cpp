@@ -2,6 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
 
 namespace shardlens::runtime {
 
@@ -17,6 +22,25 @@ at::Tensor split(const at::Tensor& order, int rank, int world_size) {
 
 at::Tensor view_of(const std::vector<uint8_t>& bytes, at::IntArrayRef sizes) {
   return at::from_blob(const_cast<uint8_t*>(bytes.data()), sizes, at::kByte);
+}
+
+/// [..] uint8 -> fp32 from -1 to 1
+at::Tensor normalised(const at::Tensor& pixels) {
+  return pixels.to(at::kFloat).div_(255).sub_(0.5).div_(0.5);
+}
+
+/// What is cut off is resized first: a line of pixels would take gigabytes.
+void check_sides(const std::string& path, int64_t shorter, int64_t longer) {
+  constexpr int64_t kMostRatio = 100;
+  if (longer <= kMostRatio * shorter) return;
+  throw std::runtime_error(
+      fmt::format("{}: has sides of {} and {} px, too narrow to cut a square from; remove the file",
+                  path, shorter, longer));
+}
+
+/// CenterCrop's, which rounds halves to the even number.
+int64_t crop_offset(int64_t size, int64_t px) {
+  return static_cast<int64_t>(std::nearbyint(static_cast<double>(size - px) / 2));
 }
 
 }  // namespace
@@ -39,16 +63,59 @@ Batches::Batches(const ImageSet& set, const c10::Device& device)
       labels_(view_of(set.labels, {set.count}).to(device)) {}
 
 Batch Batches::at(const at::Tensor& indices) const {
-  return {.images = pixels_.index_select(0, indices).to(at::kFloat).div_(255).sub_(0.5).div_(0.5),
-          .labels = labels_.index_select(0, indices).to(at::kLong)};
+  return {.input = normalised(pixels_.index_select(0, indices)),
+          .targets = labels_.index_select(0, indices).to(at::kLong)};
 }
 
-Batch synthetic_batch(const models::VitSizes& sizes, int64_t samples, uint64_t seed,
+FileBatches::FileBatches(const std::vector<ImageFile>& files, int64_t px, int64_t channels,
+                         const c10::Device& device)
+    : files_(files), px_(px), channels_(channels), device_(device) {}
+
+Batch FileBatches::at(const at::Tensor& indices) const {
+  const auto* chosen = indices.data_ptr<int64_t>();
+  const int64_t count = indices.numel();
+  const at::Tensor pixels = at::empty({count, channels_, px_, px_}, at::kByte);
+  const at::Tensor labels = at::empty({count}, at::kLong);
+  for (int64_t i = 0; i < count; ++i) {
+    const ImageFile& file = files_[static_cast<size_t>(chosen[i])];
+    pixels[i].copy_(read_square(file.path, px_, channels_));
+    labels[i] = file.label;
+  }
+  return {.input = normalised(pixels.to(device_)), .targets = labels.to(device_)};
+}
+
+at::Tensor read_square(const std::string& path, int64_t px, int64_t channels) {
+  DecodedImage image = decode_image(path, channels);
+  const at::Tensor pixels =
+      at::from_blob(image.pixels.data(), {1, image.height, image.width, channels}, at::kByte)
+          .permute({0, 3, 1, 2});
+  const int64_t shorter = std::min(image.height, image.width);
+  check_sides(path, shorter, std::max(image.height, image.width));
+  const int64_t height = px * image.height / shorter, width = px * image.width / shorter;
+  const at::Tensor resized =
+      at::_upsample_bilinear2d_aa(pixels, {height, width}, /*align_corners=*/false);
+  return resized[0]
+      .narrow(1, crop_offset(height, px), px)
+      .narrow(2, crop_offset(width, px), px)
+      .contiguous();
+}
+
+Batch synthetic_batch(const models::ModelSpec& spec, int64_t samples, uint64_t seed,
                       const c10::Device& device) {
   auto generator = at::detail::createCPUGenerator(seed);
-  const std::vector<int64_t> shape{samples, sizes.channels, sizes.image_px, sizes.image_px};
-  return {.images = at::randn(shape, generator, at::kFloat).to(device),
-          .labels = at::randint(sizes.classes, {samples}, generator, at::kLong).to(device)};
+  const models::SampleSpec& sample = spec.sample;
+  if (sample.input == models::InputKind::tokens) {
+    // One token more: the target of each is the one behind it.
+    const int64_t seq = sample.shape[0];
+    const at::Tensor ids = at::randint(sample.classes, {samples, seq + 1}, generator, at::kLong);
+    Batch batch{.input = ids.narrow(1, 0, seq).contiguous().to(device), .targets = {}};
+    if (spec.target_bytes(1) > 0) batch.targets = ids.narrow(1, 1, seq).contiguous().to(device);
+    return batch;
+  }
+  std::vector<int64_t> shape = sample.shape;
+  shape.insert(shape.begin(), samples);
+  return {.input = at::randn(shape, generator, at::kFloat).to(device),
+          .targets = at::randint(sample.classes, {samples}, generator, at::kLong).to(device)};
 }
 
 }  // namespace shardlens::runtime

@@ -106,6 +106,7 @@ void Executor::begin(const Schedule& schedule, int64_t step, const LoadBatch& lo
   plan_sums();
   scalars_ = {};
   loss_.reset();
+  logits_.reset();
   is_norm_begun_ = false;
   is_counted_ = false;
   choose_recorder();
@@ -254,7 +255,7 @@ void Executor::begin_microbatch() {
 void Executor::load_input() {
   begin_microbatch();
   batch_ = (*load_batch_)();
-  carried_ = batch_.images;
+  carried_ = batch_.input;
 }
 
 Operation Executor::operation(const Action& action) const {

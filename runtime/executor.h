@@ -11,6 +11,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/edge.h>
 
 #include <cstdint>
 #include <exception>
@@ -32,8 +33,9 @@ namespace shardlens::runtime {
 class NullInspection;
 
 struct Batch {
-  at::Tensor images;  // [batch, channels, height, width] fp32
-  at::Tensor labels;  // [batch] int64; both on the rank's device
+  // Both on the rank's device, as models::SampleSpec says.
+  at::Tensor input;
+  at::Tensor targets;  // undefined where the loss needs none
 };
 
 struct ExecutorOptions {
@@ -61,11 +63,11 @@ class Executor {
   /// CommunicationError where peers are lost.
   void run(const planner::Schedule& schedule, int64_t step, const LoadBatch& load_batch);
 
-  /// Of the last run: mean loss of its microbatches (fp32 scalar), and of the last microbatch
-  /// logits [batch, classes] and labels.
+  /// Of the last run: mean loss of its microbatches (fp32 scalar), targets of the last one, and
+  /// after an evaluation the logits.
   const at::Tensor& loss() const { return loss_; }
   const at::Tensor& logits() const { return logits_; }
-  const at::Tensor& labels() const { return batch_.labels; }
+  const at::Tensor& targets() const { return batch_.targets; }
 
   /// What clipping and loss scaling know of the last step.
   const GradientScale& gradient_scale() const { return gradient_scale_; }
@@ -127,7 +129,6 @@ class Executor {
   void reshard(const planner::Action& action);
   void forward(const planner::Action& action);
   void compute_loss();
-  at::Tensor backward_of_loss();
   void recompute(const planner::Action& action);
   at::Tensor run_unit(int unit, const at::Tensor& input);
   void backward(const planner::Action& action);
@@ -178,10 +179,11 @@ class Executor {
   int64_t step_ = 0;
   int next_ = 0;                                // the action to execute next
   std::vector<bool> awaited_;                   // by action: another stream waits for it
-  std::vector<Issued> issued_;  // in this order, until somebody has waited
+  std::vector<Issued> issued_;                  // in this order, until somebody has waited
   std::vector<Gradient> gradients_;             // by parameter
   std::vector<at::Tensor> inputs_;              // by unit, from its forward to its backward
-  std::vector<at::Tensor> outputs_;
+  std::vector<torch::autograd::Edge> outputs_;  // where backward begins
+  at::Tensor recomputed_;                       // the output of the last unit computed again
   at::Tensor
       carried_;  // forward: the last output; backward: the gradient of the next unit's output
   Segment segment_;

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -73,40 +74,37 @@ void Executor::forward(const Action& action) {
   // The boundary: backward of this unit ends here and hands its gradient on.
   at::Tensor input = std::move(carried_);
   if (keeps_graph) input = input.detach().requires_grad_(plan.passes_back);
-  at::Tensor output = run_unit(action.unit, input);
+  const at::Tensor output = run_unit(action.unit, input);
   carried_ = output.detach();
   if (keeps_graph || plan.begins_run) inputs_[action.unit] = std::move(input);
-  if (keeps_graph) outputs_[action.unit] = std::move(output);
+  // Not the tensor: the loss may give the logits up.
+  if (keeps_graph) outputs_[action.unit] = torch::autograd::impl::gradient_edge(output);
 }
 
 void Executor::recompute(const Action& action) {
   bind_weights(action);
   const UnitPlan& plan = plans_[action.unit];
-  const at::Tensor& kept = plan.begins_run ? inputs_[action.unit] : outputs_[action.unit - 1];
+  const at::Tensor& kept = plan.begins_run ? inputs_[action.unit] : recomputed_;
   at::Tensor input = kept.detach().requires_grad_(plan.passes_back);
-  outputs_[action.unit] = run_unit(action.unit, input);
+  const at::Tensor output = run_unit(action.unit, input);
   inputs_[action.unit] = std::move(input);
+  outputs_[action.unit] = torch::autograd::impl::gradient_edge(output);
+  recomputed_ = output.detach();
 }
 
 void Executor::compute_loss() {
-  logits_ = std::move(carried_);
-  if (options_.output_dtype) logits_ = logits_.to(scalar_type(*options_.output_dtype));
-  const at::Tensor loss = trains_ ? backward_of_loss() : models::loss(logits_, batch_.labels);
-  if (schedule_->microbatches == 1 || !trains_) {
-    loss_ = loss;
+  if (options_.output_dtype) carried_ = carried_.to(scalar_type(*options_.output_dtype));
+  if (!trains_) {
+    logits_ = std::move(carried_);
+    loss_ = models::loss(spec_, logits_, batch_.targets);
     return;
   }
-  const at::Tensor share = loss / schedule_->microbatches;
-  loss_ = loss_.defined() ? loss_ + share : share;
-}
-
-/// The loss; carried_ is then the gradient of the logits.
-at::Tensor Executor::backward_of_loss() {
-  const at::Tensor logits = logits_.detach().requires_grad_(true);
-  const at::Tensor loss = models::loss(logits, batch_.labels);
-  loss.backward(gradient_scale_.loss_gradient(schedule_->microbatches));
-  carried_ = logits.grad();
-  return loss.detach();
+  auto [loss, gradient] =
+      models::loss_and_gradient(spec_, std::move(carried_), batch_.targets,
+                                gradient_scale_.loss_gradient(schedule_->microbatches));
+  carried_ = std::move(gradient);
+  if (schedule_->microbatches > 1) loss = loss / schedule_->microbatches;
+  loss_ = loss_.defined() ? loss_ + loss : loss;
 }
 
 void Executor::backward(const Action& action) {
@@ -142,9 +140,12 @@ void Executor::begin_segment(const Action& action) {
 }
 
 void Executor::run_autograd(int unit) {
-  at::Tensor output = std::move(outputs_[unit]);
+  const torch::autograd::Edge output = std::exchange(outputs_[unit], {});
+  recomputed_.reset();
   try {
-    output.backward(std::exchange(carried_, {}));
+    torch::autograd::Engine::get_default_engine().execute(
+        {output}, {std::exchange(carried_, {})}, /*keep_graph=*/false, /*create_graph=*/false,
+        /*accumulate_grad=*/true);
   } catch (...) {
     // Autograd may wrap what a hook throws; the caller wants the error itself.
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));

@@ -15,6 +15,13 @@ namespace shardlens::runtime {
 
 namespace {
 
+void check_classes(const Job& job, int64_t classes) {
+  if (classes <= job.spec.sample.classes) return;
+  throw std::invalid_argument(fmt::format(
+      "--model {}: tells {} classes apart, but --data {} has {}; give a model file with more",
+      job.config.model, job.spec.sample.classes, job.config.data, classes));
+}
+
 void check_fit(const Job& job) {
   const ImageSet& images = job.data.train;
   const models::VitSizes& model = job.spec.vit;
@@ -26,38 +33,66 @@ void check_fit(const Job& job) {
                     job.config.model, model.image_px, model.image_px, model.channels,
                     job.config.data, images.height, images.width));
   }
-  if (job.data.classes > model.classes) {
-    throw std::invalid_argument(fmt::format(
-        "--model {}: tells {} classes apart, but --data {} has {}; give a model file with more",
-        job.config.model, model.classes, job.config.data, job.data.classes));
-  }
+  check_classes(job, job.data.classes);
 }
 
 void check_batch(const Job& job) {
-  const int64_t samples = samples_per_rank(job.data.train.count, job.strategy.world_size);
+  const int64_t samples = samples_per_rank(job.train_samples, job.strategy.world_size);
   if (job.config.batch * job.config.accumulate <= samples) return;
   throw std::invalid_argument(fmt::format(
       "--batch {}: each of {} ranks has {} samples in --data {}; give --batch {} or less",
       job.config.batch, job.strategy.world_size, samples, job.config.data, samples));
 }
 
+bool takes_images(const models::ModelSpec& spec) {
+  return spec.sample.input == models::InputKind::images;
+}
+
 /// The packaged images where the model takes such images, noise where it does not.
 std::string data_for(const models::ModelSpec& spec) {
-  const bool takes_fashion = spec.vit.image_px == 28 && spec.vit.channels == 1;
+  const bool takes_fashion =
+      takes_images(spec) && spec.vit.image_px == 28 && spec.vit.channels == 1;
   return takes_fashion ? "fashion-mnist" : "synthetic";
+}
+
+void load_idx(Job& job) {
+  job.data_kind = DataKind::idx;
+  job.data = load_dataset(job.config.data);
+  check_fit(job);
+  job.train_samples = job.data.train.count;
+  job.test_samples = job.data.test.count;
+}
+
+void list_images(Job& job) {
+  if (job.spec.vit.channels != 1 && job.spec.vit.channels != 3) {
+    throw std::invalid_argument(
+        fmt::format("--model {}: takes {} channels, but image files have 1 or 3; give a model file "
+                    "with such, or --data synthetic",
+                    job.config.model, job.spec.vit.channels));
+  }
+  job.data_kind = DataKind::image_folder;
+  job.folder = list_image_folder(job.config.data);
+  check_classes(job, static_cast<int64_t>(job.folder.classes.size()));
+  job.train_samples = static_cast<int64_t>(job.folder.train.size());
+  job.test_samples = static_cast<int64_t>(job.folder.test.size());
 }
 
 void load_data(Job& job) {
   if (job.config.data == "auto") job.config.data = data_for(job.spec);
-  job.is_synthetic = job.config.data == "synthetic";
-  if (job.is_synthetic) {
+  if (job.config.data == "synthetic") {
     constexpr int64_t kStepsAnEpoch = 100;
-    job.data.train.count =
+    job.data_kind = DataKind::synthetic;
+    job.train_samples =
         kStepsAnEpoch * job.config.batch * job.config.accumulate * job.strategy.world_size;
     return;
   }
-  job.data = load_dataset(job.config.data);
-  check_fit(job);
+  if (!takes_images(job.spec)) {
+    throw std::invalid_argument(fmt::format(
+        "--data {}: the model {} takes no images, and there is no other data for it; give --data "
+        "synthetic",
+        job.config.data, job.spec.name));
+  }
+  is_image_folder(job.config.data) ? list_images(job) : load_idx(job);
   check_batch(job);
 }
 
@@ -93,7 +128,7 @@ void choose_ranks(Job& job) {
 }
 
 void count_steps(Job& job) {
-  const int64_t samples = samples_per_rank(job.data.train.count, job.strategy.world_size);
+  const int64_t samples = samples_per_rank(job.train_samples, job.strategy.world_size);
   const int64_t batch = job.config.batch * job.config.accumulate;
   job.steps_per_epoch = (samples + batch - 1) / batch;
   job.steps = job.steps_per_epoch * job.config.epochs;
@@ -111,7 +146,7 @@ Job prepare_job(const planner::Config& config) {
   job.config = config;
   job.device = planner::device_of(config);
   job.strategy = planner::strategy_of(config);
-  job.spec = models::find_spec(config.model);
+  job.spec = models::find_spec(config.model, config.seq);
   if (!config.init.empty()) models::check_weights(job.spec, config.init);
   assign_gpus(job);
   choose_ranks(job);

@@ -11,8 +11,12 @@
 #include "planner/strategy.h"
 #include "runtime/comm/board.h"
 #include "runtime/dataset.h"
+#include "runtime/image_folder.h"
 
 namespace shardlens::runtime {
+
+/// `synthetic`: one random batch for all steps.
+enum class DataKind { synthetic, idx, image_folder };
 
 struct Job {
   planner::Config config;
@@ -22,8 +26,11 @@ struct Job {
   int gpus = 0;            // of this machine, which the ranks take in turn
   std::string notice;      // why values mean nothing; empty: they do
   models::ModelSpec spec;
-  bool is_synthetic = false;  // one random batch; `data` then only counts
-  Dataset data;
+  DataKind data_kind{};
+  Dataset data;        // of IDX files
+  ImageFolder folder;  // of image files
+  int64_t train_samples = 0;
+  int64_t test_samples = 0;
   planner::Schedule train;
   planner::Schedule evaluate;
   int64_t steps_per_epoch = 0;

@@ -31,9 +31,8 @@ std::string bar(double share) {
 
 std::string progress_line(const ProgressState& state, double seconds_left) {
   const std::string loss = state.loss ? fmt::format("  loss {:.4f}", *state.loss) : "";
-  return fmt::format("epoch {}/{}  step {}/{}{}  {:.0f} images/s  {} left", state.epoch,
-                     state.epochs, state.step, state.steps, loss, state.images_per_s,
-                     minutes(seconds_left));
+  return fmt::format("epoch {}/{}  step {}/{}{}  {:.0f} {}/s  {} left", state.epoch, state.epochs,
+                     state.step, state.steps, loss, state.per_s, state.unit, minutes(seconds_left));
 }
 
 void clear_bar() {

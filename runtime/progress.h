@@ -14,8 +14,9 @@ struct ProgressState {
   int64_t steps = 0;  // in all
   int64_t epoch = 0;
   int64_t epochs = 0;
-  std::optional<double> loss;  // nothing where values mean nothing
-  double images_per_s = 0;
+  std::optional<double> loss;   // nothing where values mean nothing
+  std::string unit = "images";  // "tokens", ...
+  double per_s = 0;
 };
 
 /// "epoch 1/1  step 312/469  loss 0.6123  1120 images/s  0:41 left"

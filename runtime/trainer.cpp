@@ -82,29 +82,36 @@ class MeanLoss {
   int64_t batches_ = 0;
 };
 
-/// A rank's training data on its device, batch by batch.
+/// Of images, whichever way they are kept.
+std::unique_ptr<BatchSource> make_source(const Job& job, const ImageSet& images,
+                                         const std::vector<ImageFile>& files,
+                                         const c10::Device& device) {
+  if (job.data_kind == DataKind::idx) return std::make_unique<Batches>(images, device);
+  return std::make_unique<FileBatches>(files, job.spec.vit.image_px, job.spec.vit.channels, device);
+}
+
+/// A rank's training data, batch by batch.
 class TrainData {
  public:
-  TrainData(const Job& job, int rank, const c10::Device& device)
-      : job_(job), rank_(rank), device_(device) {
+  TrainData(const Job& job, int rank, const c10::Device& device) : job_(job), rank_(rank) {
     const profiler::Scope scope(profiler::Category::input, "training data");
-    if (job.is_synthetic) {
-      batch_ = synthetic_batch(job.spec.vit, job.config.batch, seed(), device);
+    if (job.data_kind == DataKind::synthetic) {
+      batch_ = synthetic_batch(job.spec, job.config.batch, seed(), device);
     } else {
-      images_.emplace(job.data.train, device);
+      source_ = make_source(job, job.data.train, job.folder.train, device);
     }
   }
 
   void begin_epoch(int64_t epoch) {
     const profiler::Scope scope(profiler::Category::input, "sample order");
-    order_ = sample_order(job_.data.train.count, seed(), epoch, rank_, job_.strategy.world_size);
-    if (images_) order_ = order_.to(device_);
+    order_ = sample_order(job_.train_samples, seed(), epoch, rank_, job_.strategy.world_size);
+    if (source_) order_ = order_.to(source_->index_device());
   }
 
   int64_t samples() const { return order_.numel(); }
 
   Batch at(int64_t first, int64_t count) const {
-    return images_ ? images_->at(order_.narrow(0, first, count)) : batch_;
+    return source_ ? source_->at(order_.narrow(0, first, count)) : batch_;
   }
 
  private:
@@ -112,11 +119,30 @@ class TrainData {
 
   const Job& job_;
   int rank_;
-  c10::Device device_;
-  std::optional<Batches> images_;
+  std::unique_ptr<BatchSource> source_;  // none: the one batch
   Batch batch_;
   at::Tensor order_;  // [samples of one epoch], int64
 };
+
+/// What a run's speed is told in.
+struct SpeedUnit {
+  std::string name;
+  int64_t in_a_step = 0;  // of all ranks
+};
+
+SpeedUnit speed_unit(const Job& job) {
+  const int64_t samples =
+      job.config.batch * job.config.accumulate * job.strategy.world_size;
+  switch (job.spec.sample.input) {
+    case models::InputKind::images:
+      return {"images", samples};
+    case models::InputKind::features:
+      return {"samples", samples};
+    case models::InputKind::tokens:
+      return {"tokens", samples * job.spec.sample.shape.front()};
+  }
+  throw std::logic_error("input kind out of range");
+}
 
 /// Splits the device's peaks into those of steps and those of everything.
 class PeakWatch {
@@ -168,9 +194,9 @@ class Trainer {
                           job.strategy.communicator == planner::CommunicatorKind::nccl);
       executor_.inspect(*inspection_);
     }
-    if (job.data.test.count > 0) {
+    if (job.test_samples > 0) {
       const profiler::Scope scope(profiler::Category::input, "test data");
-      test_data_.emplace(job.data.test, options.device);
+      test_data_ = make_source(job, job.data.test, job.folder.test, options.device);
     }
     if (!job.writes_results(options.rank)) return;
     progress_ = std::make_unique<Progress>();
@@ -263,7 +289,7 @@ class Trainer {
     ++step_;
     logged_ms_ += ms_since(start);
     if (logged_loss_.batches() == job_.config.log_every || step_ == job_.steps) log(epoch);
-    if (progress_ && last_images_per_s_ > 0) progress_->update(progress_state(epoch));
+    if (progress_ && last_per_s_ > 0) progress_->update(progress_state(epoch));
     step_ms_.push_back(static_cast<float>(ms_since(start)));
   }
 
@@ -271,16 +297,14 @@ class Trainer {
     const double step_ms = logged_ms_ / static_cast<double>(logged_loss_.batches());
     logged_ms_ = 0;
     last_loss_ = mean_over_ranks(logged_loss_.take());
-    last_images_per_s_ =
-        1e3 / step_ms *
-        static_cast<double>(job_.config.batch * job_.config.accumulate * job_.strategy.world_size);
+    last_per_s_ = 1e3 / step_ms * static_cast<double>(unit_.in_a_step);
     if (recorder_ != nullptr) record_log();
     if (!metrics_.is_open()) return;
     nlohmann::ordered_json line = {{"step", step_},
                                    {"epoch", epoch + 1},
                                    {"loss", last_loss_},
                                    {"step_ms", step_ms},
-                                   {"images_per_s", last_images_per_s_}};
+                                   {unit_.name + "_per_s", last_per_s_}};
     const GradientScale& scale = executor_.gradient_scale();
     if (scale.norm().defined()) line["gradient_norm"] = scale.norm().item<double>();
     if (scale.scale().defined()) line["loss_scale"] = scale.scale().item<double>();
@@ -298,9 +322,10 @@ class Trainer {
   /// Correct answers over the whole test set, which is split over the ranks.
   void evaluate() {
     show(Phase::evaluating);
-    const int64_t count = job_.data.test.count;
+    const int64_t count = job_.test_samples;
     const int world_size = job_.strategy.world_size;
-    const at::Tensor order = in_order(count, options_.rank, world_size).to(options_.device);
+    const at::Tensor order =
+        in_order(count, options_.rank, world_size).to(test_data_->index_device());
     const int64_t batch = job_.config.batch;
     int64_t correct = 0;
     for (int64_t first = 0; first < order.numel(); first += batch) {
@@ -317,7 +342,7 @@ class Trainer {
   }
 
   int64_t correct_answers(int64_t samples) const {
-    const at::Tensor answers = executor_.logits().argmax(1).eq(executor_.labels());
+    const at::Tensor answers = executor_.logits().argmax(1).eq(executor_.targets());
     return answers.narrow(0, 0, samples).sum().item<int64_t>();
   }
 
@@ -342,7 +367,8 @@ class Trainer {
             .epoch = epoch + 1,
             .epochs = job_.config.epochs,
             .loss = job_.notice.empty() ? std::optional(last_loss_) : std::nullopt,
-            .images_per_s = last_images_per_s_};
+            .unit = unit_.name,
+            .per_s = last_per_s_};
   }
 
   void say(const std::string& line) {
@@ -358,15 +384,16 @@ class Trainer {
   std::optional<NullInspection> inspection_;
   Executor executor_;
   TrainData train_data_;
-  std::optional<Batches> test_data_;
+  std::unique_ptr<BatchSource> test_data_;
   std::unique_ptr<Progress> progress_;
   std::ofstream metrics_;
+  SpeedUnit unit_ = speed_unit(job_);
   MeanLoss logged_loss_;
   MeanLoss epoch_loss_;
   std::vector<float> step_ms_;
   double logged_ms_ = 0;  // of the steps since the last line of metrics
   double last_loss_ = 0;
-  double last_images_per_s_ = 0;  // 0: nothing measured yet
+  double last_per_s_ = 0;  // 0: nothing measured yet
   int64_t step_ = 0;
   TrainResult result_;
 };

@@ -40,7 +40,7 @@ std::vector<double> losses_on(const c10::Device& device, const planner::Strategy
   const auto streams = make_streams(device);
   NoneCommunicator none;
   Executor executor(spec, state, *streams, {&none, &none}, {});
-  const Batch batch = synthetic_batch(spec.vit, 32, 3, device);
+  const Batch batch = synthetic_batch(spec, 32, 3, device);
   std::vector<double> losses;
   for (int step = 0; step < 20; ++step) {
     executor.run(schedule, step, [&] { return batch; });

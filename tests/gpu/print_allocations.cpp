@@ -99,7 +99,7 @@ void train(const planner::Config& config, const planner::Strategy& strategy, int
   runtime::RankState state(spec, schedule, 0, device);
   test::IdleCommunicator idle;
   runtime::Executor executor(spec, state, *streams, {&idle, &idle}, {});
-  const runtime::Batch batch = runtime::synthetic_batch(spec.vit, config.batch, 0, device);
+  const runtime::Batch batch = runtime::synthetic_batch(spec, config.batch, 0, device);
   for (int64_t step = 0; step < steps; ++step) {
     lines().push_back(fmt::format("step {}", step));
     executor.run(schedule, step, [&] { return batch; });

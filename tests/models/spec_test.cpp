@@ -85,7 +85,8 @@ TEST_CASE("presets have torchvision's parameter counts") {
       GENERATE(table<std::string, int64_t, size_t>({{"vit-tutorial", 1'006'090, 128},
                                                     {"vit-b16", 86'567'656, 152},
                                                     {"vit-l16", 304'326'632, 296},
-                                                    {"vit-h14", 632'045'800, 392}}));
+                                                    {"vit-h14", 632'045'800, 392},
+                                                    {"vit-22b", 21'758'467'048, 584}}));
   const ModelSpec spec = find_spec(name);
   CHECK(spec.name == name);
   CHECK(spec.numel() == numel);
@@ -95,7 +96,7 @@ TEST_CASE("presets have torchvision's parameter counts") {
 
 TEST_CASE("every preset name can be found") {
   const auto names = preset_names();
-  CHECK(names.size() == 4);
+  CHECK(names.size() == 10);
   for (const std::string& name : names) CHECK(find_spec(name).name == name);
 }
 

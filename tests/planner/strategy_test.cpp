@@ -118,7 +118,7 @@ TEST_CASE("two runs are the same run if what is learned is the same") {
   other.batch = one.batch / 2;
   other.storage = "elsewhere";
   CHECK(run_identity(one) == run_identity(other));
-  for (const char* flag : {"--batch", "--epochs", "--seed", "--lr"}) {
+  for (const char* flag : {"--batch", "--epochs", "--seed", "--lr", "--seq"}) {
     CAPTURE(flag);
     CHECK(run_identity(parse_arguments({flag, "9"}).config) != run_identity(one));
   }

@@ -73,6 +73,36 @@ TEST_CASE("three steps of each strategy on the null device pass its checks", "[n
   CHECK(bytes(result, "peak", "reserved_bytes") >= bytes(result, "step_peak", "reserved_bytes"));
 }
 
+TEST_CASE("three steps of every family on the null device pass its checks", "[null]") {
+  const std::string model = GENERATE("llama-1b", "llama-8b", "simple-model", "transformer");
+  const std::string strategy = GENERATE("fsdp", "ddp");
+  const std::string dtype = GENERATE("fp32", "bf16");
+  CAPTURE(model, strategy, dtype);
+  // An 8b model whole on each rank does not fit.
+  if (model == "llama-8b" && strategy == "ddp") return;
+  const NullRun run({"--device", "null:h200", "--model", model, "--strategy", strategy,
+                     "--param-dtype", dtype, "--world", "64", "--solo-rank", "1", "--batch", "1",
+                     "--steps", "3"});
+  INFO(run.ended.out << run.ended.err);
+  REQUIRE(run.ended.exit_code == 0);
+  CHECK(bytes(run.result(), "step_peak", "allocated_bytes") > 0);
+}
+
+TEST_CASE("a llama's memory grows as its sequence does, not as the square", "[null]") {
+  const std::string dtype = GENERATE("fp32", "bf16");
+  const auto step_peak = [&](const char* seq) {
+    const NullRun run({"--device", "null:h200", "--model", "llama-1b", "--world", "512",
+                       "--solo-rank", "0", "--batch", "1", "--param-dtype", dtype, "--seq", seq,
+                       "--steps", "3"});
+    INFO(run.ended.err);
+    REQUIRE(run.ended.exit_code == 0);
+    return bytes(run.result(), "step_peak", "allocated_bytes");
+  };
+  // Whatever grows with the square of the length would make the second difference larger.
+  const int64_t at_2k = step_peak("2048"), at_4k = step_peak("4096"), at_8k = step_peak("8192");
+  CHECK(at_8k - at_4k < 2 * (at_4k - at_2k) + (64 << 20));
+}
+
 TEST_CASE("whatever the null device gives out says that its values mean nothing", "[null]") {
   const NullRun run({"--device", "null:l4", "--steps", "3"});
   INFO(run.ended.err);

@@ -42,13 +42,13 @@ class PlainTraining {
   }
 
   at::Tensor forward_and_backward(const runtime::Batch& batch) {
-    at::Tensor value = batch.images;
+    at::Tensor value = batch.input;
     for (size_t unit = 0; unit < units_.size(); ++unit) {
       std::vector<at::Tensor> used;
       for (const int parameter : spec_.units[unit].parameters) used.push_back(weights_[parameter]);
       value = units_[unit](value, used);
     }
-    const at::Tensor loss = models::loss(value, batch.labels);
+    const at::Tensor loss = models::loss(spec_, value, batch.targets);
     loss.backward();
     return loss.detach();
   }

@@ -62,7 +62,7 @@ TEST_CASE("the peak of a CPU rank is LibTorch's own count", "[recorder]") {
       runtime::RankState state(spec, schedule, 0, at::kCPU, options.optimizer);
       runtime::NoneCommunicator none;
       runtime::Executor executor(spec, state, *streams, {&none, &none}, options);
-      const runtime::Batch batch = runtime::synthetic_batch(spec.vit, 16, 0, at::kCPU);
+      const runtime::Batch batch = runtime::synthetic_batch(spec, 16, 0, at::kCPU);
       for (int step = 0; step < 3; ++step) executor.run(schedule, step, [&] { return batch; });
     }
     CHECK(recorder.close().lost_events == 0);

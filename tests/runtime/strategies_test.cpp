@@ -166,7 +166,7 @@ TEST_CASE("no strategy keeps memory from step to step", "[strategies]") {
     std::array<runtime::NoneCommunicator, 4> none;
     runtime::Executor executor(spec(), state, *streams, {&none[0], &none[1], &none[2], &none[3]},
                                options);
-    const runtime::Batch batch = runtime::synthetic_batch(spec().vit, 1, 0, at::kCPU);
+    const runtime::Batch batch = runtime::synthetic_batch(spec(), 1, 0, at::kCPU);
     int64_t after_two = 0;
     for (int step = 0; step < kManySteps; ++step) {
       executor.run(schedule, step, [&] { return batch; });

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "tests/support/idx_files.h"
+#include "tests/support/image_files.h"
 #include "tests/support/process.h"
 
 using namespace shardlens::test;
@@ -181,6 +182,97 @@ TEST_CASE("what cannot be trained is refused and leaves nothing", "[train]") {
   check_refused(bench.train({"--init", bench.file("none.safetensors")}), "none.safetensors");
   CHECK_FALSE(fs::exists(bench.file("runs")));
   CHECK(fs::file_size(bench.file("file")) == 0);
+}
+
+namespace {
+
+constexpr const char* kColourModel =
+    R"({"family": "vit", "image_px": 8, "patch_px": 4, "channels": 3, "layers": 1, "heads": 2,
+        "width": 16, "mlp_width": 32, "classes": 2})";
+
+/// Bright and dark pictures of many sizes, 32 each.
+void write_pictures(const Bench& bench) {
+  for (int i = 0; i < 64; ++i) {
+    const bool bright = i % 2 == 0;
+    const auto value = static_cast<uint8_t>((bright ? 150 : 10) + i);
+    write_picture(bench.file("pictures/") + (bright ? "bright/" : "dark/") + std::to_string(i) +
+                      (i % 3 == 0 ? ".jpg" : ".png"),
+                  plain_picture(8 + i % 7, 9 + i % 5, value, value, value));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a folder of images by class is learned", "[train]") {
+  const Bench bench;
+  write_pictures(bench);
+  write_file(bench.file("colour.json"), kColourModel);
+  const std::vector<std::string> flags = {"--model",   bench.file("colour.json"),
+                                          "--data",    bench.file("pictures"),
+                                          "--workers", "2",
+                                          "--epochs",  "12",
+                                          "--batch",   "4",
+                                          "--lr",      "0.01"};
+  const Ended ended = bench.train(flags);
+  CAPTURE(ended.err, ended.out);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(bench.losses().back() < 0.3 * bench.losses().front());
+  CHECK(bench.result().at("test_accuracy") == 1.0);
+
+  write_file(bench.file("pictures/dark/broken.png"), "no image");
+  write_file(bench.file("pictures/dark/broken2.png"), "no image");
+  std::vector<std::string> again = flags;
+  again.emplace_back("--fresh");
+  const Ended broken = bench.train(again);
+  CHECK(broken.exit_code == 1);
+  CHECK(std::count(broken.err.begin(), broken.err.end(), '\n') == 1);
+  CHECK_THAT(broken.err, ContainsSubstring("pictures/dark/broken") &&
+                             ContainsSubstring("cannot be read as an image"));
+}
+
+TEST_CASE("a folder of images that does not fit the model is refused", "[train]") {
+  const Bench bench;
+  write_pictures(bench);
+  const std::string pictures = bench.file("pictures");
+  write_picture(pictures + "/third/1.png", plain_picture(8, 8, 1, 2, 3));
+  write_file(bench.file("colour.json"), kColourModel);
+  check_refused(bench.train({"--model", bench.file("colour.json"), "--data", pictures}),
+                "tells 2 classes apart, but --data " + pictures + " has 3");
+  check_refused(bench.train({"--data", pictures, "--batch", "65"}), "--batch 65");
+  check_refused(bench.train({"--model", "simple-model", "--data", pictures}), "takes no images");
+  check_refused(bench.train({"--model", "llama-1b", "--data", "fashion-mnist"}), "takes no images");
+  check_refused(bench.train({"--seq", "16"}), "takes no tokens");
+  CHECK_FALSE(fs::exists(bench.file("runs")));
+}
+
+TEST_CASE("every family trains on synthetic data, whichever way it is sharded", "[train]") {
+  const Bench bench;
+  write_file(bench.file("llama.json"),
+             R"({"family": "llama", "layers": 2, "width": 32, "heads": 4, "kv_heads": 2,
+                 "mlp_width": 48, "vocab": 64, "tied": true})");
+  const auto [model, speed] =
+      GENERATE(table<std::string, std::string>({{"llama.json", "tokens_per_s"},
+                                                {"transformer", "tokens_per_s"},
+                                                {"simple-model", "samples_per_s"}}));
+  const bool is_file = model.ends_with(".json");
+  const bool has_tokens = speed == "tokens_per_s";
+  for (const char* strategy : {"fsdp", "ddp"}) {
+    std::vector<std::string> flags = {"--model",    is_file ? bench.file(model) : model,
+                                      "--data",     "synthetic",
+                                      "--strategy", strategy,
+                                      "--workers",  "2",
+                                      "--steps",    "5",
+                                      "--batch",    "2",
+                                      "--fresh"};
+    if (has_tokens) flags.insert(flags.end(), {"--seq", "8"});
+    const Ended ended = bench.train(flags);
+    CAPTURE(model, strategy, ended.err, ended.out);
+    REQUIRE(ended.exit_code == 0);
+    const auto losses = bench.losses();
+    REQUIRE(losses.size() == 5);
+    CHECK(losses.back() < losses.front());
+    CHECK_THAT(read_file(bench.file("runs/r/metrics.jsonl")), ContainsSubstring(speed));
+  }
 }
 
 TEST_CASE("a name that stands for another run is refused", "[train]") {

@@ -67,8 +67,8 @@ class Rank {
         inspection_(*find_null_checks(), state_, *streams_, /*by_nccl=*/false),
         executor_(spec(), state_, begins ? *streams_ : without_begin_, {&gather_, &reduce_}, {}) {
     executor_.inspect(inspection_);
-    batch_ = {.images = at::zeros({4, 1, 8, 8}, at::dtype(at::kFloat).device(device_)),
-              .labels = at::zeros({4}, at::dtype(at::kLong).device(device_))};
+    batch_ = {.input = at::zeros({4, 1, 8, 8}, at::dtype(at::kFloat).device(device_)),
+              .targets = at::zeros({4}, at::dtype(at::kLong).device(device_))};
     inspection_.take_faults();
   }
 

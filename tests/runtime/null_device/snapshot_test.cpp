@@ -226,8 +226,8 @@ TEST_CASE("compare snapshots of training", "[.process]") {
     const auto streams = runtime::make_streams(device);
     state = std::make_unique<runtime::RankState>(spec, schedule, 0, device);
     runtime::Executor executor(spec, *state, *streams, {&idle, &idle}, {});
-    const runtime::Batch batch{.images = at::zeros({64, 1, 28, 28}, at::TensorOptions(device)),
-                               .labels = at::zeros({64}, at::dtype(at::kLong).device(device))};
+    const runtime::Batch batch{.input = at::zeros({64, 1, 28, 28}, at::TensorOptions(device)),
+                               .targets = at::zeros({64}, at::dtype(at::kLong).device(device))};
     for (int step = 0; step < 3; ++step) {
       recorder.step(step);
       executor.run(schedule, step, [&] { return batch; });

@@ -1,0 +1,77 @@
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <cmath>
+#include <stdexcept>
+
+#include "models/weights.h"
+
+namespace shardlens::models {
+
+namespace {
+
+bool is_norm(const ParameterSpec& parameter) {
+  return parameter.name.find("norm") != std::string::npos;
+}
+
+/// A norm's weight is 1, its bias 0. A linear layer's bias is as wide as its weight says, and
+/// stands right behind it.
+class DefaultWeights {
+ public:
+  DefaultWeights(const ModelSpec& spec, uint64_t seed)
+      : spec_(spec), generator_(at::detail::createCPUGenerator(seed)) {}
+
+  at::Tensor draw(size_t index) {
+    const ParameterSpec& parameter = spec_.parameters[index];
+    const bool is_bias = parameter.name.ends_with(".bias");
+    if (is_norm(parameter)) return at::full(parameter.shape, is_bias ? 0.0 : 1.0);
+    if (is_bias) {
+      const int64_t fan_in = spec_.parameters[index - 1].shape[1];
+      return draw_bias(parameter.shape[0], fan_in, generator_);
+    }
+    if (parameter.name.ends_with("embeddings.weight")) {
+      return at::empty(parameter.shape).normal_(0, 1, generator_);
+    }
+    return draw_kaiming(parameter.shape, parameter.shape[1], generator_);
+  }
+
+ private:
+  const ModelSpec& spec_;
+  at::Generator generator_;
+};
+
+}  // namespace
+
+at::Tensor draw_uniform(const std::vector<int64_t>& shape, double bound, at::Generator& generator) {
+  return at::empty(shape).uniform_(-bound, bound, generator);
+}
+
+at::Tensor draw_kaiming(const std::vector<int64_t>& shape, int64_t fan_in,
+                        at::Generator& generator) {
+  // In its own order of operations.
+  const double gain = std::sqrt(2.0 / (1 + std::pow(std::sqrt(5.0), 2)));
+  const double std = gain / std::sqrt(static_cast<double>(fan_in));
+  return draw_uniform(shape, std::sqrt(3.0) * std, generator);
+}
+
+at::Tensor draw_bias(int64_t out, int64_t fan_in, at::Generator& generator) {
+  return draw_uniform({out}, 1 / std::sqrt(static_cast<double>(fan_in)), generator);
+}
+
+void draw_defaults(const ModelSpec& spec, uint64_t seed, const TakeParameter& take) {
+  DefaultWeights weights(spec, seed);
+  for (size_t i = 0; i < spec.parameters.size(); ++i) take(static_cast<int>(i), weights.draw(i));
+}
+
+void draw_llama(const ModelSpec& spec, uint64_t seed, const TakeParameter& take) {
+  constexpr double kDeviation = 0.02;  // Hugging Face's initializer_range
+  at::Generator generator = at::detail::createCPUGenerator(seed);
+  for (size_t i = 0; i < spec.parameters.size(); ++i) {
+    const ParameterSpec& parameter = spec.parameters[i];
+    take(static_cast<int>(i), is_norm(parameter)
+                                  ? at::ones(parameter.shape)
+                                  : at::empty(parameter.shape).normal_(0, kDeviation, generator));
+  }
+}
+
+}  // namespace shardlens::models

@@ -1,0 +1,106 @@
+// What the families' specs share: the sizes of each with their names in JSON and their limits, and
+// a spec while it is being built. Private to models/.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "models/spec.h"
+
+namespace shardlens::models {
+
+using Sizes = std::variant<VitSizes, LlamaSizes, MlpSizes, TransformerSizes>;
+
+/// A size as a model file names it. Limits are far above any real model, low enough that products
+/// of two stay in 64 bits.
+template <class FamilySizes>
+struct SizeKey {
+  const char* name;
+  std::variant<int64_t FamilySizes::*, bool FamilySizes::*> value;
+  int64_t most = 1;
+  bool required = true;  // false: what the struct says where a file does not
+};
+
+constexpr int64_t kMostLayers = 10000;
+constexpr int64_t kMostWidth = int64_t{1} << 20;
+constexpr int64_t kMostMlpWidth = int64_t{1} << 22;
+constexpr int64_t kMostClasses = int64_t{1} << 24;
+constexpr int64_t kMostSeq = int64_t{1} << 22;
+
+std::span<const SizeKey<VitSizes>> keys_of(const VitSizes& family);
+std::span<const SizeKey<LlamaSizes>> keys_of(const LlamaSizes& family);
+std::span<const SizeKey<MlpSizes>> keys_of(const MlpSizes& family);
+std::span<const SizeKey<TransformerSizes>> keys_of(const TransformerSizes& family);
+
+/// Nothing where every number lies from 1 to its limit.
+template <class FamilySizes>
+std::optional<std::string> range_problem(const FamilySizes& sizes) {
+  for (const SizeKey<FamilySizes>& key : keys_of(sizes)) {
+    const auto* number = std::get_if<int64_t FamilySizes::*>(&key.value);
+    if (number == nullptr) continue;
+    const int64_t value = sizes.**number;
+    if (value >= 1 && value <= key.most) continue;
+    return fmt::format("\"{}\" is {}; give a number from 1 to {}", key.name, value, key.most);
+  }
+  return std::nullopt;
+}
+
+/// "heads" must divide "width".
+std::optional<std::string> division_problem(const char* divisor_name, int64_t divisor,
+                                            const char* name, int64_t value);
+
+/// `approximate_numel` in floating point, so that it can be compared with a limit before any
+/// product has overflowed.
+std::optional<std::string> numel_problem(int64_t width, double approximate_numel);
+
+[[noreturn]] void refuse_sizes(const std::string& model, const std::string& problem);
+
+/// Appends parameters in state-dict order and units in forward order.
+class SpecBuilder {
+ public:
+  SpecBuilder(std::string name, Family family) {
+    spec.name = std::move(name);
+    spec.family = family;
+  }
+
+  /// Returns the parameter's index.
+  int add(std::string name, std::vector<int64_t> shape, const std::string& group) {
+    spec.parameters.push_back({std::move(name), std::move(shape), group});
+    return static_cast<int>(spec.parameters.size()) - 1;
+  }
+
+  /// weight [out, in] and bias [out] of nn.Linear
+  std::vector<int> add_linear(const std::string& name, int64_t out, int64_t in,
+                              const std::string& group) {
+    const int weight = add(name + ".weight", {out, in}, group);
+    return {weight, add(name + ".bias", {out}, group)};
+  }
+
+  std::vector<int> add_layer_norm(const std::string& name, int64_t width,
+                                  const std::string& group) {
+    const int weight = add(name + ".weight", {width}, group);
+    return {weight, add(name + ".bias", {width}, group)};
+  }
+
+  UnitSpec& add_unit(std::string name, UnitKind kind, std::vector<int> parameters) {
+    return spec.units.emplace_back(
+        UnitSpec{std::move(name), kind, std::move(parameters), /*backward_reads_parameters=*/true});
+  }
+
+  ModelSpec spec;
+};
+
+inline std::vector<int> joined(std::vector<int> first, const std::vector<int>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+}  // namespace shardlens::models

@@ -1,0 +1,56 @@
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <utility>
+
+#include "models/model.h"
+
+namespace shardlens::models {
+
+namespace {
+
+bool has_token_targets(const ModelSpec& spec) { return !spec.sample.target_shape.empty(); }
+
+/// The softmax, then the gradient of the mean, (probability - [is the target]) / rows, are made in
+/// one fp32 copy of the logits; ATen's own nodes hold three such tensors at once.
+LossAndGradient token_loss_and_gradient(at::Tensor logits, const at::Tensor& targets,
+                                        const at::Tensor& weight) {
+  const at::NoGradGuard no_grad;
+  const at::ScalarType dtype = logits.scalar_type();
+  const at::Tensor columns = targets.unsqueeze(1);
+  const double share = 1 / static_cast<double>(logits.size(0));
+  at::Tensor work = logits.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+  logits.reset();
+  const at::Tensor highest = work.amax(1, /*keepdim=*/true);
+  work.sub_(highest);
+  const at::Tensor target_logits = work.gather(1, columns);
+  const at::Tensor sums = work.exp_().sum(1, /*keepdim=*/true);
+  at::Tensor value = (sums.log() - target_logits).mean();
+  work.mul_(share / sums);
+  work.scatter_add_(1, columns, at::full_like(columns, -share, work.options()));
+  if (weight.defined()) work.mul_(weight);
+  return {std::move(value), work.to(dtype)};
+}
+
+LossAndGradient differentiate(const ModelSpec& spec, const at::Tensor& logits,
+                              const at::Tensor& targets, const at::Tensor& weight) {
+  const at::Tensor leaf = logits.detach().requires_grad_(true);
+  const at::Tensor value = loss(spec, leaf, targets);
+  value.backward(weight);
+  return {value.detach(), leaf.grad()};
+}
+
+}  // namespace
+
+at::Tensor loss(const ModelSpec& spec, const at::Tensor& logits, const at::Tensor& targets) {
+  if (spec.loss == LossKind::sum) return logits.sum(at::kFloat);
+  return at::cross_entropy_loss(logits.to(at::kFloat), targets.reshape({-1}));
+}
+
+LossAndGradient loss_and_gradient(const ModelSpec& spec, at::Tensor logits,
+                                  const at::Tensor& targets, const at::Tensor& weight) {
+  if (!has_token_targets(spec)) return differentiate(spec, logits, targets, weight);
+  return token_loss_and_gradient(std::move(logits), targets.reshape({-1}), weight);
+}
+
+}  // namespace shardlens::models

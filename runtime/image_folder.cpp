@@ -1,0 +1,153 @@
+#include "runtime/image_folder.h"
+
+#define STB_IMAGE_IMPLEMENTATION
+#define STB_IMAGE_STATIC
+#define STBI_ONLY_PNG
+#define STBI_ONLY_JPEG
+#define STBI_NO_LINEAR
+#define STBI_MAX_DIMENSIONS 32768  // above any photograph; a forged header costs no gigabytes
+#include <stb/stb_image.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+#include <string_view>
+
+namespace shardlens::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const fs::path& path, std::string_view problem) {
+  throw std::invalid_argument(path.string() + ": " + std::string(problem) +
+                              "; give --data a folder with a folder of .png or .jpg files for each "
+                              "class");
+}
+
+bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
+
+bool is_image(const fs::directory_entry& entry) {
+  std::string extension = entry.path().extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const bool is_known = extension == ".png" || extension == ".jpg" || extension == ".jpeg";
+  return is_known && entry.is_regular_file() && !is_hidden(entry.path());
+}
+
+std::vector<fs::path> sorted(std::vector<fs::path> paths) {
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::vector<fs::path> folders_in(const fs::path& folder) {
+  std::vector<fs::path> folders;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.is_directory() && !is_hidden(entry.path())) folders.push_back(entry.path());
+  }
+  return sorted(std::move(folders));
+}
+
+std::vector<fs::path> images_below(const fs::path& folder) {
+  std::vector<fs::path> images;
+  for (auto entry = fs::recursive_directory_iterator(folder); entry != fs::end(entry); ++entry) {
+    if (is_hidden(entry->path()) && entry->is_directory()) entry.disable_recursion_pending();
+    if (is_image(*entry)) images.push_back(entry->path());
+  }
+  return sorted(std::move(images));
+}
+
+/// FNV-1a: the same on every machine, unlike std::hash.
+uint64_t hash_of(std::string_view text) {
+  uint64_t hash = 14695981039346656037U;
+  for (const unsigned char c : text) hash = (hash ^ c) * 1099511628211U;
+  return hash;
+}
+
+std::vector<std::string> class_names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const fs::path& path : folders_in(folder)) names.push_back(path.filename().string());
+  if (names.empty()) refuse(folder, "has no folders of classes");
+  return names;
+}
+
+/// The images of every class folder in `folder`, each of which must be one of `classes`.
+std::vector<ImageFile> files_by_class(const fs::path& folder,
+                                      const std::vector<std::string>& classes) {
+  std::vector<ImageFile> files;
+  for (const fs::path& path : folders_in(folder)) {
+    const auto found = std::lower_bound(classes.begin(), classes.end(), path.filename().string());
+    if (found == classes.end() || *found != path.filename()) {
+      refuse(path, "is a class that the training images have not");
+    }
+    for (const fs::path& image : images_below(path)) {
+      files.push_back({image.string(), found - classes.begin()});
+    }
+  }
+  return files;
+}
+
+void take_test_files(const fs::path& folder, ImageFolder& found) {
+  constexpr uint64_t kOneOf = 5;
+  const auto is_train = [&](const ImageFile& file) {
+    return hash_of(fs::path(file.path).lexically_relative(folder).generic_string()) % kOneOf != 0;
+  };
+  const auto test = std::stable_partition(found.train.begin(), found.train.end(), is_train);
+  if (test == found.train.begin()) return;  // so few that none would be left
+  found.test.assign(test, found.train.end());
+  found.train.erase(test, found.train.end());
+}
+
+ImageFolder list_folder(const fs::path& folder) {
+  const bool is_split = fs::is_directory(folder / "train");
+  const fs::path train = is_split ? folder / "train" : folder;
+  ImageFolder found{class_names_in(train), {}, {}};
+  found.train = files_by_class(train, found.classes);
+  if (found.train.empty()) refuse(train, "has no .png or .jpg file in its folders");
+  if (!is_split) {
+    take_test_files(folder, found);
+    return found;
+  }
+  for (const char* name : {"val", "test"}) {
+    if (!fs::is_directory(folder / name)) continue;
+    found.test = files_by_class(folder / name, found.classes);
+    break;
+  }
+  return found;
+}
+
+}  // namespace
+
+bool is_image_folder(const std::string& folder) {
+  std::error_code unreadable;
+  bool has_folder = false;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable)) {
+    if (entry.path().filename().string().find("-ubyte") != std::string::npos) return false;
+    has_folder |= entry.is_directory(unreadable) && !is_hidden(entry.path());
+  }
+  return has_folder;
+}
+
+ImageFolder list_image_folder(const std::string& folder) {
+  try {
+    return list_folder(folder);
+  } catch (const fs::filesystem_error& error) {
+    refuse(error.path1(), "cannot be read (" + error.code().message() + ")");
+  }
+}
+
+DecodedImage decode_image(const std::string& path, int64_t channels) {
+  int width = 0, height = 0, channels_in_file = 0;
+  const std::unique_ptr<stbi_uc, void (*)(void*)> pixels(
+      stbi_load(path.c_str(), &width, &height, &channels_in_file, static_cast<int>(channels)),
+      stbi_image_free);
+  if (pixels == nullptr) {
+    throw std::runtime_error(path + ": cannot be read as an image (" + stbi_failure_reason() +
+                             "); mend the file or remove it");
+  }
+  const auto bytes = static_cast<size_t>(width) * static_cast<size_t>(height * channels);
+  return {height, width, {pixels.get(), pixels.get() + bytes}};
+}
+
+}  // namespace shardlens::runtime
