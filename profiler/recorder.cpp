@@ -4,6 +4,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
+#include <torch/csrc/autograd/function.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "profiler/recorder_clock.h"
 #include "profiler/recorder_driver.h"
 #include "profiler/writer.h"
 
@@ -22,31 +24,57 @@ namespace shardlens::profiler {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using c10::cuda::CUDACachingAllocator::TraceEntry;
 
 std::atomic<Recorder*> active_recorder = nullptr;
 
 uint64_t number_of(const void* address) { return reinterpret_cast<uint64_t>(address); }
 
-/// Blocks of the operator call that the thread is in, of the outermost one.
+/// The operator call that the thread is in, the outermost one, and its blocks. In a backward that
+/// is not observed (see UnobservedBackward) it is what autograd does for one node.
 struct OperatorCall {
-  int depth = 0;
+  int depth = 0;  // of observed calls
+  const void* node = nullptr;
+  uint64_t node_number = 0;  // another node may come to lie at the same address
   std::vector<uint64_t> allocated;
 };
 
-OperatorCall& operator_call() {
-  thread_local OperatorCall call;
-  return call;
-}
+thread_local OperatorCall operator_call;
 
 std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction&) {
-  OperatorCall& call = operator_call();
-  if (call.depth++ == 0) call.allocated.clear();
+  OperatorCall& call = operator_call;
+  if (call.depth++ > 0) return nullptr;
+  call.allocated.clear();
+  call.node = nullptr;
   return nullptr;
 }
 
-void end_operator(const at::RecordFunction&, at::ObserverContext*) { --operator_call().depth; }
+void end_operator(const at::RecordFunction&, at::ObserverContext*) { --operator_call.depth; }
+
+/// Null outside of any call.
+OperatorCall* current_call() {
+  OperatorCall& call = operator_call;
+  if (call.depth > 0) return &call;
+  const std::shared_ptr<torch::autograd::Node> node = torch::autograd::get_current_node();
+  if (node == nullptr) return nullptr;
+  if (node.get() != call.node || node->sequence_nr() != call.node_number) {
+    call.allocated.clear();
+    call.node = node.get();
+    call.node_number = node->sequence_nr();
+  }
+  return &call;
+}
+
+/// Whether the block is of the current call, which forgets it.
+bool forget_own(uint64_t address) {
+  OperatorCall* const call = current_call();
+  if (call == nullptr) return false;
+  const auto found = std::find(call->allocated.rbegin(), call->allocated.rend(), address);
+  if (found == call->allocated.rend()) return false;
+  *found = call->allocated.back();
+  call->allocated.pop_back();
+  return true;
+}
 
 /// Ranks are laid side by side by their starts.
 Header starting_now(Header header) {
@@ -66,40 +94,66 @@ int64_t resident_bytes() {
 
 }  // namespace
 
+/// Read by any thread that the scope has travelled to.
 struct Scope::Info : c10::DebugInfoBase {
-  Category category = Category::other;
-  uint32_t label = 0;
-  std::atomic<int32_t> action = -1;
+  explicit Info(const Purpose& purpose) { set(purpose); }
+
+  void set(const Purpose& purpose) {
+    category.store(purpose.category, std::memory_order_relaxed);
+    label.store(purpose.label, std::memory_order_relaxed);
+    action.store(purpose.action, std::memory_order_relaxed);
+  }
+  Purpose get() const {
+    return {category.load(std::memory_order_relaxed), label.load(std::memory_order_relaxed),
+            action.load(std::memory_order_relaxed)};
+  }
+
+  std::atomic<Category> category;
+  std::atomic<uint32_t> label;
+  std::atomic<int32_t> action;
 
   // A kind that nothing in LibTorch's own libraries uses.
   static constexpr auto kKind = c10::DebugInfoKind::PRODUCER_INFO;
-  static const Info* current() {
-    return static_cast<const Info*>(c10::ThreadLocalDebugInfo::get(kKind));
+  static Purpose current() {
+    const auto* const info = static_cast<const Info*>(c10::ThreadLocalDebugInfo::get(kKind));
+    return info == nullptr ? Purpose{} : info->get();
   }
 };
 
-Scope::Scope(Category category, uint32_t label, int32_t action) {
+Scope::Scope(const Purpose& purpose) {
   if (Recorder::active() == nullptr) return;
-  info_ = std::make_shared<Info>();
-  info_->category = category;
-  info_->label = label;
-  info_->action = action;
+  info_ = std::make_shared<Info>(purpose);
   guard_.emplace(Info::kKind, info_);
 }
 
 Scope::Scope(Category category, std::string_view label)
-    : Scope(category, Recorder::active() == nullptr ? 0 : Recorder::active()->label(label)) {}
+    : Scope({category, Recorder::active() == nullptr ? 0 : Recorder::active()->label(label)}) {}
 
-void Scope::enter_action(int32_t action) {
-  if (info_) info_->action = action;
+Purpose Scope::change(const Purpose& purpose) {
+  if (info_ == nullptr) return {};
+  const Purpose before = info_->get();
+  info_->set(purpose);
+  return before;
+}
+
+UnobservedBackward::UnobservedBackward() {
+  if (Recorder::active() != nullptr) guard_.emplace(/*is_enabled=*/false);
 }
 
 /// The writer and everything that feeds it.
 class Recorder::Hooks {
  public:
+  /// Of LibTorch's.
+  struct Block {
+    Space space{};
+    uint64_t address = 0;
+    int64_t bytes = 0;  // 0 where they are not known
+    uint16_t stream = 0;
+  };
+
   explicit Hooks(const RecorderOptions& options)
       : writer_(options.path, starting_now(options.header)),
-        start_(Clock::now()),
+        start_ns_(steady_ns(c10::getApproximateTime())),
         driver_(options.on_cuda
                     ? std::make_unique<DriverWatch>([this](const DriverChange& c) { changed(c); })
                     : nullptr) {}
@@ -114,49 +168,52 @@ class Recorder::Hooks {
   const DriverWatch* driver() const { return driver_.get(); }
   void stop_driver() { driver_.reset(); }
 
-  void append(Event event) {
-    event.time_ns = std::chrono::nanoseconds(Clock::now() - start_).count();
+  void append(const Event& event) { append(event, now_ns()); }
+
+  void append(Event event, int64_t time_ns) {
+    event.time_ns = time_ns;
     writer_.append(event);
   }
 
-  void allocated(Space space, uint64_t address, int64_t bytes, uint16_t stream) {
-    Event event{.address = address,
-                .value = bytes,
-                .stream = stream,
-                .kind = EventKind::alloc,
-                .space = space};
-    if (const Scope::Info* scope = Scope::Info::current()) {
-      event.category = scope->category;
-      event.label = scope->label;
-      event.action = scope->action.load(std::memory_order_relaxed);
-    }
-    OperatorCall& call = operator_call();
-    if (call.depth > 0) call.allocated.push_back(address);
-    append(event);
+  void allocated(const Block& block, int64_t time_ns) {
+    const Purpose purpose = Scope::Info::current();
+    if (OperatorCall* const call = current_call()) call->allocated.push_back(block.address);
+    append({.address = block.address,
+            .value = block.bytes,
+            .action = purpose.action,
+            .label = purpose.label,
+            .stream = block.stream,
+            .kind = EventKind::alloc,
+            .space = block.space,
+            .category = purpose.category},
+           time_ns);
   }
 
-  void freed(Space space, uint64_t address, int64_t bytes, uint16_t stream) {
-    OperatorCall& call = operator_call();
-    const auto found = std::find(call.allocated.begin(), call.allocated.end(), address);
-    if (call.depth > 0 && found != call.allocated.end()) {
-      call.allocated.erase(found);
-      append({.address = address,
+  void freed(const Block& block, int64_t time_ns) {
+    if (forget_own(block.address)) {
+      append({.address = block.address,
               .kind = EventKind::recategorise,
-              .space = space,
-              .category = Category::workspace});
+              .space = block.space,
+              .category = Category::workspace},
+             time_ns);
     }
-    append({.address = address,
-            .value = bytes,
-            .stream = stream,
+    append({.address = block.address,
+            .value = block.bytes,
+            .stream = block.stream,
             .kind = EventKind::free,
-            .space = space});
+            .space = block.space},
+           time_ns);
   }
+
+  int64_t now_ns() const { return ns_at(c10::getApproximateTime()); }
 
   void traced(const TraceEntry& entry);
 
   static void install(bool on_cuda);
 
  private:
+  int64_t ns_at(c10::approx_time_t ticks) const { return steady_ns(ticks) - start_ns_; }
+
   void changed(const DriverChange& change) {
     append({.address = change.address,
             .value = change.bytes,
@@ -173,7 +230,7 @@ class Recorder::Hooks {
   }
 
   Writer writer_;
-  Clock::time_point start_;
+  int64_t start_ns_;
   at::CallbackHandle operators_{};
   const uint32_t mapped_label_ = writer_.intern("mapped");  // see Space in profile.h
   std::vector<void*> streams_{nullptr};                     // CUDA's default stream is the main one
@@ -183,11 +240,12 @@ class Recorder::Hooks {
 void Recorder::Hooks::traced(const TraceEntry& entry) {
   const auto bytes = static_cast<int64_t>(entry.size_);
   const uint16_t stream = number_of_stream(entry.stream_);
+  const int64_t time_ns = ns_at(entry.time_.approx_t_);
   switch (entry.action_) {
     case TraceEntry::ALLOC:
-      return allocated(Space::device, entry.addr_, bytes, stream);
+      return allocated({Space::device, entry.addr_, bytes, stream}, time_ns);
     case TraceEntry::FREE_REQUESTED:  // where LibTorch's own counter of allocated bytes falls
-      return freed(Space::device, entry.addr_, bytes, stream);
+      return freed({Space::device, entry.addr_, bytes, stream}, time_ns);
     case TraceEntry::SEGMENT_ALLOC:
     case TraceEntry::SEGMENT_MAP:
     case TraceEntry::SEGMENT_FREE:
@@ -201,18 +259,20 @@ void Recorder::Hooks::traced(const TraceEntry& entry) {
                      .label = mapped ? mapped_label_ : 0,
                      .stream = stream,
                      .kind = given ? EventKind::alloc : EventKind::free,
-                     .space = Space::segment});
+                     .space = Space::segment},
+                    time_ns);
     }
     case TraceEntry::OOM: {
-      const Scope::Info* scope = Scope::Info::current();
+      const Purpose purpose = Scope::Info::current();
       return append({.address = entry.addr_,
                      .value = bytes,
-                     .action = scope == nullptr ? -1 : scope->action.load(),
-                     .label = scope == nullptr ? 0 : scope->label,
+                     .action = purpose.action,
+                     .label = purpose.label,
                      .stream = stream,
                      .kind = EventKind::out_of_memory,
                      .space = Space::device,
-                     .category = scope == nullptr ? Category::other : scope->category});
+                     .category = purpose.category},
+                    time_ns);
     }
     case TraceEntry::FREE_COMPLETED:
     case TraceEntry::SNAPSHOT:
@@ -264,12 +324,9 @@ void Recorder::Hooks::install(bool on_cuda) {
     const auto tell = [](bool given, const void* address, size_t bytes) {
       Recorder* recorder = active();
       if (recorder == nullptr) return;
-      if (given) {
-        recorder->hooks_->allocated(Space::host, number_of(address), static_cast<int64_t>(bytes),
-                                    0);
-      } else {
-        recorder->hooks_->freed(Space::host, number_of(address), 0, 0);
-      }
+      Hooks& hooks = *recorder->hooks_;
+      const Hooks::Block block{Space::host, number_of(address), static_cast<int64_t>(bytes)};
+      given ? hooks.allocated(block, hooks.now_ns()) : hooks.freed(block, hooks.now_ns());
     };
     static WatchedCpuAllocator watched(*c10::GetCPUAllocator(), tell);
     c10::SetCPUAllocator(&watched, /*priority=*/1);

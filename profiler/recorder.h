@@ -4,14 +4,16 @@
 // [Note: categories are declared] An allocation belongs to the innermost Scope of the thread that
 // makes it. Scopes travel with LibTorch's thread-local state, so also to a thread that runs
 // backward for another. A block that is taken and given back within one operator call is
-// `workspace`, whatever the scope: that is known when it is given back, and said of its whole life.
-// So is `recategorise`: what a block turns out to be, it was from the start.
+// `workspace`, whatever the scope; in backward all that autograd does for one node is one call.
+// That is known when the block is given back, and said of its whole life. So is `recategorise`:
+// what a block turns out to be, it was from the start.
 //
 // LibTorch keeps allocation hooks for the life of a process, so one recorder can be active at a
 // time; all others of its calls are cheap while none is. Any thread may allocate; the calls below
 // are for the thread that trains.
 #pragma once
 
+#include <ATen/record_function.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <cstdint>
@@ -73,17 +75,25 @@ class Recorder {
   std::unique_ptr<Hooks> hooks_;
 };
 
+/// What allocations are for.
+struct Purpose {
+  Category category = Category::other;
+  uint32_t label = 0;
+  int32_t action = -1;
+};
+
 /// What the calling thread's allocations are for while this lives. Does nothing while nobody
 /// records.
 class Scope {
  public:
-  Scope(Category category, uint32_t label, int32_t action = -1);
+  explicit Scope(const Purpose& purpose);
   Scope(Category category, std::string_view label);
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 
-  /// The same purpose, in another action.
-  void enter_action(int32_t action);
+  /// From now on they are for something else; says what they were for. A new scope takes three
+  /// allocations, this takes none.
+  Purpose change(const Purpose& purpose);
 
  private:
   struct Info;
@@ -91,6 +101,19 @@ class Scope {
 
   std::shared_ptr<Info> info_;
   std::optional<c10::DebugInfoGuard> guard_;
+};
+
+/// To be put around a backward. While this lives and somebody records, LibTorch announces no
+/// operator calls on this thread, nor on one that runs backward for it: there it announces every
+/// node by a name that it first writes through a stream, which is more than half of what recording
+/// costs. The recorder sees by itself which node runs. LibTorch's own profiler, if somebody uses
+/// it, sees no operators meanwhile.
+class UnobservedBackward {
+ public:
+  UnobservedBackward();
+
+ private:
+  std::optional<at::RecordFunctionGuard> guard_;
 };
 
 }  // namespace shardlens::profiler

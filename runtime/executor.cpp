@@ -87,7 +87,10 @@ Executor::Executor(const models::ModelSpec& spec, RankState& state, Streams& str
 void Executor::run(const Schedule& schedule, int64_t step, const LoadBatch& load_batch) {
   begin(schedule, step, load_batch);
   at::AutoGradMode grad_mode(trains_);
+  profiler::Scope scope({});
+  scope_ = &scope;
   while (next_ < static_cast<int>(schedule.actions.size())) execute(next_++);
+  scope_ = nullptr;
   complete_all();
   if (inspection_ != nullptr) inspection_->end_pass(schedule);
 }
@@ -150,13 +153,15 @@ void Executor::execute(int id) {
   wait_for(action);
   if (inspection_ != nullptr) inspection_->enter(*schedule_, step_, id);
   if (recorder_ != nullptr) recorder_->begin_action(id);
-  const profiler::Scope scope(category_of(action.kind), label_of(action), id);
+  const profiler::Purpose before = scope_->change({category_of(action.kind), label_of(action), id});
   const bool is_beside = action.stream != planner::Stream::main;
   if (is_beside) streams_.select(action.stream);
   dispatch(action);
   if (is_beside) streams_.select(planner::Stream::main);
-  // A segment of BACKWARD is finished by its last gradient, before autograd returns.
+  // A segment of BACKWARD is finished by its last gradient, before autograd returns; and what the
+  // unit's backward allocates after the segment has begun belongs to the segment.
   if (action.kind == ActionKind::backward) return;
+  scope_->change(before);
   finish(id);
   end_action(id);
 }

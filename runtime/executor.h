@@ -164,8 +164,8 @@ class Executor {
   profiler::Recorder* recorder_ = nullptr;
   std::vector<uint32_t> unit_labels_;
   std::vector<uint32_t> group_labels_;
-  profiler::Scope* unit_scope_ = nullptr;  // of the unit that is in backward
-  profiler::Space space_{};                // where the rank's tensors lie
+  profiler::Scope* scope_ = nullptr;  // of the run
+  profiler::Space space_{};           // where the rank's tensors lie
 
   // One run.
   const planner::Schedule* schedule_ = nullptr;

@@ -111,13 +111,7 @@ void Executor::backward(const Action& action) {
   const bool continues = segment_.unit == action.unit;
   bind_weights(action);
   begin_segment(action);
-  if (continues) {
-    unit_scope_->enter_action(segment_.action);
-    return;
-  }
-  profiler::Scope scope(Category::activation, label_of(action), segment_.action);
-  unit_scope_ = &scope;
-  run_autograd(action.unit);
+  if (!continues) run_autograd(action.unit);
 }
 
 void Executor::begin_segment(const Action& action) {
@@ -143,6 +137,7 @@ void Executor::run_autograd(int unit) {
   const torch::autograd::Edge output = std::exchange(outputs_[unit], {});
   recomputed_.reset();
   try {
+    const profiler::UnobservedBackward unobserved;
     torch::autograd::Engine::get_default_engine().execute(
         {output}, {std::exchange(carried_, {})}, /*keep_graph=*/false, /*create_graph=*/false,
         /*accumulate_grad=*/true);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -233,7 +234,7 @@ TEST_CASE("a scope reaches the thread that autograd keeps for a device") {
   const at::Tensor weight = at::zeros({64, 64}, at::TensorOptions(device)).requires_grad_(true);
   Recorder recorder({.path = folder.file("rank0.slp"), .header = {}, .on_cuda = true});
   {
-    const Scope scope(Category::activation, recorder.label("unit"), 7);
+    const Scope scope({Category::activation, recorder.label("unit"), 7});
     at::mm(weight, weight).sum().backward();
   }
   recorder.close();
@@ -247,6 +248,76 @@ TEST_CASE("a scope reaches the thread that autograd keeps for a device") {
     CHECK(profile.strings[event.label] == "unit");
   }
   CHECK(allocations >= 4);
+}
+
+namespace {
+
+std::string name_of(Category category) {
+  return std::string(kCategoryNames[static_cast<size_t>(category)]);
+}
+
+/// What a recording of a small backward says of the device's blocks, but for times and addresses.
+std::vector<std::string> record_backward(bool is_observed) {
+  const test::TemporaryFolder folder;
+  const c10::Device device = null_device();
+  const at::Tensor weight = at::zeros({64, 64}, at::TensorOptions(device)).requires_grad_(true);
+  const at::Tensor hidden = at::layer_norm(at::gelu(at::mm(weight, weight)), {64});
+  const at::Tensor loss = at::softmax(hidden, 1).sum();
+  Recorder recorder({.path = folder.file("rank0.slp"), .header = {}, .on_cuda = true});
+  {
+    const Scope scope({.category = Category::activation});
+    std::optional<UnobservedBackward> unobserved;
+    if (!is_observed) unobserved.emplace();
+    loss.backward();
+  }
+  recorder.close();
+  std::vector<std::string> lines;
+  std::map<uint64_t, size_t> begun;  // the line of an address
+  for (const Event& event : read_profile(folder.file("rank0.slp")).events) {
+    if (event.space != Space::device) continue;
+    if (event.kind == EventKind::alloc) begun[event.address] = lines.size();
+    lines.push_back(std::to_string(static_cast<int>(event.kind)) + " of block " +
+                    std::to_string(begun[event.address]) + ": " + std::to_string(event.value) +
+                    " bytes, " + name_of(event.category));
+  }
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("a backward is told apart into the same calls, observed or not") {
+  const auto observed = record_backward(true);
+  const auto unobserved = record_backward(false);
+  CHECK(observed == unobserved);
+  CHECK(std::ranges::any_of(observed, [](const std::string& line) {
+    return line.ends_with(name_of(Category::workspace));
+  }));
+}
+
+TEST_CASE("a scope can change its purpose and take up the one before") {
+  const test::TemporaryFolder folder;
+  const c10::Device device = null_device();
+  Recorder recorder({.path = folder.file("rank0.slp"), .header = {}, .on_cuda = true});
+  const auto allocate = [&] { at::empty({1024}, at::TensorOptions(device)); };
+  {
+    Scope scope({Category::input, recorder.label("a"), 1});
+    allocate();
+    const Purpose before = scope.change({Category::gradient, recorder.label("b"), 2});
+    allocate();
+    scope.change(before);
+    allocate();
+  }
+  allocate();
+  recorder.close();
+  const Profile profile = read_profile(folder.file("rank0.slp"));
+  std::vector<std::string> purposes;
+  for (const Event& event : profile.events) {
+    if (event.space != Space::device || event.kind != EventKind::alloc) continue;
+    purposes.push_back(name_of(event.category) + " " + profile.strings[event.label] + " " +
+                       std::to_string(event.action));
+  }
+  CHECK(purposes ==
+        std::vector<std::string>{"input a 1", "gradient b 2", "input a 1", "other  -1"});
 }
 
 TEST_CASE("two recorders at once are refused, one after the other is not") {
