@@ -13,7 +13,7 @@ help:
 	@echo 'make test        build and run the tests, with and without sanitizers'
 	@echo 'make build       build everything into build/bin'
 	@echo 'make tools       build what needs no LibTorch into build/core/bin'
-	@echo 'make bench       compare step times and memory with PyTorch, and what recording costs (fetches 2.5 GB once)'
+	@echo 'make bench       measure, and compare steps with PyTorch (fetches 2.5 GB once)'
 	@echo 'make test-long   run the tests that take too long for every change'
 	@echo 'make test-wheels compare the null device with and without NVIDIA'"'"'s wheels (fetches 2.5 GB once)'
 	@echo 'make gpu         fetch NVIDIA'"'"'s libraries for LibTorch (make build does it where a GPU is)'
@@ -33,6 +33,7 @@ tools:
 	@echo 'shardlens: the programs are in build/core/bin'
 
 bench: build
+	@tests/bench/report_time
 	@.setup/peers
 	@"$(SHARDLENS_DEPS)/peers/bin/python" tests/bench/step_time
 	@"$(SHARDLENS_DEPS)/peers/bin/python" tests/bench/host_cost

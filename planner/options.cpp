@@ -92,8 +92,10 @@ const Option kOptions[] = {
     {"name", "RUN", "the run's folder in the storage; default: model, strategy and time",
      &Config::name},
     {"fresh", "", "start over a run of that name", &Config::fresh},
-    {"profile", "on|off", "record where every byte goes, one file a rank in RUN/profiles",
-     &Config::profile, kClosed},
+    {"profile", "off|on|FIRST:LAST",
+     "record where every byte goes, one file a rank in RUN/profiles; FIRST:LAST: in these steps, "
+     "counted from 1",
+     &Config::profile},
     {"log-every", "N", "steps between two lines of metrics.jsonl", &Config::log_every, !kClosed, 1},
 };
 

@@ -193,6 +193,23 @@ OptimizerKind optimizer_of(const Config& config);
 /// What logits are before the loss; nothing: as they were computed.
 std::optional<DType> output_dtype_of(const Config& config);
 
+/// Steps of a run, counted from 1, both included.
+struct StepRange {
+  int64_t first = 1;
+  int64_t last = 1;
+
+  bool operator==(const StepRange&) const = default;
+};
+
+/// What --profile asks for.
+struct Recording {
+  bool wanted = false;
+  std::optional<StepRange> steps;  // nothing: all of the run
+};
+
+/// Throws std::invalid_argument where --profile is neither a word of its nor a range of steps.
+Recording recording_of(const Config& config);
+
 /// Ranks in all, those that others would run included.
 int64_t world_size_of(const Config& config);
 

@@ -64,6 +64,7 @@ constexpr bool is_split(int64_t block_bytes, int64_t rounded_bytes, bool expanda
 struct BlockTotals {
   int64_t requested = 0;  // what tensors asked for
   int64_t rounding = 0;   // given beyond it
+  int64_t pending = 0;    // freed, but kept until other streams are done with it
   int64_t split = 0;      // free beside a used block: LibTorch's inactive_split
   int64_t cached = 0;     // free in whole segments, and all that is free in expandable ones
   int64_t reserved = 0;   // taken from the driver

@@ -18,6 +18,7 @@ bool is_usable(const Event& event) {
     case EventKind::alloc:
     case EventKind::free:
     case EventKind::out_of_memory:
+    case EventKind::hold:
       return is_below(kMostEventBytes);
     case EventKind::phase:
       return is_below(kPhases);
@@ -27,6 +28,7 @@ bool is_usable(const Event& event) {
     case EventKind::step:
     case EventKind::action_begin:
     case EventKind::action_end:
+    case EventKind::release:
       return true;
   }
   return false;

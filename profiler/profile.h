@@ -47,10 +47,21 @@ constexpr int kPhases = 5;
 constexpr std::array<std::string_view, kPhases> kPhaseNames = {"starting", "training", "evaluating",
                                                                "checkpointing", "ending"};
 
-enum class Counter : uint8_t { resident_host, device_used, device_total, loss };
-constexpr int kCounters = 4;
-constexpr std::array<std::string_view, kCounters> kCounterNames = {"resident_host", "device_used",
-                                                                   "device_total", "loss"};
+enum class Counter : uint8_t {
+  resident_host,
+  device_used,    // by everybody on it, as the driver says
+  device_total,   //
+  loss,           // of a batch, not bytes
+  device_before,  // used before this process had a context there
+  device_start,   // used when the recording began, the context included
+  pinned_held,    // what LibTorch's pinned host allocator has of the driver
+  pinned_used,    // of that what is given to tensors, in its powers of two
+  steps_before,   // not bytes: steps that ran before the recording began
+};
+constexpr int kCounters = 9;
+constexpr std::array<std::string_view, kCounters> kCounterNames = {
+    "resident_host", "device_used", "device_total", "loss",        "device_before",
+    "device_start",  "pinned_held", "pinned_used",  "steps_before"};
 
 /// What the fields `address` and `value` of an event mean is said for each kind.
 enum class EventKind : uint8_t {
@@ -63,9 +74,16 @@ enum class EventKind : uint8_t {
   action_begin,   // `action` of the schedule of the phase
   action_end,     //
   counter,        // address: a Counter; value: bytes, or of a loss the bits of a double
+  hold,     // address, value: a block that the allocator keeps from others; 0: the one just freed
+  release,  // address of a held block: it is free
 };
-constexpr int kEventKinds = 9;
+constexpr int kEventKinds = 11;
 
+/// [Note: held blocks]
+/// A freed block that other streams still use is held until they are done: `free`, at once `hold`
+/// with value 0, later `release`. And a recording that begins late says first which blocks there
+/// were: the segments, then of every used block a `hold` with the bytes that it was given and its
+/// `alloc`, so that whoever follows the allocator knows its blocks from there on.
 struct Event {
   int64_t time_ns = 0;   // since the recording began
   uint64_t address = 0;  //

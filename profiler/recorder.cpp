@@ -1,5 +1,6 @@
 #include "profiler/recorder.h"
 
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/record_function.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -18,6 +19,7 @@
 
 #include "profiler/recorder_clock.h"
 #include "profiler/recorder_driver.h"
+#include "profiler/recording_report.h"
 #include "profiler/writer.h"
 
 namespace shardlens::profiler {
@@ -154,6 +156,10 @@ class Recorder::Hooks {
   explicit Hooks(const RecorderOptions& options)
       : writer_(options.path, starting_now(options.header)),
         start_ns_(steady_ns(c10::getApproximateTime())),
+        window_(options.steps ? std::make_unique<StepWindow>(
+                                    *options.steps, mapped_label_,
+                                    [this](const Event& event) { writer_.append(event); })
+                              : nullptr),
         driver_(options.on_cuda
                     ? std::make_unique<DriverWatch>([this](const DriverChange& c) { changed(c); })
                     : nullptr) {}
@@ -172,7 +178,7 @@ class Recorder::Hooks {
 
   void append(Event event, int64_t time_ns) {
     event.time_ns = time_ns;
-    writer_.append(event);
+    window_ == nullptr ? writer_.append(event) : window_->take(event);
   }
 
   void allocated(const Block& block, int64_t time_ns) {
@@ -209,6 +215,17 @@ class Recorder::Hooks {
 
   void traced(const TraceEntry& entry);
 
+  void count(Counter counter, int64_t value) {
+    append({.address = static_cast<uint64_t>(counter), .value = value, .kind = EventKind::counter});
+  }
+
+  /// A free that the allocator has not completed at once waits for streams: [Note: held blocks].
+  void hold_freed() {
+    if (freed_.load(std::memory_order_relaxed) == 0) return;
+    const uint64_t address = freed_.exchange(0);
+    if (address != 0) append({.address = address, .kind = EventKind::hold});
+  }
+
   static void install(bool on_cuda);
 
  private:
@@ -220,6 +237,13 @@ class Recorder::Hooks {
             .label = writer_.intern(change.library),
             .kind = change.given ? EventKind::alloc : EventKind::free,
             .space = change.is_pinned_host ? Space::pinned : Space::driver});
+  }
+
+  void completed(uint64_t address) {
+    uint64_t freed = address;
+    if (freed_.compare_exchange_strong(freed, 0)) return;
+    hold_freed();
+    append({.address = address, .kind = EventKind::release});
   }
 
   /// The allocator's lock is held by whoever calls.
@@ -234,18 +258,24 @@ class Recorder::Hooks {
   at::CallbackHandle operators_{};
   const uint32_t mapped_label_ = writer_.intern("mapped");  // see Space in profile.h
   std::vector<void*> streams_{nullptr};                     // CUDA's default stream is the main one
-  std::unique_ptr<DriverWatch> driver_;                     // last: it tells of changes at once
+  std::atomic<uint64_t> freed_ = 0;  // asked for, not known to be completed; 0: none
+  const std::unique_ptr<StepWindow> window_;
+  std::unique_ptr<DriverWatch> driver_;  // last: it tells of changes at once
 };
 
 void Recorder::Hooks::traced(const TraceEntry& entry) {
   const auto bytes = static_cast<int64_t>(entry.size_);
   const uint16_t stream = number_of_stream(entry.stream_);
   const int64_t time_ns = ns_at(entry.time_.approx_t_);
+  if (entry.action_ == TraceEntry::FREE_COMPLETED) return completed(entry.addr_);
+  hold_freed();
   switch (entry.action_) {
     case TraceEntry::ALLOC:
       return allocated({Space::device, entry.addr_, bytes, stream}, time_ns);
     case TraceEntry::FREE_REQUESTED:  // where LibTorch's own counter of allocated bytes falls
-      return freed({Space::device, entry.addr_, bytes, stream}, time_ns);
+      freed({Space::device, entry.addr_, bytes, stream}, time_ns);
+      freed_ = entry.addr_;
+      return;
     case TraceEntry::SEGMENT_ALLOC:
     case TraceEntry::SEGMENT_MAP:
     case TraceEntry::SEGMENT_FREE:
@@ -346,6 +376,11 @@ Recorder::Recorder(const RecorderOptions& options) : hooks_(std::make_unique<Hoo
   }
   Hooks::install(options.on_cuda);
   hooks_->watch_operators();
+  if (!options.on_cuda) return;
+  if (options.device_before_bytes) {
+    hooks_->count(Counter::device_before, *options.device_before_bytes);
+  }
+  sample_device(Counter::device_start);
 }
 
 Recorder::~Recorder() {
@@ -384,28 +419,23 @@ void Recorder::end_action(int32_t action) {
   hooks_->append({.action = action, .kind = EventKind::action_end});
 }
 
-void Recorder::loss(double loss) {
-  hooks_->append({.address = static_cast<uint64_t>(Counter::loss),
-                  .value = std::bit_cast<int64_t>(loss),
-                  .kind = EventKind::counter});
-}
+void Recorder::loss(double loss) { hooks_->count(Counter::loss, std::bit_cast<int64_t>(loss)); }
 
-void Recorder::sample_host() {
-  hooks_->append({.address = static_cast<uint64_t>(Counter::resident_host),
-                  .value = resident_bytes(),
-                  .kind = EventKind::counter});
-}
+void Recorder::sample_host() { hooks_->count(Counter::resident_host, resident_bytes()); }
 
 void Recorder::sample_device() {
+  hooks_->hold_freed();
+  sample_device(Counter::device_used);
+  const at::HostStats pinned = at::getHostAllocator(at::kCUDA)->get_stats();
+  hooks_->count(Counter::pinned_held, pinned.allocated_bytes.current);
+  hooks_->count(Counter::pinned_used, pinned.active_bytes.current);
+}
+
+void Recorder::sample_device(Counter used) {
   size_t free_bytes = 0, total_bytes = 0;
   if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) return;
-  const auto used = static_cast<int64_t>(total_bytes - free_bytes);
-  hooks_->append({.address = static_cast<uint64_t>(Counter::device_used),
-                  .value = used,
-                  .kind = EventKind::counter});
-  hooks_->append({.address = static_cast<uint64_t>(Counter::device_total),
-                  .value = static_cast<int64_t>(total_bytes),
-                  .kind = EventKind::counter});
+  hooks_->count(used, static_cast<int64_t>(total_bytes - free_bytes));
+  hooks_->count(Counter::device_total, static_cast<int64_t>(total_bytes));
 }
 
 void Recorder::recategorise(Space space, const void* address, Category category) {
@@ -413,6 +443,14 @@ void Recorder::recategorise(Space space, const void* address, Category category)
                   .kind = EventKind::recategorise,
                   .space = space,
                   .category = category});
+}
+
+std::string out_of_memory_screen(const std::string& path) {
+  try {
+    return out_of_memory_text(report_of(path));
+  } catch (const std::exception&) {
+    return {};  // why the run failed is said elsewhere; a file that is missing adds nothing
+  }
 }
 
 uint32_t Recorder::label(std::string_view text) { return hooks_->writer().intern(text); }

@@ -23,6 +23,7 @@
 #include <string_view>
 
 #include "profiler/profile.h"
+#include "profiler/step_window.h"
 
 namespace shardlens::profiler {
 
@@ -30,6 +31,10 @@ struct RecorderOptions {
   std::string path;
   Header header;  // its start is set by the recorder
   bool on_cuda = false;
+  /// The only ones that are recorded; nothing: everything is.
+  std::optional<StepRange> steps = {};
+  /// What device_used_bytes() said before this process had a context.
+  std::optional<int64_t> device_before_bytes = {};
 };
 
 struct RecorderSummary {
@@ -57,7 +62,7 @@ class Recorder {
   void begin_action(int32_t action);
   void end_action(int32_t action);
   void loss(double loss);
-  /// Samples host memory, and on CUDA the device's: about 2 us and 10 us.
+  /// Samples host memory, and on CUDA the device's and pinned memory: about 2 us and 10 us.
   void sample_host();
   void sample_device();
 
@@ -72,6 +77,9 @@ class Recorder {
 
  private:
   class Hooks;
+
+  void sample_device(Counter used);
+
   std::unique_ptr<Hooks> hooks_;
 };
 
@@ -81,6 +89,13 @@ struct Purpose {
   uint32_t label = 0;
   int32_t action = -1;
 };
+/// Bytes of a GPU that all processes use, without a context of this one: NVML is asked, which is
+/// loaded and never linked. Nothing where it is missing or does not know the GPU.
+std::optional<int64_t> device_used_bytes(int device);
+
+/// What held the memory when the recording at `path` last ran out of it, as `profile report` shows
+/// it: at most 40 lines. Empty where it never did, or cannot be read.
+std::string out_of_memory_screen(const std::string& path);
 
 /// What the calling thread's allocations are for while this lives. Does nothing while nobody
 /// records.

@@ -135,6 +135,14 @@ void count_steps(Job& job) {
   if (job.config.steps > 0) job.steps = std::min(job.steps, job.config.steps);
 }
 
+/// A recording that nothing would ever be written to.
+void check_recording(const Job& job) {
+  if (!job.recording.steps || job.recording.steps->first <= job.steps) return;
+  throw std::invalid_argument(
+      fmt::format("--profile {}: the run has {} steps; give a range that begins with one of them",
+                  job.config.profile, job.steps));
+}
+
 }  // namespace
 
 void choose_device(planner::Config& config) {
@@ -146,12 +154,14 @@ Job prepare_job(const planner::Config& config) {
   job.config = config;
   job.device = planner::device_of(config);
   job.strategy = planner::strategy_of(config);
+  job.recording = planner::recording_of(config);
   job.spec = models::find_spec(config.model, config.seq);
   if (!config.init.empty()) models::check_weights(job.spec, config.init);
   assign_gpus(job);
   choose_ranks(job);
   load_data(job);
   count_steps(job);
+  check_recording(job);
   job.train = build_schedule(job.spec, job.strategy, planner::Pass::train);
   job.evaluate = build_schedule(job.spec, job.strategy, planner::Pass::evaluate);
   return job;

@@ -22,6 +22,7 @@ struct Job {
   planner::Config config;
   planner::Device device;
   planner::Strategy strategy;
+  planner::Recording recording;
   std::vector<int> ranks;  // those that run here; the first one writes metrics and result
   int gpus = 0;            // of this machine, which the ranks take in turn
   std::string notice;      // why values mean nothing; empty: they do

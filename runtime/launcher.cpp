@@ -47,19 +47,24 @@ void give_up(const Board& board, const std::string& reason) {
   board.abort_note().raise(reason);
 }
 
+/// How the reason begins where a rank ran out of memory.
+std::string out_of_memory_words(int rank) { return fmt::format("rank {} ran out of memory", rank); }
+
 /// Ours first, in one line, then LibTorch's own.
 std::string out_of_memory(const Job& job, int rank, const std::string& where,
                           const c10::OutOfMemoryError& error) {
   return fmt::format(
-      "rank {} ran out of memory on {} in {}; give a smaller --batch, more ranks, or --param-dtype "
-      "bf16\n{}",
-      rank, job.config.device, where, error.what_without_backtrace());
+      "{} on {} in {}; give a smaller --batch, more ranks, or --param-dtype bf16{}\n{}",
+      out_of_memory_words(rank), job.config.device, where,
+      job.recording.wanted ? "" : "; train with --profile on to see what held the memory",
+      error.what_without_backtrace());
 }
 
 /// Nothing where the user asks for no recording.
 std::unique_ptr<profiler::Recorder> record(const Job& job, const RunDirectory& directory, int rank,
-                                           const c10::Device& device) {
-  if (job.config.profile == "off") return nullptr;
+                                           const c10::Device& device,
+                                           std::optional<int64_t> device_before_bytes) {
+  if (!job.recording.wanted) return nullptr;
   profiler::Header header{.rank = rank,
                           .world_size = job.strategy.world_size,
                           .device = job.config.device,
@@ -68,8 +73,14 @@ std::unique_ptr<profiler::Recorder> record(const Job& job, const RunDirectory& d
                           .train = to_text(job.train),
                           .evaluate = to_text(job.evaluate)};
   describe_device(device, header);
-  return std::make_unique<profiler::Recorder>(profiler::RecorderOptions{
-      .path = directory.profile(rank).string(), .header = header, .on_cuda = device.is_cuda()});
+  profiler::RecorderOptions options{.path = directory.profile(rank).string(),
+                                    .header = header,
+                                    .on_cuda = device.is_cuda(),
+                                    .device_before_bytes = device_before_bytes};
+  if (job.recording.steps) {
+    options.steps = {.first = job.recording.steps->first, .last = job.recording.steps->last};
+  }
+  return std::make_unique<profiler::Recorder>(options);
 }
 
 std::unique_ptr<Links> meet(const Job& job, int rank, void* region, const Streams& streams) {
@@ -86,8 +97,11 @@ void log_summary(const profiler::RecorderSummary& summary) {
 
 void run_rank(const Job& job, const RunDirectory& directory, int rank, void* region,
               const Board& board) {
-  const c10::Device device = open_device(job.device, job.gpus > 0 ? rank % job.gpus : 0);
-  const auto recorder = record(job, directory, rank, device);
+  const int gpu = job.gpus > 0 ? rank % job.gpus : 0;
+  const bool is_shared = job.recording.wanted && job.device.kind == planner::DeviceKind::cuda;
+  const auto device_before_bytes = is_shared ? profiler::device_used_bytes(gpu) : std::nullopt;
+  const c10::Device device = open_device(job.device, gpu);
+  const auto recorder = record(job, directory, rank, device, device_before_bytes);
   take_workspaces(device);
   const auto streams = make_streams(device, job.config.communicators == 1);
   const auto links = meet(job, rank, region, *streams);
@@ -209,12 +223,23 @@ class Launcher {
 
   void rank_failed(int rank, int status) {
     const std::string noted = board_.abort_note().reason();
-    if (!noted.empty()) return fail(noted + furthest_behind());
+    if (!noted.empty()) {
+      if (outcome_.ok) outcome_.out_of_memory_rank = rank_without_memory(noted);
+      return fail(noted + furthest_behind());
+    }
     const std::string how = WIFSIGNALED(status)
                                 ? fmt::format("was killed by signal {} ({})", WTERMSIG(status),
                                               ::strsignal(WTERMSIG(status)))
                                 : fmt::format("ended with exit code {}", WEXITSTATUS(status));
     fail(fmt::format("rank {} {}; last seen in {}", rank, how, describe(job_, board_.read(rank))));
+  }
+
+  /// Ranks leave nothing but text behind.
+  std::optional<int> rank_without_memory(const std::string& reason) const {
+    for (const int rank : job_.ranks) {
+      if (reason.starts_with(out_of_memory_words(rank))) return rank;
+    }
+    return std::nullopt;
   }
 
   /// Gloo does not say who is late; the board does.

@@ -2,8 +2,10 @@
 
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <stdexcept>
 
+#include "profiler/recorder.h"
 #include "runtime/device.h"
 #include "runtime/job.h"
 #include "runtime/launcher.h"
@@ -34,6 +36,12 @@ void die_of(int signal) {
   std::raise(signal);
 }
 
+/// Where the rank was recorded: what held the memory, as `shardlens profile report` has it.
+void show_memory(const std::filesystem::path& recording) {
+  const std::string screen = profiler::out_of_memory_screen(recording.string());
+  if (!screen.empty()) fmt::print(stderr, "\n{}", screen);
+}
+
 int run(planner::Config config, const std::vector<std::string>& arguments) {
   check_libtorch_version();
   choose_device(config);
@@ -46,6 +54,7 @@ int run(planner::Config config, const std::vector<std::string>& arguments) {
   if (outcome.ok) return 0;
   clear_bar();
   fmt::print(stderr, "shardlens train: {}\n", outcome.reason);
+  if (outcome.out_of_memory_rank) show_memory(directory.profile(*outcome.out_of_memory_rank));
   if (outcome.signal != 0) die_of(outcome.signal);
   return kFailed;
 }

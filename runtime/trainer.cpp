@@ -290,7 +290,13 @@ class Trainer {
     logged_ms_ += ms_since(start);
     if (logged_loss_.batches() == job_.config.log_every || step_ == job_.steps) log(epoch);
     if (progress_ && last_per_s_ > 0) progress_->update(progress_state(epoch));
+    if (recorder_ != nullptr) sample_memory();
     step_ms_.push_back(static_cast<float>(ms_since(start)));
+  }
+
+  void sample_memory() const {
+    recorder_->sample_host();
+    if (options_.device.is_cuda()) recorder_->sample_device();
   }
 
   void log(int64_t epoch) {
@@ -298,7 +304,7 @@ class Trainer {
     logged_ms_ = 0;
     last_loss_ = mean_over_ranks(logged_loss_.take());
     last_per_s_ = 1e3 / step_ms * static_cast<double>(unit_.in_a_step);
-    if (recorder_ != nullptr) record_log();
+    if (recorder_ != nullptr) recorder_->loss(last_loss_);
     if (!metrics_.is_open()) return;
     nlohmann::ordered_json line = {{"step", step_},
                                    {"epoch", epoch + 1},
@@ -311,12 +317,6 @@ class Trainer {
     if (!job_.notice.empty()) line["notice"] = job_.notice;
     metrics_ << line.dump() << std::endl;
     if (!metrics_) throw std::runtime_error(options_.metrics.string() + ": cannot be written");
-  }
-
-  void record_log() const {
-    recorder_->loss(last_loss_);
-    recorder_->sample_host();
-    if (options_.device.is_cuda()) recorder_->sample_device();
   }
 
   /// Correct answers over the whole test set, which is split over the ranks.

@@ -33,8 +33,7 @@ class LifetimeBuilder {
   void take(uint32_t index) {
     const Event& event = profile_.events[index];
     if (!is_usable(event)) return;
-    int64_t given = event.value;
-    if (space_ == Space::device && is_memory(event)) given = tracker_.take(event);
+    const int64_t given = space_ == Space::device ? tracker_.take(event) : event.value;
     if (event.space != space_) return;
     if (event.kind == EventKind::alloc) return begin(index, given);
     if (event.kind == EventKind::free) return end(index);

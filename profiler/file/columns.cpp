@@ -19,7 +19,12 @@ constexpr size_t kClassBytes = 6;  // kind, space, category, 0, stream
 // What a later minor adds has the last slot.
 constexpr size_t kSlots = 16;
 constexpr size_t kLaterSlot = kSlots - 1;
-static_assert(kSpaces + kEventKinds <= kLaterSlot);
+
+// Version 1.0 had so many kinds and counters. What came later is written as FORMAT.md promises it
+// to a reader of 1.0, which steps over it.
+constexpr size_t kFirstKinds = 9;
+constexpr size_t kFirstCounters = 4;
+static_assert(kSpaces + kFirstKinds <= kLaterSlot);
 
 struct Lengths {
   uint32_t columns = kColumns;
@@ -33,8 +38,15 @@ uint64_t unzigzag(uint64_t code) { return (code >> 1) ^ (0 - (code & 1)); }
 bool refers(EventKind kind) { return kind == EventKind::free || kind == EventKind::recategorise; }
 bool has_block(EventKind kind) { return kind == EventKind::alloc || refers(kind); }
 
+/// By the last of its kind.
+bool is_predicted(EventKind kind) {
+  return !has_block(kind) && static_cast<size_t>(kind) < kFirstKinds;
+}
+
 size_t slot_of(EventKind kind, Space space) {
-  return has_block(kind) ? static_cast<size_t>(space) : kSpaces + static_cast<size_t>(kind);
+  if (has_block(kind)) return static_cast<size_t>(space);
+  const auto number = static_cast<size_t>(kind);
+  return number < kFirstKinds ? kSpaces + number : kLaterSlot;
 }
 
 /// What one event predicts of the next; the same on both sides.
@@ -43,11 +55,11 @@ struct Predictions {
   uint64_t action = static_cast<uint64_t>(-1);
   std::array<uint64_t, kSlots> address{};
   std::array<uint64_t, kEventKinds> value{};
-  std::array<uint64_t, kCounters> counter{};
+  std::array<uint64_t, kFirstCounters> counter{};
 
   /// Of an event that refers to no allocation of its block.
   uint64_t& value_of(EventKind kind, uint64_t address_of_event) {
-    if (kind == EventKind::counter && address_of_event < kCounters) {
+    if (kind == EventKind::counter && address_of_event < kFirstCounters) {
       return counter[address_of_event];
     }
     return value[static_cast<size_t>(kind)];
@@ -255,7 +267,7 @@ void EventEncoder::State::put_event(const Event& event) {
     put(address, difference_from(predicted.address[slot], shifted));
     uint64_t& last = predicted.value_of(event.kind, event.address);
     put(value, zigzag(bytes - last));
-    if (!has_block(event.kind)) last = bytes;
+    if (is_predicted(event.kind)) last = bytes;
   }
   const auto action_bits = static_cast<uint64_t>(static_cast<int64_t>(event.action));
   put(action, difference_from(predicted.action, action_bits));
@@ -383,7 +395,7 @@ class RowDecoder {
     uint64_t& last = predicted_.value_of(event.kind, event.address);
     const uint64_t bytes = last + unzigzag(take(value));
     event.value = static_cast<int64_t>(bytes);
-    if (!has_block(event.kind)) last = bytes;
+    if (is_predicted(event.kind)) last = bytes;
   }
 
   Columns columns_;

@@ -29,6 +29,8 @@ void LiveSet::apply(const Event& event) {
     case EventKind::action_begin:
     case EventKind::action_end:
     case EventKind::counter:
+    case EventKind::hold:
+    case EventKind::release:
       break;
   }
 }

@@ -51,6 +51,10 @@ void Analysis::take(const Event& event) {
       return;
     case EventKind::counter:
       return take_counter(event);
+    case EventKind::hold:
+    case EventKind::release:
+      tracker_.take(event);
+      return;
     case EventKind::action_begin:
     case EventKind::action_end:
       return;
@@ -103,29 +107,36 @@ void Analysis::take_counter(const Event& event) {
   counter.largest = counter.count == 0 ? event.value : std::max(counter.largest, event.value);
   counter.last = event.value;
   ++counter.count;
-  const bool is_used = static_cast<Counter>(event.address) == Counter::device_used;
-  if (is_used && (!most_used_ || event.value > most_used_->used)) {
-    most_used_ = ledger_now(event.value);
-  }
+  if (static_cast<Counter>(event.address) == Counter::device_used) take_used(event.value);
+}
+
+void Analysis::take_used(int64_t bytes) {
+  if (!most_used_ || bytes > most_used_->used) most_used_ = ledger_now(bytes);
 }
 
 void Analysis::take_failure(const Event& event) {
-  if (++failure_count_ > static_cast<int64_t>(kMostFailures)) return;
+  // The last one counts most: a run may live with those before it.
+  if (++failure_count_ > static_cast<int64_t>(kMostFailures)) failures_.pop_back();
   const PeakSet& set = set_of(event.space);
+  const auto total = last_of(Counter::device_total);
   const auto device_free = static_cast<int64_t>(
       std::min<uint64_t>(event.address, static_cast<uint64_t>(kMostEventBytes)));
   // Segments come in multiples of 2 MiB; what is cached in whole ones went back before it failed.
   const int64_t fresh = device_free / kSegmentRoundingBytes * kSegmentRoundingBytes;
   const bool is_device = event.space == Space::device;
+  if (is_device && total) take_used(*total - device_free);
   failures_.push_back(
       {.event = event,
        .report = {.at = moment_of(event),
                   .action = {},
                   .asked_bytes = event.value,
+                  .category = event.category,
+                  .label = {},
                   .device_free_bytes = device_free,
                   .would_fit_bytes = is_device
                                          ? std::max(fresh, tracker_.largest_fit_bytes(event.stream))
                                          : device_free,
+                  .largest_free_bytes = tracker_.largest_free_bytes(),
                   .blocks = tracker_.totals(),
                   .given = set.given(),
                   .largest = {}},
@@ -143,7 +154,7 @@ void Analysis::close_window() {
 }
 
 Analysis::LedgerSample Analysis::ledger_now(int64_t used_bytes) const {
-  return {.used = used_bytes, .reserved = tracker_.totals().reserved, .libraries = libraries_};
+  return {.used = used_bytes, .blocks = tracker_.totals(), .libraries = libraries_};
 }
 
 }  // namespace shardlens::profiler

@@ -5,6 +5,8 @@
 namespace shardlens::profiler {
 
 int64_t BlockTracker::take(const Event& event) {
+  if (event.kind == EventKind::hold) hold(event.address, event.value);
+  if (event.kind == EventKind::release) release_held(event.address);
   const bool alloc = event.kind == EventKind::alloc;
   if (!alloc && event.kind != EventKind::free) return 0;
   if (event.space == Space::device) {
@@ -31,10 +33,49 @@ int64_t BlockTracker::largest_fit_bytes(uint16_t stream) const {
   return largest;
 }
 
+int64_t BlockTracker::largest_free_bytes() const {
+  int64_t largest = 0;
+  for (const auto& [address, segment] : segments_) {
+    for (uint32_t i = segment.first; i != kNone; i = blocks_[i].next) {
+      if (!blocks_[i].used) largest = std::max(largest, blocks_[i].bytes);
+    }
+  }
+  return largest;
+}
+
+std::vector<Event> BlockTracker::snapshot(uint32_t mapped_label) const {
+  std::vector<Event> events;
+  for (const auto& [address, segment] : segments_) {
+    // Mapped page by page, so that their sizes tell the pool.
+    const auto whole = static_cast<int64_t>(segment.end - address);
+    const int64_t part = segment.expandable ? page_bytes(segment.pool) : whole;
+    for (int64_t done = 0; done < whole; done += part) {
+      events.push_back({.address = address + static_cast<uint64_t>(done),
+                        .value = std::min(part, whole - done),
+                        .label = segment.expandable ? mapped_label : 0,
+                        .stream = segment.stream,
+                        .space = Space::segment});
+    }
+    for (uint32_t i = segment.first; i != kNone; i = blocks_[i].next) {
+      if (!blocks_[i].used) continue;
+      events.push_back(
+          {.address = blocks_[i].address, .value = blocks_[i].bytes, .kind = EventKind::hold});
+    }
+  }
+  return events;
+}
+
 // --- tensors -------------------------------------------------------------------------------------
 
 int64_t BlockTracker::allocate(uint64_t address, int64_t requested) {
   uint32_t index = by_address_.find(address);
+  if (index != kNone && blocks_[index].held) {
+    count_used(blocks_[index], -1);
+    blocks_[index].held = false;
+    blocks_[index].requested = requested;
+    count_used(blocks_[index], 1);
+    return blocks_[index].bytes;
+  }
   if (index != kNone && blocks_[index].used) {  // its free is missing
     release(address);
     index = by_address_.find(address);
@@ -53,12 +94,21 @@ int64_t BlockTracker::allocate(uint64_t address, int64_t requested) {
 }
 
 int64_t BlockTracker::release(uint64_t address) {
-  uint32_t index = by_address_.find(address);
-  if (index == kNone || !blocks_[index].used) return release_unplaced(address);
+  const uint32_t index = by_address_.find(address);
+  if (index == kNone || !blocks_[index].used || blocks_[index].held) {
+    return release_unplaced(address);
+  }
+  freed_address_ = address;
+  freed_bytes_ = blocks_[index].bytes;
+  set_free(index);
+  return freed_bytes_;
+}
+
+/// Merges with free neighbours.
+void BlockTracker::set_free(uint32_t index) {
   Block& block = blocks_[index];
-  const int64_t given = block.bytes;
   count_used(block, -1);
-  block.used = false;
+  block.used = block.held = false;
   const uint32_t previous = block.previous;
   if (block.next != kNone && !blocks_[block.next].used) {
     count_free(blocks_[block.next], -1);
@@ -70,7 +120,44 @@ int64_t BlockTracker::release(uint64_t address) {
     index = previous;
   }
   count_free(blocks_[index], 1);
-  return given;
+}
+
+/// Cuts the block out of what is free.
+void BlockTracker::hold(uint64_t address, int64_t bytes) {
+  if (bytes == 0 && address == freed_address_) bytes = freed_bytes_;
+  uint32_t index = free_block_around(address);
+  if (bytes <= 0 || index == kNone) return;
+  const uint64_t block_end = blocks_[index].end();
+  if (static_cast<uint64_t>(bytes) > block_end - address) return;
+  count_free(blocks_[index], -1);
+  if (blocks_[index].address < address) {
+    split(index, static_cast<int64_t>(address - blocks_[index].address));
+    count_free(blocks_[index], 1);
+    index = blocks_[index].next;
+    count_free(blocks_[index], -1);
+  }
+  if (blocks_[index].bytes > bytes) split(index, bytes);
+  Block& block = blocks_[index];
+  block.used = block.held = true;
+  block.requested = 0;
+  count_used(block, 1);
+}
+
+void BlockTracker::release_held(uint64_t address) {
+  const uint32_t index = by_address_.find(address);
+  if (index != kNone && blocks_[index].held) set_free(index);
+}
+
+uint32_t BlockTracker::free_block_around(uint64_t address) const {
+  uint32_t index = by_address_.find(address);
+  if (index == kNone) {
+    auto segment = segments_.upper_bound(address);
+    if (segment == segments_.begin()) return kNone;
+    segment = std::prev(segment);
+    index = segment->second.first;
+    while (index != kNone && blocks_[index].end() <= address) index = blocks_[index].next;
+  }
+  return index == kNone || blocks_[index].used ? kNone : index;
 }
 
 int64_t BlockTracker::allocate_unplaced(uint64_t address, int64_t requested) {
@@ -241,6 +328,10 @@ void BlockTracker::count_free(const Block& block, int64_t sign) {
 }
 
 void BlockTracker::count_used(const Block& block, int64_t sign) {
+  if (block.held) {
+    totals_.pending += sign * block.bytes;
+    return;
+  }
   totals_.requested += sign * block.requested;
   totals_.rounding += sign * (block.bytes - block.requested);
 }

@@ -16,6 +16,7 @@ namespace shardlens::profiler {
 /// segment carries a label where memory was mapped into an expandable segment, or unmapped, and
 /// none where a segment of its own was taken or given back. Events that make no sense (of a
 /// damaged recording) are taken as well as they can be, so long as no size is over kMostBytes.
+/// What `hold` and `release` are for is said in the note of profile.h.
 class BlockTracker {
  public:
   /// The bytes that an allocation was given, or a free gave back; 0 for all other events and for
@@ -24,9 +25,15 @@ class BlockTracker {
 
   const BlockTotals& totals() const { return totals_; }
 
+  /// The events that lead a new tracker to the segments and blocks of now: in front of each used
+  /// block of tensors its `hold`. Their time is 0 and all else that is not of blocks.
+  std::vector<Event> snapshot(uint32_t mapped_label) const;
+
   /// The largest request that the free blocks of a stream serve without the driver. Walks through
   /// all blocks.
   int64_t largest_fit_bytes(uint16_t stream) const;
+  /// The largest free block of all streams.
+  int64_t largest_free_bytes() const;
 
  private:
   static constexpr uint32_t kNone = AddressMap::kNone;
@@ -38,6 +45,7 @@ class BlockTracker {
     uint32_t previous = kNone;  // in the segment
     uint32_t next = kNone;
     bool used = false;
+    bool held = false;        // used by the allocator alone
     bool expandable = false;  // of its segment
 
     uint64_t end() const { return address + static_cast<uint64_t>(bytes); }
@@ -61,6 +69,10 @@ class BlockTracker {
   int64_t allocate_unplaced(uint64_t address, int64_t requested);
   int64_t release(uint64_t address);
   int64_t release_unplaced(uint64_t address);
+  void hold(uint64_t address, int64_t bytes);
+  void release_held(uint64_t address);
+  uint32_t free_block_around(uint64_t address) const;
+  void set_free(uint32_t index);
 
   void add_segment(const Event& event);
   void remove_segment(const Event& event);
@@ -84,6 +96,8 @@ class BlockTracker {
   std::vector<uint32_t> unused_;  // of blocks_
   AddressMap by_address_;         // of blocks_
   std::map<uint64_t, Block> unplaced_;
+  uint64_t freed_address_ = 0;  // the last block that was freed, and
+  int64_t freed_bytes_ = 0;     // what it had been given
 };
 
 }  // namespace shardlens::profiler

@@ -11,7 +11,7 @@ namespace shardlens::profiler {
 
 namespace {
 
-constexpr size_t kFirstSteadyStep = 2;  // the third step: the first two allocate what stays
+constexpr int64_t kFirstSteadyStep = 2;  // the third step: the first two allocate what stays
 
 /// What every action of a schedule is, without its streams and waits.
 std::vector<std::string> action_words(const std::string& schedule) {
@@ -110,18 +110,23 @@ SpaceReport Analysis::space_report(Space space, const Names& names) {
   return report;
 }
 
+std::optional<int64_t> Analysis::last_of(Counter counter) const {
+  const CounterReport& report = counters_[static_cast<size_t>(counter)];
+  if (report.count == 0) return std::nullopt;
+  return report.last;
+}
+
 Ledger Analysis::ledger(const Names& names) const {
   Ledger ledger;
-  const auto recorded = [&](Counter counter) {
-    return counters_[static_cast<size_t>(counter)].count > 0;
-  };
   const auto has = [&](Space space) { return space_events_[static_cast<size_t>(space)] > 0; };
-  if (recorded(Counter::device_total)) {
-    ledger.device_total_bytes = counters_[static_cast<size_t>(Counter::device_total)].last;
-  }
+  ledger.device_total_bytes = last_of(Counter::device_total);
+  ledger.before_bytes = last_of(Counter::device_before);
+  const std::optional<int64_t> start_bytes = last_of(Counter::device_start);
+  if (start_bytes) ledger.context_bytes = *start_bytes - ledger.before_bytes.value_or(0);
   const LedgerSample sample = most_used_ ? *most_used_ : ledger_now(0);
   if (most_used_) ledger.device_used_bytes = sample.used;
-  if (has(Space::segment)) ledger.reserved_bytes = sample.reserved;
+  if (has(Space::segment)) ledger.reserved_bytes = sample.blocks.reserved;
+  ledger.blocks = sample.blocks;
   if (has(Space::driver)) {
     ledger.driver_bytes = 0;
     for (const auto& [label, bytes] : sample.libraries) {
@@ -133,8 +138,8 @@ Ledger Analysis::ledger(const Names& names) const {
                              [](const auto& a, const auto& b) { return a.second > b.second; });
   }
   if (most_used_ && (ledger.driver_bytes || ledger.reserved_bytes)) {
-    ledger.residual_bytes =
-        sample.used - ledger.driver_bytes.value_or(ledger.reserved_bytes.value_or(0));
+    ledger.residual_bytes = sample.used - start_bytes.value_or(0) -
+                            ledger.driver_bytes.value_or(ledger.reserved_bytes.value_or(0));
   }
   return ledger;
 }
@@ -145,11 +150,15 @@ Space main_space_of(const std::array<int64_t, kSpaces>& events) {
   return events[static_cast<size_t>(Space::device)] > 0 ? Space::device : Space::host;
 }
 
-std::optional<StepPeak> steady_peak(const std::vector<StepPeak>& steps, Space main) {
-  if (steps.size() <= kFirstSteadyStep) return std::nullopt;
+/// `before`: steps that ran before those.
+std::optional<StepPeak> steady_peak(const std::vector<StepPeak>& steps, int64_t before,
+                                    Space main) {
+  const int64_t unsteady = std::max<int64_t>(0, kFirstSteadyStep - before);
+  const auto first = static_cast<size_t>(unsteady);
+  if (steps.size() <= first) return std::nullopt;
   const auto index = static_cast<size_t>(main);
-  StepPeak peak = steps[kFirstSteadyStep];
-  for (size_t i = kFirstSteadyStep; i < steps.size(); ++i) {
+  StepPeak peak = steps[first];
+  for (size_t i = first; i < steps.size(); ++i) {
     if (steps[i].bytes[index] > peak.bytes[index]) peak.step = steps[i].step;
     for (size_t space = 0; space < kSpaces; ++space) {
       peak.bytes[space] = std::max(peak.bytes[space], steps[i].bytes[space]);
@@ -172,7 +181,8 @@ RankReport Analysis::finish(const Header& header, const std::vector<std::string>
   report.diagnostics = std::move(diagnostics);
   report.main = main_space_of(space_events_);
   report.steps = std::move(steps_);
-  report.step_peak = steady_peak(report.steps, report.main);
+  report.step_peak = steady_peak(
+      report.steps, std::max<int64_t>(0, last_of(Counter::steps_before).value_or(0)), report.main);
   report.blocks_at_peak = blocks_at_peak_;
   report.blocks_at_end = tracker_.totals();
   report.out_of_memory_count = failure_count_;
@@ -185,6 +195,7 @@ RankReport Analysis::finish(const Header& header, const std::vector<std::string>
   }
   for (Failure& failure : failures_) {
     failure.report.action = names.action(failure.report.at.phase, failure.report.at.action);
+    failure.report.label = names.label(failure.event.label);
     failure.report.largest = names.tensors(failure.largest, failure.report.at.step);
     report.out_of_memory.push_back(std::move(failure.report));
   }

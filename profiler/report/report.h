@@ -59,8 +59,11 @@ struct OutOfMemory {
   Moment at;
   std::string action;
   int64_t asked_bytes = 0;
+  Category category{};  // what it was asked for
+  std::string label;
   int64_t device_free_bytes = 0;
-  int64_t would_fit_bytes = 0;  // the largest request that would have been served
+  int64_t would_fit_bytes = 0;     // the largest request that would have been served
+  int64_t largest_free_bytes = 0;  // the largest block of what is reserved and free
   BlockTotals blocks;
   CategoryBytes given{};
   std::vector<Tensor> largest;
@@ -79,13 +82,18 @@ struct Losses {
 };
 
 /// The device's memory by owner, at the sample with the most in use; without samples, at the end.
+/// used = before + context + driver + residual, where what was not recorded counts as none; without
+/// the driver's layer LibTorch's reserved bytes stand for it.
 struct Ledger {
   std::optional<int64_t> device_total_bytes;
   std::optional<int64_t> device_used_bytes;
+  std::optional<int64_t> before_bytes;    // used before this process was there: other processes
+  std::optional<int64_t> context_bytes;   // used beyond that when the recording began
   std::optional<int64_t> reserved_bytes;  // by LibTorch
+  BlockTotals blocks;                     // where these are
   std::optional<int64_t> driver_bytes;    // given to anybody in the process, LibTorch too
   std::vector<std::pair<std::string, int64_t>> libraries;  // the driver's, the largest first
-  /// In use, but not given to anybody here: context, code, other processes.
+  /// In use, but nobody's here: code that was loaded since, what other processes took since.
   std::optional<int64_t> residual_bytes;
 };
 
@@ -102,7 +110,7 @@ struct RankReport {
   std::optional<StepPeak> step_peak;  // from the third step on; its `step` has the main peak
   BlockTotals blocks_at_peak;         // of the device
   BlockTotals blocks_at_end;
-  std::vector<OutOfMemory> out_of_memory;  // the first few
+  std::vector<OutOfMemory> out_of_memory;  // the first few, and the last
   int64_t out_of_memory_count = 0;
   std::array<CounterReport, kCounters> counters{};
   Losses losses;
@@ -134,7 +142,7 @@ class Analysis {
   };
   struct LedgerSample {
     int64_t used = 0;
-    int64_t reserved = 0;
+    BlockTotals blocks;
     std::map<uint32_t, int64_t> libraries;
   };
 
@@ -142,10 +150,12 @@ class Analysis {
   void take_free(const Event& event);
   void take_counter(const Event& event);
   void take_failure(const Event& event);
+  void take_used(int64_t bytes);
   void close_window();
   void update_reserved(const Event& event);
   Moment moment_of(const Event& event) const;
   LedgerSample ledger_now(int64_t used_bytes) const;
+  std::optional<int64_t> last_of(Counter counter) const;
   Ledger ledger(const Names& names) const;
   SpaceReport space_report(Space space, const Names& names);
 
@@ -178,6 +188,10 @@ RankReport analyse(const Profile& profile);
 /// For people: a screen a rank, the one with the highest peak first. A rank without allocations is
 /// one line.
 std::string report_text(std::vector<RankReport> ranks);
+
+/// What held the memory when the recording last ran out of it: at most 40 lines. Empty where it
+/// never did.
+std::string out_of_memory_text(const RankReport& rank);
 
 /// {"schema":"shardlens.profile/1", ...}, ranks in their order, with a newline at the end.
 std::string report_json(const std::vector<RankReport>& ranks);

@@ -50,8 +50,9 @@ Json tensors_json(const std::vector<Tensor>& tensors) {
 
 Json blocks_json(const BlockTotals& blocks) {
   return {{"requested_bytes", blocks.requested}, {"rounding_bytes", blocks.rounding},
-          {"split_bytes", blocks.split},         {"cached_bytes", blocks.cached},
-          {"reserved_bytes", blocks.reserved},   {"unplaced_bytes", blocks.unplaced}};
+          {"pending_bytes", blocks.pending},     {"split_bytes", blocks.split},
+          {"cached_bytes", blocks.cached},       {"reserved_bytes", blocks.reserved},
+          {"unplaced_bytes", blocks.unplaced}};
 }
 
 Json steps_json(const RankReport& rank) {
@@ -104,7 +105,10 @@ Json ledger_json(const Ledger& ledger) {
   }
   return {{"device_total_bytes", value_or_null(ledger.device_total_bytes)},
           {"device_used_bytes", value_or_null(ledger.device_used_bytes)},
+          {"before_bytes", value_or_null(ledger.before_bytes)},
+          {"context_bytes", value_or_null(ledger.context_bytes)},
           {"reserved_bytes", value_or_null(ledger.reserved_bytes)},
+          {"reserved", ledger.reserved_bytes ? blocks_json(ledger.blocks) : Json(nullptr)},
           {"driver_bytes", value_or_null(ledger.driver_bytes)},
           {"libraries", std::move(libraries)},
           {"residual_bytes", value_or_null(ledger.residual_bytes)}};
@@ -115,8 +119,11 @@ Json failures_json(const RankReport& rank) {
   for (const OutOfMemory& failure : rank.out_of_memory) {
     json.push_back({{"at", moment_json(failure.at, failure.action)},
                     {"requested_bytes", failure.asked_bytes},
+                    {"category", kCategoryNames[static_cast<size_t>(failure.category)]},
+                    {"label", failure.label},
                     {"device_free_bytes", failure.device_free_bytes},
                     {"would_fit_bytes", failure.would_fit_bytes},
+                    {"largest_free_bytes", failure.largest_free_bytes},
                     {"fragmentation", blocks_json(failure.blocks)},
                     {"categories", categories_json(failure.given)},
                     {"tensors", tensors_json(failure.largest)}});

@@ -70,19 +70,25 @@ std::string peak_rows(const RankReport& rank, const SpaceReport& space) {
   return text;
 }
 
-std::string category_rows(const SpaceReport& space) {
+/// Those that have any, the largest first.
+std::vector<size_t> categories_by_size(const CategoryBytes& bytes) {
   std::vector<size_t> order;
   for (size_t i = 0; i < kCategories; ++i) {
-    if (space.given[i] != 0) order.push_back(i);
+    if (bytes[i] != 0) order.push_back(i);
   }
-  std::ranges::stable_sort(order, std::greater(), [&](size_t i) { return space.given[i]; });
+  std::ranges::stable_sort(order, std::greater(), [&](size_t i) { return bytes[i]; });
+  return order;
+}
+
+std::string category_rows(const SpaceReport& space) {
   std::string text =
       fmt::format("\n  {:<20} {:>12} {:>12}\n", "alive at the peak", "given", "asked");
   const auto line = [&](std::string_view name, int64_t given, int64_t asked) {
     text += fmt::format("  {:<20} {:>12} {:>12} {:>8}\n", name, bytes_text(given),
                         bytes_text(asked), percent(given, space.peak_bytes));
   };
-  for (const size_t i : order) line(kCategoryNames[i], space.given[i], space.asked[i]);
+  for (const size_t i : categories_by_size(space.given))
+    line(kCategoryNames[i], space.given[i], space.asked[i]);
   line("total", space.peak_bytes, space.peak_asked_bytes);
   return text;
 }
@@ -101,12 +107,16 @@ std::string tensor_rows(const std::vector<Tensor>& tensors) {
 }
 
 std::string fragmentation_rows(const BlockTotals& blocks) {
-  const int64_t free = blocks.split + blocks.cached;
+  const int64_t free = blocks.pending + blocks.split + blocks.cached;
+  const std::string pending =
+      blocks.pending == 0
+          ? ""
+          : fmt::format(" + {} that other streams still use", bytes_text(blocks.pending));
   return row("rounding",
              fmt::format("{} given beyond what was asked", bytes_text(blocks.rounding))) +
          row("reserved, not given",
-             fmt::format("{} = {} beside used blocks + {} cached", bytes_text(free),
-                         bytes_text(blocks.split), bytes_text(blocks.cached)));
+             fmt::format("{} = {} beside used blocks + {} cached{}", bytes_text(free),
+                         bytes_text(blocks.split), bytes_text(blocks.cached), pending));
 }
 
 std::string step_rows(const RankReport& rank) {
@@ -132,17 +142,55 @@ std::string phase_rows(const SpaceReport& space) {
   return row("phases", peaks);
 }
 
-std::string ledger_rows(const Ledger& ledger) {
-  std::string text = "\n";
-  text += row("device, total", bytes_or(ledger.device_total_bytes));
-  text += row("device, used at most", bytes_or(ledger.device_used_bytes));
-  text += row("reserved by LibTorch", bytes_or(ledger.reserved_bytes));
-  text += row("given by the driver", bytes_or(ledger.driver_bytes));
+/// "  name         1.00 MiB", a term of the sum above it; `what` says more of it.
+std::string term(std::string_view name, const std::optional<int64_t>& bytes,
+                 std::string_view what = "") {
+  const std::string text = fmt::format("    {:<20}{:>12}", name, bytes_or(bytes));
+  return what.empty() ? text + "\n" : fmt::format("{}  {}\n", text, what);
+}
+
+/// Used = the terms, to the byte: the residual is what they leave.
+std::string used_rows(const Ledger& ledger) {
+  std::string text = row("device, used at most", bytes_or(ledger.device_used_bytes));
+  text += term("before us", ledger.before_bytes, "other processes");
+  text += term(ledger.before_bytes ? "context" : "context and others", ledger.context_bytes,
+               "when the recording began");
+  text += term("given by the driver", ledger.driver_bytes);
   for (size_t i = 0; i < std::min(kLibraryRows, ledger.libraries.size()); ++i) {
     const auto& [library, bytes] = ledger.libraries[i];
-    text += row(fmt::format("  {}", bytes_text(bytes)), library);
+    text += fmt::format("      {:>12}  {}\n", bytes_text(bytes), library);
   }
-  return text + row("residual", bytes_or(ledger.residual_bytes));
+  return text + term("residual", ledger.residual_bytes, "not explained");
+}
+
+std::string reserved_rows(const Ledger& ledger) {
+  const BlockTotals& blocks = ledger.blocks;
+  std::string text = row("reserved by LibTorch", bytes_or(ledger.reserved_bytes));
+  if (!ledger.reserved_bytes) return text;
+  text += term("asked for", blocks.requested) + term("rounding", blocks.rounding);
+  text += term("pending", blocks.pending, "freed, other streams still use it");
+  text += term("split", blocks.split, "free beside used blocks");
+  return text + term("cached", blocks.cached);
+}
+
+std::string ledger_rows(const Ledger& ledger) {
+  return "\n" + row("device, total", bytes_or(ledger.device_total_bytes)) + used_rows(ledger) +
+         reserved_rows(ledger);
+}
+
+/// LibTorch's part by its own count, and what the driver gave to anybody.
+std::string pinned_rows(const RankReport& rank) {
+  std::string text;
+  if (const auto& pinned = rank.spaces[static_cast<size_t>(Space::pinned)]) {
+    text = fmt::format("{} at most by the driver", bytes_text(pinned->peak_bytes));
+  }
+  const CounterReport& held = rank.counters[static_cast<size_t>(Counter::pinned_held)];
+  const CounterReport& used = rank.counters[static_cast<size_t>(Counter::pinned_used)];
+  if (held.largest > 0) {
+    text += fmt::format("{}{} held by LibTorch, {} of it used", text.empty() ? "" : "; ",
+                        bytes_text(held.largest), bytes_text(used.largest));
+  }
+  return text.empty() ? "" : row("pinned memory", text);
 }
 
 std::string counter_rows(const RankReport& rank) {
@@ -152,9 +200,7 @@ std::string counter_rows(const RankReport& rank) {
                                              : fmt::format("{} resident at most, {} at the end",
                                                            bytes_text(resident.largest),
                                                            bytes_text(resident.last)));
-  if (const auto& pinned = rank.spaces[static_cast<size_t>(Space::pinned)]) {
-    text += row("pinned memory", fmt::format("{} at most", bytes_text(pinned->peak_bytes)));
-  }
+  text += pinned_rows(rank);
   if (rank.losses.count > 0) {
     text += row("loss", fmt::format("{:.4f} to {:.4f}, {} values", rank.losses.first,
                                     rank.losses.last, rank.losses.count));
@@ -175,15 +221,16 @@ std::string failure_rows(const OutOfMemory& failure) {
   std::string text = fmt::format("\n  out of memory: {} asked for, {}\n",
                                  bytes_text(failure.asked_bytes), moment_text(failure.at));
   text += row("action", action_text(failure.at.action, failure.action));
+  text += row("for", std::string(kCategoryNames[static_cast<size_t>(failure.category)]) +
+                         (failure.label.empty() ? "" : " of " + failure.label));
   text += row("free on the device", bytes_text(failure.device_free_bytes));
   text += row("would have fit", bytes_text(failure.would_fit_bytes));
   text += fragmentation_rows(failure.blocks);
-  std::vector<size_t> order;
-  for (size_t i = 0; i < kCategories; ++i) {
-    if (failure.given[i] != 0) order.push_back(i);
+  text += row("largest free block", bytes_text(failure.largest_free_bytes));
+  text += row("allocated", bytes_text(failure.blocks.allocated()));
+  for (const size_t i : categories_by_size(failure.given)) {
+    text += fmt::format("    {:<20}{:>12}\n", kCategoryNames[i], bytes_text(failure.given[i]));
   }
-  std::ranges::stable_sort(order, std::greater(), [&](size_t i) { return failure.given[i]; });
-  for (const size_t i : order) text += row(kCategoryNames[i], bytes_text(failure.given[i]));
   return text + tensor_rows(failure.largest);
 }
 
@@ -191,7 +238,7 @@ std::string failures_text(const RankReport& rank) {
   std::string text;
   for (const OutOfMemory& failure : rank.out_of_memory) text += failure_rows(failure);
   const int64_t more = rank.out_of_memory_count - static_cast<int64_t>(rank.out_of_memory.size());
-  if (more > 0) text += fmt::format("  and {} more times out of memory\n", more);
+  if (more > 0) text += fmt::format("  and {} more times before the last\n", more);
   return text;
 }
 
@@ -218,6 +265,11 @@ std::string rank_text(const RankReport& rank) {
 std::string action_text(int32_t id, const std::string& words) {
   if (id < 0) return "outside a pass";
   return words.empty() ? fmt::format("action {}", id) : fmt::format("{} {}", id, words);
+}
+
+std::string out_of_memory_text(const RankReport& rank) {
+  if (rank.out_of_memory.empty()) return {};
+  return title_of(rank) + failure_rows(rank.out_of_memory.back());
 }
 
 std::string report_text(std::vector<RankReport> ranks) {

@@ -93,6 +93,27 @@ TEST_CASE("wrong flags get one line: what, why, how to mend") {
   CHECK_THAT(refusal({"--config", "/no/such/file"}), ContainsSubstring("cannot be opened"));
 }
 
+TEST_CASE("a recording is of all steps, of some or of none") {
+  const auto recording = [](const std::string& word) {
+    return recording_of(parse_arguments({"--profile", word}).config);
+  };
+  CHECK_FALSE(recording_of(Config{}).wanted);
+  CHECK_FALSE(recording("off").wanted);
+  CHECK(recording("on").wanted);
+  CHECK_FALSE(recording("on").steps);
+  CHECK(recording("3:5").wanted);
+  CHECK(recording("3:5").steps == StepRange{.first = 3, .last = 5});
+  CHECK(recording("7:7").steps == StepRange{.first = 7, .last = 7});
+  for (const std::string word : {"5:3", "0:3", "-1:3", "3", "3:", ":3", ":", "a:b", "3:5:7", "3: 5",
+                                 "ON", "", "1e3:2000", "1:99999999999999999999"}) {
+    CAPTURE(word);
+    CHECK_THROWS_MATCHES(
+        recording(word), std::invalid_argument,
+        MessageMatches(ContainsSubstring("--profile " + word + ":") &&
+                       ContainsSubstring("FIRST:LAST such as 3:5") && !ContainsSubstring("\n")));
+  }
+}
+
 TEST_CASE("wrong config files name the file and the key") {
   const std::pair<const char*, const char*> cases[] = {
       {"{", "not JSON"},

@@ -13,6 +13,7 @@
 
 #include "profiler/reader.h"
 #include "profiler/writer.h"
+#include "tests/support/large_recording.h"
 #include "tests/support/random_events.h"
 #include "tests/support/synthetic_profile.h"
 #include "tests/support/temporary_folder.h"
@@ -39,23 +40,8 @@ int64_t most_resident_bytes() {
   return int64_t{usage.ru_maxrss} * 1024;
 }
 
-/// Waits where the writer falls behind, so that nothing is lost.
 int64_t write_ten_million(const std::string& path) {
-  constexpr int64_t kEvents = 10'000'000;
-  test::SyntheticTrace trace({.steps = 5000});
-  Writer writer(path, trace.header());
-  for (const std::string& text : trace.strings()) writer.intern(text);
-  int64_t taken = 0;
-  trace.run([&](const Event& event) {
-    if (taken >= kEvents) return;
-    writer.append(event);
-    if (++taken % 65536 != 0) return;
-    while (writer.counts().sealed < taken - 500'000) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  });
-  writer.close();
-  const WriterCounts counts = writer.counts();
+  const WriterCounts counts = test::write_large_recording(path, 10'000'000);
   fmt::print("{} events, {} lost, {:.2f} bytes an event\n", counts.events, counts.lost,
              static_cast<double>(counts.bytes) / static_cast<double>(counts.events));
   return counts.events;

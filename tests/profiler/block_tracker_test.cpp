@@ -1,6 +1,8 @@
 #include "profiler/report/block_tracker.h"
 
 #include <catch2/catch_test_macros.hpp>
+#include <iostream>
+#include <map>
 #include <random>
 #include <vector>
 
@@ -53,6 +55,16 @@ void follow_model(uint64_t seed, bool expandable) {
     if (is_given && agrees(tracker.totals(), model)) ++right;
   }
   CHECK(right == kSteps);
+}
+
+/// A new tracker that begins with what `tracker` knows.
+BlockTracker restored(const BlockTracker& tracker, const std::map<uint64_t, int64_t>& asked) {
+  BlockTracker copy;
+  for (const Event& event : tracker.snapshot(1)) copy.take(event);
+  for (const auto& [address, bytes] : asked) {
+    copy.take({.address = address, .value = bytes});
+  }
+  return copy;
 }
 
 }  // namespace
@@ -111,4 +123,63 @@ TEST_CASE("what is allocated outside all segments is counted as such") {
   CHECK(tracker.totals().unplaced == 1024);
   CHECK(tracker.take({.address = 4096, .kind = EventKind::free}) == 1024);
   CHECK(tracker.totals() == BlockTotals{});
+}
+
+TEST_CASE("a tracker that begins late goes on like one that saw everything") {
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << "\n";
+  std::mt19937_64 engine(seed);
+  for (const bool expandable : {false, true}) {
+    CAPTURE(seed, expandable);
+    BlockTracker all, late;
+    ModelAllocator model(expandable,
+                         [&](const Event& event) { CHECK(all.take(event) == late.take(event)); });
+    std::map<uint64_t, int64_t> asked;
+    for (int i = 0; i < 3000; ++i) {
+      if (asked.empty() || (asked.size() < 80 && engine() % 2 == 0)) {
+        const int64_t bytes = random_size(engine);
+        const auto stream = static_cast<uint16_t>(engine() % 2);
+        asked[model.alloc({.value = bytes, .stream = stream})] = bytes;
+      } else {
+        const auto one = std::next(asked.begin(), static_cast<long>(engine() % asked.size()));
+        model.free(one->first);
+        asked.erase(one);
+      }
+      if (engine() % 200 == 0) model.empty_cache();
+      if (i % 100 == 0) late = restored(all, asked);
+      REQUIRE(late.totals() == all.totals());
+      REQUIRE(late.largest_free_bytes() == all.largest_free_bytes());
+    }
+  }
+}
+
+TEST_CASE("a block that other streams still use is nobody's until it is released") {
+  constexpr uint64_t kBase = uint64_t{1} << 40;
+  BlockTracker tracker;
+  tracker.take({.address = kBase, .value = 20 * kMiB, .space = Space::segment});
+  for (const uint64_t at : {0, 4, 8}) {
+    tracker.take({.address = kBase + at * kMiB, .value = 4 * kMiB - 100});
+  }
+  const auto tell = [&](EventKind kind, uint64_t at) {
+    tracker.take({.address = kBase + at * kMiB, .kind = kind});
+  };
+  const auto held_totals = [](int64_t live, int64_t pending) {
+    return BlockTotals{.requested = live * (4 * kMiB - 100),
+                       .rounding = live * 100,
+                       .pending = pending * 4 * kMiB,
+                       .split = (5 - live - pending) * 4 * kMiB,
+                       .reserved = 20 * kMiB};
+  };
+  tell(EventKind::free, 8);
+  tell(EventKind::free, 4);  // merges with what follows, and is cut out again
+  tell(EventKind::hold, 4);
+  CHECK(tracker.totals() == held_totals(1, 1));
+  CHECK(tracker.largest_free_bytes() == 12 * kMiB);
+  tell(EventKind::hold, 8);  // not the one just freed
+  CHECK(tracker.totals() == held_totals(1, 1));
+  tell(EventKind::release, 4);
+  CHECK(tracker.totals() == held_totals(1, 0));
+  CHECK(tracker.largest_free_bytes() == 16 * kMiB);
+  tell(EventKind::release, 4);
+  CHECK(tracker.totals() == held_totals(1, 0));
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -90,22 +91,35 @@ void change(std::string& bytes, size_t at, const std::function<void(T&)>& edit) 
 }  // namespace
 
 TEST_CASE("recordings of every version so far are read") {
-  const Profile profile = read_profile((kFixtures / "v1.slp").string());
-  CHECK(profile.diagnostics.empty());
-  CHECK(profile.header.device == "null:h200");
-  CHECK(profile.header.world_size == 8);
-  CHECK(profile.header.libraries == "LibTorch 2.11.0\n");
-  CHECK(as_csv(profile) == test::read_file((kFixtures / "v1.csv").string()));
+  for (const std::string version : {"v1", "v1.1"}) {
+    CAPTURE(version);
+    const Profile profile = read_profile((kFixtures / (version + ".slp")).string());
+    CHECK(profile.diagnostics.empty());
+    CHECK(profile.header.device == "null:h200");
+    CHECK(profile.header.world_size == 8);
+    CHECK(profile.header.libraries == "LibTorch 2.11.0\n");
+    CHECK(as_csv(profile) == test::read_file((kFixtures / (version + ".csv")).string()));
+  }
 }
 
 // Once a version: its files are never written again.
 TEST_CASE("write the fixture of this version", "[.fixture]") {
-  const std::filesystem::path path = kFixtures / fmt::format("v{}.slp", kMajor);
+  const std::string version = fmt::format("v{}.{}", kMajor, kMinor);
+  const std::filesystem::path path = kFixtures / (version + ".slp");
   if (std::filesystem::exists(path)) SKIP("it is there");
   std::filesystem::create_directories(kFixtures);
-  const Profile profile = test::synthetic_profile({.seed = 7, .steps = 2, .layers = 2});
+  Profile profile = test::synthetic_profile({.seed = 7, .steps = 2, .layers = 2});
+  const auto segment = std::ranges::find(profile.events, Space::segment, &Event::space);
+  REQUIRE(segment != profile.events.end());
+  for (const auto kind : {EventKind::hold, EventKind::release}) {
+    profile.events.push_back({.address = segment->address, .value = 512, .kind = kind});
+  }
+  for (int counter = 0; counter < kCounters; ++counter) {
+    profile.events.push_back(
+        {.address = static_cast<uint64_t>(counter), .value = 1000, .kind = EventKind::counter});
+  }
   test::write_profile(path.string(), profile, {.block_events = 150, .blocks = 64});
-  test::write_file((kFixtures / fmt::format("v{}.csv", kMajor)).string(), as_csv(profile));
+  test::write_file((kFixtures / (version + ".csv")).string(), as_csv(profile));
 }
 
 TEST_CASE("a recording is read while it is written") {
@@ -244,7 +258,7 @@ TEST_CASE("another major version is refused, a later minor's blocks are skipped"
   });
   test::write_file(path, bytes);
   CHECK_THROWS_MATCHES(read_profile(path), std::invalid_argument,
-                       MessageMatches(ContainsSubstring("format 2.0")));
+                       MessageMatches(ContainsSubstring("format 2.1")));
   bytes = sound;
   change<Preamble>(bytes, 0, [](Preamble& preamble) {
     preamble.minor = kMinor + 1;
@@ -257,7 +271,7 @@ TEST_CASE("another major version is refused, a later minor's blocks are skipped"
   CHECK(read.header == profile.header);
   CHECK(read.events == profile.events);
   REQUIRE(read.diagnostics.size() == 1);
-  CHECK_THAT(read.diagnostics.front(), ContainsSubstring("format 1.1"));
+  CHECK_THAT(read.diagnostics.front(), ContainsSubstring("format 1.2"));
 }
 
 TEST_CASE("what is no recording is refused") {

@@ -252,8 +252,10 @@ TEST_CASE("running out of memory leaves what would have fit") {
       {.address = 3 * kMiB,
        .value = 30 * kMiB,
        .action = 2,
+       .label = 1,
        .kind = EventKind::out_of_memory,
-       .space = Space::device},
+       .space = Space::device,
+       .category = Category::workspace},
   });
   REQUIRE(report.out_of_memory.size() == 1);
   const OutOfMemory& failure = report.out_of_memory.front();
@@ -261,6 +263,9 @@ TEST_CASE("running out of memory leaves what would have fit") {
   CHECK(failure.device_free_bytes == 3 * kMiB);
   CHECK(failure.would_fit_bytes == 8 * kMiB);
   CHECK(failure.blocks.split == 10 * kMiB);
+  CHECK(failure.largest_free_bytes == 8 * kMiB);
+  CHECK(failure.category == Category::workspace);
+  CHECK(failure.label == "libnccl.so.2");
   CHECK(failure.given[static_cast<size_t>(Category::gradient)] == 6 * kMiB);
   CHECK(failure.given[static_cast<size_t>(Category::optimizer_state)] == 0);
   REQUIRE(failure.largest.size() == 2);
@@ -273,6 +278,8 @@ TEST_CASE("the ledger is of the sample with the most in use, and names what is l
   };
   const RankReport report = analyse_events({
       counter(Counter::device_total, 1000 * kMiB),
+      counter(Counter::device_before, 50 * kMiB),
+      counter(Counter::device_start, 300 * kMiB),
       driver(1, 100 * kMiB, 1),
       driver(2, 20 * kMiB, 2),
       segment(2, 20 * kMiB),
@@ -287,12 +294,58 @@ TEST_CASE("the ledger is of the sample with the most in use, and names what is l
   CHECK(report.ledger.device_used_bytes == 500 * kMiB);
   CHECK(report.ledger.driver_bytes == 120 * kMiB);
   CHECK(report.ledger.reserved_bytes == 20 * kMiB);
-  CHECK(report.ledger.residual_bytes == 380 * kMiB);
+  CHECK(report.ledger.before_bytes == 50 * kMiB);
+  CHECK(report.ledger.context_bytes == 250 * kMiB);
+  CHECK(report.ledger.residual_bytes == 80 * kMiB);
+  CHECK(report.ledger.blocks.reserved == 20 * kMiB);
+  CHECK(report.ledger.blocks.requested == 4 * kMiB);
+  CHECK(report.ledger.blocks.split == 16 * kMiB);
   REQUIRE(report.ledger.libraries.size() == 2);
   CHECK(report.ledger.libraries.front().first == "libnccl.so.2");
   CHECK(report.losses.last == 0.25);
   CHECK_FALSE(analyse_events({alloc(1, 1)}).ledger.device_used_bytes);
   CHECK_FALSE(analyse_events({alloc(1, 1)}).ledger.residual_bytes);
+}
+
+TEST_CASE("where memory runs out is a sample of what is in use") {
+  const RankReport report = analyse_events(
+      {counter(Counter::device_total, 100 * kMiB),
+       segment(2, 20 * kMiB),
+       counter(Counter::device_used, 30 * kMiB),
+       segment(uint64_t{1} << 40, 40 * kMiB),
+       {.address = 10 * kMiB, .value = 30 * kMiB, .kind = EventKind::out_of_memory}});
+  CHECK(report.ledger.device_used_bytes == 90 * kMiB);
+  CHECK(report.ledger.reserved_bytes == 60 * kMiB);
+  CHECK(report.ledger.residual_bytes == 30 * kMiB);
+}
+
+TEST_CASE("of many times out of memory the last one is kept") {
+  std::vector<Event> events;
+  for (int64_t i = 1; i <= 7; ++i) {
+    events.push_back({.value = i, .kind = EventKind::out_of_memory, .space = Space::device});
+  }
+  const RankReport report = analyse_events(events);
+  CHECK(report.out_of_memory_count == 7);
+  REQUIRE(report.out_of_memory.size() == 3);
+  CHECK(report.out_of_memory.front().asked_bytes == 1);
+  CHECK(report.out_of_memory.back().asked_bytes == 7);
+}
+
+TEST_CASE("memory that other streams still use is a term of what is reserved") {
+  const RankReport report = analyse_events({
+      segment(uint64_t{1} << 40, 20 * kMiB),
+      alloc(uint64_t{1} << 40, 4 * kMiB),
+      {.address = uint64_t{1} << 40, .kind = EventKind::free},
+      {.address = uint64_t{1} << 40, .kind = EventKind::hold},
+      counter(Counter::device_used, 25 * kMiB),
+      {.address = uint64_t{1} << 40, .kind = EventKind::release},
+  });
+  CHECK(report.ledger.blocks.pending == 4 * kMiB);
+  CHECK(report.ledger.blocks.split == 16 * kMiB);
+  CHECK(report.ledger.residual_bytes == 5 * kMiB);
+  CHECK(report.blocks_at_end.pending == 0);
+  CHECK(report.blocks_at_end.cached == 20 * kMiB);
+  CHECK(report.unmatched == 0);
 }
 
 TEST_CASE("events that make no sense are counted and change nothing") {
@@ -301,7 +354,7 @@ TEST_CASE("events that make no sense are counted and change nothing") {
   Event bad_category = alloc(1, 1, static_cast<Category>(99));
   const RankReport report =
       analyse_events({bad_kind, bad_category, alloc(1, -5), alloc(1, INT64_MAX),
-                      mark(EventKind::phase, 17), counter(static_cast<Counter>(9), 1)});
+                      mark(EventKind::phase, 17), counter(static_cast<Counter>(99), 1)});
   CHECK(report.unmatched == 6);
   CHECK(report.main_space() == nullptr);
   CHECK(report.peak_bytes() == 0);

@@ -37,11 +37,18 @@ constexpr const char* kSmallText =
 
   device, total         140.62 GiB
   device, used at most  1000.00 MiB
+    before us           not recorded  other processes
+    context and others  not recorded  when the recording began
+    given by the driver   420.00 MiB
+        400.00 MiB  libnccl.so.2
+         20.00 MiB  libc10_cuda.so
+    residual              580.00 MiB  not explained
   reserved by LibTorch  20.00 MiB
-  given by the driver   420.00 MiB
-    400.00 MiB          libnccl.so.2
-    20.00 MiB           libc10_cuda.so
-  residual              580.00 MiB
+    asked for               4.00 MiB
+    rounding                   100 B
+    pending                      0 B  freed, other streams still use it
+    split                  16.00 MiB  free beside used blocks
+    cached                       0 B
   host memory           2.00 GiB resident at most, 2.00 GiB at the end
   at the end            4.00 MiB allocated
   events                21, 0 lost
@@ -75,7 +82,7 @@ TEST_CASE("what was not recorded is said to be so") {
   profile.events = {{.address = 1, .value = 100}};
   const std::string text = report_text({analyse(profile)});
   CHECK_THAT(text, ContainsSubstring("device, used at most  not recorded"));
-  CHECK_THAT(text, ContainsSubstring("residual              not recorded"));
+  CHECK_THAT(text, ContainsSubstring("residual            not recorded"));
   CHECK_THAT(text, ContainsSubstring("peak of steps         fewer than three steps"));
 }
 
@@ -85,7 +92,9 @@ TEST_CASE("running out of memory is a screen of its own") {
                             .address = 3 << 20,
                             .value = int64_t{1} << 37,
                             .action = 0,
-                            .kind = EventKind::out_of_memory});
+                            .label = 1,
+                            .kind = EventKind::out_of_memory,
+                            .category = Category::activation});
   const std::string text = report_text({analyse(profile)});
   const size_t at = text.find("\n  out of memory");
   REQUIRE(at != std::string::npos);
@@ -93,13 +102,19 @@ TEST_CASE("running out of memory is a screen of its own") {
         R"(
   out of memory: 128.00 GiB asked for, training, step 2, after 0.009 s
   action                0 FORWARD unit=a group=b0
+  for                   activation of mlp0.weight
   free on the device    3.00 MiB
   would have fit        16.00 MiB
   rounding              100 B given beyond what was asked
   reserved, not given   16.00 MiB = 16.00 MiB beside used blocks + 0 B cached
-  parameter_shard       4.00 MiB
+  largest free block    16.00 MiB
+  allocated             4.00 MiB
+    parameter_shard         4.00 MiB
       4.00 MiB  parameter_shard     mlp0.weight              outside a pass, 3 steps old
 )");
+  CHECK(out_of_memory_text(analyse(profile)) ==
+        "rank 0 of 2 on null:h200 (NVIDIA H200, 141.00 GiB)" + text.substr(at));
+  CHECK(out_of_memory_text(analyse(small_recording())).empty());
 }
 
 TEST_CASE("the report as JSON has the keys of the schema") {

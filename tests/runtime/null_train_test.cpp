@@ -41,6 +41,9 @@ class NullRun {
     REQUIRE(report.exit_code == 0);
     return nlohmann::json::parse(report.out);
   }
+  std::string report_text() const {
+    return run({SHARDLENS_PROFILE, "report", folder_.file("runs/r")}).out;
+  }
   std::string metrics() const { return read_file(folder_.file("runs/r/metrics.jsonl")); }
   bool left_anything() const { return fs::exists(folder_.file("runs")); }
 
@@ -188,6 +191,96 @@ TEST_CASE("out of memory is told in one line, then in LibTorch's own words", "[n
   CHECK(run.result()["status"] == "failed");
 }
 
+namespace {
+
+const std::vector<std::string> kTooMuch = {"--device",   "null:h200", "--model", "vit-l16",
+                                           "--batch",    "32",        "--steps", "3",
+                                           "--capacity", "9GiB"};
+
+std::vector<std::string> with(std::vector<std::string> flags,
+                              const std::vector<std::string>& more) {
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+}  // namespace
+
+TEST_CASE("out of memory shows what held it, as the report does", "[null]") {
+  const std::string steps = GENERATE("on", "2:3");  // of steps after the failure, too
+  const NullRun run(with(kTooMuch, {"--profile", steps}));
+  INFO(run.ended.err);
+  CHECK(run.ended.exit_code == 1);
+  const size_t at = run.ended.err.find("\nrank 0 of 1 on null:h200");
+  REQUIRE(at != std::string::npos);
+  const std::string screen = run.ended.err.substr(at + 1);
+  CHECK(std::count(screen.begin(), screen.end(), '\n') <= 40);
+  const nlohmann::json rank = run.report()["ranks"][0];
+  REQUIRE(rank["out_of_memory"].size() == 1);
+  const nlohmann::json& failure = rank["out_of_memory"][0];
+  // LibTorch's own message, against what was recorded: "and 634.36 MiB is reserved by PyTorch but".
+  const std::string& told = run.ended.err;
+  const size_t unused_end = told.find(" is reserved by PyTorch");
+  const size_t unused_begin = told.rfind("and ", unused_end) + 4;
+  const std::string unused = told.substr(unused_begin, unused_end - unused_begin);
+  CHECK_THAT(screen, ContainsSubstring("reserved, not given   " + unused + " = "));
+  CHECK_THAT(screen, ContainsSubstring("out of memory: ") && ContainsSubstring("FORWARD") &&
+                         ContainsSubstring("would have fit") && ContainsSubstring("activation"));
+  CHECK(failure["tensors"].size() == 10);
+  CHECK(failure["requested_bytes"] > failure["would_fit_bytes"]);
+  CHECK(failure["largest_free_bytes"] < failure["requested_bytes"]);
+  int64_t live = 0;
+  for (const auto& [name, bytes] : failure["categories"].items()) live += bytes.get<int64_t>();
+  const nlohmann::json& blocks = failure["fragmentation"];
+  CHECK(live == blocks["requested_bytes"].get<int64_t>() + blocks["rounding_bytes"].get<int64_t>());
+  CHECK(blocks["unplaced_bytes"] == 0);
+  CHECK(rank["ledger"]["residual_bytes"] == 0);
+  const std::string whole = run.report_text();
+  CHECK_THAT(whole, ContainsSubstring(screen.substr(screen.find('\n'))));
+}
+
+TEST_CASE("without a recording, out of memory says how to see more", "[null]") {
+  const NullRun run(kTooMuch);
+  CHECK_THAT(run.ended.err, ContainsSubstring("train with --profile on to see what held the "
+                                              "memory\nCUDA out of memory"));
+}
+
+TEST_CASE("a run's ledger leaves nothing over on the null device", "[null]") {
+  const NullRun run({"--device", "null:h200", "--world", "8", "--solo-rank", "3", "--steps", "3",
+                     "--profile", "on"});
+  INFO(run.ended.err);
+  REQUIRE(run.ended.exit_code == 0);
+  const nlohmann::json ledger = run.report()["ranks"][0]["ledger"];
+  CHECK(ledger["residual_bytes"] == 0);
+  CHECK(ledger["device_used_bytes"] == ledger["reserved_bytes"]);
+  CHECK(ledger["reserved"]["reserved_bytes"] == ledger["reserved_bytes"]);
+  CHECK(run.report()["ranks"][0]["counters"]["device_used"]["samples"] == 3);
+}
+
+TEST_CASE("some steps of a run are recorded with the peaks of the whole", "[null]") {
+  const std::vector<std::string> flags = {"--device",    "null:h200", "--world", "8",
+                                          "--solo-rank", "3",         "--steps", "6"};
+  const NullRun whole(with(flags, {"--profile", "on"}));
+  const NullRun part(with(flags, {"--profile", "4:5"}));
+  INFO(part.ended.err);
+  REQUIRE(part.ended.exit_code == 0);
+  const nlohmann::json all = whole.report()["ranks"][0], some = part.report()["ranks"][0];
+  REQUIRE(some["steps"].size() == 2);
+  CHECK(some["steps"][0] == all["steps"][3]);
+  CHECK(some["steps"][1] == all["steps"][4]);
+  CHECK(some["step_peak"]["allocated_bytes"] == all["step_peak"]["allocated_bytes"]);
+  CHECK(some["at_peak"]["categories"] == all["at_peak"]["categories"]);
+  CHECK(some["ledger"]["residual_bytes"] == 0);
+  CHECK(some["unmatched"] == 0);
+}
+
+TEST_CASE("steps that a run does not have are not recorded", "[null]") {
+  const NullRun run({"--device", "null:l4", "--steps", "3", "--profile", "4:9"});
+  CHECK(run.ended.exit_code == 2);
+  CHECK_THAT(run.ended.err, ContainsSubstring("--profile 4:9: the run has 3 steps; give a range"));
+  CHECK(std::count(run.ended.err.begin(), run.ended.err.end(), '\n') == 1);
+  CHECK_FALSE(run.left_anything());
+}
+
 TEST_CASE("a LibTorch of another version is refused before anything is made", "[null]") {
   const NullRun run({"--device", "null:h200", "--steps", "1"},
                     "LD_PRELOAD=" SHARDLENS_OTHER_LIBTORCH);
@@ -208,6 +301,7 @@ TEST_CASE("a null device that does not exist is refused before anything is made"
        {{"--device", "null:"}, "not known"},
        {{"--device", "gpu"}, "--device gpu: not a device"},
        {{"--device", "cpu", "--capacity", "1GiB"}, "only a null device's memory"},
+       {{"--profile", "5:3"}, "--profile 5:3: the last step comes before the first; give"},
        {{"--device", "null:l4", "--capacity", "much"}, "--capacity much: not a size"},
        {{"--device", "null:l4", "--world", "8"}, "give --solo-rank R"},
        {{"--device", "null:l4", "--world", "8", "--solo-rank", "8"}, "ranks count from 0"},

@@ -35,7 +35,7 @@ inline std::vector<std::vector<std::string>> all_strategy_flags(int world_size) 
     }
     all.push_back({"--param-dtype", dtype, "--strategy", "ddp"});
     all.push_back({"--param-dtype", dtype, "--strategy", "single"});
-    all.push_back({"--param-dtype", dtype, "--reduce-dtype", "bf16", "--clip-norm", "0.5"});
+    all.push_back({"--param-dtype", dtype, "--reduce-dtype", dtype, "--clip-norm", "0.5"});
   }
   const std::vector<Flags> more = {
       {"--reduce-dtype", "bf16"},

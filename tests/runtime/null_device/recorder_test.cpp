@@ -3,8 +3,10 @@
 #include "profiler/recorder.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/AutogradState.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "profiler/reader.h"
+#include "profiler/report/report.h"
 #include "runtime/device.h"
 #include "runtime/executor.h"
 #include "tests/support/idle_communicator.h"
@@ -49,13 +52,17 @@ c10::CachingAllocator::Stat requested_bytes() {
   return c10::cuda::CUDACachingAllocator::getDeviceStats(0).requested_bytes[0];
 }
 
-Recording record_steps(const Schedule& schedule, const planner::Config& config) {
+Recording record_steps(const Schedule& schedule, const planner::Config& config,
+                       std::optional<StepRange> steps = {}) {
   const test::TemporaryFolder folder;
   const c10::Device device = null_device();
+  c10::cuda::CUDACachingAllocator::emptyCache();
   c10::cuda::CUDACachingAllocator::resetPeakStats(0);
   // Of recordings before in this process: cuBLAS keeps its workspaces.
   const int64_t before_bytes = requested_bytes().current;
-  Recorder recorder({.path = folder.file("rank0.slp"), .header = {}, .on_cuda = true});
+  Recorder recorder(
+      {.path = folder.file("rank0.slp"), .header = {}, .on_cuda = true, .steps = steps});
+  recorder.phase(Phase::training);
   {
     runtime::take_workspaces(device);
     const auto streams = runtime::make_streams(device);
@@ -69,6 +76,7 @@ Recording record_steps(const Schedule& schedule, const planner::Config& config) 
     for (int step = 0; step < kSteps; ++step) {
       recorder.step(step);
       executor.run(schedule, step, [&] { return batch; });
+      recorder.sample_device();
     }
   }
   Recording recording;
@@ -332,4 +340,91 @@ TEST_CASE("two recorders at once are refused, one after the other is not") {
   CHECK(Recorder::active() == nullptr);
   Recorder second({.path = folder.file("c.slp"), .header = {}, .on_cuda = true});
   CHECK(Recorder::active() == &second);
+}
+
+TEST_CASE("every byte of the null device has an owner") {
+  const Schedule schedule =
+      build_schedule(spec(), {.kind = planner::StrategyKind::fsdp, .world_size = kWorldSize},
+                     planner::Pass::train);
+  const Ledger ledger = analyse(record_steps(schedule, {}).profile).ledger;
+  REQUIRE(ledger.device_used_bytes);
+  REQUIRE(ledger.residual_bytes);
+  CHECK(*ledger.residual_bytes == 0);
+  CHECK(ledger.device_used_bytes == *ledger.context_bytes + *ledger.driver_bytes);
+  REQUIRE(ledger.libraries.size() == 1);
+  CHECK(ledger.libraries.front() ==
+        std::pair<std::string, int64_t>("libc10_cuda.so", *ledger.reserved_bytes));
+  const BlockTotals& blocks = ledger.blocks;
+  CHECK(blocks.requested > 0);
+  CHECK(blocks.allocated() + blocks.pending + blocks.split + blocks.cached == blocks.reserved);
+}
+
+TEST_CASE("a block that another stream still uses is pending, as LibTorch counts it") {
+  const test::TemporaryFolder folder;
+  const c10::Device device = null_device();
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  const auto bytes = [&](int64_t count) {
+    return at::empty({count}, at::dtype(at::kByte).device(device));
+  };
+  Recorder recorder({.path = folder.file("rank0.slp"), .header = {}, .on_cuda = true});
+  int64_t pending = 0;
+  {
+    const at::Tensor before = bytes(3 * kMiB), after = bytes(2 * kMiB);
+    at::Tensor used = bytes(4 * kMiB);
+    used.record_stream(c10::cuda::getStreamFromPool(false, 0).unwrap());
+    used.reset();
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(0);
+    pending = stats.active_bytes[0].current - stats.allocated_bytes[0].current;
+    recorder.sample_device();
+    bytes(3 * kMiB);  // makes the allocator look after it
+  }
+  recorder.close();
+  CHECK(pending == 4 * kMiB);
+  const RankReport report = analyse(read_profile(folder.file("rank0.slp")));
+  CHECK(report.ledger.blocks.pending == pending);
+  CHECK(report.ledger.residual_bytes == 0);
+  CHECK(report.blocks_at_end.pending == 0);
+  CHECK(report.blocks_at_end.unplaced == 0);
+  CHECK(report.unmatched == 0);
+}
+
+TEST_CASE("pinned memory is recorded in LibTorch's sizes, and as it is used") {
+  const test::TemporaryFolder folder;
+  const c10::Device device = null_device();
+  const auto pinned = at::dtype(at::kByte).pinned_memory(true);
+  at::getHostAllocator(at::kCUDA)->empty_cache();
+  Recorder recorder({.path = folder.file("rank0.slp"), .header = {}, .on_cuda = true});
+  {
+    const at::Tensor on_device = at::empty({1}, at::TensorOptions(device));
+    const at::Tensor a = at::empty({5000}, pinned), b = at::empty({3'000'000}, pinned);
+    recorder.sample_device();
+  }
+  recorder.close();
+  const RankReport report = analyse(read_profile(folder.file("rank0.slp")));
+  constexpr int64_t kGiven = 8192 + (1 << 22);  // powers of two
+  const auto largest = [&](Counter counter) {
+    return report.counters[static_cast<size_t>(counter)].largest;
+  };
+  CHECK(largest(Counter::pinned_held) == kGiven);
+  CHECK(largest(Counter::pinned_used) == kGiven);
+  REQUIRE(report.spaces[static_cast<size_t>(Space::pinned)]);
+  CHECK(report.spaces[static_cast<size_t>(Space::pinned)]->peak_bytes == kGiven);
+  CHECK(report_text({report}).find("4.01 MiB at most by the driver; 4.01 MiB held by LibTorch, "
+                                   "4.01 MiB of it used") != std::string::npos);
+}
+
+TEST_CASE("the recording of some steps says of them what the whole one says") {
+  runtime::take_workspaces(null_device());  // cuBLAS keeps them: no recording below has them
+  for (const auto& [name, config, strategy] : test::all_strategies(kWorldSize)) {
+    INFO(name);
+    const Schedule schedule = build_schedule(spec(), strategy, planner::Pass::train);
+    const RankReport whole = analyse(record_steps(schedule, config).profile);
+    const RankReport part = analyse(record_steps(schedule, config, StepRange{2, 2}).profile);
+    REQUIRE(whole.steps.size() == kSteps);
+    REQUIRE(part.steps.size() == 1);
+    CHECK(part.steps[0].step == 1);
+    CHECK(part.steps[0].bytes == whole.steps[1].bytes);
+    CHECK(part.unmatched == 0);
+    CHECK(part.events < whole.events / 2);
+  }
 }

@@ -1,0 +1,58 @@
+// Lets through only the events of some steps of training. A recording that begins late begins with
+// what is alive then: the segments, the blocks in them, the allocations with their labels and
+// categories as they turned out to be, and the last value of every counter but
+// the bytes in use. So whoever adds up its
+// events finds for these steps what the whole recording would have said.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+
+#include "profiler/file/live_set.h"
+#include "profiler/profile.h"
+#include "profiler/report/block_tracker.h"
+
+namespace shardlens::profiler {
+
+/// Both included, the first step of a run is 1: that of a step event with value 0.
+struct StepRange {
+  int64_t first = 1;
+  int64_t last = 0;
+
+  bool operator==(const StepRange&) const = default;
+};
+
+/// Any thread may call. Events of a step begin with its `step` and end with the next, or where the
+/// phase changes after the last one. Running out of memory before the first step begins the
+/// recording, too: it would hold nothing else.
+class StepWindow {
+ public:
+  /// Called under the window's lock, by one thread at a time.
+  using Write = std::function<void(const Event& event)>;
+
+  /// `mapped_label` is what a mapped segment's events carry (see Space).
+  StepWindow(StepRange range, uint32_t mapped_label, Write write);
+
+  void take(const Event& event);
+
+ private:
+  enum class State { before, within, last_step, after };
+
+  void take_before(const Event& event);
+  void begin(int64_t time_ns, bool in_step);
+
+  const StepRange range_;
+  const uint32_t mapped_label_;
+  const Write write_;
+  std::mutex mutex_;
+  State state_ = State::before;
+  LiveSet live_;
+  BlockTracker blocks_;
+  std::array<std::optional<Event>, kCounters> counters_;
+  int64_t steps_before_ = 0;
+};
+
+}  // namespace shardlens::profiler
