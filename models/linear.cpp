@@ -16,8 +16,8 @@ at::Tensor as_matrix(const at::Tensor& tensor) { return tensor.reshape({-1, tens
 variable_list product_gradients(AutogradContext* context, const at::Tensor& gradient) {
   const variable_list saved = context->get_saved_variables();
   const at::Tensor& input = saved[0];
-  at::Tensor weight_gradient = at::mm(gradient.t(), as_matrix(input));
-  at::Tensor input_gradient;
+  at::Tensor weight_gradient, input_gradient;
+  if (context->needs_input_grad(1)) weight_gradient = at::mm(gradient.t(), as_matrix(input));
   if (context->needs_input_grad(0)) {
     input_gradient = at::mm(gradient, saved[1]).view(input.sizes());
   }
@@ -34,7 +34,10 @@ struct Linear : torch::autograd::Function<Linear> {
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const at::Tensor gradient = as_matrix(gradients[0]);
     variable_list result = product_gradients(context, gradient);
-    result.push_back(at::mv(gradient.t(), at::ones({gradient.size(0)}, gradient.options())));
+    at::Tensor& bias_gradient = result.emplace_back();
+    if (context->needs_input_grad(2)) {
+      bias_gradient = at::mv(gradient.t(), at::ones({gradient.size(0)}, gradient.options()));
+    }
     return result;
   }
 };
@@ -54,11 +57,12 @@ struct Product : torch::autograd::Function<Product> {
 }  // namespace
 
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
-  return Linear::apply(input, weight, bias);
+  const at::ScalarType dtype = input.scalar_type();
+  return Linear::apply(input, weight.to(dtype), bias.to(dtype));
 }
 
 at::Tensor project(const at::Tensor& input, const at::Tensor& weight) {
-  return Product::apply(input, weight);
+  return Product::apply(input, weight.to(input.scalar_type()));
 }
 
 }  // namespace shardlens::models

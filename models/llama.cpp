@@ -21,7 +21,8 @@ using torch::autograd::variable_list;
 constexpr double kRmsNormEps = 1e-5;
 
 at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight) {
-  return at::rms_norm(input, {input.size(-1)}, weight, kRmsNormEps);
+  return at::rms_norm(input.to(weight.scalar_type()), {input.size(-1)}, weight, kRmsNormEps)
+      .to(input.scalar_type());
 }
 
 /// Angular frequencies [E / 2], fp32. Llama 3.1's rule: wave lengths that the 8192 tokens of the

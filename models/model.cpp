@@ -49,6 +49,12 @@ void draw_parameters(const ModelSpec& spec, uint64_t seed, const TakeParameter& 
   throw std::logic_error("family out of range");
 }
 
+at::Tensor layer_norm(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                      double eps) {
+  return at::layer_norm(input.to(weight.scalar_type()), {input.size(-1)}, weight, bias, eps)
+      .to(input.scalar_type());
+}
+
 at::Tensor embed_tokens(const at::Tensor& ids, Parameters p) { return at::embedding(p[0], ids); }
 
 }  // namespace shardlens::models

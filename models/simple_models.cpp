@@ -12,10 +12,6 @@ namespace {
 
 constexpr double kLayerNormEps = 1e-5;  // nn.LayerNorm's default
 
-at::Tensor layer_norm(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
-  return at::layer_norm(input, {input.size(-1)}, weight, bias, kLayerNormEps);
-}
-
 /// [B, in] -> [B, out]; a batch of features comes as fp32.
 at::Tensor dense(const at::Tensor& input, Parameters p) {
   return linear(input.to(p[0].scalar_type()), p[0], p[1]);
@@ -25,12 +21,12 @@ at::Tensor dense_relu(const at::Tensor& input, Parameters p) { return dense(inpu
 
 /// [B, T, D] -> [B, T, D]
 at::Tensor attention(const at::Tensor& input, Parameters p) {
-  return input + linear(layer_norm(input, p[0], p[1]), p[2], p[3]);
+  return input + linear(layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3]);
 }
 
 /// [B, T, D] -> [B, T, D]
 at::Tensor mlp(const at::Tensor& input, Parameters p) {
-  const at::Tensor hidden = linear(layer_norm(input, p[0], p[1]), p[2], p[3]).relu();
+  const at::Tensor hidden = linear(layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3]).relu();
   return input + linear(hidden, p[4], p[5]);
 }
 

@@ -26,6 +26,10 @@ Forward llama_unit(const LlamaSizes& sizes, UnitKind kind,
 Forward mlp_unit(UnitKind kind);
 Forward transformer_unit(UnitKind kind);
 
+/// Over the last dimension, in the weight's dtype; the result is as the input.
+at::Tensor layer_norm(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                      double eps);
+
 /// ids [B, T] and one matrix [vocab, D] -> [B, T, D]
 at::Tensor embed_tokens(const at::Tensor& ids, Parameters p);
 

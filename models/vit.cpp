@@ -13,10 +13,6 @@ namespace {
 
 constexpr double kLayerNormEps = 1e-6;
 
-at::Tensor layer_norm(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
-  return at::layer_norm(input, {input.size(-1)}, weight, bias, kLayerNormEps);
-}
-
 /// [B, C, n * p, n * p] -> [B, n * n, C * p * p]: a convolution whose stride is its kernel size is
 /// a linear layer over patches, with the convolution's weight read as a matrix.
 at::Tensor patches(const at::Tensor& images, int64_t patch_px) {
@@ -42,9 +38,10 @@ at::Tensor attention(const VitSizes& sizes, const at::Tensor& input, Parameters 
   const int64_t heads = sizes.heads, head_width = sizes.width / heads;
   // Cut before the heads are moved, so that backward writes the gradients side by side, as the
   // linear layer wants them: one copy less than with a permute in front.
-  const std::vector<at::Tensor> qkv = linear(layer_norm(input, p[0], p[1]), p[2], p[3])
-                                          .view({batch, tokens, 3, heads, head_width})
-                                          .unbind(2);  // each [B, T, H, D / H]
+  const std::vector<at::Tensor> qkv =
+      linear(layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3])
+          .view({batch, tokens, 3, heads, head_width})
+          .unbind(2);  // each [B, T, H, D / H]
   const at::Tensor mixed =
       at::scaled_dot_product_attention(qkv[0].transpose(1, 2), qkv[1].transpose(1, 2),
                                        qkv[2].transpose(1, 2))
@@ -55,13 +52,14 @@ at::Tensor attention(const VitSizes& sizes, const at::Tensor& input, Parameters 
 
 /// [B, T, D] -> [B, T, D]
 at::Tensor mlp(const at::Tensor& input, Parameters p) {
-  const at::Tensor hidden = at::gelu(linear(layer_norm(input, p[0], p[1]), p[2], p[3]));
+  const at::Tensor hidden =
+      at::gelu(linear(layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3]));
   return input + linear(hidden, p[4], p[5]);
 }
 
 /// [B, T, D] -> [B, classes]: only the class token is normalised and classified.
 at::Tensor head(const at::Tensor& input, Parameters p) {
-  return linear(layer_norm(input.select(1, 0), p[0], p[1]), p[2], p[3]);
+  return linear(layer_norm(input.select(1, 0), p[0], p[1], kLayerNormEps), p[2], p[3]);
 }
 
 }  // namespace

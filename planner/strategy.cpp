@@ -262,7 +262,11 @@ LossScale loss_scale_of(const Config& config) {
 
 namespace {
 
-void check_numerics(const Config& config) {
+void check_numerics(const Config& config, const Device& device) {
+  if (config.attention == "efficient" && device.is_cpu()) {
+    throw std::invalid_argument(
+        "--attention efficient: that kernel runs on GPUs only; give flash, math or auto");
+  }
   if (!config.cast_inputs && config.param_dtype != "fp32") {
     throw std::invalid_argument(fmt::format(
         "--cast-inputs false: the first layer computes in {} and takes no fp32 images; leave it "
@@ -311,7 +315,7 @@ Strategy strategy_of(const Config& config) {
   check_ranks(config);
   check_solo_rank(config, device);
   check_communicators(config, device);
-  check_numerics(config);
+  check_numerics(config, device);
   const CommunicatorKind chosen = communicator(config, device);
   const bool serves_host = chosen == CommunicatorKind::local || chosen == CommunicatorKind::gloo;
   Strategy strategy{.kind = strategy_kind(config.strategy),

@@ -146,6 +146,14 @@ void describe_device(const c10::Device& device, profiler::Header& header) {
   header.libraries += fmt::format("CUDA runtime {}\nCUDA driver {}\n", CUDART_VERSION, driver);
 }
 
+void choose_attention(const std::string& kernel) {
+  at::Context& context = at::globalContext();
+  const auto allows = [&](const char* name) { return kernel == "auto" || kernel == name; };
+  context.setSDPUseFlash(allows("flash"));
+  context.setSDPUseMemEfficient(allows("efficient"));
+  context.setSDPUseMath(allows("math"));
+}
+
 void keep_backward_on_this_thread() {
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
 }

@@ -38,6 +38,9 @@ c10::Device open_device(const planner::Device& device, int index);
 /// first product on a stream and keeps them. Does nothing on the CPU.
 void take_workspaces(const c10::Device& device);
 
+/// Which of LibTorch's kernels attention may take, of this process: a word of --attention.
+void choose_attention(const std::string& kernel);
+
 /// Runs a thread's backward passes on that thread: autograd's own thread for a device would free
 /// its last tensors after backward() has returned, so no two steps would allocate alike.
 void keep_backward_on_this_thread();

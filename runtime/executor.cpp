@@ -68,7 +68,10 @@ ExecutorOptions executor_options(const planner::Config& config) {
   return {.optimizer = optimizer_options(config),
           .gradient_scale = {.clip_norm = config.clip_norm,
                              .loss_scale = planner::loss_scale_of(config)},
-          .output_dtype = planner::output_dtype_of(config)};
+          .output_dtype = planner::output_dtype_of(config),
+          .compute_dtype = config.keep_fp32.empty()
+                               ? std::nullopt
+                               : std::optional(planner::strategy_of(config).param_dtype)};
 }
 
 Executor::Executor(const models::ModelSpec& spec, RankState& state, Streams& streams,

@@ -42,6 +42,8 @@ struct ExecutorOptions {
   OptimizerOptions optimizer;
   GradientScaleOptions gradient_scale;
   std::optional<planner::DType> output_dtype;  // of the logits; nothing: as they were computed
+  /// Of what units hand on, where some parameters keep another dtype than the others.
+  std::optional<planner::DType> compute_dtype;
 };
 
 /// What a configuration says of them.

@@ -63,7 +63,8 @@ std::vector<at::Tensor> Executor::unit_weights(int unit) const {
 }
 
 at::Tensor Executor::run_unit(int unit, const at::Tensor& input) {
-  return units_[unit](input, unit_weights(unit));
+  const at::Tensor output = units_[unit](input, unit_weights(unit));
+  return options_.compute_dtype ? output.to(scalar_type(*options_.compute_dtype)) : output;
 }
 
 void Executor::forward(const Action& action) {

@@ -131,8 +131,7 @@ struct SpeedUnit {
 };
 
 SpeedUnit speed_unit(const Job& job) {
-  const int64_t samples =
-      job.config.batch * job.config.accumulate * job.strategy.world_size;
+  const int64_t samples = job.config.batch * job.config.accumulate * job.strategy.world_size;
   switch (job.spec.sample.input) {
     case models::InputKind::images:
       return {"images", samples};
@@ -403,6 +402,7 @@ class Trainer {
 TrainResult train_rank(const Job& job, const TrainerOptions& options) {
   keep_freed_memory();
   keep_backward_on_this_thread();
+  choose_attention(job.config.attention);
   at::set_num_threads(static_cast<int>(job.config.threads));
   return Trainer(job, options).run();
 }

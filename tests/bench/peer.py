@@ -24,7 +24,9 @@ def make_peer(mode, world_size):
     model = tutorial.make_model(0)
     if mode == "ddp":
         return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
-    return tutorial.shard(model, world_size) if mode == "fsdp2" else model
+    if mode == "fsdp2":
+        return tutorial.shard(model, tutorial.make_mesh(world_size))
+    return model
 
 
 def measure(rank, world_size, options):

@@ -1,19 +1,21 @@
-"""Peak memory and host time of PyTorch FSDP2 on the null device: one rank of a world that does not
-exist, with collectives that do nothing (PyTorch's own "fake" process group).
+"""Peak memory and host time of PyTorch FSDP2, HSDP and DDP on the null device: one rank of a world
+that does not exist, with collectives that do nothing (PyTorch's own "fake" process group).
 
     .setup/peers && .deps/peers/bin/python tests/reference/fsdp2_null.py --model vit-l16 --world 8
 
 prints one line of JSON:
-  allocated_bytes, reserved_bytes  the peaks from the third step on
-  host_ms                          the median step: what Python and PyTorch cost the host, since
-                                   the device takes no time
+  peaks    of every variant (peer_strategies.py): [allocated, reserved] bytes from the third step on
+  host_ms  the median step of the first variant: what Python and PyTorch cost the host, since the
+           device takes no time
 
-With --record it runs all configurations, each in a process of its own, and writes
-tests/fixtures/fsdp2_null_peaks.json.
+With --record it adds the configurations of null_configurations.py that are missing in
+tests/fixtures/fsdp2_null_peaks.json. It may be interrupted and goes on where it was.
 
-The peer is at its best: weights are made where they stay, Adam is fused, the batch is resident and
-gradients are given up right after the optimizer. The model is torchvision's, its convolution is
-PyTorch's own: how much workspace cuDNN would take beside it is not known without a GPU.
+The peer is at its best: weights are made where they stay, Adam is fused (also on the CPU under
+offload), the batch is resident, gradients are given up right after the optimizer, and the loss
+reads logits in reduced precision without a copy in fp32. Reduction in fp16 comes with a
+GradScaler. The models are in peer_models.py; a convolution is PyTorch's own: how much workspace
+cuDNN would take beside it is not known without a GPU.
 """
 
 import argparse
@@ -25,70 +27,30 @@ import time
 
 import torch
 import torch.distributed as dist
-import torchvision
-from torch import nn
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import null_runs
-import tutorial
-
-MODELS = {
-    "vit-tutorial": lambda: tutorial.make_model(0),
-    "vit-b16": torchvision.models.vit_b_16,
-    "vit-l16": torchvision.models.vit_l_16,
-}
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+import peer_models
+import peer_strategies
 
 
-def make_model(options):
-    """FSDP2 as its tutorial wraps it: one group a block and one for the rest."""
-    with torch.device("meta"):
-        model = MODELS[options.model]()
-    keywords = {"reshard_after_forward": options.reshard_after_forward == "true"}
-    if options.param_dtype != "fp32":
-        # Not for fp32: a policy that casts nothing still looks at the inputs of every block.
-        keywords["mp_policy"] = MixedPrecisionPolicy(
-            param_dtype=DTYPES[options.param_dtype], reduce_dtype=torch.float32
-        )
-    for block in model.encoder.layers.children():
-        fully_shard(block, **keywords)
-    fully_shard(model, **keywords)
-    return model.to_empty(device="cuda")
+class Trainer:
+    def __init__(self, options):
+        self.options = options
+        self.peer = peer_models.MODELS[options.model]
+        self.model = peer_strategies.MAKE[options.strategy](self.peer, options)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3, fused=True)
+        self.scaler = torch.amp.GradScaler("cuda", enabled=options.reduce_dtype == "fp16")
+        inner = getattr(self.model, "module", self.model)
+        self.inputs, self.targets = self.peer.make_batch(inner, options.batch)
 
-
-def train_step(model, optimizer, images, labels):
-    loss = nn.functional.cross_entropy(model(images).float(), labels)
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-
-
-def make_step(options):
-    """One training step as a function, after those of the warm-up."""
-    model = make_model(options)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
-    pixels = (model.image_size, model.image_size)
-    images = torch.empty(options.batch, model.conv_proj.in_channels, *pixels, device="cuda")
-    labels = torch.zeros(options.batch, dtype=torch.long, device="cuda")
-    for _ in range(null_runs.WARM_UP_STEPS):
-        train_step(model, optimizer, images, labels)
-    torch.cuda.reset_peak_memory_stats()
-    return lambda: train_step(model, optimizer, images, labels)
-
-
-def measure(options):
-    step = make_step(options)
-    step_ms = []
-    for _ in range(options.steps):
-        start = time.perf_counter()
-        step()
-        step_ms.append((time.perf_counter() - start) * 1e3)
-    return {
-        "allocated_bytes": torch.cuda.max_memory_allocated(),
-        "reserved_bytes": torch.cuda.max_memory_reserved(),
-        "host_ms": round(statistics.median(step_ms), 3),
-    }
+    def step(self):
+        with peer_strategies.forward_context(self.options):
+            loss = self.peer.loss(self.model(self.inputs), self.targets)
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad()
 
 
 def join_world(rank, world_size):
@@ -97,37 +59,108 @@ def join_world(rank, world_size):
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
 
 
-def run_rank(options):
+def make_step(options):
+    """One training step as a function, after those of the warm-up."""
+    trainer = Trainer(options)
+    for _ in range(null_runs.WARM_UP_STEPS):
+        trainer.step()
+    torch.cuda.reset_peak_memory_stats()
+    return trainer.step
+
+
+def measure(options):
+    """[allocated, reserved] bytes, and the median step in ms."""
     join_world(options.rank, options.world)
-    print(json.dumps(measure(options)), flush=True)
-    # Autograd's device thread may still be giving up Python objects; Python's own way out would now
-    # and then abort it ("terminate called without an active exception").
-    os._exit(0)
+    step = make_step(options)
+    step_ms = []
+    for _ in range(options.steps):
+        start = time.perf_counter()
+        step()
+        step_ms.append((time.perf_counter() - start) * 1e3)
+    peak = [torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()]
+    return {"peak": peak, "host_ms": round(statistics.median(step_ms), 3)}
+
+
+def measure_or_say_why(options):
+    try:
+        return measure(options)
+    except torch.OutOfMemoryError:
+        return {"out_of_memory": True}
+
+
+def measure_in_child(options):
+    """In a process of its own, but with PyTorch loaded already."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(write_end, json.dumps(measure_or_say_why(options)).encode())
+        except BaseException:  # the child must not go on as the parent
+            sys.excepthook(*sys.exc_info())
+        # Autograd's device thread may still be giving up Python objects; Python's own way out would
+        # now and then abort it ("terminate called without an active exception").
+        sys.stderr.flush()
+        os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end) as answer:
+        text = answer.read()
+    os.waitpid(child, 0)
+    if not text:
+        sys.exit(f"fsdp2_null.py: {vars(options)} failed (see above)")
+    return json.loads(text)
+
+
+def measure_variants(options):
+    """Those that fit the GPU; "peaks" is empty if none does."""
+    names = peer_strategies.variants_of(options)
+    if options.variant != "all":
+        names = [options.variant]
+    results = {}
+    for name in names:
+        result = measure_in_child(argparse.Namespace(**vars(options) | {"variant": name}))
+        if "peak" in result:
+            results[name] = result
+    return {
+        "peaks": {name: result["peak"] for name, result in results.items()},
+        "host_ms": next((result["host_ms"] for result in results.values()), None),
+    }
+
+
+def measure_configuration(configuration):
+    """What null_runs.record wants to know."""
+    arguments = [*configuration.arguments(), "--steps", str(null_runs.PEAK_STEPS)]
+    return measure_variants(parse_options(arguments))["peaks"]
 
 
 def parse_options(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", choices=MODELS, default="vit-tutorial")
+    parser.add_argument("--model", choices=peer_models.MODELS, default="vit-tutorial")
+    parser.add_argument("--strategy", choices=peer_strategies.MAKE, default="fsdp")
     parser.add_argument("--world", type=int, default=2)
+    parser.add_argument("--replicas", type=int, default=1, help="of hsdp")
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument("--batch", type=int, default=64, help="samples a rank")
-    parser.add_argument("--param-dtype", choices=DTYPES, default="fp32", help="reduction is fp32")
-    parser.add_argument("--reshard-after-forward", choices=["true", "false"], default="true")
+    parser.add_argument("--param-dtype", choices=peer_strategies.DTYPES, default="fp32")
+    parser.add_argument("--reduce-dtype", choices=peer_strategies.DTYPES, default="fp32")
+    parser.add_argument("--reshard-after-forward", default="true", help="true, false or ranks")
+    parser.add_argument("--offload", choices=["none", "all"], default="none")
+    parser.add_argument("--variant", choices=["all", *peer_strategies.VARIANTS], default="all")
     parser.add_argument("--steps", type=int, default=null_runs.PEAK_STEPS, help="after the warm-up")
-    parser.add_argument("--record", action="store_true", help="write the fixture of all peaks")
+    parser.add_argument("--record", action="store_true", help="add to the fixture of all peaks")
     return parser.parse_args(arguments)
 
 
 def main():
     options = parse_options()
     environment = null_runs.null_device_environment()
-    if options.record:
-        null_runs.record(torch.__version__.split("+")[0])
-    elif os.environ.get("LD_PRELOAD") != environment["LD_PRELOAD"]:
+    if os.environ.get("LD_PRELOAD") != environment["LD_PRELOAD"]:
         # The libraries count only where they are there before PyTorch is loaded.
         os.execve(sys.executable, [sys.executable, *sys.argv], environment)
+    if options.record:
+        version = torch.__version__.split("+")[0]
+        null_runs.record(version, peer_strategies.VARIANTS, measure_configuration)
     else:
-        run_rank(options)
+        print(json.dumps(measure_variants(options)), flush=True)
 
 
 if __name__ == "__main__":

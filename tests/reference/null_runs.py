@@ -1,32 +1,31 @@
-"""Runs of ours and of PyTorch FSDP2 on the null device (runtime/null_device), where memory and host
-time are real and no GPU is needed.
+"""Runs of ours and of PyTorch on the null device (runtime/null_device), where memory and host time
+are real and no GPU is needed.
 
 Used by fsdp2_null.py --record and by ../bench/null_table and ../bench/host_cost. Standard library
 only.
 """
 
 import dataclasses
-import itertools
 import json
 import os
 import sys
 
 import programs
+from null_configurations import CONFIGURATIONS, Configuration
 
 GPU = "h200"
 PEER = programs.ROOT / "tests" / "reference" / "fsdp2_null.py"
 FIXTURE = programs.ROOT / "tests" / "fixtures" / "fsdp2_null_peaks.json"
 STUBS = programs.ROOT / "build" / "null_device"
 
-BATCH = {"vit-tutorial": 64, "vit-b16": 32, "vit-l16": 32}  # samples a rank
-WORLD_SIZES = [2, 8, 512]
-DTYPES = ["fp32", "bf16"]
 WARM_UP_STEPS = 2  # the first makes optimizer state and workspaces
 PEAK_STEPS = 3  # after them
 
-# Autograd's device thread frees its last tensors while Python goes on, so a peak of FSDP2 may
-# depend on timing. The lowest of some runs is the strictest reference.
-RUNS = 3
+# Under offload the null device's pinned memory is the host's own.
+HOST_BYTES_A_PARAMETER = 16
+HOST_BYTES_MAX = 8e9
+PARAMETERS = {"vit-tutorial": 1e6, "vit-b16": 87e6, "vit-l16": 304e6, "vit-h14": 632e6}
+PARAMETERS |= {"vit-22b": 21.8e9, "llama-1b": 1.24e9, "transformer": 17e6}
 
 # What would change the allocator, the workspaces or the device of either side.
 VARIABLES_UNSET = (
@@ -38,33 +37,6 @@ VARIABLES_UNSET = (
     "SHARDLENS_NULL_CAPACITY",
     "SHARDLENS_NULL_CHECK",
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Configuration:
-    """One model, sharded over `world` ranks, of which rank 0 runs alone."""
-
-    model: str
-    world: int
-    param_dtype: str = "fp32"
-    reshard_after_forward: bool = True
-
-    def arguments(self):
-        """The flags that our program and fsdp2_null.py have in common."""
-        flags = {
-            "--model": self.model,
-            "--world": self.world,
-            "--batch": BATCH[self.model],
-            "--param-dtype": self.param_dtype,
-            "--reshard-after-forward": "true" if self.reshard_after_forward else "false",
-        }
-        return [str(word) for flag in flags.items() for word in flag]
-
-
-CONFIGURATIONS = [
-    Configuration(*values)
-    for values in itertools.product(["vit-tutorial", "vit-l16"], WORLD_SIZES, DTYPES, [True, False])
-]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,61 +56,108 @@ def null_device_environment():
     return clean | {"LD_PRELOAD": ":".join(stubs), "SHARDLENS_NULL_GPU": GPU}
 
 
-def run_fsdp2(configuration, steps):
+def run_peer(configuration, steps, variant="all"):
     """What fsdp2_null.py prints; it adds the steps of the warm-up."""
     command = [sys.executable, PEER, *configuration.arguments(), "--steps", str(steps)]
+    command += ["--variant", variant]
     return json.loads(programs.run(command, null_device_environment()).splitlines()[-1])
 
 
 def run_ours(configuration, steps):
-    """Our result.json."""
+    """Our result.json. Raises programs.Failure."""
     environment = {k: value for k, value in os.environ.items() if k not in VARIABLES_UNSET}
-    arguments = ["--device", f"null:{GPU}", "--solo-rank", "0", "--strategy", "fsdp"]
+    arguments = ["--device", f"null:{GPU}", "--solo-rank", "0"]
     arguments += ["--data", "synthetic", "--steps", str(steps)]
     return programs.train([*arguments, *configuration.arguments()], environment)
 
 
-def peak_of_fsdp2(configuration):
-    """The lowest of RUNS runs, allocated and reserved each."""
-    results = [run_fsdp2(configuration, PEAK_STEPS) for _ in range(RUNS)]
-    return Peak(
-        allocated_bytes=min(result["allocated_bytes"] for result in results),
-        reserved_bytes=min(result["reserved_bytes"] for result in results),
-    )
+def lowest(peaks):
+    """Of all variants, allocated and reserved each: the strictest to be compared with."""
+    allocated, reserved = zip(*peaks.values())
+    return Peak(min(allocated), min(reserved))
+
+
+def peak_of_peer(configuration):
+    return lowest(run_peer(configuration, PEAK_STEPS)["peaks"])
 
 
 def peak_of_ours(configuration):
     return Peak(**run_ours(configuration, WARM_UP_STEPS + PEAK_STEPS)["memory"]["step_peak"])
 
 
-def record(torch_version):
-    """Writes FSDP2's peaks of all configurations to the fixture, one a line."""
-    lines = []
-    for configuration in CONFIGURATIONS:
-        row = dataclasses.asdict(configuration) | dataclasses.asdict(peak_of_fsdp2(configuration))
-        lines.append(f"  {json.dumps(row)}")
-        print(lines[-1].strip(), flush=True)
+def _reason_to_skip(configuration):
+    host_bytes = PARAMETERS[configuration.model] / configuration.world * HOST_BYTES_A_PARAMETER
+    if configuration.offload != "none" and host_bytes > HOST_BYTES_MAX:
+        return f"needs {host_bytes / 1e9:.0f} GB of host memory"
+    return None
+
+
+def _row(configuration, result):
+    return dataclasses.asdict(configuration) | {"batch": configuration.batch} | result
+
+
+def _measured(configuration, measure):
+    """A row of the fixture; measure(configuration) gives the peaks of all variants that fit."""
+    reason = _reason_to_skip(configuration)
+    peaks = {} if reason else measure(configuration)
+    if not peaks:
+        return _row(configuration, {"left_out": reason or f"no variant fits one {GPU}"})
+    return _row(configuration, {"peaks": peaks})
+
+
+def _write(head, rows):
+    fields = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
+    lines = [f"  {json.dumps(row)}" for row in rows]
+    fields.append(' "rows": [\n' + ",\n".join(lines) + "\n ]")
+    partial = FIXTURE.with_suffix(".partial")
+    partial.write_text("{\n" + ",\n".join(fields) + "\n}\n")
+    partial.replace(FIXTURE)
+
+
+def _rows_to_keep(head):
+    """Those of the fixture by configuration, or none if it was recorded otherwise."""
+    recorded = json.loads(FIXTURE.read_text()) if FIXTURE.exists() else {}
+    rows = recorded.pop("rows", [])
+    if recorded != head:
+        print(f"{FIXTURE}: recorded by another version, PyTorch or GPU; all rows are made anew")
+        return {}
+    return {_configuration(row): row for row in rows}
+
+
+def record(torch_version, variants, measure):
+    """Adds the configurations that the fixture lacks, in order, and writes it after each."""
     head = {
         "script": str(PEER.relative_to(programs.ROOT)),
         "torch": torch_version,
         "gpu": GPU,
         "rank": 0,
-        "batch": {model: BATCH[model] for model in {row.model: None for row in CONFIGURATIONS}},
         "steps": list(range(WARM_UP_STEPS + 1, WARM_UP_STEPS + PEAK_STEPS + 1)),
-        "lowest_of_runs": RUNS,
+        "optimizer": "Adam(fused=True), with a GradScaler where fp16 is reduced",
+        "peaks": "[allocated, reserved] bytes by variant; compared is the lowest of each",
+        "variants": variants,
     }
-    fields = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
-    fields.append(' "step_peaks": [\n' + ",\n".join(lines) + "\n ]")
-    FIXTURE.write_text("{\n" + ",\n".join(fields) + "\n}\n")
-    print(f"{FIXTURE}: {len(lines)} configurations")
+    rows = _rows_to_keep(head)
+    for configuration in CONFIGURATIONS:
+        if configuration in rows:
+            continue
+        rows[configuration] = _measured(configuration, measure)
+        print(json.dumps(rows[configuration]), flush=True)
+        _write(head, [rows[key] for key in CONFIGURATIONS if key in rows])
+    print(f"{FIXTURE}: {len(rows)} configurations")
+
+
+def _configuration(row):
+    names = [field.name for field in dataclasses.fields(Configuration)]
+    return Configuration(**{name: row[name] for name in names})
 
 
 def recorded_peaks():
-    """FSDP2's peaks from the fixture, by configuration."""
-    names = [field.name for field in dataclasses.fields(Configuration)]
-    return {
-        Configuration(*(row[name] for name in names)): Peak(
-            row["allocated_bytes"], row["reserved_bytes"]
-        )
-        for row in json.loads(FIXTURE.read_text())["step_peaks"]
-    }
+    """PyTorch's peaks from the fixture, by configuration; not those left out."""
+    rows = json.loads(FIXTURE.read_text())["rows"]
+    return {_configuration(row): lowest(row["peaks"]) for row in rows if "peaks" in row}
+
+
+def left_out():
+    """Why the fixture has no peaks of a configuration, by configuration."""
+    rows = json.loads(FIXTURE.read_text())["rows"]
+    return {_configuration(row): row["left_out"] for row in rows if "left_out" in row}

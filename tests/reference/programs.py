@@ -14,13 +14,22 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = ROOT / "build" / "bin" / "shardlens"
 
 
+class Failure(SystemExit):
+    """A command that failed. Ends this program, with all that was printed, unless it is caught."""
+
+    def __init__(self, command, done):
+        me = pathlib.Path(sys.argv[0]).name
+        command_line = " ".join(map(str, command))
+        output = done.stdout + done.stderr
+        super().__init__(f"{me}: exit code {done.returncode} of {command_line}\n{output}")
+        self.last_line = (output.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+
+
 def run(command, environment=None):
-    """What the command prints. Ends this program, with all that was printed, if it fails."""
+    """What the command prints. Raises Failure."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode != 0:
-        command_line = " ".join(map(str, command))
-        me = pathlib.Path(sys.argv[0]).name
-        sys.exit(f"{me}: exit code {done.returncode} of {command_line}\n{done.stdout}{done.stderr}")
+        raise Failure(command, done)
     return done.stdout
 
 

@@ -106,13 +106,13 @@ def record_small():
 
 
 def record_fsdp2():
-    options = fsdp2_null.parse_options(["--model", "vit-tutorial", "--world", "2"])
+    options = fsdp2_null.parse_options(["--model", "vit-tutorial", "--world", "2", "--variant", "root"])
     fsdp2_null.join_world(options.rank, options.world)
     step = fsdp2_null.make_step(options)
     start_history()
     step()
     record("fsdp2.pickle.gz", protocol=4)
-    os._exit(0)  # see fsdp2_null.run_rank
+    os._exit(0)  # see fsdp2_null.measure_in_child
 
 
 RECORDINGS = {"small": record_small, "fsdp2": record_fsdp2}

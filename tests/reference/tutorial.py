@@ -36,9 +36,17 @@ def make_model(seed):
     return model
 
 
-def shard(model, world_size):
+def make_mesh(world_size, replicas=1):
+    """With more than one replica HSDP's: replicas, then shards."""
+    if replicas == 1:
+        return init_device_mesh("cpu", (world_size,))
+    sizes = (replicas, world_size // replicas)
+    return init_device_mesh("cpu", sizes, mesh_dim_names=("replicate", "shard"))
+
+
+def shard(model, mesh, **options):
     """FSDP2: one group a block and one for the rest, gathered again in backward."""
-    options = {"mesh": init_device_mesh("cpu", (world_size,)), "reshard_after_forward": True}
+    options = {"mesh": mesh, "reshard_after_forward": True} | options
     for block in model.encoder.layers.children():
         fully_shard(block, **options)
     fully_shard(model, **options)

@@ -1,0 +1,78 @@
+// Every strategy on the null device, as a user starts it, with the device's checks on.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/process.h"
+#include "tests/support/strategies.h"
+
+using namespace shardlens::test;
+
+namespace {
+
+struct Model {
+  std::string name;
+  std::vector<std::string> flags;
+};
+
+/// Names of parameters in the table are those of a vision transformer.
+bool fits(const std::vector<std::string>& flags, const Model& model) {
+  const bool names = std::any_of(flags.begin(), flags.end(), [](const std::string& flag) {
+    return flag == "--ignore" || flag == "--freeze" || flag == "--keep-fp32" ||
+           flag.starts_with("module:");
+  });
+  return !names || model.name.starts_with("vit");
+}
+
+void require_runs(const Model& model, std::vector<std::string> flags, int world_size) {
+  const TemporaryFolder folder;
+  const bool is_single = std::count(flags.begin(), flags.end(), "single") > 0;
+  std::vector<std::string> words = {"/usr/bin/env",
+                                    "SHARDLENS_NULL_CHECK=1",
+                                    SHARDLENS_TRAIN,
+                                    "--device",
+                                    "null:h200",
+                                    "--data",
+                                    "synthetic",
+                                    "--storage",
+                                    folder.file("runs"),
+                                    "--name",
+                                    "r",
+                                    "--steps",
+                                    "3",
+                                    "--model",
+                                    model.name};
+  if (!is_single) {
+    flags.insert(flags.end(), {"--world", std::to_string(world_size), "--solo-rank", "1"});
+  }
+  words.insert(words.end(), model.flags.begin(), model.flags.end());
+  words.insert(words.end(), flags.begin(), flags.end());
+  const Ended ended = run(words);
+  INFO(ended.out << ended.err);
+  REQUIRE(ended.exit_code == 0);
+  const auto result = nlohmann::json::parse(read_file(folder.file("runs/r/result.json")));
+  CHECK(result.at("steps") == 3);
+}
+
+void require_all_run(const Model& model, int world_size) {
+  for (const auto& flags : all_strategy_flags(world_size)) {
+    std::string name = model.name;
+    for (const std::string& flag : flags) name += " " + flag;
+    INFO(name);
+    if (fits(flags, model)) require_runs(model, flags, world_size);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every strategy passes the null device's checks", "[null][strategies]") {
+  require_all_run({"vit-tutorial", {"--batch", "4"}}, 8);
+}
+
+TEST_CASE("every strategy passes the null device's checks with larger models",
+          "[null][strategies][long]") {
+  require_all_run({"vit-b16", {"--batch", "2"}}, 8);
+  require_all_run({"vit-l16", {"--batch", "2"}}, 8);
+  require_all_run({"transformer", {"--batch", "1"}}, 8);
+  require_all_run({"llama-1b", {"--batch", "1", "--seq", "512"}}, 16);
+}
