@@ -40,6 +40,14 @@ LossAndGradient differentiate(const ModelSpec& spec, const at::Tensor& logits,
   return {value.detach(), leaf.grad()};
 }
 
+/// Of the sum, every element's gradient is the same one.
+LossAndGradient sum_and_gradient(const at::Tensor& logits, const at::Tensor& weight) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor one =
+      weight.defined() ? weight.to(logits.scalar_type()) : at::ones({}, logits.options());
+  return {logits.sum(at::kFloat), one.expand(logits.sizes())};
+}
+
 }  // namespace
 
 at::Tensor loss(const ModelSpec& spec, const at::Tensor& logits, const at::Tensor& targets) {
@@ -49,6 +57,7 @@ at::Tensor loss(const ModelSpec& spec, const at::Tensor& logits, const at::Tenso
 
 LossAndGradient loss_and_gradient(const ModelSpec& spec, at::Tensor logits,
                                   const at::Tensor& targets, const at::Tensor& weight) {
+  if (spec.loss == LossKind::sum) return sum_and_gradient(logits, weight);
   if (!has_token_targets(spec)) return differentiate(spec, logits, targets, weight);
   return token_loss_and_gradient(std::move(logits), targets.reshape({-1}), weight);
 }

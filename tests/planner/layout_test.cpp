@@ -135,6 +135,52 @@ TEST_CASE("layouts that a step cannot run are refused") {
                        MessageMatches(ContainsSubstring("no units")));
 }
 
+TEST_CASE("names that fit no parameter, and strategies that do not fit the ranks, are refused") {
+  const models::ModelSpec spec = models::find_spec("vit-tutorial");
+  const auto refusal = [&](const Strategy& strategy) -> std::string {
+    try {
+      build_schedule(spec, strategy, Pass::train);
+    } catch (const std::invalid_argument& error) {
+      CHECK(std::string(error.what()).find('\n') == std::string::npos);
+      return error.what();
+    }
+    return "accepted";
+  };
+  CHECK_THAT(refusal({.ignore = "nothing.*"}), ContainsSubstring("--ignore nothing.*: no module"));
+  CHECK_THAT(refusal({.freeze = "("}), ContainsSubstring("--freeze (: not a regular expression"));
+  CHECK_THAT(refusal({.freeze = ".*"}), ContainsSubstring("there is nothing to train"));
+  CHECK_THAT(refusal({.keep_fp32 = "x"}), ContainsSubstring("--keep-fp32 x: no module"));
+  CHECK_THAT(refusal({.wrap = {.kind = WrapKind::module, .module = "layer"}}),
+             ContainsSubstring("--wrap module:layer: no module"));
+  CHECK_THAT(
+      refusal({.world_size = 6, .reshard_after_forward = Reshard::partly, .regather_shards = 4}),
+      ContainsSubstring("--reshard-after-forward 4: it does not divide the 6 ranks"));
+}
+
+TEST_CASE("a wrap policy decides what is gathered together") {
+  const models::ModelSpec spec = models::find_spec("vit-tutorial");
+  const auto groups = [&](const Wrap& wrap) {
+    std::vector<std::string> names;
+    for (const Group& group : make_layout(spec, {.wrap = wrap}).groups) names.push_back(group.name);
+    return names;
+  };
+  CHECK(groups({.kind = WrapKind::root}) == std::vector<std::string>{"root"});
+  // An attention has 66,304 elements, an MLP 33,280.
+  CHECK(groups({.kind = WrapKind::size, .numel = 1}).size() == 22);
+  CHECK(groups({.kind = WrapKind::size, .numel = 99584}) ==
+        groups({.kind = WrapKind::size, .numel = 66561}));
+  CHECK(groups({.kind = WrapKind::size, .numel = 99584})[1] == "attention0-mlp0");
+  CHECK(groups({.kind = WrapKind::size, .numel = 1 << 30}) ==
+        std::vector<std::string>{"embed", "attention0-mlp9", "head"});
+  const std::string block = "encoder.layers.encoder_layer_";
+  CHECK(groups({.kind = WrapKind::module, .module = ".*layer_[37]"}) ==
+        std::vector<std::string>{"embed", "rest", block + "3", block + "7", "head"});
+  // A module that is a part of a unit takes the rest of it along.
+  const auto mlps = groups({.kind = WrapKind::module, .module = ".*\\.mlp"});
+  CHECK(mlps.size() == 13);
+  CHECK(mlps[2] == block + "0.mlp");
+}
+
 TEST_CASE("random layouts hold each parameter once, aligned, and bound every bucket") {
   for (uint64_t seed = 0; seed < 400; ++seed) {
     CAPTURE(seed);

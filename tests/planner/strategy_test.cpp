@@ -152,3 +152,42 @@ TEST_CASE("the help names every option and its default") {
   }
   CHECK_THAT(help, ContainsSubstring("(default 64)"));
 }
+
+TEST_CASE("FSDP1's names are strategies with a reshard mode") {
+  const auto strategy = [](const char* name) {
+    Config config = parse_arguments({"--strategy", name, "--workers", "4"}).config;
+    config.device = "cpu";
+    if (config.strategy == "hsdp") config.replicas = 2;
+    return strategy_of(config);
+  };
+  CHECK(strategy("FULL_SHARD").kind == StrategyKind::fsdp);
+  CHECK(strategy("FULL_SHARD").reshard_after_forward == Reshard::yes);
+  CHECK(strategy("SHARD_GRAD_OP").reshard_after_forward == Reshard::no);
+  CHECK(strategy("NO_SHARD").kind == StrategyKind::ddp);
+  CHECK(strategy("HYBRID_SHARD").kind == StrategyKind::hsdp);
+  CHECK(strategy("HYBRID_SHARD").shards() == 2);
+}
+
+TEST_CASE("combinations that cannot run are refused in one line") {
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"--strategy", "hsdp", "--replicas", "3", "--workers", "4"}, "give a divisor"},
+      {{"--replicas", "2", "--workers", "4"}, "give --strategy hsdp"},
+      {{"--reshard-after-forward", "maybe"}, "give auto, true, false or a number of ranks"},
+      {{"--reshard-after-forward", "0"}, "--reshard-after-forward 0"},
+      {{"--param-dtype", "fp16", "--loss-scale", "none"}, "small gradients would be lost"},
+      {{"--loss-scale", "-1"}, "give auto, none or a number above 0"},
+      {{"--loss-scale", "nan"}, "give auto, none or a number above 0"},
+      {{"--wrap", "size:"}, "--wrap size:"},
+      {{"--wrap", "size:-3"}, "not a policy"},
+      {{"--wrap", "module:"}, "not a policy"},
+      {{"--recompute", "every:0"}, "give none, full or every:K"},
+      {{"--momentum", "0.9"}, "give --optimizer sgd"},
+      {{"--cast-inputs", "false", "--param-dtype", "bf16"}, "takes no fp32 images"},
+      {{"--attention", "efficient"}, "runs on GPUs only"},
+      {{"--forward-prefetch", "99999999999"}, "at most"},
+      {{"--accumulate", "0"}, "less than 1"}};
+  for (const auto& [flags, told] : cases) {
+    CAPTURE(flags);
+    CHECK_THAT(refusal(flags), ContainsSubstring(told));
+  }
+}

@@ -1,4 +1,6 @@
 // Every strategy on the null device, as a user starts it, with the device's checks on.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
@@ -75,4 +77,11 @@ TEST_CASE("every strategy passes the null device's checks with larger models",
   require_all_run({"vit-l16", {"--batch", "2"}}, 8);
   require_all_run({"transformer", {"--batch", "1"}}, 8);
   require_all_run({"llama-1b", {"--batch", "1", "--seq", "512"}}, 16);
+}
+
+TEST_CASE("22 billion parameters over 512 ranks need little host memory", "[null][strategies]") {
+  require_runs({"vit-22b", {"--batch", "1", "--param-dtype", "bf16"}}, {}, 512);
+  rusage children{};
+  REQUIRE(::getrusage(RUSAGE_CHILDREN, &children) == 0);
+  CHECK(children.ru_maxrss < (1 << 20));  // KiB, of the largest process
 }
