@@ -216,3 +216,37 @@ TEST_CASE("a sum in place of the average would be noticed", "[fsdp2]") {
   train(schedule, 2, static_cast<float>(kWorldSize), ours);
   CHECK(worst_gradient_error(ours.gradients) > 0.5);
 }
+
+TEST_CASE("strategies give the losses of PyTorch FSDP2 in the same settings", "[fsdp2]") {
+  std::ifstream file(SHARDLENS_SOURCE_DIR "/tests/fixtures/fsdp2_strategies.json");
+  const auto fixture = nlohmann::json::parse(file);
+  const runtime::Dataset data = runtime::load_dataset("fashion-mnist");
+  int compared = 0;
+  for (const auto& [name, row] : fixture.items()) {
+    if (!row.is_object() || row["settings"].contains("offload")) continue;
+    INFO(name);
+    auto settings = row["settings"];
+    const int ranks = settings.value("world_size", fixture["world_size"].get<int>());
+    settings.erase("world_size");
+    planner::Config config;
+    if (settings.contains("reshard_after_forward")) {
+      settings["reshard_after_forward"] = settings["reshard_after_forward"].dump();
+    }
+    planner::read_json(config, settings.dump(), name);
+    config.device = "cpu";
+    config.workers = ranks;
+    config.batch = fixture["batch"];
+    const auto expected = row["losses"].get<std::vector<double>>();
+    const std::vector<double> losses =
+        test::train_losses(tutorial(), data.train, planner::strategy_of(config),
+                           static_cast<int>(expected.size()), runtime::executor_options(config));
+    double worst = 0;
+    for (size_t step = 0; step < losses.size(); ++step) {
+      worst = std::max(worst, std::abs(losses[step] / expected[step] - 1));
+    }
+    CAPTURE(worst);
+    CHECK(worst <= (config.param_dtype == "fp32" ? 2e-5 : 2e-2));
+    ++compared;
+  }
+  CHECK(compared == 15);
+}
