@@ -110,7 +110,6 @@ struct Slot {
   int64_t bytes = 0;
 
   std::string name() const;
-  int64_t numel() const { return bytes / bytes_of(dtype); }
   bool operator==(const Slot&) const = default;
 };
 

@@ -197,13 +197,6 @@ class ActionRules {
     return shared / shards + (action.kind == ActionKind::cast_shard ? whole : 0);
   }
 
-  int64_t reduced_bytes(const Action& action) const {
-    if (action.group < 0) return schedule_.slot(action.reads.front()).bytes;
-    const Bucket& bucket = schedule_.bucket_of(action);
-    const bool is_shard = schedule_.slot(action.reads.front()).kind == SlotKind::gradient_shard;
-    return schedule_.gradient_bytes(bucket) / (is_shard ? schedule_.shards_of(bucket) : 1);
-  }
-
   int64_t expected_bytes(const Action& action) const {
     switch (action.kind) {
       case ActionKind::cast_shard:
@@ -211,7 +204,7 @@ class ActionRules {
         return gathered_bytes(action);
       case ActionKind::reduce_scatter:
       case ActionKind::all_reduce:
-        return reduced_bytes(action);
+        return schedule_.used_bytes(action, action.reads.front());
       case ActionKind::load_input:
         return std::max(action.bytes, int64_t{0});  // only the strategy knows the batch
       default:

@@ -10,7 +10,6 @@ namespace shardlens::runtime {
 
 using planner::Action;
 using planner::Bucket;
-using planner::SlotKind;
 
 void Executor::cast_shard(const Action& action) {
   const at::NoGradGuard no_grad;
@@ -53,15 +52,12 @@ void Executor::reduce_scatter(const Action& action) {
 }
 
 void Executor::all_reduce(const Action& action) {
-  const planner::Slot& slot = schedule_->slot(action.reads.front());
-  int64_t numel = 1;  // of the norm
-  if (slot.kind == SlotKind::reduce) numel = schedule_->bucket_of(action).numel;
-  if (slot.kind == SlotKind::gradient_shard) {
-    numel = schedule_->shard_numel(schedule_->bucket_of(action));
-  }
-  issued(action, channels_.at(action.channel)
-                     .all_reduce(operation(action), state_.slot(action.reads.front()).data_ptr(),
-                                 numel, slot.dtype));
+  const int slot_index = action.reads.front();
+  const planner::Slot& slot = schedule_->slot(slot_index);
+  const int64_t numel = schedule_->used_bytes(action, slot_index) / planner::bytes_of(slot.dtype);
+  issued(action,
+         channels_.at(action.channel)
+             .all_reduce(operation(action), state_.slot(slot_index).data_ptr(), numel, slot.dtype));
 }
 
 void Executor::accumulate(const Action& action) {
