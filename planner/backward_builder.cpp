@@ -79,7 +79,12 @@ bool BackwardBuilder::is_shared(const BucketPlan& plan) const {
 
 bool BackwardBuilder::has_sum(const BucketPlan& plan) const {
   const Strategy& strategy = step_.strategy();
-  return is_shared(plan) && strategy.microbatches > 1 && strategy.sync == Sync::every;
+  return strategy.microbatches > 1 && strategy.sync == Sync::every &&
+         (is_shared(plan) || lands_on_host(plan));
+}
+
+bool BackwardBuilder::is_held_on_device(const BucketPlan& plan) const {
+  return (step_.strategy().holds_gradients || plan.late) && !lands_on_host(plan);
 }
 
 bool BackwardBuilder::receives(const BucketPlan& plan) const {
@@ -89,16 +94,13 @@ bool BackwardBuilder::receives(const BucketPlan& plan) const {
 }
 
 bool BackwardBuilder::owns_reduce_slot(const BucketPlan& plan) const {
-  const Strategy& strategy = step_.strategy();
-  if (plan.spread) return true;
-  if (is_shared(plan)) return strategy.microbatches > 1 && strategy.sync == Sync::last;
-  return strategy.microbatches > 1 || strategy.holds_gradients || plan.late;
+  const bool sums_in_place = step_.strategy().microbatches > 1 && !has_sum(plan);
+  return plan.spread || sums_in_place || (!is_shared(plan) && is_held_on_device(plan));
 }
 
 bool BackwardBuilder::owns_shard_slot(const BucketPlan& plan) const {
   if (!is_shared(plan)) return false;
-  const bool is_held = step_.strategy().holds_gradients || plan.late;
-  return plan.spread || (is_held && !has_sum(plan));
+  return plan.spread || (is_held_on_device(plan) && !has_sum(plan));
 }
 
 int64_t BackwardBuilder::slot_bytes(SlotKind kind, const BucketPlan& plan) const {
@@ -132,9 +134,10 @@ void BackwardBuilder::add_ring_slots(SlotKind kind, int BucketPlan::*slot, Takes
   }
 }
 
-void BackwardBuilder::add_own_slots(SlotKind kind, int BucketPlan::*slot, TakesSlot takes) {
+void BackwardBuilder::add_own_slots(SlotKind kind, int BucketPlan::*slot, TakesSlot takes,
+                                    bool on_host) {
   for (BucketPlan& plan : plans_) {
-    if ((this->*takes)(plan)) plan.*slot = step_.add_slot(kind, slot_bytes(kind, plan));
+    if ((this->*takes)(plan)) plan.*slot = step_.add_slot(kind, slot_bytes(kind, plan), on_host);
   }
 }
 
@@ -146,9 +149,21 @@ void BackwardBuilder::add_cast_slot() {
     if (!has_sum(plan)) bytes = std::max(bytes, slot_bytes(SlotKind::master_gradient, plan));
   }
   if (bytes == 0) return;
-  const int slot = step_.add_slot(SlotKind::master_gradient, bytes);
+  const bool on_host = step_.schedule().steps_on_host();
+  const int slot = step_.add_slot(SlotKind::master_gradient, bytes, on_host);
   for (BucketPlan& plan : plans_) {
     if (!has_sum(plan)) plan.cast_slot = slot;
+  }
+}
+
+void BackwardBuilder::add_norm_slots() {
+  const Strategy& strategy = step_.strategy();
+  if (!strategy.holds_gradients) return;
+  norm_slot_ = step_.add_slot(SlotKind::norm, bytes_of(kMasterDType));
+  const bool sums_on_host =
+      step_.schedule().steps_on_host() && strategy.microbatches > 1 && strategy.sync == Sync::every;
+  if (sums_on_host) {
+    host_norm_slot_ = step_.add_slot(SlotKind::norm, bytes_of(kMasterDType), /*on_host=*/true);
   }
 }
 
@@ -160,11 +175,12 @@ void BackwardBuilder::add_slots() {
   add_ring_slots(SlotKind::receive, &Plan::receive_slot, &Self::receives);
   add_own_slots(SlotKind::reduce, &Plan::reduce_slot, &Self::owns_reduce_slot);
   add_own_slots(SlotKind::gradient_shard, &Plan::shard_slot, &Self::owns_shard_slot);
-  add_own_slots(SlotKind::gradient_sum, &Plan::sum_slot, &Self::has_sum);
+  const bool on_host = step_.schedule().steps_on_host();
+  add_own_slots(SlotKind::gradient_shard, &Plan::host_slot, &Self::lands_on_host, on_host);
+  add_own_slots(SlotKind::gradient_sum, &Plan::sum_slot, &Self::has_sum, on_host);
   add_cast_slot();
-  if (step_.strategy().holds_gradients) {
-    norm_slot_ = step_.add_slot(SlotKind::norm, bytes_of(kMasterDType));
-  }
+  add_ring_slots(SlotKind::master, &Plan::master_slot, &Self::visits_device);
+  add_norm_slots();
 }
 
 // ---- actions ------------------------------------------------------------------------------------
@@ -244,35 +260,53 @@ void BackwardBuilder::average_over(Channel channel, const BucketPlan& plan, int 
 void BackwardBuilder::retire(BucketPlan& plan) {
   std::erase(reduced_, &plan);
   plan.is_reduced = false;
-  if (plan.sum_slot >= 0) {
-    Action sum = action_of(ActionKind::accumulate, plan);
-    sum.reads = {plan.shard_slot};
-    sum.writes = {plan.sum_slot};
-    step_.add(std::move(sum));
-  }
-  if (!is_last(plan.microbatch)) return;
+  const bool steps = is_last(plan.microbatch);
+  const bool has_norm = steps && norm_slot_ >= 0;
+  // The device has it sooner than the host, but for a sum that only the host has.
+  if (has_norm && plan.sum_slot < 0) add_to_norm(plan, reduced_slot(plan));
+  if (plan.host_slot >= 0) copy_to_host(plan);
+  if (plan.sum_slot >= 0) accumulate(plan);
+  if (has_norm && plan.sum_slot >= 0) add_to_norm(plan, plan.sum_slot);
+  if (!steps) return;
   if (norm_slot_ < 0 && !plan.late) return step_optimizer(plan);
   held_.push_back(&plan);
-  if (norm_slot_ < 0) return;
-  Action clip = action_of(ActionKind::clip, plan);
-  clip.reads = {gradient_slot(plan)};
-  clip.writes = {norm_slot_};
-  step_.add(std::move(clip));
 }
 
-void BackwardBuilder::step_optimizer(const BucketPlan& plan) {
-  Action action = action_of(ActionKind::optimizer_step, plan);
-  action.reads = {gradient_slot(plan)};
-  if (norm_slot_ >= 0) action.reads.push_back(norm_slot_);
-  if (plan.cast_slot >= 0) action.writes = {plan.cast_slot};
-  step_.add(std::move(action));
+void BackwardBuilder::copy_to_host(const BucketPlan& plan) {
+  Action copy = action_of(ActionKind::d2h, plan);
+  copy.bytes = slot_bytes(SlotKind::gradient_shard, plan);
+  copy.reads = {reduced_slot(plan)};
+  copy.writes = {plan.host_slot};
+  step_.add(std::move(copy));
+}
+
+void BackwardBuilder::accumulate(const BucketPlan& plan) {
+  Action sum = action_of(ActionKind::accumulate, plan);
+  sum.reads = {plan.host_slot >= 0 ? plan.host_slot : plan.shard_slot};
+  sum.writes = {plan.sum_slot};
+  step_.add(std::move(sum));
+}
+
+void BackwardBuilder::add_to_norm(const BucketPlan& plan, int slot) {
+  Action clip = action_of(ActionKind::clip, plan);
+  clip.reads = {slot};
+  clip.writes = {host_norm_slot_ >= 0 ? host_norm_slot_ : norm_slot_};
+  step_.add(std::move(clip));
 }
 
 /// N from what the buckets have added to it.
 void BackwardBuilder::find_factor() {
+  const int64_t bytes = step_.schedule().slot(norm_slot_).bytes;
+  if (host_norm_slot_ >= 0) {
+    Action copy = step_.action_of_group(ActionKind::h2d, -1);
+    copy.bytes = bytes;
+    copy.reads = {host_norm_slot_};
+    copy.writes = {norm_slot_};
+    step_.add(std::move(copy));
+  }
   if (step_.schedule().shards > 1) {
     Action sum = step_.action_of_group(ActionKind::all_reduce, -1);
-    sum.bytes = step_.schedule().slot(norm_slot_).bytes;
+    sum.bytes = bytes;
     sum.reads = {norm_slot_};
     sum.writes = {norm_slot_};
     step_.add(std::move(sum));
@@ -280,12 +314,63 @@ void BackwardBuilder::find_factor() {
   Action factor = step_.action_of_group(ActionKind::clip, -1);
   factor.writes = {norm_slot_};
   step_.add(std::move(factor));
+  if (!step_.schedule().steps_on_host()) return;
+  Action copy = step_.action_of_group(ActionKind::d2h, -1);
+  copy.bytes = bytes;
+  copy.reads = {norm_slot_};
+  norm_copy_ = step_.add(std::move(copy));
+}
+
+void BackwardBuilder::step_optimizer(const BucketPlan& plan) {
+  if (plan.master_slot >= 0) fetch_masters(plan);
+  Action action = action_of(ActionKind::optimizer_step, plan);
+  action.reads = {gradient_slot(plan)};
+  if (norm_copy_ >= 0) {
+    action.waits = {norm_copy_};
+  } else if (norm_slot_ >= 0) {
+    action.reads.push_back(norm_slot_);
+  }
+  if (plan.cast_slot >= 0) action.writes = {plan.cast_slot};
+  if (plan.master_slot >= 0) action.writes.push_back(plan.master_slot);
+  publish(plan, step_.add(std::move(action)));
+}
+
+void BackwardBuilder::fetch_masters(const BucketPlan& plan) {
+  Action copy = action_of(ActionKind::h2d, plan);
+  copy.bytes = slot_bytes(SlotKind::master, plan);
+  copy.writes = {plan.master_slot};
+  step_.add(std::move(copy));
+}
+
+void BackwardBuilder::publish(const BucketPlan& plan, int last) {
+  const Schedule& schedule = step_.schedule();
+  if (schedule.offload == Offload::none) return;
+  const Bucket& bucket = step_.bucket(plan.group, plan.bucket);
+  const int64_t shard_bytes = schedule.shard_numel(bucket) * bytes_of(bucket.dtype);
+  if (plan.master_slot >= 0) {
+    Action copy = action_of(ActionKind::d2h, plan);
+    copy.bytes = slot_bytes(SlotKind::master, plan);
+    copy.reads = {plan.master_slot};
+    last = step_.add(std::move(copy));
+  }
+  if (bucket.dtype != kMasterDType) {
+    Action cast = action_of(ActionKind::cast_shard, plan);
+    cast.bytes = shard_bytes;
+    cast.waits = {last};
+    last = step_.add(std::move(cast));
+  }
+  if (schedule.gathers_from_host()) return;
+  Action renewal = action_of(ActionKind::h2d, plan);
+  renewal.bytes = shard_bytes;
+  renewal.waits = {last};
+  renewals_.push_back(std::move(renewal));
 }
 
 void BackwardBuilder::finish() {
   for (BucketPlan* plan : std::vector<BucketPlan*>(reduced_)) retire(*plan);
   if (norm_slot_ >= 0) find_factor();
   for (const BucketPlan* plan : held_) step_optimizer(*plan);
+  for (Action& renewal : renewals_) step_.add(std::move(renewal));
 }
 
 Action BackwardBuilder::action_of(ActionKind kind, const BucketPlan& plan) const {
@@ -294,10 +379,13 @@ Action BackwardBuilder::action_of(ActionKind kind, const BucketPlan& plan) const
   return action;
 }
 
-/// Where its gradient lies once it is reduced.
+int BackwardBuilder::reduced_slot(const BucketPlan& plan) const {
+  return plan.shard_slot >= 0 ? plan.shard_slot : plan.reduce_slot;
+}
+
 int BackwardBuilder::gradient_slot(const BucketPlan& plan) const {
   if (plan.sum_slot >= 0) return plan.sum_slot;
-  return plan.shard_slot >= 0 ? plan.shard_slot : plan.reduce_slot;
+  return plan.host_slot >= 0 ? plan.host_slot : reduced_slot(plan);
 }
 
 }  // namespace shardlens::planner

@@ -7,7 +7,8 @@
 // written again, so that its reduction runs beside the backward of the next bucket. A slot of its
 // own goes to a bucket that must keep what the ring would give to another: the sum over
 // microbatches, a gradient that waits for the norm, a parameter used again much later (tied
-// weights), a group that backward comes back to.
+// weights), a group that backward comes back to. Gradients that go to the host leave both rings for
+// slots of their own there: host memory is large, and the device never waits for the host's step.
 #pragma once
 
 #include <array>
@@ -48,6 +49,8 @@ class BackwardBuilder {
     int receive_slot = -1;
     int sum_slot = -1;
     int cast_slot = -1;
+    int host_slot = -1;    // where a host that steps takes its gradient from
+    int master_slot = -1;  // where its masters visit the device
 
     // Of the microbatch that the pass has come to.
     int microbatch = -1;
@@ -63,13 +66,21 @@ class BackwardBuilder {
   void assign_rings();
   void add_slots();
   void add_ring_slots(SlotKind kind, int BucketPlan::*slot, TakesSlot takes);
-  void add_own_slots(SlotKind kind, int BucketPlan::*slot, TakesSlot takes);
+  void add_own_slots(SlotKind kind, int BucketPlan::*slot, TakesSlot takes, bool on_host = false);
   void add_cast_slot();
+  void add_norm_slots();
   int64_t slot_bytes(SlotKind kind, const BucketPlan& plan) const;
 
   /// Whether ranks share the bucket; else it is reduced in place.
   bool is_shared(const BucketPlan& plan) const;
+  /// Whether its microbatches are added up outside of the reduce slot.
   bool has_sum(const BucketPlan& plan) const;
+  bool lands_on_host(const BucketPlan&) const { return step_.schedule().steps_on_host(); }
+  bool visits_device(const BucketPlan&) const {
+    return step_.schedule().offload == Offload::params;
+  }
+  /// Whether its reduced gradient stays in its slot of the device until the end of the step.
+  bool is_held_on_device(const BucketPlan& plan) const;
   bool receives(const BucketPlan& plan) const;
   bool owns_reduce_slot(const BucketPlan& plan) const;
   bool owns_shard_slot(const BucketPlan& plan) const;
@@ -84,9 +95,17 @@ class BackwardBuilder {
   void reduce(BucketPlan& plan);
   void average_over(Channel channel, const BucketPlan& plan, int slot);
   void retire(BucketPlan& plan);
-  void step_optimizer(const BucketPlan& plan);
+  void copy_to_host(const BucketPlan& plan);
+  void accumulate(const BucketPlan& plan);
+  void add_to_norm(const BucketPlan& plan, int slot);
   void find_factor();
+  void step_optimizer(const BucketPlan& plan);
+  void fetch_masters(const BucketPlan& plan);
+  /// Brings what a bucket was stepped to, by action `last`, to where gathers look for it.
+  void publish(const BucketPlan& plan, int last);
   Action action_of(ActionKind kind, const BucketPlan& plan) const;
+  /// Where its gradient lies on the device once it is reduced, and where its step takes it from.
+  int reduced_slot(const BucketPlan& plan) const;
   int gradient_slot(const BucketPlan& plan) const;
   bool is_last(int microbatch) const { return microbatch + 1 == step_.strategy().microbatches; }
 
@@ -96,7 +115,10 @@ class BackwardBuilder {
   std::array<BucketPlan*, kRings> residents_{};  // by ring
   std::vector<BucketPlan*> reduced_;             // not retired, the oldest first
   std::vector<BucketPlan*> held_;                // reduced, but not stepped before the end
+  std::vector<Action> renewals_;                 // of the device's parameters, after all steps
   int norm_slot_ = -1;
+  int host_norm_slot_ = -1;  // where the norm of sums on the host is begun
+  int norm_copy_ = -1;       // the action that tells the host the factor
 };
 
 }  // namespace shardlens::planner

@@ -12,7 +12,7 @@ namespace shardlens::planner {
 namespace {
 
 /// Walks the units, and issues gathers and reshards around them. A *gather* here is all that fills
-/// a slot: CAST_SHARD, and ALL_GATHER where ranks share any of it.
+/// a slot: CAST_SHARD or H2D, and ALL_GATHER where ranks share any of it.
 class FsdpBuilder {
  public:
   FsdpBuilder(const models::ModelSpec& spec, const Strategy& strategy, Pass pass);
@@ -78,7 +78,9 @@ void FsdpBuilder::add_gather() {
   const Group& group = step_.group(next.group);
   const int shards = next.regathers ? schedule.regather_shards : schedule.shards;
   const int64_t shared_bytes = group.shared_bytes();
-  Action action = step_.action_of_group(ActionKind::cast_shard, next.group);
+  const bool from_host = schedule.gathers_from_host() && !next.regathers;
+  Action action =
+      step_.action_of_group(from_host ? ActionKind::h2d : ActionKind::cast_shard, next.group);
   if (next.regathers) action.reads = {kept_slots_[static_cast<size_t>(next.group)]};
   action.writes = {next.slot};
   action.bytes = group.parameter_bytes() - shared_bytes + shared_bytes / shards;

@@ -52,6 +52,11 @@ const Option kOptions[] = {
     {"output-dtype", "auto|fp32|bf16|fp16", "what the model's outputs are cast to",
      &Config::output_dtype, kClosed},
     {"cast-inputs", "true|false", "cast images to the parameters' dtype", &Config::cast_inputs},
+    {"offload", "none|params|optimizer|all",
+     "what the host keeps: the fp32 masters; masters and moments, and it steps them; or all but "
+     "what "
+     "is in use",
+     &Config::offload, kClosed},
     {"forward-prefetch", "N", "gathers that may run ahead of the compute in forward",
      &Config::forward_prefetch},
     {"backward-prefetch", "N", "... and in backward", &Config::backward_prefetch},

@@ -29,6 +29,8 @@ char letter_of(SlotKind kind) {
       return 'F';
     case SlotKind::norm:
       return 'N';
+    case SlotKind::master:
+      return 'M';
   }
   throw std::logic_error("slot kind out of range");
 }
@@ -78,6 +80,20 @@ RankSet Schedule::ranks_of(Channel channel) const {
   throw std::logic_error("channel out of range");
 }
 
+int64_t Schedule::host_bytes(int moments) const {
+  if (offload == Offload::none) return 0;
+  int64_t bytes = 0;
+  for (const Group& group : groups) {
+    for (const Bucket& bucket : group.buckets) {
+      const int64_t masters = 1 + (steps_on_host() && !bucket.frozen ? moments : 0);
+      const int64_t cast_bytes = bucket.dtype == kMasterDType ? 0 : bytes_of(bucket.dtype);
+      bytes += shard_numel(bucket) * (masters * bytes_of(kMasterDType) + cast_bytes);
+    }
+  }
+  for (const Slot& slot : slots) bytes += slot.on_host ? slot.bytes : 0;
+  return bytes;
+}
+
 bool Schedule::has_unsharded_slots() const {
   return std::any_of(slots.begin(), slots.end(),
                      [](const Slot& slot) { return slot.kind == SlotKind::unsharded; });
@@ -97,6 +113,7 @@ int64_t Schedule::used_bytes(const Action& action, int slot) const {
       return shard_numel(bucket_of(action)) * bytes_of(reduce_dtype);
     case SlotKind::gradient_sum:
     case SlotKind::master_gradient:
+    case SlotKind::master:
       return shard_numel(bucket_of(action)) * bytes_of(kMasterDType);
     case SlotKind::norm:
       return bytes_of(kMasterDType);
@@ -108,6 +125,10 @@ std::string_view to_string(ActionKind kind) {
   switch (kind) {
     case ActionKind::load_input:
       return "LOAD_INPUT";
+    case ActionKind::h2d:
+      return "H2D";
+    case ActionKind::d2h:
+      return "D2H";
     case ActionKind::cast_shard:
       return "CAST_SHARD";
     case ActionKind::all_gather:
@@ -139,7 +160,8 @@ std::string_view to_string(ActionKind kind) {
 Schedule build_schedule(const models::ModelSpec& spec, const Strategy& strategy, Pass pass) {
   const bool is_sharded =
       strategy.kind == StrategyKind::fsdp || strategy.kind == StrategyKind::hsdp;
-  const bool computes_with_masters = !is_sharded && strategy.param_dtype == DType::fp32;
+  const bool computes_with_masters =
+      !is_sharded && strategy.param_dtype == DType::fp32 && strategy.offload == Offload::none;
   Schedule schedule =
       computes_with_masters ? build_ddp(spec, strategy, pass) : build_fsdp(spec, strategy, pass);
   validate(schedule);

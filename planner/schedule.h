@@ -19,10 +19,21 @@
 //   A  gradient shard summed over microbatches                       [bucket numel / shards]
 //   F  a gradient in fp32, for one optimizer step                    [bucket numel / shards]
 //   N  sum of squares of all gradients: for clipping and loss scaling         [1]
+//   M  masters of one bucket that visit the device for their step    [bucket numel / shards]
 // U and K have the parameters' dtype, R, G and X that of the reduction, the others are fp32.
 // CAST_SHARD copies a rank's fp32 masters (or its part K) into its range of U, ALL_GATHER brings
 // the others' ranges. Where neither is needed (whole parameters in fp32) there is no U, and the
 // weights are the masters themselves. Where replicas hold the same range, ALL_REDUCE follows on G.
+//
+// [Note: offload]
+// What --offload keeps on the host is in pinned memory. Beside each fp32 master stands, where the
+// parameters have another dtype, a copy in theirs, which CAST_SHARD on the host stream renews after
+// the step. `params` and `all` gather with H2D from there straight into this rank's range of U,
+// with no copy on the device in between; under `optimizer` the device has a shard of its own, which
+// H2D renews at the end of the step. Under `optimizer` and `all` D2H brings each reduced gradient
+// to a G on the host, and the host stream sums, clips and steps there while backward goes on; under
+// `params` H2D and D2H take each bucket's masters to M and back. The norm of gradients is reduced
+// on the device; D2H of N brings what the host's steps need of it.
 //
 // [Note: backward in segments]
 // Two reduce slots serve any number of buckets, so a unit whose gradients fill several buckets
@@ -59,6 +70,8 @@ constexpr DType kMasterDType = DType::fp32;
 
 enum class ActionKind {
   load_input,
+  h2d,
+  d2h,
   cast_shard,
   all_gather,
   reshard,
@@ -73,8 +86,9 @@ enum class ActionKind {
   optimizer_step,
 };
 
-enum class Stream { main, gather, reduce, replicate };
-constexpr int kStreams = 4;
+/// `host` is no stream of the device: what stands there is done by the CPU, one after the other.
+enum class Stream { main, gather, reduce, replicate, h2d, d2h, host };
+constexpr int kStreams = 7;
 
 /// Which communicator an action uses. Gathers do not queue behind reductions; `regather` joins the
 /// ranks that keep a group after forward, `replicate` those that hold the same range of it.
@@ -101,6 +115,7 @@ enum class SlotKind {
   gradient_sum,
   master_gradient,
   norm,
+  master,
 };
 
 struct Slot {
@@ -108,6 +123,7 @@ struct Slot {
   int index = 0;  // within its kind: U0, U1, R0, ...
   DType dtype{};
   int64_t bytes = 0;
+  bool on_host = false;  // though the rank has a device
 
   std::string name() const;
   bool operator==(const Slot&) const = default;
@@ -171,6 +187,7 @@ struct Schedule {
   int regather_shards = 0;  // ranks that share a group kept after forward; neighbours; 0: none is
   int microbatches = 1;
   DType reduce_dtype = DType::fp32;
+  Offload offload = Offload::none;
   std::vector<std::string> units;
   std::vector<Group> groups;
   std::vector<Slot> slots;
@@ -190,6 +207,13 @@ struct Schedule {
     return groups[static_cast<size_t>(action.group)].buckets[static_cast<size_t>(action.bucket)];
   }
   const Slot& slot(int index) const { return slots[static_cast<size_t>(index)]; }
+
+  // What the offload leaves to the host.
+  bool gathers_from_host() const { return offload == Offload::params || offload == Offload::all; }
+  bool steps_on_host() const { return offload == Offload::optimizer || offload == Offload::all; }
+
+  /// What the offload keeps in a rank's host memory, with so many moments beside each master.
+  int64_t host_bytes(int moments) const;
 
   /// Whether the units read their parameters from unsharded slots, not from the masters.
   bool has_unsharded_slots() const;

@@ -34,16 +34,17 @@ constexpr int kVersion = 2;
 constexpr std::array kDTypes = {DType::fp32, DType::bf16, DType::fp16};
 constexpr std::array kStrategies = {StrategyKind::single, StrategyKind::ddp, StrategyKind::fsdp,
                                     StrategyKind::hsdp};
-constexpr std::array kAllStreams = {Stream::main, Stream::gather, Stream::reduce,
-                                    Stream::replicate};
+constexpr std::array kOffloads = {Offload::none, Offload::params, Offload::optimizer, Offload::all};
+constexpr std::array kAllStreams = {Stream::main, Stream::gather, Stream::reduce, Stream::replicate,
+                                    Stream::h2d,  Stream::d2h,    Stream::host};
 constexpr std::array kChannels = {Channel::none, Channel::gather, Channel::reduce,
                                   Channel::regather, Channel::replicate};
 constexpr std::array kKinds = {
-    ActionKind::load_input,    ActionKind::cast_shard, ActionKind::all_gather,
-    ActionKind::reshard,       ActionKind::forward,    ActionKind::loss,
-    ActionKind::recompute,     ActionKind::backward,   ActionKind::reduce_scatter,
-    ActionKind::all_reduce,    ActionKind::accumulate, ActionKind::clip,
-    ActionKind::optimizer_step};
+    ActionKind::load_input,     ActionKind::cast_shard, ActionKind::all_gather,
+    ActionKind::reshard,        ActionKind::forward,    ActionKind::loss,
+    ActionKind::recompute,      ActionKind::backward,   ActionKind::reduce_scatter,
+    ActionKind::all_reduce,     ActionKind::accumulate, ActionKind::clip,
+    ActionKind::optimizer_step, ActionKind::h2d,        ActionKind::d2h};
 
 std::string_view word_of(Stream stream) {
   switch (stream) {
@@ -55,6 +56,12 @@ std::string_view word_of(Stream stream) {
       return "reduce";
     case Stream::replicate:
       return "replicate";
+    case Stream::h2d:
+      return "h2d";
+    case Stream::d2h:
+      return "d2h";
+    case Stream::host:
+      return "host";
   }
   return "?";
 }
@@ -302,6 +309,10 @@ void Parser::read_schedule(Line& line) {
   schedule_.regather_shards = line.number<int>(line.field("regather"));
   schedule_.microbatches = line.number<int>(line.field("microbatches"));
   schedule_.reduce_dtype = dtype(line, "reduce");
+  if (const auto offload = line.optional_field("offload")) {
+    schedule_.offload =
+        line.choice(*offload, kOffloads, [](Offload one) { return to_string(one); });
+  }
   has_header_ = true;
 }
 
@@ -347,11 +358,11 @@ void Parser::read_bucket(Line& line) {
 void Parser::read_slot(Line& line) {
   line.expect_words(2);
   const std::string_view name = line.word(1);
-  constexpr std::string_view kLetters = "URGXKAFN";  // in the order of SlotKind
+  constexpr std::string_view kLetters = "URGXKAFNM";  // in the order of SlotKind
   const size_t kind = kLetters.find(name.front());
   if (kind == std::string_view::npos) line.fail("unknown kind of slot {}", quoted(name));
   Slot slot{static_cast<SlotKind>(kind), line.number<int>(name.substr(1)), dtype(line, "dtype"),
-            line.number<int64_t>(line.field("bytes"))};
+            line.number<int64_t>(line.field("bytes")), flag(line, "host")};
   slots_.add(line, slot.name());
   schedule_.slots.push_back(slot);
 }
@@ -431,9 +442,11 @@ std::string action_to_text(const Schedule& schedule, int id) {
 
 std::string to_text(const Schedule& schedule) {
   std::string text = fmt::format(
-      "schedule {} strategy={} world={} shards={} regather={} microbatches={} reduce={}\n",
+      "schedule {} strategy={} world={} shards={} regather={} microbatches={} reduce={}{}\n",
       kVersion, to_string(schedule.strategy), schedule.world_size, schedule.shards,
-      schedule.regather_shards, schedule.microbatches, to_string(schedule.reduce_dtype));
+      schedule.regather_shards, schedule.microbatches, to_string(schedule.reduce_dtype),
+      schedule.offload == Offload::none ? ""
+                                        : fmt::format(" offload={}", to_string(schedule.offload)));
   for (size_t i = 0; i < schedule.units.size(); ++i) {
     text += fmt::format("unit {} {}\n", i, schedule.units[i]);
   }
@@ -445,8 +458,8 @@ std::string to_text(const Schedule& schedule) {
     }
   }
   for (const Slot& slot : schedule.slots) {
-    text +=
-        fmt::format("slot {} dtype={} bytes={}\n", slot.name(), to_string(slot.dtype), slot.bytes);
+    text += fmt::format("slot {} dtype={} bytes={}{}\n", slot.name(), to_string(slot.dtype),
+                        slot.bytes, slot.on_host ? " host=1" : "");
   }
   for (size_t i = 0; i < schedule.actions.size(); ++i) {
     text += action_to_text(schedule, static_cast<int>(i)) + "\n";

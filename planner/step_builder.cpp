@@ -8,15 +8,38 @@
 
 namespace shardlens::planner {
 
-Stream stream_of(ActionKind kind, Channel channel) {
-  if (channel == Channel::replicate) return Stream::replicate;
-  switch (kind) {
+namespace {
+
+bool is_on_host(const Schedule& schedule, const Action& action) {
+  switch (action.kind) {
+    case ActionKind::accumulate:
+    case ActionKind::optimizer_step:
+      return schedule.steps_on_host();
+    case ActionKind::cast_shard:
+      return action.bucket >= 0;  // of one bucket's masters, after their step
+    case ActionKind::clip:
+      return !action.reads.empty() && schedule.slot(action.reads.front()).on_host;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Stream stream_of(const Schedule& schedule, const Action& action) {
+  if (action.channel == Channel::replicate) return Stream::replicate;
+  if (is_on_host(schedule, action)) return Stream::host;
+  switch (action.kind) {
+    case ActionKind::h2d:
+      return Stream::h2d;
+    case ActionKind::d2h:
+      return Stream::d2h;
     case ActionKind::cast_shard:
     case ActionKind::all_gather:
       return Stream::gather;
     case ActionKind::reduce_scatter:
     case ActionKind::all_reduce:
-      return Stream::reduce;  // between shards; between replicas on a stream of its own
+      return Stream::reduce;  // between shards
     case ActionKind::load_input:
     case ActionKind::reshard:
     case ActionKind::forward:
@@ -95,6 +118,7 @@ StepBuilder::StepBuilder(const models::ModelSpec& spec, const Strategy& strategy
   }
   schedule_.microbatches = strategy_.microbatches;
   schedule_.reduce_dtype = strategy_.reduce_dtype;
+  schedule_.offload = strategy_.offload;
   schedule_.groups = layout_.groups;
   for (const models::UnitSpec& unit : spec.units) schedule_.units.push_back(unit.name);
   find_visits();
@@ -164,15 +188,16 @@ DType StepBuilder::dtype_of(SlotKind kind) const {
     case SlotKind::gradient_sum:
     case SlotKind::master_gradient:
     case SlotKind::norm:
+    case SlotKind::master:
       return kMasterDType;
   }
   throw std::logic_error("slot kind out of range");
 }
 
-int StepBuilder::add_slot(SlotKind kind, int64_t bytes) {
+int StepBuilder::add_slot(SlotKind kind, int64_t bytes, bool on_host) {
   const auto same_kind = std::count_if(schedule_.slots.begin(), schedule_.slots.end(),
                                        [&](const Slot& slot) { return slot.kind == kind; });
-  schedule_.slots.push_back({kind, static_cast<int>(same_kind), dtype_of(kind), bytes});
+  schedule_.slots.push_back({kind, static_cast<int>(same_kind), dtype_of(kind), bytes, on_host});
   accesses_.emplace_back();
   return static_cast<int>(schedule_.slots.size()) - 1;
 }
@@ -213,7 +238,7 @@ void StepBuilder::remember(int id, const Action& action) {
 
 int StepBuilder::add(Action action) {
   if (action.channel == Channel::none) action.channel = channel_of(action.kind);
-  action.stream = stream_of(action.kind, action.channel);
+  action.stream = stream_of(schedule_, action);
   action.waits = clocks_.minimal_waits(action.stream, hazards(action));
   clocks_.append(action.stream, action.waits);
   const auto id = static_cast<int>(schedule_.actions.size());

@@ -16,8 +16,9 @@
 
 namespace shardlens::planner {
 
-/// Between replicas a reduction has a stream of its own.
-Stream stream_of(ActionKind kind, Channel channel);
+/// Between replicas a reduction has a stream of its own, and what touches memory of the host is
+/// done there.
+Stream stream_of(const Schedule& schedule, const Action& action);
 /// That of the kind; gathers of kept parts and reductions between replicas name their own.
 Channel channel_of(ActionKind kind);
 
@@ -53,7 +54,7 @@ class StepBuilder {
   std::span<const Visit> visits() const { return std::span(visits_).first(visits_in_pass_); }
 
   /// Slots of one kind count from 0. Returns the index into Schedule::slots.
-  int add_slot(SlotKind kind, int64_t bytes);
+  int add_slot(SlotKind kind, int64_t bytes, bool on_host = false);
 
   /// Of the microbatch that the pass has come to.
   Action action_of_unit(ActionKind kind, int unit) const;

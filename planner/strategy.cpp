@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <stdexcept>
@@ -37,6 +38,20 @@ std::string_view to_string(StrategyKind kind) {
       return "hsdp";
   }
   throw std::logic_error("strategy out of range");
+}
+
+std::string_view to_string(Offload offload) {
+  switch (offload) {
+    case Offload::none:
+      return "none";
+    case Offload::params:
+      return "params";
+    case Offload::optimizer:
+      return "optimizer";
+    case Offload::all:
+      return "all";
+  }
+  throw std::logic_error("offload out of range");
 }
 
 int Strategy::shards() const {
@@ -108,6 +123,15 @@ Wrap wrap_of(const std::string& text) {
 std::string expression_of(const std::string& text) {
   constexpr std::string_view kModule = "module:";
   return text.starts_with(kModule) ? text.substr(kModule.size()) : text;
+}
+
+Offload offload_of(std::string_view text) {
+  constexpr std::array kOffloads = {Offload::none, Offload::params, Offload::optimizer,
+                                    Offload::all};
+  for (const Offload offload : kOffloads) {
+    if (to_string(offload) == text) return offload;
+  }
+  throw std::logic_error("an offload that the option table does not know");
 }
 
 /// Blocks whose index it divides are computed again.
@@ -326,6 +350,7 @@ Strategy strategy_of(const Config& config) {
                     .batch = config.batch,
                     .replicas = small_count("replicas", config.replicas),
                     .reduce_dtype = dtype(config.reduce_dtype),
+                    .offload = offload_of(config.offload),
                     .forward_prefetch = small_count("forward-prefetch", config.forward_prefetch),
                     .backward_prefetch = small_count("backward-prefetch", config.backward_prefetch),
                     .wrap = wrap_of(config.wrap),

@@ -36,6 +36,11 @@ struct Wrap {
   bool operator==(const Wrap&) const = default;
 };
 
+/// What lives in host memory from step to step: the fp32 masters alone; masters and moments, whose
+/// step the host does, while the device keeps its parameters in their dtype; or everything.
+enum class Offload { none, params, optimizer, all };
+std::string_view to_string(Offload offload);
+
 enum class OptimizerKind { adam, adamw, sgd };
 
 /// With several microbatches a step: reduce the gradients of each, or once those of all.
@@ -68,6 +73,7 @@ struct Strategy {
   int replicas = 1;         // hsdp: copies of the state; world_size / replicas ranks share each
   int regather_shards = 0;  // Reshard::partly: ranks that keep a copy between them
   DType reduce_dtype = DType::fp32;
+  Offload offload = Offload::none;
   int forward_prefetch = 1;  // gathers that may run ahead of the compute
   int backward_prefetch = 1;
   Wrap wrap{};
@@ -108,6 +114,7 @@ struct Config {
   std::string reduce_dtype = "fp32";
   std::string output_dtype = "auto";
   bool cast_inputs = true;
+  std::string offload = "none";
   int64_t forward_prefetch = 1;
   int64_t backward_prefetch = 1;
   std::string wrap = "block";

@@ -40,9 +40,7 @@ class ActionRules {
     const Action& action = schedule_.actions[static_cast<size_t>(id)];
     check_indices(id, action);
     if (!is_allowed(action.kind)) fail(id, "the strategy has no such action");
-    if (action.stream != stream_of(action.kind, action.channel)) {
-      fail(id, "the kind has another stream");
-    }
+    if (action.stream != stream_of(schedule_, action)) fail(id, "the kind has another stream");
     if (!is_channel_of(action)) fail(id, "the kind has another channel");
     if (action.microbatch < 0 || action.microbatch >= schedule_.microbatches) {
       fail(id, "no such microbatch");
@@ -51,6 +49,22 @@ class ActionRules {
     const int64_t bytes = expected_bytes(action);
     if (action.bytes != bytes) fail(id, fmt::format("it should say {} bytes", bytes));
     for (const int slot : action.writes) check_size(id, action, slot);
+    check_memory(id, action);
+  }
+
+  /// Copies cross over; nothing else does.
+  void check_memory(int id, const Action& action) const {
+    const bool is_host = action.stream == Stream::host;
+    const bool reads_host = is_host || action.kind == ActionKind::h2d;
+    const bool writes_host = is_host || action.kind == ActionKind::d2h;
+    for (const int slot : action.reads) expect_memory(id, slot, reads_host);
+    for (const int slot : action.writes) expect_memory(id, slot, writes_host);
+  }
+
+  void expect_memory(int id, int slot, bool on_host) const {
+    if (schedule_.slot(slot).on_host == on_host) return;
+    fail(id,
+         fmt::format("slot {} is not in the memory that it works on", schedule_.slot(slot).name()));
   }
 
   [[noreturn]] void fail(int id, const std::string& rule) const { fail_rule(schedule_, id, rule); }
@@ -88,6 +102,9 @@ class ActionRules {
 
   bool is_allowed(ActionKind kind) const {
     switch (kind) {
+      case ActionKind::h2d:
+      case ActionKind::d2h:
+        return schedule_.offload != Offload::none;
       case ActionKind::cast_shard:
       case ActionKind::reshard:
         return schedule_.has_unsharded_slots();
@@ -118,7 +135,15 @@ class ActionRules {
       case ActionKind::load_input:
       case ActionKind::loss:
         return {false, false, false, {">"}};
+      case ActionKind::h2d:
+        if (!has_group) return {false, false, false, {"N>N"}};
+        return {false, true, has_bucket, {has_bucket ? renewal_slots() : ">U"}};
+      case ActionKind::d2h:
+        if (!has_group) return {false, false, false, {"N>"}};
+        return {false, true, true, copies_down()};
       case ActionKind::cast_shard:
+        if (has_bucket) return {false, true, true, {">"}};
+        if (schedule_.gathers_from_host()) return {false, true, false, {"K>U"}};
         return {false, true, false, unless_kept(">U", "K>U")};
       case ActionKind::all_gather:
         return {false, true, false, {">U"}};
@@ -154,15 +179,27 @@ class ActionRules {
     return {plain, with_kept};
   }
 
-  /// A gradient in another dtype than the masters' is cast first.
+  /// Masters visit the device; parameters of its own are renewed there.
+  std::string renewal_slots() const { return schedule_.offload == Offload::params ? ">M" : ">"; }
+
+  std::vector<std::string> copies_down() const {
+    if (schedule_.steps_on_host()) return {"G>G", "R>G"};
+    return {"M>"};
+  }
+
+  /// A gradient in another dtype than the masters' is cast first. A host that steps has been told
+  /// the norm.
   std::vector<std::string> optimizer_slots(const Action& action) const {
+    const bool on_host = schedule_.steps_on_host();
     const bool is_whole = schedule_.shards_of(schedule_.bucket_of(action)) == 1;
-    const bool is_summed = schedule_.microbatches > 1 && !is_whole;
+    const bool is_summed = schedule_.microbatches > 1 && (!is_whole || on_host);
     const std::string cast = schedule_.reduce_dtype == kMasterDType ? ">" : ">F";
+    const std::string visitor = schedule_.offload == Offload::params ? "M" : "";
     std::vector<std::string> slots;
     for (const std::string held : {"", "N"}) {
-      slots.push_back((is_whole ? "R" : "G") + held + cast);
-      if (is_summed) slots.push_back("A" + held + ">");
+      if (on_host && held == "N") continue;
+      slots.push_back((is_whole && !on_host ? "R" : "G") + held + cast + visitor);
+      if (is_summed) slots.push_back("A" + held + ">" + visitor);
     }
     return slots;
   }
@@ -194,12 +231,29 @@ class ActionRules {
     const int shards = regathers ? schedule_.regather_shards : schedule_.shards;
     const int64_t shared = group_of(action).shared_bytes();
     const int64_t whole = group_of(action).parameter_bytes() - shared;
-    return shared / shards + (action.kind == ActionKind::cast_shard ? whole : 0);
+    return shared / shards + (action.kind == ActionKind::all_gather ? 0 : whole);
+  }
+
+  int64_t parameter_shard_bytes(const Action& action) const {
+    const Bucket& bucket = schedule_.bucket_of(action);
+    return schedule_.shard_numel(bucket) * bytes_of(bucket.dtype);
+  }
+
+  int64_t copied_bytes(const Action& action) const {
+    const bool is_gather = action.group >= 0 && action.bucket < 0;
+    if (is_gather) return gathered_bytes(action);
+    if (!action.writes.empty()) return schedule_.used_bytes(action, action.writes.front());
+    if (!action.reads.empty()) return schedule_.used_bytes(action, action.reads.front());
+    return parameter_shard_bytes(action);
   }
 
   int64_t expected_bytes(const Action& action) const {
     switch (action.kind) {
+      case ActionKind::h2d:
+      case ActionKind::d2h:
+        return copied_bytes(action);
       case ActionKind::cast_shard:
+        return action.bucket < 0 ? gathered_bytes(action) : parameter_shard_bytes(action);
       case ActionKind::all_gather:
         return gathered_bytes(action);
       case ActionKind::reduce_scatter:

@@ -30,8 +30,14 @@ class OrderRules {
     int microbatch = -1;  // that gave it gradients last
     bool reduced = false;
     bool replicated = false;
+    bool summed = false;  // with those of earlier microbatches
     bool clipped = false;
     bool stepped = false;
+    // Under offload: to the host, its gradient or what it was stepped to; to the parameters' dtype;
+    // on the device.
+    bool copied = false;
+    bool cast = false;
+    bool renewed = false;
   };
 
   [[noreturn]] void fail(int id, const std::string& rule) const { fail_rule(schedule_, id, rule); }
@@ -66,16 +72,22 @@ class OrderRules {
         break;
       case ActionKind::reduce_scatter:
       case ActionKind::all_reduce:
-        if (action.group >= 0) check_reduction(id, action, life_of(action));
+        check_reduction(id, action);
         break;
       case ActionKind::accumulate:
-        if (!life_of(action).reduced) fail(id, "a sum takes what is reduced");
+        check_sum(id, life_of(action));
         break;
       case ActionKind::clip:
         check_clip(id, action);
         break;
       case ActionKind::optimizer_step:
-        check_step(id, life_of(action));
+        check_step(id, action, life_of(action));
+        break;
+      case ActionKind::h2d:
+        if (action.group >= 0) check_copy_up(id, action);
+        break;
+      case ActionKind::d2h:
+        if (action.group >= 0) check_copy_down(id, life_of(action));
         break;
       case ActionKind::cast_shard:
         check_cast(id, action);
@@ -165,7 +177,9 @@ class OrderRules {
   }
 
   /// Between shards first, then between replicas; or between replicas alone, for a whole bucket.
-  void check_reduction(int id, const Action& action, BucketLife& life) const {
+  void check_reduction(int id, const Action& action) {
+    if (action.group < 0) return check_norm(id);
+    BucketLife& life = life_of(action);
     const bool is_between_replicas = action.channel == Channel::replicate;
     const bool is_ready = is_between_replicas ? life.reduced && !life.replicated
                                               : life.microbatch >= 0 && !life.reduced;
@@ -173,37 +187,106 @@ class OrderRules {
     (is_between_replicas ? life.replicated : life.reduced) = true;
   }
 
+  void check_sum(int id, BucketLife& life) const {
+    if (!is_reduced_in_microbatch(life) || life.summed) {
+      fail(id, "a sum takes what is reduced, once");
+    }
+    life.summed = true;
+  }
+
+  /// Whether what the action reads has come to its last microbatch.
+  bool is_whole(const Action& action, const BucketLife& life) const {
+    if (!is_reduced(life)) return false;
+    const bool is_sum = schedule_.slot(action.reads.front()).kind == SlotKind::gradient_sum;
+    return life.summed || !is_sum;
+  }
+
+  void check_norm(int id) {
+    if (is_norm_known_) fail(id, "the norm is known already");
+    is_norm_known_ = true;
+  }
+
   void check_clip(int id, const Action& action) {
     if (is_factor_known_) fail(id, "the factor is known already");
     if (action.group < 0) {
+      if (schedule_.shards > 1 && !is_norm_known_) fail(id, "the norm is not known yet");
       is_factor_known_ = true;
       return;
     }
     BucketLife& life = life_of(action);
-    if (!is_reduced(life) || life.clipped) fail(id, "a bucket counts once, after its reduction");
+    if (is_norm_known_ || !is_whole(action, life) || life.clipped) {
+      fail(id, "a bucket counts once, after its reduction");
+    }
     life.clipped = true;
   }
 
   bool is_reduced(const BucketLife& life) const {
-    if (life.microbatch + 1 != schedule_.microbatches) return false;
+    return life.microbatch + 1 == schedule_.microbatches && is_reduced_in_microbatch(life);
+  }
+
+  bool is_reduced_in_microbatch(const BucketLife& life) const {
+    if (life.microbatch < 0) return false;
     if (schedule_.world_size == 1) return true;
     const bool is_between_replicas = schedule_.shards > 1 && schedule_.replicas() > 1;
     return life.reduced && (life.replicated || !is_between_replicas);
   }
 
-  void check_step(int id, BucketLife& life) const {
-    if (!is_reduced(life) || life.stepped) {
+  void check_step(int id, const Action& action, BucketLife& life) const {
+    if (!is_whole(action, life) || life.stepped) {
       fail(id, "a bucket is stepped once, after its reduction");
     }
     if (clips_ && !(is_factor_known_ && life.clipped)) fail(id, "the norm is not known yet");
     life.stepped = true;
   }
 
-  void check_cast(int id, const Action& action) const {
+  void check_cast(int id, const Action& action) {
+    if (action.bucket >= 0) return check_host_cast(id, action);
+    check_gather(id, action);
+  }
+
+  void check_gather(int id, const Action& action) const {
     const std::vector<BucketLife>& lives = lives_[static_cast<size_t>(action.group)];
     const bool any_stepped = std::any_of(lives.begin(), lives.end(),
                                          [](const BucketLife& life) { return life.stepped; });
     if (any_stepped) fail(id, "a bucket of its group holds the next step's parameters already");
+  }
+
+  /// Of what a gather will read, to the parameters' dtype.
+  void check_host_cast(int id, const Action& action) {
+    BucketLife& life = life_of(action);
+    if (!is_back(life) || life.cast) fail(id, "a bucket is cast once, after its step");
+    life.cast = true;
+  }
+
+  /// Whether the host has what the bucket was stepped to.
+  bool is_back(const BucketLife& life) const {
+    return life.stepped && (schedule_.steps_on_host() || life.copied);
+  }
+
+  void check_copy_up(int id, const Action& action) {
+    if (action.bucket < 0) return check_gather(id, action);
+    BucketLife& life = life_of(action);
+    if (!action.writes.empty()) {  // masters that come to be stepped
+      if (life.stepped) fail(id, "its bucket is stepped already");
+      return;
+    }
+    const bool is_cast = schedule_.bucket_of(action).dtype == kMasterDType || life.cast;
+    if (!is_back(life) || !is_cast || life.renewed) fail(id, "it comes once, after its step");
+    life.renewed = true;
+  }
+
+  void check_copy_down(int id, BucketLife& life) const {
+    const bool is_ready =
+        schedule_.steps_on_host() ? is_reduced_in_microbatch(life) : life.stepped && !life.copied;
+    if (!is_ready) fail(id, "a bucket is copied once, after its reduction or step");
+    life.copied = true;
+  }
+
+  /// Whether the next step's gathers find what the bucket was stepped to.
+  bool is_published(const BucketLife& life, const Bucket& bucket) const {
+    if (schedule_.offload == Offload::none) return true;
+    const bool is_cast = bucket.dtype == kMasterDType || life.cast;
+    return is_back(life) && is_cast && (schedule_.gathers_from_host() || life.renewed);
   }
 
   void check_end() {
@@ -214,7 +297,12 @@ class OrderRules {
     for (size_t group = 0; group < lives_.size(); ++group) {
       for (size_t bucket = 0; bucket < lives_[group].size(); ++bucket) {
         const Bucket& described = schedule_.groups[group].buckets[bucket];
-        if (lives_[group][bucket].stepped != described.frozen) continue;
+        const BucketLife& life = lives_[group][bucket];
+        if (life.stepped && !is_published(life, described)) {
+          fail(-1, fmt::format("bucket {} of group {} is stepped where no gather sees it", bucket,
+                               schedule_.groups[group].name));
+        }
+        if (life.stepped != described.frozen) continue;
         fail(-1, fmt::format("bucket {} of group {} is {}", bucket, schedule_.groups[group].name,
                              described.frozen ? "frozen, yet stepped" : "never stepped"));
       }
@@ -226,6 +314,7 @@ class OrderRules {
   std::vector<int> groups_of_units_;
   bool trains_ = false;
   bool clips_ = false;
+  bool is_norm_known_ = false;  // what all shards have added to it
   bool is_factor_known_ = false;
 
   // Of the microbatch that the pass has come to.

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "planner/rules.h"
@@ -21,8 +23,12 @@ class SlotRules {
       clocks_.append(action.stream, action.waits);
       for (const int slot : action.reads) read(id, action, slot);
       for (const int slot : action.writes) write(id, action, slot);
-      if (action.kind == ActionKind::cast_shard) casts_.push_back(id);
-      if (action.kind == ActionKind::optimizer_step) check_step_follows_casts(id, action);
+      if (fills_own_range(action)) gathers_.push_back(id);
+      if (is_norm_copy(action)) norm_copy_ = id;
+      if (action.kind == ActionKind::clip) clips_ = true;
+      if (action.kind == ActionKind::optimizer_step) check_step(id, action);
+      if (is_renewal(action)) check_follows_gathers(id, action);
+      if (changes_state(action)) check_follows_state(id, action);
     }
     for (size_t i = 0; i < lives_.size(); ++i) {
       const SlotKind kind = schedule_.slots[i].kind;
@@ -81,6 +87,7 @@ class SlotRules {
       case ActionKind::reduce_scatter:
       case ActionKind::accumulate:
         return true;
+      case ActionKind::d2h:
       case ActionKind::optimizer_step:
         return kind != SlotKind::norm;
       default:
@@ -96,6 +103,8 @@ class SlotRules {
         return true;
       case ActionKind::reshard:
         return kind == SlotKind::unsharded;
+      case ActionKind::optimizer_step:
+        return kind == SlotKind::master;
       case ActionKind::clip:
         return life.held;
       case ActionKind::backward:
@@ -121,7 +130,7 @@ class SlotRules {
     life.group = action.group;
     life.bucket = is_of_group(kind) ? -1 : action.bucket;
     life.held = holds_after(action, kind);
-    life.whole = action.kind != ActionKind::cast_shard || is_whole_after_cast(action);
+    life.whole = !fills_own_range(action) || is_whole_after(action);
   }
 
   static bool holds_after(const Action& action, SlotKind kind) {
@@ -130,17 +139,63 @@ class SlotRules {
     return action.kind != ActionKind::reshard || kind == SlotKind::kept_shard;
   }
 
-  bool is_whole_after_cast(const Action& action) const {
+  /// Copies this rank's range of a group to an unsharded slot.
+  static bool fills_own_range(const Action& action) {
+    const bool copies = action.kind == ActionKind::cast_shard || action.kind == ActionKind::h2d;
+    return copies && action.group >= 0 && action.bucket < 0;
+  }
+
+  bool is_whole_after(const Action& action) const {
     const int shards = action.reads.empty() ? schedule_.shards : schedule_.regather_shards;
     return shards == 1 || schedule_.groups[static_cast<size_t>(action.group)].shared_bytes() == 0;
   }
 
-  /// A cast reads the masters that the optimizer writes.
-  void check_step_follows_casts(int id, const Action& action) const {
-    for (const int cast : casts_) {
-      const bool same_group = schedule_.actions[static_cast<size_t>(cast)].group == action.group;
-      if (same_group && !clocks_.before(cast, id)) {
-        fail(id, fmt::format("nothing orders it after action {}, which casts its group", cast));
+  /// Of the device's own parameters.
+  static bool is_renewal(const Action& action) {
+    return action.kind == ActionKind::h2d && action.bucket >= 0 && action.writes.empty();
+  }
+
+  static bool is_norm_copy(const Action& action) {
+    return action.kind == ActionKind::d2h && action.group < 0;
+  }
+
+  /// Of a bucket's own state: masters, their cast, the device's parameters.
+  static bool changes_state(const Action& action) {
+    switch (action.kind) {
+      case ActionKind::optimizer_step:
+        return true;
+      case ActionKind::h2d:
+      case ActionKind::cast_shard:
+        return action.bucket >= 0;
+      case ActionKind::d2h:
+        return action.bucket >= 0 && action.writes.empty();
+      default:
+        return false;
+    }
+  }
+
+  void check_follows_state(int id, const Action& action) {
+    const auto [found, is_first] = states_.try_emplace({action.group, action.bucket}, id);
+    if (is_first) return;
+    const int before = std::exchange(found->second, id);
+    if (clocks_.before(before, id)) return;
+    fail(id, fmt::format("nothing orders it after action {}, which it goes on from", before));
+  }
+
+  void check_step(int id, const Action& action) const {
+    check_follows_gathers(id, action);
+    if (action.stream != Stream::host || !clips_) return;
+    if (norm_copy_ < 0 || !clocks_.before(norm_copy_, id)) {
+      fail(id, "nothing orders it after the copy of the norm");
+    }
+  }
+
+  /// A gather reads what the optimizer writes.
+  void check_follows_gathers(int id, const Action& action) const {
+    for (const int gather : gathers_) {
+      const bool same_group = schedule_.actions[static_cast<size_t>(gather)].group == action.group;
+      if (same_group && !clocks_.before(gather, id)) {
+        fail(id, fmt::format("nothing orders it after action {}, which gathers its group", gather));
       }
     }
   }
@@ -148,7 +203,10 @@ class SlotRules {
   const Schedule& schedule_;
   StreamClocks clocks_;
   std::vector<SlotLife> lives_;
-  std::vector<int> casts_;
+  std::vector<int> gathers_;
+  bool clips_ = false;
+  int norm_copy_ = -1;
+  std::map<std::pair<int, int>, int> states_;  // by group and bucket: who changed it last
 };
 
 }  // namespace

@@ -36,6 +36,8 @@ Category category_of(ActionKind kind) {
     case ActionKind::reduce_scatter:
     case ActionKind::all_reduce:
       return Category::communication;
+    case ActionKind::h2d:
+    case ActionKind::d2h:
     case ActionKind::cast_shard:
     case ActionKind::reshard:
     case ActionKind::accumulate:
@@ -83,7 +85,8 @@ Executor::Executor(const models::ModelSpec& spec, RankState& state, Streams& str
       channels_(channels),
       options_(options),
       gradient_scale_(options.gradient_scale, state.device()),
-      space_(state.device().is_cuda() ? profiler::Space::device : profiler::Space::host) {
+      space_(state.device().is_cuda() ? profiler::Space::device : profiler::Space::host),
+      host_(state.device().is_cuda()) {
   install_hooks();
 }
 
@@ -95,6 +98,8 @@ void Executor::run(const Schedule& schedule, int64_t step, const LoadBatch& load
   while (next_ < static_cast<int>(schedule.actions.size())) execute(next_++);
   scope_ = nullptr;
   complete_all();
+  host_.join();
+  streams_.end();
   if (inspection_ != nullptr) inspection_->end_pass(schedule);
 }
 
@@ -157,7 +162,8 @@ void Executor::execute(int id) {
   if (inspection_ != nullptr) inspection_->enter(*schedule_, step_, id);
   if (recorder_ != nullptr) recorder_->begin_action(id);
   const profiler::Purpose before = scope_->change({category_of(action.kind), label_of(action), id});
-  const bool is_beside = action.stream != planner::Stream::main;
+  const bool is_beside =
+      action.stream != planner::Stream::main && action.stream != planner::Stream::host;
   if (is_beside) streams_.select(action.stream);
   dispatch(action);
   if (is_beside) streams_.select(planner::Stream::main);
@@ -170,7 +176,8 @@ void Executor::execute(int id) {
 }
 
 void Executor::finish(int id) {
-  if (awaited_[id]) streams_.record(id, schedule_->actions[id].stream);
+  const planner::Stream stream = schedule_->actions[id].stream;
+  if (awaited_[id] && stream != planner::Stream::host) streams_.record(id, stream);
 }
 
 void Executor::end_action(int id) {
@@ -200,6 +207,10 @@ void Executor::dispatch(const Action& action) {
   switch (action.kind) {
     case ActionKind::load_input:
       return load_input();
+    case ActionKind::h2d:
+      return h2d(action);
+    case ActionKind::d2h:
+      return d2h(action);
     case ActionKind::cast_shard:
       return cast_shard(action);
     case ActionKind::all_gather:
@@ -229,9 +240,25 @@ void Executor::dispatch(const Action& action) {
 
 void Executor::wait_for(const Action& action) {
   for (const int id : action.waits) {
-    streams_.wait(action.stream, id);
     complete(id);
+    if (schedule_->actions[id].stream == planner::Stream::host) {
+      host_.wait(id);
+    } else if (action.stream != planner::Stream::host) {
+      streams_.wait(action.stream, id);
+    }
   }
+}
+
+/// At once, or where the action is the host's, when all it waits for on the device has ended.
+void Executor::do_on_stream(const Action& action, HostQueue::Work work) {
+  if (action.stream != planner::Stream::host) return work();
+  const auto id = static_cast<int>(&action - schedule_->actions.data());
+  const profiler::Purpose purpose{category_of(action.kind), label_of(action), id};
+  host_.post(id, [this, &action, purpose, work = std::move(work)] {
+    for (const int earlier : action.waits) streams_.synchronize(earlier);
+    const profiler::Scope scope(purpose);
+    work();
+  });
 }
 
 /// A communicator's tickets are waited for in the order of issue.

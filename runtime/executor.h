@@ -7,7 +7,9 @@
 // gradients are there (see [Note: backward in segments] in planner/schedule.h).
 //
 // One thread enqueues everything. An action's waits are made good twice: its stream waits for
-// theirs (streams.h), and the host for a collective that its communicator does on the host.
+// theirs (streams.h), and the host for a collective that its communicator does on the host. What
+// the schedule gives to the host is posted to a thread that does it (host_queue.h), where the
+// action's waits for the device are made good.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,6 +26,7 @@
 #include "profiler/recorder.h"
 #include "runtime/comm/channels.h"
 #include "runtime/gradient_scale.h"
+#include "runtime/host_queue.h"
 #include "runtime/optimizer.h"
 #include "runtime/rank_state.h"
 #include "runtime/streams.h"
@@ -119,6 +122,7 @@ class Executor {
   void execute(int id);
   void dispatch(const planner::Action& action);
   void wait_for(const planner::Action& action);
+  void do_on_stream(const planner::Action& action, HostQueue::Work work);
   void complete(int id);
   void complete_all();
   void finish(int id);
@@ -126,6 +130,8 @@ class Executor {
   void choose_recorder();
   uint32_t label_of(const planner::Action& action) const;
   void load_input();
+  void h2d(const planner::Action& action);
+  void d2h(const planner::Action& action);
   void cast_shard(const planner::Action& action);
   void all_gather(const planner::Action& action);
   void reshard(const planner::Action& action);
@@ -137,7 +143,7 @@ class Executor {
   void reduce_scatter(const planner::Action& action);
   void all_reduce(const planner::Action& action);
   void accumulate(const planner::Action& action);
-  void count_step();
+  void count_step(StepScalars& scalars);
   void clip(const planner::Action& action);
   void optimizer_step(const planner::Action& action);
 
@@ -175,6 +181,7 @@ class Executor {
   bool trains_ = false;          // the schedule has a backward
   std::vector<UnitPlan> plans_;  // by unit
   StepScalars scalars_;
+  StepScalars host_scalars_;                   // of steps on the host
   std::vector<std::vector<bool>> sums_apart_;  // by group and bucket: not in the reduce slot
   bool is_norm_begun_ = false;
   bool is_counted_ = false;  // the step, by the optimizer's first call
@@ -193,6 +200,7 @@ class Executor {
   Batch batch_;
   at::Tensor loss_;
   at::Tensor logits_;
+  HostQueue host_;  // the last: its work uses all others
 };
 
 }  // namespace shardlens::runtime

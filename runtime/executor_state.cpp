@@ -11,7 +11,65 @@ namespace shardlens::runtime {
 using planner::Action;
 using planner::Bucket;
 
+namespace {
+
+/// The host goes on meanwhile. Without a device it copies at once.
+void start_copy(const at::Tensor& to, const at::Tensor& from) {
+  to.copy_(from, /*non_blocking=*/true);
+}
+
+at::Tensor pinned_like(const at::Tensor& scalar) {
+  const bool has_device = scalar.is_cuda();
+  return at::empty({}, scalar.options().device(at::kCPU).pinned_memory(has_device));
+}
+
+/// What the device has computed of the step, as far as there is any.
+void copy_scalar(at::Tensor& to, const at::Tensor& from) {
+  if (!from.defined()) return;
+  if (!to.defined()) to = pinned_like(from);
+  start_copy(to, from);
+}
+
+}  // namespace
+
+void Executor::h2d(const Action& action) {
+  const at::NoGradGuard no_grad;
+  if (action.group < 0) {
+    return start_copy(state_.slot(action.writes.front()), state_.slot(action.reads.front()));
+  }
+  if (action.bucket < 0) {
+    const int kept_slot = -1;
+    for (const auto& [to, from] :
+         state_.gather_copies(action.group, action.writes.front(), kept_slot)) {
+      start_copy(to, from);
+    }
+    return;
+  }
+  const BucketState& bucket = state_.bucket(action.group, action.bucket);
+  if (action.writes.empty()) return start_copy(bucket.parameters, bucket.cast);
+  start_copy(state_.shard_in(action.group, action.bucket, action.writes.front()), bucket.master);
+}
+
+void Executor::d2h(const Action& action) {
+  const at::NoGradGuard no_grad;
+  if (action.group < 0) {
+    copy_scalar(host_scalars_.divisor, scalars_.divisor);
+    return copy_scalar(host_scalars_.overflowed, scalars_.overflowed);
+  }
+  const at::Tensor from = state_.shard_in(action.group, action.bucket, action.reads.front());
+  const bool is_master = action.writes.empty();
+  start_copy(is_master ? state_.bucket(action.group, action.bucket).master
+                       : state_.shard_in(action.group, action.bucket, action.writes.front()),
+             from);
+}
+
 void Executor::cast_shard(const Action& action) {
+  if (action.bucket >= 0) {
+    return do_on_stream(action, [bucket = state_.bucket(action.group, action.bucket)] {
+      const at::NoGradGuard no_grad;
+      bucket.cast.copy_(bucket.master);
+    });
+  }
   const at::NoGradGuard no_grad;
   const int kept_slot = action.reads.empty() ? -1 : action.reads.front();
   for (const auto& [to, from] :
@@ -61,21 +119,24 @@ void Executor::all_reduce(const Action& action) {
 }
 
 void Executor::accumulate(const Action& action) {
-  const at::NoGradGuard no_grad;
   const at::Tensor shard = state_.shard_in(action.group, action.bucket, action.reads.front());
   const at::Tensor sum = state_.shard_in(action.group, action.bucket, action.writes.front());
-  if (action.microbatch == 0) {
-    sum.copy_(shard);
-  } else {
-    sum.add_(shard);
-  }
+  do_on_stream(action, [shard, sum, is_first = action.microbatch == 0] {
+    const at::NoGradGuard no_grad;
+    if (is_first) {
+      sum.copy_(shard);
+    } else {
+      sum.add_(shard);
+    }
+  });
 }
 
 void Executor::clip(const Action& action) {
   const at::NoGradGuard no_grad;
-  const at::Tensor& norm = state_.slot(action.writes.front());
-  if (!std::exchange(is_norm_begun_, true)) norm.zero_();
+  const at::Tensor norm = state_.slot(action.writes.front());
+  const bool begins = !std::exchange(is_norm_begun_, true);
   if (action.group < 0) {
+    if (begins) norm.zero_();
     // The mean over shards times their number is the sum.
     gradient_scale_.finish(norm, schedule_->shards, scalars_);
     return;
@@ -83,26 +144,36 @@ void Executor::clip(const Action& action) {
   // What every rank holds would be counted by each.
   const Bucket& bucket = schedule_->bucket_of(action);
   const double share = static_cast<double>(schedule_->shards_of(bucket)) / schedule_->shards;
-  gradient_scale_.add(state_.shard_in(action.group, action.bucket, action.reads.front()), share,
-                      norm);
+  const at::Tensor gradient = state_.shard_in(action.group, action.bucket, action.reads.front());
+  do_on_stream(action, [this, gradient, share, norm, begins] {
+    const at::NoGradGuard no_grad_there;
+    if (begins) norm.zero_();
+    gradient_scale_.add(gradient, share, norm);
+  });
 }
 
-void Executor::count_step() {
+void Executor::count_step(StepScalars& scalars) {
   if (std::exchange(is_counted_, true)) return;
-  scalars_.count = state_.step_count();
-  scalars_.count.add_(1);
-  if (scalars_.overflowed.defined()) scalars_.count.sub_(scalars_.overflowed);
+  scalars.count = state_.step_count();
+  scalars.count.add_(1);
+  if (scalars.overflowed.defined()) scalars.count.sub_(scalars.overflowed);
 }
 
 void Executor::optimizer_step(const Action& action) {
-  const at::NoGradGuard no_grad;
-  count_step();
   at::Tensor gradient = state_.shard_in(action.group, action.bucket, action.reads.front());
-  if (!action.writes.empty()) {
-    const at::Tensor cast = state_.shard_in(action.group, action.bucket, action.writes.front());
-    gradient = cast.copy_(gradient);
+  at::Tensor cast;
+  BucketState bucket = state_.bucket(action.group, action.bucket);
+  for (const int slot : action.writes) {
+    const bool is_master = schedule_->slot(slot).kind == planner::SlotKind::master;
+    (is_master ? bucket.master : cast) = state_.shard_in(action.group, action.bucket, slot);
   }
-  step_bucket(options_.optimizer, state_.bucket(action.group, action.bucket), gradient, scalars_);
+  StepScalars& scalars = schedule_->steps_on_host() ? host_scalars_ : scalars_;
+  do_on_stream(action, [this, bucket, gradient, cast, &scalars]() mutable {
+    const at::NoGradGuard no_grad;
+    count_step(scalars);
+    if (cast.defined()) gradient = cast.copy_(gradient);
+    step_bucket(options_.optimizer, bucket, gradient, scalars);
+  });
 }
 
 }  // namespace shardlens::runtime

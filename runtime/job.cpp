@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 
 #include "models/model.h"
+#include "profiler/units.h"
 #include "runtime/batches.h"
 #include "runtime/device.h"
+#include "runtime/executor.h"
+#include "runtime/host_limits.h"
 #include "runtime/null_device/null_device.h"
 
 namespace shardlens::runtime {
@@ -143,6 +147,20 @@ void check_recording(const Job& job) {
                   job.config.profile, job.steps));
 }
 
+void check_host_memory(const Job& job) {
+  const auto moments = static_cast<int>(moments_of(optimizer_options(job.config)).size());
+  const int64_t rank_bytes = job.train.host_bytes(moments);
+  const int64_t needed_bytes = rank_bytes * static_cast<int64_t>(job.ranks.size());
+  const std::optional<int64_t> left_bytes = available_host_bytes();
+  if (rank_bytes == 0 || !left_bytes || needed_bytes <= *left_bytes) return;
+  throw std::invalid_argument(fmt::format(
+      "--offload {}: {} rank{} keep {} in this host's memory, which has {} left; give --offload "
+      "{}, or more ranks on more hosts",
+      job.config.offload, job.ranks.size(), job.ranks.size() == 1 ? "" : "s",
+      profiler::bytes_text(needed_bytes), profiler::bytes_text(*left_bytes),
+      job.strategy.offload == planner::Offload::params ? "none" : "params or none"));
+}
+
 }  // namespace
 
 void choose_device(planner::Config& config) {
@@ -164,6 +182,7 @@ Job prepare_job(const planner::Config& config) {
   check_recording(job);
   job.train = build_schedule(job.spec, job.strategy, planner::Pass::train);
   job.evaluate = build_schedule(job.spec, job.strategy, planner::Pass::evaluate);
+  check_host_memory(job);
   return job;
 }
 

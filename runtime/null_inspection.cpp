@@ -130,12 +130,14 @@ void NullInspection::use_state(const Schedule& schedule, const Action& action) {
     use(action, bucket.master, true);
     for (const at::Tensor& moment : bucket.moments) use(action, moment, true);
   }
-  const bool reads_masters =
-      action.kind == ActionKind::cast_shard ||
+  const bool renews = action.kind == ActionKind::h2d && action.bucket >= 0 && action.writes.empty();
+  if (renews) use(action, state_.bucket(action.group, action.bucket).parameters, true);
+  const bool reads_parameters =
+      (action.kind == ActionKind::cast_shard && action.bucket < 0) ||
       (action.unit >= 0 && action.group >= 0 && !schedule.has_unsharded_slots());
-  if (!reads_masters) return;
+  if (!reads_parameters) return;
   const auto buckets = static_cast<int>(schedule.groups[action.group].buckets.size());
-  for (int i = 0; i < buckets; ++i) use(action, state_.bucket(action.group, i).master, false);
+  for (int i = 0; i < buckets; ++i) use(action, state_.bucket(action.group, i).parameters, false);
 }
 
 void NullInspection::end_pass(const Schedule& schedule) {

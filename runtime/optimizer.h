@@ -22,10 +22,13 @@ struct OptimizerOptions {
 /// Names of what the optimizer keeps beside each weight, as PyTorch calls it.
 std::vector<const char*> moments_of(const OptimizerOptions& options);
 
-/// This rank's range of one bucket: each 1D fp32 of the same length.
+/// This rank's range of one bucket: each 1D of the same length, master and moments fp32.
 struct BucketState {
   at::Tensor master;
   std::vector<at::Tensor> moments;  // see moments_of; none where the bucket is frozen
+  // Under offload; without, and where one is like the other, the same tensor as the one before.
+  at::Tensor cast;        // beside the master, in the parameters' dtype
+  at::Tensor parameters;  // what gathers take: the cast, or a copy of it on the device
 };
 
 /// What all steps of a pass share, scalars in fp32 beside the masters.

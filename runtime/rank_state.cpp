@@ -7,6 +7,7 @@
 
 #include "profiler/recorder.h"
 #include "runtime/check.h"
+#include "runtime/pinned_memory.h"
 #include "runtime/scalar_type.h"
 
 namespace shardlens::runtime {
@@ -36,6 +37,8 @@ Category category_of(planner::SlotKind kind) {
     case planner::SlotKind::gradient_sum:
     case planner::SlotKind::master_gradient:
       return Category::gradient_shard;
+    case planner::SlotKind::master:
+      return Category::parameter_shard;
     case planner::SlotKind::norm:
       return Category::workspace;
   }
@@ -64,13 +67,77 @@ std::vector<at::Tensor> gaps_in(const planner::Bucket& bucket, const at::Tensor&
   return gaps;
 }
 
+/// A gradient that comes from the device, or the norm that goes there.
+bool is_copied_to_host(const planner::Slot& slot) {
+  return slot.on_host &&
+         (slot.kind == planner::SlotKind::gradient_shard || slot.kind == planner::SlotKind::norm);
+}
+
+/// What an offload keeps of every bucket: masters, and their casts where parameters have another
+/// dtype. What a device copies is pinned; without a device nothing is.
+class HostShards {
+ public:
+  HostShards(const planner::Schedule& schedule, bool has_device)
+      : schedule_(schedule),
+        has_device_(has_device),
+        masters_(Category::parameter_shard, "masters", total_bytes(&HostShards::copies_master)),
+        casts_(Category::parameter_shard, "parameters", total_bytes(&HostShards::has_cast)) {}
+
+  at::Tensor master(const planner::Bucket& bucket, const std::string& name) {
+    const bool pinned = has_device_ && copies_master(bucket);
+    return make(pinned ? &masters_ : nullptr, name + " master", bucket, planner::kMasterDType);
+  }
+
+  at::Tensor cast(const planner::Bucket& bucket, const std::string& name,
+                  const at::Tensor& master) {
+    if (!has_cast(bucket)) return master;
+    return make(has_device_ ? &casts_ : nullptr, name + " parameters", bucket, bucket.dtype);
+  }
+
+ private:
+  using Predicate = bool (HostShards::*)(const planner::Bucket&) const;
+
+  bool has_cast(const planner::Bucket& bucket) const {
+    return bucket.dtype != planner::kMasterDType;
+  }
+  bool copies_master(const planner::Bucket& bucket) const {
+    return !has_cast(bucket) || schedule_.offload == planner::Offload::params;
+  }
+
+  int64_t total_bytes(Predicate is_wanted) const {
+    const bool masters = is_wanted == &HostShards::copies_master;
+    int64_t bytes = 0;
+    for (const planner::Group& group : schedule_.groups) {
+      for (const planner::Bucket& bucket : group.buckets) {
+        if (!(this->*is_wanted)(bucket)) continue;
+        const planner::DType dtype = masters ? planner::kMasterDType : bucket.dtype;
+        bytes += PinnedMemory::rounded(schedule_.shard_numel(bucket) * planner::bytes_of(dtype));
+      }
+    }
+    return bytes;
+  }
+
+  at::Tensor make(PinnedMemory* pinned, const std::string& name, const planner::Bucket& bucket,
+                  planner::DType dtype) {
+    const int64_t numel = schedule_.shard_numel(bucket);
+    if (pinned != nullptr) return pinned->take(numel, scalar_type(dtype));
+    return zeros(Category::parameter_shard, name, {numel}, at::dtype(scalar_type(dtype)));
+  }
+
+  const planner::Schedule& schedule_;
+  const bool has_device_;
+  PinnedMemory masters_;
+  PinnedMemory casts_;
+};
+
 }  // namespace
 
 RankState::RankState(const models::ModelSpec& spec, const planner::Schedule& schedule, int rank,
                      const c10::Device& device, const OptimizerOptions& optimizer)
     : schedule_(schedule), rank_(rank), device_(device), places_(spec.parameters.size()) {
   place_parameters();
-  allocate(optimizer);
+  allocate_buckets(optimizer);
+  allocate_slots();
   make_weights(spec);
   if (!schedule.has_unsharded_slots()) bind_to_masters();
 }
@@ -96,32 +163,55 @@ void RankState::place_parameters() {
   for (const Place& place : places_) check(place.group >= 0, "a parameter lies in no bucket");
 }
 
-void RankState::allocate(const OptimizerOptions& optimizer) {
-  const at::TensorOptions fp32 = at::dtype(at::kFloat).device(device_);
+void RankState::allocate_buckets(const OptimizerOptions& optimizer) {
+  const bool on_host = schedule_.offload != planner::Offload::none;
+  const at::TensorOptions device = at::dtype(at::kFloat).device(device_);
+  const at::TensorOptions moments = schedule_.steps_on_host() ? device.device(at::kCPU) : device;
+  HostShards host(schedule_, device_.is_cuda());
   for (const planner::Group& group : schedule_.groups) {
     std::vector<BucketState>& states = buckets_.emplace_back();
     for (const planner::Bucket& bucket : group.buckets) {
       const int64_t numel = schedule_.shard_numel(bucket);
       const std::string name = fmt::format("{} bucket {}", group.name, states.size());
       BucketState& state = states.emplace_back();
-      state.master = zeros(Category::parameter_shard, name + " master", {numel}, fp32);
+      state.master = on_host ? host.master(bucket, name)
+                             : zeros(Category::parameter_shard, name + " master", {numel}, device);
+      state.cast = on_host ? host.cast(bucket, name, state.master) : state.master;
+      state.parameters = state.cast;
+      if (schedule_.offload == planner::Offload::optimizer) {
+        state.parameters = zeros(Category::parameter_shard, name + " parameters", {numel},
+                                 device.dtype(scalar_type(bucket.dtype)));
+      }
       if (bucket.frozen) continue;
       for (const char* moment : moments_of(optimizer)) {
         state.moments.push_back(
-            zeros(Category::optimizer_state, name + " " + moment, {numel}, fp32));
+            zeros(Category::optimizer_state, name + " " + moment, {numel}, moments));
       }
     }
     bucket_views_.emplace_back(group.buckets.size());
   }
+  step_count_ = zeros(Category::optimizer_state, "step count", {}, moments);
+}
+
+void RankState::allocate_slots() {
+  int64_t pinned_bytes = 0;
+  for (const planner::Slot& slot : schedule_.slots) {
+    if (is_copied_to_host(slot)) pinned_bytes += PinnedMemory::rounded(slot.bytes);
+  }
+  PinnedMemory pinned(Category::gradient_shard, "gradients", pinned_bytes);
   for (const planner::Slot& slot : schedule_.slots) {
     const at::ScalarType element = element_of(slot);
     const auto numel = slot.bytes / static_cast<int64_t>(c10::elementSize(element));
+    if (is_copied_to_host(slot) && device_.is_cuda()) {
+      slots_.push_back(pinned.take(numel, element));
+      continue;
+    }
     const profiler::Scope scope(category_of(slot.kind), slot.name());
-    slots_.push_back(at::empty({numel}, fp32.dtype(element)));
+    const c10::Device device = slot.on_host ? c10::Device(at::kCPU) : device_;
+    slots_.push_back(at::empty({numel}, at::dtype(element).device(device)));
   }
   bound_.assign(schedule_.groups.size(), false);
   gradients_.resize(places_.size());
-  step_count_ = zeros(Category::optimizer_state, "step count", {}, fp32);
 }
 
 void RankState::make_weights(const models::ModelSpec& spec) {
@@ -146,15 +236,17 @@ void RankState::point(int parameter, void* memory, int64_t bytes) const {
 
 void RankState::set_parameter(int parameter, const at::Tensor& value) {
   const Place& place = places_[parameter];
-  at::Tensor& master = buckets_[place.group][place.bucket].master;
+  const BucketState& state = buckets_[place.group][place.bucket];
   const planner::Bucket& bucket = schedule_.groups[place.group].buckets[place.bucket];
-  const int64_t own_begin = rank_ % schedule_.shards_of(bucket) * master.numel();
+  const int64_t own_numel = state.master.numel();
+  const int64_t own_begin = rank_ % schedule_.shards_of(bucket) * own_numel;
   const int64_t begin = std::max(place.entry.offset, own_begin);
-  const int64_t end = std::min(place.entry.offset + place.entry.numel, own_begin + master.numel());
+  const int64_t end = std::min(place.entry.offset + place.entry.numel, own_begin + own_numel);
   if (begin >= end) return;
-  const at::Tensor flat = value.reshape({-1});
-  master.narrow(0, begin - own_begin, end - begin)
-      .copy_(flat.narrow(0, begin - place.entry.offset, end - begin));
+  const at::Tensor part = value.reshape({-1}).narrow(0, begin - place.entry.offset, end - begin);
+  for (const at::Tensor& copy : {state.master, state.cast, state.parameters}) {
+    copy.narrow(0, begin - own_begin, end - begin).copy_(part);
+  }
 }
 
 void RankState::bind(int group, int slot) {
@@ -218,7 +310,7 @@ const std::vector<Copy>& RankState::gather_copies(int group, int slot, int kept_
     if (kept_slot >= 0 && !buckets[i].whole) continue;
     const int shards = schedule_.shards_of(buckets[i]);
     copies.push_back({part_of(group, static_cast<int>(i), slot, shards, rank_ % shards),
-                      buckets_[group][i].master});
+                      buckets_[group][i].parameters});
   }
   if (kept_slot < 0) return copies;
   for (auto& [kept, part] : kept_parts(group, slot, kept_slot)) copies.push_back({part, kept});

@@ -1,5 +1,6 @@
 // What one rank keeps from step to step: its range of every bucket's fp32 weights and moments, the
-// slots of the schedule, and the weights that autograd sees.
+// slots of the schedule, and the weights that autograd sees. What the schedule offloads lies in
+// host memory, pinned where the device copies it.
 //
 // [Note: weights are views that move]
 // A weight is one leaf tensor for the whole run. Its memory is not its own: bind() points its
@@ -90,7 +91,8 @@ class RankState {
   using CopyKey = std::array<int, 3>;  // group, slot, kept slot
 
   void place_parameters();
-  void allocate(const OptimizerOptions& optimizer);
+  void allocate_buckets(const OptimizerOptions& optimizer);
+  void allocate_slots();
   void make_weights(const models::ModelSpec& spec);
   /// Without unsharded slots the masters are whole, and are the weights.
   void bind_to_masters();

@@ -1,6 +1,7 @@
 // The streams that a schedule names, on a device: where what is enqueued goes, and how one stream
-// waits for another. The CPU has one order only, so there every wait holds already
-// (streams_inline.cpp); on CUDA a wait is an event (streams_cuda.cpp).
+// waits for another. Stream::host is not among them (host_queue.h). The CPU has one order only, so
+// there every wait holds already (streams_inline.cpp); on CUDA a wait is an event
+// (streams_cuda.cpp).
 //
 // No memory is ever allocated on any stream but main: slots are allocated once, and collectives
 // work in place. So no block is used on a stream that the caching allocator does not know of, and
@@ -33,6 +34,13 @@ class Streams {
 
   /// What `stream` is given from now on comes after an action that was recorded in this pass.
   virtual void wait(planner::Stream stream, int action) = 0;
+
+  /// The calling thread goes on when an action that was recorded in this pass has ended. Any
+  /// thread.
+  virtual void synchronize(int action) const = 0;
+
+  /// After a pass: what main is given from now on comes after all that was copied.
+  virtual void end() = 0;
 
   /// The cudaStream_t behind a stream; null where there is none, or where it is CUDA's default.
   virtual void* handle(planner::Stream stream) const = 0;

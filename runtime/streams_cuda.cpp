@@ -1,6 +1,8 @@
 #include <c10/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <array>
+#include <utility>
 #include <vector>
 
 #include "runtime/streams.h"
@@ -21,7 +23,7 @@ class CudaStreams final : public Streams {
  public:
   CudaStreams(const c10::Device& device, bool one_for_both)
       : streams_{c10::cuda::getDefaultCUDAStream(device.index())} {
-    while (streams_.size() < planner::kStreams) {
+    while (streams_.size() < index(Stream::host)) {
       streams_.push_back(c10::cuda::getStreamFromPool(kHighPriority, device.index()));
     }
     if (one_for_both) streams_[index(Stream::reduce)] = on(Stream::gather);
@@ -33,7 +35,10 @@ class CudaStreams final : public Streams {
     for (size_t side = 1; side < streams_.size(); ++side) start_.block(streams_[side]);
   }
 
-  void select(Stream stream) override { c10::cuda::setCurrentCUDAStream(on(stream)); }
+  void select(Stream stream) override {
+    used_[index(stream)] = true;
+    c10::cuda::setCurrentCUDAStream(on(stream));
+  }
 
   // An event is recorded anew in every pass; a wait means its last record before the wait.
   void record(int action, Stream stream) override {
@@ -44,14 +49,30 @@ class CudaStreams final : public Streams {
     events_[static_cast<size_t>(action)].block(on(stream));
   }
 
-  void* handle(Stream stream) const override { return on(stream).stream(); }
+  void synchronize(int action) const override {
+    events_[static_cast<size_t>(action)].synchronize();
+  }
+
+  void end() override {
+    for (const Stream copies : {Stream::h2d, Stream::d2h}) {
+      if (!std::exchange(used_[index(copies)], false)) continue;
+      end_.record(on(copies));
+      end_.block(on(Stream::main));
+    }
+  }
+
+  void* handle(Stream stream) const override {
+    return stream == Stream::host ? nullptr : on(stream).stream();
+  }
 
  private:
   static size_t index(Stream stream) { return static_cast<size_t>(stream); }
   const CUDAStream& on(Stream stream) const { return streams_[index(stream)]; }
 
-  std::vector<CUDAStream> streams_;  // by planner::Stream
+  std::vector<CUDAStream> streams_;             // by planner::Stream
+  std::array<bool, planner::kStreams> used_{};  // in this pass
   CUDAEvent start_;
+  CUDAEvent end_;
   std::vector<CUDAEvent> events_;  // by action; created on the first record
 };
 

@@ -13,6 +13,8 @@ class InlineStreams final : public Streams {
   void select(planner::Stream) override {}
   void record(int, planner::Stream) override {}
   void wait(planner::Stream, int) override {}
+  void synchronize(int) const override {}
+  void end() override {}
   void* handle(planner::Stream) const override { return nullptr; }
 };
 

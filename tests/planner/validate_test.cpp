@@ -61,6 +61,22 @@ std::vector<Schedule> valid_schedules() {
           spec, {.kind = StrategyKind::fsdp, .world_size = 1, .param_dtype = dtype}, pass));
     }
   }
+  for (const Offload offload : {Offload::params, Offload::optimizer, Offload::all}) {
+    for (const DType dtype : {DType::fp32, DType::bf16}) {
+      for (const bool holds_gradients : {false, true}) {
+        for (const int microbatches : {1, 2}) {
+          schedules.push_back(build_schedule(spec,
+                                             {.kind = StrategyKind::fsdp,
+                                              .world_size = 2,
+                                              .param_dtype = dtype,
+                                              .offload = offload,
+                                              .microbatches = microbatches,
+                                              .holds_gradients = holds_gradients},
+                                             Pass::train));
+        }
+      }
+    }
+  }
   return schedules;
 }
 
@@ -113,6 +129,11 @@ bool conflict(const Action& a, const Action& b) {
            writes.end();
   };
   return meets(a.writes, b.writes) || meets(a.writes, b.reads) || meets(a.reads, b.writes);
+}
+
+/// Both add to the norm.
+bool commute(const Action& a, const Action& b) {
+  return a.kind == ActionKind::clip && b.kind == ActionKind::clip && a.group >= 0 && b.group >= 0;
 }
 
 template <typename Break>
@@ -175,6 +196,7 @@ TEST_CASE("actions that meet in a slot cannot change places") {
     for (int a = 0; a < size_of(schedule); ++a) {
       for (int b = a + 1; b < std::min(a + 12, size_of(schedule)); ++b) {
         if (!conflict(schedule.actions[a], schedule.actions[b])) continue;
+        if (commute(schedule.actions[a], schedule.actions[b])) continue;
         INFO(action_to_text(schedule, a) << "\n" << action_to_text(schedule, b));
         REQUIRE_FALSE(is_valid(with_swapped_actions(schedule, a, b)));
         ++tried;
@@ -405,7 +427,7 @@ TEST_CASE("casts read the parameters of before the optimizer's step") {
   };
   CHECK_NOTHROW(validate(with_use(step, step + 1)));
   CHECK_THROWS_MATCHES(validate(with_use(step, step + 2)), std::logic_error,
-                       MessageMatches(ContainsSubstring("which casts its group")));
+                       MessageMatches(ContainsSubstring("which gathers its group")));
   CHECK_THROWS_MATCHES(validate(with_use(step + 1, step + 2)), std::logic_error,
                        MessageMatches(ContainsSubstring("next step's parameters")));
 }

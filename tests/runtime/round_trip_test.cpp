@@ -239,9 +239,9 @@ TEST_CASE("PyTorch FSDP2's snapshot has the peaks that are compared with", "[pro
   const json snapshot = json::parse(read_file(kFixtures + "memory_viz/expected.json")).at("fsdp2");
   const json peaks = json::parse(read_file(kFixtures + "fsdp2_null_peaks.json"));
   size_t found = 0;
-  const json configuration = {{"model", "vit-tutorial"},   {"world", 2},
-                              {"strategy", "fsdp"},        {"param_dtype", "fp32"},
-                              {"reduce_dtype", "fp32"},    {"reshard_after_forward", "true"},
+  const json configuration = {{"model", "vit-tutorial"}, {"world", 2},
+                              {"strategy", "fsdp"},      {"param_dtype", "fp32"},
+                              {"reduce_dtype", "fp32"},  {"reshard_after_forward", "true"},
                               {"offload", "none"}};
   for (const json& row : peaks.at("rows")) {
     json same = row;

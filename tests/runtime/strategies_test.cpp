@@ -114,6 +114,7 @@ std::vector<std::string> random_flags(std::mt19937_64& engine, int world_size) {
       {{}, {"--sync", "last"}},
       {{}, {"--recompute", "full"}, {"--recompute", "every:2"}},
       {{}, {"--clip-norm", "0.5"}},
+      {{}, {"--offload", "params"}, {"--offload", "optimizer"}, {"--offload", "all"}},
       {{}, {"--loss-scale", "512"}},
       {{}, {"--optimizer", "adamw", "--weight-decay", "0.1"}}};
   std::vector<std::string> flags;

@@ -90,6 +90,7 @@ inline planner::Strategy random_rich_strategy(std::mt19937_64& engine) {
   if (often()) strategy.sync = Sync::last;
   if (often()) strategy.recompute_every = static_cast<int>(random_between(engine, 0, 3));
   strategy.holds_gradients = often();
+  if (often()) strategy.offload = static_cast<Offload>(random_between(engine, 1, 3));
   return strategy;
 }
 

@@ -25,10 +25,47 @@ inline NamedStrategy named_strategy(const std::vector<std::string>& flags, int w
   return made;
 }
 
+using Flags = std::vector<std::string>;
+
+inline bool divides_in_four(int world_size) { return world_size >= 4 && world_size % 4 == 0; }
+
+inline std::vector<Flags> offload_flags(int world_size) {
+  std::vector<Flags> all = {
+      {"--offload", "params", "--param-dtype", "bf16"},
+      {"--offload", "params", "--clip-norm", "0.5", "--reduce-dtype", "bf16"},
+      {"--offload", "params", "--accumulate", "2", "--strategy", "ddp"},
+      {"--offload", "params", "--wrap", "size:200000", "--recompute", "full"},
+      {"--offload", "optimizer"},
+      {"--offload", "optimizer", "--param-dtype", "bf16", "--reduce-dtype", "bf16"},
+      {"--offload", "optimizer", "--reshard-after-forward", "false", "--clip-norm", "0.5"},
+      {"--offload", "optimizer", "--strategy", "single", "--freeze", ".*ln_[12]"},
+      {"--offload", "optimizer", "--accumulate", "2", "--sync", "last"},
+      {"--offload", "all"},
+      {"--offload", "all", "--param-dtype", "bf16", "--keep-fp32", ".*ln_[12]"},
+      {"--offload", "all", "--param-dtype", "fp16", "--reduce-dtype", "fp16", "--loss-scale",
+       "1024"},
+      {"--offload", "all", "--accumulate", "2"},
+      {"--offload", "all", "--accumulate", "2", "--clip-norm", "0.5", "--reduce-dtype", "bf16"},
+      {"--offload", "all", "--accumulate", "2", "--strategy", "single", "--clip-norm", "0.5"},
+      {"--offload", "all", "--strategy", "ddp", "--param-dtype", "bf16"},
+      {"--offload", "all", "--reshard-after-forward", "false", "--ignore", "module:.*ln_1"},
+      {"--offload", "all", "--optimizer", "sgd", "--lr", "0.05", "--momentum", "0.9"},
+      {"--offload", "all", "--wrap", "size:200000", "--recompute", "full"},
+  };
+  if (!divides_in_four(world_size)) return all;
+  const std::vector<Flags> parts = {
+      {"--offload", "all", "--reshard-after-forward", "2", "--param-dtype", "bf16"},
+      {"--offload", "all", "--strategy", "hsdp", "--replicas", "2", "--clip-norm", "0.5"},
+      {"--offload", "params", "--strategy", "hsdp", "--replicas", "2", "--accumulate", "2"},
+      {"--offload", "optimizer", "--strategy", "hsdp", "--replicas", "2", "--ignore", "conv_proj"},
+  };
+  all.insert(all.end(), parts.begin(), parts.end());
+  return all;
+}
+
 /// The flags of each strategy that `world_size` ranks can have.
-inline std::vector<std::vector<std::string>> all_strategy_flags(int world_size) {
-  using Flags = std::vector<std::string>;
-  std::vector<Flags> all;
+inline std::vector<Flags> all_strategy_flags(int world_size) {
+  std::vector<Flags> all = offload_flags(world_size);
   for (const char* dtype : {"fp32", "bf16", "fp16"}) {
     for (const char* reshard : {"auto", "true", "false"}) {
       all.push_back({"--param-dtype", dtype, "--reshard-after-forward", reshard});
@@ -77,7 +114,7 @@ inline std::vector<std::vector<std::string>> all_strategy_flags(int world_size) 
       {"--strategy", "NO_SHARD"},
   };
   all.insert(all.end(), more.begin(), more.end());
-  if (world_size < 4 || world_size % 4 != 0) return all;
+  if (!divides_in_four(world_size)) return all;
   const std::string half = std::to_string(world_size / 2);
   const std::vector<Flags> parts = {
       {"--reshard-after-forward", "2"},

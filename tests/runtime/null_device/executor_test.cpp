@@ -31,6 +31,8 @@ class StreamsWithoutBegin final : public Streams {
   void select(planner::Stream stream) override { streams_.select(stream); }
   void record(int action, planner::Stream stream) override { streams_.record(action, stream); }
   void wait(planner::Stream stream, int action) override { streams_.wait(stream, action); }
+  void synchronize(int action) const override { streams_.synchronize(action); }
+  void end() override { streams_.end(); }
   void* handle(planner::Stream stream) const override { return streams_.handle(stream); }
 
  private:

@@ -138,6 +138,7 @@ int64_t bytes_of(const std::vector<Block>& blocks, Category category) {
 int64_t slot_bytes(const Schedule& schedule, std::vector<planner::SlotKind> kinds) {
   int64_t bytes = 0;
   for (const planner::Slot& slot : schedule.slots) {
+    if (slot.on_host) continue;
     if (std::count(kinds.begin(), kinds.end(), slot.kind) > 0) bytes += slot.bytes;
   }
   return bytes;
@@ -153,11 +154,25 @@ int64_t shard_bytes(const Schedule& schedule, bool with_frozen) {
   return bytes;
 }
 
+/// What the device has of the parameters between their uses.
+int64_t parameter_bytes(const Schedule& schedule) {
+  if (schedule.offload == planner::Offload::none) return shard_bytes(schedule, true);
+  int64_t bytes = slot_bytes(schedule, {planner::SlotKind::master});
+  if (schedule.offload != planner::Offload::optimizer) return bytes;
+  for (const planner::Group& group : schedule.groups) {
+    for (const planner::Bucket& bucket : group.buckets) {
+      bytes += schedule.shard_numel(bucket) * planner::bytes_of(bucket.dtype);
+    }
+  }
+  return bytes;
+}
+
 /// Moments, the step count, and what a loss scale keeps.
 int64_t optimizer_bytes(const Schedule& schedule, const planner::Config& config) {
   int64_t moments = 2;
   if (config.optimizer == "sgd") moments = config.momentum > 0 ? 1 : 0;
   int64_t scalars = 1;
+  if (schedule.steps_on_host()) moments = scalars = 0;
   const auto scale = planner::loss_scale_of(config).kind;
   if (scale != planner::LossScale::Kind::none) ++scalars;
   if (scale == planner::LossScale::Kind::dynamic) ++scalars;
@@ -173,7 +188,7 @@ TEST_CASE("what lives through a step is recorded with the schedule's bytes") {
     const Schedule schedule = build_schedule(spec(), strategy, planner::Pass::train);
     const Recording recording = record_steps(schedule, config);
     const std::vector<Block> blocks = blocks_at_peak(recording.profile);
-    CHECK(bytes_of(blocks, Category::parameter_shard) == shard_bytes(schedule, true));
+    CHECK(bytes_of(blocks, Category::parameter_shard) == parameter_bytes(schedule));
     CHECK(bytes_of(blocks, Category::optimizer_state) == optimizer_bytes(schedule, config));
     CHECK(bytes_of(blocks, Category::unsharded_parameter) ==
           slot_bytes(schedule, {SlotKind::unsharded, SlotKind::kept_shard}));

@@ -1,0 +1,14 @@
+// How much memory of this host a process can still take.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+namespace shardlens::runtime {
+
+/// The less of what the kernel says is available and what a container's limit (cgroup v2 or v1)
+/// leaves. Nothing where the kernel does not say. `root` holds proc/ and sys/.
+std::optional<int64_t> available_host_bytes(const std::filesystem::path& root = "/");
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,55 @@
+// What the host does for a schedule beside its device: the actions of Stream::host, one after the
+// other on a thread of their own, while the thread that posts them goes on to give the device work.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+namespace shardlens::runtime {
+
+/// One thread posts and waits.
+class HostQueue {
+ public:
+  using Work = std::function<void()>;
+
+  /// `has_device`: else there is nothing to run beside, and `post` does the work at once.
+  explicit HostQueue(bool has_device) : has_device_(has_device) {}
+  /// Finishes what has begun, and drops the rest.
+  ~HostQueue();
+  HostQueue(const HostQueue&) = delete;
+  HostQueue& operator=(const HostQueue&) = delete;
+
+  /// Ids rise from one `join` to the next.
+  void post(int action, Work work);
+
+  // Both throw what some work has thrown; nothing was done after that.
+  /// Returns when `action`, which was posted, has been done.
+  void wait(int action);
+  /// Returns when all has been done.
+  void join();
+
+ private:
+  struct Posted {
+    int action = -1;
+    Work work;
+  };
+
+  void run();
+  /// Returns when nothing up to `action` is left.
+  void wait_until_past(std::unique_lock<std::mutex>& lock, int action);
+
+  const bool has_device_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Posted> posted_;  // its front is being done
+  std::exception_ptr failure_;
+  bool ends_ = false;
+  std::optional<std::thread> thread_;  // from the first post on
+};
+
+}  // namespace shardlens::runtime
