@@ -1,0 +1,65 @@
+// AllocatorModel's blocks: how they are made, linked, merged and kept.
+#include "planner/allocator_model.h"
+
+namespace shardlens::planner {
+
+AllocatorBlock* AllocatorModel::new_block(const Block& like, int64_t offset_bytes, int64_t bytes) {
+  Block made{.segment = like.segment,
+             .offset_bytes = offset_bytes,
+             .bytes = bytes,
+             .stream = like.stream,
+             .pool = like.pool};
+  if (dropped_.empty()) {
+    made.id = static_cast<BlockId>(blocks_.size());
+    return &blocks_.emplace_back(made);
+  }
+  Block* block = dropped_.back();
+  dropped_.pop_back();
+  made.id = block->id;
+  *block = made;
+  return block;
+}
+
+void AllocatorModel::drop(Block* block) { dropped_.push_back(block); }
+
+void AllocatorModel::link(Block* block, Block* before, Block* after) {
+  block->previous = before;
+  block->next = after;
+  if (before != nullptr) before->next = block;
+  if (after != nullptr) after->previous = block;
+}
+
+void AllocatorModel::insert_free(Block* block) {
+  if (block->is_mapped) block->searches_when_freed = pool(block->pool).searches;
+  free_blocks(*block).insert(*block);
+}
+
+void AllocatorModel::erase_free(Block* block) { free_blocks(*block).erase(*block); }
+
+/// Bytes of `from`, which is gone then; 0 where the two cannot be one.
+int64_t AllocatorModel::merge(Block* into, Block* from) {
+  if (from == nullptr || !from->is_free() || from->is_mapped != into->is_mapped) return 0;
+  erase_free(from);
+  if (into->previous == from) {
+    into->offset_bytes = from->offset_bytes;
+    link(into, from->previous, into->next);
+  } else {
+    link(into, into->previous, from->next);
+  }
+  into->bytes += from->bytes;
+  drop(from);
+  return from->bytes;
+}
+
+void AllocatorModel::tell(AllocatorEventKind kind, const Block& block, int64_t offset_bytes,
+                          int64_t bytes, bool is_split) {
+  if (!listener_) return;
+  listener_({.kind = kind,
+             .stream = block.stream,
+             .segment = block.segment,
+             .offset_bytes = offset_bytes,
+             .bytes = bytes,
+             .is_split = is_split});
+}
+
+}  // namespace shardlens::planner

@@ -1,0 +1,72 @@
+// What PyTorch's caching allocator counts, as torch.cuda.memory_stats() names it. Bytes of blocks
+// are those that were given, after rounding, but for requested_bytes.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace shardlens::planner {
+
+struct Counter {
+  int64_t current = 0;
+  int64_t peak = 0;
+  int64_t increased = 0;  // the sum of all increases: LibTorch's `allocated`
+  int64_t decreased = 0;  // LibTorch's `freed`
+
+  void increase(int64_t amount) {
+    current += amount;
+    increased += amount;
+    peak = std::max(peak, current);
+  }
+  void decrease(int64_t amount) {
+    current -= amount;
+    decreased += amount;
+  }
+  void reset_peak() { peak = current; }
+  void reset_accumulated() { increased = decreased = 0; }
+  bool operator==(const Counter&) const = default;
+};
+
+/// Of one pool of blocks, or of both.
+struct PoolCounters {
+  Counter allocations;      // blocks that a caller holds
+  Counter segments;         // without expandable ones
+  Counter active;           // blocks held, or freed but kept for other streams
+  Counter inactive_split;   // free blocks beside others of their segment; 0 if expandable
+  Counter allocated_bytes;  // of `allocations`
+  Counter reserved_bytes;   // taken from the driver
+  Counter active_bytes;     // of `active`
+  Counter inactive_split_bytes;
+  Counter requested_bytes;  // what callers asked for, of `active`
+
+  void for_each(void (Counter::*change)()) {
+    for (Counter* counter :
+         {&allocations, &segments, &active, &inactive_split, &allocated_bytes, &reserved_bytes,
+          &active_bytes, &inactive_split_bytes, &requested_bytes}) {
+      (counter->*change)();
+    }
+  }
+  bool operator==(const PoolCounters&) const = default;
+};
+
+struct AllocatorCounters {
+  PoolCounters all;
+  PoolCounters small;  // requests of up to 1 MiB
+  PoolCounters large;
+  Counter oversize_allocations;  // of max_split_bytes or more
+  Counter oversize_segments;
+  int64_t alloc_retries = 0;  // the driver refused, so that the whole cache was given back
+  int64_t out_of_memory = 0;
+  int64_t synchronizations = 0;  // with all streams
+  int64_t driver_allocations = 0;
+  int64_t driver_frees = 0;
+
+  void for_each(void (Counter::*change)()) {
+    for (PoolCounters* counters : {&all, &small, &large}) counters->for_each(change);
+    (oversize_allocations.*change)();
+    (oversize_segments.*change)();
+  }
+  bool operator==(const AllocatorCounters&) const = default;
+};
+
+}  // namespace shardlens::planner

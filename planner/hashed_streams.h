@@ -1,0 +1,48 @@
+// A set of streams in the order in which LibTorch's allocator goes through one: c10's
+// flat_hash_set, a hash table with Robin Hood probing whose places are gone through upwards. The
+// order in which pending frees complete follows from it. Private to the allocator model.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace shardlens::planner {
+
+using StreamIndex = uint32_t;
+
+class HashedStreams {
+ public:
+  /// `hash` is that of c10::Stream and the same whenever the stream is inserted. Whether it is new.
+  bool insert(StreamIndex stream, uint64_t hash);
+
+  // A walk: for (place = first(); place != end(); place = next(place)).
+  size_t first() const { return from(0); }
+  size_t next(size_t place) const { return from(place + 1); }
+  size_t end() const { return slots_.size(); }
+  StreamIndex at(size_t place) const { return slots_[place].stream; }
+  /// The place where the walk goes on.
+  size_t erase(size_t place);
+
+  bool empty() const { return count_ == 0; }
+
+ private:
+  static constexpr int kVacant = -1;
+
+  struct Slot {
+    uint64_t hash = 0;
+    StreamIndex stream = 0;
+    int distance = kVacant;  // from the place that the hash says
+  };
+
+  size_t from(size_t place) const;
+  bool is_full(int distance) const;
+  void insert_new(Slot slot, size_t place);
+  void grow();
+
+  std::vector<Slot> slots_;  // past the buckets, room for what is displaced; the last stays vacant
+  size_t buckets_ = 0;       // 0 or a power of two
+  size_t count_ = 0;
+};
+
+}  // namespace shardlens::planner
