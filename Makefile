@@ -39,6 +39,7 @@ bench: build
 	@"$(SHARDLENS_DEPS)/peers/bin/python" tests/bench/host_cost
 	@"$(SHARDLENS_DEPS)/peers/bin/python" tests/bench/null_table
 	@tests/bench/recorder_cost
+	@tests/bench/claims
 
 gpu: build
 	@.setup/gpu

@@ -1,5 +1,7 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <stdexcept>
@@ -14,6 +16,10 @@ bool is_norm(const ParameterSpec& parameter) {
   return parameter.name.find("norm") != std::string::npos;
 }
 
+bool is_matrix(const ParameterSpec& parameter) { return parameter.shape.size() > 1; }
+
+int64_t fan_in(const ParameterSpec& matrix) { return matrix.numel() / matrix.shape[0]; }
+
 /// A norm's weight is 1, its bias 0. A linear layer's bias is as wide as its weight says, and
 /// stands right behind it.
 class DefaultWeights {
@@ -24,15 +30,16 @@ class DefaultWeights {
   at::Tensor draw(size_t index) {
     const ParameterSpec& parameter = spec_.parameters[index];
     const bool is_bias = parameter.name.ends_with(".bias");
-    if (is_norm(parameter)) return at::full(parameter.shape, is_bias ? 0.0 : 1.0);
-    if (is_bias) {
-      const int64_t fan_in = spec_.parameters[index - 1].shape[1];
-      return draw_bias(parameter.shape[0], fan_in, generator_);
+    if (!is_matrix(parameter)) {
+      const ParameterSpec* before = index > 0 ? &spec_.parameters[index - 1] : nullptr;
+      const bool is_layers = is_bias && !is_norm(parameter) && before && is_matrix(*before);
+      if (is_layers) return draw_bias(parameter.numel(), fan_in(*before), generator_);
+      return at::full(parameter.shape, is_bias ? 0.0 : 1.0);
     }
     if (parameter.name.ends_with("embeddings.weight")) {
       return at::empty(parameter.shape).normal_(0, 1, generator_);
     }
-    return draw_kaiming(parameter.shape, parameter.shape[1], generator_);
+    return draw_kaiming(parameter.shape, fan_in(parameter), generator_);
   }
 
  private:
@@ -61,6 +68,23 @@ at::Tensor draw_bias(int64_t out, int64_t fan_in, at::Generator& generator) {
 void draw_defaults(const ModelSpec& spec, uint64_t seed, const TakeParameter& take) {
   DefaultWeights weights(spec, seed);
   for (size_t i = 0; i < spec.parameters.size(); ++i) take(static_cast<int>(i), weights.draw(i));
+}
+
+void draw_parameters(const OwnModel& model, uint64_t seed, const TakeParameter& take) {
+  if (!model.draw) return draw_parameters(model.spec, seed, take);
+  at::Generator generator = at::detail::createCPUGenerator(seed);
+  for (size_t i = 0; i < model.spec.parameters.size(); ++i) {
+    const ParameterSpec& parameter = model.spec.parameters[i];
+    const at::Tensor value = model.draw(parameter, generator);
+    if (value.sizes() != at::IntArrayRef(parameter.shape) || value.scalar_type() != at::kFloat) {
+      throw std::invalid_argument(
+          fmt::format("model {}: the start weight of {} is {} of shape [{}], not fp32 of [{}]; "
+                      "mend the model's draw",
+                      model.spec.name, parameter.name, c10::toString(value.scalar_type()),
+                      fmt::join(value.sizes(), ", "), fmt::join(parameter.shape, ", ")));
+    }
+    take(static_cast<int>(i), value);
+  }
 }
 
 void draw_llama(const ModelSpec& spec, uint64_t seed, const TakeParameter& take) {

@@ -1,6 +1,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 
+#include <stdexcept>
 #include <utility>
 
 #include "models/model.h"
@@ -32,10 +34,10 @@ LossAndGradient token_loss_and_gradient(at::Tensor logits, const at::Tensor& tar
   return {std::move(value), work.to(dtype)};
 }
 
-LossAndGradient differentiate(const ModelSpec& spec, const at::Tensor& logits,
-                              const at::Tensor& targets, const at::Tensor& weight) {
-  const at::Tensor leaf = logits.detach().requires_grad_(true);
-  const at::Tensor value = loss(spec, leaf, targets);
+template <class LossOf>
+LossAndGradient differentiate(const at::Tensor& output, const at::Tensor& weight, LossOf loss_of) {
+  const at::Tensor leaf = output.detach().requires_grad_(true);
+  const at::Tensor value = loss_of(leaf);
   value.backward(weight);
   return {value.detach(), leaf.grad()};
 }
@@ -58,8 +60,22 @@ at::Tensor loss(const ModelSpec& spec, const at::Tensor& logits, const at::Tenso
 LossAndGradient loss_and_gradient(const ModelSpec& spec, at::Tensor logits,
                                   const at::Tensor& targets, const at::Tensor& weight) {
   if (spec.loss == LossKind::sum) return sum_and_gradient(logits, weight);
-  if (!has_token_targets(spec)) return differentiate(spec, logits, targets, weight);
+  if (!has_token_targets(spec)) {
+    return differentiate(logits, weight,
+                         [&](const at::Tensor& leaf) { return loss(spec, leaf, targets); });
+  }
   return token_loss_and_gradient(std::move(logits), targets.reshape({-1}), weight);
+}
+
+LossAndGradient loss_and_gradient(const Loss& own, const at::Tensor& output,
+                                  const at::Tensor& targets, const at::Tensor& weight) {
+  return differentiate(output, weight, [&](const at::Tensor& leaf) {
+    const at::Tensor value = own(leaf, targets);
+    if (value.numel() == 1 && value.requires_grad()) return value.reshape({}).to(at::kFloat);
+    throw std::invalid_argument(
+        fmt::format("the model's loss gives a tensor of {} elements{}; give one, such as the mean",
+                    value.numel(), value.requires_grad() ? "" : " without a gradient"));
+  });
 }
 
 }  // namespace shardlens::models

@@ -23,6 +23,8 @@ Forward build_unit(const ModelSpec& spec, UnitKind kind,
       return mlp_unit(kind);
     case Family::transformer:
       return transformer_unit(kind);
+    case Family::own:
+      break;
   }
   throw std::logic_error("family out of range");
 }
@@ -44,6 +46,7 @@ void draw_parameters(const ModelSpec& spec, uint64_t seed, const TakeParameter& 
       return draw_llama(spec, seed, take);
     case Family::mlp:
     case Family::transformer:
+    case Family::own:
       return draw_defaults(spec, seed, take);
   }
   throw std::logic_error("family out of range");

@@ -1,6 +1,9 @@
-// The LibTorch code of a model, built from its spec unit by unit. The runtime drives the units one
-// after the other and owns every parameter's memory; nothing here keeps a tensor.
+// The LibTorch code of a model, built from its spec unit by unit, or a program's own
+// (make_own_model). The runtime drives the units one after the other and owns every parameter's
+// memory; nothing here keeps a tensor.
 #pragma once
+
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <functional>
@@ -11,7 +14,7 @@
 #include "models/spec.h"
 
 namespace at {
-class Tensor;
+struct Generator;
 }
 
 namespace shardlens::models {
@@ -23,8 +26,8 @@ namespace shardlens::models {
 using Forward =
     std::function<at::Tensor(const at::Tensor& input, std::span<const at::Tensor> parameters)>;
 
-/// One Forward for each of spec.units. They share tables that the first call makes, so those of one
-/// call of this function are for one thread and device.
+/// One Forward for each of spec.units, which must be of a family. They share tables that the first
+/// call makes, so those of one call of this function are for one thread and device.
 std::vector<Forward> build_units(const ModelSpec& spec);
 
 /// The model's loss (scalar, fp32): the mean cross entropy of the logits and `targets` (int64, one
@@ -43,6 +46,14 @@ struct LossAndGradient {
 LossAndGradient loss_and_gradient(const ModelSpec& spec, at::Tensor logits,
                                   const at::Tensor& targets, const at::Tensor& weight = {});
 
+/// Of a program's own: a differentiable scalar from the last unit's output and a batch's targets.
+using Loss = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& targets)>;
+
+/// The same with such a loss, whose gradient autograd makes. Throws std::invalid_argument where it
+/// gives no scalar.
+LossAndGradient loss_and_gradient(const Loss& own, const at::Tensor& output,
+                                  const at::Tensor& targets, const at::Tensor& weight);
+
 /// input [..., in] x weight [out, in] + bias [out] as an autograd node of our own: its bias
 /// gradient is a product with ones, since ATen's sum over the batch takes a workspace that can
 /// exceed 100 MB on a GPU.
@@ -58,8 +69,44 @@ using TakeParameter = std::function<void(int parameter, const at::Tensor& value)
 /// numbers: torchvision.models.VisionTransformer (with other than 3 channels its conv_proj is
 /// replaced afterwards by a Conv2d, as the Ray Train FSDP2 tutorial does), or modules of nn.Linear,
 /// nn.Embedding and nn.LayerNorm. Llamas: every matrix normal with deviation 0.02 in the order of
-/// the parameters, norms 1, as Hugging Face's model is initialised.
+/// the parameters, norms 1, as Hugging Face's model is initialised. A program's own model: what
+/// nn.Linear draws for matrices and for the bias behind one, nn.Embedding for a matrix whose name
+/// ends in "embeddings.weight"; of all else a bias is 0 and a weight 1.
 void draw_parameters(const ModelSpec& spec, uint64_t seed, const TakeParameter& take);
+
+struct OwnParameter {
+  std::string name;  // one that an earlier unit has: that unit's parameter, as in a tied head
+  std::vector<int64_t> shape;
+};
+
+/// A unit of a program's own model: a module of its script, or a few that belong together. Its
+/// input comes in the dtype of its parameters, unless --cast-inputs is false. Under --recompute
+/// its forward runs twice a step and must give the same, so it may hold no dropout.
+struct OwnUnit {
+  std::string name;
+  Forward forward;
+  std::vector<OwnParameter> parameters;  // all that forward uses, in the order in which it has them
+  std::string group{};  // units of one group are gathered together; empty: this one alone
+};
+
+/// One start weight, fp32 on the CPU with the parameter's shape. Parameters are drawn in their
+/// order from one generator, which --seed seeds.
+using DrawParameter =
+    std::function<at::Tensor(const ParameterSpec& parameter, at::Generator& generator)>;
+
+/// A model that a program brings along, to be trained as the families are.
+struct OwnModel {
+  ModelSpec spec;
+  std::vector<Forward> units;  // one for each of spec.units
+  Loss loss{};                 // empty: spec.loss
+  DrawParameter draw{};        // empty: draw_parameters
+};
+
+/// `units` in the order in which they run: the first takes the batch, each other one what the one
+/// before it gave. Throws std::invalid_argument: which unit, why, how to mend.
+OwnModel make_own_model(std::string name, SampleSpec sample, std::vector<OwnUnit> units);
+
+void draw_parameters(const OwnModel& model, uint64_t seed, const TakeParameter& take);
 
 /// Throws std::invalid_argument where a safetensors file does not have exactly the spec's
 /// parameters, F32: names the one that is missing, unknown or of another shape.

@@ -14,7 +14,8 @@
 
 namespace shardlens::models {
 
-enum class Family { vit, llama, mlp, transformer };
+/// `own`: a program's own, whose code is known to that program alone (models/model.h).
+enum class Family { vit, llama, mlp, transformer, own };
 
 /// Sizes of a vision transformer as in torchvision.models.VisionTransformer.
 struct VitSizes {
@@ -91,7 +92,7 @@ enum class LossKind { mean_cross_entropy, sum };
 struct ParameterSpec {
   std::string name;  // as in the PyTorch model's state dict, e.g. "model.norm.weight"
   std::vector<int64_t> shape;
-  std::string group;  // the group under --wrap block: "embed", "block0", ..., "head"
+  std::string group{};  // the group under --wrap block: "embed", "block0", ..., "head"
 
   int64_t numel() const;
 };
@@ -111,6 +112,7 @@ enum class UnitKind {
   transformer_attention,
   transformer_mlp,
   transformer_head,
+  own,
 };
 
 struct UnitSpec {

@@ -51,7 +51,9 @@ const Option kOptions[] = {
      kClosed},
     {"output-dtype", "auto|fp32|bf16|fp16", "what the model's outputs are cast to",
      &Config::output_dtype, kClosed},
-    {"cast-inputs", "true|false", "cast images to the parameters' dtype", &Config::cast_inputs},
+    {"cast-inputs", "true|false",
+     "cast what units take to the dtype of their parameters; false: a model of your own does",
+     &Config::cast_inputs},
     {"offload", "none|params|optimizer|all",
      "what the host keeps: the fp32 masters; masters and moments, and it steps them; or all but "
      "what "

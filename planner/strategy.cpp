@@ -291,12 +291,6 @@ void check_numerics(const Config& config, const Device& device) {
     throw std::invalid_argument(
         "--attention efficient: that kernel runs on GPUs only; give flash, math or auto");
   }
-  if (!config.cast_inputs && config.param_dtype != "fp32") {
-    throw std::invalid_argument(fmt::format(
-        "--cast-inputs false: the first layer computes in {} and takes no fp32 images; leave it "
-        "out, or give --param-dtype fp32",
-        config.param_dtype));
-  }
   if (config.momentum != 0 && config.optimizer != "sgd") {
     throw std::invalid_argument(fmt::format("--momentum {}: {} has none; give --optimizer sgd",
                                             config.momentum, config.optimizer));

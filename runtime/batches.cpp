@@ -100,6 +100,20 @@ at::Tensor read_square(const std::string& path, int64_t px, int64_t channels) {
       .contiguous();
 }
 
+Batch OwnBatches::at(const at::Tensor& indices) const {
+  Batch batch = data_.at(indices);
+  const int64_t rows = batch.input.defined() ? batch.input.size(0) : 0;
+  if (rows != indices.numel()) {
+    throw std::invalid_argument(
+        fmt::format("the program's samples: asked for {}, they gave an input of {} rows; give one "
+                    "row for each index",
+                    indices.numel(), rows));
+  }
+  batch.input = batch.input.to(device_);
+  if (batch.targets.defined()) batch.targets = batch.targets.to(device_);
+  return batch;
+}
+
 Batch synthetic_batch(const models::ModelSpec& spec, int64_t samples, uint64_t seed,
                       const c10::Device& device) {
   auto generator = at::detail::createCPUGenerator(seed);

@@ -10,8 +10,8 @@
 
 #include "models/spec.h"
 #include "runtime/dataset.h"
-#include "runtime/executor.h"
 #include "runtime/image_folder.h"
+#include "runtime/own_data.h"
 
 namespace shardlens::runtime {
 
@@ -63,6 +63,19 @@ class FileBatches : public BatchSource {
   const std::vector<ImageFile>& files_;
   int64_t px_;
   int64_t channels_;
+  c10::Device device_;
+};
+
+/// Of a program's own samples, which it borrows.
+class OwnBatches : public BatchSource {
+ public:
+  OwnBatches(const OwnData& data, const c10::Device& device) : data_(data), device_(device) {}
+
+  c10::Device index_device() const override { return c10::Device(c10::kCPU); }
+  Batch at(const at::Tensor& indices) const override;
+
+ private:
+  const OwnData& data_;
   c10::Device device_;
 };
 

@@ -126,6 +126,20 @@ c10::Device open_device(const planner::Device& device, int index) {
   return opened;
 }
 
+GpuUuid gpu_uuid(const c10::Device& device) {
+  cudaDeviceProp properties{};
+  const cudaError_t asked = cudaGetDeviceProperties(&properties, device.index());
+  if (asked != cudaSuccess) {
+    throw std::runtime_error(fmt::format("GPU {} does not say which it is: {}; see nvidia-smi",
+                                         static_cast<int>(device.index()),
+                                         cudaGetErrorString(asked)));
+  }
+  GpuUuid uuid;
+  static_assert(sizeof properties.uuid == sizeof uuid);
+  std::memcpy(uuid.data(), &properties.uuid, sizeof uuid);
+  return uuid;
+}
+
 void take_workspaces(const c10::Device& device) {
   if (!device.is_cuda()) return;
   const profiler::Scope scope(profiler::Category::workspace, "cuBLAS");

@@ -15,6 +15,7 @@
 
 #include "planner/strategy.h"
 #include "profiler/profile.h"
+#include "runtime/comm/board.h"
 
 namespace shardlens::runtime {
 
@@ -33,6 +34,9 @@ void enter_null_device(const planner::Device& device, const std::vector<std::str
 /// For the calling process and thread; `index` is which of the GPUs. Loads what the device needs
 /// and makes it current. Throws std::runtime_error in one line.
 c10::Device open_device(const planner::Device& device, int index);
+
+/// Which GPU of all there are. Throws std::runtime_error where CUDA does not say.
+GpuUuid gpu_uuid(const c10::Device& device);
 
 /// Makes cuBLAS take its workspaces now and under their own name: LibTorch allocates them in its
 /// first product on a stream and keeps them. Does nothing on the CPU.

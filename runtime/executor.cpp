@@ -73,20 +73,25 @@ ExecutorOptions executor_options(const planner::Config& config) {
           .output_dtype = planner::output_dtype_of(config),
           .compute_dtype = config.keep_fp32.empty()
                                ? std::nullopt
-                               : std::optional(planner::strategy_of(config).param_dtype)};
+                               : std::optional(planner::strategy_of(config).param_dtype),
+          .cast_inputs = config.cast_inputs};
 }
 
 Executor::Executor(const models::ModelSpec& spec, RankState& state, Streams& streams,
-                   Channels channels, const ExecutorOptions& options)
+                   Channels channels, ExecutorOptions options)
     : spec_(spec),
-      units_(models::build_units(spec)),
+      units_(options.units.empty() ? models::build_units(spec) : options.units),
       state_(state),
       streams_(streams),
       channels_(channels),
-      options_(options),
-      gradient_scale_(options.gradient_scale, state.device()),
+      options_(std::move(options)),
+      gradient_scale_(options_.gradient_scale, state.device()),
       space_(state.device().is_cuda() ? profiler::Space::device : profiler::Space::host),
       host_(state.device().is_cuda()) {
+  for (size_t unit = 0; unit < units_.size(); ++unit) {
+    input_dtypes_.push_back(options_.cast_inputs ? input_dtype(static_cast<int>(unit))
+                                                 : std::nullopt);
+  }
   install_hooks();
 }
 

@@ -28,6 +28,7 @@
 #include "runtime/gradient_scale.h"
 #include "runtime/host_queue.h"
 #include "runtime/optimizer.h"
+#include "runtime/own_data.h"
 #include "runtime/rank_state.h"
 #include "runtime/streams.h"
 
@@ -35,18 +36,16 @@ namespace shardlens::runtime {
 
 class NullInspection;
 
-struct Batch {
-  // Both on the rank's device, as models::SampleSpec says.
-  at::Tensor input;
-  at::Tensor targets;  // undefined where the loss needs none
-};
-
 struct ExecutorOptions {
   OptimizerOptions optimizer;
   GradientScaleOptions gradient_scale;
   std::optional<planner::DType> output_dtype;  // of the logits; nothing: as they were computed
   /// Of what units hand on, where some parameters keep another dtype than the others.
   std::optional<planner::DType> compute_dtype;
+  /// A unit's floating-point input is cast to the dtype of its parameters, where they share one.
+  bool cast_inputs = true;
+  std::vector<models::Forward> units{};  // of a program's own model; empty: the family's
+  models::Loss loss{};                   // likewise; empty: spec.loss
 };
 
 /// What a configuration says of them.
@@ -55,13 +54,14 @@ ExecutorOptions executor_options(const planner::Config& config);
 
 class Executor {
  public:
+  /// Both tensors on the rank's device.
   using LoadBatch = std::function<Batch()>;
   /// Told the id of each action before it runs.
   using Observer = std::function<void(int action)>;
 
   /// Everything referred to must outlive the executor.
   Executor(const models::ModelSpec& spec, RankState& state, Streams& streams, Channels channels,
-           const ExecutorOptions& options);
+           ExecutorOptions options);
 
   /// Runs a training step or an evaluation pass; asks for a batch once a microbatch. The schedule
   /// must be one that the state was made for, or the evaluation pass beside it. Throws
@@ -139,6 +139,7 @@ class Executor {
   void compute_loss();
   void recompute(const planner::Action& action);
   at::Tensor run_unit(int unit, const at::Tensor& input);
+  std::optional<at::ScalarType> input_dtype(int unit) const;
   void backward(const planner::Action& action);
   void reduce_scatter(const planner::Action& action);
   void all_reduce(const planner::Action& action);
@@ -151,6 +152,7 @@ class Executor {
   std::vector<at::Tensor> unit_weights(int unit) const;
   void begin_segment(const planner::Action& action);
   void run_autograd(int unit);
+  [[noreturn]] void refuse_unused(int unit) const;
   void on_gradient(int parameter);
   void store_gradient(int parameter);
   void continue_unit();
@@ -165,6 +167,7 @@ class Executor {
   Channels channels_;
   ExecutorOptions options_;
   GradientScale gradient_scale_;
+  std::vector<std::optional<at::ScalarType>> input_dtypes_;  // by unit: what inputs are cast to
   Observer observer_;
   NullInspection* inspection_ = nullptr;
 

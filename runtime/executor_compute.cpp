@@ -2,11 +2,13 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "runtime/check.h"
@@ -62,8 +64,21 @@ std::vector<at::Tensor> Executor::unit_weights(int unit) const {
   return weights;
 }
 
+/// Nothing where the unit's parameters are of several dtypes: then its code knows which it wants.
+std::optional<at::ScalarType> Executor::input_dtype(int unit) const {
+  std::optional<at::ScalarType> shared;
+  for (const int parameter : spec_.units[unit].parameters) {
+    const at::ScalarType dtype = state_.weight(parameter).scalar_type();
+    if (shared.value_or(dtype) != dtype) return std::nullopt;
+    shared = dtype;
+  }
+  return shared;
+}
+
 at::Tensor Executor::run_unit(int unit, const at::Tensor& input) {
-  const at::Tensor output = units_[unit](input, unit_weights(unit));
+  const std::optional<at::ScalarType> dtype = input_dtypes_[unit];
+  const bool is_cast = dtype && at::isFloatingType(input.scalar_type());
+  const at::Tensor output = units_[unit](is_cast ? input.to(*dtype) : input, unit_weights(unit));
   return options_.compute_dtype ? output.to(scalar_type(*options_.compute_dtype)) : output;
 }
 
@@ -97,12 +112,14 @@ void Executor::compute_loss() {
   if (options_.output_dtype) carried_ = carried_.to(scalar_type(*options_.output_dtype));
   if (!trains_) {
     logits_ = std::move(carried_);
-    loss_ = models::loss(spec_, logits_, batch_.targets);
+    loss_ = options_.loss ? options_.loss(logits_, batch_.targets)
+                          : models::loss(spec_, logits_, batch_.targets);
     return;
   }
+  const at::Tensor weight = gradient_scale_.loss_gradient(schedule_->microbatches);
   auto [loss, gradient] =
-      models::loss_and_gradient(spec_, std::move(carried_), batch_.targets,
-                                gradient_scale_.loss_gradient(schedule_->microbatches));
+      options_.loss ? models::loss_and_gradient(options_.loss, carried_, batch_.targets, weight)
+                    : models::loss_and_gradient(spec_, std::move(carried_), batch_.targets, weight);
   carried_ = std::move(gradient);
   if (schedule_->microbatches > 1) loss = loss / schedule_->microbatches;
   loss_ = loss_.defined() ? loss_ + loss : loss;
@@ -147,15 +164,29 @@ void Executor::run_autograd(int unit) {
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
     throw;
   }
-  check(segment_.unit == unit && segment_.missing == 0 && !next_segment(unit), [&] {
-    return fmt::format("{}: {} parameters got no gradient", spec_.units[unit].name,
-                       segment_.missing);
-  });
+  if (segment_.missing > 0) refuse_unused(unit);
+  check(segment_.unit == unit && !next_segment(unit), "a unit's backward has left out a segment");
   if (segment_.bucket < 0) finish(segment_.action);  // no gradient does
   carried_ = inputs_[unit].grad();
   inputs_[unit].reset();
   end_action(segment_.action);
   segment_ = {};
+}
+
+void Executor::refuse_unused(int unit) const {
+  std::vector<std::string_view> all, unused;
+  for (const int parameter : spec_.units[unit].parameters) {
+    const Place& place = state_.place(parameter);
+    if (place.group != segment_.group || place.bucket != segment_.bucket) continue;
+    all.push_back(spec_.parameters[parameter].name);
+    if (!gradients_[parameter].stored) unused.push_back(all.back());
+  }
+  // A parameter that another unit uses too has a gradient already.
+  const auto& names = unused.empty() ? all : unused;
+  throw std::invalid_argument(fmt::format(
+      "unit {}: no gradient came for {}, so its forward does not use it; leave it out of the unit, "
+      "or give --freeze '{}'",
+      spec_.units[unit].name, fmt::join(names, ", "), fmt::join(names, "|")));
 }
 
 void Executor::on_gradient(int parameter) {

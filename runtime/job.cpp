@@ -19,6 +19,9 @@ namespace shardlens::runtime {
 
 namespace {
 
+constexpr const char* kSyntheticData = "synthetic";
+constexpr const char* kOwnData = "own";
+
 void check_classes(const Job& job, int64_t classes) {
   if (classes <= job.spec.sample.classes) return;
   throw std::invalid_argument(fmt::format(
@@ -56,7 +59,7 @@ bool takes_images(const models::ModelSpec& spec) {
 std::string data_for(const models::ModelSpec& spec) {
   const bool takes_fashion =
       takes_images(spec) && spec.vit.image_px == 28 && spec.vit.channels == 1;
-  return takes_fashion ? "fashion-mnist" : "synthetic";
+  return takes_fashion ? "fashion-mnist" : kSyntheticData;
 }
 
 void load_idx(Job& job) {
@@ -81,9 +84,50 @@ void list_images(Job& job) {
   job.test_samples = static_cast<int64_t>(job.folder.test.size());
 }
 
+/// Of a program: its samples, or one random batch.
+void take_own_data(Job& job) {
+  job.data_kind = DataKind::own;
+  job.train_samples = job.own->train.samples;
+  job.test_samples = job.own->test.samples;
+  if (job.test_samples > 0 && job.own->model.loss) {
+    throw std::invalid_argument(fmt::format(
+        "model {}: test samples count how often the largest output is the target's, but its loss "
+        "is its own; leave them out, or leave the loss to the spec",
+        job.spec.name));
+  }
+  check_batch(job);
+}
+
+/// A program's own model has its own samples, where there are any.
+std::string own_data_of(const Job& job) {
+  const std::string& asked = job.config.data;
+  const char* const own = job.own->train.samples > 0 ? kOwnData : kSyntheticData;
+  if (asked == "auto") return own;
+  if (asked == own || asked == kSyntheticData) return asked;
+  throw std::invalid_argument(
+      fmt::format("--data {}: the program trains its own model {} on its own samples; leave it "
+                  "out, or give --data synthetic for one random batch",
+                  asked, job.spec.name));
+}
+
+/// Random targets are classes.
+void check_synthetic(const Job& job) {
+  const bool has_targets = job.spec.loss == models::LossKind::mean_cross_entropy;
+  if (job.config.data != kSyntheticData || !has_targets || job.spec.sample.classes > 0) return;
+  throw std::invalid_argument(
+      fmt::format("--data synthetic: the model {} has no classes to draw targets from; give it "
+                  "samples of its own",
+                  job.spec.name));
+}
+
 void load_data(Job& job) {
+  if (job.own) {
+    job.config.data = own_data_of(job);
+    check_synthetic(job);
+  }
+  if (job.config.data == kOwnData && job.own) return take_own_data(job);
   if (job.config.data == "auto") job.config.data = data_for(job.spec);
-  if (job.config.data == "synthetic") {
+  if (job.config.data == kSyntheticData) {
     constexpr int64_t kStepsAnEpoch = 100;
     job.data_kind = DataKind::synthetic;
     job.train_samples =
@@ -98,6 +142,28 @@ void load_data(Job& job) {
   }
   is_image_folder(job.config.data) ? list_images(job) : load_idx(job);
   check_batch(job);
+}
+
+/// The program's own where it has one; --model names one of ours.
+models::ModelSpec spec_of(Job& job) {
+  if (!job.own) return models::find_spec(job.config.model, job.config.seq);
+  const models::ModelSpec& spec = job.own->model.spec;
+  if (job.config.model != planner::Config{}.model && job.config.model != spec.name) {
+    throw std::invalid_argument(
+        fmt::format("--model {}: this program trains its own model {}; leave it out",
+                    job.config.model, spec.name));
+  }
+  if (job.config.seq != 0) {
+    throw std::invalid_argument(fmt::format(
+        "--seq {}: the model {} has a shape of its own; leave it out", job.config.seq, spec.name));
+  }
+  if (spec.units.size() != job.own->model.units.size()) {
+    throw std::invalid_argument(
+        fmt::format("model {}: {} units, but {} functions; give one for each", spec.name,
+                    spec.units.size(), job.own->model.units.size()));
+  }
+  job.config.model = spec.name;
+  return spec;
 }
 
 void assign_gpus(Job& job) {
@@ -167,13 +233,14 @@ void choose_device(planner::Config& config) {
   if (config.device == "auto") config.device = count_gpus() > 0 ? "cuda" : "cpu";
 }
 
-Job prepare_job(const planner::Config& config) {
+Job prepare_job(const planner::Config& config, const std::optional<OwnTraining>& own) {
   Job job;
   job.config = config;
+  job.own = own;
   job.device = planner::device_of(config);
   job.strategy = planner::strategy_of(config);
   job.recording = planner::recording_of(config);
-  job.spec = models::find_spec(config.model, config.seq);
+  job.spec = spec_of(job);
   if (!config.init.empty()) models::check_weights(job.spec, config.init);
   assign_gpus(job);
   choose_ranks(job);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,11 +13,12 @@
 #include "runtime/comm/board.h"
 #include "runtime/dataset.h"
 #include "runtime/image_folder.h"
+#include "runtime/runtime.h"
 
 namespace shardlens::runtime {
 
-/// `synthetic`: one random batch for all steps.
-enum class DataKind { synthetic, idx, image_folder };
+/// `synthetic`: one random batch for all steps. `own`: the program's.
+enum class DataKind { synthetic, idx, image_folder, own };
 
 struct Job {
   planner::Config config;
@@ -27,6 +29,7 @@ struct Job {
   int gpus = 0;            // of this machine, which the ranks take in turn
   std::string notice;      // why values mean nothing; empty: they do
   models::ModelSpec spec;
+  std::optional<OwnTraining> own;  // the program's own model and samples
   DataKind data_kind{};
   Dataset data;        // of IDX files
   ImageFolder folder;  // of image files
@@ -43,8 +46,9 @@ struct Job {
 /// Puts a device in the place of `auto`.
 void choose_device(planner::Config& config);
 
-/// Throws std::invalid_argument for whatever the user must mend.
-Job prepare_job(const planner::Config& config);
+/// `own`: what the program brings along in place of --model. Throws std::invalid_argument for
+/// whatever the user must mend.
+Job prepare_job(const planner::Config& config, const std::optional<OwnTraining>& own = {});
 
 /// Where a rank is, in words: "step 37, BACKWARD of attention3".
 std::string describe(const Job& job, const RankStatus& status);

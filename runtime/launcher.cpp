@@ -23,6 +23,7 @@
 #include "runtime/comm/shared_region.h"
 #include "runtime/device.h"
 #include "runtime/rendezvous.h"
+#include "runtime/setup_checks.h"
 #include "runtime/streams.h"
 #include "runtime/trainer.h"
 
@@ -34,6 +35,9 @@ using Clock = std::chrono::steady_clock;
 
 /// How long the others may take to end by themselves once one rank has failed.
 constexpr auto kGrace = std::chrono::seconds(3);
+
+/// The exit code of a rank that found something for the user to mend.
+constexpr int kWrongUse = 2;
 
 void log_to(const std::filesystem::path& file) {
   auto logger = spdlog::basic_logger_mt("rank", file.string());
@@ -54,8 +58,9 @@ std::string out_of_memory_words(int rank) { return fmt::format("rank {} ran out 
 std::string out_of_memory(const Job& job, int rank, const std::string& where,
                           const c10::OutOfMemoryError& error) {
   return fmt::format(
-      "{} on {} in {}; give a smaller --batch, more ranks, or --param-dtype bf16{}\n{}",
+      "{} on {} in {}; give a smaller --batch, more ranks, {}or --param-dtype bf16{}\n{}",
       out_of_memory_words(rank), job.config.device, where,
+      job.config.reshard_after_forward == "false" ? "--reshard-after-forward true, " : "",
       job.recording.wanted ? "" : "; train with --profile on to see what held the memory",
       error.what_without_backtrace());
 }
@@ -88,6 +93,10 @@ std::unique_ptr<Links> meet(const Job& job, int rank, void* region, const Stream
   return join(job, rank, region, streams);
 }
 
+std::chrono::milliseconds deadline_of(const Job& job) {
+  return std::chrono::milliseconds(static_cast<int64_t>(job.config.timeout_s * 1e3));
+}
+
 void log_summary(const profiler::RecorderSummary& summary) {
   spdlog::info("profile: {} events, {} lost, {} bytes", summary.events, summary.lost_events,
                summary.file_bytes);
@@ -101,10 +110,12 @@ void run_rank(const Job& job, const RunDirectory& directory, int rank, void* reg
   const bool is_shared = job.recording.wanted && job.device.kind == planner::DeviceKind::cuda;
   const auto device_before_bytes = is_shared ? profiler::device_used_bytes(gpu) : std::nullopt;
   const c10::Device device = open_device(job.device, gpu);
+  if (needs_own_gpu(job)) expect_own_gpu(board, rank, gpu_uuid(device), deadline_of(job));
   const auto recorder = record(job, directory, rank, device, device_before_bytes);
   take_workspaces(device);
   const auto streams = make_streams(device, job.config.communicators == 1);
   const auto links = meet(job, rank, region, *streams);
+  expect_same_job(job, rank, links->channels());
   spdlog::info("rank {} of {} joined", rank, job.strategy.world_size);
   const TrainResult result = train_rank(job, {.rank = rank,
                                               .device = device,
@@ -128,6 +139,9 @@ void run_rank(const Job& job, const RunDirectory& directory, int rank, void* reg
     log_to(directory.log(rank));
     run_rank(job, directory, rank, region, board);
     code = 0;
+  } catch (const std::invalid_argument& error) {
+    give_up(board, error.what());
+    code = kWrongUse;
   } catch (const CommunicationError& error) {
     give_up(board, error.what());
   } catch (const c10::OutOfMemoryError& error) {
@@ -222,6 +236,7 @@ class Launcher {
   }
 
   void rank_failed(int rank, int status) {
+    if (WIFEXITED(status) && WEXITSTATUS(status) == kWrongUse) outcome_.is_wrong_use = true;
     const std::string noted = board_.abort_note().reason();
     if (!noted.empty()) {
       if (outcome_.ok) outcome_.out_of_memory_rank = rank_without_memory(noted);

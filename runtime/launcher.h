@@ -12,6 +12,7 @@ namespace shardlens::runtime {
 struct Outcome {
   bool ok = true;
   std::string reason;                     // why not: names rank, step and operation
+  bool is_wrong_use = false;              // the user's to mend
   int signal = 0;                         // SIGINT or SIGTERM: the user's wish
   std::optional<int> out_of_memory_rank;  // the one that the reason is about
 };

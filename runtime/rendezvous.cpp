@@ -6,7 +6,6 @@
 #include <array>
 #include <chrono>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "runtime/comm/nccl.h"
 #include "runtime/comm/none.h"
 #include "runtime/comm/staged.h"
+#include "runtime/wait_for_peer.h"
 
 namespace shardlens::runtime {
 
@@ -71,25 +71,14 @@ struct Joiner {
     return std::chrono::milliseconds(static_cast<int64_t>(job.config.timeout_s * 1e3));
   }
   bool is_solo() const { return job.config.solo_rank >= 0; }
+  template <class IsTold>
+  void wait_for(int peer, const std::string& what, const IsTold& is_told) const {
+    wait_for_peer(board, rank, peer, what, deadline(), is_told);
+  }
   CUstream_st* stream_of(const Route& route) const {
     return static_cast<CUstream_st*>(streams.handle(route.stream));
   }
 };
-
-/// Waits until a peer has told something on the board.
-template <class IsTold>
-void wait_for_peer(const Joiner& joiner, int peer, const std::string& what, IsTold is_told) {
-  const auto give_up = std::chrono::steady_clock::now() + joiner.deadline();
-  const AbortNote& note = joiner.board.abort_note();
-  while (!is_told()) {
-    if (note.raised()) throw CommunicationError(note.reason());
-    if (std::chrono::steady_clock::now() > give_up) {
-      throw CommunicationError("rank " + std::to_string(joiner.rank) + ", rendezvous: rank " +
-                               std::to_string(peer) + " did not " + what + " in time");
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-}
 
 /// Makes one rank's communicators, each for more than one rank.
 class Transport {
@@ -170,7 +159,7 @@ class GlooTransport final : public Transport {
       joiner.board.set_port(store->port());
       return store;
     }
-    wait_for_peer(joiner, 0, "open its store", [&] { return joiner.board.port() != 0; });
+    joiner.wait_for(0, "open its store", [&] { return joiner.board.port() != 0; });
     options.port = joiner.board.port();
     return GlooStore::connect(options);
   }
@@ -203,8 +192,8 @@ class NcclTransport final : public Transport {
       id = new_nccl_id(nccl_api());
       joiner_.board.set_nccl_id(first, number, id.bytes);
     } else {
-      wait_for_peer(joiner_, first, "make NCCL's id",
-                    [&] { return joiner_.board.nccl_id(first, number, id.bytes); });
+      joiner_.wait_for(first, "make NCCL's id",
+                       [&] { return joiner_.board.nccl_id(first, number, id.bytes); });
     }
     return id;
   }

@@ -1,13 +1,31 @@
 // Trains. Everything else in this folder is private to it.
+//
+// A program with a model of its own calls `train` from its main(): it then takes the flags of
+// `shardlens train`, starts and watches the ranks, and shards the model as they say
+// (tests/examples/own_model.cpp).
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "models/model.h"
+#include "runtime/own_data.h"
+
 namespace shardlens::runtime {
+
+/// What a program brings along in place of --model and --data.
+struct OwnTraining {
+  models::OwnModel model;
+  OwnData train{};  // no samples: one random batch, as with --data synthetic
+  OwnData test{};   // no samples: nothing is tested; else answers are counted as classes' are
+};
 
 /// `shardlens train`: flags as on the command line. Prints progress, one line where it fails.
 /// Returns the exit code: 0 done, 1 failed, 2 wrong use. Dies of the signal that ended the run.
 int train(const std::vector<std::string>& arguments);
+
+/// The same with a model of the caller's. The ranks are forked off, so until now this process may
+/// have started no threads; functions of `own` run in the ranks.
+int train(const std::vector<std::string>& arguments, const OwnTraining& own);
 
 }  // namespace shardlens::runtime

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 
 #include "profiler/recorder.h"
@@ -12,6 +13,7 @@
 #include "runtime/progress.h"
 #include "runtime/run_directory.h"
 #include "runtime/runtime.h"
+#include "runtime/setup_checks.h"
 
 namespace shardlens::runtime {
 
@@ -28,6 +30,7 @@ void introduce(const Job& job, const RunDirectory& directory) {
   if (job.config.solo_rank >= 0) fmt::print("rank {} alone\n", job.config.solo_rank);
   fmt::print("run: {}\n", directory.path().string());
   if (!job.notice.empty()) fmt::print("{}\n", job.notice);
+  for (const std::string& warning : warnings_about(job)) fmt::print("warning: {}\n", warning);
 }
 
 /// The shell, and a script's loop, should see that the user ended the run.
@@ -42,12 +45,14 @@ void show_memory(const std::filesystem::path& recording) {
   if (!screen.empty()) fmt::print(stderr, "\n{}", screen);
 }
 
-int run(planner::Config config, const std::vector<std::string>& arguments) {
+int run(planner::Config config, const std::vector<std::string>& arguments,
+        const std::optional<OwnTraining>& own) {
   check_libtorch_version();
+  expect_no_other_launcher();
   choose_device(config);
   const planner::Device device = planner::device_of(config);
   if (device.kind == planner::DeviceKind::null) enter_null_device(device, arguments);
-  const Job job = prepare_job(config);
+  const Job job = prepare_job(config, own);
   const RunDirectory directory = RunDirectory::open(job.config);
   introduce(job, directory);
   const Outcome outcome = launch(job, directory);
@@ -56,16 +61,15 @@ int run(planner::Config config, const std::vector<std::string>& arguments) {
   fmt::print(stderr, "shardlens train: {}\n", outcome.reason);
   if (outcome.out_of_memory_rank) show_memory(directory.profile(*outcome.out_of_memory_rank));
   if (outcome.signal != 0) die_of(outcome.signal);
-  return kFailed;
+  return outcome.is_wrong_use ? kWrongUse : kFailed;
 }
 
-}  // namespace
-
-int train(const std::vector<std::string>& arguments) {
+int parse_and_run(const std::vector<std::string>& arguments,
+                  const std::optional<OwnTraining>& own) {
   try {
     const planner::Arguments parsed = planner::parse_arguments(arguments);
     if (parsed.help) return fmt::print("{}", planner::help_text("train")), 0;
-    return run(parsed.config, arguments);
+    return run(parsed.config, arguments, own);
   } catch (const std::invalid_argument& error) {
     fmt::print(stderr, "shardlens train: {}\n", error.what());
     return kWrongUse;
@@ -73,6 +77,14 @@ int train(const std::vector<std::string>& arguments) {
     fmt::print(stderr, "shardlens train: {}\n", error.what());
     return kFailed;
   }
+}
+
+}  // namespace
+
+int train(const std::vector<std::string>& arguments) { return parse_and_run(arguments, {}); }
+
+int train(const std::vector<std::string>& arguments, const OwnTraining& own) {
+  return parse_and_run(arguments, own);
 }
 
 }  // namespace shardlens::runtime

@@ -82,12 +82,23 @@ class MeanLoss {
   int64_t batches_ = 0;
 };
 
-/// Of images, whichever way they are kept.
-std::unique_ptr<BatchSource> make_source(const Job& job, const ImageSet& images,
-                                         const std::vector<ImageFile>& files,
-                                         const c10::Device& device) {
-  if (job.data_kind == DataKind::idx) return std::make_unique<Batches>(images, device);
-  return std::make_unique<FileBatches>(files, job.spec.vit.image_px, job.spec.vit.channels, device);
+enum class Split { train, test };
+
+/// Of samples, whichever way they are kept.
+std::unique_ptr<BatchSource> make_source(const Job& job, Split split, const c10::Device& device) {
+  const bool trains = split == Split::train;
+  switch (job.data_kind) {
+    case DataKind::idx:
+      return std::make_unique<Batches>(trains ? job.data.train : job.data.test, device);
+    case DataKind::image_folder:
+      return std::make_unique<FileBatches>(trains ? job.folder.train : job.folder.test,
+                                           job.spec.vit.image_px, job.spec.vit.channels, device);
+    case DataKind::own:
+      return std::make_unique<OwnBatches>(trains ? job.own->train : job.own->test, device);
+    case DataKind::synthetic:
+      break;
+  }
+  throw std::logic_error("synthetic data have no source");
 }
 
 /// A rank's training data, batch by batch.
@@ -98,7 +109,7 @@ class TrainData {
     if (job.data_kind == DataKind::synthetic) {
       batch_ = synthetic_batch(job.spec, job.config.batch, seed(), device);
     } else {
-      source_ = make_source(job, job.data.train, job.folder.train, device);
+      source_ = make_source(job, Split::train, device);
     }
   }
 
@@ -123,6 +134,15 @@ class TrainData {
   Batch batch_;
   at::Tensor order_;  // [samples of one epoch], int64
 };
+
+/// What the configuration says, with a program's own functions.
+ExecutorOptions options_of(const Job& job) {
+  ExecutorOptions options = executor_options(job.config);
+  if (!job.own) return options;
+  options.units = job.own->model.units;
+  options.loss = job.own->model.loss;
+  return options;
+}
 
 /// What a run's speed is told in.
 struct SpeedUnit {
@@ -185,8 +205,7 @@ class Trainer {
         options_(options),
         peaks_(options.device),
         state_(job.spec, job.train, options.rank, options.device, optimizer_options(job.config)),
-        executor_(job.spec, state_, *options.streams, options.channels,
-                  executor_options(job.config)),
+        executor_(job.spec, state_, *options.streams, options.channels, options_of(job)),
         train_data_(job, options.rank, options.device) {
     if (NullChecks* const checks = find_null_checks()) {
       inspection_.emplace(*checks, state_, *options.streams,
@@ -195,7 +214,7 @@ class Trainer {
     }
     if (job.test_samples > 0) {
       const profiler::Scope scope(profiler::Category::input, "test data");
-      test_data_ = make_source(job, job.data.test, job.folder.test, options.device);
+      test_data_ = make_source(job, Split::test, options.device);
     }
     if (!job.writes_results(options.rank)) return;
     progress_ = std::make_unique<Progress>();
@@ -242,10 +261,13 @@ class Trainer {
       state_.set_parameter(parameter, value);
     };
     if (job_.device.kind == planner::DeviceKind::null) return set_no_weights(take);
-    if (job_.config.init.empty()) {
-      models::draw_parameters(job_.spec, static_cast<uint64_t>(job_.config.seed), take);
-    } else {
+    const auto seed = static_cast<uint64_t>(job_.config.seed);
+    if (!job_.config.init.empty()) {
       models::load_parameters(job_.spec, job_.config.init, take);
+    } else if (job_.own) {
+      models::draw_parameters(job_.own->model, seed, take);
+    } else {
+      models::draw_parameters(job_.spec, seed, take);
     }
   }
 

@@ -9,7 +9,7 @@ namespace shardlens::runtime {
 namespace {
 
 constexpr uint64_t kMagic = 0x44524f42'4c485331;  // "1SHLBORD" in memory
-constexpr int32_t kVersion = 3;
+constexpr int32_t kVersion = 4;
 
 template <typename T>
 void store(T& field, T value) noexcept {
@@ -49,6 +49,8 @@ struct alignas(64) Board::Line {
   int32_t pid;
   int32_t phase;
   int32_t action;
+  uint32_t has_gpu;  // released after the GPU, acquired before it
+  GpuUuid gpu;
 };
 
 std::string_view to_string(Phase phase) {
@@ -139,6 +141,19 @@ bool Board::nccl_id(int rank, int number, std::span<std::byte, kNcclIdBytes> id)
   NcclId& theirs = nccl_id_of(rank, number);
   if (std::atomic_ref<uint32_t>(theirs.is_set).load(std::memory_order_acquire) == 0) return false;
   std::ranges::copy(theirs.bytes, id.begin());
+  return true;
+}
+
+void Board::set_gpu(int rank, const GpuUuid& gpu) const {
+  Line& mine = line(rank);
+  mine.gpu = gpu;
+  std::atomic_ref<uint32_t>(mine.has_gpu).store(1, std::memory_order_release);
+}
+
+bool Board::gpu(int rank, GpuUuid& gpu) const {
+  Line& theirs = line(rank);
+  if (std::atomic_ref<uint32_t>(theirs.has_gpu).load(std::memory_order_acquire) == 0) return false;
+  gpu = theirs.gpu;
   return true;
 }
 

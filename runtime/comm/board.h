@@ -1,6 +1,6 @@
 // Where every rank says what it is doing, so that a hang can be explained: one line a rank in
 // shared memory, one abort note for all, and what the ranks must tell each other to meet: the port
-// of the rendezvous store, the ids of NCCL's communicators.
+// of the rendezvous store, the ids of NCCL's communicators, the GPUs that they are on.
 //
 // The launcher initialises it over zero-filled memory; ranks and launcher then attach. A Board is
 // a view: copy it freely, the memory must outlive it. A rank writes its own line only, before
@@ -8,6 +8,7 @@
 // are not read as one: a reader may see the step of one action and the id of the next.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,6 +29,9 @@ struct RankStatus {
 
   bool operator==(const RankStatus&) const = default;
 };
+
+/// What CUDA calls a GPU, the same in every process.
+using GpuUuid = std::array<std::byte, 16>;
 
 class Board {
  public:
@@ -55,6 +59,11 @@ class Board {
   void set_nccl_id(int rank, int number, std::span<const std::byte, kNcclIdBytes> id) const;
   /// Whether it has been set; only then `id` is written.
   bool nccl_id(int rank, int number, std::span<std::byte, kNcclIdBytes> id) const;
+
+  /// Set once, by the rank itself.
+  void set_gpu(int rank, const GpuUuid& gpu) const;
+  /// Whether the rank has set it; only then `gpu` is written.
+  bool gpu(int rank, GpuUuid& gpu) const;
 
   AbortNote& abort_note() const noexcept;
 

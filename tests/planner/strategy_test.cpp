@@ -182,7 +182,6 @@ TEST_CASE("combinations that cannot run are refused in one line") {
       {{"--wrap", "module:"}, "not a policy"},
       {{"--recompute", "every:0"}, "give none, full or every:K"},
       {{"--momentum", "0.9"}, "give --optimizer sgd"},
-      {{"--cast-inputs", "false", "--param-dtype", "bf16"}, "takes no fp32 images"},
       {{"--attention", "efficient"}, "runs on GPUs only"},
       {{"--forward-prefetch", "99999999999"}, "at most"},
       {{"--accumulate", "0"}, "less than 1"}};

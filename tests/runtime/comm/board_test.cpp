@@ -172,3 +172,17 @@ TEST_CASE("an abort note is silent at first and cuts what is too long") {
   CHECK(note.raised());
   CHECK(note.reason() == std::string(AbortNote::kTextBytes - 1, 'x'));
 }
+
+TEST_CASE("a rank's GPU is told once it is set") {
+  const SharedRegion region = board_region(2);
+  const Board board = Board::initialise(region.data(), 2);
+  GpuUuid told{};
+  CHECK_FALSE(board.gpu(1, told));
+  GpuUuid own{};
+  own.fill(std::byte{7});
+  board.set_gpu(1, own);
+  CHECK(board.gpu(1, told));
+  CHECK(told == own);
+  CHECK_FALSE(board.gpu(0, told));
+  CHECK_THROWS_AS(board.gpu(2, told), std::logic_error);
+}

@@ -1,0 +1,24 @@
+// Batches, and where a program that trains a model of its own has its samples.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+
+namespace shardlens::runtime {
+
+struct Batch {
+  at::Tensor input;    // as models::SampleSpec says
+  at::Tensor targets;  // undefined where the loss needs none
+};
+
+/// A program's own samples, by number.
+struct OwnData {
+  int64_t samples = 0;
+  /// `indices`: [batch], int64, on the CPU. What it gives is moved to the rank's device. Every rank
+  /// calls it in a process of its own, one batch after the other.
+  std::function<Batch(const at::Tensor& indices)> at{};
+};
+
+}  // namespace shardlens::runtime
