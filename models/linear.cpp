@@ -1,6 +1,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <utility>
+
 #include "models/model.h"
 
 namespace shardlens::models {
@@ -10,14 +12,24 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+thread_local GradientPlaces* current_places = nullptr;
+
 at::Tensor as_matrix(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
+
+at::Tensor weight_gradient_of(const at::Tensor& gradient, const at::Tensor& input,
+                              const at::Tensor& weight) {
+  at::Tensor place = GradientPlaces::place_of(weight);
+  if (!place.defined()) return at::mm(gradient.t(), as_matrix(input));
+  at::mm_out(place, gradient.t(), as_matrix(input));
+  return place;
+}
 
 /// Of input and weight. `gradient` [rows, out].
 variable_list product_gradients(AutogradContext* context, const at::Tensor& gradient) {
   const variable_list saved = context->get_saved_variables();
   const at::Tensor& input = saved[0];
   at::Tensor weight_gradient, input_gradient;
-  if (context->needs_input_grad(1)) weight_gradient = at::mm(gradient.t(), as_matrix(input));
+  if (context->needs_input_grad(1)) weight_gradient = weight_gradient_of(gradient, input, saved[1]);
   if (context->needs_input_grad(0)) {
     input_gradient = at::mm(gradient, saved[1]).view(input.sizes());
   }
@@ -55,6 +67,15 @@ struct Product : torch::autograd::Function<Product> {
 };
 
 }  // namespace
+
+GradientPlaces::GradientPlaces(Find find)
+    : find_(std::move(find)), outer_(std::exchange(current_places, this)) {}
+
+GradientPlaces::~GradientPlaces() { current_places = outer_; }
+
+at::Tensor GradientPlaces::place_of(const at::Tensor& weight) {
+  return current_places == nullptr ? at::Tensor() : current_places->find_(weight);
+}
 
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
   const at::ScalarType dtype = input.scalar_type();

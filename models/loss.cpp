@@ -2,6 +2,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -13,25 +14,41 @@ namespace {
 
 bool has_token_targets(const ModelSpec& spec) { return !spec.sample.target_shape.empty(); }
 
-/// The softmax, then the gradient of the mean, (probability - [is the target]) / rows, are made in
-/// one fp32 copy of the logits; ATen's own nodes hold three such tensors at once.
-LossAndGradient token_loss_and_gradient(at::Tensor logits, const at::Tensor& targets,
-                                        const at::Tensor& weight) {
-  const at::NoGradGuard no_grad;
-  const at::ScalarType dtype = logits.scalar_type();
+/// Puts the gradient of `share` x (sum of losses) in the place of some rows of logits; returns that
+/// sum. The softmax, then (probability - [is the target]) x share, are made in one fp32 copy;
+/// ATen's own nodes hold three such tensors at once.
+at::Tensor replace_by_gradient(at::Tensor rows, const at::Tensor& targets, double share,
+                               const at::Tensor& weight) {
   const at::Tensor columns = targets.unsqueeze(1);
-  const double share = 1 / static_cast<double>(logits.size(0));
-  at::Tensor work = logits.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-  logits.reset();
+  at::Tensor work = rows.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
   const at::Tensor highest = work.amax(1, /*keepdim=*/true);
   work.sub_(highest);
   const at::Tensor target_logits = work.gather(1, columns);
   const at::Tensor sums = work.exp_().sum(1, /*keepdim=*/true);
-  at::Tensor value = (sums.log() - target_logits).mean();
+  at::Tensor loss = (sums.log() - target_logits).sum();
   work.mul_(share / sums);
   work.scatter_add_(1, columns, at::full_like(columns, -share, work.options()));
   if (weight.defined()) work.mul_(weight);
-  return {std::move(value), work.to(dtype)};
+  rows.copy_(work);
+  return loss;
+}
+
+/// The gradient takes the logits' place, so many rows at a time that their copy is small beside a
+/// vocabulary's logits.
+LossAndGradient token_loss_and_gradient(at::Tensor logits, const at::Tensor& targets,
+                                        const at::Tensor& weight) {
+  constexpr int64_t kCopyBytes = 64 << 20;
+  const at::NoGradGuard no_grad;
+  const int64_t rows = logits.size(0);
+  const int64_t row_bytes = logits.size(1) * static_cast<int64_t>(sizeof(float));
+  const int64_t rows_at_once = std::max(kCopyBytes / row_bytes, int64_t{1});
+  at::Tensor sum = at::zeros({}, logits.options().dtype(at::kFloat));
+  for (int64_t first = 0; first < rows; first += rows_at_once) {
+    const int64_t count = std::min(rows_at_once, rows - first);
+    sum += replace_by_gradient(logits.narrow(0, first, count), targets.narrow(0, first, count),
+                               1 / static_cast<double>(rows), weight);
+  }
+  return {sum / rows, std::move(logits)};
 }
 
 template <class LossOf>

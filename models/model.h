@@ -39,9 +39,30 @@ struct LossAndGradient {
   at::Tensor gradient;  // as the logits
 };
 
+/// Where a linear's backward may write its weight's gradient at once. Autograd wants each gradient
+/// as a tensor of its own, which is then copied to where gradients are kept: for a large matrix
+/// that is twice the memory. Whoever runs backward says where the place is.
+class GradientPlaces {
+ public:
+  /// For a weight: where its gradient goes, of its shape and dtype, a tensor known to nobody else;
+  /// undefined: nowhere in particular. Asked before each gradient is computed.
+  using Find = std::function<at::Tensor(const at::Tensor& weight)>;
+
+  /// For backward on this thread, while this lives.
+  explicit GradientPlaces(Find find);
+  ~GradientPlaces();
+  GradientPlaces(const GradientPlaces&) = delete;
+  GradientPlaces& operator=(const GradientPlaces&) = delete;
+
+  static at::Tensor place_of(const at::Tensor& weight);
+
+ private:
+  Find find_;
+  GradientPlaces* outer_;
+};
+
 /// The same loss and its gradient. Of tokens the logits are a step's largest tensor: they are given
-/// up as soon as they were read (where the caller keeps no other reference), and what backward
-/// needs is overwritten by the gradient.
+/// up, and the gradient is written over them.
 /// `weight`: the gradient is that of the loss times this fp32 scalar; undefined: 1.
 LossAndGradient loss_and_gradient(const ModelSpec& spec, at::Tensor logits,
                                   const at::Tensor& targets, const at::Tensor& weight = {});

@@ -68,7 +68,7 @@ void BackwardBuilder::find_late_buckets() {
 void BackwardBuilder::assign_rings() {
   size_t next = 0;
   for (BucketPlan& plan : plans_) {
-    if (!rings_reduce_slot(plan) && !rings_shard_slot(plan)) continue;
+    if (!rings_reduce_slot(plan)) continue;
     plan.ring = static_cast<int>(next++ % kRings);
   }
 }
@@ -99,8 +99,7 @@ bool BackwardBuilder::owns_reduce_slot(const BucketPlan& plan) const {
 }
 
 bool BackwardBuilder::owns_shard_slot(const BucketPlan& plan) const {
-  if (!is_shared(plan)) return false;
-  return plan.spread || (is_held_on_device(plan) && !has_sum(plan));
+  return rings_reduce_slot(plan) && is_shared(plan) && is_held_on_device(plan) && !has_sum(plan);
 }
 
 int64_t BackwardBuilder::slot_bytes(SlotKind kind, const BucketPlan& plan) const {
@@ -171,7 +170,6 @@ void BackwardBuilder::add_slots() {
   using Plan = BucketPlan;
   using Self = BackwardBuilder;
   add_ring_slots(SlotKind::reduce, &Plan::reduce_slot, &Self::rings_reduce_slot);
-  add_ring_slots(SlotKind::gradient_shard, &Plan::shard_slot, &Self::rings_shard_slot);
   add_ring_slots(SlotKind::receive, &Plan::receive_slot, &Self::receives);
   add_own_slots(SlotKind::reduce, &Plan::reduce_slot, &Self::owns_reduce_slot);
   add_own_slots(SlotKind::gradient_shard, &Plan::shard_slot, &Self::owns_shard_slot);
@@ -220,7 +218,6 @@ void BackwardBuilder::take_ring(BucketPlan& plan) {
 /// All of the microbatch's gradients are in the bucket.
 void BackwardBuilder::end(BucketPlan& plan) {
   if (step_.strategy().sync == Sync::last && !is_last(plan.microbatch)) return;
-  if (!rings_reduce_slot(plan) && rings_shard_slot(plan)) take_ring(plan);
   reduce(plan);
   // Buckets outside of the ring leave one by one as well, each behind the next one's backward.
   for (BucketPlan* earlier : std::vector<BucketPlan*>(reduced_)) {
@@ -240,10 +237,10 @@ void BackwardBuilder::reduce(BucketPlan& plan) {
   Action action = action_of(ActionKind::reduce_scatter, plan);
   action.bytes = slot_bytes(SlotKind::reduce, plan);
   action.reads = {plan.reduce_slot};
-  action.writes = {plan.shard_slot};
+  action.writes = {reduced_slot(plan)};
   if (plan.receive_slot >= 0) action.writes.push_back(plan.receive_slot);
   step_.add(std::move(action));
-  average_over(Channel::replicate, plan, plan.shard_slot);
+  average_over(Channel::replicate, plan, reduced_slot(plan));
 }
 
 /// In place; nothing where the channel joins no other rank.
@@ -251,7 +248,7 @@ void BackwardBuilder::average_over(Channel channel, const BucketPlan& plan, int 
   if (step_.schedule().ranks_of(channel).size == 1) return;
   Action action = action_of(ActionKind::all_reduce, plan);
   action.channel = channel;
-  action.bytes = slot_bytes(step_.schedule().slot(slot).kind, plan);
+  action.bytes = slot_bytes(SlotKind::gradient_shard, plan);
   action.reads = {slot};
   action.writes = {slot};
   step_.add(std::move(action));
@@ -282,7 +279,7 @@ void BackwardBuilder::copy_to_host(const BucketPlan& plan) {
 
 void BackwardBuilder::accumulate(const BucketPlan& plan) {
   Action sum = action_of(ActionKind::accumulate, plan);
-  sum.reads = {plan.host_slot >= 0 ? plan.host_slot : plan.shard_slot};
+  sum.reads = {plan.host_slot >= 0 ? plan.host_slot : plan.reduce_slot};
   sum.writes = {plan.sum_slot};
   step_.add(std::move(sum));
 }

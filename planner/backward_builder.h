@@ -2,13 +2,13 @@
 // Private to the planner; every strategy's builder drives it visit by visit.
 //
 // [Note: rings and own slots]
-// Buckets take two reduce slots in turn, in order of their first segment, and with them two slots
-// for what a reduction gives. A bucket leaves the ring as late as it can, right before its slot is
-// written again, so that its reduction runs beside the backward of the next bucket. A slot of its
-// own goes to a bucket that must keep what the ring would give to another: the sum over
-// microbatches, a gradient that waits for the norm, a parameter used again much later (tied
-// weights), a group that backward comes back to. Gradients that go to the host leave both rings for
-// slots of their own there: host memory is large, and the device never waits for the host's step.
+// Buckets take two reduce slots in turn, in order of their first segment. A reduction works in
+// place, and a bucket leaves the ring as late as it can, right before its slot is written again, so
+// that its reduction runs beside the backward of the next bucket. A slot of its own goes to a
+// bucket that must keep what the ring would give to another: the sum over microbatches, a gradient
+// that waits for the norm, a parameter used again much later (tied weights), a group that backward
+// comes back to. Gradients that go to the host leave both rings for slots of their own there: host
+// memory is large, and the device never waits for the host's step.
 #pragma once
 
 #include <array>
@@ -45,7 +45,7 @@ class BackwardBuilder {
     bool late = false;    // its group is gathered again, from the masters that a step would change
     int ring = kNoRing;
     int reduce_slot = -1;
-    int shard_slot = -1;  // -1: it is reduced in place
+    int shard_slot = -1;  // where its reduced gradient waits; -1: in the reduce slot
     int receive_slot = -1;
     int sum_slot = -1;
     int cast_slot = -1;
@@ -85,9 +85,6 @@ class BackwardBuilder {
   bool owns_reduce_slot(const BucketPlan& plan) const;
   bool owns_shard_slot(const BucketPlan& plan) const;
   bool rings_reduce_slot(const BucketPlan& plan) const { return !owns_reduce_slot(plan); }
-  bool rings_shard_slot(const BucketPlan& plan) const {
-    return is_shared(plan) && !owns_shard_slot(plan);
-  }
 
   void begin(BucketPlan& plan, int microbatch);
   void take_ring(BucketPlan& plan);

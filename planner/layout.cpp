@@ -7,6 +7,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "planner/name_pattern.h"
@@ -58,7 +59,7 @@ class Classes {
   Pattern fp32_;
 };
 
-/// A group before it is cut: its parameters in falling order of use.
+/// A group before it is cut: its parameters in the order in which backward comes to them.
 struct UncutGroup {
   std::string name;
   std::vector<int> parameters;
@@ -72,7 +73,26 @@ const models::ParameterSpec& parameter_of(const models::ModelSpec& spec, int ind
   return spec.parameters.at(static_cast<size_t>(index));
 }
 
-/// In order of first use; walks forward and reverses at the end, so that the first use of a
+/// Backward goes through the modules of forward in falling order, and through the parameters of one
+/// as they are. So a matrix comes before its bias: their gradients come together, and the larger
+/// one should find its bucket begun.
+std::vector<int> backward_order(const models::ModelSpec& spec, const std::vector<int>& forward) {
+  const auto module_of = [&](int parameter) {
+    const std::string& name = parameter_of(spec, parameter).name;
+    return std::string_view(name).substr(0, name.rfind('.'));
+  };
+  std::vector<int> order(forward.rbegin(), forward.rend());
+  for (auto begin = order.begin(); begin != order.end();) {
+    const auto end = std::find_if(begin, order.end(), [&](int parameter) {
+      return module_of(parameter) != module_of(*begin);
+    });
+    std::reverse(begin, end);
+    begin = end;
+  }
+  return order;
+}
+
+/// In order of first use; walks forward and turns round at the end, so that the first use of a
 /// parameter decides its place.
 std::vector<UncutGroup> place_parameters(const models::ModelSpec& spec,
                                          const std::vector<std::string>& names) {
@@ -95,7 +115,7 @@ std::vector<UncutGroup> place_parameters(const models::ModelSpec& spec,
         "model {}: parameter {} is used by no unit, so it has no place in a step; remove it",
         spec.name, spec.parameters[i].name));
   }
-  for (UncutGroup& group : groups) std::reverse(group.parameters.begin(), group.parameters.end());
+  for (UncutGroup& group : groups) group.parameters = backward_order(spec, group.parameters);
   return groups;
 }
 
@@ -142,15 +162,22 @@ Group cut_into_buckets(const models::ModelSpec& spec, const UncutGroup& uncut,
   return group;
 }
 
-std::vector<int> buckets_of_unit(const models::UnitSpec& unit, const Group& group) {
+/// A parameter that other units use later in backward (a tied weight) may lie in the group's last
+/// bucket, and come first here.
+std::vector<int> buckets_of_unit(const models::ModelSpec& spec, const models::UnitSpec& unit,
+                                 const Group& group) {
+  const auto holds = [](const Bucket& bucket, int parameter) {
+    return std::any_of(bucket.entries.begin(), bucket.entries.end(),
+                       [&](const BucketEntry& entry) { return entry.parameter == parameter; });
+  };
   std::vector<int> found;
-  for (int i = 0; i < static_cast<int>(group.buckets.size()); ++i) {
-    const Bucket& bucket = group.buckets[static_cast<size_t>(i)];
-    const bool used =
-        std::any_of(bucket.entries.begin(), bucket.entries.end(), [&](const BucketEntry& entry) {
-          return std::count(unit.parameters.begin(), unit.parameters.end(), entry.parameter) > 0;
-        });
-    if (used && !bucket.frozen) found.push_back(i);
+  for (const int parameter : backward_order(spec, unit.parameters)) {
+    const auto bucket =
+        std::find_if(group.buckets.begin(), group.buckets.end(),
+                     [&](const Bucket& bucket) { return holds(bucket, parameter); });
+    const auto index = static_cast<int>(bucket - group.buckets.begin());
+    const bool is_known = std::count(found.begin(), found.end(), index) > 0;
+    if (!bucket->frozen && !is_known) found.push_back(index);
   }
   return found;
 }
@@ -211,7 +238,8 @@ Layout make_layout(const models::ModelSpec& spec, const Strategy& strategy) {
     unit.group = index_of(layout.groups, names[i]);
     unit.block = blocks[i];
     if (unit.group < 0) continue;
-    unit.buckets = buckets_of_unit(spec.units[i], layout.groups[static_cast<size_t>(unit.group)]);
+    unit.buckets =
+        buckets_of_unit(spec, spec.units[i], layout.groups[static_cast<size_t>(unit.group)]);
   }
   layout.block_numel = largest_inner_group(layout);
   expect_trainable(spec, layout);

@@ -24,7 +24,7 @@ constexpr int64_t kMaxNumel = int64_t{1} << 40;  // of one bucket
 /// What one unit uses. A unit without parameters has group -1 and no buckets.
 struct UnitLayout {
   int group = -1;
-  std::vector<int> buckets;  // rising; those that its gradients go to
+  std::vector<int> buckets;  // that its gradients go to, in the order in which they come
   int block = -1;            // see blocks_of_units; -1: none
 };
 

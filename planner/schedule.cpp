@@ -106,7 +106,12 @@ int64_t Schedule::used_bytes(const Action& action, int slot) const {
       return groups[static_cast<size_t>(action.group)].parameter_bytes();
     case SlotKind::kept_shard:
       return groups[static_cast<size_t>(action.group)].shared_bytes() / regather_shards;
-    case SlotKind::reduce:
+    case SlotKind::reduce: {
+      const bool is_reduced =
+          action.kind != ActionKind::backward && action.kind != ActionKind::reduce_scatter;
+      const Bucket& bucket = bucket_of(action);
+      return gradient_bytes(bucket) / (is_reduced ? shards_of(bucket) : 1);
+    }
     case SlotKind::receive:
       return gradient_bytes(bucket_of(action));
     case SlotKind::gradient_shard:

@@ -12,8 +12,8 @@
 // shard group owns the r-th equal range. A *slot* is a buffer that the schedule assigns like a
 // register and the runtime allocates once:
 //   U  unsharded parameters of one group, its buckets one after the other  [sum of bucket numels]
-//   R  gradients of one bucket before reduction                            [bucket numel]
-//   G  gradient shard of one bucket, from reduction to optimizer step      [bucket numel / shards]
+//   R  gradients of one bucket; the reduction leaves this rank's in its own range   [bucket numel]
+//   G  gradient shard of one bucket, where R does not wait for its step  [bucket numel / shards]
 //   X  receive buffer of a communicator that needs one (gloo)              [bucket numel]
 //   K  a rank's part of a group that fewer ranks keep after forward  [sum of numels / their count]
 //   A  gradient shard summed over microbatches                       [bucket numel / shards]

@@ -158,12 +158,12 @@ class ActionRules {
         return {true, has_group, has_bucket, {has_bucket ? reads + "R" : reads}};
       }
       case ActionKind::reduce_scatter:
-        return {false, true, true, {"R>G", "R>GX"}};
+        return {false, true, true, {"R>R", "R>RX", "R>G", "R>GX"}};
       case ActionKind::all_reduce:
         if (!has_group) return {false, false, false, {"N>N"}};
         return {false, true, true, {"R>R", "G>G"}};
       case ActionKind::accumulate:
-        return {false, true, true, {"G>A"}};
+        return {false, true, true, {"R>A", "G>A"}};
       case ActionKind::clip:
         if (!has_group) return {false, false, false, {">N"}};
         return {false, true, true, {"R>N", "G>N", "A>N"}};
@@ -198,7 +198,8 @@ class ActionRules {
     std::vector<std::string> slots;
     for (const std::string held : {"", "N"}) {
       if (on_host && held == "N") continue;
-      slots.push_back((is_whole && !on_host ? "R" : "G") + held + cast + visitor);
+      if (!on_host) slots.push_back("R" + held + cast + visitor);
+      if (on_host || !is_whole) slots.push_back("G" + held + cast + visitor);
       if (is_summed) slots.push_back("A" + held + ">" + visitor);
     }
     return slots;

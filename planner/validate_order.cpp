@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -112,7 +113,7 @@ class OrderRules {
     next_forward_ = 0;
     lost_ = false;
     last_backward_ = -1;
-    last_bucket_ = -1;
+    segments_.clear();
     recomputed_.clear();
   }
 
@@ -163,11 +164,11 @@ class OrderRules {
     if (!continues && was_recomputed && recomputed_.back() < action.unit) {
       fail(id, "the units computed again end before it");
     }
-    if (continues && action.bucket <= last_bucket_) {
-      fail(id, "the segments of a unit take its buckets in order");
+    if (!continues) segments_.clear();
+    if (!segments_.insert(action.bucket).second) {
+      fail(id, "the segments of a unit take each of its buckets once");
     }
     last_backward_ = action.unit;
-    last_bucket_ = action.bucket;
     if (action.bucket >= 0) begin_bucket(id, life_of(action));
   }
 
@@ -323,7 +324,7 @@ class OrderRules {
   int next_forward_ = 0;
   int first_unit_ = -1;  // of backward, in the first microbatch
   int last_backward_ = -1;
-  int last_bucket_ = -1;
+  std::set<int> segments_;       // of the unit that backward is in: their buckets
   std::vector<int> recomputed_;  // the last run
 };
 

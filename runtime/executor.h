@@ -104,6 +104,7 @@ class Executor {
   struct Gradient {
     bool stored = false;  // in its reduce slot, also of an earlier microbatch; more is added
     bool early = false;   // came before its bucket's segment, waits in .grad
+    bool placed = false;  // its place was given out, once
   };
 
   /// A collective that is under way.
@@ -153,6 +154,7 @@ class Executor {
   void begin_segment(const planner::Action& action);
   void run_autograd(int unit);
   [[noreturn]] void refuse_unused(int unit) const;
+  at::Tensor place_for(const at::Tensor& weight);
   void on_gradient(int parameter);
   void store_gradient(int parameter);
   void continue_unit();

@@ -156,6 +156,8 @@ void Executor::run_autograd(int unit) {
   recomputed_.reset();
   try {
     const profiler::UnobservedBackward unobserved;
+    const models::GradientPlaces places(
+        [this](const at::Tensor& weight) { return place_for(weight); });
     torch::autograd::Engine::get_default_engine().execute(
         {output}, {std::exchange(carried_, {})}, /*keep_graph=*/false, /*create_graph=*/false,
         /*accumulate_grad=*/true);
@@ -189,11 +191,25 @@ void Executor::refuse_unused(int unit) const {
       spec_.units[unit].name, fmt::join(names, ", "), fmt::join(names, "|")));
 }
 
+/// Its range of the reduce slot, where its gradient comes first and needs no cast.
+at::Tensor Executor::place_for(const at::Tensor& weight) {
+  const std::optional<int> parameter = state_.find_weight(weight);
+  if (!parameter || segment_.bucket < 0) return {};
+  const Place& place = state_.place(*parameter);
+  Gradient& gradient = gradients_[*parameter];
+  const bool is_turn = place.group == segment_.group && place.bucket == segment_.bucket;
+  if (!is_turn || gradient.stored || gradient.placed) return {};
+  const at::Tensor& range = state_.gradient(*parameter, segment_.slot);
+  if (range.scalar_type() != weight.scalar_type()) return {};
+  gradient.placed = true;
+  return range.detach();  // a tensor of its own: autograd takes only what nobody else has
+}
+
 void Executor::on_gradient(int parameter) {
   const at::NoGradGuard no_grad;
   try {
     const Place& place = state_.place(parameter);
-    if (recorder_ != nullptr) {
+    if (recorder_ != nullptr && !gradients_[parameter].placed) {
       recorder_->recategorise(space_, state_.weight(parameter).grad().data_ptr(),
                               Category::gradient);
     }
@@ -214,7 +230,7 @@ void Executor::store_gradient(int parameter) {
   const at::Tensor& range = state_.gradient(parameter, segment_.slot);
   if (gradients_[parameter].stored) {
     range.add_(gradient);
-  } else {
+  } else if (gradient.data_ptr() != range.data_ptr()) {
     range.copy_(gradient);
   }
   gradient.reset();

@@ -102,7 +102,7 @@ void Executor::reduce_scatter(const Action& action) {
   const bool receives = action.writes.size() > 1;
   const ReduceBuffers buffers{
       .input = state_.slot(action.reads.front()).data_ptr(),
-      .output = state_.slot(action.writes.front()).data_ptr(),
+      .output = state_.shard_in(action.group, action.bucket, action.writes.front()).data_ptr(),
       .receive = receives ? state_.slot(action.writes.back()).data_ptr() : nullptr,
       .shard_numel = schedule_->shard_numel(schedule_->bucket_of(action)),
       .dtype = schedule_->reduce_dtype};
@@ -113,9 +113,11 @@ void Executor::all_reduce(const Action& action) {
   const int slot_index = action.reads.front();
   const planner::Slot& slot = schedule_->slot(slot_index);
   const int64_t numel = schedule_->used_bytes(action, slot_index) / planner::bytes_of(slot.dtype);
+  void* const data = action.group < 0
+                         ? state_.slot(slot_index).data_ptr()
+                         : state_.shard_in(action.group, action.bucket, slot_index).data_ptr();
   issued(action,
-         channels_.at(action.channel)
-             .all_reduce(operation(action), state_.slot(slot_index).data_ptr(), numel, slot.dtype));
+         channels_.at(action.channel).all_reduce(operation(action), data, numel, slot.dtype));
 }
 
 void Executor::accumulate(const Action& action) {

@@ -219,12 +219,13 @@ void check_host_memory(const Job& job) {
   const int64_t needed_bytes = rank_bytes * static_cast<int64_t>(job.ranks.size());
   const std::optional<int64_t> left_bytes = available_host_bytes();
   if (rank_bytes == 0 || !left_bytes || needed_bytes <= *left_bytes) return;
-  throw std::invalid_argument(fmt::format(
-      "--offload {}: {} rank{} keep {} in this host's memory, which has {} left; give --offload "
-      "{}, or more ranks on more hosts",
-      job.config.offload, job.ranks.size(), job.ranks.size() == 1 ? "" : "s",
-      profiler::bytes_text(needed_bytes), profiler::bytes_text(*left_bytes),
-      job.strategy.offload == planner::Offload::params ? "none" : "params or none"));
+  throw std::invalid_argument(
+      fmt::format("--offload {}: {} rank{} would keep {} in this host's memory, which has {} left; "
+                  "give --offload "
+                  "{}, or more ranks on more hosts",
+                  job.config.offload, job.ranks.size(), job.ranks.size() == 1 ? "" : "s",
+                  profiler::bytes_text(needed_bytes), profiler::bytes_text(*left_bytes),
+                  job.strategy.offload == planner::Offload::params ? "none" : "params or none"));
 }
 
 }  // namespace

@@ -77,10 +77,7 @@ ExpectedCall expected_reduction(const Schedule& schedule, const Action& action, 
   if (action.kind == ActionKind::reduce_scatter) {
     return {"ncclReduceScatter", schedule.shard_numel(bucket), dtype, stream, ranks};
   }
-  const bool is_shard =
-      schedule.slot(action.reads.front()).kind == planner::SlotKind::gradient_shard;
-  return {"ncclAllReduce", is_shard ? schedule.shard_numel(bucket) : bucket.numel, dtype, stream,
-          ranks};
+  return {"ncclAllReduce", schedule.shard_numel(bucket), dtype, stream, ranks};
 }
 
 std::vector<ExpectedCall> expected_calls(const Schedule& schedule, const Streams& streams) {
@@ -120,7 +117,13 @@ void NullInspection::use(const Action& action, const at::Tensor& tensor, bool wr
 
 void NullInspection::use_slot(const Schedule& schedule, const Action& action, int index,
                               bool writes) {
-  checks_.use(streams_.handle(action.stream), state_.slot(index).data_ptr(),
+  const bool is_reduced = schedule.slot(index).kind == planner::SlotKind::reduce &&
+                          action.kind != ActionKind::backward &&
+                          action.kind != ActionKind::reduce_scatter;
+  const void* const address = is_reduced
+                                  ? state_.shard_in(action.group, action.bucket, index).data_ptr()
+                                  : state_.slot(index).data_ptr();
+  checks_.use(streams_.handle(action.stream), address,
               static_cast<size_t>(schedule.used_bytes(action, index)), writes, what_.c_str());
 }
 

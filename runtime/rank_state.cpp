@@ -224,8 +224,14 @@ void RankState::make_weights(const models::ModelSpec& spec) {
                                                 at::DataPtr(nullptr, device_),
                                                 /*allocator=*/nullptr, /*resizable=*/false));
     tensor->set_sizes_contiguous(spec.parameters[i].shape);
+    parameters_[tensor] = static_cast<int>(i);
     weights_.push_back(weight.requires_grad_(!bucket.frozen));
   }
+}
+
+std::optional<int> RankState::find_weight(const at::Tensor& tensor) const {
+  const auto found = parameters_.find(tensor.unsafeGetTensorImpl());
+  return found == parameters_.end() ? std::nullopt : std::optional(found->second);
 }
 
 void RankState::point(int parameter, void* memory, int64_t bytes) const {
@@ -338,7 +344,10 @@ at::Tensor RankState::shard_in(int group, int bucket, int slot) {
     if (view.slot == slot) return view.tensor;
   }
   const int64_t numel = buckets_[group][bucket].master.numel();
-  return views.emplace_back(View{slot, slots_[slot].narrow(0, 0, numel)}).tensor;
+  const bool holds_all = schedule_.slot(slot).kind == planner::SlotKind::reduce;
+  const int shards = schedule_.shards_of(schedule_.groups[group].buckets[bucket]);
+  const int64_t begin = holds_all ? rank_ % shards * numel : 0;
+  return views.emplace_back(View{slot, slots_[slot].narrow(0, begin, numel)}).tensor;
 }
 
 int64_t RankState::state_bytes() const {

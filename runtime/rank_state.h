@@ -16,6 +16,8 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "models/spec.h"
@@ -63,12 +65,14 @@ class RankState {
   const std::vector<Copy>& keep_copies(int group, int slot, int kept_slot);
   /// Where a parameter's gradient goes in its bucket's reduce slot, in the parameter's shape.
   const at::Tensor& gradient(int parameter, int slot);
-  /// The beginning of a slot: as many elements as the bucket's masters have.
+  /// What a slot has of this rank's range: as many elements as the bucket's masters have.
   at::Tensor shard_in(int group, int bucket, int slot);
 
   BucketState& bucket(int group, int bucket) { return buckets_[group][bucket]; }
   const at::Tensor& slot(int index) const { return slots_[index]; }
   const at::Tensor& weight(int parameter) const { return weights_[parameter]; }
+  /// The parameter whose weight this is.
+  std::optional<int> find_weight(const at::Tensor& tensor) const;
   const Place& place(int parameter) const { return places_[parameter]; }
 
   /// Steps taken, as the fused optimizer wants it: fp32 scalar.
@@ -108,6 +112,7 @@ class RankState {
   std::vector<std::vector<BucketState>> buckets_;
   std::vector<at::Tensor> slots_;  // 1D, of the slot's dtype; those of parameters in bytes
   std::vector<at::Tensor> weights_;
+  std::unordered_map<const void*, int> parameters_;  // by weight
   std::vector<bool> bound_;
   at::Tensor step_count_;
 

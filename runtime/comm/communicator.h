@@ -50,7 +50,7 @@ struct GatherBuffer {
 
 struct ReduceBuffers {
   const void* input = nullptr;  // [world_size x shard_numel]
-  void* output = nullptr;       // [shard_numel], same dtype; may not overlap input
+  void* output = nullptr;       // [shard_numel], same dtype; may be this rank's range of input
   void* receive = nullptr;      // [world_size x shard_numel] scratch, only where needs_receive()
   int64_t shard_numel = 0;
   planner::DType dtype{};

@@ -30,7 +30,7 @@ Ticket NoneCommunicator::reduce_scatter(const Operation& operation, const Reduce
   const auto bytes = static_cast<size_t>(buffers.shard_numel * planner::bytes_of(buffers.dtype));
   if (bytes == 0) return ticket;
   const auto* input = static_cast<const std::byte*>(buffers.input);
-  std::memcpy(buffers.output, input + static_cast<size_t>(rank()) * bytes, bytes);
+  std::memmove(buffers.output, input + static_cast<size_t>(rank()) * bytes, bytes);
   return ticket;
 }
 

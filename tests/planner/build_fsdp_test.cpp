@@ -101,11 +101,9 @@ TEST_CASE("slots of the tutorial's model are what the groups and buckets need") 
   // Eleven kept groups, and the embedding alone in the ring.
   CHECK(slots_of(tutorial(Reshard::no), SlotKind::unsharded).size() == 12);
   CHECK(slots_of(schedule, SlotKind::receive).empty());
-  const std::vector<Slot> shards = slots_of(schedule, SlotKind::gradient_shard);
+  CHECK(slots_of(schedule, SlotKind::gradient_shard).empty());
   const std::vector<Slot> reduce = slots_of(schedule, SlotKind::reduce);
   REQUIRE(reduce.size() == 2);
-  REQUIRE(shards.size() == 2);
-  CHECK(shards[0].bytes == reduce[0].bytes / 2);
   CHECK(std::max(reduce[0].bytes, reduce[1].bytes) == 49152 * 4);
 }
 

@@ -53,22 +53,22 @@ TEST_CASE("the tutorial's blocks are cut where a third of a block is full") {
   CHECK(layout.groups.back().name == "head");
   CHECK(layout.block_numel == 99584);
 
-  // ln_2.weight would make the first bucket 33280 > 99584 / 3; in_proj_weight is 49152 by itself.
+  // ln_2.bias would make the first bucket 33280 > 99584 / 3; in_proj_weight is 49152 by itself.
   const Group& block = layout.groups[1];
   REQUIRE(block.buckets.size() == 4);
   CHECK(block.buckets[0].numel == 33152);
-  CHECK(block.buckets[1].numel == 17024);
+  CHECK(block.buckets[1].numel == 16640);
   CHECK(block.buckets[2].numel == 49152);
-  CHECK(block.buckets[3].numel == 256);
+  CHECK(block.buckets[3].numel == 640);
   CHECK(block.numel() == 99584);
-  CHECK(block.bucket_offset_bytes(2) == 4 * (33152 + 17024));
+  CHECK(block.bucket_offset_bytes(2) == 4 * (33152 + 16640));
 
   const auto name = [&](int bucket, int entry) {
     const auto parameter = block.buckets[bucket].entries[entry].parameter;
     return spec.parameters[parameter].name;
   };
-  CHECK(name(0, 0) == "encoder.layers.encoder_layer_0.mlp.3.bias");
-  CHECK(name(0, 4) == "encoder.layers.encoder_layer_0.ln_2.bias");
+  CHECK(name(0, 0) == "encoder.layers.encoder_layer_0.mlp.3.weight");
+  CHECK(name(0, 4) == "encoder.layers.encoder_layer_0.ln_2.weight");
   CHECK(name(2, 0) == "encoder.layers.encoder_layer_0.self_attention.in_proj_weight");
   CHECK(name(3, 1) == "encoder.layers.encoder_layer_0.ln_1.weight");
   CHECK(layout.units[1].buckets == std::vector<int>{1, 2, 3});  // attention0

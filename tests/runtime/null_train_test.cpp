@@ -307,7 +307,7 @@ TEST_CASE("a null device that does not exist is refused before anything is made"
        {{"--device", "null:l4", "--world", "8", "--solo-rank", "8"}, "ranks count from 0"},
        {{"--device", "null:l4", "--offload", "all", "--strategy", "ddp", "--workers", "64",
          "--model", "llama-70b"},
-        "--offload all: 64 ranks keep 65.7 TiB in this host's memory, which has"},
+        "--offload all: 64 ranks would keep 65.71 TiB in this host's memory, which has"},
        {{"--device", "cpu", "--communicator", "nccl"}, "it serves GPUs only"}}));
   const NullRun run(refused.flags);
   CHECK(run.ended.exit_code == 2);

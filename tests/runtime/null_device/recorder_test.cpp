@@ -57,6 +57,7 @@ Recording record_steps(const Schedule& schedule, const planner::Config& config,
   const test::TemporaryFolder folder;
   const c10::Device device = null_device();
   c10::cuda::CUDACachingAllocator::emptyCache();
+  at::getHostAllocator(at::kCUDA)->empty_cache();
   c10::cuda::CUDACachingAllocator::resetPeakStats(0);
   // Of recordings before in this process: cuBLAS keeps its workspaces.
   const int64_t before_bytes = requested_bytes().current;
@@ -247,7 +248,9 @@ TEST_CASE("gradients are recorded as such, and belong to the backward of their u
     CHECK(action.kind == planner::ActionKind::backward);
     CHECK(profile.strings[block.label] == schedule.units[static_cast<size_t>(action.unit)]);
   }
-  CHECK(gradients == kSteps * spec().parameters.size());
+  // Matrices of linears are written to their reduce slot at once.
+  constexpr size_t kPlaced = 10 * 4 + 1;
+  CHECK(gradients == kSteps * (spec().parameters.size() - kPlaced));
 }
 
 TEST_CASE("a scope reaches the thread that autograd keeps for a device") {
@@ -438,7 +441,11 @@ TEST_CASE("the recording of some steps says of them what the whole one says") {
     REQUIRE(whole.steps.size() == kSteps);
     REQUIRE(part.steps.size() == 1);
     CHECK(part.steps[0].step == 1);
-    CHECK(part.steps[0].bytes == whole.steps[1].bytes);
+    for (const Space space : {Space::device, Space::pinned, Space::segment, Space::driver}) {
+      // The host's own thread takes scalars beside the device's work, now here, now there.
+      const auto index = static_cast<size_t>(space);
+      CHECK(part.steps[0].bytes[index] == whole.steps[1].bytes[index]);
+    }
     CHECK(part.unmatched == 0);
     CHECK(part.events < whole.events / 2);
   }
