@@ -1,0 +1,131 @@
+// Measures what tests/bench/frame_time prints: how long recordings take to open, for the first time
+// and again, and how long frames take under the OpenGL that is there, while zooming and while
+// nothing changes. All panels are shown.
+
+#include <GL/gl.h>
+#include <backends/imgui_impl_opengl3.h>
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "viewer/app/gl.h"
+#include "viewer/app/imgui_session.h"
+#include "viewer/app/offscreen.h"
+#include "viewer/scene/presenter.h"
+#include "viewer/ui/interface.h"
+
+namespace {
+
+using namespace shardlens::viewer;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kWidth = 1600;
+constexpr int kHeight = 900;
+constexpr int kFrames = 230;
+constexpr int kWarmUp = 5;  // llvmpipe compiles its shaders in the first frames
+
+/// On the clock, and on all cores together: on a busy machine only the second means something.
+struct Took {
+  double ms = 0;
+  double core_ms = 0;
+};
+
+double core_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return 1e3 * static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e6;
+}
+
+Took took(const std::function<void()>& work) {
+  const auto begin = Clock::now();
+  const double begin_core_ms = core_ms();
+  work();
+  return {std::chrono::duration<double, std::milli>(Clock::now() - begin).count(),
+          core_ms() - begin_core_ms};
+}
+
+void print_frames(const char* what, int frames, const std::function<void(int)>& frame) {
+  std::vector<double> ms;
+  std::vector<double> core;
+  for (int i = -kWarmUp; i < frames; ++i) {
+    const Took one = took([&] { frame(i); });
+    if (i < 0) continue;
+    ms.push_back(one.ms);
+    core.push_back(one.core_ms);
+  }
+  std::ranges::sort(ms);
+  std::ranges::sort(core);
+  const size_t p95 = ms.size() * 95 / 100;
+  fmt::print("{:24} median {:6.1f} ms, p95 {:6.1f} ms; on all cores {:6.1f} and {:6.1f} ms\n", what,
+             ms[ms.size() / 2], ms[p95], core[core.size() / 2], core[p95]);
+}
+
+class Frames {
+ public:
+  explicit Frames(Presenter& presenter)
+      : presenter_(presenter),
+        target_(kWidth, kHeight),
+        session_(""),
+        interface_(presenter, session_.fonts(), backdrop_) {
+    ImGui::GetIO().DisplaySize = {kWidth, kHeight};
+    ImGui::GetIO().DeltaTime = 1.0F / 60;
+  }
+
+  void draw() {
+    session_.set_scale(presenter_.state().zoom);
+    ImGui_ImplOpenGL3_NewFrame();
+    ImGui::NewFrame();
+    interface_.draw({kWidth, kHeight, 1, true});
+    ImGui::Render();
+    session_.render();
+    glFinish();
+  }
+
+  /// In and out around the middle of the first plot: every frame another view.
+  void zoom(int frame) {
+    const int phase = (frame + kWarmUp) % 80;
+    const float notches = phase < 40 ? 0.5F : -0.5F;
+    presenter_.wheel(kWidth * 0.11F, kHeight * 0.35F, notches);
+    draw();
+  }
+
+ private:
+  Presenter& presenter_;
+  Offscreen target_;
+  ImGuiSession session_;
+  GlBackdrop backdrop_;
+  Interface interface_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    fmt::print(stderr, "usage: measure_frames CACHE_FOLDER FILE.slp...\n");
+    return 2;
+  }
+  ViewState state;
+  state.files.assign(argv + 2, argv + argc);
+  const std::string cache = argv[1];
+  const Took first = took([&] { Presenter(state, cache); });
+  const Took again = took([&] { Presenter(state, cache); });
+  Presenter presenter(state, cache);
+  int64_t events = 0;
+  for (const Run& run : presenter.runs()) events += run.at_peak().lane.info().events;
+  fmt::print("{} lanes, {} events\n", presenter.runs().size(), events);
+  const auto print_opening = [](const char* what, const Took& one) {
+    fmt::print("{:24} {:13.0f} ms; on all cores {:18.0f} ms\n", what, one.ms, one.core_ms);
+  };
+  print_opening("open for the first time", first);
+  print_opening("open again", again);
+  Frames frames(presenter);
+  print_frames("frame while zooming", kFrames, [&](int frame) { frames.zoom(frame); });
+  print_frames("frame of a still view", kFrames, [&](int) { frames.draw(); });
+  return presenter.messages().empty() ? 0 : 1;
+}

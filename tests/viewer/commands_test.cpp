@@ -1,0 +1,290 @@
+// The table of commands: complete, without clashes, and each of them does what its title says.
+
+#include "viewer/state/commands.h"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+
+#include "viewer/state/history.h"
+
+namespace shardlens::viewer {
+namespace {
+
+Facts some_facts() {
+  return {.extent = {-1, 4},
+          .peak_x = {0.5, 1.5, 2.5},
+          .peaks_x = {{-0.5, 0.5, 1.25}, {0.1, 1.5}, {2.5}},
+          .steps_x = {{0, 1, 2}, {0, 1, 2}, {0, 1, 2}},
+          .hits_x = {0.2, 0.7, 3.1},
+          .alive_rows = 25,
+          .most_ranks = 4,
+          .column_x = 0.005};
+}
+
+ViewState after(std::string_view id, ViewState state = {}) {
+  const Command* const command = find_command(id);
+  REQUIRE(command != nullptr);
+  REQUIRE(command->apply != nullptr);
+  command->apply(state, some_facts());
+  return state;
+}
+
+ViewState with(const std::function<void(ViewState&)>& change) {
+  ViewState state;
+  change(state);
+  return state;
+}
+
+using Change = std::function<void(ViewState&)>;
+
+/// What each command does to a state, where a change of one field says it.
+struct Effect {
+  Change given = [](ViewState&) {};
+  Change wanted;
+};
+
+const std::map<std::string_view, Effect> kEffects = {
+    {"layout.rows", {.wanted = [](auto& s) { s.layout = Layout::rows; }}},
+    {"layout.columns",
+     {.given = [](auto& s) { s.layout = Layout::rows; },
+      .wanted = [](auto& s) { s.layout = Layout::columns; }}},
+    {"layout.overlay", {.wanted = [](auto& s) { s.layout = Layout::overlay; }}},
+    {"layout.difference", {.wanted = [](auto& s) { s.layout = Layout::difference; }}},
+    {"height.next", {.wanted = [](auto& s) { s.height = Height::own; }}},
+    {"detail.next", {.wanted = [](auto& s) { s.detail = Detail::blocks; }}},
+    {"ranks.next", {.wanted = [](auto& s) { s.ranks = Ranks::each; }}},
+    {"rank.next", {.wanted = [](auto& s) { s.rank = 0; }}},
+    {"rank.previous", {.wanted = [](auto& s) { s.rank = 2; }}},
+    {"rank.peak",
+     {.given = [](auto& s) { s.rank = 1; }, .wanted = [](auto& s) { s.rank.reset(); }}},
+    {"category.isolate", {.wanted = [](auto& s) { s.hidden_categories = 0xFFE; }}},
+    {"category.all",
+     {.given = [](auto& s) { s.hidden_categories = 5; },
+      .wanted = [](auto& s) { s.hidden_categories = 0; }}},
+    {"theme.next", {.wanted = [](auto& s) { s.theme = Theme::dark; }}},
+    {"hatches", {.wanted = [](auto& s) { s.panels.hatches = true; }}},
+    {"scale.up", {.wanted = [](auto& s) { s.zoom = 1.25; }}},
+    {"scale.down", {.wanted = [](auto& s) { s.zoom = 0.8; }}},
+    {"scale.reset", {.given = [](auto& s) { s.zoom = 2; }, .wanted = [](auto& s) { s.zoom = 1; }}},
+    {"align.next", {.wanted = [](auto& s) { s.alignment = Alignment::phase; }}},
+    {"align.time", {.wanted = [](auto& s) { s.alignment = Alignment::time; }}},
+    {"align.step",
+     {.given =
+          [](auto& s) {
+            s.alignment = Alignment::time, s.view = Range{0, 1};
+          },
+      .wanted = [](auto& s) { s.alignment = Alignment::step, s.view.reset(); }}},
+    {"align.phase", {.wanted = [](auto& s) { s.alignment = Alignment::phase; }}},
+    {"align.event", {.wanted = [](auto& s) { s.alignment = Alignment::event; }}},
+    {"align.normalised", {.wanted = [](auto& s) { s.alignment = Alignment::normalised; }}},
+    {"baseline",
+     {.given = [](auto& s) { s.focus = 2; }, .wanted = [](auto& s) { s.baseline = 2; }}},
+    {"focus.next", {.wanted = [](auto& s) { s.focus = 1; }}},
+    {"focus.previous", {.wanted = [](auto& s) { s.focus = 2; }}},
+    {"zoom.in",
+     {.wanted =
+          [](auto& s) {
+            s.view = Range{-0.25, 3.25};
+          }}},
+    {"zoom.out",
+     {.given =
+          [](auto& s) {
+            s.view = Range{0, 4};
+          },
+      .wanted = [](auto& s) { s.view.reset(); }}},
+    {"zoom.all",
+     {.given =
+          [](auto& s) {
+            s.view = Range{0, 1};
+          },
+      .wanted = [](auto& s) { s.view.reset(); }}},
+    {"zoom.selection",
+     {.given =
+          [](auto& s) {
+            s.selection = Range{1, 2};
+          },
+      .wanted =
+          [](auto& s) {
+            s.view = Range{1, 2}, s.selection.reset();
+          }}},
+    {"pan.left",
+     {.given =
+          [](auto& s) {
+            s.view = Range{1, 2};
+          },
+      .wanted =
+          [](auto& s) {
+            s.view = Range{0.8, 1.8};
+          }}},
+    {"pan.right",
+     {.given =
+          [](auto& s) {
+            s.view = Range{1, 2};
+          },
+      .wanted =
+          [](auto& s) {
+            s.view = Range{1.2, 2.2};
+          }}},
+    {"cursor.left",
+     {.given = [](auto& s) { s.cursor = 1; },
+      .wanted = [](auto& s) { s.cursor = 0.995, s.at = At::cursor; }}},
+    {"cursor.right",
+     {.given = [](auto& s) { s.cursor = 1; },
+      .wanted = [](auto& s) { s.cursor = 1.005, s.at = At::cursor; }}},
+    {"cursor.clear",
+     {.given =
+          [](auto& s) {
+            s.cursor = 1, s.selection = Range{1, 2}, s.at = At::cursor;
+          },
+      .wanted = [](auto& s) { s.cursor.reset(), s.selection.reset(), s.at = At::peak; }}},
+    {"peak", {.wanted = [](auto& s) { s.cursor = 0.5, s.at = At::cursor; }}},
+    {"peak.next",
+     {.given = [](auto& s) { s.cursor = 0.5; },
+      .wanted = [](auto& s) { s.cursor = 1.25, s.at = At::cursor; }}},
+    {"step.next",
+     {.wanted =
+          [](auto& s) {
+            s.view = Range{0, 1};
+          }}},
+    {"step.previous",
+     {.given =
+          [](auto& s) {
+            s.view = Range{2, 3};
+          },
+      .wanted =
+          [](auto& s) {
+            s.view = Range{1, 2};
+          }}},
+    {"search.next", {.wanted = [](auto& s) { s.cursor = 0.2, s.at = At::cursor; }}},
+    {"search.previous", {.wanted = [](auto& s) { s.cursor = 3.1, s.at = At::cursor; }}},
+    {"search.clear",
+     {.given = [](auto& s) { s.search = "mlp"; }, .wanted = [](auto& s) { s.search.clear(); }}},
+    {"note.remove",
+     {.given =
+          [](auto& s) {
+            s.notes = {{0, "far"}, {2, "near"}}, s.cursor = 1.9;
+          },
+      .wanted =
+          [](auto& s) {
+            s.notes = {{0, "far"}};
+          }}},
+    {"panel.alive", {.wanted = [](auto& s) { s.panels.alive = false; }}},
+    {"panel.table", {.wanted = [](auto& s) { s.panels.table = false; }}},
+    {"panel.minimap", {.wanted = [](auto& s) { s.panels.minimap = false; }}},
+    {"panel.ribbon", {.wanted = [](auto& s) { s.panels.ribbon = false; }}},
+    {"panel.steps", {.wanted = [](auto& s) { s.panels.steps = false; }}},
+    {"panel.reserved", {.wanted = [](auto& s) { s.panels.reserved = false; }}},
+    {"at.next", {.wanted = [](auto& s) { s.at = At::cursor; }}},
+    {"alive.down",
+     {.given = [](auto& s) { s.alive_first = 20; }, .wanted = [](auto& s) { s.alive_first = 24; }}},
+    {"alive.up",
+     {.given = [](auto& s) { s.alive_first = 12; }, .wanted = [](auto& s) { s.alive_first = 2; }}},
+    {"group.next", {.wanted = [](auto& s) { s.grouping = Grouping::label; }}},
+};
+
+void check_near(const std::optional<Range>& found, const std::optional<Range>& wanted) {
+  REQUIRE(found.has_value() == wanted.has_value());
+  if (!found) return;
+  CHECK(found->begin == Catch::Approx(wanted->begin));
+  CHECK(found->end == Catch::Approx(wanted->end));
+}
+
+}  // namespace
+
+TEST_CASE("every command has an id, a key and a title of its own") {
+  std::set<std::string_view> ids;
+  std::set<std::string_view> keys;
+  std::set<std::string_view> titles;
+  for (const Command& command : commands()) {
+    CAPTURE(command.id);
+    CHECK(ids.insert(command.id).second);
+    CHECK_FALSE(command.key.empty());
+    CHECK(keys.insert(command.key).second);
+    CHECK(titles.insert(command.title).second);
+    CHECK_FALSE(command.menu.empty());
+    CHECK((command.apply != nullptr) != (command.request != Request::none));
+    CHECK(find_command(command.id) == &command);
+    CHECK(command_of_key(command.key) == &command);
+  }
+  CHECK(find_command("no.such") == nullptr);
+}
+
+TEST_CASE("every command that changes the state does what its title says") {
+  for (const Command& command : commands()) {
+    if (command.apply == nullptr) continue;
+    CAPTURE(command.id);
+    REQUIRE(kEffects.contains(command.id));
+    const Effect& effect = kEffects.at(command.id);
+    const ViewState given = with(effect.given);
+    ViewState wanted = given;
+    effect.wanted(wanted);
+    ViewState found = after(command.id, given);
+    // Ranges are rounded; all else is exact.
+    check_near(found.view, wanted.view);
+    found.view = wanted.view;
+    REQUIRE(found.cursor.has_value() == wanted.cursor.has_value());
+    if (found.cursor) CHECK(*found.cursor == Catch::Approx(*wanted.cursor));
+    found.cursor = wanted.cursor;
+    CHECK(found == wanted);
+    CHECK(found != given);
+  }
+}
+
+TEST_CASE("no command fails without recordings") {
+  for (const Command& command : commands()) {
+    if (command.apply == nullptr) continue;
+    ViewState state;
+    command.apply(state, Facts{});
+  }
+}
+
+TEST_CASE("undo goes back through every change, redo forth again") {
+  History history;
+  ViewState state;
+  std::vector<ViewState> states = {state};
+  for (const char* id : {"layout.rows", "zoom.in", "theme.next", "peak"}) {
+    history.remember(state);
+    state = after(id, state);
+    states.push_back(state);
+  }
+  for (size_t i = states.size() - 1; i-- > 0;) {
+    CHECK(history.undo(state));
+    CHECK(state == states[i]);
+  }
+  CHECK_FALSE(history.undo(state));
+  for (size_t i = 1; i < states.size(); ++i) {
+    CHECK(history.redo(state));
+    CHECK(state == states[i]);
+  }
+  CHECK_FALSE(history.redo(state));
+}
+
+TEST_CASE("the palette finds commands by words of their title") {
+  CHECK(matching_commands("").size() == commands().size());
+  const auto found = matching_commands("zoom SEL");
+  REQUIRE(found.size() == 1);
+  CHECK(found.front()->id == "zoom.selection");
+  CHECK(matching_commands("no such thing at all").empty());
+}
+
+TEST_CASE("zooming keeps what is under the pointer and stays inside") {
+  const Facts facts = some_facts();
+  ViewState state;
+  zoom_at(state, facts, 0, 0.5);
+  REQUIRE(state.view.has_value());
+  const double part = (0 - state.view->begin) / state.view->length();
+  CHECK(part == Catch::Approx(0.2));
+  for (int i = 0; i < 200; ++i) zoom_at(state, facts, 0, 0.5);
+  CHECK(state.view->length() > 0);
+  for (int i = 0; i < 200; ++i) zoom_at(state, facts, 3.9, 1.5);
+  CHECK_FALSE(state.view.has_value());
+  state.view = Range{3, 4};
+  pan_by(state, facts, 100);
+  CHECK(state.view->end == Catch::Approx(4));
+}
+
+}  // namespace shardlens::viewer

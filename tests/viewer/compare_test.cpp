@@ -1,0 +1,102 @@
+#include "viewer/model/compare.h"
+
+#include <catch2/catch_get_random_seed.hpp>
+#include <catch2/catch_test_macros.hpp>
+
+#include "tests/support/synthetic_profile.h"
+#include "tests/support/view_recording.h"
+#include "viewer/model/lane_builder.h"
+#include "viewer/model/warp.h"
+
+namespace shardlens::viewer {
+namespace {
+
+int64_t sum(const std::vector<AliveRow>& rows) {
+  int64_t bytes = 0;
+  for (const AliveRow& row : rows) bytes += row.bytes;
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("a lane does not differ from itself, and differences have signs") {
+  const Lane a = lane_of(test::view_recording({.keep_weights = true}));
+  const Lane b = lane_of(test::view_recording({.activation_bytes = 5 << 20}));
+  const ActionNames names(a.info().header);
+  const Warp warp_a = warp_of(Alignment::step, {&a, &names}, {&a, &names});
+  const Warp warp_b = warp_of(Alignment::step, {&b, &names}, {&a, &names});
+  const Range beyond{-2, 5};
+  const auto of_a = columns_of(warp_a, a, beyond, 333);
+  const auto of_b = columns_of(warp_b, b, beyond, 333);
+  const auto forth = difference(of_a, of_b);
+  const auto back = difference(of_b, of_a);
+  const auto self = difference(of_a, of_a);
+  REQUIRE(forth.size() == 333);
+  CHECK_FALSE(forth.front().has_value());
+  int unequal = 0;
+  for (size_t i = 0; i < forth.size(); ++i) {
+    REQUIRE(forth[i].has_value() == back[i].has_value());
+    if (!forth[i]) continue;
+    CHECK(sum_of(*self[i]) == 0);
+    CHECK(*self[i] == CategoryBytes{});
+    for (size_t c = 0; c < kCategories; ++c) CHECK((*forth[i])[c] == -(*back[i])[c]);
+    CHECK(sum_of(*forth[i]) == of_b[i]->max_bytes - of_a[i]->max_bytes);
+    unequal += *forth[i] == CategoryBytes{} ? 0 : 1;
+  }
+  CHECK(unequal > 100);
+}
+
+TEST_CASE("what is alive adds up to the total, however it is grouped") {
+  const Lane lane = lane_of(test::synthetic_profile({.steps = 4, .layers = 6}));
+  const ActionNames names(lane.info().header);
+  for (const int64_t change : {lane.peak().max_change, int64_t{40}, kBeforeAll}) {
+    const int64_t total = sum_of(lane.pyramid().after(change));
+    for (int i = 0; i < kGroupings; ++i) {
+      const auto rows = alive_rows(lane, names, change, static_cast<Grouping>(i));
+      CHECK(sum(rows) == total);
+      for (size_t row = 1; row < rows.size(); ++row) CHECK(rows[row - 1].bytes >= rows[row].bytes);
+    }
+  }
+  const auto by_category = alive_rows(lane, names, lane.peak().max_change, Grouping::category);
+  for (const AliveRow& row : by_category) {
+    CHECK(row.bytes == lane.peak().at_max[static_cast<size_t>(row.category)]);
+  }
+}
+
+TEST_CASE("an allocation's age is counted in steps") {
+  const Lane lane = lane_of(test::view_recording({.steps = 3}));
+  const ActionNames names(lane.info().header);
+  const auto rows = alive_rows(lane, names, lane.step_peak()->max_change, Grouping::age);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].name == "since before the first step");
+  CHECK(rows[1].name == "of this step");
+}
+
+TEST_CASE("only in A, in both and only in B make up the two totals") {
+  const Lane a = lane_of(test::view_recording({.keep_weights = true}));
+  const Lane b = lane_of(test::view_recording({.activation_bytes = 5 << 20}));
+  const Moment at_a{&a, a.peak().max_change};
+  const Moment at_b{&b, b.peak().max_change};
+  int64_t total_a = 0;
+  int64_t total_b = 0;
+  for (const SharedRow& row : shared_rows(at_a, at_b)) {
+    CHECK(row.only_a_bytes() + row.both_bytes() == row.a_bytes);
+    CHECK(row.only_b_bytes() + row.both_bytes() == row.b_bytes);
+    total_a += row.a_bytes;
+    total_b += row.b_bytes;
+  }
+  CHECK(total_a == a.peak().max_bytes);
+  CHECK(total_b == b.peak().max_bytes);
+  for (const SharedRow& row : shared_rows(at_a, at_a)) CHECK(row.only_b_bytes() == 0);
+}
+
+TEST_CASE("a change is said in words, with its sign") {
+  CHECK(change_in_words(100, 100) == "the same");
+  CHECK(change_in_words(2 << 20, 3 << 20) == "1.00 MiB more (+50.0 %)");
+  CHECK(change_in_words(4 << 20, 3 << 20) == "1.00 MiB less (-25.0 %)");
+  CHECK(change_in_words(0, 512) == "512 B more");
+  CHECK(change_in_words(1000 << 20, 1001 << 20, 16 << 20) == "about the same");
+  CHECK(change_in_words(1000 << 20, 1100 << 20, 16 << 20) == "100.00 MiB more (+10.0 %)");
+}
+
+}  // namespace shardlens::viewer

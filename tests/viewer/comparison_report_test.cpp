@@ -1,0 +1,76 @@
+// The report is the equal of the picture for those who cannot see it.
+
+#include "viewer/scene/comparison_report.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "tests/support/random_events.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/view_recording.h"
+
+namespace shardlens::viewer {
+namespace {
+
+std::vector<Run> two_runs() {
+  const test::TemporaryFolder folder;
+  test::write_profile(folder.file("keep.slp"), test::view_recording({.keep_weights = true}));
+  test::write_profile(folder.file("lean <&>.slp"),
+                      test::view_recording({.activation_bytes = 2 << 20}));
+  OpenedRuns opened = open_runs({folder.file("keep.slp"), folder.file("lean <&>.slp")}, "");
+  REQUIRE(opened.messages.empty());
+  return std::move(opened.runs);
+}
+
+}  // namespace
+
+TEST_CASE("the text says peaks, places, changes and what is largest") {
+  const std::string text = comparison_report(two_runs(), 0, ReportFormat::text);
+  CHECK(text.starts_with("Memory of 2 strategies, compared with keep\n"));
+  CHECK(text.find("  fsdp, keeps weights\n  peak ") != std::string::npos);
+  CHECK(text.find("step 0, ") != std::string::npos);
+  CHECK(text.find(" less (-") != std::string::npos);
+  CHECK(text.find("headroom ") != std::string::npos);
+  CHECK(text.find("Largest at the peak of lean <&>") != std::string::npos);
+}
+
+TEST_CASE("the JSON's categories add up to its peak") {
+  const auto runs = two_runs();
+  const auto json = nlohmann::json::parse(comparison_report(runs, 1, ReportFormat::json));
+  CHECK(json["schema"] == "shardlens.view/1");
+  CHECK(json["baseline"] == "lean <&>");
+  REQUIRE(json["strategies"].size() == 2);
+  for (size_t i = 0; i < 2; ++i) {
+    const auto& strategy = json["strategies"][i];
+    int64_t sum = 0;
+    for (const auto& bytes : strategy["at_peak"]["categories"]) sum += bytes.get<int64_t>();
+    CHECK(sum == strategy["peak_allocated_bytes"]);
+    CHECK(sum == runs[i].at_peak().lane.peak().max_bytes);
+  }
+  CHECK(json["strategies"][1]["growth_bytes"] == 0);
+  CHECK(json["strategies"][0]["growth_bytes"] > 0);
+}
+
+TEST_CASE("the CSV has a line a strategy and category") {
+  const std::string csv = comparison_report(two_runs(), 0, ReportFormat::csv);
+  CHECK(csv.starts_with("strategy,category,bytes,growth_bytes\n\"keep\",all,"));
+  CHECK(csv.find("\n\"lean <&>\",activation,") != std::string::npos);
+}
+
+TEST_CASE("the HTML needs nothing else, and names are quoted") {
+  const std::string html = comparison_report(two_runs(), 0, ReportFormat::html);
+  CHECK(html.starts_with("<!doctype html>"));
+  CHECK(html.find("lean &lt;&amp;&gt;") != std::string::npos);
+  CHECK(html.find("lean <&>") == std::string::npos);
+  CHECK(html.find("http") == std::string::npos);
+  CHECK(html.find("<path fill=") != std::string::npos);
+}
+
+TEST_CASE("the kind of a report is the end of its name") {
+  CHECK(report_format("a.txt") == ReportFormat::text);
+  CHECK(report_format("b/a.html") == ReportFormat::html);
+  CHECK_THROWS_AS(report_format("a.pdf"), std::invalid_argument);
+}
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,184 @@
+// The window's contents without a window: ImGui builds its frames, nobody draws them. Keys and the
+// pointer reach the commands, and every question, menu and sheet can be shown.
+
+#include "viewer/ui/interface.h"
+
+#include <imgui.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <set>
+
+#include "tests/support/random_events.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/view_recording.h"
+
+namespace shardlens::viewer {
+namespace {
+
+class NoBackdrop : public Backdrop {
+ public:
+  void add(const Image&, ImDrawList&) override {}
+};
+
+ViewState one_run(const test::TemporaryFolder& folder) {
+  test::write_profile(folder.file("run.slp"), test::view_recording());
+  ViewState state;
+  state.files = {folder.file("run.slp")};
+  return state;
+}
+
+/// A recording, and ImGui's context around an interface to it.
+class Stage {
+ public:
+  Stage() {
+    ImGui::CreateContext();
+    ImGui::GetIO().IniFilename = nullptr;
+    ImGui::GetIO().DisplaySize = {1200, 800};
+    ImGui::GetIO().DeltaTime = 1.0F / 60;
+    fonts.build("", 1);
+    frame();
+  }
+  ~Stage() { ImGui::DestroyContext(); }
+
+  void frame() {
+    ImGui::NewFrame();
+    interface.draw({1200, 800, 1, true});
+    ImGui::Render();
+    request = interface.take_request();
+  }
+  void press(std::string_view key) {
+    interface.press(parse_chord(key));
+    frame();
+  }
+  void type(const std::string& text) {
+    frame();  // the question takes the keyboard
+    for (const char c : text) ImGui::GetIO().AddInputCharacter(static_cast<unsigned char>(c));
+    frame();
+    press("Enter");
+  }
+  const ViewState& state() const { return presenter.state(); }
+
+  test::TemporaryFolder folder;
+  Presenter presenter{one_run(folder), ""};
+  FontSet fonts;
+  NoBackdrop backdrop;
+  Interface interface { presenter, fonts, backdrop };
+  Request request = Request::none;
+};
+
+}  // namespace
+
+TEST_CASE("every key of the table is a key of the keyboard, and no two are the same") {
+  std::set<std::string> chords;
+  for (const Command& command : commands()) {
+    const KeyChord chord = parse_chord(command.key);
+    CAPTURE(command.key);
+    CHECK(chord.code > 0);
+    CHECK(chords
+              .insert(std::to_string(chord.code) + std::to_string(chord.ctrl) +
+                      std::to_string(chord.shift) + std::to_string(chord.alt))
+              .second);
+  }
+}
+
+TEST_CASE("every command can be given by its key, and by its title in the palette") {
+  for (const Command& command : commands()) {
+    CAPTURE(command.id);
+    ViewState by_key;
+    Request asked{};
+    {
+      Stage stage;
+      ViewState wanted = stage.state();
+      if (command.apply != nullptr) command.apply(wanted, stage.presenter.facts());
+      stage.press(command.key);
+      CHECK(stage.state() == wanted);  // what the table's function does to the same state
+      by_key = stage.state();
+      asked = stage.request;
+    }
+    Stage stage;
+    stage.press("Ctrl+P");
+    stage.type(std::string(command.title));
+    CHECK(stage.request == asked);
+    by_key.files = stage.state().files;
+    CHECK(stage.state() == by_key);
+  }
+}
+
+TEST_CASE("a search, a note and a path are typed") {
+  Stage stage;
+  stage.press("/");
+  stage.type("mlp3 >1MiB");
+  CHECK(stage.state().search == "mlp3 >1MiB");
+  stage.press("/");
+  stage.press("Escape");
+  stage.press("M");
+  stage.type("here it grows");
+  REQUIRE(stage.state().notes.size() == 1);
+  CHECK(stage.state().notes[0].text == "here it grows");
+  stage.press("Ctrl+O");
+  stage.type("/some/run");
+  CHECK(stage.request == Request::open_file);
+  CHECK(stage.interface.path() == "/some/run");
+  // A search that makes no sense is said, and changes nothing.
+  stage.press("Ctrl+/");
+  stage.press("/");
+  stage.type(">many");
+  CHECK(stage.state().search.empty());
+  stage.frame();
+}
+
+TEST_CASE("letters that are typed are no commands") {
+  Stage stage;
+  stage.press("/");
+  const ViewState before = stage.state();
+  for (const char* key : {"T", "1", "V", "Down"}) stage.press(key);
+  CHECK(stage.state() == before);
+  stage.press("Escape");
+  stage.press("T");
+  CHECK(stage.state().theme == Theme::dark);
+}
+
+TEST_CASE("two keys between two frames are both taken") {
+  Stage stage;
+  stage.interface.press(parse_chord("T"));
+  stage.interface.press(parse_chord("1"));
+  stage.frame();
+  CHECK(stage.state().theme == Theme::dark);
+  CHECK(stage.state().layout == Layout::rows);
+}
+
+TEST_CASE("the pointer reaches the lanes") {
+  Stage stage;
+  ImGuiIO& io = ImGui::GetIO();
+  io.MousePos = {400, 350};
+  stage.frame();
+  io.MouseDown[0] = true;
+  stage.frame();
+  REQUIRE(stage.state().cursor.has_value());
+  io.MousePos = {500, 350};
+  stage.frame();
+  CHECK(stage.state().selection.has_value());
+  io.MouseDown[0] = false;
+  stage.frame();
+  io.MouseWheel = 2;
+  stage.frame();
+  io.MouseWheel = 0;
+  REQUIRE(stage.state().view.has_value());
+  const Range before = *stage.state().view;
+  io.MouseDown[1] = true;
+  stage.frame();
+  io.MousePos = {450, 350};
+  stage.frame();
+  CHECK(stage.state().view->begin > before.begin);
+}
+
+TEST_CASE("the interface can be shown in every size and theme") {
+  Stage stage;
+  for (const char* key : {"F1", "Escape", "Ctrl+=", "T", "F1", "Escape", "T", "Ctrl+P", "Escape"}) {
+    stage.press(key);
+    stage.frame();
+  }
+  CHECK(ImGui::GetDrawData()->TotalVtxCount > 0);
+}
+
+}  // namespace shardlens::viewer

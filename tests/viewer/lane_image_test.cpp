@@ -1,0 +1,163 @@
+// Images of lanes against what they must show, counted pixel by pixel.
+
+#include "viewer/scene/lane_image.h"
+
+#include <catch2/catch_get_random_seed.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "tests/support/view_recording.h"
+#include "viewer/model/lane_builder.h"
+#include "viewer/scene/block_image.h"
+
+namespace shardlens::viewer {
+namespace {
+
+/// No line over the stack, so that every pixel is a category's.
+LaneStyle plain(int height, double top_bytes) {
+  return {.height = height, .top_bytes = top_bytes, .edge = 0};
+}
+
+std::map<uint32_t, int> colors_in(const Image& image, int x) {
+  std::map<uint32_t, int> counts;
+  for (int y = 0; y < image.height; ++y) ++counts[image.at(x, y)];
+  return counts;
+}
+
+Columns random_columns(std::mt19937_64& engine, int count) {
+  Columns columns;
+  for (int i = 0; i < count; ++i) {
+    Extent extent;
+    for (int64_t& bytes : extent.at_max) {
+      bytes = engine() % 2 == 0 ? 0 : static_cast<int64_t>(engine() % 30);
+    }
+    extent.max_bytes = extent.min_bytes = sum_of(extent.at_max);
+    columns.emplace_back(extent);
+  }
+  return columns;
+}
+
+int covered(const Image& image, int x) {
+  int rows = 0;
+  for (int y = 0; y < image.height; ++y) rows += image.at(x, y) != 0 ? 1 : 0;
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("a column of a stack is as high as its bytes, and so is every band of it") {
+  const auto seed = Catch::getSeed();
+  CAPTURE(seed);
+  std::mt19937_64 engine(seed);
+  const Columns columns = random_columns(engine, 200);
+  const Image image = stack_image(columns, plain(400, 400));  // a pixel a byte
+  for (size_t x = 0; x < columns.size(); ++x) {
+    CHECK(covered(image, static_cast<int>(x)) == columns[x]->max_bytes);
+    const auto counts = colors_in(image, static_cast<int>(x));
+    for (size_t c = 0; c < kCategories; ++c) {
+      const auto at = counts.find(packed(color_of(static_cast<Category>(c))));
+      CHECK((at == counts.end() ? 0 : at->second) == columns[x]->at_max[c]);
+    }
+  }
+}
+
+TEST_CASE("bands stand in the stacking order from below") {
+  Extent extent;
+  extent.at_max.fill(10);
+  const Image image = stack_image({extent}, plain(120, 120));
+  for (int i = 0; i < kCategories; ++i) {
+    const int row = 119 - 10 * i - 5;
+    CHECK(image.at(0, row) == packed(color_of(stacking_order()[static_cast<size_t>(i)])));
+  }
+}
+
+TEST_CASE("hidden categories and gaps leave nothing") {
+  Extent extent;
+  extent.at_max[0] = 10;
+  extent.at_max[5] = 20;
+  LaneStyle style = plain(40, 40);
+  style.hidden_categories = 1U << 5;
+  const Image image = stack_image({extent, std::nullopt}, style);
+  CHECK(covered(image, 0) == 10);
+  CHECK(covered(image, 1) == 0);
+  CHECK(totals_of({extent, std::nullopt}, 1U << 5) ==
+        std::vector<std::optional<int64_t>>{10, std::nullopt});
+}
+
+TEST_CASE("a difference grows up and shrinks down from the middle, and mirrors") {
+  const auto seed = Catch::getSeed();
+  CAPTURE(seed);
+  std::mt19937_64 engine(seed);
+  const Columns a = random_columns(engine, 100);
+  const Columns b = random_columns(engine, 100);
+  const LaneStyle style = plain(800, 400);
+  const Image forth = difference_image(difference(a, b), style);
+  const Image back = difference_image(difference(b, a), style);
+  const Image self = difference_image(difference(a, a), style);
+  for (int x = 0; x < 100; ++x) {
+    CHECK(covered(self, x) == 0);
+    for (int y = 0; y < 800; ++y) REQUIRE(forth.at(x, y) == back.at(x, 799 - y));
+  }
+  CHECK(covered(forth, 3) > 0);
+}
+
+TEST_CASE("an outline follows the totals without gaps") {
+  std::vector<std::optional<int64_t>> line;
+  for (int x = 0; x < 60; ++x) line.emplace_back(x % 20 < 10 ? 5 : 35);
+  LaneStyle style = plain(40, 40);
+  style.edge = 1;
+  Image image = stack_image(Columns(60), style);
+  draw_outline(image, line, style, {1, 2, 3}, 0);
+  for (int x = 0; x < 60; ++x) {
+    CHECK(image.at(x, 39 - static_cast<int>(*line[static_cast<size_t>(x)])) == packed({1, 2, 3}));
+  }
+  for (int y = 39 - 35; y <= 39 - 5; ++y) CHECK(image.at(10, y) == packed({1, 2, 3}));
+}
+
+TEST_CASE("folded ranks reach from the least to the most") {
+  std::vector<Columns> ranks;
+  for (const int64_t bytes : {10, 30, 20}) {
+    Extent extent;
+    extent.max_bytes = bytes;
+    ranks.push_back({extent});
+  }
+  const Image image = folded_image(ranks, plain(40, 40));
+  CHECK(covered(image, 0) == 30);
+  CHECK(image.at(0, 39 - 5) != image.at(0, 39 - 25));
+}
+
+TEST_CASE("blocks are stacked as high as the bands, whatever is too small to be seen") {
+  const Lane lane = lane_of(test::view_recording());
+  const ActionNames names(lane.info().header);
+  const Warp warp = warp_of(Alignment::step, {&lane, &names}, {&lane, &names});
+  const Columns columns = columns_of(warp, lane, warp.extent(), 300);
+  const LaneStyle style = plain(200, 1.05 * static_cast<double>(lane.peak().max_bytes));
+  const Image image = block_stack_image(lane, columns, style);
+  for (int x = 0; x < 300; ++x) {
+    const double rows =
+        static_cast<double>(columns[static_cast<size_t>(x)]->max_bytes) * 200 / style.top_bytes;
+    CHECK(std::abs(covered(image, x) - rows) <= 1);
+  }
+}
+
+TEST_CASE("in addresses, blocks that live at a time do not cover each other") {
+  const Lane lane = lane_of(test::view_recording({.steps = 1}));
+  const ActionNames names(lane.info().header);
+  const Warp warp = warp_of(Alignment::event, {&lane, &names}, {&lane, &names});
+  const AddressPicture picture = address_image(lane, warp, warp.extent(), 400, plain(300, 1));
+  uint64_t before = 0;
+  int64_t bytes = 0;
+  for (const AddressRange& range : picture.ranges) {
+    CHECK(range.begin >= before);
+    CHECK(range.end > range.begin);
+    before = range.end;
+    bytes += static_cast<int64_t>(range.end - range.begin);
+  }
+  CHECK(bytes == picture.shown_bytes);
+  CHECK(bytes >= lane.peak().max_bytes);
+  CHECK(covered(picture.image, 200) > 0);
+}
+
+}  // namespace shardlens::viewer

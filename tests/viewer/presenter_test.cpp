@@ -1,0 +1,338 @@
+// A session from opening to closing, without a window: what is drawn follows from what is done.
+
+#include "viewer/scene/presenter.h"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_get_random_seed.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <random>
+#include <stdexcept>
+
+#include "tests/support/random_events.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/view_recording.h"
+#include "viewer/model/pyramid.h"
+#include "viewer/scene/geometry.h"
+#include "viewer/state/session.h"
+
+namespace shardlens::viewer {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Three strategies, the first of two ranks.
+struct Runs {
+  Runs() {
+    write("keep", {.keep_weights = true}, 2);
+    write("reshard", {.forward_ns = 9'000'000}, 1);
+    write("large", {.steps = 4, .activation_bytes = 5 << 20}, 1);
+  }
+  void write(const std::string& name, test::ViewRecordingOptions options, int32_t ranks) {
+    fs::create_directories(folder.file(name));
+    for (options.rank = 0; options.rank < ranks; ++options.rank) {
+      options.activation_bytes += options.rank << 20;
+      test::write_profile(folder.file(name) + "/rank" + std::to_string(options.rank) + ".slp",
+                          test::view_recording(options));
+    }
+    state.files.push_back(folder.file(name));
+  }
+
+  test::TemporaryFolder folder;
+  ViewState state;
+};
+
+const Runs& runs() {
+  static const Runs all;
+  return all;
+}
+
+constexpr Canvas kCanvas{1400, 900, 0, 1};
+
+const Picture& draw(Presenter& presenter) {
+  return presenter.picture(kCanvas, plain_fonts(kCanvas.scale));
+}
+
+void perform(Presenter& presenter, std::string_view id) {
+  const Command* const command = find_command(id);
+  REQUIRE(command != nullptr);
+  presenter.perform(*command);
+}
+
+const Area& area_of(const Picture& picture, Area::Kind kind, size_t run) {
+  for (const Area& area : picture.areas) {
+    if (area.kind == kind && area.run == run) return area;
+  }
+  FAIL("no such area");
+  return picture.areas.front();
+}
+
+bool shows(const Picture& picture, const std::string& text) {
+  return to_text(picture).find(text) != std::string::npos;
+}
+
+/// Items and every pixel of their images.
+std::string everything(const Picture& picture) {
+  std::string all = to_text(picture);
+  for (const Item& item : picture.items) {
+    const auto* const placed = std::get_if<Placed>(&item);
+    if (placed == nullptr) continue;
+    const auto& pixels = placed->image->pixels;
+    all.append(reinterpret_cast<const char*>(pixels.data()), 4 * pixels.size());
+  }
+  return all;
+}
+
+/// What a user might do in a few minutes.
+std::vector<std::string> scripted_session(const std::string& session_file) {
+  Presenter presenter(runs().state, "");
+  std::vector<std::string> pictures = {everything(draw(presenter))};
+  const auto then = [&](std::string_view id) {
+    perform(presenter, id);
+    pictures.push_back(everything(draw(presenter)));
+  };
+  for (const char* id : {"align.phase", "step.next", "zoom.in", "focus.next", "peak", "zoom.in",
+                         "group.next", "layout.difference", "layout.overlay", "layout.rows",
+                         "detail.next", "detail.next", "detail.next", "ranks.next", "theme.next"}) {
+    then(id);
+  }
+  presenter.set_search("mlp3 >1MiB");
+  pictures.push_back(everything(draw(presenter)));
+  then("search.next");
+  presenter.add_note("here");
+  save_session(presenter.state(), session_file);
+  pictures.push_back(everything(draw(presenter)));
+  Presenter again(load_session(session_file), "");
+  CHECK(again.state() == presenter.state());
+  CHECK(everything(draw(again)) == pictures.back());
+  return pictures;
+}
+
+}  // namespace
+
+TEST_CASE("a session drawn twice is the same to the last pixel, and so it is when it is reopened") {
+  const test::TemporaryFolder folder;
+  const auto first = scripted_session(folder.file("a.json"));
+  const auto second = scripted_session(folder.file("b.json"));
+  REQUIRE(first.size() == second.size());
+  for (size_t i = 0; i < first.size(); ++i) {
+    CAPTURE(i);
+    CHECK(first[i] == second[i]);
+    if (i > 0) CHECK(first[i] != first[i - 1]);
+  }
+}
+
+TEST_CASE("every strategy is named with its peak and what changed, in words") {
+  Presenter presenter(runs().state, "");
+  const Picture& picture = draw(presenter);
+  for (const Run& run : presenter.runs()) {
+    CHECK(shows(picture, run.name));
+    CHECK(shows(picture, run.strategy));
+  }
+  CHECK(shows(picture, "Memory of 3 strategies"));
+  CHECK(shows(picture, "compared with keep"));
+  CHECK(shows(picture, "baseline"));
+  CHECK(shows(picture, " less (-"));
+  CHECK(shows(picture, " more (+"));
+  CHECK(shows(picture, "activation"));
+  CHECK(shows(picture, "rank 1 of 2"));
+}
+
+TEST_CASE("an unchanged view is not drawn again, a zoomed one rasters only its lanes") {
+  Presenter presenter(runs().state, "");
+  draw(presenter);
+  const int64_t pictures = presenter.pictures_made();
+  const int64_t images = presenter.images_rastered();
+  draw(presenter);
+  CHECK(presenter.pictures_made() == pictures);
+  perform(presenter, "group.next");
+  draw(presenter);
+  CHECK(presenter.pictures_made() == pictures + 1);
+  CHECK(presenter.images_rastered() == images);
+  perform(presenter, "zoom.in");
+  draw(presenter);
+  CHECK(presenter.images_rastered() == images + 6);  // three lanes and their ribbons
+}
+
+TEST_CASE("the pointer places the cursor, selects, zooms and moves") {
+  Presenter presenter(runs().state, "");
+  const Box plot = area_of(draw(presenter), Area::Kind::lane, 1).box;
+  const float y = plot.y + plot.h / 2;
+  presenter.press(plot.x + plot.w / 4, y);
+  CHECK(presenter.state().focus == 1);
+  const Range all = presenter.facts().extent;
+  CHECK(*presenter.state().cursor == Catch::Approx(all.begin + all.length() / 4));
+  presenter.drag(plot.x + plot.w / 2);
+  presenter.release();
+  REQUIRE(presenter.state().selection.has_value());
+  CHECK(presenter.state().selection->end == Catch::Approx(all.begin + all.length() / 2));
+  perform(presenter, "zoom.selection");
+  CHECK(presenter.state().view->begin == Catch::Approx(*presenter.state().cursor));
+
+  // Under the pointer stays what was there.
+  perform(presenter, "zoom.all");
+  draw(presenter);
+  presenter.wheel(plot.x + plot.w * 0.3F, y, 3);
+  draw(presenter);
+  const Range view = *presenter.state().view;
+  CHECK(view.begin + 0.3 * view.length() == Catch::Approx(all.begin + 0.3 * all.length()));
+  presenter.pan(-20);
+  CHECK(presenter.state().view->begin > view.begin);
+
+  const Box map = area_of(draw(presenter), Area::Kind::minimap, 1).box;
+  presenter.press(map.x + map.w * 0.6F, map.y + 1);
+  presenter.release();
+  const Range moved = *presenter.state().view;
+  CHECK((moved.begin + moved.end) / 2 == Catch::Approx(all.begin + 0.6 * all.length()));
+}
+
+TEST_CASE("the legend hides a category, a card takes the focus") {
+  Presenter presenter(runs().state, "");
+  const Area legend = area_of(draw(presenter), Area::Kind::legend, 0);
+  presenter.press(legend.box.x + 2, legend.box.y + 2);
+  presenter.release();
+  CHECK(presenter.state().hidden_categories == 1U << legend.index);
+  const Box card = area_of(draw(presenter), Area::Kind::card, 2).box;
+  presenter.press(card.x + 2, card.y + 2);
+  CHECK(presenter.state().focus == 2);
+  perform(presenter, "undo");
+  CHECK(presenter.state().focus == 0);
+  perform(presenter, "undo");
+  CHECK(presenter.state().hidden_categories == 0);
+}
+
+TEST_CASE("under the pointer stands the exact number") {
+  Presenter presenter(runs().state, "");
+  const Area lane = area_of(draw(presenter), Area::Kind::lane, 2);
+  const double peak = presenter.facts().peak_x[2];
+  const Range all = presenter.facts().extent;
+  const float x =
+      lane.box.x + static_cast<float>((peak - all.begin) / all.length()) * lane.box.w - 0.5F;
+  const std::string text = presenter.hover_text(x, lane.box.bottom() - 2);
+  const int64_t bytes = presenter.runs()[2].at_peak().lane.peak().max_bytes;
+  CHECK(text.find(std::to_string(bytes)) != std::string::npos);
+  CHECK(text.find("parameter shard") != std::string::npos);
+  CHECK(presenter.hover_text(1, 1).empty());
+}
+
+TEST_CASE("what is searched is counted, and a search that makes no sense is refused") {
+  Presenter presenter(runs().state, "");
+  CHECK_THROWS_AS(presenter.set_search(">many"), std::invalid_argument);
+  CHECK(presenter.state().search.empty());
+  presenter.set_search("mlp3");
+  CHECK_FALSE(presenter.facts().hits_x.empty());
+  perform(presenter, "search.clear");
+  CHECK(presenter.facts().hits_x.empty());
+}
+
+TEST_CASE("a recording without steps is aligned by its allocations") {
+  const test::TemporaryFolder folder;
+  test::write_profile(folder.file("short.slp"), test::view_recording({.steps = 0}));
+  ViewState state;
+  state.files = {folder.file("short.slp")};
+  Presenter presenter(state, "");
+  CHECK(presenter.state().alignment == Alignment::event);
+  CHECK(shows(draw(presenter), "allocations and frees"));
+}
+
+TEST_CASE("of very many actions the ribbon still shows computation and communication") {
+  const test::TemporaryFolder folder;
+  test::write_profile(folder.file("long.slp"), test::view_recording({.steps = 60}));
+  ViewState state;
+  state.files = {folder.file("long.slp")};
+  Presenter presenter(state, "");
+  const auto rows_with_color = [&] {
+    int rows = 0;
+    for (const Item& item : draw(presenter).items) {
+      const auto* const placed = std::get_if<Placed>(&item);
+      if (placed == nullptr || placed->image->height != 2) continue;
+      for (int y = 0; y < 2; ++y) {
+        const auto first = placed->image->pixels.begin() + y * placed->image->width;
+        const auto has_color = [](uint32_t pixel) { return pixel != 0; };
+        rows += std::any_of(first, first + placed->image->width, has_color) ? 1 : 0;
+      }
+    }
+    return rows;
+  };
+  REQUIRE(presenter.runs()[0].at_peak().lane.arrays().spans.size() > 5000);
+  CHECK(rows_with_color() == 2);
+  presenter.perform(*find_command("step.next"));
+  CHECK(rows_with_color() == 2);
+}
+
+TEST_CASE("the list of what is alive can be scrolled to its end, and no further") {
+  ViewState state = runs().state;
+  state.grouping = Grouping::none;
+  Presenter presenter(state, "");
+  const Area row = area_of(draw(presenter), Area::Kind::alive_row, 0);
+  presenter.wheel(row.box.x + 1, row.box.y + 1, -1);
+  CHECK(presenter.state().alive_first == 1);
+  for (int i = 0; i < 100; ++i) perform(presenter, "alive.down");
+  const Lane& lane = presenter.runs()[0].at_peak().lane;
+  CHECK(presenter.state().alive_first == lane.alive_after(lane.peak().max_change).size() - 1);
+  draw(presenter);
+}
+
+TEST_CASE("the table's CSV is what is on screen") {
+  Presenter presenter(runs().state, "");
+  const std::string csv = presenter.table_csv();
+  CHECK(csv.starts_with("category,\"keep bytes\",\"reshard bytes\",\"large bytes\"\nall,"));
+  CHECK(csv.find(std::to_string(presenter.runs()[1].at_peak().lane.peak().max_bytes)) !=
+        std::string::npos);
+}
+
+TEST_CASE("messages are on screen, beside what could be opened; without anything there is help") {
+  ViewState state = runs().state;
+  state.files.push_back(runs().folder.file("missing"));
+  Presenter presenter(state, "");
+  CHECK(shows(draw(presenter), "missing: no such file or folder"));
+  CHECK(presenter.runs().size() == 3);
+  Presenter nothing(ViewState{}, "");
+  CHECK(shows(draw(nothing), "No recording is open"));
+  for (const Command& command : commands()) nothing.perform(command);
+  draw(nothing);
+}
+
+TEST_CASE("any state can be drawn at any size") {
+  const auto seed = Catch::getSeed();
+  CAPTURE(seed);
+  std::mt19937_64 engine(seed);
+  Presenter presenter(runs().state, "");
+  for (int i = 0; i < 150; ++i) {
+    const auto all = commands();
+    const Command& command = all[engine() % all.size()];
+    presenter.perform(command);
+    const Canvas canvas{static_cast<int>(64 + engine() % 2000),
+                        static_cast<int>(64 + engine() % 1200), static_cast<int>(engine() % 30),
+                        0.5 + static_cast<double>(engine() % 6) / 2};
+    CAPTURE(i, command.id, canvas.width, canvas.height, canvas.scale);
+    const Picture& picture = presenter.picture(canvas, plain_fonts(canvas.scale));
+    for (const Item& item : picture.items) {
+      if (const auto* text = std::get_if<Text>(&item)) CHECK_FALSE(text->text.empty());
+    }
+  }
+}
+
+TEST_CASE("parts of the picture do not cover each other") {
+  for (const Layout layout : {Layout::rows, Layout::columns}) {
+    ViewState state;
+    state.layout = layout;
+    const Geometry geometry = geometry_of({1600, 1000, 20, 1, 5, 12, 1}, state);
+    std::vector<Box> boxes = {geometry.header,  geometry.legend, geometry.messages,
+                              geometry.minimap, geometry.alive,  geometry.table};
+    for (const CardGeometry& card : geometry.cards) boxes.push_back(card.card);
+    REQUIRE(geometry.cards.size() == 5);
+    for (size_t i = 0; i < boxes.size(); ++i) {
+      CHECK(boxes[i].x >= 0);
+      CHECK(boxes[i].right() <= 1600);
+      CHECK(boxes[i].bottom() <= 1000);
+      for (size_t j = i + 1; j < boxes.size(); ++j) {
+        const bool apart = boxes[i].right() <= boxes[j].x || boxes[j].right() <= boxes[i].x ||
+                           boxes[i].bottom() <= boxes[j].y || boxes[j].bottom() <= boxes[i].y;
+        CHECK(apart);
+      }
+    }
+  }
+}
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,165 @@
+// Whatever is in a file: a lane, or one message, and the others are there.
+
+#include "viewer/model/run.h"
+
+#include <catch2/catch_get_random_seed.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <random>
+
+#include "profiler/writer.h"
+#include "tests/support/random_events.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/view_recording.h"
+
+namespace shardlens::viewer {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A run of two ranks, the second with the higher peak.
+std::string write_run(const test::TemporaryFolder& folder, const std::string& name) {
+  const std::string run = folder.file(name);
+  fs::create_directories(fs::path(run) / "profiles");
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    test::write_profile(
+        run + "/profiles/rank" + std::to_string(rank) + ".slp",
+        test::view_recording(
+            {.rank = rank, .keep_weights = true, .activation_bytes = (3 + rank) << 20}));
+  }
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("a run opens as lanes in the order of their ranks", "[threads]") {
+  const test::TemporaryFolder folder;
+  const OpenedRuns opened = open_runs({write_run(folder, "keep")}, "");
+  CHECK(opened.messages.empty());
+  REQUIRE(opened.runs.size() == 1);
+  const Run& run = opened.runs.front();
+  CHECK(run.name == "keep");
+  CHECK(run.strategy == "fsdp, keeps weights");
+  REQUIRE(run.ranks.size() == 2);
+  CHECK(run.ranks[1].lane.rank() == 1);
+  CHECK(run.peak_rank() == 1);
+  CHECK(run.capacity_bytes() == int64_t{1} << 30);
+}
+
+TEST_CASE("what cannot be opened is one message each, and the others are there") {
+  const test::TemporaryFolder folder;
+  const std::string good = write_run(folder, "good");
+  test::write_file(folder.file("empty.slp"), "");
+  test::write_file(folder.file("foreign.slp"), "PNG\n\x1a\n not a recording at all");
+  fs::create_directories(folder.file("nothing"));
+  fs::create_directories(folder.file("half"));
+  fs::copy(good + "/profiles/rank0.slp", folder.file("half/rank0.slp"));
+  test::write_file(folder.file("half/rank1.slp"), "cut");
+  const OpenedRuns opened =
+      open_runs({folder.file("missing"), folder.file("empty.slp"), good, folder.file("foreign.slp"),
+                 folder.file("nothing"), folder.file("half")},
+                "");
+  CHECK(opened.messages.size() == 5);
+  for (const std::string& message : opened.messages) {
+    CHECK(message.find(folder.path()) != std::string::npos);
+    CHECK(message.find('\n') == std::string::npos);
+  }
+  REQUIRE(opened.runs.size() == 2);
+  CHECK(opened.runs[0].ranks.size() == 2);
+  CHECK(opened.runs[1].ranks.size() == 1);
+}
+
+TEST_CASE("for a snapshot of PyTorch the message says how it is imported") {
+  const test::TemporaryFolder folder;
+  test::write_file(folder.file("snapshot.pickle"), "not ours");
+  const OpenedRuns opened = open_runs({folder.file("snapshot.pickle")}, "");
+  REQUIRE(opened.messages.size() == 1);
+  CHECK(opened.messages[0].find("shardlens profile import") != std::string::npos);
+}
+
+TEST_CASE("runs of one name are told apart") {
+  const test::TemporaryFolder folder;
+  const std::string run = write_run(folder, "same");
+  const OpenedRuns opened = open_runs({run, run + "/"}, "");
+  REQUIRE(opened.runs.size() == 2);
+  CHECK(opened.runs[0].name == "same");
+  CHECK(opened.runs[1].name == "same (2)");
+}
+
+TEST_CASE("files cut or changed anywhere open or are a message") {
+  const auto seed = Catch::getSeed();
+  CAPTURE(seed);
+  std::mt19937_64 engine(seed);
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("whole.slp");
+  test::write_profile(path, test::view_recording({.steps = 1}), {.block_events = 50, .blocks = 64});
+  const std::string whole = test::read_file(path);
+  const std::string damaged = folder.file("damaged.slp");
+  int opened_files = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::string bytes = whole;
+    if (i % 3 == 0) bytes.resize(engine() % bytes.size());
+    for (uint64_t flips = engine() % 8; flips > 0 && !bytes.empty(); --flips) {
+      bytes[engine() % bytes.size()] ^= static_cast<char>(1U << engine() % 8);
+    }
+    test::write_file(damaged, bytes);
+    const OpenedRuns opened = open_runs({damaged}, "");
+    CHECK(opened.runs.size() + opened.messages.size() == 1);
+    for (const Run& run : opened.runs) {
+      const Lane& lane = run.at_peak().lane;
+      CHECK(sum_of(lane.peak().at_max) == lane.peak().max_bytes);
+      CHECK(lane.alive_after(lane.changes()).size() <= lane.arrays().blocks.size());
+      ++opened_files;
+    }
+  }
+  CHECK(opened_files > 30);
+}
+
+TEST_CASE("a recording that is still being written is followed") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("rank0.slp");
+  const profiler::Profile profile = test::view_recording();
+  profiler::Writer writer(path, profile.header, {.block_events = 64, .blocks = 64});
+  for (const std::string& text : profile.strings) writer.intern(text);
+  const size_t half = profile.events.size() / 2;
+  for (size_t i = 0; i < half; ++i) writer.append(profile.events[i]);
+  OpenedRuns opened = open_runs({path}, "");
+  REQUIRE(opened.runs.size() == 1);
+  Run& run = opened.runs.front();
+  const int64_t before = run.at_peak().lane.changes();
+  CHECK_FALSE(run.at_peak().lane.info().closed);
+  for (size_t i = half; i < profile.events.size(); ++i) writer.append(profile.events[i]);
+  writer.close();
+  CHECK(follow(run));
+  CHECK(run.at_peak().lane.changes() > before);
+  CHECK(run.at_peak().lane.info().closed);
+  CHECK_FALSE(follow(run));
+}
+
+TEST_CASE("what a killed process left is looked at more and more rarely") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("rank0.slp");
+  const profiler::Profile profile = test::view_recording();
+  profiler::Writer writer(path, profile.header, {.block_events = 64, .blocks = 64});
+  for (const std::string& text : profile.strings) writer.intern(text);
+  for (size_t i = 0; i < profile.events.size() / 2; ++i) writer.append(profile.events[i]);
+  // A copy of what lies there now never grows.
+  const std::string left = folder.file("left.slp");
+  fs::copy(path, left);
+  fs::copy(path + ".open", left + ".open");
+  OpenedRuns opened = open_runs({left}, "");
+  REQUIRE(opened.runs.size() == 1);
+  RankLane& rank = opened.runs.front().ranks.front();
+  for (int i = 0; i < 1000; ++i) CHECK_FALSE(follow(opened.runs.front()));
+  CHECK(rank.patience == 63);
+}
+
+TEST_CASE("a strategy is said in words") {
+  CHECK(strategy_text("") == "");
+  CHECK(strategy_text("not json") == "");
+  CHECK(strategy_text(R"({"strategy":"ddp","param_dtype":"bf16"})") == "ddp, bf16");
+  CHECK(strategy_text(R"({"strategy":"fsdp","reshard_after_forward":"true","offload":"all"})") ==
+        "fsdp, reshards, offload all");
+}
+
+}  // namespace shardlens::viewer

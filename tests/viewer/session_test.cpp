@@ -1,0 +1,100 @@
+#include "viewer/state/session.h"
+
+#include <catch2/catch_get_random_seed.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <random>
+#include <stdexcept>
+
+#include "tests/support/temporary_folder.h"
+
+namespace shardlens::viewer {
+namespace {
+
+ViewState random_state(std::mt19937_64& engine) {
+  const auto below = [&](uint64_t limit) { return engine() % limit; };
+  const auto flag = [&] { return below(2) == 0; };
+  std::uniform_real_distribution<double> uniform(-10, 1000);
+  const auto range = [&]() -> std::optional<Range> {
+    if (flag()) return std::nullopt;
+    const double begin = uniform(engine);
+    return Range{begin, begin + 1 + std::abs(uniform(engine))};
+  };
+  ViewState state;
+  state.files = {"/somewhere/else/a", "/somewhere/runs/b", "/somewhere/runs/deeper/c.slp"};
+  state.alignment = static_cast<Alignment>(below(kAlignments));
+  state.layout = static_cast<Layout>(below(4));
+  state.height = static_cast<Height>(below(3));
+  state.theme = static_cast<Theme>(below(3));
+  state.ranks = static_cast<Ranks>(below(3));
+  state.detail = static_cast<Detail>(below(3));
+  state.at = static_cast<At>(below(2));
+  state.grouping = static_cast<Grouping>(below(kGroupings));
+  state.panels = {flag(), flag(), flag(), flag(), flag(), flag(), flag()};
+  state.baseline = below(6);
+  state.focus = below(6);
+  if (flag()) state.rank = below(64);
+  state.view = range();
+  if (flag()) state.cursor = uniform(engine);
+  state.selection = range();
+  state.hidden_categories = static_cast<uint32_t>(below(1U << kCategories));
+  state.alive_first = below(100);
+  state.zoom = flag() ? 1.25 : 2;
+  state.search = "mlp3 >64MiB \"quoted\" \u00fc";
+  for (uint64_t i = below(4); i > 0; --i) state.notes.push_back({uniform(engine), "note\nof two"});
+  return state;
+}
+
+}  // namespace
+
+TEST_CASE("what is saved of a session comes back") {
+  const auto seed = Catch::getSeed();
+  CAPTURE(seed);
+  std::mt19937_64 engine(seed);
+  for (int i = 0; i < 200; ++i) {
+    const ViewState state = random_state(engine);
+    CHECK(parse_session(session_text(state, "/somewhere/runs"), "/somewhere/runs") == state);
+  }
+}
+
+TEST_CASE("a session can be moved together with its runs") {
+  ViewState state;
+  state.files = {"/a/runs/first", "/elsewhere/deep/second"};
+  const ViewState moved = parse_session(session_text(state, "/a/runs"), "/b/runs");
+  CHECK(moved.files == std::vector<std::string>{"/b/runs/first", "/elsewhere/deep/second"});
+}
+
+TEST_CASE("a session goes through a file") {
+  const test::TemporaryFolder folder;
+  ViewState state;
+  state.files = {folder.file("run")};
+  state.cursor = 0.1;
+  save_session(state, folder.file("a.session"));
+  CHECK(load_session(folder.file("a.session")) == state);
+  CHECK_THROWS_AS(load_session(folder.file("b.session")), std::invalid_argument);
+  CHECK_THROWS_AS(save_session(state, folder.file("no/such/folder.session")), std::runtime_error);
+}
+
+TEST_CASE("what is no session is refused in one line") {
+  const auto seed = Catch::getSeed();
+  CAPTURE(seed);
+  std::mt19937_64 engine(seed);
+  const std::string whole = session_text(random_state(engine), "/x");
+  for (const char* text :
+       {"", "{", "[]", "7", "{\"schema\":\"other\"}", "{\"schema\":\"shardlens.session/1\"}",
+        "{\"schema\":\"shardlens.session/1\",\"files\":[],\"theme\":\"pink\"}",
+        "{\"schema\":\"shardlens.session/1\",\"files\":[],\"view\":[2,1]}"}) {
+    CHECK_THROWS_AS(parse_session(text, "/x"), std::invalid_argument);
+  }
+  for (int i = 0; i < 500; ++i) {
+    std::string damaged = whole;
+    damaged[engine() % damaged.size()] = static_cast<char>(engine());
+    try {
+      parse_session(damaged, "/x");
+    } catch (const std::invalid_argument& error) {
+      CHECK(std::string(error.what()).find('\n') == std::string::npos);
+    }
+  }
+}
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,37 @@
+// The little OpenGL that the viewer itself calls, in a current context of version 3.3.
+#pragma once
+
+#include <vector>
+
+#include "viewer/scene/picture.h"
+#include "viewer/ui/canvas.h"
+
+namespace shardlens::viewer {
+
+/// Copies instead of drawing: a software OpenGL copies a whole frame in a fraction of the time that
+/// its shaders take for it.
+class GlBackdrop : public Backdrop {
+ public:
+  GlBackdrop() = default;
+  ~GlBackdrop() override;
+  GlBackdrop(const GlBackdrop&) = delete;
+  GlBackdrop& operator=(const GlBackdrop&) = delete;
+
+  void add(const Image& image, ImDrawList& list) override;
+
+ private:
+  void load(const Image& image);
+  void copy() const;
+
+  unsigned texture_ = 0;
+  unsigned frame_ = 0;  // to read the texture from
+  uint64_t version_ = 0;
+  int width_ = 0;
+  int height_ = 0;
+  std::vector<uint32_t> rows_;  // from the bottom, as OpenGL counts
+};
+
+/// What was drawn, rows from the top.
+Image read_target(int width, int height);
+
+}  // namespace shardlens::viewer

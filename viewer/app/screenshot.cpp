@@ -1,0 +1,30 @@
+#include "viewer/app/screenshot.h"
+
+#include <backends/imgui_impl_opengl3.h>
+#include <imgui.h>
+
+#include "viewer/app/gl.h"
+#include "viewer/app/imgui_session.h"
+#include "viewer/app/offscreen.h"
+#include "viewer/ui/interface.h"
+
+namespace shardlens::viewer {
+
+Image screenshot(Presenter& presenter, const ScreenshotOptions& options) {
+  const Offscreen target(options.width, options.height);
+  ImGuiSession session(options.font_file);
+  GlBackdrop backdrop;
+  session.set_scale(options.scale * presenter.state().zoom);
+  Interface interface(presenter, session.fonts(), backdrop);
+  ImGuiIO& io = ImGui::GetIO();
+  io.DisplaySize = {static_cast<float>(options.width), static_cast<float>(options.height)};
+  io.DeltaTime = 1.0F / 60;
+  ImGui_ImplOpenGL3_NewFrame();
+  ImGui::NewFrame();
+  interface.draw({options.width, options.height, options.scale, false});
+  ImGui::Render();
+  session.render();
+  return read_target(options.width, options.height);
+}
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,21 @@
+// The picture of a state, without a window.
+#pragma once
+
+#include <string>
+
+#include "viewer/scene/presenter.h"
+
+namespace shardlens::viewer {
+
+struct ScreenshotOptions {
+  int width = 1600;   // pixels
+  int height = 1000;  //
+  double scale = 1;   // pixels a point
+  std::string font_file;
+};
+
+/// The same bytes for the same state on the same machine. Throws std::runtime_error where there is
+/// no OpenGL.
+Image screenshot(Presenter& presenter, const ScreenshotOptions& options);
+
+}  // namespace shardlens::viewer

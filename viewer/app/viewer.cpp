@@ -1,0 +1,188 @@
+#include "viewer/viewer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+
+#include "viewer/app/png.h"
+#include "viewer/app/screenshot.h"
+#include "viewer/app/window.h"
+#include "viewer/model/lane_cache.h"
+#include "viewer/scene/comparison_report.h"
+#include "viewer/scene/presenter.h"
+#include "viewer/state/commands.h"
+#include "viewer/state/session.h"
+
+namespace shardlens::viewer {
+
+namespace {
+
+constexpr int kMostPixels = 16384;  // of a side
+
+struct Options {
+  std::vector<std::string> runs;
+  std::string session;
+  std::string screenshot;
+  std::string report;
+  std::string size = "1600x1000";
+  double scale = 0;
+  std::string baseline;
+  std::vector<std::string> commands;
+  std::string font;
+  bool caches = true;
+  std::string text;  // of --help
+};
+
+Options parse_options(const std::vector<std::string>& arguments) {
+  Options options;
+  CLI::App app{"Shows recordings side by side: memory over time, by category.", "shardlens view"};
+  app.add_option("RUN", options.runs, "a run's folder or a .slp file, one or more");
+  app.add_option("--session", options.session, "a session saved with Ctrl+S");
+  app.add_option("--screenshot", options.screenshot, "write the picture as PNG; needs no display");
+  app.add_option("--report", options.report, "write a .txt, .json, .csv or .html; needs no OpenGL");
+  app.add_option("--size", options.size, "WIDTHxHEIGHT in pixels");
+  app.add_option("--scale", options.scale, "pixels a point: 2 for a fine screen");
+  app.add_option("--baseline", options.baseline, "the run that others are compared with, by name");
+  app.add_option("--do", options.commands, "commands to do first, such as layout.rows,theme.next")
+      ->delimiter(',');
+  app.add_option("--font", options.font, "a .ttf file");
+  app.add_flag("!--no-cache", options.caches, "neither use nor keep opened recordings");
+  bool wants_help = false;
+  app.set_help_flag();
+  app.add_flag("--help,-h", wants_help, "this text");
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::ParseError& error) {
+    throw std::invalid_argument(fmt::format("{}; see --help", error.what()));
+  }
+  if (wants_help) {
+    options.text = app.help();
+    for (const Command& command : commands()) {
+      options.text += fmt::format("  {:<14} {:<20} {}\n", command.key, command.id, command.title);
+    }
+  }
+  return options;
+}
+
+struct Size {
+  int width = 0;
+  int height = 0;
+};
+
+Size parse_size(const std::string& text) {
+  Size size;
+  const char* const end = text.data() + text.size();
+  const auto [x, first] = std::from_chars(text.data(), end, size.width);
+  const bool has_x = first == std::errc{} && x != end && *x == 'x';
+  const auto [stop, second] = std::from_chars(has_x ? x + 1 : end, end, size.height);
+  const auto is_side = [](int pixels) { return pixels >= 64 && pixels <= kMostPixels; };
+  if (!has_x || second != std::errc{} || stop != end || !is_side(size.width) ||
+      !is_side(size.height)) {
+    throw std::invalid_argument(fmt::format(
+        "--size {}: not a size; give WIDTHxHEIGHT of 64 to {} pixels, such as 1600x1000", text,
+        kMostPixels));
+  }
+  return size;
+}
+
+void check(const Options& options) {
+  const bool is_scale = options.scale == 0 || (options.scale >= 0.5 && options.scale <= 8);
+  if (!is_scale) throw std::invalid_argument("--scale: give a number from 0.5 to 8");
+  const bool has_window = options.screenshot.empty() && options.report.empty();
+  if (!has_window && options.runs.empty() && options.session.empty()) {
+    throw std::invalid_argument("no RUN: give a run's folder or a .slp file, one or more");
+  }
+  if (!options.screenshot.empty() && !options.screenshot.ends_with(".png")) {
+    throw std::invalid_argument(
+        fmt::format("--screenshot {}: end its name in .png", options.screenshot));
+  }
+  for (const std::string& id : options.commands) {
+    const Command* const command = find_command(id);
+    if (command == nullptr || command->apply == nullptr) {
+      throw std::invalid_argument(
+          fmt::format("--do {}: not a command that changes the view; see --help", id));
+    }
+  }
+}
+
+ViewState first_state(const Options& options) {
+  ViewState state = options.session.empty() ? ViewState{} : load_session(options.session);
+  state.files.insert(state.files.end(), options.runs.begin(), options.runs.end());
+  return state;
+}
+
+void choose_baseline(Presenter& presenter, const std::string& name) {
+  if (name.empty()) return;
+  std::vector<std::string> names;
+  for (const Run& run : presenter.runs()) names.push_back(run.name);
+  const auto at = std::ranges::find(names, name);
+  if (at == names.end()) {
+    throw std::invalid_argument(
+        fmt::format("--baseline {}: not one of {}", name, fmt::join(names, ", ")));
+  }
+  ViewState state = presenter.state();
+  state.baseline = static_cast<size_t>(at - names.begin());
+  state.focus = state.baseline;
+  presenter.restore(state);
+}
+
+void write_report(const Presenter& presenter, const std::string& path) {
+  const std::string text =
+      comparison_report(presenter.runs(), presenter.state().baseline, report_format(path));
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  if (!file.flush()) {
+    throw std::runtime_error(
+        fmt::format("{}: cannot write this report; choose a folder that can be written", path));
+  }
+}
+
+/// 1 where not everything could be opened.
+int say_messages(const Presenter& presenter) {
+  for (const std::string& message : presenter.messages()) {
+    fmt::print(stderr, "shardlens view: {}\n", message);
+  }
+  return presenter.messages().empty() ? 0 : 1;
+}
+
+}  // namespace
+
+int run_viewer(const std::vector<std::string>& arguments) {
+  const Options options = parse_options(arguments);
+  if (!options.text.empty()) return fmt::print("{}", options.text), 0;
+  check(options);
+  const Size size = parse_size(options.size);
+  if (!options.report.empty()) report_format(options.report);
+  Presenter presenter(first_state(options), options.caches ? default_cache_folder() : "");
+  const int exit_code = say_messages(presenter);
+  const bool has_window = options.screenshot.empty() && options.report.empty();
+  if (!has_window && presenter.runs().empty()) return 1;
+  choose_baseline(presenter, options.baseline);
+  for (const std::string& id : options.commands) presenter.perform(*find_command(id));
+  if (!options.report.empty()) write_report(presenter, options.report);
+  if (!options.screenshot.empty()) {
+    const double scale = options.scale > 0 ? options.scale : 1;
+    write_png(screenshot(presenter, {size.width, size.height, scale, options.font}),
+              options.screenshot);
+  }
+  if (has_window) {
+    WindowOptions window;
+    window.width = size.width;
+    window.height = size.height;
+    window.scale = options.scale;
+    window.font_file = options.font;
+    if (!options.session.empty()) window.session_file = options.session;
+    show_window(presenter, window);
+  }
+  return exit_code;
+}
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,216 @@
+#include "viewer/app/window.h"
+
+#include <GLFW/glfw3.h>
+#include <backends/imgui_impl_glfw.h>
+#include <backends/imgui_impl_opengl3.h>
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include <chrono>
+#include <fstream>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "viewer/app/gl.h"
+#include "viewer/app/imgui_session.h"
+#include "viewer/app/png.h"
+#include "viewer/state/session.h"
+#include "viewer/ui/interface.h"
+
+namespace shardlens::viewer {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kIdleSeconds = 0.5;  // between looks at recordings that are being written
+constexpr int kRestlessFrames = 3;    // drawn after an event: ImGui needs a few to settle
+const std::string kPictureFile = "shardlens.png";
+const std::string kTableFile = "shardlens.csv";
+
+std::string last_glfw_error() {
+  const char* text = nullptr;
+  glfwGetError(&text);
+  return text != nullptr ? text : "no reason given";
+}
+
+/// GLFW's library, and one window in it.
+class Window {
+ public:
+  explicit Window(const WindowOptions& options) {
+    if (glfwInit() != GLFW_TRUE) {
+      throw std::runtime_error(
+          fmt::format("cannot open a window: {}; use --screenshot out.png or --report out.txt",
+                      last_glfw_error()));
+    }
+    glfwWindowHint(GLFW_CONTEXT_VERSION_MAJOR, 3);
+    glfwWindowHint(GLFW_CONTEXT_VERSION_MINOR, 3);
+    glfwWindowHint(GLFW_OPENGL_PROFILE, GLFW_OPENGL_CORE_PROFILE);
+    window_ = glfwCreateWindow(options.width, options.height, "Shardlens", nullptr, nullptr);
+    if (window_ == nullptr) {
+      const std::string why = last_glfw_error();
+      glfwTerminate();
+      throw std::runtime_error(fmt::format(
+          "cannot open a window: {}; use --screenshot out.png or --report out.txt", why));
+    }
+    glfwSetWindowUserPointer(window_, this);
+    glfwSetKeyCallback(window_, [](GLFWwindow* window, int key, int, int action, int modifiers) {
+      auto* const self = static_cast<Window*>(glfwGetWindowUserPointer(window));
+      if (action != GLFW_RELEASE) self->pressed_.push_back(chord_of(key, modifiers));
+    });
+    glfwSetDropCallback(window_, [](GLFWwindow* window, int count, const char** paths) {
+      auto* const self = static_cast<Window*>(glfwGetWindowUserPointer(window));
+      self->dropped_.assign(paths, paths + count);
+    });
+    glfwMakeContextCurrent(window_);
+    glfwSwapInterval(1);
+  }
+  ~Window() {
+    glfwDestroyWindow(window_);
+    glfwTerminate();
+  }
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+
+  GLFWwindow* get() const { return window_; }
+  /// Since the last call.
+  std::vector<KeyChord> take_pressed() { return std::exchange(pressed_, {}); }
+  std::vector<std::string> take_dropped() { return std::exchange(dropped_, {}); }
+  double scale() const {
+    float x = 1;
+    float y = 1;
+    glfwGetWindowContentScale(window_, &x, &y);
+    return x;
+  }
+  std::pair<int, int> pixels() const {
+    std::pair<int, int> size;
+    glfwGetFramebufferSize(window_, &size.first, &size.second);
+    return size;
+  }
+
+ private:
+  GLFWwindow* window_ = nullptr;
+  std::vector<KeyChord> pressed_;
+  std::vector<std::string> dropped_;
+};
+
+/// ImGui's side of the window's events.
+class Backend {
+ public:
+  explicit Backend(const Window& window) { ImGui_ImplGlfw_InitForOpenGL(window.get(), true); }
+  ~Backend() { ImGui_ImplGlfw_Shutdown(); }
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+};
+
+class Program {
+ public:
+  Program(Presenter& presenter, const WindowOptions& options)
+      : presenter_(presenter),
+        options_(options),
+        window_(options),
+        session_(options.font_file),
+        backend_(window_),
+        interface_(presenter, session_.fonts(), backdrop_) {}
+
+  void run() {
+    int frames = kRestlessFrames;
+    while (glfwWindowShouldClose(window_.get()) == GLFW_FALSE) {
+      const auto before = Clock::now();
+      if (frames > 0) {
+        glfwPollEvents();
+        --frames;
+      } else {
+        glfwWaitEventsTimeout(kIdleSeconds);
+        const bool had_event = Clock::now() - before < std::chrono::duration<double>(kIdleSeconds);
+        frames = had_event || presenter_.follow_recordings() ? kRestlessFrames : 0;
+        if (frames == 0) continue;
+      }
+      take_events();
+      draw();
+      serve(interface_.take_request());
+    }
+  }
+
+ private:
+  double scale() const { return options_.scale > 0 ? options_.scale : window_.scale(); }
+
+  void draw() {
+    session_.set_scale(scale() * presenter_.state().zoom);
+    const auto [width, height] = window_.pixels();
+    ImGui_ImplOpenGL3_NewFrame();
+    ImGui_ImplGlfw_NewFrame();
+    ImGui::NewFrame();
+    interface_.draw({width, height, scale(), true});
+    ImGui::Render();
+    session_.render();
+    if (wants_picture_) save_picture(width, height);
+    glfwSwapBuffers(window_.get());
+  }
+
+  void take_events() {
+    for (const KeyChord& chord : window_.take_pressed()) interface_.press(chord);
+    const std::vector<std::string> dropped = window_.take_dropped();
+    if (!dropped.empty()) presenter_.open(dropped);
+  }
+
+  void serve(Request request) {
+    switch (request) {
+      case Request::quit:
+        return glfwSetWindowShouldClose(window_.get(), GLFW_TRUE);
+      case Request::reload:
+        return presenter_.reload();
+      case Request::open_file:
+        return presenter_.open({interface_.path()});
+      case Request::save_session:
+        return tell(options_.session_file,
+                    [&] { save_session(presenter_.state(), options_.session_file); });
+      case Request::export_table:
+        return tell(kTableFile, [&] { save_table(); });
+      case Request::export_picture:
+        wants_picture_ = true;
+        return;
+      default:
+        return;
+    }
+  }
+
+  template <typename Save>
+  void tell(const std::string& path, const Save& save) {
+    try {
+      save();
+      interface_.say("saved " + path);
+    } catch (const std::exception& error) {
+      interface_.say(error.what());
+    }
+  }
+
+  void save_picture(int width, int height) {
+    wants_picture_ = false;
+    tell(kPictureFile, [&] { write_png(read_target(width, height), kPictureFile); });
+  }
+
+  void save_table() {
+    std::ofstream file(kTableFile, std::ios::binary | std::ios::trunc);
+    file << presenter_.table_csv();
+    if (!file.flush()) throw std::runtime_error(kTableFile + ": cannot write this table");
+  }
+
+  Presenter& presenter_;
+  WindowOptions options_;
+  Window window_;
+  ImGuiSession session_;
+  Backend backend_;
+  GlBackdrop backdrop_;
+  Interface interface_;
+  bool wants_picture_ = false;
+};
+
+}  // namespace
+
+void show_window(Presenter& presenter, const WindowOptions& options) {
+  Program(presenter, options).run();
+}
+
+}  // namespace shardlens::viewer

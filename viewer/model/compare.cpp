@@ -1,0 +1,140 @@
+#include "viewer/model/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "profiler/units.h"
+
+namespace shardlens::viewer {
+
+using profiler::bytes_text;
+using profiler::kCategoryNames;
+
+namespace {
+
+std::string category_name(Category category) {
+  std::string name(kCategoryNames[static_cast<size_t>(category)]);
+  std::ranges::replace(name, '_', ' ');
+  return name;
+}
+
+int64_t step_of_change(const Lane& lane, int64_t change) {
+  // The last step that had begun, also when a later stretch is no step.
+  const Stretch* at = lane.stretch_of_change(change);
+  const Stretch* const first = lane.arrays().stretches.data();
+  for (; at != nullptr; --at) {
+    if (at->number >= 0) return at->number;
+    if (at == first) break;
+  }
+  return -1;
+}
+
+std::string name_of(const Lane& lane, const ActionNames& names, const Block& block, int64_t age,
+                    Grouping grouping) {
+  const std::string label(lane.label(block));
+  switch (grouping) {
+    case Grouping::category:
+      return category_name(block.category);
+    case Grouping::label:
+      return label.empty() ? "without a name" : label;
+    case Grouping::age:
+      if (block.step < 0) return "since before the first step";
+      return age == 0 ? "of this step" : fmt::format("{} step{} old", age, age == 1 ? "" : "s");
+    case Grouping::none:
+      break;
+  }
+  const std::string action = names.name_of(block.phase, block.action).text;
+  return label.empty() ? fmt::format("{} of {}", category_name(block.category), action) : label;
+}
+
+}  // namespace
+
+CategoryBytes difference(const CategoryBytes& a, const CategoryBytes& b) {
+  CategoryBytes growth{};
+  for (size_t i = 0; i < growth.size(); ++i) growth[i] = b[i] - a[i];
+  return growth;
+}
+
+std::vector<std::optional<CategoryBytes>> difference(const std::vector<std::optional<Extent>>& a,
+                                                     const std::vector<std::optional<Extent>>& b) {
+  std::vector<std::optional<CategoryBytes>> columns(std::min(a.size(), b.size()));
+  for (size_t i = 0; i < columns.size(); ++i) {
+    if (a[i] && b[i]) columns[i] = difference(a[i]->at_max, b[i]->at_max);
+  }
+  return columns;
+}
+
+std::string change_in_words(int64_t a_bytes, int64_t b_bytes, int64_t noise_bytes) {
+  const int64_t growth = b_bytes - a_bytes;
+  if (growth == 0) return "the same";
+  const int64_t size = growth < 0 ? -growth : growth;
+  if (noise_bytes > 0 && size <= std::max(noise_bytes, a_bytes / 100)) return "about the same";
+  const std::string amount = fmt::format("{} {}", bytes_text(size), growth > 0 ? "more" : "less");
+  if (a_bytes == 0) return amount;
+  const double percent = 100 * static_cast<double>(growth) / static_cast<double>(a_bytes);
+  return fmt::format("{} ({:+.1f} %)", amount, percent);
+}
+
+std::vector<AliveRow> alive_rows(const Lane& lane, const ActionNames& names, int64_t change,
+                                 Grouping grouping) {
+  const int64_t step = step_of_change(lane, change);
+  std::map<std::string, AliveRow> groups;
+  std::vector<AliveRow> rows;
+  for (const uint32_t index : lane.alive_after(change)) {
+    const Block& block = lane.arrays().blocks[index];
+    const int64_t age = block.step < 0 ? step + 1 : step - block.step;
+    AliveRow own{.name = name_of(lane, names, block, age, grouping),
+                 .category = block.category,
+                 .bytes = block.given_bytes,
+                 .count = 1,
+                 .oldest_steps = age,
+                 .block = index};
+    if (grouping == Grouping::none) {
+      rows.push_back(std::move(own));
+      continue;
+    }
+    const auto [at, is_new] = groups.try_emplace(own.name, own);
+    if (is_new) continue;
+    AliveRow& row = at->second;
+    if (own.bytes > lane.arrays().blocks[row.block].given_bytes) {
+      row.block = index;
+      row.category = own.category;
+    }
+    row.bytes += own.bytes;
+    row.count += 1;
+    row.oldest_steps = std::max(row.oldest_steps, age);
+  }
+  for (auto& [name, row] : groups) rows.push_back(std::move(row));
+  std::ranges::stable_sort(rows, [](const AliveRow& a, const AliveRow& b) {
+    return std::tie(b.bytes, a.name) < std::tie(a.bytes, b.name);
+  });
+  return rows;
+}
+
+std::vector<SharedRow> shared_rows(const Moment& a, const Moment& b) {
+  std::map<std::pair<Category, std::string>, SharedRow> rows;
+  const auto add = [&](const Moment& moment, int64_t SharedRow::*bytes) {
+    for (const uint32_t index : moment.lane->alive_after(moment.change)) {
+      const Block& block = moment.lane->arrays().blocks[index];
+      const std::string label(moment.lane->label(block));
+      SharedRow& row = rows[{block.category, label}];
+      row.category = block.category;
+      row.name = label.empty() ? category_name(block.category) : label;
+      row.*bytes += block.given_bytes;
+    }
+  };
+  add(a, &SharedRow::a_bytes);
+  add(b, &SharedRow::b_bytes);
+  std::vector<SharedRow> sorted;
+  for (auto& [key, row] : rows) sorted.push_back(std::move(row));
+  std::ranges::stable_sort(sorted, std::greater{}, [](const SharedRow& row) {
+    return std::pair(row.only_a_bytes() + row.only_b_bytes(), row.both_bytes());
+  });
+  return sorted;
+}
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,98 @@
+#include "viewer/model/passes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+
+namespace shardlens::viewer {
+
+namespace {
+
+using planner::ActionKind;
+
+PassPart part_of(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::load_input:
+      return PassPart::input;
+    case ActionKind::cast_shard:
+    case ActionKind::all_gather:
+    case ActionKind::reshard:
+      return PassPart::gather;
+    case ActionKind::forward:
+      return PassPart::forward;
+    case ActionKind::loss:
+      return PassPart::loss;
+    case ActionKind::recompute:
+    case ActionKind::backward:
+      return PassPart::backward;
+    case ActionKind::reduce_scatter:
+    case ActionKind::all_reduce:
+    case ActionKind::accumulate:
+      return PassPart::reduce;
+    case ActionKind::clip:
+    case ActionKind::optimizer_step:
+      return PassPart::optimizer;
+  }
+  return PassPart::other;
+}
+
+ActionName name_of(const planner::Schedule& schedule, const planner::Action& action) {
+  ActionName name{
+      .text = std::string(to_string(action.kind)), .part = part_of(action.kind), .unit = ""};
+  if (action.unit >= 0) {
+    name.unit = schedule.units[static_cast<size_t>(action.unit)];
+    name.text += " " + name.unit;
+  } else if (action.group >= 0) {
+    name.text += " " + schedule.groups[static_cast<size_t>(action.group)].name;
+  }
+  if (action.bucket >= 0) name.text += fmt::format(" bucket {}", action.bucket);
+  return name;
+}
+
+/// Empty where the text is not a schedule: of an imported recording, or damaged.
+std::vector<ActionName> names_of(const std::string& text) {
+  std::vector<ActionName> names;
+  if (text.empty()) return names;
+  try {
+    const planner::Schedule schedule = planner::parse_schedule(text);
+    for (const planner::Action& action : schedule.actions) {
+      names.push_back(name_of(schedule, action));
+    }
+  } catch (const std::exception&) {
+    names.clear();
+  }
+  return names;
+}
+
+}  // namespace
+
+ActionNames::ActionNames(const profiler::Header& header)
+    : train_(names_of(header.train)), evaluate_(names_of(header.evaluate)) {}
+
+ActionName ActionNames::name_of(profiler::Phase phase, int32_t action) const {
+  if (action < 0) return {.text = "outside a pass", .part = PassPart::other, .unit = ""};
+  const auto& names = phase == profiler::Phase::evaluating ? evaluate_ : train_;
+  const auto index = static_cast<size_t>(action);
+  if (index < names.size()) return names[index];
+  return {.text = fmt::format("action {}", action), .part = PassPart::other, .unit = ""};
+}
+
+std::vector<Landmark> landmarks_of(const Lane& lane, const ActionNames& names, size_t stretch) {
+  const auto& spans = lane.arrays().spans;
+  const auto wanted = static_cast<int64_t>(stretch);
+  auto span = std::ranges::lower_bound(spans, wanted, {}, &Span::stretch);
+  const profiler::Phase phase = lane.arrays().stretches[stretch].phase;
+  std::vector<Landmark> landmarks;
+  std::set<std::string> known;
+  for (; span != spans.end() && span->stretch == wanted; ++span) {
+    const ActionName name = names.name_of(phase, span->action);
+    if (name.unit.empty() && name.part != PassPart::loss) continue;
+    const std::string key = fmt::format("{}:{}", static_cast<int>(name.part), name.unit);
+    if (known.insert(key).second) landmarks.push_back({key, span->begin_ns});
+  }
+  return landmarks;
+}
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,45 @@
+// What a lane's actions are: its recording carries the schedules of its passes as text. Names and
+// kinds of actions for the ribbon, and the points of a step by which two strategies are aligned.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner/schedule.h"
+#include "viewer/model/lane.h"
+
+namespace shardlens::viewer {
+
+/// What part of a step an action belongs to.
+enum class PassPart : uint8_t { input, gather, forward, loss, backward, reduce, optimizer, other };
+
+struct ActionName {
+  std::string text;  // "BACKWARD unit=mlp3"; "action 57" where the schedule is not known
+  PassPart part = PassPart::other;
+  std::string unit;  // of compute; empty otherwise
+};
+
+class ActionNames {
+ public:
+  ActionNames() = default;
+  explicit ActionNames(const profiler::Header& header);
+
+  /// "outside a pass" for -1.
+  ActionName name_of(profiler::Phase phase, int32_t action) const;
+
+ private:
+  std::vector<ActionName> train_;
+  std::vector<ActionName> evaluate_;
+};
+
+/// A moment of a step that strategies of one model have in common: "forward of mlp3 begins".
+struct Landmark {
+  std::string key;
+  int64_t time_ns = 0;
+};
+
+/// Of the stretch with this index, in order of time; no key comes twice.
+std::vector<Landmark> landmarks_of(const Lane& lane, const ActionNames& names, size_t stretch);
+
+}  // namespace shardlens::viewer

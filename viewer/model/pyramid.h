@@ -1,0 +1,49 @@
+// The peak-preserving pyramid: the highest moment of any range of changes, with what was alive in
+// it, in logarithmic time. Leaves hold kLeafChanges changes, each node above kFanOut nodes below.
+//
+// Merging keeps the child with the higher maximum together with its composition; of equal ones the
+// earlier. That is associative, so a picture does not depend on the path by which it was zoomed to.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "viewer/model/lane_data.h"
+
+namespace shardlens::viewer {
+
+/// Fills nodes and checkpoints from words and blocks, whose categories must be final.
+void build_pyramid(LaneData& data);
+
+/// A view of arrays that somebody else keeps. Any number of threads may ask at a time.
+class Pyramid {
+ public:
+  Pyramid() = default;
+  Pyramid(std::span<const uint32_t> words, std::span<const Block> blocks,
+          std::span<const Extent> nodes, std::span<const CategoryBytes> checkpoints);
+
+  int64_t changes() const { return static_cast<int64_t>(words_.size()); }
+  /// Of the states after the changes begin..end-1, where kBeforeAll may be the first. The range is
+  /// cut to what there is; an empty one gives the empty state.
+  Extent query(int64_t begin, int64_t end) const;
+  CategoryBytes after(int64_t change) const;
+
+ private:
+  class Best;
+  void scan(int64_t begin, int64_t end, Best& best) const;
+  void climb(int64_t first_leaf, int64_t end_leaf, Best& best) const;
+
+  std::span<const uint32_t> words_;
+  std::span<const Block> blocks_;
+  std::span<const Extent> nodes_;
+  std::span<const CategoryBytes> checkpoints_;
+  std::vector<int64_t> level_begins_;  // into nodes_
+};
+
+int64_t sum_of(const CategoryBytes& bytes);
+
+/// How many nodes stand in each level above so many changes, leaves first.
+std::vector<int64_t> pyramid_levels(int64_t changes);
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,211 @@
+#include "viewer/model/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <exception>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "viewer/model/lane_builder.h"
+
+namespace shardlens::viewer {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The R of "rankR.slp", by which ranks are in order.
+std::optional<int32_t> rank_of(const fs::path& path) {
+  const std::string stem = path.stem().string();
+  if (path.extension() != ".slp" || !stem.starts_with("rank")) return std::nullopt;
+  int32_t rank = 0;
+  const char* const end = stem.data() + stem.size();
+  const auto [stop, error] = std::from_chars(stem.data() + 4, end, rank);
+  return error == std::errc{} && stop == end ? std::optional(rank) : std::nullopt;
+}
+
+/// Throws std::invalid_argument where there is nothing to open.
+std::vector<std::string> recordings_of(const fs::path& path) {
+  if (!fs::exists(path)) {
+    throw std::invalid_argument(fmt::format(
+        "{}: no such file or folder; give a run's folder or a .slp file", path.string()));
+  }
+  if (!fs::is_directory(path)) return {path.string()};
+  const fs::path inside = path / "profiles";
+  std::vector<std::pair<int32_t, std::string>> files;
+  for (const auto& entry : fs::directory_iterator(fs::is_directory(inside) ? inside : path)) {
+    if (const auto rank = rank_of(entry.path())) files.emplace_back(*rank, entry.path().string());
+  }
+  if (files.empty()) {
+    throw std::invalid_argument(fmt::format(
+        "{}: no recording profiles/rank0.slp; train with --profile to make one", path.string()));
+  }
+  std::ranges::sort(files);
+  std::vector<std::string> paths;
+  for (auto& [rank, file] : files) paths.push_back(std::move(file));
+  return paths;
+}
+
+std::string name_of(const fs::path& path) {
+  const fs::path clean = fs::absolute(path).lexically_normal();
+  const fs::path last = clean.filename().empty() ? clean.parent_path() : clean;
+  return fs::is_directory(path) ? last.filename().string() : last.stem().string();
+}
+
+struct Job {
+  size_t run = 0;
+  std::string path;
+  std::optional<RankLane> opened;
+  std::string message;
+};
+
+void open(Job& job, const std::string& cache_folder) {
+  try {
+    const RecordingStamp stamp = stamp_of(job.path);
+    Lane lane = open_lane(job.path, cache_folder);
+    if (lane.changes() == 0) {
+      job.message = fmt::format(
+          "{}: it has no allocation of a tensor; record a run that trains at least one step",
+          job.path);
+      return;
+    }
+    ActionNames names(lane.info().header);
+    job.opened = RankLane{
+        .path = job.path, .lane = std::move(lane), .names = std::move(names), .stamp = stamp};
+  } catch (const std::exception& error) {
+    job.message = error.what();
+    if (job.path.ends_with(".pickle") || job.path.ends_with(".pkl")) {
+      job.message += "; of a snapshot of PyTorch, make one: shardlens profile import " + job.path +
+                     " --out FILE.slp";
+    }
+  }
+}
+
+void open_all(std::vector<Job>& jobs, const std::string& cache_folder) {
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < jobs.size(); i = next++) open(jobs[i], cache_folder);
+  };
+  const size_t threads = std::min<size_t>(jobs.size(), std::thread::hardware_concurrency());
+  std::vector<std::jthread> others;
+  for (size_t i = 1; i < threads; ++i) others.emplace_back(work);
+  work();
+}
+
+/// Runs of one name get the name of their parent folder with it.
+void tell_apart(std::vector<Run>& runs) {
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const bool is_taken =
+        std::ranges::any_of(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(i),
+                            [&](const Run& other) { return other.name == runs[i].name; });
+    if (is_taken) runs[i].name += fmt::format(" ({})", i + 1);
+  }
+}
+
+}  // namespace
+
+size_t Run::peak_rank() const {
+  const auto bytes = [](const RankLane& rank) { return rank.lane.peak().max_bytes; };
+  return static_cast<size_t>(std::ranges::max_element(ranks, {}, bytes) - ranks.begin());
+}
+
+int64_t Run::capacity_bytes() const { return ranks.front().lane.info().header.capacity_bytes; }
+
+OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& cache_folder) {
+  OpenedRuns opened;
+  std::vector<Job> jobs;
+  std::vector<Run> runs;
+  for (const std::string& path : paths) {
+    try {
+      for (std::string& file : recordings_of(path)) {
+        jobs.push_back({.run = runs.size(), .path = std::move(file), .opened = {}, .message = {}});
+      }
+      runs.push_back({.path = path, .name = name_of(path), .strategy = {}, .ranks = {}});
+    } catch (const std::exception& error) {
+      opened.messages.emplace_back(error.what());
+    }
+  }
+  open_all(jobs, cache_folder);
+  for (Job& job : jobs) {
+    if (!job.message.empty()) opened.messages.push_back(std::move(job.message));
+    if (job.opened) runs[job.run].ranks.push_back(std::move(*job.opened));
+  }
+  std::erase_if(runs, [](const Run& run) { return run.ranks.empty(); });
+  for (Run& run : runs) run.strategy = strategy_text(run.ranks.front().lane.info().header.config);
+  tell_apart(runs);
+  opened.runs = std::move(runs);
+  return opened;
+}
+
+namespace {
+
+/// What a mapped file holds changes before its time of change does, so an unchanged one is looked
+/// at too, but more and more rarely: a killed process leaves such a file for ever.
+bool is_due(RankLane& rank, const RecordingStamp& now) {
+  if (rank.lane.info().closed) return false;
+  if (now != rank.stamp) return true;
+  return rank.wait-- <= 0 && stamp_of(rank.path + ".open").bytes > 0;
+}
+
+/// Whether there is more than before.
+bool read_again(RankLane& rank, const RecordingStamp& now) {
+  constexpr int kMostPatience = 63;
+  Lane lane = read_lane(rank.path);
+  const bool has_grown = lane.info().events != rank.lane.info().events || lane.info().closed;
+  rank.patience = has_grown ? 0 : std::min(kMostPatience, 2 * rank.patience + 1);
+  rank.wait = rank.patience;
+  rank.stamp = now;
+  if (has_grown) rank.lane = std::move(lane);
+  return has_grown;
+}
+
+}  // namespace
+
+bool follow(Run& run) {
+  bool has_grown = false;
+  for (RankLane& rank : run.ranks) {
+    const RecordingStamp now = stamp_of(rank.path);
+    if (!is_due(rank, now)) continue;
+    try {
+      has_grown |= read_again(rank, now);
+    } catch (const std::exception&) {
+      // Replaced or removed under us: what was read stays on screen.
+    }
+  }
+  return has_grown;
+}
+
+std::string strategy_text(const std::string& config_json) {
+  const auto config = nlohmann::json::parse(config_json, nullptr, false);
+  if (!config.is_object()) return "";
+  const auto text = [&](const char* key) {
+    const auto at = config.find(key);
+    return at != config.end() && at->is_string() ? at->get<std::string>() : std::string();
+  };
+  std::string words = text("strategy");
+  const auto add = [&](const std::string& part) {
+    if (!part.empty()) words += (words.empty() ? "" : ", ") + part;
+  };
+  const std::string reshard = text("reshard_after_forward");
+  if (words == "fsdp" || words == "hsdp") {
+    if (reshard == "false") add("keeps weights");
+    if (reshard == "true" || reshard == "auto") add("reshards");
+  }
+  add(text("param_dtype"));
+  const std::string offload = text("offload");
+  if (!offload.empty() && offload != "none") add("offload " + offload);
+  const std::string recompute = text("recompute");
+  if (!recompute.empty() && recompute != "none") add("recompute " + recompute);
+  return words;
+}
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,256 @@
+#include "viewer/scene/block_image.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "profiler/units.h"
+
+namespace shardlens::viewer {
+
+namespace {
+
+constexpr uint64_t kLargeHoleBytes = uint64_t{32} << 20;
+constexpr int kSeparator = 3;  // pixels between two ranges of addresses
+
+Color shaded(const Color& color, uint32_t block) {
+  // Neighbours of one category differ a little, so that their border shows.
+  const int lighter = static_cast<int>(block % 3) * 14;
+  const auto add = [lighter](uint8_t c) {
+    return static_cast<uint8_t>(std::min(255, c + lighter));
+  };
+  return {add(color.r), add(color.g), add(color.b), color.a};
+}
+
+void fill(Image& image, int x0, int x1, int low, int high, const Color& color) {
+  x0 = std::clamp(x0, 0, image.width);
+  x1 = std::clamp(x1, 0, image.width);
+  low = std::clamp(low, 0, image.height);
+  high = std::clamp(high, 0, image.height);
+  const uint32_t pixel = packed(color);
+  for (int row = low; row < high; ++row) {
+    const auto line =
+        static_cast<size_t>(image.height - 1 - row) * static_cast<size_t>(image.width);
+    std::fill(image.pixels.begin() + static_cast<std::ptrdiff_t>(line + static_cast<size_t>(x0)),
+              image.pixels.begin() + static_cast<std::ptrdiff_t>(line + static_cast<size_t>(x1)),
+              pixel);
+  }
+}
+
+Image empty_image(int width, const LaneStyle& style) {
+  const int height = std::max(0, style.height);
+  return {.width = width,
+          .height = height,
+          .pixels = std::vector<uint32_t>(static_cast<size_t>(width) * static_cast<size_t>(height)),
+          .caption = {},
+          .version = 0};
+}
+
+bool is_shown(const LaneStyle& style, const Block& block) {
+  return (style.hidden_categories >> static_cast<unsigned>(block.category) & 1U) == 0;
+}
+
+/// The large blocks that are alive in one column after the other.
+class LargeBlocks {
+ public:
+  LargeBlocks(const Lane& lane, const LaneStyle& style, double least_bytes)
+      : lane_(lane), style_(style), least_bytes_(least_bytes) {}
+
+  const std::vector<uint32_t>& after(int64_t change) {
+    if (!started_) {
+      start(change);
+    } else {
+      std::erase_if(alive_, [&](uint32_t b) { return !block(b).is_alive_after(change); });
+      const auto& blocks = lane_.arrays().blocks;
+      for (; next_ < blocks.size() && static_cast<int64_t>(blocks[next_].born) <= change; ++next_) {
+        add(static_cast<uint32_t>(next_), change);
+      }
+    }
+    return alive_;
+  }
+
+ private:
+  const Block& block(uint32_t index) const { return lane_.arrays().blocks[index]; }
+  void add(uint32_t index, int64_t change) {
+    const Block& candidate = block(index);
+    const bool is_large = static_cast<double>(candidate.given_bytes) >= least_bytes_;
+    if (is_large && candidate.is_alive_after(change) && is_shown(style_, candidate)) {
+      alive_.push_back(index);
+    }
+  }
+  void start(int64_t change) {
+    started_ = true;
+    for (const uint32_t index : lane_.alive_after(change)) add(index, change);
+    const auto& blocks = lane_.arrays().blocks;
+    next_ = static_cast<size_t>(
+        std::ranges::upper_bound(blocks, change, {},
+                                 [](const Block& b) { return static_cast<int64_t>(b.born); }) -
+        blocks.begin());
+  }
+
+  const Lane& lane_;
+  const LaneStyle& style_;
+  double least_bytes_;
+  std::vector<uint32_t> alive_;
+  size_t next_ = 0;
+  bool started_ = false;
+};
+
+/// What is smaller than a pixel, as one band a category. Returns where the bands end.
+double fill_small_blocks(Image& image, int x, const Extent& column, const Lane& lane,
+                         const std::vector<uint32_t>& large, const LaneStyle& style) {
+  CategoryBytes rest = column.at_max;
+  for (const uint32_t index : large) {
+    const Block& block = lane.arrays().blocks[index];
+    rest[static_cast<size_t>(block.category)] -= block.given_bytes;
+  }
+  double low = 0;
+  for (const Category category : stacking_order()) {
+    const int64_t bytes = rest[static_cast<size_t>(category)];
+    if (bytes <= 0 || (style.hidden_categories >> static_cast<unsigned>(category) & 1U) != 0) {
+      continue;
+    }
+    const double high = low + static_cast<double>(bytes) * style.height / style.top_bytes;
+    fill(image, x, x + 1, static_cast<int>(std::lround(low)), static_cast<int>(std::lround(high)),
+         color_of(category));
+    low = high;
+  }
+  return low;
+}
+
+struct Placement {
+  std::vector<AddressRange> ranges;
+  std::vector<double> bottoms;  // pixels
+  double pixels_per_byte = 0;
+
+  double y_of(uint64_t address) const {
+    const auto after = std::ranges::upper_bound(ranges, address, {},
+                                                [](const AddressRange& r) { return r.begin; });
+    if (after == ranges.begin()) return 0;
+    const auto i = static_cast<size_t>(after - ranges.begin()) - 1;
+    return bottoms[i] + static_cast<double>(address - ranges[i].begin) * pixels_per_byte;
+  }
+};
+
+std::vector<AddressRange> joined(std::vector<AddressRange> ranges) {
+  std::ranges::sort(ranges, {}, &AddressRange::begin);
+  std::vector<AddressRange> all;
+  for (const AddressRange& range : ranges) {
+    if (!all.empty() && range.begin <= all.back().end + kLargeHoleBytes) {
+      all.back().end = std::max(all.back().end, range.end);
+    } else {
+      all.push_back(range);
+    }
+  }
+  return all;
+}
+
+Placement placement_of(std::vector<AddressRange> blocks, int height) {
+  Placement placement{.ranges = joined(std::move(blocks)), .bottoms = {}};
+  double bytes = 0;
+  for (const AddressRange& range : placement.ranges) {
+    bytes += static_cast<double>(range.end - range.begin);
+  }
+  const auto gaps = static_cast<double>(placement.ranges.size()) * kSeparator;
+  placement.pixels_per_byte = bytes > 0 ? std::max(1.0, height - gaps) / bytes : 0;
+  double bottom = 0;
+  for (const AddressRange& range : placement.ranges) {
+    placement.bottoms.push_back(bottom);
+    bottom += static_cast<double>(range.end - range.begin) * placement.pixels_per_byte + kSeparator;
+  }
+  return placement;
+}
+
+/// Those that are seen for half a pixel or more, with the pixels where they begin and end.
+struct Seen {
+  const Block* block = nullptr;
+  uint32_t index = 0;
+  double x0 = 0;
+  double x1 = 0;
+};
+
+std::vector<Seen> seen_blocks(const Lane& lane, const Warp& warp, const Range& range, int width,
+                              const LaneStyle& style) {
+  const auto& blocks = lane.arrays().blocks;
+  const int64_t first =
+      change_at(warp, lane, std::max(range.begin, warp.extent().begin)).value_or(kBeforeAll);
+  const int64_t last =
+      change_at(warp, lane, std::min(range.end, warp.extent().end)).value_or(lane.changes() - 1);
+  const double scale = width / range.length();
+  std::vector<Seen> seen;
+  const auto take = [&](uint32_t index) {
+    const Block& block = blocks[index];
+    if (!is_shown(style, block)) return;
+    const auto died =
+        block.died == kNeverFreed ? lane.changes() - 1 : static_cast<int64_t>(block.died);
+    const double x0 = (x_of_change(warp, lane, block.born) - range.begin) * scale;
+    const double x1 = (x_of_change(warp, lane, died) - range.begin) * scale;
+    if (x1 - x0 >= 0.5) seen.push_back({&block, index, x0, x1});
+  };
+  for (const uint32_t index : lane.alive_after(first)) take(index);
+  const auto born = [](const Block& block) { return static_cast<int64_t>(block.born); };
+  auto at = std::ranges::upper_bound(blocks, first, {}, born);
+  for (; at != blocks.end() && born(*at) <= last; ++at) {
+    take(static_cast<uint32_t>(at - blocks.begin()));
+  }
+  return seen;
+}
+
+}  // namespace
+
+Image block_stack_image(const Lane& lane, const Columns& columns, const LaneStyle& style) {
+  Image image = empty_image(static_cast<int>(columns.size()), style);
+  const double scale = style.top_bytes > 0 ? style.height / style.top_bytes : 0;
+  if (scale <= 0) return image;
+  const Colors& colors = colors_of(style.theme);
+  LargeBlocks large(lane, style, 1 / scale);
+  for (int x = 0; x < image.width; ++x) {
+    const auto& column = columns[static_cast<size_t>(x)];
+    if (!column) continue;
+    const auto& alive = large.after(column->max_change);
+    double low = fill_small_blocks(image, x, *column, lane, alive, style);
+    for (const uint32_t index : alive) {
+      const Block& block = lane.arrays().blocks[index];
+      const double high = low + static_cast<double>(block.given_bytes) * scale;
+      const int top = static_cast<int>(std::lround(high));
+      fill(image, x, x + 1, static_cast<int>(std::lround(low)), top,
+           shaded(color_of(block.category), index));
+      if (high - low >= 3) fill(image, x, x + 1, top - 1, top, colors.plot);
+      low = high;
+    }
+  }
+  return image;
+}
+
+AddressPicture address_image(const Lane& lane, const Warp& warp, const Range& range, int width,
+                             const LaneStyle& style) {
+  AddressPicture picture{.image = empty_image(width, style), .ranges = {}, .shown_bytes = 0};
+  if (!(range.length() > 0)) return picture;
+  const std::vector<Seen> seen = seen_blocks(lane, warp, range, width, style);
+  std::vector<AddressRange> ranges;
+  for (const Seen& one : seen) {
+    const uint64_t begin = one.block->address;
+    ranges.push_back({begin, begin + static_cast<uint64_t>(one.block->given_bytes)});
+  }
+  Placement placement = placement_of(std::move(ranges), style.height);
+  for (const Seen& one : seen) {
+    const double low = placement.y_of(one.block->address);
+    const double high =
+        low + static_cast<double>(one.block->given_bytes) * placement.pixels_per_byte;
+    const int x0 = static_cast<int>(std::lround(one.x0));
+    fill(picture.image, x0, std::max(x0 + 1, static_cast<int>(std::lround(one.x1))),
+         static_cast<int>(std::lround(low)), static_cast<int>(std::lround(high)),
+         shaded(color_of(one.block->category), one.index));
+  }
+  for (const AddressRange& shown : placement.ranges) {
+    picture.shown_bytes += static_cast<int64_t>(shown.end - shown.begin);
+  }
+  picture.ranges = std::move(placement.ranges);
+  picture.image.caption =
+      fmt::format("{} of addresses in {} range{}", profiler::bytes_text(picture.shown_bytes),
+                  picture.ranges.size(), picture.ranges.size() == 1 ? "" : "s");
+  return picture;
+}
+
+}  // namespace shardlens::viewer

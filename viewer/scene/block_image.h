@@ -1,0 +1,34 @@
+// Single allocations as images: stacked on what was alive when they were born, or where they lie
+// in memory, where gaps are what fragmentation costs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "viewer/model/lane.h"
+#include "viewer/model/warp.h"
+#include "viewer/scene/lane_image.h"
+
+namespace shardlens::viewer {
+
+/// The blocks that are at least a pixel high, in order of birth from below; what is smaller lies
+/// under them, a band a category. `columns` are the lane's over the same pixels.
+Image block_stack_image(const Lane& lane, const Columns& columns, const LaneStyle& style);
+
+/// A range of addresses that is shown. Large holes between ranges are not.
+struct AddressRange {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+};
+
+struct AddressPicture {
+  Image image;
+  std::vector<AddressRange> ranges;  // from the bottom
+  int64_t shown_bytes = 0;           // of all ranges
+};
+
+/// Every block that lives at least half a pixel, one rectangle each, over the x of `range`.
+AddressPicture address_image(const Lane& lane, const Warp& warp, const Range& range, int width,
+                             const LaneStyle& style);
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,104 @@
+#include "viewer/scene/geometry.h"
+
+#include <algorithm>
+
+namespace shardlens::viewer {
+
+namespace {
+
+// Points.
+constexpr float kMargin = 10;
+constexpr float kGap = 8;
+constexpr float kHeader = 30;
+constexpr float kLegend = 24;
+constexpr float kMessage = 18;
+constexpr float kMinimap = 34;
+constexpr float kAlive = 308;
+constexpr float kTableRow = 19;
+constexpr float kCardTitle = 84;
+constexpr float kRowTitle = 250;  // beside the plot, where strategies are in rows
+constexpr float kYAxis = 60;
+constexpr float kBars = 22;
+constexpr float kRibbon = 26;
+constexpr float kXAxis = 34;
+constexpr float kLeastWidth = 1000;  // of a window with the panel of what is alive
+constexpr float kLeastLanes = 260;   // that the table leaves to the lanes
+constexpr float kLeastPlot = 60;     // that bars and ribbon leave to the plot
+
+bool is_in_rows(const ViewState& state) { return state.layout == Layout::rows; }
+
+/// The title stands beside the plot in rows, above it in columns.
+CardGeometry card_of(Box box, const ViewState& state, float scale) {
+  const auto px = [scale](float points) { return points * scale; };
+  CardGeometry card{
+      .card = box, .title = {}, .y_axis = {}, .plot = {}, .bars = {}, .ribbon = {}, .x_axis = {}};
+  Box inside = box.inset(px(kGap));
+  card.title =
+      is_in_rows(state) ? inside.take_left(px(kRowTitle)) : inside.take_top(px(kCardTitle));
+  inside.take_right(px(6));
+  Box axis = inside.take_left(px(kYAxis));
+  Box below = inside.take_bottom(px(kXAxis));
+  const float wanted = px((state.panels.steps ? kBars : 0) + (state.panels.ribbon ? kRibbon : 0));
+  if (inside.h - wanted >= px(kLeastPlot)) {
+    if (state.panels.ribbon) card.ribbon = inside.take_bottom(px(kRibbon));
+    if (state.panels.steps) card.bars = inside.take_bottom(px(kBars));
+  }
+  card.plot = inside;
+  card.x_axis = below;
+  card.y_axis = {axis.x, inside.y, axis.w, inside.h};
+  return card;
+}
+
+std::vector<Box> parts_of(Box box, size_t count, bool in_rows, float gap) {
+  std::vector<Box> parts;
+  const auto n = static_cast<float>(std::max<size_t>(1, count));
+  const float width = in_rows ? box.w : (box.w - gap * (n - 1)) / n;
+  const float height = in_rows ? (box.h - gap * (n - 1)) / n : box.h;
+  for (size_t i = 0; i < count; ++i) {
+    const auto at = static_cast<float>(i);
+    parts.push_back(in_rows ? Box{box.x, box.y + at * (height + gap), width, height}
+                            : Box{box.x + at * (width + gap), box.y, width, height});
+  }
+  return parts;
+}
+
+}  // namespace
+
+Geometry geometry_of(const GeometryInput& input, const ViewState& state) {
+  const auto scale = static_cast<float>(input.scale);
+  const auto px = [scale](float points) { return points * scale; };
+  Geometry geometry;
+  Box rest{0, static_cast<float>(input.top), static_cast<float>(input.width),
+           static_cast<float>(input.height - input.top)};
+  rest = rest.inset(px(kMargin));
+  geometry.header = rest.take_top(px(kHeader));
+  geometry.legend = rest.take_top(px(kLegend));
+  if (input.messages > 0) {
+    geometry.messages = rest.take_top(px(kMessage) * static_cast<float>(input.messages));
+  }
+  rest.take_top(px(kGap));
+  if (state.panels.minimap) {
+    geometry.minimap = rest.take_top(px(kMinimap));
+    rest.take_top(px(kGap));
+  }
+  if (state.panels.alive && rest.w >= px(kLeastWidth)) {
+    geometry.alive = rest.take_right(px(kAlive));
+    rest.take_right(px(kGap));
+  }
+  if (state.panels.table && input.runs > 0) {
+    const float wanted = px(kTableRow) * static_cast<float>(input.table_rows + 1) + px(2 * kGap);
+    const float height = std::min(wanted, rest.h - px(kLeastLanes));
+    if (height >= px(3 * kTableRow)) {
+      geometry.table = rest.take_bottom(height);
+      rest.take_bottom(px(kGap));
+    }
+  }
+  const size_t cards =
+      state.layout == Layout::overlay ? std::min<size_t>(1, input.runs) : input.runs;
+  for (const Box& box : parts_of(rest, cards, is_in_rows(state), px(kGap))) {
+    geometry.cards.push_back(card_of(box, state, scale));
+  }
+  return geometry;
+}
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,43 @@
+// Where the parts of the picture are, in pixels: a function of its size and of what is shown.
+#pragma once
+
+#include <vector>
+
+#include "viewer/scene/picture.h"
+#include "viewer/state/view_state.h"
+
+namespace shardlens::viewer {
+
+struct CardGeometry {
+  Box card;
+  Box title;   // name, strategy, peak, change
+  Box y_axis;  // texts left of the plot
+  Box plot;
+  Box bars;    // steps and phases; without height where it is not shown
+  Box ribbon;  // actions
+  Box x_axis;
+};
+
+struct Geometry {
+  Box header;
+  Box legend;
+  Box messages;
+  Box minimap;
+  Box alive;
+  Box table;
+  std::vector<CardGeometry> cards;  // one a run; one alone in the overlay
+};
+
+struct GeometryInput {
+  int width = 0;
+  int height = 0;
+  int top = 0;
+  double scale = 1;
+  size_t runs = 0;
+  size_t table_rows = 0;
+  size_t messages = 0;
+};
+
+Geometry geometry_of(const GeometryInput& input, const ViewState& state);
+
+}  // namespace shardlens::viewer

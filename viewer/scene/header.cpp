@@ -1,0 +1,205 @@
+// Above the lanes: what is compared and how, the legend, messages, and the minimap.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "profiler/units.h"
+#include "viewer/scene/parts.h"
+
+namespace shardlens::viewer {
+
+namespace {
+
+std::string title_of(const Scene& scene) {
+  const size_t count = scene.shown.size();
+  if (count == 1) return fmt::format("Memory of {}", scene.shown.front().run->name);
+  return fmt::format("Memory of {} strategies", count);
+}
+
+std::string height_words(const Scene& scene) {
+  if (scene.state().height == Height::capacity && scene.state().layout != Layout::difference) {
+    return "y axis up to the device's memory";
+  }
+  return scene.state().height == Height::own ? "a y axis each" : "one y axis for all";
+}
+
+std::string layout_words(const Scene& scene) {
+  const std::string& base = scene.baseline().run->name;
+  switch (scene.state().layout) {
+    case Layout::difference:
+      return fmt::format("minus {}", base);
+    case Layout::overlay:
+      return fmt::format("outlines over {}", base);
+    case Layout::rows:
+    case Layout::columns:
+      break;
+  }
+  return scene.shown.size() > 1 ? fmt::format("compared with {}", base) : "";
+}
+
+std::string place_words(const Scene& scene) {
+  const bool is_host = scene.baseline().lane->lane.info().space == profiler::Space::host;
+  return is_host ? "host memory of tensors" : "device memory of tensors";
+}
+
+/// What a reader must be told once: of a null device that values mean nothing.
+std::string notice_of(const Scene& scene) {
+  for (const Shown& one : scene.shown) {
+    const std::string& notice = one.lane->lane.info().header.notice;
+    if (!notice.empty()) return notice;
+  }
+  return "";
+}
+
+/// Plain, or with the category's hatch as in the lanes.
+void draw_swatch(Scene& scene, Category category, const Box& box) {
+  if (!scene.state().panels.hatches) {
+    scene.paint.fill(box, color_of(category), scene.paint.px(2));
+    return;
+  }
+  const int side = static_cast<int>(box.w);
+  const LaneStyle style{.height = side,
+                        .top_bytes = 1,
+                        .theme = scene.state().theme,
+                        .hatch_period = hatch_period(scene),
+                        .edge = 0};
+  const std::string key =
+      fmt::format("{} {} {}", side, static_cast<int>(style.theme), style.hatch_period);
+  scene.paint.image(box,
+                    scene.cache.get(fmt::format("swatch {}", static_cast<int>(category)), key, [&] {
+                      Extent full;
+                      full.at_max[static_cast<size_t>(category)] = 1;
+                      return stack_image(Columns(static_cast<size_t>(side), full), style);
+                    }));
+}
+
+void draw_legend_entry(Scene& scene, Category category, Box& line) {
+  Painter& paint = scene.paint;
+  const std::string words = words_of(category);
+  const float width = paint.px(19) + paint.width(Style::small, words) + paint.px(14);
+  if (line.w < width) return;
+  Box entry = line.take_left(width);
+  const bool is_shown = scene.state().shows(category);
+  const Box swatch{entry.x, entry.y + entry.h / 2 - paint.px(6), paint.px(12), paint.px(12)};
+  if (is_shown) draw_swatch(scene, category, swatch);
+  paint.outline(swatch, is_shown ? paint.colors.muted : paint.colors.card_edge, paint.px(2));
+  Box text = entry;
+  text.take_left(paint.px(17));
+  paint.text(text, words, is_shown ? paint.colors.text : paint.colors.muted, Style::small);
+  if (!is_shown) {
+    const float middle = entry.y + entry.h / 2;
+    paint.line(text.x, middle, text.x + paint.width(Style::small, words), middle,
+               paint.colors.muted);
+  }
+  paint.area({entry, Area::Kind::legend, 0, static_cast<size_t>(category)});
+}
+
+/// Each strategy's outline in the overlay, by name.
+void draw_line_names(Scene& scene, Box line) {
+  Painter& paint = scene.paint;
+  for (const Shown& one : scene.shown) {
+    if (scene.is_baseline(one)) continue;
+    const float width = paint.width(Style::small, one.run->name);
+    Box entry = line.take_right(width + paint.px(36));
+    const float middle = entry.y + entry.h / 2;
+    paint.line(entry.x, middle, entry.x + paint.px(18), middle,
+               line_color(one.index, scene.state().theme), 2);
+    entry.take_left(paint.px(22));
+    paint.text(entry, one.run->name, paint.colors.text, Style::small);
+  }
+}
+
+}  // namespace
+
+void draw_header(Scene& scene) {
+  Painter& paint = scene.paint;
+  Box box = scene.geometry.header;
+  float end = paint.text(box, title_of(scene), paint.colors.text, Style::title);
+  if (const std::string notice = notice_of(scene); !notice.empty()) {
+    const Box place{end + paint.px(14), box.y + paint.px(2), box.right() - end, box.h};
+    end = paint.text(place, notice, paint.colors.warning, Style::small);
+  }
+  std::string how = place_words(scene);
+  const auto add = [&](const std::string& words) {
+    if (!words.empty()) how += ", " + words;
+  };
+  add(fmt::format("aligned by {}", kAlignmentNames[static_cast<size_t>(scene.state().alignment)]));
+  add(height_words(scene));
+  add(layout_words(scene));
+  Box right{end + paint.px(16), box.y, box.right() - end - paint.px(16), box.h};
+  paint.text_right(right, how, paint.colors.muted, Style::body);
+}
+
+void draw_legend(Scene& scene) {
+  Box line = scene.geometry.legend;
+  for (const Category category : used_categories(scene.shown)) {
+    draw_legend_entry(scene, category, line);
+  }
+  const bool has_reserved =
+      std::ranges::any_of(scene.shown, [](const Shown& one) { return one.reserved_peak > 0; });
+  Painter& paint = scene.paint;
+  if (has_reserved && scene.state().panels.reserved && line.w > paint.px(90)) {
+    Box entry = line.take_left(paint.px(100));
+    const float middle = entry.y + entry.h / 2;
+    paint.line(entry.x, middle, entry.x + paint.px(5), middle, paint.colors.muted, 1.5F);
+    paint.line(entry.x + paint.px(9), middle, entry.x + paint.px(14), middle, paint.colors.muted,
+               paint.px(1.5F));
+    entry.take_left(paint.px(19));
+    paint.text(entry, "reserved", paint.colors.text, Style::small);
+  }
+  if (scene.state().layout == Layout::overlay) {
+    draw_line_names(scene, line);
+  }
+}
+
+void draw_messages(Scene& scene) {
+  Painter& paint = scene.paint;
+  Box box = scene.geometry.messages;
+  const auto& messages = scene.in.messages;
+  const size_t lines = std::min<size_t>(3, messages.size());
+  for (size_t i = 0; i < lines; ++i) {
+    Box line = box.take_top(scene.geometry.messages.h / static_cast<float>(lines));
+    const bool is_last = i + 1 == lines && messages.size() > lines;
+    paint.text(line,
+               is_last ? fmt::format("{} (and {} more)", messages[i], messages.size() - lines)
+                       : messages[i],
+               paint.colors.warning, Style::small);
+  }
+}
+
+void draw_minimap(Scene& scene) {
+  const Box& box = scene.geometry.minimap;
+  if (box.h <= 0) return;
+  Painter& paint = scene.paint;
+  const Shown& one = scene.focus();
+  const Range& all = scene.in.facts.extent;
+  const LaneStyle style{.height = static_cast<int>(box.h),
+                        .top_bytes = 1.1 * static_cast<double>(one.lane->lane.peak().max_bytes),
+                        .theme = scene.state().theme,
+                        .hidden_categories = scene.state().hidden_categories};
+  const int width = static_cast<int>(box.w);
+  const std::string key =
+      fmt::format("{} {} {} {} {} {} {} {} {}", scene.in.generation, one.index, one.rank, width,
+                  style.height, static_cast<int>(style.theme), style.hidden_categories,
+                  static_cast<int>(scene.state().alignment), scene.state().baseline);
+  paint.fill(box, paint.colors.card, paint.px(3));
+  paint.image(box, scene.cache.get("minimap", key, [&] {
+    return stack_image(columns_of(*one.warp, one.lane->lane, all, width), style);
+  }));
+  const auto x = [&](double at) {
+    return box.x + static_cast<float>((at - all.begin) / all.length()) * box.w;
+  };
+  for (const double peak : scene.in.facts.peak_x) {
+    paint.triangle(x(peak) - paint.px(3), box.y + paint.px(4), paint.px(6), false,
+                   paint.colors.cursor);
+  }
+  const float begin = x(scene.view.begin);
+  const float end = x(scene.view.end);
+  paint.fill({box.x, box.y, begin - box.x, box.h}, paint.colors.background.with_alpha(190));
+  paint.fill({end, box.y, box.right() - end, box.h}, paint.colors.background.with_alpha(190));
+  paint.outline({begin, box.y, std::max(paint.px(2), end - begin), box.h}, paint.colors.accent, 0,
+                paint.px(1.5F));
+  paint.area({box, Area::Kind::minimap, one.index, one.rank});
+}
+
+}  // namespace shardlens::viewer

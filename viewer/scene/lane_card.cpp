@@ -1,0 +1,278 @@
+// A strategy's card: what it is called, its peak and what changed, its plot with axes and marks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "profiler/units.h"
+#include "viewer/model/compare.h"
+#include "viewer/scene/axis.h"
+#include "viewer/scene/parts.h"
+
+namespace shardlens::viewer {
+
+using profiler::bytes_text;
+
+namespace {
+
+constexpr float kTickDistance = 34;   // points, of the y axis
+constexpr float kXTickDistance = 62;  //
+
+std::string peak_words(const Scene& scene, const Shown& one) {
+  const bool at_cursor = scene.state().at == At::cursor && scene.state().cursor;
+  std::string words = at_cursor ? "at the cursor" : "peak";
+  if (one.run->ranks.size() > 1) {
+    words += fmt::format(", rank {} of {}", one.lane->lane.rank(), one.run->ranks.size());
+  }
+  return words;
+}
+
+void draw_badge(Painter& paint, Box& line, std::string_view text) {
+  const float width = paint.width(Style::small, text) + paint.px(10);
+  Box badge = line.take_right(width);
+  badge = {badge.x, badge.y + paint.px(2), badge.w, badge.h - paint.px(4)};
+  paint.fill(badge, paint.colors.accent, paint.px(3));
+  paint.text_middle(badge, text, paint.colors.on_accent, Style::small);
+  line.take_right(paint.px(4));
+}
+
+/// "12 MiB less than keep (-9.6 %)", with an arrow: the sign is not said by colour alone.
+void draw_change(Scene& scene, const Shown& one, Box line) {
+  Painter& paint = scene.paint;
+  const Shown& base = scene.baseline();
+  if (scene.is_baseline(one)) {
+    if (scene.shown.size() > 1) {
+      paint.text(line, "the others are compared with this", paint.colors.muted, Style::small);
+    }
+    return;
+  }
+  const int64_t growth = one.total - base.total;
+  const Color& color = growth > 0   ? paint.colors.more
+                       : growth < 0 ? paint.colors.less
+                                    : paint.colors.muted;
+  if (growth != 0) {
+    const Box arrow = line.take_left(paint.px(13));
+    paint.triangle(arrow.x, arrow.y + arrow.h / 2, paint.px(8), growth > 0, color);
+  }
+  std::string words = change_in_words(base.total, one.total);
+  const std::string full = fmt::format("{}, against {}", words, base.run->name);
+  if (paint.width(Style::small, full) <= line.w) words = full;
+  paint.text(line, words, color, Style::small);
+}
+
+/// How far the ranks' peaks are apart; nothing where they are the same.
+std::string imbalance_words(const Run& run) {
+  const auto bytes = [](const RankLane& rank) { return rank.lane.peak().max_bytes; };
+  const auto [least, most] = std::ranges::minmax_element(run.ranks, {}, bytes);
+  if (bytes(*least) == bytes(*most)) return "";
+  return fmt::format("ranks {} apart", bytes_text(bytes(*most) - bytes(*least)));
+}
+
+/// How much of the device would be free; nothing where its memory is not known.
+std::string headroom_words(const Shown& one) {
+  const int64_t capacity = one.run->capacity_bytes();
+  if (capacity <= 0) return imbalance_words(*one.run);
+  const int64_t used = std::max(one.lane->lane.peak().max_bytes, one.reserved_peak);
+  const double percent = 100.0 * static_cast<double>(used) / static_cast<double>(capacity);
+  const std::string ranks = imbalance_words(*one.run);
+  return fmt::format("{:.1f} % of {}{}{}", percent, bytes_text(capacity), ranks.empty() ? "" : ", ",
+                     ranks);
+}
+
+void draw_title(Scene& scene, const Shown& one, Box box) {
+  Painter& paint = scene.paint;
+  paint.area({box, Area::Kind::card, one.index, 0});
+  Box name = box.take_top(paint.px(19));
+  if (scene.is_baseline(one) && scene.shown.size() > 1) draw_badge(paint, name, "baseline");
+  if (!one.lane->lane.info().closed) draw_badge(paint, name, "still recording");
+  const bool is_focus = one.index == scene.focus().index && scene.shown.size() > 1;
+  if (is_focus) {
+    const Box bar = name.take_left(paint.px(9));
+    paint.fill({bar.x, bar.y + paint.px(3), paint.px(4), bar.h - paint.px(6)}, paint.colors.accent);
+  }
+  paint.text(name, one.run->name, paint.colors.text, Style::strong);
+  paint.text(box.take_top(paint.px(16)), one.run->strategy, paint.colors.muted, Style::small);
+  Box figure = box.take_top(paint.px(24));
+  const std::string total = bytes_text(one.total);
+  figure.take_left(paint.text(figure, total, paint.colors.text, Style::figure) - figure.x +
+                   paint.px(8));
+  figure.y += paint.px(2);
+  paint.text(figure, peak_words(scene, one), paint.colors.muted, Style::small);
+  draw_change(scene, one, box.take_top(paint.px(16)));
+  if (box.h >= paint.px(14)) {
+    paint.text(box.take_top(paint.px(16)), headroom_words(one), paint.colors.muted, Style::small);
+    paint.text(box.take_top(paint.px(16)), moment_text(*one.lane, one.change), paint.colors.muted,
+               Style::small);
+  }
+}
+
+void draw_peak(Scene& scene, const Shown& one, const Box& plot, double top_bytes) {
+  Painter& paint = scene.paint;
+  const Extent& peak = one.lane->lane.peak();
+  const double x = x_of_change(*one.warp, one.lane->lane, peak.max_change);
+  if (!scene.view.contains(x) || top_bytes <= 0) return;
+  const float at = scene.x_of(plot, x);
+  const float y =
+      plot.bottom() - static_cast<float>(static_cast<double>(peak.max_bytes) / top_bytes) * plot.h;
+  const float size = paint.px(7);
+  paint.triangle(at - size / 2, y - size * 0.7F, size, false, paint.colors.cursor);
+  const std::string label = "peak " + bytes_text(peak.max_bytes);
+  const float width = paint.width(Style::small, label);
+  const float height = paint.height(Style::small);
+  float left = std::clamp(at - width / 2, plot.x + paint.px(2), plot.right() - width - paint.px(2));
+  float top = y - size * 1.2F - height;
+  if (top < plot.y) {
+    // No room above: beside it, on a ground of its own.
+    top = plot.y + paint.px(1);
+    const bool is_left = at + size + width < plot.right();
+    left = is_left ? at + size : std::max(plot.x, at - size - width);
+  }
+  const Box ground{left - paint.px(3), top, width + paint.px(6), height};
+  paint.fill(ground, paint.colors.plot.with_alpha(215), paint.px(2));
+  paint.text({left, top, width + 1, height}, label, paint.colors.text, Style::small);
+}
+
+void draw_budget(Scene& scene, const Shown& one, const Box& plot, double top_bytes) {
+  const auto capacity = static_cast<double>(one.run->capacity_bytes());
+  if (capacity <= 0 || capacity > top_bytes) return;
+  Painter& paint = scene.paint;
+  const float y = plot.bottom() - static_cast<float>(capacity / top_bytes) * plot.h;
+  paint.line(plot.x, y, plot.right(), y, paint.colors.warning, 1.5F);
+  const int64_t headroom = one.run->capacity_bytes() - one.lane->lane.peak().max_bytes;
+  const std::string words = headroom >= 0
+                                ? fmt::format("{} of the device left", bytes_text(headroom))
+                                : fmt::format("{} over the device's memory", bytes_text(-headroom));
+  paint.text_right({plot.x, y, plot.w - paint.px(4), paint.height(Style::small)}, words,
+                   paint.colors.warning, Style::small);
+}
+
+void draw_notes(Scene& scene, const Box& plot) {
+  Painter& paint = scene.paint;
+  for (const Note& note : scene.state().notes) {
+    if (!scene.view.contains(note.x)) continue;
+    const float x = scene.x_of(plot, note.x);
+    paint.line(x, plot.y, x, plot.bottom(), paint.colors.accent);
+    const Box flag{x + paint.px(3), plot.y + plot.h * 0.4F,
+                   std::min(plot.right() - x - paint.px(3),
+                            paint.width(Style::small, note.text) + paint.px(8)),
+                   paint.height(Style::small) + paint.px(2)};
+    if (flag.w < paint.px(12)) continue;
+    paint.fill(flag, paint.colors.accent, paint.px(2));
+    paint.text({flag.x + paint.px(4), flag.y, flag.w - paint.px(4), flag.h}, note.text,
+               paint.colors.on_accent, Style::small);
+  }
+}
+
+/// Where what was searched is alive: a bar on the plot's upper edge.
+void draw_hits(Scene& scene, const Shown& one, const Box& plot) {
+  if (one.index >= scene.in.hits.size() || scene.in.hits[one.index].hits.empty()) return;
+  const Lane& lane = one.lane->lane;
+  std::vector<bool> lit(static_cast<size_t>(std::max(0.F, plot.w)));
+  const auto column = [&](int64_t change) {
+    const double x = x_of_change(*one.warp, lane, change);
+    const double at =
+        (x - scene.view.begin) / scene.view.length() * static_cast<double>(lit.size());
+    return static_cast<int64_t>(std::clamp(at, -1.0, static_cast<double>(lit.size())));
+  };
+  for (const Hit& hit : scene.in.hits[one.index].hits) {
+    const Block& block = lane.arrays().blocks[hit.block];
+    const auto died =
+        block.died == kNeverFreed ? lane.changes() - 1 : static_cast<int64_t>(block.died);
+    const int64_t end = std::min<int64_t>(column(died) + 1, static_cast<int64_t>(lit.size()));
+    for (int64_t x = std::max<int64_t>(0, column(block.born)); x < end; ++x) {
+      lit[static_cast<size_t>(x)] = true;
+    }
+  }
+  for (size_t x = 0; x < lit.size();) {
+    size_t end = x + 1;
+    while (end < lit.size() && lit[end] == lit[x]) ++end;
+    const float left = plot.x + static_cast<float>(x);
+    if (lit[x]) {
+      scene.paint.fill({left, plot.y, static_cast<float>(end - x), scene.paint.px(4)},
+                       scene.paint.colors.accent);
+    }
+    x = end;
+  }
+}
+
+void draw_cursor(Scene& scene, const Shown& one, const Box& plot) {
+  const auto& cursor = scene.state().cursor;
+  Painter& paint = scene.paint;
+  if (const auto& selection = scene.state().selection) {
+    const float begin = std::clamp(scene.x_of(plot, selection->begin), plot.x, plot.right());
+    const float end = std::clamp(scene.x_of(plot, selection->end), plot.x, plot.right());
+    paint.fill({begin, plot.y, end - begin, plot.h}, paint.colors.accent.with_alpha(50));
+  }
+  if (!cursor || !scene.view.contains(*cursor)) return;
+  const float x = scene.x_of(plot, *cursor);
+  paint.line(x, plot.y, x, plot.bottom(), paint.colors.cursor);
+  const auto change = change_at(*one.warp, one.lane->lane, *cursor);
+  const std::string label =
+      change ? bytes_text(sum_of(one.lane->lane.pyramid().after(*change))) : "no data";
+  const float width = paint.width(Style::small, label) + paint.px(8);
+  const float height = paint.height(Style::small) + paint.px(2);
+  const float left =
+      x + width + paint.px(4) < plot.right() ? x + paint.px(3) : x - width - paint.px(3);
+  const Box box{left, plot.bottom() - height - paint.px(3), width, height};
+  paint.fill(box, paint.colors.cursor.with_alpha(230), paint.px(2));
+  paint.text_middle(box, label, paint.colors.plot, Style::small);
+}
+
+}  // namespace
+
+void draw_axes(Scene& scene, const CardGeometry& card, double top_bytes, bool is_signed) {
+  Painter& paint = scene.paint;
+  const Box& plot = card.plot;
+  const int most = std::max(1, static_cast<int>(plot.h / paint.px(kTickDistance)));
+  const auto ticks = is_signed ? signed_byte_ticks(top_bytes, most) : byte_ticks(top_bytes, most);
+  for (const Tick& tick : ticks) {
+    if (top_bytes <= 0) break;
+    const double part = is_signed ? 0.5 + tick.at / top_bytes / 2 : tick.at / top_bytes;
+    const float y = std::round(plot.bottom() - static_cast<float>(part) * plot.h);
+    paint.line(plot.x, y, plot.right(), y, paint.colors.grid);
+    const float height = paint.height(Style::small);
+    paint.text_right({card.y_axis.x, y - height / 2, card.y_axis.w - paint.px(5), height},
+                     tick.text, paint.colors.muted, Style::small);
+  }
+  Box axis = card.x_axis;
+  const Box numbers = axis.take_top(paint.px(16));
+  const int columns = std::max(1, static_cast<int>(plot.w / paint.px(kXTickDistance)));
+  for (const Tick& tick :
+       x_ticks(scene.state().alignment, scene.view, scene.in.facts.extent, columns)) {
+    const float x = std::round(scene.x_of(plot, tick.at));
+    paint.line(x, plot.y, x, plot.bottom(), paint.colors.grid);
+    const float width = paint.width(Style::small, tick.text);
+    const float left =
+        std::clamp(x - width / 2, card.y_axis.x, card.card.right() - width - paint.px(3));
+    paint.text({left, numbers.y, width + 1, numbers.h}, tick.text, paint.colors.muted,
+               Style::small);
+  }
+  paint.text_middle({plot.x, axis.y, plot.w, paint.px(16)}, axis_title(scene.state().alignment),
+                    paint.colors.muted, Style::small);
+}
+
+void draw_marks(Scene& scene, const Shown& one, const CardGeometry& card, double top_bytes) {
+  const bool has_bands =
+      scene.state().detail != Detail::addresses && scene.state().ranks != Ranks::each;
+  draw_hits(scene, one, card.plot);
+  if (has_bands) {
+    draw_budget(scene, one, card.plot, top_bytes);
+    draw_peak(scene, one, card.plot, top_bytes);
+  }
+  draw_notes(scene, card.plot);
+  draw_cursor(scene, one, card.plot);
+  scene.paint.outline(card.plot, scene.paint.colors.card_edge);
+}
+
+void draw_card(Scene& scene, const Shown& one, const CardGeometry& card) {
+  Painter& paint = scene.paint;
+  paint.fill(card.card, paint.colors.card, paint.px(5));
+  const bool is_focus = one.index == scene.focus().index && scene.shown.size() > 1;
+  paint.outline(card.card, is_focus ? paint.colors.accent : paint.colors.card_edge, paint.px(5));
+  draw_title(scene, one, card.title);
+  draw_plot(scene, one, card);
+  if (card.bars.h > 0) draw_bars(scene, one, card);
+  if (card.ribbon.h > 0) draw_ribbon(scene, one, card);
+}
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,232 @@
+#include "viewer/scene/lane_image.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+
+namespace shardlens::viewer {
+
+namespace {
+
+constexpr double kEdgeStrength = 0.55;
+constexpr double kHatchStrength = 0.45;
+constexpr double kLeastStrength = 0.5;
+
+Color mixed(const Color& a, const Color& b, double part) {
+  const auto mix = [part](uint8_t from, uint8_t to) {
+    return static_cast<uint8_t>(std::lround(from + (to - from) * part));
+  };
+  return {mix(a.r, b.r), mix(a.g, b.g), mix(a.b, b.b), mix(a.a, b.a)};
+}
+
+Color unpacked(uint32_t pixel) {
+  return {static_cast<uint8_t>(pixel), static_cast<uint8_t>(pixel >> 8),
+          static_cast<uint8_t>(pixel >> 16), static_cast<uint8_t>(pixel >> 24)};
+}
+
+/// Draws into one column of an image; y counts from the bottom, in pixels and parts of them.
+class Column {
+ public:
+  Column(Image& image, int x, const LaneStyle& style) : image_(image), x_(x), style_(style) {}
+
+  /// From `low` to `high`; pixels that are covered in part are mixed.
+  void fill(double low, double high, Category category) {
+    low = std::clamp(low, 0.0, static_cast<double>(image_.height));
+    high = std::clamp(high, 0.0, static_cast<double>(image_.height));
+    if (high <= low) return;
+    const Color plain = color_of(category);
+    const Color dark = mixed(plain, colors_of(style_.theme).edge, kHatchStrength);
+    const auto first = static_cast<int>(low);
+    const auto last = static_cast<int>(std::ceil(high));
+    for (int row = first; row < last; ++row) {
+      const bool dark_here =
+          style_.hatch_period > 0 && is_hatched(category, x_, top(row), style_.hatch_period);
+      const double covered = std::min<double>(row + 1, high) - std::max<double>(row, low);
+      put(row, dark_here ? dark : plain, covered);
+    }
+  }
+  void fill(double low, double high, const Color& color) {
+    low = std::clamp(low, 0.0, static_cast<double>(image_.height));
+    high = std::clamp(high, 0.0, static_cast<double>(image_.height));
+    for (int row = static_cast<int>(low); row < static_cast<int>(std::ceil(high)); ++row) {
+      put(row, color, std::min<double>(row + 1, high) - std::max<double>(row, low));
+    }
+  }
+  /// Mixes into what is there.
+  void tint(int row, const Color& color, double part) {
+    if (row < 0 || row >= image_.height) return;
+    uint32_t& pixel = at(row);
+    const Color before = unpacked(pixel);
+    pixel = packed(mixed(before.a == 0 ? color.with_alpha(0) : before, color, part));
+  }
+
+ private:
+  int top(int row) const { return image_.height - 1 - row; }
+  uint32_t& at(int row) {
+    return image_.pixels[static_cast<size_t>(top(row)) * static_cast<size_t>(image_.width) +
+                         static_cast<size_t>(x_)];
+  }
+  void put(int row, const Color& color, double covered) {
+    uint32_t& pixel = at(row);
+    if (covered >= 1) {
+      pixel = packed(color);
+      return;
+    }
+    const Color before = unpacked(pixel);
+    pixel = packed(mixed(before.a == 0 ? color.with_alpha(0) : before, color, covered));
+  }
+
+  Image& image_;
+  int x_;
+  const LaneStyle& style_;
+};
+
+Image empty_image(size_t width, const LaneStyle& style) {
+  const int w = static_cast<int>(width);
+  const int h = std::max(0, style.height);
+  return {.width = w,
+          .height = h,
+          .pixels = std::vector<uint32_t>(width * static_cast<size_t>(h)),
+          .caption = {},
+          .version = 0};
+}
+
+bool is_shown(const LaneStyle& style, Category category) {
+  return (style.hidden_categories >> static_cast<unsigned>(category) & 1U) == 0;
+}
+
+/// A line over what ends at `high`.
+void draw_edge(Column& column, double high, const LaneStyle& style) {
+  const Color& edge = colors_of(style.theme).edge;
+  const int row = static_cast<int>(std::ceil(high)) - 1;
+  for (int i = 0; i < style.edge; ++i) column.tint(row - i, edge, kEdgeStrength);
+}
+
+double pixels_per_byte(const LaneStyle& style) {
+  return style.top_bytes > 0 ? style.height / style.top_bytes : 0;
+}
+
+void draw_stack(Column& column, const Extent& extent, const LaneStyle& style) {
+  const double scale = pixels_per_byte(style);
+  double low = 0;
+  for (const Category category : stacking_order()) {
+    const int64_t bytes = extent.at_max[static_cast<size_t>(category)];
+    if (bytes <= 0 || !is_shown(style, category)) continue;
+    const double high = low + static_cast<double>(bytes) * scale;
+    column.fill(low, high, category);
+    low = high;
+  }
+  if (low > 0) draw_edge(column, low, style);
+  // Only of the whole is it known how low it was.
+  const int least = static_cast<int>(static_cast<double>(extent.min_bytes) * scale);
+  if (style.hidden_categories == 0 && least + 2 < static_cast<int>(low)) {
+    column.tint(least, colors_of(style.theme).plot, kLeastStrength);
+  }
+}
+
+void draw_difference(Column& column, const CategoryBytes& growth, const LaneStyle& style) {
+  const double middle = style.height / 2.0;
+  const double scale = pixels_per_byte(style) / 2;
+  double high = middle;
+  double low = middle;
+  for (const Category category : stacking_order()) {
+    const int64_t bytes = growth[static_cast<size_t>(category)];
+    if (bytes == 0 || !is_shown(style, category)) continue;
+    const double length = static_cast<double>(bytes) * scale;
+    double& end = bytes > 0 ? high : low;
+    column.fill(std::min(end, end + length), std::max(end, end + length), category);
+    end += length;
+  }
+}
+
+struct Fold {
+  int64_t least = 0;
+  int64_t median = 0;
+  int64_t most = 0;
+};
+
+std::optional<Fold> fold_of(const std::vector<Columns>& ranks, size_t x) {
+  std::vector<int64_t> bytes;
+  for (const Columns& columns : ranks) {
+    if (columns[x]) bytes.push_back(columns[x]->max_bytes);
+  }
+  if (bytes.empty()) return std::nullopt;
+  std::ranges::sort(bytes);
+  return Fold{bytes.front(), bytes[bytes.size() / 2], bytes.back()};
+}
+
+}  // namespace
+
+Image stack_image(const Columns& columns, const LaneStyle& style) {
+  Image image = empty_image(columns.size(), style);
+  for (size_t x = 0; x < columns.size(); ++x) {
+    Column column(image, static_cast<int>(x), style);
+    if (columns[x]) draw_stack(column, *columns[x], style);
+  }
+  return image;
+}
+
+Image difference_image(const DifferenceColumns& columns, const LaneStyle& style) {
+  Image image = empty_image(columns.size(), style);
+  for (size_t x = 0; x < columns.size(); ++x) {
+    Column column(image, static_cast<int>(x), style);
+    if (columns[x]) draw_difference(column, *columns[x], style);
+  }
+  return image;
+}
+
+Image folded_image(const std::vector<Columns>& ranks, const LaneStyle& style) {
+  Image image = empty_image(ranks.empty() ? 0 : ranks.front().size(), style);
+  const Color& accent = colors_of(style.theme).accent;
+  const double scale = pixels_per_byte(style);
+  const auto pixels = [&](int64_t bytes) { return static_cast<double>(bytes) * scale; };
+  for (int x = 0; x < image.width; ++x) {
+    const auto fold = fold_of(ranks, static_cast<size_t>(x));
+    if (!fold) continue;
+    Column column(image, x, style);
+    column.fill(0, pixels(fold->least), accent.with_alpha(60));
+    column.fill(pixels(fold->least), pixels(fold->most), accent.with_alpha(140));
+    column.tint(static_cast<int>(pixels(fold->median)), colors_of(style.theme).edge, 1);
+    draw_edge(column, pixels(fold->most), style);
+  }
+  return image;
+}
+
+void draw_outline(Image& image, const std::vector<std::optional<int64_t>>& bytes,
+                  const LaneStyle& style, const Color& color, int dash) {
+  const double scale = pixels_per_byte(style);
+  std::optional<int> before;
+  for (int x = 0; x < image.width && x < static_cast<int>(bytes.size()); ++x) {
+    const auto& value = bytes[static_cast<size_t>(x)];
+    if (!value) {
+      before.reset();
+      continue;
+    }
+    const int row = static_cast<int>(static_cast<double>(*value) * scale);
+    const bool is_drawn = dash <= 0 || x / dash % 2 == 0;
+    Column column(image, x, style);
+    const int low = std::min(row, before.value_or(row));
+    const int high = std::max(row, before.value_or(row)) + style.edge;
+    for (int y = low; is_drawn && y < high; ++y) column.tint(y, color, 1);
+    before = row;
+  }
+}
+
+std::vector<std::optional<int64_t>> totals_of(const Columns& columns, uint32_t hidden_categories) {
+  std::vector<std::optional<int64_t>> totals;
+  totals.reserve(columns.size());
+  for (const auto& column : columns) {
+    std::optional<int64_t> total;
+    if (column) {
+      total = 0;
+      for (size_t c = 0; c < kCategories; ++c) {
+        if ((hidden_categories >> c & 1U) == 0) *total += column->at_max[c];
+      }
+    }
+    totals.push_back(total);
+  }
+  return totals;
+}
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,250 @@
+// What a plot is filled with.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "viewer/scene/block_image.h"
+#include "viewer/scene/parts.h"
+
+namespace shardlens::viewer {
+
+namespace {
+
+constexpr double kRoomAbovePeak = 1.08;
+constexpr float kLeastRankHeight = 26;  // points
+
+/// Everything that an image of a lane depends on beside its own settings.
+std::string key_of(const Scene& scene, const Shown& one, size_t rank, const LaneStyle& style,
+                   int width, std::string_view what) {
+  const ViewState& state = scene.state();
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", what, scene.in.generation,
+                     one.index, rank, width, style.height, style.top_bytes,
+                     static_cast<int>(style.theme), style.hidden_categories, style.hatch_period,
+                     style.edge, static_cast<int>(state.alignment), state.baseline,
+                     scene.view.begin, scene.view.end);
+}
+
+LaneStyle style_of(const Scene& scene, const Box& plot, double top_bytes) {
+  const ViewState& state = scene.state();
+  return {.height = static_cast<int>(plot.h),
+          .top_bytes = top_bytes,
+          .theme = state.theme,
+          .hidden_categories = state.hidden_categories,
+          .hatch_period = hatch_period(scene),
+          .edge = std::max(1, static_cast<int>(std::lround(scene.paint.px(1))))};
+}
+
+Columns columns(const Scene& scene, const Shown& one, size_t rank, const Box& plot) {
+  return columns_of(scene.in.warps[one.index][rank], one.run->ranks[rank].lane, scene.view,
+                    static_cast<int>(plot.w));
+}
+
+std::vector<std::optional<int64_t>> reserved_line(const Scene& scene, const Shown& one,
+                                                  const Box& plot) {
+  std::vector<std::optional<int64_t>> line;
+  const int width = static_cast<int>(plot.w);
+  const auto x = [&](int i) { return scene.view.begin + scene.view.length() * i / width; };
+  for (int i = 0; i < width; ++i) {
+    const auto begin = one.warp->position_at(x(i));
+    const auto end = one.warp->position_at(x(i + 1));
+    const bool is_there = begin && end && !one.warp->by_change();
+    line.push_back(is_there ? one.lane->lane.reserved_between(*begin, *end) : std::nullopt);
+  }
+  return line;
+}
+
+/// One rank: its bands or blocks, with what was reserved over them.
+Image rank_image(const Scene& scene, const Shown& one, size_t rank, const Box& plot,
+                 const LaneStyle& style) {
+  const Lane& lane = one.run->ranks[rank].lane;
+  if (scene.state().detail == Detail::addresses) {
+    return address_image(lane, scene.in.warps[one.index][rank], scene.view,
+                         static_cast<int>(plot.w), style)
+        .image;
+  }
+  const Columns cells = columns(scene, one, rank, plot);
+  Image image = scene.state().detail == Detail::blocks ? block_stack_image(lane, cells, style)
+                                                       : stack_image(cells, style);
+  if (scene.state().panels.reserved && rank == one.rank && one.reserved_peak > 0) {
+    draw_outline(image, reserved_line(scene, one, plot), style, colors_of(style.theme).muted,
+                 std::max(2, 4 * style.edge));
+  }
+  return image;
+}
+
+/// In the upper left corner of a plot, on a ground of its own.
+void draw_label(Scene& scene, const Box& plot, const std::string& text) {
+  if (text.empty()) return;
+  Painter& paint = scene.paint;
+  const Box label{plot.x + paint.px(4), plot.y + paint.px(3),
+                  paint.width(Style::small, text) + paint.px(6), paint.height(Style::small)};
+  paint.fill(label, paint.colors.plot.with_alpha(215), paint.px(2));
+  paint.text_middle(label, text, paint.colors.text, Style::small);
+}
+
+void draw_rank(Scene& scene, const Shown& one, size_t rank, const Box& plot, double top_bytes) {
+  const LaneStyle style = style_of(scene, plot, top_bytes);
+  const std::string what = fmt::format("rank {} {}", static_cast<int>(scene.state().detail),
+                                       scene.state().panels.reserved ? 1 : 0);
+  const std::string key = key_of(scene, one, rank, style, static_cast<int>(plot.w), what);
+  const Image& image = scene.cache.get(fmt::format("lane {} {}", one.index, rank), key,
+                                       [&] { return rank_image(scene, one, rank, plot, style); });
+  scene.paint.image(plot, image);
+  draw_label(scene, plot, image.caption);
+  scene.paint.area({plot, Area::Kind::lane, one.index, rank});
+}
+
+/// The ranks one below the other, as many as have room.
+void draw_each_rank(Scene& scene, const Shown& one, Box plot, double top_bytes) {
+  const size_t count = one.run->ranks.size();
+  const auto room = static_cast<size_t>(plot.h / scene.paint.px(kLeastRankHeight));
+  const size_t drawn = std::clamp<size_t>(room, 1, count);
+  const float height = plot.h / static_cast<float>(drawn);
+  for (size_t i = 0; i < drawn; ++i) {
+    Box lane = plot.take_top(height);
+    const Box line = lane.take_bottom(scene.paint.px(1));
+    draw_rank(scene, one, i, lane, top_bytes);
+    scene.paint.fill(line, scene.paint.colors.card_edge);
+    const bool is_last = i + 1 == drawn && drawn < count;
+    const Lane& shown = one.run->ranks[i].lane;
+    draw_label(scene, lane,
+               fmt::format("rank {}{}", shown.rank(),
+                           is_last ? fmt::format(", {} more: fold with K", count - drawn) : ""));
+  }
+}
+
+void draw_folded(Scene& scene, const Shown& one, const Box& plot, double top_bytes) {
+  const LaneStyle style = style_of(scene, plot, top_bytes);
+  const std::string key = key_of(scene, one, 0, style, static_cast<int>(plot.w), "folded");
+  scene.paint.image(plot, scene.cache.get(fmt::format("lane {} 0", one.index), key, [&] {
+    std::vector<Columns> ranks;
+    for (size_t i = 0; i < one.run->ranks.size(); ++i) {
+      ranks.push_back(columns(scene, one, i, plot));
+    }
+    return folded_image(ranks, style);
+  }));
+  scene.paint.area({plot, Area::Kind::lane, one.index, one.rank});
+}
+
+/// The highest growth or fall of a column.
+double reach_of(const DifferenceColumns& cells, uint32_t hidden) {
+  int64_t reach = 1;
+  for (const auto& column : cells) {
+    int64_t up = 0;
+    int64_t down = 0;
+    for (size_t c = 0; column && c < kCategories; ++c) {
+      if ((hidden >> c & 1U) != 0) continue;
+      ((*column)[c] > 0 ? up : down) += (*column)[c];
+    }
+    reach = std::max({reach, up, -down});
+  }
+  return static_cast<double>(reach);
+}
+
+DifferenceColumns growth_of(const Scene& scene, const Shown& one, const Box& plot) {
+  return difference(columns(scene, scene.baseline(), scene.baseline().rank, plot),
+                    columns(scene, one, one.rank, plot));
+}
+
+/// What the edges of a difference stand for: the highest of all strategies, or of this one.
+double difference_reach(Scene& scene, const Shown& one, const Box& plot) {
+  const uint32_t hidden = scene.state().hidden_categories;
+  if (scene.state().height == Height::own) return reach_of(growth_of(scene, one, plot), hidden);
+  if (!scene.difference_reach) {
+    scene.difference_reach = 1;
+    for (const Shown& other : scene.shown) {
+      if (scene.is_baseline(other)) continue;
+      scene.difference_reach =
+          std::max(*scene.difference_reach, reach_of(growth_of(scene, other, plot), hidden));
+    }
+  }
+  return *scene.difference_reach;
+}
+
+void draw_difference_plot(Scene& scene, const Shown& one, const CardGeometry& card) {
+  const double top_bytes = kRoomAbovePeak * difference_reach(scene, one, card.plot);
+  const LaneStyle style = style_of(scene, card.plot, top_bytes);
+  draw_axes(scene, card, top_bytes, true);
+  const std::string key =
+      key_of(scene, one, one.rank, style, static_cast<int>(card.plot.w), "difference");
+  scene.paint.image(card.plot, scene.cache.get(fmt::format("lane {} 0", one.index), key, [&] {
+    return difference_image(growth_of(scene, one, card.plot), style);
+  }));
+  const float middle = card.plot.y + card.plot.h / 2;
+  scene.paint.line(card.plot.x, middle, card.plot.right(), middle, scene.paint.colors.edge);
+  scene.paint.area({card.plot, Area::Kind::lane, one.index, one.rank});
+}
+
+/// The other strategies as lines over the baseline.
+void draw_outlines(Scene& scene, const CardGeometry& card, double top_bytes) {
+  LaneStyle style = style_of(scene, card.plot, top_bytes);
+  style.edge *= 2;
+  for (const Shown& one : scene.shown) {
+    if (scene.is_baseline(one)) continue;
+    const std::string key =
+        key_of(scene, one, one.rank, style, static_cast<int>(card.plot.w), "outline");
+    scene.paint.image(card.plot, scene.cache.get(fmt::format("outline {}", one.index), key, [&] {
+      Image image;
+      image.width = static_cast<int>(card.plot.w);
+      image.height = style.height;
+      image.pixels.resize(static_cast<size_t>(image.width) * static_cast<size_t>(image.height));
+      const auto totals =
+          totals_of(columns(scene, one, one.rank, card.plot), style.hidden_categories);
+      draw_outline(image, totals, style, line_color(one.index, style.theme),
+                   one.index % 2 == 1 ? 0 : 6 * style.edge);
+      return image;
+    }));
+  }
+}
+
+}  // namespace
+
+double top_bytes_of(const ViewState& state, const std::vector<Shown>& shown, const Shown& one) {
+  const auto own = [&](const Shown& run) {
+    int64_t top = 1;
+    for (const RankLane& rank : run.run->ranks) top = std::max(top, rank.lane.peak().max_bytes);
+    return state.panels.reserved ? std::max(top, run.reserved_peak) : top;
+  };
+  int64_t top = own(one);
+  if (state.height == Height::capacity) {
+    top = std::max(top, one.run->capacity_bytes());
+  } else if (state.height == Height::shared) {
+    for (const Shown& other : shown) top = std::max(top, own(other));
+  }
+  return kRoomAbovePeak * static_cast<double>(top);
+}
+
+int hatch_period(const Scene& scene) {
+  constexpr float kPeriod = 7;  // points
+  constexpr int kLeast = 4;
+  if (!scene.state().panels.hatches) return 0;
+  return std::max(kLeast, static_cast<int>(scene.paint.px(kPeriod)));
+}
+
+void draw_plot(Scene& scene, const Shown& one, const CardGeometry& card) {
+  const bool is_difference = scene.state().layout == Layout::difference;
+  scene.paint.fill(card.plot, scene.paint.colors.plot);
+  if (is_difference && !scene.is_baseline(one)) {
+    draw_difference_plot(scene, one, card);
+    draw_marks(scene, one, card, 0);
+    return;
+  }
+  const double top_bytes = top_bytes_of(scene.state(), scene.shown, one);
+  if (scene.state().detail != Detail::addresses && scene.state().ranks != Ranks::each) {
+    draw_axes(scene, card, top_bytes, false);
+  } else {
+    draw_axes(scene, card, 0, false);
+  }
+  if (scene.state().ranks == Ranks::each && one.run->ranks.size() > 1) {
+    draw_each_rank(scene, one, card.plot, top_bytes);
+  } else if (scene.state().ranks == Ranks::folded && one.run->ranks.size() > 1) {
+    draw_folded(scene, one, card.plot, top_bytes);
+  } else {
+    draw_rank(scene, one, one.rank, card.plot, top_bytes);
+  }
+  if (scene.state().layout == Layout::overlay) draw_outlines(scene, card, top_bytes);
+  draw_marks(scene, one, card, top_bytes);
+}
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,71 @@
+#include "viewer/scene/painter.h"
+
+#include <cmath>
+#include <utility>
+
+namespace shardlens::viewer {
+
+void Painter::fill(const Box& box, const Color& color, float radius) {
+  picture_.items.emplace_back(Fill{box, color, radius});
+}
+
+void Painter::outline(const Box& box, const Color& color, float radius, float points) {
+  picture_.items.emplace_back(Outline{box, color, radius, px(points)});
+}
+
+void Painter::line(float x0, float y0, float x1, float y1, const Color& color, float points) {
+  picture_.items.emplace_back(Line{x0, y0, x1, y1, color, px(points)});
+}
+
+void Painter::triangle(float x, float y, float size, bool up, const Color& color) {
+  const float half = size / 2;
+  const float base = up ? y + half : y - half;
+  const float tip = up ? y - half : y + half;
+  picture_.items.emplace_back(Triangle{{x, base, x + size, base, x + half, tip}, color});
+}
+
+void Painter::image(const Box& box, const Image& image) {
+  if (image.width > 0 && image.height > 0) picture_.items.emplace_back(Placed{box, &image});
+}
+
+void Painter::put(float x, const Box& box, std::string text, const Color& color, Style style) {
+  if (text.empty()) return;
+  const float y = box.y + (box.h - height(style)) / 2;
+  // Whole pixels, so that letters are sharp and the same everywhere.
+  picture_.items.emplace_back(Text{std::round(x), std::round(y), std::move(text), color, style});
+}
+
+float Painter::text(const Box& box, std::string_view text, const Color& color, Style style) {
+  std::string shown = fitted(style, text, box.w);
+  const float end = box.x + width(style, shown);
+  put(box.x, box, std::move(shown), color, style);
+  return end;
+}
+
+float Painter::text_right(const Box& box, std::string_view text, const Color& color, Style style) {
+  std::string shown = fitted(style, text, box.w);
+  const float begin = box.right() - width(style, shown);
+  put(begin, box, std::move(shown), color, style);
+  return begin;
+}
+
+void Painter::text_middle(const Box& box, std::string_view text, const Color& color, Style style) {
+  std::string shown = fitted(style, text, box.w);
+  const float begin = box.x + (box.w - width(style, shown)) / 2;
+  put(begin, box, std::move(shown), color, style);
+}
+
+std::string Painter::fitted(Style style, std::string_view text, float width) const {
+  if (this->width(style, text) <= width) return std::string(text);
+  size_t letters = text.size();
+  while (letters > 0) {
+    --letters;
+    const bool splits = (static_cast<unsigned char>(text[letters]) & 0xC0) == 0x80;  // UTF-8
+    if (splits) continue;
+    std::string cut = std::string(text.substr(0, letters)) + "...";
+    if (this->width(style, cut) <= width) return letters == 0 ? "" : cut;
+  }
+  return "";
+}
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,50 @@
+// Puts items into a picture: what every part of it needs to draw text and boxes.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "viewer/scene/picture.h"
+#include "viewer/scene/theme.h"
+
+namespace shardlens::viewer {
+
+class Painter {
+ public:
+  Painter(Picture& picture, const Fonts& fonts, const Colors& colors, double scale)
+      : colors(colors), picture_(picture), fonts_(fonts), scale_(static_cast<float>(scale)) {}
+
+  /// Points to pixels.
+  float px(float points) const { return points * scale_; }
+  float width(Style style, std::string_view text) const { return fonts_.width(style, text); }
+  float height(Style style) const { return fonts_.height(style); }
+
+  void fill(const Box& box, const Color& color, float radius = 0);
+  void outline(const Box& box, const Color& color, float radius = 0, float points = 1);
+  void line(float x0, float y0, float x1, float y1, const Color& color, float points = 1);
+  /// Pointing up or down, as high as wide.
+  void triangle(float x, float y, float size, bool up, const Color& color);
+  void image(const Box& box, const Image& image);
+  void area(const Area& area) { picture_.areas.push_back(area); }
+
+  /// At the left of the box, in its middle from top to bottom, cut to its width. Returns where
+  /// the text ends.
+  float text(const Box& box, std::string_view text, const Color& color, Style style = Style::body);
+  float text_right(const Box& box, std::string_view text, const Color& color,
+                   Style style = Style::body);
+  void text_middle(const Box& box, std::string_view text, const Color& color,
+                   Style style = Style::body);
+  /// With "..." where it is too long.
+  std::string fitted(Style style, std::string_view text, float width) const;
+
+  const Colors& colors;
+
+ private:
+  void put(float x, const Box& box, std::string text, const Color& color, Style style);
+
+  Picture& picture_;
+  const Fonts& fonts_;
+  float scale_;
+};
+
+}  // namespace shardlens::viewer

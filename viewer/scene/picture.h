@@ -1,0 +1,140 @@
+// What is drawn, as values: boxes, lines, texts, triangles and images, in the order in which they
+// cover each other, in pixels of the target. Nothing here knows who will draw it.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace shardlens::viewer {
+
+struct Color {
+  uint8_t r = 0;
+  uint8_t g = 0;
+  uint8_t b = 0;
+  uint8_t a = 255;
+
+  bool operator==(const Color&) const = default;
+  Color with_alpha(uint8_t alpha) const { return {r, g, b, alpha}; }
+};
+
+/// As OpenGL reads it on a little-endian machine: red first.
+constexpr uint32_t packed(const Color& c) {
+  return static_cast<uint32_t>(c.r) | static_cast<uint32_t>(c.g) << 8 |
+         static_cast<uint32_t>(c.b) << 16 | static_cast<uint32_t>(c.a) << 24;
+}
+
+struct Box {
+  float x = 0;
+  float y = 0;
+  float w = 0;
+  float h = 0;
+
+  float right() const { return x + w; }
+  float bottom() const { return y + h; }
+  bool contains(float px, float py) const {
+    return px >= x && px < right() && py >= y && py < bottom();
+  }
+  Box inset(float by) const {
+    return {x + by, y + by, std::max(0.F, w - 2 * by), std::max(0.F, h - 2 * by)};
+  }
+  /// Cut off one side, which is returned; the rest stays.
+  Box take_top(float height);
+  Box take_bottom(float height);
+  Box take_left(float width);
+  Box take_right(float width);
+  bool operator==(const Box&) const = default;
+};
+
+/// Sizes and weights of text; `figure` is for the one number of a card.
+enum class Style : uint8_t { small, body, strong, title, figure };
+constexpr int kStyles = 5;
+constexpr std::array<float, kStyles> kPoints = {11.5F, 13, 13, 19, 17};
+
+struct Image {
+  int width = 0;
+  int height = 0;
+  std::vector<uint32_t> pixels;  // rows from the top
+  std::string caption;           // what else must be said of it
+  uint64_t version = 0;          // another one for another content
+
+  uint32_t at(int x, int y) const {
+    return pixels[static_cast<size_t>(y) * static_cast<size_t>(width) + static_cast<size_t>(x)];
+  }
+};
+
+struct Fill {
+  Box box;
+  Color color;
+  float radius = 0;
+};
+struct Outline {
+  Box box;
+  Color color;
+  float radius = 0;
+  float width = 1;
+};
+struct Line {
+  float x0 = 0;
+  float y0 = 0;
+  float x1 = 0;
+  float y1 = 0;
+  Color color;
+  float width = 1;
+};
+struct Triangle {
+  std::array<float, 6> points{};  // x, y
+  Color color;
+};
+struct Text {
+  float x = 0;  // left
+  float y = 0;  // top
+  std::string text;
+  Color color;
+  Style style = Style::body;
+};
+struct Placed {
+  Box box;
+  const Image* image = nullptr;  // kept by whoever made the picture
+};
+using Item = std::variant<Fill, Outline, Line, Triangle, Text, Placed>;
+
+/// Where the pointer means something.
+struct Area {
+  enum class Kind : uint8_t { lane, card, legend, minimap, alive_row };
+  Box box;
+  Kind kind{};
+  size_t run = 0;
+  size_t index = 0;  // rank of a lane, category of a legend's entry, row
+};
+
+struct Picture {
+  int width = 0;
+  int height = 0;
+  std::vector<Item> items;
+  std::vector<Area> areas;
+};
+
+/// The topmost area under a point; nullptr: none.
+const Area* area_at(const Picture& picture, float x, float y);
+
+/// For tests and reports: every item in a line, images by their size.
+std::string to_text(const Picture& picture);
+
+/// How wide a text is, and how high its style's lines are, in pixels.
+struct Fonts {
+  std::function<float(Style, std::string_view)> width;
+  std::array<float, kStyles> heights{};
+
+  float height(Style style) const { return heights[static_cast<size_t>(style)]; }
+};
+
+/// A font whose every letter is as wide: for pictures that must not depend on what is installed.
+Fonts plain_fonts(double scale);
+
+}  // namespace shardlens::viewer

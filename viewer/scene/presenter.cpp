@@ -1,0 +1,335 @@
+#include "viewer/scene/presenter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "profiler/units.h"
+#include "viewer/scene/flatten.h"
+#include "viewer/scene/parts.h"
+
+namespace shardlens::viewer {
+
+namespace {
+
+constexpr double kNotch = 0.8;    // of the view, for one notch of the wheel
+constexpr float kDragPixels = 4;  // from where on a press is a drag
+
+/// The category that a point of a stack belongs to.
+std::string band_text(const Extent& extent, double bytes) {
+  double low = 0;
+  for (const Category category : stacking_order()) {
+    const int64_t size = extent.at_max[static_cast<size_t>(category)];
+    if (bytes >= low && bytes < low + static_cast<double>(size)) {
+      return fmt::format("{}: {}", words_of(category), profiler::bytes_text(size));
+    }
+    low += static_cast<double>(size);
+  }
+  return "";
+}
+
+}  // namespace
+
+Presenter::Presenter(ViewState state, std::string cache_folder)
+    : state_(std::move(state)), cache_folder_(std::move(cache_folder)) {
+  reload();
+}
+
+void Presenter::clamp_state() {
+  const size_t last = opened_.runs.empty() ? 0 : opened_.runs.size() - 1;
+  state_.baseline = std::min(state_.baseline, last);
+  state_.focus = std::min(state_.focus, last);
+}
+
+void Presenter::reload() {
+  opened_ = open_runs(state_.files, cache_folder_);
+  ++generation_;
+  clamp_state();
+  align_by_what_there_is();
+}
+
+/// Without steps, what has happened is all that strategies can be aligned by.
+void Presenter::align_by_what_there_is() {
+  const bool wants_steps =
+      state_.alignment == Alignment::step || state_.alignment == Alignment::phase;
+  const auto has_steps = [](const Run& run) {
+    const auto& stretches = run.at_peak().lane.arrays().stretches;
+    return std::ranges::any_of(stretches, [](const Stretch& one) { return one.number >= 0; });
+  };
+  if (!wants_steps || opened_.runs.empty() || std::ranges::any_of(opened_.runs, has_steps)) return;
+  state_.alignment = Alignment::event;
+}
+
+void Presenter::open(const std::vector<std::string>& paths) {
+  ViewState next = state_;
+  for (const std::string& path : paths) {
+    if (std::ranges::find(next.files, path) == next.files.end()) next.files.push_back(path);
+  }
+  change(next);
+  reload();
+}
+
+void Presenter::restore(const ViewState& state) {
+  change(state);
+  reload();
+}
+
+bool Presenter::follow_recordings() {
+  bool has_grown = false;
+  for (Run& run : opened_.runs) has_grown |= follow(run);
+  if (has_grown) ++generation_;
+  return has_grown;
+}
+
+void Presenter::refresh() {
+  const Made wanted{generation_, state_.alignment, state_.baseline};
+  if (warps_made_ != wanted) {
+    warps_ = warps_of(opened_.runs, state_.alignment, state_.baseline);
+    warps_made_ = wanted;
+  }
+  refresh_hits();
+  std::string key = fmt::format("{} {} {} {}", generation_, static_cast<int>(state_.alignment),
+                                state_.baseline, state_.focus);
+  for (const Run& run : opened_.runs) key += fmt::format(" {}", shown_rank(run, state_));
+  key += state_.search;
+  if (key != facts_key_) {
+    facts_key_ = key;
+    refresh_facts();
+  }
+  const int columns = canvas_.width > 0 ? plot_columns(input()) : 1000;
+  facts_.column_x = view_of(state_, facts_.extent).length() / columns;
+}
+
+void Presenter::refresh_facts() {
+  facts_ = facts_of(opened_.runs, warps_, state_);
+  if (state_.focus >= hits_.size()) return;
+  const Run& run = opened_.runs[state_.focus];
+  const size_t rank = shown_rank(run, state_);
+  for (const Hit& hit : hits_[state_.focus].hits) {
+    const Lane& lane = run.ranks[rank].lane;
+    facts_.hits_x.push_back(
+        x_of_change(warps_[state_.focus][rank], lane, lane.arrays().blocks[hit.block].born));
+  }
+}
+
+void Presenter::refresh_hits() {
+  std::string key = state_.search;
+  for (const Run& run : opened_.runs) key += fmt::format(" {}", shown_rank(run, state_));
+  const std::pair wanted{generation_, key};
+  if (hits_made_ == wanted) return;
+  hits_made_ = wanted;
+  hits_.clear();
+  Query query;
+  try {
+    query = parse_query(state_.search);
+  } catch (const std::invalid_argument&) {
+    return;  // of a session by hand: nothing is found
+  }
+  if (query.is_empty()) return;
+  for (const Run& run : opened_.runs) {
+    const RankLane& rank = run.ranks[shown_rank(run, state_)];
+    SearchHits& found = hits_.emplace_back();
+    found.hits = search(rank.lane, rank.names, query);
+    for (const Hit& hit : found.hits) found.bytes += hit.bytes;
+  }
+}
+
+const Facts& Presenter::facts() {
+  count_alive();
+  return facts_;
+}
+
+void Presenter::change(const ViewState& next) {
+  if (next == state_) return;
+  history_.remember(state_);
+  state_ = next;
+  clamp_state();
+}
+
+/// Only where it is asked for: frames of a zoom need not know.
+void Presenter::count_alive() {
+  refresh();
+  facts_.alive_rows = 0;
+  if (state_.focus >= opened_.runs.size()) return;
+  const Shown one = shown_of(input())[state_.focus];
+  facts_.alive_rows =
+      alive_rows(one.lane->lane, one.lane->names, one.change, state_.grouping).size();
+}
+
+Request Presenter::perform(const Command& command) {
+  if (command.request == Request::undo || command.request == Request::redo) {
+    const std::vector<std::string> files = state_.files;
+    if (command.request == Request::undo) history_.undo(state_);
+    if (command.request == Request::redo) history_.redo(state_);
+    if (state_.files != files) reload();
+    clamp_state();
+    return Request::none;
+  }
+  if (command.apply == nullptr) return command.request;
+  count_alive();
+  ViewState next = state_;
+  command.apply(next, facts_);
+  change(next);
+  return Request::none;
+}
+
+void Presenter::set_search(const std::string& text) {
+  parse_query(text);
+  ViewState next = state_;
+  next.search = text;
+  change(next);
+}
+
+void Presenter::add_note(const std::string& text) {
+  if (text.empty()) return;
+  refresh();
+  const Range view = view_of(state_, facts_.extent);
+  ViewState next = state_;
+  next.notes.push_back({state_.cursor.value_or((view.begin + view.end) / 2), text});
+  change(next);
+}
+
+std::optional<double> Presenter::x_at(const Area& area, float x) const {
+  if (area.box.w <= 0) return std::nullopt;
+  const bool is_map = area.kind == Area::Kind::minimap;
+  if (!is_map && area.kind != Area::Kind::lane) return std::nullopt;
+  const Range range = is_map ? facts_.extent : view_of(state_, facts_.extent);
+  return range.begin + range.length() * static_cast<double>((x - area.box.x) / area.box.w);
+}
+
+void Presenter::press(float x, float y) {
+  const Area* const area = area_at(picture_, x, y);
+  if (area == nullptr) return;
+  pressed_ = *area;
+  pressed_at_ = x;
+  ViewState next = state_;
+  switch (area->kind) {
+    case Area::Kind::lane:
+      pressed_x_ = x_at(*area, x).value_or(0);
+      next.focus = area->run;
+      next.cursor = pressed_x_;
+      next.at = At::cursor;
+      next.selection.reset();
+      break;
+    case Area::Kind::card:
+      next.focus = area->run;
+      break;
+    case Area::Kind::legend:
+      next.hidden_categories ^= 1U << area->index;
+      break;
+    case Area::Kind::minimap:
+    case Area::Kind::alive_row:
+      break;
+  }
+  change(next);
+  if (area->kind == Area::Kind::minimap) drag(x);
+}
+
+void Presenter::drag(float x) {
+  if (!pressed_) return;
+  const auto at = x_at(*pressed_, x);
+  if (!at) return;
+  if (pressed_->kind == Area::Kind::minimap) {
+    const Range view = view_of(state_, facts_.extent);
+    pan_by(state_, facts_, *at - (view.begin + view.end) / 2);
+  } else if (std::abs(x - pressed_at_) >= kDragPixels) {
+    state_.selection = Range{std::min(*at, pressed_x_), std::max(*at, pressed_x_)};
+  }
+}
+
+void Presenter::release() { pressed_.reset(); }
+
+void Presenter::pan(float pixels) {
+  refresh();
+  pan_by(state_, facts_, -static_cast<double>(pixels) * facts_.column_x);
+}
+
+void Presenter::wheel(float x, float y, float notches) {
+  const Area* const area = area_at(picture_, x, y);
+  if (area == nullptr) return;
+  if (area->kind == Area::Kind::alive_row) {
+    count_alive();
+    return scroll_alive(state_, facts_, notches > 0 ? -1 : 1);
+  }
+  const auto at = x_at(*area, x);
+  if (!at) return;
+  refresh();
+  zoom_at(state_, facts_, *at, std::pow(kNotch, notches));
+}
+
+std::string Presenter::hover_text(float x, float y) {
+  const Area* const area = area_at(picture_, x, y);
+  if (area == nullptr || area->kind != Area::Kind::lane) return "";
+  refresh();
+  const auto begin = x_at(*area, x);
+  const RankLane& rank = opened_.runs[area->run].ranks[area->index];
+  const Warp& warp = warps_[area->run][area->index];
+  const auto column = column_of(warp, rank.lane, {*begin, *begin + facts_.column_x});
+  if (!column) return "";
+  std::string text = fmt::format("{}, rank {}\n{} ({} bytes)\n{}", opened_.runs[area->run].name,
+                                 rank.lane.rank(), profiler::bytes_text(column->max_bytes),
+                                 column->max_bytes, moment_text(rank, column->max_change));
+  const bool is_stack = state_.detail == Detail::bands && state_.ranks == Ranks::one &&
+                        state_.layout != Layout::difference && state_.hidden_categories == 0;
+  if (is_stack) {
+    const std::vector<Shown> shown = shown_of(input());
+    const double top = top_bytes_of(state_, shown, shown[area->run]);
+    const std::string band = band_text(*column, top * (area->box.bottom() - y) / area->box.h);
+    if (!band.empty()) text += "\n" + band;
+  }
+  return text;
+}
+
+SceneInput Presenter::input() {
+  return {.runs = opened_.runs,
+          .warps = warps_,
+          .state = state_,
+          .facts = facts_,
+          .hits = hits_,
+          .messages = opened_.messages,
+          .generation = generation_,
+          .width = canvas_.width,
+          .height = canvas_.height,
+          .top = canvas_.top,
+          .scale = canvas_.scale};
+}
+
+const Picture& Presenter::picture(const Canvas& canvas, const Fonts& fonts) {
+  const bool is_same =
+      pictured_ == state_ && canvas == canvas_ && pictured_generation_ == generation_;
+  if (is_same) return picture_;
+  canvas_ = canvas;
+  refresh();
+  picture_ = make_picture(input(), fonts, cache_);
+  flatten(picture_, ground_);
+  ++ground_.version;
+  pictured_ = state_;
+  pictured_generation_ = generation_;
+  ++pictures_made_;
+  return picture_;
+}
+
+std::string Presenter::table_csv() {
+  refresh();
+  const std::vector<Shown> shown = shown_of(input());
+  std::string csv = "category";
+  const auto quoted = [](std::string text) {
+    std::string whole = "\"";
+    for (const char c : text) whole += c == '"' ? "\"\"" : std::string(1, c);
+    return whole + "\"";
+  };
+  for (const Shown& one : shown) csv += "," + quoted(one.run->name + " bytes");
+  csv += "\nall";
+  for (const Shown& one : shown) csv += fmt::format(",{}", one.total);
+  for (const Category category : used_categories(shown)) {
+    csv += fmt::format("\n{}", profiler::kCategoryNames[static_cast<size_t>(category)]);
+    for (const Shown& one : shown) {
+      csv += fmt::format(",{}", one.bytes[static_cast<size_t>(category)]);
+    }
+  }
+  return csv + "\n";
+}
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,119 @@
+// The viewer without a window: recordings, state, and what the user does to them. A window, a
+// screenshot and a test all drive the same object.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "viewer/model/run.h"
+#include "viewer/scene/scene.h"
+#include "viewer/state/commands.h"
+#include "viewer/state/facts.h"
+#include "viewer/state/history.h"
+#include "viewer/state/view_state.h"
+
+namespace shardlens::viewer {
+
+/// The target of pictures, in pixels.
+struct Canvas {
+  int width = 0;
+  int height = 0;
+  int top = 0;       // that a menu covers
+  double scale = 1;  // pixels a point
+
+  bool operator==(const Canvas&) const = default;
+};
+
+class Presenter {
+ public:
+  /// Opens `state.files`. What cannot be opened is in messages().
+  Presenter(ViewState state, std::string cache_folder);
+
+  const ViewState& state() const { return state_; }
+  const std::vector<Run>& runs() const { return opened_.runs; }
+  const std::vector<std::string>& messages() const { return opened_.messages; }
+  const Facts& facts();
+
+  /// Adds runs to those that are open, keeping the state; or reads all again.
+  void open(const std::vector<std::string>& paths);
+  void reload();
+  /// Reads again what has grown since. Whether anything has.
+  bool follow_recordings();
+  /// What a session file says, its recordings included.
+  void restore(const ViewState& state);
+
+  /// Does what the command says, and remembers for undo. What it asks of the program around it is
+  /// returned: undo and redo are done here.
+  Request perform(const Command& command);
+  /// Throws std::invalid_argument for a search that makes no sense.
+  void set_search(const std::string& text);
+  /// At the cursor, else in the middle of the view.
+  void add_note(const std::string& text);
+
+  /// The pointer, in pixels of the last picture.
+  void press(float x, float y);
+  void drag(float x);
+  void release();
+  void pan(float pixels);
+  /// `notches` upwards zoom in.
+  void wheel(float x, float y, float notches);
+  /// What is under the pointer, in full: empty where that is nothing.
+  std::string hover_text(float x, float y);
+
+  /// Made again only where something changed. Valid until the next call.
+  const Picture& picture(const Canvas& canvas, const Fonts& fonts);
+  /// Of the last picture, everything but its text.
+  const Image& ground() const { return ground_; }
+  int64_t pictures_made() const { return pictures_made_; }
+  int64_t images_rastered() const { return cache_.rastered(); }
+
+  /// The table of categories as CSV, as it is on screen.
+  std::string table_csv();
+
+ private:
+  SceneInput input();
+  void refresh();
+  void refresh_hits();
+  void refresh_facts();
+  void count_alive();
+  void clamp_state();
+  void align_by_what_there_is();
+  std::optional<double> x_at(const Area& area, float x) const;
+  void change(const ViewState& next);
+
+  ViewState state_;
+  std::string cache_folder_;
+  OpenedRuns opened_;
+  History history_;
+  uint64_t generation_ = 0;  // of opened_
+
+  // What follows from recordings and state; made again when these change.
+  Warps warps_;
+  Facts facts_;
+  std::string facts_key_;  // what they were made of
+  std::vector<SearchHits> hits_;
+  struct Made {
+    uint64_t generation = 0;
+    Alignment alignment{};
+    size_t baseline = 0;
+    bool operator==(const Made&) const = default;
+  };
+  std::optional<Made> warps_made_;
+  std::optional<std::pair<uint64_t, std::string>> hits_made_;
+
+  ImageCache cache_;
+  Picture picture_;
+  Image ground_;
+  Canvas canvas_;
+  std::optional<ViewState> pictured_;
+  uint64_t pictured_generation_ = 0;
+  int64_t pictures_made_ = 0;
+
+  std::optional<Area> pressed_;
+  double pressed_x_ = 0;
+  float pressed_at_ = 0;
+};
+
+}  // namespace shardlens::viewer

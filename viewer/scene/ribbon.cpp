@@ -1,0 +1,219 @@
+// Under a plot: a bar for every step and phase, as high as its peak, and the actions that ran,
+// computation above and communication below.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "viewer/scene/parts.h"
+
+namespace shardlens::viewer {
+
+namespace {
+
+constexpr size_t kMostSpans = 4;  // a column in view: above, some of a column's are looked at
+constexpr std::ptrdiff_t kMostSamples = 8;
+constexpr size_t kMostNamed = 2000;  // in view, that may bear their names
+
+bool is_communication(PassPart part) {
+  return part == PassPart::gather || part == PassPart::reduce;
+}
+
+std::string stretch_name(const Stretch& stretch) {
+  if (stretch.number >= 0) return fmt::format("step {}", stretch.number);
+  return std::string(profiler::kPhaseNames[static_cast<size_t>(stretch.phase)]);
+}
+
+double x_of_time(const Shown& one, int64_t time_ns) {
+  if (!one.warp->by_change()) return one.warp->x_of(static_cast<double>(time_ns));
+  return one.warp->x_of(
+      static_cast<double>(one.lane->lane.change_at(static_cast<double>(time_ns))));
+}
+
+/// The indices of the spans that may be seen.
+std::pair<size_t, size_t> spans_in_view(const Scene& scene, const Shown& one) {
+  const auto& spans = one.lane->lane.arrays().spans;
+  const auto x = [&](const Span& span) { return x_of_time(one, span.begin_ns); };
+  auto first = std::ranges::lower_bound(spans, scene.view.begin, {}, x);
+  while (first != spans.begin()) {
+    --first;
+    if (first->depth == 0) break;
+  }
+  const auto last = std::ranges::upper_bound(spans, scene.view.end, {}, x);
+  return {static_cast<size_t>(first - spans.begin()),
+          std::max(static_cast<size_t>(first - spans.begin()),
+                   static_cast<size_t>(last - spans.begin()))};
+}
+
+/// Two rows of pixels: in each column the action that took most of it.
+class RibbonImage {
+ public:
+  RibbonImage(const Scene& scene, const Shown& one, int width)
+      : scene_(scene), one_(one), width_(width), shares_(static_cast<size_t>(2 * width)) {
+    image_ = {.width = width,
+              .height = 2,
+              .pixels = std::vector<uint32_t>(static_cast<size_t>(2 * width)),
+              .caption = {},
+              .version = 0};
+  }
+
+  Image draw() {
+    const auto [first, last] = spans_in_view(scene_, one_);
+    if (last - first > kMostSpans * static_cast<size_t>(width_)) {
+      for (int x = 0; x < width_; ++x) sample(x);
+    } else {
+      for (size_t i = first; i < last; ++i) add(one_.lane->lane.arrays().spans[i]);
+    }
+    return std::move(image_);
+  }
+
+ private:
+  void add(const Span& span) {
+    const double scale = width_ / scene_.view.length();
+    const double begin = (x_of_time(one_, span.begin_ns) - scene_.view.begin) * scale;
+    const double end =
+        std::max(begin + 1e-3, (x_of_time(one_, span.end_ns) - scene_.view.begin) * scale);
+    const int last = std::min(width_ - 1, static_cast<int>(std::floor(end)));
+    for (int x = std::max(0, static_cast<int>(std::floor(begin))); x <= last; ++x) {
+      put(span, x, std::min<double>(x + 1, end) - std::max<double>(x, begin));
+    }
+  }
+
+  /// What was running when a column begins, and some of what began in it.
+  void sample(int x) {
+    const auto begin_ns = time_at(x);
+    const auto end_ns = time_at(x + 1);
+    if (!begin_ns || !end_ns) return;
+    const auto& spans = one_.lane->lane.arrays().spans;
+    const auto begun = std::ranges::lower_bound(spans, *begin_ns, {}, &Span::begin_ns);
+    for (auto at = begun; at != spans.begin();) {
+      --at;
+      put(*at, x, overlap(*at, *begin_ns, *end_ns));
+      if (at->depth == 0) break;
+    }
+    const auto last = std::ranges::lower_bound(begun, spans.end(), *end_ns, {}, &Span::begin_ns);
+    const auto stride = std::max<std::ptrdiff_t>(1, (last - begun) / kMostSamples);
+    for (auto at = begun; at < last;
+         at += std::min(stride, std::max<std::ptrdiff_t>(1, last - at))) {
+      put(*at, x, overlap(*at, *begin_ns, *end_ns));
+    }
+  }
+  std::optional<int64_t> time_at(int x) const {
+    const auto position =
+        one_.warp->position_at(scene_.view.begin + scene_.view.length() * x / width_);
+    if (!position) return std::nullopt;
+    const auto whole = static_cast<int64_t>(*position);
+    return one_.warp->by_change() ? one_.lane->lane.time_of(whole) : whole;
+  }
+  /// What began in the column counts, however short it was.
+  static double overlap(const Span& span, int64_t begin_ns, int64_t end_ns) {
+    const int64_t both = std::min(span.end_ns, end_ns) - std::max(span.begin_ns, begin_ns);
+    return static_cast<double>(both) + (span.begin_ns >= begin_ns ? 0.5 : 0);
+  }
+  void put(const Span& span, int x, double share) {
+    const Stretch& stretch = one_.lane->lane.arrays().stretches[static_cast<size_t>(span.stretch)];
+    const PassPart part = one_.lane->names.name_of(stretch.phase, span.action).part;
+    const size_t row = is_communication(part) ? 1 : 0;
+    const size_t at = row * static_cast<size_t>(width_) + static_cast<size_t>(x);
+    if (share <= shares_[at]) return;
+    shares_[at] = share;
+    image_.pixels[at] = packed(color_of(part, scene_.state().theme));
+  }
+
+  const Scene& scene_;
+  const Shown& one_;
+  int width_;
+  std::vector<double> shares_;
+  Image image_;
+};
+
+/// Names on those that are wide enough to bear one.
+void draw_names(Scene& scene, const Shown& one, const Box& box) {
+  const auto [first, last] = spans_in_view(scene, one);
+  if (last - first > kMostNamed) return;
+  Painter& paint = scene.paint;
+  const auto& lane = one.lane->lane;
+  for (size_t i = first; i < last; ++i) {
+    const Span& span = lane.arrays().spans[i];
+    const Stretch& stretch = lane.arrays().stretches[static_cast<size_t>(span.stretch)];
+    const float begin = std::max(box.x, scene.x_of(box, x_of_time(one, span.begin_ns)));
+    const float end = std::min(box.right(), scene.x_of(box, x_of_time(one, span.end_ns)));
+    if (end - begin < paint.px(18)) continue;
+    const ActionName name = one.lane->names.name_of(stretch.phase, span.action);
+    const float half = box.h / 2;
+    const Box place{begin + paint.px(2), is_communication(name.part) ? box.y + half : box.y,
+                    end - begin - paint.px(4), half};
+    const std::string& text = name.unit.empty() ? name.text : name.unit;
+    if (paint.width(Style::small, text) <= place.w) {
+      paint.text(place, text, paint.colors.text, Style::small);
+    }
+  }
+}
+
+/// `part`: of the highest peak.
+void draw_bar(Painter& paint, const Stretch& stretch, const Box& place, float part) {
+  const float height = std::max(1.F, part * place.h);
+  const bool is_step = stretch.number >= 0;
+  const Color color = is_step ? paint.colors.accent.with_alpha(70) : paint.colors.grid;
+  paint.fill({place.x, place.bottom() - height, std::max(1.F, place.w - 1), height}, color);
+  std::string name = stretch_name(stretch);
+  if (is_step && paint.width(Style::small, name) + paint.px(4) > place.w) {
+    name = std::to_string(stretch.number);
+  }
+  if (paint.width(Style::small, name) + 2 > place.w) return;
+  paint.text_middle(place, name, paint.colors.text, Style::small);
+}
+
+}  // namespace
+
+void draw_ribbon(Scene& scene, const Shown& one, const CardGeometry& card) {
+  Painter& paint = scene.paint;
+  Box box = card.ribbon;
+  box.take_top(paint.px(2));
+  const int width = static_cast<int>(box.w);
+  const std::string key =
+      fmt::format("ribbon {} {} {} {} {} {} {} {}", scene.in.generation, one.rank, width,
+                  static_cast<int>(scene.state().theme), static_cast<int>(scene.state().alignment),
+                  scene.state().baseline, scene.view.begin, scene.view.end);
+  paint.fill(box, paint.colors.plot);
+  paint.image(box, scene.cache.get(fmt::format("ribbon {}", one.index), key,
+                                   [&] { return RibbonImage(scene, one, width).draw(); }));
+  paint.line(box.x, box.y + box.h / 2, box.right(), box.y + box.h / 2, paint.colors.card);
+  draw_names(scene, one, box);
+  const float axis = card.y_axis.w - paint.px(5);
+  paint.text_right({card.y_axis.x, box.y, axis, box.h / 2}, "compute", paint.colors.muted,
+                   Style::small);
+  paint.text_right({card.y_axis.x, box.y + box.h / 2, axis, box.h / 2}, "comm.", paint.colors.muted,
+                   Style::small);
+}
+
+void draw_bars(Scene& scene, const Shown& one, const CardGeometry& card) {
+  Painter& paint = scene.paint;
+  Box box = card.bars;
+  box.take_top(paint.px(2));
+  paint.fill(box, paint.colors.plot);
+  const auto& lane = one.lane->lane;
+  const auto peak = static_cast<double>(std::max<int64_t>(1, lane.peak().max_bytes));
+  const auto& all = lane.arrays().stretches;
+  const auto end_x = [&](const Stretch& stretch) { return x_of_time(one, stretch.end_ns); };
+  auto at = std::ranges::lower_bound(all, scene.view.begin, {}, end_x);
+  while (at != all.end()) {
+    const Stretch& stretch = *at;
+    if (x_of_time(one, stretch.begin_ns) > scene.view.end) break;
+    const float begin = std::max(box.x, scene.x_of(box, x_of_time(one, stretch.begin_ns)));
+    const float end = std::min(box.right(), scene.x_of(box, end_x(stretch)));
+    draw_bar(paint, stretch, {begin, box.y, end - begin, box.h},
+             static_cast<float>(static_cast<double>(stretch.peak_bytes) / peak));
+    // Of many steps in one pixel the first is drawn: the plot shows the highest.
+    ++at;
+    if (end - begin >= 1) continue;
+    const double next =
+        scene.view.begin + scene.view.length() * static_cast<double>((begin + 1 - box.x) / box.w);
+    at = std::ranges::lower_bound(at, all.end(), next, {}, end_x);
+  }
+  const float axis = card.y_axis.w - paint.px(5);
+  paint.text_right({card.y_axis.x, box.y, axis, box.h}, "steps", paint.colors.muted, Style::small);
+}
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,67 @@
+// The whole picture: recordings and state in, items out. The same for the window, for screenshots
+// and for tests.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "viewer/model/run.h"
+#include "viewer/model/search.h"
+#include "viewer/scene/lane_image.h"
+#include "viewer/scene/picture.h"
+#include "viewer/state/facts.h"
+#include "viewer/state/view_state.h"
+
+namespace shardlens::viewer {
+
+/// Images that were rastered before, by what they show. One picture's images stay valid until the
+/// next picture is made.
+class ImageCache {
+ public:
+  /// `slot` names the place, `key` everything that the content depends on.
+  const Image& get(const std::string& slot, const std::string& key,
+                   const std::function<Image()>& raster);
+  /// Forgets what the last picture did not use.
+  void end_picture();
+  int64_t rastered() const { return rastered_; }
+
+ private:
+  struct Entry {
+    std::string key;
+    Image image;
+    bool used = false;
+  };
+  std::map<std::string, std::unique_ptr<Entry>> entries_;
+  uint64_t version_ = 0;
+  int64_t rastered_ = 0;
+};
+
+struct SearchHits {
+  std::vector<Hit> hits;
+  int64_t bytes = 0;
+};
+
+struct SceneInput {
+  const std::vector<Run>& runs;
+  const Warps& warps;
+  const ViewState& state;
+  const Facts& facts;
+  const std::vector<SearchHits>& hits;       // one a run, or none
+  const std::vector<std::string>& messages;  // what could not be opened
+  uint64_t generation = 0;                   // another one for other recordings
+  int width = 0;                             // pixels
+  int height = 0;
+  int top = 0;       // pixels that a menu covers
+  double scale = 1;  // pixels a point
+};
+
+Picture make_picture(const SceneInput& input, const Fonts& fonts, ImageCache& cache);
+
+/// How many pixels wide the plots of such a picture are: what Facts want to know.
+int plot_columns(const SceneInput& input);
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,273 @@
+// The table of categories and strategies, and the panel of what is alive.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "profiler/units.h"
+#include "viewer/model/compare.h"
+#include "viewer/scene/parts.h"
+
+namespace shardlens::viewer {
+
+using profiler::bytes_text;
+
+namespace {
+
+constexpr float kRow = 19;       // points
+constexpr float kAliveRow = 27;  //
+constexpr float kNameColumn = 150;
+constexpr float kMostColumn = 270;
+
+struct Row {
+  std::string name;
+  std::optional<Category> category;
+  std::vector<std::optional<int64_t>> bytes;  // one a strategy
+  bool is_strong = false;
+  bool more_is_better = false;
+};
+
+Row row_of(const std::vector<Shown>& shown, std::string name, bool is_strong,
+           const std::function<std::optional<int64_t>(const Shown&)>& bytes) {
+  Row row{.name = std::move(name),
+          .category = {},
+          .bytes = {},
+          .is_strong = is_strong,
+          .more_is_better = false};
+  for (const Shown& one : shown) row.bytes.push_back(bytes(one));
+  return row;
+}
+
+std::vector<Row> rows_of(const std::vector<Shown>& shown) {
+  std::vector<Row> rows;
+  rows.push_back(row_of(shown, "all", true, [](const Shown& one) { return one.total; }));
+  for (const Category category : used_categories(shown)) {
+    rows.push_back(row_of(shown, words_of(category), false, [&](const Shown& one) {
+      return one.bytes[static_cast<size_t>(category)];
+    }));
+    rows.back().category = category;
+  }
+  const auto reserved = [](const Shown& one) {
+    return one.reserved_peak > 0 ? std::optional(one.reserved_peak) : std::nullopt;
+  };
+  const auto headroom = [](const Shown& one) -> std::optional<int64_t> {
+    const int64_t capacity = one.run->capacity_bytes();
+    if (capacity <= 0) return std::nullopt;
+    return capacity - std::max(one.reserved_peak, one.lane->lane.peak().max_bytes);
+  };
+  rows.push_back(row_of(shown, "reserved, at most", false, reserved));
+  rows.push_back(row_of(shown, "headroom", false, headroom));
+  rows.back().more_is_better = true;
+  std::erase_if(rows, [](const Row& row) {
+    return std::ranges::none_of(row.bytes, [](const auto& bytes) { return bytes.has_value(); });
+  });
+  return rows;
+}
+
+/// "12.00 MiB  3.00 MiB less": the number at the right of its half, the change beside it.
+void draw_cell(Scene& scene, const Row& row, size_t run, Box cell) {
+  Painter& paint = scene.paint;
+  const auto& bytes = row.bytes[run];
+  if (!bytes) {
+    paint.text_right(cell.take_left(cell.w * 0.42F), "-", paint.colors.muted, Style::small);
+    return;
+  }
+  const Style style = row.is_strong ? Style::strong : Style::small;
+  const float share = scene.shown.size() > 1 ? 0.44F : 1.F;
+  paint.text_right(cell.take_left(cell.w * share), bytes_text(*bytes), paint.colors.text, style);
+  const auto& base = row.bytes[scene.baseline().index];
+  if (run == scene.baseline().index || !base) return;
+  const int64_t growth = *bytes - *base;
+  cell.take_left(paint.px(8));
+  if (growth == 0) {
+    paint.text(cell, "same", paint.colors.muted, Style::small);
+    return;
+  }
+  const bool is_worse = (growth > 0) != row.more_is_better;
+  const Color& color = is_worse ? paint.colors.more : paint.colors.less;
+  const Box arrow = cell.take_left(paint.px(11));
+  paint.triangle(arrow.x, arrow.y + arrow.h / 2, paint.px(7), growth > 0, color);
+  const int64_t size = growth > 0 ? growth : -growth;
+  paint.text(cell, fmt::format("{} {}", bytes_text(size), growth > 0 ? "more" : "less"), color,
+             Style::small);
+}
+
+void draw_row_name(Scene& scene, const Row& row, Box cell) {
+  Painter& paint = scene.paint;
+  if (row.category) {
+    const Box swatch = cell.take_left(paint.px(15));
+    paint.fill({swatch.x, swatch.y + swatch.h / 2 - paint.px(4.5F), paint.px(9), paint.px(9)},
+               color_of(*row.category), paint.px(2));
+  }
+  paint.text(cell, row.name, paint.colors.text, row.is_strong ? Style::strong : Style::small);
+}
+
+std::string table_title(const Scene& scene) {
+  const bool at_cursor = scene.state().at == At::cursor && scene.state().cursor;
+  return at_cursor ? "at the cursor" : "at each one's peak";
+}
+
+void draw_alive_row(Scene& scene, const AliveRow& row, int64_t total, size_t index, Box box) {
+  Painter& paint = scene.paint;
+  paint.area({box, Area::Kind::alive_row, scene.focus().index, index});
+  Box line = box.take_top(paint.px(17));
+  const Box swatch = line.take_left(paint.px(14));
+  paint.fill({swatch.x, swatch.y + swatch.h / 2 - paint.px(4.5F), paint.px(9), paint.px(9)},
+             color_of(row.category), paint.px(2));
+  Box amount = line.take_right(paint.px(78));
+  paint.text_right(amount, bytes_text(row.bytes), paint.colors.text, Style::small);
+  const std::string count = row.count > 1 ? fmt::format(" x {}", row.count) : "";
+  paint.text(line, row.name + count, paint.colors.text, Style::small);
+  const float share =
+      total > 0 ? static_cast<float>(static_cast<double>(row.bytes) / static_cast<double>(total))
+                : 0;
+  const Box bar = box.take_top(paint.px(4));
+  paint.fill(bar, paint.colors.grid, paint.px(2));
+  paint.fill({bar.x, bar.y, std::max(1.F, bar.w * share), bar.h}, color_of(row.category),
+             paint.px(2));
+}
+
+void draw_rows(Scene& scene, const Shown& one, Box& box, float reserve) {
+  const auto rows = alive_rows(one.lane->lane, one.lane->names, one.change, scene.state().grouping);
+  Painter& paint = scene.paint;
+  int64_t rest = 0;
+  size_t left_out = 0;
+  const size_t first = std::min(scene.state().alive_first, rows.empty() ? 0 : rows.size() - 1);
+  for (size_t i = first; i < rows.size(); ++i) {
+    if (box.h - reserve < paint.px(kAliveRow + 18)) {
+      rest += rows[i].bytes;
+      ++left_out;
+      continue;
+    }
+    draw_alive_row(scene, rows[i], one.total, i, box.take_top(paint.px(kAliveRow)));
+  }
+  if (left_out > 0) {
+    paint.text(box.take_top(paint.px(18)),
+               fmt::format("{} more row{}, {}: Page Down", left_out, left_out == 1 ? "" : "s",
+                           bytes_text(rest)),
+               paint.colors.muted, Style::small);
+  }
+}
+
+struct Shares {
+  int64_t only_a = 0;
+  int64_t both = 0;
+  int64_t only_b = 0;
+};
+
+/// A bar in three parts: only in the baseline, in both, only in the focused strategy.
+void draw_shares(Scene& scene, const Shares& shares, Box& box) {
+  Painter& paint = scene.paint;
+  const auto sum =
+      static_cast<double>(std::max<int64_t>(1, shares.only_a + shares.both + shares.only_b));
+  Box bar = box.take_top(paint.px(8));
+  const float width = bar.w;
+  const auto part = [&](int64_t bytes) {
+    return width * static_cast<float>(static_cast<double>(bytes) / sum);
+  };
+  paint.fill(bar.take_left(part(shares.only_a)), paint.colors.less);
+  paint.fill(bar.take_left(part(shares.both)), paint.colors.muted);
+  paint.fill(bar, paint.colors.more);
+  const auto line = [&](const std::string& name, int64_t bytes, const Color& color) {
+    Box row = box.take_top(paint.px(17));
+    const Box swatch = row.take_left(paint.px(14));
+    paint.fill({swatch.x, swatch.y + swatch.h / 2 - paint.px(4.5F), paint.px(9), paint.px(9)},
+               color, paint.px(2));
+    paint.text_right(row.take_right(paint.px(78)), bytes_text(bytes), paint.colors.text,
+                     Style::small);
+    paint.text(row, name, paint.colors.text, Style::small);
+  };
+  line("only in " + scene.baseline().run->name, shares.only_a, paint.colors.less);
+  line("in both", shares.both, paint.colors.muted);
+  line("only in " + scene.focus().run->name, shares.only_b, paint.colors.more);
+}
+
+void draw_shared(Scene& scene, Box box) {
+  Painter& paint = scene.paint;
+  const Shown& base = scene.baseline();
+  const Shown& one = scene.focus();
+  const auto rows = shared_rows({&base.lane->lane, base.change}, {&one.lane->lane, one.change});
+  Shares shares;
+  for (const SharedRow& row : rows) {
+    shares.only_a += row.only_a_bytes();
+    shares.both += row.both_bytes();
+    shares.only_b += row.only_b_bytes();
+  }
+  paint.text(box.take_top(paint.px(20)), "Compared with " + base.run->name, paint.colors.text,
+             Style::strong);
+  draw_shares(scene, shares, box);
+  box.take_top(paint.px(4));
+  for (const SharedRow& row : rows) {
+    const int64_t growth = row.b_bytes - row.a_bytes;
+    if (growth == 0 || box.h < paint.px(17)) break;
+    Box line = box.take_top(paint.px(17));
+    const Color& color = growth > 0 ? paint.colors.more : paint.colors.less;
+    const Box arrow = line.take_left(paint.px(14));
+    paint.triangle(arrow.x, arrow.y + arrow.h / 2, paint.px(8), growth > 0, color);
+    const int64_t size = growth > 0 ? growth : -growth;
+    paint.text_right(line.take_right(paint.px(112)),
+                     fmt::format("{} {}", bytes_text(size), growth > 0 ? "more" : "less"), color,
+                     Style::small);
+    paint.text(line, row.name, paint.colors.text, Style::small);
+  }
+}
+
+}  // namespace
+
+size_t table_rows(const std::vector<Shown>& shown) { return rows_of(shown).size(); }
+
+void draw_table(Scene& scene) {
+  if (scene.geometry.table.h <= 0) return;
+  Painter& paint = scene.paint;
+  const Box& card = scene.geometry.table;
+  paint.fill(card, paint.colors.card, paint.px(5));
+  paint.outline(card, paint.colors.card_edge, paint.px(5));
+  Box box = card.inset(paint.px(8));
+  const float name_width = paint.px(kNameColumn);
+  const float width = std::min(paint.px(kMostColumn),
+                               (box.w - name_width) / static_cast<float>(scene.shown.size()));
+  Box head = box.take_top(paint.px(kRow));
+  paint.text(head.take_left(name_width), table_title(scene), paint.colors.muted, Style::small);
+  for (const Shown& one : scene.shown) {
+    Box cell = head.take_left(width);
+    const bool is_base = scene.is_baseline(one) && scene.shown.size() > 1;
+    cell.take_left(paint.px(12));
+    paint.text(cell, one.run->name + (is_base ? " (baseline)" : ""), paint.colors.text,
+               Style::strong);
+  }
+  paint.line(box.x, box.y, box.right(), box.y, paint.colors.card_edge);
+  for (const Row& row : rows_of(scene.shown)) {
+    if (box.h < paint.px(kRow) * 0.9F) break;
+    Box line = box.take_top(paint.px(kRow));
+    draw_row_name(scene, row, line.take_left(name_width));
+    for (size_t i = 0; i < scene.shown.size(); ++i) draw_cell(scene, row, i, line.take_left(width));
+  }
+}
+
+void draw_alive(Scene& scene) {
+  if (scene.geometry.alive.w <= 0) return;
+  Painter& paint = scene.paint;
+  paint.fill(scene.geometry.alive, paint.colors.card, paint.px(5));
+  paint.outline(scene.geometry.alive, paint.colors.card_edge, paint.px(5));
+  Box box = scene.geometry.alive.inset(paint.px(10));
+  const Shown& one = scene.focus();
+  const bool at_cursor = scene.state().at == At::cursor && scene.state().cursor;
+  Box head = box.take_top(paint.px(20));
+  paint.text(head, at_cursor ? "Alive at the cursor" : "Alive at the peak", paint.colors.text,
+             Style::strong);
+  paint.text(box.take_top(paint.px(16)), one.run->name, paint.colors.text, Style::small);
+  paint.text(box.take_top(paint.px(16)), moment_text(*one.lane, one.change), paint.colors.muted,
+             Style::small);
+  Box sum = box.take_top(paint.px(20));
+  paint.text_right(sum.take_right(paint.px(110)), bytes_text(one.total), paint.colors.text,
+                   Style::strong);
+  paint.text(sum, fmt::format("by {}", kGroupingNames[static_cast<size_t>(scene.state().grouping)]),
+             paint.colors.muted, Style::small);
+  const bool compares = !scene.is_baseline(one);
+  const float reserve = compares ? box.h * 0.42F : 0;
+  draw_rows(scene, one, box, reserve);
+  if (!compares) return;
+  box.take_top(paint.px(8));
+  draw_shared(scene, box);
+}
+
+}  // namespace shardlens::viewer

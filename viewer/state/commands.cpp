@@ -1,0 +1,309 @@
+#include "viewer/state/commands.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <sstream>
+#include <vector>
+
+namespace shardlens::viewer {
+
+namespace {
+
+constexpr double kZoomStep = 0.7;
+constexpr double kPanPart = 0.2;  // of the view
+constexpr double kLeastPart = 1e-9;
+constexpr double kLeastZoom = 0.5;
+constexpr double kMostZoom = 4;
+
+template <typename Enum>
+void next(Enum& value, int count) {
+  value = static_cast<Enum>((static_cast<int>(value) + 1) % count);
+}
+
+/// The view moves only where the cursor would be outside of it.
+void show(ViewState& state, double x) {
+  state.cursor = x;
+  state.at = At::cursor;
+  if (!state.view || state.view->contains(x)) return;
+  const double half = state.view->length() / 2;
+  state.view = Range{x - half, x + half};
+}
+
+const std::vector<double>* of_focus(const std::vector<std::vector<double>>& lists,
+                                    const ViewState& state) {
+  return state.focus < lists.size() && !lists[state.focus].empty() ? &lists[state.focus] : nullptr;
+}
+
+double from(const ViewState& state, const Facts& facts) {
+  return state.cursor.value_or(view_of(state, facts.extent).begin);
+}
+
+void go_to_next(ViewState& state, const std::vector<double>& places, double x, double least) {
+  const auto at = std::ranges::upper_bound(places, x + least);
+  show(state, at == places.end() ? places.front() : *at);
+}
+
+void go_to_previous(ViewState& state, const std::vector<double>& places, double x, double least) {
+  const auto at = std::ranges::lower_bound(places, x - least);
+  show(state, at == places.begin() ? places.back() : *std::prev(at));
+}
+
+/// A hair: places that are shown in one pixel still differ by more.
+double hair(const Facts& facts) { return facts.column_x * 1e-3; }
+
+void show_step(ViewState& state, const Facts& facts, int direction) {
+  const auto* steps = of_focus(facts.steps_x, state);
+  if (steps == nullptr) return;
+  const double x = state.view ? state.view->begin : facts.extent.begin;
+  size_t step = 0;
+  while (step + 1 < steps->size() && (*steps)[step + 1] <= x + hair(facts)) ++step;
+  const bool is_shown = state.view && std::abs((*steps)[step] - x) <= hair(facts);
+  if (is_shown && direction > 0) step = std::min(step + 1, steps->size() - 1);
+  if (is_shown && direction < 0 && step > 0) --step;
+  const double end = step + 1 < steps->size() ? (*steps)[step + 1] : (*steps)[step] + 1;
+  state.view = Range{(*steps)[step], end};
+}
+
+void isolate_next(ViewState& state) {
+  constexpr uint32_t kAll = (1U << kCategories) - 1;
+  unsigned shown = kCategories;
+  for (unsigned i = 0; i < kCategories; ++i) {
+    if (state.hidden_categories == (kAll & ~(1U << i))) shown = i;
+  }
+  const unsigned next_shown = (shown + 1) % (kCategories + 1);
+  state.hidden_categories = next_shown == kCategories ? 0 : kAll & ~(1U << next_shown);
+}
+
+void next_rank(ViewState& state, const Facts& facts, size_t forward) {
+  const size_t now = state.rank.value_or(facts.most_ranks - 1);
+  state.rank = (now + forward) % facts.most_ranks;
+}
+
+void move_focus(ViewState& state, const Facts& facts, size_t forward) {
+  if (facts.runs() > 0) state.focus = (state.focus + forward) % facts.runs();
+}
+
+void remove_nearest_note(ViewState& state, const Facts& facts) {
+  const double x = from(state, facts);
+  const auto distance = [&](const Note& note) { return std::abs(note.x - x); };
+  const auto nearest = std::ranges::min_element(state.notes, {}, distance);
+  if (nearest != state.notes.end()) state.notes.erase(nearest);
+}
+
+void set_scale(ViewState& state, double factor) {
+  state.zoom = std::clamp(state.zoom * factor, kLeastZoom, kMostZoom);
+}
+
+constexpr int64_t kAlivePage = 10;  // rows
+
+using S = ViewState&;
+using F = const Facts&;
+
+constexpr std::array kCommands = {
+    // Files
+    Command{"file.open", "Ctrl+O", "File", "Open a run or recording", nullptr, Request::open_file},
+    Command{"file.reload", "Ctrl+L", "File", "Read all recordings again", nullptr, Request::reload},
+    Command{"session.save", "Ctrl+S", "File", "Save this session", nullptr, Request::save_session},
+    Command{"export.picture", "Ctrl+E", "File", "Export the picture as PNG", nullptr,
+            Request::export_picture},
+    Command{"export.table", "Ctrl+Shift+E", "File", "Export the table as CSV", nullptr,
+            Request::export_table},
+    Command{"quit", "Ctrl+Q", "File", "Quit", nullptr, Request::quit},
+    // What is seen
+    Command{"layout.rows", "1", "View", "In rows", [](S s, F) { s.layout = Layout::rows; }},
+    Command{"layout.columns", "2", "View", "In columns",
+            [](S s, F) { s.layout = Layout::columns; }},
+    Command{"layout.overlay", "3", "View", "Outlines on the baseline",
+            [](S s, F) { s.layout = Layout::overlay; }},
+    Command{"layout.difference", "4", "View", "Differences from the baseline",
+            [](S s, F) { s.layout = Layout::difference; }},
+    Command{"height.next", "Y", "View", "Y axis: shared, own or capacity",
+            [](S s, F) { next(s.height, 3); }},
+    Command{"detail.next", "V", "View", "Show categories, blocks or addresses",
+            [](S s, F) { next(s.detail, 3); }},
+    Command{"ranks.next", "K", "View", "Show one rank, each, or all folded",
+            [](S s, F) { next(s.ranks, 3); }},
+    Command{"rank.next", "R", "View", "Next rank", [](S s, F f) { next_rank(s, f, 1); }},
+    Command{"rank.previous", "Shift+R", "View", "Previous rank",
+            [](S s, F f) { next_rank(s, f, f.most_ranks - 1); }},
+    Command{"rank.peak", "Ctrl+R", "View", "The rank with the highest peak",
+            [](S s, F) { s.rank.reset(); }},
+    Command{"category.isolate", "I", "View", "Show one category alone, then the next",
+            [](S s, F) { isolate_next(s); }},
+    Command{"category.all", "Shift+I", "View", "Show all categories",
+            [](S s, F) { s.hidden_categories = 0; }},
+    Command{"theme.next", "T", "View", "Theme: light, dark or high contrast",
+            [](S s, F) { next(s.theme, 3); }},
+    Command{"hatches", "H", "View", "Hatches on the categories",
+            [](S s, F) { s.panels.hatches = !s.panels.hatches; }},
+    Command{"scale.up", "Ctrl+=", "View", "Larger interface", [](S s, F) { set_scale(s, 1.25); }},
+    Command{"scale.down", "Ctrl+-", "View", "Smaller interface", [](S s, F) { set_scale(s, 0.8); }},
+    Command{"scale.reset", "Ctrl+0", "View", "Interface in its own size",
+            [](S s, F) { s.zoom = 1; }},
+    // Alignment and baseline
+    Command{"align.next", "A", "Align", "Next alignment",
+            [](S s, F) { next(s.alignment, kAlignments), s.view.reset(), s.cursor.reset(); }},
+    Command{"align.time", "Alt+1", "Align", "Align by time",
+            [](S s, F) { s.alignment = Alignment::time, s.view.reset(), s.cursor.reset(); }},
+    Command{"align.step", "Alt+2", "Align", "Align by step",
+            [](S s, F) { s.alignment = Alignment::step, s.view.reset(), s.cursor.reset(); }},
+    Command{"align.phase", "Alt+3", "Align", "Align by the phases of a step",
+            [](S s, F) { s.alignment = Alignment::phase, s.view.reset(), s.cursor.reset(); }},
+    Command{"align.event", "Alt+4", "Align", "Align by allocations and frees",
+            [](S s, F) { s.alignment = Alignment::event, s.view.reset(), s.cursor.reset(); }},
+    Command{"align.normalised", "Alt+5", "Align", "Align from beginning to end",
+            [](S s, F) {
+              s.alignment = Alignment::normalised, s.view.reset(), s.cursor.reset();
+            }},
+    Command{"baseline", "B", "Align", "Compare with the focused strategy",
+            [](S s, F) { s.baseline = s.focus; }},
+    Command{"focus.next", "Tab", "Align", "Focus the next strategy",
+            [](S s, F f) { move_focus(s, f, 1); }},
+    Command{"focus.previous", "Shift+Tab", "Align", "Focus the previous strategy",
+            [](S s, F f) { move_focus(s, f, f.runs() - 1); }},
+    // Ways to go
+    Command{"zoom.in", "Up", "Go", "Zoom in",
+            [](S s, F f) { zoom_at(s, f, s.cursor.value_or(NAN), kZoomStep); }},
+    Command{"zoom.out", "Down", "Go", "Zoom out",
+            [](S s, F f) { zoom_at(s, f, s.cursor.value_or(NAN), 1 / kZoomStep); }},
+    Command{"zoom.all", "0", "Go", "Show everything", [](S s, F) { s.view.reset(); }},
+    Command{"zoom.selection", "F", "Go", "Zoom to the selection",
+            [](S s, F) {
+              if (s.selection) s.view = s.selection;
+              s.selection.reset();
+            }},
+    Command{"pan.left", "Left", "Go", "Move left",
+            [](S s, F f) { pan_by(s, f, -kPanPart * view_of(s, f.extent).length()); }},
+    Command{"pan.right", "Right", "Go", "Move right",
+            [](S s, F f) { pan_by(s, f, kPanPart * view_of(s, f.extent).length()); }},
+    Command{"cursor.left", ",", "Go", "Cursor one pixel left",
+            [](S s, F f) { show(s, from(s, f) - f.column_x); }},
+    Command{"cursor.right", ".", "Go", "Cursor one pixel right",
+            [](S s, F f) { show(s, from(s, f) + f.column_x); }},
+    Command{"cursor.clear", "Escape", "Go", "Remove cursor and selection",
+            [](S s, F) { s.cursor.reset(), s.selection.reset(), s.at = At::peak; }},
+    Command{"peak", "P", "Go", "Go to the peak",
+            [](S s, F f) {
+              if (s.focus < f.runs()) show(s, f.peak_x[s.focus]);
+            }},
+    Command{"peak.next", "Shift+P", "Go", "Go to the next peak of a step or phase",
+            [](S s, F f) {
+              if (const auto* peaks = of_focus(f.peaks_x, s)) {
+                go_to_next(s, *peaks, from(s, f), hair(f));
+              }
+            }},
+    Command{"step.next", "]", "Go", "Show the next step", [](S s, F f) { show_step(s, f, 1); }},
+    Command{"step.previous", "[", "Go", "Show the previous step",
+            [](S s, F f) { show_step(s, f, -1); }},
+    Command{"undo", "Z", "Go", "Undo", nullptr, Request::undo},
+    Command{"redo", "Shift+Z", "Go", "Redo", nullptr, Request::redo},
+    // Find
+    Command{"search", "/", "Find", "Search allocations", nullptr, Request::search},
+    Command{"search.next", "N", "Find", "Next hit",
+            [](S s, F f) {
+              if (!f.hits_x.empty()) go_to_next(s, f.hits_x, from(s, f), hair(f));
+            }},
+    Command{"search.previous", "Shift+N", "Find", "Previous hit",
+            [](S s, F f) {
+              if (!f.hits_x.empty()) go_to_previous(s, f.hits_x, from(s, f), hair(f));
+            }},
+    Command{"search.clear", "Ctrl+/", "Find", "Clear the search", [](S s, F) { s.search.clear(); }},
+    Command{"note.add", "M", "Find", "Add a note at the cursor", nullptr, Request::add_note},
+    Command{"note.remove", "Shift+M", "Find", "Remove the nearest note", remove_nearest_note},
+    Command{"palette", "Ctrl+P", "Find", "Find a command", nullptr, Request::palette},
+    Command{"help", "F1", "Find", "Keys", nullptr, Request::help},
+    // Panels
+    Command{"panel.alive", "F2", "Panels", "What is alive",
+            [](S s, F) { s.panels.alive = !s.panels.alive; }},
+    Command{"panel.table", "F3", "Panels", "Table of categories",
+            [](S s, F) { s.panels.table = !s.panels.table; }},
+    Command{"panel.minimap", "F4", "Panels", "Minimap",
+            [](S s, F) { s.panels.minimap = !s.panels.minimap; }},
+    Command{"panel.ribbon", "F5", "Panels", "Ribbon of phases and actions",
+            [](S s, F) { s.panels.ribbon = !s.panels.ribbon; }},
+    Command{"panel.steps", "F6", "Panels", "Bars of the steps",
+            [](S s, F) { s.panels.steps = !s.panels.steps; }},
+    Command{"panel.reserved", "F7", "Panels", "What the allocator has reserved",
+            [](S s, F) { s.panels.reserved = !s.panels.reserved; }},
+    Command{"at.next", "C", "Panels", "Tables at the peak or at the cursor",
+            [](S s, F) { next(s.at, 2); }},
+    Command{"group.next", "G", "Panels", "Group by category, parameter, age or not",
+            [](S s, F) { next(s.grouping, kGroupings), s.alive_first = 0; }},
+    Command{"alive.down", "PageDown", "Panels", "Further down in what is alive",
+            [](S s, F f) { scroll_alive(s, f, kAlivePage); }},
+    Command{"alive.up", "PageUp", "Panels", "Further up in what is alive",
+            [](S s, F f) { scroll_alive(s, f, -kAlivePage); }},
+};
+
+std::string lower(std::string_view text) {
+  std::string low(text);
+  std::ranges::transform(low, low.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return low;
+}
+
+}  // namespace
+
+void scroll_alive(ViewState& state, const Facts& facts, int64_t rows) {
+  const auto most = static_cast<int64_t>(facts.alive_rows) - 1;
+  const auto first = static_cast<int64_t>(state.alive_first) + rows;
+  state.alive_first =
+      static_cast<size_t>(std::clamp<int64_t>(first, 0, std::max<int64_t>(0, most)));
+}
+
+std::span<const Command> commands() { return kCommands; }
+
+const Command* find_command(std::string_view id) {
+  const auto at = std::ranges::find(kCommands, id, &Command::id);
+  return at == kCommands.end() ? nullptr : &*at;
+}
+
+const Command* command_of_key(std::string_view key) {
+  const auto at = std::ranges::find(kCommands, key, &Command::key);
+  return at == kCommands.end() ? nullptr : &*at;
+}
+
+std::vector<const Command*> matching_commands(std::string_view text) {
+  std::vector<std::string> words;
+  std::istringstream parts{lower(text)};
+  for (std::string word; parts >> word;) words.push_back(word);
+  std::vector<const Command*> found;
+  for (const Command& command : kCommands) {
+    const std::string all = lower(std::string(command.title) + " " + std::string(command.id) + " " +
+                                  std::string(command.key));
+    const bool fits = std::ranges::all_of(
+        words, [&](const std::string& word) { return all.find(word) != std::string::npos; });
+    if (fits) found.push_back(&command);
+  }
+  // A title that begins as was typed comes first.
+  const std::string typed = lower(text);
+  std::ranges::stable_partition(
+      found, [&](const Command* command) { return lower(command->title).starts_with(typed); });
+  return found;
+}
+
+void zoom_at(ViewState& state, const Facts& facts, double x, double factor) {
+  const Range now = view_of(state, facts.extent);
+  if (!now.contains(x)) x = (now.begin + now.end) / 2;
+  const double least = facts.extent.length() * kLeastPart;
+  const double length = std::max(least, now.length() * factor);
+  if (length >= facts.extent.length()) {
+    state.view.reset();
+    return;
+  }
+  const double part = now.length() > 0 ? (x - now.begin) / now.length() : 0.5;
+  const double begin = std::clamp(x - part * length, facts.extent.begin, facts.extent.end - length);
+  state.view = Range{begin, begin + length};
+}
+
+void pan_by(ViewState& state, const Facts& facts, double x) {
+  const Range now = view_of(state, facts.extent);
+  if (!state.view) return;
+  const double length = std::min(now.length(), facts.extent.length());
+  const double begin = std::clamp(now.begin + x, facts.extent.begin, facts.extent.end - length);
+  state.view = Range{begin, begin + length};
+}
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,42 @@
+// What commands must know of the recordings to act: numbers, so that commands are functions of
+// values and can be tried without any recording.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "viewer/model/run.h"
+#include "viewer/model/warp.h"
+#include "viewer/state/view_state.h"
+
+namespace shardlens::viewer {
+
+struct Facts {
+  Range extent{0, 1};                        // of all strategies
+  std::vector<double> peak_x;                // of each strategy
+  std::vector<std::vector<double>> peaks_x;  // of each, one a step or phase, in order
+  std::vector<std::vector<double>> steps_x;  // where steps begin, in order
+  std::vector<double> hits_x;                // of the search, in the focused strategy
+  size_t alive_rows = 0;                     // in the list of what is alive
+  size_t most_ranks = 1;
+  double column_x = 0.001;  // one pixel's width
+
+  size_t runs() const { return peak_x.size(); }
+};
+
+/// The warps of every rank of every run.
+using Warps = std::vector<std::vector<Warp>>;
+Warps warps_of(const std::vector<Run>& runs, Alignment alignment, size_t baseline);
+
+Range extent_of(const Warps& warps);
+
+/// The rank that is shown of a run.
+size_t shown_rank(const Run& run, const ViewState& state);
+
+/// All but the hits, which a search finds, and the width of a column, which a picture has.
+Facts facts_of(const std::vector<Run>& runs, const Warps& warps, const ViewState& state);
+
+/// What is seen of x: the state's view or all.
+Range view_of(const ViewState& state, const Range& extent);
+
+}  // namespace shardlens::viewer

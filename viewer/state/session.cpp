@@ -1,0 +1,200 @@
+#include "viewer/state/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+namespace shardlens::viewer {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kSchema = "shardlens.session/1";
+
+template <typename Names, typename Enum>
+Enum value_of(const Json& json, const char* key, const Names& names, Enum otherwise) {
+  const auto at = json.find(key);
+  if (at == json.end()) return otherwise;
+  const auto text = at->template get<std::string>();
+  const auto name = std::ranges::find(names, text);
+  if (name == names.end()) {
+    throw std::invalid_argument(
+        fmt::format("{}: {}: not one of {}", key, text, fmt::join(names, ", ")));
+  }
+  return static_cast<Enum>(name - names.begin());
+}
+
+template <typename Names, typename Enum>
+std::string_view name_of(const Names& names, Enum value) {
+  return names[static_cast<size_t>(value)];
+}
+
+Json range_json(const std::optional<Range>& range) {
+  return range ? Json::array({range->begin, range->end}) : Json(nullptr);
+}
+
+std::optional<Range> range_of(const Json& json, const char* key) {
+  const auto at = json.find(key);
+  if (at == json.end() || at->is_null()) return std::nullopt;
+  const Range range{at->at(0).get<double>(), at->at(1).get<double>()};
+  if (!(range.begin < range.end)) {
+    throw std::invalid_argument(fmt::format("{}: its end is not behind its beginning", key));
+  }
+  return range;
+}
+
+template <typename T>
+std::optional<T> optional_of(const Json& json, const char* key) {
+  const auto at = json.find(key);
+  if (at == json.end() || at->is_null()) return std::nullopt;
+  return at->template get<T>();
+}
+
+template <typename T>
+Json optional_json(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json panels_json(const Panels& panels) {
+  return {{"alive", panels.alive},    {"table", panels.table}, {"minimap", panels.minimap},
+          {"ribbon", panels.ribbon},  {"steps", panels.steps}, {"reserved", panels.reserved},
+          {"hatches", panels.hatches}};
+}
+
+Panels panels_of(const Json& json) {
+  const Panels usual;
+  return {.alive = json.value("alive", usual.alive),
+          .table = json.value("table", usual.table),
+          .minimap = json.value("minimap", usual.minimap),
+          .ribbon = json.value("ribbon", usual.ribbon),
+          .steps = json.value("steps", usual.steps),
+          .reserved = json.value("reserved", usual.reserved),
+          .hatches = json.value("hatches", usual.hatches)};
+}
+
+/// Relative where it does not have to climb out of the session's folder more than once.
+std::string stored_path(const std::string& path, const std::string& folder) {
+  const fs::path relative = fs::absolute(path).lexically_relative(fs::absolute(folder));
+  const bool is_far = relative.empty() || relative.string().starts_with("../..");
+  return is_far ? fs::absolute(path).lexically_normal().string() : relative.string();
+}
+
+std::string opened_path(const std::string& stored, const std::string& folder) {
+  const fs::path path(stored);
+  return path.is_absolute() ? stored : (fs::absolute(folder) / path).lexically_normal().string();
+}
+
+Json json_of(const ViewState& state, const std::string& folder) {
+  Json files = Json::array();
+  for (const std::string& file : state.files) files.push_back(stored_path(file, folder));
+  Json notes = Json::array();
+  for (const Note& note : state.notes) notes.push_back({{"x", note.x}, {"text", note.text}});
+  return {{"schema", kSchema},
+          {"files", files},
+          {"alignment", name_of(kAlignmentNames, state.alignment)},
+          {"layout", name_of(kLayoutNames, state.layout)},
+          {"height", name_of(kHeightNames, state.height)},
+          {"theme", name_of(kThemeNames, state.theme)},
+          {"ranks", name_of(kRanksNames, state.ranks)},
+          {"detail", name_of(kDetailNames, state.detail)},
+          {"at", name_of(kAtNames, state.at)},
+          {"grouping", name_of(kGroupingNames, state.grouping)},
+          {"panels", panels_json(state.panels)},
+          {"baseline", state.baseline},
+          {"focus", state.focus},
+          {"rank", optional_json(state.rank)},
+          {"view", range_json(state.view)},
+          {"cursor", optional_json(state.cursor)},
+          {"selection", range_json(state.selection)},
+          {"hidden_categories", state.hidden_categories},
+          {"alive_first", state.alive_first},
+          {"zoom", state.zoom},
+          {"search", state.search},
+          {"notes", notes}};
+}
+
+ViewState state_of(const Json& json, const std::string& folder) {
+  const ViewState usual;
+  ViewState state;
+  for (const Json& file : json.at("files")) {
+    state.files.push_back(opened_path(file.get<std::string>(), folder));
+  }
+  state.alignment = value_of(json, "alignment", kAlignmentNames, usual.alignment);
+  state.layout = value_of(json, "layout", kLayoutNames, usual.layout);
+  state.height = value_of(json, "height", kHeightNames, usual.height);
+  state.theme = value_of(json, "theme", kThemeNames, usual.theme);
+  state.ranks = value_of(json, "ranks", kRanksNames, usual.ranks);
+  state.detail = value_of(json, "detail", kDetailNames, usual.detail);
+  state.at = value_of(json, "at", kAtNames, usual.at);
+  state.grouping = value_of(json, "grouping", kGroupingNames, usual.grouping);
+  if (json.contains("panels")) state.panels = panels_of(json.at("panels"));
+  state.baseline = json.value("baseline", usual.baseline);
+  state.focus = json.value("focus", usual.focus);
+  state.rank = optional_of<size_t>(json, "rank");
+  state.view = range_of(json, "view");
+  state.cursor = optional_of<double>(json, "cursor");
+  state.selection = range_of(json, "selection");
+  state.hidden_categories = json.value("hidden_categories", usual.hidden_categories);
+  state.alive_first = json.value("alive_first", usual.alive_first);
+  state.zoom = std::clamp(json.value("zoom", usual.zoom), 0.25, 8.0);
+  state.search = json.value("search", usual.search);
+  for (const Json& note : json.value("notes", Json::array())) {
+    state.notes.push_back({note.at("x").get<double>(), note.at("text").get<std::string>()});
+  }
+  return state;
+}
+
+}  // namespace
+
+std::string session_text(const ViewState& state, const std::string& folder) {
+  // Text that is not UTF-8 (a pasted note) must not make a session unsaveable.
+  return json_of(state, folder).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+ViewState parse_session(const std::string& text, const std::string& folder) {
+  try {
+    const Json json = Json::parse(text);
+    if (!json.is_object() || json.value("schema", "") != kSchema) {
+      throw std::invalid_argument("it is not a session; save one with Ctrl+S");
+    }
+    return state_of(json, folder);
+  } catch (const Json::exception&) {
+    throw std::invalid_argument("it is not a session, or it is damaged; save one with Ctrl+S");
+  }
+}
+
+void save_session(const ViewState& state, const std::string& path) {
+  const fs::path target = fs::absolute(path);
+  const fs::path partial = target.string() + ".partial";
+  std::ofstream file(partial, std::ios::binary | std::ios::trunc);
+  file << session_text(state, target.parent_path().string());
+  file.close();
+  std::error_code error;
+  if (file) fs::rename(partial, target, error);
+  if (!file || error) {
+    throw std::runtime_error(
+        fmt::format("{}: cannot write this session; choose a folder that can be written", path));
+  }
+}
+
+ViewState load_session(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    throw std::invalid_argument(fmt::format("{}: cannot open this session", path));
+  }
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  try {
+    return parse_session(text, fs::absolute(path).parent_path().string());
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(fmt::format("{}: {}", path, error.what()));
+  }
+}
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,90 @@
+// Everything that a user can change about what is shown, in one value. Menus, keys, the palette,
+// undo and session files all act on it; pictures follow from it and the recordings alone.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "viewer/model/compare.h"
+#include "viewer/model/warp.h"
+
+namespace shardlens::viewer {
+
+enum class Layout : uint8_t { rows, columns, overlay, difference };
+constexpr std::array<std::string_view, 4> kLayoutNames = {"rows", "columns", "overlay",
+                                                          "difference"};
+
+/// What the y axes go up to: the highest of all peaks, each its own, or the device's memory.
+enum class Height : uint8_t { shared, own, capacity };
+constexpr std::array<std::string_view, 3> kHeightNames = {"shared", "own", "capacity"};
+
+enum class Theme : uint8_t { light, dark, contrast };
+constexpr std::array<std::string_view, 3> kThemeNames = {"light", "dark", "contrast"};
+
+/// Of a strategy's ranks: the one with the highest peak (or the chosen one), each in a lane of its
+/// own, or all folded into least, median and most.
+enum class Ranks : uint8_t { one, each, folded };
+constexpr std::array<std::string_view, 3> kRanksNames = {"one", "each", "folded"};
+
+/// Categories stacked, single blocks stacked, or blocks where they lie in memory.
+enum class Detail : uint8_t { bands, blocks, addresses };
+constexpr std::array<std::string_view, 3> kDetailNames = {"bands", "blocks", "addresses"};
+
+/// Whether tables show each strategy at its own peak or all at the cursor.
+enum class At : uint8_t { peak, cursor };
+constexpr std::array<std::string_view, 2> kAtNames = {"peak", "cursor"};
+
+struct Note {
+  double x = 0;
+  std::string text;
+
+  bool operator==(const Note&) const = default;
+};
+
+struct Panels {
+  bool alive = true;
+  bool table = true;
+  bool minimap = true;
+  bool ribbon = true;
+  bool steps = true;
+  bool reserved = true;
+  bool hatches = false;
+
+  bool operator==(const Panels&) const = default;
+};
+
+struct ViewState {
+  std::vector<std::string> files;  // as they were opened
+  Alignment alignment = Alignment::step;
+  Layout layout = Layout::columns;
+  Height height = Height::shared;
+  Theme theme = Theme::light;
+  Ranks ranks = Ranks::one;
+  Detail detail = Detail::bands;
+  At at = At::peak;
+  Grouping grouping = Grouping::category;
+  Panels panels;
+  size_t baseline = 0;         // index of a run
+  size_t focus = 0;            // the run that keys and the panel are about
+  std::optional<size_t> rank;  // index among a run's; nothing: the one with the highest peak
+  std::optional<Range> view;   // of x; nothing: all
+  std::optional<double> cursor;
+  std::optional<Range> selection;
+  uint32_t hidden_categories = 0;  // a bit each
+  size_t alive_first = 0;          // row of what is alive that is shown first
+  double zoom = 1;                 // of the whole interface
+  std::string search;
+  std::vector<Note> notes;
+
+  bool operator==(const ViewState&) const = default;
+
+  bool shows(Category category) const {
+    return (hidden_categories >> static_cast<unsigned>(category) & 1U) == 0;
+  }
+};
+
+}  // namespace shardlens::viewer

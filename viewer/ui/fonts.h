@@ -1,0 +1,30 @@
+// Letters: a typeface of the system where one is found, else ImGui's own. Sizes follow the scale.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "viewer/scene/picture.h"
+
+struct ImFont;
+
+namespace shardlens::viewer {
+
+class FontSet {
+ public:
+  /// Replaces the fonts of the current ImGui context; the window's texture of them must be made
+  /// anew afterwards. `file` empty: a typeface of the system. Throws std::invalid_argument where
+  /// `file` cannot be read.
+  void build(const std::string& file, double scale);
+
+  ImFont* font(Style style) const { return fonts_[static_cast<size_t>(style)]; }
+  const Fonts& metrics() const { return metrics_; }
+  double scale() const { return scale_; }
+
+ private:
+  std::array<ImFont*, kStyles> fonts_{};
+  Fonts metrics_;
+  double scale_ = 0;
+};
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,287 @@
+#include "viewer/ui/interface.h"
+
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "viewer/scene/theme.h"
+
+namespace shardlens::viewer {
+
+namespace {
+
+constexpr std::array kMenus = {"File", "View", "Align", "Go", "Find", "Panels"};
+
+constexpr ImGuiWindowFlags kSheet = ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoResize |
+                                    ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings;
+
+ImVec4 vec(const Color& c) {
+  return {static_cast<float>(c.r) / 255, static_cast<float>(c.g) / 255,
+          static_cast<float>(c.b) / 255, static_cast<float>(c.a) / 255};
+}
+
+/// In the upper middle, as wide as `part` of the window.
+void place_sheet(float part, float height) {
+  const ImVec2 size = ImGui::GetIO().DisplaySize;
+  ImGui::SetNextWindowPos({size.x * (1 - part) / 2, size.y * 0.12F});
+  ImGui::SetNextWindowSize({size.x * part, height});
+}
+
+}  // namespace
+
+Request Interface::take_request() { return std::exchange(request_, Request::none); }
+
+void Interface::ask(Asking what) {
+  asking_ = what;
+  ++questions_;
+  just_asked_ = true;
+  chosen_ = 0;
+  typed_.fill('\0');
+  if (what == Asking::search) {
+    presenter_.state().search.copy(typed_.data(), typed_.size() - 1);
+  }
+}
+
+void Interface::run(const Command& command) {
+  said_.clear();
+  asking_ = Asking::nothing;
+  const Request request = presenter_.perform(command);
+  switch (request) {
+    case Request::palette:
+      return ask(Asking::palette);
+    case Request::help:
+      return ask(Asking::help);
+    case Request::search:
+      return ask(Asking::search);
+    case Request::add_note:
+      return ask(Asking::note);
+    case Request::open_file:
+      return ask(Asking::open);
+    default:
+      request_ = request;
+  }
+}
+
+void Interface::apply_theme() {
+  const Colors& colors = colors_of(presenter_.state().theme);
+  ImGuiStyle& style = ImGui::GetStyle();
+  style.WindowRounding = 4;
+  style.Colors[ImGuiCol_Text] = vec(colors.text);
+  style.Colors[ImGuiCol_TextDisabled] = vec(colors.muted);
+  style.Colors[ImGuiCol_WindowBg] = vec(colors.card);
+  style.Colors[ImGuiCol_PopupBg] = vec(colors.card);
+  style.Colors[ImGuiCol_MenuBarBg] = vec(colors.card);
+  style.Colors[ImGuiCol_Border] = vec(colors.card_edge);
+  style.Colors[ImGuiCol_FrameBg] = vec(colors.plot);
+  style.Colors[ImGuiCol_Header] = vec(colors.accent.with_alpha(90));
+  style.Colors[ImGuiCol_HeaderHovered] = vec(colors.accent.with_alpha(120));
+  style.Colors[ImGuiCol_HeaderActive] = vec(colors.accent.with_alpha(150));
+  style.Colors[ImGuiCol_TextSelectedBg] = vec(colors.accent.with_alpha(110));
+}
+
+void Interface::draw(const Frame& frame) {
+  apply_theme();
+  if (frame.has_menu) draw_menu();
+  if (asking_ == Asking::nothing) {
+    take_keys();
+    take_pointer();
+  }
+  const Canvas canvas{frame.width, frame.height,
+                      frame.has_menu ? static_cast<int>(menu_height_) : 0, frame.scale};
+  const Picture& picture = presenter_.picture(canvas, fonts_.metrics());
+  viewer::draw(picture, presenter_.ground(), fonts_, backdrop_, *ImGui::GetBackgroundDrawList());
+  draw_question();
+  draw_said(frame);
+  pressed_.clear();
+}
+
+void Interface::draw_menu() {
+  if (!ImGui::BeginMainMenuBar()) return;
+  for (const char* menu : kMenus) {
+    if (!ImGui::BeginMenu(menu)) continue;
+    for (const Command& command : commands()) {
+      if (command.menu != menu) continue;
+      const std::string title(command.title);
+      const std::string key(command.key);
+      if (ImGui::MenuItem(title.c_str(), key.c_str())) run(command);
+    }
+    ImGui::EndMenu();
+  }
+  menu_height_ = ImGui::GetWindowSize().y;
+  ImGui::EndMainMenuBar();
+}
+
+bool Interface::is_pressed(std::string_view key) const {
+  return std::ranges::find(pressed_, parse_chord(key)) != pressed_.end();
+}
+
+void Interface::take_keys() {
+  const std::vector<KeyChord> pressed = std::exchange(pressed_, {});
+  for (const KeyChord& chord : pressed) {
+    for (const Command& command : commands()) {
+      if (parse_chord(command.key) != chord) continue;
+      run(command);
+      break;
+    }
+    if (asking_ != Asking::nothing) return;  // what follows is text
+  }
+}
+
+void Interface::take_pointer() {
+  const ImGuiIO& io = ImGui::GetIO();
+  const ImVec2 at = io.MousePos;
+  if (io.WantCaptureMouse && !ImGui::IsMouseDown(ImGuiMouseButton_Left)) return;
+  if (ImGui::IsMouseClicked(ImGuiMouseButton_Left) && !io.WantCaptureMouse) {
+    presenter_.press(at.x, at.y);
+  } else if (ImGui::IsMouseDragging(ImGuiMouseButton_Left, 0)) {
+    presenter_.drag(at.x);
+  }
+  if (ImGui::IsMouseReleased(ImGuiMouseButton_Left)) presenter_.release();
+  const bool pans =
+      ImGui::IsMouseDown(ImGuiMouseButton_Right) || ImGui::IsMouseDown(ImGuiMouseButton_Middle);
+  if (pans && io.MouseDelta.x != 0) presenter_.pan(io.MouseDelta.x);
+  if (io.MouseWheel != 0 && io.KeyShift) presenter_.pan(60 * io.MouseWheel);
+  if (io.MouseWheel != 0 && !io.KeyShift) {
+    presenter_.wheel(at.x, at.y, io.KeyCtrl ? io.MouseWheel / 4 : io.MouseWheel);
+  }
+  const std::string text = presenter_.hover_text(at.x, at.y);
+  if (!text.empty()) {
+    ImGui::BeginTooltip();
+    ImGui::TextUnformatted(text.c_str());
+    ImGui::EndTooltip();
+  }
+}
+
+void Interface::draw_question() {
+  if (asking_ == Asking::nothing) return;
+  if (is_pressed("Escape")) {
+    asking_ = Asking::nothing;
+    return;
+  }
+  switch (asking_) {
+    case Asking::palette:
+      draw_palette();
+      break;
+    case Asking::help:
+      draw_help();
+      break;
+    case Asking::search:
+      draw_text_question("Search allocations",
+                         "mlp3 >64MiB rank:3 life>2steps alive@peak, then Enter");
+      break;
+    case Asking::note:
+      draw_text_question("Note at the cursor", "what is to be remembered, then Enter");
+      break;
+    case Asking::open:
+      draw_text_question("Open", "the path of a run's folder or a .slp file, then Enter");
+      break;
+    case Asking::nothing:
+      break;
+  }
+  just_asked_ = false;
+}
+
+void Interface::draw_text_question(const char* title, const char* hint) {
+  const float line = ImGui::GetFrameHeightWithSpacing();
+  place_sheet(0.5F, 3.2F * line);
+  ImGui::Begin("question", nullptr, kSheet);
+  ImGui::TextUnformatted(title);
+  if (just_asked_) ImGui::SetKeyboardFocusHere();
+  ImGui::SetNextItemWidth(-1);
+  // A name of its own: ImGui would keep the text of the question before.
+  ImGui::PushID(questions_);
+  ImGui::InputTextWithHint("##typed", hint, typed_.data(), typed_.size());
+  ImGui::PopID();
+  ImGui::End();
+  if (is_pressed("Enter")) answer();
+}
+
+void Interface::answer() {
+  const std::string text = typed_.data();
+  try {
+    switch (std::exchange(asking_, Asking::nothing)) {
+      case Asking::search:
+        presenter_.set_search(text);
+        break;
+      case Asking::note:
+        presenter_.add_note(text);
+        break;
+      case Asking::open:
+        path_ = text;
+        request_ = Request::open_file;
+        break;
+      default:
+        break;
+    }
+  } catch (const std::invalid_argument& error) {
+    say(error.what());
+  }
+}
+
+void Interface::draw_palette() {
+  const float line = ImGui::GetFrameHeightWithSpacing();
+  place_sheet(0.5F, std::min(ImGui::GetIO().DisplaySize.y * 0.7F, 18 * line));
+  ImGui::Begin("palette", nullptr, kSheet);
+  if (just_asked_) ImGui::SetKeyboardFocusHere();
+  ImGui::SetNextItemWidth(-1);
+  ImGui::PushID(questions_);
+  ImGui::InputTextWithHint("##typed", "words of a command, then Enter", typed_.data(),
+                           typed_.size());
+  ImGui::PopID();
+  const auto found = matching_commands(typed_.data());
+  if (is_pressed("Down")) ++chosen_;
+  if (is_pressed("Up") && chosen_ > 0) --chosen_;
+  chosen_ = found.empty() ? 0 : std::min(chosen_, found.size() - 1);
+  const Command* wanted = is_pressed("Enter") && !found.empty() ? found[chosen_] : nullptr;
+  ImGui::BeginChild("found");
+  for (size_t i = 0; i < found.size(); ++i) {
+    const std::string title = fmt::format("{}##{}", found[i]->title, found[i]->id);
+    if (ImGui::Selectable(title.c_str(), i == chosen_)) wanted = found[i];
+    ImGui::SameLine(ImGui::GetWindowWidth() * 0.8F);
+    ImGui::TextDisabled("%s", std::string(found[i]->key).c_str());
+  }
+  ImGui::EndChild();
+  ImGui::End();
+  if (wanted != nullptr) run(*wanted);
+}
+
+void Interface::draw_help() {
+  place_sheet(0.8F, ImGui::GetIO().DisplaySize.y * 0.8F);
+  ImGui::Begin("keys", nullptr, kSheet);
+  ImGui::TextUnformatted("Keys");
+  ImGui::SameLine();
+  ImGui::TextDisabled("wheel: zoom, right drag: move, drag: select, Escape: close this");
+  ImGui::Separator();
+  if (ImGui::BeginTable("keys", 3)) {
+    for (const char* menu : kMenus) {
+      ImGui::TableNextColumn();
+      ImGui::TextDisabled("%s", menu);
+      for (const Command& command : commands()) {
+        if (command.menu != menu) continue;
+        const float left = ImGui::GetCursorPosX();
+        ImGui::TextUnformatted(std::string(command.key).c_str());
+        ImGui::SameLine(left + ImGui::GetFontSize() * 7);
+        ImGui::TextUnformatted(std::string(command.title).c_str());
+      }
+      ImGui::Spacing();
+    }
+    ImGui::EndTable();
+  }
+  ImGui::End();
+}
+
+void Interface::draw_said(const Frame& frame) {
+  if (said_.empty()) return;
+  const auto height = static_cast<float>(frame.height);
+  ImGui::SetNextWindowPos({10, height - ImGui::GetFrameHeight() - 18});
+  ImGui::Begin("said", nullptr,
+               kSheet | ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoFocusOnAppearing);
+  ImGui::TextUnformatted(said_.c_str());
+  ImGui::End();
+}
+
+}  // namespace shardlens::viewer

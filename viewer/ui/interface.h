@@ -1,0 +1,75 @@
+// One frame of the window's contents: menu, the picture, the palette, the key sheet and the few
+// questions that take text. Turns keys and the pointer into commands.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "viewer/scene/presenter.h"
+#include "viewer/ui/canvas.h"
+#include "viewer/ui/fonts.h"
+#include "viewer/ui/keys.h"
+
+namespace shardlens::viewer {
+
+class Interface {
+ public:
+  struct Frame {
+    int width = 0;
+    int height = 0;
+    double scale = 1;  // pixels a point, without the state's own zoom
+    bool has_menu = true;
+  };
+
+  Interface(Presenter& presenter, FontSet& fonts, Backdrop& backdrop)
+      : presenter_(presenter), fonts_(fonts), backdrop_(backdrop) {}
+
+  /// A key that went down since the last frame. ImGui is not asked for keys: it would miss one that
+  /// is up again before a slow frame begins.
+  void press(const KeyChord& chord) { pressed_.push_back(chord); }
+
+  /// Between ImGui::NewFrame and ImGui::Render.
+  void draw(const Frame& frame);
+
+  /// What the program around must do, once.
+  Request take_request();
+  /// The path that was typed for the last request of file.open or an export.
+  const std::string& path() const { return path_; }
+  /// Shown in a line at the bottom until the next command.
+  void say(std::string text) { said_ = std::move(text); }
+
+ private:
+  enum class Asking { nothing, palette, search, note, open, help };
+
+  bool is_pressed(std::string_view key) const;
+  void run(const Command& command);
+  void ask(Asking what);
+  void draw_menu();
+  void take_keys();
+  void take_pointer();
+  void draw_question();
+  void draw_palette();
+  void draw_help();
+  void draw_text_question(const char* title, const char* hint);
+  void answer();
+  void draw_said(const Frame& frame);
+  void apply_theme();
+
+  Presenter& presenter_;
+  FontSet& fonts_;
+  Backdrop& backdrop_;
+  std::vector<KeyChord> pressed_;
+  Request request_ = Request::none;
+  Asking asking_ = Asking::nothing;
+  int questions_ = 0;
+  bool just_asked_ = false;
+  std::array<char, 1024> typed_{};
+  size_t chosen_ = 0;
+  std::string path_;
+  std::string said_;
+  float menu_height_ = 0;
+};
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,23 @@
+// Keys by the words of the table of commands.
+#pragma once
+
+#include <string_view>
+
+namespace shardlens::viewer {
+
+struct KeyChord {
+  int code = -1;  // of GLFW; -1: not a key
+  bool ctrl = false;
+  bool shift = false;
+  bool alt = false;
+
+  bool operator==(const KeyChord&) const = default;
+};
+
+/// "Ctrl+Shift+E", "F1", "Left", "[".
+KeyChord parse_chord(std::string_view text);
+
+/// Of GLFW's callback for keys.
+KeyChord chord_of(int glfw_key, int glfw_modifiers);
+
+}  // namespace shardlens::viewer
