@@ -1,36 +1,64 @@
-// The units of each family as code; build_units in model.cpp asks these by the unit's kind.
-// Private to models/.
+// The units of every family as code, written once for every kind of tensor: LibTorch's, with which
+// models are trained (aten_ops.h), and the planner's, which have no values (planner/meta/ops.h).
+// What is temporary, and how long it lives, is then the same for both.
+//
+// `Ops` is a struct of static functions:
+//   Tensor, which has size, scalar_type, to, view, reshape, permute, transpose, select, expand,
+//     unbind, relu, is_cuda and + as LibTorch's has them; kFloat, a dtype of it
+//   linear(input, weight, bias), project(input, weight)   models/model.h
+//   layer_norm(input, weight, bias, eps), rms_norm(input, weight, eps)
+//                        over the last dimension, in the weight's dtype; the result is as the input
+//   attention(q, k, v, causal)      [B, H, T, E]; k and v may have fewer heads
+//   gelu(x), cat({a, b}, dim), repeat_interleave(x, repeats, dim), embedding(weight, ids)
+//   RotaryTable, fill(table, sizes, like), rotate(x, table), gate(gate, up)    of the llama family
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
+#include <functional>
 #include <memory>
 #include <span>
+#include <stdexcept>
+#include <vector>
 
-#include "models/model.h"
+#include "models/llama_units.h"
+#include "models/simple_units.h"
+#include "models/spec.h"
+#include "models/vit_units.h"
 
 namespace shardlens::models {
 
-using Parameters = std::span<const at::Tensor>;
+template <class Ops>
+using UnitCode = std::function<typename Ops::Tensor(
+    const typename Ops::Tensor& input, std::span<const typename Ops::Tensor> parameters)>;
 
-/// Of rotary positions, made at the first use and kept: cosines and sines [seq, 1, head_width / 2].
-struct RotaryTable {
-  at::Tensor cos;
-  at::Tensor sin;
-};
-
-// All throw std::logic_error for a kind of another family.
-Forward vit_unit(const VitSizes& sizes, UnitKind kind);
-Forward llama_unit(const LlamaSizes& sizes, UnitKind kind,
-                   const std::shared_ptr<RotaryTable>& table);
-Forward mlp_unit(UnitKind kind);
-Forward transformer_unit(UnitKind kind);
-
-/// Over the last dimension, in the weight's dtype; the result is as the input.
-at::Tensor layer_norm(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
-                      double eps);
-
-/// ids [B, T] and one matrix [vocab, D] -> [B, T, D]
-at::Tensor embed_tokens(const at::Tensor& ids, Parameters p);
+/// One for each of spec.units, which must be of a family. They share tables that the first call
+/// makes, so those of one call of this function are for one thread and device.
+template <class Ops>
+std::vector<UnitCode<Ops>> make_units(const ModelSpec& spec) {
+  using Tensor = typename Ops::Tensor;
+  using Parameters = std::span<const Tensor>;
+  const auto rotary = std::make_shared<typename Ops::RotaryTable>();
+  std::vector<UnitCode<Ops>> units;
+  const auto add = [&](auto family, UnitKind kind) {
+    units.push_back([family = std::move(family), kind](const Tensor& x, Parameters p) {
+      return family.run(kind, x, p);
+    });
+  };
+  for (const UnitSpec& unit : spec.units) {
+    if (unit.kind == UnitKind::token_embed) {
+      units.push_back([](const Tensor& ids, Parameters p) { return Ops::embedding(p[0], ids); });
+    } else if (spec.family == Family::vit) {
+      add(VitUnits<Ops>(spec.vit), unit.kind);
+    } else if (spec.family == Family::llama) {
+      add(LlamaUnits<Ops>(spec.llama, rotary), unit.kind);
+    } else if (spec.family == Family::mlp) {
+      add(MlpUnits<Ops>(), unit.kind);
+    } else if (spec.family == Family::transformer) {
+      add(TransformerUnits<Ops>(), unit.kind);
+    } else {
+      throw std::logic_error("family out of range");
+    }
+  }
+  return units;
+}
 
 }  // namespace shardlens::models

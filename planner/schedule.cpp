@@ -94,6 +94,61 @@ int64_t Schedule::host_bytes(int moments) const {
   return bytes;
 }
 
+SlotLives Schedule::slot_lives() const {
+  SlotLives lives{std::vector<std::vector<int>>(actions.size()),
+                  std::vector<std::vector<int>>(actions.size())};
+  std::vector<bool> began(slots.size());
+  std::vector<int> last_readers(slots.size(), -1);
+  int last_on_main = -1;
+  for (int id = 0; id < static_cast<int>(actions.size()); ++id) {
+    const Action& action = actions[static_cast<size_t>(id)];
+    for (const int slot : action.writes) {
+      const auto index = static_cast<size_t>(slot);
+      if (slots[index].lasts() || began[index]) continue;
+      began[index] = true;
+      lives.begin[static_cast<size_t>(last_on_main)].push_back(slot);
+    }
+    for (const int slot : action.reads) last_readers[static_cast<size_t>(slot)] = id;
+    if (action.stream == Stream::main) last_on_main = id;
+  }
+  for (size_t slot = 0; slot < slots.size(); ++slot) {
+    if (!began[slot]) continue;
+    lives.end[static_cast<size_t>(last_readers[slot])].push_back(static_cast<int>(slot));
+  }
+  return lives;
+}
+
+std::vector<UnitPlan> Schedule::unit_plans() const {
+  std::vector<UnitPlan> plans(units.size());
+  int last = -1;  // the unit before in a run that is computed again
+  for (const Action& action : actions) {
+    if (action.unit < 0) continue;
+    UnitPlan& plan = plans[static_cast<size_t>(action.unit)];
+    if (action.kind == ActionKind::recompute) {
+      plan.begins_run = action.unit != last + 1 || last < 0;
+      plan.recomputed = true;
+      last = action.unit;
+    } else {
+      last = -1;
+    }
+    if (action.kind == ActionKind::backward) plan.trains = true;
+  }
+  for (size_t unit = 1; unit < plans.size(); ++unit) {
+    plans[unit].passes_back = plans[unit - 1].trains;
+  }
+  return plans;
+}
+
+std::vector<std::vector<bool>> Schedule::sums_apart() const {
+  std::vector<std::vector<bool>> apart;
+  for (const Group& group : groups) apart.emplace_back(group.buckets.size());
+  for (const Action& action : actions) {
+    if (action.kind != ActionKind::accumulate) continue;
+    apart[static_cast<size_t>(action.group)][static_cast<size_t>(action.bucket)] = true;
+  }
+  return apart;
+}
+
 bool Schedule::has_unsharded_slots() const {
   return std::any_of(slots.begin(), slots.end(),
                      [](const Slot& slot) { return slot.kind == SlotKind::unsharded; });

@@ -10,7 +10,7 @@
 // which backward finishes them (falling order of use). In a bucket every parameter starts at a
 // multiple of kAlignment elements and the end is padded to shards x kAlignment, so rank r of the
 // shard group owns the r-th equal range. A *slot* is a buffer that the schedule assigns like a
-// register and the runtime allocates once:
+// register and the runtime allocates once, but for G (Slot::lasts):
 //   U  unsharded parameters of one group, its buckets one after the other  [sum of bucket numels]
 //   R  gradients of one bucket; the reduction leaves this rank's in its own range   [bucket numel]
 //   G  gradient shard of one bucket, where R does not wait for its step  [bucket numel / shards]
@@ -126,6 +126,10 @@ struct Slot {
   bool on_host = false;  // though the rank has a device
 
   std::string name() const;
+  /// false: it has memory only between its first write in a step and its last read (SlotLives).
+  /// Gradients that are held take the place of activations that way, and lie nowhere while those
+  /// are at their peak.
+  bool lasts() const { return on_host || kind != SlotKind::gradient_shard; }
   bool operator==(const Slot&) const = default;
 };
 
@@ -180,6 +184,22 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
+/// When slots that do not last have memory. By action: the slots that take theirs, of what the main
+/// stream has given up, as it ends (on the main stream, before whatever first writes them), and
+/// those that give it back as it ends.
+struct SlotLives {
+  std::vector<std::vector<int>> begin;
+  std::vector<std::vector<int>> end;
+};
+
+/// How a pass runs a unit.
+struct UnitPlan {
+  bool trains = false;       // has a backward
+  bool recomputed = false;   // its output is not kept
+  bool begins_run = false;   // of units that are computed again: its input is kept
+  bool passes_back = false;  // its input's gradient is wanted
+};
+
 struct Schedule {
   StrategyKind strategy{};
   int world_size = 1;
@@ -211,6 +231,11 @@ struct Schedule {
   // What the offload leaves to the host.
   bool gathers_from_host() const { return offload == Offload::params || offload == Offload::all; }
   bool steps_on_host() const { return offload == Offload::optimizer || offload == Offload::all; }
+
+  SlotLives slot_lives() const;
+  std::vector<UnitPlan> unit_plans() const;
+  /// By group and bucket: whether microbatches are summed elsewhere than in the reduce slot.
+  std::vector<std::vector<bool>> sums_apart() const;
 
   /// What the offload keeps in a rank's host memory, with so many moments beside each master.
   int64_t host_bytes(int moments) const;

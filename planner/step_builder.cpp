@@ -224,6 +224,7 @@ std::vector<int> StepBuilder::hazards(const Action& action) const {
   }
   for (const int slot : action.writes) {
     const Accesses& accesses = accesses_[static_cast<size_t>(slot)];
+    if (!schedule_.slot(slot).lasts()) waits.push_back(last_on_main_);
     waits.push_back(accesses.write);
     waits.insert(waits.end(), accesses.reads.begin(), accesses.reads.end());
   }
@@ -242,6 +243,7 @@ int StepBuilder::add(Action action) {
   action.waits = clocks_.minimal_waits(action.stream, hazards(action));
   clocks_.append(action.stream, action.waits);
   const auto id = static_cast<int>(schedule_.actions.size());
+  if (action.stream == Stream::main) last_on_main_ = id;
   remember(id, action);
   schedule_.actions.push_back(std::move(action));
   return id;

@@ -93,6 +93,7 @@ class StepBuilder {
   size_t visits_in_pass_ = 0;
   int microbatch_ = 0;              // that the pass has come to
   std::vector<Accesses> accesses_;  // by slot
+  int last_on_main_ = -1;
   StreamClocks clocks_;
 };
 

@@ -29,7 +29,9 @@ class SlotRules {
       if (action.kind == ActionKind::optimizer_step) check_step(id, action);
       if (is_renewal(action)) check_follows_gathers(id, action);
       if (changes_state(action)) check_follows_state(id, action);
+      if (action.stream == Stream::main) last_on_main_ = id;
     }
+    check_ends();
     for (size_t i = 0; i < lives_.size(); ++i) {
       const SlotKind kind = schedule_.slots[i].kind;
       const bool lasts = kind == SlotKind::kept_shard || kind == SlotKind::norm;
@@ -115,6 +117,23 @@ class SlotRules {
     }
   }
 
+  /// The memory of what does not last was the main stream's before.
+  void check_taken(int id, int slot) const {
+    if (last_on_main_ >= 0 && clocks_.before(last_on_main_, id)) return;
+    fail(id, fmt::format("nothing orders it after action {}, which may use the memory of slot {}",
+                         last_on_main_, slot_at(slot).name()));
+  }
+
+  /// And is the main stream's again.
+  void check_ends() const {
+    const SlotLives lives = schedule_.slot_lives();
+    for (size_t id = 0; id < lives.end.size(); ++id) {
+      if (lives.end[id].empty() || schedule_.actions[id].stream == Stream::main) continue;
+      fail(static_cast<int>(id), fmt::format("slot {} ends on another stream than main",
+                                             slot_at(lives.end[id].front()).name()));
+    }
+  }
+
   void write(int id, const Action& action, int slot) {
     SlotLife& life = lives_[static_cast<size_t>(slot)];
     const SlotKind kind = slot_at(slot).kind;
@@ -125,6 +144,7 @@ class SlotRules {
     }
     expect_after(id, life.write, slot);
     for (const int reader : life.reads) expect_after(id, reader, slot);
+    if (!slot_at(slot).lasts()) check_taken(id, slot);
     life.write = id;
     life.reads.clear();
     life.group = action.group;
@@ -205,6 +225,7 @@ class SlotRules {
   std::vector<SlotLife> lives_;
   std::vector<int> gathers_;
   bool clips_ = false;
+  int last_on_main_ = -1;
   int norm_copy_ = -1;
   std::map<std::pair<int, int>, int> states_;  // by group and bucket: who changed it last
 };

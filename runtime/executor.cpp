@@ -114,12 +114,14 @@ void Executor::begin(const Schedule& schedule, int64_t step, const LoadBatch& lo
   step_ = step;
   next_ = 0;
   awaited_ = awaited_in(schedule);
+  slot_lives_ = schedule.slot_lives();
   issued_.clear();
   inputs_.assign(units_.size(), {});
   outputs_.assign(units_.size(), {});
   gradients_.assign(spec_.parameters.size(), {});
-  plan_units();
-  plan_sums();
+  plans_ = schedule.unit_plans();
+  trains_ = std::ranges::any_of(plans_, &planner::UnitPlan::trains);
+  sums_apart_ = schedule.sums_apart();
   scalars_ = {};
   loss_.reset();
   logits_.reset();
@@ -127,37 +129,6 @@ void Executor::begin(const Schedule& schedule, int64_t step, const LoadBatch& lo
   is_counted_ = false;
   choose_recorder();
   streams_.begin(schedule.actions.size());
-}
-
-void Executor::plan_units() {
-  plans_.assign(units_.size(), {});
-  trains_ = false;
-  int last = -1;  // the unit before in a run that is computed again
-  for (const Action& action : schedule_->actions) {
-    if (action.unit < 0) continue;
-    UnitPlan& plan = plans_[action.unit];
-    if (action.kind == ActionKind::recompute) {
-      plan.begins_run = action.unit != last + 1 || last < 0;
-      plan.recomputed = true;
-      last = action.unit;
-    } else {
-      last = -1;
-    }
-    if (action.kind == ActionKind::backward) trains_ = plan.trains = true;
-  }
-  for (size_t unit = 1; unit < plans_.size(); ++unit) {
-    plans_[unit].passes_back = plans_[unit - 1].trains;
-  }
-}
-
-void Executor::plan_sums() {
-  sums_apart_.clear();
-  for (const planner::Group& group : schedule_->groups) {
-    sums_apart_.emplace_back(group.buckets.size());
-  }
-  for (const Action& action : schedule_->actions) {
-    if (action.kind == ActionKind::accumulate) sums_apart_[action.group][action.bucket] = true;
-  }
 }
 
 void Executor::execute(int id) {
@@ -181,6 +152,8 @@ void Executor::execute(int id) {
 }
 
 void Executor::finish(int id) {
+  for (const int slot : slot_lives_.end[id]) state_.end_slot(slot);
+  for (const int slot : slot_lives_.begin[id]) state_.begin_slot(slot);
   const planner::Stream stream = schedule_->actions[id].stream;
   if (awaited_[id] && stream != planner::Stream::host) streams_.record(id, stream);
 }

@@ -92,14 +92,6 @@ class Executor {
     int missing = 0;  // gradients still to come
   };
 
-  /// How a schedule runs a unit.
-  struct UnitPlan {
-    bool trains = false;       // has a backward
-    bool recomputed = false;   // its output is not kept
-    bool begins_run = false;   // of units that are computed again: its input is kept
-    bool passes_back = false;  // its input's gradient is wanted
-  };
-
   /// What came of a parameter's gradient in this microbatch.
   struct Gradient {
     bool stored = false;  // in its reduce slot, also of an earlier microbatch; more is added
@@ -116,8 +108,6 @@ class Executor {
 
   void install_hooks();
   void begin(const planner::Schedule& schedule, int64_t step, const LoadBatch& load_batch);
-  void plan_units();
-  void plan_sums();
   void begin_microbatch();
 
   void execute(int id);
@@ -183,16 +173,17 @@ class Executor {
   // One run.
   const planner::Schedule* schedule_ = nullptr;
   const LoadBatch* load_batch_ = nullptr;
-  bool trains_ = false;          // the schedule has a backward
-  std::vector<UnitPlan> plans_;  // by unit
+  bool trains_ = false;                   // the schedule has a backward
+  std::vector<planner::UnitPlan> plans_;  // by unit
   StepScalars scalars_;
   StepScalars host_scalars_;                   // of steps on the host
   std::vector<std::vector<bool>> sums_apart_;  // by group and bucket: not in the reduce slot
   bool is_norm_begun_ = false;
   bool is_counted_ = false;  // the step, by the optimizer's first call
   int64_t step_ = 0;
-  int next_ = 0;                                // the action to execute next
-  std::vector<bool> awaited_;                   // by action: another stream waits for it
+  int next_ = 0;               // the action to execute next
+  std::vector<bool> awaited_;  // by action: another stream waits for it
+  planner::SlotLives slot_lives_;
   std::vector<Issued> issued_;                  // in this order, until somebody has waited
   std::vector<Gradient> gradients_;             // by parameter
   std::vector<at::Tensor> inputs_;              // by unit, from its forward to its backward

@@ -84,7 +84,7 @@ at::Tensor Executor::run_unit(int unit, const at::Tensor& input) {
 
 void Executor::forward(const Action& action) {
   bind_weights(action);
-  const UnitPlan& plan = plans_[action.unit];
+  const planner::UnitPlan& plan = plans_[action.unit];
   const bool keeps_graph = plan.trains && !plan.recomputed;
   const at::AutoGradMode grad_mode(keeps_graph);
   // The boundary: backward of this unit ends here and hands its gradient on.
@@ -99,7 +99,7 @@ void Executor::forward(const Action& action) {
 
 void Executor::recompute(const Action& action) {
   bind_weights(action);
-  const UnitPlan& plan = plans_[action.unit];
+  const planner::UnitPlan& plan = plans_[action.unit];
   const at::Tensor& kept = plan.begins_run ? inputs_[action.unit] : recomputed_;
   at::Tensor input = kept.detach().requires_grad_(plan.passes_back);
   const at::Tensor output = run_unit(action.unit, input);

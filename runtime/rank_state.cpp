@@ -22,6 +22,23 @@ at::Tensor zeros(Category category, const std::string& label, at::IntArrayRef si
   return at::zeros(sizes, options);
 }
 
+/// A tensor whose storage can be pointed somewhere.
+at::Tensor without_memory(at::IntArrayRef sizes, at::ScalarType dtype, const c10::Device& device) {
+  at::Tensor tensor = at::empty({0}, at::dtype(dtype).device(device));
+  auto* const described = tensor.unsafeGetTensorImpl();
+  described->set_storage_keep_dtype(c10::Storage(c10::Storage::use_byte_size_t(), 0,
+                                                 at::DataPtr(nullptr, device),
+                                                 /*allocator=*/nullptr, /*resizable=*/false));
+  described->set_sizes_contiguous(sizes);
+  return tensor;
+}
+
+void point(const at::Tensor& tensor, at::DataPtr memory, size_t bytes) {
+  auto* const storage = tensor.storage().unsafeGetStorageImpl();
+  storage->set_data_ptr_noswap(std::move(memory));
+  storage->set_nbytes(bytes);
+}
+
 Category category_of(planner::SlotKind kind) {
   switch (kind) {
     case planner::SlotKind::unsharded:
@@ -146,7 +163,7 @@ void RankState::bind_to_masters() {
   for (size_t parameter = 0; parameter < places_.size(); ++parameter) {
     const Place& place = places_[parameter];
     float* base = buckets_[place.group][place.bucket].master.data_ptr<float>();
-    point(static_cast<int>(parameter), base + place.entry.offset, place.entry.numel * 4);
+    point_weight(static_cast<int>(parameter), base + place.entry.offset, place.entry.numel * 4);
   }
   bound_.assign(bound_.size(), true);
 }
@@ -208,7 +225,8 @@ void RankState::allocate_slots() {
     }
     const profiler::Scope scope(category_of(slot.kind), slot.name());
     const c10::Device device = slot.on_host ? c10::Device(at::kCPU) : device_;
-    slots_.push_back(at::empty({numel}, at::dtype(element).device(device)));
+    slots_.push_back(slot.lasts() ? at::empty({numel}, at::dtype(element).device(device))
+                                  : without_memory({numel}, element, device));
   }
   bound_.assign(schedule_.groups.size(), false);
   gradients_.resize(places_.size());
@@ -218,13 +236,9 @@ void RankState::make_weights(const models::ModelSpec& spec) {
   for (size_t i = 0; i < places_.size(); ++i) {
     const Place& place = places_[i];
     const planner::Bucket& bucket = schedule_.groups[place.group].buckets[place.bucket];
-    at::Tensor weight = at::empty({0}, at::dtype(scalar_type(bucket.dtype)).device(device_));
-    auto* tensor = weight.unsafeGetTensorImpl();
-    tensor->set_storage_keep_dtype(c10::Storage(c10::Storage::use_byte_size_t(), 0,
-                                                at::DataPtr(nullptr, device_),
-                                                /*allocator=*/nullptr, /*resizable=*/false));
-    tensor->set_sizes_contiguous(spec.parameters[i].shape);
-    parameters_[tensor] = static_cast<int>(i);
+    at::Tensor weight =
+        without_memory(spec.parameters[i].shape, scalar_type(bucket.dtype), device_);
+    parameters_[weight.unsafeGetTensorImpl()] = static_cast<int>(i);
     weights_.push_back(weight.requires_grad_(!bucket.frozen));
   }
 }
@@ -234,11 +248,21 @@ std::optional<int> RankState::find_weight(const at::Tensor& tensor) const {
   return found == parameters_.end() ? std::nullopt : std::optional(found->second);
 }
 
-void RankState::point(int parameter, void* memory, int64_t bytes) const {
-  auto* storage = weights_[parameter].storage().unsafeGetStorageImpl();
-  storage->set_data_ptr_noswap(at::DataPtr(memory, device_));
-  storage->set_nbytes(static_cast<size_t>(bytes));
+void RankState::point_weight(int parameter, void* memory, int64_t bytes) const {
+  point(weights_[parameter], at::DataPtr(memory, device_), static_cast<size_t>(bytes));
 }
+
+void RankState::begin_slot(int index) {
+  const at::Tensor& slot = slots_[index];
+  const planner::Slot& described = schedule_.slot(index);
+  const profiler::Scope scope(category_of(described.kind), described.name());
+  const at::Tensor memory = at::empty(slot.sizes(), slot.options());
+  const size_t bytes = memory.nbytes();
+  point(slot, std::move(memory.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks()),
+        bytes);
+}
+
+void RankState::end_slot(int index) { point(slots_[index], at::DataPtr(nullptr, device_), 0); }
 
 void RankState::set_parameter(int parameter, const at::Tensor& value) {
   const Place& place = places_[parameter];
@@ -262,7 +286,7 @@ void RankState::bind(int group, int slot) {
     const int64_t bytes = planner::bytes_of(layout.buckets[bucket].dtype);
     char* const first = base + layout.bucket_offset_bytes(static_cast<int>(bucket));
     for (const planner::BucketEntry& entry : layout.buckets[bucket].entries) {
-      point(entry.parameter, first + entry.offset * bytes, entry.numel * bytes);
+      point_weight(entry.parameter, first + entry.offset * bytes, entry.numel * bytes);
     }
   }
   bound_[group] = true;
@@ -270,7 +294,8 @@ void RankState::bind(int group, int slot) {
 
 void RankState::unbind(int group) {
   for (const planner::Bucket& bucket : schedule_.groups[group].buckets) {
-    for (const planner::BucketEntry& entry : bucket.entries) point(entry.parameter, nullptr, 0);
+    for (const planner::BucketEntry& entry : bucket.entries)
+      point_weight(entry.parameter, nullptr, 0);
   }
   bound_[group] = false;
 }

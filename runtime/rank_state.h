@@ -68,6 +68,10 @@ class RankState {
   /// What a slot has of this rank's range: as many elements as the bucket's masters have.
   at::Tensor shard_in(int group, int bucket, int slot);
 
+  /// Of a slot that does not last: gives it memory, or takes it away.
+  void begin_slot(int index);
+  void end_slot(int index);
+
   BucketState& bucket(int group, int bucket) { return buckets_[group][bucket]; }
   const at::Tensor& slot(int index) const { return slots_[index]; }
   const at::Tensor& weight(int parameter) const { return weights_[parameter]; }
@@ -100,7 +104,7 @@ class RankState {
   void make_weights(const models::ModelSpec& spec);
   /// Without unsharded slots the masters are whole, and are the weights.
   void bind_to_masters();
-  void point(int parameter, void* memory, int64_t bytes) const;
+  void point_weight(int parameter, void* memory, int64_t bytes) const;
   /// `parts` equal parts of a bucket in an unsharded slot: the one at `index`.
   at::Tensor part_of(int group, int bucket, int slot, int parts, int index) const;
   std::vector<Copy> kept_parts(int group, int slot, int kept_slot) const;

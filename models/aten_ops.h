@@ -1,0 +1,45 @@
+// LibTorch's tensors for the units of models/units.h. Private to models/.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "models/spec.h"
+
+namespace shardlens::models {
+
+/// Of rotary positions, made at the first use and kept: cosines and sines [seq, 1, head_width / 2].
+struct RotaryTable {
+  at::Tensor cos;
+  at::Tensor sin;
+};
+
+struct AtenOps {
+  using Tensor = at::Tensor;
+  using RotaryTable = models::RotaryTable;
+  static constexpr at::ScalarType kFloat = at::kFloat;
+
+  static at::Tensor linear(const at::Tensor& input, const at::Tensor& weight,
+                           const at::Tensor& bias);
+  static at::Tensor project(const at::Tensor& input, const at::Tensor& weight);
+  static at::Tensor layer_norm(const at::Tensor& input, const at::Tensor& weight,
+                               const at::Tensor& bias, double eps);
+  static at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight, double eps);
+  static at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                              bool causal);
+  static at::Tensor gelu(const at::Tensor& input);
+  static at::Tensor cat(const std::vector<at::Tensor>& parts, int64_t dim);
+  static at::Tensor repeat_interleave(const at::Tensor& input, int64_t repeats, int64_t dim);
+  /// ids [B, T] and one matrix [vocab, D] -> [B, T, D]
+  static at::Tensor embedding(const at::Tensor& weight, const at::Tensor& ids);
+
+  static void fill(RotaryTable& table, const LlamaSizes& sizes, const at::Tensor& like);
+  /// [B, T, H, E]: the halves of the last dimension are real and imaginary parts, turned by the
+  /// position's angles.
+  static at::Tensor rotate(const at::Tensor& input, const RotaryTable& table);
+  /// silu(gate) * up
+  static at::Tensor gate(const at::Tensor& gate, const at::Tensor& up);
+};
+
+}  // namespace shardlens::models

@@ -1,0 +1,87 @@
+// The units of a Llama decoder, as Hugging Face's LlamaForCausalLM computes them.
+// B batch, T tokens, D width, H heads, K key and value heads, E = D / H head width, V vocabulary.
+// `Ops`: see models/units.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+
+#include "models/spec.h"
+
+namespace shardlens::models {
+
+template <class Ops>
+class LlamaUnits {
+ public:
+  using Tensor = typename Ops::Tensor;
+  using Parameters = std::span<const Tensor>;
+  using RotaryTable = typename Ops::RotaryTable;
+
+  LlamaUnits(const LlamaSizes& sizes, std::shared_ptr<RotaryTable> table)
+      : sizes_(sizes), table_(std::move(table)) {}
+
+  Tensor run(UnitKind kind, const Tensor& input, Parameters p) const {
+    switch (kind) {
+      case UnitKind::llama_attention:
+        return attention(input, p);
+      case UnitKind::llama_mlp:
+        return mlp(input, p);
+      case UnitKind::llama_head:
+        return head(input, p);
+      default:
+        throw std::logic_error("no unit of a Llama");
+    }
+  }
+
+ private:
+  static constexpr double kRmsNormEps = 1e-5;
+
+  /// q [B, H, T, E], k and v [B, K, T, E] -> [B, H, T, E]
+  static Tensor attend(const Tensor& q, Tensor k, Tensor v) {
+    // On a GPU only flash attention, which wants reduced precision, takes fewer key heads as they
+    // are; what PyTorch falls back to in fp32 would write down all T x T scores.
+    const bool takes_groups = !q.is_cuda() || q.scalar_type() != Ops::kFloat;
+    const int64_t repeats = q.size(1) / k.size(1);
+    if (repeats > 1 && !takes_groups) {
+      k = Ops::repeat_interleave(k, repeats, 1);
+      v = Ops::repeat_interleave(v, repeats, 1);
+    }
+    return Ops::attention(q, k, v, /*causal=*/true);
+  }
+
+  /// [B, T, D] -> [B, T, D]
+  Tensor attention(const Tensor& input, Parameters p) const {
+    const int64_t batch = input.size(0), tokens = input.size(1), width = sizes_.head_width();
+    Ops::fill(*table_, sizes_, input);
+    const Tensor normed = Ops::rms_norm(input, p[0], kRmsNormEps);
+    const auto heads_of = [&](const Tensor& weight) {
+      return Ops::project(normed, weight).view({batch, tokens, -1, width});
+    };
+    const Tensor q = Ops::rotate(heads_of(p[1]), *table_);
+    const Tensor k = Ops::rotate(heads_of(p[2]), *table_);
+    const Tensor v = heads_of(p[3]);
+    const Tensor mixed = attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
+                             .transpose(1, 2)
+                             .reshape({batch, tokens, sizes_.width});
+    return input + Ops::project(mixed, p[4]);
+  }
+
+  /// [B, T, D] -> [B, T, D]
+  Tensor mlp(const Tensor& input, Parameters p) const {
+    const Tensor normed = Ops::rms_norm(input, p[0], kRmsNormEps);
+    return input +
+           Ops::project(Ops::gate(Ops::project(normed, p[1]), Ops::project(normed, p[2])), p[3]);
+  }
+
+  /// [B, T, D] -> [B * T, V]
+  Tensor head(const Tensor& input, Parameters p) const {
+    return Ops::project(Ops::rms_norm(input, p[0], kRmsNormEps).view({-1, input.size(-1)}), p[1]);
+  }
+
+  LlamaSizes sizes_;
+  std::shared_ptr<RotaryTable> table_;
+};
+
+}  // namespace shardlens::models

@@ -1,0 +1,91 @@
+// The units of torchvision's VisionTransformer (dropout 0, as its default is).
+// B batch, C channels, n patches a side, p patch size in px, D width, H heads, T = n * n + 1
+// tokens. `Ops`: see models/units.h.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "models/spec.h"
+
+namespace shardlens::models {
+
+template <class Ops>
+class VitUnits {
+ public:
+  using Tensor = typename Ops::Tensor;
+  using Parameters = std::span<const Tensor>;
+
+  explicit VitUnits(const VitSizes& sizes) : sizes_(sizes) {}
+
+  Tensor run(UnitKind kind, const Tensor& input, Parameters p) const {
+    switch (kind) {
+      case UnitKind::vit_embed:
+        return embed(input, p);
+      case UnitKind::vit_attention:
+        return attention(input, p);
+      case UnitKind::vit_mlp:
+        return mlp(input, p);
+      case UnitKind::vit_head:
+        return head(input, p);
+      default:
+        throw std::logic_error("no unit of a vision transformer");
+    }
+  }
+
+ private:
+  static constexpr double kLayerNormEps = 1e-6;
+
+  /// [B, C, n * p, n * p] -> [B, n * n, C * p * p]: a convolution whose stride is its kernel size
+  /// is a linear layer over patches, with the convolution's weight read as a matrix.
+  Tensor patches(const Tensor& images) const {
+    const int64_t batch = images.size(0), channels = images.size(1);
+    const int64_t patch = sizes_.patch_px, side = images.size(2) / patch;
+    return images.reshape({batch, channels, side, patch, side, patch})
+        .permute({0, 2, 4, 1, 3, 5})
+        .reshape({batch, side * side, channels * patch * patch});
+  }
+
+  /// [B, C, px, px] fp32 -> [B, T, D] in the parameters' dtype
+  Tensor embed(const Tensor& images, Parameters p) const {
+    const Tensor &conv_weight = p[0], &conv_bias = p[1], &class_token = p[2], &position = p[3];
+    const Tensor weight = conv_weight.reshape({sizes_.width, -1});
+    const Tensor tokens = Ops::linear(patches(images.to(weight.scalar_type())), weight, conv_bias);
+    return Ops::cat({class_token.expand({images.size(0), -1, -1}), tokens}, 1) + position;
+  }
+
+  /// [B, T, D] -> [B, T, D]
+  Tensor attention(const Tensor& input, Parameters p) const {
+    const int64_t batch = input.size(0), tokens = input.size(1);
+    const int64_t heads = sizes_.heads, head_width = sizes_.width / heads;
+    // Cut before the heads are moved, so that backward writes the gradients side by side, as the
+    // linear layer wants them: one copy less than with a permute in front.
+    const std::vector<Tensor> qkv =
+        Ops::linear(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3])
+            .view({batch, tokens, 3, heads, head_width})
+            .unbind(2);  // each [B, T, H, D / H]
+    const Tensor mixed = Ops::attention(qkv[0].transpose(1, 2), qkv[1].transpose(1, 2),
+                                        qkv[2].transpose(1, 2), /*causal=*/false)
+                             .transpose(1, 2)
+                             .reshape({batch, tokens, sizes_.width});
+    return input + Ops::linear(mixed, p[4], p[5]);
+  }
+
+  /// [B, T, D] -> [B, T, D]
+  Tensor mlp(const Tensor& input, Parameters p) const {
+    const Tensor hidden =
+        Ops::gelu(Ops::linear(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3]));
+    return input + Ops::linear(hidden, p[4], p[5]);
+  }
+
+  /// [B, T, D] -> [B, classes]: only the class token is normalised and classified.
+  Tensor head(const Tensor& input, Parameters p) const {
+    return Ops::linear(Ops::layer_norm(input.select(1, 0), p[0], p[1], kLayerNormEps), p[2], p[3]);
+  }
+
+  VitSizes sizes_;
+};
+
+}  // namespace shardlens::models
