@@ -94,6 +94,60 @@ int64_t Schedule::host_bytes(int moments) const {
   return bytes;
 }
 
+profiler::Category category_of(SlotKind kind) {
+  using profiler::Category;
+  switch (kind) {
+    case SlotKind::unsharded:
+    case SlotKind::kept_shard:
+      return Category::unsharded_parameter;
+    case SlotKind::reduce:
+      return Category::reduce_buffer;
+    case SlotKind::receive:
+      return Category::communication;
+    case SlotKind::gradient_shard:
+    case SlotKind::gradient_sum:
+    case SlotKind::master_gradient:
+      return Category::gradient_shard;
+    case SlotKind::master:
+      return Category::parameter_shard;
+    case SlotKind::norm:
+      return Category::workspace;
+  }
+  return Category::other;
+}
+
+profiler::Category category_of(ActionKind kind) {
+  using profiler::Category;
+  switch (kind) {
+    case ActionKind::load_input:
+      return Category::input;
+    case ActionKind::forward:
+    case ActionKind::loss:
+    case ActionKind::recompute:
+    case ActionKind::backward:
+      return Category::activation;
+    case ActionKind::all_gather:
+    case ActionKind::reduce_scatter:
+    case ActionKind::all_reduce:
+      return Category::communication;
+    case ActionKind::h2d:
+    case ActionKind::d2h:
+    case ActionKind::cast_shard:
+    case ActionKind::reshard:
+    case ActionKind::accumulate:
+    case ActionKind::clip:
+    case ActionKind::optimizer_step:
+      return Category::workspace;
+  }
+  return Category::other;
+}
+
+int Bucket::gradients_of(const models::UnitSpec& unit) const {
+  return static_cast<int>(std::ranges::count_if(entries, [&](const BucketEntry& entry) {
+    return std::ranges::count(unit.parameters, entry.parameter) > 0;
+  }));
+}
+
 SlotLives Schedule::slot_lives() const {
   SlotLives lives{std::vector<std::vector<int>>(actions.size()),
                   std::vector<std::vector<int>>(actions.size())};

@@ -60,6 +60,7 @@
 
 #include "models/spec.h"
 #include "planner/strategy.h"
+#include "profiler/profile.h"
 
 namespace shardlens::planner {
 
@@ -150,6 +151,8 @@ struct Bucket {
   bool frozen = false;  // its parameters get no gradient
 
   int64_t parameter_bytes() const { return numel * bytes_of(dtype); }
+  /// Gradients that a unit's backward gives to it.
+  int gradients_of(const models::UnitSpec& unit) const;
   bool operator==(const Bucket&) const = default;
 };
 
@@ -264,5 +267,9 @@ std::string action_to_text(const Schedule& schedule, int action);
 Schedule parse_schedule(std::string_view text);
 
 std::string_view to_string(ActionKind kind);  // "ALL_GATHER"
+
+/// What a slot's memory, and what an action takes beside its slots, is for.
+profiler::Category category_of(SlotKind kind);
+profiler::Category category_of(ActionKind kind);
 
 }  // namespace shardlens::planner

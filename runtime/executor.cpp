@@ -18,35 +18,8 @@ using planner::Action;
 using planner::ActionKind;
 using planner::Bucket;
 using planner::Schedule;
-using profiler::Category;
 
 namespace {
-
-/// What an action's allocations are for.
-Category category_of(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::load_input:
-      return Category::input;
-    case ActionKind::forward:
-    case ActionKind::loss:
-    case ActionKind::recompute:
-    case ActionKind::backward:
-      return Category::activation;
-    case ActionKind::all_gather:
-    case ActionKind::reduce_scatter:
-    case ActionKind::all_reduce:
-      return Category::communication;
-    case ActionKind::h2d:
-    case ActionKind::d2h:
-    case ActionKind::cast_shard:
-    case ActionKind::reshard:
-    case ActionKind::accumulate:
-    case ActionKind::clip:
-    case ActionKind::optimizer_step:
-      return Category::workspace;
-  }
-  return Category::other;
-}
 
 /// By action, whether one on another stream waits for it.
 std::vector<bool> awaited_in(const Schedule& schedule) {
@@ -137,7 +110,8 @@ void Executor::execute(int id) {
   wait_for(action);
   if (inspection_ != nullptr) inspection_->enter(*schedule_, step_, id);
   if (recorder_ != nullptr) recorder_->begin_action(id);
-  const profiler::Purpose before = scope_->change({category_of(action.kind), label_of(action), id});
+  const profiler::Purpose before =
+      scope_->change({planner::category_of(action.kind), label_of(action), id});
   const bool is_beside =
       action.stream != planner::Stream::main && action.stream != planner::Stream::host;
   if (is_beside) streams_.select(action.stream);
@@ -231,7 +205,7 @@ void Executor::wait_for(const Action& action) {
 void Executor::do_on_stream(const Action& action, HostQueue::Work work) {
   if (action.stream != planner::Stream::host) return work();
   const auto id = static_cast<int>(&action - schedule_->actions.data());
-  const profiler::Purpose purpose{category_of(action.kind), label_of(action), id};
+  const profiler::Purpose purpose{planner::category_of(action.kind), label_of(action), id};
   host_.post(id, [this, &action, purpose, work = std::move(work)] {
     for (const int earlier : action.waits) streams_.synchronize(earlier);
     const profiler::Scope scope(purpose);

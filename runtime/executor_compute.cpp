@@ -30,14 +30,6 @@ struct GradientHook : torch::autograd::PostAccumulateGradHook {
   std::function<void()> call;
 };
 
-/// Gradients that a BACKWARD segment gives to its bucket.
-int gradients_of(const models::UnitSpec& unit, const Bucket& bucket) {
-  return static_cast<int>(std::count_if(
-      bucket.entries.begin(), bucket.entries.end(), [&](const planner::BucketEntry& entry) {
-        return std::count(unit.parameters.begin(), unit.parameters.end(), entry.parameter) > 0;
-      }));
-}
-
 }  // namespace
 
 void Executor::install_hooks() {
@@ -140,7 +132,7 @@ void Executor::begin_segment(const Action& action) {
   if (action.bucket < 0) return;  // the unit trains nothing, and passes on
   const Bucket& bucket = schedule_->bucket_of(action);
   segment_.slot = action.writes.front();
-  segment_.missing = gradients_of(spec_.units[action.unit], bucket);
+  segment_.missing = bucket.gradients_of(spec_.units[action.unit]);
   const auto& entries = bucket.entries;
   const bool first = std::none_of(entries.begin(), entries.end(), [&](const auto& entry) {
     return gradients_[entry.parameter].stored;

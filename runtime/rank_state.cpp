@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "planner/pinned_blocks.h"
 #include "profiler/recorder.h"
 #include "runtime/check.h"
 #include "runtime/pinned_memory.h"
@@ -39,29 +40,6 @@ void point(const at::Tensor& tensor, at::DataPtr memory, size_t bytes) {
   storage->set_nbytes(bytes);
 }
 
-Category category_of(planner::SlotKind kind) {
-  switch (kind) {
-    case planner::SlotKind::unsharded:
-      return Category::unsharded_parameter;
-    case planner::SlotKind::reduce:
-      return Category::reduce_buffer;
-    case planner::SlotKind::gradient_shard:
-      return Category::gradient_shard;
-    case planner::SlotKind::receive:
-      return Category::communication;
-    case planner::SlotKind::kept_shard:
-      return Category::unsharded_parameter;
-    case planner::SlotKind::gradient_sum:
-    case planner::SlotKind::master_gradient:
-      return Category::gradient_shard;
-    case planner::SlotKind::master:
-      return Category::parameter_shard;
-    case planner::SlotKind::norm:
-      return Category::workspace;
-  }
-  return Category::other;
-}
-
 /// Parameters of several dtypes may lie in one slot.
 at::ScalarType element_of(const planner::Slot& slot) {
   const bool holds_parameters =
@@ -84,12 +62,6 @@ std::vector<at::Tensor> gaps_in(const planner::Bucket& bucket, const at::Tensor&
   return gaps;
 }
 
-/// A gradient that comes from the device, or the norm that goes there.
-bool is_copied_to_host(const planner::Slot& slot) {
-  return slot.on_host &&
-         (slot.kind == planner::SlotKind::gradient_shard || slot.kind == planner::SlotKind::norm);
-}
-
 /// What an offload keeps of every bucket: masters, and their casts where parameters have another
 /// dtype. What a device copies is pinned; without a device nothing is.
 class HostShards {
@@ -97,43 +69,23 @@ class HostShards {
   HostShards(const planner::Schedule& schedule, bool has_device)
       : schedule_(schedule),
         has_device_(has_device),
-        masters_(Category::parameter_shard, "masters", total_bytes(&HostShards::copies_master)),
-        casts_(Category::parameter_shard, "parameters", total_bytes(&HostShards::has_cast)) {}
+        masters_(Category::parameter_shard, "masters",
+                 planner::pinned_totals(schedule).masters_bytes),
+        casts_(Category::parameter_shard, "parameters",
+               planner::pinned_totals(schedule).parameters_bytes) {}
 
   at::Tensor master(const planner::Bucket& bucket, const std::string& name) {
-    const bool pinned = has_device_ && copies_master(bucket);
+    const bool pinned = has_device_ && planner::pins_master(schedule_, bucket);
     return make(pinned ? &masters_ : nullptr, name + " master", bucket, planner::kMasterDType);
   }
 
   at::Tensor cast(const planner::Bucket& bucket, const std::string& name,
                   const at::Tensor& master) {
-    if (!has_cast(bucket)) return master;
+    if (!planner::has_host_cast(bucket)) return master;
     return make(has_device_ ? &casts_ : nullptr, name + " parameters", bucket, bucket.dtype);
   }
 
  private:
-  using Predicate = bool (HostShards::*)(const planner::Bucket&) const;
-
-  bool has_cast(const planner::Bucket& bucket) const {
-    return bucket.dtype != planner::kMasterDType;
-  }
-  bool copies_master(const planner::Bucket& bucket) const {
-    return !has_cast(bucket) || schedule_.offload == planner::Offload::params;
-  }
-
-  int64_t total_bytes(Predicate is_wanted) const {
-    const bool masters = is_wanted == &HostShards::copies_master;
-    int64_t bytes = 0;
-    for (const planner::Group& group : schedule_.groups) {
-      for (const planner::Bucket& bucket : group.buckets) {
-        if (!(this->*is_wanted)(bucket)) continue;
-        const planner::DType dtype = masters ? planner::kMasterDType : bucket.dtype;
-        bytes += PinnedMemory::rounded(schedule_.shard_numel(bucket) * planner::bytes_of(dtype));
-      }
-    }
-    return bytes;
-  }
-
   at::Tensor make(PinnedMemory* pinned, const std::string& name, const planner::Bucket& bucket,
                   planner::DType dtype) {
     const int64_t numel = schedule_.shard_numel(bucket);
@@ -211,19 +163,16 @@ void RankState::allocate_buckets(const OptimizerOptions& optimizer) {
 }
 
 void RankState::allocate_slots() {
-  int64_t pinned_bytes = 0;
-  for (const planner::Slot& slot : schedule_.slots) {
-    if (is_copied_to_host(slot)) pinned_bytes += PinnedMemory::rounded(slot.bytes);
-  }
-  PinnedMemory pinned(Category::gradient_shard, "gradients", pinned_bytes);
+  PinnedMemory pinned(Category::gradient_shard, "gradients",
+                      planner::pinned_totals(schedule_).gradients_bytes);
   for (const planner::Slot& slot : schedule_.slots) {
     const at::ScalarType element = element_of(slot);
     const auto numel = slot.bytes / static_cast<int64_t>(c10::elementSize(element));
-    if (is_copied_to_host(slot) && device_.is_cuda()) {
+    if (planner::is_pinned(slot) && device_.is_cuda()) {
       slots_.push_back(pinned.take(numel, element));
       continue;
     }
-    const profiler::Scope scope(category_of(slot.kind), slot.name());
+    const profiler::Scope scope(planner::category_of(slot.kind), slot.name());
     const c10::Device device = slot.on_host ? c10::Device(at::kCPU) : device_;
     slots_.push_back(slot.lasts() ? at::empty({numel}, at::dtype(element).device(device))
                                   : without_memory({numel}, element, device));
@@ -255,7 +204,7 @@ void RankState::point_weight(int parameter, void* memory, int64_t bytes) const {
 void RankState::begin_slot(int index) {
   const at::Tensor& slot = slots_[index];
   const planner::Slot& described = schedule_.slot(index);
-  const profiler::Scope scope(category_of(described.kind), described.name());
+  const profiler::Scope scope(planner::category_of(described.kind), described.name());
   const at::Tensor memory = at::empty(slot.sizes(), slot.options());
   const size_t bytes = memory.nbytes();
   point(slot, std::move(memory.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks()),

@@ -57,14 +57,22 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
   return cudaSuccess;
 }
 
+/// The newest machine code of the wheel that runs there: LibTorch has none for Ada (8.9) by itself
+/// and runs that for 8.6.
+int code_version() {
+  const int version = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
+                      attribute(cudaDevAttrComputeCapabilityMinor);
+  constexpr int kAda = 89, kAmpere = 86;
+  return version == kAda ? kAmpere : version;
+}
+
 /// The code is never looked at, so every kernel takes the registers that let a multiprocessor be
 /// full.
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   *attributes = {};
   attributes->numRegs = 32;
   attributes->maxThreadsPerBlock = attribute(cudaDevAttrMaxThreadsPerBlock);
-  attributes->binaryVersion = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
-                              attribute(cudaDevAttrComputeCapabilityMinor);
+  attributes->binaryVersion = code_version();
   attributes->ptxVersion = attributes->binaryVersion;
   return cudaSuccess;
 }

@@ -17,15 +17,6 @@ struct Model {
   std::vector<std::string> flags;
 };
 
-/// Names of parameters in the table are those of a vision transformer.
-bool fits(const std::vector<std::string>& flags, const Model& model) {
-  const bool names = std::any_of(flags.begin(), flags.end(), [](const std::string& flag) {
-    return flag == "--ignore" || flag == "--freeze" || flag == "--keep-fp32" ||
-           flag.starts_with("module:");
-  });
-  return !names || model.name.starts_with("vit");
-}
-
 void require_runs(const Model& model, std::vector<std::string> flags, int world_size) {
   const TemporaryFolder folder;
   const bool is_single = std::count(flags.begin(), flags.end(), "single") > 0;
@@ -61,7 +52,7 @@ void require_all_run(const Model& model, int world_size) {
     std::string name = model.name;
     for (const std::string& flag : flags) name += " " + flag;
     INFO(name);
-    if (fits(flags, model)) require_runs(model, flags, world_size);
+    if (fits_model(flags, model.name)) require_runs(model, flags, world_size);
   }
 }
 

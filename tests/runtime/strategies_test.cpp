@@ -95,36 +95,6 @@ void require_trains_as_one_rank(const planner::Config& config) {
   CHECK(losses.back() < losses.front());
 }
 
-/// Flags that may stand together, drawn one by one.
-std::vector<std::string> random_flags(std::mt19937_64& engine, int world_size) {
-  using Choices = std::vector<std::vector<std::string>>;
-  const auto half = std::to_string(world_size / 2);
-  const std::vector<Choices> knobs = {
-      {{}, {"--strategy", "ddp"}, {"--strategy", "hsdp", "--replicas", half}},
-      {{}, {"--param-dtype", "bf16"}},
-      {{}, {"--reduce-dtype", "bf16"}, {"--reduce-dtype", "fp16"}},
-      {{}, {"--reshard-after-forward", "true"}, {"--reshard-after-forward", "false"}},
-      {{}, {"--forward-prefetch", "0"}, {"--forward-prefetch", "2"}},
-      {{}, {"--backward-prefetch", "0"}, {"--backward-prefetch", "3"}},
-      {{}, {"--wrap", "root"}, {"--wrap", "size:50000"}, {"--wrap", "module:.*layer_[13]"}},
-      {{}, {"--ignore", ".*ln_1.*|class_token"}},
-      {{}, {"--freeze", "conv_proj|.*encoder_layer_0"}, {"--freeze", ".*in_proj_bias"}},
-      {{}, {"--keep-fp32", ".*ln_[12]"}},
-      {{}, {"--accumulate", "2"}, {"--accumulate", "3"}},
-      {{}, {"--sync", "last"}},
-      {{}, {"--recompute", "full"}, {"--recompute", "every:2"}},
-      {{}, {"--clip-norm", "0.5"}},
-      {{}, {"--offload", "params"}, {"--offload", "optimizer"}, {"--offload", "all"}},
-      {{}, {"--loss-scale", "512"}},
-      {{}, {"--optimizer", "adamw", "--weight-decay", "0.1"}}};
-  std::vector<std::string> flags;
-  for (const Choices& choices : knobs) {
-    const auto& chosen = choices[engine() % choices.size()];
-    flags.insert(flags.end(), chosen.begin(), chosen.end());
-  }
-  return flags;
-}
-
 }  // namespace
 
 TEST_CASE("every strategy on 2 ranks trains as one rank does", "[numerics][strategies]") {
@@ -146,7 +116,7 @@ TEST_CASE("random combinations of flags train as one rank does", "[numerics][str
   std::mt19937_64 engine(seed);
   for (int i = 0; i < 30; ++i) {
     const int world_size = i % 2 == 0 ? 2 : 4;
-    const auto flags = random_flags(engine, world_size);
+    const auto flags = test::random_strategy_flags(engine, world_size);
     const test::NamedStrategy drawn = test::named_strategy(flags, world_size);
     INFO("seed " << seed << ", draw " << i << ": " << drawn.name);
     require_trains_as_one_rank(drawn.config);

@@ -2,6 +2,8 @@
 // least once, and flags that meet in one place in pairs. Whoever adds a strategy adds its rows.
 #pragma once
 
+#include <algorithm>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -61,6 +63,20 @@ inline std::vector<Flags> offload_flags(int world_size) {
   };
   all.insert(all.end(), parts.begin(), parts.end());
   return all;
+}
+
+/// Whether a strategy of the table can be tried on a model: names of parameters in it are those of
+/// a vision transformer, and where one rank offloads all of a llama this host has no room for it.
+inline bool fits_model(const Flags& strategy, const std::string& model) {
+  const auto has = [&](const char* word) {
+    return std::count(strategy.begin(), strategy.end(), word) > 0;
+  };
+  if (model == "llama-1b" && has("--offload") && (has("single") || has("ddp"))) return false;
+  const bool names = std::any_of(strategy.begin(), strategy.end(), [](const std::string& flag) {
+    return flag == "--ignore" || flag == "--freeze" || flag == "--keep-fp32" ||
+           flag.starts_with("module:");
+  });
+  return !names || model.starts_with("vit");
 }
 
 /// The flags of each strategy that `world_size` ranks can have.
@@ -130,6 +146,36 @@ inline std::vector<Flags> all_strategy_flags(int world_size) {
   };
   all.insert(all.end(), parts.begin(), parts.end());
   return all;
+}
+
+/// Flags that may stand together, drawn one by one.
+inline Flags random_strategy_flags(std::mt19937_64& engine, int world_size) {
+  using Choices = std::vector<Flags>;
+  const auto half = std::to_string(world_size / 2);
+  const std::vector<Choices> knobs = {
+      {{}, {"--strategy", "ddp"}, {"--strategy", "hsdp", "--replicas", half}},
+      {{}, {"--param-dtype", "bf16"}},
+      {{}, {"--reduce-dtype", "bf16"}, {"--reduce-dtype", "fp16"}},
+      {{}, {"--reshard-after-forward", "true"}, {"--reshard-after-forward", "false"}},
+      {{}, {"--forward-prefetch", "0"}, {"--forward-prefetch", "2"}},
+      {{}, {"--backward-prefetch", "0"}, {"--backward-prefetch", "3"}},
+      {{}, {"--wrap", "root"}, {"--wrap", "size:50000"}, {"--wrap", "module:.*layer_[13]"}},
+      {{}, {"--ignore", ".*ln_1.*|class_token"}},
+      {{}, {"--freeze", "conv_proj|.*encoder_layer_0"}, {"--freeze", ".*in_proj_bias"}},
+      {{}, {"--keep-fp32", ".*ln_[12]"}},
+      {{}, {"--accumulate", "2"}, {"--accumulate", "3"}},
+      {{}, {"--sync", "last"}},
+      {{}, {"--recompute", "full"}, {"--recompute", "every:2"}},
+      {{}, {"--clip-norm", "0.5"}},
+      {{}, {"--offload", "params"}, {"--offload", "optimizer"}, {"--offload", "all"}},
+      {{}, {"--loss-scale", "512"}},
+      {{}, {"--optimizer", "adamw", "--weight-decay", "0.1"}}};
+  Flags flags;
+  for (const Choices& choices : knobs) {
+    const auto& chosen = choices[engine() % choices.size()];
+    flags.insert(flags.end(), chosen.begin(), chosen.end());
+  }
+  return flags;
 }
 
 inline std::vector<NamedStrategy> all_strategies(int world_size) {

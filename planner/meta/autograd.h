@@ -1,0 +1,86 @@
+// Backward over tensors without values: nodes, the order in which LibTorch's engine runs them, and
+// when they give up what they saved.
+//
+// [Note: order] Among the nodes that are ready the one that was made last runs first; those that
+// take a leaf's gradient come before all others. Gradients that meet are added up in the first's
+// memory where nobody else has it. A node's saved tensors are given up after it has run, in the
+// order in which LibTorch's generated code declares them: by name, inputs before results.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "planner/meta/tensor.h"
+
+namespace shardlens::planner::meta {
+
+using Tensors = std::vector<Tensor>;
+
+struct Node {
+  /// Gradients of the outputs in, of the inputs out; undefined: none.
+  using Backward = std::function<Tensors(Node& node, Tensors&& gradients)>;
+
+  int64_t sequence = 0;
+  int outputs = 1;         // of forward
+  std::vector<Edge> next;  // by input
+  Tensors saved;
+  Backward backward;
+
+  bool wants(size_t input) const { return next[input].node != nullptr; }
+};
+
+/// A leaf's gradient, and who is told when it has come.
+struct Leaf {
+  Tensor gradient;
+  std::function<void()> on_gradient;
+  std::weak_ptr<Node> accumulator;
+};
+
+/// Whether an operator on these has to leave a node behind.
+bool needs_node(std::initializer_list<const Tensor*> inputs);
+
+/// A node behind an operator on `inputs`, whose output is to get its edge. Called only where
+/// needs_node().
+std::shared_ptr<Node> add_node(std::initializer_list<const Tensor*> inputs, Tensors saved,
+                               Node::Backward backward, int outputs = 1);
+
+/// `output` with the edge of such a node, where there has to be one.
+Tensor with_node(Tensor output, std::initializer_list<const Tensor*> inputs, Tensors saved,
+                 Node::Backward backward);
+
+/// Grad mode of a context, while this lives.
+class GradMode {
+ public:
+  GradMode(Context& context, bool enabled) : context_(context), before_(context.records_graph) {
+    context_.records_graph = enabled;
+  }
+  ~GradMode() { context_.records_graph = before_; }
+  GradMode(const GradMode&) = delete;
+  GradMode& operator=(const GradMode&) = delete;
+
+ private:
+  Context& context_;
+  bool before_;
+};
+
+/// An operator call of LibTorch, while this lives: what is taken and given back inside one is
+/// workspace.
+class OperatorCall {
+ public:
+  explicit OperatorCall(Context& context) : memory_(*context.memory) { memory_.begin_operator(); }
+  ~OperatorCall() { memory_.end_operator(); }
+  OperatorCall(const OperatorCall&) = delete;
+  OperatorCall& operator=(const OperatorCall&) = delete;
+
+ private:
+  Memory& memory_;
+};
+
+/// Runs everything behind `root` that leads to a leaf. Whoever calls has the gradient too, so
+/// nothing is added up in its memory.
+void run_backward(Context& context, const Edge& root, const Tensor& gradient);
+
+}  // namespace shardlens::planner::meta

@@ -1,0 +1,258 @@
+#include "planner/meta/operators.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace shardlens::planner::meta {
+
+namespace {
+
+/// Strides of the same order of dimensions, without gaps.
+Sizes dense_strides(const Tensor& tensor) {
+  const Sizes &sizes = tensor.sizes(), &strides = tensor.strides();
+  std::vector<size_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return strides[a] > strides[b]; });
+  Sizes dense = sizes;
+  int64_t stride = 1;
+  for (auto dim = order.rbegin(); dim != order.rend(); ++dim) {
+    dense[*dim] = stride;
+    stride *= std::max<int64_t>(sizes[*dim], 1);
+  }
+  return dense;
+}
+
+Tensor as_matrix(const Tensor& tensor) {
+  return tensor.dim() == 2 ? tensor : tensor.reshape({-1, tensor.size(-1)});
+}
+
+/// Whether BLAS reads it as it lies, row by row or column by column.
+bool is_blas_matrix(const Tensor& tensor) {
+  const int64_t rows = tensor.size(0), columns = tensor.size(1);
+  return (tensor.stride(1) == 1 && tensor.stride(0) >= std::max<int64_t>(1, columns)) ||
+         (tensor.stride(0) == 1 && tensor.stride(1) >= std::max<int64_t>(1, rows)) ||
+         tensor.is_contiguous();
+}
+
+/// A copy that BLAS can read, where it cannot read the matrix itself.
+Tensor copy_for_blas(const Tensor& tensor) {
+  if (is_blas_matrix(tensor)) return {};
+  return Tensor::empty(tensor.context(), tensor.sizes(), tensor.scalar_type());
+}
+
+/// [n, k] x [k, m] -> [n, m], where that goes.
+void multiply(const Tensor& a, const Tensor& b) {
+  const Tensor first = copy_for_blas(a);
+  const Tensor second = copy_for_blas(b);
+}
+
+Tensor product(const Tensor& a, const Tensor& b) {
+  const OperatorCall call(a.context());
+  Tensor output = Tensor::empty(a.context(), {a.size(0), b.size(1)}, a.scalar_type());
+  multiply(a, b);
+  return output;
+}
+
+/// [n, k] x [k] -> [n]
+Tensor product_with_vector(const Tensor& matrix) {
+  const OperatorCall call(matrix.context());
+  Tensor output = Tensor::empty(matrix.context(), {matrix.size(0)}, matrix.scalar_type());
+  const Tensor copy = copy_for_blas(matrix);
+  return output;
+}
+
+/// [rows, out] and [rows, in] -> [out, in], where its place is or newly made.
+Tensor weight_gradient(const Tensor& gradient, const Tensor& input, const Leaf* leaf) {
+  Context& context = gradient.context();
+  std::optional<Tensor> place;
+  if (leaf != nullptr && context.find_place) place = context.find_place(*leaf);
+  if (!place) return product(gradient.t(), as_matrix(input));
+  multiply(gradient.t(), as_matrix(input));
+  return *std::move(place);
+}
+
+/// Gradients of input and weight, from `gradient` [rows, out]. Saved: input, weight.
+Tensors product_gradients(Node& node, const Tensor& gradient, const Leaf* leaf) {
+  const Tensor input = node.saved[0], weight = node.saved[1];
+  Tensors results(2);
+  if (node.wants(1)) results[1] = weight_gradient(gradient, input, leaf);
+  if (node.wants(0)) results[0] = product(gradient, weight).view(input.sizes());
+  return results;
+}
+
+Sizes product_sizes(const Tensor& input, const Tensor& weight) {
+  Sizes sizes = input.sizes();
+  sizes[sizes.size() - 1] = weight.size(0);
+  return sizes;
+}
+
+/// What at::linear computes, without a graph.
+Tensor linear_forward(const Tensor& input, const Tensor& weight) {
+  Context& context = input.context();
+  const OperatorCall call(context);
+  return product(as_matrix(input.detach()), weight.detach().t()).view(product_sizes(input, weight));
+}
+
+/// Which is kept in a node without keeping the tensor's memory.
+std::shared_ptr<Leaf> leaf_of(const Tensor& weight) {
+  return weight.edge().node ? nullptr : weight.leaf();
+}
+
+}  // namespace
+
+Tensor like(const Tensor& tensor, Type type) {
+  const Sizes strides =
+      tensor.is_contiguous() ? contiguous_strides(tensor.sizes()) : dense_strides(tensor);
+  return Tensor::empty_strided(tensor.context(), tensor.sizes(), strides, type);
+}
+
+// ---- element by element -------------------------------------------------------------------------
+
+Tensor pointwise(Context& context, const Sizes& sizes, Type type) {
+  const OperatorCall call(context);
+  return Tensor::empty(context, sizes, type);
+}
+
+Tensor add(const Tensor& a, const Tensor& b) {
+  Context& context = a.context();
+  const OperatorCall call(context);
+  Tensor sum = Tensor::empty(context, broadcast(a.sizes(), b.sizes()), a.scalar_type());
+  if (!needs_node({&a, &b})) return sum;
+  auto node = add_node(
+      {&a, &b}, {},
+      [sizes_a = a.sizes(), sizes_b = b.sizes()](Node& self, Tensors&& gradients) -> Tensors {
+        const Tensor& gradient = gradients[0];
+        return {self.wants(0) ? sum_to(gradient, sizes_a) : Tensor(),
+                self.wants(1) ? sum_to(gradient, sizes_b) : Tensor()};
+      });
+  sum.set_edge({std::move(node), 0});
+  return sum;
+}
+
+Number::Number(Context& context, Type type) {
+  if (context.is_cuda()) return;
+  own = Tensor::empty(context, {}, Type::fp64);
+  cast = Tensor::empty(context, {}, type);
+}
+
+Tensor with_number(Context& context, const Sizes& sizes, Type type) {
+  const OperatorCall call(context);
+  const Number number(context, type);
+  return Tensor::empty(context, sizes, type);
+}
+
+void in_place_with_number(Context& context, Type type) {
+  const OperatorCall call(context);
+  const Number number(context, type);
+}
+
+Tensor compared_with_number(Context& context, const Sizes& sizes, Type type) {
+  const OperatorCall call(context);
+  Number number(context, type);
+  Tensor output = Tensor::empty(context, sizes, Type::boolean);
+  number.own = {};
+  return output;
+}
+
+Tensor power(const Tensor& exponents) {
+  Context& context = exponents.context();
+  const OperatorCall call(context);
+  Tensor output = like(exponents);
+  const Number number(context, exponents.scalar_type());
+  const Tensor base = context.is_cuda() ? Tensor::empty(context, {}, Type::fp64) : Tensor();
+  return output;
+}
+
+Tensor gelu(const Tensor& input) {
+  const OperatorCall call(input.context());
+  Tensor output = like(input);
+  return with_node(output, {&input}, {input},
+                   [](Node& self, Tensors&&) -> Tensors { return {like(self.saved[0])}; });
+}
+
+Tensor relu(const Tensor& input) {
+  const OperatorCall call(input.context());
+  Tensor output = like(input);
+  return with_node(output, {&input}, {output},
+                   [](Node&, Tensors&& gradients) -> Tensors { return {like(gradients[0])}; });
+}
+
+Tensor Tensor::relu() const { return meta::relu(*this); }
+
+// ---- moving -------------------------------------------------------------------------------------
+
+Tensor cat(const Tensors& parts, int64_t dim) {
+  Context& context = parts[0].context();
+  const OperatorCall call(context);
+  const auto at = static_cast<size_t>(dim);
+  Sizes sizes = parts[0].sizes();
+  sizes[at] = 0;
+  for (const Tensor& part : parts) sizes[at] += part.sizes()[at];
+  Tensor whole = Tensor::empty(context, sizes, parts[0].scalar_type());
+  if (!needs_node({&parts[0], &parts[1]})) return whole;
+  auto node = add_node(
+      {&parts[0], &parts[1]}, {},
+      [dim, first = parts[0].size(dim), second = parts[1].size(dim)](
+          Node&, Tensors&& gradients) -> Tensors {
+        return {gradients[0].narrow(dim, 0, first), gradients[0].narrow(dim, first, second)};
+      });
+  whole.set_edge({std::move(node), 0});
+  return whole;
+}
+
+Tensor stack(const Tensors& parts, int64_t dim) {
+  const auto defined =
+      std::find_if(parts.begin(), parts.end(), [](const Tensor& part) { return part.defined(); });
+  Sizes sizes = defined->sizes();
+  sizes.insert(static_cast<size_t>(dim), static_cast<int64_t>(parts.size()));
+  return Tensor::empty(defined->context(), sizes, defined->scalar_type());
+}
+
+Tensor embed_in_zeros(const Tensor& gradient, const Sizes& sizes) {
+  return Tensor::empty(gradient.context(), sizes, gradient.scalar_type());
+}
+
+// ---- reductions ---------------------------------------------------------------------------------
+
+Tensor sum_to(const Tensor& gradient, const Sizes& sizes) {
+  if (gradient.sizes() == sizes) return gradient;
+  const size_t lead = gradient.sizes().size() - sizes.size();
+  std::vector<int64_t> dims(lead);
+  std::iota(dims.begin(), dims.end(), int64_t{0});
+  for (size_t i = lead; i < gradient.sizes().size(); ++i) {
+    if (sizes[i - lead] == 1 && gradient.sizes()[i] != 1) dims.push_back(static_cast<int64_t>(i));
+  }
+  const Tensor total = sum(gradient, dims, gradient.scalar_type());
+  return lead == 0 ? total : total.view(sizes);
+}
+
+// ---- layers -------------------------------------------------------------------------------------
+
+Tensor linear(const Tensor& input, const Tensor& given_weight, const Tensor& given_bias) {
+  const Tensor weight = given_weight.to(input.scalar_type());
+  const Tensor bias = given_bias.to(input.scalar_type());
+  return with_node(linear_forward(input, weight), {&input, &weight, &bias}, {input, weight},
+                   [leaf = leaf_of(weight)](Node& node, Tensors&& gradients) -> Tensors {
+                     const Tensor gradient = as_matrix(gradients[0]);
+                     Tensors results = product_gradients(node, gradient, leaf.get());
+                     Tensor& bias_gradient = results.emplace_back();
+                     if (node.wants(2)) {
+                       const Tensor ones = pointwise(gradient.context(), {gradient.size(0)},
+                                                     gradient.scalar_type());
+                       bias_gradient = product_with_vector(gradient.t());
+                     }
+                     return results;
+                   });
+}
+
+Tensor project(const Tensor& input, const Tensor& given_weight) {
+  const Tensor weight = given_weight.to(input.scalar_type());
+  return with_node(linear_forward(input, weight), {&input, &weight}, {input, weight},
+                   [leaf = leaf_of(weight)](Node& node, Tensors&& gradients) {
+                     return product_gradients(node, as_matrix(gradients[0]), leaf.get());
+                   });
+}
+
+}  // namespace shardlens::planner::meta

@@ -1,0 +1,35 @@
+// The planner's tensors for the units of models/units.h.
+#pragma once
+
+#include <vector>
+
+#include "models/spec.h"
+#include "planner/meta/tensor.h"
+
+namespace shardlens::planner::meta {
+
+struct MetaOps {
+  using Tensor = meta::Tensor;
+  struct RotaryTable {
+    Tensor cos;
+    Tensor sin;
+  };
+  static constexpr Type kFloat = Type::fp32;
+
+  static Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias);
+  static Tensor project(const Tensor& input, const Tensor& weight);
+  static Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                           double eps);
+  static Tensor rms_norm(const Tensor& input, const Tensor& weight, double eps);
+  static Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal);
+  static Tensor gelu(const Tensor& input);
+  static Tensor cat(const std::vector<Tensor>& parts, int64_t dim);
+  static Tensor repeat_interleave(const Tensor& input, int64_t repeats, int64_t dim);
+  static Tensor embedding(const Tensor& weight, const Tensor& ids);
+
+  static void fill(RotaryTable& table, const models::LlamaSizes& sizes, const Tensor& like);
+  static Tensor rotate(const Tensor& input, const RotaryTable& table);
+  static Tensor gate(const Tensor& gate, const Tensor& up);
+};
+
+}  // namespace shardlens::planner::meta

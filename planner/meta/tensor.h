@@ -1,0 +1,196 @@
+// Tensors without values: shape, strides, dtype, and memory that only its owner's lifetime counts.
+// The planner runs a model's code on them, so that what LibTorch would allocate and free comes in
+// the same order, and for the same reasons, as it does there.
+//
+// Whatever allocates follows LibTorch 2.11: operators.h says what each operator takes, here is what
+// views share and when a reshape copies.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "planner/gpus.h"
+#include "planner/strategy.h"
+
+namespace shardlens::planner::meta {
+
+enum class Type : uint8_t { fp32, bf16, fp16, fp64, int64, int32, uint8, boolean };
+int64_t bytes_of(Type type);
+Type type_of(DType dtype);
+constexpr bool is_floating(Type type) { return type <= Type::fp64; }
+constexpr bool is_reduced(Type type) { return type == Type::bf16 || type == Type::fp16; }
+
+/// Who is asked for memory. Bytes are what an operator asks for, before any rounding; nobody asks
+/// for 0.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  /// Returns what `free` is given, once.
+  virtual int64_t allocate(int64_t bytes) = 0;
+  virtual void free(int64_t block) = 0;
+  /// Operator calls of LibTorch begin and end, also inside one another.
+  virtual void begin_operator() {}
+  virtual void end_operator() {}
+};
+
+class Tensor;
+struct Leaf;
+
+/// Which of LibTorch's attention kernels may be chosen.
+struct AttentionKernels {
+  bool flash = true;
+  bool efficient = true;
+  bool math = true;
+};
+
+/// Where operators run, and what chooses their kernels. One rank has one for its device, and one
+/// for the host beside a GPU.
+struct Context {
+  Memory* memory = nullptr;
+  const Gpu* gpu = nullptr;  // none: the CPU
+  int threads = 1;           // of the CPU's kernels
+  AttentionKernels attention{};
+  bool records_graph = false;  // grad mode
+  int64_t next_sequence = 0;   // of autograd's nodes
+  /// Where a linear's weight gradient goes at once (GradientPlaces in models/model.h): asked with
+  /// the weight's leaf, gives a tensor in memory that somebody else counts, or nothing.
+  std::function<std::optional<Tensor>(const Leaf& weight)> find_place{};
+
+  bool is_cuda() const { return gpu != nullptr; }
+};
+
+/// A few numbers: sizes or strides, in elements.
+class Sizes {
+ public:
+  static constexpr size_t kMost = 6;
+
+  Sizes() = default;
+  Sizes(std::initializer_list<int64_t> values) : Sizes(std::span(values.begin(), values.size())) {}
+  explicit Sizes(std::span<const int64_t> values);
+
+  size_t size() const { return count_; }
+  int64_t& operator[](size_t i) { return values_[i]; }
+  int64_t operator[](size_t i) const { return values_[i]; }
+  const int64_t* begin() const { return values_.data(); }
+  const int64_t* end() const { return values_.data() + count_; }
+  int64_t back() const { return values_[count_ - 1]; }
+  void push_back(int64_t value);
+  void insert(size_t at, int64_t value);
+  void erase(size_t at);
+  int64_t product() const;
+
+  bool operator==(const Sizes& other) const;
+
+ private:
+  std::array<int64_t, kMost> values_{};
+  size_t count_ = 0;
+};
+
+/// Strides of a tensor of these sizes that lies in memory row by row.
+Sizes contiguous_strides(const Sizes& sizes);
+
+/// Memory that lives as long as some tensor uses it.
+class Storage {
+ public:
+  Storage(Memory& memory, int64_t bytes);
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  int64_t block() const { return block_; }
+
+ private:
+  Memory& memory_;
+  int64_t block_;
+};
+
+struct Node;
+
+/// Where a gradient goes: an input of a node.
+struct Edge {
+  std::shared_ptr<Node> node;
+  int input = 0;
+};
+
+class Tensor {
+ public:
+  /// Undefined.
+  Tensor() = default;
+  /// Newly allocated, row by row; nothing is where there are no elements.
+  static Tensor empty(Context& context, const Sizes& sizes, Type type);
+  static Tensor empty_strided(Context& context, const Sizes& sizes, const Sizes& strides,
+                              Type type);
+  /// In memory that somebody else counts: a weight in a slot.
+  static Tensor placed(Context& context, const Sizes& sizes, Type type);
+
+  bool defined() const { return context_ != nullptr; }
+  Context& context() const { return *context_; }
+  Type scalar_type() const { return type_; }
+  const Sizes& sizes() const { return sizes_; }
+  const Sizes& strides() const { return strides_; }
+  int64_t size(int64_t dim) const { return sizes_[index(dim)]; }
+  int64_t stride(int64_t dim) const { return strides_[index(dim)]; }
+  int64_t dim() const { return static_cast<int64_t>(sizes_.size()); }
+  int64_t numel() const { return sizes_.product(); }
+  int64_t nbytes() const { return numel() * bytes_of(type_); }
+  bool is_contiguous() const;
+  bool is_cuda() const { return context_->is_cuda(); }
+  bool shares_memory(const Tensor& other) const {
+    return storage_ != nullptr && storage_ == other.storage_;
+  }
+  /// Whether nobody else has this memory; a view keeps the tensor that it is a view of.
+  bool owns_memory() const { return storage_.use_count() == 1 && !is_view_; }
+  const std::shared_ptr<Storage>& storage() const { return storage_; }
+
+  // Views and what may be one, as LibTorch has them; -1 in sizes: what is left.
+  Tensor view(const Sizes& sizes) const;
+  Tensor reshape(const Sizes& sizes) const;
+  Tensor permute(const Sizes& order) const;
+  Tensor transpose(int64_t a, int64_t b) const;
+  Tensor t() const;
+  Tensor narrow(int64_t dim, int64_t start, int64_t length) const;
+  Tensor select(int64_t dim, int64_t index) const;
+  Tensor unsqueeze(int64_t dim) const;
+  Tensor expand(const Sizes& sizes) const;
+  std::vector<Tensor> unbind(int64_t dim) const;
+  Tensor contiguous() const;
+  /// In another dtype; the tensor itself where it has it.
+  Tensor to(Type type) const;
+  Tensor relu() const;
+
+  // Autograd.
+  Tensor detach() const;
+  bool requires_grad() const { return edge_.node != nullptr || leaf_ != nullptr; }
+  /// Makes a leaf of it, or no longer.
+  Tensor& requires_grad_(bool wanted);
+  const std::shared_ptr<Leaf>& leaf() const { return leaf_; }
+  const Edge& edge() const { return edge_; }
+  void set_edge(Edge edge) { edge_ = std::move(edge); }
+
+  /// The same memory seen in another way, with no node in the graph.
+  Tensor as_strided(const Sizes& sizes, const Sizes& strides) const;
+
+ private:
+  size_t index(int64_t dim) const;
+
+  Context* context_ = nullptr;
+  Type type_{};
+  Sizes sizes_;
+  Sizes strides_;
+  std::shared_ptr<Storage> storage_;
+  bool is_view_ = false;
+  Edge edge_;
+  std::shared_ptr<Leaf> leaf_;
+};
+
+/// Of both shapes, as operators on two tensors broadcast.
+Sizes broadcast(const Sizes& a, const Sizes& b);
+
+}  // namespace shardlens::planner::meta

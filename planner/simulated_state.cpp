@@ -1,0 +1,123 @@
+#include "planner/simulated_state.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace shardlens::planner {
+
+using profiler::Category;
+
+SimulatedState::SimulatedState(const models::ModelSpec& spec, const Schedule& schedule, int moments,
+                               const RankMemory& memory)
+    : schedule_(schedule),
+      memory_(memory),
+      masters_(pinned_totals(schedule).masters_bytes),
+      casts_(pinned_totals(schedule).parameters_bytes),
+      slots_(schedule.slots.size()),
+      places_(spec.parameters.size()) {
+  allocate_buckets(moments);
+  allocate_slots();
+  make_weights(spec);
+}
+
+void SimulatedState::keep(Category category, const std::string& label, meta::Memory& memory,
+                          int64_t bytes) {
+  const TimelineScope scope(memory_.timeline, category, label);
+  kept_.push_back(std::make_shared<meta::Storage>(memory, bytes));
+}
+
+void SimulatedState::allocate_buckets(int moments) {
+  static constexpr const char* kMoments[] = {"exp_avg", "exp_avg_sq"};
+  const bool is_offloaded = schedule_.offload != Offload::none;
+  meta::Memory& device = *memory_.device.memory;
+  meta::Memory& stepping = schedule_.steps_on_host() ? memory_.host : device;
+  for (size_t g = 0; g < schedule_.groups.size(); ++g) {
+    const Group& group = schedule_.groups[g];
+    for (size_t b = 0; b < group.buckets.size(); ++b) {
+      const Bucket& bucket = group.buckets[b];
+      const std::string name = fmt::format("{} bucket {}", group.name, b);
+      const int64_t numel = schedule_.shard_numel(bucket);
+      for (const BucketEntry& entry : bucket.entries) {
+        places_[static_cast<size_t>(entry.parameter)] = {static_cast<int>(g), static_cast<int>(b)};
+      }
+      if (is_offloaded) {
+        allocate_host_copies(bucket, name);
+      } else {
+        keep(Category::parameter_shard, name + " master", device, numel * bytes_of(kMasterDType));
+      }
+      if (schedule_.offload == Offload::optimizer) {
+        keep(Category::parameter_shard, name + " parameters", device,
+             numel * bytes_of(bucket.dtype));
+      }
+      if (bucket.frozen) continue;
+      for (int i = 0; i < moments; ++i) {
+        const char* const moment = moments == 1 ? "momentum_buffer" : kMoments[i];
+        keep(Category::optimizer_state, fmt::format("{} {}", name, moment), stepping,
+             numel * bytes_of(kMasterDType));
+      }
+    }
+  }
+  keep(Category::optimizer_state, "step count", stepping, bytes_of(kMasterDType));
+}
+
+void SimulatedState::allocate_host_copies(const Bucket& bucket, const std::string& name) {
+  const int64_t numel = schedule_.shard_numel(bucket);
+  const auto take = [&](bool pinned, PinnedBlocks& blocks, const char* label,
+                        const std::string& own_label, DType dtype) {
+    const int64_t bytes = numel * bytes_of(dtype);
+    if (pinned && memory_.has_device()) {
+      take_pinned(blocks, Category::parameter_shard, label, bytes);
+    } else {
+      keep(Category::parameter_shard, name + own_label, memory_.host, bytes);
+    }
+  };
+  take(pins_master(schedule_, bucket), masters_, "masters", " master", kMasterDType);
+  if (has_host_cast(bucket)) take(true, casts_, "parameters", " parameters", bucket.dtype);
+}
+
+void SimulatedState::take_pinned(PinnedBlocks& blocks, Category category, const char* label,
+                                 int64_t bytes) {
+  const int64_t block_bytes = blocks.take(bytes).new_block_bytes;
+  if (block_bytes > 0) keep(category, label, memory_.pinned, block_bytes);
+}
+
+void SimulatedState::allocate_slots() {
+  PinnedBlocks gradients(pinned_totals(schedule_).gradients_bytes);
+  for (size_t i = 0; i < schedule_.slots.size(); ++i) {
+    const Slot& slot = schedule_.slots[i];
+    if (is_pinned(slot) && memory_.has_device()) {
+      take_pinned(gradients, Category::gradient_shard, "gradients", slot.bytes);
+    } else if (slot.lasts()) {
+      begin_slot(static_cast<int>(i));
+    }
+  }
+}
+
+void SimulatedState::begin_slot(int index) {
+  const Slot& slot = schedule_.slot(index);
+  const TimelineScope scope(memory_.timeline, category_of(slot.kind), slot.name());
+  slots_[static_cast<size_t>(index)] = std::make_shared<meta::Storage>(
+      slot.on_host ? memory_.host : *memory_.device.memory, slot.bytes);
+}
+
+void SimulatedState::make_weights(const models::ModelSpec& spec) {
+  for (size_t i = 0; i < places_.size(); ++i) {
+    const ParameterPlace& place = places_[i];
+    const Bucket& bucket = schedule_.groups[static_cast<size_t>(place.group)]
+                               .buckets[static_cast<size_t>(place.bucket)];
+    meta::Tensor weight = meta::Tensor::placed(
+        memory_.device, meta::Sizes(std::span<const int64_t>(spec.parameters[i].shape)),
+        meta::type_of(bucket.dtype));
+    weight.requires_grad_(!bucket.frozen);
+    if (!bucket.frozen) parameters_[weight.leaf().get()] = static_cast<int>(i);
+    weights_.push_back(std::move(weight));
+  }
+}
+
+int SimulatedState::parameter_of(const meta::Leaf& leaf) const {
+  const auto found = parameters_.find(&leaf);
+  return found == parameters_.end() ? -1 : found->second;
+}
+
+}  // namespace shardlens::planner

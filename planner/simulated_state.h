@@ -1,0 +1,69 @@
+// What a rank keeps from step to step, without values: the counterpart of runtime/rank_state.h,
+// which allocates the same in the same order.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/spec.h"
+#include "planner/meta/autograd.h"
+#include "planner/pinned_blocks.h"
+#include "planner/schedule.h"
+#include "planner/timeline.h"
+
+namespace shardlens::planner {
+
+/// Where a rank's tensors lie. On the CPU all three are the host's memory.
+struct RankMemory {
+  Timeline& timeline;
+  meta::Context& device;
+  meta::Memory& host;
+  meta::Memory& pinned;
+
+  bool has_device() const { return device.is_cuda(); }
+};
+
+/// Where one parameter lies.
+struct ParameterPlace {
+  int group = -1;
+  int bucket = -1;
+};
+
+class SimulatedState {
+ public:
+  SimulatedState(const models::ModelSpec& spec, const Schedule& schedule, int moments,
+                 const RankMemory& memory);
+
+  const meta::Tensor& weight(int parameter) const {
+    return weights_[static_cast<size_t>(parameter)];
+  }
+  /// -1: no parameter's.
+  int parameter_of(const meta::Leaf& leaf) const;
+  const ParameterPlace& place(int parameter) const {
+    return places_[static_cast<size_t>(parameter)];
+  }
+  void begin_slot(int slot);
+  void end_slot(int slot) { slots_[static_cast<size_t>(slot)] = {}; }
+
+ private:
+  void allocate_buckets(int moments);
+  void allocate_host_copies(const Bucket& bucket, const std::string& name);
+  void take_pinned(PinnedBlocks& blocks, profiler::Category category, const char* label,
+                   int64_t bytes);
+  void allocate_slots();
+  void make_weights(const models::ModelSpec& spec);
+  void keep(profiler::Category category, const std::string& label, meta::Memory& memory,
+            int64_t bytes);
+
+  const Schedule& schedule_;
+  RankMemory memory_;
+  PinnedBlocks masters_;
+  PinnedBlocks casts_;
+  std::vector<std::shared_ptr<meta::Storage>> kept_;
+  std::vector<std::shared_ptr<meta::Storage>> slots_;
+  std::vector<ParameterPlace> places_;
+  std::vector<meta::Tensor> weights_;
+  std::unordered_map<const meta::Leaf*, int> parameters_;
+};
+
+}  // namespace shardlens::planner

@@ -1,0 +1,128 @@
+// What happens to a rank's memory while a run of it is simulated, in the words of a recording: what
+// is allocated and freed where, for what, and which step and action it belongs to. The same rules
+// as the recorder's (profiler/recorder.h): a block belongs to the purpose in force when it was
+// taken; one that is given back within the same operator call is workspace.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "planner/allocator_model.h"
+#include "planner/meta/tensor.h"
+#include "profiler/profile.h"
+
+namespace shardlens::planner {
+
+/// What allocations are for.
+struct Purpose {
+  profiler::Category category = profiler::Category::other;
+  uint32_t label = 0;
+  int32_t action = -1;
+};
+
+class Timeline {
+ public:
+  /// A block, until it is freed: the index of its event.
+  using Block = int64_t;
+
+  uint32_t label(std::string_view text);
+  Purpose change(const Purpose& purpose);
+
+  void phase(profiler::Phase phase);
+  void step(int64_t step);
+  void begin_action(int32_t action);
+  void end_action(int32_t action);
+  void begin_operator();
+  void end_operator() { --operator_depth_; }
+
+  Block take(profiler::Space space, uint64_t address, int64_t bytes);
+  void give_back(Block block);
+  /// What a block turns out to be, it was from the start.
+  void recategorise(Block block, profiler::Category category);
+  void out_of_memory(int64_t free_bytes, int64_t requested_bytes);
+  /// A segment is taken from the driver, or given back.
+  void segment(bool is_taken, uint64_t address, int64_t bytes);
+
+  const std::vector<profiler::Event>& events() const { return events_; }
+  const std::vector<std::string>& strings() const { return strings_; }
+  const Purpose& purpose() const { return purpose_; }
+
+ private:
+  profiler::Event& add(profiler::EventKind kind, int64_t value);
+
+  std::vector<profiler::Event> events_;
+  std::vector<std::string> strings_ = {""};
+  std::unordered_map<std::string, uint32_t> labels_;
+  Purpose purpose_;
+  int operator_depth_ = 0;
+  int64_t operator_begin_ = 0;  // the first event of the outermost operator call
+};
+
+/// What allocations are for, while this lives.
+class TimelineScope {
+ public:
+  TimelineScope(Timeline& timeline, const Purpose& purpose)
+      : timeline_(timeline), before_(timeline.change(purpose)) {}
+  TimelineScope(Timeline& timeline, profiler::Category category, std::string_view text)
+      : TimelineScope(timeline, {category, timeline.label(text)}) {}
+  ~TimelineScope() { timeline_.change(before_); }
+  TimelineScope(const TimelineScope&) = delete;
+  TimelineScope& operator=(const TimelineScope&) = delete;
+
+ private:
+  Timeline& timeline_;
+  Purpose before_;
+};
+
+/// Thrown where a device has no memory for a request; what was going on is in the timeline.
+struct DeviceFull : std::runtime_error {
+  explicit DeviceFull(const OutOfMemory& failure)
+      : std::runtime_error("the device is full"), failure(failure) {}
+  OutOfMemory failure;
+};
+
+/// A GPU's memory under PyTorch's caching allocator.
+class DeviceMemory final : public meta::Memory {
+ public:
+  DeviceMemory(Timeline& timeline, const AllocatorSettings& settings);
+
+  int64_t allocate(int64_t bytes) override;
+  void free(int64_t block) override;
+  void begin_operator() override { timeline_.begin_operator(); }
+  void end_operator() override { timeline_.end_operator(); }
+
+  AllocatorModel& allocator() { return allocator_; }
+  const AllocatorModel& allocator() const { return allocator_; }
+
+ private:
+  Timeline& timeline_;
+  AllocatorModel allocator_;
+  std::unordered_map<int64_t, BlockId> blocks_;  // by the timeline's block
+};
+
+/// Host memory, pinned or not, of which as much is taken as was asked for.
+class HostMemory final : public meta::Memory {
+ public:
+  HostMemory(Timeline& timeline, profiler::Space space) : timeline_(timeline), space_(space) {}
+
+  int64_t allocate(int64_t bytes) override;
+  void free(int64_t block) override;
+  void begin_operator() override { timeline_.begin_operator(); }
+  void end_operator() override { timeline_.end_operator(); }
+
+  int64_t peak_bytes() const { return peak_bytes_; }
+  void reset_peak() { peak_bytes_ = bytes_; }
+
+ private:
+  Timeline& timeline_;
+  profiler::Space space_;
+  uint64_t next_address_ = 4096;
+  int64_t bytes_ = 0;
+  int64_t peak_bytes_ = 0;
+};
+
+}  // namespace shardlens::planner

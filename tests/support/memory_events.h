@@ -1,0 +1,133 @@
+// What happened to memory in one space of a recording, or of a prediction, so that two can be
+// compared: blocks by the order in which they were taken, whatever their addresses.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "profiler/profile.h"
+
+namespace shardlens::test {
+
+struct MemoryEvent {
+  bool taken = false;
+  int block = -1;  // -1: taken before the beginning, and not alive at it
+  int64_t bytes = 0;
+  profiler::Category category{};
+  int32_t action = -1;
+  std::string_view label;
+  int64_t step = -1;
+
+  bool operator==(const MemoryEvent&) const = default;
+};
+
+inline std::string to_text(const MemoryEvent& event) {
+  return fmt::format("{} #{} {} {} '{}' action {} step {}", event.taken ? '+' : '-', event.block,
+                     event.bytes, profiler::kCategoryNames[static_cast<size_t>(event.category)],
+                     event.label, event.action, event.step);
+}
+
+/// Where a comparison begins.
+enum class From { start, first_step };
+
+class MemoryEvents {
+ public:
+  MemoryEvents(const std::vector<profiler::Event>& events, const std::vector<std::string>& strings,
+               profiler::Space space, From from)
+      : strings_(strings) {
+    for (const profiler::Event& event : events) {
+      // What is freed at the end is freed in whatever order the program's objects have.
+      if (event.kind == profiler::EventKind::phase &&
+          event.value == static_cast<int64_t>(profiler::Phase::ending)) {
+        break;
+      }
+      if (event.kind == profiler::EventKind::step) begin_step(event.value, from);
+      if (event.space == space) take(event);
+    }
+    drop_end();
+  }
+
+  const std::vector<MemoryEvent>& list() const { return list_; }
+  int64_t peak_bytes() const { return peak_bytes_; }
+
+ private:
+  struct Alive {
+    int block = -1;
+    int64_t bytes = 0;
+    size_t place = 0;  // in the list
+  };
+
+  void begin_step(int64_t step, From from) {
+    if (from == From::first_step && step_ < 0) renumber();
+    step_ = step;
+  }
+
+  void renumber() {
+    std::vector<std::pair<int, uint64_t>> order;
+    for (const auto& [address, alive] : alive_) order.emplace_back(alive.block, address);
+    std::sort(order.begin(), order.end());
+    next_ = 0;
+    for (const auto& [block, address] : order) alive_[address].block = next_++;
+    list_.clear();
+  }
+
+  void take(const profiler::Event& event) {
+    using profiler::EventKind;
+    if (event.kind == EventKind::alloc) {
+      alive_[event.address] = {next_, event.value, list_.size()};
+      bytes_ += event.value;
+      peak_bytes_ = std::max(peak_bytes_, bytes_);
+      list_.push_back(
+          {true, next_++, event.value, event.category, event.action, strings_[event.label], step_});
+    } else if (event.kind == EventKind::recategorise) {
+      const auto found = alive_.find(event.address);
+      if (found != alive_.end() && found->second.place < list_.size()) {
+        list_[found->second.place].category = event.category;
+      }
+    } else if (event.kind == EventKind::free) {
+      const auto found = alive_.find(event.address);
+      if (found == alive_.end()) return;
+      bytes_ -= found->second.bytes;
+      list_.push_back({.block = found->second.block, .bytes = found->second.bytes, .step = step_});
+      alive_.erase(found);
+    }
+  }
+
+  /// The frees after the last thing that was taken.
+  void drop_end() {
+    while (!list_.empty() && !list_.back().taken) list_.pop_back();
+  }
+
+  const std::vector<std::string>& strings_;
+  std::map<uint64_t, Alive> alive_;
+  std::vector<MemoryEvent> list_;
+  int next_ = 0;
+  int64_t step_ = -1;
+  int64_t bytes_ = 0;
+  int64_t peak_bytes_ = 0;
+};
+
+/// Empty where both are the same; else the first difference and what came before it.
+inline std::string first_difference(const std::vector<MemoryEvent>& recorded,
+                                    const std::vector<MemoryEvent>& predicted) {
+  const auto [a, b] =
+      std::mismatch(recorded.begin(), recorded.end(), predicted.begin(), predicted.end());
+  if (a == recorded.end() && b == predicted.end()) return {};
+  const auto at = a - recorded.begin();
+  std::string text = fmt::format("event {} of {} recorded and {} predicted ones:\n", at,
+                                 recorded.size(), predicted.size());
+  for (auto i = std::max<std::ptrdiff_t>(at - 5, 0); i < at; ++i) {
+    text += "  both      " + to_text(recorded[static_cast<size_t>(i)]) + '\n';
+  }
+  text += "  recorded  " + (a == recorded.end() ? "nothing" : to_text(*a)) + '\n';
+  text += "  predicted " + (b == predicted.end() ? "nothing" : to_text(*b)) + '\n';
+  return text;
+}
+
+}  // namespace shardlens::test
