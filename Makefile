@@ -40,6 +40,7 @@ bench: build
 	@"$(SHARDLENS_DEPS)/peers/bin/python" tests/bench/host_cost
 	@"$(SHARDLENS_DEPS)/peers/bin/python" tests/bench/null_table
 	@tests/bench/recorder_cost
+	@tests/bench/checkpoint_cost
 	@tests/bench/claims
 
 gpu: build

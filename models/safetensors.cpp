@@ -207,12 +207,21 @@ class TemporaryFile {
   bool published_ = false;
 };
 
-void require_writable(std::span<const SafetensorsTensor> tensors) {
+void require_sound(std::span<const SafetensorsTensor> tensors) {
   std::set<std::string_view> names;
   for (const SafetensorsTensor& tensor : tensors) {
     if (tensor.name == kMetadataKey || !names.insert(tensor.name).second) {
       throw std::logic_error(fmt::format("safetensors: the name '{}' is taken", tensor.name));
     }
+    if (!bytes_of(tensor.dtype, tensor.shape)) {
+      throw std::logic_error(
+          fmt::format("safetensors: '{}' has no size, of dtype {}", tensor.name, tensor.dtype));
+    }
+  }
+}
+
+void require_data(std::span<const SafetensorsTensor> tensors) {
+  for (const SafetensorsTensor& tensor : tensors) {
     if (bytes_of(tensor.dtype, tensor.shape) != tensor.data.size()) {
       throw std::logic_error(
           fmt::format("safetensors: '{}' has {} bytes, not what {} and its shape ask", tensor.name,
@@ -230,26 +239,21 @@ std::vector<const SafetensorsTensor*> in_data_order(std::span<const SafetensorsT
   return order;
 }
 
-std::string header_for(std::span<const SafetensorsTensor* const> order,
-                       const SafetensorsMetadata& metadata) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header[std::string(kMetadataKey)] = metadata;
-  uint64_t offset_bytes = 0;
-  for (const SafetensorsTensor* tensor : order) {
-    const uint64_t end_bytes = offset_bytes + tensor->data.size();
-    header[tensor->name] = {{"dtype", tensor->dtype},
-                            {"shape", tensor->shape},
-                            {"data_offsets", {offset_bytes, end_bytes}}};
-    offset_bytes = end_bytes;
-  }
+nlohmann::ordered_json entry_of(const SafetensorsTensor& tensor, uint64_t begin, uint64_t end) {
+  return {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
+}
+
+// The length's word, then the text.
+std::string header_of(const nlohmann::ordered_json& entries) {
   std::string text;
   try {
-    text = header.dump();
+    text = entries.dump();
   } catch (const nlohmann::json::exception&) {
     throw std::logic_error("safetensors: a name or a metadata text is not UTF-8");
   }
   text.resize((text.size() + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes, ' ');
-  return text;
+  const uint64_t length = text.size();
+  return std::string(reinterpret_cast<const char*>(&length), kLengthBytes) + text;
 }
 
 }  // namespace
@@ -310,17 +314,35 @@ const SafetensorsTensor* SafetensorsFile::find(std::string_view name) const {
   return found == index_of_name_.end() ? nullptr : &tensors_[found->second];
 }
 
+SafetensorsLayout lay_out_safetensors(std::span<const SafetensorsTensor> tensors,
+                                      const SafetensorsMetadata& metadata) {
+  require_sound(tensors);
+  SafetensorsLayout layout;
+  layout.offsets_bytes.resize(tensors.size());
+  nlohmann::ordered_json entries = nlohmann::ordered_json::object();
+  if (!metadata.empty()) entries[std::string(kMetadataKey)] = metadata;
+  uint64_t data_bytes = 0;
+  for (const SafetensorsTensor* tensor : in_data_order(tensors)) {
+    const uint64_t begin = data_bytes;
+    data_bytes += *bytes_of(tensor->dtype, tensor->shape);
+    layout.offsets_bytes[static_cast<size_t>(tensor - tensors.data())] = begin;
+    entries[tensor->name] = entry_of(*tensor, begin, data_bytes);
+  }
+  layout.header = header_of(entries);
+  for (uint64_t& offset_bytes : layout.offsets_bytes) offset_bytes += layout.header.size();
+  layout.bytes = layout.header.size() + data_bytes;
+  return layout;
+}
+
 void write_safetensors(const std::string& path, std::span<const SafetensorsTensor> tensors,
                        const SafetensorsMetadata& metadata) {
-  require_writable(tensors);
-  const auto order = in_data_order(tensors);
-  const std::string header = header_for(order, metadata);
-  const uint64_t header_bytes = header.size();
+  const SafetensorsLayout layout = lay_out_safetensors(tensors, metadata);
+  require_data(tensors);
   TemporaryFile file(path);
-  file.append(&header_bytes, kLengthBytes);
-  file.append(header.data(), header.size());
-  for (const SafetensorsTensor* tensor : order)
+  file.append(layout.header.data(), layout.header.size());
+  for (const SafetensorsTensor* tensor : in_data_order(tensors)) {
     file.append(tensor->data.data(), tensor->data.size());
+  }
   file.publish();
 }
 

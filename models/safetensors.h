@@ -59,6 +59,18 @@ class SafetensorsFile {
   SafetensorsMetadata metadata_;
 };
 
+/// Where tensors lie in a file, for whoever writes it in pieces.
+struct SafetensorsLayout {
+  std::string header;                   // what the file begins with
+  std::vector<uint64_t> offsets_bytes;  // where each tensor's data begins, in the file
+  uint64_t bytes = 0;                   // of the file
+};
+
+/// Of tensors whose data need not be there. Throws std::logic_error where names repeat, or a dtype
+/// is unknown.
+SafetensorsLayout lay_out_safetensors(std::span<const SafetensorsTensor> tensors,
+                                      const SafetensorsMetadata& metadata = {});
+
 /// Writes under a temporary name beside `path`, syncs and renames: `path` is never half a file.
 /// Data goes largest element first, so that each tensor is aligned. Throws std::runtime_error where
 /// the disk fails, std::logic_error where names repeat or a size does not match its shape and

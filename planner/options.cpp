@@ -99,6 +99,17 @@ const Option kOptions[] = {
     {"name", "RUN", "the run's folder in the storage; default: model, strategy and time",
      &Config::name},
     {"fresh", "", "start over a run of that name", &Config::fresh},
+    {"checkpoint-every", "auto|epoch|none|STEPS",
+     "when to keep what a run goes on from, in RUN/checkpoints, and at its end RUN/model; auto: "
+     "epoch, or none where nothing real is learned (synthetic data, a null device, a solo rank)",
+     &Config::checkpoint_every},
+    {"checkpoint-async", "on|off", "write checkpoints while training goes on",
+     &Config::checkpoint_async, kClosed},
+    {"keep", "N", "checkpoints to keep, the latest always among them; 0: all", &Config::keep},
+    {"keep-by", "newest|accuracy|loss",
+     "which to keep beside the latest: the newest, or those of the best test accuracy or train "
+     "loss",
+     &Config::keep_by, kClosed},
     {"profile", "off|on|FIRST:LAST",
      "record where every byte goes, one file a rank in RUN/profiles; FIRST:LAST: in these steps, "
      "counted from 1",
@@ -246,6 +257,7 @@ std::string run_identity(const Config& config) {
   json["momentum"] = config.momentum;
   json["weight_decay"] = config.weight_decay;
   json["clip_norm"] = config.clip_norm;
+  json["freeze"] = config.freeze;
   json["seed"] = config.seed;
   return json.dump();
 }

@@ -328,6 +328,45 @@ Recording recording_of(const Config& config) {
   return {.wanted = true, .steps = steps};
 }
 
+namespace {
+
+/// Why there is nothing to keep of a run; nullptr: there is.
+const char* reason_for_no_checkpoint(const Config& config) {
+  if (device_of(config).kind == DeviceKind::null) return "a null device keeps no values";
+  const bool is_alone = config.solo_rank >= 0 && world_size_of(config) > 1;
+  return is_alone ? "a solo rank has no values of the other ranks" : nullptr;
+}
+
+KeepBy keep_by_of(const std::string& word) {
+  if (word == "accuracy") return KeepBy::accuracy;
+  return word == "loss" ? KeepBy::loss : KeepBy::newest;
+}
+
+}  // namespace
+
+Checkpointing checkpointing_of(const Config& config) {
+  const std::string& every = config.checkpoint_every;
+  const int64_t steps = count_of(every);
+  const bool is_word = every == "auto" || every == "epoch" || every == "none";
+  if (!is_word && steps == 0) {
+    throw std::invalid_argument(fmt::format(
+        "--checkpoint-every {}: not one of its words; give auto, epoch, none or a number of steps",
+        every));
+  }
+  const char* const reason = reason_for_no_checkpoint(config);
+  const bool is_asked = every == "epoch" || steps > 0;
+  if (is_asked && reason != nullptr) {
+    throw std::invalid_argument(
+        fmt::format("--checkpoint-every {}: {}; give --checkpoint-every none", every, reason));
+  }
+  const bool is_due = every == "auto" && reason == nullptr && config.data != "synthetic";
+  return {.wanted = is_asked || is_due,
+          .every_steps = steps,
+          .asynchronous = config.checkpoint_async == "on",
+          .keep = config.keep,
+          .by = keep_by_of(config.keep_by)};
+}
+
 Strategy strategy_of(const Config& config) {
   const Device device = device_of(config);
   check_ranks(config);

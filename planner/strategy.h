@@ -138,6 +138,10 @@ struct Config {
   std::string storage = "runs";
   std::string name;
   bool fresh = false;
+  std::string checkpoint_every = "auto";
+  std::string checkpoint_async = "on";
+  int64_t keep = 2;
+  std::string keep_by = "newest";
   std::string profile = "off";
   int64_t log_every = 10;
 };
@@ -216,6 +220,22 @@ struct Recording {
 
 /// Throws std::invalid_argument where --profile is neither a word of its nor a range of steps.
 Recording recording_of(const Config& config);
+
+/// What beside the latest checkpoint is worth keeping.
+enum class KeepBy { newest, accuracy, loss };
+
+/// What --checkpoint-every, --checkpoint-async, --keep and --keep-by ask for.
+struct Checkpointing {
+  bool wanted = false;
+  int64_t every_steps = 0;  // 0: once an epoch
+  bool asynchronous = true;
+  int64_t keep = 0;  // 0: all
+  KeepBy by = KeepBy::newest;
+};
+
+/// Throws std::invalid_argument where they are none of their words, and where checkpoints are
+/// asked for of a run that has no values to keep.
+Checkpointing checkpointing_of(const Config& config);
 
 /// Ranks in all, those that others would run included.
 int64_t world_size_of(const Config& config);

@@ -76,6 +76,7 @@ class Executor {
 
   /// What clipping and loss scaling know of the last step.
   const GradientScale& gradient_scale() const { return gradient_scale_; }
+  GradientScale& gradient_scale() { return gradient_scale_; }
 
   void observe(Observer observer) { observer_ = std::move(observer); }
   /// On a null device that checks; the inspection must outlive the executor.

@@ -22,6 +22,17 @@ at::Tensor GradientScale::loss_gradient(int microbatches) const {
   return scales() ? scale_ * share : at::full({}, share, scalar_);
 }
 
+std::optional<LossScaleState> GradientScale::state() const {
+  if (!steps_without_overflow_.defined()) return std::nullopt;
+  return LossScaleState{scale_.item<double>(), steps_without_overflow_.item<int64_t>()};
+}
+
+void GradientScale::restore(const LossScaleState& state) {
+  if (!steps_without_overflow_.defined()) return;
+  scale_.fill_(state.scale);
+  steps_without_overflow_.fill_(state.steps_without_overflow);
+}
+
 void GradientScale::add(const at::Tensor& gradient, double weight, const at::Tensor& sum) const {
   const at::Tensor norm = at::linalg_vector_norm(gradient, 2, std::nullopt, false, at::kFloat);
   sum.addcmul_(norm, norm, weight);

@@ -9,7 +9,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+
 #include "planner/strategy.h"
+#include "runtime/checkpoint.h"
 #include "runtime/optimizer.h"
 
 namespace shardlens::runtime {
@@ -38,6 +41,11 @@ class GradientScale {
   const at::Tensor& norm() const { return norm_; }
   /// fp32 scalar; undefined: the loss is not scaled.
   const at::Tensor& scale() const { return scale_; }
+
+  /// Of a scale that adapts itself; waits for the device.
+  std::optional<LossScaleState> state() const;
+  /// Does nothing where the scale does not adapt itself.
+  void restore(const LossScaleState& state);
 
  private:
   bool scales() const { return options_.loss_scale.kind != planner::LossScale::Kind::none; }

@@ -246,6 +246,7 @@ Job prepare_job(const planner::Config& config, const std::optional<OwnTraining>&
   assign_gpus(job);
   choose_ranks(job);
   load_data(job);
+  job.checkpointing = planner::checkpointing_of(job.config);
   count_steps(job);
   check_recording(job);
   job.train = build_schedule(job.spec, job.strategy, planner::Pass::train);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ struct Job {
   planner::Device device;
   planner::Strategy strategy;
   planner::Recording recording;
+  planner::Checkpointing checkpointing;
+  std::optional<std::filesystem::path> resume{};  // the checkpoint that it goes on from
   std::vector<int> ranks;  // those that run here; the first one writes metrics and result
   int gpus = 0;            // of this machine, which the ranks take in turn
   std::string notice;      // why values mean nothing; empty: they do

@@ -22,6 +22,7 @@
 #include "profiler/recorder.h"
 #include "runtime/comm/shared_region.h"
 #include "runtime/device.h"
+#include "runtime/durable_files.h"
 #include "runtime/rendezvous.h"
 #include "runtime/setup_checks.h"
 #include "runtime/streams.h"
@@ -122,6 +123,7 @@ void run_rank(const Job& job, const RunDirectory& directory, int rank, void* reg
                                               .streams = streams.get(),
                                               .channels = links->channels(),
                                               .board = board,
+                                              .run = directory.path(),
                                               .metrics = directory.metrics()});
   if (job.writes_results(rank)) write_file(directory.result(), to_json(result));
   board.enter(rank, Phase::finished, result.steps, 0);

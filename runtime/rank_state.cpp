@@ -228,6 +228,38 @@ void RankState::set_parameter(int parameter, const at::Tensor& value) {
   }
 }
 
+std::vector<StateRange> RankState::ranges() const {
+  std::vector<StateRange> ranges;
+  for (size_t group = 0; group < buckets_.size(); ++group) {
+    for (size_t bucket = 0; bucket < buckets_[group].size(); ++bucket) {
+      const planner::Bucket& layout = schedule_.groups[group].buckets[bucket];
+      const int64_t own_numel = schedule_.shard_numel(layout);
+      const int64_t own_begin = rank_ % schedule_.shards_of(layout) * own_numel;
+      for (const planner::BucketEntry& entry : layout.entries) {
+        const int64_t begin = std::max(entry.offset, own_begin);
+        const int64_t end = std::min(entry.offset + entry.numel, own_begin + own_numel);
+        if (begin >= end) continue;
+        ranges.push_back({.parameter = entry.parameter,
+                          .begin = begin - entry.offset,
+                          .group = static_cast<int>(group),
+                          .bucket = static_cast<int>(bucket),
+                          .shard_begin = begin - own_begin,
+                          .numel = end - begin});
+      }
+    }
+  }
+  return ranges;
+}
+
+void RankState::renew_casts() {
+  for (std::vector<BucketState>& group : buckets_) {
+    for (BucketState& bucket : group) {
+      if (!bucket.cast.is_same(bucket.master)) bucket.cast.copy_(bucket.master);
+      if (!bucket.parameters.is_same(bucket.cast)) bucket.parameters.copy_(bucket.cast);
+    }
+  }
+}
+
 void RankState::bind(int group, int slot) {
   auto* base = static_cast<char*>(slots_[slot].data_ptr());
   const planner::Group& layout = schedule_.groups[group];

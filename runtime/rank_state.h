@@ -33,6 +33,16 @@ struct Place {
   planner::BucketEntry entry;
 };
 
+/// A run of one parameter's elements that lies in this rank's state.
+struct StateRange {
+  int parameter = -1;
+  int64_t begin = 0;  // element of the parameter
+  int group = -1;
+  int bucket = -1;
+  int64_t shard_begin = 0;  // element of the bucket's masters and moments
+  int64_t numel = 0;
+};
+
 /// `to` of one dtype, `from` of the same or another; both 1D of the same length.
 struct Copy {
   at::Tensor to;
@@ -49,6 +59,11 @@ class RankState {
 
   /// Copies this rank's part of one parameter's start value (fp32, CPU) into the masters.
   void set_parameter(int parameter, const at::Tensor& value);
+
+  /// All that this rank holds of parameters, bucket by bucket. Whoever has written to masters there
+  /// calls renew_casts().
+  std::vector<StateRange> ranges() const;
+  void renew_casts();
 
   /// Points the group's weights at a slot, or at nothing.
   void bind(int group, int slot);

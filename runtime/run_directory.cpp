@@ -13,8 +13,12 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <stdexcept>
 #include <utility>
+
+#include "runtime/checkpoint_store.h"
+#include "runtime/durable_files.h"
 
 namespace shardlens::runtime {
 
@@ -22,7 +26,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What a run writes: `--fresh` removes these and nothing else.
+/// What a run writes: `--fresh` removes these, checkpoints and model, and nothing else.
 constexpr std::array kOwnFiles = {"config.json", "result.json", "metrics.jsonl", "logs",
                                   "profiles"};
 
@@ -49,9 +53,27 @@ fs::path run_path(const planner::Config& config) {
       "--storage {}: cannot be written ({}); give a folder of yours", path.string(), why));
 }
 
+/// Empty where there is none.
 std::string read_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+planner::Config read_config(const fs::path& path) {
+  planner::Config config;
+  planner::read_json(config, read_file(path / "config.json"), "config.json");
+  return config;
+}
+
+/// The lines of metrics up to a step; the last one of a run that was killed may be half a line.
+std::string lines_until(const std::string& metrics, int64_t step) {
+  std::istringstream lines(metrics);
+  std::string kept;
+  for (std::string line; std::getline(lines, line) && !lines.eof();) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (json.is_object() && json.value("step", step + 1) <= step) kept += line + "\n";
+  }
+  return kept;
 }
 
 bool is_finished(const fs::path& path) {
@@ -60,13 +82,11 @@ bool is_finished(const fs::path& path) {
 }
 
 std::string identity_of(const fs::path& path) {
-  planner::Config config;
   try {
-    planner::read_json(config, read_file(path / "config.json"), "config.json");
+    return planner::run_identity(read_config(path));
   } catch (const std::invalid_argument&) {
     return "damaged";
   }
-  return planner::run_identity(config);
 }
 
 /// Opens the lock without waiting; -1 where a live run holds it.
@@ -86,19 +106,21 @@ bool is_live(const fs::path& path) {
   return live;
 }
 
-/// Refuses what stands under the name already, unless --fresh may replace it.
-void check_free(const fs::path& path, const planner::Config& config) {
-  if (fs::is_directory(path) && fs::is_empty(path)) return;
+/// Refuses what stands under the name already, unless --fresh may replace it. Returns whether it is
+/// an unfinished run that may go on.
+bool is_unfinished_run(const fs::path& path, const planner::Config& config) {
+  if (fs::is_directory(path) && fs::is_empty(path)) return false;
   if (!fs::exists(path / "config.json")) {
     refuse(path, "the folder is not a run", "give another name, since nothing there is touched");
   }
   constexpr std::string_view kMend = "give another name, or --fresh to start over";
   if (is_live(path)) refuse(path, "the run is live", "wait for its end, or give another name");
-  if (config.fresh) return;
+  if (config.fresh) return false;
   if (identity_of(path) != planner::run_identity(config)) {
     refuse(path, "a run of another configuration", kMend);
   }
-  refuse(path, is_finished(path) ? "the run is finished" : "the run is unfinished", kMend);
+  if (is_finished(path)) refuse(path, "the run is finished", kMend);
+  return true;
 }
 
 /// What open() has made, taken back unless all of it succeeded.
@@ -137,6 +159,8 @@ planner::Config kept_config(planner::Config config, const fs::path& path) {
 
 void remove_own_files(const fs::path& path) {
   for (const char* name : kOwnFiles) fs::remove_all(path / name);
+  CheckpointStore(path / kCheckpointsFolder).clear();
+  remove_written(path / kModelFolder);
 }
 
 }  // namespace
@@ -146,12 +170,14 @@ RunDirectory RunDirectory::open(const planner::Config& config) {
   std::error_code error;
   const bool taken = fs::exists(path, error);
   if (error) refuse_storage(config.storage, error.message());
-  if (taken) check_free(path, config);
+  const bool is_unfinished = taken && is_unfinished_run(path, config);
   Made made;
   made.folders(path);
   const int lock = take_lock(path);
   if (lock < 0) refuse(path, "the run is live", "wait for its end, or give another name");
   RunDirectory run(path, lock);
+  run.is_unfinished_ = is_unfinished;
+  if (is_unfinished) return run;
   remove_own_files(path);
   fs::create_directory(path / "logs");
   fs::create_directory(path / "profiles");
@@ -161,10 +187,21 @@ RunDirectory RunDirectory::open(const planner::Config& config) {
 }
 
 RunDirectory::RunDirectory(RunDirectory&& other) noexcept
-    : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
+    : path_(std::move(other.path_)),
+      lock_(std::exchange(other.lock_, -1)),
+      is_unfinished_(other.is_unfinished_) {}
 
 RunDirectory::~RunDirectory() {
   if (lock_ >= 0) ::close(lock_);
+}
+
+planner::Config RunDirectory::config() const { return read_config(path_); }
+
+void RunDirectory::go_on(const planner::Config& config, int64_t step) const {
+  for (const char* folder : {"logs", "profiles"}) fs::create_directory(path_ / folder);
+  write_file(metrics(), lines_until(read_file(metrics()), step));
+  write_file(path_ / "config.json", planner::to_json(kept_config(config, path_)));
+  fs::remove(result());
 }
 
 fs::path RunDirectory::profile(int rank) const {
@@ -173,22 +210,6 @@ fs::path RunDirectory::profile(int rank) const {
 
 fs::path RunDirectory::log(int rank) const {
   return path_ / "logs" / fmt::format("rank{}.log", rank);
-}
-
-void write_file(const fs::path& path, const std::string& text) {
-  const fs::path temporary = path.string() + ".tmp";
-  const int file = ::open(temporary.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
-  const bool written =
-      file >= 0 && ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-      ::fsync(file) == 0;
-  const int problem = errno;
-  if (file >= 0) ::close(file);
-  if (!written || ::rename(temporary.c_str(), path.c_str()) != 0) {
-    const std::string why = std::strerror(written ? errno : problem);
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    throw std::runtime_error(fmt::format("{}: cannot be written ({})", path.string(), why));
-  }
 }
 
 }  // namespace shardlens::runtime

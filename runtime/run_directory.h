@@ -1,6 +1,6 @@
 // The directory of one run: who may write it, what it was configured with, what came of it.
 //
-//   RUN/config.json  result.json  metrics.jsonl  logs/rank0.log ...
+//   RUN/config.json  result.json  metrics.jsonl  logs/rank0.log ...  checkpoints/  model/
 //
 // A live run holds a lock on RUN/.lock; the lock is the kernel's, so a killed run leaves none.
 // Whatever is refused is refused before anything is made or removed.
@@ -13,15 +13,26 @@
 
 namespace shardlens::runtime {
 
+constexpr const char* kCheckpointsFolder = "checkpoints";
+constexpr const char* kModelFolder = "model";
+
 class RunDirectory {
  public:
-  /// Makes the directory and takes the lock. Throws std::invalid_argument where the name is live,
-  /// finished, unfinished or of another configuration, is no run, or cannot be written.
+  /// Makes the directory and takes the lock; of an unfinished run of the same configuration it
+  /// takes the lock alone. Throws std::invalid_argument where the name is live, finished or of
+  /// another configuration, is no run, or cannot be written.
   static RunDirectory open(const planner::Config& config);
 
   RunDirectory(RunDirectory&& other) noexcept;
   RunDirectory& operator=(RunDirectory&&) = delete;
   ~RunDirectory();
+
+  /// An unfinished run, of which nothing was touched yet.
+  bool is_unfinished() const { return is_unfinished_; }
+  /// What it was configured with. Throws std::invalid_argument where that is damaged.
+  planner::Config config() const;
+  /// Lets it go on after `step` with another configuration: what it said of later steps is dropped.
+  void go_on(const planner::Config& config, int64_t step) const;
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path log(int rank) const;
@@ -34,9 +45,7 @@ class RunDirectory {
 
   std::filesystem::path path_;
   int lock_;  // file descriptor
+  bool is_unfinished_ = false;
 };
-
-/// Writes under a temporary name, syncs and renames. Throws std::runtime_error.
-void write_file(const std::filesystem::path& path, const std::string& text);
 
 }  // namespace shardlens::runtime

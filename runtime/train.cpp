@@ -11,6 +11,7 @@
 #include "runtime/job.h"
 #include "runtime/launcher.h"
 #include "runtime/progress.h"
+#include "runtime/resume.h"
 #include "runtime/run_directory.h"
 #include "runtime/runtime.h"
 #include "runtime/setup_checks.h"
@@ -22,13 +23,15 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kWrongUse = 2;
 
-void introduce(const Job& job, const RunDirectory& directory) {
+void introduce(const Job& job, const RunDirectory& directory,
+               const std::vector<std::string>& resumed) {
   fmt::print("{}: {} parameters in {} tensors, {} on {} rank{}, {} steps of {} x {} samples\n",
              job.spec.name, job.spec.numel(), job.spec.parameters.size(), job.config.strategy,
              job.strategy.world_size, job.strategy.world_size == 1 ? "" : "s", job.steps,
              job.strategy.world_size, job.config.batch);
   if (job.config.solo_rank >= 0) fmt::print("rank {} alone\n", job.config.solo_rank);
   fmt::print("run: {}\n", directory.path().string());
+  for (const std::string& line : resumed) fmt::print("{}\n", line);
   if (!job.notice.empty()) fmt::print("{}\n", job.notice);
   for (const std::string& warning : warnings_about(job)) fmt::print("warning: {}\n", warning);
 }
@@ -52,9 +55,12 @@ int run(planner::Config config, const std::vector<std::string>& arguments,
   choose_device(config);
   const planner::Device device = planner::device_of(config);
   if (device.kind == planner::DeviceKind::null) enter_null_device(device, arguments);
-  const Job job = prepare_job(config, own);
+  Job job = prepare_job(config, own);
+  expect_room_for_checkpoints(job);
   const RunDirectory directory = RunDirectory::open(job.config);
-  introduce(job, directory);
+  const auto resumed =
+      directory.is_unfinished() ? resume(job, directory) : std::vector<std::string>();
+  introduce(job, directory, resumed);
   const Outcome outcome = launch(job, directory);
   if (outcome.ok) return 0;
   clear_bar();

@@ -55,6 +55,7 @@ nlohmann::ordered_json peak_json(const MemoryPeak& peak) {
 }
 
 profiler::Phase recorded(Phase phase) {
+  if (phase == Phase::saving) return profiler::Phase::checkpointing;
   return phase == Phase::training ? profiler::Phase::training : profiler::Phase::evaluating;
 }
 
@@ -71,6 +72,13 @@ class MeanLoss {
     ++batches_;
   }
   int64_t batches() const { return batches_; }
+  /// As a checkpoint keeps it; reads the device.
+  LossSum state() const { return {sum_.defined() ? sum_.item<double>() : 0, batches_}; }
+  /// To which losses on `device` will be added.
+  void restore(const LossSum& state, const c10::Device& device) {
+    batches_ = state.batches;
+    if (batches_ > 0) sum_ = at::full({}, state.sum, at::dtype(at::kFloat).device(device));
+  }
   double take() {
     const double mean = sum_.defined() ? sum_.item<double>() / static_cast<double>(batches_) : 0;
     *this = {};
@@ -216,19 +224,25 @@ class Trainer {
       const profiler::Scope scope(profiler::Category::input, "test data");
       test_data_ = make_source(job, Split::test, options.device);
     }
+    if (job.checkpointing.wanted) {
+      checkpoints_.emplace(job, options.rank, options.run, options.board, state_,
+                           executor_.gradient_scale());
+    }
     if (!job.writes_results(options.rank)) return;
     progress_ = std::make_unique<Progress>();
-    metrics_.open(options.metrics, std::ios::trunc);
+    metrics_.open(options.metrics, std::ios::app);
   }
 
   TrainResult run() {
-    set_start_weights();
-    for (int64_t epoch = 0; step_ < job_.steps; ++epoch) {
+    job_.resume ? resume() : set_start_weights();
+    for (int64_t epoch = step_ / job_.steps_per_epoch; step_ < job_.steps; ++epoch) {
       train_epoch(epoch);
       if (test_data_) evaluate();
       check_passes();
       say(epoch_line(epoch));
+      if (ends_epoch()) save_if_due();
     }
+    finish_checkpoints();
     result_.median_step_ms = percentile(step_ms_, 0.5);
     result_.p95_step_ms = percentile(step_ms_, 0.95);
     result_.peak = peaks_.whole();
@@ -278,18 +292,64 @@ class Trainer {
     }
   }
 
+  void resume() {
+    const CheckpointState state = checkpoints_->restore();
+    step_ = first_step_ = result_.steps = state.step;
+    result_.epochs = state.epoch;
+    result_.train_loss = state.train_loss.value_or(0);
+    result_.test_accuracy = state.test_accuracy;
+    const RankProgress progress =
+        Checkpointer::progress_of(state, options_.rank, job_.strategy.world_size);
+    logged_loss_.restore(progress.logged, options_.device);
+    logged_ms_ = progress.logged_ms;
+    epoch_loss_.restore(progress.epoch, options_.device);
+  }
+
+  bool ends_epoch() const { return step_ % job_.steps_per_epoch == 0; }
+
+  void save_if_due() {
+    if (!checkpoints_ || !checkpoints_->is_due(step_, ends_epoch())) return;
+    show(Phase::saving);
+    CheckpointState position{.step = step_,
+                             .epoch = step_ / job_.steps_per_epoch,
+                             .epoch_samples = step_ % job_.steps_per_epoch * samples_a_step()};
+    if (ends_epoch()) {
+      position.train_loss = result_.train_loss;
+      position.test_accuracy = result_.test_accuracy;
+    }
+    checkpoints_->save(
+        position,
+        {.logged = logged_loss_.state(), .logged_ms = logged_ms_, .epoch = epoch_loss_.state()});
+    show(Phase::training);
+  }
+
+  void finish_checkpoints() {
+    if (!checkpoints_) return;
+    show(Phase::saving);
+    checkpoints_->finish(step_);
+    result_.checkpoints = checkpoints_->cost();
+  }
+
+  /// Of all ranks.
+  int64_t samples_a_step() const {
+    return job_.config.batch * job_.config.accumulate * job_.strategy.world_size;
+  }
+
   void train_epoch(int64_t epoch) {
     show(Phase::training);
     train_data_.begin_epoch(epoch);
     const int64_t samples = train_data_.samples();
     const int64_t batch = job_.config.batch * job_.config.accumulate;
     peaks_.begin_steps();
-    for (int64_t first = 0; first < samples && step_ < job_.steps; first += batch) {
+    for (int64_t first = step_ % job_.steps_per_epoch * batch;
+         first < samples && step_ < job_.steps; first += batch) {
       // The first two make what every later step finds: moments, workspaces, cached blocks.
-      if (step_ == kFirstSteps) peaks_.begin_steps();
+      if (step_ == first_step_ + kFirstSteps) peaks_.begin_steps();
       train_step(epoch, first);
+      if (checkpoints_) checkpoints_->check();
+      if (!ends_epoch()) save_if_due();
     }
-    if (step_ > kFirstSteps) peaks_.end_steps();
+    if (step_ > first_step_ + kFirstSteps) peaks_.end_steps();
     const bool whole = step_ == (epoch + 1) * job_.steps_per_epoch;
     result_.epochs = whole ? epoch + 1 : epoch;
     result_.steps = step_;
@@ -378,6 +438,7 @@ class Trainer {
 
   void show(Phase phase) {
     if (recorder_ != nullptr) recorder_->phase(recorded(phase));
+    options_.board.enter(options_.rank, phase, step_, 0);
     executor_.observe([board = options_.board, rank = options_.rank, phase,
                        &step = step_](int action) { board.enter(rank, phase, step, action); });
   }
@@ -404,6 +465,7 @@ class Trainer {
   RankState state_;
   std::optional<NullInspection> inspection_;
   Executor executor_;
+  std::optional<Checkpointer> checkpoints_;
   TrainData train_data_;
   std::unique_ptr<BatchSource> test_data_;
   std::unique_ptr<Progress> progress_;
@@ -416,6 +478,7 @@ class Trainer {
   double last_loss_ = 0;
   double last_per_s_ = 0;  // 0: nothing measured yet
   int64_t step_ = 0;
+  int64_t first_step_ = 0;  // of this attempt
   TrainResult result_;
 };
 
@@ -442,6 +505,10 @@ std::string to_json(const TrainResult& result) {
   if (result.test_accuracy) json["test_accuracy"] = *result.test_accuracy;
   if (result.peak) json["memory"]["peak"] = peak_json(*result.peak);
   if (result.step_peak) json["memory"]["step_peak"] = peak_json(*result.step_peak);
+  if (result.checkpoints.count > 0) {
+    json["checkpoints"] = {{"count", result.checkpoints.count},
+                           {"waited_ms", result.checkpoints.waited_ms}};
+  }
   if (!result.notice.empty()) json["notice"] = result.notice;
   return json.dump(2) + "\n";
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "runtime/checkpointer.h"
 #include "runtime/comm/board.h"
 #include "runtime/device.h"
 #include "runtime/executor.h"
@@ -19,7 +20,8 @@ struct TrainerOptions {
   Streams* streams = nullptr;  // of the device
   Channels channels;
   Board board;
-  std::filesystem::path metrics;  // written by the rank that writes results
+  std::filesystem::path run;      // its folder
+  std::filesystem::path metrics;  // added to by the rank that writes results
 };
 
 /// What a rank knows at the end.
@@ -32,6 +34,7 @@ struct TrainResult {
   double p95_step_ms = 0;
   std::optional<MemoryPeak> peak;       // of the whole run, from the first allocation on
   std::optional<MemoryPeak> step_peak;  // of training steps alone, from the third one on
+  CheckpointCost checkpoints;           // of this attempt, as all times are
   std::string notice;                   // see Job
 };
 

@@ -7,12 +7,12 @@ namespace shardlens::profiler {
 
 namespace {
 
+constexpr uint32_t kPolynomial = 0x82F63B78;  // reflected: bit 31 is the power 0 of x
 constexpr int kSlices = 8;
 using Tables = std::array<std::array<uint32_t, 256>, kSlices>;
 
 /// tables[k][b]: what the byte b does to the checksum when k bytes follow it.
 constexpr Tables make_tables() {
-  constexpr uint32_t kPolynomial = 0x82F63B78;
   Tables tables{};
   for (uint32_t byte = 0; byte < 256; ++byte) {
     uint32_t crc = byte;
@@ -30,6 +30,27 @@ constexpr Tables make_tables() {
 
 constexpr Tables kTables = make_tables();
 
+/// Modulo the polynomial.
+uint32_t product_of(uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (uint32_t power = 1U << 31; power != 0; power >>= 1) {
+    if ((a & power) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1) != 0 ? kPolynomial : 0);
+  }
+  return product;
+}
+
+/// x to the power of 8 x `bytes`: what so many bytes do to a checksum before them.
+uint32_t shift_by(uint64_t bytes) {
+  uint32_t shift = 1U << 31;
+  uint32_t factor = 1U << 23;  // one byte's, squared again and again
+  for (; bytes != 0; bytes >>= 1) {
+    if ((bytes & 1) != 0) shift = product_of(shift, factor);
+    factor = product_of(factor, factor);
+  }
+  return shift;
+}
+
 }  // namespace
 
 uint32_t crc32c(std::span<const std::byte> bytes) {
@@ -46,6 +67,10 @@ uint32_t crc32c(std::span<const std::byte> bytes) {
     crc = (crc >> 8) ^ kTables[0][(crc ^ static_cast<uint32_t>(bytes[at])) & 0xFF];
   }
   return ~crc;
+}
+
+uint32_t crc32c_joined(uint32_t first, uint32_t second, uint64_t second_bytes) {
+  return product_of(shift_by(second_bytes), first) ^ second;
 }
 
 }  // namespace shardlens::profiler

@@ -61,6 +61,8 @@ std::string_view to_string(Phase phase) {
       return "training";
     case Phase::evaluating:
       return "evaluating";
+    case Phase::saving:
+      return "saving";
     case Phase::finished:
       return "finished";
     case Phase::failed:

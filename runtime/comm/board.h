@@ -18,7 +18,7 @@
 
 namespace shardlens::runtime {
 
-enum class Phase : int32_t { starting, training, evaluating, finished, failed };
+enum class Phase : int32_t { starting, training, evaluating, saving, finished, failed };
 std::string_view to_string(Phase phase);
 
 struct RankStatus {

@@ -305,4 +305,30 @@ TEST_CASE("random byte flips are refused or give consistent tensors") {
 }
 
 }  // namespace
+TEST_CASE("a file may be written in pieces where its layout says") {
+  const std::vector<uint16_t> halves(5, 7);
+  const std::vector<float> floats = {1, 2, 3, 4, 5, 6};
+  const std::vector<SafetensorsTensor> tensors = {
+      {"halves", "F16", {5}, std::as_bytes(std::span(halves))},
+      {"floats", "F32", {2, 3}, std::as_bytes(std::span(floats))},
+      {"none", "F32", {0}, {}}};
+  const test::TemporaryFolder folder;
+  write_safetensors(folder.file("whole"), tensors, {{"format", "pt"}});
+  const std::string whole = test::read_file(folder.file("whole"));
+  std::vector<SafetensorsTensor> without_data = tensors;
+  for (SafetensorsTensor& tensor : without_data) tensor.data = {};
+  const SafetensorsLayout layout = lay_out_safetensors(without_data, {{"format", "pt"}});
+  REQUIRE(layout.bytes == whole.size());
+  std::string pieces(layout.bytes, '\0');
+  pieces.replace(0, layout.header.size(), layout.header);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto& data = tensors[i].data;
+    pieces.replace(layout.offsets_bytes[i], data.size(), reinterpret_cast<const char*>(data.data()),
+                   data.size());
+  }
+  CHECK(pieces == whole);
+  without_data.front().dtype = "F17";
+  CHECK_THROWS_AS(lay_out_safetensors(without_data), std::logic_error);
+}
+
 }  // namespace shardlens::models

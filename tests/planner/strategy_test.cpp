@@ -190,3 +190,33 @@ TEST_CASE("combinations that cannot run are refused in one line") {
     CHECK_THAT(refusal(flags), ContainsSubstring(told));
   }
 }
+
+TEST_CASE("checkpoints are made where there is something to keep") {
+  const auto of = [](const std::vector<std::string>& flags) {
+    Config config = parse_arguments(flags).config;
+    if (config.device == "auto") config.device = "cpu";
+    return checkpointing_of(config);
+  };
+  const Checkpointing plain = of({});
+  CHECK(plain.wanted);
+  CHECK(plain.every_steps == 0);
+  CHECK(plain.asynchronous);
+  CHECK(plain.keep == 2);
+  CHECK_FALSE(of({"--data", "synthetic"}).wanted);
+  CHECK_FALSE(of({"--device", "null:h200"}).wanted);
+  CHECK_FALSE(of({"--world", "2", "--solo-rank", "1"}).wanted);
+  CHECK_FALSE(of({"--checkpoint-every", "none"}).wanted);
+  CHECK(of({"--data", "synthetic", "--checkpoint-every", "epoch"}).wanted);
+  const Checkpointing asked = of({"--checkpoint-every", "50", "--checkpoint-async", "off", "--keep",
+                                  "0", "--keep-by", "accuracy"});
+  CHECK(asked.wanted);
+  CHECK(asked.every_steps == 50);
+  CHECK_FALSE(asked.asynchronous);
+  CHECK(asked.keep == 0);
+  CHECK(asked.by == KeepBy::accuracy);
+  CHECK_THROWS_WITH(of({"--checkpoint-every", "now"}), ContainsSubstring("--checkpoint-every now"));
+  CHECK_THROWS_WITH(of({"--checkpoint-every", "epoch", "--device", "null:h200"}),
+                    ContainsSubstring("a null device keeps no values"));
+  CHECK_THROWS_WITH(of({"--checkpoint-every", "5", "--world", "2", "--solo-rank", "0"}),
+                    ContainsSubstring("a solo rank has no values"));
+}

@@ -39,6 +39,16 @@ TEST_CASE("crc32c is the one of RFC 3720") {
   CHECK(crc_of_text(std::string(32, '\xFF')) == 0x62A8AB43);
 }
 
+TEST_CASE("checksums of two runs of bytes make that of both") {
+  std::string text(3000, '\0');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * i % 251);
+  const auto bytes = std::as_bytes(std::span(text));
+  for (const size_t cut : {0, 1, 7, 8, 1000, 2999, 3000}) {
+    const auto second = bytes.subspan(cut);
+    CHECK(crc32c_joined(crc32c(bytes.first(cut)), crc32c(second), second.size()) == crc32c(bytes));
+  }
+}
+
 TEST_CASE("random events pass the columns unchanged") {
   const uint32_t seed = Catch::getSeed();
   CAPTURE(seed);

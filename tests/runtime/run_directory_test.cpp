@@ -6,6 +6,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "runtime/durable_files.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;
@@ -65,15 +66,34 @@ TEST_CASE("what stands under the name decides") {
   const test::TemporaryFolder folder;
   planner::Config config = config_in(folder);
   const fs::path path = RunDirectory::open(config).path();
-  check_refused(config, "the run is unfinished");
+  CHECK(RunDirectory::open(config).is_unfinished());
   runtime::write_file(path / "result.json", R"({"status": "failed"})");
-  check_refused(config, "the run is unfinished");
+  CHECK(RunDirectory::open(config).is_unfinished());
   runtime::write_file(path / "result.json", R"({"status": "ok"})");
   check_refused(config, "the run is finished");
   config.seed = 1;
   check_refused(config, "another configuration");
   runtime::write_file(path / "config.json", "{");
   check_refused(config, "another configuration");
+}
+
+TEST_CASE("an unfinished run goes on where its checkpoint stood") {
+  const test::TemporaryFolder folder;
+  planner::Config config = config_in(folder);
+  const fs::path path = RunDirectory::open(config).path();
+  runtime::write_file(path / "result.json", R"({"status": "failed"})");
+  runtime::write_file(path / "metrics.jsonl",
+                      "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"step\":2");
+  config.workers = 2;
+  config.batch = 32;  // as many samples a step in all
+  const RunDirectory run = RunDirectory::open(config);
+  REQUIRE(run.is_unfinished());
+  CHECK(fs::exists(path / "result.json"));
+  CHECK(run.config().workers == 1);
+  run.go_on(config, 2);
+  CHECK_FALSE(fs::exists(path / "result.json"));
+  CHECK(test::read_file(path / "metrics.jsonl") == "{\"step\":1}\n{\"step\":2}\n");
+  CHECK(run.config().workers == 2);
 }
 
 TEST_CASE("fresh removes what a run wrote and nothing else") {

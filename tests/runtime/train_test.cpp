@@ -12,9 +12,8 @@
 #include <random>
 #include <sstream>
 
-#include "tests/support/idx_files.h"
 #include "tests/support/image_files.h"
-#include "tests/support/process.h"
+#include "tests/support/train_bench.h"
 
 using namespace shardlens::test;
 using Catch::Matchers::ContainsSubstring;
@@ -22,57 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Small and quick: 2 layers, images of 8 x 8 px.
-constexpr const char* kTinyModel =
-    R"({"family": "vit", "image_px": 8, "patch_px": 4, "channels": 1, "layers": 2, "heads": 2,
-        "width": 16, "mlp_width": 32, "classes": 4})";
-
-/// A storage, a tiny model and tiny data; a command line on them.
-class Bench {
- public:
-  Bench() {
-    write_file(folder_.file("tiny.json"), kTinyModel);
-    fs::create_directory(folder_.file("data"));
-    write_idx_dataset(folder_.file("data"), {.train = 64, .test = 20, .px = 8, .classes = 4});
-  }
-
-  std::vector<std::string> command(const std::vector<std::string>& flags) const {
-    std::vector<std::string> words = {SHARDLENS_TRAIN,
-                                      "--device",
-                                      "cpu",
-                                      "--model",
-                                      folder_.file("tiny.json"),
-                                      "--data",
-                                      folder_.file("data"),
-                                      "--storage",
-                                      folder_.file("runs"),
-                                      "--name",
-                                      "r",
-                                      "--batch",
-                                      "8",
-                                      "--log-every",
-                                      "1"};
-    words.insert(words.end(), flags.begin(), flags.end());
-    return words;
-  }
-  Ended train(const std::vector<std::string>& flags) const { return run(command(flags)); }
-
-  std::string file(const std::string& name) const { return folder_.file(name); }
-  nlohmann::json result() const {
-    return nlohmann::json::parse(read_file(file("runs/r/result.json")));
-  }
-  std::vector<double> losses() const {
-    std::ifstream lines(file("runs/r/metrics.jsonl"));
-    std::vector<double> losses;
-    for (std::string line; std::getline(lines, line);) {
-      losses.push_back(nlohmann::json::parse(line).at("loss").get<double>());
-    }
-    return losses;
-  }
-
- private:
-  TemporaryFolder folder_;
-};
+using Bench = TrainBench;
 
 nlohmann::json report_of(const Bench& bench) {
   const Ended report = run({SHARDLENS_PROFILE, "report", bench.file("runs/r"), "--json"});
@@ -282,8 +231,6 @@ TEST_CASE("a name that stands for another run is refused", "[train]") {
   check_refused(bench.train({"--epochs", "1"}), "the run is finished");
   check_refused(bench.train({"--epochs", "2"}), "another configuration");
   CHECK(read_file(bench.file("runs/r/result.json")) == before);
-  fs::remove(bench.file("runs/r/result.json"));
-  check_refused(bench.train({"--epochs", "1"}), "the run is unfinished");
   CHECK(bench.train({"--epochs", "1", "--fresh"}).exit_code == 0);
 
   fs::create_directory(bench.file("runs/mine"));
@@ -316,12 +263,6 @@ void check_names(const Ended& ended, const std::string& rank) {
   CHECK(std::any_of(std::begin(operations), std::end(operations), [&](const char* operation) {
     return ended.err.find(operation) != std::string::npos;
   }));
-}
-
-bool is_running(pid_t pid) {
-  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-  std::string id, name, state;
-  return (stat >> id >> name >> state) && state != "Z";
 }
 
 bool none_running(const std::vector<pid_t>& pids) {

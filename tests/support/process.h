@@ -88,6 +88,13 @@ class Process {
 
 inline Ended run(const std::vector<std::string>& command) { return Process(command).wait(); }
 
+/// A process that has ended but was not waited for does not run.
+inline bool is_running(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string id, name, state;
+  return (stat >> id >> name >> state) && state != "Z";
+}
+
 /// Polls until `holds` or the time is up; returns whether it held.
 template <class Condition>
 bool wait_until(const Condition& holds, std::chrono::seconds limit = std::chrono::seconds(60)) {

@@ -1,0 +1,129 @@
+// What a checkpoint is, as plain data; where it lies is checkpoint_store.h's.
+//
+//   step-00000938/ model-00001-of-00001.safetensors      weights, F32, by PyTorch's names
+//                  optimizer-00001-of-00001.safetensors  moments: "head.weight.exp_avg", ...
+//                  model.safetensors.index.json          which file has which weight
+//                  state.json                            where training stood
+//                  manifest.json                         size and CRC-32C of all others; made last
+//
+// [Note: files do not depend on ranks]
+// Tensors are complete, and lie where the model alone says: a file is laid out before anything is
+// written, and every rank writes the ranges that it holds where they belong. So nothing is sent
+// from rank to rank, all write at once, and the same state gives the same bytes on any number of
+// ranks. Where several ranks hold a range, each writes a part of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/spec.h"
+
+namespace shardlens::runtime {
+
+/// Losses that were added up and not told yet.
+struct LossSum {
+  double sum = 0;
+  int64_t batches = 0;
+
+  bool operator==(const LossSum&) const = default;
+};
+
+/// What one rank knows that the others do not.
+struct RankProgress {
+  LossSum logged{};         // since the last line of metrics
+  double logged_ms = 0;     // of these steps
+  LossSum epoch{};          // of the epoch so far
+  std::string generator{};  // LibTorch's random state in hex; empty: nothing was drawn
+
+  bool operator==(const RankProgress&) const = default;
+};
+
+/// Of a loss scale that adapts itself.
+struct LossScaleState {
+  double scale = 1;
+  int64_t steps_without_overflow = 0;
+
+  bool operator==(const LossScaleState&) const = default;
+};
+
+/// Where training stood: state.json.
+struct CheckpointState {
+  int64_t step = 0;            // steps done
+  int64_t epoch = 0;           // whole epochs done
+  int64_t epoch_samples = 0;   // taken of the epoch after them, by all ranks
+  double optimizer_steps = 0;  // fewer than steps where gradients overflowed
+  std::optional<LossScaleState> loss_scale{};
+  std::string configuration{};            // planner::run_identity of the run
+  std::optional<double> train_loss{};     // of the last whole epoch, or of this one so far
+  std::optional<double> test_accuracy{};  // after the last whole epoch
+  std::vector<RankProgress> ranks{};
+
+  bool operator==(const CheckpointState&) const = default;
+};
+
+std::string to_json(const CheckpointState& state);
+std::string to_json(const RankProgress& progress);
+// Both throw std::runtime_error saying what is wrong with the text.
+CheckpointState parse_state(std::string_view text);
+RankProgress parse_rank_progress(std::string_view text);
+
+/// One tensor: where its data begins in which file.
+struct PlacedTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  int file = 0;  // index into FileLayout::files
+  int64_t offset_bytes = 0;
+
+  int64_t numel() const;
+};
+
+struct PlannedFile {
+  std::string name;
+  std::string header;  // what the file begins with
+  int64_t bytes = 0;
+};
+
+/// Safetensors files that are written in pieces.
+struct FileLayout {
+  std::vector<PlannedFile> files;
+  /// By parameter: its weight, then its moments, where it has any.
+  std::vector<std::vector<PlacedTensor>> parameters;
+
+  int64_t bytes() const;
+};
+
+/// `moments`: by parameter, what the optimizer keeps beside it, by PyTorch's names. No file is
+/// larger than `most_file_bytes` but for the sake of a tensor that is.
+FileLayout checkpoint_layout(const models::ModelSpec& spec,
+                             const std::vector<std::vector<std::string>>& moments,
+                             int64_t most_file_bytes = int64_t{4} << 30);
+
+/// A model alone, in one file: model.safetensors.
+FileLayout model_layout(const models::ModelSpec& spec);
+
+/// Which file has which weight: the text of model.safetensors.index.json.
+std::string weight_index(const FileLayout& layout);
+
+struct ManifestFile {
+  std::string name;
+  int64_t bytes = 0;
+  uint32_t crc32c = 0;
+
+  bool operator==(const ManifestFile&) const = default;
+};
+
+struct Manifest {
+  int64_t step = 0;
+  std::vector<ManifestFile> files;
+
+  bool operator==(const Manifest&) const = default;
+};
+
+std::string to_json(const Manifest& manifest);
+/// Throws std::runtime_error saying what is wrong with the text.
+Manifest parse_manifest(std::string_view text);
+
+}  // namespace shardlens::runtime

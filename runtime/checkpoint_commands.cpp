@@ -1,0 +1,139 @@
+#include "runtime/checkpoint_commands.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "profiler/units.h"
+#include "runtime/checkpoint_reader.h"
+#include "runtime/checkpoint_store.h"
+#include "runtime/run_directory.h"
+
+namespace shardlens::runtime {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kUsage =
+    "usage: shardlens checkpoint verify DIR           read every byte; exit 1 where one is "
+    "damaged\n"
+    "       shardlens checkpoint inspect DIR [--json]  what a checkpoint holds; of a run: the "
+    "newest\n"
+    "\nDIR is a checkpoint, a run, its checkpoints/ or its model/.\n";
+
+bool has_manifest(const fs::path& folder) { return fs::exists(folder / "manifest.json"); }
+
+/// What is a checkpoint, or claims to be one, at or under a folder; the oldest first.
+std::vector<fs::path> candidates(const fs::path& folder) {
+  if (has_manifest(folder) || step_of(folder)) return {folder};
+  std::vector<fs::path> found;
+  const fs::path checkpoints = folder / kCheckpointsFolder;
+  for (const auto& one : CheckpointStore(fs::exists(checkpoints) ? checkpoints : folder).list()) {
+    found.push_back(one.path);
+  }
+  if (has_manifest(folder / kModelFolder)) found.push_back(folder / kModelFolder);
+  return found;
+}
+
+std::vector<fs::path> expect_candidates(const fs::path& folder) {
+  std::vector<fs::path> found =
+      fs::is_directory(folder) ? candidates(folder) : std::vector<fs::path>();
+  if (!found.empty()) return found;
+  throw std::invalid_argument(fmt::format(
+      "{}: holds no checkpoint; give a checkpoint, a run, or a run's folder of checkpoints",
+      folder.string()));
+}
+
+CheckpointOutcome verify(const fs::path& folder) {
+  CheckpointOutcome outcome;
+  for (const fs::path& candidate : expect_candidates(folder)) {
+    const std::string fault = fault_of(candidate);
+    if (!fault.empty()) outcome.exit_code = 1;
+    outcome.out +=
+        fmt::format("{}: {}\n", candidate.string(), fault.empty() ? "whole" : "damaged: " + fault);
+  }
+  return outcome;
+}
+
+/// The newest that is whole.
+fs::path choose(const fs::path& folder) {
+  const std::vector<fs::path> found = expect_candidates(folder);
+  std::string faults;
+  for (auto candidate = found.rbegin(); candidate != found.rend(); ++candidate) {
+    const bool is_model = !step_of(*candidate) && found.size() > 1;
+    if (is_model) continue;
+    const std::string fault = fault_of(*candidate);
+    if (fault.empty()) return *candidate;
+    faults += fmt::format("{}{}: {}", faults.empty() ? "" : "; ", candidate->string(), fault);
+  }
+  throw std::runtime_error(faults);
+}
+
+Json json_of(const CheckpointReader& reader) {
+  Json json = {{"schema", "shardlens.checkpoint_report/1"},
+               {"path", reader.folder().string()},
+               {"step", reader.manifest().step},
+               {"files", Json::array()},
+               {"tensors", Json::array()}};
+  for (const ManifestFile& file : reader.manifest().files) {
+    json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}});
+  }
+  if (reader.state()) json["state"] = Json::parse(to_json(*reader.state()));
+  for (const models::SafetensorsFile& file : reader.files()) {
+    for (const models::SafetensorsTensor& tensor : file.tensors()) {
+      json["tensors"].push_back(
+          {{"name", tensor.name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}});
+    }
+  }
+  return json;
+}
+
+std::string text_of(const CheckpointState& state) {
+  std::string text =
+      fmt::format("{} whole epochs and {} samples, by {} rank{}\n", state.epoch,
+                  state.epoch_samples, state.ranks.size(), state.ranks.size() == 1 ? "" : "s");
+  if (state.train_loss) text += fmt::format("train loss {:.4f}\n", *state.train_loss);
+  if (state.test_accuracy)
+    text += fmt::format("test accuracy {:.2f} %\n", 100 * *state.test_accuracy);
+  if (state.loss_scale) text += fmt::format("loss scale {}\n", state.loss_scale->scale);
+  return text + fmt::format("configuration {}\n", state.configuration);
+}
+
+std::string text_of(const CheckpointReader& reader) {
+  std::string text = fmt::format("{}\nstep {}\n", reader.folder().string(), reader.manifest().step);
+  if (reader.state()) text += text_of(*reader.state());
+  for (const ManifestFile& file : reader.manifest().files) {
+    text += fmt::format("  {:<44} {:>10}\n", file.name, profiler::bytes_text(file.bytes));
+  }
+  for (const models::SafetensorsFile& file : reader.files()) {
+    for (const models::SafetensorsTensor& tensor : file.tensors()) {
+      text +=
+          fmt::format("  {} {} [{}]\n", tensor.name, tensor.dtype, fmt::join(tensor.shape, ", "));
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+CheckpointOutcome checkpoint_command(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = arguments;
+  const bool as_json = std::erase(words, "--json") > 0;
+  if (words.size() == 1 && (words[0] == "--help" || words[0] == "-h")) return {.out = kUsage};
+  const bool verifies = !words.empty() && words[0] == "verify";
+  if (words.size() != 2 || (!verifies && words[0] != "inspect") || (verifies && as_json)) {
+    throw std::invalid_argument("give verify DIR, or inspect DIR [--json]; see --help");
+  }
+  if (verifies) return verify(words[1]);
+  const CheckpointReader reader(choose(words[1]));
+  return {.out = as_json ? json_of(reader).dump(2) + "\n" : text_of(reader)};
+}
+
+}  // namespace shardlens::runtime

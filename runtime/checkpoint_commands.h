@@ -1,0 +1,19 @@
+// `shardlens checkpoint`: says of files on the disk whether they are whole and what they hold.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace shardlens::runtime {
+
+struct CheckpointOutcome {
+  std::string out;
+  int exit_code = 0;  // 1: something is damaged
+};
+
+/// Arguments behind `shardlens checkpoint`: verify DIR, inspect DIR [--json]. DIR is a checkpoint,
+/// a run, or a run's folder of checkpoints or model. Throws std::invalid_argument for wrong use,
+/// std::runtime_error for what cannot be read.
+CheckpointOutcome checkpoint_command(const std::vector<std::string>& arguments);
+
+}  // namespace shardlens::runtime

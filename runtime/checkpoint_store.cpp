@@ -1,0 +1,247 @@
+#include "runtime/checkpoint_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <limits>
+#include <set>
+#include <stdexcept>
+#include <system_error>
+
+#include "profiler/file/crc32c.h"
+#include "runtime/durable_files.h"
+
+namespace shardlens::runtime {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kStep = "step-";
+constexpr const char* kTemporary = ".tmp-";
+constexpr const char* kOld = ".old-";
+constexpr const char* kLatest = "LATEST";
+constexpr const char* kManifest = "manifest.json";
+
+std::string name_of(int64_t step) { return fmt::format("{}{:08}", kStep, step); }
+
+std::optional<int64_t> step_in(std::string_view name) {
+  if (!name.starts_with(kStep)) return std::nullopt;
+  int64_t step = 0;
+  const char* const end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + kStep.size(), end, step);
+  const bool is_ours = error == std::errc() && stop == end && step >= 0 && name_of(step) == name;
+  return is_ours ? std::optional(step) : std::nullopt;
+}
+
+/// Of a folder that somebody has begun to write or to remove.
+bool is_unfinished(std::string_view name) {
+  for (const std::string_view prefix : {kTemporary, kOld}) {
+    if (name.starts_with(prefix) && step_in(name.substr(prefix.size()))) return true;
+  }
+  return false;
+}
+
+void check_file(const fs::path& folder, const ManifestFile& expected) {
+  if (expected.name.empty() || expected.name.find('/') != std::string::npos) {
+    throw std::runtime_error("manifest.json is damaged (a file's name)");
+  }
+  const ManifestFile found = measure_file(folder / expected.name);
+  if (found.bytes != expected.bytes) {
+    throw std::runtime_error(
+        fmt::format("{} has {} bytes, not {}", expected.name, found.bytes, expected.bytes));
+  }
+  if (found.crc32c != expected.crc32c) {
+    throw std::runtime_error(fmt::format("{} is damaged: its checksum is {:08x}, not {:08x}",
+                                         expected.name, found.crc32c, expected.crc32c));
+  }
+}
+
+Manifest read_manifest(const fs::path& folder) {
+  if (!fs::exists(folder / kManifest)) throw std::runtime_error("has no manifest.json");
+  try {
+    return parse_manifest(read_whole_file(folder / kManifest));
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(fmt::format("manifest.json {}", error.what()));
+  }
+}
+
+void check_folder(const fs::path& folder) {
+  const Manifest manifest = read_manifest(folder);
+  const std::optional<int64_t> step = step_of(folder);
+  if (step && *step != manifest.step) {
+    throw std::runtime_error(fmt::format("manifest.json is of step {}", manifest.step));
+  }
+  if (manifest.files.empty()) throw std::runtime_error("manifest.json names no file");
+  for (const ManifestFile& file : manifest.files) check_file(folder, file);
+}
+
+/// A checkpoint of ours, with nothing of anybody else's in it.
+bool may_be_removed(const fs::path& folder) {
+  std::set<std::string> own = {kManifest};
+  try {
+    for (const ManifestFile& file : read_manifest(folder).files) own.insert(file.name);
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+  return std::all_of(fs::directory_iterator(folder), fs::directory_iterator(),
+                     [&](const fs::directory_entry& entry) {
+                       return own.contains(entry.path().filename().string());
+                     });
+}
+
+/// The larger the better.
+double score_of(const StoredCheckpoint& checkpoint, planner::KeepBy by) {
+  constexpr double kWorst = -std::numeric_limits<double>::infinity();
+  if (by == planner::KeepBy::newest) return static_cast<double>(checkpoint.step);
+  try {
+    const CheckpointState state = parse_state(read_whole_file(checkpoint.path / "state.json"));
+    if (by == planner::KeepBy::accuracy) return state.test_accuracy.value_or(kWorst);
+    return state.train_loss ? -*state.train_loss : kWorst;
+  } catch (const std::runtime_error&) {
+    return kWorst;
+  }
+}
+
+}  // namespace
+
+ManifestFile measure_file(const fs::path& path) {
+  constexpr size_t kChunkBytes = size_t{1} << 18;
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw std::runtime_error(fmt::format("{} is missing", path.filename().string()));
+  ManifestFile file{.name = path.filename().string(), .bytes = 0, .crc32c = 0};
+  std::vector<char> chunk(kChunkBytes);
+  while (in) {
+    in.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
+    const auto read = static_cast<size_t>(in.gcount());
+    const uint32_t crc = profiler::crc32c(std::as_bytes(std::span(chunk).first(read)));
+    file.crc32c = profiler::crc32c_joined(file.crc32c, crc, read);
+    file.bytes += static_cast<int64_t>(read);
+  }
+  if (in.bad()) throw std::runtime_error(fmt::format("{} cannot be read", file.name));
+  return file;
+}
+
+std::optional<int64_t> step_of(const fs::path& folder) {
+  return step_in(folder.filename().string());
+}
+
+bool remove_written(const fs::path& folder) {
+  if (!fs::exists(folder)) return true;
+  if (!may_be_removed(folder)) return false;
+  fs::remove_all(folder);
+  return true;
+}
+
+std::string fault_of(const fs::path& folder) {
+  try {
+    check_folder(folder);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::vector<StoredCheckpoint> CheckpointStore::list() const {
+  std::vector<StoredCheckpoint> all;
+  std::error_code missing;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, missing)) {
+    const std::optional<int64_t> step = step_of(entry.path());
+    if (step && entry.is_directory()) all.push_back({entry.path(), *step});
+  }
+  std::ranges::sort(all, {}, &StoredCheckpoint::step);
+  return all;
+}
+
+NewestCheckpoint CheckpointStore::newest() const {
+  NewestCheckpoint newest;
+  std::vector<StoredCheckpoint> all = list();
+  for (auto checkpoint = all.rbegin(); checkpoint != all.rend(); ++checkpoint) {
+    std::string fault = fault_of(checkpoint->path);
+    if (fault.empty()) {
+      newest.found = *checkpoint;
+      break;
+    }
+    newest.damaged.push_back({*checkpoint, std::move(fault)});
+  }
+  return newest;
+}
+
+fs::path CheckpointStore::unfinished(int64_t step) const {
+  return folder_ / (kTemporary + name_of(step));
+}
+
+void CheckpointStore::publish(int64_t step) const {
+  const fs::path path = folder_ / name_of(step);
+  if (fs::exists(path)) set_aside({path, step});
+  rename_durably(unfinished(step), path);
+  sync_folder(folder_.parent_path());  // which may have got this folder now
+  tell_latest(step);
+}
+
+void CheckpointStore::tell_latest(int64_t step) const {
+  write_file(folder_ / kLatest, name_of(step) + "\n");
+}
+
+void CheckpointStore::give_up(const planner::Checkpointing& wanted, int64_t latest) const {
+  if (wanted.keep == 0) return;
+  std::vector<std::pair<double, StoredCheckpoint>> others;
+  for (StoredCheckpoint& checkpoint : list()) {
+    if (checkpoint.step == latest || !may_be_removed(checkpoint.path)) continue;
+    const double score = score_of(checkpoint, wanted.by);
+    others.emplace_back(score, std::move(checkpoint));
+  }
+  // Of equals the newer is the better.
+  std::ranges::stable_sort(others, [](const auto& a, const auto& b) {
+    return std::pair(a.first, a.second.step) > std::pair(b.first, b.second.step);
+  });
+  for (size_t i = static_cast<size_t>(wanted.keep - 1); i < others.size(); ++i) {
+    remove(others[i].second);
+  }
+}
+
+/// Under another name first: what is half removed must not look like a damaged checkpoint.
+void CheckpointStore::remove(const StoredCheckpoint& checkpoint) const {
+  const fs::path old = folder_ / (kOld + name_of(checkpoint.step));
+  fs::remove_all(old);
+  rename_durably(checkpoint.path, old);
+  fs::remove_all(old);
+}
+
+void CheckpointStore::take_over(const NewestCheckpoint& newest,
+                                const planner::Checkpointing& wanted) const {
+  remove_unfinished();
+  for (const DamagedCheckpoint& damaged : newest.damaged) set_aside(damaged.checkpoint);
+  if (!newest.found) return;
+  tell_latest(newest.found->step);
+  give_up(wanted, newest.found->step);
+}
+
+void CheckpointStore::remove_unfinished() const {
+  std::error_code missing;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, missing)) {
+    if (is_unfinished(entry.path().filename().string())) fs::remove_all(entry.path());
+  }
+  fs::remove(folder_ / (std::string(kLatest) + ".tmp"), missing);
+}
+
+void CheckpointStore::set_aside(const StoredCheckpoint& checkpoint) const {
+  const std::string name = "damaged-" + name_of(checkpoint.step);
+  fs::path aside = folder_ / name;
+  for (int i = 2; fs::exists(aside); ++i) aside = folder_ / fmt::format("{}-{}", name, i);
+  rename_durably(checkpoint.path, aside);
+}
+
+void CheckpointStore::clear() const {
+  remove_unfinished();
+  for (const StoredCheckpoint& checkpoint : list()) {
+    if (may_be_removed(checkpoint.path)) remove(checkpoint);
+  }
+  std::error_code ignored;
+  fs::remove(folder_ / kLatest, ignored);
+  fs::remove(folder_, ignored);  // does nothing where something is left
+}
+
+}  // namespace shardlens::runtime

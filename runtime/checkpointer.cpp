@@ -1,0 +1,264 @@
+#include "runtime/checkpointer.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "profiler/recorder.h"
+#include "runtime/check.h"
+#include "runtime/checkpoint_reader.h"
+#include "runtime/executor.h"
+#include "runtime/pinned_memory.h"
+#include "runtime/run_directory.h"
+
+namespace shardlens::runtime {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using profiler::Category;
+
+constexpr const char* kStagingLabel = "checkpoint";
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+/// 1D fp32, over bytes of a file that is mapped meanwhile.
+at::Tensor view_of(std::span<const std::byte> bytes) {
+  return at::from_blob(const_cast<std::byte*>(bytes.data()),
+                       {static_cast<int64_t>(bytes.size() / sizeof(float))}, at::kFloat);
+}
+
+std::string hex_of(const at::Tensor& bytes) {
+  std::string hex;
+  for (const std::byte byte : bytes_of(bytes))
+    hex += fmt::format("{:02x}", std::to_integer<int>(byte));
+  return hex;
+}
+
+at::Tensor bytes_of_hex(const std::string& hex) {
+  const at::Tensor bytes = at::empty({static_cast<int64_t>(hex.size() / 2)}, at::kByte);
+  for (int64_t i = 0; i < bytes.numel(); ++i) {
+    bytes[i] = std::stoi(hex.substr(static_cast<size_t>(2 * i), 2), nullptr, 16);
+  }
+  return bytes;
+}
+
+std::string generator_state(const c10::Device& device) {
+  return hex_of(at::globalContext().defaultGenerator(device).get_state());
+}
+
+LossSum mean_of(const std::vector<RankProgress>& ranks, LossSum RankProgress::*sum) {
+  LossSum mean = ranks.front().*sum;
+  for (size_t i = 1; i < ranks.size(); ++i) mean.sum += (ranks[i].*sum).sum;
+  mean.sum /= static_cast<double>(ranks.size());
+  return mean;
+}
+
+/// For whoever writes one of `parts` equal parts.
+int64_t part_begin(int64_t numel, int64_t parts, int64_t index) { return numel * index / parts; }
+
+WriterOptions writer_options(const Job& job, int rank, const std::filesystem::path& run) {
+  return {.store = CheckpointStore(run / kCheckpointsFolder),
+          .wanted = job.checkpointing,
+          .rank = rank,
+          .world_size = job.strategy.world_size,
+          .deadline = std::chrono::milliseconds(static_cast<int64_t>(job.config.timeout_s * 1e3))};
+}
+
+}  // namespace
+
+FileLayout layout_of(const Job& job) {
+  const auto names = moments_of(optimizer_options(job.config));
+  std::vector<std::vector<std::string>> moments(job.spec.parameters.size());
+  for (const planner::Group& group : job.train.groups) {
+    for (const planner::Bucket& bucket : group.buckets) {
+      if (bucket.frozen) continue;
+      for (const planner::BucketEntry& entry : bucket.entries) {
+        moments[entry.parameter].assign(names.begin(), names.end());
+      }
+    }
+  }
+  return checkpoint_layout(job.spec, moments);
+}
+
+Staging::Staging(const planner::Schedule& schedule, RankState& state, int rank)
+    : state_ranges_(state.ranges()) {
+  for (size_t group = 0; group < schedule.groups.size(); ++group) {
+    buckets_.emplace_back();
+    for (const planner::Bucket& bucket : schedule.groups[group].buckets) {
+      const auto index = static_cast<int>(buckets_.back().size());
+      buckets_.back().push_back(
+          share_of(schedule, bucket, state.bucket(static_cast<int>(group), index), rank));
+    }
+  }
+  take_memory(state.device().is_cuda());
+}
+
+Staging::StagedBucket Staging::share_of(const planner::Schedule& schedule,
+                                        const planner::Bucket& bucket, const BucketState& held,
+                                        int rank) {
+  const int shards = schedule.shards_of(bucket);
+  const int64_t holders = schedule.world_size / shards, holder = rank / shards;
+  const int64_t numel = schedule.shard_numel(bucket);
+  const int64_t begin = part_begin(numel, holders, holder);
+  const int64_t end = part_begin(numel, holders, holder + 1);
+  StagedBucket share{.begin = begin, .from = {held.master.narrow(0, begin, end - begin)}};
+  for (const at::Tensor& moment : held.moments) {
+    share.from.push_back(moment.narrow(0, begin, end - begin));
+  }
+  return share;
+}
+
+void Staging::take_memory(bool is_pinned) {
+  int64_t total_bytes = 0;
+  for (const std::vector<StagedBucket>& group : buckets_) {
+    for (const StagedBucket& bucket : group) {
+      for (const at::Tensor& from : bucket.from) {
+        total_bytes += planner::PinnedBlocks::rounded(static_cast<int64_t>(from.nbytes()));
+      }
+    }
+  }
+  PinnedMemory pinned(Category::checkpoint_staging, kStagingLabel, is_pinned ? total_bytes : 0);
+  const profiler::Scope scope(Category::checkpoint_staging, kStagingLabel);
+  for (std::vector<StagedBucket>& group : buckets_) {
+    for (StagedBucket& bucket : group) {
+      for (const at::Tensor& from : bucket.from) {
+        bucket.copies.push_back(is_pinned ? pinned.take(from.numel(), at::kFloat)
+                                          : at::empty({from.numel()}, at::kFloat));
+      }
+    }
+  }
+}
+
+void Staging::take() {
+  const at::NoGradGuard no_grad;
+  for (std::vector<StagedBucket>& group : buckets_) {
+    for (StagedBucket& bucket : group) {
+      for (size_t i = 0; i < bucket.from.size(); ++i) bucket.copies[i].copy_(bucket.from[i]);
+    }
+  }
+}
+
+std::vector<FileRange> Staging::ranges(const FileLayout& layout) const {
+  constexpr int64_t kBytes = sizeof(float);
+  std::vector<FileRange> ranges;
+  for (const StateRange& range : state_ranges_) {
+    const StagedBucket& bucket = buckets_[range.group][range.bucket];
+    const int64_t begin = std::max(range.shard_begin, bucket.begin);
+    const int64_t end =
+        std::min(range.shard_begin + range.numel, bucket.begin + bucket.copies.front().numel());
+    if (begin >= end) continue;
+    const std::vector<PlacedTensor>& placed = layout.parameters[range.parameter];
+    const int64_t element = range.begin + begin - range.shard_begin;  // of the parameter
+    for (size_t i = 0; i < std::min(placed.size(), bucket.copies.size()); ++i) {
+      const at::Tensor piece = bucket.copies[i].narrow(0, begin - bucket.begin, end - begin);
+      ranges.push_back(
+          {placed[i].file, placed[i].offset_bytes + element * kBytes, bytes_of(piece)});
+    }
+  }
+  return ranges;
+}
+
+Checkpointer::Checkpointer(const Job& job, int rank, std::filesystem::path run, const Board& board,
+                           RankState& state, GradientScale& gradient_scale)
+    : job_(job),
+      rank_(rank),
+      run_(std::move(run)),
+      board_(board),
+      state_(state),
+      gradient_scale_(gradient_scale),
+      layout_(layout_of(job)),
+      options_(writer_options(job, rank, run_)),
+      first_generator_(generator_state(state.device())) {}
+
+bool Checkpointer::is_due(int64_t step, bool ends_epoch) const {
+  const int64_t every = job_.checkpointing.every_steps;
+  return every > 0 ? step % every == 0 : ends_epoch;
+}
+
+std::string Checkpointer::drawn_generator() const {
+  std::string now = generator_state(state_.device());
+  return now == first_generator_ ? std::string() : now;
+}
+
+void Checkpointer::save(CheckpointState position, RankProgress progress) {
+  const auto start = Clock::now();
+  writing_.wait();
+  if (!staging_) staging_.emplace(job_.train, state_, rank_);
+  staging_->take();
+  position.optimizer_steps = state_.step_count().item<double>();
+  position.loss_scale = gradient_scale_.state();
+  position.configuration = planner::run_identity(job_.config);
+  progress.generator = drawn_generator();
+  CheckpointShare share{.ranges = staging_->ranges(layout_), .progress = std::move(progress)};
+  writing_.start([this, share = std::move(share),
+                  position = std::move(position)](const std::atomic<bool>& is_stopped) {
+    const auto begun = Clock::now();
+    write_checkpoint(options_, layout_, share, position,
+                     [&] { return is_stopped || board_.abort_note().raised(); });
+    spdlog::info("checkpoint of step {}: written in {:.1f} ms", position.step, ms_since(begun));
+  });
+  if (!job_.checkpointing.asynchronous) writing_.wait();
+  ++cost_.count;
+  cost_.waited_ms += ms_since(start);
+}
+
+void Checkpointer::finish(int64_t step) {
+  writing_.wait();
+  if (!staging_) staging_.emplace(job_.train, state_, rank_);
+  staging_->take();
+  const FileLayout model = model_layout(job_.spec);
+  write_model(options_, model, {.ranges = staging_->ranges(model), .progress = {}},
+              run_ / kModelFolder, step, [&] { return board_.abort_note().raised(); });
+}
+
+void Checkpointer::restore_range(const StateRange& range, const CheckpointReader& reader) {
+  const std::vector<PlacedTensor>& placed = layout_.parameters[range.parameter];
+  const BucketState& bucket = state_.bucket(range.group, range.bucket);
+  for (size_t i = 0; i < placed.size(); ++i) {
+    const models::SafetensorsTensor* const stored = reader.find(placed[i].name);
+    runtime::check(stored != nullptr, "a checkpoint's tensor is gone since it was checked");
+    const at::Tensor& held = i == 0 ? bucket.master : bucket.moments[i - 1];
+    held.narrow(0, range.shard_begin, range.numel)
+        .copy_(view_of(stored->data).narrow(0, range.begin, range.numel));
+  }
+}
+
+CheckpointState Checkpointer::restore() {
+  const at::NoGradGuard no_grad;
+  const CheckpointReader reader(*job_.resume);
+  for (const StateRange& range : state_.ranges()) restore_range(range, reader);
+  state_.renew_casts();
+  runtime::check(reader.state().has_value(), "a checkpoint's state is gone since it was checked");
+  const CheckpointState& state = *reader.state();
+  state_.step_count().fill_(state.optimizer_steps);
+  if (state.loss_scale) gradient_scale_.restore(*state.loss_scale);
+  const auto rank = static_cast<size_t>(rank_);
+  if (rank < state.ranks.size() && !state.ranks[rank].generator.empty()) {
+    at::Generator generator = at::globalContext().defaultGenerator(state_.device());
+    generator.set_state(bytes_of_hex(state.ranks[rank].generator));
+  }
+  return state;
+}
+
+RankProgress Checkpointer::progress_of(const CheckpointState& state, int rank, int world_size) {
+  if (static_cast<int>(state.ranks.size()) == world_size) return state.ranks[rank];
+  return {.logged = mean_of(state.ranks, &RankProgress::logged),
+          .logged_ms = state.ranks.front().logged_ms,
+          .epoch = mean_of(state.ranks, &RankProgress::epoch),
+          .generator = {}};
+}
+
+}  // namespace shardlens::runtime

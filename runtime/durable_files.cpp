@@ -1,0 +1,112 @@
+#include "runtime/durable_files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+namespace shardlens::runtime {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+[[noreturn]] void fail(const fs::path& path, const std::string& why) {
+  throw std::runtime_error(fmt::format("{}: cannot be written ({})", path.string(), why));
+}
+
+[[noreturn]] void fail(const fs::path& path) { fail(path, std::strerror(errno)); }
+
+/// As open(), which a signal may interrupt.
+int open_file(const fs::path& path, int flags) {
+  int file = -1;
+  do {
+    file = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+  } while (file < 0 && errno == EINTR);
+  return file;
+}
+
+void write_temporary(const fs::path& path, const std::string& text) {
+  const SharedFile file(path, SharedFile::Content::drop);
+  file.write_at(0, std::as_bytes(std::span(text)));
+  file.sync();
+}
+
+}  // namespace
+
+SharedFile::SharedFile(fs::path path, Content content)
+    : path_(std::move(path)),
+      file_(open_file(path_, O_CREAT | O_WRONLY | (content == Content::drop ? O_TRUNC : 0))) {
+  if (file_ < 0) fail(path_);
+}
+
+SharedFile::SharedFile(SharedFile&& other) noexcept
+    : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)) {}
+
+SharedFile::~SharedFile() {
+  if (file_ >= 0) ::close(file_);
+}
+
+void SharedFile::write_at(int64_t offset_bytes, std::span<const std::byte> data) const {
+  while (!data.empty()) {
+    const ssize_t written = ::pwrite(file_, data.data(), data.size(), offset_bytes);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail(path_);
+    if (written == 0) fail(path_, "the disk takes no more");
+    offset_bytes += written;
+    data = data.subspan(static_cast<size_t>(written));
+  }
+}
+
+void SharedFile::sync() const {
+  if (::fsync(file_) != 0) fail(path_);
+}
+
+void sync_folder(const fs::path& folder) {
+  const int file = open_file(folder, O_RDONLY | O_DIRECTORY);
+  if (file < 0) fail(folder);
+  const bool synced = ::fsync(file) == 0;
+  const int problem = errno;
+  ::close(file);
+  if (!synced) fail(folder, std::strerror(problem));
+}
+
+void make_folders(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) fail(folder, error.message());
+}
+
+void rename_durably(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) fail(to);
+  sync_folder(to.parent_path());
+  if (from.parent_path() != to.parent_path()) sync_folder(from.parent_path());
+}
+
+void write_file(const fs::path& path, const std::string& text) {
+  const fs::path temporary = path.string() + ".tmp";
+  try {
+    write_temporary(temporary, text);
+    rename_durably(temporary, path);
+  } catch (const std::runtime_error&) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    throw;
+  }
+}
+
+std::string read_whole_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in) throw std::runtime_error(fmt::format("{}: cannot be read", path.string()));
+  return text;
+}
+
+}  // namespace shardlens::runtime

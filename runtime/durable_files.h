@@ -1,0 +1,48 @@
+// Files that are there after a crash, or are not: synced before anybody is told of them.
+//
+// All functions throw std::runtime_error with path and reason where the disk fails.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace shardlens::runtime {
+
+/// A file that several processes may write at once, each its own ranges.
+class SharedFile {
+ public:
+  enum class Content { keep, drop };
+
+  /// Opens or creates. What is there stays, where other processes may have written it.
+  explicit SharedFile(std::filesystem::path path, Content content = Content::keep);
+  SharedFile(SharedFile&& other) noexcept;
+  SharedFile& operator=(SharedFile&&) = delete;
+  ~SharedFile();
+
+  void write_at(int64_t offset_bytes, std::span<const std::byte> data) const;
+  void sync() const;
+
+ private:
+  std::filesystem::path path_;
+  int file_;  // descriptor
+};
+
+/// What was created, renamed or removed in a folder is so for good.
+void sync_folder(const std::filesystem::path& folder);
+
+/// Makes the folder, and those above it, where they are missing.
+void make_folders(const std::filesystem::path& folder);
+
+/// Within one file system; both folders are synced.
+void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
+
+/// Writes under a temporary name, syncs and renames: `path` is never half a file.
+void write_file(const std::filesystem::path& path, const std::string& text);
+
+/// Throws std::runtime_error, too, where the file cannot be read.
+std::string read_whole_file(const std::filesystem::path& path);
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,117 @@
+#include "runtime/resume.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <stdexcept>
+#include <variant>
+
+#include "profiler/units.h"
+#include "runtime/checkpoint_reader.h"
+#include "runtime/checkpoint_store.h"
+#include "runtime/checkpointer.h"
+
+namespace shardlens::runtime {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+[[noreturn]] void refuse(const fs::path& checkpoint, const std::string& why) {
+  throw std::invalid_argument(fmt::format("{}: {}; give another --name, or --fresh to start over",
+                                          checkpoint.string(), why));
+}
+
+/// Flags that may change from one attempt of a run to the next, and are worth a word.
+constexpr std::array kTold = {"strategy", "replicas", "param-dtype", "reduce-dtype", "offload",
+                              "device",   "workers",  "batch",       "accumulate",   "loss-scale"};
+
+std::vector<std::string> changes(const planner::Config& before, const planner::Config& now) {
+  std::vector<std::string> changed;
+  for (const planner::Option& option : planner::options()) {
+    if (std::find(kTold.begin(), kTold.end(), option.name) == kTold.end()) continue;
+    std::visit(
+        [&](auto field) {
+          if (before.*field == now.*field) return;
+          changed.push_back(
+              fmt::format("--{} {} (was {})", option.name, now.*field, before.*field));
+        },
+        option.field);
+  }
+  return changed;
+}
+
+void expect_same_run(const Job& job, const CheckpointReader& reader) {
+  if (!reader.state()) refuse(reader.folder(), "a checkpoint without a state");
+  const CheckpointState& state = *reader.state();
+  if (state.configuration != planner::run_identity(job.config)) {
+    refuse(reader.folder(), "a checkpoint of another configuration");
+  }
+  if (state.epoch != state.step / job.steps_per_epoch || state.step > job.steps) {
+    refuse(reader.folder(),
+           fmt::format("step {} is in epoch {}, but not of {} steps each: the data have changed",
+                       state.step, state.epoch + 1, job.steps_per_epoch));
+  }
+}
+
+/// The nearest folder above that is there.
+fs::path existing(fs::path path) {
+  path = fs::absolute(path);
+  while (!path.empty() && !fs::exists(path) && path != path.root_path()) path = path.parent_path();
+  return path;
+}
+
+}  // namespace
+
+void expect_room_for_checkpoints(const Job& job) {
+  if (!job.checkpointing.wanted) return;
+  std::error_code error;
+  const fs::space_info space = fs::space(existing(job.config.storage), error);
+  if (error) return;  // where the storage cannot be asked, it says itself what is wrong
+  const int64_t needed = layout_of(job).bytes() + model_layout(job.spec).bytes();
+  const auto free = static_cast<int64_t>(space.available);
+  if (needed <= free) return;
+  throw std::invalid_argument(fmt::format(
+      "--storage {}: a checkpoint and the model take {}, and {} are free; free some, or give "
+      "--checkpoint-every none",
+      job.config.storage, profiler::bytes_text(needed), profiler::bytes_text(free)));
+}
+
+std::vector<std::string> resume(Job& job, const RunDirectory& directory) {
+  const CheckpointStore store(directory.path() / kCheckpointsFolder);
+  const NewestCheckpoint newest = store.newest();
+  std::vector<std::string> lines;
+  for (const auto& [checkpoint, fault] : newest.damaged) {
+    lines.push_back(
+        fmt::format("warning: {} is damaged and passed over: {}", checkpoint.path.string(), fault));
+  }
+  int64_t step = 0;
+  if (newest.found && job.checkpointing.wanted) {
+    const CheckpointReader reader(newest.found->path);
+    expect_same_run(job, reader);
+    reader.expect(layout_of(job));
+    step = reader.state()->step;
+    job.resume = newest.found->path;
+    lines.push_back(fmt::format("goes on from step {} of {}: {}", step, job.steps,
+                                newest.found->path.string()));
+  } else if (newest.found) {
+    refuse(newest.found->path, "--checkpoint-every none does not go on from it");
+  } else if (!newest.damaged.empty()) {
+    refuse(store.folder(),
+           fmt::format("none of {} checkpoints is whole; {}: {}", newest.damaged.size(),
+                       newest.damaged.front().checkpoint.path.filename().string(),
+                       newest.damaged.front().fault));
+  } else {
+    lines.push_back("the run has no checkpoint yet: it starts anew");
+  }
+  const std::vector<std::string> changed = changes(directory.config(), job.config);
+  if (!changed.empty()) lines.push_back(fmt::format("with {}", fmt::join(changed, ", ")));
+  store.take_over(newest, job.checkpointing);
+  directory.go_on(job.config, step);
+  return lines;
+}
+
+}  // namespace shardlens::runtime

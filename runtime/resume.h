@@ -1,0 +1,21 @@
+// Lets an unfinished run go on: which checkpoint it starts from, what the user is told of it, and
+// what is refused. Done by the launcher, before any rank starts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/job.h"
+#include "runtime/run_directory.h"
+
+namespace shardlens::runtime {
+
+/// Throws std::invalid_argument where the disk of the storage has no room for a checkpoint.
+void expect_room_for_checkpoints(const Job& job);
+
+/// Chooses the newest checkpoint that verifies, sets job.resume, and takes the run over; a run
+/// without checkpoints starts anew. Returns lines for the user. Throws std::invalid_argument, with
+/// nothing touched, where all checkpoints are damaged, or the newest is of another model.
+std::vector<std::string> resume(Job& job, const RunDirectory& directory);
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,71 @@
+// `shardlens train` on a tiny model and tiny data, in a storage of its own.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/support/idx_files.h"
+#include "tests/support/process.h"
+
+namespace shardlens::test {
+
+/// Small and quick: 2 layers, images of 8 x 8 px.
+inline constexpr const char* kTinyModel =
+    R"({"family": "vit", "image_px": 8, "patch_px": 4, "channels": 1, "layers": 2, "heads": 2,
+        "width": 16, "mlp_width": 32, "classes": 4})";
+
+/// A storage, a tiny model and tiny data; a command line on them.
+class TrainBench {
+ public:
+  explicit TrainBench(uint32_t train_samples = 64) {
+    write_file(folder_.file("tiny.json"), kTinyModel);
+    std::filesystem::create_directory(folder_.file("data"));
+    write_idx_dataset(folder_.file("data"),
+                      {.train = train_samples, .test = 20, .px = 8, .classes = 4});
+  }
+
+  std::vector<std::string> command(const std::vector<std::string>& flags) const {
+    std::vector<std::string> words = {SHARDLENS_TRAIN,
+                                      "--device",
+                                      "cpu",
+                                      "--model",
+                                      folder_.file("tiny.json"),
+                                      "--data",
+                                      folder_.file("data"),
+                                      "--storage",
+                                      folder_.file("runs"),
+                                      "--name",
+                                      "r",
+                                      "--batch",
+                                      "8",
+                                      "--log-every",
+                                      "1"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return words;
+  }
+  Ended train(const std::vector<std::string>& flags) const { return run(command(flags)); }
+
+  std::string file(const std::string& name) const { return folder_.file(name); }
+  /// Of the run.
+  std::string run_file(const std::string& name) const { return file("runs/r/" + name); }
+  nlohmann::json result() const {
+    return nlohmann::json::parse(read_file(run_file("result.json")));
+  }
+  std::vector<double> losses() const {
+    std::ifstream lines(run_file("metrics.jsonl"));
+    std::vector<double> losses;
+    for (std::string line; std::getline(lines, line);) {
+      losses.push_back(nlohmann::json::parse(line).at("loss").get<double>());
+    }
+    return losses;
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+}  // namespace shardlens::test
