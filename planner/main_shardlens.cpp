@@ -17,6 +17,7 @@ struct Command {
 
 constexpr std::array kCommands = {
     Command{"train", "train, one process or a whole local group (--workers N)"},
+    Command{"plan", "predict peak memory; search strategies; solve for the largest batch"},
     Command{"profile", "report | diff | export | import | check recorded files"},
     Command{"checkpoint", "verify | inspect what a run goes on from"},
     Command{"view", "desktop viewer; --screenshot and --report need no window"},

@@ -99,6 +99,7 @@ const Option kOptions[] = {
     {"name", "RUN", "the run's folder in the storage; default: model, strategy and time",
      &Config::name},
     {"fresh", "", "start over a run of that name", &Config::fresh},
+    {"anyway", "", "start though there is too little memory by the plan", &Config::anyway},
     {"checkpoint-every", "auto|epoch|none|STEPS",
      "when to keep what a run goes on from, in RUN/checkpoints, and at its end RUN/model; auto: "
      "epoch, or none where nothing real is learned (synthetic data, a null device, a solo rank)",

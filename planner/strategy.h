@@ -138,6 +138,7 @@ struct Config {
   std::string storage = "runs";
   std::string name;
   bool fresh = false;
+  bool anyway = false;
   std::string checkpoint_every = "auto";
   std::string checkpoint_async = "on";
   int64_t keep = 2;

@@ -116,14 +116,13 @@ int64_t DeviceMemory::allocate(int64_t bytes) {
   const auto& given = std::get<Allocation>(result);
   const int64_t block =
       timeline_.take(Space::device, address_of(given.segment, given.offset_bytes), bytes);
-  blocks_[block] = given.block;
+  blocks_.resize(static_cast<size_t>(block) + 1);
+  blocks_.back() = given.block;
   return block;
 }
 
 void DeviceMemory::free(int64_t block) {
-  const auto found = blocks_.find(block);
-  allocator_.free(found->second);
-  blocks_.erase(found);
+  allocator_.free(blocks_[static_cast<size_t>(block)]);
   timeline_.give_back(block);
 }
 

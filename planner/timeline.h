@@ -101,7 +101,7 @@ class DeviceMemory final : public meta::Memory {
  private:
   Timeline& timeline_;
   AllocatorModel allocator_;
-  std::unordered_map<int64_t, BlockId> blocks_;  // by the timeline's block
+  std::vector<BlockId> blocks_;  // by the timeline's block
 };
 
 /// Host memory, pinned or not, of which as much is taken as was asked for.

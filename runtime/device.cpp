@@ -183,6 +183,10 @@ std::optional<MemoryPeak> memory_peak(const c10::Device& device) {
                     .reserved_bytes = stats.reserved_bytes[kAll].peak};
 }
 
+int64_t allocation_retries(const c10::Device& device) {
+  return device.is_cuda() ? allocator::getDeviceStats(device.index()).num_alloc_retries : 0;
+}
+
 void reset_memory_peak(const c10::Device& device) {
   if (device.is_cuda()) allocator::resetPeakStats(device.index());
 }

@@ -61,5 +61,7 @@ struct MemoryPeak {
 /// Nothing on the CPU, whose allocator does not count.
 std::optional<MemoryPeak> memory_peak(const c10::Device& device);
 void reset_memory_peak(const c10::Device& device);
+/// How often the allocator gave its cache back to make room, each a stall; 0 on the CPU.
+int64_t allocation_retries(const c10::Device& device);
 
 }  // namespace shardlens::runtime

@@ -3,11 +3,14 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 
 #include "profiler/recorder.h"
+#include "profiler/units.h"
 #include "runtime/device.h"
+#include "runtime/durable_files.h"
 #include "runtime/job.h"
 #include "runtime/launcher.h"
 #include "runtime/progress.h"
@@ -22,6 +25,7 @@ namespace {
 
 constexpr int kFailed = 1;
 constexpr int kWrongUse = 2;
+constexpr int kDoesNotFit = 3;
 
 void introduce(const Job& job, const RunDirectory& directory,
                const std::vector<std::string>& resumed) {
@@ -48,8 +52,31 @@ void show_memory(const std::filesystem::path& recording) {
   if (!screen.empty()) fmt::print(stderr, "\n{}", screen);
 }
 
+/// What was expected beside what LibTorch has counted.
+void compare(const Forecast& forecast, const RunDirectory& directory) {
+  const auto result = nlohmann::json::parse(read_whole_file(directory.result()));
+  if (!result.contains("memory")) return;
+  const nlohmann::json& peak = result["memory"]["peak"];
+  const auto text = [](int64_t allocated_bytes, int64_t reserved_bytes) {
+    return fmt::format("{} allocated, {} reserved", profiler::bytes_text(allocated_bytes),
+                       profiler::bytes_text(reserved_bytes));
+  };
+  const int64_t allocated_bytes = peak["allocated_bytes"], reserved_bytes = peak["reserved_bytes"];
+  const bool is_equal =
+      allocated_bytes == forecast.allocated_bytes && reserved_bytes == forecast.reserved_bytes;
+  fmt::print("memory as planned: {}; measured: {}\n",
+             text(forecast.allocated_bytes, forecast.reserved_bytes),
+             is_equal ? "the same to the byte" : text(allocated_bytes, reserved_bytes));
+}
+
+int refuse(const Forecast& forecast) {
+  fmt::print(stderr, "shardlens train: {}; shardlens plan says what would, --anyway starts it\n",
+             forecast.verdict);
+  return kDoesNotFit;
+}
+
 int run(planner::Config config, const std::vector<std::string>& arguments,
-        const std::optional<OwnTraining>& own) {
+        const std::optional<OwnTraining>& own, const Forecaster& forecaster) {
   check_libtorch_version();
   expect_no_other_launcher();
   choose_device(config);
@@ -57,11 +84,15 @@ int run(planner::Config config, const std::vector<std::string>& arguments,
   if (device.kind == planner::DeviceKind::null) enter_null_device(device, arguments);
   Job job = prepare_job(config, own);
   expect_room_for_checkpoints(job);
+  const std::optional<Forecast> forecast = forecaster ? forecaster(job.config) : std::nullopt;
+  if (forecast && !forecast->fits && !job.config.anyway) return refuse(*forecast);
   const RunDirectory directory = RunDirectory::open(job.config);
   const auto resumed =
       directory.is_unfinished() ? resume(job, directory) : std::vector<std::string>();
   introduce(job, directory, resumed);
+  if (forecast) fmt::print("plan: {}\n", forecast->verdict);
   const Outcome outcome = launch(job, directory);
+  if (outcome.ok && forecast) compare(*forecast, directory);
   if (outcome.ok) return 0;
   clear_bar();
   fmt::print(stderr, "shardlens train: {}\n", outcome.reason);
@@ -70,12 +101,12 @@ int run(planner::Config config, const std::vector<std::string>& arguments,
   return outcome.is_wrong_use ? kWrongUse : kFailed;
 }
 
-int parse_and_run(const std::vector<std::string>& arguments,
-                  const std::optional<OwnTraining>& own) {
+int parse_and_run(const std::vector<std::string>& arguments, const std::optional<OwnTraining>& own,
+                  const Forecaster& forecaster) {
   try {
     const planner::Arguments parsed = planner::parse_arguments(arguments);
     if (parsed.help) return fmt::print("{}", planner::help_text("train")), 0;
-    return run(parsed.config, arguments, own);
+    return run(parsed.config, arguments, own, forecaster);
   } catch (const std::invalid_argument& error) {
     fmt::print(stderr, "shardlens train: {}\n", error.what());
     return kWrongUse;
@@ -87,10 +118,12 @@ int parse_and_run(const std::vector<std::string>& arguments,
 
 }  // namespace
 
-int train(const std::vector<std::string>& arguments) { return parse_and_run(arguments, {}); }
+int train(const std::vector<std::string>& arguments, const Forecaster& forecaster) {
+  return parse_and_run(arguments, {}, forecaster);
+}
 
 int train(const std::vector<std::string>& arguments, const OwnTraining& own) {
-  return parse_and_run(arguments, own);
+  return parse_and_run(arguments, own, {});
 }
 
 }  // namespace shardlens::runtime

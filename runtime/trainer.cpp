@@ -247,6 +247,7 @@ class Trainer {
     result_.p95_step_ms = percentile(step_ms_, 0.95);
     result_.peak = peaks_.whole();
     result_.step_peak = peaks_.steps();
+    result_.allocation_retries = allocation_retries(options_.device);
     result_.notice = job_.notice;
     if (result_.peak) say("peak memory: " + peak_text(*result_.peak));
     if (result_.step_peak) say("of steps alone: " + peak_text(*result_.step_peak));
@@ -505,6 +506,7 @@ std::string to_json(const TrainResult& result) {
   if (result.test_accuracy) json["test_accuracy"] = *result.test_accuracy;
   if (result.peak) json["memory"]["peak"] = peak_json(*result.peak);
   if (result.step_peak) json["memory"]["step_peak"] = peak_json(*result.step_peak);
+  if (result.peak) json["memory"]["alloc_retries"] = result.allocation_retries;
   if (result.checkpoints.count > 0) {
     json["checkpoints"] = {{"count", result.checkpoints.count},
                            {"waited_ms", result.checkpoints.waited_ms}};

@@ -34,6 +34,7 @@ struct TrainResult {
   double p95_step_ms = 0;
   std::optional<MemoryPeak> peak;       // of the whole run, from the first allocation on
   std::optional<MemoryPeak> step_peak;  // of training steps alone, from the third one on
+  int64_t allocation_retries = 0;
   CheckpointCost checkpoints;           // of this attempt, as all times are
   std::string notice;                   // see Job
 };

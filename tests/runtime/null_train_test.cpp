@@ -11,6 +11,7 @@
 
 using namespace shardlens::test;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
 namespace fs = std::filesystem;
 
@@ -182,7 +183,7 @@ TEST_CASE("expandable segments hold the same blocks", "[null]") {
 
 TEST_CASE("out of memory is told in one line, then in LibTorch's own words", "[null]") {
   const NullRun run({"--device", "null:h200", "--model", "vit-l16", "--batch", "32", "--steps", "3",
-                     "--capacity", "9GiB"});
+                     "--capacity", "9GiB", "--anyway"});
   CHECK(run.ended.exit_code == 1);
   const std::string first = run.ended.err.substr(0, run.ended.err.find('\n'));
   CHECK_THAT(first, StartsWith("shardlens train: rank 0 ran out of memory on null:h200 in "));
@@ -191,11 +192,28 @@ TEST_CASE("out of memory is told in one line, then in LibTorch's own words", "[n
   CHECK(run.result()["status"] == "failed");
 }
 
+TEST_CASE("what cannot fit is refused before anything is made", "[null]") {
+  const NullRun run({"--device", "null:h200", "--model", "vit-l16", "--batch", "32", "--steps", "3",
+                     "--capacity", "9GiB"});
+  CHECK(run.ended.exit_code == 3);
+  CHECK_THAT(run.ended.err, StartsWith("shardlens train: does not fit: takes ") &&
+                                ContainsSubstring("but there are 9.00 GiB; ") &&
+                                EndsWith("--anyway starts it\n"));
+  CHECK_FALSE(run.left_anything());
+}
+
+TEST_CASE("a run says what was planned, and that it was so", "[null]") {
+  const NullRun run({"--device", "null:l4", "--model", "vit-tutorial", "--steps", "3"});
+  CHECK(run.ended.exit_code == 0);
+  CHECK_THAT(run.ended.out, ContainsSubstring("\nplan: fits: ") &&
+                                ContainsSubstring("measured: the same to the byte\n"));
+}
+
 namespace {
 
 const std::vector<std::string> kTooMuch = {"--device",   "null:h200", "--model", "vit-l16",
                                            "--batch",    "32",        "--steps", "3",
-                                           "--capacity", "9GiB"};
+                                           "--capacity", "9GiB",      "--anyway"};
 
 std::vector<std::string> with(std::vector<std::string> flags,
                               const std::vector<std::string>& more) {

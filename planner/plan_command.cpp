@@ -1,0 +1,100 @@
+#include "planner/plan_command.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+#include "planner/plan_options.h"
+#include "planner/plan_search.h"
+#include "planner/plan_solve.h"
+#include "planner/planner.h"
+#include "profiler/units.h"
+
+namespace shardlens::planner {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+AllocatorSettings settings_of(const std::string& text) {
+  try {
+    return parse_allocator_settings(text);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(fmt::format("PYTORCH_CUDA_ALLOC_CONF: {}", error.what()));
+  }
+}
+
+std::optional<int64_t> budget_of(const PlanFlags& flags) {
+  if (flags.budget.empty()) return std::nullopt;
+  try {
+    return profiler::parse_bytes(flags.budget);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(fmt::format("--budget {}", error.what()));
+  }
+}
+
+int exit_code_of(Verdict verdict) {
+  if (verdict == Verdict::does_not_fit) return 3;
+  return verdict == Verdict::fits_with_retries ? 4 : 0;
+}
+
+/// DIR/pareto-1.json, ...: one each.
+std::string write_configs(const SearchResult& result, const std::string& directory) {
+  std::error_code failed;
+  fs::create_directories(directory, failed);
+  std::string text;
+  for (size_t i = 0; i < result.front.size(); ++i) {
+    const fs::path path = fs::path(directory) / fmt::format("pareto-{}.json", i + 1);
+    std::ofstream file(path, std::ios::binary);
+    file << to_json(result.on_front(i).config);
+    file.close();
+    if (!file) {
+      throw std::runtime_error(
+          fmt::format("--config-out {}: {} cannot be written", directory, path.string()));
+    }
+    text += fmt::format("wrote {}\n", path.string());
+  }
+  return text;
+}
+
+PlanOutcome search(const PlanArguments& arguments, const PlanOptions& options) {
+  const SearchResult result =
+      search_strategies(arguments.config, arguments.given, options, budget_of(arguments.flags));
+  PlanOutcome outcome{.exit_code = result.front.empty() ? 3 : 0, .out = {}};
+  std::string written;
+  if (!arguments.flags.config_out.empty()) {
+    written = write_configs(result, arguments.flags.config_out);
+  }
+  outcome.out = arguments.flags.json ? search_json(result) : search_text(result) + written;
+  return outcome;
+}
+
+PlanOutcome plan(const PlanArguments& arguments, const PlanOptions& options) {
+  const PlanFlags& flags = arguments.flags;
+  const Plan made = flags.solve.empty() ? make_plan(arguments.config, options)
+                                        : solve(flags.solve, arguments.config, options);
+  if (!flags.timeline.empty()) {
+    write_predicted_timeline(flags.timeline, arguments.config, options);
+  }
+  return {.exit_code = exit_code_of(made.verdict),
+          .out = flags.json ? plan_json(made) : plan_text(made)};
+}
+
+}  // namespace
+
+PlanOutcome plan_command(const std::vector<std::string>& arguments,
+                         const std::string& allocator_settings) {
+  const PlanArguments parsed = parse_plan_arguments(arguments);
+  const PlanFlags& flags = parsed.flags;
+  if (parsed.help) return {.out = plan_help()};
+  PlanOptions options{
+      .gpu = flags.gpu, .allocator = settings_of(allocator_settings), .explains = flags.explain};
+  if (!flags.calibration.empty()) options.calibration = read_calibration(flags.calibration);
+  if (flags.text) return {.out = schedule_text(parsed.config, options)};
+  if (flags.shards) return {.out = shards_text(parsed.config, options)};
+  return flags.search ? search(parsed, options) : plan(parsed, options);
+}
+
+}  // namespace shardlens::planner

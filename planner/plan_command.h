@@ -1,0 +1,21 @@
+// `shardlens plan`, without a process around it: arguments in, what is to be printed and the exit
+// code out.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace shardlens::planner {
+
+struct PlanOutcome {
+  int exit_code = 0;  // 0 fits, 4 with retries, 3 does not
+  std::string out;
+};
+
+/// `arguments` without the program's name: all flags of train, and plan's own. `allocator_settings`
+/// is the value of PYTORCH_CUDA_ALLOC_CONF. Throws std::invalid_argument for wrong usage and
+/// std::runtime_error where a file cannot be written.
+PlanOutcome plan_command(const std::vector<std::string>& arguments,
+                         const std::string& allocator_settings);
+
+}  // namespace shardlens::planner

@@ -1,0 +1,36 @@
+// The flags that `shardlens plan` has beside those of train (strategy.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/strategy.h"
+
+namespace shardlens::planner {
+
+struct PlanFlags {
+  std::string gpu;
+  std::string calibration;
+  std::string solve;
+  bool search = false;
+  std::string budget;
+  std::string config_out;
+  std::string timeline;
+  bool explain = false;
+  bool text = false;
+  bool shards = false;
+  bool json = false;
+};
+
+struct PlanArguments {
+  Config config;
+  std::vector<std::string> given;  // names of the flags of train among the arguments
+  PlanFlags flags;
+  bool help = false;
+};
+
+/// Throws std::invalid_argument, also where flags contradict each other.
+PlanArguments parse_plan_arguments(const std::vector<std::string>& arguments);
+std::string plan_help();
+
+}  // namespace shardlens::planner

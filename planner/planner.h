@@ -1,0 +1,149 @@
+// Predicts, before anything is launched, what memory a training takes: its peak, whether it fits,
+// what holds the memory then, and what would change it. One rank is simulated allocation by
+// allocation (simulation.h); no GPU and no LibTorch is needed.
+//
+// [Note: capacity]
+// What a rank may use is the device's memory less what is outside of LibTorch's allocator
+// (outside_memory.h). *Fits*: no request ever fails. *Fits with retries*: some request makes the
+// allocator give its whole cache back first, which stalls the device, maybe in every step. *Does
+// not fit*: some request fails even so. What is reserved depends on the capacity, so peaks are
+// those of a device that is as large as it is where the plan fits, else of an unlimited one.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/spec.h"
+#include "planner/allocator_settings.h"
+#include "planner/outside_memory.h"
+#include "planner/plan_target.h"
+#include "planner/simulation.h"
+#include "planner/strategy.h"
+#include "profiler/profile.h"
+
+namespace shardlens::planner {
+
+enum class Verdict { fits, fits_with_retries, does_not_fit };
+std::string_view to_string(Verdict verdict);  // "fits_with_retries"
+
+struct PlanOptions {
+  std::string gpu;  // --gpu; empty: as --device says
+  AllocatorSettings allocator{};
+  std::optional<Calibration> calibration{};
+  bool explains = false;  // Plan::what_ifs, a simulation each, also where it fits
+};
+
+/// Ranks that hold the same, by the first of them. Buckets are cut into equal ranges, so today all
+/// ranks of a run are one.
+struct RankPlan {
+  int rank = 0;
+  int count = 1;
+  SimulatedPeak peak;
+};
+
+/// Where in the run something is.
+struct PlanMoment {
+  profiler::Phase phase = profiler::Phase::starting;
+  int64_t step = -1;
+  int32_t action = -1;  // of the schedule; -1: outside a pass
+  std::string action_text;
+};
+
+struct PlannedTensor {
+  int64_t bytes = 0;
+  profiler::Category category = profiler::Category::other;
+  std::string label;
+  std::string action_text;  // that made it
+};
+
+struct AtPeak {
+  PlanMoment moment;
+  std::array<int64_t, profiler::kCategories> category_bytes{};
+  std::vector<PlannedTensor> largest;
+};
+
+/// The request that the device has no memory for.
+struct PlanFailure {
+  PlanMoment moment;
+  PlannedTensor wanted;
+};
+
+/// What another configuration would change.
+struct WhatIf {
+  std::string change;             // "--recompute full"
+  int64_t device_bytes = 0;       // more than the plan's, each on an unlimited device
+  double step_time_ratio = 1;     // to the plan's
+  double compute_time_ratio = 1;  // of units alone
+};
+
+/// What --solve found.
+struct PlanSolution {
+  std::string what;   // "batch"
+  std::string value;  // empty: nothing fits
+};
+
+struct Plan {
+  Config config;
+  std::string model;
+  int64_t parameters = 0;
+  std::string device;    // "cpu", "cuda", "null:h200"
+  std::string gpu;       // as gpus.h names it; empty on a CPU
+  std::string gpu_name;  // as the driver does
+
+  SimulatedPeak peak;
+  SimulatedPeak step_peak;
+  int64_t device_bytes = 0;  // what is reserved at most, and what is outside of it
+  int64_t static_bytes = 0;  // held from step to step, as asked for
+  int64_t pinned_bytes = 0;
+  int64_t host_bytes = 0;
+  OutsideMemory outside;
+  std::vector<RankPlan> ranks;
+  AtPeak at_peak;
+
+  std::optional<int64_t> capacity_bytes;
+  std::optional<int64_t>
+      headroom_bytes;  // to least_fast_bytes, or where it is none, least_any_bytes
+  Verdict verdict = Verdict::fits;
+  int64_t retries = 0;
+  std::optional<PlanFailure> failure;
+  /// The least device memory for a run without retries, and for one with them.
+  int64_t least_fast_bytes = 0;
+  int64_t least_any_bytes = 0;
+  /// Where it does not fit well: whether it does with PyTorch's expandable_segments.
+  std::optional<bool> expandable_segments_fit;
+  int64_t expandable_device_bytes = 0;
+
+  double step_seconds = 0;  // by the cost model
+  std::vector<WhatIf> what_ifs;
+  std::optional<PlanSolution> solution;
+};
+
+/// Throws std::invalid_argument for what nobody can run.
+Plan make_plan(const Config& config, const PlanOptions& options);
+
+/// Of a model that `config` does not name.
+Plan make_plan(const models::ModelSpec& spec, const Config& config, const PlanTarget& target,
+               const PlanOptions& options);
+
+/// Writes the predicted timeline of a rank as a recording, with the cost model's times. Its peaks
+/// are the plan's: where it does not fit, those of an unlimited device. Throws std::runtime_error
+/// where the file cannot be written.
+void write_predicted_timeline(const std::string& path, const Config& config,
+                              const PlanOptions& options);
+
+/// The schedule of a training step, and who owns which range of every parameter in which dtype.
+std::string schedule_text(const Config& config, const PlanOptions& options);
+std::string shards_text(const Config& config, const PlanOptions& options);
+
+/// {"schema":"shardlens.plan/1", ...}, with a newline at the end.
+std::string plan_json(const Plan& plan);
+/// Whether it fits, on one line without its end.
+std::string verdict_line(const Plan& plan);
+/// For people: a screen.
+std::string plan_text(const Plan& plan);
+
+}  // namespace shardlens::planner

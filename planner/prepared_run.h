@@ -1,0 +1,66 @@
+// A configuration made ready to be simulated, and what one simulation of it says. All of the
+// planner's questions (a plan, what would change it, a search) are asked of these.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "models/spec.h"
+#include "planner/allocator_settings.h"
+#include "planner/cost_model.h"
+#include "planner/outside_memory.h"
+#include "planner/plan_target.h"
+#include "planner/schedule.h"
+#include "planner/simulation.h"
+#include "planner/strategy.h"
+
+namespace shardlens::planner {
+
+struct PreparedRun {
+  models::ModelSpec spec;
+  Config asked;   // as given
+  Config config;  // of one rank alone
+  PlanTarget target;
+  Schedule train;
+  Schedule evaluate;
+  OutsideMemory outside;
+  std::optional<ResidentImages> images;  // as --data says; none: one synthetic batch
+
+  const Schedule& schedule_of(profiler::Phase phase) const {
+    return phase == profiler::Phase::evaluating ? evaluate : train;
+  }
+};
+
+/// Throws std::invalid_argument for a configuration that cannot be run, or a model whose tensors
+/// have more than 2^62 bytes. `calibration`: none for cold figures.
+PreparedRun prepare(models::ModelSpec spec, const Config& config, const PlanTarget& target,
+                    const Calibration* calibration);
+
+/// What `config` names.
+models::ModelSpec spec_of(const Config& config);
+
+/// What a simulation came to; where the device was full, until then.
+struct RunResult {
+  std::unique_ptr<Simulation> simulation;
+  bool is_full = false;
+  int64_t retries = 0;
+
+  bool fits() const { return !is_full && retries == 0; }
+};
+
+/// `capacity_bytes`: of LibTorch's allocator. The result borrows the run.
+RunResult simulate(const PreparedRun& run, const AllocatorSettings& settings,
+                   int64_t capacity_bytes = kUnlimitedBytes);
+
+StepCost cost_of(const PreparedRun& run);
+StepCost evaluation_cost_of(const PreparedRun& run);
+
+/// "BACKWARD unit=mlp3 group=block3 bucket=0"; empty where there is no such action.
+std::string action_words(const Schedule& schedule, int32_t action);
+
+/// The bytes of the allocator, and what is outside of it.
+int64_t device_bytes(const PreparedRun& run, const SimulatedPeak& peak);
+
+}  // namespace shardlens::planner

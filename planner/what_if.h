@@ -1,0 +1,16 @@
+// What one change of a flag would do to a plan, each computed by simulating the changed
+// configuration.
+#pragma once
+
+#include <vector>
+
+#include "planner/planner.h"
+#include "planner/prepared_run.h"
+
+namespace shardlens::planner {
+
+/// Those that apply and take less memory, the largest saving first.
+std::vector<WhatIf> what_ifs_of(const PreparedRun& run, const Plan& plan,
+                                const PlanOptions& options);
+
+}  // namespace shardlens::planner

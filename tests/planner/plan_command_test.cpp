@@ -1,0 +1,231 @@
+#include "planner/plan_command.h"
+
+#include <algorithm>
+#include <catch2/catch_get_random_seed.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "planner/plan_target.h"
+#include "planner/planner.h"
+#include "planner/schedule.h"
+#include "profiler/reader.h"
+#include "profiler/recording_report.h"
+#include "tests/support/random_vit.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace shardlens;
+using namespace shardlens::planner;
+using nlohmann::json;
+
+namespace {
+
+using Flags = std::vector<std::string>;
+
+Flags joined(Flags a, const Flags& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+PlanOutcome command(const Flags& flags, const std::string& settings = "") {
+  return plan_command(flags, settings);
+}
+
+json json_of(const Flags& flags) { return json::parse(command(joined(flags, {"--json"})).out); }
+
+/// The line that a user sees.
+std::string refusal(const Flags& flags, const std::string& settings = "") {
+  try {
+    command(flags, settings);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("a plan as JSON has every key of its schema", "[planner][plan]") {
+  const json plan = json_of({"--gpu", "h100", "--world", "8"});
+  CHECK(plan["schema"] == "shardlens.plan/1");
+  CHECK(plan["config"]["world"] == 8);
+  for (const char* key : {"allocated_bytes", "reserved_bytes", "device_bytes"}) {
+    CHECK(plan["peak"][key].is_number_integer());
+  }
+  for (const char* key : {"allocated_bytes", "reserved_bytes"}) {
+    CHECK(plan["step_peak"][key].is_number_integer());
+    CHECK(plan["ranks"][0][key].is_number_integer());
+  }
+  CHECK(plan["ranks"][0]["rank"] == 0);
+  CHECK(plan["static_bytes"].is_number_integer());
+  CHECK(plan["at_peak"]["phase"] == "training");
+  CHECK(plan["at_peak"]["action"].is_number_integer());
+  CHECK(plan["at_peak"]["categories"].size() == profiler::kCategories);
+  CHECK(plan["capacity_bytes"].get<int64_t>() - plan["headroom_bytes"].get<int64_t>() ==
+        plan["least_capacity_bytes"]["fast"].get<int64_t>());
+  CHECK(plan["verdict"] == "fits");
+  CHECK(plan["outside"]["from"] == "cold");
+}
+
+TEST_CASE("the exit code is the verdict", "[planner][plan]") {
+  const Flags model = {"--model", "vit-b16", "--batch", "32", "--device", "null:h200"};
+  const json plan = json_of(model);
+  const int64_t fast = plan["least_capacity_bytes"]["fast"].get<int64_t>();
+  const int64_t any = plan["least_capacity_bytes"]["any"].get<int64_t>();
+  const auto code_at = [&](int64_t bytes) {
+    return command(joined(model, {"--capacity", std::to_string(bytes)})).exit_code;
+  };
+  CHECK(code_at(fast) == 0);
+  CHECK(code_at(any - (2 << 20)) == 3);
+  if (any < fast) CHECK(code_at(any) == 4);
+}
+
+TEST_CASE("a predicted timeline reads back as the plan", "[planner][plan]") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("plan.slp");
+  const std::vector<Flags> cases = {
+      {"--gpu", "h200"},
+      {"--gpu", "h100", "--model", "vit-b16", "--world", "8", "--param-dtype", "bf16"},
+      {"--device", "null:l4", "--strategy", "ddp", "--world", "2", "--accumulate", "2"},
+      {"--device", "null:h200", "--offload", "all", "--recompute", "full"},
+      {"--device", "null:h200", "--capacity", "60MiB"},
+      {"--device", "cpu", "--world", "2"}};
+  for (const Flags& flags : cases) {
+    CAPTURE(flags);
+    const json plan = json_of(joined(flags, {"--timeline", path}));
+    const profiler::RankReport report = profiler::report_of(path);
+    CHECK(report.diagnostics.empty());
+    CHECK(report.unmatched == 0);
+    CHECK(report.header.notice.starts_with("predicted"));
+    CHECK(report.peak_bytes() == plan["peak"]["allocated_bytes"]);
+    if (report.reserved_peak_bytes()) {
+      CHECK(*report.reserved_peak_bytes() == plan["peak"]["reserved_bytes"]);
+    }
+    REQUIRE(report.step_peak);
+    CHECK(report.step_peak->bytes[static_cast<size_t>(report.main)] ==
+          plan["step_peak"]["allocated_bytes"]);
+    CHECK(report.main_space()->peak_at.action == plan["at_peak"]["action"]);
+    const profiler::Profile profile = profiler::read_profile(path);
+    CHECK(std::ranges::is_sorted(profile.events, {}, &profiler::Event::time_ns));
+    CHECK(parse_schedule(profile.header.train).actions.size() > 0);
+  }
+}
+
+TEST_CASE("the schedule and the shards can be read", "[planner][plan]") {
+  const Schedule schedule =
+      parse_schedule(command({"--gpu", "h200", "--world", "4", "--text"}).out);
+  CHECK(schedule.world_size == 4);
+  const std::string shards = command({"--gpu", "h200", "--world", "4", "--shards"}).out;
+  const models::ModelSpec spec = models::find_spec("vit-tutorial");
+  for (const models::ParameterSpec& parameter : spec.parameters) {
+    CHECK(shards.find(parameter.name) != std::string::npos);
+  }
+}
+
+TEST_CASE("a search leaves configurations that train reads", "[planner][plan]") {
+  const test::TemporaryFolder folder;
+  const Flags flags = {"--gpu",     "h200",         "--world",           "2",
+                       "--offload", "none",         "--search",          "--budget",
+                       "20GiB",     "--config-out", folder.file("found")};
+  const json found = json_of(flags);
+  REQUIRE(found["front"].size() > 0);
+  for (size_t i = 0; i < found["front"].size(); ++i) {
+    const std::string path = folder.file("found/pareto-" + std::to_string(i + 1) + ".json");
+    const Config config = parse_arguments({"--config", path}).config;
+    CHECK(json::parse(to_json(config)) == found["front"][i]["config"]);
+    CHECK(config.workers == 2);
+  }
+  CHECK(found["front"].size() + found["rejected"].size() == found["candidates"]);
+  CHECK(command({"--gpu", "h200", "--search", "--budget", "1MiB", "--world", "2"}).exit_code == 3);
+}
+
+TEST_CASE("a plan of a GPU's largest batch names it", "[planner][plan]") {
+  const json plan = json_of({"--device", "null:l4", "--capacity", "1GiB", "--solve", "batch"});
+  CHECK(plan["solve"]["what"] == "batch");
+  CHECK(plan["solve"]["value"] == plan["config"]["batch"]);
+}
+
+TEST_CASE("wrong usage is one line that says how to mend it", "[planner][plan]") {
+  const std::vector<Flags> wrong = {
+      {"--gpu", "h20"},
+      {"--gpu", "h200", "--device", "cpu"},
+      {"--device", "tpu"},
+      {"--gpu", "h200", "--capacity", "much"},
+      {"--gpu", "h200", "--model", "none.json"},
+      {"--gpu", "h200", "--world", "0x2"},
+      {"--gpu", "h200", "--strategy", "zero"},
+      {"--gpu", "h200", "--strategy", "single", "--world", "2"},
+      {"--gpu", "h200", "--solve", "width"},
+      {"--gpu", "h200", "--solve", "batch", "--search"},
+      {"--gpu", "h200", "--solve", "gpu"},
+      {"--gpu", "h200", "--budget", "1GiB"},
+      {"--gpu", "h200", "--search", "--budget", "-1"},
+      {"--gpu", "h200", "--text", "--timeline", "x.slp"},
+      {"--gpu", "h200", "--calibration", "missing.slp"},
+      {"--gpu"},
+      {"--gpu", "h200", "--worlds", "2"},
+      {"--gpu", "h200", "stray"},
+      {"--gpu", "h200", "--batch", "9000000000000000000"},
+  };
+  for (const Flags& flags : wrong) {
+    CAPTURE(flags);
+    const std::string line = refusal(flags);
+    CHECK(!line.empty());
+    CHECK(line.find('\n') == std::string::npos);
+  }
+  CHECK(refusal({"--gpu", "h200"}, "max_split_size_mb:no").starts_with("PYTORCH_CUDA_ALLOC_CONF"));
+  if (!gpu_of_machine()) {
+    const std::string line = refusal({});
+    CHECK(line.find("--gpu") != std::string::npos);
+    CHECK(line.find("--device cpu") != std::string::npos);
+  }
+}
+
+TEST_CASE("help names the flags of train and of plan", "[planner][plan]") {
+  const std::string help = command({"--help"}).out;
+  for (const char* flag : {"--reshard-after-forward", "--gpu", "--solve", "--search", "--shards"}) {
+    CHECK(help.find(flag) != std::string::npos);
+  }
+}
+
+TEST_CASE("PyTorch's own settings of its allocator count", "[planner][plan]") {
+  const Flags flags = {"--device", "null:h200", "--model", "vit-b16", "--json"};
+  const json plain = json::parse(command(flags).out);
+  const json expandable = json::parse(command(flags, "expandable_segments:True").out);
+  CHECK(expandable["peak"]["reserved_bytes"] < plain["peak"]["reserved_bytes"]);
+}
+
+TEST_CASE("no model file makes a plan crash", "[planner][plan]") {
+  const test::TemporaryFolder folder;
+  const auto seed = Catch::getSeed();
+  CAPTURE(seed);
+  std::mt19937_64 engine(seed);
+  const std::string base = R"({"family":"vit","name":"m","image_px":28,"patch_px":7,"channels":1,)"
+                           R"("layers":2,"heads":2,"width":16,"mlp_width":32,"classes":10})";
+  const std::string path = folder.file("m.json");
+  int planned = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::string text = base;
+    const int64_t edits = test::random_between(engine, 0, 3);
+    for (int64_t edit = 0; edit < edits; ++edit) {
+      const auto at = static_cast<size_t>(
+          test::random_between(engine, 0, static_cast<int64_t>(text.size()) - 1));
+      const char byte = "0123456789{}[]\",:-.eE \\"[test::random_between(engine, 0, 22)];
+      test::random_between(engine, 0, 1) ? text.insert(at, 1, byte).size()
+                                         : text.replace(at, 1, 1, byte).size();
+    }
+    test::write_file(path, text);
+    CAPTURE(text);
+    try {
+      command({"--model", path, "--gpu", "h200", "--batch", "1"});
+      ++planned;
+    } catch (const std::invalid_argument& error) {
+      CHECK(std::string(error.what()).find('\n') == std::string::npos);
+    }
+  }
+  CHECK(planned > 0);
+}
