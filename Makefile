@@ -35,6 +35,7 @@ tools:
 bench: build
 	@tests/bench/report_time
 	@tests/bench/plan_time
+	@tests/bench/engine_accuracy
 	@tests/bench/frame_time
 	@.setup/peers
 	@"$(SHARDLENS_DEPS)/peers/bin/python" tests/bench/step_time

@@ -91,6 +91,7 @@ PlanOutcome plan_command(const std::vector<std::string>& arguments,
   if (parsed.help) return {.out = plan_help()};
   PlanOptions options{
       .gpu = flags.gpu, .allocator = settings_of(allocator_settings), .explains = flags.explain};
+  options.pytorch = pytorch_of(flags);
   if (!flags.calibration.empty()) options.calibration = read_calibration(flags.calibration);
   if (flags.text) return {.out = schedule_text(parsed.config, options)};
   if (flags.shards) return {.out = shards_text(parsed.config, options)};

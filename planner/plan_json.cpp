@@ -101,6 +101,7 @@ std::string plan_json(const Plan& plan) {
       {"config", Json::parse(to_json(plan.config))},
       {"model", {{"name", plan.model}, {"parameters", plan.parameters}}},
       {"device", plan.device},
+      {"engine", plan.engine},
       {"gpu", plan.gpu},
       {"peak", std::move(peak)},
       {"step_peak", peak_json(plan.step_peak)},

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <array>
+#include <sstream>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -27,6 +28,12 @@ constexpr std::array kFlags = {
     PlanFlag{"calibration", "FILE.slp|FILE.json",
              "a run recorded on such a GPU, for the memory outside LibTorch's allocator",
              &PlanFlags::calibration},
+    PlanFlag{"engine", "shardlens|pytorch-fsdp2",
+             "whose program: ours, or a Python one that calls fully_shard()", &PlanFlags::engine},
+    PlanFlag{"pytorch", "WORD,...",
+             "of that one: fused or single (else foreach) for Adam, own-groups (embedding and head "
+             "apart from the root), zero-grad=before|keep, forward-prefetch=N, backward-prefetch=N",
+             &PlanFlags::pytorch},
     PlanFlag{"explain", "", "what would take less memory; always shown where it does not fit",
              &PlanFlags::explain},
     PlanFlag{
@@ -46,7 +53,59 @@ constexpr std::array kFlags = {
     PlanFlag{"json", "", "for programs", &PlanFlags::json},
 };
 
+int prefetch_of(const std::string& word) {
+  const std::string number = word.substr(word.find('=') + 1);
+  constexpr size_t kMostDigits = 3;
+  const bool is_number = !number.empty() && number.size() <= kMostDigits &&
+                         number.find_first_not_of("0123456789") == std::string::npos;
+  if (is_number) return std::stoi(number);
+  throw std::invalid_argument(fmt::format("--pytorch {}: not a number; give 1 or more", word));
+}
+
+void read_word(PytorchOptions& options, const std::string& word) {
+  if (word == "foreach") {
+    options.loop = PytorchLoop::foreach;
+  } else if (word == "fused") {
+    options.loop = PytorchLoop::fused;
+  } else if (word == "single") {
+    options.loop = PytorchLoop::single;
+  } else if (word == "own-groups") {
+    options.own_groups = true;
+  } else if (word == "zero-grad=before") {
+    options.zero_grad = PytorchZeroGrad::before;
+  } else if (word == "zero-grad=keep") {
+    options.zero_grad = PytorchZeroGrad::keep;
+  } else if (word.starts_with("forward-prefetch=")) {
+    options.forward_prefetch = prefetch_of(word);
+  } else if (word.starts_with("backward-prefetch=")) {
+    options.backward_prefetch = prefetch_of(word);
+  } else {
+    throw std::invalid_argument(
+        fmt::format("--pytorch {}: not known; give fused, single, own-groups, zero-grad=before, "
+                    "zero-grad=keep, "
+                    "forward-prefetch=N or backward-prefetch=N",
+                    word));
+  }
+}
+
+void check_engine(const PlanFlags& flags) {
+  const bool is_ours = flags.engine == "shardlens";
+  if (!is_ours && flags.engine != "pytorch-fsdp2") {
+    throw std::invalid_argument(
+        fmt::format("--engine {}: not known; give shardlens or pytorch-fsdp2", flags.engine));
+  }
+  if (is_ours && !flags.pytorch.empty()) {
+    throw std::invalid_argument("--pytorch: of --engine pytorch-fsdp2 alone; give that too");
+  }
+  if (!is_ours && (flags.search || flags.text || flags.shards)) {
+    throw std::invalid_argument(
+        "--engine pytorch-fsdp2: --search, --text and --shards are of our own schedule; leave one "
+        "out");
+  }
+}
+
 void check(const PlanFlags& flags) {
+  check_engine(flags);
   const int answers = flags.text + flags.shards + flags.search + !flags.solve.empty();
   if (answers > 1) {
     throw std::invalid_argument("--text, --shards, --search, --solve: give one of them");
@@ -62,6 +121,14 @@ void check(const PlanFlags& flags) {
 }
 
 }  // namespace
+
+std::optional<PytorchOptions> pytorch_of(const PlanFlags& flags) {
+  if (flags.engine == "shardlens") return std::nullopt;
+  PytorchOptions options;
+  std::istringstream words(flags.pytorch);
+  for (std::string word; std::getline(words, word, ',');) read_word(options, word);
+  return options;
+}
 
 PlanArguments parse_plan_arguments(const std::vector<std::string>& arguments) {
   PlanArguments result;

@@ -1,9 +1,11 @@
 // The flags that `shardlens plan` has beside those of train (strategy.h).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "planner/pytorch_simulation.h"
 #include "planner/strategy.h"
 
 namespace shardlens::planner {
@@ -11,6 +13,8 @@ namespace shardlens::planner {
 struct PlanFlags {
   std::string gpu;
   std::string calibration;
+  std::string engine = "shardlens";
+  std::string pytorch;
   std::string solve;
   bool search = false;
   std::string budget;
@@ -28,6 +32,10 @@ struct PlanArguments {
   PlanFlags flags;
   bool help = false;
 };
+
+/// How --pytorch says that the Python program is written; nothing where --engine is ours. Throws
+/// std::invalid_argument.
+std::optional<PytorchOptions> pytorch_of(const PlanFlags& flags);
 
 /// Throws std::invalid_argument, also where flags contradict each other.
 PlanArguments parse_plan_arguments(const std::vector<std::string>& arguments);

@@ -125,7 +125,7 @@ Config launchable(Config config) {
   return config;
 }
 
-std::string why_full(const PreparedRun& run, const Simulation& simulation) {
+std::string why_full(const PreparedRun& run, const RankSimulation& simulation) {
   const Timeline& timeline = simulation.timeline();
   // Frees follow it: the run was given up.
   const auto event = std::find_if(
@@ -278,7 +278,7 @@ std::vector<Config> candidates_of(const Config& config, const std::vector<std::s
 
 SearchResult search_strategies(const Config& config, const std::vector<std::string>& given,
                                const PlanOptions& options, std::optional<int64_t> budget_bytes) {
-  const PlanTarget target = target_of(config, options.gpu);
+  const PlanTarget target = target_of(config, options);
   const models::ModelSpec spec = spec_of(config);
   SearchResult result;
   result.budget_bytes = budget_bytes.value_or(*target.capacity_bytes);

@@ -180,7 +180,7 @@ Plan solve(const std::string& what, const Config& config, const PlanOptions& opt
     throw std::invalid_argument(
         fmt::format("--solve {}: not one of its words; give batch, world, layers or gpu", what));
   }
-  const Try base{spec_of(config), config, target_of(config, options.gpu)};
+  const Try base{spec_of(config), config, target_of(config, options)};
   if (is("batch")) return solve_batch(base, options);
   return is("world") ? solve_world(base, options) : solve_layers(base, options);
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "planner/gpus.h"
+#include "planner/pytorch_simulation.h"
 #include "planner/strategy.h"
 
 namespace shardlens::planner {
@@ -16,6 +17,8 @@ struct PlanTarget {
   bool is_null = false;      // a null device: nothing but the allocator's memory is on it
   /// Of one rank; nothing: not known, so everything fits.
   std::optional<int64_t> capacity_bytes;
+  /// The program: a Python one with PyTorch's FSDP2, written like this; none: ours.
+  std::optional<PytorchOptions> pytorch{};
 
   /// As --device names it where a run would be simulated: "cpu" or "null:h200".
   std::string device() const;

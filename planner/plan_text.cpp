@@ -126,9 +126,11 @@ std::string verdict_line(const Plan& plan) {
 std::string plan_text(const Plan& plan) {
   const int64_t ranks = plan.ranks.empty() ? 1 : plan.ranks.front().count;
   std::string text = solution_text(plan);
-  text += fmt::format("{}: {} parameters, {} on {} {}, batch {}, {}\n", plan.model, plan.parameters,
-                      plan.config.strategy, ranks, ranks == 1 ? "rank" : "ranks, all alike",
-                      plan.config.batch, plan.gpu.empty() ? plan.device : plan.gpu_name);
+  text +=
+      fmt::format("{}: {} parameters, {} on {} {}, batch {}, {}{}\n", plan.model, plan.parameters,
+                  plan.config.strategy, ranks, ranks == 1 ? "rank" : "ranks, all alike",
+                  plan.config.batch, plan.gpu.empty() ? plan.device : plan.gpu_name,
+                  plan.engine == "shardlens" ? "" : ", in Python with PyTorch's FSDP2");
   text += verdict_text(plan) + expandable_text(plan) + outside_text(plan);
   text +=
       fmt::format("  peak: {} allocated, {} reserved; steps alone {}, {}; kept between steps {}\n",

@@ -131,6 +131,7 @@ void describe(Plan& plan, const PreparedRun& run) {
   plan.config = run.asked;
   plan.model = run.spec.name;
   plan.parameters = run.spec.numel();
+  plan.engine = run.target.pytorch ? "pytorch-fsdp2" : "shardlens";
   plan.device = run.target.is_null || run.target.gpu == nullptr ? run.target.device() : "cuda";
   if (run.target.gpu != nullptr) {
     plan.gpu = run.target.gpu->name;
@@ -141,7 +142,7 @@ void describe(Plan& plan, const PreparedRun& run) {
   plan.step_seconds = cost_of(run).seconds;
 }
 
-void take_peaks(Plan& plan, const PreparedRun& run, const Simulation& simulation) {
+void take_peaks(Plan& plan, const PreparedRun& run, const RankSimulation& simulation) {
   plan.peak = simulation.peak();
   plan.step_peak = simulation.step_peak();
   plan.pinned_bytes = simulation.pinned_peak_bytes();
@@ -150,8 +151,8 @@ void take_peaks(Plan& plan, const PreparedRun& run, const Simulation& simulation
 }
 
 /// Of a device as large as the target's where the run fits there, else of an unlimited one.
-std::unique_ptr<Simulation> judged_simulation(Plan& plan, const PreparedRun& run,
-                                              const AllocatorSettings& settings) {
+std::unique_ptr<RankSimulation> judged_simulation(Plan& plan, const PreparedRun& run,
+                                                  const AllocatorSettings& settings) {
   RunResult result = simulate(run, settings);
   take_peaks(plan, run, *result.simulation);
   if (run.target.gpu == nullptr) {
@@ -197,8 +198,17 @@ Plan make_plan(const models::ModelSpec& spec, const Config& config, const PlanTa
   return plan;
 }
 
+PlanTarget target_of(const Config& config, const PlanOptions& options) {
+  PlanTarget target = target_of(config, options.gpu);
+  target.pytorch = options.pytorch;
+  if (target.pytorch && target.gpu == nullptr) {
+    throw std::invalid_argument("--engine pytorch-fsdp2: of a GPU; give --gpu h200 or another");
+  }
+  return target;
+}
+
 Plan make_plan(const Config& config, const PlanOptions& options) {
-  const PlanTarget target = target_of(config, options.gpu);
+  const PlanTarget target = target_of(config, options);
   return make_plan(spec_of(config), config, target, options);
 }
 

@@ -34,7 +34,8 @@ struct PlanOptions {
   std::string gpu;  // --gpu; empty: as --device says
   AllocatorSettings allocator{};
   std::optional<Calibration> calibration{};
-  bool explains = false;  // Plan::what_ifs, a simulation each, also where it fits
+  std::optional<PytorchOptions> pytorch{};  // of a Python program; none: ours
+  bool explains = false;                    // Plan::what_ifs, a simulation each, also where it fits
 };
 
 /// Ranks that hold the same, by the first of them. Buckets are cut into equal ranges, so today all
@@ -91,6 +92,7 @@ struct Plan {
   std::string model;
   int64_t parameters = 0;
   std::string device;    // "cpu", "cuda", "null:h200"
+  std::string engine;    // whose program: "shardlens" or "pytorch-fsdp2"
   std::string gpu;       // as gpus.h names it; empty on a CPU
   std::string gpu_name;  // as the driver does
 
@@ -121,6 +123,9 @@ struct Plan {
   std::vector<WhatIf> what_ifs;
   std::optional<PlanSolution> solution;
 };
+
+/// What the options name. Throws std::invalid_argument as target_of(config, gpu) does.
+PlanTarget target_of(const Config& config, const PlanOptions& options);
 
 /// Throws std::invalid_argument for what nobody can run.
 Plan make_plan(const Config& config, const PlanOptions& options);

@@ -85,7 +85,7 @@ profiler::Header header_of(const PreparedRun& run, const RunResult& result) {
 }
 
 PreparedRun prepared(const Config& config, const PlanOptions& options) {
-  return prepare(spec_of(config), config, target_of(config, options.gpu),
+  return prepare(spec_of(config), config, target_of(config, options),
                  options.calibration ? &*options.calibration : nullptr);
 }
 

@@ -105,16 +105,30 @@ PreparedRun prepare(models::ModelSpec spec, const Config& config, const PlanTarg
   return run;
 }
 
+namespace {
+
+std::unique_ptr<RankSimulation> make_simulation(const PreparedRun& run,
+                                                const AllocatorSettings& settings) {
+  const int rank = static_cast<int>(std::max<int64_t>(0, run.asked.solo_rank));
+  if (run.target.pytorch) {
+    PytorchOptions options = *run.target.pytorch;
+    options.rank = rank;
+    options.gpu = run.target.gpu;
+    options.allocator = settings;
+    return std::make_unique<PytorchSimulation>(run.spec, run.config, options);
+  }
+  const SimulationOptions options{
+      .rank = rank, .gpu = run.target.gpu, .allocator = settings, .images = run.images};
+  return std::make_unique<Simulation>(run.spec, run.config, run.train, run.evaluate, options);
+}
+
+}  // namespace
+
 RunResult simulate(const PreparedRun& run, const AllocatorSettings& settings,
                    int64_t capacity_bytes) {
-  SimulationOptions options{.rank = static_cast<int>(std::max<int64_t>(0, run.asked.solo_rank)),
-                            .gpu = run.target.gpu,
-                            .allocator = settings,
-                            .images = run.images};
-  options.allocator.capacity_bytes = capacity_bytes;
-  RunResult result;
-  result.simulation =
-      std::make_unique<Simulation>(run.spec, run.config, run.train, run.evaluate, options);
+  AllocatorSettings limited = settings;
+  limited.capacity_bytes = capacity_bytes;
+  RunResult result{.simulation = make_simulation(run, limited)};
   try {
     result.simulation->run();
   } catch (const DeviceFull&) {

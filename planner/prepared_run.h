@@ -43,7 +43,7 @@ models::ModelSpec spec_of(const Config& config);
 
 /// What a simulation came to; where the device was full, until then.
 struct RunResult {
-  std::unique_ptr<Simulation> simulation;
+  std::unique_ptr<RankSimulation> simulation;
   bool is_full = false;
   int64_t retries = 0;
 

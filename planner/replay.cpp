@@ -1,5 +1,6 @@
 #include "planner/replay.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include <variant>
 
@@ -15,15 +16,16 @@ Replay::Replay(const std::vector<Event>& events) {
     if (event.space != profiler::Space::device) continue;
     if (event.kind == EventKind::alloc) {
       live[event.address] = blocks_;
-      requests_.push_back({event.value, blocks_++, static_cast<uint32_t>(i)});
+      requests_.push_back({event.value, blocks_++, static_cast<uint32_t>(i), event.stream});
+      streams_ = std::max<size_t>(streams_, event.stream + size_t{1});
     } else if (event.kind == EventKind::free) {
-      requests_.push_back({0, live.at(event.address), static_cast<uint32_t>(i)});
+      requests_.push_back({0, live.at(event.address), static_cast<uint32_t>(i), 0});
     }
   }
 }
 
 ReplayResult Replay::run(const AllocatorSettings& settings) const {
-  AllocatorModel allocator(settings);
+  AllocatorModel allocator(settings, default_and_pool_streams(streams_));
   std::vector<BlockId> blocks(blocks_);
   ReplayResult result;
   for (const Request& request : requests_) {
@@ -31,7 +33,7 @@ ReplayResult Replay::run(const AllocatorSettings& settings) const {
       allocator.free(blocks[request.block]);
       continue;
     }
-    const AllocationResult given = allocator.allocate(request.bytes, 0);
+    const AllocationResult given = allocator.allocate(request.bytes, request.stream);
     if (const auto* allocation = std::get_if<Allocation>(&given)) {
       blocks[request.block] = allocation->block;
     } else {

@@ -35,9 +35,11 @@ class Replay {
     int64_t bytes = 0;   // 0: a free
     uint32_t block = 0;  // counts allocations
     uint32_t event = 0;
+    StreamIndex stream = 0;
   };
   std::vector<Request> requests_;
   uint32_t blocks_ = 0;
+  size_t streams_ = 1;
 };
 
 }  // namespace shardlens::planner

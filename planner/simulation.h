@@ -11,6 +11,7 @@
 #include "models/spec.h"
 #include "planner/allocator_settings.h"
 #include "planner/gpus.h"
+#include "planner/rank_simulation.h"
 #include "planner/schedule.h"
 #include "planner/simulated_state.h"
 #include "planner/simulator.h"
@@ -18,15 +19,6 @@
 #include "planner/timeline.h"
 
 namespace shardlens::planner {
-
-/// Memory that a rank holds at most; reserved: with what its allocator keeps cached. On the CPU,
-/// where nothing is cached, both are what was asked for.
-struct SimulatedPeak {
-  int64_t allocated_bytes = 0;
-  int64_t reserved_bytes = 0;
-
-  bool operator==(const SimulatedPeak&) const = default;
-};
 
 /// Images that a rank keeps on its device as bytes, one channel.
 struct ResidentImages {
@@ -46,23 +38,20 @@ struct SimulationOptions {
 };
 
 /// Borrows the spec and the schedules.
-class Simulation {
+class Simulation final : public RankSimulation {
  public:
   Simulation(const models::ModelSpec& spec, const Config& config, const Schedule& train,
              const Schedule& evaluate, const SimulationOptions& options);
-  ~Simulation();
+  ~Simulation() override;
 
-  /// Throws DeviceFull where the device has too little memory; the timeline then ends there.
-  void run();
+  void run() override;
 
-  const Timeline& timeline() const { return timeline_; }
-  SimulatedPeak peak() const { return whole_; }
-  /// Of steps alone, from the third on.
-  SimulatedPeak step_peak() const { return steps_; }
-  int64_t pinned_peak_bytes() const { return pinned_.peak_bytes(); }
-  int64_t host_peak_bytes() const { return host_.peak_bytes(); }
-  /// Stalls: how often the cache was given back to make room.
-  int64_t allocation_retries() const;
+  const Timeline& timeline() const override { return timeline_; }
+  SimulatedPeak peak() const override { return whole_; }
+  SimulatedPeak step_peak() const override { return steps_; }
+  int64_t pinned_peak_bytes() const override { return pinned_.peak_bytes(); }
+  int64_t host_peak_bytes() const override { return host_.peak_bytes(); }
+  int64_t allocation_retries() const override;
 
  private:
   void take_workspaces();

@@ -54,8 +54,9 @@ void Timeline::begin_operator() {
   if (operator_depth_++ == 0) operator_begin_ = static_cast<int64_t>(events_.size());
 }
 
-Timeline::Block Timeline::take(Space space, uint64_t address, int64_t bytes) {
+Timeline::Block Timeline::take(Space space, uint64_t address, int64_t bytes, StreamIndex stream) {
   Event& event = add(EventKind::alloc, bytes);
+  event.stream = static_cast<uint16_t>(stream);
   event.space = space;
   event.address = address;
   event.label = purpose_.label;
@@ -90,8 +91,8 @@ void Timeline::segment(bool is_taken, uint64_t address, int64_t bytes) {
   event.address = address;
 }
 
-DeviceMemory::DeviceMemory(Timeline& timeline, const AllocatorSettings& settings)
-    : timeline_(timeline), allocator_(settings) {
+DeviceMemory::DeviceMemory(Timeline& timeline, const AllocatorSettings& settings, size_t streams)
+    : timeline_(timeline), allocator_(settings, default_and_pool_streams(streams)) {
   allocator_.set_listener([this](const AllocatorEvent& event) {
     const uint64_t address = address_of(event.segment, event.offset_bytes);
     switch (event.kind) {
@@ -108,14 +109,14 @@ DeviceMemory::DeviceMemory(Timeline& timeline, const AllocatorSettings& settings
 }
 
 int64_t DeviceMemory::allocate(int64_t bytes) {
-  const AllocationResult result = allocator_.allocate(bytes, 0);
+  const AllocationResult result = allocator_.allocate(bytes, current_);
   if (const auto* failure = std::get_if<OutOfMemory>(&result)) {
     timeline_.out_of_memory(failure->device_free, bytes);
     throw DeviceFull(*failure);
   }
   const auto& given = std::get<Allocation>(result);
   const int64_t block =
-      timeline_.take(Space::device, address_of(given.segment, given.offset_bytes), bytes);
+      timeline_.take(Space::device, address_of(given.segment, given.offset_bytes), bytes, current_);
   blocks_.resize(static_cast<size_t>(block) + 1);
   blocks_.back() = given.block;
   return block;
@@ -124,6 +125,10 @@ int64_t DeviceMemory::allocate(int64_t bytes) {
 void DeviceMemory::free(int64_t block) {
   allocator_.free(blocks_[static_cast<size_t>(block)]);
   timeline_.give_back(block);
+}
+
+StreamIndex DeviceMemory::change_stream(StreamIndex stream) {
+  return std::exchange(current_, stream);
 }
 
 int64_t HostMemory::allocate(int64_t bytes) {

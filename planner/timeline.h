@@ -39,7 +39,7 @@ class Timeline {
   void begin_operator();
   void end_operator() { --operator_depth_; }
 
-  Block take(profiler::Space space, uint64_t address, int64_t bytes);
+  Block take(profiler::Space space, uint64_t address, int64_t bytes, StreamIndex stream = 0);
   void give_back(Block block);
   /// What a block turns out to be, it was from the start.
   void recategorise(Block block, profiler::Category category);
@@ -85,23 +85,43 @@ struct DeviceFull : std::runtime_error {
   OutOfMemory failure;
 };
 
-/// A GPU's memory under PyTorch's caching allocator.
+/// A GPU's memory under PyTorch's caching allocator: each block comes from the pool of the stream
+/// that is current when it is asked for.
 class DeviceMemory final : public meta::Memory {
  public:
-  DeviceMemory(Timeline& timeline, const AllocatorSettings& settings);
+  DeviceMemory(Timeline& timeline, const AllocatorSettings& settings, size_t streams = 1);
 
   int64_t allocate(int64_t bytes) override;
   void free(int64_t block) override;
   void begin_operator() override { timeline_.begin_operator(); }
   void end_operator() override { timeline_.end_operator(); }
 
+  /// Makes it the current one; gives the one before.
+  StreamIndex change_stream(StreamIndex stream);
+
+  Timeline& timeline() { return timeline_; }
   AllocatorModel& allocator() { return allocator_; }
   const AllocatorModel& allocator() const { return allocator_; }
 
  private:
   Timeline& timeline_;
   AllocatorModel allocator_;
+  StreamIndex current_ = 0;
   std::vector<BlockId> blocks_;  // by the timeline's block
+};
+
+/// The current stream, while this lives.
+class StreamScope {
+ public:
+  StreamScope(DeviceMemory& memory, StreamIndex stream)
+      : memory_(memory), before_(memory.change_stream(stream)) {}
+  ~StreamScope() { memory_.change_stream(before_); }
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+
+ private:
+  DeviceMemory& memory_;
+  StreamIndex before_;
 };
 
 /// Host memory, pinned or not, of which as much is taken as was asked for.

@@ -89,11 +89,12 @@ Tensors run_backward(Node& node, const Tensor& gradient) {
   const Tensor query = seen(kQuery), key = seen(kKey), value = seen(kValue);
   Context& context = query.context();
   const Type type = query.scalar_type();
+  const Tensor dense_gradient = gradient.transpose(1, 2).contiguous();
   const Tensor query_gradient = Tensor::empty(context, query.sizes(), type);
   const Tensor key_gradient = Tensor::empty(context, key.sizes(), type);
   const Tensor value_gradient = Tensor::empty(context, value.sizes(), type);
   Tensor workspace;
-  const Tensor sums = row_sums(gradient.transpose(1, 2), seen(kOutput));
+  const Tensor sums = row_sums(dense_gradient, seen(kOutput));
   workspace = Tensor::empty(context, {workspace_bytes(query, key)}, Type::uint8);
   return {query_gradient.transpose(1, 2), key_gradient.transpose(1, 2),
           value_gradient.transpose(1, 2)};

@@ -41,14 +41,14 @@ void sum_parts(const Tensor& input, std::span<Tensor> gradients) {
 /// Gradients of the input and of the `weights`, of which there are one or two.
 Tensors fused_backward(Node& node, const Tensor& given_gradient, const Tensor& given_input,
                        const Tensor& weight) {
-  const Tensor gradient = given_gradient.contiguous();
   const Tensor input = given_input.contiguous();
-  Context& context = gradient.context();
+  Context& context = input.context();
   Tensors results(node.next.size());
   if (node.wants(0)) results[0] = Tensor::empty(context, input.sizes(), input.scalar_type());
   for (size_t i = 1; i < results.size(); ++i) {
     if (node.wants(i)) results[i] = like(weight);
   }
+  const Tensor gradient = given_gradient.contiguous();
   if (gradient.is_cuda()) {
     if (node.wants(1)) sum_parts(input, std::span(results).subspan(1));
   } else if (node.wants(1) || node.wants(2)) {

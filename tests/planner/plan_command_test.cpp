@@ -199,6 +199,31 @@ TEST_CASE("PyTorch's own settings of its allocator count", "[planner][plan]") {
   CHECK(expandable["peak"]["reserved_bytes"] < plain["peak"]["reserved_bytes"]);
 }
 
+TEST_CASE("a plan can be of a Python program with FSDP2", "[planner][plan][engine]") {
+  Flags flags = {"--gpu",         "h200", "--model",  "vit-l16",       "--world", "8",
+                 "--param-dtype", "bf16", "--engine", "pytorch-fsdp2", "--json"};
+  const json python = json::parse(command(flags).out);
+  CHECK(python["engine"] == "pytorch-fsdp2");
+  flags.insert(flags.end(), {"--pytorch", "fused,own-groups,zero-grad=before"});
+  const json fused = json::parse(command(flags).out);
+  CHECK(fused["peak"]["allocated_bytes"] != python["peak"]["allocated_bytes"]);
+  // The least capacity is found by a replay of the program's streams.
+  flags.insert(flags.end(), {"--capacity", fused["least_capacity_bytes"]["any"].dump() + "B"});
+  CHECK(json::parse(command(flags).out)["verdict"] != "does_not_fit");
+
+  const auto refused = [](const Flags& more) {
+    Flags all = {"--gpu", "h200", "--model", "vit-l16"};
+    all.insert(all.end(), more.begin(), more.end());
+    CHECK_THROWS_AS(command(all), std::invalid_argument);
+  };
+  refused({"--engine", "other"});
+  refused({"--pytorch", "fused"});
+  refused({"--engine", "pytorch-fsdp2", "--pytorch", "forward-prefetch=x"});
+  refused({"--engine", "pytorch-fsdp2", "--pytorch", "quick"});
+  refused({"--engine", "pytorch-fsdp2", "--search"});
+  refused({"--engine", "pytorch-fsdp2", "--strategy", "ddp"});
+}
+
 TEST_CASE("no model file makes a plan crash", "[planner][plan]") {
   const test::TemporaryFolder folder;
   const auto seed = Catch::getSeed();

@@ -27,11 +27,15 @@ import time
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import null_runs
 import peer_models
 import peer_strategies
+
+# How the optimizer goes through the parameters.
+LOOPS = {"fused": {"fused": True}, "foreach": {"foreach": True}, "single": {"foreach": False}}
 
 
 class Trainer:
@@ -39,18 +43,27 @@ class Trainer:
         self.options = options
         self.peer = peer_models.MODELS[options.model]
         self.model = peer_strategies.MAKE[options.strategy](self.peer, options)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3, fused=True)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3, **LOOPS[options.loop])
         self.scaler = torch.amp.GradScaler("cuda", enabled=options.reduce_dtype == "fp16")
         inner = getattr(self.model, "module", self.model)
         self.inputs, self.targets = self.peer.make_batch(inner, options.batch)
 
     def step(self):
-        with peer_strategies.forward_context(self.options):
-            loss = self.peer.loss(self.model(self.inputs), self.targets)
-        self.scaler.scale(loss).backward()
+        if self.options.zero_grad == "before":
+            self.optimizer.zero_grad()
+        for left in reversed(range(self.options.accumulate)):
+            if self.options.sync == "last":
+                self.model.set_requires_gradient_sync(left == 0)
+            with peer_strategies.forward_context(self.options):
+                loss = self.peer.loss(self.model(self.inputs), self.targets)
+            self.scaler.scale(loss).backward()
+        if self.options.clip_norm > 0:
+            self.scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip_norm)
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        self.optimizer.zero_grad()
+        if self.options.zero_grad != "before":
+            self.optimizer.zero_grad(set_to_none=self.options.zero_grad == "after")
 
 
 def join_world(rank, world_size):
@@ -88,13 +101,13 @@ def measure_or_say_why(options):
         return {"out_of_memory": True}
 
 
-def measure_in_child(options):
-    """In a process of its own, but with PyTorch loaded already."""
+def in_child(measure_what, options):
+    """What the function gives, in a process of its own, but with PyTorch loaded already."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            os.write(write_end, json.dumps(measure_or_say_why(options)).encode())
+            os.write(write_end, json.dumps(measure_what(options)).encode())
         except BaseException:  # the child must not go on as the parent
             sys.excepthook(*sys.exc_info())
         # Autograd's device thread may still be giving up Python objects; Python's own way out would
@@ -106,7 +119,7 @@ def measure_in_child(options):
         text = answer.read()
     os.waitpid(child, 0)
     if not text:
-        sys.exit(f"fsdp2_null.py: {vars(options)} failed (see above)")
+        sys.exit(f"fsdp2_null.py: {options} failed (see above)")
     return json.loads(text)
 
 
@@ -117,7 +130,8 @@ def measure_variants(options):
         names = [options.variant]
     results = {}
     for name in names:
-        result = measure_in_child(argparse.Namespace(**vars(options) | {"variant": name}))
+        changed = argparse.Namespace(**vars(options) | {"variant": name})
+        result = in_child(measure_or_say_why, changed)
         if "peak" in result:
             results[name] = result
     return {
@@ -144,6 +158,14 @@ def parse_options(arguments=None):
     parser.add_argument("--reduce-dtype", choices=peer_strategies.DTYPES, default="fp32")
     parser.add_argument("--reshard-after-forward", default="true", help="true, false or ranks")
     parser.add_argument("--offload", choices=["none", "all"], default="none")
+    parser.add_argument("--loop", choices=LOOPS, default="fused", help="of the optimizer")
+    parser.add_argument("--clip-norm", type=float, default=0)
+    parser.add_argument("--zero-grad", choices=["after", "before", "keep"], default="after",
+                        help="when in a step, or set_to_none=False")
+    parser.add_argument("--accumulate", type=int, default=1, help="microbatches a step")
+    parser.add_argument("--sync", choices=["every", "last"], default="every", help="of them")
+    parser.add_argument("--forward-prefetch", type=int, default=0, help="blocks; 0: FSDP2's own")
+    parser.add_argument("--backward-prefetch", type=int, default=0, help="blocks; 0: FSDP2's own")
     parser.add_argument("--variant", choices=["all", *peer_strategies.VARIANTS], default="all")
     parser.add_argument("--steps", type=int, default=null_runs.PEAK_STEPS, help="after the warm-up")
     parser.add_argument("--record", action="store_true", help="add to the fixture of all peaks")

@@ -25,7 +25,7 @@ PEAK_STEPS = 3  # after them
 HOST_BYTES_A_PARAMETER = 16
 HOST_BYTES_MAX = 8e9
 PARAMETERS = {"vit-tutorial": 1e6, "vit-b16": 87e6, "vit-l16": 304e6, "vit-h14": 632e6}
-PARAMETERS |= {"vit-22b": 21.8e9, "llama-1b": 1.24e9, "transformer": 17e6}
+PARAMETERS |= {"vit-22b": 21.8e9, "llama-1b": 1.24e9, "llama-8b": 8.03e9, "transformer": 17e6}
 
 # What would change the allocator, the workspaces or the device of either side.
 VARIABLES_UNSET = (

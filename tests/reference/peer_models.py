@@ -81,6 +81,7 @@ class LlamaSizes:
     vocab: int = 128256
     seq: int = 2048
     rope_theta: float = 500000.0
+    tied: bool = True
 
 
 def _rotate(tensor, rotation):
@@ -129,8 +130,11 @@ class LlamaBlock(nn.Module):
         return x + self.down(functional.silu(self.gate(normed)) * self.up(normed))
 
 
+LLAMA_8B = LlamaSizes(layers=32, width=4096, mlp_width=14336, tied=False)
+
+
 class Llama(nn.Module):
-    """Tokens [B, T] to logits [B, T, V]; the head shares the embedding's matrix."""
+    """Tokens [B, T] to logits [B, T, V]; the head may share the embedding's matrix."""
 
     def __init__(self, sizes):
         super().__init__()
@@ -139,6 +143,7 @@ class Llama(nn.Module):
         self.layers = nn.ModuleList([LlamaBlock(sizes) for _ in range(sizes.layers)])
         self.norm = nn.RMSNorm(sizes.width, eps=1e-5)
         self.output = nn.Linear(sizes.width, sizes.vocab, bias=False)
+        self.tied = sizes.tied
         self.tie()
         head_width = sizes.width // sizes.heads
         frequencies = sizes.rope_theta ** -(torch.arange(0, head_width, 2).float() / head_width)
@@ -147,7 +152,8 @@ class Llama(nn.Module):
         self.register_buffer("rotation", rotation, persistent=False)
 
     def tie(self):
-        self.output.weight = self.tok_embeddings.weight
+        if self.tied:
+            self.output.weight = self.tok_embeddings.weight
 
     def forward(self, tokens):
         x = self.tok_embeddings(tokens)
@@ -203,6 +209,13 @@ MODELS = {
         tables=lambda model: [[model.tok_embeddings, model.norm, model.output]],
         loss=cross_entropy,
         tie=Llama.tie,
+    ),
+    "llama-8b": PeerModel(
+        lambda: Llama(LLAMA_8B),
+        _token_batch,
+        blocks=lambda model: list(model.layers),
+        tables=lambda model: [[model.tok_embeddings], [model.norm, model.output]],
+        loss=cross_entropy,
     ),
     "transformer": PeerModel(
         Transformer,

@@ -47,6 +47,16 @@ def _fully_shard_tables(tables, keywords):
     fully_shard(head, **keywords | {"reshard_after_forward": False})
 
 
+def _set_prefetch(blocks, options):
+    """Explicit lists of so many blocks instead of FSDP2's own order."""
+    for i, block in enumerate(blocks):
+        if ahead := blocks[i + 1 : i + 1 + options.forward_prefetch]:
+            block.set_modules_to_forward_prefetch(ahead)
+        behind = blocks[max(i - options.backward_prefetch, 0) : i]
+        if options.backward_prefetch and behind:
+            block.set_modules_to_backward_prefetch(behind[::-1])
+
+
 def make_fsdp(peer, options):
     with torch.device("meta"):
         model = peer.make()
@@ -57,6 +67,7 @@ def make_fsdp(peer, options):
         _fully_shard_tables(peer.tables(model), keywords)
         keywords.pop("reshard_after_forward")  # the default keeps the root gathered
     fully_shard(model, **keywords)
+    _set_prefetch(peer.blocks(model), options)
     model.to_empty(device="cpu" if options.offload == "all" else "cuda")
     for module in model.modules():
         for name, buffer in module.named_buffers(recurse=False):

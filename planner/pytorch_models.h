@@ -1,0 +1,56 @@
+// The models as their users write them in Python, on tensors without values: torchvision's vision
+// transformer, a Llama decoder as torchtitan has it, and the small transformer of "PyTorch FSDP2: A
+// Practical Guide". What Python's own names keep alive, and until when, is part of what each takes.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/spec.h"
+#include "planner/meta/autograd.h"
+#include "planner/meta/tensor.h"
+#include "planner/pytorch_ops.h"
+
+namespace shardlens::planner {
+
+/// What modules of a model may be gathered together: a block by its index, or one of these.
+enum PytorchUnit : int { kRootUnit = -1, kFirstUnit = -2, kLastUnit = -3 };
+
+struct PytorchParameter {
+  std::string name;  // in named_parameters()
+  meta::Sizes shape;
+  int unit = kRootUnit;
+};
+
+/// In the order of model.parameters(). Throws std::invalid_argument for a family that PyTorch's
+/// side has no model of: what, why, how to mend.
+std::vector<PytorchParameter> pytorch_parameters(const models::ModelSpec& spec);
+
+/// Indices into them in the order in which Module.to_empty() and fully_shard() come by: what is in
+/// a module's children first, then its own.
+std::vector<int> module_order(const std::vector<PytorchParameter>& parameters);
+
+/// Called where modules that may be a group begin and end.
+class ModuleHooks {
+ public:
+  virtual ~ModuleHooks() = default;
+  /// Gives the input that the module takes instead.
+  virtual meta::Tensor enter(int unit, const meta::Tensor& input) = 0;
+  virtual meta::Tensor leave(int unit, const meta::Tensor& output) = 0;
+};
+
+class PytorchModel {
+ public:
+  virtual ~PytorchModel() = default;
+  /// Logits.
+  virtual meta::Tensor forward(const meta::Tensor& input) = 0;
+  virtual meta::Tensor loss(const meta::Tensor& logits) = 0;
+};
+
+/// `weights`: by parameter. Borrows all.
+std::unique_ptr<PytorchModel> make_pytorch_model(const models::ModelSpec& spec, PytorchOps& ops,
+                                                 const std::vector<meta::Tensor>& weights,
+                                                 ModuleHooks& hooks);
+
+}  // namespace shardlens::planner

@@ -1,0 +1,252 @@
+#include "planner/pytorch_ops.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "planner/meta/attention.h"
+#include "planner/meta/operators.h"
+
+namespace shardlens::planner {
+
+using meta::Node;
+using meta::OperatorCall;
+using meta::Sizes;
+using meta::Tensor;
+using meta::Tensors;
+using meta::Type;
+using meta::with_node;
+
+namespace {
+
+/// PyTorch's CUDABlas: 4096 KiB x 2 + 16 KiB x 8, and 32 MiB on Hopper.
+int64_t cublas_workspace_bytes(const Gpu& gpu) {
+  constexpr int64_t kKiB = 1024;
+  return gpu.capability.major == 9 ? 32 * 1024 * kKiB : (4096 * 2 + 16 * 8) * kKiB;
+}
+
+/// Whether cuBLAS reads it as it lies, row by row or column by column.
+bool is_blas_matrix(const Tensor& tensor) {
+  const int64_t rows = tensor.size(0), columns = tensor.size(1);
+  return (tensor.stride(1) == 1 && tensor.stride(0) >= std::max<int64_t>(1, columns)) ||
+         (tensor.stride(0) == 1 && tensor.stride(1) >= std::max<int64_t>(1, rows)) ||
+         tensor.is_contiguous();
+}
+
+Tensor copy_for_blas(const Tensor& tensor) {
+  if (is_blas_matrix(tensor)) return {};
+  return Tensor::empty(tensor.context(), tensor.sizes(), tensor.scalar_type());
+}
+
+Sizes without_last(const Tensor& tensor, int64_t last) {
+  Sizes sizes = tensor.sizes();
+  sizes[sizes.size() - 1] = last;
+  return sizes;
+}
+
+}  // namespace
+
+void PytorchOps::take_workspaces(bool is_light) {
+  constexpr int64_t kLightBytes = int64_t{1} << 20;
+  auto& workspace = workspaces_[in_backward_ ? 1 : 0];
+  if (!workspace) {
+    workspace =
+        std::make_shared<meta::Storage>(*context_.memory, cublas_workspace_bytes(*context_.gpu));
+  }
+  if (is_light && !light_workspace_) {
+    light_workspace_ = std::make_shared<meta::Storage>(*context_.memory, kLightBytes);
+  }
+}
+
+// ---- matrix products ----------------------------------------------------------------------------
+
+Tensor PytorchOps::product(const Tensor& a, const Tensor& b, bool is_light) {
+  const OperatorCall call(context_);
+  Tensor output = Tensor::empty(context_, {a.size(0), b.size(1)}, a.scalar_type());
+  const Tensor first = copy_for_blas(a);
+  const Tensor second = copy_for_blas(b);
+  take_workspaces(is_light);
+  return output;
+}
+
+/// Of a x b, for b: laid out as b is.
+Tensor PytorchOps::right_gradient(const Tensor& gradient, const Tensor& a, const Tensor& b) {
+  if (b.stride(0) == 1 && b.stride(1) == b.size(0)) {
+    return product(gradient.t(), a, false).t();
+  }
+  return product(a.t(), gradient, false);
+}
+
+Tensor PytorchOps::addmm(const Tensor& bias, const Tensor& a, const Tensor& b) {
+  return with_node(product(a.detach(), b.detach(), true), {&bias, &a, &b}, {a, b},
+                   [this](Node& self, Tensors&& gradients) -> Tensors {
+                     const Tensor &gradient = gradients[0], a = self.saved[0], b = self.saved[1];
+                     Tensors results(3);
+                     if (self.wants(1)) results[1] = product(gradient, b.t(), false);
+                     if (self.wants(2)) results[2] = right_gradient(gradient, a, b);
+                     if (self.wants(0)) results[0] = meta::sum_to(gradient, {b.size(1)});
+                     return results;
+                   });
+}
+
+Tensor PytorchOps::mm(const Tensor& a, const Tensor& b) {
+  return with_node(product(a.detach(), b.detach(), false), {&a, &b}, {b, a},
+                   [this](Node& self, Tensors&& gradients) -> Tensors {
+                     const Tensor &gradient = gradients[0], b = self.saved[0], a = self.saved[1];
+                     Tensors results(2);
+                     if (self.wants(1)) results[1] = right_gradient(gradient, a, b);
+                     if (self.wants(0)) results[0] = product(gradient, b.t(), false);
+                     return results;
+                   });
+}
+
+/// input [..., in] x weight [out, in]
+Tensor PytorchOps::matmul(const Tensor& input, const Tensor& weight) {
+  const Tensor transposed = weight.t();
+  const Tensor rows = input.reshape({-1, input.size(-1)});
+  return mm(rows, transposed).view(without_last(input, weight.size(0)));
+}
+
+Tensor PytorchOps::linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  const OperatorCall call(context_);
+  if (!bias.defined()) return matmul(input, weight);
+  if (input.dim() == 2) return addmm(bias, input, weight.t());
+  if (input.is_contiguous()) {
+    const Tensor rows = input.view({-1, input.size(-1)});
+    return addmm(bias, rows, weight.t()).view(without_last(input, weight.size(0)));
+  }
+  // The bias is added in place.
+  const Tensor output = matmul(input, weight);
+  return with_node(
+      output.detach(), {&output, &bias}, {}, [](Node& self, Tensors&& gradients) -> Tensors {
+        const Tensor& gradient = gradients[0];
+        return {gradient, self.wants(1) ? meta::sum_to(gradient, {gradient.size(-1)}) : Tensor()};
+      });
+}
+
+// ---- layers -------------------------------------------------------------------------------------
+
+/// slow_conv2d_forward and its backward in native/cuda/ConvolutionMM2d.cu: one sample after another
+/// is unfolded into columns.
+Tensor PytorchOps::conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  const OperatorCall call(context_);
+  const int64_t patch = weight.size(2), side = input.size(2) / patch;
+  const Sizes columns_sizes = {weight.size(1) * patch * patch, side * side};
+  Tensor output =
+      Tensor::empty(context_, {input.size(0), weight.size(0), side, side}, input.scalar_type());
+  {
+    const Tensor columns = Tensor::empty(context_, columns_sizes, input.scalar_type());
+    take_workspaces(false);
+  }
+  return with_node(std::move(output), {&input, &weight, &bias}, {input, weight},
+                   [this, columns_sizes](Node& self, Tensors&& gradients) -> Tensors {
+                     const Tensor gradient = gradients[0].contiguous();
+                     const Tensor& weight = self.saved[1];
+                     Tensors results(3);
+                     if (self.wants(2)) {
+                       results[2] = Tensor::empty(context_, {weight.size(0)}, weight.scalar_type());
+                     }
+                     if (self.wants(1)) results[1] = meta::like(weight);
+                     const Tensor columns =
+                         Tensor::empty(context_, columns_sizes, weight.scalar_type());
+                     take_workspaces(false);
+                     return results;
+                   });
+}
+
+Tensor PytorchOps::multi_head_attention(const Tensor& input, const AttentionWeights& weights,
+                                        int64_t heads) {
+  const int64_t batch = input.size(0), tokens = input.size(1), width = input.size(2);
+  const Tensor rows = input.transpose(0, 1);
+  const Tensor packed = [&] {
+    // Two dimensions change places by way of a third.
+    return linear(rows, weights.in, weights.in_bias)
+        .view({tokens, batch, 3, width})
+        .permute({2, 0, 1, 3})
+        .contiguous();
+  }();
+  // All three in step, since backward goes through them in the reverse order.
+  Tensors parts = {packed.select(0, 0), packed.select(0, 1), packed.select(0, 2)};
+  for (Tensor& part : parts) {
+    part = part.view({tokens, batch * heads, width / heads}).transpose(0, 1);
+  }
+  for (Tensor& part : parts) part = part.view({batch, heads, tokens, width / heads});
+  Tensor mixed = meta::attention(parts[0], parts[1], parts[2], {});
+  mixed = mixed.permute({2, 0, 1, 3}).contiguous().view({tokens * batch, width});
+  mixed = linear(mixed, weights.out, weights.out_bias);
+  return mixed.view({tokens, batch, width}).transpose(0, 1);
+}
+
+// ---- element by element -------------------------------------------------------------------------
+
+Tensor PytorchOps::add(const Tensor& a, const Tensor& b) {
+  const OperatorCall call(context_);
+  const bool is_broadcast = meta::broadcast(a.sizes(), b.sizes()) != a.sizes();
+  return with_node(
+      meta::like(is_broadcast ? b : a), {&a, &b}, {},
+      [sizes_a = a.sizes(), sizes_b = b.sizes()](Node& self, Tensors&& gradients) -> Tensors {
+        const Tensor& gradient = gradients[0];
+        return {self.wants(0) ? meta::sum_to(gradient, sizes_a) : Tensor(),
+                self.wants(1) ? meta::sum_to(gradient, sizes_b) : Tensor()};
+      });
+}
+
+Tensor PytorchOps::multiply(const Tensor& a, const Tensor& b) {
+  const OperatorCall call(context_);
+  return with_node(meta::like(a), {&a, &b}, {b, a}, [](Node& self, Tensors&& gradients) -> Tensors {
+    Tensors results(2);
+    if (self.wants(1)) results[1] = meta::like(gradients[0]);
+    if (self.wants(0)) results[0] = meta::like(gradients[0]);
+    return results;
+  });
+}
+
+Tensor PytorchOps::silu(const Tensor& input) {
+  const OperatorCall call(context_);
+  return with_node(meta::like(input), {&input}, {input}, [](Node&, Tensors&& gradients) -> Tensors {
+    return {meta::like(gradients[0])};
+  });
+}
+
+// ---- losses -------------------------------------------------------------------------------------
+
+/// In fp32: bf16 is copied first, fp16 is read as it is.
+Tensor PytorchOps::log_softmax(const Tensor& logits) {
+  const Type type = logits.scalar_type();
+  const Tensor input = type == Type::bf16 ? logits.to(Type::fp32) : logits;
+  const OperatorCall call(context_);
+  Tensor output = meta::like(input, Type::fp32);
+  return with_node(output, {&input}, {output},
+                   [own = input.scalar_type()](Node&, Tensors&& gradients) -> Tensors {
+                     return {meta::like(gradients[0], own)};
+                   });
+}
+
+Tensor PytorchOps::nll_loss(const Tensor& log_probabilities) {
+  const OperatorCall call(context_);
+  Tensor mean = Tensor::empty(context_, {}, Type::fp32);
+  const Tensor total_weight = Tensor::empty(context_, {}, Type::fp32);
+  return with_node(std::move(mean), {&log_probabilities}, {log_probabilities, total_weight},
+                   [](Node& self, Tensors&&) -> Tensors { return {meta::like(self.saved[0])}; });
+}
+
+Tensor PytorchOps::cross_entropy(const Tensor& logits) {
+  const Tensor log_probabilities = log_softmax(logits.reshape({-1, logits.size(-1)}));
+  return nll_loss(log_probabilities);
+}
+
+Tensor PytorchOps::sum(const Tensor& logits) {
+  std::vector<int64_t> dims(logits.sizes().size());
+  std::iota(dims.begin(), dims.end(), int64_t{0});
+  const OperatorCall call(context_);
+  Tensor total = meta::sum(logits.detach(), dims, Type::fp32).view({});
+  return with_node(
+      std::move(total), {&logits}, {},
+      [sizes = logits.sizes(), type = logits.scalar_type()](Node&, Tensors&& gradients) -> Tensors {
+        Sizes ones = sizes;
+        for (size_t i = 0; i < ones.size(); ++i) ones[i] = 1;
+        return {gradients[0].view(ones).expand(sizes).to(type)};
+      });
+}
+
+}  // namespace shardlens::planner

@@ -1,0 +1,67 @@
+// Operators of PyTorch as Python calls them, on tensors without values, where models/ writes the
+// same layer differently: which nodes they leave, what these keep, and in which order generated
+// code finds the gradients. What both have in common is in planner/meta/operators.h.
+//
+// [Note: workspaces] cuBLAS keeps one for each thread that multiplies, which backward does on a
+// thread of its own, and cuBLASLt one for forward: each is taken in the first operator that needs
+// it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "planner/meta/autograd.h"
+#include "planner/meta/tensor.h"
+
+namespace shardlens::planner {
+
+class PytorchOps {
+ public:
+  explicit PytorchOps(meta::Context& context) : context_(context) {}
+
+  meta::Context& context() { return context_; }
+  /// What runs from now on is autograd's, or no longer.
+  void in_backward(bool backward) { in_backward_ = backward; }
+
+  /// functional.linear; `bias` may be undefined.
+  meta::Tensor linear(const meta::Tensor& input, const meta::Tensor& weight,
+                      const meta::Tensor& bias);
+  /// nn.Conv2d whose stride is its kernel's size, without cuDNN.
+  meta::Tensor conv2d(const meta::Tensor& input, const meta::Tensor& weight,
+                      const meta::Tensor& bias);
+  /// nn.MultiheadAttention(batch_first=True)(x, x, x, need_weights=False)
+  struct AttentionWeights {
+    meta::Tensor in, in_bias, out, out_bias;
+  };
+  meta::Tensor multi_head_attention(const meta::Tensor& input, const AttentionWeights& weights,
+                                    int64_t heads);
+
+  // Element by element; the result lies in memory as the first operand does.
+  meta::Tensor add(const meta::Tensor& a, const meta::Tensor& b);
+  meta::Tensor multiply(const meta::Tensor& a, const meta::Tensor& b);
+  meta::Tensor silu(const meta::Tensor& input);
+
+  /// The mean over all tokens of functional.log_softmax(logits, dtype=float32) at the targets.
+  meta::Tensor cross_entropy(const meta::Tensor& logits);
+  /// logits.sum(dtype=float32)
+  meta::Tensor sum(const meta::Tensor& logits);
+
+ private:
+  meta::Tensor matmul(const meta::Tensor& input, const meta::Tensor& weight);
+  meta::Tensor addmm(const meta::Tensor& bias, const meta::Tensor& a, const meta::Tensor& b);
+  meta::Tensor mm(const meta::Tensor& a, const meta::Tensor& b);
+  meta::Tensor product(const meta::Tensor& a, const meta::Tensor& b, bool is_light);
+  meta::Tensor right_gradient(const meta::Tensor& gradient, const meta::Tensor& a,
+                              const meta::Tensor& b);
+  meta::Tensor log_softmax(const meta::Tensor& logits);
+  meta::Tensor nll_loss(const meta::Tensor& log_probabilities);
+  void take_workspaces(bool is_light);
+
+  meta::Context& context_;
+  bool in_backward_ = false;
+  std::shared_ptr<meta::Storage> workspaces_[2];  // of cuBLAS, by thread
+  std::shared_ptr<meta::Storage> light_workspace_;
+};
+
+}  // namespace shardlens::planner

@@ -1,0 +1,49 @@
+// torch.optim.Adam, AdamW and clip_grad_norm_ on FSDP2's sharded parameters without values: the
+// state that the first step makes, and what each step takes meanwhile.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "planner/meta/tensor.h"
+#include "planner/pytorch_fsdp2.h"
+
+namespace shardlens::planner {
+
+/// How an optimizer goes through the parameters: fused=True, foreach=True (PyTorch's default on a
+/// GPU), or neither.
+enum class PytorchLoop : uint8_t { fused, foreach, single };
+
+class PytorchOptimizer {
+ public:
+  struct Options {
+    PytorchLoop loop = PytorchLoop::foreach;
+    int shards = 1;  // ranks that share the gradients
+  };
+
+  /// `memory`: where the shards lie. Borrows all.
+  PytorchOptimizer(const Options& options, std::vector<ShardedParameter>& parameters,
+                   meta::Memory& memory, Timeline& timeline)
+      : options_(options), parameters_(parameters), memory_(memory), timeline_(timeline) {}
+
+  /// torch.nn.utils.clip_grad_norm_
+  void clip();
+  void step();
+
+ private:
+  using Block = std::shared_ptr<meta::Storage>;
+
+  Block take(int64_t bytes) const;
+  int64_t bytes_of(const ShardedParameter& parameter) const;
+  void make_state();
+  void step_single();
+  void step_foreach();
+
+  Options options_;
+  std::vector<ShardedParameter>& parameters_;
+  meta::Memory& memory_;
+  Timeline& timeline_;
+  std::vector<Block> state_;
+};
+
+}  // namespace shardlens::planner

@@ -1,0 +1,85 @@
+// A run of one rank of a Python program without values: PyTorch's FSDP2, its optimizer and its
+// loop, as far as the rank's memory knows. The counterpart of planner/simulation.h, which is our
+// own program.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "models/spec.h"
+#include "planner/pytorch_fsdp2.h"
+#include "planner/pytorch_models.h"
+#include "planner/pytorch_optimizer.h"
+#include "planner/rank_simulation.h"
+#include "planner/strategy.h"
+#include "planner/timeline.h"
+
+namespace shardlens::planner {
+
+/// When the program gives up its gradients: zero_grad() behind or before the step's forward, or
+/// never: zero_grad(set_to_none=False).
+enum class PytorchZeroGrad : uint8_t { after, before, keep };
+
+/// What the config has no word for, since our program does it in one way.
+struct PytorchOptions {
+  int rank = 0;
+  const Gpu* gpu = nullptr;
+  AllocatorSettings allocator{};
+  int64_t steps = 5;        // the first two make state; blocks may lie otherwise in later ones
+  bool own_groups = false;  // embedding and head are groups, else they are the root's
+  PytorchLoop loop = PytorchLoop::foreach;
+  PytorchZeroGrad zero_grad = PytorchZeroGrad::after;
+  int forward_prefetch = 0;  // explicit, blocks ahead; 0: FSDP2's own
+  int backward_prefetch = 0;
+};
+
+/// Borrows the spec. Not modelled: fp16 (its GradScaler), SGD, DDP,
+/// recomputation, frozen parameters, wrapping other than by block, cuDNN.
+class PytorchSimulation final : public RankSimulation {
+ public:
+  /// Throws std::invalid_argument for what is not modelled: what, why, how to mend.
+  PytorchSimulation(const models::ModelSpec& spec, const Config& config,
+                    const PytorchOptions& options);
+
+  void run() override;
+
+  const Timeline& timeline() const override { return timeline_; }
+  SimulatedPeak peak() const override { return whole_; }
+  SimulatedPeak step_peak() const override { return steps_; }
+  int64_t pinned_peak_bytes() const override { return pinned_.peak_bytes(); }
+  int64_t host_peak_bytes() const override { return host_.peak_bytes(); }
+  int64_t allocation_retries() const override {
+    return memory_.allocator().counters().alloc_retries;
+  }
+
+ private:
+  void start();
+  void warm_up_fake_tensors();
+  void make_batch();
+  void run_microbatch();
+  void step(int64_t number);
+  void zero_grad();
+  void raise(SimulatedPeak& peak) const;
+
+  const models::ModelSpec& spec_;
+  Config config_;
+  PytorchOptions options_;
+  Timeline timeline_;
+  DeviceMemory memory_;
+  HostMemory pinned_;
+  HostMemory host_;
+  meta::Context context_;
+  PytorchOps ops_;
+  std::unique_ptr<Fsdp2> fsdp_;
+  std::unique_ptr<PytorchModel> model_;
+  std::unique_ptr<PytorchOptimizer> optimizer_;
+  std::vector<std::shared_ptr<meta::Storage>> buffers_;
+  meta::Tensor input_;
+  meta::Tensor targets_;
+  meta::Tensor loss_;
+  SimulatedPeak whole_;
+  SimulatedPeak steps_;
+};
+
+}  // namespace shardlens::planner

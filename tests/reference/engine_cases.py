@@ -1,0 +1,158 @@
+"""What `--engine pytorch-fsdp2` is held against: training runs of PyTorch's FSDP2 by its settings.
+
+Some are chosen, one for each thing that changes memory; the others are drawn by a seed, so that
+nobody has chosen what the engine does well. Standard library only.
+"""
+
+import dataclasses
+import random
+
+import null_configurations
+import null_runs
+
+# Drawn after the engine was frozen.
+SEED = 20261121
+DRAWN = 30
+HOST_BYTES_MAX = 1e9  # of an offload, whose optimizer computes on this machine
+DTYPES = null_configurations.DTYPES[:3]  # a loss scale goes with fp16, which the engine refuses
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """Values are those of the flags of fsdp2_null.py."""
+
+    model: str
+    world: int
+    batch: int
+    strategy: str = "fsdp"
+    replicas: int = 1
+    rank: int = 0
+    param_dtype: str = "fp32"
+    reduce_dtype: str = "fp32"
+    reshard_after_forward: str = "true"
+    offload: str = "none"
+    variant: str = "root"
+    loop: str = "foreach"
+    clip_norm: float = 0
+    zero_grad: str = "after"
+    accumulate: int = 1
+    sync: str = "every"
+    forward_prefetch: int = 0
+    backward_prefetch: int = 0
+
+    def arguments(self):
+        settings = dataclasses.asdict(self)
+        pairs = ((f"--{name.replace('_', '-')}", str(value)) for name, value in settings.items())
+        return [word for pair in pairs for word in pair]
+
+    def fits_host(self):
+        """Whether this machine can play the pinned memory of an offload."""
+        host_bytes = null_runs.PARAMETERS[self.model] / (self.world / self.replicas)
+        host_bytes *= null_runs.HOST_BYTES_A_PARAMETER
+        return self.offload == "none" or host_bytes <= HOST_BYTES_MAX
+
+    def __str__(self):
+        default = Case(self.model, self.world, self.batch)
+        changed = [
+            f"{name}={value}"
+            for name, value in dataclasses.asdict(self).items()
+            if value != getattr(default, name)
+        ]
+        return f"{self.model:13}{self.world:4} x{self.batch:<4}" + " ".join(changed)
+
+
+def _bf16(**settings):
+    return {"param_dtype": "bf16", **settings}
+
+
+CHOSEN = [
+    Case("vit-tutorial", 8, 64, loop="fused"),
+    Case("vit-tutorial", 8, 64, **_bf16(loop="fused")),
+    Case("vit-tutorial", 8, 64, reshard_after_forward="false"),
+    Case("vit-tutorial", 8, 64, variant="own-groups", loop="single"),
+    Case("vit-tutorial", 8, 64, clip_norm=1.0),
+    Case("vit-tutorial", 8, 64, **_bf16(zero_grad="before", reduce_dtype="bf16")),
+    Case("vit-tutorial", 8, 64, **_bf16(zero_grad="keep")),
+    Case("vit-tutorial", 8, 64, **_bf16(reshard_after_forward="4")),
+    Case("vit-tutorial", 8, 64, **_bf16(strategy="hsdp", replicas=2)),
+    Case("vit-tutorial", 8, 64, **_bf16(offload="all", loop="fused")),
+    Case("vit-tutorial", 8, 64, forward_prefetch=2, backward_prefetch=2),
+    Case("vit-tutorial", 8, 64, **_bf16(accumulate=2)),
+    Case("vit-tutorial", 8, 64, **_bf16(accumulate=3, sync="last")),
+    Case("vit-b16", 8, 32, accumulate=2, sync="last"),
+    Case("vit-tutorial", 1, 64, **_bf16()),
+    Case("vit-tutorial", 6, 32, rank=5),  # its rows do not divide
+    Case("vit-b16", 8, 64, **_bf16(variant="own-groups", clip_norm=1.0)),
+    Case("vit-l16", 512, 64, **_bf16(loop="fused")),
+    Case("vit-l16", 8, 32),
+    Case("vit-h14", 64, 8, **_bf16(reshard_after_forward="false", clip_norm=1.0)),
+    Case("vit-22b", 64, 1, **_bf16()),
+    Case("vit-22b", 512, 1, **_bf16(forward_prefetch=2, backward_prefetch=1)),
+    Case("transformer", 8, 32),
+    Case("transformer", 64, 8, **_bf16(variant="own-groups", clip_norm=1.0)),
+    Case("llama-1b", 8, 1, **_bf16(clip_norm=1.0)),
+    Case("llama-1b", 8, 1, variant="own-groups"),
+    Case("llama-1b", 64, 2, **_bf16(variant="own-groups", reshard_after_forward="false")),
+    Case("llama-8b", 64, 1, **_bf16()),  # the embedding is in the root
+    Case("llama-8b", 64, 1, **_bf16(variant="own-groups", clip_norm=1.0)),
+]
+
+BATCHES = {
+    "vit-tutorial": (1, 256),
+    "vit-b16": (1, 128),
+    "vit-l16": (1, 64),
+    "vit-h14": (1, 16),
+    "vit-22b": (1, 2),
+    "transformer": (1, 48),
+    "llama-1b": (1, 4),
+    "llama-8b": (1, 2),
+}
+
+
+def _draw(random_numbers):
+    draw = random_numbers.choice
+    model = draw(list(BATCHES))
+    world = draw([64, 512] if model in ("vit-22b", "llama-8b") else [1, 2, 4, 8, 24, 64, 512])
+    param_dtype, reduce_dtype = draw(DTYPES)
+    replicas = draw([1, 1, 2]) if world % 2 == 0 else 1
+    keep = draw([ranks for ranks in (2, 4, 8) if world / replicas > ranks] or ["true"])
+    offload = draw(["none"] * 5 + ["all"])
+    return Case(
+        model,
+        world,
+        random_numbers.randint(*BATCHES[model]),
+        strategy="hsdp" if replicas > 1 else "fsdp",
+        replicas=replicas,
+        rank=draw([0, 0, world // 2]),
+        param_dtype=param_dtype,
+        reduce_dtype=reduce_dtype,
+        reshard_after_forward=draw(["true", "true", "false", str(keep)]),
+        offload=offload,
+        variant=draw(["root", "own-groups"]),
+        loop=draw(["foreach", "foreach", "fused", "single"]),
+        clip_norm=draw([0, 1.0]) if offload == "none" else 0,
+        zero_grad=draw(["after", "before", "keep"]),
+        accumulate=draw([1, 1, 2, 3]),
+        sync=draw(["every", "last"]),
+        forward_prefetch=draw([0, 0, 1, 2]),
+        backward_prefetch=draw([0, 0, 1, 2]),
+    )
+
+
+def is_possible(case):
+    """Whether FSDP2 itself takes these settings, and this machine can play them."""
+    shards = case.world // case.replicas
+    ranks = case.reshard_after_forward
+    divides = not ranks.isdigit() or shards % int(ranks) == 0
+    return divides and case.fits_host()
+
+
+def drawn(seed, count):
+    """So many cases that are possible, whether or not they fit a GPU."""
+    random_numbers = random.Random(seed)
+    cases = []
+    while len(cases) < count:
+        case = _draw(random_numbers)
+        if is_possible(case) and case not in cases:
+            cases.append(case)
+    return cases

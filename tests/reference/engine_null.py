@@ -1,0 +1,165 @@
+"""Peaks of PyTorch's FSDP2 on the null device for the cases of engine_cases.py, and beside them
+what PyTorch's own FSDPMemTracker says of the same run.
+
+    .deps/peers/bin/python tests/reference/engine_null.py
+
+adds the cases that tests/fixtures/engine_peaks.json lacks; it may be interrupted and goes on where
+it was. With --live every case is measured anew and printed, one line of JSON each, and the fixture
+stays as it is. With --seed other cases are drawn than those of the fixture, and printed.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import sys
+
+import torch
+from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
+
+import engine_cases
+import fsdp2_null
+import null_runs
+import programs
+
+FIXTURE = programs.ROOT / "tests" / "fixtures" / "engine_peaks.json"
+EVENTS_FIXTURE = programs.ROOT / "tests" / "fixtures" / "engine_events.json"
+
+
+def _tracked_bytes(options):
+    """The tracker's peak on the device. It follows two steps: the first makes the state."""
+    fsdp2_null.join_world(options.rank, options.world)
+    trainer = fsdp2_null.Trainer(options)
+    tracker = FSDPMemTracker(trainer.model, trainer.optimizer)
+    tracker.track_inputs((trainer.inputs, trainer.targets))
+    with tracker:
+        trainer.step()
+        tracker.reset_mod_stats()
+        trainer.step()
+    snapshot = tracker.get_tracker_snapshot("peak")
+    peaks = [of["Total"] for device, of in snapshot.items() if torch.device(device).type == "cuda"]
+    return max(peaks, default=None)
+
+
+def _tracker(options):
+    """Nothing where the tracker itself fails, as it does for some cases."""
+    try:
+        with contextlib.redirect_stderr(open(os.devnull, "w")):
+            return {"tracker": _tracked_bytes(options)}
+    except Exception as error:  # pylint: disable=broad-except
+        return {"tracker": None, "tracker_error": type(error).__name__}
+
+
+def measure(case):
+    """A row of the fixture."""
+    options = fsdp2_null.parse_options([*case.arguments(), "--steps", str(null_runs.PEAK_STEPS)])
+    result = fsdp2_null.in_child(fsdp2_null.measure_or_say_why, options)
+    row = dataclasses.asdict(case)
+    if "peak" not in result:
+        return row | {"out_of_memory": True}
+    return row | {"peak": result["peak"]} | fsdp2_null.in_child(_tracker, options)
+
+
+def events(case):
+    """Of the third step, what the caching allocator was asked: bytes that were taken, or less than
+    0 the block that was given back, -1 for the run's first."""
+    options = fsdp2_null.parse_options(case.arguments())
+    fsdp2_null.join_world(options.rank, options.world)
+    torch.cuda.memory._record_memory_history(context=None)
+    trainer = fsdp2_null.Trainer(options)
+    starts = []
+    for _ in range(null_runs.WARM_UP_STEPS + 1):
+        starts.append(len(torch.cuda.memory._snapshot()["device_traces"][0]))
+        trainer.step()
+    blocks, asked = {}, []
+    for i, event in enumerate(torch.cuda.memory._snapshot()["device_traces"][0]):
+        if event["action"] == "alloc":
+            blocks[event["addr"]] = blocks[None] = blocks.get(None, 0) + 1
+        elif event["action"] != "free_requested":
+            continue
+        taken = event["action"] == "alloc"
+        if i >= starts[-1]:
+            asked.append(event["size"] if taken else -blocks[event["addr"]])
+    return asked
+
+
+def _record_events():
+    case = engine_cases.CHOSEN[0]
+    row = dataclasses.asdict(case) | {"drawn": False}
+    asked = fsdp2_null.in_child(lambda _: events(case), None)
+    fields = {"script": _head()["script"] + " --events", "torch": _head()["torch"], "case": row}
+    EVENTS_FIXTURE.write_text(json.dumps(fields | {"third_step": asked}) + "\n")
+    print(f"{EVENTS_FIXTURE}: {len(asked)} events")
+
+
+def _case(row):
+    names = [field.name for field in dataclasses.fields(engine_cases.Case)]
+    return engine_cases.Case(**{name: row[name] for name in names})
+
+
+def _write(head, rows):
+    lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
+    fields = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
+    partial = FIXTURE.with_suffix(".partial")
+    partial.write_text("{\n" + ",\n".join(fields) + ',\n "rows": [\n' + lines + "\n ]\n}\n")
+    partial.replace(FIXTURE)
+
+
+def _all_cases():
+    """Each with whether it was drawn."""
+    yield from ((case, False) for case in engine_cases.CHOSEN)
+    drawn = engine_cases.drawn(engine_cases.SEED, engine_cases.DRAWN)
+    yield from ((case, True) for case in drawn)
+
+
+def _head():
+    return {
+        "script": "tests/reference/engine_null.py",
+        "torch": torch.__version__.split("+")[0],
+        "gpu": null_runs.GPU,
+        "seed": engine_cases.SEED,
+        "peak": "[allocated, reserved] bytes of steps 3 to 5; tracker: FSDPMemTracker's peak",
+    }
+
+
+def _record(only_chosen):
+    recorded = json.loads(FIXTURE.read_text()) if FIXTURE.exists() else {"rows": []}
+    rows = {_case(row): row for row in recorded["rows"]}
+    kept = []
+    for case, is_drawn in _all_cases():
+        if is_drawn and only_chosen:
+            break
+        if case not in rows:
+            rows[case] = measure(case) | {"drawn": is_drawn}
+            print(json.dumps(rows[case]), flush=True)
+        kept.append(rows[case])
+        _write(_head(), kept)
+    print(f"{FIXTURE}: {len(kept)} cases")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--live", action="store_true", help="measure anew, leave the fixture")
+    parser.add_argument("--chosen", action="store_true", help="none that are drawn")
+    parser.add_argument("--seed", type=int, help="draw and print others")
+    parser.add_argument("--count", type=int, default=engine_cases.DRAWN, help="with --seed")
+    parser.add_argument("--events", action="store_true", help="record those of the first case")
+    options = parser.parse_args()
+    environment = null_runs.null_device_environment()
+    if os.environ.get("LD_PRELOAD") != environment["LD_PRELOAD"]:
+        os.execve(sys.executable, [sys.executable, *sys.argv], environment)
+    if options.events:
+        _record_events()
+    elif options.seed is not None:
+        for case in engine_cases.drawn(options.seed, options.count):
+            print(json.dumps(measure(case) | {"drawn": True}), flush=True)
+    elif options.live:
+        for case, is_drawn in _all_cases():
+            print(json.dumps(measure(case) | {"drawn": is_drawn}), flush=True)
+    else:
+        _record(options.chosen)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+// The cases that `--engine pytorch-fsdp2` is held against, from a fixture or a stream of rows as
+// tests/reference/engine_null.py writes them, and what the engine says of each.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/spec.h"
+#include "planner/gpus.h"
+#include "planner/pytorch_simulation.h"
+#include "planner/strategy.h"
+
+namespace shardlens::test {
+
+struct EngineCase {
+  planner::Config config;
+  planner::PytorchOptions options;
+  bool drawn = false;
+  std::optional<planner::SimulatedPeak> measured{};  // none: it did not fit the GPU
+  std::string row;                                   // as it was read
+};
+
+namespace detail {
+
+inline planner::PytorchLoop loop_of(const std::string& name) {
+  if (name == "fused") return planner::PytorchLoop::fused;
+  return name == "foreach" ? planner::PytorchLoop::foreach : planner::PytorchLoop::single;
+}
+
+inline planner::PytorchZeroGrad zero_grad_of(const std::string& name) {
+  if (name == "after") return planner::PytorchZeroGrad::after;
+  return name == "before" ? planner::PytorchZeroGrad::before : planner::PytorchZeroGrad::keep;
+}
+
+inline planner::Config config_of(const nlohmann::json& row, const std::string& gpu) {
+  planner::Config config;
+  config.model = row.at("model");
+  config.world = row.at("world");
+  config.batch = row.at("batch");
+  config.strategy = row.at("strategy");
+  config.replicas = row.at("replicas");
+  config.param_dtype = row.at("param_dtype");
+  config.reduce_dtype = row.at("reduce_dtype");
+  config.reshard_after_forward = row.at("reshard_after_forward");
+  config.offload = row.at("offload");
+  config.clip_norm = row.at("clip_norm");
+  config.accumulate = row.at("accumulate");
+  config.sync = row.at("sync");
+  config.solo_rank = row.at("rank");
+  config.device = "null:" + gpu;
+  return config;
+}
+
+}  // namespace detail
+
+inline EngineCase engine_case(const nlohmann::json& row, const std::string& gpu) {
+  EngineCase made{.config = detail::config_of(row, gpu), .options = {}, .row = row.dump()};
+  made.options.rank = row.at("rank");
+  made.options.gpu = &planner::find_gpu(gpu);
+  made.options.allocator.capacity_bytes = made.options.gpu->memory_bytes;
+  made.options.own_groups = row.at("variant") == "own-groups";
+  made.options.loop = detail::loop_of(row.at("loop"));
+  made.options.zero_grad = detail::zero_grad_of(row.at("zero_grad"));
+  made.options.forward_prefetch = row.at("forward_prefetch");
+  made.options.backward_prefetch = row.at("backward_prefetch");
+  made.drawn = row.at("drawn");
+  if (row.contains("peak")) made.measured = {row.at("peak").at(0), row.at("peak").at(1)};
+  return made;
+}
+
+/// Of the steps from the third on; none where the GPU is too small.
+inline std::optional<planner::SimulatedPeak> predicted_peak(const EngineCase& engine_case) {
+  const models::ModelSpec spec = models::find_spec(engine_case.config.model);
+  planner::PytorchSimulation simulation(spec, engine_case.config, engine_case.options);
+  try {
+    simulation.run();
+  } catch (const planner::DeviceFull&) {
+    return std::nullopt;
+  }
+  return simulation.step_peak();
+}
+
+}  // namespace shardlens::test
