@@ -19,25 +19,6 @@ using meta::with_node;
 
 namespace {
 
-/// PyTorch's CUDABlas: 4096 KiB x 2 + 16 KiB x 8, and 32 MiB on Hopper.
-int64_t cublas_workspace_bytes(const Gpu& gpu) {
-  constexpr int64_t kKiB = 1024;
-  return gpu.capability.major == 9 ? 32 * 1024 * kKiB : (4096 * 2 + 16 * 8) * kKiB;
-}
-
-/// Whether cuBLAS reads it as it lies, row by row or column by column.
-bool is_blas_matrix(const Tensor& tensor) {
-  const int64_t rows = tensor.size(0), columns = tensor.size(1);
-  return (tensor.stride(1) == 1 && tensor.stride(0) >= std::max<int64_t>(1, columns)) ||
-         (tensor.stride(0) == 1 && tensor.stride(1) >= std::max<int64_t>(1, rows)) ||
-         tensor.is_contiguous();
-}
-
-Tensor copy_for_blas(const Tensor& tensor) {
-  if (is_blas_matrix(tensor)) return {};
-  return Tensor::empty(tensor.context(), tensor.sizes(), tensor.scalar_type());
-}
-
 Sizes without_last(const Tensor& tensor, int64_t last) {
   Sizes sizes = tensor.sizes();
   sizes[sizes.size() - 1] = last;
@@ -50,8 +31,8 @@ void PytorchOps::take_workspaces(bool is_light) {
   constexpr int64_t kLightBytes = int64_t{1} << 20;
   auto& workspace = workspaces_[in_backward_ ? 1 : 0];
   if (!workspace) {
-    workspace =
-        std::make_shared<meta::Storage>(*context_.memory, cublas_workspace_bytes(*context_.gpu));
+    workspace = std::make_shared<meta::Storage>(*context_.memory,
+                                                meta::cublas_workspace_bytes(*context_.gpu));
   }
   if (is_light && !light_workspace_) {
     light_workspace_ = std::make_shared<meta::Storage>(*context_.memory, kLightBytes);

@@ -25,12 +25,6 @@ meta::AttentionKernels kernels_of(const Config& config) {
   return {allows("flash"), allows("efficient"), allows("math")};
 }
 
-/// PyTorch's CUDABlas: 4096 KiB x 2 + 16 KiB x 8, and 32 MiB on Hopper.
-int64_t cublas_workspace_bytes(const Gpu& gpu) {
-  constexpr int64_t kKiB = 1024;
-  return gpu.capability.major == 9 ? 32 * 1024 * kKiB : (4096 * 2 + 16 * 8) * kKiB;
-}
-
 }  // namespace
 
 Simulation::Simulation(const models::ModelSpec& spec, const Config& config, const Schedule& train,
@@ -83,8 +77,8 @@ void Simulation::take_workspaces() {
   {
     const meta::OperatorCall call(device_);
     const meta::Tensor product = meta::pointwise(device_, {16, 16}, meta::Type::fp32);
-    kept_.push_back(
-        std::make_shared<meta::Storage>(*device_.memory, cublas_workspace_bytes(*options_.gpu)));
+    kept_.push_back(std::make_shared<meta::Storage>(*device_.memory,
+                                                    meta::cublas_workspace_bytes(*options_.gpu)));
     kept_.push_back(std::make_shared<meta::Storage>(*device_.memory, kLtBytes));
   }
   meta::pointwise(device_, {16, 16}, meta::Type::fp32);

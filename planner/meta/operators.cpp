@@ -8,6 +8,14 @@ namespace shardlens::planner::meta {
 
 namespace {
 
+/// Whether BLAS reads it as it lies, row by row or column by column.
+bool is_blas_matrix(const Tensor& tensor) {
+  const int64_t rows = tensor.size(0), columns = tensor.size(1);
+  return (tensor.stride(1) == 1 && tensor.stride(0) >= std::max<int64_t>(1, columns)) ||
+         (tensor.stride(0) == 1 && tensor.stride(1) >= std::max<int64_t>(1, rows)) ||
+         tensor.is_contiguous();
+}
+
 /// Strides of the same order of dimensions, without gaps.
 Sizes dense_strides(const Tensor& tensor) {
   const Sizes &sizes = tensor.sizes(), &strides = tensor.strides();
@@ -26,20 +34,6 @@ Sizes dense_strides(const Tensor& tensor) {
 
 Tensor as_matrix(const Tensor& tensor) {
   return tensor.dim() == 2 ? tensor : tensor.reshape({-1, tensor.size(-1)});
-}
-
-/// Whether BLAS reads it as it lies, row by row or column by column.
-bool is_blas_matrix(const Tensor& tensor) {
-  const int64_t rows = tensor.size(0), columns = tensor.size(1);
-  return (tensor.stride(1) == 1 && tensor.stride(0) >= std::max<int64_t>(1, columns)) ||
-         (tensor.stride(0) == 1 && tensor.stride(1) >= std::max<int64_t>(1, rows)) ||
-         tensor.is_contiguous();
-}
-
-/// A copy that BLAS can read, where it cannot read the matrix itself.
-Tensor copy_for_blas(const Tensor& tensor) {
-  if (is_blas_matrix(tensor)) return {};
-  return Tensor::empty(tensor.context(), tensor.sizes(), tensor.scalar_type());
 }
 
 /// [n, k] x [k, m] -> [n, m], where that goes.
@@ -101,6 +95,16 @@ std::shared_ptr<Leaf> leaf_of(const Tensor& weight) {
 }
 
 }  // namespace
+
+Tensor copy_for_blas(const Tensor& tensor) {
+  if (is_blas_matrix(tensor)) return {};
+  return Tensor::empty(tensor.context(), tensor.sizes(), tensor.scalar_type());
+}
+
+int64_t cublas_workspace_bytes(const Gpu& gpu) {
+  constexpr int64_t kKiB = 1024;
+  return gpu.capability.major == 9 ? 32 * 1024 * kKiB : (4096 * 2 + 16 * 8) * kKiB;
+}
 
 Tensor like(const Tensor& tensor, Type type) {
   const Sizes strides =

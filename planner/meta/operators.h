@@ -59,6 +59,14 @@ Tensor sum(const Tensor& input, const std::vector<int64_t>& dims, Type type);
 /// Sums over what was broadcast; the tensor itself where nothing was.
 Tensor sum_to(const Tensor& gradient, const Sizes& sizes);
 
+// ---- BLAS ---------------------------------------------------------------------------------------
+
+/// A copy of a matrix that BLAS can read, where it cannot read it as it lies; else undefined.
+Tensor copy_for_blas(const Tensor& tensor);
+/// What PyTorch gives cuBLAS for one handle and stream: 4096 KiB x 2 + 16 KiB x 8, and 32 MiB on
+/// Hopper (getChosenWorkspaceSize in CUDABlas).
+int64_t cublas_workspace_bytes(const Gpu& gpu);
+
 // ---- layers -------------------------------------------------------------------------------------
 
 /// input [..., in] x weight [out, in] + bias [out]; as models::linear.
