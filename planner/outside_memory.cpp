@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "planner/simulation.h"
 #include "planner/strategy.h"
 #include "profiler/recording_report.h"
 
@@ -46,24 +47,6 @@ int64_t nvls_bytes(const Gpu& gpu, int ranks) {
   if (gpu.capability.major < 9 || !has_nvlink(gpu)) return 0;
   const int channels = gpu.capability.major == 9 ? kHopperNvlsChannels : kBlackwellNvlsChannels;
   return int64_t{2} * channels * ranks * 1_MiB;
-}
-
-/// The channels that have a communicator of their own.
-std::vector<Channel> channels_of(const Schedule& schedule, int64_t wanted) {
-  const auto is_used = [&](Channel channel) {
-    return schedule.ranks_of(channel).size > 1 &&
-           std::ranges::any_of(schedule.actions,
-                               [&](const Action& action) { return action.channel == channel; });
-  };
-  const bool shares = wanted < 2 && is_used(Channel::gather) &&
-                      schedule.ranks_of(Channel::gather) == schedule.ranks_of(Channel::reduce);
-  std::vector<Channel> channels;
-  for (const Channel channel :
-       {Channel::gather, Channel::reduce, Channel::regather, Channel::replicate}) {
-    if (channel == Channel::reduce && shares) continue;
-    if (is_used(channel)) channels.push_back(channel);
-  }
-  return channels;
 }
 
 // ---- calibrations -------------------------------------------------------------------------------
@@ -130,7 +113,7 @@ Calibration from_json(const std::string& path) {
 }  // namespace
 
 int communicators_of(const Schedule& schedule, int64_t wanted) {
-  return static_cast<int>(channels_of(schedule, wanted).size());
+  return static_cast<int>(communicator_channels(schedule, wanted).size());
 }
 
 int64_t cold_nccl_bytes(const Gpu& gpu, const RankSet& ranks) {
@@ -142,7 +125,7 @@ int64_t cold_nccl_bytes(const Gpu& gpu, const RankSet& ranks) {
 
 OutsideMemory outside_memory(const Gpu& gpu, const Schedule& schedule, int64_t communicators,
                              const Calibration* calibration) {
-  const std::vector<Channel> channels = channels_of(schedule, communicators);
+  const std::vector<Channel> channels = communicator_channels(schedule, communicators);
   OutsideMemory outside{.context_bytes = kContextBytes,
                         .modules_bytes = kModulesBytes,
                         .communicators = static_cast<int>(channels.size()),

@@ -165,7 +165,10 @@ Plan solve_gpu(const Config& config, const PlanOptions& options) {
   std::ranges::stable_sort(by_memory, {}, &Gpu::memory_bytes);
   Try tried{spec_of(config), config, {}};
   for (const Gpu* gpu : by_memory) {
-    tried.target = {.gpu = gpu, .is_null = false, .capacity_bytes = gpu->memory_bytes};
+    tried.target = {.gpu = gpu,
+                    .is_null = false,
+                    .capacity_bytes = gpu->memory_bytes,
+                    .pytorch = options.pytorch};
     if (fits(tried, options)) return answer(tried, options, "gpu", std::string(gpu->name));
   }
   return answer(tried, options, "gpu", "");

@@ -193,6 +193,18 @@ std::vector<UnitPlan> Schedule::unit_plans() const {
   return plans;
 }
 
+std::vector<Channel> Schedule::channels() const {
+  std::vector<Channel> joined;
+  for (const Channel channel :
+       {Channel::gather, Channel::reduce, Channel::regather, Channel::replicate}) {
+    const auto uses = [&](const Action& action) { return action.channel == channel; };
+    if (channel == Channel::reduce || std::any_of(actions.begin(), actions.end(), uses)) {
+      joined.push_back(channel);
+    }
+  }
+  return joined;
+}
+
 std::vector<std::vector<bool>> Schedule::sums_apart() const {
   std::vector<std::vector<bool>> apart;
   for (const Group& group : groups) apart.emplace_back(group.buckets.size());

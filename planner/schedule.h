@@ -219,6 +219,10 @@ struct Schedule {
   /// Ranks that hold the same range of the state.
   int replicas() const { return world_size / shards; }
   RankSet ranks_of(Channel channel) const;
+  /// Those that every rank joins: `reduce` always, since losses are summed over it, the others
+  /// where an action uses them. In the order in which they are joined: each joining waits for
+  /// peers.
+  std::vector<Channel> channels() const;
   /// Ranks that share a bucket.
   int shards_of(const Bucket& bucket) const { return bucket.whole ? 1 : shards; }
   /// What a rank holds of a bucket before and after its reduction.

@@ -27,6 +27,16 @@ meta::AttentionKernels kernels_of(const Config& config) {
 
 }  // namespace
 
+std::vector<Channel> communicator_channels(const Schedule& schedule, int64_t wanted) {
+  std::vector<Channel> channels = schedule.channels();
+  const bool shares = wanted < 2 && std::ranges::count(channels, Channel::gather) > 0;
+  std::erase_if(channels, [&](Channel channel) {
+    if (channel == Channel::reduce && shares) return true;
+    return schedule.ranks_of(channel).size < 2;
+  });
+  return channels;
+}
+
 Simulation::Simulation(const models::ModelSpec& spec, const Config& config, const Schedule& train,
                        const Schedule& evaluate, const SimulationOptions& options)
     : spec_(spec),
@@ -89,20 +99,9 @@ void Simulation::meet() {
   constexpr int64_t kSumBytes = 512;
   const TimelineScope scope(timeline_, Category::communication, "communicators");
   if (strategy_.communicator != CommunicatorKind::nccl) return;
-  const auto open = [&](Channel channel) {
-    if (train_.ranks_of(channel).size < 2) return;
+  for (size_t i = communicator_channels(train_, config_.communicators).size(); i > 0; --i) {
     kept_.push_back(std::make_shared<meta::Storage>(*device_.memory, kSumBytes));
-  };
-  const auto is_used = [&](Channel channel) {
-    return std::ranges::any_of(train_.actions,
-                               [&](const Action& action) { return action.channel == channel; });
-  };
-  const bool shares = config_.communicators < 2 &&
-                      train_.ranks_of(Channel::gather) == train_.ranks_of(Channel::reduce);
-  open(Channel::gather);
-  if (!shares) open(Channel::reduce);
-  if (is_used(Channel::regather)) open(Channel::regather);
-  if (is_used(Channel::replicate)) open(Channel::replicate);
+  }
 }
 
 /// The host's own memory serves the CPU.
@@ -140,7 +139,7 @@ void Simulation::make_batch() {
 }
 
 /// Of all samples on the host, the indices of those that this rank takes.
-meta::Tensor Simulation::split(const meta::Tensor&, int64_t samples) {
+meta::Tensor Simulation::split(int64_t samples) {
   const auto make = [&](int64_t count) {
     return meta::pointwise(host_context_, {count}, meta::Type::int64);
   };
@@ -167,7 +166,7 @@ void Simulation::order_samples() {
     meta::pointwise(host_context_, {}, meta::Type::int64);
     return made;
   }();
-  order_ = split(permutation, samples_);
+  order_ = split(samples_);
   if (options_.images && gpu_memory_) {
     order_ = meta::pointwise(device_, order_.sizes(), meta::Type::int64);
   }
@@ -231,7 +230,7 @@ void Simulation::evaluate() {
   const int64_t samples = (all + strategy_.world_size - 1) / strategy_.world_size;
   meta::Tensor order = [&] {
     const meta::Tensor list = meta::pointwise(host_context_, {all}, meta::Type::int64);
-    return split(list, samples);
+    return split(samples);
   }();
   if (gpu_memory_) order = meta::pointwise(device_, order.sizes(), meta::Type::int64);
   const int64_t batches = (samples + config_.batch - 1) / config_.batch;

@@ -37,6 +37,10 @@ struct SimulationOptions {
   int64_t evaluation_batches = 3;          // the last one is the last of all, which may be smaller
 };
 
+/// The channels that have a communicator of NCCL's of their own, for a rank that has peers there.
+/// `wanted`: what --communicators says.
+std::vector<Channel> communicator_channels(const Schedule& schedule, int64_t wanted);
+
 /// Borrows the spec and the schedules.
 class Simulation final : public RankSimulation {
  public:
@@ -59,7 +63,7 @@ class Simulation final : public RankSimulation {
   void keep_images(std::string_view label, int64_t samples);
   void draw_weights();
   void make_batch();
-  meta::Tensor split(const meta::Tensor& order, int64_t samples);
+  meta::Tensor split(int64_t samples);
   void order_samples();
   SimulatedBatch load_images(int64_t count);
   void train_epoch();

@@ -33,8 +33,6 @@ struct Route {
   Communicator* Channels::*end;
 };
 
-/// In the order in which every rank joins them: joining one waits for others, so another order on
-/// one rank would be a deadlock.
 constexpr std::array<Route, 4> kRoutes = {{
     {Channel::gather, "gather", Stream::gather, &Channels::gather},
     {Channel::reduce, "reduce", Stream::reduce, &Channels::reduce},
@@ -43,12 +41,8 @@ constexpr std::array<Route, 4> kRoutes = {{
 }};
 static_assert(kRoutes.size() == Board::kNcclIds);
 
-/// Gathers and reductions always have a channel: metrics are summed over them.
 bool is_joined(const Job& job, Channel channel) {
-  if (channel == Channel::gather || channel == Channel::reduce) return true;
-  return std::ranges::any_of(job.train.actions, [channel](const planner::Action& action) {
-    return action.channel == channel;
-  });
+  return std::ranges::count(job.train.channels(), channel) > 0;
 }
 
 /// Sums and barriers of the world run over these two channels.
@@ -243,7 +237,8 @@ class JoinedLinks final : public Links {
   /// One communicator of NCCL's can serve gathers and reductions, where the user asks for it.
   bool shares_with_gather(const Route& route, const RankSet& ranks) const {
     const Job& job = joiner_.job;
-    if (route.channel != Channel::reduce || job.config.communicators > 1) return false;
+    if (route.channel != Channel::reduce || channels_.gather == nullptr) return false;
+    if (job.config.communicators > 1) return false;
     if (job.strategy.communicator != CommunicatorKind::nccl) return false;
     if (joiner_.streams.handle(Stream::gather) != joiner_.streams.handle(Stream::reduce)) {
       throw std::logic_error("rendezvous: one communicator, but two streams");

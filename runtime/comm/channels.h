@@ -11,10 +11,11 @@ namespace shardlens::runtime {
 
 /// Whoever made the communicators keeps them. Two channels may share one.
 struct Channels {
+  // Null: not among the schedule's channels. `reduce` always is.
   Communicator* gather = nullptr;
   Communicator* reduce = nullptr;
-  Communicator* regather = nullptr;   // null where no action of the schedule uses it
-  Communicator* replicate = nullptr;  // likewise
+  Communicator* regather = nullptr;
+  Communicator* replicate = nullptr;
 
   /// Throws std::logic_error for a channel that this rank has not joined.
   Communicator& at(planner::Channel channel) const;

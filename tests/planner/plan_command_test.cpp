@@ -211,6 +211,16 @@ TEST_CASE("a plan can be of a Python program with FSDP2", "[planner][plan][engin
   flags.insert(flags.end(), {"--capacity", fused["least_capacity_bytes"]["any"].dump() + "B"});
   CHECK(json::parse(command(flags).out)["verdict"] != "does_not_fit");
 
+  // It counts for every answer: the smallest GPU is one for that program.
+  const Flags small = {"--model", "vit-l16", "--world", "8", "--batch", "96", "--json"};
+  const auto solved = [&](const Flags& more) {
+    Flags all = small;
+    all.insert(all.end(), more.begin(), more.end());
+    return json::parse(command(all).out);
+  };
+  CHECK(solved({"--solve", "gpu", "--engine", "pytorch-fsdp2"})["engine"] == "pytorch-fsdp2");
+  CHECK(solved({"--solve", "gpu"})["engine"] == "shardlens");
+
   const auto refused = [](const Flags& more) {
     Flags all = {"--gpu", "h200", "--model", "vit-l16"};
     all.insert(all.end(), more.begin(), more.end());
