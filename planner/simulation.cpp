@@ -53,6 +53,7 @@ Simulation::Simulation(const models::ModelSpec& spec, const Config& config, cons
       device_{.memory = gpu_memory_ ? static_cast<meta::Memory*>(gpu_memory_.get()) : &host_,
               .gpu = options.gpu,
               .threads = static_cast<int>(config.threads),
+              .processor = meta::this_processor(),
               .attention = kernels_of(config)},
       host_context_{.memory = &host_, .threads = static_cast<int>(config.threads)},
       memory_{timeline_, device_, host_,

@@ -122,8 +122,12 @@ Batch synthetic_batch(const models::ModelSpec& spec, int64_t samples, uint64_t s
     // One token more: the target of each is the one behind it.
     const int64_t seq = sample.shape[0];
     const at::Tensor ids = at::randint(sample.classes, {samples, seq + 1}, generator, at::kLong);
-    Batch batch{.input = ids.narrow(1, 0, seq).contiguous().to(device), .targets = {}};
-    if (spec.target_bytes(1) > 0) batch.targets = ids.narrow(1, 1, seq).contiguous().to(device);
+    const auto part = [&](int64_t first) {
+      // A copy also where a view would do, so that memory is the same for every batch.
+      return ids.narrow(1, first, seq).clone(at::MemoryFormat::Contiguous).to(device);
+    };
+    Batch batch{.input = part(0), .targets = {}};
+    if (spec.target_bytes(1) > 0) batch.targets = part(1);
     return batch;
   }
   std::vector<int64_t> shape = sample.shape;

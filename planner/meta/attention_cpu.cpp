@@ -1,12 +1,10 @@
 // Flash attention on the CPU: LibTorch's native/cpu/FlashAttentionKernel.cpp.
-//
-// In reduced precision its backward multiplies matrices by oneDNN, which takes some scratch memory
-// in each product, some KiB that depend on the processor. That is left out.
 #include <algorithm>
 #include <utility>
 
 #include "planner/meta/attention_kernels.h"
 #include "planner/meta/operators.h"
+#include "planner/meta/product_scratch.h"
 #include "planner/meta/rounding.h"
 
 namespace shardlens::planner::meta {
@@ -85,6 +83,18 @@ Forward run_forward(const Tensor& query, const Tensor& key, bool causal) {
   return made;
 }
 
+/// Gradients of values, queries and keys are products in reduced precision, of a block of queries
+/// and one of keys, for each head again. oneDNN keeps the scale of the latter two as a tensor.
+void multiply_blocks(Context& context, Type type, const Block& block, int64_t width) {
+  const int64_t q = block.queries, k = block.keys;
+  const ProductSizes turned{.rows = k, .inner = q, .columns = width, .transposed = true};
+  if (product_scratch_bytes(context, type, turned) == 0) return;
+  take_product_scratch(context, type, turned);
+  const Tensor scales = Tensor::empty(context, {context.threads}, Type::fp32);
+  take_product_scratch(context, type, {.rows = q, .inner = k, .columns = width});
+  take_product_scratch(context, type, turned);
+}
+
 /// cpu_flash_attention_backward.
 Tensors run_backward(Node& node) {
   const Tensor &query = node.saved[kQuery], &key = node.saved[kKey];
@@ -101,6 +111,7 @@ Tensors run_backward(Node& node) {
   const Tensor buffer = Tensor::empty(context, scores, Type::fp32);
   const Tensor reduced = is_reduced(type) ? Tensor::empty(context, scores, type) : Tensor();
   const Tensor sums = Tensor::empty(context, {block.queries}, Type::fp32);
+  multiply_blocks(context, type, block, query.size(3));
   return {query_gradient.transpose(1, 2), key_gradient.transpose(1, 2),
           value_gradient.transpose(1, 2)};
 }

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "planner/meta/product_scratch.h"
+
 namespace shardlens::planner::meta {
 
 namespace {
@@ -40,6 +42,11 @@ Tensor as_matrix(const Tensor& tensor) {
 void multiply(const Tensor& a, const Tensor& b) {
   const Tensor first = copy_for_blas(a);
   const Tensor second = copy_for_blas(b);
+  take_product_scratch(a.context(), a.scalar_type(),
+                       {.rows = a.size(0),
+                        .inner = a.size(1),
+                        .columns = b.size(1),
+                        .transposed = a.stride(1) != 1});
 }
 
 Tensor product(const Tensor& a, const Tensor& b) {
@@ -54,6 +61,11 @@ Tensor product_with_vector(const Tensor& matrix) {
   const OperatorCall call(matrix.context());
   Tensor output = Tensor::empty(matrix.context(), {matrix.size(0)}, matrix.scalar_type());
   const Tensor copy = copy_for_blas(matrix);
+  take_product_scratch(matrix.context(), matrix.scalar_type(),
+                       {.rows = matrix.size(0),
+                        .inner = matrix.size(1),
+                        .columns = 1,
+                        .transposed = matrix.stride(1) != 1});
   return output;
 }
 

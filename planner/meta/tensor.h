@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "planner/gpus.h"
+#include "planner/meta/processor.h"
 #include "planner/strategy.h"
 
 namespace shardlens::planner::meta {
@@ -56,6 +57,7 @@ struct Context {
   Memory* memory = nullptr;
   const Gpu* gpu = nullptr;  // none: the CPU
   int threads = 1;           // of the CPU's kernels
+  Processor processor{};     // the CPU's
   AttentionKernels attention{};
   bool records_graph = false;  // grad mode
   int64_t next_sequence = 0;   // of autograd's nodes

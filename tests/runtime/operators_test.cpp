@@ -7,7 +7,9 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <memory>
+#include <random>
 
+#include "planner/meta/product_scratch.h"
 #include "tests/runtime/operator_cases.h"
 
 using namespace shardlens;
@@ -69,6 +71,24 @@ void compare(const std::vector<OperatorCase>& cases, int threads) {
   }
 }
 
+/// At once, beside the result.
+int64_t taken_by_product(at::ScalarType type, const planner::meta::ProductSizes& sizes) {
+  const auto [rows, inner, columns, transposed] = sizes;
+  const at::Tensor first =
+      transposed ? at::zeros({inner, rows}, type).t() : at::zeros({rows, inner}, type);
+  const at::Tensor second = at::zeros({inner, columns}, type);
+  at::Tensor result = at::empty({rows, columns}, type);
+  BlockLog log;
+  {
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE,
+                                    std::make_shared<Reporter>(log));
+    at::mm_out(result, first, second);
+  }
+  int64_t bytes = 0;
+  for (const test::BlockEvent& event : log.events()) bytes += event.bytes;
+  return bytes;
+}
+
 }  // namespace
 
 TEST_CASE("operators take on the CPU what the planner says") {
@@ -78,4 +98,28 @@ TEST_CASE("operators take on the CPU what the planner says") {
 TEST_CASE("operators of any shape take on the CPU what the planner says") {
   constexpr uint32_t kSeed = 20261121;
   for (const int threads : {1, 2}) compare(test::random_cases(c10::kCPU, kSeed, 60), threads);
+}
+
+TEST_CASE("products in reduced precision take no more than the planner says") {
+  const auto seed = std::random_device{}();
+  std::mt19937_64 engine(seed);
+  const auto draw = [&] {
+    return static_cast<int64_t>(engine() % (engine() % 2 ? 300 : 2500)) + 1;
+  };
+  for (const int threads : {1, 2}) {
+    const OneThread settings(threads);
+    planner::meta::Context context;
+    context.threads = threads;
+    context.processor = planner::meta::this_processor();
+    for (int i = 0; i < 100; ++i) {
+      const planner::meta::ProductSizes sizes{draw(), draw(), draw(), engine() % 2 == 0};
+      const bool is_bf16 = engine() % 2 == 0;
+      INFO("seed " << seed << ", threads " << threads << (is_bf16 ? ", bf16 " : ", fp16 ")
+                   << sizes.rows << " x " << sizes.inner << " x " << sizes.columns
+                   << (sizes.transposed ? ", transposed" : ""));
+      const auto type = is_bf16 ? planner::meta::Type::bf16 : planner::meta::Type::fp16;
+      CHECK(taken_by_product(is_bf16 ? at::kBFloat16 : at::kHalf, sizes) <=
+            planner::meta::product_scratch_bytes(context, type, sizes));
+    }
+  }
 }

@@ -113,6 +113,27 @@ class MemoryEvents {
   int64_t peak_bytes_ = 0;
 };
 
+/// Without blocks that were freed before anything else was taken that stayed.
+inline std::vector<MemoryEvent> without_passing(const std::vector<MemoryEvent>& list) {
+  std::vector<MemoryEvent> kept;
+  for (const MemoryEvent& event : list) {
+    const bool passes =
+        !event.taken && !kept.empty() && kept.back().taken && kept.back().block == event.block;
+    passes ? kept.pop_back() : kept.push_back(event);
+  }
+  if (!kept.empty() && kept.back().taken) kept.pop_back();  // whose free was cut off
+  std::map<int, int> numbers;
+  int next = 0;
+  for (MemoryEvent& event : kept) {
+    if (event.taken) numbers[event.block] = next++;
+  }
+  for (MemoryEvent& event : kept) {
+    const auto number = numbers.find(event.block);
+    event.block = number == numbers.end() ? -1 : number->second;
+  }
+  return kept;
+}
+
 /// Empty where both are the same; else the first difference and what came before it.
 inline std::string first_difference(const std::vector<MemoryEvent>& recorded,
                                     const std::vector<MemoryEvent>& predicted) {

@@ -1,0 +1,7 @@
+#include "planner/meta/processor.h"
+
+namespace shardlens::planner::meta {
+
+Processor this_processor() { return {}; }
+
+}  // namespace shardlens::planner::meta
