@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "planner/predicted_timeline.h"
 #include "planner/prepared_run.h"
 #include "planner/replay.h"
 #include "planner/what_if.h"
@@ -169,6 +170,19 @@ std::unique_ptr<RankSimulation> judged_simulation(Plan& plan, const PreparedRun&
   return std::move(result.simulation);
 }
 
+/// All but what would change it.
+Plan plan_of(const PreparedRun& run, const PlanOptions& options,
+             std::unique_ptr<RankSimulation>& simulation) {
+  Plan plan;
+  describe(plan, run);
+  simulation = judged_simulation(plan, run, options.allocator);
+  plan.static_bytes = static_bytes_of(run, simulation->timeline());
+  plan.at_peak = at_peak_of(run, simulation->timeline());
+  plan.ranks = {{static_cast<int>(std::max<int64_t>(0, run.asked.solo_rank)), run.train.world_size,
+                 plan.peak}};
+  return plan;
+}
+
 }  // namespace
 
 std::string_view to_string(Verdict verdict) {
@@ -186,16 +200,22 @@ std::string_view to_string(Verdict verdict) {
 Plan make_plan(const models::ModelSpec& spec, const Config& config, const PlanTarget& target,
                const PlanOptions& options) {
   const PreparedRun run = prepare(spec, config, target, calibration_of(options));
-  Plan plan;
-  describe(plan, run);
-  const auto simulation = judged_simulation(plan, run, options.allocator);
-  plan.static_bytes = static_bytes_of(run, simulation->timeline());
-  plan.at_peak = at_peak_of(run, simulation->timeline());
-  plan.ranks = {
-      {static_cast<int>(std::max<int64_t>(0, config.solo_rank)), run.train.world_size, plan.peak}};
+  std::unique_ptr<RankSimulation> simulation;
+  Plan plan = plan_of(run, options, simulation);
   const bool explains = options.explains || plan.verdict != Verdict::fits;
   if (explains) plan.what_ifs = what_ifs_of(run, plan, options);
   return plan;
+}
+
+PlannedTimeline make_timeline(const Config& config, const PlanOptions& options) {
+  const PreparedRun run =
+      prepare(spec_of(config), config, target_of(config, options), calibration_of(options));
+  std::unique_ptr<RankSimulation> simulation;
+  PlannedTimeline planned{.plan = plan_of(run, options, simulation), .timeline = {}};
+  const bool fits = planned.plan.verdict != Verdict::does_not_fit;
+  planned.timeline = predicted_profile(run, simulation->timeline(), fits);
+  if (options.explains) planned.plan.what_ifs = what_ifs_of(run, planned.plan, options);
+  return planned;
 }
 
 PlanTarget target_of(const Config& config, const PlanOptions& options) {

@@ -134,6 +134,16 @@ Plan make_plan(const Config& config, const PlanOptions& options);
 Plan make_plan(const models::ModelSpec& spec, const Config& config, const PlanTarget& target,
                const PlanOptions& options);
 
+/// A plan, and the timeline that it was read from.
+struct PlannedTimeline {
+  Plan plan;
+  profiler::Profile timeline;  // with the cost model's times, and a notice that nothing ran
+};
+
+/// Both of as few simulations as the verdict needs: one where it fits. What would change it is
+/// simulated only where `options.explains`. Throws as make_plan does.
+PlannedTimeline make_timeline(const Config& config, const PlanOptions& options);
+
 /// Writes the predicted timeline of a rank as a recording, with the cost model's times. Its peaks
 /// are the plan's: where it does not fit, those of an unlimited device. Throws std::runtime_error
 /// where the file cannot be written.

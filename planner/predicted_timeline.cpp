@@ -1,4 +1,6 @@
 // The predicted timeline as a recording, and the other texts of a plan.
+#include "planner/predicted_timeline.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -69,9 +71,8 @@ class Times {
   int64_t pass_ns_ = 0;
 };
 
-profiler::Header header_of(const PreparedRun& run, const RunResult& result) {
-  const std::string unlimited =
-      result.is_full ? "; as on an unlimited device: it does not fit" : "";
+profiler::Header header_of(const PreparedRun& run, bool fits) {
+  const std::string unlimited = fits ? "" : "; as on an unlimited device: it does not fit";
   return {.rank = static_cast<int32_t>(std::max<int64_t>(0, run.asked.solo_rank)),
           .world_size = run.train.world_size,
           .device = run.target.is_null || run.target.gpu == nullptr ? run.target.device() : "cuda",
@@ -89,18 +90,28 @@ PreparedRun prepared(const Config& config, const PlanOptions& options) {
                  options.calibration ? &*options.calibration : nullptr);
 }
 
-void write_events(profiler::Writer& writer, const Timeline& timeline, std::vector<Event> events) {
+void write_events(profiler::Writer& writer, const profiler::Profile& profile) {
   std::vector<uint32_t> labels;
-  for (const std::string& text : timeline.strings()) {
+  for (const std::string& text : profile.strings) {
     labels.push_back(text.empty() ? 0 : writer.intern(text));
   }
-  for (Event& event : events) {
+  for (Event event : profile.events) {
     event.label = labels[event.label];
     writer.append(event);
   }
 }
 
 }  // namespace
+
+profiler::Profile predicted_profile(const PreparedRun& run, const Timeline& timeline, bool fits) {
+  profiler::Profile profile{.header = header_of(run, fits),
+                            .strings = timeline.strings(),
+                            .events = timeline.events(),
+                            .lost_events = 0,
+                            .diagnostics = {}};
+  Times(run).set(profile.events);
+  return profile;
+}
 
 void write_predicted_timeline(const std::string& path, const Config& config,
                               const PlanOptions& options) {
@@ -110,16 +121,15 @@ void write_predicted_timeline(const std::string& path, const Config& config,
           ? kUnlimitedBytes
           : std::max<int64_t>(0, *run.target.capacity_bytes - run.outside.total_bytes());
   RunResult result = simulate(run, options.allocator, capacity_bytes);
-  const profiler::Header header = header_of(run, result);
-  if (result.is_full) result = simulate(run, options.allocator);
-  const Timeline& timeline = result.simulation->timeline();
-  std::vector<Event> events = timeline.events();
-  Times(run).set(events);
+  const bool fits = !result.is_full;
+  if (!fits) result = simulate(run, options.allocator);
+  const profiler::Profile profile = predicted_profile(run, result.simulation->timeline(), fits);
   // As many blocks as hold all of it: none may be lost because the disk is slow.
   const profiler::WriterOptions all = {
-      .blocks = static_cast<uint32_t>(events.size() / profiler::WriterOptions{}.block_events + 2)};
-  profiler::Writer writer(path, header, all);
-  write_events(writer, timeline, std::move(events));
+      .blocks = static_cast<uint32_t>(
+          profile.events.size() / profiler::WriterOptions{}.block_events + 2)};
+  profiler::Writer writer(path, profile.header, all);
+  write_events(writer, profile);
   writer.close();
   if (!writer.failure().empty() || writer.counts().lost > 0) {
     throw std::runtime_error(fmt::format("--timeline {}: {}", path, writer.failure()));

@@ -1,6 +1,7 @@
 // Measures what tests/bench/frame_time prints: how long recordings take to open, for the first time
 // and again, and how long frames take under the OpenGL that is there, while zooming and while
-// nothing changes. All panels are shown.
+// nothing changes; or, as `measure_frames what-if CONFIG.json`, how long the picture takes after a
+// control of the what-if panel was turned. All panels are shown.
 
 #include <GL/gl.h>
 #include <backends/imgui_impl_opengl3.h>
@@ -8,6 +9,7 @@
 #include <imgui.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <ctime>
 #include <functional>
@@ -18,6 +20,7 @@
 #include "viewer/app/imgui_session.h"
 #include "viewer/app/offscreen.h"
 #include "viewer/scene/presenter.h"
+#include "viewer/state/commands.h"
 #include "viewer/ui/interface.h"
 
 namespace {
@@ -28,6 +31,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kWidth = 1600;
 constexpr int kHeight = 900;
 constexpr int kFrames = 230;
+constexpr int kWhatIfs = 80;
 constexpr int kWarmUp = 5;  // llvmpipe compiles its shaders in the first frames
 
 /// On the clock, and on all cores together: on a busy machine only the second means something.
@@ -105,11 +109,38 @@ class Frames {
 
 }  // namespace
 
+namespace {
+
+/// A control is turned before every frame, so that every frame needs a plan that nobody has made.
+int measure_what_if(const std::string& config) {
+  constexpr std::array kControls = {
+      "whatif.batch.more", "whatif.offload.next", "whatif.reshard.next",   "whatif.dtype.next",
+      "whatif.batch.less", "whatif.world.more",   "whatif.recompute.next", "whatif.world.less"};
+  ViewState state;
+  state.files = {config};
+  Presenter presenter(state, "");
+  Frames frames(presenter);
+  frames.draw();
+  presenter.perform(*find_command("whatif"));
+  frames.draw();
+  print_frames("frame after a what-if", kWhatIfs, [&](int frame) {
+    const size_t turn = static_cast<size_t>(frame + kWarmUp) % kControls.size();
+    presenter.perform(*find_command(kControls[turn]));
+    frames.draw();
+  });
+  return presenter.messages().empty() ? 0 : 1;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   if (argc < 3) {
-    fmt::print(stderr, "usage: measure_frames CACHE_FOLDER FILE.slp...\n");
+    fmt::print(stderr,
+               "usage: measure_frames CACHE_FOLDER FILE.slp...\n"
+               "       measure_frames what-if CONFIG.json\n");
     return 2;
   }
+  if (argv[1] == std::string("what-if")) return measure_what_if(argv[2]);
   ViewState state;
   state.files.assign(argv + 2, argv + argc);
   const std::string cache = argv[1];

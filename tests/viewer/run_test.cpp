@@ -7,10 +7,12 @@
 #include <filesystem>
 #include <random>
 
+#include "profiler/exchange/import_memory_viz.h"
 #include "profiler/writer.h"
 #include "tests/support/random_events.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/view_recording.h"
+#include "viewer/model/lane_builder.h"
 
 namespace shardlens::viewer {
 namespace {
@@ -46,6 +48,21 @@ TEST_CASE("a run opens as lanes in the order of their ranks", "[threads]") {
   CHECK(run.capacity_bytes() == int64_t{1} << 30);
 }
 
+TEST_CASE("a snapshot of PyTorch opens without being imported first") {
+  const test::TemporaryFolder folder;
+  const std::string whole =
+      std::string(SHARDLENS_SOURCE_DIR) + "/tests/fixtures/memory_viz/whole.pickle";
+  const std::string bytes = test::read_file(whole);
+  test::write_file(folder.file("cut.pickle"), bytes.substr(0, bytes.size() / 2));
+  const OpenedRuns opened = open_runs({whole, folder.file("cut.pickle")}, "");
+  REQUIRE(opened.runs.size() == 1);
+  CHECK(opened.runs[0].name == "whole");
+  CHECK(opened.runs[0].ranks[0].lane.peak().max_bytes ==
+        lane_of(profiler::import_memory_viz(bytes)).peak().max_bytes);
+  REQUIRE(opened.messages.size() == 1);
+  CHECK(opened.messages[0].starts_with(folder.file("cut.pickle") + ": "));
+}
+
 TEST_CASE("what cannot be opened is one message each, and the others are there") {
   const test::TemporaryFolder folder;
   const std::string good = write_run(folder, "good");
@@ -67,14 +84,6 @@ TEST_CASE("what cannot be opened is one message each, and the others are there")
   REQUIRE(opened.runs.size() == 2);
   CHECK(opened.runs[0].ranks.size() == 2);
   CHECK(opened.runs[1].ranks.size() == 1);
-}
-
-TEST_CASE("for a snapshot of PyTorch the message says how it is imported") {
-  const test::TemporaryFolder folder;
-  test::write_file(folder.file("snapshot.pickle"), "not ours");
-  const OpenedRuns opened = open_runs({folder.file("snapshot.pickle")}, "");
-  REQUIRE(opened.messages.size() == 1);
-  CHECK(opened.messages[0].find("shardlens profile import") != std::string::npos);
 }
 
 TEST_CASE("runs of one name are told apart") {

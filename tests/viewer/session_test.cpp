@@ -29,8 +29,11 @@ ViewState random_state(std::mt19937_64& engine) {
   state.ranks = static_cast<Ranks>(below(3));
   state.detail = static_cast<Detail>(below(3));
   state.at = static_cast<At>(below(2));
+  state.memory = static_cast<Memory>(below(3));
   state.grouping = static_cast<Grouping>(below(kGroupings));
-  state.panels = {flag(), flag(), flag(), flag(), flag(), flag(), flag()};
+  state.panels = {flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag()};
+  if (flag()) state.what_if = WhatIf{"keep", "{}", R"({"batch":7})", "h200"};
+  for (uint64_t i = below(3); i > 0; --i) state.plans.push_back({"a plan", "{}", ""});
   state.baseline = below(6);
   state.focus = below(6);
   if (flag()) state.rank = below(64);

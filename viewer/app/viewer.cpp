@@ -30,6 +30,8 @@ constexpr int kMostPixels = 16384;  // of a side
 struct Options {
   std::vector<std::string> runs;
   std::string session;
+  bool last = false;
+  std::string range;
   std::string screenshot;
   std::string report;
   std::string size = "1600x1000";
@@ -44,8 +46,13 @@ struct Options {
 Options parse_options(const std::vector<std::string>& arguments) {
   Options options;
   CLI::App app{"Shows recordings side by side: memory over time, by category.", "shardlens view"};
-  app.add_option("RUN", options.runs, "a run's folder or a .slp file, one or more");
+  app.add_option(
+      "RUN", options.runs,
+      "a run's folder, a .slp file, a plan's .json or a snapshot's .pickle, one or more");
   app.add_option("--session", options.session, "a session saved with Ctrl+S");
+  app.add_flag("--last", options.last, "the session of the window that was closed last");
+  app.add_option("--range", options.range,
+                 "BEGIN:END of the x axis that is shown first, such as 3:5 for steps 3 and 4");
   app.add_option("--screenshot", options.screenshot, "write the picture as PNG; needs no display");
   app.add_option("--report", options.report, "write a .txt, .json, .csv or .html; needs no OpenGL");
   app.add_option("--size", options.size, "WIDTHxHEIGHT in pixels");
@@ -97,7 +104,13 @@ void check(const Options& options) {
   const bool is_scale = options.scale == 0 || (options.scale >= 0.5 && options.scale <= 8);
   if (!is_scale) throw std::invalid_argument("--scale: give a number from 0.5 to 8");
   const bool has_window = options.screenshot.empty() && options.report.empty();
-  if (!has_window && options.runs.empty() && options.session.empty()) {
+  if (options.last && !options.session.empty()) {
+    throw std::invalid_argument("--last: is a session too; give it or --session");
+  }
+  if (!options.report.empty() && !options.range.empty() && options.screenshot.empty()) {
+    throw std::invalid_argument("--range: is of a picture; a report is of whole recordings");
+  }
+  if (!has_window && options.runs.empty() && options.session.empty() && !options.last) {
     throw std::invalid_argument("no RUN: give a run's folder or a .slp file, one or more");
   }
   if (!options.screenshot.empty() && !options.screenshot.ends_with(".png")) {
@@ -113,8 +126,30 @@ void check(const Options& options) {
   }
 }
 
+/// Empty where the environment names no home.
+std::string autosave_file() {
+  const std::string folder = default_cache_folder();
+  return folder.empty() ? "" : folder + "/last.session.json";
+}
+
+Range parse_range(const std::string& text) {
+  const char* const end = text.data() + text.size();
+  Range range;
+  const auto [colon, first] = std::from_chars(text.data(), end, range.begin);
+  const bool has_colon = first == std::errc{} && colon != end && *colon == ':';
+  const auto [stop, second] = std::from_chars(has_colon ? colon + 1 : end, end, range.end);
+  if (!has_colon || second != std::errc{} || stop != end || !(range.begin < range.end)) {
+    throw std::invalid_argument(
+        fmt::format("--range {}: not a range; give BEGIN:END in what the x axis counts, such as "
+                    "3:5 for steps 3 and 4",
+                    text));
+  }
+  return range;
+}
+
 ViewState first_state(const Options& options) {
-  ViewState state = options.session.empty() ? ViewState{} : load_session(options.session);
+  const std::string session = options.last ? autosave_file() : options.session;
+  ViewState state = session.empty() ? ViewState{} : load_session(session);
   state.files.insert(state.files.end(), options.runs.begin(), options.runs.end());
   return state;
 }
@@ -160,6 +195,8 @@ int run_viewer(const std::vector<std::string>& arguments) {
   if (!options.text.empty()) return fmt::print("{}", options.text), 0;
   check(options);
   const Size size = parse_size(options.size);
+  const auto range =
+      options.range.empty() ? std::nullopt : std::optional(parse_range(options.range));
   if (!options.report.empty()) report_format(options.report);
   Presenter presenter(first_state(options), options.caches ? default_cache_folder() : "");
   const int exit_code = say_messages(presenter);
@@ -167,6 +204,7 @@ int run_viewer(const std::vector<std::string>& arguments) {
   if (!has_window && presenter.runs().empty()) return 1;
   choose_baseline(presenter, options.baseline);
   for (const std::string& id : options.commands) presenter.perform(*find_command(id));
+  if (range) presenter.show(*range);
   if (!options.report.empty()) write_report(presenter, options.report);
   if (!options.screenshot.empty()) {
     const double scale = options.scale > 0 ? options.scale : 1;
@@ -180,6 +218,7 @@ int run_viewer(const std::vector<std::string>& arguments) {
     window.scale = options.scale;
     window.font_file = options.font;
     if (!options.session.empty()) window.session_file = options.session;
+    window.autosave_file = autosave_file();
     show_window(presenter, window);
   }
   return exit_code;

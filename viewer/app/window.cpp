@@ -7,7 +7,9 @@
 #include <imgui.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -24,10 +26,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kIdleSeconds = 0.5;  // between looks at recordings that are being written
-constexpr int kRestlessFrames = 3;    // drawn after an event: ImGui needs a few to settle
-const std::string kPictureFile = "shardlens.png";
-const std::string kTableFile = "shardlens.csv";
+constexpr double kIdleSeconds = 0.5;       // between looks at recordings that are being written,
+constexpr double kPlanningSeconds = 0.02;  // and at a plan that is being made
+constexpr std::chrono::milliseconds kPatience(30);  // with which a frame waits for a plan
+constexpr int kRestlessFrames = 3;  // drawn after an event: ImGui needs a few to settle
+
+/// Named after the session; what was exported before is never overwritten.
+std::string export_name(const std::string& session_file, const std::string& ending) {
+  namespace fs = std::filesystem;
+  const std::string stem = fs::path(session_file).stem().stem().string();
+  std::string name = stem + ending;
+  for (int i = 2; fs::exists(name); ++i) name = fmt::format("{}-{}{}", stem, i, ending);
+  return name;
+}
 
 std::string last_glfw_error() {
   const char* text = nullptr;
@@ -115,26 +126,49 @@ class Program {
         interface_(presenter, session_.fonts(), backdrop_) {}
 
   void run() {
+    presenter_.set_patience(kPatience);
     int frames = kRestlessFrames;
     while (glfwWindowShouldClose(window_.get()) == GLFW_FALSE) {
-      const auto before = Clock::now();
       if (frames > 0) {
         glfwPollEvents();
         --frames;
       } else {
-        glfwWaitEventsTimeout(kIdleSeconds);
-        const bool had_event = Clock::now() - before < std::chrono::duration<double>(kIdleSeconds);
-        frames = had_event || presenter_.follow_recordings() ? kRestlessFrames : 0;
+        frames = wait();
         if (frames == 0) continue;
       }
       take_events();
       draw();
       serve(interface_.take_request());
     }
+    autosave();
   }
 
  private:
   double scale() const { return options_.scale > 0 ? options_.scale : window_.scale(); }
+
+  /// For an event or for something new to draw; how many frames are to be drawn then.
+  int wait() {
+    const double most = presenter_.is_planning() ? kPlanningSeconds : kIdleSeconds;
+    const auto before = Clock::now();
+    glfwWaitEventsTimeout(most);
+    const bool had_event = Clock::now() - before < std::chrono::duration<double>(most);
+    const bool has_news =
+        presenter_.follow_plan() || (!presenter_.is_planning() && presenter_.follow_recordings());
+    if (!had_event) autosave();
+    return had_event || has_news ? kRestlessFrames : 0;
+  }
+
+  void autosave() {
+    if (options_.autosave_file.empty() || autosaved_ == presenter_.state()) return;
+    autosaved_ = presenter_.state();
+    try {
+      std::filesystem::create_directories(
+          std::filesystem::path(options_.autosave_file).parent_path());
+      save_session(presenter_.state(), options_.autosave_file);
+    } catch (const std::exception&) {
+      // A full disk must not disturb who only looks.
+    }
+  }
 
   void draw() {
     session_.set_scale(scale() * presenter_.state().zoom);
@@ -167,7 +201,7 @@ class Program {
         return tell(options_.session_file,
                     [&] { save_session(presenter_.state(), options_.session_file); });
       case Request::export_table:
-        return tell(kTableFile, [&] { save_table(); });
+        return save_table();
       case Request::export_picture:
         wants_picture_ = true;
         return;
@@ -188,13 +222,17 @@ class Program {
 
   void save_picture(int width, int height) {
     wants_picture_ = false;
-    tell(kPictureFile, [&] { write_png(read_target(width, height), kPictureFile); });
+    const std::string path = export_name(options_.session_file, ".png");
+    tell(path, [&] { write_png(read_target(width, height), path); });
   }
 
   void save_table() {
-    std::ofstream file(kTableFile, std::ios::binary | std::ios::trunc);
-    file << presenter_.table_csv();
-    if (!file.flush()) throw std::runtime_error(kTableFile + ": cannot write this table");
+    const std::string path = export_name(options_.session_file, ".csv");
+    tell(path, [&] {
+      std::ofstream file(path, std::ios::binary | std::ios::trunc);
+      file << presenter_.table_csv();
+      if (!file.flush()) throw std::runtime_error(path + ": cannot write this table");
+    });
   }
 
   Presenter& presenter_;
@@ -205,6 +243,7 @@ class Program {
   GlBackdrop backdrop_;
   Interface interface_;
   bool wants_picture_ = false;
+  std::optional<ViewState> autosaved_ = presenter_.state();
 };
 
 }  // namespace

@@ -13,6 +13,9 @@ struct WindowOptions {
   double scale = 0;  // pixels a point; 0: what the desktop says
   std::string font_file;
   std::string session_file = "shardlens.session.json";  // where Ctrl+S saves
+  /// Where the session is saved without being asked, when the user pauses and when the window is
+  /// closed; empty: nowhere.
+  std::string autosave_file;
 };
 
 /// Until the window is closed. Throws std::runtime_error where there is no display.

@@ -41,8 +41,8 @@ void fill_peaks(LaneData& data) {
 
 }  // namespace
 
-LaneBuilder::LaneBuilder(const profiler::Header& header)
-    : space_(header.device == "cpu" ? Space::host : Space::device) {
+LaneBuilder::LaneBuilder(const profiler::Header& header, std::optional<Space> space)
+    : space_(space.value_or(header.device == "cpu" ? Space::host : Space::device)) {
   data_.stretches.push_back({.phase = Phase::starting});
 }
 
@@ -198,8 +198,8 @@ Lane LaneBuilder::finish(LaneInfo info) {
   return {std::move(info), std::move(data_)};
 }
 
-Lane lane_of(const profiler::Profile& profile) {
-  LaneBuilder builder(profile.header);
+Lane lane_of(const profiler::Profile& profile, std::optional<Space> space) {
+  LaneBuilder builder(profile.header, space);
   for (const Event& event : profile.events) builder.take(event);
   return builder.finish({.header = profile.header,
                          .strings = profile.strings,
@@ -208,9 +208,9 @@ Lane lane_of(const profiler::Profile& profile) {
                          .diagnostics = profile.diagnostics});
 }
 
-Lane read_lane(const std::string& path) {
+Lane read_lane(const std::string& path, std::optional<Space> space) {
   profiler::Reader reader(path);
-  LaneBuilder builder(reader.header());
+  LaneBuilder builder(reader.header(), space);
   std::vector<Event> events;
   while (reader.next(events)) {
     for (const Event& event : events) builder.take(event);

@@ -16,8 +16,9 @@ namespace shardlens::viewer {
 
 class LaneBuilder {
  public:
-  /// Of the rank's device, or of the host where `header.device` is the CPU.
-  explicit LaneBuilder(const profiler::Header& header);
+  /// Of `space`; else of the rank's device, or of the host where `header.device` is the CPU.
+  explicit LaneBuilder(const profiler::Header& header,
+                       std::optional<profiler::Space> space = std::nullopt);
 
   void take(const profiler::Event& event);
   /// Once, after the last event. `info` brings what only the file knows; its space, end and counts
@@ -50,9 +51,9 @@ class LaneBuilder {
 };
 
 /// The whole of a recording that is in memory.
-Lane lane_of(const profiler::Profile& profile);
+Lane lane_of(const profiler::Profile& profile, std::optional<profiler::Space> space = std::nullopt);
 
 /// Streams a file. Throws as Reader does.
-Lane read_lane(const std::string& path);
+Lane read_lane(const std::string& path, std::optional<profiler::Space> space = std::nullopt);
 
 }  // namespace shardlens::viewer

@@ -282,10 +282,12 @@ void save_cached_lane(const std::string& folder, const RecordingStamp& stamp, co
   remove_oldest(folder, most_bytes);
 }
 
-Lane open_lane(const std::string& recording, const std::string& folder) {
-  const RecordingStamp stamp = stamp_of(recording);
+Lane open_lane(const std::string& recording, const std::string& folder,
+               std::optional<profiler::Space> space) {
+  RecordingStamp stamp = stamp_of(recording);
+  if (space) stamp.path += fmt::format("#{}", profiler::kSpaceNames[static_cast<size_t>(*space)]);
   if (auto cached = load_cached_lane(folder, stamp)) return std::move(*cached);
-  Lane lane = read_lane(recording);
+  Lane lane = read_lane(recording, space);
   const bool is_worth_it = lane.info().closed && lane.changes() >= kWorthKeeping;
   if (is_worth_it) save_cached_lane(folder, stamp, lane);
   return lane;

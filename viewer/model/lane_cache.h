@@ -36,6 +36,8 @@ void save_cached_lane(const std::string& folder, const RecordingStamp& stamp, co
 
 /// The recording's lane, from `folder` where it is there, else read and, where its recording is
 /// closed and long enough to be worth it, kept there. Throws as Reader does.
-Lane open_lane(const std::string& recording, const std::string& folder);
+/// `space`: as LaneBuilder takes it; each is kept for itself.
+Lane open_lane(const std::string& recording, const std::string& folder,
+               std::optional<profiler::Space> space = std::nullopt);
 
 }  // namespace shardlens::viewer

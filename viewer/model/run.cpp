@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <charconv>
 #include <exception>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -15,7 +18,9 @@
 #include <thread>
 #include <utility>
 
+#include "profiler/exchange/import_memory_viz.h"
 #include "viewer/model/lane_builder.h"
+#include "viewer/model/planned_run.h"
 
 namespace shardlens::viewer {
 
@@ -64,29 +69,65 @@ std::string name_of(const fs::path& path) {
 struct Job {
   size_t run = 0;
   std::string path;
-  std::optional<RankLane> opened;
-  std::string message;
+  std::optional<profiler::Space> space;
+  std::optional<RankLane> opened{};
+  std::optional<Outlook> outlook{};  // of a plan,
+  std::string name{};                // which names itself
+  std::string message{};
 };
+
+bool is_snapshot(const std::string& path) {
+  return path.ends_with(".pickle") || path.ends_with(".pkl");
+}
+
+/// Of PyTorch's torch.cuda.memory._dump_snapshot.
+Lane read_snapshot(const std::string& path, std::optional<profiler::Space> space) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  try {
+    return lane_of(profiler::import_memory_viz(bytes), space);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(fmt::format("{}: {}", path, error.what()));
+  }
+}
+
+void open_lane_of(Job& job, const std::string& cache_folder) {
+  const RecordingStamp stamp = stamp_of(job.path);
+  Lane lane = is_snapshot(job.path) ? read_snapshot(job.path, job.space)
+                                    : open_lane(job.path, cache_folder, job.space);
+  if (lane.changes() == 0 && !job.space) {
+    throw std::invalid_argument(fmt::format(
+        "{}: it has no allocation of a tensor; record a run that trains at least one step",
+        job.path));
+  }
+  ActionNames names(lane.info().header);
+  job.opened = RankLane{
+      .path = job.path, .lane = std::move(lane), .names = std::move(names), .stamp = stamp};
+}
+
+/// What is wrong with a configuration is said in flags: the file is put before it.
+Run read_plan(const std::string& path, std::optional<profiler::Space> space) {
+  try {
+    return planned_run(request_of_file(path), space);
+  } catch (const std::invalid_argument& error) {
+    const std::string text = error.what();
+    throw std::invalid_argument(text.starts_with(path) ? text : fmt::format("{}: {}", path, text));
+  }
+}
+
+void open_plan(Job& job) {
+  Run run = read_plan(job.path, job.space);
+  job.name = std::move(run.name);
+  job.outlook = std::move(run.outlook);
+  job.opened = std::move(run.ranks.front());
+  job.opened->path = job.path;
+}
 
 void open(Job& job, const std::string& cache_folder) {
   try {
-    const RecordingStamp stamp = stamp_of(job.path);
-    Lane lane = open_lane(job.path, cache_folder);
-    if (lane.changes() == 0) {
-      job.message = fmt::format(
-          "{}: it has no allocation of a tensor; record a run that trains at least one step",
-          job.path);
-      return;
-    }
-    ActionNames names(lane.info().header);
-    job.opened = RankLane{
-        .path = job.path, .lane = std::move(lane), .names = std::move(names), .stamp = stamp};
+    job.path.ends_with(".json") ? open_plan(job) : open_lane_of(job, cache_folder);
   } catch (const std::exception& error) {
     job.message = error.what();
-    if (job.path.ends_with(".pickle") || job.path.ends_with(".pkl")) {
-      job.message += "; of a snapshot of PyTorch, make one: shardlens profile import " + job.path +
-                     " --out FILE.slp";
-    }
   }
 }
 
@@ -118,16 +159,26 @@ size_t Run::peak_rank() const {
   return static_cast<size_t>(std::ranges::max_element(ranks, {}, bytes) - ranks.begin());
 }
 
-int64_t Run::capacity_bytes() const { return ranks.front().lane.info().header.capacity_bytes; }
+int64_t Run::capacity_bytes() const {
+  const LaneInfo& info = ranks.front().lane.info();
+  const auto of_tensors =
+      info.header.device == "cpu" ? profiler::Space::host : profiler::Space::device;
+  return info.space == of_tensors ? info.header.capacity_bytes : 0;
+}
 
-OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& cache_folder) {
+bool Run::is_predicted() const {
+  return ranks.front().lane.info().header.notice.starts_with("predicted");
+}
+
+OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& cache_folder,
+                     std::optional<profiler::Space> space) {
   OpenedRuns opened;
   std::vector<Job> jobs;
   std::vector<Run> runs;
   for (const std::string& path : paths) {
     try {
       for (std::string& file : recordings_of(path)) {
-        jobs.push_back({.run = runs.size(), .path = std::move(file), .opened = {}, .message = {}});
+        jobs.push_back({.run = runs.size(), .path = std::move(file), .space = space});
       }
       runs.push_back({.path = path, .name = name_of(path), .strategy = {}, .ranks = {}});
     } catch (const std::exception& error) {
@@ -137,7 +188,11 @@ OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& c
   open_all(jobs, cache_folder);
   for (Job& job : jobs) {
     if (!job.message.empty()) opened.messages.push_back(std::move(job.message));
-    if (job.opened) runs[job.run].ranks.push_back(std::move(*job.opened));
+    if (!job.opened) continue;
+    runs[job.run].ranks.push_back(std::move(*job.opened));
+    if (!job.outlook) continue;
+    runs[job.run].outlook = std::move(job.outlook);
+    runs[job.run].name = std::move(job.name);
   }
   std::erase_if(runs, [](const Run& run) { return run.ranks.empty(); });
   for (Run& run : runs) run.strategy = strategy_text(run.ranks.front().lane.info().header.config);
@@ -159,7 +214,7 @@ bool is_due(RankLane& rank, const RecordingStamp& now) {
 /// Whether there is more than before.
 bool read_again(RankLane& rank, const RecordingStamp& now) {
   constexpr int kMostPatience = 63;
-  Lane lane = read_lane(rank.path);
+  Lane lane = read_lane(rank.path, rank.lane.info().space);
   const bool has_grown = lane.info().events != rank.lane.info().events || lane.info().closed;
   rank.patience = has_grown ? 0 : std::min(kMostPatience, 2 * rank.patience + 1);
   rank.wait = rank.patience;
@@ -182,6 +237,70 @@ bool follow(Run& run) {
     }
   }
   return has_grown;
+}
+
+namespace {
+
+/// What two runs must share, beside their schedule, to take the same memory.
+bool is_same_work(const profiler::Header& a, const profiler::Header& b) {
+  const auto first = nlohmann::json::parse(a.config, nullptr, false);
+  const auto second = nlohmann::json::parse(b.config, nullptr, false);
+  const auto value = [](const nlohmann::json& config, const char* key) {
+    return config.is_object() ? config.value(key, nlohmann::json()) : nlohmann::json();
+  };
+  constexpr std::array kKeys = {"model", "batch", "seq", "optimizer", "attention", "output_dtype"};
+  return std::ranges::all_of(
+      kKeys, [&](const char* key) { return value(first, key) == value(second, key); });
+}
+
+bool is_plan_of(const Run& plan, const Run& run) {
+  const profiler::Header& predicted = plan.ranks.front().lane.info().header;
+  const profiler::Header& measured = run.ranks.front().lane.info().header;
+  return plan.is_predicted() && !run.is_predicted() && !predicted.train.empty() &&
+         predicted.train == measured.train && predicted.device == measured.device &&
+         is_same_work(predicted, measured);
+}
+
+}  // namespace
+
+void join_plans(std::vector<Run>& runs) {
+  std::vector<std::optional<size_t>> plan_of(runs.size());  // of each run, by index
+  std::vector<bool> is_joined(runs.size());
+  for (size_t plan = 0; plan < runs.size(); ++plan) {
+    for (size_t run = 0; run < runs.size() && !is_joined[plan]; ++run) {
+      if (plan_of[run] || runs[run].plan || !is_plan_of(runs[plan], runs[run])) continue;
+      plan_of[run] = plan;
+      is_joined[plan] = true;
+    }
+  }
+  for (size_t run = 0; run < runs.size(); ++run) {
+    if (!plan_of[run]) continue;
+    Run& plan = runs[*plan_of[run]];
+    runs[run].plan = std::move(plan.ranks.front());
+    runs[run].plan_name = plan.name;
+    runs[run].plan_outlook = std::move(plan.outlook);
+  }
+  std::vector<Run> kept;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (!is_joined[i]) kept.push_back(std::move(runs[i]));
+  }
+  runs = std::move(kept);
+}
+
+void separate_plans(std::vector<Run>& runs) {
+  std::vector<Run> all;
+  for (Run& run : runs) {
+    std::optional<RankLane> lane = std::exchange(run.plan, std::nullopt);
+    Run plan{.path = "", .name = run.plan_name, .strategy = {}, .ranks = {}};
+    plan.outlook = std::exchange(run.plan_outlook, std::nullopt);
+    all.push_back(std::move(run));
+    if (!lane) continue;
+    plan.strategy = strategy_text(lane->lane.info().header.config);
+    plan.path = lane->path;
+    plan.ranks.push_back(std::move(*lane));
+    all.push_back(std::move(plan));
+  }
+  runs = std::move(all);
 }
 
 std::string strategy_text(const std::string& config_json) {

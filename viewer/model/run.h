@@ -21,17 +21,35 @@ struct RankLane {
   int wait = 0;          // of these, how many are left
 };
 
+/// What a plan says beside its timeline.
+struct Outlook {
+  std::string verdict;  // in words: "fits: 5.32 GiB of 139.80 GiB, 134.48 GiB free"
+  bool fits = true;     // without retries
+  int64_t device_bytes = 0;
+  int64_t capacity_bytes = 0;
+  int64_t headroom_bytes = 0;
+};
+
 struct Run {
   std::string path;      // as it was given
   std::string name;      // of the folder or file
   std::string strategy;  // "fsdp, keeps weights, fp32"; empty where nothing says it
   std::vector<RankLane> ranks;
+  std::optional<Outlook> outlook{};  // of one that was planned here,
+  std::string request_config{};      // and what it was planned from
+
+  /// The plan that is drawn over what was measured, and the name under which it was opened.
+  std::optional<RankLane> plan{};
+  std::string plan_name{};
+  std::optional<Outlook> plan_outlook{};
 
   /// The one with the highest peak: it decides whether a strategy fits. There is one.
   size_t peak_rank() const;
   const RankLane& at_peak() const { return ranks[peak_rank()]; }
-  /// Of the device; 0: not known.
+  /// Of the device; 0: not known, or what is shown does not lie there.
   int64_t capacity_bytes() const;
+  /// Whether it was computed, not measured.
+  bool is_predicted() const;
 };
 
 struct OpenedRuns {
@@ -39,12 +57,22 @@ struct OpenedRuns {
   std::vector<std::string> messages;  // one line each: what could not be opened, and why
 };
 
-/// Opens what it can; whatever is damaged, empty or foreign is a message, and the others are
-/// there. Ranks are opened by several threads. Never throws for what a file holds.
-OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& cache_folder);
+/// Opens what it can: folders of runs, recordings, PyTorch's snapshots (.pickle, .pkl), and plans
+/// or configurations (.json), which are simulated. Whatever is damaged, empty or foreign is a
+/// message, and the others are there. Ranks are opened by several threads. Never throws for what a
+/// file holds.
+/// `space`: what is shown of every run, also where it has nothing there; else each one's own
+/// device's, or of the host where that is the CPU.
+OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& cache_folder,
+                     std::optional<profiler::Space> space = std::nullopt);
 
 /// Opens the ranks again whose recording was still being written and has grown. Whether any was.
 bool follow(Run& run);
+
+/// Gives every plan to the first measured run that has the schedule it was made of: from then on it
+/// is drawn there. separate_plans makes them runs of their own again, each behind its measured one.
+void join_plans(std::vector<Run>& runs);
+void separate_plans(std::vector<Run>& runs);
 
 /// In words, from a run's config.json.
 std::string strategy_text(const std::string& config_json);

@@ -218,9 +218,12 @@ bool is_gap(const Warp& warp, const Range& x) {
 
 }  // namespace
 
-std::optional<Extent> column_of(const Warp& warp, const Lane& lane, const Range& x) {
+std::optional<Extent> column_of(const Warp& warp, const Lane& lane, const Range& x,
+                                bool begins_anew) {
   if (is_gap(warp, x)) return std::nullopt;
-  return lane.between_changes(border_at(warp, lane, x.begin), border_at(warp, lane, x.end));
+  const int64_t begin = border_at(warp, lane, x.begin);
+  const int64_t end = border_at(warp, lane, x.end);
+  return lane.between_changes(begins_anew && begin < end ? begin + 1 : begin, end);
 }
 
 std::vector<std::optional<Extent>> columns_of(const Warp& warp, const Lane& lane, const Range& x,

@@ -68,7 +68,10 @@ Warp warp_of(Alignment alignment, const LaneToAlign& lane, const LaneToAlign& ba
 double x_of_change(const Warp& warp, const Lane& lane, int64_t change);
 
 /// The highest moment that a column from x.begin to x.end shows, and nothing in a gap.
-std::optional<Extent> column_of(const Warp& warp, const Lane& lane, const Range& x);
+/// `begins_anew`: what was alive before x.begin does not count, where anything changes in the
+/// column.
+std::optional<Extent> column_of(const Warp& warp, const Lane& lane, const Range& x,
+                                bool begins_anew = false);
 
 /// `count` columns of equal width over x.
 std::vector<std::optional<Extent>> columns_of(const Warp& warp, const Lane& lane, const Range& x,

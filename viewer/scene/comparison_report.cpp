@@ -63,11 +63,22 @@ std::string place_of(const Run& run) {
   return text;
 }
 
+/// Of a plan its verdict, of what was measured what its plan had said; empty where there is none.
+std::string plan_words(const Run& run) {
+  if (run.outlook) return fmt::format("predicted, {}", run.outlook->verdict);
+  if (run.is_predicted()) return "predicted: nothing ran";
+  if (!run.plan) return "";
+  const int64_t planned = run.plan->lane.peak().max_bytes;
+  return fmt::format("plan {}: measured {}", bytes_text(planned),
+                     change_in_words(planned, lane_of(run).peak().max_bytes));
+}
+
 std::string text_of_run(const Run& run, const Run& base) {
   const Lane& lane = lane_of(run);
   std::string text = fmt::format("{}\n", run.name);
   if (!run.strategy.empty()) text += fmt::format("  {}\n", run.strategy);
   text += fmt::format("  peak {} in {}\n", bytes_text(lane.peak().max_bytes), place_of(run));
+  if (const std::string words = plan_words(run); !words.empty()) text += "  " + words + "\n";
   if (lane.step_peak()) {
     text +=
         fmt::format("  of steps from the third on: {}\n", bytes_text(lane.step_peak()->max_bytes));
@@ -131,6 +142,9 @@ Json json_of_run(const Run& run, const Run& base) {
           {"growth_bytes", peak - lane_of(base).peak().max_bytes},
           {"at_peak", {{"place", place_of(run)}, {"categories", categories}}},
           {"capacity_bytes", run.capacity_bytes()},
+          {"predicted", run.is_predicted()},
+          {"plan_peak_allocated_bytes",
+           run.plan ? Json(run.plan->lane.peak().max_bytes) : Json(nullptr)},
           {"ranks", ranks}};
 }
 
@@ -241,13 +255,13 @@ std::string html_report(const std::vector<Run>& runs, size_t baseline) {
   for (const Run& run : runs) {
     const int64_t peak = lane_of(run).peak().max_bytes;
     html += fmt::format(
-        "<article><h2>{}</h2><p>{}</p><p><b>{}</b> at the peak, {}</p><p>{}</p>{}"
+        "<article><h2>{}</h2><p>{}</p><p><b>{}</b> at the peak, {}</p><p>{}</p><p>{}</p>{}"
         "</article>\n",
         html_quoted(run.name), html_quoted(run.strategy), bytes_text(peak),
         html_quoted(place_of(run)),
         &run == &runs[baseline] ? "the others are compared with this"
                                 : change_in_words(lane_of(runs[baseline]).peak().max_bytes, peak),
-        svg_of(run, top));
+        html_quoted(plan_words(run)), svg_of(run, top));
   }
   return html + "</section>\n" + html_table(runs, baseline) + "</html>\n";
 }

@@ -18,20 +18,29 @@ constexpr float kTableRow = 19;
 constexpr float kCardTitle = 84;
 constexpr float kRowTitle = 250;  // beside the plot, where strategies are in rows
 constexpr float kYAxis = 60;
+constexpr float kResidual = 40;
+constexpr float kWhatIf = 424;
 constexpr float kBars = 22;
 constexpr float kRibbon = 26;
 constexpr float kXAxis = 34;
 constexpr float kLeastWidth = 1000;  // of a window with the panel of what is alive
 constexpr float kLeastLanes = 260;   // that the table leaves to the lanes
+constexpr size_t kMostColumns = 6;   // of strategies side by side
 constexpr float kLeastPlot = 60;     // that bars and ribbon leave to the plot
 
 bool is_in_rows(const ViewState& state) { return state.layout == Layout::rows; }
 
 /// The title stands beside the plot in rows, above it in columns.
-CardGeometry card_of(Box box, const ViewState& state, float scale) {
+CardGeometry card_of(Box box, const ViewState& state, bool has_plans, float scale) {
   const auto px = [scale](float points) { return points * scale; };
-  CardGeometry card{
-      .card = box, .title = {}, .y_axis = {}, .plot = {}, .bars = {}, .ribbon = {}, .x_axis = {}};
+  CardGeometry card{.card = box,
+                    .title = {},
+                    .y_axis = {},
+                    .plot = {},
+                    .residual = {},
+                    .bars = {},
+                    .ribbon = {},
+                    .x_axis = {}};
   Box inside = box.inset(px(kGap));
   card.title =
       is_in_rows(state) ? inside.take_left(px(kRowTitle)) : inside.take_top(px(kCardTitle));
@@ -43,21 +52,29 @@ CardGeometry card_of(Box box, const ViewState& state, float scale) {
     if (state.panels.ribbon) card.ribbon = inside.take_bottom(px(kRibbon));
     if (state.panels.steps) card.bars = inside.take_bottom(px(kBars));
   }
+  if (has_plans && inside.h >= px(2 * kResidual)) card.residual = inside.take_bottom(px(kResidual));
   card.plot = inside;
   card.x_axis = below;
   card.y_axis = {axis.x, inside.y, axis.w, inside.h};
   return card;
 }
 
+/// Below each other, or side by side: more than kMostColumns in as many lines as they need.
 std::vector<Box> parts_of(Box box, size_t count, bool in_rows, float gap) {
+  if (count == 0) return {};
+  const size_t lines = in_rows ? count : (count + kMostColumns - 1) / kMostColumns;
+  const size_t columns = (count + lines - 1) / lines;
+  const auto share = [gap](float length, size_t parts) {
+    const auto n = static_cast<float>(parts);
+    return (length - gap * (n - 1)) / n;
+  };
+  const float width = share(box.w, columns);
+  const float height = share(box.h, lines);
   std::vector<Box> parts;
-  const auto n = static_cast<float>(std::max<size_t>(1, count));
-  const float width = in_rows ? box.w : (box.w - gap * (n - 1)) / n;
-  const float height = in_rows ? (box.h - gap * (n - 1)) / n : box.h;
   for (size_t i = 0; i < count; ++i) {
-    const auto at = static_cast<float>(i);
-    parts.push_back(in_rows ? Box{box.x, box.y + at * (height + gap), width, height}
-                            : Box{box.x + at * (width + gap), box.y, width, height});
+    const auto x = static_cast<float>(i % columns) * (width + gap);
+    const auto y = static_cast<float>(i / columns) * (height + gap);
+    parts.push_back({box.x + x, box.y + y, width, height});
   }
   return parts;
 }
@@ -81,9 +98,14 @@ Geometry geometry_of(const GeometryInput& input, const ViewState& state) {
     geometry.minimap = rest.take_top(px(kMinimap));
     rest.take_top(px(kGap));
   }
-  if (state.panels.alive && rest.w >= px(kLeastWidth)) {
-    geometry.alive = rest.take_right(px(kAlive));
+  if ((state.panels.alive || state.what_if) && rest.w >= px(kLeastWidth)) {
+    Box right = rest.take_right(px(kAlive));
     rest.take_right(px(kGap));
+    if (state.what_if) {
+      geometry.what_if = state.panels.alive ? right.take_top(px(kWhatIf)) : right;
+      right.take_top(px(kGap));
+    }
+    if (state.panels.alive) geometry.alive = right;
   }
   if (state.panels.table && input.runs > 0) {
     const float wanted = px(kTableRow) * static_cast<float>(input.table_rows + 1) + px(2 * kGap);
@@ -96,7 +118,7 @@ Geometry geometry_of(const GeometryInput& input, const ViewState& state) {
   const size_t cards =
       state.layout == Layout::overlay ? std::min<size_t>(1, input.runs) : input.runs;
   for (const Box& box : parts_of(rest, cards, is_in_rows(state), px(kGap))) {
-    geometry.cards.push_back(card_of(box, state, scale));
+    geometry.cards.push_back(card_of(box, state, input.has_plans, scale));
   }
   return geometry;
 }

@@ -13,8 +13,9 @@ struct CardGeometry {
   Box title;   // name, strategy, peak, change
   Box y_axis;  // texts left of the plot
   Box plot;
-  Box bars;    // steps and phases; without height where it is not shown
-  Box ribbon;  // actions
+  Box residual;  // measured less planned; without height where there is no plan
+  Box bars;      // steps and phases; without height where it is not shown
+  Box ribbon;    // actions
   Box x_axis;
 };
 
@@ -23,6 +24,7 @@ struct Geometry {
   Box legend;
   Box messages;
   Box minimap;
+  Box what_if;  // without width where it is not shown
   Box alive;
   Box table;
   std::vector<CardGeometry> cards;  // one a run; one alone in the overlay
@@ -36,6 +38,7 @@ struct GeometryInput {
   size_t runs = 0;
   size_t table_rows = 0;
   size_t messages = 0;
+  bool has_plans = false;
 };
 
 Geometry geometry_of(const GeometryInput& input, const ViewState& state);

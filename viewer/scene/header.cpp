@@ -38,15 +38,20 @@ std::string layout_words(const Scene& scene) {
 }
 
 std::string place_words(const Scene& scene) {
-  const bool is_host = scene.baseline().lane->lane.info().space == profiler::Space::host;
-  return is_host ? "host memory of tensors" : "device memory of tensors";
+  if (scene.state().memory == Memory::pinned) return "pinned memory of the host";
+  const auto is_on_host = [](const Shown& one) {
+    return one.lane->lane.info().space == profiler::Space::host;
+  };
+  const auto on_host = std::ranges::count_if(scene.shown, is_on_host);
+  if (on_host > 0 && on_host < std::ssize(scene.shown)) return "device or host memory of tensors";
+  return on_host > 0 ? "host memory of tensors" : "device memory of tensors";
 }
 
 /// What a reader must be told once: of a null device that values mean nothing.
 std::string notice_of(const Scene& scene) {
   for (const Shown& one : scene.shown) {
     const std::string& notice = one.lane->lane.info().header.notice;
-    if (!notice.empty()) return notice;
+    if (!notice.empty() && !one.run->is_predicted()) return notice;
   }
   return "";
 }
@@ -146,6 +151,18 @@ void draw_legend(Scene& scene) {
                paint.px(1.5F));
     entry.take_left(paint.px(19));
     paint.text(entry, "reserved", paint.colors.text, Style::small);
+  }
+  const bool has_plans =
+      std::ranges::any_of(scene.shown, [](const Shown& one) { return one.plan_warp != nullptr; });
+  if (has_plans && line.w > paint.px(90)) {
+    Box entry = line.take_left(paint.px(70));
+    const float middle = entry.y + entry.h / 2;
+    for (const float at : {0.F, 9.F}) {
+      paint.line(entry.x + paint.px(at), middle, entry.x + paint.px(at + 6), middle,
+                 paint.colors.plan, 2.5F);
+    }
+    entry.take_left(paint.px(19));
+    paint.text(entry, "plan", paint.colors.text, Style::small);
   }
   if (scene.state().layout == Layout::overlay) {
     draw_line_names(scene, line);

@@ -27,20 +27,18 @@ std::string peak_words(const Scene& scene, const Shown& one) {
   return words;
 }
 
-void draw_badge(Painter& paint, Box& line, std::string_view text) {
-  const float width = paint.width(Style::small, text) + paint.px(10);
-  Box badge = line.take_right(width);
-  badge = {badge.x, badge.y + paint.px(2), badge.w, badge.h - paint.px(4)};
-  paint.fill(badge, paint.colors.accent, paint.px(3));
-  paint.text_middle(badge, text, paint.colors.on_accent, Style::small);
-  line.take_right(paint.px(4));
+/// The baseline; of a run whose tensors lie in other memory than the baseline's, the first like it.
+const Shown& compared_with(const Scene& scene, const Shown& one) {
+  const auto space = [](const Shown& run) { return run.lane->lane.info().space; };
+  if (space(one) == space(scene.baseline())) return scene.baseline();
+  return *std::ranges::find(scene.shown, space(one), space);
 }
 
 /// "12 MiB less than keep (-9.6 %)", with an arrow: the sign is not said by colour alone.
 void draw_change(Scene& scene, const Shown& one, Box line) {
   Painter& paint = scene.paint;
-  const Shown& base = scene.baseline();
-  if (scene.is_baseline(one)) {
+  const Shown& base = compared_with(scene, one);
+  if (base.index == one.index) {
     if (scene.shown.size() > 1) {
       paint.text(line, "the others are compared with this", paint.colors.muted, Style::small);
     }
@@ -85,6 +83,9 @@ void draw_title(Scene& scene, const Shown& one, Box box) {
   Box name = box.take_top(paint.px(19));
   if (scene.is_baseline(one) && scene.shown.size() > 1) draw_badge(paint, name, "baseline");
   if (!one.lane->lane.info().closed) draw_badge(paint, name, "still recording");
+  const bool is_what_if = scene.in.plan_news.run == one.index;
+  if (is_what_if && scene.in.plan_news.is_stale) draw_badge(paint, name, "stale");
+  if (one.run->is_predicted()) draw_badge(paint, name, is_what_if ? "what if" : "plan");
   const bool is_focus = one.index == scene.focus().index && scene.shown.size() > 1;
   if (is_focus) {
     const Box bar = name.take_left(paint.px(9));
@@ -220,6 +221,15 @@ void draw_cursor(Scene& scene, const Shown& one, const Box& plot) {
 
 }  // namespace
 
+void draw_badge(Painter& paint, Box& line, std::string_view text) {
+  const float width = paint.width(Style::small, text) + paint.px(10);
+  Box badge = line.take_right(width);
+  badge = {badge.x, badge.y + paint.px(2), badge.w, badge.h - paint.px(4)};
+  paint.fill(badge, paint.colors.accent, paint.px(3));
+  paint.text_middle(badge, text, paint.colors.on_accent, Style::small);
+  line.take_right(paint.px(4));
+}
+
 void draw_axes(Scene& scene, const CardGeometry& card, double top_bytes, bool is_signed) {
   Painter& paint = scene.paint;
   const Box& plot = card.plot;
@@ -271,6 +281,7 @@ void draw_card(Scene& scene, const Shown& one, const CardGeometry& card) {
   paint.outline(card.card, is_focus ? paint.colors.accent : paint.colors.card_edge, paint.px(5));
   draw_title(scene, one, card.title);
   draw_plot(scene, one, card);
+  draw_residual(scene, one, card);
   if (card.bars.h > 0) draw_bars(scene, one, card);
   if (card.ribbon.h > 0) draw_ribbon(scene, one, card);
 }

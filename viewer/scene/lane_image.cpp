@@ -176,6 +176,22 @@ Image difference_image(const DifferenceColumns& columns, const LaneStyle& style)
   return image;
 }
 
+Image residual_image(const std::vector<std::optional<int64_t>>& bytes, const LaneStyle& style) {
+  Image image = empty_image(bytes.size(), style);
+  const Colors& colors = colors_of(style.theme);
+  const double middle = style.height / 2.0;
+  const double scale = pixels_per_byte(style) / 2;
+  for (size_t x = 0; x < bytes.size(); ++x) {
+    if (bytes[x].value_or(0) == 0) continue;
+    const bool is_more = *bytes[x] > 0;
+    const double length = std::max(1.0, std::abs(static_cast<double>(*bytes[x])) * scale);
+    Column column(image, static_cast<int>(x), style);
+    column.fill(is_more ? middle : middle - length, is_more ? middle + length : middle,
+                is_more ? colors.more : colors.less);
+  }
+  return image;
+}
+
 Image folded_image(const std::vector<Columns>& ranks, const LaneStyle& style) {
   Image image = empty_image(ranks.empty() ? 0 : ranks.front().size(), style);
   const Color& accent = colors_of(style.theme).accent;

@@ -33,6 +33,10 @@ Image stack_image(const Columns& columns, const LaneStyle& style);
 /// Growth upwards from the middle, what shrank downwards; the edges stand for top_bytes each.
 Image difference_image(const DifferenceColumns& columns, const LaneStyle& style);
 
+/// A bar a column from the middle, upwards for more than nothing, downwards for less; the edges
+/// stand for top_bytes each. What is not nothing is at least a pixel high.
+Image residual_image(const std::vector<std::optional<int64_t>>& bytes, const LaneStyle& style);
+
 /// Of several ranks: from the least to the most as a ribbon, the median as a line.
 Image folded_image(const std::vector<Columns>& ranks, const LaneStyle& style);
 

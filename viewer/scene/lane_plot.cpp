@@ -70,6 +70,7 @@ Image rank_image(const Scene& scene, const Shown& one, size_t rank, const Box& p
     draw_outline(image, reserved_line(scene, one, plot), style, colors_of(style.theme).muted,
                  std::max(2, 4 * style.edge));
   }
+  if (rank == one.rank) outline_plan(scene, one, style, image);
   return image;
 }
 

@@ -1,6 +1,7 @@
 #include "viewer/scene/painter.h"
 
 #include <cmath>
+#include <sstream>
 #include <utility>
 
 namespace shardlens::viewer {
@@ -53,6 +54,25 @@ void Painter::text_middle(const Box& box, std::string_view text, const Color& co
   std::string shown = fitted(style, text, box.w);
   const float begin = box.x + (box.w - width(style, shown)) / 2;
   put(begin, box, std::move(shown), color, style);
+}
+
+void Painter::text_lines(Box box, std::string_view text, const Color& color, Style style) {
+  std::istringstream words{std::string(text)};
+  std::string line;
+  const auto put_line = [&] {
+    if (box.h >= height(style)) this->text(box.take_top(height(style)), line, color, style);
+    line.clear();
+  };
+  for (std::string word; words >> word;) {
+    const std::string longer = line.empty() ? word : line + " " + word;
+    if (!line.empty() && width(style, longer) > box.w) {
+      put_line();
+      line = word;
+    } else {
+      line = longer;
+    }
+  }
+  put_line();
 }
 
 std::string Painter::fitted(Style style, std::string_view text, float width) const {

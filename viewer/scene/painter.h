@@ -34,6 +34,8 @@ class Painter {
                    Style style = Style::body);
   void text_middle(const Box& box, std::string_view text, const Color& color,
                    Style style = Style::body);
+  /// From the top of the box, broken between words, as many lines as it has room for.
+  void text_lines(Box box, std::string_view text, const Color& color, Style style);
   /// With "..." where it is too long.
   std::string fitted(Style style, std::string_view text, float width) const;
 

@@ -18,8 +18,9 @@ struct Shown {
   size_t rank = 0;
   const RankLane* lane = nullptr;
   const Warp* warp = nullptr;
-  int64_t change = kBeforeAll;  // its peak, or what holds at the cursor
-  CategoryBytes bytes{};        // then
+  const JoinedWarp* plan_warp = nullptr;  // of the plan that is joined to it; none: there is none
+  int64_t change = kBeforeAll;            // its peak, or what holds at the cursor
+  CategoryBytes bytes{};                  // then
   int64_t total = 0;
   int64_t reserved_peak = 0;  // 0: not recorded
 };
@@ -62,6 +63,13 @@ void draw_plot(Scene& scene, const Shown& one, const CardGeometry& card);
 /// Grid and axes; `top_bytes` below 0: from minus to plus.
 void draw_axes(Scene& scene, const CardGeometry& card, double top_bytes, bool is_signed);
 void draw_marks(Scene& scene, const Shown& one, const CardGeometry& card, double top_bytes);
+/// The plan's outline over a plot's image, where the run has a plan.
+void outline_plan(const Scene& scene, const Shown& one, const LaneStyle& style, Image& image);
+/// Under the plot: what was measured less what was planned.
+void draw_residual(Scene& scene, const Shown& one, const CardGeometry& card);
+/// The panel in which a strategy is turned into another.
+void draw_what_if(Scene& scene);
+void draw_badge(Painter& paint, Box& line, std::string_view text);
 void draw_card(Scene& scene, const Shown& one, const CardGeometry& card);
 void draw_ribbon(Scene& scene, const Shown& one, const CardGeometry& card);
 void draw_bars(Scene& scene, const Shown& one, const CardGeometry& card);

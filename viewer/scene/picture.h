@@ -106,11 +106,11 @@ using Item = std::variant<Fill, Outline, Line, Triangle, Text, Placed>;
 
 /// Where the pointer means something.
 struct Area {
-  enum class Kind : uint8_t { lane, card, legend, minimap, alive_row };
+  enum class Kind : uint8_t { lane, card, legend, minimap, alive_row, control };
   Box box;
   Kind kind{};
-  size_t run = 0;
-  size_t index = 0;  // rank of a lane, category of a legend's entry, row
+  size_t run = 0;    // of a control: which
+  size_t index = 0;  // rank of a lane, category of a legend's entry, row, choice of a control
 };
 
 struct Picture {

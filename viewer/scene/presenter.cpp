@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "profiler/units.h"
+#include "viewer/model/joined_warp.h"
 #include "viewer/scene/flatten.h"
 #include "viewer/scene/parts.h"
 
@@ -30,6 +31,18 @@ std::string band_text(const Extent& extent, double bytes) {
   return "";
 }
 
+std::optional<profiler::Space> space_of(Memory memory) {
+  switch (memory) {
+    case Memory::host:
+      return profiler::Space::host;
+    case Memory::pinned:
+      return profiler::Space::pinned;
+    case Memory::tensors:
+      break;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Presenter::Presenter(ViewState state, std::string cache_folder)
@@ -44,10 +57,28 @@ void Presenter::clamp_state() {
 }
 
 void Presenter::reload() {
-  opened_ = open_runs(state_.files, cache_folder_);
+  const std::optional<profiler::Space> space = space_of(state_.memory);
+  opened_ = open_runs(state_.files, cache_folder_, space);
+  opened_memory_ = state_.memory;
+  plan_lanes_.reset(opened_.runs, space);
+  messages_ = opened_.messages;
   ++generation_;
+  update_plans(patience_);
   clamp_state();
   align_by_what_there_is();
+}
+
+bool Presenter::update_plans(std::chrono::milliseconds most) {
+  if (!plan_lanes_.update(state_, opened_.runs, most)) return false;
+  ++generation_;
+  clamp_state();
+  messages_ = opened_.messages;
+  messages_.insert(messages_.end(), plan_lanes_.refusals().begin(), plan_lanes_.refusals().end());
+  return true;
+}
+
+bool Presenter::follow_plan() {
+  return is_planning() && update_plans(std::chrono::milliseconds(0));
 }
 
 /// Without steps, what has happened is all that strategies can be aligned by.
@@ -84,11 +115,14 @@ bool Presenter::follow_recordings() {
 }
 
 void Presenter::refresh() {
+  if (opened_memory_ != state_.memory) reload();
+  update_plans(patience_);
   const Made wanted{generation_, state_.alignment, state_.baseline};
   if (warps_made_ != wanted) {
     warps_ = warps_of(opened_.runs, state_.alignment, state_.baseline);
     warps_made_ = wanted;
   }
+  refresh_plan_warps();
   refresh_hits();
   std::string key = fmt::format("{} {} {} {}", generation_, static_cast<int>(state_.alignment),
                                 state_.baseline, state_.focus);
@@ -100,6 +134,22 @@ void Presenter::refresh() {
   }
   const int columns = canvas_.width > 0 ? plot_columns(input()) : 1000;
   facts_.column_x = view_of(state_, facts_.extent).length() / columns;
+}
+
+void Presenter::refresh_plan_warps() {
+  std::string key =
+      fmt::format("{} {} {}", generation_, static_cast<int>(state_.alignment), state_.baseline);
+  for (const Run& run : opened_.runs) key += fmt::format(" {}", shown_rank(run, state_));
+  if (key == plan_warps_key_) return;
+  plan_warps_key_ = key;
+  plan_warps_.clear();
+  for (size_t i = 0; i < opened_.runs.size(); ++i) {
+    const Run& run = opened_.runs[i];
+    const size_t rank = shown_rank(run, state_);
+    plan_warps_.push_back(run.plan
+                              ? joined_warp(warps_[i][rank], run.ranks[rank].lane, run.plan->lane)
+                              : JoinedWarp());
+  }
 }
 
 void Presenter::refresh_facts() {
@@ -191,6 +241,12 @@ void Presenter::add_note(const std::string& text) {
   change(next);
 }
 
+void Presenter::show(const Range& view) {
+  ViewState next = state_;
+  next.view = view;
+  change(next);
+}
+
 std::optional<double> Presenter::x_at(const Area& area, float x) const {
   if (area.box.w <= 0) return std::nullopt;
   const bool is_map = area.kind == Area::Kind::minimap;
@@ -219,6 +275,9 @@ void Presenter::press(float x, float y) {
     case Area::Kind::legend:
       next.hidden_categories ^= 1U << area->index;
       break;
+    case Area::Kind::control:
+      if (next.what_if) choose(*next.what_if, static_cast<Control>(area->run), area->index);
+      break;
     case Area::Kind::minimap:
     case Area::Kind::alive_row:
       break;
@@ -229,6 +288,7 @@ void Presenter::press(float x, float y) {
 
 void Presenter::drag(float x) {
   if (!pressed_) return;
+  if (pressed_->kind == Area::Kind::control) return drag_control(x);
   const auto at = x_at(*pressed_, x);
   if (!at) return;
   if (pressed_->kind == Area::Kind::minimap) {
@@ -237,6 +297,14 @@ void Presenter::drag(float x) {
   } else if (std::abs(x - pressed_at_) >= kDragPixels) {
     state_.selection = Range{std::min(*at, pressed_x_), std::max(*at, pressed_x_)};
   }
+}
+
+/// A slider has an area for each of its choices, side by side.
+void Presenter::drag_control(float x) {
+  const Area* const area = area_at(picture_, x, pressed_->box.y + pressed_->box.h / 2);
+  const bool is_same = area != nullptr && area->kind == Area::Kind::control &&
+                       area->run == pressed_->run && state_.what_if;
+  if (is_same) choose(*state_.what_if, static_cast<Control>(area->run), area->index);
 }
 
 void Presenter::release() { pressed_.reset(); }
@@ -285,10 +353,12 @@ std::string Presenter::hover_text(float x, float y) {
 SceneInput Presenter::input() {
   return {.runs = opened_.runs,
           .warps = warps_,
+          .plan_warps = plan_warps_,
+          .plan_news = plan_lanes_.news(),
           .state = state_,
           .facts = facts_,
           .hits = hits_,
-          .messages = opened_.messages,
+          .messages = messages_,
           .generation = generation_,
           .width = canvas_.width,
           .height = canvas_.height,

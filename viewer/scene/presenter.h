@@ -2,12 +2,14 @@
 // screenshot and a test all drive the same object.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "viewer/model/run.h"
+#include "viewer/scene/plan_lanes.h"
 #include "viewer/scene/scene.h"
 #include "viewer/state/commands.h"
 #include "viewer/state/facts.h"
@@ -33,7 +35,7 @@ class Presenter {
 
   const ViewState& state() const { return state_; }
   const std::vector<Run>& runs() const { return opened_.runs; }
-  const std::vector<std::string>& messages() const { return opened_.messages; }
+  const std::vector<std::string>& messages() const { return messages_; }
   const Facts& facts();
 
   /// Adds runs to those that are open, keeping the state; or reads all again.
@@ -41,6 +43,12 @@ class Presenter {
   void reload();
   /// Reads again what has grown since. Whether anything has.
   bool follow_recordings();
+  /// How long a picture waits for a plan before it shows the one before: for ever, if nothing is
+  /// said.
+  void set_patience(std::chrono::milliseconds most) { patience_ = most; }
+  /// Takes a plan that a picture did not wait for. Whether there is something new to draw.
+  bool follow_plan();
+  bool is_planning() const { return plan_lanes_.news().is_stale; }
   /// What a session file says, its recordings included.
   void restore(const ViewState& state);
 
@@ -51,6 +59,9 @@ class Presenter {
   void set_search(const std::string& text);
   /// At the cursor, else in the middle of the view.
   void add_note(const std::string& text);
+
+  /// What is seen of x.
+  void show(const Range& view);
 
   /// The pointer, in pixels of the last picture.
   void press(float x, float y);
@@ -75,6 +86,8 @@ class Presenter {
  private:
   SceneInput input();
   void refresh();
+  bool update_plans(std::chrono::milliseconds most);
+  void refresh_plan_warps();
   void refresh_hits();
   void refresh_facts();
   void count_alive();
@@ -82,15 +95,22 @@ class Presenter {
   void align_by_what_there_is();
   std::optional<double> x_at(const Area& area, float x) const;
   void change(const ViewState& next);
+  void drag_control(float x);
 
   ViewState state_;
   std::string cache_folder_;
   OpenedRuns opened_;
+  Memory opened_memory_{};
+  PlanLanes plan_lanes_;
+  std::chrono::milliseconds patience_ = std::chrono::hours(1);
+  std::vector<std::string> messages_;  // of files and of plans
   History history_;
   uint64_t generation_ = 0;  // of opened_
 
   // What follows from recordings and state; made again when these change.
   Warps warps_;
+  std::vector<JoinedWarp> plan_warps_;  // one a run
+  std::string plan_warps_key_;
   Facts facts_;
   std::string facts_key_;  // what they were made of
   std::vector<SearchHits> hits_;

@@ -18,7 +18,9 @@ GeometryInput geometry_input(const SceneInput& input, size_t rows) {
           .scale = input.scale * input.state.zoom,
           .runs = input.runs.size(),
           .table_rows = rows,
-          .messages = std::min<size_t>(3, input.messages.size())};
+          .messages = std::min<size_t>(3, input.messages.size()),
+          .has_plans =
+              std::ranges::any_of(input.runs, [](const Run& run) { return run.plan.has_value(); })};
 }
 
 void draw_nothing(Scene& scene) {
@@ -55,6 +57,7 @@ std::vector<Shown> shown_of(const SceneInput& input) {
     Shown one{.index = i, .run = &input.runs[i], .rank = shown_rank(input.runs[i], input.state)};
     one.lane = &one.run->ranks[one.rank];
     one.warp = &input.warps[i][one.rank];
+    if (one.run->plan) one.plan_warp = &input.plan_warps[i];
     const Lane& lane = one.lane->lane;
     one.change = lane.peak().max_change;
     if (at_cursor) {
@@ -62,7 +65,9 @@ std::vector<Shown> shown_of(const SceneInput& input) {
     }
     one.bytes = lane.pyramid().after(one.change);
     one.total = sum_of(one.bytes);
+    const bool is_on_device = lane.info().space == profiler::Space::device;
     for (const ReservedSample& sample : lane.arrays().reserved) {
+      if (!is_on_device) break;
       one.reserved_peak = std::max(one.reserved_peak, sample.bytes);
     }
     all.push_back(one);
@@ -129,6 +134,7 @@ Picture make_picture(const SceneInput& input, const Fonts& fonts, ImageCache& ca
     draw_card(scene, is_overlay ? scene.baseline() : scene.shown[i], scene.geometry.cards[i]);
   }
   draw_table(scene);
+  draw_what_if(scene);
   draw_alive(scene);
   cache.end_picture();
   return picture;

@@ -9,10 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "viewer/model/joined_warp.h"
 #include "viewer/model/run.h"
 #include "viewer/model/search.h"
 #include "viewer/scene/lane_image.h"
 #include "viewer/scene/picture.h"
+#include "viewer/scene/plan_lanes.h"
 #include "viewer/state/facts.h"
 #include "viewer/state/view_state.h"
 
@@ -48,6 +50,8 @@ struct SearchHits {
 struct SceneInput {
   const std::vector<Run>& runs;
   const Warps& warps;
+  const std::vector<JoinedWarp>& plan_warps;  // one a run, of its joined plan
+  const PlanNews& plan_news;
   const ViewState& state;
   const Facts& facts;
   const std::vector<SearchHits>& hits;       // one a run, or none

@@ -6,6 +6,7 @@
 #include "profiler/units.h"
 #include "viewer/model/compare.h"
 #include "viewer/scene/parts.h"
+#include "viewer/scene/treemap.h"
 
 namespace shardlens::viewer {
 
@@ -148,6 +149,35 @@ void draw_rows(Scene& scene, const Shown& one, Box& box, float reserve) {
   }
 }
 
+/// Each row as an area of its size.
+void draw_areas(Scene& scene, const Shown& one, Box& box, float reserve) {
+  auto rows = alive_rows(one.lane->lane, one.lane->names, one.change, scene.state().grouping);
+  std::erase_if(rows, [](const AliveRow& row) { return row.bytes <= 0; });
+  std::vector<int64_t> bytes;
+  for (const AliveRow& row : rows) bytes.push_back(row.bytes);
+  Painter& paint = scene.paint;
+  const Box place = box.take_top(box.h - reserve);
+  const std::vector<Box> areas = treemap(place, bytes);
+  for (size_t i = 0; i < areas.size(); ++i) {
+    const Box inside = areas[i].inset(paint.px(0.5F));
+    if (inside.w < 1 || inside.h < 1) continue;
+    paint.fill(inside, color_of(rows[i].category), paint.px(2));
+    paint.area({areas[i], Area::Kind::alive_row, one.index, i});
+    if (inside.w < paint.px(44) || inside.h < paint.px(17)) continue;
+    Box label = inside.inset(paint.px(2));
+    const auto write = [&](const std::string& text) {
+      const Box line = label.take_top(paint.px(14));
+      const Box ground{line.x, line.y,
+                       std::min(line.w, paint.width(Style::small, text) + paint.px(6)), line.h};
+      paint.fill(ground, paint.colors.plot.with_alpha(225), paint.px(2));
+      paint.text({line.x + paint.px(3), line.y, line.w - paint.px(6), line.h}, text,
+                 paint.colors.text, Style::small);
+    };
+    write(rows[i].name);
+    if (label.h >= paint.px(15)) write(bytes_text(rows[i].bytes));
+  }
+}
+
 struct Shares {
   int64_t only_a = 0;
   int64_t both = 0;
@@ -264,7 +294,11 @@ void draw_alive(Scene& scene) {
              paint.colors.muted, Style::small);
   const bool compares = !scene.is_baseline(one);
   const float reserve = compares ? box.h * 0.42F : 0;
-  draw_rows(scene, one, box, reserve);
+  if (scene.state().panels.treemap) {
+    draw_areas(scene, one, box, reserve);
+  } else {
+    draw_rows(scene, one, box, reserve);
+  }
   if (!compares) return;
   box.take_top(paint.px(8));
   draw_shared(scene, box);

@@ -26,7 +26,8 @@ constexpr Colors kLight = {.background = rgb(0xF3F4F6),
                            .less = rgb(0x0B6B52),
                            .warning = rgb(0x8A4B00),
                            .edge = rgb(0x1B1F24),
-                           .cursor = rgb(0x1B1F24)};
+                           .cursor = rgb(0x1B1F24),
+                           .plan = rgb(0xC2185B)};
 
 constexpr Colors kDark = {.background = rgb(0x14161A),
                           .card = rgb(0x1D2026),
@@ -41,7 +42,8 @@ constexpr Colors kDark = {.background = rgb(0x14161A),
                           .less = rgb(0x6FD6B4),
                           .warning = rgb(0xFFC266),
                           .edge = rgb(0xF2F4F7),
-                          .cursor = rgb(0xF2F4F7)};
+                          .cursor = rgb(0xF2F4F7),
+                          .plan = rgb(0xFF5FB0)};
 
 constexpr Colors kContrast = {.background = rgb(0x000000),
                               .card = rgb(0x000000),
@@ -56,7 +58,8 @@ constexpr Colors kContrast = {.background = rgb(0x000000),
                               .less = rgb(0x90FFD9),
                               .warning = rgb(0xFFD060),
                               .edge = rgb(0xFFFFFF),
-                              .cursor = rgb(0xFFFFFF)};
+                              .cursor = rgb(0xFFFFFF),
+                              .plan = rgb(0xFF40FF)};
 
 }  // namespace
 

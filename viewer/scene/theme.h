@@ -27,6 +27,7 @@ struct Colors {
   Color warning;
   Color edge;  // drawn over a band's upper edge
   Color cursor;
+  Color plan;  // the outline of what was planned
 };
 
 const Colors& colors_of(Theme theme);

@@ -96,6 +96,28 @@ void set_scale(ViewState& state, double factor) {
   state.zoom = std::clamp(state.zoom * factor, kLeastZoom, kMostZoom);
 }
 
+/// Opens the panel with the focused strategy, or closes it.
+void toggle_what_if(ViewState& state, const Facts& facts) {
+  if (state.what_if) {
+    state.what_if.reset();
+  } else if (facts.runs() > 0) {
+    state.what_if = what_if_of(facts.focus_request);
+  }
+}
+
+/// What is planned becomes a strategy that stays; the panel goes on from it.
+void keep_what_if(ViewState& state) {
+  if (!state.what_if) return;
+  const PlanRequest request = request_of(*state.what_if);
+  if (std::ranges::find(state.plans, request) != state.plans.end()) return;
+  state.plans.push_back(request);
+}
+
+template <Control control, int direction>
+void turn_control(ViewState& state, const Facts& /*facts*/) {
+  if (state.what_if) turn(*state.what_if, control, direction);
+}
+
 constexpr int64_t kAlivePage = 10;  // rows
 
 using S = ViewState&;
@@ -123,6 +145,8 @@ constexpr std::array kCommands = {
             [](S s, F) { next(s.height, 3); }},
     Command{"detail.next", "V", "View", "Show categories, blocks or addresses",
             [](S s, F) { next(s.detail, 3); }},
+    Command{"memory.next", "X", "View", "Memory: of the device, the host, or pinned",
+            [](S s, F) { next(s.memory, 3); }},
     Command{"ranks.next", "K", "View", "Show one rank, each, or all folded",
             [](S s, F) { next(s.ranks, 3); }},
     Command{"rank.next", "R", "View", "Next rank", [](S s, F f) { next_rank(s, f, 1); }},
@@ -227,6 +251,10 @@ constexpr std::array kCommands = {
             [](S s, F) { s.panels.steps = !s.panels.steps; }},
     Command{"panel.reserved", "F7", "Panels", "What the allocator has reserved",
             [](S s, F) { s.panels.reserved = !s.panels.reserved; }},
+    Command{"panel.plans", "J", "Panels", "Plans over what was measured, or beside it",
+            [](S s, F) { s.panels.plans = !s.panels.plans; }},
+    Command{"panel.treemap", "F8", "Panels", "What is alive as areas, or as rows",
+            [](S s, F) { s.panels.treemap = !s.panels.treemap; }},
     Command{"at.next", "C", "Panels", "Tables at the peak or at the cursor",
             [](S s, F) { next(s.at, 2); }},
     Command{"group.next", "G", "Panels", "Group by category, parameter, age or not",
@@ -235,6 +263,59 @@ constexpr std::array kCommands = {
             [](S s, F f) { scroll_alive(s, f, kAlivePage); }},
     Command{"alive.up", "PageUp", "Panels", "Further up in what is alive",
             [](S s, F f) { scroll_alive(s, f, -kAlivePage); }},
+    // What if
+    Command{"whatif", "Alt+I", "What if", "What if: plan the focused strategy otherwise",
+            toggle_what_if},
+    Command{"whatif.keep", "Alt+K", "What if", "Keep this plan as a strategy",
+            [](S s, F) { keep_what_if(s); }},
+    Command{"whatif.drop", "Alt+Shift+K", "What if", "Drop the last plan that was kept",
+            [](S s, F) {
+              if (!s.plans.empty()) s.plans.pop_back();
+            }},
+    Command{"whatif.reset", "Alt+0", "What if", "As the strategy was",
+            [](S s, F) {
+              if (s.what_if) s.what_if->config = s.what_if->base;
+            }},
+    Command{"whatif.batch.more", "Alt+B", "What if", "Larger batch",
+            turn_control<Control::batch, 1>},
+    Command{"whatif.batch.less", "Alt+Shift+B", "What if", "Smaller batch",
+            turn_control<Control::batch, -1>},
+    Command{"whatif.world.more", "Alt+W", "What if", "More ranks", turn_control<Control::world, 1>},
+    Command{"whatif.world.less", "Alt+Shift+W", "What if", "Fewer ranks",
+            turn_control<Control::world, -1>},
+    Command{"whatif.accumulate.more", "Alt+A", "What if", "More microbatches a step",
+            turn_control<Control::accumulate, 1>},
+    Command{"whatif.accumulate.less", "Alt+Shift+A", "What if", "Fewer microbatches a step",
+            turn_control<Control::accumulate, -1>},
+    Command{"whatif.strategy.next", "Alt+S", "What if", "Next strategy: single, DDP or FSDP",
+            turn_control<Control::strategy, 1>},
+    Command{"whatif.strategy.previous", "Alt+Shift+S", "What if", "Previous strategy",
+            turn_control<Control::strategy, -1>},
+    Command{"whatif.reshard.next", "Alt+R", "What if", "Next choice of reshard after forward",
+            turn_control<Control::reshard, 1>},
+    Command{"whatif.reshard.previous", "Alt+Shift+R", "What if",
+            "Previous choice of reshard after forward",
+            turn_control<Control::reshard, -1>},
+    Command{"whatif.dtype.next", "Alt+D", "What if", "Next dtype of parameters",
+            turn_control<Control::param_dtype, 1>},
+    Command{"whatif.dtype.previous", "Alt+Shift+D", "What if", "Previous dtype of parameters",
+            turn_control<Control::param_dtype, -1>},
+    Command{"whatif.reduce.next", "Alt+U", "What if", "Next dtype of reductions",
+            turn_control<Control::reduce_dtype, 1>},
+    Command{"whatif.reduce.previous", "Alt+Shift+U", "What if", "Previous dtype of reductions",
+            turn_control<Control::reduce_dtype, -1>},
+    Command{"whatif.offload.next", "Alt+O", "What if", "Next choice of offload",
+            turn_control<Control::offload, 1>},
+    Command{"whatif.offload.previous", "Alt+Shift+O", "What if", "Previous choice of offload",
+            turn_control<Control::offload, -1>},
+    Command{"whatif.recompute.next", "Alt+C", "What if", "Next choice of recompute",
+            turn_control<Control::recompute, 1>},
+    Command{"whatif.recompute.previous", "Alt+Shift+C", "What if", "Previous choice of recompute",
+            turn_control<Control::recompute, -1>},
+    Command{"whatif.wrap.next", "Alt+P", "What if", "Next choice of wrap",
+            turn_control<Control::wrap, 1>},
+    Command{"whatif.wrap.previous", "Alt+Shift+P", "What if", "Previous choice of wrap",
+            turn_control<Control::wrap, -1>},
 };
 
 std::string lower(std::string_view text) {

@@ -36,6 +36,9 @@ size_t shown_rank(const Run& run, const ViewState& state) {
 Facts facts_of(const std::vector<Run>& runs, const Warps& warps, const ViewState& state) {
   Facts facts;
   facts.extent = extent_of(warps);
+  if (!runs.empty()) {
+    facts.focus_request = request_of(runs[std::min(state.focus, runs.size() - 1)]);
+  }
   for (size_t i = 0; i < runs.size(); ++i) {
     const size_t rank = shown_rank(runs[i], state);
     const Lane& lane = runs[i].ranks[rank].lane;

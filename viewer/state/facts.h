@@ -17,6 +17,7 @@ struct Facts {
   std::vector<std::vector<double>> peaks_x;  // of each, one a step or phase, in order
   std::vector<std::vector<double>> steps_x;  // where steps begin, in order
   std::vector<double> hits_x;                // of the search, in the focused strategy
+  PlanRequest focus_request{};               // what the focused strategy was made of
   size_t alive_rows = 0;                     // in the list of what is alive
   size_t most_ranks = 1;
   double column_x = 0.001;  // one pixel's width

@@ -63,9 +63,9 @@ Json optional_json(const std::optional<T>& value) {
 }
 
 Json panels_json(const Panels& panels) {
-  return {{"alive", panels.alive},    {"table", panels.table}, {"minimap", panels.minimap},
-          {"ribbon", panels.ribbon},  {"steps", panels.steps}, {"reserved", panels.reserved},
-          {"hatches", panels.hatches}};
+  return {{"alive", panels.alive},     {"table", panels.table}, {"minimap", panels.minimap},
+          {"ribbon", panels.ribbon},   {"steps", panels.steps}, {"reserved", panels.reserved},
+          {"hatches", panels.hatches}, {"plans", panels.plans}, {"treemap", panels.treemap}};
 }
 
 Panels panels_of(const Json& json) {
@@ -76,7 +76,44 @@ Panels panels_of(const Json& json) {
           .ribbon = json.value("ribbon", usual.ribbon),
           .steps = json.value("steps", usual.steps),
           .reserved = json.value("reserved", usual.reserved),
-          .hatches = json.value("hatches", usual.hatches)};
+          .hatches = json.value("hatches", usual.hatches),
+          .plans = json.value("plans", usual.plans),
+          .treemap = json.value("treemap", usual.treemap)};
+}
+
+Json plans_json(const std::vector<PlanRequest>& plans) {
+  Json all = Json::array();
+  for (const PlanRequest& plan : plans) {
+    all.push_back({{"name", plan.name}, {"config", plan.config}, {"gpu", plan.gpu}});
+  }
+  return all;
+}
+
+std::vector<PlanRequest> plans_of(const Json& json) {
+  std::vector<PlanRequest> plans;
+  for (const Json& plan : json.value("plans", Json::array())) {
+    plans.push_back({.name = plan.at("name").get<std::string>(),
+                     .config = plan.at("config").get<std::string>(),
+                     .gpu = plan.at("gpu").get<std::string>()});
+  }
+  return plans;
+}
+
+Json what_if_json(const std::optional<WhatIf>& what_if) {
+  if (!what_if) return nullptr;
+  return {{"of", what_if->of},
+          {"base", what_if->base},
+          {"config", what_if->config},
+          {"gpu", what_if->gpu}};
+}
+
+std::optional<WhatIf> what_if_of_session(const Json& json) {
+  const auto at = json.find("what_if");
+  if (at == json.end() || at->is_null()) return std::nullopt;
+  return WhatIf{.of = at->at("of").get<std::string>(),
+                .base = at->at("base").get<std::string>(),
+                .config = at->at("config").get<std::string>(),
+                .gpu = at->at("gpu").get<std::string>()};
 }
 
 /// Relative where it does not have to climb out of the session's folder more than once.
@@ -105,6 +142,7 @@ Json json_of(const ViewState& state, const std::string& folder) {
           {"ranks", name_of(kRanksNames, state.ranks)},
           {"detail", name_of(kDetailNames, state.detail)},
           {"at", name_of(kAtNames, state.at)},
+          {"memory", name_of(kMemoryNames, state.memory)},
           {"grouping", name_of(kGroupingNames, state.grouping)},
           {"panels", panels_json(state.panels)},
           {"baseline", state.baseline},
@@ -117,7 +155,9 @@ Json json_of(const ViewState& state, const std::string& folder) {
           {"alive_first", state.alive_first},
           {"zoom", state.zoom},
           {"search", state.search},
-          {"notes", notes}};
+          {"notes", notes},
+          {"plans", plans_json(state.plans)},
+          {"what_if", what_if_json(state.what_if)}};
 }
 
 ViewState state_of(const Json& json, const std::string& folder) {
@@ -133,6 +173,7 @@ ViewState state_of(const Json& json, const std::string& folder) {
   state.ranks = value_of(json, "ranks", kRanksNames, usual.ranks);
   state.detail = value_of(json, "detail", kDetailNames, usual.detail);
   state.at = value_of(json, "at", kAtNames, usual.at);
+  state.memory = value_of(json, "memory", kMemoryNames, usual.memory);
   state.grouping = value_of(json, "grouping", kGroupingNames, usual.grouping);
   if (json.contains("panels")) state.panels = panels_of(json.at("panels"));
   state.baseline = json.value("baseline", usual.baseline);
@@ -145,6 +186,8 @@ ViewState state_of(const Json& json, const std::string& folder) {
   state.alive_first = json.value("alive_first", usual.alive_first);
   state.zoom = std::clamp(json.value("zoom", usual.zoom), 0.25, 8.0);
   state.search = json.value("search", usual.search);
+  state.plans = plans_of(json);
+  state.what_if = what_if_of_session(json);
   for (const Json& note : json.value("notes", Json::array())) {
     state.notes.push_back({note.at("x").get<double>(), note.at("text").get<std::string>()});
   }

@@ -11,6 +11,7 @@
 
 #include "viewer/model/compare.h"
 #include "viewer/model/warp.h"
+#include "viewer/state/what_if.h"
 
 namespace shardlens::viewer {
 
@@ -34,6 +35,11 @@ constexpr std::array<std::string_view, 3> kRanksNames = {"one", "each", "folded"
 enum class Detail : uint8_t { bands, blocks, addresses };
 constexpr std::array<std::string_view, 3> kDetailNames = {"bands", "blocks", "addresses"};
 
+/// What memory is shown: of each run's own device (of the host where that is the CPU), or whatever
+/// lies in the host's, pageable or pinned.
+enum class Memory : uint8_t { tensors, host, pinned };
+constexpr std::array<std::string_view, 3> kMemoryNames = {"tensors", "host", "pinned"};
+
 /// Whether tables show each strategy at its own peak or all at the cursor.
 enum class At : uint8_t { peak, cursor };
 constexpr std::array<std::string_view, 2> kAtNames = {"peak", "cursor"};
@@ -53,6 +59,8 @@ struct Panels {
   bool steps = true;
   bool reserved = true;
   bool hatches = false;
+  bool plans = true;     // of measured runs over them; else beside them
+  bool treemap = false;  // what is alive as areas; else as rows
 
   bool operator==(const Panels&) const = default;
 };
@@ -66,6 +74,7 @@ struct ViewState {
   Ranks ranks = Ranks::one;
   Detail detail = Detail::bands;
   At at = At::peak;
+  Memory memory = Memory::tensors;
   Grouping grouping = Grouping::category;
   Panels panels;
   size_t baseline = 0;         // index of a run
@@ -79,6 +88,8 @@ struct ViewState {
   double zoom = 1;                 // of the whole interface
   std::string search;
   std::vector<Note> notes;
+  std::vector<PlanRequest> plans;   // kept of the what-if panel: strategies behind the files
+  std::optional<WhatIf> what_if{};  // while that panel is open: the last strategy of all
 
   bool operator==(const ViewState&) const = default;
 

@@ -14,7 +14,7 @@ namespace shardlens::viewer {
 
 namespace {
 
-constexpr std::array kMenus = {"File", "View", "Align", "Go", "Find", "Panels"};
+constexpr std::array kMenus = {"File", "View", "Align", "Go", "Find", "Panels", "What if"};
 
 constexpr ImGuiWindowFlags kSheet = ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoResize |
                                     ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings;

@@ -1,0 +1,117 @@
+#include "viewer/model/planned_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "planner/gpus.h"
+#include "planner/planner.h"
+#include "planner/strategy.h"
+#include "viewer/model/lane_builder.h"
+
+namespace shardlens::viewer {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+/// As gpus.h names what the driver calls so; empty for one that it does not know.
+std::string gpu_of_display_name(const std::string& display_name) {
+  const auto gpu = std::ranges::find(planner::gpus(), display_name, &planner::Gpu::display_name);
+  return gpu == planner::gpus().end() ? "" : std::string(gpu->name);
+}
+
+/// With the device that a rank was really given.
+std::string config_on(const std::string& config, const std::string& device) {
+  Json json = Json::parse(config, nullptr, false);
+  if (!json.is_object()) return "";
+  if (!device.empty()) json["device"] = device;
+  return json.dump();
+}
+
+std::string text_of(const std::string& path) {
+  constexpr std::uintmax_t kMostBytes = 64 << 20;
+  std::ifstream file(path, std::ios::binary);
+  std::error_code error;
+  if (!file || fs::file_size(path, error) > kMostBytes || error) {
+    throw std::invalid_argument(fmt::format("{}: cannot be read as a plan", path));
+  }
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// plan.json is named after its folder's run, as config.json is.
+std::string name_of(const std::string& path) {
+  const fs::path file = fs::absolute(path).lexically_normal();
+  const bool is_of_run = file.filename() == "config.json";
+  return is_of_run ? file.parent_path().filename().string() + " plan" : file.stem().string();
+}
+
+Outlook outlook_of(const planner::Plan& plan) {
+  return {.verdict = planner::verdict_line(plan),
+          .fits = plan.verdict == planner::Verdict::fits,
+          .device_bytes = plan.device_bytes,
+          .capacity_bytes = plan.capacity_bytes.value_or(0),
+          .headroom_bytes = plan.headroom_bytes.value_or(0)};
+}
+
+}  // namespace
+
+PlanRequest request_of(const Run& run) {
+  const profiler::Header& header = run.ranks.front().lane.info().header;
+  const bool is_gpu = header.device == "cuda";
+  return {.name = run.name,
+          .config = config_on(header.config, header.device),
+          .gpu = is_gpu ? gpu_of_display_name(header.gpu) : ""};
+}
+
+PlanRequest request_of_file(const std::string& path) {
+  const Json json = Json::parse(text_of(path), nullptr, false);
+  const bool is_plan = json.is_object() && json.contains("config") && json["config"].is_object();
+  if (is_plan) {
+    const auto text = [&](const char* key) {
+      return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
+    };
+    const std::string device = text("device");
+    return {.name = name_of(path),
+            .config = config_on(json["config"].dump(), device == "cuda" ? "" : device),
+            .gpu = device == "cuda" ? text("gpu") : ""};
+  }
+  if (!json.is_object() || !json.contains("model")) {
+    throw std::invalid_argument(fmt::format(
+        "{}: neither a plan nor a configuration; give what `shardlens plan --json` prints, or a "
+        "run's config.json",
+        path));
+  }
+  return {.name = name_of(path), .config = json.dump(), .gpu = ""};
+}
+
+Run planned_run(const PlanRequest& request, std::optional<profiler::Space> space) {
+  if (request.config.empty()) {
+    throw std::invalid_argument(fmt::format(
+        "{}: this recording does not say how it was made; take one of `shardlens train` "
+        "or `shardlens plan`",
+        request.name));
+  }
+  planner::Config config;
+  planner::read_json(config, request.config, request.name);
+  planner::PlannedTimeline planned =
+      planner::make_timeline(config, {.gpu = request.gpu, .explains = false});
+  Run run{.path = "", .name = request.name, .strategy = {}, .ranks = {}};
+  run.strategy = strategy_text(request.config);
+  run.outlook = outlook_of(planned.plan);
+  run.request_config = request.config;
+  ActionNames names(planned.timeline.header);
+  run.ranks.push_back({.path = "",
+                       .lane = lane_of(planned.timeline, space),
+                       .names = std::move(names),
+                       .stamp = {}});
+  return run;
+}
+
+}  // namespace shardlens::viewer

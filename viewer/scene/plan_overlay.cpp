@@ -1,0 +1,129 @@
+// A plan on what was measured: its outline over the plot, and under it what was measured less what
+// was planned.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "profiler/units.h"
+#include "viewer/model/compare.h"
+#include "viewer/scene/parts.h"
+
+namespace shardlens::viewer {
+
+using profiler::bytes_text;
+
+namespace {
+
+using Totals = std::vector<std::optional<int64_t>>;
+
+/// Residuals below this part of the y axis are not magnified until they fill the strip.
+constexpr double kLeastReach = 1e-3;
+constexpr std::string_view kExact = "as planned, to the byte";
+
+Totals plan_totals(const Scene& scene, const Shown& one, int width) {
+  return totals_of(joined_columns(*one.plan_warp, one.run->plan->lane, scene.view, width),
+                   scene.state().hidden_categories);
+}
+
+Totals residual_of(const Scene& scene, const Shown& one, int width) {
+  Totals residual = totals_of(columns_of(*one.warp, one.lane->lane, scene.view, width),
+                              scene.state().hidden_categories);
+  const Totals planned = plan_totals(scene, one, width);
+  for (size_t i = 0; i < residual.size(); ++i) {
+    if (!planned[i]) residual[i].reset();
+    if (residual[i]) *residual[i] -= *planned[i];
+  }
+  return residual;
+}
+
+struct Reach {
+  int64_t more = 0;  // measured than planned, at most
+  int64_t less = 0;
+  bool is_known = false;
+};
+
+Reach reach_of(const Totals& residual) {
+  Reach reach;
+  for (const auto& bytes : residual) {
+    if (!bytes) continue;
+    reach.is_known = true;
+    reach.more = std::max(reach.more, *bytes);
+    reach.less = std::max(reach.less, -*bytes);
+  }
+  return reach;
+}
+
+std::string words_of_reach(const Reach& reach) {
+  if (!reach.is_known) return "the plan has nothing here";
+  if (reach.more == 0 && reach.less == 0) return std::string(kExact);
+  std::string words = "at most";
+  if (reach.more > 0) words += fmt::format(" {} more", bytes_text(reach.more));
+  if (reach.less > 0) {
+    words += fmt::format("{} {} less", reach.more > 0 ? "," : "", bytes_text(reach.less));
+  }
+  return words;
+}
+
+/// With its words as caption.
+Image residual_strip(const Scene& scene, const Shown& one, int width, int height) {
+  const Totals residual = residual_of(scene, one, width);
+  const Reach reach = reach_of(residual);
+  const double least = kLeastReach * top_bytes_of(scene.state(), scene.shown, one);
+  const auto most = static_cast<double>(std::max(reach.more, reach.less));
+  Image image = residual_image(
+      residual,
+      {.height = height, .top_bytes = std::max({1.0, least, most}), .theme = scene.state().theme});
+  image.caption = words_of_reach(reach);
+  return image;
+}
+
+/// The plan's peak beside the measured one: "plan 99.24 MiB, the same".
+std::string peak_words(const Shown& one) {
+  const int64_t planned = one.run->plan->lane.peak().max_bytes;
+  const int64_t measured = one.lane->lane.peak().max_bytes;
+  return fmt::format("plan {}: measured {}", bytes_text(planned),
+                     change_in_words(planned, measured));
+}
+
+}  // namespace
+
+void outline_plan(const Scene& scene, const Shown& one, const LaneStyle& style, Image& image) {
+  if (one.plan_warp == nullptr || image.width <= 0) return;
+  LaneStyle wide = style;
+  wide.edge = 2 * style.edge;
+  draw_outline(image, plan_totals(scene, one, image.width), wide, colors_of(style.theme).plan,
+               6 * style.edge);
+}
+
+void draw_residual(Scene& scene, const Shown& one, const CardGeometry& card) {
+  if (one.plan_warp == nullptr || card.residual.h <= 0) return;
+  Painter& paint = scene.paint;
+  Box box = card.residual;
+  box.take_top(paint.px(3));
+  paint.text_right({card.y_axis.x, box.y, card.y_axis.w - paint.px(5), paint.px(14)}, "residual",
+                   paint.colors.muted, Style::small);
+  const Box words = box.take_bottom(paint.px(15));
+  const std::string key =
+      fmt::format("{} {} {} {} {} {} {} {} {} {}", scene.in.generation, one.rank, box.h, box.w,
+                  static_cast<int>(scene.state().theme), scene.state().hidden_categories,
+                  static_cast<int>(scene.state().alignment), scene.state().baseline,
+                  scene.view.begin, scene.view.end);
+  paint.fill(box, paint.colors.plot);
+  const Image& image = scene.cache.get(fmt::format("residual {}", one.index), key, [&] {
+    return residual_strip(scene, one, static_cast<int>(box.w), static_cast<int>(box.h));
+  });
+  paint.image(box, image);
+  const float middle = box.y + std::floor(box.h / 2);
+  paint.line(box.x, middle, box.right(), middle, paint.colors.muted);
+  paint.outline(box, paint.colors.card_edge);
+  const std::string all = peak_words(one) + "; " + image.caption;
+  const bool fits = paint.width(Style::small, all) <= words.w;
+  paint.text(words, fits ? all : image.caption,
+             image.caption == kExact ? paint.colors.less : paint.colors.muted, Style::small);
+}
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,115 @@
+// The what-if panel: a row for every control, and what the plan says.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "viewer/scene/parts.h"
+#include "viewer/state/commands.h"
+
+namespace shardlens::viewer {
+
+namespace {
+
+constexpr float kControlRow = 29;  // points
+constexpr float kNameWidth = 76;
+
+void draw_slider(Scene& scene, Control control, const Choices& choices, Box box) {
+  Painter& paint = scene.paint;
+  paint.text_right(box.take_right(paint.px(44)), choices.words[choices.chosen], paint.colors.text,
+                   Style::strong);
+  box.take_right(paint.px(4));
+  const auto count = static_cast<float>(choices.words.size());
+  const float width = box.w / count;
+  const float middle = box.y + box.h / 2;
+  const float knob = box.x + (static_cast<float>(choices.chosen) + 0.5F) * width;
+  paint.fill({box.x + width / 2, middle - paint.px(2), box.w - width, paint.px(4)},
+             paint.colors.grid, paint.px(2));
+  paint.fill({box.x + width / 2, middle - paint.px(2), knob - box.x - width / 2, paint.px(4)},
+             paint.colors.accent, paint.px(2));
+  for (size_t i = 0; i < choices.words.size(); ++i) {
+    const Box zone{box.x + static_cast<float>(i) * width, box.y, width, box.h};
+    paint.area({zone, Area::Kind::control, static_cast<size_t>(control), i});
+  }
+  paint.fill({knob - paint.px(5), middle - paint.px(7), paint.px(10), paint.px(14)},
+             paint.colors.accent, paint.px(4));
+}
+
+void draw_choices(Scene& scene, Control control, const Choices& choices, Box box) {
+  Painter& paint = scene.paint;
+  const float gap = paint.px(3);
+  const auto count = static_cast<float>(choices.words.size());
+  const float width = (box.w - gap * (count - 1)) / count;
+  for (size_t i = 0; i < choices.words.size(); ++i) {
+    Box chip = box.take_left(width);
+    box.take_left(gap);
+    chip = {chip.x, chip.y + paint.px(3), chip.w, chip.h - paint.px(6)};
+    const bool is_chosen = i == choices.chosen;
+    paint.fill(chip, is_chosen ? paint.colors.accent : paint.colors.plot, paint.px(4));
+    if (!is_chosen) paint.outline(chip, paint.colors.card_edge, paint.px(4));
+    paint.text_middle(chip, choices.words[i],
+                      is_chosen ? paint.colors.on_accent : paint.colors.text, Style::small);
+    paint.area({chip, Area::Kind::control, static_cast<size_t>(control), i});
+  }
+}
+
+void draw_verdict(Scene& scene, Box box) {
+  Painter& paint = scene.paint;
+  const PlanNews& news = scene.in.plan_news;
+  Box state = box.take_top(paint.px(18));
+  if (!news.refusal.empty()) {
+    paint.text(state, "no plan", paint.colors.warning, Style::strong);
+    return paint.text_lines(box, news.refusal, paint.colors.warning, Style::small);
+  }
+  if (!news.run) return (void)paint.text(state, "planning ...", paint.colors.muted, Style::small);
+  const Run& run = scene.in.runs[*news.run];
+  const Outlook& outlook = *run.outlook;
+  const std::string title = news.is_stale  ? "planning; the last plan:"
+                            : outlook.fits ? "it fits"
+                                           : "it does not fit well";
+  paint.text(state, title,
+             news.is_stale  ? paint.colors.muted
+             : outlook.fits ? paint.colors.less
+                            : paint.colors.more,
+             Style::strong);
+  Box bar = box.take_top(paint.px(12));
+  bar = {bar.x, bar.y + paint.px(2), bar.w, paint.px(8)};
+  const double used = outlook.capacity_bytes > 0 ? static_cast<double>(outlook.device_bytes) /
+                                                       static_cast<double>(outlook.capacity_bytes)
+                                                 : 0;
+  paint.fill(bar, paint.colors.grid, paint.px(3));
+  paint.fill({bar.x, bar.y, bar.w * static_cast<float>(std::min(1.0, used)), bar.h},
+             outlook.fits ? paint.colors.less : paint.colors.more, paint.px(3));
+  paint.text_lines(box, outlook.verdict, paint.colors.text, Style::small);
+}
+
+}  // namespace
+
+void draw_what_if(Scene& scene) {
+  const auto& what_if = scene.state().what_if;
+  if (!what_if || scene.geometry.what_if.w <= 0) return;
+  Painter& paint = scene.paint;
+  const Box& card = scene.geometry.what_if;
+  paint.fill(card, paint.colors.card, paint.px(5));
+  paint.outline(card, paint.colors.card_edge, paint.px(5));
+  Box box = card.inset(paint.px(10));
+  Box head = box.take_top(paint.px(20));
+  paint.text_right(head.take_right(paint.px(96)), "Alt+K keeps it", paint.colors.muted,
+                   Style::small);
+  paint.text(head, "What if", paint.colors.text, Style::strong);
+  paint.text(box.take_top(paint.px(16)), request_of(*what_if).name, paint.colors.muted,
+             Style::small);
+  for (int i = 0; i < kControls; ++i) {
+    if (box.h < paint.px(kControlRow)) return;
+    Box row = box.take_top(paint.px(kControlRow));
+    const auto control = static_cast<Control>(i);
+    paint.text(row.take_left(paint.px(kNameWidth)), kControlNames[static_cast<size_t>(i)],
+               paint.colors.text, Style::small);
+    const Choices choices = choices_of(*what_if, control);
+    choices.is_number ? draw_slider(scene, control, choices, row)
+                      : draw_choices(scene, control, choices, row);
+  }
+  box.take_top(paint.px(4));
+  draw_verdict(scene, box);
+}
+
+}  // namespace shardlens::viewer
