@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <stdexcept>
 #include <string_view>
@@ -70,6 +71,19 @@ std::vector<std::string> recordings_of(const std::string& run_or_file,
     if (!rank || *rank == of_rank) files.push_back(path);
   }
   return files;
+}
+
+double parse_percent(std::string_view flag, std::string_view text) {
+  double percent = 0;
+  std::string_view number = text;
+  if (number.ends_with('%')) number.remove_suffix(1);
+  const char* const end = number.data() + number.size();
+  const auto [stop, error] = std::from_chars(number.data(), end, percent);
+  if (error != std::errc{} || stop != end || !(percent >= 0) || std::isinf(percent)) {
+    throw std::invalid_argument(
+        fmt::format("{} {}: not a share; give percent, such as 2%", flag, text));
+  }
+  return percent;
 }
 
 }  // namespace shardlens::profiler

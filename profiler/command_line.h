@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace CLI {
@@ -15,6 +16,9 @@ namespace shardlens::profiler {
 /// Flags of one command, without the command's name. CLI11's errors are the user's: throws
 /// std::invalid_argument.
 void parse_flags(CLI::App& app, const std::vector<std::string>& arguments);
+
+/// "2%" or "2", in percent. Throws std::invalid_argument, which names the flag.
+double parse_percent(std::string_view flag, std::string_view text);
 
 /// The recordings of a RUN, by rank, or the FILE itself. Of a run only those of `rank`, where it is
 /// given, by the names of the files. Throws std::invalid_argument where there is no such file, or

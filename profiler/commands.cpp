@@ -5,8 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -87,20 +85,6 @@ CommandOutcome report(const Arguments& arguments, const Recordings& recordings) 
 
 // --- diff ----------------------------------------------------------------------------------------
 
-/// "2%" or "2", in percent.
-double parse_percent(std::string_view text) {
-  double percent = 0;
-  std::string_view number = text;
-  if (number.ends_with('%')) number.remove_suffix(1);
-  const char* const end = number.data() + number.size();
-  const auto [stop, error] = std::from_chars(number.data(), end, percent);
-  if (error != std::errc{} || stop != end || !(percent >= 0) || std::isinf(percent)) {
-    throw std::invalid_argument(
-        fmt::format("--fail-above {}: not a share; give percent, such as 2%", text));
-  }
-  return percent;
-}
-
 std::vector<RankReport> analyse_side(const std::string& name, const Recordings& recordings) {
   std::vector<RankReport> ranks;
   for (const std::string& file : recordings_of(name))
@@ -117,7 +101,7 @@ CommandOutcome diff(const Arguments& arguments, const Recordings& recordings) {
   app.add_option("--fail-above", limit_text);
   app.add_flag("--json", json);
   parse_flags(app, arguments);
-  const double limit = limit_text.empty() ? 0 : parse_percent(limit_text);
+  const double limit = limit_text.empty() ? 0 : parse_percent("--fail-above", limit_text);
   const RunDiff found = diff_runs(analyse_side(a, recordings), analyse_side(b, recordings));
   CommandOutcome outcome{.out = json ? diff_json(found) : diff_text(found), .error = {}};
   if (!limit_text.empty() && found.worst().growth_percent() > limit) {

@@ -160,7 +160,8 @@ class Recorder::Hooks {
                                     *options.steps, mapped_label_,
                                     [this](const Event& event) { writer_.append(event); })
                               : nullptr),
-        driver_(options.on_cuda
+        purpose_(options.purpose == nullptr ? Scope::Info::current : options.purpose),
+        driver_(options.on_cuda && options.of_driver
                     ? std::make_unique<DriverWatch>([this](const DriverChange& c) { changed(c); })
                     : nullptr) {}
 
@@ -182,7 +183,7 @@ class Recorder::Hooks {
   }
 
   void allocated(const Block& block, int64_t time_ns) {
-    const Purpose purpose = Scope::Info::current();
+    const Purpose purpose = purpose_();
     if (OperatorCall* const call = current_call()) call->allocated.push_back(block.address);
     append({.address = block.address,
             .value = block.bytes,
@@ -226,7 +227,7 @@ class Recorder::Hooks {
     if (address != 0) append({.address = address, .kind = EventKind::hold});
   }
 
-  static void install(bool on_cuda);
+  static void install(const RecorderOptions& options);
 
  private:
   int64_t ns_at(c10::approx_time_t ticks) const { return steady_ns(ticks) - start_ns_; }
@@ -260,6 +261,7 @@ class Recorder::Hooks {
   std::vector<void*> streams_{nullptr};                     // CUDA's default stream is the main one
   std::atomic<uint64_t> freed_ = 0;  // asked for, not known to be completed; 0: none
   const std::unique_ptr<StepWindow> window_;
+  Purpose (*const purpose_)();
   std::unique_ptr<DriverWatch> driver_;  // last: it tells of changes at once
 };
 
@@ -293,7 +295,7 @@ void Recorder::Hooks::traced(const TraceEntry& entry) {
                     time_ns);
     }
     case TraceEntry::OOM: {
-      const Purpose purpose = Scope::Info::current();
+      const Purpose purpose = purpose_();
       return append({.address = entry.addr_,
                      .value = bytes,
                      .action = purpose.action,
@@ -348,9 +350,9 @@ class WatchedCpuAllocator final : public c10::Allocator {
 }  // namespace
 
 /// For ever, as LibTorch has no way to take them away; idle while no recorder is active.
-void Recorder::Hooks::install(bool on_cuda) {
+void Recorder::Hooks::install(const RecorderOptions& options) {
   static std::once_flag cpu, cuda;
-  std::call_once(cpu, [] {
+  const auto watch_cpu = [] {
     const auto tell = [](bool given, const void* address, size_t bytes) {
       Recorder* recorder = active();
       if (recorder == nullptr) return;
@@ -360,8 +362,9 @@ void Recorder::Hooks::install(bool on_cuda) {
     };
     static WatchedCpuAllocator watched(*c10::GetCPUAllocator(), tell);
     c10::SetCPUAllocator(&watched, /*priority=*/1);
-  });
-  if (!on_cuda) return;
+  };
+  if (options.of_host) std::call_once(cpu, watch_cpu);
+  if (!options.on_cuda) return;
   std::call_once(cuda, [] {
     c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker([](const TraceEntry& entry) {
       if (Recorder* recorder = active()) recorder->hooks_->traced(entry);
@@ -374,7 +377,7 @@ Recorder::Recorder(const RecorderOptions& options) : hooks_(std::make_unique<Hoo
   if (!active_recorder.compare_exchange_strong(none, this)) {
     throw std::logic_error("recorder: another one is active");
   }
-  Hooks::install(options.on_cuda);
+  Hooks::install(options);
   hooks_->watch_operators();
   if (!options.on_cuda) return;
   if (options.device_before_bytes) {
@@ -386,6 +389,8 @@ Recorder::Recorder(const RecorderOptions& options) : hooks_(std::make_unique<Hoo
 Recorder::~Recorder() {
   if (active() == this) close();
 }
+
+void Recorder::forget_after_fork() { active_recorder.store(nullptr, std::memory_order_release); }
 
 Recorder* Recorder::active() { return active_recorder.load(std::memory_order_acquire); }
 

@@ -27,6 +27,13 @@
 
 namespace shardlens::profiler {
 
+/// What allocations are for.
+struct Purpose {
+  Category category = Category::other;
+  uint32_t label = 0;
+  int32_t action = -1;
+};
+
 struct RecorderOptions {
   std::string path;
   Header header;  // its start is set by the recorder
@@ -35,6 +42,12 @@ struct RecorderOptions {
   std::optional<StepRange> steps = {};
   /// What device_used_bytes() said before this process had a context.
   std::optional<int64_t> device_before_bytes = {};
+  bool of_host = true;    // what LibTorch's CPU allocator gives
+  bool of_driver = true;  // what the driver gives; only with on_cuda
+  /// Says what an allocation is for, instead of a Scope: of a program that knows none. Called on
+  /// the thread that allocates, in the allocator's lock; must not throw, allocate by LibTorch or
+  /// wait.
+  Purpose (*purpose)() = nullptr;
 };
 
 struct RecorderSummary {
@@ -69,7 +82,11 @@ class Recorder {
   /// A live block of LibTorch's is something else than its scope says.
   void recategorise(Space space, const void* address, Category category);
 
-  /// The id of a text for Event::label.
+  /// For a process that was forked from one that records: nothing of it is recorded, and the
+  /// recorder is never closed. The parent goes on.
+  static void forget_after_fork();
+
+  /// The id of a text for Event::label. Any thread may call.
   uint32_t label(std::string_view text);
 
   /// Stops listening and finishes the file. Called once.
@@ -83,12 +100,6 @@ class Recorder {
   std::unique_ptr<Hooks> hooks_;
 };
 
-/// What allocations are for.
-struct Purpose {
-  Category category = Category::other;
-  uint32_t label = 0;
-  int32_t action = -1;
-};
 /// Bytes of a GPU that all processes use, without a context of this one: NVML is asked, which is
 /// loaded and never linked. Nothing where it is missing or does not know the GPU.
 std::optional<int64_t> device_used_bytes(int device);

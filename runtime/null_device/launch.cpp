@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/null_device/errors.h"
+#include "runtime/null_device/kept_copies.h"
 
 using shardlens::runtime::result;
 
@@ -45,6 +46,7 @@ unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
 
 cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_bytes,
                                        cudaStream_t* stream) {
+  shardlens::runtime::forget_kept_copies();
   *grid = pushed().grid;
   *block = pushed().block;
   *shared_bytes = pushed().shared_bytes;

@@ -2,10 +2,12 @@
 """Writes the stubs of the null device (see null_device.h) from what LibTorch's libraries import.
 
 usage: make_stubs.py TORCH_DIR OUT_DIR SONAME...
+       make_stubs.py --check TORCH_DIR LIBRARIES_DIR
 
 For every SONAME, OUT_DIR/SONAME.cpp defines each symbol that the wheel's libraries want from it,
 weak, so that a definition written by hand wins; OUT_DIR/SONAME.map gives the symbols the version
-under which they are wanted. Needs objdump and nm, which come with every compiler.
+under which they are wanted. With --check nothing is written: exit code 1, and a line that says why,
+where libraries that were made for another wheel lack what this one wants. Needs objdump and nm, which come with every compiler.
 """
 
 import collections
@@ -81,7 +83,28 @@ def collect(torch):
     return symbols, versions, sonames
 
 
+def defined(library):
+    lines = output_of("nm", "-D", "--defined-only", library).splitlines()
+    return {line.split()[-1].partition("@")[0] for line in lines}
+
+
+def lack(torch, libraries):
+    """What the wheel wants and the libraries have not, in words; empty if there is nothing."""
+    symbols, _, sonames = collect(torch)
+    for soname in sorted(sonames | set(symbols)):
+        library = libraries / soname
+        if not library.exists():
+            return f"it needs {soname}, which the null device has not"
+        if lacking := symbols[soname] - defined(library):
+            return f"it calls {min(lacking)} of {soname}, which the null device has not"
+    return ""
+
+
 def main():
+    if sys.argv[1] == "--check":
+        what = lack(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))
+        print(what)
+        sys.exit(1 if what else 0)
     torch, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     listed = set(sys.argv[3:])
     symbols, versions, sonames = collect(torch)

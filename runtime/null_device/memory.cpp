@@ -8,6 +8,7 @@
 #include "runtime/null_device/check_feed.h"
 #include "runtime/null_device/device_memory.h"
 #include "runtime/null_device/errors.h"
+#include "runtime/null_device/kept_copies.h"
 
 using namespace shardlens::runtime;
 
@@ -17,11 +18,14 @@ bool is_on_device(const void* address) {
   return DeviceMemory::is_device_address(reinterpret_cast<uint64_t>(address));
 }
 
-/// Zeros stand for what was on the device: always the same, never what the host had there.
+/// Zeros stand for what was on the device: always the same, never what the host had there, but for
+/// what kept_copies.h says.
 cudaError_t copy(void* target, const void* source, size_t bytes) {
-  if (bytes == 0 || is_on_device(target)) return cudaSuccess;
-  if (is_on_device(source)) {
-    std::memset(target, 0, bytes);
+  if (bytes == 0) return cudaSuccess;
+  if (is_on_device(target)) {
+    if (!is_on_device(source)) keep_copy(target, source, bytes);
+  } else if (is_on_device(source)) {
+    if (!give_kept_copy(target, source, bytes)) std::memset(target, 0, bytes);
   } else {
     std::memmove(target, source, bytes);
   }
@@ -107,6 +111,7 @@ cudaError_t cudaMemcpy2DAsync(void* target, size_t target_pitch, const void* sou
 }
 
 cudaError_t cudaMemsetAsync(void* target, int, size_t bytes, cudaStream_t stream) {
+  forget_kept_copies();
   if (check_feed != nullptr) check_feed->use(stream, target, bytes, true, "cudaMemset");
   return cudaSuccess;
 }

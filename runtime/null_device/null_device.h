@@ -4,7 +4,7 @@
 // and pinned host memory as the host sees them. So every allocation is made and freed exactly as
 // on the GPU that is named, of the size that it has there. What does nothing: kernels and
 // collectives. Device addresses are made up and never dereferenced, and what a program copies from
-// the device is zero. Time on the device is zero.
+// the device is zero (but see kNullKeepCopiesVariable). Time on the device is zero.
 //
 // How. CMakeLists.txt lists the sonames that LibTorch's libraries need from NVIDIA, each with the
 // files that answer its meaningful calls; make_stubs.py reads from the wheel which symbols of
@@ -59,6 +59,10 @@ inline constexpr const char* kNullDeviceEntered = "SHARDLENS_NULL_DEVICE";
 
 /// A symbol that only the stubs have.
 inline constexpr const char* kNullDeviceMark = "shardlens_null_checks";
+
+/// Where it is 1, what the host copies to the device and back before any kernel is launched comes
+/// back (kept_copies.h); else it is zero, too.
+inline constexpr const char* kNullKeepCopiesVariable = "SHARDLENS_NULL_KEEP_COPIES";
 
 /// Where it is 1 when a process starts, streams, memory and NCCL are checked (null_checks.h).
 inline constexpr const char* kNullCheckVariable = "SHARDLENS_NULL_CHECK";

@@ -382,6 +382,25 @@ TEST_CASE("a copy from the device is zero, whatever was there") {
   CHECK(host.abs().sum().item<float>() == 0);
 }
 
+TEST_CASE("copy there and back", "[.process]") {
+  void* memory = nullptr;
+  REQUIRE(cudaMalloc(&memory, 64) == cudaSuccess);
+  const auto round_trip = [&](bool kernel_between) {
+    const int there = 7;
+    int back = 1;
+    cudaMemcpy(memory, &there, sizeof there, cudaMemcpyHostToDevice);
+    if (kernel_between) at::zeros({4}, at::kCUDA).add_(1);
+    cudaMemcpy(&back, memory, sizeof back, cudaMemcpyDeviceToHost);
+    return back;
+  };
+  std::cout << "> " << round_trip(false) << " " << round_trip(true) << "\n";
+}
+
+TEST_CASE("what was copied to the device comes back until a kernel runs, where that is asked for") {
+  CHECK(output_of_case("copy there and back", "SHARDLENS_NULL_KEEP_COPIES=0") == "0 0\n");
+  CHECK(output_of_case("copy there and back", "SHARDLENS_NULL_KEEP_COPIES=1") == "7 0\n");
+}
+
 TEST_CASE("an NCCL communicator knows its rank, and its collectives return") {
   NcclUniqueId id;
   REQUIRE(ncclGetUniqueId(&id) == 0);

@@ -1,0 +1,137 @@
+#include "profiler/gate.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <stdexcept>
+#include <string_view>
+
+#include "profiler/command_line.h"
+#include "profiler/units.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+constexpr size_t kSurplusRows = 8;
+constexpr std::string_view kDefaultLimit = "2%";
+
+constexpr std::string_view kUsage =
+    "usage: shardlens gate BASE NEW [--fail-above P%] [--markdown FILE]\n\n"
+    "Compares the peaks of two runs or recordings, such as `shardlens record` makes, rank by "
+    "rank.\n"
+    "Exit code 1: a peak, allocated or reserved, grew by more than P percent (2).\n";
+
+double growth_percent(const Pair& pair) {
+  if (pair.growth_bytes() == 0) return 0;
+  if (pair.a_bytes == 0) return std::numeric_limits<double>::infinity();
+  return 100 * static_cast<double>(pair.growth_bytes()) / static_cast<double>(pair.a_bytes);
+}
+
+std::string percent_text(double percent) {
+  return std::isinf(percent) ? std::string("from nothing") : fmt::format("{:+.2f} %", percent);
+}
+
+double growth_of(const RankDiff& rank) {
+  const double reserved =
+      rank.reserved ? growth_percent(*rank.reserved) : -std::numeric_limits<double>::infinity();
+  return std::max(rank.growth_percent(), reserved);
+}
+
+const RankDiff& worst_of(const RunDiff& diff) {
+  return *std::ranges::max_element(diff.ranks, {}, growth_of);
+}
+
+std::string headline(const RunDiff& diff, double limit_percent) {
+  const RankDiff& worst = worst_of(diff);
+  const bool is_reserved = growth_of(worst) > worst.growth_percent();
+  return fmt::format("{} of rank {} {}: {}, allowed are {} %",
+                     is_reserved ? "reserved memory" : "the peak", worst.b_rank,
+                     growth_of(worst) > limit_percent ? "grew too much" : "is within the limit",
+                     percent_text(growth_of(worst)), limit_percent);
+}
+
+std::string markdown_row(std::string_view name, const Pair& pair) {
+  return fmt::format("| {} | {} | {} | {} |\n", name, bytes_text(pair.a_bytes),
+                     bytes_text(pair.b_bytes), percent_text(growth_percent(pair)));
+}
+
+std::string surplus_rows(std::string_view side, const std::vector<Surplus>& surplus) {
+  if (surplus.empty()) return {};
+  std::string text = fmt::format(
+      "\nOnly {} has at its peak:\n\n| tensors | each | for | allocated at |\n|---|---|---|---|\n",
+      side);
+  for (size_t i = 0; i < std::min(kSurplusRows, surplus.size()); ++i) {
+    const Tensor& tensor = surplus[i].tensor;
+    text += fmt::format("| {} | {} | {} | {} |\n", surplus[i].count, bytes_text(tensor.given_bytes),
+                        kCategoryNames[static_cast<size_t>(tensor.category)],
+                        tensor.label.empty() ? "-" : "`" + tensor.label + "`");
+  }
+  return text;
+}
+
+std::vector<RankReport> analyse_side(
+    const std::string& name, const std::function<RankReport(const std::string& path)>& analyse) {
+  std::vector<RankReport> ranks;
+  for (const std::string& file : recordings_of(name)) ranks.push_back(analyse(file));
+  return ranks;
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) throw std::runtime_error(fmt::format("--markdown {}: cannot be written", path));
+}
+
+}  // namespace
+
+double gated_growth_percent(const RunDiff& diff) { return growth_of(worst_of(diff)); }
+
+std::string gate_markdown(const RunDiff& diff, double limit_percent) {
+  const RankDiff& worst = worst_of(diff);
+  std::string text = fmt::format("### GPU memory: {}\n\n", headline(diff, limit_percent));
+  text += fmt::format("| rank {} | base | new | growth |\n|---|---:|---:|---:|\n", worst.b_rank);
+  text += markdown_row("**peak allocated**", worst.peak);
+  if (worst.reserved) text += markdown_row("**peak reserved**", *worst.reserved);
+  for (size_t i = 0; i < kCategories; ++i) {
+    const Pair& pair = worst.categories[i];
+    if (pair.a_bytes != 0 || pair.b_bytes != 0) text += markdown_row(kCategoryNames[i], pair);
+  }
+  for (const RankDiff& rank : diff.ranks) {
+    if (&rank == &worst) continue;
+    text += markdown_row(fmt::format("rank {}: peak allocated", rank.b_rank), rank.peak);
+  }
+  text += surplus_rows("the base", worst.only_a);
+  text += surplus_rows("the new one", worst.only_b);
+  return text;
+}
+
+CommandOutcome gate_command(const std::vector<std::string>& arguments,
+                            const std::function<RankReport(const std::string& path)>& analyse) {
+  const auto asks_for_help = [](const std::string& word) {
+    return word == "--help" || word == "-h";
+  };
+  if (std::ranges::any_of(arguments, asks_for_help)) {
+    return {.out = std::string(kUsage), .error = {}};
+  }
+  CLI::App app;
+  std::string base, fresh, markdown, limit_text(kDefaultLimit);
+  app.add_option("BASE", base)->required();
+  app.add_option("NEW", fresh)->required();
+  app.add_option("--fail-above", limit_text);
+  app.add_option("--markdown", markdown);
+  parse_flags(app, arguments);
+  const double limit = parse_percent("--fail-above", limit_text);
+  const RunDiff diff = diff_runs(analyse_side(base, analyse), analyse_side(fresh, analyse));
+  if (!markdown.empty()) write_text(markdown, gate_markdown(diff, limit));
+  const std::string line = fmt::format("{}; {}", headline(diff, limit), verdict(worst_of(diff)));
+  if (gated_growth_percent(diff) <= limit) return {.out = line + "\n", .error = {}};
+  return {.exit_code = 1, .out = {}, .error = fmt::format("shardlens gate: {}\n", line)};
+}
+
+}  // namespace shardlens::profiler

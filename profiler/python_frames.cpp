@@ -1,0 +1,100 @@
+#include "profiler/python_frames.h"
+
+#include <dlfcn.h>
+
+#include <memory>
+#include <unordered_map>
+
+namespace shardlens::profiler {
+
+namespace {
+
+struct PyObject;
+
+/// Of Python's stable interface, and PyEval_GetFrame, PyFrame_GetLineNumber and PyFrame_GetBack.
+struct Python {
+  int (*is_initialized)();
+  void* (*thread_state)();
+  int (*ensure_lock)();
+  void (*release_lock)(int);
+  PyObject* (*current_frame)();
+  PyObject* (*outer_frame)(PyObject*);
+  PyObject* (*code_of)(PyObject*);
+  int (*line_of)(PyObject*);
+  PyObject* (*attribute)(PyObject*, const char*);
+  const char* (*text_of)(PyObject*, ssize_t*);
+  void (*drop)(PyObject*);
+  bool is_complete = true;
+
+  Python() {
+    find("Py_IsInitialized", is_initialized);
+    find("PyGILState_GetThisThreadState", thread_state);
+    find("PyGILState_Ensure", ensure_lock);
+    find("PyGILState_Release", release_lock);
+    find("PyEval_GetFrame", current_frame);
+    find("PyFrame_GetBack", outer_frame);
+    find("PyFrame_GetCode", code_of);
+    find("PyFrame_GetLineNumber", line_of);
+    find("PyObject_GetAttrString", attribute);
+    find("PyUnicode_AsUTF8AndSize", text_of);
+    find("Py_DecRef", drop);
+  }
+
+ private:
+  template <class Call>
+  void find(const char* name, Call& call) {
+    call = reinterpret_cast<Call>(::dlsym(RTLD_DEFAULT, name));
+    if (call == nullptr) is_complete = false;
+  }
+};
+
+const Python& python() {
+  static const Python calls;
+  return calls;
+}
+
+std::string text_attribute(PyObject* object, const char* name) {
+  const Python& py = python();
+  PyObject* const value = py.attribute(object, name);
+  if (value == nullptr) return {};
+  const char* const text = py.text_of(value, nullptr);
+  std::string copy = text == nullptr ? "" : text;
+  py.drop(value);
+  return copy;
+}
+
+/// Takes over the reference to `code`: a function that is known is never freed, so that no other
+/// comes to lie at its address. Python's lock guards the table.
+const PythonFunction& function_of(PyObject* code) {
+  static auto& known = *new std::unordered_map<PyObject*, std::unique_ptr<PythonFunction>>();
+  std::unique_ptr<PythonFunction>& function = known[code];
+  if (function != nullptr) {
+    python().drop(code);
+    return *function;
+  }
+  function = std::make_unique<PythonFunction>(text_attribute(code, "co_filename"),
+                                              text_attribute(code, "co_name"));
+  return *function;
+}
+
+}  // namespace
+
+void visit_python_frames(
+    const std::function<bool(const PythonFunction& function, int line)>& visit) {
+  const Python& py = python();
+  // A thread that Python has not heard of is in none of its functions.
+  if (!py.is_complete || py.is_initialized() == 0 || py.thread_state() == nullptr) return;
+  const int lock = py.ensure_lock();
+  PyObject* frame = py.current_frame();  // borrowed; all others are ours
+  bool is_ours = false;
+  while (frame != nullptr) {
+    const bool goes_on = visit(function_of(py.code_of(frame)), py.line_of(frame));
+    PyObject* const outer = goes_on ? py.outer_frame(frame) : nullptr;
+    if (is_ours) py.drop(frame);
+    frame = outer;
+    is_ours = true;
+  }
+  py.release_lock(lock);
+}
+
+}  // namespace shardlens::profiler

@@ -1,0 +1,241 @@
+#include "profiler/recorder_python.h"
+
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/profiler/combined_traceback.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+
+#include "profiler/python_frames.h"
+#include "profiler/python_rules.h"
+#include "profiler/recorder.h"
+
+// Of ATen/cuda/CUDAContextLight.h, which includes headers of cuBLAS that not every machine has.
+namespace at::cuda {
+struct WorkspaceMapWithMutex {
+  std::map<std::tuple<void*, void*>, at::DataPtr> map;
+  std::shared_mutex mutex;
+};
+WorkspaceMapWithMutex& cublas_handle_stream_to_workspace();
+WorkspaceMapWithMutex& cublaslt_handle_stream_to_workspace();
+}  // namespace at::cuda
+
+namespace shardlens::profiler {
+
+namespace {
+
+namespace allocator = c10::cuda::CUDACachingAllocator;
+using allocator::RecordContext;
+
+constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+
+/// What the user's own memory history wants to know of an allocation.
+enum class OwnHistory { none, python, with_cpp };
+
+std::atomic<OwnHistory> own_history = OwnHistory::none;
+std::atomic<StepPart> step_part = StepPart::starting;
+std::atomic<int64_t> coming_step = -1;  // begins with the next allocation; -1: none
+
+/// Of the allocation that this thread is about to make. The allocator asks for it before it takes
+/// its lock, where one may wait for Python, and tells of the allocation with the lock held.
+thread_local Purpose next_purpose;
+
+/// What is always the same of a Python function. Python's lock guards the table.
+struct KnownFunction {
+  const PythonRule* rule = nullptr;
+  bool is_of_pytorch = false;
+};
+
+const KnownFunction& known(const PythonFunction& function) {
+  static auto& table = *new std::unordered_map<const PythonFunction*, KnownFunction>();
+  const auto [entry, added] = table.try_emplace(&function);
+  if (added) {
+    entry->second = {find_python_rule(function.file, function.name),
+                     function.file.find("/torch/") != std::string::npos};
+  }
+  return entry->second;
+}
+
+std::string place_of(const PythonFunction& function, int line) {
+  const size_t folder = function.file.rfind('/');
+  const size_t name = folder == std::string::npos ? 0 : folder + 1;
+  return fmt::format("{}:{} {}", std::string_view(function.file).substr(name), line, function.name);
+}
+
+struct Seen {
+  const PythonRule* rule = nullptr;  // about the innermost function that one is about
+  std::string place;                 // the innermost function that is not PyTorch's
+};
+
+Seen look_at_frames() {
+  Seen seen;
+  visit_python_frames([&](const PythonFunction& function, int line) {
+    const KnownFunction& what = known(function);
+    if (seen.rule == nullptr) seen.rule = what.rule;
+    if (seen.place.empty() && !what.is_of_pytorch) seen.place = place_of(function, line);
+    return seen.rule == nullptr || seen.place.empty();
+  });
+  return seen;
+}
+
+/// A backward ends, and the next microbatch begins, when something is allocated outside of it.
+StepPart part_now(const Seen& seen, bool in_backward) {
+  StepPart part = step_part;
+  if (in_backward) {
+    part = StepPart::backward;
+  } else if (seen.rule != nullptr && is_forward(seen.rule->function)) {
+    part = StepPart::forward;
+  } else if (part == StepPart::backward) {
+    part = StepPart::before_forward;
+  }
+  if (step_part != StepPart::starting) step_part = part;
+  return part;
+}
+
+Purpose purpose_of_next(Recorder& active) {
+  Seen seen = look_at_frames();
+  const auto node = torch::autograd::get_current_node();
+  if (seen.place.empty() && node != nullptr) seen.place = node->name();
+  const StepPart part = part_now(seen, node != nullptr);
+  return {.category = seen.rule != nullptr ? seen.rule->category : category_of_part(part),
+          .label = seen.place.empty() ? 0 : active.label(seen.place)};
+}
+
+/// What follows the last step, and allocates nothing, is no step.
+void begin_coming_step(Recorder& active) {
+  if (coming_step < 0) return;
+  const int64_t step = coming_step.exchange(-1);
+  if (step < 0) return;
+  if (step == 0) active.phase(Phase::training);
+  active.step(step);
+}
+
+/// The allocator asks this for the stacks of its own history.
+std::shared_ptr<c10::GatheredContext> gather() {
+  if (Recorder* const active = Recorder::active()) {
+    begin_coming_step(*active);
+    next_purpose = purpose_of_next(*active);
+  }
+  const OwnHistory wanted = own_history;
+  if (wanted == OwnHistory::none) return nullptr;
+  return torch::CapturedTraceback::gather(true, true, wanted == OwnHistory::with_cpp);
+}
+
+void listen(RecordContext when, size_t entries) {
+  allocator::recordHistory(true, gather, entries, std::max(when, RecordContext::ALLOC),
+                           /*clearHistory=*/false, {});
+}
+
+Header header_of(const ShardlensRecordStart& start) {
+  Header header;
+  header.rank = start.rank;
+  header.world_size = start.world_size;
+  header.device = start.device;
+  header.notice = start.notice;
+  header.config = start.config;
+  header.libraries = start.libraries;
+  int device = 0;
+  cudaDeviceProp properties{};
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaGetDeviceProperties(&properties, device) != cudaSuccess) {
+    return header;
+  }
+  header.gpu = properties.name;
+  header.capacity_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+  return header;
+}
+
+/// Kept until the program ends: allocations go on while it does.
+std::unique_ptr<Recorder>& recorder() {
+  static auto& only = *new std::unique_ptr<Recorder>();
+  return only;
+}
+
+void begin(const ShardlensRecordStart& start) {
+  recorder() = std::make_unique<Recorder>(
+      RecorderOptions{.path = start.path,
+                      .header = header_of(start),
+                      .on_cuda = true,
+                      .of_host = false,
+                      .of_driver = false,  // a null device's says nothing that segments do not
+                      .purpose = [] { return next_purpose; }});
+  listen(RecordContext::ALLOC, 1);
+  static std::once_flag once;
+  std::call_once(once, [] { ::pthread_atfork(nullptr, nullptr, Recorder::forget_after_fork); });
+}
+
+void recategorise_workspaces(at::cuda::WorkspaceMapWithMutex& workspaces, Recorder& active) {
+  const std::shared_lock lock(workspaces.mutex);
+  for (const auto& [place, block] : workspaces.map) {
+    active.recategorise(Space::device, block.get(), Category::workspace);
+  }
+}
+
+}  // namespace
+
+}  // namespace shardlens::profiler
+
+using namespace shardlens::profiler;
+
+const char* shardlens_record_begin(const ShardlensRecordStart* start) {
+  static auto& failure = *new std::string();
+  try {
+    begin(*start);
+    return nullptr;
+  } catch (const std::exception& error) {
+    failure = error.what();
+    return failure.c_str();
+  }
+}
+
+void shardlens_record_step(int64_t step) {
+  coming_step = step;
+  step_part = StepPart::before_forward;
+}
+
+void shardlens_record_recategorise(uint64_t address, int32_t category) {
+  Recorder* const active = Recorder::active();
+  if (active == nullptr || category < 0 || category >= kCategories) return;
+  active->recategorise(Space::device, reinterpret_cast<const void*>(address),
+                       static_cast<Category>(category));
+}
+
+void shardlens_record_workspaces() {
+  Recorder* const active = Recorder::active();
+  if (active == nullptr) return;
+  recategorise_workspaces(at::cuda::cublas_handle_stream_to_workspace(), *active);
+  recategorise_workspaces(at::cuda::cublaslt_handle_stream_to_workspace(), *active);
+}
+
+void shardlens_record_share_history(int32_t context, int64_t entries, int32_t with_cpp) {
+  if (Recorder::active() == nullptr) return;
+  const auto when = static_cast<RecordContext>(context);
+  own_history = when == RecordContext::NEVER ? OwnHistory::none
+                : with_cpp != 0              ? OwnHistory::with_cpp
+                                             : OwnHistory::python;
+  listen(when, static_cast<size_t>(entries));
+}
+
+bool shardlens_record_end(ShardlensRecordEnd* end) {
+  if (Recorder::active() == nullptr) return false;
+  const auto stats = allocator::getDeviceStats(c10::cuda::current_device());
+  const RecorderSummary summary = recorder()->close();
+  *end = {.events = summary.events,
+          .lost_events = summary.lost_events,
+          .retries = stats.num_alloc_retries,
+          .peak_allocated_bytes = stats.allocated_bytes[kAll].peak,
+          .peak_reserved_bytes = stats.reserved_bytes[kAll].peak};
+  return true;
+}

@@ -1,0 +1,48 @@
+// Records a Python program that knows nothing of it: the calls that `shardlens record`'s hooks in
+// Python (runtime/record/python) make of libshardlens_python.so. The library is loaded into the
+// user's process once PyTorch has initialised CUDA, and there uses the PyTorch that is loaded.
+//
+// Allocations are classed by python_rules.h when they are made. What only Python knows (which
+// storage is a parameter, a gradient, optimizer state) is said later by recategorise.
+//
+// Python's lock is held by whoever calls. No call throws; calls while nothing is recorded do
+// nothing.
+#pragma once
+
+#include <cstdint>
+
+extern "C" {
+
+struct ShardlensRecordStart {
+  const char* path;       // of the recording
+  const char* device;     // "null:h100"
+  const char* notice;     // what a reader must be told
+  const char* libraries;  // versions, one a line
+  const char* config;     // the command, as JSON
+  int32_t rank;
+  int32_t world_size;
+};
+
+/// At the end of a recording.
+struct ShardlensRecordEnd {
+  int64_t events;
+  int64_t lost_events;
+  int64_t retries;               // allocations that were served after cached memory was given back
+  int64_t peak_allocated_bytes;  // as PyTorch's own counters say
+  int64_t peak_reserved_bytes;
+};
+
+/// Null, or why there is no recording; valid until the next call.
+const char* shardlens_record_begin(const ShardlensRecordStart* start);
+/// The first optimizer was made, or a step is over: step `step` begins, from 0.
+void shardlens_record_step(int64_t step);
+/// The live block at `address` is of this Category, and was from the start.
+void shardlens_record_recategorise(uint64_t address, int32_t category);
+/// The blocks that cuBLAS works in are not what they were first taken for.
+void shardlens_record_workspaces();
+/// The program has asked PyTorch for a memory history of its own, with these arguments: it gets
+/// that, and the recording its stacks.
+void shardlens_record_share_history(int32_t context, int64_t entries, int32_t with_cpp);
+/// Where there was a recording. False: nothing was being recorded.
+bool shardlens_record_end(ShardlensRecordEnd* end);
+}

@@ -1,0 +1,89 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "planner/gpus.h"
+#include "planner/planner.h"
+#include "profiler/recording_report.h"
+#include "profiler/report/report.h"
+#include "runtime/record/python_program.h"
+#include "runtime/record/record_options.h"
+#include "runtime/record/record_verdict.h"
+#include "runtime/record/recorded_run.h"
+
+namespace {
+
+using namespace shardlens;
+using namespace shardlens::runtime;
+
+int fail(const std::exception& error, int exit_code) {
+  fmt::print(stderr, "shardlens record: {}\n", error.what());
+  return exit_code;
+}
+
+/// What the null device does not take from its capacity.
+int64_t outside_bytes(const planner::Device& device, int world_size) {
+  const planner::Gpu& gpu = planner::find_gpu(device.gpu);
+  const int64_t cuda_bytes = planner::outside_memory(gpu, {}, 0, nullptr).total_bytes();
+  if (world_size == 1) return cuda_bytes;
+  return cuda_bytes + planner::cold_nccl_bytes(gpu, {.size = world_size, .stride = 1});
+}
+
+/// Prints what was recorded; the worst verdict's exit code.
+int report_all(const RecordOptions& options, const RecordedRun& run) {
+  int exit_code = 0;
+  std::vector<profiler::RankReport> reports;
+  std::string verdicts;
+  for (const auto& path : run.recordings) {
+    profiler::RankReport report = profiler::report_of(path.string());
+    report.source = path.string();
+    const RecordFacts facts = read_record_facts(path.string());
+    const RecordVerdict verdict =
+        verdict_of(report, facts, outside_bytes(options.device, report.header.world_size));
+    verdicts += fmt::format("\n{}: {}\n", path.string(), verdict.line);
+    if (verdict.exit_code != 0 && exit_code != 3) exit_code = verdict.exit_code;
+    reports.push_back(std::move(report));
+  }
+  fmt::print("{}{}", profiler::report_text(std::move(reports)), verdicts);
+  return exit_code;
+}
+
+int record(const RecordOptions& options) {
+  const RecordFiles files = RecordFiles::find();
+  const PythonProgram program = find_python(options.command);
+  check_pytorch(program);
+  check_stubs(program, files.make_stubs, files.stubs);
+  const RecordedRun run = run_recorded(options, files);
+  if (!run.ended.empty()) fmt::print(stderr, "shardlens record: {}\n", run.ended);
+  if (run.exit_code != 0) {
+    fmt::print(stderr, "shardlens record: the command's exit code is {}\n", run.exit_code);
+  }
+  if (run.recordings.empty()) {
+    fmt::print(stderr,
+               "shardlens record: nothing was recorded: no PyTorch of {} used a GPU; a Python that "
+               "is started with -I, -E or -S cannot be recorded\n",
+               program.interpreter);
+    return run.exit_code == 0 ? 1 : run.exit_code;
+  }
+  const int verdict = report_all(options, run);
+  return run.exit_code == 0 ? verdict : run.exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const RecordOptions options = parse_record_options({argv + 1, argv + argc});
+    if (options.help) return fmt::print("{}", record_help()), 0;
+    return record(options);
+  } catch (const std::invalid_argument& error) {
+    return fail(error, 2);
+  } catch (const std::exception& error) {
+    return fail(error, 1);
+  }
+}

@@ -1,0 +1,74 @@
+"""Records the PyTorch program of this process, which knows nothing of it, for `shardlens record`.
+
+SHARDLENS_RECORD is the JSON that the command wrote (runtime/record/recorded_run.cpp):
+  library     libshardlens_python.so
+  folder      where to put rankR.slp, rankR.json beside it once it is closed, and rankR.claim
+  device      "null:h100"
+  rank, world null where the program or torchrun says so
+  steps       the optimizer step to end after, or null: none
+  command     what the user gave
+
+Modules are changed right after they have been imported, by wait_for_pytorch: nothing is imported
+that the program does not import itself.
+"""
+
+import importlib.util
+import json
+import os
+import sys
+
+OPTIONS = json.loads(os.environ["SHARDLENS_RECORD"])
+
+_said = set()
+
+
+def say(line):
+    """On stderr, once."""
+    if line not in _said:
+        _said.add(line)
+        print(f"shardlens record: {line}", file=sys.stderr, flush=True)
+
+
+def _changes():
+    """What to do to which module, once it is there."""
+    from . import ranks, recording, values
+
+    return {
+        "torch": [recording.prepare, values.leave_out_cudnn, values.watch],
+        "torch.distributed.distributed_c10d": [ranks.replace_absent],
+        "torch.distributed.utils": [ranks.ignore_others_shapes],
+        "torch.distributed.checkpoint.utils": [ranks.plan_checkpoints_alone],
+        "torch.distributed.checkpoint.default_planner": [ranks.accept_parts_of_checkpoints],
+        "torch.distributed.launcher.api": [ranks.replace_torchrun],
+        "torch.distributed.fsdp._fully_shard._fsdp_param_group": [recording.watch_fsdp2],
+        "torch.multiprocessing.spawn": [ranks.replace_spawn],
+        "torch.nn.parallel.distributed": [ranks.reduce_alone],
+    }
+
+
+class _Finder:
+    """Finds modules as everybody does, and changes those that are listed after they have run."""
+
+    def __init__(self, changes):
+        self.changes = changes
+
+    def find_spec(self, name, path=None, target=None):
+        changes = self.changes.pop(name, None)
+        if changes is None:
+            return None
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        run = spec.loader.exec_module
+
+        def run_and_change(module):
+            run(module)
+            for change in changes:
+                change(module)
+
+        spec.loader.exec_module = run_and_change
+        return spec
+
+
+def wait_for_pytorch():
+    sys.meta_path.insert(0, _Finder(_changes()))

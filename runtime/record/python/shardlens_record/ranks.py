@@ -1,0 +1,181 @@
+"""One rank of a world that does not exist. Collectives do nothing (PyTorch's own "fake" process
+group), and what the others would say is what this rank says."""
+
+import os
+import sys
+
+from . import OPTIONS, say
+
+
+class _World:
+    """Of this process. The command's --world and --rank win over torchrun's and the program's."""
+
+    size = OPTIONS["world"]
+    rank = OPTIONS["rank"]
+
+    @classmethod
+    def settle(cls, size, rank):
+        if cls.size is None:
+            cls.size = size
+        if cls.rank is None:
+            cls.rank = rank
+        if not 0 <= cls.rank < cls.size:
+            say(f"rank {cls.rank} is not in a world of {cls.size}; give --rank and --world")
+            sys.exit(2)
+        os.environ.update(environment(cls.size, cls.rank))
+
+
+def environment(size, rank):
+    """What torchrun would set on a machine of its own for every rank: a null device is one GPU."""
+    return {
+        "WORLD_SIZE": str(size),
+        "RANK": str(rank),
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "GROUP_RANK": str(rank),
+        "GROUP_WORLD_SIZE": str(size),
+        "MASTER_ADDR": os.environ.get("MASTER_ADDR", "127.0.0.1"),
+        "MASTER_PORT": os.environ.get("MASTER_PORT", "29500"),
+    }
+
+
+def _given(value, variable, default):
+    if value is not None and value >= 0:
+        return value
+    return int(os.environ.get(variable, default))
+
+
+def _replace_process_groups(c10d):
+    init, new_group = c10d.init_process_group, c10d.new_group
+
+    def init_process_group(
+        backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, *args,
+        **kwargs
+    ):
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        size = _given(world_size, "WORLD_SIZE", 1)
+        _World.settle(size, _given(rank, "RANK", 0))
+        say(f"rank {_World.rank} of {_World.size}; the others are absent: collectives do nothing")
+        init("fake", store=FakeStore(), rank=_World.rank, world_size=_World.size)
+
+    def new_group_of_absent(ranks=None, timeout=None, backend=None, pg_options=None, **kwargs):
+        return new_group(ranks=ranks, **kwargs)
+
+    c10d.init_process_group = init_process_group
+    c10d.new_group = new_group_of_absent
+
+
+def _say_absent(name):
+    say(f"{name}: what absent ranks would send is taken to be what this rank has")
+
+
+def _replace_object_collectives(c10d):
+    """PyTorch would unpickle what was never sent."""
+
+    def broadcast_object_list(object_list, *args, **kwargs):
+        _say_absent("broadcast_object_list")
+
+    def all_gather_object(object_list, obj, *args, **kwargs):
+        _say_absent("all_gather_object")
+        object_list[:] = [obj] * len(object_list)
+
+    def gather_object(obj, object_gather_list=None, *args, **kwargs):
+        _say_absent("gather_object")
+        if object_gather_list is not None:
+            object_gather_list[:] = [obj] * len(object_gather_list)
+
+    def scatter_object_list(
+        scatter_object_output_list, scatter_object_input_list=None, *args, **kwargs
+    ):
+        _say_absent("scatter_object_list")
+        if scatter_object_input_list:
+            own = _World.rank % len(scatter_object_input_list)
+            scatter_object_output_list[0] = scatter_object_input_list[own]
+
+    c10d.broadcast_object_list = broadcast_object_list
+    c10d.all_gather_object = all_gather_object
+    c10d.gather_object = gather_object
+    c10d.scatter_object_list = scatter_object_list
+
+
+def replace_absent(c10d):
+    _replace_process_groups(c10d)
+    _replace_object_collectives(c10d)
+
+
+def ignore_others_shapes(module):
+    """DDP asks whether all ranks have the same parameters, and would hear nothing of the others."""
+    inner = module._verify_param_shape_across_processes
+
+    def verify(*args, **kwargs):
+        try:
+            inner(*args, **kwargs)
+        except RuntimeError:
+            pass
+
+    module._verify_param_shape_across_processes = verify
+
+
+def plan_checkpoints_alone(module):
+    """torch.distributed.checkpoint lets one rank plan for all, from what all tell it."""
+    wrapper = module._DistWrapper
+    inner = wrapper.__init__
+
+    def init(self, *args, **kwargs):
+        inner(self, *args, **kwargs)
+        self.use_dist, self.is_coordinator = False, True
+        say("torch.distributed.checkpoint: a checkpoint has this rank's part only")
+
+    wrapper.__init__ = init
+
+
+def accept_parts_of_checkpoints(module):
+    module._validate_global_plan = lambda *args, **kwargs: True
+
+
+def reduce_alone(module):
+    """DDP waits for the sum as a value, which the fake process group does not give: a bucket is
+    taken to be its own sum. The sum of a hook takes no other memory than the one that DDP makes."""
+    ddp = module.DistributedDataParallel
+    init, register = ddp.__init__, ddp.register_comm_hook
+
+    def sum_of_bucket(_, bucket):
+        future = module.torch.futures.Future()
+        future.set_result(bucket.buffer())
+        return future
+
+    def init_with_hook(self, *args, **kwargs):
+        init(self, *args, **kwargs)
+        register(self, None, sum_of_bucket)
+
+    def leave_out(self, *args, **kwargs):
+        say("DDP's communication hook is left out: what it allocates is not recorded")
+
+    ddp.__init__ = init_with_hook
+    ddp.register_comm_hook = leave_out
+
+
+def replace_spawn(module):
+    """torch.multiprocessing.spawn starts a process for every rank of a machine: one is enough."""
+
+    def spawn(fn, args=(), nprocs=1, *rest, **kwargs):
+        _World.settle(nprocs, 0)
+        say(f"torch.multiprocessing.spawn: only rank {_World.rank} of {nprocs} is run")
+        fn(_World.rank % nprocs, *args)
+
+    module.spawn = spawn
+
+
+def replace_torchrun(module):
+    """torchrun, and accelerate by it, starts a process for every rank: this one becomes one."""
+
+    def launch(self, *arguments):
+        config = self._config
+        _World.settle(config.max_nodes * config.nproc_per_node, 0)
+        if callable(self._entrypoint):
+            return self._entrypoint(*arguments)
+        sys.stdout.flush()
+        os.execvp(self._entrypoint, [self._entrypoint, *arguments])
+
+    module.elastic_launch.__call__ = launch

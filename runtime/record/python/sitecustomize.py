@@ -1,0 +1,25 @@
+"""Python runs this when it starts, since `shardlens record` puts this folder before all others. It
+waits for PyTorch to be imported, and runs the user's own sitecustomize, if there is one."""
+
+import importlib.machinery
+import os
+import sys
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+
+def _run_own_sitecustomize():
+    others = [path for path in sys.path if os.path.abspath(path or ".") != _FOLDER]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+if "SHARDLENS_RECORD" in os.environ:
+    import shardlens_record
+
+    shardlens_record.wait_for_pytorch()
+_run_own_sitecustomize()

@@ -1,0 +1,29 @@
+// Which Python a command will run, and which PyTorch that has. Nothing of it is imported.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace shardlens::runtime {
+
+struct PythonProgram {
+  std::string interpreter;
+  std::filesystem::path torch;  // the package's folder
+  std::string torch_version;    // "2.11.0+cu130"
+  std::string cuda_version;     // "13.0"
+};
+
+/// Asks the interpreter that the command starts with or that its first line names, else `python3`.
+/// Throws std::invalid_argument where there is no such command, no Python or no PyTorch.
+PythonProgram find_python(const std::vector<std::string>& command);
+
+/// Throws std::invalid_argument where this PyTorch is none that `shardlens record` was tried with.
+void check_pytorch(const PythonProgram& program);
+
+/// Throws std::invalid_argument where the libraries in `stubs` lack a call that this PyTorch makes
+/// of NVIDIA's libraries. Takes half a second.
+void check_stubs(const PythonProgram& program, const std::filesystem::path& make_stubs,
+                 const std::filesystem::path& stubs);
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,32 @@
+// The command line of `shardlens record`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/strategy.h"
+
+namespace shardlens::runtime {
+
+struct RecordOptions {
+  bool help = false;
+  planner::Device device;  // a null one
+  std::optional<int> world_size;
+  std::optional<int> rank;
+  std::optional<int64_t> steps;  // after so many optimizer steps the program ends
+  std::optional<double> timeout_s;
+  std::string out;                   // folder of the run
+  std::vector<std::string> command;  // not empty
+
+  /// As recordings name it: "null:h100".
+  std::string device_name() const;
+};
+
+/// `arguments` without the program's name. Throws std::invalid_argument.
+RecordOptions parse_record_options(const std::vector<std::string>& arguments);
+
+std::string record_help();
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,219 @@
+#include "runtime/record/recorded_run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "runtime/null_device/null_device.h"
+
+namespace shardlens::runtime {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kTimeToEnd{10};  // after it was interrupted
+
+constexpr int kTimedOut = 124;  // as timeout(1) says it
+
+fs::path profiles_of(const RecordOptions& options) { return fs::path(options.out) / "profiles"; }
+
+// ---- before -------------------------------------------------------------------------------------
+
+template <class Value>
+nlohmann::json or_null(const std::optional<Value>& value) {
+  return value ? nlohmann::json(*value) : nlohmann::json();
+}
+
+std::string options_json(const RecordOptions& options, const RecordFiles& files) {
+  const nlohmann::json json = {
+      {"library", files.library.string()}, {"folder", fs::absolute(profiles_of(options)).string()},
+      {"device", options.device_name()},   {"world", or_null(options.world_size)},
+      {"rank", or_null(options.rank)},     {"steps", or_null(options.steps)},
+      {"command", options.command}};
+  return json.dump();
+}
+
+void put_first(const char* variable, const std::string& path) {
+  const char* const before = std::getenv(variable);
+  const bool is_set = before != nullptr && *before != '\0';
+  ::setenv(variable, is_set ? fmt::format("{}:{}", path, before).c_str() : path.c_str(), 1);
+}
+
+std::string preload_of(const fs::path& stubs) {
+  std::vector<std::string> libraries;
+  for (const auto& entry : fs::directory_iterator(stubs)) {
+    if (entry.path().extension() != ".so") libraries.push_back(entry.path().string());
+  }
+  std::ranges::sort(libraries);
+  return fmt::format("{}", fmt::join(libraries, ":"));
+}
+
+/// What torchrun sets. Without --world the program, or a torchrun in the command, says it.
+void set_world(const RecordOptions& options) {
+  if (!options.world_size) return;
+  const std::string size = std::to_string(*options.world_size);
+  const std::string rank = std::to_string(options.rank.value_or(0));
+  ::setenv("WORLD_SIZE", size.c_str(), 1);
+  ::setenv("RANK", rank.c_str(), 1);
+  ::setenv("GROUP_RANK", rank.c_str(), 1);
+  ::setenv("GROUP_WORLD_SIZE", size.c_str(), 1);
+  ::setenv("LOCAL_RANK", "0", 1);
+  ::setenv("LOCAL_WORLD_SIZE", "1", 1);
+  ::setenv("MASTER_ADDR", "127.0.0.1", 0);
+  ::setenv("MASTER_PORT", "29500", 0);
+  ::setenv("OMP_NUM_THREADS", "1", 0);
+}
+
+void set_environment(const RecordOptions& options, const RecordFiles& files) {
+  ::setenv("SHARDLENS_RECORD", options_json(options, files).c_str(), 1);
+  put_first("PYTHONPATH", files.python.string());
+  put_first("LD_PRELOAD", preload_of(files.stubs));
+  ::setenv(kNullKeepCopiesVariable, "1", 1);
+  ::setenv(kNullGpuVariable, options.device.gpu.c_str(), 1);
+  if (options.device.capacity_bytes > 0) {
+    ::setenv(kNullCapacityVariable, std::to_string(options.device.capacity_bytes).c_str(), 1);
+  }
+  set_world(options);
+}
+
+/// Of ranks that another run recorded here, or that was killed.
+void forget_claims(const fs::path& profiles) {
+  for (const auto& entry : fs::directory_iterator(profiles)) {
+    if (entry.path().extension() == ".claim") fs::remove(entry.path());
+  }
+}
+
+// ---- while it runs ------------------------------------------------------------------------------
+
+sigset_t awaited_signals() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&signals, signal);
+  return signals;
+}
+
+[[noreturn]] void become(const RecordOptions& options, const RecordFiles& files,
+                         const sigset_t& signals) {
+  ::sigprocmask(SIG_SETMASK, &signals, nullptr);
+  // A shell lets its background jobs ignore what ends them when their time is over.
+  if (options.timeout_s) ::signal(SIGINT, SIG_DFL);
+  set_environment(options, files);
+  std::vector<char*> argv;
+  for (const std::string& word : options.command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  fmt::print(stderr, "shardlens record: {} cannot be started: {}\n", argv[0], std::strerror(errno));
+  ::_exit(127);
+}
+
+/// The command as a child, and who may interrupt it.
+class Command {
+ public:
+  Command(pid_t child, std::optional<double> timeout_s) : child_(child) {
+    if (timeout_s) {
+      deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                     std::chrono::duration<double>(*timeout_s));
+    }
+  }
+
+  RecordedRun wait() {
+    RecordedRun run;
+    const sigset_t signals = awaited_signals();
+    const timespec moment{.tv_sec = 0, .tv_nsec = 200'000'000};
+    int status = 0;
+    while (::waitpid(child_, &status, WNOHANG) == 0) {
+      siginfo_t signal{};
+      const int number = ::sigtimedwait(&signals, &signal, &moment);
+      if (number > 0 && number != SIGCHLD) pass_on(signal, run);
+      if (deadline_ && Clock::now() > *deadline_) time_is_up(run);
+    }
+    run.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    if (WIFSIGNALED(status) && run.ended.empty()) {
+      run.ended = fmt::format("the command was ended by {}", ::strsignal(WTERMSIG(status)));
+    }
+    if (timed_out_) run.exit_code = kTimedOut;
+    return run;
+  }
+
+ private:
+  /// A terminal tells the command itself.
+  void pass_on(const siginfo_t& signal, RecordedRun& run) {
+    if (signal.si_code == SI_USER) ::kill(child_, signal.si_signo);
+    run.ended = fmt::format("the command got {}", ::strsignal(signal.si_signo));
+  }
+
+  void time_is_up(RecordedRun& run) {
+    ::kill(child_, timed_out_ ? SIGKILL : SIGINT);
+    run.ended = timed_out_ ? "the command did not end when it was interrupted, and was killed"
+                           : "the command was interrupted: --timeout is over";
+    timed_out_ = true;
+    deadline_ = Clock::now() + kTimeToEnd;
+  }
+
+  pid_t child_;
+  std::optional<Clock::time_point> deadline_;
+  bool timed_out_ = false;
+};
+
+// ---- afterwards ---------------------------------------------------------------------------------
+
+/// A process that has claimed a rank has begun its recording.
+std::vector<fs::path> claimed_recordings(const fs::path& profiles) {
+  std::vector<fs::path> recordings;
+  for (const auto& entry : fs::directory_iterator(profiles)) {
+    fs::path recording = entry.path();
+    if (recording.extension() != ".claim") continue;
+    recording.replace_extension(".slp");
+    if (fs::exists(recording)) recordings.push_back(recording);
+  }
+  std::ranges::sort(recordings);
+  return recordings;
+}
+
+}  // namespace
+
+RecordFiles RecordFiles::find() {
+  const fs::path build = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
+  const fs::path folder = build / "record";
+  RecordFiles files{.library = folder / "libshardlens_python.so",
+                    .python = folder / "python",
+                    .make_stubs = folder / "make_stubs.py",
+                    .stubs = build / "null_device"};
+  for (const fs::path& path : {files.library, files.python, files.make_stubs, files.stubs}) {
+    if (!fs::exists(path)) {
+      throw std::runtime_error(fmt::format("{} is missing; run make build", path.string()));
+    }
+  }
+  return files;
+}
+
+RecordedRun run_recorded(const RecordOptions& options, const RecordFiles& files) {
+  const fs::path profiles = profiles_of(options);
+  fs::create_directories(profiles);
+  forget_claims(profiles);
+  const sigset_t awaited = awaited_signals();
+  sigset_t before;
+  ::sigprocmask(SIG_BLOCK, &awaited, &before);
+  const pid_t child = ::fork();
+  if (child < 0) throw std::runtime_error("no process could be made for the command");
+  if (child == 0) become(options, files, before);
+  RecordedRun run = Command(child, options.timeout_s).wait();
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+  run.recordings = claimed_recordings(profiles);
+  forget_claims(profiles);
+  return run;
+}
+
+}  // namespace shardlens::runtime

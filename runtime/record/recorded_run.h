@@ -1,0 +1,33 @@
+// Runs a command so that the PyTorch program in it records itself.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/record/record_options.h"
+
+namespace shardlens::runtime {
+
+/// What lies beside the folder of our programs.
+struct RecordFiles {
+  std::filesystem::path library;     // libshardlens_python.so
+  std::filesystem::path python;      // sitecustomize.py is in it
+  std::filesystem::path make_stubs;  // of the null device
+  std::filesystem::path stubs;       // folder of its libraries
+
+  /// Throws std::runtime_error where something is missing.
+  static RecordFiles find();
+};
+
+struct RecordedRun {
+  int exit_code = 0;  // of the command; 128 and more: the signal that ended it
+  std::string ended;  // how, where it did not end by itself; empty: it did
+  std::vector<std::filesystem::path> recordings;  // rankR.slp, by rank
+};
+
+/// Waits until the command ends. Ctrl-C and SIGTERM go to the command, so that its recordings are
+/// closed and can be reported. Throws std::runtime_error where it cannot be started.
+RecordedRun run_recorded(const RecordOptions& options, const RecordFiles& files);
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,62 @@
+#include "profiler/python_rules.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <string>
+#include <string_view>
+
+#include "profiler/python_frames.h"
+
+using namespace shardlens::profiler;
+
+namespace {
+
+/// Of a function of PyTorch's, by its path in the package.
+Category category_in(std::string_view file, std::string_view function) {
+  const PythonRule* const rule = find_python_rule(file, function);
+  REQUIRE(rule != nullptr);
+  return rule->category;
+}
+
+}  // namespace
+
+TEST_CASE("a function of PyTorch's says what its allocations are for") {
+  CHECK(category_in("/venv/torch/distributed/fsdp/_fully_shard/_fsdp_param.py", "alloc_storage") ==
+        Category::unsharded_parameter);
+  CHECK(category_in("/venv/torch/distributed/fsdp/_fully_shard/_fsdp_param.py",
+                    "_init_sharded_param") == Category::parameter_shard);
+  CHECK(category_in("/venv/torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py",
+                    "foreach_reduce") == Category::reduce_buffer);
+  CHECK(category_in("/venv/torch/optim/adam.py", "_init_group") == Category::optimizer_state);
+  CHECK(category_in("/venv/torch/optim/adam.py", "_multi_tensor_adam") == Category::workspace);
+  CHECK(category_in("/venv/torch/nn/modules/module.py", "_apply") == Category::parameter_shard);
+}
+
+TEST_CASE("functions of the user's are known by their names alone") {
+  CHECK(category_in("/home/user/train.py", "forward") == Category::activation);
+  CHECK(category_in("/home/user/model.py", "reset_parameters") == Category::parameter_shard);
+  CHECK(find_python_rule("/home/user/train.py", "main") == nullptr);
+  CHECK(find_python_rule("/home/user/adam.py", "_init_group") == nullptr);
+}
+
+TEST_CASE("the part of a step tells where no function does") {
+  CHECK(category_of_part(StepPart::starting) == Category::other);
+  CHECK(category_of_part(StepPart::before_forward) == Category::input);
+  CHECK(category_of_part(StepPart::forward) == Category::activation);
+  CHECK(category_of_part(StepPart::backward) == Category::gradient);
+}
+
+TEST_CASE("every rule can be reached") {
+  for (const PythonRule& rule : python_rules()) {
+    const std::string_view function = rule.function.empty() ? "any_other" : rule.function;
+    const std::string file = std::string("/x/") + std::string(rule.file) + "y.py";
+    CAPTURE(rule.file, rule.function);
+    CHECK(find_python_rule(rule.file.ends_with('/') ? file : rule.file, function) == &rule);
+  }
+}
+
+TEST_CASE("a process without Python is in no function of Python's") {
+  visit_python_frames([](const PythonFunction&, int) {
+    FAIL("there is none");
+    return true;
+  });
+}

@@ -1,0 +1,225 @@
+"""What `shardlens record` does with programs that fail, hang, fork, or start processes, and
+`shardlens gate` with a program that has grown.
+
+    behaviour_cases.py quick|long
+
+Takes its Python as record_cases.py does.
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from record_cases import HERE, PROGRAM, PYTHON, report_of, shardlens
+
+SCRIPT = HERE / "scripts" / "misbehave.py"
+
+
+class Recorded:
+    def __init__(self, folder, *command, flags=()):
+        self.out = f"{folder}/run"
+        flags = ["--device", "null:h100", "--out", self.out, *flags]
+        done = shardlens("record", *flags, "--", *command)
+        self.code, self.text, self.lines = done.returncode, done.stdout, done.stderr
+
+    def expect(self, code, *lines):
+        for line in lines:
+            if line not in self.lines + self.text:
+                raise AssertionError(f"no {line!r} in\n{self.text}{self.lines}")
+        if self.code != code:
+            raise AssertionError(f"exit code {self.code}, not {code}:\n{self.text}{self.lines}")
+        return self
+
+    def steps(self):
+        return len(report_of(self.out)["steps"])
+
+    def expect_steps(self, steps):
+        if self.steps() != steps:
+            raise AssertionError(f"{self.steps()} steps were recorded, not {steps}")
+
+
+def python(folder, *arguments, flags=()):
+    return Recorded(folder, PYTHON, SCRIPT, *arguments, flags=flags)
+
+
+def check_fail(folder):
+    python(folder, "fail").expect(1, "a mistake of the user's", "exit code is 1").expect_steps(2)
+
+
+def check_exit_code(folder):
+    python(folder, "exit_7").expect(7, "exit code is 7").expect_steps(2)
+
+
+def check_kill(folder):
+    run = python(folder, "kill_itself").expect(137, "the command was ended by Killed", "not closed")
+    run.expect_steps(2)
+
+
+def check_hang(folder):
+    run = python(folder, "hang", flags=["--timeout", "45"])
+    run.expect(124, "--timeout is over", "KeyboardInterrupt").expect_steps(2)
+
+
+def check_hang_for_ever(folder):
+    run = python(folder, "hang_for_ever", flags=["--timeout", "45"])
+    run.expect(124, "and was killed", "not closed").expect_steps(2)
+
+
+def check_interrupt(folder):
+    """A signal that is sent to the command's program alone."""
+    place = ["--device", "null:h100", "--out", f"{folder}/run", "--"]
+    command = [PROGRAM, "record", *place, PYTHON, SCRIPT, "hang"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        for line in run.stdout:
+            if "hanging" in line:
+                break
+        run.send_signal(signal.SIGINT)
+        try:
+            out, error = run.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            run.kill()
+            raise
+    if run.returncode == 0 or "peak" not in out or "the command got Interrupt" not in error:
+        raise AssertionError(f"exit code {run.returncode}\n{out}{error}")
+
+
+def check_fork(folder):
+    python(folder, "fork").expect(0).expect_steps(3)
+
+
+def check_workers(folder):
+    python(folder, "load").expect(0).expect_steps(4)
+
+
+def check_profiler(folder):
+    python(folder, "profile").expect(0, "uses torch.profiler").expect_steps(2)
+
+
+def check_out_of_memory(folder):
+    python(folder, "run_out").expect(1, "OutOfMemoryError", "does not fit")
+
+
+def check_steps(folder):
+    run = python(folder, "catch_all", flags=["--steps", "2"])
+    run.expect(0, "ended after step 2", "caught SystemExit").expect_steps(2)
+
+
+def check_no_gpu(folder):
+    python(folder, "stay_on_cpu").expect(1, "nothing was recorded")
+
+
+def check_decision(folder):
+    python(folder, "decide").expect(0, "misbehave.py:", "decides by a value of the GPU")
+
+
+def check_two_processes(folder):
+    python(folder, "two_processes").expect(0, "uses the GPU too; only the first").expect_steps(1)
+
+
+def check_capacity(folder):
+    """Less than CUDA itself takes, which the null device does not count."""
+    python(folder, "fork", flags=["--capacity", "512MiB"]).expect(3, "does not fit")
+
+
+def torchrun(folder, *torchrun_flags, flags=()):
+    command = [PYTHON, "-m", "torch.distributed.run", *torchrun_flags]
+    return Recorded(folder, *command, SCRIPT, "use_rank", flags=flags)
+
+
+def check_torchrun(folder):
+    torchrun(folder, "--nproc_per_node", "8").expect(0, "rank 0 of 8")
+
+
+def check_torchrun_rank(folder):
+    flags = ["--world", "64", "--rank", "5"]
+    torchrun(folder, "--nproc_per_node", "8", flags=flags).expect(0, "rank 5 of 64")
+
+
+def check_spawn(folder):
+    python(folder, "spawn").expect(0, "rank 0 of 4")
+
+
+def check_own_sitecustomize(folder):
+    site = pathlib.Path(folder) / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("print('the users own')")
+    os.environ["PYTHONPATH"] = str(site)
+    try:
+        python(folder, "exit_7").expect(7, "the users own").expect_steps(2)
+    finally:
+        del os.environ["PYTHONPATH"]
+
+
+def check_refusals(folder):
+    def refused(part, *arguments):
+        done = shardlens("record", *arguments)
+        if done.returncode != 2 or part not in done.stderr or done.stderr.count("\n") != 1:
+            raise AssertionError(f"exit code {done.returncode}: {done.stderr}")
+
+    refused("no command", "--device", "null:h100")
+    refused("no such command", "--device", "null:h100", "--", "no-such-program")
+    refused("h1000", "--device", "null:h1000", "--", PYTHON)
+    refused("--world 0", "--device", "null:h100", "--world", "0", "--", PYTHON)
+    refused("--rank 8", "--device", "null:h100", "--world", "8", "--rank", "8", "--", "python")
+    bare = pathlib.Path(folder) / "python-without"
+    bare.write_text("#!/bin/sh\nexit 1\n")
+    bare.chmod(0o755)
+    refused("has no PyTorch", "--device", "null:h100", "--", bare)
+    bare.write_text("#!/bin/sh\necho /nowhere\necho 2.4.0\necho 12.1\n")
+    refused("was not tried", "--device", "null:h100", "--", bare)
+
+
+def check_gate(folder):
+    for name, percent in {"base": 0, "same": 0, "grown": 3}.items():
+        os.mkdir(f"{folder}/{name}")
+        python(f"{folder}/{name}", "grow", percent).expect(0)
+    base, same, grown = (f"{folder}/{name}/run" for name in ("base", "same", "grown"))
+    report = f"{folder}/gate.md"
+    unchanged = shardlens("gate", base, same, "--fail-above", "2%")
+    regressed = shardlens("gate", base, grown, "--fail-above", "2%", "--markdown", report)
+    shrunk = shardlens("gate", grown, base)
+    codes = [unchanged.returncode, regressed.returncode, shrunk.returncode]
+    if codes != [0, 1, 0]:
+        raise AssertionError(f"exit codes {codes}: {regressed.stderr}")
+    text = pathlib.Path(report).read_text()
+    if "grew too much" not in text or "misbehave.py" not in text:
+        raise AssertionError(text)
+    print(text)
+
+
+QUICK = [check_fail, check_kill]
+LONG = [
+    check_exit_code, check_hang, check_hang_for_ever, check_interrupt, check_fork, check_workers,
+    check_profiler, check_out_of_memory, check_steps, check_no_gpu, check_decision,
+    check_two_processes, check_capacity, check_torchrun, check_torchrun_rank, check_spawn,
+    check_own_sitecustomize, check_refusals, check_gate,
+]
+
+
+def main():
+    # Where a shell has started this in the background it is ignored, by programs that this starts, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    cases = {"quick": QUICK, "long": LONG}[sys.argv[1]]
+    wanted = sys.argv[2:]
+    failed = 0
+    for case in cases:
+        name = case.__name__.removeprefix("check_")
+        if wanted and name not in wanted:
+            continue
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                case(folder)
+                print(f"ok      {name} ({time.monotonic() - start:.1f} s)", flush=True)
+            except (AssertionError, subprocess.TimeoutExpired) as error:
+                failed += 1
+                print(f"FAILED  {name}: {error}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

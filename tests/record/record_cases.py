@@ -1,0 +1,166 @@
+"""Records programs that know nothing of it (scripts/) on the null device, and holds the recordings
+against what PyTorch itself says of the same processes.
+
+    record_cases.py quick|long
+
+Of every case: the command's exit code is passed on; the peaks that `shardlens profile report` finds
+in the .slp alone are PyTorch's max_memory_allocated and max_memory_reserved to the byte; every event
+of the allocator's own history is in the recording, in the same order and size (when a freed block
+was completed, which exports do not tell, is left out); at most 6 % of the peak is unclassed.
+
+The programs are run by the first Python that is there of SHARDLENS_PYTHONS, a list with colons, else
+by the one that runs this; exit code 77 says that it has no PyTorch.
+"""
+
+import json
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+PROGRAM = HERE.parent.parent / "build" / "bin" / "shardlens"
+MOST_UNCLASSED = 0.06
+NO_PYTORCH = 77
+RANKS = [(0, 2), (5, 16), (511, 512), (0, 16), (0, 512), (15, 16), (1, 2)]
+
+QUICK = [
+    (["guide.py", "--clip"], [(5, 16)]),
+    (["transformer.py", "--strategy", "ddp", "--optimizer", "fused"], [(1, 2)]),
+]
+LONG = [
+    (["guide.py"], RANKS),
+    (["guide.py", "--clip", "--mixed-precision"], RANKS),
+    (["tutorial.py", "--save"], RANKS),
+    (["tutorial.py", "--bf16"], [(0, 2), (511, 512)]),
+    (["tutorial.py", "--offload"], [(0, 2), (5, 16)]),
+    (["llama.py"], RANKS),
+    (["transformer.py", "--strategy", "plain"], [(0, 1)]),
+    (["transformer.py", "--strategy", "plain", "--optimizer", "single"], [(0, 1)]),
+    (["transformer.py", "--strategy", "ddp"], RANKS),
+    (["transformer.py", "--strategy", "ddp", "--accumulate", "3", "--clip", "1"], [(5, 16)]),
+    (["transformer.py", "--strategy", "fsdp1"], RANKS),
+    (["transformer.py", "--strategy", "hsdp"], RANKS),
+    (["transformer.py", "--strategy", "hsdp", "--bf16", "--optimizer", "fused"], [(511, 512)]),
+    (["transformer.py", "--optimizer", "fused", "--bf16"], RANKS),
+    (["transformer.py", "--optimizer", "foreach", "--clip", "1"], [(0, 2), (5, 16)]),
+    (["transformer.py", "--offload", "--clip", "1"], [(0, 2), (5, 16)]),
+    (["transformer.py", "--checkpoint-activations"], [(0, 2), (511, 512)]),
+    (["transformer.py", "--checkpoint-activations", "--bf16", "--accumulate", "2"], [(5, 16)]),
+]
+
+
+def find_python():
+    """Exits with 77 where none has PyTorch."""
+    listed = os.environ.get("SHARDLENS_PYTHONS", sys.executable).split(":")
+    python = next((path for path in listed if os.access(path, os.X_OK)), sys.executable)
+    question = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
+    if subprocess.run([python, "-c", question], check=False).returncode != 0:
+        print(f"skipped: {python} has no PyTorch")
+        sys.exit(NO_PYTORCH)
+    return python
+
+
+PYTHON = find_python()
+
+
+def shardlens(*arguments):
+    return subprocess.run(
+        [PROGRAM, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+
+
+def record(out, rank, world, *command):
+    place = ["--device", "null:h100", "--world", world, "--rank", rank, "--out", out]
+    return shardlens("record", *place, "--", PYTHON, *command)
+
+
+def compared(events):
+    left_out = ("free_completed", "snapshot")
+    return [[action, size] for action, size in events if action not in left_out]
+
+
+def events_in(out, folder):
+    path = pathlib.Path(folder) / "events.json"
+    done = shardlens("profile", "export", out, "--format", "memory-viz-json", "--out", path)
+    if done.returncode != 0:
+        raise AssertionError(done.stderr)
+    entries = json.loads(path.read_text())["device_traces"][0]
+    return [[entry["action"], entry["size"]] for entry in entries]
+
+
+def report_of(out):
+    report = json.loads(shardlens("profile", "report", out, "--json").stdout)
+    return report["ranks"][0]
+
+
+def expect(what, found, wanted):
+    if found != wanted:
+        raise AssertionError(f"{what}: {found}, but PyTorch says {wanted}")
+
+
+def check_events(found, wanted):
+    found, wanted = compared(found), compared(wanted)
+    for index, pair in enumerate(zip(found, wanted)):
+        expect(f"event {index}", *pair)
+    expect("events", len(found), len(wanted))
+
+
+def check(arguments, rank, world):
+    """The peak in bytes, and the share of it that is unclassed."""
+    script, *flags = arguments
+    with tempfile.TemporaryDirectory() as folder:
+        out, said = pathlib.Path(folder) / "run", pathlib.Path(folder) / "said.json"
+        done = record(out, rank, world, HERE / "oracle.py", said, HERE / "scripts" / script, *flags)
+        if done.returncode != 0:
+            raise AssertionError(f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        oracle, report = json.loads(said.read_text()), report_of(out)
+        peak = report["peak"]
+        expect("allocated", peak["allocated_bytes"], oracle["allocated_bytes"])
+        expect("reserved", peak["reserved_bytes"], oracle["reserved_bytes"])
+        expect("lost", report["lost"], 0)
+        check_events(events_in(out, folder), oracle["events"])
+    other = report["at_peak"]["categories"].get("other", 0) / peak["allocated_bytes"]
+    if other > MOST_UNCLASSED:
+        raise AssertionError(f"{other:.1%} of the peak is unclassed")
+    return peak["allocated_bytes"], other
+
+
+def check_llama_8b():
+    """A case without PyTorch's own history beside it, which costs as much again."""
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.monotonic()
+        script = HERE / "scripts" / "llama.py"
+        done = record(f"{folder}/run", 0, 16, script, "--size", "8b", "--tokens", "8192")
+        wall_s = time.monotonic() - start
+        if done.returncode != 0:
+            raise AssertionError(f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        peak = report_of(f"{folder}/run")["peak"]["allocated_bytes"]
+    host = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+    print(f"llama-8b: rank 0 of 16 in {wall_s:.1f} s and {host:.2f} GiB of host memory, "
+          f"peak {peak / 2**30:.2f} GiB", flush=True)
+    if host > 1:
+        raise AssertionError(f"{host:.2f} GiB of host memory")
+
+
+def main():
+    failed = 0
+    for arguments, ranks in {"quick": QUICK, "long": LONG}[sys.argv[1]]:
+        for rank, world in ranks:
+            name = f"{' '.join(arguments)}, rank {rank} of {world}"
+            try:
+                peak, other = check(arguments, rank, world)
+                print(f"ok      {name}: {peak} bytes, {other:.2%} unclassed", flush=True)
+            except AssertionError as error:
+                failed += 1
+                print(f"FAILED  {name}: {error}", flush=True)
+    if sys.argv[1] == "long":
+        check_llama_8b()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
