@@ -43,6 +43,7 @@ bench: build
 	@"$(SHARDLENS_DEPS)/peers/bin/python" tests/bench/null_table
 	@tests/bench/recorder_cost
 	@tests/bench/checkpoint_cost
+	@tests/bench/checkpoint_throughput
 	@tests/bench/claims
 
 gpu: build

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <stdexcept>
 
 #include "models/model.h"
@@ -13,10 +14,52 @@ namespace shardlens::models {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 [[noreturn]] void refuse(const std::string& path, const ModelSpec& spec, const std::string& why) {
-  throw std::invalid_argument(fmt::format(
-      "--init {}: {}; give a safetensors file of {}'s state dict", path, why, spec.name));
+  throw std::invalid_argument(
+      fmt::format("--init {}: {}; give a safetensors file of {}'s state dict, or a checkpoint's "
+                  "folder (shardlens checkpoint import makes one of PyTorch's files)",
+                  path, why, spec.name));
 }
+
+/// One file, or those of a checkpoint that the weights are in.
+class Weights {
+ public:
+  /// A damaged file is the user's to mend here, so it is no failure but wrong use.
+  Weights(const ModelSpec& spec, const std::string& path) {
+    try {
+      for (const std::string& file : files_at(path)) files_.emplace_back(file);
+    } catch (const std::runtime_error& error) {
+      refuse(path, spec, error.what());
+    }
+    if (files_.empty()) refuse(path, spec, "a folder without model*.safetensors");
+  }
+
+  /// nullptr where there is none of that name.
+  const SafetensorsTensor* find(const std::string& name) const {
+    for (const SafetensorsFile& file : files_) {
+      if (const SafetensorsTensor* const tensor = file.find(name)) return tensor;
+    }
+    return nullptr;
+  }
+  const std::vector<SafetensorsFile>& files() const { return files_; }
+
+ private:
+  static std::vector<std::string> files_at(const std::string& path) {
+    if (!fs::is_directory(path)) return {path};
+    std::vector<std::string> files;
+    for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with("model") && name.ends_with(".safetensors")) {
+        files.push_back(entry.path().string());
+      }
+    }
+    return files;
+  }
+
+  std::vector<SafetensorsFile> files_;
+};
 
 void check(const ParameterSpec& parameter, const SafetensorsTensor* tensor, const std::string& path,
            const ModelSpec& spec) {
@@ -40,21 +83,12 @@ void check_no_other(const ModelSpec& spec, const SafetensorsFile& file, const st
   }
 }
 
-/// A damaged file is the user's to mend here, so it is no failure but wrong use.
-SafetensorsFile open_file(const ModelSpec& spec, const std::string& path) {
-  try {
-    return SafetensorsFile(path);
-  } catch (const std::runtime_error& error) {
-    refuse(path, spec, error.what());
-  }
-}
-
 /// Opened, and found to fit the model.
-SafetensorsFile open_weights(const ModelSpec& spec, const std::string& path) {
-  SafetensorsFile file = open_file(spec, path);
-  for (const ParameterSpec& p : spec.parameters) check(p, file.find(p.name), path, spec);
-  check_no_other(spec, file, path);
-  return file;
+Weights open_weights(const ModelSpec& spec, const std::string& path) {
+  Weights weights(spec, path);
+  for (const ParameterSpec& p : spec.parameters) check(p, weights.find(p.name), path, spec);
+  for (const SafetensorsFile& file : weights.files()) check_no_other(spec, file, path);
+  return weights;
 }
 
 }  // namespace
@@ -62,11 +96,11 @@ SafetensorsFile open_weights(const ModelSpec& spec, const std::string& path) {
 void check_weights(const ModelSpec& spec, const std::string& path) { open_weights(spec, path); }
 
 void load_parameters(const ModelSpec& spec, const std::string& path, const TakeParameter& take) {
-  const SafetensorsFile file = open_weights(spec, path);
+  const Weights weights = open_weights(spec, path);
   for (size_t i = 0; i < spec.parameters.size(); ++i) {
     at::Tensor value = at::empty(spec.parameters[i].shape, at::kFloat);
     // The file aligns nothing, so the bytes are copied rather than viewed.
-    const auto data = file.find(spec.parameters[i].name)->data;
+    const auto data = weights.find(spec.parameters[i].name)->data;
     std::memcpy(value.data_ptr(), data.data(), data.size());
     take(static_cast<int>(i), value);
   }

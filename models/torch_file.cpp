@@ -8,59 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "models/pickle_writer.h"
+
 namespace shardlens::models {
 namespace {
 
 constexpr const char* kArchive = "full-model";  // the folder that all entries are in
 constexpr size_t kAlignmentBytes = 64;          // of tensors in the file, so that it can be mapped
-
-/// Whole numbers, little-endian.
-template <class Integer>
-std::string word(Integer value) {
-  std::string bytes;
-  for (size_t i = 0; i < sizeof value; ++i) bytes += static_cast<char>(value >> (8 * i) & 0xff);
-  return bytes;
-}
-
-/// The opcodes of a pickle that are needed here, with what follows them.
-class Pickle {
- public:
-  Pickle() { text_ = "\x80\x02"; }
-  std::string stop() && { return std::move(text_) + "."; }
-
-  Pickle& empty_dict() { return add("}"); }
-  Pickle& mark() { return add("("); }
-  Pickle& tuple() { return add("t"); }  // of all since the mark
-  Pickle& empty_tuple() { return add(")"); }
-  Pickle& set_items() { return add("u"); }
-  Pickle& reduce() { return add("R"); }
-  Pickle& persistent() { return add("Q"); }
-  Pickle& no() { return add("\x89"); }
-  Pickle& global(const std::string& module, const std::string& name) {
-    return add("c" + module + "\n" + name + "\n");
-  }
-  Pickle& text(const std::string& value) {
-    return add("X" + word(static_cast<uint32_t>(value.size())) + value);
-  }
-  Pickle& number(int64_t value) {
-    constexpr int64_t kMostInt = 0x7fffffff;
-    if (value <= kMostInt) return add("J" + word(static_cast<uint32_t>(value)));
-    return add(std::string("\x8a\x08") + word(static_cast<uint64_t>(value)));
-  }
-  Pickle& numbers(const std::vector<int64_t>& values) {
-    mark();
-    for (const int64_t value : values) number(value);
-    return tuple();
-  }
-
- private:
-  Pickle& add(const std::string& code) {
-    text_ += code;
-    return *this;
-  }
-
-  std::string text_;
-};
 
 std::vector<int64_t> strides_of(const std::vector<int64_t>& shape) {
   std::vector<int64_t> strides(shape.size(), 1);
@@ -69,20 +23,23 @@ std::vector<int64_t> strides_of(const std::vector<int64_t>& shape) {
 }
 
 /// What unpickling calls torch._utils._rebuild_tensor_v2 with.
-void add_tensor(Pickle& pickle, const SafetensorsTensor& tensor, size_t key) {
+void add_tensor(PickleWriter& pickle, const SafetensorsTensor& tensor, size_t key) {
   const auto numel = static_cast<int64_t>(tensor.data.size() / sizeof(float));
-  pickle.text(tensor.name).global("torch._utils", "_rebuild_tensor_v2").mark();
+  pickle.global("torch._utils", "_rebuild_tensor_v2").mark();
   pickle.mark().text("storage").global("torch", "FloatStorage").text(std::to_string(key));
   pickle.text("cpu").number(numel).tuple().persistent();
-  pickle.number(0).numbers(tensor.shape).numbers(strides_of(tensor.shape)).no();
+  pickle.number(0).numbers(tensor.shape).numbers(strides_of(tensor.shape)).boolean(false);
   pickle.global("collections", "OrderedDict").empty_tuple().reduce();
   pickle.tuple().reduce();
 }
 
 std::string pickle_of(std::span<const SafetensorsTensor> tensors) {
-  Pickle pickle;
+  PickleWriter pickle;
   pickle.empty_dict().mark();
-  for (size_t i = 0; i < tensors.size(); ++i) add_tensor(pickle, tensors[i], i);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    pickle.text(tensors[i].name);
+    add_tensor(pickle, tensors[i], i);
+  }
   pickle.set_items();
   return std::move(pickle).stop();
 }
@@ -98,11 +55,13 @@ class Archive {
     const size_t header_bytes = 4 + about.size() + path.size();
     const std::string padding = padding_for(bytes_ + header_bytes);
     // The entry is told of twice: before its data, and in the directory at the end.
-    directory_ += "PK\x01\x02" + word<uint16_t>(kVersion) + about + word<uint16_t>(0) +
-                  word<uint16_t>(0) + word<uint16_t>(0) + word<uint16_t>(0) + word<uint32_t>(0) +
-                  word(static_cast<uint32_t>(bytes_)) + path;
+    directory_ += "PK\x01\x02" + little_endian<uint16_t>(kVersion) + about +
+                  little_endian<uint16_t>(0) + little_endian<uint16_t>(0) +
+                  little_endian<uint16_t>(0) + little_endian<uint16_t>(0) +
+                  little_endian<uint32_t>(0) + little_endian(static_cast<uint32_t>(bytes_)) + path;
     ++entries_;
-    write("PK\x03\x04" + about + word(static_cast<uint16_t>(padding.size())) + path + padding);
+    write("PK\x03\x04" + about + little_endian(static_cast<uint16_t>(padding.size())) + path +
+          padding);
     out_.write(reinterpret_cast<const char*>(data.data()),
                static_cast<std::streamsize>(data.size()));
     bytes_ += data.size();
@@ -112,8 +71,9 @@ class Archive {
     const auto begin = static_cast<uint32_t>(bytes_);
     const auto directory_bytes = static_cast<uint32_t>(directory_.size());
     write(directory_);
-    write("PK\x05\x06" + word<uint32_t>(0) + word(entries_) + word(entries_) +
-          word(directory_bytes) + word(begin) + word<uint16_t>(0));
+    write("PK\x05\x06" + little_endian<uint32_t>(0) + little_endian(entries_) +
+          little_endian(entries_) + little_endian(directory_bytes) + little_endian(begin) +
+          little_endian<uint16_t>(0));
   }
 
  private:
@@ -125,8 +85,9 @@ class Archive {
     const auto crc = static_cast<uint32_t>(
         ::crc32_z(0, reinterpret_cast<const Bytef*>(data.data()), data.size()));
     const auto bytes = static_cast<uint32_t>(data.size());
-    return word(kVersion) + word(kUtf8) + word(kStored) + word(kTime) + word(kDate) + word(crc) +
-           word(bytes) + word(bytes) + word(static_cast<uint16_t>(path.size()));
+    return little_endian(kVersion) + little_endian(kUtf8) + little_endian(kStored) +
+           little_endian(kTime) + little_endian(kDate) + little_endian(crc) + little_endian(bytes) +
+           little_endian(bytes) + little_endian(static_cast<uint16_t>(path.size()));
   }
 
   /// An extra field after which the data is aligned; `end`: where the header would end without
@@ -135,7 +96,7 @@ class Archive {
     constexpr size_t kLengthBytes = 2, kFieldBytes = 4;
     const size_t beyond = (end + kLengthBytes + kFieldBytes) % kAlignmentBytes;
     const size_t fill = (kAlignmentBytes - beyond) % kAlignmentBytes;
-    return "FB" + word(static_cast<uint16_t>(fill)) + std::string(fill, 'Z');
+    return "FB" + little_endian(static_cast<uint16_t>(fill)) + std::string(fill, 'Z');
   }
 
   void write(const std::string& text) {
@@ -160,19 +121,38 @@ void require_small(std::span<const SafetensorsTensor> tensors) {
   throw std::logic_error("torch file: more than one archive holds");
 }
 
-}  // namespace
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
 
-void write_torch_file(std::ostream& out, std::span<const SafetensorsTensor> tensors) {
-  require_small(tensors);
-  const auto bytes_of = [](const std::string& text) { return std::as_bytes(std::span(text)); };
+void write_archive(std::ostream& out, const std::string& pickle,
+                   std::span<const SafetensorsTensor> tensors) {
   Archive archive(out);
-  archive.add("data.pkl", bytes_of(pickle_of(tensors)));
+  archive.add("data.pkl", bytes_of(pickle));
   archive.add("byteorder", bytes_of("little"));
   for (size_t i = 0; i < tensors.size(); ++i) {
     archive.add("data/" + std::to_string(i), tensors[i].data);
   }
   archive.add("version", bytes_of("3\n"));
   archive.end();
+}
+
+}  // namespace
+
+void write_torch_file(std::ostream& out, std::span<const SafetensorsTensor> tensors) {
+  require_small(tensors);
+  write_archive(out, pickle_of(tensors), tensors);
+}
+
+void write_torch_tensor(std::ostream& out, const SafetensorsTensor& tensor) {
+  require_small({&tensor, 1});
+  PickleWriter pickle;
+  add_tensor(pickle, tensor, 0);
+  write_archive(out, std::move(pickle).stop(), {&tensor, 1});
+}
+
+void write_torch_value(std::ostream& out, const std::string& pickle) {
+  write_archive(out, pickle, {});
 }
 
 }  // namespace shardlens::models

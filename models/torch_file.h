@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <span>
+#include <string>
 
 #include "models/safetensors.h"
 
@@ -17,5 +18,11 @@ constexpr uint64_t kMostTorchFileBytes = uint64_t{4} << 30;
 /// Tensors are F32. `out` is binary and at its beginning. Throws std::logic_error for other dtypes
 /// and for more than kMostTorchFileBytes in all; whether `out` took it is the caller's to ask.
 void write_torch_file(std::ostream& out, std::span<const SafetensorsTensor> tensors);
+
+/// The same of one tensor, without a name.
+void write_torch_tensor(std::ostream& out, const SafetensorsTensor& tensor);
+
+/// The same of a value that holds no tensor, given as its pickle.
+void write_torch_value(std::ostream& out, const std::string& pickle);
 
 }  // namespace shardlens::models

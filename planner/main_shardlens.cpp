@@ -21,7 +21,8 @@ constexpr std::array kCommands = {
     Command{"plan", "predict peak memory; search strategies; solve for the largest batch"},
     Command{"profile", "report | diff | export | import | check recorded files"},
     Command{"gate", "compare two recordings; exit 1 where a peak grew above a limit (for CI)"},
-    Command{"checkpoint", "verify | inspect what a run goes on from"},
+    Command{"checkpoint", "verify | inspect | export | import what a run goes on from"},
+    Command{"infer", "classify an image with a trained model"},
     Command{"view", "desktop viewer; --screenshot and --report need no window"},
 };
 

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "profiler/units.h"
 #include "runtime/checkpoint_reader.h"
 #include "runtime/checkpoint_store.h"
+#include "runtime/interchange/export_checkpoint.h"
+#include "runtime/interchange/import_checkpoint.h"
 #include "runtime/run_directory.h"
 
 namespace shardlens::runtime {
@@ -22,11 +25,22 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kUsage =
-    "usage: shardlens checkpoint verify DIR           read every byte; exit 1 where one is "
+    "usage: shardlens checkpoint verify DIR             read every byte; exit 1 where one is "
     "damaged\n"
-    "       shardlens checkpoint inspect DIR [--json]  what a checkpoint holds; of a run: the "
-    "newest\n"
-    "\nDIR is a checkpoint, a run, its checkpoints/ or its model/.\n";
+    "       shardlens checkpoint inspect DIR [--json]   what a checkpoint holds\n"
+    "       shardlens checkpoint export DIR TARGET ...  files that PyTorch reads, of TARGETs:\n"
+    "           --dcp FOLDER        for torch.distributed.checkpoint.load, with the optimizer\n"
+    "           --prefix KEY        ... of the state there: app; empty: none\n"
+    "           --safetensors FILE  the model alone\n"
+    "           --pt FILE           the model alone, for torch.load(weights_only=True)\n"
+    "       shardlens checkpoint import SOURCE --out FOLDER\n"
+    "                                                   makes a checkpoint, for train --init\n"
+    "       shardlens checkpoint import SOURCE --name RUN [flags of train]\n"
+    "                                                   makes a run that train goes on with under "
+    "the\n"
+    "                                                   same flags\n"
+    "\nDIR is a checkpoint, a run (the newest that is whole), its checkpoints/ or its model/.\n"
+    "SOURCE is a folder of torch.distributed.checkpoint, a .pt file or a safetensors file.\n";
 
 bool has_manifest(const fs::path& folder) { return fs::exists(folder / "manifest.json"); }
 
@@ -121,18 +135,50 @@ std::string text_of(const CheckpointReader& reader) {
   return text;
 }
 
+/// `words` behind "export": one folder, and targets each with its value.
+std::string export_words(const std::vector<std::string>& words) {
+  ExportTargets targets;
+  const std::map<std::string, std::string*> flags = {{"--dcp", &targets.dcp},
+                                                     {"--safetensors", &targets.safetensors},
+                                                     {"--pt", &targets.pt},
+                                                     {"--prefix", &targets.prefix}};
+  std::vector<std::string> folders;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const auto flag = flags.find(words[i]);
+    if (flag == flags.end()) {
+      folders.push_back(words[i]);
+    } else if (i + 1 < words.size()) {
+      *flag->second = words[++i];
+    } else {
+      throw std::invalid_argument(fmt::format("{}: needs a value; see --help", words[i]));
+    }
+  }
+  const bool has_target =
+      !targets.dcp.empty() || !targets.safetensors.empty() || !targets.pt.empty();
+  if (folders.size() != 1 || folders.front().starts_with("-") || !has_target) {
+    throw std::invalid_argument(
+        "give export DIR and one of --dcp FOLDER, --safetensors FILE, --pt FILE; see --help");
+  }
+  return export_checkpoint(CheckpointReader(choose(folders.front())), targets);
+}
+
 }  // namespace
 
 CheckpointOutcome checkpoint_command(const std::vector<std::string>& arguments) {
   std::vector<std::string> words = arguments;
   const bool as_json = std::erase(words, "--json") > 0;
   if (words.size() == 1 && (words[0] == "--help" || words[0] == "-h")) return {.out = kUsage};
-  const bool verifies = !words.empty() && words[0] == "verify";
-  if (words.size() != 2 || (!verifies && words[0] != "inspect") || (verifies && as_json)) {
-    throw std::invalid_argument("give verify DIR, or inspect DIR [--json]; see --help");
+  const std::string verb = words.empty() ? "" : words[0];
+  const std::vector<std::string> rest(words.begin() + (words.empty() ? 0 : 1), words.end());
+  if (verb == "export" && !as_json) return {.out = export_words(rest)};
+  if (verb == "import" && !as_json) return {.out = import_checkpoint(rest)};
+  const bool verifies = verb == "verify";
+  if (rest.size() != 1 || (!verifies && verb != "inspect") || (verifies && as_json)) {
+    throw std::invalid_argument(
+        "give verify DIR, inspect DIR [--json], export DIR or import SOURCE; see --help");
   }
-  if (verifies) return verify(words[1]);
-  const CheckpointReader reader(choose(words[1]));
+  if (verifies) return verify(rest[0]);
+  const CheckpointReader reader(choose(rest[0]));
   return {.out = as_json ? json_of(reader).dump(2) + "\n" : text_of(reader)};
 }
 

@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <limits>
 #include <set>
 #include <stdexcept>
 #include <system_error>
 
-#include "profiler/file/crc32c.h"
 #include "runtime/durable_files.h"
 
 namespace shardlens::runtime {
@@ -106,23 +104,6 @@ double score_of(const StoredCheckpoint& checkpoint, planner::KeepBy by) {
 }
 
 }  // namespace
-
-ManifestFile measure_file(const fs::path& path) {
-  constexpr size_t kChunkBytes = size_t{1} << 18;
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw std::runtime_error(fmt::format("{} is missing", path.filename().string()));
-  ManifestFile file{.name = path.filename().string(), .bytes = 0, .crc32c = 0};
-  std::vector<char> chunk(kChunkBytes);
-  while (in) {
-    in.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
-    const auto read = static_cast<size_t>(in.gcount());
-    const uint32_t crc = profiler::crc32c(std::as_bytes(std::span(chunk).first(read)));
-    file.crc32c = profiler::crc32c_joined(file.crc32c, crc, read);
-    file.bytes += static_cast<int64_t>(read);
-  }
-  if (in.bad()) throw std::runtime_error(fmt::format("{} cannot be read", file.name));
-  return file;
-}
 
 std::optional<int64_t> step_of(const fs::path& folder) {
   return step_in(folder.filename().string());

@@ -32,13 +32,6 @@ std::vector<bool> awaited_in(const Schedule& schedule) {
 
 }  // namespace
 
-OptimizerOptions optimizer_options(const planner::Config& config) {
-  return {.kind = planner::optimizer_of(config),
-          .lr = config.lr,
-          .weight_decay = config.weight_decay,
-          .momentum = config.momentum};
-}
-
 ExecutorOptions executor_options(const planner::Config& config) {
   return {.optimizer = optimizer_options(config),
           .gradient_scale = {.clip_norm = config.clip_norm,

@@ -49,7 +49,6 @@ struct ExecutorOptions {
 };
 
 /// What a configuration says of them.
-OptimizerOptions optimizer_options(const planner::Config& config);
 ExecutorOptions executor_options(const planner::Config& config);
 
 class Executor {

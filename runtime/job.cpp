@@ -14,12 +14,12 @@
 #include "runtime/executor.h"
 #include "runtime/host_limits.h"
 #include "runtime/null_device/null_device.h"
+#include "runtime/training_data.h"
 
 namespace shardlens::runtime {
 
 namespace {
 
-constexpr const char* kSyntheticData = "synthetic";
 constexpr const char* kOwnData = "own";
 
 void check_classes(const Job& job, int64_t classes) {
@@ -53,13 +53,6 @@ void check_batch(const Job& job) {
 
 bool takes_images(const models::ModelSpec& spec) {
   return spec.sample.input == models::InputKind::images;
-}
-
-/// The packaged images where the model takes such images, noise where it does not.
-std::string data_for(const models::ModelSpec& spec) {
-  const bool takes_fashion =
-      takes_images(spec) && spec.vit.image_px == 28 && spec.vit.channels == 1;
-  return takes_fashion ? "fashion-mnist" : kSyntheticData;
 }
 
 void load_idx(Job& job) {
@@ -128,10 +121,8 @@ void load_data(Job& job) {
   if (job.config.data == kOwnData && job.own) return take_own_data(job);
   if (job.config.data == "auto") job.config.data = data_for(job.spec);
   if (job.config.data == kSyntheticData) {
-    constexpr int64_t kStepsAnEpoch = 100;
     job.data_kind = DataKind::synthetic;
-    job.train_samples =
-        kStepsAnEpoch * job.config.batch * job.config.accumulate * job.strategy.world_size;
+    job.train_samples = synthetic_samples(job.config);
     return;
   }
   if (!takes_images(job.spec)) {
@@ -198,9 +189,7 @@ void choose_ranks(Job& job) {
 }
 
 void count_steps(Job& job) {
-  const int64_t samples = samples_per_rank(job.train_samples, job.strategy.world_size);
-  const int64_t batch = job.config.batch * job.config.accumulate;
-  job.steps_per_epoch = (samples + batch - 1) / batch;
+  job.steps_per_epoch = steps_in_epoch(job.train_samples, job.config);
   job.steps = job.steps_per_epoch * job.config.epochs;
   if (job.config.steps > 0) job.steps = std::min(job.steps, job.config.steps);
 }

@@ -44,12 +44,6 @@ void step_sgd(const OptimizerOptions& options, BucketState& bucket, const at::Te
 
 }  // namespace
 
-std::vector<const char*> moments_of(const OptimizerOptions& options) {
-  if (options.kind != planner::OptimizerKind::sgd) return {"exp_avg", "exp_avg_sq"};
-  if (options.momentum != 0) return {"momentum_buffer"};
-  return {};
-}
-
 void step_bucket(const OptimizerOptions& options, BucketState& bucket, const at::Tensor& gradient,
                  const StepScalars& scalars) {
   if (options.kind == planner::OptimizerKind::sgd) {

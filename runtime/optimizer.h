@@ -5,22 +5,9 @@
 
 #include <vector>
 
-#include "planner/strategy.h"
+#include "runtime/optimizer_options.h"
 
 namespace shardlens::runtime {
-
-struct OptimizerOptions {
-  planner::OptimizerKind kind = planner::OptimizerKind::adam;
-  double lr = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0;
-  double momentum = 0;  // of sgd
-};
-
-/// Names of what the optimizer keeps beside each weight, as PyTorch calls it.
-std::vector<const char*> moments_of(const OptimizerOptions& options);
 
 /// This rank's range of one bucket: each 1D of the same length, master and moments fp32.
 struct BucketState {

@@ -1,6 +1,9 @@
 // Numbers, texts, lists and maps as a pickle or a JSON file holds them, in one arena. Values are
 // indices: what a file mentions twice is there once, so no file is larger in memory than a small
 // multiple of its bytes, and nothing here calls itself however deep a file nests.
+//
+// A pickle's objects are data, too: the name of a class, what it was called with, and the state
+// that was given to it. What they mean is for the reader of the document to say.
 #pragma once
 
 #include <bit>
@@ -19,7 +22,7 @@ namespace shardlens::profiler {
 class Document {
  public:
   using Index = uint32_t;
-  enum class Type : uint8_t { none, boolean, integer, real, text, list, map };
+  enum class Type : uint8_t { none, boolean, integer, real, text, list, map, global, object };
 
   static constexpr Index kNone = 0;
   static constexpr Index kFalse = 1;
@@ -34,14 +37,21 @@ class Document {
     texts_.push_back(std::move(text));
     return add(Type::text, static_cast<int64_t>(texts_.size() - 1));
   }
+  /// A class or function by its name, "torch.Size".
+  Index add_global(std::string name) {
+    texts_.push_back(std::move(name));
+    return add(Type::global, static_cast<int64_t>(texts_.size() - 1));
+  }
   Index add_list() { return add_container(Type::list); }
   Index add_map() { return add_container(Type::map); }
+  Index add_object() { return add_container(Type::object); }
 
   Type type(Index index) const { return nodes_[index].type; }
   int64_t integer(Index index) const { return nodes_[index].number; }
   double real(Index index) const { return std::bit_cast<double>(nodes_[index].number); }
   const std::string& text(Index index) const { return texts_[place(index)]; }
-  /// Of a list; of a map keys and values in turn.
+  /// Of a list; of a map keys and values in turn; of an object its class (none: a persistent id),
+  /// its arguments, and its state where it was given one.
   const std::vector<Index>& items(Index index) const { return containers_[place(index)]; }
   std::vector<Index>& items(Index index) { return containers_[place(index)]; }
 
@@ -88,17 +98,47 @@ class Value {
     return {*document_, Document::kNone};
   }
 
+  /// The last part of an object that is an instance of the class, or was called with it: its state,
+  /// else its arguments. None of any other value.
+  Value of(std::string_view global) const {
+    if (!is(Document::Type::object)) return {*document_, Document::kNone};
+    const auto& items = document_->items(index_);
+    const bool is_it =
+        document_->type(items[0]) == Document::Type::global && document_->text(items[0]) == global;
+    return {*document_, is_it ? items.back() : Document::kNone};
+  }
+  /// What a persistent id was made of.
+  Value persistent_id() const {
+    if (!is(Document::Type::object)) return {*document_, Document::kNone};
+    const auto& items = document_->items(index_);
+    return {*document_, items[0] == Document::kNone ? items[1] : Document::kNone};
+  }
+  /// The name of a class or function.
+  std::string_view global() const {
+    return is(Document::Type::global) ? std::string_view(document_->text(index_)) : "";
+  }
+
   size_t size() const { return is(Document::Type::list) ? document_->items(index_).size() : 0; }
   Value at(size_t i) const { return {*document_, document_->items(index_)[i]}; }
 
   int64_t integer(int64_t otherwise = 0) const {
     return is(Document::Type::integer) ? document_->integer(index_) : otherwise;
   }
+  double real(double otherwise = 0) const {
+    if (is(Document::Type::integer)) return static_cast<double>(document_->integer(index_));
+    return is(Document::Type::real) ? document_->real(index_) : otherwise;
+  }
   bool boolean() const { return index_ == Document::kTrue; }
   std::string_view text() const {
     return is(Document::Type::text) ? std::string_view(document_->text(index_)) : "";
   }
+  /// Of a map keys and values in turn.
+  std::span<const Document::Index> entries() const {
+    if (!is(Document::Type::map)) return {};
+    return document_->items(index_);
+  }
   Document::Index index() const { return index_; }
+  const Document& document() const { return *document_; }
 
  private:
   const Document* document_;

@@ -13,6 +13,7 @@ namespace {
 
 using Index = Document::Index;
 
+constexpr std::string_view kOrderedMap = "collections.OrderedDict";
 constexpr size_t kMostDepth = 100;  // marks open at once; PyTorch's snapshots need five
 
 /// Opcodes that are known, to be refused by name.
@@ -20,9 +21,7 @@ struct RefusedOpcode {
   unsigned char code;
   const char* name;
 };
-constexpr std::array kRefused = {RefusedOpcode{'c', "GLOBAL"},
-                                 RefusedOpcode{0x93, "STACK_GLOBAL"},
-                                 RefusedOpcode{'R', "REDUCE"},
+constexpr std::array kRefused = {RefusedOpcode{'R', "REDUCE"},
                                  RefusedOpcode{'b', "BUILD"},
                                  RefusedOpcode{'i', "INST"},
                                  RefusedOpcode{'o', "OBJ"},
@@ -42,7 +41,8 @@ constexpr std::array kRefused = {RefusedOpcode{'c', "GLOBAL"},
 
 class PickleReader {
  public:
-  explicit PickleReader(std::string_view bytes) : bytes_(bytes) {}
+  PickleReader(std::string_view bytes, std::span<const std::string_view> globals)
+      : bytes_(bytes), globals_(globals) {}
 
   Document read() {
     if (take_byte() != kProto) fail("no pickle of protocol 2 to 5 begins here");
@@ -161,6 +161,50 @@ class PickleReader {
     return true;
   }
 
+  // --- objects --------------------------------------------------------------------------------
+
+  bool push_global(std::string_view opcode, std::string_view module, std::string_view name) {
+    std::string global = fmt::format("{}.{}", module, name);
+    if (std::ranges::find(globals_, global) == globals_.end()) {
+      fail(fmt::format("{} of {:.60}.{:.60} is refused: {}", opcode, module, name,
+                       globals_.empty() ? "a snapshot holds plain data only"
+                                        : "it is none of the classes that are read here"));
+    }
+    return push(document_.add_global(std::move(global)));
+  }
+  bool push_global_of_lines() {
+    const std::string_view module = take_line();
+    return push_global("GLOBAL", module, take_line());
+  }
+  bool push_global_of_texts() {
+    const std::vector<Index> names = pop_last(2);
+    return push_global("STACK_GLOBAL", Value(document_, names[0]).text(),
+                       Value(document_, names[1]).text());
+  }
+  bool push_object(Index global, Index arguments) {
+    const Index object = document_.add_object();
+    document_.items(object) = {global, arguments};
+    return push(object);
+  }
+  /// What a class is called with, or a function.
+  bool call() {
+    const std::vector<Index> called = pop_last(2);
+    if (document_.type(called[0]) != Document::Type::global) fail("what is called is no class");
+    if (document_.type(called[1]) != Document::Type::list) fail("arguments are no tuple");
+    if (document_.text(called[0]) != kOrderedMap) return push_object(called[0], called[1]);
+    if (!document_.items(called[1]).empty()) fail("an OrderedDict is made of something");
+    return push(document_.add_map());
+  }
+  /// Attributes of a map are not kept.
+  bool build() {
+    const Index state = pop();
+    const Index object = top();
+    if (document_.type(object) == Document::Type::map) return true;
+    if (document_.type(object) != Document::Type::object) fail("a state is given to no object");
+    document_.items(object).push_back(state);
+    return true;
+  }
+
   // --- the memo -------------------------------------------------------------------------------
 
   bool memoize(uint64_t number) {
@@ -187,15 +231,13 @@ class PickleReader {
     const auto known = std::ranges::find(kRefused, opcode, &RefusedOpcode::code);
     if (known == kRefused.end()) fail(fmt::format("{:#04x} is no known opcode", opcode));
     std::string name = known->name;
-    if (opcode == 'c' || opcode == 'i') {
+    if (opcode == 'i') {
       const std::string_view module = take_line();
       name += fmt::format(" of {:.60}.{:.60}", module, take_line());
-    } else if (opcode == 0x93) {
-      const std::vector<Index> names = pop_last(2);
-      name += fmt::format(" of {:.60}.{:.60}", Value(document_, names[0]).text(),
-                          Value(document_, names[1]).text());
     }
-    fail(fmt::format("{} is refused: a snapshot holds plain data only", name));
+    fail(fmt::format("{} is refused: {}", name,
+                     globals_.empty() ? "a snapshot holds plain data only"
+                                      : "only plain data and known classes are read here"));
   }
 
   /// False where the pickle ends.
@@ -288,12 +330,32 @@ class PickleReader {
         return extend(Document::Type::map, pop_last(2));
       case 'u':
         return extend(Document::Type::map, pop_to_mark());
+      case 'c':
+        return push_global_of_lines();
+      case 0x93:
+        return push_global_of_texts();
+      default:
+        if (globals_.empty()) refuse(opcode);
+        return execute_object(opcode);
+    }
+  }
+
+  bool execute_object(unsigned char opcode) {
+    switch (opcode) {
+      case 'R':
+      case 0x81:  // NEWOBJ
+        return call();
+      case 'b':
+        return build();
+      case 'Q':
+        return push_object(Document::kNone, pop());
       default:
         refuse(opcode);
     }
   }
 
   std::string_view bytes_;
+  std::span<const std::string_view> globals_;
   size_t at_ = 0;
   size_t opcode_at_ = 0;
   Document document_;
@@ -304,6 +366,8 @@ class PickleReader {
 
 }  // namespace
 
-Document read_pickle(std::string_view bytes) { return PickleReader(bytes).read(); }
+Document read_pickle(std::string_view bytes, std::span<const std::string_view> globals) {
+  return PickleReader(bytes, globals).read();
+}
 
 }  // namespace shardlens::profiler

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstring>
 
+#include "profiler/file/crc32c_instruction.h"
+
 namespace shardlens::profiler {
 
 namespace {
@@ -53,8 +55,7 @@ uint32_t shift_by(uint64_t bytes) {
 
 }  // namespace
 
-uint32_t crc32c(std::span<const std::byte> bytes) {
-  uint32_t crc = ~0U;
+uint32_t update_by_tables(uint32_t crc, std::span<const std::byte> bytes) {
   size_t at = 0;
   for (; at + kSlices <= bytes.size(); at += kSlices) {
     uint64_t word = 0;
@@ -66,7 +67,12 @@ uint32_t crc32c(std::span<const std::byte> bytes) {
   for (; at < bytes.size(); ++at) {
     crc = (crc >> 8) ^ kTables[0][(crc ^ static_cast<uint32_t>(bytes[at])) & 0xFF];
   }
-  return ~crc;
+  return crc;
+}
+
+uint32_t crc32c(std::span<const std::byte> bytes) {
+  static const Crc32cUpdate kInstruction = find_crc32c_instruction();
+  return ~(kInstruction != nullptr ? kInstruction : update_by_tables)(~0U, bytes);
 }
 
 uint32_t crc32c_joined(uint32_t first, uint32_t second, uint64_t second_bytes) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "profiler/file/crc32c.h"
+#include "profiler/file/crc32c_instruction.h"
 #include "tests/support/random_events.h"
 #include "tests/support/synthetic_profile.h"
 
@@ -106,6 +107,20 @@ TEST_CASE("events of a kind or space of a later version are left out") {
   CHECK(EventDecoder().decode(bytes, 3, decoded) == 0);
   REQUIRE(decoded.size() == 3);
   CHECK(decoded[0].category == Category::other);
+}
+
+TEST_CASE("the processor's instruction and the tables give one checksum") {
+  const Crc32cUpdate instruction = find_crc32c_instruction();
+  if (instruction == nullptr) SKIP("this processor has no instruction for it");
+  std::mt19937_64 engine(7);
+  std::vector<std::byte> bytes(300);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(engine());
+  for (size_t begin = 0; begin < 9; ++begin) {
+    for (size_t size = 0; begin + size < bytes.size(); size += 1 + size / 8) {
+      const auto part = std::span(bytes).subspan(begin, size);
+      CHECK(instruction(0x12345678, part) == update_by_tables(0x12345678, part));
+    }
+  }
 }
 
 TEST_CASE("columns that hold anything are decoded or refused") {

@@ -1,3 +1,4 @@
+#include <array>
 #include <bit>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
@@ -46,6 +47,13 @@ json tree(const Document& document, Document::Index index) {
         if (i % 2 == 0) map[document.text(all[i])] = tree(document, all[i + 1]);
       });
       return map;
+    }
+    case Document::Type::global:
+      return {{"global", document.text(index)}};
+    case Document::Type::object: {
+      json object = json::array();
+      items([&](size_t i, const auto& all) { object.push_back(tree(document, all[i])); });
+      return {{"object", object}};
     }
   }
   return nullptr;
@@ -177,6 +185,29 @@ TEST_CASE("what would make an object or call anything is refused by name and off
   check("NQ.", "byte 3: BINPERSID is refused");
   check("\x82\x01.", "byte 2: EXT1 is refused");
   check("\xff", "byte 2: 0xff is no known opcode");
+}
+
+TEST_CASE("classes that the reader names become data, and no others") {
+  constexpr std::array<std::string_view, 2> kKnown = {"torch.Size", "collections.OrderedDict"};
+  const auto read = [&](const std::string& opcodes) {
+    return tree(read_pickle("\x80\x02" + opcodes, kKnown));
+  };
+  const std::string size = "ctorch\nSize\n", ordered = "ccollections\nOrderedDict\n";
+  const json global = {{"global", "torch.Size"}};
+  CHECK(read(size + "K\x03\x85R.") == json{{"object", {global, {3}}}});
+  CHECK(read(size + ")\x81}b.") == json{{"object", {global, json::array(), json::object()}}});
+  CHECK(read("K\x01Q.") == json{{"object", {nullptr, 1}}});
+  CHECK(read(ordered + ")R(X\x01\0\0\0aK\x02u}b."s) == json{{"a", 2}});
+  const auto check = [&](const std::string& opcodes, const std::string& what) {
+    CHECK_THROWS_WITH(read(opcodes), ContainsSubstring(what));
+  };
+  check("cos\nsystem\n)R.", "byte 2: GLOBAL of os.system is refused");
+  check("N)R.", "what is called is no class");
+  check(size + "NR.", "arguments are no tuple");
+  check(ordered + "K\x01\x85R.", "an OrderedDict is made of something");
+  check("K\x01Nb.", "a state is given to no object");
+  check("(iposix\nsystem\n.", "byte 3: INST of posix.system is refused");
+  check("\x82\x01.", "byte 2: EXT1 is refused");
 }
 
 TEST_CASE("pickles that would take memory or make no sense are refused") {

@@ -1,8 +1,10 @@
 #include <ATen/ATen.h>
 
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
 #include <map>
 #include <stdexcept>
 
@@ -98,4 +100,26 @@ TEST_CASE("a file that does not fit the model is refused by name") {
   const std::string whole = test::read_file(write(folder, drawn(4)));
   test::write_file(folder.file("cut.safetensors"), whole.substr(0, whole.size() / 2));
   check_refused(folder.file("cut.safetensors"), "cut.safetensors");
+}
+
+TEST_CASE("a checkpoint's folder gives the weights of all its files") {
+  const test::TemporaryFolder folder;
+  const auto expected = drawn(11);
+  std::array<std::map<std::string, at::Tensor>, 2> halves;
+  size_t count = 0;
+  for (const auto& [name, value] : expected) halves[count++ % 2][name] = value;
+  std::filesystem::create_directory(folder.file("c"));
+  for (const size_t half : {size_t{0}, size_t{1}}) {
+    const std::string file = "c/model-0000" + std::to_string(half + 1) + "-of-00002.safetensors";
+    std::filesystem::rename(write(folder, halves[half]), folder.file(file));
+  }
+  models::write_safetensors(folder.file("c/optimizer-00001-of-00001.safetensors"), {});
+  size_t equal = 0;
+  models::load_parameters(tiny(), folder.file("c"), [&](int parameter, const at::Tensor& value) {
+    if (at::equal(value, expected.at(tiny().parameters[parameter].name))) ++equal;
+  });
+  CHECK(equal == expected.size());
+  std::filesystem::remove(folder.file("c/model-00002-of-00002.safetensors"));
+  check_refused(folder.file("c"), "has no tensor");
+  check_refused(folder.path(), "a folder without model*.safetensors");
 }

@@ -1,0 +1,229 @@
+#include "runtime/infer.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include "models/model.h"
+#include "runtime/batches.h"
+#include "runtime/checkpoint_reader.h"
+#include "runtime/checkpoint_store.h"
+#include "runtime/comm/shared_region.h"
+#include "runtime/device.h"
+#include "runtime/durable_files.h"
+#include "runtime/executor.h"
+#include "runtime/job.h"
+#include "runtime/rendezvous.h"
+#include "runtime/run_directory.h"
+#include "runtime/training_data.h"
+
+namespace shardlens::runtime {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::array kFashionNames = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+                                      "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
+
+// --- weights -----------------------------------------------------------------------------------
+
+fs::path newest_checkpoint(const InferOptions& options) {
+  const NewestCheckpoint newest = CheckpointStore(options.run / kCheckpointsFolder).newest();
+  if (newest.found) return newest.found->path;
+  throw std::invalid_argument(fmt::format(
+      "--run {}: has no model and no checkpoint that is whole{}; train it first, or see shardlens "
+      "checkpoint verify",
+      options.run.string(),
+      newest.damaged.empty() ? "" : " (" + newest.damaged.front().fault + ")"));
+}
+
+fs::path best_checkpoint(const InferOptions& options) {
+  std::optional<std::pair<double, fs::path>> best;
+  for (const StoredCheckpoint& one : CheckpointStore(options.run / kCheckpointsFolder).list()) {
+    if (!fault_of(one.path).empty()) continue;
+    const auto accuracy = CheckpointReader(one.path).state()->test_accuracy;
+    // Of equals the newer one.
+    if (accuracy && (!best || *accuracy >= best->first)) best = {*accuracy, one.path};
+  }
+  if (best) return best->second;
+  throw std::invalid_argument(
+      fmt::format("--run {}: no whole checkpoint tells a test accuracy; give --from latest",
+                  options.run.string()));
+}
+
+fs::path find_weights(const InferOptions& options) {
+  if (options.from == WeightsFrom::best) return best_checkpoint(options);
+  const fs::path model = options.run / kModelFolder;
+  if (options.from == WeightsFrom::model && fault_of(model).empty()) return model;
+  return newest_checkpoint(options);
+}
+
+// --- the job -----------------------------------------------------------------------------------
+
+planner::Config config_of_run(const InferOptions& options) {
+  const fs::path file = options.run / "config.json";
+  if (!fs::exists(file)) {
+    throw std::invalid_argument(fmt::format(
+        "--run {}: is no run; give the folder that train has made", options.run.string()));
+  }
+  planner::Config config;
+  planner::read_json(config, read_whole_file(file), file.string());
+  return config;
+}
+
+/// The model and data of the run, and of the rest what a forward pass needs.
+Job prepare(const planner::Config& run, const InferOptions& options) {
+  planner::Config config;
+  config.model = run.model;
+  config.seq = run.seq;
+  config.attention = run.attention;
+  config.data = options.image.empty() ? run.data : kSyntheticData;
+  config.optimizer = "sgd";  // keeps nothing beside the weights
+  config.strategy = options.workers == 1 ? "single" : "fsdp";
+  config.workers = options.workers;
+  config.batch = 1;
+  config.checkpoint_every = "none";
+  config.timeout_s = options.timeout_s;
+  config.device = options.device;
+  choose_device(config);
+  Job job = prepare_job(config);
+  if (job.device.kind == planner::DeviceKind::null) {
+    throw std::invalid_argument(
+        fmt::format("--device {}: computes nothing; give cpu or cuda", options.device));
+  }
+  if (job.spec.sample.input != models::InputKind::images) {
+    throw std::invalid_argument(
+        fmt::format("--run {}: its model {} takes no images", options.run.string(), job.spec.name));
+  }
+  return job;
+}
+
+std::vector<std::string> class_names(const planner::Config& run) {
+  if (run.data == "fashion-mnist") return {kFashionNames.begin(), kFashionNames.end()};
+  if (is_image_folder(run.data)) return list_image_folder(run.data).classes;
+  return {};
+}
+
+int64_t test_index(const Job& job, int64_t index) {
+  if (index >= 0 && index < job.test_samples) return index;
+  throw std::invalid_argument(
+      job.test_samples == 0
+          ? fmt::format("--index {}: --data {} has no test images; give --image FILE", index,
+                        job.config.data)
+          : fmt::format("--index {}: the data has {} test images; give 0 to {}", index,
+                        job.test_samples, job.test_samples - 1));
+}
+
+/// [1, channels, px, px], as in training, on the CPU; the target of a file is -1.
+Batch load_sample(const Job& job, const InferOptions& options) {
+  if (!options.image.empty()) {
+    const std::vector<ImageFile> files = {{.path = options.image, .label = -1}};
+    try {
+      return FileBatches(files, job.spec.vit.image_px, job.spec.vit.channels, at::kCPU)
+          .at(at::zeros({1}, at::kLong));
+    } catch (const std::runtime_error& error) {
+      throw std::invalid_argument(fmt::format("--image {}", error.what()));
+    }
+  }
+  const at::Tensor index = at::full({1}, test_index(job, *options.index), at::kLong);
+  if (job.data_kind == DataKind::idx) return Batches(job.data.test).at(index);
+  return FileBatches(job.folder.test, job.spec.vit.image_px, job.spec.vit.channels, at::kCPU)
+      .at(index);
+}
+
+// --- the pass ----------------------------------------------------------------------------------
+
+/// Logits of one rank, [classes] on the CPU.
+at::Tensor run_rank(const Job& job, int rank, void* region, const fs::path& weights,
+                    const Batch& sample) {
+  const at::NoGradGuard no_grad;
+  at::set_num_threads(static_cast<int>(job.config.threads));
+  const c10::Device device = open_device(job.device, job.gpus > 0 ? rank % job.gpus : 0);
+  const auto streams = make_streams(device);
+  const auto links = join(job, rank, region, *streams);
+  RankState state(job.spec, job.evaluate, rank, device, optimizer_options(job.config));
+  models::load_parameters(job.spec, weights.string(), [&](int parameter, const at::Tensor& value) {
+    state.set_parameter(parameter, value);
+  });
+  Executor executor(job.spec, state, *streams, links->channels(), executor_options(job.config));
+  executor.run(job.evaluate, 0, [&] {
+    return Batch{.input = sample.input.to(device), .targets = sample.targets.to(device)};
+  });
+  at::Tensor logits = executor.logits()[0].to(at::kCPU, at::kFloat);
+  world_barrier(links->channels(), {.step = 0, .kind = "BARRIER", .group = "infer"});
+  return logits;
+}
+
+at::Tensor run_ranks(const Job& job, const fs::path& weights, const Batch& sample) {
+  choose_attention(job.config.attention);
+  const auto region = SharedRegion::create(region_bytes(job));
+  const Board board = Board::initialise(region.data(), job.strategy.world_size);
+  std::vector<at::Tensor> logits(static_cast<size_t>(job.strategy.world_size));
+  std::vector<std::exception_ptr> failures(logits.size());
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < job.strategy.world_size; ++rank) {
+    ranks.emplace_back([&, rank] {
+      try {
+        logits[static_cast<size_t>(rank)] = run_rank(job, rank, region.data(), weights, sample);
+      } catch (const std::exception& error) {
+        failures[static_cast<size_t>(rank)] = std::current_exception();
+        board.abort_note().raise(error.what());
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+  return logits.front();
+}
+
+Picture picture_of(const at::Tensor& input) {
+  const at::Tensor light = input[0].mean(0).mul(0.5).add(0.5).contiguous();
+  const auto* values = light.data_ptr<float>();
+  return {.height = light.size(0),
+          .width = light.size(1),
+          .light = std::vector<float>(values, values + light.numel())};
+}
+
+std::vector<Guess> guesses_of(const at::Tensor& logits, const std::vector<std::string>& names) {
+  const at::Tensor probabilities = logits.to(at::kDouble).softmax(0);
+  std::vector<Guess> guesses;
+  for (int64_t label = 0; label < probabilities.numel(); ++label) {
+    const bool is_named = label < static_cast<int64_t>(names.size());
+    guesses.push_back({.label = label,
+                       .name = is_named ? names[static_cast<size_t>(label)] : "",
+                       .probability = probabilities[label].item<double>()});
+  }
+  std::ranges::stable_sort(guesses, std::ranges::greater(), &Guess::probability);
+  return guesses;
+}
+
+}  // namespace
+
+Inference infer(const InferOptions& options) {
+  const planner::Config run = config_of_run(options);
+  Inference inference{.weights = find_weights(options), .picture = {}, .truth = {}, .guesses = {}};
+  const Job job = prepare(run, options);
+  models::check_weights(job.spec, inference.weights.string());
+  Batch sample = load_sample(job, options);
+  const int64_t target = sample.targets[0].item<int64_t>();
+  sample.targets.clamp_min_(0);  // the pass computes a loss, too
+  inference.picture = picture_of(sample.input);
+  inference.guesses = guesses_of(run_ranks(job, inference.weights, sample), class_names(run));
+  for (const Guess& guess : inference.guesses) {
+    if (guess.label == target) inference.truth = guess;
+  }
+  return inference;
+}
+
+}  // namespace shardlens::runtime

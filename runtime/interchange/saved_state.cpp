@@ -1,0 +1,85 @@
+#include "runtime/interchange/saved_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "models/safetensors.h"
+#include "runtime/interchange/dcp_reader.h"
+#include "runtime/interchange/mapped_file.h"
+#include "runtime/interchange/torch_archive.h"
+
+namespace shardlens::runtime {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kSafetensors = ".safetensors";
+
+void add_safetensors(SavedState& state, const fs::path& path) {
+  const auto file = std::make_shared<models::SafetensorsFile>(path.string());
+  for (const models::SafetensorsTensor& tensor : file->tensors()) {
+    state.tensors.push_back(
+        {.path = {tensor.name},
+         .dtype = tensor.dtype,
+         .shape = tensor.shape,
+         .pieces = {{std::vector<int64_t>(tensor.shape.size(), 0), tensor.shape, tensor.data}}});
+  }
+  state.memory.push_back(file);
+}
+
+SavedState read_torch_file(const fs::path& path) {
+  SavedState state;
+  const auto file = std::make_shared<MappedFile>(path);
+  state.memory.push_back(file);
+  add_archive(state, TorchArchive(file->bytes()));
+  return state;
+}
+
+/// Those of a model, in the order of their names; not our own of its optimizer.
+std::vector<fs::path> safetensors_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const bool is_optimizer = entry.path().filename().string().starts_with("optimizer-");
+    if (entry.path().extension() == kSafetensors && !is_optimizer) files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+SavedState read_folder(const fs::path& folder) {
+  if (is_dcp_folder(folder)) return read_dcp(folder);
+  const std::vector<fs::path> files = safetensors_in(folder);
+  if (files.empty()) {
+    throw std::invalid_argument(
+        fmt::format("{}: holds neither .metadata nor safetensors files; give a folder that "
+                    "torch.distributed.checkpoint has saved, or a file",
+                    folder.string()));
+  }
+  SavedState state;
+  for (const fs::path& file : files) add_safetensors(state, file);
+  return state;
+}
+
+}  // namespace
+
+SavedState read_saved_state(const fs::path& source) {
+  if (!fs::exists(source)) {
+    throw std::invalid_argument(fmt::format(
+        "{}: is not there; give a DCP folder, a .pt file or a safetensors file", source.string()));
+  }
+  if (source.extension() == kSafetensors) {
+    SavedState state;
+    add_safetensors(state, source);
+    return state;
+  }
+  try {
+    return fs::is_directory(source) ? read_folder(source) : read_torch_file(source);
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(fmt::format("{}: {}", source.string(), error.what()));
+  }
+}
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,51 @@
+// What torch.save has written: a zip archive of a pickle and of the storages that its tensors lie
+// in. The pickle is read as data: nothing is called, and classes other than those of tensors and
+// dicts are refused by name.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "profiler/exchange/document.h"
+#include "runtime/interchange/saved_state.h"
+#include "runtime/interchange/zip_reader.h"
+
+namespace shardlens::runtime {
+
+/// One that lies in an archive: its one piece is all of it, and its path is empty.
+struct ArchiveTensor {
+  SavedTensor tensor;
+  std::shared_ptr<const void> memory;  // where it had to be put in order
+};
+
+class TorchArchive {
+ public:
+  /// The bytes must outlive it. Throws std::runtime_error saying what is damaged or refused.
+  explicit TorchArchive(std::span<const std::byte> bytes);
+
+  profiler::Value root() const { return profiler::Value(document_); }
+  /// Nothing where the value is no tensor. Throws as the constructor.
+  std::optional<ArchiveTensor> tensor(profiler::Value value) const;
+
+ private:
+  struct Storage {
+    std::string dtype;
+    int64_t element_bytes = 0;
+    std::span<const std::byte> data;
+  };
+
+  Storage storage(profiler::Value id) const;
+
+  ZipEntries entries_;
+  profiler::Document document_;
+};
+
+/// Adds all tensors and numbers of an archive's dicts; those of a list or under a key that is no
+/// text are left out. Throws as TorchArchive, whose bytes must outlive the state.
+void add_archive(SavedState& state, const TorchArchive& archive);
+
+}  // namespace shardlens::runtime

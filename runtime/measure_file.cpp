@@ -1,0 +1,120 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "profiler/file/crc32c.h"
+#include "runtime/checkpoint_store.h"
+
+namespace shardlens::runtime {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kChunkBytes = int64_t{4} << 20;
+constexpr int64_t kMostThreads = 8;
+
+class OpenFile {
+ public:
+  explicit OpenFile(const fs::path& path) : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  ~OpenFile() {
+    if (file_ >= 0) ::close(file_);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  /// Nothing where it is no file that can be read.
+  std::optional<int64_t> bytes() const {
+    struct stat status {};
+    const bool is_file = file_ >= 0 && ::fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
+    return is_file ? std::optional<int64_t>(status.st_size) : std::nullopt;
+  }
+  bool read(int64_t at, std::span<std::byte> bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t read = ::pread(file_, bytes.data(), bytes.size(), at);
+      if (read < 0 && errno == EINTR) continue;
+      if (read <= 0) return false;
+      at += read;
+      bytes = bytes.subspan(static_cast<size_t>(read));
+    }
+    return true;
+  }
+
+ private:
+  int file_;
+};
+
+/// The checksums of all chunks. Several threads read, since one would wait for the disk and for its
+/// own arithmetic in turn.
+class Chunks {
+ public:
+  Chunks(const OpenFile& file, int64_t bytes)
+      : file_(file),
+        bytes_(bytes),
+        checksums_(static_cast<size_t>((bytes + kChunkBytes - 1) / kChunkBytes)) {}
+
+  /// False where the file cannot be read.
+  bool measure() {
+    const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+    const int64_t threads = std::clamp<int64_t>(cores, 1, kMostThreads);
+    std::vector<std::thread> others;
+    for (int64_t i = 1; i < std::min(threads, count()); ++i) {
+      others.emplace_back([this] { work(); });
+    }
+    work();
+    for (std::thread& other : others) other.join();
+    return !failed_;
+  }
+
+  uint32_t joined() const {
+    uint32_t crc = 0;
+    for (int64_t i = 0; i < count(); ++i) {
+      crc = profiler::crc32c_joined(crc, checksums_[static_cast<size_t>(i)],
+                                    static_cast<uint64_t>(size_of(i)));
+    }
+    return crc;
+  }
+
+ private:
+  int64_t count() const { return static_cast<int64_t>(checksums_.size()); }
+  int64_t size_of(int64_t chunk) const {
+    return std::min(kChunkBytes, bytes_ - chunk * kChunkBytes);
+  }
+
+  void work() {
+    std::vector<std::byte> buffer(static_cast<size_t>(std::min(kChunkBytes, bytes_)));
+    for (int64_t chunk = next_++; chunk < count() && !failed_; chunk = next_++) {
+      const auto bytes = std::span(buffer).first(static_cast<size_t>(size_of(chunk)));
+      if (!file_.read(chunk * kChunkBytes, bytes)) failed_ = true;
+      checksums_[static_cast<size_t>(chunk)] = profiler::crc32c(bytes);
+    }
+  }
+
+  const OpenFile& file_;
+  int64_t bytes_;
+  std::vector<uint32_t> checksums_;
+  std::atomic<int64_t> next_ = 0;
+  std::atomic<bool> failed_ = false;
+};
+
+}  // namespace
+
+ManifestFile measure_file(const fs::path& path) {
+  const std::string name = path.filename().string();
+  const OpenFile file(path);
+  const std::optional<int64_t> bytes = file.bytes();
+  if (!bytes) throw std::runtime_error(fmt::format("{} is missing", name));
+  Chunks chunks(file, *bytes);
+  if (!chunks.measure()) throw std::runtime_error(fmt::format("{} cannot be read", name));
+  return {.name = name, .bytes = *bytes, .crc32c = chunks.joined()};
+}
+
+}  // namespace shardlens::runtime
