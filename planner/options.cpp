@@ -95,6 +95,12 @@ const Option kOptions[] = {
     {"threads", "N", "threads a rank computes with", &Config::threads, !kClosed, 1},
     {"timeout", "S", "seconds that a rank waits for the others", &Config::timeout_s, !kClosed, 0,
      true},
+    {"max-failures", "N",
+     "start the ranks again, from the newest checkpoint, after so many failures; -1: after any "
+     "number, as long as the run gets on",
+     &Config::max_failures, !kClosed, -1},
+    {"grace", "S", "seconds that SIGTERM or SIGUSR1 leave the run to save a checkpoint and end",
+     &Config::grace_s, !kClosed, 0, true},
     {"storage", "DIR", "where runs are kept", &Config::storage},
     {"name", "RUN", "the run's folder in the storage; default: model, strategy and time",
      &Config::name},

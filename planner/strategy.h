@@ -134,6 +134,8 @@ struct Config {
   int64_t solo_rank = -1;  // -1: none
   int64_t threads = 1;
   double timeout_s = 60;
+  int64_t max_failures = 0;  // -1: any number
+  double grace_s = 30;
 
   std::string storage = "runs";
   std::string name;

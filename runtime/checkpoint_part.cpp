@@ -104,11 +104,14 @@ void wait_for_receipt(const fs::path& folder, int rank, const std::string& name,
       throw std::runtime_error(fmt::format("{}: stopped while waiting for rank {}", name, rank));
     }
     if (Clock::now() > give_up) {
-      throw std::runtime_error(fmt::format(
-          "{}: rank {} has not written its part within {:.1f} s; give a larger --timeout, or look "
-          "at the disk under {}",
-          name, rank, std::chrono::duration<double>(patience.deadline).count(),
-          folder.parent_path().string()));
+      throw Failure(
+          Fault::hung,
+          fmt::format("{}: rank {} has not written its part within {:.1f} s; give a larger "
+                      "--timeout, or look "
+                      "at the disk under {}",
+                      name, rank, std::chrono::duration<double>(patience.deadline).count(),
+                      folder.parent_path().string()),
+          rank);
     }
     std::this_thread::sleep_for(kPause);
   }

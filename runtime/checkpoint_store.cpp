@@ -34,10 +34,20 @@ std::optional<int64_t> step_in(std::string_view name) {
   return is_ours ? std::optional(step) : std::nullopt;
 }
 
+/// Of a name that may end as Fence::suffix has it.
+std::string_view without_generation(std::string_view name) {
+  const size_t suffix = name.rfind("-g");
+  const bool is_number = suffix != std::string_view::npos && suffix + 2 < name.size() &&
+                         name.find_first_not_of("0123456789", suffix + 2) == std::string_view::npos;
+  return is_number ? name.substr(0, suffix) : name;
+}
+
 /// Of a folder that somebody has begun to write or to remove.
 bool is_unfinished(std::string_view name) {
   for (const std::string_view prefix : {kTemporary, kOld}) {
-    if (name.starts_with(prefix) && step_in(name.substr(prefix.size()))) return true;
+    if (name.starts_with(prefix) && step_in(without_generation(name.substr(prefix.size())))) {
+      return true;
+    }
   }
   return false;
 }
@@ -151,10 +161,11 @@ NewestCheckpoint CheckpointStore::newest() const {
 }
 
 fs::path CheckpointStore::unfinished(int64_t step) const {
-  return folder_ / (kTemporary + name_of(step));
+  return folder_ / (kTemporary + name_of(step) + fence_.suffix());
 }
 
 void CheckpointStore::publish(int64_t step) const {
+  fence_.check();
   const fs::path path = folder_ / name_of(step);
   if (fs::exists(path)) set_aside({path, step});
   rename_durably(unfinished(step), path);

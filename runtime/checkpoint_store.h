@@ -2,11 +2,12 @@
 // known and an old one given up.
 //
 //   RUN/checkpoints/  step-00000938/      published: renamed into place when all of it was synced
-//                     .tmp-step-00001876/ being written, or left by a run that was killed
+//                     .tmp-step-00001876-g3/ being written by the third attempt, or left by it
 //                     .old-step-00000469/ being removed
 //                     LATEST              the name of the newest
 //
-// Whoever holds the run's lock calls; nothing else is ever touched or removed.
+// Whoever holds the run's lock calls, of the newest attempt alone (fence.h); nothing else is ever
+// touched or removed.
 #pragma once
 
 #include <filesystem>
@@ -16,6 +17,7 @@
 
 #include "planner/strategy.h"
 #include "runtime/checkpoint.h"
+#include "runtime/fence.h"
 
 namespace shardlens::runtime {
 
@@ -50,10 +52,12 @@ std::optional<int64_t> step_of(const std::filesystem::path& folder);
 
 class CheckpointStore {
  public:
-  /// The folder need not be there.
-  explicit CheckpointStore(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  /// The folder need not be there. `fence`: of the attempt that writes.
+  explicit CheckpointStore(std::filesystem::path folder, Fence fence = {})
+      : folder_(std::move(folder)), fence_(std::move(fence)) {}
 
   const std::filesystem::path& folder() const { return folder_; }
+  const Fence& fence() const { return fence_; }
 
   /// Whatever bears a checkpoint's name, whole or not; the oldest first.
   std::vector<StoredCheckpoint> list() const;
@@ -65,6 +69,7 @@ class CheckpointStore {
   std::filesystem::path unfinished(int64_t step) const;
 
   /// Once all of it is on the disk, with its manifest. What bears the name is set aside.
+  /// Throws Failure, overtaken, where a newer attempt has begun.
   void publish(int64_t step) const;
 
   /// Gives up what `wanted` does not ask to keep, never that of step `latest`.
@@ -86,6 +91,7 @@ class CheckpointStore {
   void remove(const StoredCheckpoint& checkpoint) const;
 
   std::filesystem::path folder_;
+  Fence fence_;
 };
 
 }  // namespace shardlens::runtime

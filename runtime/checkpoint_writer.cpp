@@ -18,6 +18,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kTorchFile = "full-model.pt";
+constexpr const char* kTemporary = ".tmp-";
 
 ManifestFile add_text(const fs::path& folder, const std::string& name, const std::string& text) {
   write_file(folder / name, text);
@@ -35,7 +36,7 @@ std::optional<ManifestFile> add_torch_file(const fs::path& folder, const FileLay
   std::ofstream out(path, std::ios::binary);
   models::write_torch_file(out, model.tensors());
   out.close();
-  if (!out) throw std::runtime_error(fmt::format("{}: cannot be written", path.string()));
+  if (!out) fail_to_write(path);
   SharedFile(path).sync();
   return measure_file(path);
 }
@@ -59,11 +60,25 @@ void write_own_part(const WriterOptions& options, const FileLayout& layout, cons
               .progress = share.progress});
 }
 
+bool is_unfinished_of(const fs::path& path, const fs::path& folder) {
+  const std::string name = path.filename().string();
+  const std::string whole = kTemporary + folder.filename().string();
+  return name == whole || name.starts_with(whole + "-g");
+}
+
 }  // namespace
+
+void remove_unfinished_models(const fs::path& folder) {
+  std::error_code missing;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder.parent_path(), missing)) {
+    if (is_unfinished_of(entry.path(), folder)) fs::remove_all(entry.path());
+  }
+}
 
 void write_checkpoint(const WriterOptions& options, const FileLayout& layout,
                       const CheckpointShare& share, CheckpointState state,
                       const std::function<bool()>& is_stopped) {
+  options.store.fence().check();
   const fs::path folder = options.store.unfinished(state.step);
   write_own_part(options, layout, folder, share);
   if (options.rank != 0) return;
@@ -83,7 +98,10 @@ void write_checkpoint(const WriterOptions& options, const FileLayout& layout,
 void write_model(const WriterOptions& options, const FileLayout& layout,
                  const CheckpointShare& share, const fs::path& folder, int64_t step,
                  const std::function<bool()>& is_stopped) {
-  const fs::path unfinished = folder.parent_path() / (".tmp-" + folder.filename().string());
+  const Fence& fence = options.store.fence();
+  fence.check();
+  const fs::path unfinished =
+      folder.parent_path() / (kTemporary + folder.filename().string() + fence.suffix());
   write_own_part(options, layout, unfinished, share);
   if (options.rank != 0) return;
   CollectedParts parts = collect_parts(layout, unfinished, options.world_size, "model",
@@ -91,6 +109,7 @@ void write_model(const WriterOptions& options, const FileLayout& layout,
   Manifest manifest{.step = step, .files = std::move(parts.files)};
   if (const auto file = add_torch_file(unfinished, layout)) manifest.files.push_back(*file);
   write_file(unfinished / "manifest.json", to_json(manifest));
+  fence.check();
   if (!remove_written(folder)) {
     throw std::runtime_error(
         fmt::format("{}: holds files of somebody else's; move them away, then start the run again",

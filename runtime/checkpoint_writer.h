@@ -36,6 +36,9 @@ void write_checkpoint(const WriterOptions& options, const FileLayout& layout,
                       const CheckpointShare& share, CheckpointState state,
                       const std::function<bool()>& is_stopped = {});
 
+/// What write_model has left, for `folder`, of attempts that were killed.
+void remove_unfinished_models(const std::filesystem::path& folder);
+
 /// The same for the model alone, which Python reads: model.safetensors, and full-model.pt where it
 /// is below 2 GiB. `folder` is made anew, in one step.
 void write_model(const WriterOptions& options, const FileLayout& layout,

@@ -70,7 +70,7 @@ LossSum mean_of(const std::vector<RankProgress>& ranks, LossSum RankProgress::*s
 int64_t part_begin(int64_t numel, int64_t parts, int64_t index) { return numel * index / parts; }
 
 WriterOptions writer_options(const Job& job, int rank, const std::filesystem::path& run) {
-  return {.store = CheckpointStore(run / kCheckpointsFolder),
+  return {.store = CheckpointStore(run / kCheckpointsFolder, job.attempt.fence),
           .wanted = job.checkpointing,
           .rank = rank,
           .world_size = job.strategy.world_size,

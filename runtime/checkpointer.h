@@ -75,6 +75,8 @@ class Checkpointer {
   void save(CheckpointState position, RankProgress progress);
   /// Throws what the last one has failed with; returns at once.
   void check() { writing_.check(); }
+  /// Waits for the last one. Throws what it has failed with.
+  void wait() { writing_.wait(); }
   /// Waits for the last one, and writes the trained model.
   void finish(int64_t step);
 

@@ -18,11 +18,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-[[noreturn]] void fail(const fs::path& path, const std::string& why) {
-  throw std::runtime_error(fmt::format("{}: cannot be written ({})", path.string(), why));
+[[noreturn]] void fail(const fs::path& path, int error) {
+  const bool is_full = error == ENOSPC || error == EDQUOT;
+  throw Failure(is_full ? Fault::disk_full : Fault::disk_failed,
+                fmt::format("{}: cannot be written ({})", path.string(), std::strerror(error)));
 }
 
-[[noreturn]] void fail(const fs::path& path) { fail(path, std::strerror(errno)); }
+[[noreturn]] void fail(const fs::path& path) { fail(path, errno); }
 
 /// As open(), which a signal may interrupt.
 int open_file(const fs::path& path, int flags) {
@@ -59,7 +61,7 @@ void SharedFile::write_at(int64_t offset_bytes, std::span<const std::byte> data)
     const ssize_t written = ::pwrite(file_, data.data(), data.size(), offset_bytes);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail(path_);
-    if (written == 0) fail(path_, "the disk takes no more");
+    if (written == 0) fail(path_, ENOSPC);
     offset_bytes += written;
     data = data.subspan(static_cast<size_t>(written));
   }
@@ -75,13 +77,13 @@ void sync_folder(const fs::path& folder) {
   const bool synced = ::fsync(file) == 0;
   const int problem = errno;
   ::close(file);
-  if (!synced) fail(folder, std::strerror(problem));
+  if (!synced) fail(folder, problem);
 }
 
 void make_folders(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) fail(folder, error.message());
+  if (error) fail(folder, error.value());
 }
 
 void rename_durably(const fs::path& from, const fs::path& to) {
@@ -101,6 +103,22 @@ void write_file(const fs::path& path, const std::string& text) {
     throw;
   }
 }
+
+void append_line(const fs::path& path, std::string_view line) {
+  const int file = open_file(path, O_CREAT | O_RDWR | O_APPEND);
+  if (file < 0) fail(path);
+  const off_t end = ::lseek(file, 0, SEEK_END);
+  char last = '\n';
+  if (end > 0 && ::pread(file, &last, 1, end - 1) != 1) last = '\n';
+  const std::string text = fmt::format("{}{}\n", last == '\n' ? "" : "\n", line);
+  const ssize_t written = ::write(file, text.data(), text.size());
+  int error = written < 0 ? errno : ENOSPC;
+  if (written == static_cast<ssize_t>(text.size())) error = ::fsync(file) == 0 ? 0 : errno;
+  ::close(file);
+  if (error != 0) fail(path, error);
+}
+
+void fail_to_write(const fs::path& path) { fail(path); }
 
 std::string read_whole_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);

@@ -1,6 +1,6 @@
 // Files that are there after a crash, or are not: synced before anybody is told of them.
 //
-// All functions throw std::runtime_error with path and reason where the disk fails.
+// All functions throw Failure, disk_full or disk_failed, with path and reason where the disk fails.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,9 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
+
+#include "runtime/comm/fault.h"
 
 namespace shardlens::runtime {
 
@@ -41,6 +44,12 @@ void rename_durably(const std::filesystem::path& from, const std::filesystem::pa
 
 /// Writes under a temporary name, syncs and renames: `path` is never half a file.
 void write_file(const std::filesystem::path& path, const std::string& text);
+
+/// Adds a line to a file, in one piece, and syncs. What a crash has left of a line is ended first.
+void append_line(const std::filesystem::path& path, std::string_view line);
+
+/// For whoever writes in another way: Failure of the last system call, by errno.
+[[noreturn]] void fail_to_write(const std::filesystem::path& path);
 
 /// Throws std::runtime_error, too, where the file cannot be read.
 std::string read_whole_file(const std::filesystem::path& path);

@@ -13,6 +13,7 @@
 #include "planner/strategy.h"
 #include "runtime/comm/board.h"
 #include "runtime/dataset.h"
+#include "runtime/fence.h"
 #include "runtime/image_folder.h"
 #include "runtime/runtime.h"
 
@@ -21,12 +22,19 @@ namespace shardlens::runtime {
 /// `synthetic`: one random batch for all steps. `own`: the program's.
 enum class DataKind { synthetic, idx, image_folder, own };
 
+/// One start of the ranks. A run may need several.
+struct Attempt {
+  Fence fence;           // who may write into the run's folder
+  int64_t restarts = 0;  // by the supervisor, before this one
+};
+
 struct Job {
   planner::Config config;
   planner::Device device;
   planner::Strategy strategy;
   planner::Recording recording;
   planner::Checkpointing checkpointing;
+  Attempt attempt{};
   std::optional<std::filesystem::path> resume{};  // the checkpoint that it goes on from
   std::vector<int> ranks;  // those that run here; the first one writes metrics and result
   int gpus = 0;            // of this machine, which the ranks take in turn

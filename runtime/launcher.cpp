@@ -1,10 +1,7 @@
 #include "runtime/launcher.h"
 
-#include <c10/util/Exception.h>
 #include <fmt/format.h>
-#include <spdlog/sinks/basic_file_sink.h>
-#include <spdlog/spdlog.h>
-#include <sys/prctl.h>
+#include <fmt/ranges.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,21 +9,18 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <map>
-#include <stdexcept>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "profiler/recorder.h"
+#include "runtime/action_report.h"
+#include "runtime/comm/rank_watch.h"
 #include "runtime/comm/shared_region.h"
-#include "runtime/device.h"
-#include "runtime/durable_files.h"
+#include "runtime/rank_process.h"
 #include "runtime/rendezvous.h"
-#include "runtime/setup_checks.h"
-#include "runtime/streams.h"
-#include "runtime/trainer.h"
 
 namespace shardlens::runtime {
 
@@ -36,262 +30,201 @@ using Clock = std::chrono::steady_clock;
 
 /// How long the others may take to end by themselves once one rank has failed.
 constexpr auto kGrace = std::chrono::seconds(3);
+/// How long the kernel may take to end a process that was killed: one that waits for a device or a
+/// network disk does not end before that answers.
+constexpr auto kKernelGrace = std::chrono::seconds(60);
+constexpr auto kLook = std::chrono::milliseconds(100);
 
-/// The exit code of a rank that found something for the user to mend.
-constexpr int kWrongUse = 2;
-
-void log_to(const std::filesystem::path& file) {
-  auto logger = spdlog::basic_logger_mt("rank", file.string());
-  logger->flush_on(spdlog::level::info);
-  spdlog::set_default_logger(std::move(logger));
+/// The exit code of a rank that has ended well.
+bool is_good(int status) {
+  return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == kPreempted);
 }
 
-/// Lets the launcher and every waiting rank know why.
-void give_up(const Board& board, const std::string& reason) {
-  spdlog::error(reason);
-  board.abort_note().raise(reason);
+std::chrono::nanoseconds seconds(double value) {
+  return std::chrono::nanoseconds(static_cast<int64_t>(value * 1e9));
 }
-
-/// How the reason begins where a rank ran out of memory.
-std::string out_of_memory_words(int rank) { return fmt::format("rank {} ran out of memory", rank); }
-
-/// Ours first, in one line, then LibTorch's own.
-std::string out_of_memory(const Job& job, int rank, const std::string& where,
-                          const c10::OutOfMemoryError& error) {
-  return fmt::format(
-      "{} on {} in {}; give a smaller --batch, more ranks, {}or --param-dtype bf16{}\n{}",
-      out_of_memory_words(rank), job.config.device, where,
-      job.config.reshard_after_forward == "false" ? "--reshard-after-forward true, " : "",
-      job.recording.wanted ? "" : "; train with --profile on to see what held the memory",
-      error.what_without_backtrace());
-}
-
-/// Nothing where the user asks for no recording.
-std::unique_ptr<profiler::Recorder> record(const Job& job, const RunDirectory& directory, int rank,
-                                           const c10::Device& device,
-                                           std::optional<int64_t> device_before_bytes) {
-  if (!job.recording.wanted) return nullptr;
-  profiler::Header header{.rank = rank,
-                          .world_size = job.strategy.world_size,
-                          .device = job.config.device,
-                          .notice = job.notice,
-                          .config = to_json(job.config),
-                          .train = to_text(job.train),
-                          .evaluate = to_text(job.evaluate)};
-  describe_device(device, header);
-  profiler::RecorderOptions options{.path = directory.profile(rank).string(),
-                                    .header = header,
-                                    .on_cuda = device.is_cuda(),
-                                    .device_before_bytes = device_before_bytes};
-  if (job.recording.steps) {
-    options.steps = {.first = job.recording.steps->first, .last = job.recording.steps->last};
-  }
-  return std::make_unique<profiler::Recorder>(options);
-}
-
-std::unique_ptr<Links> meet(const Job& job, int rank, void* region, const Streams& streams) {
-  const profiler::Scope scope(profiler::Category::communication, "communicators");
-  return join(job, rank, region, streams);
-}
-
-std::chrono::milliseconds deadline_of(const Job& job) {
-  return std::chrono::milliseconds(static_cast<int64_t>(job.config.timeout_s * 1e3));
-}
-
-void log_summary(const profiler::RecorderSummary& summary) {
-  spdlog::info("profile: {} events, {} lost, {} bytes", summary.events, summary.lost_events,
-               summary.file_bytes);
-  if (!summary.driver.empty()) spdlog::warn("profile: {}", summary.driver);
-  if (!summary.failure.empty()) spdlog::error("profile: {}", summary.failure);
-}
-
-void run_rank(const Job& job, const RunDirectory& directory, int rank, void* region,
-              const Board& board) {
-  const int gpu = job.gpus > 0 ? rank % job.gpus : 0;
-  const bool is_shared = job.recording.wanted && job.device.kind == planner::DeviceKind::cuda;
-  const auto device_before_bytes = is_shared ? profiler::device_used_bytes(gpu) : std::nullopt;
-  const c10::Device device = open_device(job.device, gpu);
-  if (needs_own_gpu(job)) expect_own_gpu(board, rank, gpu_uuid(device), deadline_of(job));
-  const auto recorder = record(job, directory, rank, device, device_before_bytes);
-  take_workspaces(device);
-  const auto streams = make_streams(device, job.config.communicators == 1);
-  const auto links = meet(job, rank, region, *streams);
-  expect_same_job(job, rank, links->channels());
-  spdlog::info("rank {} of {} joined", rank, job.strategy.world_size);
-  const TrainResult result = train_rank(job, {.rank = rank,
-                                              .device = device,
-                                              .streams = streams.get(),
-                                              .channels = links->channels(),
-                                              .board = board,
-                                              .run = directory.path(),
-                                              .metrics = directory.metrics()});
-  if (job.writes_results(rank)) write_file(directory.result(), to_json(result));
-  board.enter(rank, Phase::finished, result.steps, 0);
-  if (recorder) log_summary(recorder->close());
-}
-
-/// The life of a rank's process; never returns, and never runs the launcher's destructors.
-[[noreturn]] void be_rank(const Job& job, const RunDirectory& directory, int rank,
-                          std::byte* region, pid_t launcher) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != launcher) ::_exit(1);
-  const Board board(region, job.strategy.world_size);
-  int code = 1;
-  try {
-    log_to(directory.log(rank));
-    run_rank(job, directory, rank, region, board);
-    code = 0;
-  } catch (const std::invalid_argument& error) {
-    give_up(board, error.what());
-    code = kWrongUse;
-  } catch (const CommunicationError& error) {
-    give_up(board, error.what());
-  } catch (const c10::OutOfMemoryError& error) {
-    give_up(board, out_of_memory(job, rank, describe(job, board.read(rank)), error));
-  } catch (const std::exception& error) {
-    give_up(board, fmt::format("rank {} failed in {}: {}", rank, describe(job, board.read(rank)),
-                               error.what()));
-  }
-  spdlog::shutdown();
-  std::fflush(stdout);
-  // Not exit(): gloo's threads may be stuck in a peer that is gone.
-  ::_exit(code);
-}
-
-/// Signals that the launcher takes one by one instead of being interrupted by them.
-class WatchedSignals {
- public:
-  WatchedSignals() {
-    ::sigemptyset(&set_);
-    for (const int signal : {SIGCHLD, SIGINT, SIGTERM}) ::sigaddset(&set_, signal);
-    ::sigprocmask(SIG_BLOCK, &set_, &before_);
-  }
-  ~WatchedSignals() { restore(); }
-  void restore() const { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
-
-  /// The next signal, or 0 after a short while.
-  int next() const {
-    const timespec patience{.tv_sec = 0, .tv_nsec = 100'000'000};
-    const int signal = ::sigtimedwait(&set_, nullptr, &patience);
-    return std::max(signal, 0);
-  }
-
- private:
-  sigset_t set_{};
-  sigset_t before_{};
-};
 
 class Launcher {
  public:
-  Launcher(const Job& job, const RunDirectory& directory)
+  Launcher(const Job& job, const RunDirectory& directory, const WatchedSignals& signals)
       : job_(job),
         directory_(directory),
         region_(SharedRegion::create(region_bytes(job))),
         board_(Board::initialise(region_.data(), job.strategy.world_size)),
+        signals_(signals),
+        watch_(job.ranks, board_, seconds(job.config.timeout_s)),
         pids_(static_cast<size_t>(job.strategy.world_size), 0) {}
 
   Outcome run() {
     std::fflush(stdout);
     for (const int rank : job_.ranks) start(rank);
-    while (living() > 0) watch();
-    if (!outcome_.ok) {
-      write_file(directory_.result(),
-                 failure_json(outcome_.reason, board_.read(job_.ranks.front()).step));
+    while (living() > 0 && !is_out_of_reach()) watch();
+    if (!has_failed()) {
+      outcome_.step = board_.read(job_.ranks.front()).step;
+      outcome_.end = is_preempted_ ? Outcome::End::preempted : Outcome::End::finished;
+      return outcome_;
+    }
+    if (outcome_.fault == Fault::hung) {
+      outcome_.reason +=
+          "; what each rank did last: " + directory_.actions(job_.ranks.front()).string();
+    }
+    outcome_.may_restart = living() == 0 && outcome_.signal == 0;
+    if (outcome_.fault != Fault::wrong_use) {
+      for (const int rank : job_.ranks) write_actions(job_, board_, rank, directory_.actions(rank));
     }
     return outcome_;
   }
 
  private:
+  struct Ended {
+    int rank;
+    int status;
+  };
+
   void start(int rank) {
-    const pid_t launcher = ::getpid();
+    const Parent parent{.pid = ::getpid(), .signals = signals_};
     const pid_t pid = ::fork();
-    if (pid == 0) {
-      // Ctrl-C reaches the whole terminal group; the launcher alone decides.
-      std::signal(SIGINT, SIG_IGN);
-      // A peer that is gone is an error to be told, not a reason to die: Gloo writes to sockets.
-      std::signal(SIGPIPE, SIG_IGN);
-      signals_.restore();
-      be_rank(job_, directory_, rank, region_.data(), launcher);
-    }
+    if (pid == 0) be_rank(job_, directory_, rank, region_.data(), parent);
     if (pid < 0) {
-      fail(fmt::format("rank {} could not be started: {}", rank, std::strerror(errno)));
+      fail(fmt::format("rank {} could not be started: {}", rank, std::strerror(errno)),
+           Fault::failed, rank);
     } else {
       pids_[rank] = pid;
     }
   }
 
   void watch() {
-    const int signal = signals_.next();
-    if (signal == SIGINT || signal == SIGTERM) interrupt(signal);
-    reap();
-    if (!outcome_.ok && Clock::now() > failed_at_ + kGrace) end_all(SIGKILL);
+    const int signal = signals_.next(kLook);
+    if (signal != 0 && signal != SIGCHLD) take_signal(signal);
+    judge(reap());
+    if (has_failed()) return end_slow_ones();
+    if (stop_by_ && Clock::now() > *stop_by_) {
+      fail(fmt::format("not saved within --grace {} s of signal {} ({}); {}", job_.config.grace_s,
+                       outcome_.signal, ::strsignal(outcome_.signal), where_all_are()),
+           Fault::interrupted);
+      return end_all();
+    }
+    if (const std::optional<QuietRank> quiet = watch_.look(Clock::now())) {
+      fail(fmt::format("rank {} {}; last seen in {}", quiet->rank, quiet->what,
+                       describe(job_, board_.read(quiet->rank))),
+           Fault::hung, quiet->rank);
+    }
   }
 
-  void reap() {
+  /// Takes what the kernel has to tell of all ranks.
+  std::vector<Ended> reap() {
+    std::vector<Ended> ended;
     int status = 0;
-    for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+    for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0;) {
       const auto found = std::find(pids_.begin(), pids_.end(), pid);
       if (found == pids_.end()) continue;
+      const auto rank = static_cast<int>(found - pids_.begin());
+      if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+        watch_.set_stopped(rank, WIFSTOPPED(status));
+        continue;
+      }
       *found = 0;
-      if (status != 0) rank_failed(static_cast<int>(found - pids_.begin()), status);
+      watch_.set_ended(rank, is_good(status));
+      ended.push_back({rank, status});
     }
+    return ended;
   }
 
-  void rank_failed(int rank, int status) {
-    if (WIFEXITED(status) && WEXITSTATUS(status) == kWrongUse) outcome_.is_wrong_use = true;
-    const std::string noted = board_.abort_note().reason();
-    if (!noted.empty()) {
-      if (outcome_.ok) outcome_.out_of_memory_rank = rank_without_memory(noted);
-      return fail(noted + furthest_behind());
+  /// Of those that ended together one that a signal has killed is the cause: whoever lost a peer
+  /// ends after it.
+  void judge(const std::vector<Ended>& ended) {
+    for (const Ended& one : ended) {
+      if (WIFEXITED(one.status) && WEXITSTATUS(one.status) == kPreempted) is_preempted_ = true;
     }
-    const std::string how = WIFSIGNALED(status)
-                                ? fmt::format("was killed by signal {} ({})", WTERMSIG(status),
-                                              ::strsignal(WTERMSIG(status)))
-                                : fmt::format("ended with exit code {}", WEXITSTATUS(status));
-    fail(fmt::format("rank {} {}; last seen in {}", rank, how, describe(job_, board_.read(rank))));
+    const auto find = [&](auto is_it) { return std::ranges::find_if(ended, is_it); };
+    auto worst = find([](const Ended& one) { return WIFSIGNALED(one.status); });
+    if (worst == ended.end()) worst = find([](const Ended& one) { return !is_good(one.status); });
+    if (worst != ended.end() && !has_failed()) rank_failed(*worst);
   }
 
-  /// Ranks leave nothing but text behind.
-  std::optional<int> rank_without_memory(const std::string& reason) const {
-    for (const int rank : job_.ranks) {
-      if (reason.starts_with(out_of_memory_words(rank))) return rank;
-    }
-    return std::nullopt;
+  void rank_failed(const Ended& ended) {
+    const AbortNote& note = board_.abort_note();
+    if (!WIFSIGNALED(ended.status) && note.raised()) return fail_as_noted(note);
+    const std::string how =
+        WIFSIGNALED(ended.status)
+            ? fmt::format("was killed by signal {} ({})", WTERMSIG(ended.status),
+                          ::strsignal(WTERMSIG(ended.status)))
+            : fmt::format("ended with exit code {}", WEXITSTATUS(ended.status));
+    fail(fmt::format("rank {} {}; last seen in {}", ended.rank, how,
+                     describe(job_, board_.read(ended.rank))),
+         WIFSIGNALED(ended.status) ? Fault::killed : Fault::failed, ended.rank);
   }
 
-  /// Gloo does not say who is late; the board does.
-  std::string furthest_behind() const {
-    if (job_.strategy.communicator != planner::CommunicatorKind::gloo) return "";
+  /// A rank that stands still is to blame for whatever the others have met.
+  void fail_as_noted(const AbortNote& note) {
+    const std::optional<int> stopped = watch_.stopped();
+    const bool is_lost = note.fault() == Fault::hung || note.fault() == Fault::connection;
+    if (!is_lost) return fail(note.reason(), note.fault(), note.rank());
+    if (stopped) {
+      return fail(fmt::format("{}; rank {} is stopped (a signal such as SIGSTOP), in {}",
+                              note.reason(), *stopped, describe(job_, board_.read(*stopped))),
+                  Fault::hung, *stopped);
+    }
+    const bool is_told = job_.strategy.communicator == planner::CommunicatorKind::local;
+    fail(note.reason() + (is_told ? "" : "; " + where_all_are()), note.fault(), note.rank());
+  }
+
+  /// Not every communicator says who is late; the board does.
+  std::string where_all_are() const {
     std::map<std::pair<int64_t, int32_t>, std::vector<int>> ranks_at;
     for (const int rank : job_.ranks) {
       const RankStatus status = board_.read(rank);
       ranks_at[{status.step, status.action}].push_back(rank);
     }
     const std::vector<int>& behind = ranks_at.begin()->second;
-    return fmt::format("; furthest behind: rank {}, in {}", fmt::join(behind, ", rank "),
+    return fmt::format("furthest behind: rank {}, in {}", fmt::join(behind, ", rank "),
                        describe(job_, board_.read(behind.front())));
   }
 
-  void interrupt(int signal) {
-    outcome_.signal = signal;
-    fail(fmt::format("interrupted in {}", describe(job_, board_.read(job_.ranks.front()))));
-    end_all(SIGTERM);
+  /// SIGTERM and SIGUSR1 let a run save, once.
+  void take_signal(int signal) {
+    const bool is_first = std::exchange(outcome_.signal, signal) == 0;
+    if (is_first && signal != SIGINT && job_.checkpointing.wanted && !has_failed()) {
+      stop_by_ = Clock::now() + seconds(job_.config.grace_s);
+      return board_.ask_to_stop();
+    }
+    fail(fmt::format("interrupted in {}", describe(job_, board_.read(job_.ranks.front()))),
+         Fault::interrupted);
+    end_all();
   }
 
   /// The first reason is the cause; what follows from it is not told.
-  void fail(const std::string& reason) {
-    if (!outcome_.ok) return;
-    outcome_.ok = false;
+  void fail(const std::string& reason, Fault fault, int rank = -1) {
+    if (has_failed()) return;
+    outcome_.end = Outcome::End::failed;
     outcome_.reason = reason;
+    outcome_.fault = fault;
+    outcome_.rank = rank;
+    outcome_.step = board_.read(rank >= 0 ? rank : job_.ranks.front()).step;
     failed_at_ = Clock::now();
-    board_.abort_note().raise(reason);
+    board_.abort_note().raise(reason, fault, rank);
   }
 
-  void end_all(int signal) const {
+  /// Those that are stopped would never end by themselves.
+  void end_slow_ones() const {
+    if (Clock::now() > failed_at_ + kGrace || watch_.all_stopped()) end_all();
+  }
+
+  void end_all() const {
     for (const pid_t pid : pids_) {
-      if (pid > 0) ::kill(pid, signal);
+      if (pid > 0) ::kill(pid, SIGKILL);
     }
   }
+
+  /// Killed, and yet it does not end.
+  bool is_out_of_reach() {
+    if (!has_failed() || Clock::now() < failed_at_ + kGrace + kKernelGrace) return false;
+    outcome_.reason +=
+        fmt::format("; {} of its processes cannot be ended, look at their devices", living());
+    return true;
+  }
+
+  bool has_failed() const { return outcome_.end == Outcome::End::failed; }
 
   int64_t living() const {
     return std::count_if(pids_.begin(), pids_.end(), [](pid_t pid) { return pid > 0; });
@@ -301,16 +234,19 @@ class Launcher {
   const RunDirectory& directory_;
   SharedRegion region_;
   Board board_;
-  WatchedSignals signals_;
+  const WatchedSignals& signals_;
+  RankWatch watch_;
   std::vector<pid_t> pids_;  // by rank; 0: has ended
+  bool is_preempted_ = false;
+  std::optional<Clock::time_point> stop_by_;  // where it was asked to save and stop
   Outcome outcome_;
   Clock::time_point failed_at_;
 };
 
 }  // namespace
 
-Outcome launch(const Job& job, const RunDirectory& directory) {
-  return Launcher(job, directory).run();
+Outcome launch(const Job& job, const RunDirectory& directory, const WatchedSignals& signals) {
+  return Launcher(job, directory, signals).run();
 }
 
 }  // namespace shardlens::runtime

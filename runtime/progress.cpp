@@ -31,8 +31,11 @@ std::string bar(double share) {
 
 std::string progress_line(const ProgressState& state, double seconds_left) {
   const std::string loss = state.loss ? fmt::format("  loss {:.4f}", *state.loss) : "";
-  return fmt::format("epoch {}/{}  step {}/{}{}  {:.0f} {}/s  {} left", state.epoch, state.epochs,
-                     state.step, state.steps, loss, state.per_s, state.unit, minutes(seconds_left));
+  const std::string attempt =
+      state.restarts > 0 ? fmt::format("attempt {}  ", state.restarts + 1) : "";
+  return fmt::format("{}epoch {}/{}  step {}/{}{}  {:.0f} {}/s  {} left", attempt, state.epoch,
+                     state.epochs, state.step, state.steps, loss, state.per_s, state.unit,
+                     minutes(seconds_left));
 }
 
 void clear_bar() {

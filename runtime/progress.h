@@ -10,8 +10,9 @@
 namespace shardlens::runtime {
 
 struct ProgressState {
-  int64_t step = 0;   // steps done
-  int64_t steps = 0;  // in all
+  int64_t restarts = 0;  // so the attempt is one more
+  int64_t step = 0;      // steps done
+  int64_t steps = 0;     // in all
   int64_t epoch = 0;
   int64_t epochs = 0;
   std::optional<double> loss;   // nothing where values mean nothing
@@ -19,7 +20,8 @@ struct ProgressState {
   double per_s = 0;
 };
 
-/// "epoch 1/1  step 312/469  loss 0.6123  1120 images/s  0:41 left"
+/// "epoch 1/1  step 312/469  loss 0.6123  1120 images/s  0:41 left"; after a restart it
+/// begins with "attempt 2  ".
 std::string progress_line(const ProgressState& state, double seconds_left);
 
 /// Removes the bar of a rank that can no longer do it.

@@ -80,22 +80,24 @@ void expect_room_for_checkpoints(const Job& job) {
       job.config.storage, profiler::bytes_text(needed), profiler::bytes_text(free)));
 }
 
-std::vector<std::string> resume(Job& job, const RunDirectory& directory) {
+Resumption resume(Job& job, const RunDirectory& directory) {
   const CheckpointStore store(directory.path() / kCheckpointsFolder);
   const NewestCheckpoint newest = store.newest();
-  std::vector<std::string> lines;
+  Resumption resumption;
+  std::vector<std::string>& lines = resumption.lines;
   for (const auto& [checkpoint, fault] : newest.damaged) {
-    lines.push_back(
-        fmt::format("warning: {} is damaged and passed over: {}", checkpoint.path.string(), fault));
+    resumption.damaged.push_back(
+        fmt::format("{} is damaged and passed over: {}", checkpoint.path.string(), fault));
+    lines.push_back("warning: " + resumption.damaged.back());
   }
-  int64_t step = 0;
+  job.resume.reset();
   if (newest.found && job.checkpointing.wanted) {
     const CheckpointReader reader(newest.found->path);
     expect_same_run(job, reader);
     reader.expect(layout_of(job));
-    step = reader.state()->step;
+    resumption.step = reader.state()->step;
     job.resume = newest.found->path;
-    lines.push_back(fmt::format("goes on from step {} of {}: {}", step, job.steps,
+    lines.push_back(fmt::format("goes on from step {} of {}: {}", resumption.step, job.steps,
                                 newest.found->path.string()));
   } else if (newest.found) {
     refuse(newest.found->path, "--checkpoint-every none does not go on from it");
@@ -110,8 +112,8 @@ std::vector<std::string> resume(Job& job, const RunDirectory& directory) {
   const std::vector<std::string> changed = changes(directory.config(), job.config);
   if (!changed.empty()) lines.push_back(fmt::format("with {}", fmt::join(changed, ", ")));
   store.take_over(newest, job.checkpointing);
-  directory.go_on(job.config, step);
-  return lines;
+  directory.go_on(job.config, resumption.step);
+  return resumption;
 }
 
 }  // namespace shardlens::runtime

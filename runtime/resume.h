@@ -13,9 +13,16 @@ namespace shardlens::runtime {
 /// Throws std::invalid_argument where the disk of the storage has no room for a checkpoint.
 void expect_room_for_checkpoints(const Job& job);
 
+struct Resumption {
+  int64_t step = 0;                  // that it goes on from
+  std::vector<std::string> damaged;  // a line for each checkpoint that was passed over
+  std::vector<std::string> lines;    // for the user, those among them
+};
+
 /// Chooses the newest checkpoint that verifies, sets job.resume, and takes the run over; a run
-/// without checkpoints starts anew. Returns lines for the user. Throws std::invalid_argument, with
-/// nothing touched, where all checkpoints are damaged, or the newest is of another model.
-std::vector<std::string> resume(Job& job, const RunDirectory& directory);
+/// without checkpoints starts anew. The attempt that goes on has begun. Throws Failure where the
+/// disk fails, and std::invalid_argument, with nothing touched, where all checkpoints are damaged,
+/// or the newest is of another model.
+Resumption resume(Job& job, const RunDirectory& directory);
 
 }  // namespace shardlens::runtime

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "runtime/checkpoint_store.h"
+#include "runtime/checkpoint_writer.h"
 #include "runtime/durable_files.h"
 
 namespace shardlens::runtime {
@@ -27,8 +28,8 @@ namespace fs = std::filesystem;
 namespace {
 
 /// What a run writes: `--fresh` removes these, checkpoints and model, and nothing else.
-constexpr std::array kOwnFiles = {"config.json", "result.json", "metrics.jsonl", "logs",
-                                  "profiles"};
+constexpr std::array kOwnFiles = {"config.json",  "result.json", "metrics.jsonl",
+                                  "events.jsonl", "logs",        "profiles"};
 
 fs::path run_path(const planner::Config& config) {
   const std::string name =
@@ -202,6 +203,11 @@ void RunDirectory::go_on(const planner::Config& config, int64_t step) const {
   write_file(metrics(), lines_until(read_file(metrics()), step));
   write_file(path_ / "config.json", planner::to_json(kept_config(config, path_)));
   fs::remove(result());
+  remove_unfinished_models(path_ / kModelFolder);
+}
+
+fs::path RunDirectory::actions(int rank) const {
+  return path_ / "logs" / fmt::format("actions-rank{}.txt", rank);
 }
 
 fs::path RunDirectory::profile(int rank) const {

@@ -1,6 +1,7 @@
 // The directory of one run: who may write it, what it was configured with, what came of it.
 //
-//   RUN/config.json  result.json  metrics.jsonl  logs/rank0.log ...  checkpoints/  model/
+//   RUN/config.json  result.json  metrics.jsonl  events.jsonl  logs/rank0.log ...  checkpoints/
+//   model/
 //
 // A live run holds a lock on RUN/.lock; the lock is the kernel's, so a killed run leaves none.
 // Whatever is refused is refused before anything is made or removed.
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "planner/strategy.h"
+#include "runtime/fence.h"
 
 namespace shardlens::runtime {
 
@@ -33,10 +35,15 @@ class RunDirectory {
   planner::Config config() const;
   /// Lets it go on after `step` with another configuration: what it said of later steps is dropped.
   void go_on(const planner::Config& config, int64_t step) const;
+  /// The attempt that now begins; ranks of those before can write no more. Throws Failure.
+  Fence begin_attempt() const { return Fence::begin(path_); }
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path log(int rank) const;
   std::filesystem::path profile(int rank) const;
+  /// What a rank did last, where an attempt has failed.
+  std::filesystem::path actions(int rank) const;
+  std::filesystem::path events() const { return path_ / "events.jsonl"; }
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path result() const { return path_ / "result.json"; }
 

@@ -12,12 +12,13 @@
 #include "runtime/device.h"
 #include "runtime/durable_files.h"
 #include "runtime/job.h"
-#include "runtime/launcher.h"
 #include "runtime/progress.h"
+#include "runtime/rank_process.h"
 #include "runtime/resume.h"
 #include "runtime/run_directory.h"
 #include "runtime/runtime.h"
 #include "runtime/setup_checks.h"
+#include "runtime/supervisor.h"
 
 namespace shardlens::runtime {
 
@@ -75,6 +76,20 @@ int refuse(const Forecast& forecast) {
   return kDoesNotFit;
 }
 
+/// Tells of a run that did not come to its end. Returns the exit code.
+int unfinished(const Outcome& outcome, const RunDirectory& directory) {
+  clear_bar();
+  if (outcome.end == Outcome::End::preempted) {
+    fmt::print("preempted by signal {} after step {}: saved; the same command goes on from it\n",
+               outcome.signal, outcome.step);
+    return kPreempted;
+  }
+  fmt::print(stderr, "shardlens train: {}\n", outcome.reason);
+  if (outcome.fault == Fault::out_of_memory) show_memory(directory.profile(outcome.rank));
+  if (outcome.signal != 0) die_of(outcome.signal);
+  return outcome.fault == Fault::wrong_use ? kWrongUse : kFailed;
+}
+
 int run(planner::Config config, const std::vector<std::string>& arguments,
         const std::optional<OwnTraining>& own, const Forecaster& forecaster) {
   check_libtorch_version();
@@ -87,18 +102,12 @@ int run(planner::Config config, const std::vector<std::string>& arguments,
   const std::optional<Forecast> forecast = forecaster ? forecaster(job.config) : std::nullopt;
   if (forecast && !forecast->fits && !job.config.anyway) return refuse(*forecast);
   const RunDirectory directory = RunDirectory::open(job.config);
-  const auto resumed =
-      directory.is_unfinished() ? resume(job, directory) : std::vector<std::string>();
-  introduce(job, directory, resumed);
+  Supervisor supervisor(job, directory);
+  introduce(job, directory, supervisor.begin());
   if (forecast) fmt::print("plan: {}\n", forecast->verdict);
-  const Outcome outcome = launch(job, directory);
-  if (outcome.ok && forecast) compare(*forecast, directory);
-  if (outcome.ok) return 0;
-  clear_bar();
-  fmt::print(stderr, "shardlens train: {}\n", outcome.reason);
-  if (outcome.out_of_memory_rank) show_memory(directory.profile(*outcome.out_of_memory_rank));
-  if (outcome.signal != 0) die_of(outcome.signal);
-  return outcome.is_wrong_use ? kWrongUse : kFailed;
+  const Outcome outcome = supervisor.run();
+  if (outcome.ok() && forecast) compare(*forecast, directory);
+  return outcome.ok() ? 0 : unfinished(outcome, directory);
 }
 
 int parse_and_run(const std::vector<std::string>& arguments, const std::optional<OwnTraining>& own,

@@ -20,6 +20,7 @@
 #include "profiler/units.h"
 #include "runtime/batches.h"
 #include "runtime/check.h"
+#include "runtime/durable_files.h"
 #include "runtime/null_inspection.h"
 #include "runtime/progress.h"
 
@@ -235,20 +236,19 @@ class Trainer {
 
   TrainResult run() {
     job_.resume ? resume() : set_start_weights();
-    for (int64_t epoch = step_ / job_.steps_per_epoch; step_ < job_.steps; ++epoch) {
+    look_for_stop();
+    for (int64_t epoch = step_ / job_.steps_per_epoch; step_ < job_.steps && !stops_; ++epoch) {
       train_epoch(epoch);
-      if (test_data_) evaluate();
-      check_passes();
-      say(epoch_line(epoch));
-      if (ends_epoch()) save_if_due();
+      if (!stops_) end_epoch(epoch);
     }
-    finish_checkpoints();
+    stops_ ? end_early() : finish_checkpoints();
     result_.median_step_ms = percentile(step_ms_, 0.5);
     result_.p95_step_ms = percentile(step_ms_, 0.95);
     result_.peak = peaks_.whole();
     result_.step_peak = peaks_.steps();
     result_.allocation_retries = allocation_retries(options_.device);
     result_.notice = job_.notice;
+    result_.restarts = job_.attempt.restarts;
     if (result_.peak) say("peak memory: " + peak_text(*result_.peak));
     if (result_.step_peak) say("of steps alone: " + peak_text(*result_.step_peak));
     return result_;
@@ -306,10 +306,35 @@ class Trainer {
     epoch_loss_.restore(progress.epoch, options_.device);
   }
 
+  void end_epoch(int64_t epoch) {
+    if (test_data_) evaluate();
+    check_passes();
+    say(epoch_line(epoch));
+    look_for_stop();
+    if (ends_epoch()) save_if_due();
+  }
+
+  /// Whether the launcher wants the run to end here; it asks none that cannot save.
+  void look_for_stop() {
+    stops_ = options_.board.must_stop(options_.rank, step_) && step_ < job_.steps;
+    check(!stops_ || checkpoints_.has_value(), "a run that saves nothing was asked to stop");
+  }
+
+  /// What is there to go on from is saved; the model is not written.
+  void end_early() {
+    show(Phase::saving);
+    checkpoints_->wait();
+    result_.checkpoints = checkpoints_->cost();
+    result_.steps = step_;
+    result_.is_preempted = true;
+  }
+
   bool ends_epoch() const { return step_ % job_.steps_per_epoch == 0; }
 
   void save_if_due() {
-    if (!checkpoints_ || !checkpoints_->is_due(step_, ends_epoch())) return;
+    if (!checkpoints_) return;
+    const bool is_wanted = stops_ && step_ > first_step_;
+    if (!is_wanted && !checkpoints_->is_due(step_, ends_epoch())) return;
     show(Phase::saving);
     CheckpointState position{.step = step_,
                              .epoch = step_ / job_.steps_per_epoch,
@@ -348,7 +373,10 @@ class Trainer {
       if (step_ == first_step_ + kFirstSteps) peaks_.begin_steps();
       train_step(epoch, first);
       if (checkpoints_) checkpoints_->check();
-      if (!ends_epoch()) save_if_due();
+      if (ends_epoch()) continue;
+      look_for_stop();
+      save_if_due();
+      if (stops_) return;
     }
     if (step_ > first_step_ + kFirstSteps) peaks_.end_steps();
     const bool whole = step_ == (epoch + 1) * job_.steps_per_epoch;
@@ -398,7 +426,7 @@ class Trainer {
     if (scale.scale().defined()) line["loss_scale"] = scale.scale().item<double>();
     if (!job_.notice.empty()) line["notice"] = job_.notice;
     metrics_ << line.dump() << std::endl;
-    if (!metrics_) throw std::runtime_error(options_.metrics.string() + ": cannot be written");
+    if (!metrics_) fail_to_write(options_.metrics);
   }
 
   /// Correct answers over the whole test set, which is split over the ranks.
@@ -445,7 +473,8 @@ class Trainer {
   }
 
   ProgressState progress_state(int64_t epoch) const {
-    return {.step = step_,
+    return {.restarts = job_.attempt.restarts,
+            .step = step_,
             .steps = job_.steps,
             .epoch = epoch + 1,
             .epochs = job_.config.epochs,
@@ -480,6 +509,7 @@ class Trainer {
   double last_per_s_ = 0;  // 0: nothing measured yet
   int64_t step_ = 0;
   int64_t first_step_ = 0;  // of this attempt
+  bool stops_ = false;      // after this step, though there are more
   TrainResult result_;
 };
 
@@ -502,7 +532,7 @@ std::string to_json(const TrainResult& result) {
       {"train_loss", result.train_loss},
       {"test_accuracy", nullptr},
       {"step_ms", {{"median", result.median_step_ms}, {"p95", result.p95_step_ms}}},
-      {"restarts", 0}};
+      {"restarts", result.restarts}};
   if (result.test_accuracy) json["test_accuracy"] = *result.test_accuracy;
   if (result.peak) json["memory"]["peak"] = peak_json(*result.peak);
   if (result.step_peak) json["memory"]["step_peak"] = peak_json(*result.step_peak);
@@ -515,12 +545,20 @@ std::string to_json(const TrainResult& result) {
   return json.dump(2) + "\n";
 }
 
-std::string failure_json(const std::string& reason, int64_t steps) {
+std::string failure_json(const Unfinished& end) {
   const nlohmann::ordered_json json = {{"schema", "shardlens.run/1"},
                                        {"status", "failed"},
-                                       {"reason", reason},
-                                       {"steps", steps},
-                                       {"restarts", 0}};
+                                       {"reason", end.reason},
+                                       {"steps", end.steps},
+                                       {"restarts", end.restarts}};
+  return json.dump(2) + "\n";
+}
+
+std::string preempted_json(const Unfinished& end) {
+  const nlohmann::ordered_json json = {{"schema", "shardlens.run/1"},
+                                       {"status", "preempted"},
+                                       {"steps", end.steps},
+                                       {"restarts", end.restarts}};
   return json.dump(2) + "\n";
 }
 

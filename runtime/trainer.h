@@ -26,6 +26,8 @@ struct TrainerOptions {
 
 /// What a rank knows at the end.
 struct TrainResult {
+  bool is_preempted = false;  // asked to stop: saved, and not at its end
+  int64_t restarts = 0;
   int64_t steps = 0;
   int64_t epochs = 0;                   // finished
   double train_loss = 0;                // mean over the last epoch
@@ -35,16 +37,26 @@ struct TrainResult {
   std::optional<MemoryPeak> peak;       // of the whole run, from the first allocation on
   std::optional<MemoryPeak> step_peak;  // of training steps alone, from the third one on
   int64_t allocation_retries = 0;
-  CheckpointCost checkpoints;           // of this attempt, as all times are
-  std::string notice;                   // see Job
+  CheckpointCost checkpoints;  // of this attempt, as all times are
+  std::string notice;          // see Job
 };
 
-/// Runs the job to its end on this rank. Throws CommunicationError where peers are lost.
+/// Runs the job on this rank to its end, or to the step that the board asks to stop after. Throws
+/// CommunicationError where peers are lost.
 TrainResult train_rank(const Job& job, const TrainerOptions& options);
+
+/// Where a run stood that did not come to its end.
+struct Unfinished {
+  std::string reason{};
+  int64_t steps = 0;
+  int64_t restarts = 0;
+};
 
 /// result.json of a run that ended well.
 std::string to_json(const TrainResult& result);
-/// ... and of one that did not, after so many whole steps.
-std::string failure_json(const std::string& reason, int64_t steps);
+/// ... and of one that did not.
+std::string failure_json(const Unfinished& end);
+/// ... and of one that has saved and can go on.
+std::string preempted_json(const Unfinished& end);
 
 }  // namespace shardlens::runtime

@@ -18,10 +18,11 @@ void wait_for_peer(const Board& board, int rank, int peer, const std::string& wh
   const auto give_up = std::chrono::steady_clock::now() + deadline;
   const AbortNote& note = board.abort_note();
   while (!is_told()) {
-    if (note.raised()) throw CommunicationError(note.reason());
+    if (note.raised()) throw CommunicationError(note.reason(), note.fault(), note.rank());
     if (std::chrono::steady_clock::now() > give_up) {
       throw CommunicationError("rank " + std::to_string(rank) + ", rendezvous: rank " +
-                               std::to_string(peer) + " did not " + what + " in time");
+                                   std::to_string(peer) + " did not " + what + " in time",
+                               Fault::hung, peer);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }

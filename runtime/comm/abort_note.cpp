@@ -19,11 +19,13 @@ std::atomic_ref<uint32_t> state_of(const AbortNote& note) {
 
 }  // namespace
 
-void AbortNote::raise(std::string_view reason) noexcept {
+void AbortNote::raise(std::string_view reason, Fault fault, int rank) noexcept {
   uint32_t expected = kSilent;
   if (!state_of(*this).compare_exchange_strong(expected, kWriting, std::memory_order_acquire)) {
     return;
   }
+  kind = fault;
+  blamed = rank;
   const size_t length = std::min(reason.size(), kTextBytes - 1);
   std::copy_n(reason.begin(), length, text.begin());
   text[length] = '\0';

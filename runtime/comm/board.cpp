@@ -2,14 +2,23 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 namespace shardlens::runtime {
 namespace {
 
 constexpr uint64_t kMagic = 0x44524f42'4c485331;  // "1SHLBORD" in memory
-constexpr int32_t kVersion = 4;
+constexpr int32_t kVersion = 5;
+
+constexpr int64_t kNoStop = 0;
+constexpr int64_t kBeingChosen = -1;
+
+int64_t now_ns() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 template <typename T>
 void store(T& field, T value) noexcept {
@@ -40,6 +49,7 @@ struct alignas(64) Board::Header {
   int32_t version;
   int32_t world_size;
   uint32_t port;
+  int64_t stop_step;  // kNoStop, kBeingChosen, or the steps to be done
   AbortNote note;
 };
 
@@ -49,8 +59,21 @@ struct alignas(64) Board::Line {
   int32_t pid;
   int32_t phase;
   int32_t action;
+  int64_t boundary;  // steps done when must_stop was last asked
   uint32_t has_gpu;  // released after the GPU, acquired before it
   GpuUuid gpu;
+};
+
+struct alignas(64) Board::Ring {
+  struct Entry {
+    int64_t time_ns;
+    int64_t step;
+    int32_t action;
+    int32_t phase;
+  };
+
+  uint64_t count;  // of all, released after the entry
+  Entry entries[kActions];
 };
 
 std::string_view to_string(Phase phase) {
@@ -72,8 +95,8 @@ std::string_view to_string(Phase phase) {
 }
 
 size_t Board::bytes(int world_size) {
-  return sizeof(Header) +
-         static_cast<size_t>(world_size) * (sizeof(Line) + kNcclIds * sizeof(NcclId));
+  return sizeof(Header) + static_cast<size_t>(world_size) *
+                              (sizeof(Line) + kNcclIds * sizeof(NcclId) + sizeof(Ring));
 }
 
 Board Board::initialise(void* memory, int world_size) {
@@ -90,6 +113,7 @@ Board::Board(void* memory, int world_size)
   check_place(memory, world_size);
   lines_ = reinterpret_cast<Line*>(static_cast<std::byte*>(memory) + sizeof(Header));
   nccl_ids_ = reinterpret_cast<NcclId*>(lines_ + world_size);
+  rings_ = reinterpret_cast<Ring*>(nccl_ids_ + world_size * kNcclIds);
   if (std::atomic_ref<uint64_t>(header_->magic).load(std::memory_order_acquire) != kMagic) {
     throw std::runtime_error("this shared memory holds no board of ranks");
   }
@@ -114,6 +138,14 @@ void Board::enter(int rank, Phase phase, int64_t step, int32_t action) const noe
   store(mine.phase, static_cast<int32_t>(phase));
   store(mine.step, step);
   store(mine.action, action);
+  Ring& ring = rings_[rank];
+  const uint64_t count = load(ring.count);
+  Ring::Entry& entry = ring.entries[count % kActions];
+  store(entry.time_ns, now_ns());
+  store(entry.step, step);
+  store(entry.action, action);
+  store(entry.phase, static_cast<int32_t>(phase));
+  std::atomic_ref<uint64_t>(ring.count).store(count + 1, std::memory_order_release);
 }
 
 RankStatus Board::read(int rank) const {
@@ -122,6 +154,51 @@ RankStatus Board::read(int rank) const {
           .phase = static_cast<Phase>(load(theirs.phase)),
           .step = load(theirs.step),
           .action = load(theirs.action)};
+}
+
+std::vector<RankAction> Board::last_actions(int rank) const {
+  const int32_t pid = load(line(rank).pid);
+  Ring& ring = rings_[rank];
+  const uint64_t count = std::atomic_ref<uint64_t>(ring.count).load(std::memory_order_acquire);
+  std::vector<RankAction> actions;
+  for (uint64_t i = count - std::min<uint64_t>(count, kActions); i < count; ++i) {
+    Ring::Entry& entry = ring.entries[i % kActions];
+    actions.push_back({.time_ns = load(entry.time_ns),
+                       .status = {.pid = pid,
+                                  .phase = static_cast<Phase>(load(entry.phase)),
+                                  .step = load(entry.step),
+                                  .action = load(entry.action)}});
+  }
+  return actions;
+}
+
+// [Note: one step for all]
+// Ranks come to the end of a step at different times, and all must stop after the same one. A rank
+// says how far it is, then reads whether it is to stop; the launcher says that it is choosing, then
+// reads how far all are. All four are sequentially consistent, so of a rank that did not see the
+// choosing the launcher sees the step, and chooses a later one. Whoever sees the choosing waits for
+// the two loops below, no longer.
+void Board::ask_to_stop() const noexcept {
+  std::atomic_ref<int64_t> stop(header_->stop_step);
+  stop.store(kBeingChosen, std::memory_order_seq_cst);
+  int64_t furthest = 0;
+  for (int rank = 0; rank < world_size_; ++rank) {
+    const std::atomic_ref<int64_t> boundary(lines_[rank].boundary);
+    furthest = std::max(furthest, boundary.load(std::memory_order_seq_cst));
+  }
+  stop.store(furthest + 1, std::memory_order_seq_cst);
+}
+
+bool Board::must_stop(int rank, int64_t step) const noexcept {
+  const std::atomic_ref<int64_t> boundary(lines_[rank].boundary);
+  boundary.store(step, std::memory_order_seq_cst);
+  const std::atomic_ref<int64_t> stop(header_->stop_step);
+  int64_t last = stop.load(std::memory_order_seq_cst);
+  while (last == kBeingChosen) {
+    std::this_thread::yield();
+    last = stop.load(std::memory_order_seq_cst);
+  }
+  return last != kNoStop && step >= last;
 }
 
 void Board::set_port(uint16_t port) const noexcept { store(header_->port, uint32_t{port}); }

@@ -1,11 +1,13 @@
 // Where every rank says what it is doing, so that a hang can be explained: one line a rank in
-// shared memory, one abort note for all, and what the ranks must tell each other to meet: the port
-// of the rendezvous store, the ids of NCCL's communicators, the GPUs that they are on.
+// shared memory and its last actions, one abort note for all, and what the ranks must tell each
+// other to meet: the port of the rendezvous store, the ids of NCCL's communicators, the GPUs that
+// they are on. Here the launcher asks all ranks to stop after the same step.
 //
 // The launcher initialises it over zero-filled memory; ranks and launcher then attach. A Board is
 // a view: copy it freely, the memory must outlive it. A rank writes its own line only, before
-// every action, with relaxed stores (a few ns); anybody reads at any time. The fields of one line
-// are not read as one: a reader may see the step of one action and the id of the next.
+// every action, with relaxed stores (a few ns, and a clock's 20); anybody reads at any time. The
+// fields of one line are not read as one: a reader may see the step of one action and the id of the
+// next.
 #pragma once
 
 #include <array>
@@ -13,6 +15,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "runtime/comm/abort_note.h"
 
@@ -28,6 +31,12 @@ struct RankStatus {
   int32_t action = 0;  // index into Schedule::actions
 
   bool operator==(const RankStatus&) const = default;
+};
+
+/// What a rank began, and when.
+struct RankAction {
+  int64_t time_ns = 0;  // of std::chrono::steady_clock
+  RankStatus status;
 };
 
 /// What CUDA calls a GPU, the same in every process.
@@ -47,6 +56,18 @@ class Board {
   void join(int rank, int32_t pid) const;
   void enter(int rank, Phase phase, int64_t step, int32_t action) const noexcept;
   RankStatus read(int rank) const;
+
+  static constexpr size_t kActions = 2000;
+  /// The last kActions that the rank has entered, the oldest first. While it goes on, the first
+  /// ones may be newer than they should be.
+  std::vector<RankAction> last_actions(int rank) const;
+
+  /// Asks all ranks to stop after the same step, which no rank is past. Called by the launcher
+  /// alone; see [Note: one step for all].
+  void ask_to_stop() const noexcept;
+  /// At the end of each step, and before the first: whether this was the last one. `step`: steps
+  /// done.
+  bool must_stop(int rank, int64_t step) const noexcept;
 
   /// 0 until the rank that serves the store has set it.
   void set_port(uint16_t port) const noexcept;
@@ -70,6 +91,7 @@ class Board {
  private:
   struct Header;
   struct Line;
+  struct Ring;
   struct NcclId;
 
   Line& line(int rank) const;
@@ -77,6 +99,7 @@ class Board {
 
   Header* header_;
   Line* lines_;       // [world_size]
+  Ring* rings_;       // [world_size]
   NcclId* nccl_ids_;  // [world_size][kNcclIds]
   int world_size_;
 };

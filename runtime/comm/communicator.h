@@ -21,16 +21,18 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include "planner/strategy.h"
+#include "runtime/comm/fault.h"
 
 namespace shardlens::runtime {
 
-struct CommunicationError : std::runtime_error {
-  using std::runtime_error::runtime_error;
+struct CommunicationError : Failure {
+  explicit CommunicationError(const std::string& what, Fault fault = Fault::connection,
+                              int rank = -1)
+      : Failure(fault, what, rank) {}
 };
 
 /// What is being done, for error messages: "step 37, REDUCE_SCATTER of block3 bucket 1".

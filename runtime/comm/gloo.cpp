@@ -159,8 +159,9 @@ class GlooCommunicator final : public Communicator {
   void finish(const Operation& operation, c10d::Work& work);
   void reduce_received(const Pending& pending);
   void check_alive(const Operation& operation);
-  std::string text_of(const std::exception_ptr& error) const;
-  [[noreturn]] void fail(const Operation& operation, const std::string& what);
+  [[noreturn]] void fail(const Operation& operation, const std::exception_ptr& error);
+  [[noreturn]] void fail(const Operation& operation, const std::string& what,
+                         Fault fault = Fault::connection);
 
   GlooOptions options_;
   c10::intrusive_ptr<Group> group_;
@@ -288,20 +289,23 @@ void GlooCommunicator::finish(const Operation& operation, c10d::Work& work) {
     }
     if (work.isCompleted()) {
       if (!work.exception()) return;
-      fail(operation, text_of(work.exception()));
+      fail(operation, work.exception());
     }
     check_alive(operation);
   }
 }
 
-std::string GlooCommunicator::text_of(const std::exception_ptr& error) const {
+void GlooCommunicator::fail(const Operation& operation, const std::exception_ptr& error) {
+  std::string text;
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& thrown) {
-    const std::string text = first_line(thrown.what());
-    const bool late = text.find("imed out") != text.npos || text.find("timeout") != text.npos;
-    return late ? "a peer did not arrive within " + to_text(options_.deadline) + ": " + text : text;
+    text = first_line(thrown.what());
   }
+  const bool late = text.find("imed out") != text.npos || text.find("timeout") != text.npos;
+  if (!late) fail(operation, text);
+  fail(operation, "a peer did not arrive within " + to_text(options_.deadline) + ": " + text,
+       Fault::hung);
 }
 
 void GlooCommunicator::reduce_received(const Pending& pending) {
@@ -334,9 +338,9 @@ void GlooCommunicator::check_alive(const Operation& operation) {
   if (note.raised()) fail(operation, "stopped: " + note.reason());
 }
 
-void GlooCommunicator::fail(const Operation& operation, const std::string& what) {
+void GlooCommunicator::fail(const Operation& operation, const std::string& what, Fault fault) {
   failure_ = to_text(options_.rank, operation) + ": " + what;
-  throw CommunicationError(failure_);
+  throw CommunicationError(failure_, fault);
 }
 
 }  // namespace

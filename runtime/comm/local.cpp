@@ -241,7 +241,7 @@ void LocalCommunicator::wait_for_peers(const Operation& operation, FutexWord Cou
     std::string what = to_text(options_.rank, operation) + ": rank " + std::to_string(lost) +
                        " did not arrive within " + to_text(options_.deadline);
     if (options_.describe) what += "; last seen in " + options_.describe(lost);
-    note_->raise(what);
+    note_->raise(what, Fault::hung, lost);
     fail(what);
   }
 }

@@ -97,7 +97,8 @@ void Watchdog::look() {
   const std::string error = watched_.error();
   if (!error.empty()) return keep_failure(oldest_text() + ": " + error);
   if (in_flight_ > 0 && age_ > options_.deadline) {
-    keep_failure(oldest_text() + ": not finished within " + to_text(options_.deadline));
+    keep_failure(oldest_text() + ": not finished within " + to_text(options_.deadline),
+                 Fault::hung);
   }
 }
 
@@ -113,11 +114,11 @@ void Watchdog::retire() {
   }
 }
 
-void Watchdog::keep_failure(const std::string& text) {
+void Watchdog::keep_failure(const std::string& text, Fault fault) {
   if (!failure_.empty()) return;
   failure_ = text;
   failed_.store(true, std::memory_order_release);
-  options_.note->raise(text);
+  options_.note->raise(text, fault);
 }
 
 std::string Watchdog::oldest_text() const {

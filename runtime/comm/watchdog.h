@@ -80,7 +80,7 @@ class Watchdog {
   void watch();
   void look();
   void retire();
-  void keep_failure(const std::string& text);
+  void keep_failure(const std::string& text, Fault fault = Fault::connection);
   std::string oldest_text() const;
 
   Watched& watched_;

@@ -1,11 +1,17 @@
 // Strikes a program at one of its operations on files under a folder: kills it (SIGKILL) before
-// the operation or after half of a write, or tells it that the disk is full. Linked into a program,
-// or preloaded.
+// the operation or after half of a write, stops it (SIGSTOP), or tells it that the disk is full.
+// Linked into a program, or preloaded.
 //
 //   SHARDLENS_FAULT_UNDER  the folder; without it nothing is watched
 //   SHARDLENS_FAULT_LOG    gets a line before and after each operation: "begin 0 rename step-3"
-//   SHARDLENS_FAULT_AT     "RANK COUNT kill|torn|full NAME PATH": the COUNT-th of that name and
+//   SHARDLENS_FAULT_AT     "RANK COUNT kill|torn|full|stop NAME PATH": the COUNT-th of that name
+//   and
 //                          path in that process, counted from 1; PATH is under the folder
+//
+//   SHARDLENS_FAULT_NEXT   a file; once it is there, with the word
+//                            full    the next write of any rank finds the disk full,
+//                            refuse  the next rank that connects to a peer can reach nobody;
+//                          whoever is struck removes the file
 //
 // The rank of a process is its number among its parent's children; the first process is -1. The
 // functions of the C library are replaced by system calls, so that whoever runs below (a sanitizer)
@@ -13,6 +19,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -27,6 +34,7 @@
 namespace {
 
 int rank = -1;
+std::atomic<bool> reaches_nobody = false;
 int forks = 0;
 std::atomic<int> matches = 0;
 
@@ -35,6 +43,7 @@ void be_child() {
   rank = forks;
   forks = 0;
   matches = 0;
+  reaches_nobody = false;
 }
 
 [[gnu::constructor]] void watch_forks() { ::pthread_atfork(nullptr, count_fork, be_child); }
@@ -59,6 +68,19 @@ Fault fault() {
                 fault.path);
   }
   return fault;
+}
+
+/// Whether the file that names the next fault has this word; then it is removed. Of several who
+/// come at once one is struck.
+bool is_next(const char* word) {
+  const char* const file = std::getenv("SHARDLENS_FAULT_NEXT");
+  if (file == nullptr || rank < 0) return false;
+  char text[16] = "";
+  const long opened = ::syscall(SYS_openat, AT_FDCWD, file, O_RDONLY);
+  if (opened < 0) return false;
+  ::syscall(SYS_read, opened, text, sizeof text - 1);
+  ::syscall(SYS_close, opened);
+  return std::strcmp(text, word) == 0 && ::syscall(SYS_unlinkat, AT_FDCWD, file, 0) == 0;
 }
 
 /// What follows the folder in a path; "." the folder itself, null: it is elsewhere.
@@ -95,9 +117,17 @@ class Operation {
     if (below == nullptr) return;
     std::snprintf(path_, sizeof path_, "%s", below);
     log_line("begin", name_, path_);
+    if (std::strcmp(name_, "write") == 0 && is_next("full")) {
+      verdict_ = Verdict::fail;
+      return;
+    }
     const Fault planned = fault();
     if (!planned.is(name_, path_) || ++matches != planned.count) return;
     if (std::strcmp(planned.kind, "kill") == 0) die();
+    if (std::strcmp(planned.kind, "stop") == 0) {
+      ::kill(::getpid(), SIGSTOP);
+      return;
+    }
     verdict_ = std::strcmp(planned.kind, "torn") == 0 ? Verdict::half : Verdict::fail;
   }
   ~Operation() {
@@ -210,6 +240,12 @@ int fsync(int file) {
   const Operation operation("sync", path_of(file, path));
   if (operation.verdict() != Verdict::go_on) return Operation::refuse();
   return static_cast<int>(::syscall(SYS_fsync, file));
+}
+
+int connect(int socket, const sockaddr* address, socklen_t bytes) {
+  if (address->sa_family == AF_INET && !reaches_nobody) reaches_nobody = is_next("refuse");
+  if (reaches_nobody) return errno = ECONNREFUSED, -1;
+  return static_cast<int>(::syscall(SYS_connect, socket, address, bytes));
 }
 
 int rename(const char* from, const char* to) noexcept {

@@ -18,7 +18,7 @@ struct FileOperation {
   std::string text() const {
     return std::to_string(rank) + " " + name + " " + path + " " + std::to_string(count);
   }
-  /// `kind`: kill, torn, full.
+  /// `kind`: kill, torn, full, stop.
   std::string fault(const std::string& kind) const {
     return std::to_string(rank) + " " + std::to_string(count) + " " + kind + " " + name + " " +
            path;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -24,7 +25,8 @@
 
 namespace shardlens::test {
 
-/// Calls body(rank, channels) on schedule.world_size threads; rethrows what one of them throws.
+/// Calls body(rank, channels) on schedule.world_size threads; rethrows what the first of them
+/// throws: the others then throw that they were stopped.
 inline void run_ranks(const planner::Schedule& schedule,
                       const std::function<void(int rank, runtime::Channels)>& body) {
   runtime::Job job;
@@ -33,7 +35,8 @@ inline void run_ranks(const planner::Schedule& schedule,
   job.strategy.communicator = planner::CommunicatorKind::local;
   const auto region = runtime::SharedRegion::create(region_bytes(job));
   const auto board = runtime::Board::initialise(region.data(), schedule.world_size);
-  std::vector<std::exception_ptr> failures(static_cast<size_t>(schedule.world_size));
+  std::exception_ptr failure;
+  std::once_flag first;
   const auto rank_main = [&](int rank) {
     at::set_num_threads(1);
     const auto streams = runtime::make_inline_streams();
@@ -41,16 +44,14 @@ inline void run_ranks(const planner::Schedule& schedule,
       const auto links = join(job, rank, region.data(), *streams);
       body(rank, links->channels());
     } catch (const std::exception& error) {
-      failures[rank] = std::current_exception();
+      std::call_once(first, [&] { failure = std::current_exception(); });
       board.abort_note().raise(error.what());
     }
   };
   std::vector<std::thread> threads;
   for (int rank = 0; rank < schedule.world_size; ++rank) threads.emplace_back(rank_main, rank);
   for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 /// The start weights that every numerics test uses.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -54,6 +55,17 @@ class TrainBench {
   std::string run_file(const std::string& name) const { return file("runs/r/" + name); }
   nlohmann::json result() const {
     return nlohmann::json::parse(read_file(run_file("result.json")));
+  }
+  /// Weights and moments of the checkpoints that are left, and the model: every byte, by file.
+  std::map<std::string, std::string> tensors() const {
+    namespace fs = std::filesystem;
+    std::map<std::string, std::string> files;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(run_file(""))) {
+      const std::string name = fs::relative(entry.path(), run_file("")).string();
+      if (!name.ends_with(".safetensors") || name.starts_with("checkpoints/damaged-")) continue;
+      files[name] = read_file(entry.path().string());
+    }
+    return files;
   }
   std::vector<double> losses() const {
     std::ifstream lines(run_file("metrics.jsonl"));

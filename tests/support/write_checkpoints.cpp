@@ -2,8 +2,8 @@
 //
 //     write_checkpoints FOLDER RANKS LAST_STEP KEEP
 //
-// What is there is gone on from; the state of a step follows from the step alone. Ends with 1 when
-// a rank has died, after ending the others, as the launcher does.
+// FOLDER is in the folder of a run. What is there is gone on from; the state of a step follows from
+// the step alone. Ends with 1 when a rank has died, after ending the others, as the launcher does.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,7 +36,8 @@ using namespace shardlens;
 }  // namespace
 
 int main(int, char** argv) {
-  const runtime::CheckpointStore store(argv[1]);
+  const std::filesystem::path folder = argv[1];
+  const runtime::CheckpointStore store(folder, runtime::Fence::begin(folder.parent_path()));
   const int ranks = std::atoi(argv[2]);
   const int64_t last = std::atoll(argv[3]);
   const planner::Checkpointing wanted{.wanted = true, .keep = std::atoll(argv[4])};

@@ -186,3 +186,42 @@ TEST_CASE("a rank's GPU is told once it is set") {
   CHECK_FALSE(board.gpu(0, told));
   CHECK_THROWS_AS(board.gpu(2, told), std::logic_error);
 }
+
+TEST_CASE("the last actions of a rank are kept, the oldest first") {
+  const SharedRegion region = board_region(2);
+  const Board board = Board::initialise(region.data(), 2);
+  CHECK(board.last_actions(1).empty());
+  constexpr int kCount = 2 * static_cast<int>(Board::kActions) + 17;
+  for (int i = 0; i < kCount; ++i) board.enter(1, Phase::training, 1ll << 40, i);
+  const auto actions = board.last_actions(1);
+  REQUIRE(actions.size() == Board::kActions);
+  for (size_t i = 0; i < actions.size(); ++i) {
+    const int expected = kCount - static_cast<int>(Board::kActions) + static_cast<int>(i);
+    REQUIRE(actions[i].status == RankStatus{0, Phase::training, 1ll << 40, expected});
+    if (i > 0) REQUIRE(actions[i].time_ns >= actions[i - 1].time_ns);
+  }
+  CHECK(board.last_actions(0).empty());
+}
+
+TEST_CASE("all ranks stop after the same step, whenever they are asked", "[threads]") {
+  constexpr int kRanks = 4;
+  for (int round = 0; round < 200; ++round) {
+    const SharedRegion region = board_region(kRanks);
+    const Board board = Board::initialise(region.data(), kRanks);
+    std::thread asker([&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(round * 5));
+      board.ask_to_stop();
+    });
+    // Ranks of a step meet nowhere: they may be any number of steps apart.
+    const auto stopped = run_threads(kRanks, [&](int rank) {
+      int64_t step = 3;
+      while (!board.must_stop(rank, step)) {
+        ++step;
+        if (rank == 0 && step % 8 == 0) std::this_thread::yield();
+      }
+      return std::to_string(step);
+    });
+    asker.join();
+    REQUIRE(std::set<std::string>(stopped.begin(), stopped.end()).size() == 1);
+  }
+}

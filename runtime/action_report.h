@@ -1,0 +1,14 @@
+// What a rank did last, as a file for people: one line an action, the oldest first.
+#pragma once
+
+#include <filesystem>
+
+#include "runtime/comm/board.h"
+#include "runtime/job.h"
+
+namespace shardlens::runtime {
+
+/// Replaces the file. A disk that fails is passed over: the run has failed already.
+void write_actions(const Job& job, const Board& board, int rank, const std::filesystem::path& path);
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,59 @@
+// Finds ranks that stand still where no other rank would: one that is stopped, and one that does
+// nothing after another has ended. Whoever waits for a peer in a collective has a deadline of its
+// own, which comes first.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/board.h"
+
+namespace shardlens::runtime {
+
+struct QuietRank {
+  int rank = 0;
+  std::string what;  // "was stopped for 60 s"
+};
+
+class RankWatch {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  /// `deadline`: of the ranks' own waits.
+  RankWatch(const std::vector<int>& ranks, const Board& board, std::chrono::nanoseconds deadline);
+
+  void set_stopped(int rank, bool stopped);
+  void set_ended(int rank, bool well);
+
+  /// A rank that is stopped.
+  std::optional<int> stopped() const;
+  /// Of those that have not ended.
+  bool all_stopped() const;
+
+  /// Every now and then: who has stood still for too long. Time between two calls counts for
+  /// 200 ms at most, so time in which this process was stopped does not.
+  std::optional<QuietRank> look(Time now);
+
+ private:
+  struct Watched {
+    int rank = 0;
+    bool is_stopped = false;
+    bool has_ended = false;
+    RankStatus seen{};
+    std::chrono::nanoseconds stopped_for{0};
+    std::chrono::nanoseconds quiet_for{0};  // since it last did anything, or another one ended
+  };
+
+  Watched& of(int rank);
+
+  Board board_;
+  std::chrono::nanoseconds deadline_;
+  std::vector<Watched> ranks_;
+  bool one_has_ended_ = false;
+  std::optional<Time> last_look_;
+};
+
+}  // namespace shardlens::runtime

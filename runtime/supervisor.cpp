@@ -1,0 +1,156 @@
+#include "runtime/supervisor.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include "runtime/durable_files.h"
+#include "runtime/progress.h"
+#include "runtime/resume.h"
+#include "runtime/trainer.h"
+
+namespace shardlens::runtime {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Of --max-failures.
+std::string limit_text(int64_t max_failures) {
+  return max_failures < 0 ? std::string() : fmt::format(" of {}", max_failures);
+}
+
+/// What no rank was there to meet.
+Outcome failed_before_start(Fault fault, const std::string& reason, int64_t step) {
+  Outcome outcome{.end = Outcome::End::failed, .step = step, .fault = fault};
+  outcome.reason = reason;
+  outcome.may_restart = true;
+  return outcome;
+}
+
+}  // namespace
+
+Supervisor::Supervisor(Job& job, const RunDirectory& directory)
+    : job_(job), directory_(directory), events_(directory.events()) {}
+
+std::vector<std::string> Supervisor::begin() { return begin_attempt(directory_.is_unfinished()); }
+
+std::vector<std::string> Supervisor::begin_attempt(bool goes_on) {
+  job_.attempt.fence = directory_.begin_attempt();
+  if (!goes_on) {
+    tell("started", fmt::format("{} ranks", job_.ranks.size()), 0);
+    return {};
+  }
+  Resumption resumption = resume(job_, directory_);
+  from_step_ = resumption.step;
+  for (const std::string& line : resumption.damaged) tell("checkpoint_damaged", line);
+  tell(job_.resume ? "resumed" : "started",
+       job_.resume ? job_.resume->string() : "without a checkpoint", from_step_);
+  return std::move(resumption.lines);
+}
+
+Outcome Supervisor::run() {
+  const WatchedSignals signals;
+  Outcome outcome = launch(job_, directory_, signals);
+  for (;;) {
+    tell(outcome);
+    if (outcome.end != Outcome::End::failed || !outcome.may_restart) break;
+    failures_.push_back(
+        {.from_step = from_step_, .reached_step = outcome.step, .fault = outcome.fault});
+    const RestartDecision decision = decide(job_.config.max_failures, failures_);
+    if (!decision.why_not.empty()) {
+      tell("gave_up", decision.why_not, outcome.step);
+      outcome.reason += "; " + decision.why_not;
+    }
+    if (!decision.restarts) break;
+    outcome = restart(outcome, decision.pause, signals);
+  }
+  write_result(outcome);
+  return outcome;
+}
+
+Outcome Supervisor::restart(const Outcome& last, std::chrono::milliseconds pause,
+                            const WatchedSignals& signals) {
+  clear_bar();
+  const std::string which =
+      fmt::format("failure {}{}", failures_.size(), limit_text(job_.config.max_failures));
+  fmt::print(stderr, "shardlens train: {}; {}: starts again in {:.2f} s\n", last.reason, which,
+             static_cast<double>(pause.count()) / 1e3);
+  if (const int signal = wait_for_signal(signals, pause)) return ended_by(signal);
+  ++job_.attempt.restarts;
+  try {
+    const std::vector<std::string> lines = begin_attempt(true);
+    tell("restarted", fmt::format("{}: {}", which, last.reason), from_step_);
+    for (const std::string& line : lines) fmt::print("{}\n", line);
+  } catch (const Failure& error) {
+    return failed_before_start(error.fault(), error.what(), last.step);
+  } catch (const std::invalid_argument& error) {
+    return failed_before_start(Fault::wrong_use, error.what(), last.step);
+  } catch (const std::exception& error) {
+    return failed_before_start(Fault::failed, error.what(), last.step);
+  }
+  return launch(job_, directory_, signals);
+}
+
+int Supervisor::wait_for_signal(const WatchedSignals& signals, std::chrono::milliseconds pause) {
+  const auto end = Clock::now() + pause;
+  for (auto now = Clock::now(); now < end; now = Clock::now()) {
+    const int signal =
+        signals.next(std::chrono::duration_cast<std::chrono::milliseconds>(end - now));
+    if (signal != 0 && signal != SIGCHLD) return signal;
+  }
+  return 0;
+}
+
+/// Between two attempts, when all that there is to save is saved.
+Outcome Supervisor::ended_by(int signal) const {
+  Outcome outcome{.step = failures_.back().reached_step, .signal = signal};
+  const bool can_go_on = signal != SIGINT && job_.checkpointing.wanted;
+  outcome.end = can_go_on ? Outcome::End::preempted : Outcome::End::failed;
+  outcome.fault = Fault::interrupted;
+  outcome.reason = "interrupted between two attempts";
+  return outcome;
+}
+
+void Supervisor::tell(const Outcome& outcome) {
+  switch (outcome.end) {
+    case Outcome::End::finished:
+      return tell("finished", "", outcome.step);
+    case Outcome::End::preempted:
+      return tell("preempted", fmt::format("by signal {}", outcome.signal), outcome.step);
+    case Outcome::End::failed:
+      return tell(std::string(to_string(outcome.fault)), outcome.reason, outcome.step,
+                  outcome.rank < 0 ? std::nullopt : std::optional(outcome.rank));
+  }
+}
+
+void Supervisor::tell(std::string kind, std::string text, std::optional<int64_t> step,
+                      std::optional<int> rank) {
+  events_.add({.generation = job_.attempt.fence.generation(),
+               .kind = std::move(kind),
+               .rank = rank,
+               .step = step,
+               .text = std::move(text)});
+}
+
+/// Rank 0 has written it where the run is finished.
+void Supervisor::write_result(Outcome& outcome) const {
+  if (outcome.ok()) return;
+  const Unfinished end{
+      .reason = outcome.reason, .steps = outcome.step, .restarts = job_.attempt.restarts};
+  try {
+    write_file(directory_.result(),
+               outcome.end == Outcome::End::preempted ? preempted_json(end) : failure_json(end));
+  } catch (const Failure& error) {
+    if (outcome.reason.find(error.what()) == std::string::npos) {
+      outcome.reason += fmt::format("; {}", error.what());
+    }
+  }
+}
+
+}  // namespace shardlens::runtime

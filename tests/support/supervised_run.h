@@ -1,0 +1,35 @@
+// What a test asks of a run that goes on beside it: how far it is, and what happened to it.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "runtime/events.h"
+#include "tests/support/train_bench.h"
+
+namespace shardlens::test {
+
+/// Steps that metrics.jsonl tells of; 0 where there is none.
+inline size_t steps_told(const TrainBench& bench) {
+  std::ifstream lines(bench.run_file("metrics.jsonl"));
+  size_t steps = 0;
+  for (std::string line; std::getline(lines, line) && !lines.eof();) ++steps;
+  return steps;
+}
+
+inline std::vector<runtime::Event> events_of(const TrainBench& bench) {
+  return runtime::read_events(bench.run_file("events.jsonl"));
+}
+
+inline std::vector<std::string> kinds_of(const TrainBench& bench) {
+  std::vector<std::string> kinds;
+  for (const runtime::Event& event : events_of(bench)) kinds.push_back(event.kind);
+  return kinds;
+}
+
+inline int64_t count_of(const TrainBench& bench, const std::string& kind) {
+  return std::ranges::count(kinds_of(bench), kind);
+}
+
+}  // namespace shardlens::test
