@@ -24,7 +24,7 @@ std::string pytorch(const std::vector<std::string>& arguments) {
                                     SHARDLENS_BUILD_DIR, "interchange.py"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   const Ended ended = run(words);
-  if (ended.exit_code == 77) SKIP("there is no PyTorch for Python; .setup/oracle fetches it");
+  if (ended.exit_code == 77) SKIP("there is no PyTorch for Python; .setup/python makes it");
   CAPTURE(ended.err, ended.out);
   REQUIRE(ended.exit_code == 0);
   const std::string out = ended.out.substr(0, ended.out.find_last_not_of('\n') + 1);

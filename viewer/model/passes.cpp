@@ -16,6 +16,7 @@ PassPart part_of(ActionKind kind) {
   switch (kind) {
     case ActionKind::load_input:
       return PassPart::input;
+    case ActionKind::h2d:
     case ActionKind::cast_shard:
     case ActionKind::all_gather:
     case ActionKind::reshard:
@@ -27,6 +28,7 @@ PassPart part_of(ActionKind kind) {
     case ActionKind::recompute:
     case ActionKind::backward:
       return PassPart::backward;
+    case ActionKind::d2h:
     case ActionKind::reduce_scatter:
     case ActionKind::all_reduce:
     case ActionKind::accumulate:
