@@ -61,7 +61,7 @@ const Names kNouns = {"models/spec.h",     "profiler/profile.h", "profiler/block
 
 const Names kVerbs = {"models/model.h",      "profiler/writer.h", "profiler/reader.h",
                       "profiler/recorder.h", "planner/planner.h", "runtime/runtime.h",
-                      "viewer/viewer.h"};
+                      "viewer/viewer.h",     "profiler/program.h"};
 
 /// What a module may include beside its own files.
 const std::map<std::string, Names, std::less<>> kEdges = {

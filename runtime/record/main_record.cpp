@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <exception>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "planner/gpus.h"
 #include "planner/planner.h"
+#include "profiler/program.h"
 #include "profiler/recording_report.h"
 #include "profiler/report/report.h"
 #include "runtime/record/python_program.h"
@@ -20,11 +19,6 @@ namespace {
 
 using namespace shardlens;
 using namespace shardlens::runtime;
-
-int fail(const std::exception& error, int exit_code) {
-  fmt::print(stderr, "shardlens record: {}\n", error.what());
-  return exit_code;
-}
 
 /// What the null device does not take from its capacity.
 int64_t outside_bytes(const planner::Device& device, int world_size) {
@@ -77,13 +71,9 @@ int record(const RecordOptions& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return profiler::run_program("shardlens record", [&] {
     const RecordOptions options = parse_record_options({argv + 1, argv + argc});
     if (options.help) return fmt::print("{}", record_help()), 0;
     return record(options);
-  } catch (const std::invalid_argument& error) {
-    return fail(error, 2);
-  } catch (const std::exception& error) {
-    return fail(error, 1);
-  }
+  });
 }

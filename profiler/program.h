@@ -1,0 +1,27 @@
+// How a command becomes a program: an error is one line, with the exit code of design and README.
+#pragma once
+
+#include <cstdio>
+#include <exception>
+#include <stdexcept>
+
+namespace shardlens::profiler {
+
+/// The exit code of what `command` returns or throws: 2 for wrong use (std::invalid_argument),
+/// `failed` for anything else.
+template <class Command>
+int run_program(const char* name, const Command& command, int failed = 1) {
+  const auto fail = [&](const std::exception& error, int exit_code) {
+    std::fprintf(stderr, "%s: %s\n", name, error.what());
+    return exit_code;
+  };
+  try {
+    return command();
+  } catch (const std::invalid_argument& error) {
+    return fail(error, 2);
+  } catch (const std::exception& error) {
+    return fail(error, failed);
+  }
+}
+
+}  // namespace shardlens::profiler
