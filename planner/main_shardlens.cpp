@@ -19,10 +19,11 @@ constexpr std::array kCommands = {
     Command{"train", "train, one process or a whole local group (--workers N)"},
     Command{"record", "record a PyTorch program as on a GPU that is not there"},
     Command{"plan", "predict peak memory; search strategies; solve for the largest batch"},
-    Command{"profile", "report | diff | export | import | check recorded files"},
+    Command{"profile", "report | diff | export | import | bundle | check recorded files"},
     Command{"gate", "compare two recordings; exit 1 where a peak grew above a limit (for CI)"},
     Command{"checkpoint", "verify | inspect | export | import what a run goes on from"},
     Command{"infer", "classify an image with a trained model"},
+    Command{"doctor", "what this machine has, and what is wrong with it"},
     Command{"view", "desktop viewer; --screenshot and --report need no window"},
 };
 

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "profiler/bundle.h"
 #include "profiler/command_line.h"
 #include "profiler/exchange/exchange_commands.h"
 #include "profiler/report/diff.h"
@@ -152,6 +153,19 @@ CommandOutcome import_snapshot(const Arguments& arguments, const Recordings&) {
   return {.out = import_command(arguments), .error = {}};
 }
 
+CommandOutcome bundle(const Arguments& arguments, const Recordings&) {
+  CLI::App app;
+  std::string run, file;
+  app.add_option("RUN", run)->required();
+  app.add_option("-o,--out", file);
+  parse_flags(app, arguments);
+  const Bundle made = bundle_run(run, file);
+  return {
+      .out = fmt::format("{}: {} files, {}, of {}; tar --zstd -xf unpacks it\n", made.file.string(),
+                         made.files, bytes_text(made.bytes), bytes_text(made.input_bytes)),
+      .error = {}};
+}
+
 // --- the table -----------------------------------------------------------------------------------
 
 constexpr std::array kCommands = {
@@ -164,6 +178,8 @@ constexpr std::array kCommands = {
             "for PyTorch's memory viewer, Perfetto, spreadsheets, a browser", export_recording},
     Command{"import", "SNAPSHOT.pickle --out FILE.slp",
             "a memory snapshot of PyTorch as a recording", import_snapshot},
+    Command{"bundle", "RUN [-o FILE]",
+            "one file of a run to copy home: all but its checkpoints and model", bundle},
     Command{"check", "FILE", "every block of a file, and what is damaged; exit 1 if anything is",
             check},
 };

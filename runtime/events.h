@@ -11,8 +11,8 @@
 //               out_of_memory, wrong_use, interrupted (runtime/comm/fault.h),
 //               restarted, gave_up (why no attempt follows), preempted, finished
 //
-// The launcher alone writes. Each line is synced before the run goes on; a crash can leave half a
-// line, which readers pass over.
+// The launcher alone writes, or rank 0 where another launcher has started the ranks. Each line is
+// synced before the run goes on; a crash can leave half a line, which readers pass over.
 #pragma once
 
 #include <cstdint>

@@ -24,6 +24,9 @@ class Fence {
   /// Makes the next generation of a run that one. `run`: its folder. Throws Failure.
   static Fence begin(const std::filesystem::path& run);
 
+  /// Of an attempt that another process has begun.
+  static Fence of(const std::filesystem::path& run, int64_t generation);
+
   /// From 1 on; 0: of no run.
   int64_t generation() const { return generation_; }
   /// What names of unfinished folders end with: "-g3"; empty where there is no generation.

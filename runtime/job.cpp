@@ -165,7 +165,9 @@ void assign_gpus(Job& job) {
         "--device cuda: there is no GPU that CUDA can use; see nvidia-smi, or give --device cpu or "
         "null:h200");
   }
-  // NCCL refuses two ranks on one GPU; staged through the host it works, slowly.
+  // NCCL refuses two ranks on one GPU; staged through the host it works, slowly. Ranks of another
+  // launcher may each see a GPU of their own as the only one: they compare them when they meet.
+  if (!job.place.is_alone()) return;
   if (job.config.workers > job.gpus && !job.strategy.staged) {
     throw std::invalid_argument(fmt::format(
         "--workers {}: there are {} GPUs, and NCCL takes one rank on each; give --workers {} or "
@@ -205,14 +207,14 @@ void check_recording(const Job& job) {
 void check_host_memory(const Job& job) {
   const auto moments = static_cast<int>(moments_of(optimizer_options(job.config)).size());
   const int64_t rank_bytes = job.train.host_bytes(moments);
-  const int64_t needed_bytes = rank_bytes * static_cast<int64_t>(job.ranks.size());
+  const int64_t needed_bytes = rank_bytes * job.ranks_here();
   const std::optional<int64_t> left_bytes = available_host_bytes();
   if (rank_bytes == 0 || !left_bytes || needed_bytes <= *left_bytes) return;
   throw std::invalid_argument(
       fmt::format("--offload {}: {} rank{} would keep {} in this host's memory, which has {} left; "
                   "give --offload "
                   "{}, or more ranks on more hosts",
-                  job.config.offload, job.ranks.size(), job.ranks.size() == 1 ? "" : "s",
+                  job.config.offload, job.ranks_here(), job.ranks_here() == 1 ? "" : "s",
                   profiler::bytes_text(needed_bytes), profiler::bytes_text(*left_bytes),
                   job.strategy.offload == planner::Offload::params ? "none" : "params or none"));
 }
@@ -223,10 +225,12 @@ void choose_device(planner::Config& config) {
   if (config.device == "auto") config.device = count_gpus() > 0 ? "cuda" : "cpu";
 }
 
-Job prepare_job(const planner::Config& config, const std::optional<OwnTraining>& own) {
+Job prepare_job(const planner::Config& config, const std::optional<OwnTraining>& own,
+                const Membership& place) {
   Job job;
   job.config = config;
   job.own = own;
+  job.place = place;
   job.device = planner::device_of(config);
   job.strategy = planner::strategy_of(config);
   job.recording = planner::recording_of(config);

@@ -15,6 +15,7 @@
 #include "runtime/dataset.h"
 #include "runtime/fence.h"
 #include "runtime/image_folder.h"
+#include "runtime/membership.h"
 #include "runtime/runtime.h"
 
 namespace shardlens::runtime {
@@ -36,8 +37,9 @@ struct Job {
   planner::Checkpointing checkpointing;
   Attempt attempt{};
   std::optional<std::filesystem::path> resume{};  // the checkpoint that it goes on from
-  std::vector<int> ranks;  // those that run here; the first one writes metrics and result
-  int gpus = 0;            // of this machine, which the ranks take in turn
+  Membership place{};      // of this process, where another launcher has started it
+  std::vector<int> ranks;  // those that are no pretence; the first one writes metrics and result
+  int gpus = 0;            // that this process sees, which the ranks of a host take in turn
   std::string notice;      // why values mean nothing; empty: they do
   models::ModelSpec spec;
   std::optional<OwnTraining> own;  // the program's own model and samples
@@ -51,15 +53,21 @@ struct Job {
   int64_t steps_per_epoch = 0;
   int64_t steps = 0;  // in all
 
+  /// That share this host's memory.
+  int64_t ranks_here() const {
+    return place.is_alone() ? static_cast<int64_t>(ranks.size()) : place.local_world_size;
+  }
   bool writes_results(int rank) const { return rank == ranks.front(); }
 };
 
 /// Puts a device in the place of `auto`.
 void choose_device(planner::Config& config);
 
-/// `own`: what the program brings along in place of --model. Throws std::invalid_argument for
-/// whatever the user must mend.
-Job prepare_job(const planner::Config& config, const std::optional<OwnTraining>& own = {});
+/// `own`: what the program brings along in place of --model. Of a rank that another launcher has
+/// started, config.workers are all ranks of the world. Throws std::invalid_argument for whatever
+/// the user must mend.
+Job prepare_job(const planner::Config& config, const std::optional<OwnTraining>& own = {},
+                const Membership& place = {});
 
 /// Where a rank is, in words: "step 37, BACKWARD of attention3".
 std::string describe(const Job& job, const RankStatus& status);

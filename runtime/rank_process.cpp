@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -21,6 +22,7 @@
 #include "runtime/comm/board.h"
 #include "runtime/device.h"
 #include "runtime/durable_files.h"
+#include "runtime/meeting.h"
 #include "runtime/rendezvous.h"
 #include "runtime/setup_checks.h"
 #include "runtime/streams.h"
@@ -79,13 +81,38 @@ std::unique_ptr<profiler::Recorder> record(const Job& job, const RunDirectory& d
   return std::make_unique<profiler::Recorder>(options);
 }
 
-std::unique_ptr<Links> meet(const Job& job, int rank, void* region, const Streams& streams) {
+std::unique_ptr<Links> meet(const Job& job, const Seat& seat, const Streams& streams) {
   const profiler::Scope scope(profiler::Category::communication, "communicators");
-  return join(job, rank, region, streams);
+  return join(job, seat.rank, seat.region, streams, seat.meeting);
 }
 
 std::chrono::milliseconds deadline_of(const Job& job) {
   return std::chrono::milliseconds(static_cast<int64_t>(job.config.timeout_s * 1e3));
+}
+
+/// Another launcher's ranks see no board but their own: those that say nothing anymore are named.
+std::string with_silent(const Job& job, const Meeting& meeting, const std::string& reason) {
+  if (meeting.board().abort_note().raised()) return reason;
+  std::string text = reason;
+  for (const int silent : meeting.silent_ranks()) {
+    text += fmt::format("; rank {} says nothing anymore, last seen in {}", silent,
+                        describe(job, meeting.board().read(silent)));
+  }
+  return text;
+}
+
+/// On NCCL no two ranks may be on one GPU.
+void check_gpu(const Job& job, const Seat& seat, const Board& board, const c10::Device& device) {
+  if (!needs_own_gpu(job)) return;
+  if (seat.meeting != nullptr) hear_gpus(*seat.meeting, seat.rank, gpu_uuid(device));
+  expect_own_gpu(board, seat.rank, gpu_uuid(device), deadline_of(job));
+}
+
+/// Nothing where the launcher says it on the board, or where the run cannot save.
+std::function<bool(int64_t)> stop_of(const Job& job, const Seat& seat) {
+  if (seat.meeting == nullptr || !job.checkpointing.wanted) return {};
+  seat.meeting->may_stop();
+  return [&meeting = *seat.meeting](int64_t step) { return meeting.must_stop(step); };
 }
 
 void log_summary(const profiler::RecorderSummary& summary) {
@@ -101,17 +128,17 @@ void write_result(const Job& job, const RunDirectory& directory, const TrainResu
 }
 
 /// Returns the exit code.
-int run_rank(const Job& job, const RunDirectory& directory, int rank, void* region,
-             const Board& board) {
-  const int gpu = job.gpus > 0 ? rank % job.gpus : 0;
+int run_rank(const Job& job, const RunDirectory& directory, const Seat& seat, const Board& board) {
+  const int rank = seat.rank;
+  const int gpu = job.gpus > 0 ? seat.local_rank % job.gpus : 0;
   const bool is_shared = job.recording.wanted && job.device.kind == planner::DeviceKind::cuda;
   const auto device_before_bytes = is_shared ? profiler::device_used_bytes(gpu) : std::nullopt;
   const c10::Device device = open_device(job.device, gpu);
-  if (needs_own_gpu(job)) expect_own_gpu(board, rank, gpu_uuid(device), deadline_of(job));
+  check_gpu(job, seat, board, device);
   const auto recorder = record(job, directory, rank, device, device_before_bytes);
   take_workspaces(device);
   const auto streams = make_streams(device, job.config.communicators == 1);
-  const auto links = meet(job, rank, region, *streams);
+  const auto links = meet(job, seat, *streams);
   expect_same_job(job, rank, links->channels());
   spdlog::info("rank {} of {} joined", rank, job.strategy.world_size);
   const TrainResult result = train_rank(job, {.rank = rank,
@@ -120,7 +147,8 @@ int run_rank(const Job& job, const RunDirectory& directory, int rank, void* regi
                                               .channels = links->channels(),
                                               .board = board,
                                               .run = directory.path(),
-                                              .metrics = directory.metrics()});
+                                              .metrics = directory.metrics(),
+                                              .must_stop = stop_of(job, seat)});
   const bool is_whole = !result.is_preempted;
   if (is_whole && job.writes_results(rank)) write_result(job, directory, result);
   board.enter(rank, Phase::finished, result.steps, 0);
@@ -129,19 +157,21 @@ int run_rank(const Job& job, const RunDirectory& directory, int rank, void* regi
 }
 
 /// Runs the rank; whatever ends it is raised on the board.
-int code_of(const Job& job, const RunDirectory& directory, int rank, std::byte* region,
-            const Board& board) {
+int code_of(const Job& job, const RunDirectory& directory, const Seat& seat, const Board& board) {
+  const int rank = seat.rank;
   const auto failed = [&](const std::exception& error) {
     return fmt::format("rank {} failed in {}: {}", rank, describe(job, board.read(rank)),
                        error.what());
   };
   try {
     log_to(directory.log(rank));
-    return run_rank(job, directory, rank, region, board);
+    return run_rank(job, directory, seat, board);
   } catch (const std::invalid_argument& error) {
     give_up(board, error.what(), Fault::wrong_use, rank);
   } catch (const CommunicationError& error) {
-    give_up(board, error.what(), error.fault(), error.rank());
+    const std::string reason =
+        seat.meeting == nullptr ? error.what() : with_silent(job, *seat.meeting, error.what());
+    give_up(board, reason, error.fault(), error.rank());
   } catch (const Failure& error) {
     give_up(board, failed(error), error.fault(), error.rank() < 0 ? rank : error.rank());
   } catch (const c10::OutOfMemoryError& error) {
@@ -155,6 +185,13 @@ int code_of(const Job& job, const RunDirectory& directory, int rank, std::byte* 
 
 }  // namespace
 
+int live_as_rank(const Job& job, const RunDirectory& directory, const Seat& seat) {
+  const Board board(seat.region, job.strategy.world_size);
+  const int code = code_of(job, directory, seat, board);
+  spdlog::shutdown();
+  return code;
+}
+
 void be_rank(const Job& job, const RunDirectory& directory, int rank, std::byte* region,
              const Parent& parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -164,9 +201,8 @@ void be_rank(const Job& job, const RunDirectory& directory, int rank, std::byte*
   // A peer that is gone is an error to be told, not a reason to die: Gloo writes to sockets.
   std::signal(SIGPIPE, SIG_IGN);
   parent.signals.restore();
-  const Board board(region, job.strategy.world_size);
-  const int code = code_of(job, directory, rank, region, board);
-  spdlog::shutdown();
+  const int code =
+      live_as_rank(job, directory, {.rank = rank, .local_rank = rank, .region = region});
   std::fflush(stdout);
   // Not exit(): gloo's threads may be stuck in a peer that is gone.
   ::_exit(code);

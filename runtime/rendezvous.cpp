@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "runtime/comm/nccl.h"
 #include "runtime/comm/none.h"
 #include "runtime/comm/staged.h"
+#include "runtime/meeting.h"
 #include "runtime/wait_for_peer.h"
 
 namespace shardlens::runtime {
@@ -60,6 +62,7 @@ struct Joiner {
   int rank;
   Board board;
   const Streams& streams;
+  Meeting* meeting = nullptr;  // of ranks that share no memory
 
   std::chrono::milliseconds deadline() const {
     return std::chrono::milliseconds(static_cast<int64_t>(job.config.timeout_s * 1e3));
@@ -133,14 +136,16 @@ class LocalTransport final : public Transport {
 
 class GlooTransport final : public Transport {
  public:
-  explicit GlooTransport(const Joiner& joiner) : joiner_(joiner), store_(meet(joiner)) {}
+  explicit GlooTransport(const Joiner& joiner)
+      : joiner_(joiner), own_(joiner.meeting == nullptr ? meet(joiner) : nullptr) {}
 
   std::unique_ptr<Communicator> connect(const Route& route, const RankSet& ranks) override {
-    return make_gloo(*store_, {.prefix = route.name,
-                               .rank = joiner_.rank,
-                               .ranks = ranks,
-                               .deadline = joiner_.deadline(),
-                               .board = joiner_.board});
+    GlooStore& store = own_ ? *own_ : joiner_.meeting->store();
+    return make_gloo(store, {.prefix = route.name,
+                             .rank = joiner_.rank,
+                             .ranks = ranks,
+                             .deadline = joiner_.deadline(),
+                             .board = joiner_.board});
   }
 
  private:
@@ -159,7 +164,7 @@ class GlooTransport final : public Transport {
   }
 
   Joiner joiner_;
-  std::unique_ptr<GlooStore> store_;
+  std::unique_ptr<GlooStore> own_;  // null: the meeting's
 };
 
 class NcclTransport final : public Transport {
@@ -182,6 +187,7 @@ class NcclTransport final : public Transport {
     const auto number = static_cast<int>(&route - kRoutes.data());
     const int first = ranks.first_of(joiner_.rank);
     NcclUniqueId id;
+    if (joiner_.meeting != nullptr) return agree_in_store(route, first);
     if (joiner_.rank == first) {
       id = new_nccl_id(nccl_api());
       joiner_.board.set_nccl_id(first, number, id.bytes);
@@ -189,6 +195,21 @@ class NcclTransport final : public Transport {
       joiner_.wait_for(first, "make NCCL's id",
                        [&] { return joiner_.board.nccl_id(first, number, id.bytes); });
     }
+    return id;
+  }
+
+  NcclUniqueId agree_in_store(const Route& route, int first) const {
+    NcclUniqueId id;
+    const std::string name = std::string("nccl/") + route.name + "/" + std::to_string(first);
+    if (joiner_.rank == first) {
+      id = new_nccl_id(nccl_api());
+      joiner_.meeting->tell(name,
+                            {reinterpret_cast<const char*>(id.bytes.data()), id.bytes.size()});
+      return id;
+    }
+    const std::string told = joiner_.meeting->hear(name, first, "make NCCL's id");
+    if (told.size() != id.bytes.size()) throw CommunicationError(name + " is no id of NCCL's");
+    std::memcpy(id.bytes.data(), told.data(), told.size());
     return id;
   }
 
@@ -274,9 +295,10 @@ size_t region_bytes(const Job& job) {
   return bytes;
 }
 
-std::unique_ptr<Links> join(const Job& job, int rank, void* region, const Streams& streams) {
+std::unique_ptr<Links> join(const Job& job, int rank, void* region, const Streams& streams,
+                            Meeting* meeting) {
   check_world_is_covered(job);
-  const Joiner joiner{job, rank, Board(region, job.strategy.world_size), streams};
+  const Joiner joiner{job, rank, Board(region, job.strategy.world_size), streams, meeting};
   joiner.board.join(rank, ::getpid());
   auto links = std::make_unique<JoinedLinks>(
       joiner, make_transport(joiner, static_cast<std::byte*>(region)));

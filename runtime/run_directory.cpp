@@ -187,6 +187,10 @@ RunDirectory RunDirectory::open(const planner::Config& config) {
   return run;
 }
 
+RunDirectory RunDirectory::attach(const planner::Config& config, const std::string& name) {
+  return {fs::path(config.storage) / name, -1};
+}
+
 RunDirectory::RunDirectory(RunDirectory&& other) noexcept
     : path_(std::move(other.path_)),
       lock_(std::exchange(other.lock_, -1)),

@@ -25,6 +25,10 @@ class RunDirectory {
   /// another configuration, is no run, or cannot be written.
   static RunDirectory open(const planner::Config& config);
 
+  /// Of another process, which has opened it: takes no lock and makes nothing. `name` is the run's
+  /// in its storage.
+  static RunDirectory attach(const planner::Config& config, const std::string& name);
+
   RunDirectory(RunDirectory&& other) noexcept;
   RunDirectory& operator=(RunDirectory&&) = delete;
   ~RunDirectory();

@@ -39,7 +39,8 @@ using Forecaster = std::function<std::optional<Forecast>(const planner::Config& 
 /// `shardlens train`: flags as on the command line. Prints progress, one line where it fails.
 /// Returns the exit code: 0 done, 1 failed, 2 wrong use, 3 where the forecast says that it cannot
 /// fit and --anyway was not given, 143 where SIGTERM or SIGUSR1 let it save. Dies of the signal
-/// that ended the run without.
+/// that ended the run without. As a rank that another launcher has started, a failure ends the
+/// process: threads may be stuck in peers that are gone.
 int train(const std::vector<std::string>& arguments, const Forecaster& forecaster = {});
 
 /// The same with a model of the caller's. The ranks are forked off, so until now this process may

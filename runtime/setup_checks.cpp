@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/meeting.h"
 #include "runtime/wait_for_peer.h"
 
 namespace shardlens::runtime {
@@ -100,24 +101,6 @@ std::string warning_about_root(const Job& job) {
 
 }  // namespace
 
-void expect_no_other_launcher() {
-  struct Launcher {
-    const char* name;
-    const char* ranks;  // the variable that says how many it has started
-  };
-  static constexpr Launcher kLaunchers[] = {{"torchrun", "WORLD_SIZE"},
-                                            {"srun", "SLURM_STEP_NUM_TASKS"},
-                                            {"mpirun", "OMPI_COMM_WORLD_SIZE"}};
-  for (const Launcher& launcher : kLaunchers) {
-    const char* const ranks = std::getenv(launcher.ranks);
-    if (ranks == nullptr || std::atoi(ranks) <= 1) continue;
-    throw std::invalid_argument(
-        fmt::format("{} is {}: {} has started this program more than once, and each would train by "
-                    "itself; start it once, with --workers {}",
-                    launcher.ranks, ranks, launcher.name, ranks));
-  }
-}
-
 bool needs_own_gpu(const Job& job) {
   return job.device.kind == planner::DeviceKind::cuda &&
          job.strategy.communicator == planner::CommunicatorKind::nccl;
@@ -135,6 +118,17 @@ void expect_own_gpu(const Board& board, int rank, const GpuUuid& gpu,
         "ranks {} and {} are on the same GPU ({}), but NCCL takes one rank on each; check that "
         "CUDA_VISIBLE_DEVICES names each GPU once, give fewer --workers, or --communicator gloo",
         peer, rank, text_of(gpu)));
+  }
+}
+
+void hear_gpus(Meeting& meeting, int rank, const GpuUuid& gpu) {
+  const auto name = [](int of) { return fmt::format("gpu/{}", of); };
+  meeting.tell(name(rank), {reinterpret_cast<const char*>(gpu.data()), gpu.size()});
+  for (int peer = 0; peer < rank; ++peer) {
+    const std::string told = meeting.hear(name(peer), peer, "open its GPU");
+    GpuUuid theirs{};
+    std::memcpy(theirs.data(), told.data(), std::min(told.size(), theirs.size()));
+    meeting.board().set_gpu(peer, theirs);
   }
 }
 

@@ -13,9 +13,7 @@
 
 namespace shardlens::runtime {
 
-/// Another launcher (torchrun, Slurm, mpirun) that has started this process as one of several:
-/// each would train by itself. Throws std::invalid_argument.
-void expect_no_other_launcher();
+class Meeting;
 
 /// Whether the rank needs a GPU that no other rank of this host is on, as NCCL demands.
 bool needs_own_gpu(const Job& job);
@@ -24,6 +22,10 @@ bool needs_own_gpu(const Job& job);
 /// std::invalid_argument where one is the same; CommunicationError where one did not come in time.
 void expect_own_gpu(const Board& board, int rank, const GpuUuid& gpu,
                     std::chrono::milliseconds deadline);
+
+/// Puts the GPUs of all ranks before `rank` on its own board, for expect_own_gpu, and tells its
+/// own. For ranks that share no board.
+void hear_gpus(Meeting& meeting, int rank, const GpuUuid& gpu);
 
 /// Compares what the ranks were started with, over all of them; throws std::invalid_argument with
 /// the first flag that is not the same on each. Does nothing where no peers are there.

@@ -5,14 +5,11 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <optional>
 #include <stdexcept>
 #include <utility>
 
-#include "runtime/durable_files.h"
+#include "runtime/attempt.h"
 #include "runtime/progress.h"
-#include "runtime/resume.h"
-#include "runtime/trainer.h"
 
 namespace shardlens::runtime {
 
@@ -41,16 +38,8 @@ Supervisor::Supervisor(Job& job, const RunDirectory& directory)
 std::vector<std::string> Supervisor::begin() { return begin_attempt(directory_.is_unfinished()); }
 
 std::vector<std::string> Supervisor::begin_attempt(bool goes_on) {
-  job_.attempt.fence = directory_.begin_attempt();
-  if (!goes_on) {
-    tell("started", fmt::format("{} ranks", job_.ranks.size()), 0);
-    return {};
-  }
-  Resumption resumption = resume(job_, directory_);
+  Resumption resumption = runtime::begin_attempt(job_, directory_, events_, goes_on);
   from_step_ = resumption.step;
-  for (const std::string& line : resumption.damaged) tell("checkpoint_damaged", line);
-  tell(job_.resume ? "resumed" : "started",
-       job_.resume ? job_.resume->string() : "without a checkpoint", from_step_);
   return std::move(resumption.lines);
 }
 
@@ -58,7 +47,7 @@ Outcome Supervisor::run() {
   const WatchedSignals signals;
   Outcome outcome = launch(job_, directory_, signals);
   for (;;) {
-    tell(outcome);
+    tell_end(job_, events_, outcome);
     if (outcome.end != Outcome::End::failed || !outcome.may_restart) break;
     failures_.push_back(
         {.from_step = from_step_, .reached_step = outcome.step, .fault = outcome.fault});
@@ -70,7 +59,7 @@ Outcome Supervisor::run() {
     if (!decision.restarts) break;
     outcome = restart(outcome, decision.pause, signals);
   }
-  write_result(outcome);
+  write_result(job_, directory_, outcome);
   return outcome;
 }
 
@@ -117,40 +106,11 @@ Outcome Supervisor::ended_by(int signal) const {
   return outcome;
 }
 
-void Supervisor::tell(const Outcome& outcome) {
-  switch (outcome.end) {
-    case Outcome::End::finished:
-      return tell("finished", "", outcome.step);
-    case Outcome::End::preempted:
-      return tell("preempted", fmt::format("by signal {}", outcome.signal), outcome.step);
-    case Outcome::End::failed:
-      return tell(std::string(to_string(outcome.fault)), outcome.reason, outcome.step,
-                  outcome.rank < 0 ? std::nullopt : std::optional(outcome.rank));
-  }
-}
-
-void Supervisor::tell(std::string kind, std::string text, std::optional<int64_t> step,
-                      std::optional<int> rank) {
+void Supervisor::tell(std::string kind, std::string text, int64_t step) {
   events_.add({.generation = job_.attempt.fence.generation(),
                .kind = std::move(kind),
-               .rank = rank,
                .step = step,
                .text = std::move(text)});
-}
-
-/// Rank 0 has written it where the run is finished.
-void Supervisor::write_result(Outcome& outcome) const {
-  if (outcome.ok()) return;
-  const Unfinished end{
-      .reason = outcome.reason, .steps = outcome.step, .restarts = job_.attempt.restarts};
-  try {
-    write_file(directory_.result(),
-               outcome.end == Outcome::End::preempted ? preempted_json(end) : failure_json(end));
-  } catch (const Failure& error) {
-    if (outcome.reason.find(error.what()) == std::string::npos) {
-      outcome.reason += fmt::format("; {}", error.what());
-    }
-  }
 }
 
 }  // namespace shardlens::runtime

@@ -10,7 +10,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,10 +39,7 @@ class Supervisor {
   /// 0 where none came.
   static int wait_for_signal(const WatchedSignals& signals, std::chrono::milliseconds pause);
   Outcome ended_by(int signal) const;
-  void tell(const Outcome& outcome);
-  void tell(std::string kind, std::string text, std::optional<int64_t> step = {},
-            std::optional<int> rank = {});
-  void write_result(Outcome& outcome) const;
+  void tell(std::string kind, std::string text, int64_t step);
 
   Job& job_;
   const RunDirectory& directory_;

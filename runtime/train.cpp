@@ -12,6 +12,8 @@
 #include "runtime/device.h"
 #include "runtime/durable_files.h"
 #include "runtime/job.h"
+#include "runtime/member.h"
+#include "runtime/membership.h"
 #include "runtime/progress.h"
 #include "runtime/rank_process.h"
 #include "runtime/resume.h"
@@ -93,9 +95,16 @@ int unfinished(const Outcome& outcome, const RunDirectory& directory) {
 int run(planner::Config config, const std::vector<std::string>& arguments,
         const std::optional<OwnTraining>& own, const Forecaster& forecaster) {
   check_libtorch_version();
-  expect_no_other_launcher();
+  const Membership place = membership_of(this_environment());
   choose_device(config);
   const planner::Device device = planner::device_of(config);
+  if (!place.is_alone()) {
+    return train_as_member({.config = config,
+                            .place = place,
+                            .own = own,
+                            .forecaster = forecaster,
+                            .introduce = introduce});
+  }
   if (device.kind == planner::DeviceKind::null) enter_null_device(device, arguments);
   Job job = prepare_job(config, own);
   expect_room_for_checkpoints(job);

@@ -316,7 +316,9 @@ class Trainer {
 
   /// Whether the launcher wants the run to end here; it asks none that cannot save.
   void look_for_stop() {
-    stops_ = options_.board.must_stop(options_.rank, step_) && step_ < job_.steps;
+    const bool is_asked = options_.must_stop ? options_.must_stop(step_)
+                                             : options_.board.must_stop(options_.rank, step_);
+    stops_ = is_asked && step_ < job_.steps;
     check(!stops_ || checkpoints_.has_value(), "a run that saves nothing was asked to stop");
   }
 

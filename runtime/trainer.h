@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -22,6 +23,8 @@ struct TrainerOptions {
   Board board;
   std::filesystem::path run;      // its folder
   std::filesystem::path metrics;  // added to by the rank that writes results
+  /// Asked before the first step and after each, of ranks whose board no launcher asks to stop.
+  std::function<bool(int64_t steps_done)> must_stop{};
 };
 
 /// What a rank knows at the end.
@@ -41,7 +44,7 @@ struct TrainResult {
   std::string notice;          // see Job
 };
 
-/// Runs the job on this rank to its end, or to the step that the board asks to stop after. Throws
+/// Runs the job on this rank to its end, or to the step that it is asked to stop after. Throws
 /// CommunicationError where peers are lost.
 TrainResult train_rank(const Job& job, const TrainerOptions& options);
 

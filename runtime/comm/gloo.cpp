@@ -52,19 +52,6 @@ at::Tensor borrow(const void* data, int64_t numel, c10::ScalarType type) {
   return at::from_blob(const_cast<void*>(data), {numel}, at::TensorOptions(type));
 }
 
-class TcpStore final : public GlooStore {
- public:
-  TcpStore(std::string host, c10::intrusive_ptr<c10d::TCPStore> store)
-      : host_(std::move(host)), store_(std::move(store)) {}
-  uint16_t port() const override { return store_->getPort(); }
-  const std::string& host() const { return host_; }
-  const c10::intrusive_ptr<c10d::TCPStore>& store() const { return store_; }
-
- private:
-  std::string host_;
-  c10::intrusive_ptr<c10d::TCPStore> store_;
-};
-
 c10d::TCPStoreOptions store_options(const GlooStoreOptions& options) {
   c10d::TCPStoreOptions result;
   result.port = options.port;
@@ -106,16 +93,69 @@ auto within(std::chrono::milliseconds deadline, Make make) {
   auto made = task.get_future();
   std::thread(std::move(task)).detach();
   if (made.wait_for(deadline + kPatience) != std::future_status::ready) {
-    throw std::runtime_error("the store, which rank 0 serves, does not answer");
+    throw std::runtime_error("the store does not answer");
   }
   return made.get();
 }
+
+using Bytes = std::vector<uint8_t>;
+
+class TcpStore final : public GlooStore {
+  static Bytes bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+  template <typename Question>
+  auto ask(Question question) const {
+    try {
+      return within(options_.deadline, std::move(question));
+    } catch (const std::exception& error) {
+      throw CommunicationError("rank " + std::to_string(options_.rank) +
+                               " has lost the rendezvous store at " + options_.host + ":" +
+                               std::to_string(port_) + ": " + first_line(error.what()));
+    }
+  }
+
+ public:
+  TcpStore(const GlooStoreOptions& options, const c10::intrusive_ptr<c10d::TCPStore>& store)
+      : options_(options), port_(store->getPort()), store_(store) {
+    if (options.prefix.empty()) return;
+    store_ = c10::make_intrusive<c10d::PrefixStore>(options.prefix, store);
+  }
+  uint16_t port() const override { return port_; }
+  const std::string& host() const { return options_.host; }
+  const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
+
+  void set(const std::string& key, const std::string& value) override {
+    ask([store = store_, key, bytes = bytes_of(value)] { return store->set(key, bytes), true; });
+  }
+  std::optional<std::string> find(const std::string& key) override {
+    return ask([store = store_, key]() -> std::optional<std::string> {
+      if (!store->check({key})) return std::nullopt;
+      const Bytes bytes = store->get(key);
+      return std::string(bytes.begin(), bytes.end());
+    });
+  }
+  std::string set_first(const std::string& key, const std::string& value) override {
+    if (value.empty()) throw std::logic_error("store: no words for " + key);
+    return ask([store = store_, key, bytes = bytes_of(value)] {
+      const Bytes first = store->compareSet(key, {}, bytes);
+      return std::string(first.begin(), first.end());
+    });
+  }
+  int64_t add(const std::string& key, int64_t amount) override {
+    return ask([store = store_, key, amount] { return store->add(key, amount); });
+  }
+
+ private:
+  GlooStoreOptions options_;
+  uint16_t port_;
+  c10::intrusive_ptr<c10d::Store> store_;
+};
 
 using Group = c10d::ProcessGroupGloo;
 
 /// Meets the other ranks of the set, which has a part of the store for itself.
 c10::intrusive_ptr<Group> make_group(const std::string& host,
-                                     const c10::intrusive_ptr<c10d::TCPStore>& store,
+                                     const c10::intrusive_ptr<c10d::Store>& store,
                                      const GlooOptions& options) {
   auto settings = Group::Options::create(options.deadline);
   settings->devices = is_loopback(host) ? std::vector{Group::createDeviceForHostname("127.0.0.1")}
@@ -354,7 +394,7 @@ std::unique_ptr<GlooStore> GlooStore::serve(const GlooStoreOptions& options) {
       settings.masterListenFd = listen_on_loopback(options.port);
       settings.port = port_of(*settings.masterListenFd);
     }
-    return std::make_unique<TcpStore>(options.host,
+    return std::make_unique<TcpStore>(options,
                                       c10::make_intrusive<c10d::TCPStore>(options.host, settings));
   } catch (const std::exception& error) {
     throw CommunicationError("rank " + std::to_string(options.rank) +
@@ -369,7 +409,7 @@ std::unique_ptr<GlooStore> GlooStore::connect(const GlooStoreOptions& options) {
     auto store = within(options.deadline, [options] {
       return c10::make_intrusive<c10d::TCPStore>(options.host, store_options(options));
     });
-    return std::make_unique<TcpStore>(options.host, std::move(store));
+    return std::make_unique<TcpStore>(options, store);
   } catch (const std::exception& error) {
     throw CommunicationError("rank " + std::to_string(options.rank) +
                              " could not reach the rendezvous store at " + options.host + ":" +

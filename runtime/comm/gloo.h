@@ -28,10 +28,12 @@ struct GlooStoreOptions {
   uint16_t port = 0;               // serve: 0 takes a free one
   int rank = 0;
   int world_size = 1;
+  std::string prefix{};  // of every key, so that two runs may share a store; empty: none
   std::chrono::milliseconds deadline = std::chrono::seconds(60);
 };
 
 /// The rendezvous of all ranks, a c10d TCPStore. It must outlive the communicators made from it.
+/// Any thread may use it; one at a time is served.
 class GlooStore {
  public:
   /// A store on a loopback host can be reached from this machine only.
@@ -41,6 +43,17 @@ class GlooStore {
 
   virtual ~GlooStore() = default;
   virtual uint16_t port() const = 0;
+
+  // Words for all ranks, under any name. All return at once, and throw CommunicationError where the
+  // store is gone or does not answer within the deadline.
+
+  virtual void set(const std::string& key, const std::string& value) = 0;
+  /// Nothing: nobody has set it yet.
+  virtual std::optional<std::string> find(const std::string& key) = 0;
+  /// The value of whoever came first stays; returns that. Throws std::logic_error for an empty one.
+  virtual std::string set_first(const std::string& key, const std::string& value) = 0;
+  /// To a count that begins at 0; returns the sum.
+  virtual int64_t add(const std::string& key, int64_t amount) = 0;
 };
 
 struct GlooOptions {

@@ -133,3 +133,14 @@ TEST_CASE("wrong usage of profile is refused in a line that says how to mend it"
   CHECK(command({"--help"}).out.starts_with("usage: shardlens profile"));
   CHECK(command({"diff", "--help"}).exit_code == 0);
 }
+
+TEST_CASE("a run is put into one file that is not replaced") {
+  const Run run({"1", "2"});
+  const test::TemporaryFolder home;
+  const CommandOutcome made = command({"bundle", run.path(), "-o", home.file("b")});
+  CHECK(made.exit_code == 0);
+  CHECK_THAT(made.out, ContainsSubstring("b: 2 files, "));
+  CHECK_THROWS_MATCHES(command({"bundle", run.path(), "-o", home.file("b")}), std::invalid_argument,
+                       MessageMatches(ContainsSubstring("is there already")));
+  CHECK_THROWS_AS(command({"bundle"}), std::invalid_argument);
+}

@@ -29,6 +29,16 @@ TEST_CASE("only the newest attempt passes") {
   Fence().check();
 }
 
+TEST_CASE("an attempt's other hosts pass by its number, until the next one begins") {
+  const test::TemporaryFolder folder;
+  const Fence first = Fence::begin(folder.path());
+  const Fence elsewhere = Fence::of(folder.path(), first.generation());
+  elsewhere.check();
+  CHECK(elsewhere.suffix() == first.suffix());
+  Fence::begin(folder.path());
+  CHECK_THROWS_AS(elsewhere.check(), runtime::Failure);
+}
+
 TEST_CASE("attempts do not write under one name, and what they leave is removed") {
   const test::TemporaryFolder folder;
   const fs::path checkpoints = folder.file("checkpoints");

@@ -137,22 +137,6 @@ TEST_CASE("more ranks than samples is worth a warning", "[setup]") {
   CHECK_THAT(warnings_about(job).front(), ContainsSubstring("3 training samples for 4 ranks"));
 }
 
-TEST_CASE("another launcher's ranks are not trained one by one", "[setup][train]") {
-  const test::TemporaryFolder folder;
-  for (const std::string variable :
-       {"WORLD_SIZE=4", "SLURM_STEP_NUM_TASKS=4", "OMPI_COMM_WORLD_SIZE=4"}) {
-    const test::Ended ended =
-        test::run({"/usr/bin/env", variable, SHARDLENS_TRAIN, "--device", "cpu", "--data",
-                   "synthetic", "--steps", "1", "--storage", folder.file("runs")});
-    CAPTURE(variable, ended.err);
-    CHECK(ended.exit_code == 2);
-    CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
-    CHECK_THAT(ended.err, ContainsSubstring(variable.substr(0, variable.find('='))) &&
-                              ContainsSubstring("start it once, with --workers 4"));
-    CHECK_FALSE(std::filesystem::exists(folder.file("runs")));
-  }
-}
-
 TEST_CASE("a run that keeps its weights gathered is told so where memory ends", "[setup][null]") {
   const test::TemporaryFolder folder;
   const auto told = [&](const std::string& reshard) {

@@ -1,0 +1,55 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+
+#include "runtime/doctor.h"
+#include "runtime/doctor_facts.h"
+
+namespace {
+
+using namespace shardlens::runtime;
+
+/// The sibling that trains, where this build has it.
+std::string trainer() {
+  const auto self = std::filesystem::read_symlink("/proc/self/exe");
+  const auto program = self.parent_path() / "shardlens-train";
+  return std::filesystem::exists(program) ? program.string() : "";
+}
+
+int examine(const DoctorOptions& options, bool as_json) {
+  const auto findings = findings_of(collect_facts(options));
+  fmt::print("{}", as_json ? to_json(findings) : to_text(findings));
+  return is_well(findings) ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  DoctorOptions options{.trainer = trainer(), .torch_version = SHARDLENS_TORCH_VERSION};
+  bool as_json = false;
+  CLI::App app("What this machine has for training, and what is wrong with it: a line each.",
+               "shardlens doctor");
+  app.add_option("--workers", options.workers, "sum over so many CPU ranks, and how quickly")
+      ->check(CLI::Range(1, 512));
+  app.add_option("--seconds", options.collective_s, "for how long at most (10)")
+      ->check(CLI::Range(0.1, 10.0));
+  app.add_option("--storage", options.storage, "where runs will be written (runs)");
+  app.add_option("--data", options.data, "what will be trained on (fashion-mnist)");
+  app.add_flag("--json", as_json, "as JSON");
+  try {
+    app.parse(argc, argv);
+    return examine(options, as_json);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    fmt::print(stderr, "shardlens doctor: {}; see --help\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "shardlens doctor: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,98 @@
+// A run in one file, unpacked by the system's own tar.
+#include "profiler/bundle.h"
+
+#include <catch2/catch_get_random_seed.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <stdexcept>
+#include <string>
+
+#include "tests/support/process.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace shardlens;
+using namespace shardlens::profiler;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Contents = std::map<std::string, std::string>;
+
+std::string random_bytes(std::mt19937& random, size_t count) {
+  std::string bytes(count, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  return bytes;
+}
+
+void write_all(const fs::path& folder, const Contents& files) {
+  for (const auto& [name, content] : files) {
+    fs::create_directories((folder / name).parent_path());
+    test::write_file((folder / name).string(), content);
+  }
+}
+
+Contents read_all(const fs::path& folder) {
+  Contents files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    files[fs::relative(entry.path(), folder).string()] = test::read_file(entry.path().string());
+  }
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE("a bundle holds a run but its checkpoints, byte for byte", "[bundle]") {
+  const auto seed = Catch::getSeed();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  const test::TemporaryFolder folder;
+  const Contents kept = {
+      {"config.json", "{}"},
+      {"result.json", "{\"status\": \"ok\"}"},
+      {"metrics.jsonl", std::string(100'000, 'm')},
+      {"events.jsonl", ""},
+      {"logs/rank0.log", "joined\n"},
+      {"logs/" + std::string(150, 'n') + "/deep.log", "a name that old tar has no room for"},
+      {"profiles/rank0.slp", random_bytes(random, 3'000'001)},
+      {"profiles/rank10.slp", random_bytes(random, 1 << 20)}};
+  write_all(folder.file("run 7"), kept);
+  write_all(folder.file("run 7"), {{"checkpoints/LATEST", "step-1"},
+                                   {"model/model.safetensors", "large"},
+                                   {".lock", ""},
+                                   {"mine.txt", "somebody's"}});
+  const std::string file = folder.file("home.tar.zst");
+  const Bundle bundle = bundle_run(folder.file("run 7") + "/", file);
+  CHECK(bundle.files == 8);
+  CHECK(bundle.bytes == static_cast<int64_t>(fs::file_size(file)));
+  CHECK(bundle.input_bytes > 4'000'000);
+
+  fs::create_directory(folder.file("home"));
+  const test::Ended unpacked =
+      test::run({"/usr/bin/env", "tar", "--zstd", "-xf", file, "-C", folder.file("home")});
+  INFO(unpacked.err);
+  REQUIRE(unpacked.exit_code == 0);
+  CHECK(read_all(folder.file("home/run 7")) == kept);
+}
+
+TEST_CASE("a bundle replaces nothing, and leaves nothing where it fails", "[bundle]") {
+  const test::TemporaryFolder folder;
+  write_all(folder.file("run"), {{"config.json", "{}"}, {"logs/rank0.log", "joined"}});
+  const std::string file = folder.file("home.tar.zst");
+  test::write_file(file, "mine");
+  CHECK_THROWS_MATCHES(bundle_run(folder.file("run"), file), std::invalid_argument,
+                       MessageMatches(ContainsSubstring("the file is there already")));
+  CHECK(test::read_file(file) == "mine");
+  CHECK_THROWS_MATCHES(bundle_run(folder.file("logs"), folder.file("b")), std::invalid_argument,
+                       MessageMatches(ContainsSubstring("not a run")));
+  CHECK_THROWS_AS(bundle_run(folder.file("run"), folder.file("nowhere/b")), std::runtime_error);
+  size_t entries = 0;
+  for ([[maybe_unused]] const auto& entry : fs::directory_iterator(folder.path())) ++entries;
+  CHECK(entries == 2);
+}

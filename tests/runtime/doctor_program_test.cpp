@@ -1,0 +1,42 @@
+// `shardlens doctor` on this machine: it trains a step on the CPU and on the null device.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/support/process.h"
+
+using namespace shardlens::test;
+using Catch::Matchers::ContainsSubstring;
+
+TEST_CASE("the doctor finds that this build trains, and leaves nothing behind", "[doctor]") {
+  const TemporaryFolder folder;
+  const Ended ended = run({SHARDLENS, "doctor", "--json", "--workers", "2", "--seconds", "0.2",
+                           "--storage", folder.file("runs"), "--data", folder.path()});
+  INFO(ended.err << ended.out);
+  CHECK(ended.exit_code == 1);  // no data are there
+  const auto json = nlohmann::json::parse(ended.out);
+  CHECK(json.at("well") == false);
+  const auto health = [&](const std::string& about) -> std::string {
+    for (const auto& finding : json.at("findings")) {
+      if (finding.at("about") == about) return finding.at("health");
+    }
+    return "not looked at";
+  };
+  CHECK(health("LibTorch") == "fine");
+  CHECK(health("null device") == "fine");
+  CHECK(health("collective") == "fine");
+  CHECK(health("storage") == "fine");
+  CHECK(health("data") == "wrong");
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("the doctor refuses what it does not know, in one line", "[doctor]") {
+  const Ended ended = run({SHARDLENS, "doctor", "--workers", "none"});
+  CHECK(ended.exit_code == 2);
+  CHECK(ended.out.empty());
+  CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
+  CHECK_THAT(ended.err, ContainsSubstring("--workers"));
+}
