@@ -241,8 +241,10 @@ bool overtake(const FileOperation& operation, bool takes_over) {
   // It has looked already, and nothing has been taken over yet: then the checkpoint is published.
   const bool has_looked = operation.name == "rename" && runtime::step_of(operation.path);
   if (!was_before || (has_looked && !takes_over)) return false;
+  INFO(ended.err);
   CHECK(ended.exit_code == 1);
-  CHECK(ended.err.find(takes_over ? "rank 0: " : "it writes nothing more") != std::string::npos);
+  // Where its folder is gone, either rank may be the first to find that.
+  CHECK(ended.err.find(takes_over ? "rank " : "it writes nothing more") != std::string::npos);
   CHECK(store.newest().found->step == 1);
   if (takes_over) CHECK(writers.contents() == before);
   return was_before;
