@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
-#include <exception>
 #include <filesystem>
+#include <stdexcept>
 
+#include "profiler/program.h"
 #include "runtime/doctor.h"
 #include "runtime/doctor_facts.h"
 
@@ -39,17 +39,14 @@ int main(int argc, char** argv) {
   app.add_option("--storage", options.storage, "where runs will be written (runs)");
   app.add_option("--data", options.data, "what will be trained on (fashion-mnist)");
   app.add_flag("--json", as_json, "as JSON");
-  try {
-    app.parse(argc, argv);
+  return shardlens::profiler::run_program("shardlens doctor", [&] {
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::CallForHelp&) {
+      return fmt::print("{}", app.help()), 0;
+    } catch (const CLI::ParseError& error) {
+      throw std::invalid_argument(fmt::format("{}; see --help", error.what()));
+    }
     return examine(options, as_json);
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "shardlens doctor: {}; see --help\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "shardlens doctor: {}\n", error.what());
-    return 1;
-  }
+  });
 }
