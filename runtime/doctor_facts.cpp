@@ -68,10 +68,12 @@ void look_at_host_name(Facts& facts) {
   if (said.exit_code == 0) facts.host_address = said.text;
 }
 
-/// As the kernel lists what is mounted: the longest place that `path` is in.
+/// As the kernel lists what is mounted: the longest place that `path` is in. It lists nothing of
+/// what lies around a chroot.
 std::string file_system_of(const fs::path& path) {
   std::ifstream mounts("/proc/self/mounts");
-  std::string line, kind;
+  std::string line;
+  std::string kind = "unknown file system";
   size_t longest = 0;
   while (std::getline(mounts, line)) {
     std::istringstream words(line);
