@@ -179,8 +179,12 @@ TEST_CASE("a rank that is killed is named by the others, and the next start goes
   CHECK_THAT(well[0].out, ContainsSubstring("goes on from step "));
   CHECK(weights(bench, "r") == undisturbed(bench, kLong, "2"));
   CHECK(bench.result().at("restarts") == 1);
-  CHECK(events_of(bench) ==
-        Words{"1 started", "1 connection", "2 resumed", "2 restarted", "2 finished"});
+  // Gloo hears of a closed connection at once, but now and then at its deadline, while it sends.
+  Words events = events_of(bench);
+  REQUIRE(events.size() == 5);
+  CHECK((events[1] == "1 connection" || events[1] == "1 hung"));
+  events.erase(events.begin() + 1);
+  CHECK(events == Words{"1 started", "2 resumed", "2 restarted", "2 finished"});
 }
 
 TEST_CASE("a rank that is stopped is named at the deadline", "[join]") {
