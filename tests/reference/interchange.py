@@ -2,7 +2,8 @@
 
     interchange.py write FOLDER        saves states as programs do: DCP of two FSDP2 ranks as in the
                                        Ray Train FSDP2 tutorial, DCP of a plain model, .pt files.
-                                       tests/fixtures/interchange was made so.
+                                       tests/fixtures/interchange was made so, plain/.metadata by
+                                       Python 3.11.2, which pickles enums otherwise than 3.11.7.
     interchange.py check-dcp DIR CHECKPOINT --world-size N
                                        dcp.load of DIR into the tutorial's model and Adam, sharded
                                        over N ranks: equal to the safetensors files of CHECKPOINT

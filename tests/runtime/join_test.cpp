@@ -135,14 +135,16 @@ Words events_of(const TrainBench& bench) {
   return events;
 }
 
-std::string python() { return SHARDLENS_DEPS "/peers/bin/python"; }
+#define SKIP_WITHOUT_PYTHON() \
+  if (run({kPython, SHARDLENS_BUILD_DIR, "-V"}).exit_code == 77) SKIP(".setup/python makes it")
 
-#define SKIP_WITHOUT_TORCHRUN() \
-  if (!fs::exists(python())) SKIP("PyTorch is not installed: make bench fetches it")
+const std::string kPython = SHARDLENS_SOURCE_DIR "/tests/support/pytorch";
 
+/// Python may need the null device's libraries; the ranks must not see them.
 Words torchrun(const Words& flags) {
-  return Words{"/usr/bin/env", "OMP_NUM_THREADS=1", python(), "-m", "torch.distributed.run"} +
-         flags + Words{"--no-python"};
+  return Words{"/usr/bin/env", "OMP_NUM_THREADS=1",    kPython, SHARDLENS_BUILD_DIR,
+               "-m",           "torch.distributed.run"} +
+         flags + Words{"--no-python", "/usr/bin/env", "-u", "LD_LIBRARY_PATH"};
 }
 
 }  // namespace
@@ -369,7 +371,7 @@ TEST_CASE("a batch job that is told of its end saves, and goes on when its turn 
 }
 
 TEST_CASE("torchrun starts ranks, with one agent and with two", "[join][peers]") {
-  SKIP_WITHOUT_TORCHRUN();
+  SKIP_WITHOUT_PYTHON();
   const TrainBench bench;
   const Words flags = {"--epochs", "3"};
   const std::string expected = undisturbed(bench, flags, "2");
@@ -396,7 +398,7 @@ TEST_CASE("torchrun starts ranks, with one agent and with two", "[join][peers]")
 }
 
 TEST_CASE("torchrun starts ranks again that go on from the checkpoint", "[join][peers]") {
-  SKIP_WITHOUT_TORCHRUN();
+  SKIP_WITHOUT_PYTHON();
   const TrainBench bench;
   Process agent(torchrun({"--standalone", "--nproc-per-node", "2", "--max-restarts", "1",
                           "--monitor-interval", "0.1"}) +
@@ -413,7 +415,7 @@ TEST_CASE("torchrun starts ranks again that go on from the checkpoint", "[join][
 }
 
 TEST_CASE("torchrun's report has the reason of the first failure", "[join][peers]") {
-  SKIP_WITHOUT_TORCHRUN();
+  SKIP_WITHOUT_PYTHON();
   const TrainBench bench;
   const Ended ended =
       run(torchrun({"--standalone", "--nproc-per-node", "2"}) + bench.command({"--batch", "4096"}));

@@ -21,7 +21,8 @@ namespace {
 /// What the script prints last.
 std::string pytorch(const std::vector<std::string>& arguments) {
   std::vector<std::string> words = {SHARDLENS_SOURCE_DIR "/tests/support/pytorch",
-                                    SHARDLENS_BUILD_DIR, "interchange.py"};
+                                    SHARDLENS_BUILD_DIR,
+                                    SHARDLENS_SOURCE_DIR "/tests/reference/interchange.py"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   const Ended ended = run(words);
   if (ended.exit_code == 77) SKIP("there is no PyTorch for Python; .setup/python makes it");
