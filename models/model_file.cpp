@@ -10,6 +10,7 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "models/hugging_face.h"
 #include "models/strict_json.h"
 
 namespace shardlens::models {
@@ -117,10 +118,13 @@ NamedSizes read_model_file(const std::string& path) {
     if (!object.is_object()) {
       throw std::invalid_argument("must be a JSON object with \"family\" and sizes");
     }
+    if (is_hugging_face(object)) return read_hugging_face(object, path);
     const Sizes sizes = sizes_from_family(object);
     return {object.contains("name") ? name_from(object["name"])
                                     : std::filesystem::path(path).stem().string(),
-            sizes};
+            sizes,
+            {},
+            {}};
   } catch (const std::exception& error) {
     throw std::invalid_argument(one_line(fmt::format("{}: {}", path, error.what())));
   }

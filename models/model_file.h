@@ -1,7 +1,10 @@
-// Reads a model from a JSON file: {"family": "llama", "layers": 2, ...}. Private to models/.
+// Reads a model from a JSON file: {"family": "llama", "layers": 2, ...}, or a config.json of
+// Hugging Face's (hugging_face.h). Private to models/.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "models/families.h"
 
@@ -10,6 +13,8 @@ namespace shardlens::models {
 struct NamedSizes {
   std::string name;
   Sizes sizes;
+  int64_t most_seq = 0;              // 0: no limit but the family's
+  std::vector<std::string> notes{};  // of another program's file: how it was read
 };
 
 /// Every number is in its range; whether the sizes go together is for the family to say. Throws

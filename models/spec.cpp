@@ -23,7 +23,7 @@ int64_t product(const std::vector<int64_t>& shape) {
 NamedSizes find_sizes(const std::string& name_or_file) {
   if (name_or_file.ends_with(".json")) return read_model_file(name_or_file);
   for (const Preset& preset : presets()) {
-    if (preset.name == name_or_file) return {preset.name, preset.sizes};
+    if (preset.name == name_or_file) return {preset.name, preset.sizes, {}, {}};
   }
   const std::string nearest = nearest_preset(name_or_file);
   throw std::invalid_argument(fmt::format(
@@ -93,6 +93,11 @@ void refuse_sizes(const std::string& model, const std::string& problem) {
   throw std::invalid_argument(fmt::format("model '{}': {}", model, problem));
 }
 
+std::vector<std::string> notes_on(const std::string& name_or_file) {
+  if (!name_or_file.ends_with(".json")) return {};
+  return read_model_file(name_or_file).notes;
+}
+
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
   for (const Preset& preset : presets()) names.push_back(preset.name);
@@ -104,6 +109,12 @@ ModelSpec find_spec(const std::string& name_or_file, int64_t seq) {
   return std::visit(
       [&](auto& sizes) {
         if (seq != 0) set_seq(sizes, found.name, seq);
+        if (found.most_seq != 0 && seq > found.most_seq) {
+          throw std::invalid_argument(one_line(
+              fmt::format("--seq {}: {} attends to a sliding window of {}, which is not to "
+                          "be had; give --seq {} or less",
+                          seq, name_or_file, found.most_seq, found.most_seq)));
+        }
         try {
           return make(found.name, sizes);
         } catch (const std::invalid_argument& error) {

@@ -147,10 +147,15 @@ struct ModelSpec {
 /// The names that `find_spec` knows: "vit-tutorial", "vit-b16", ...
 std::vector<std::string> preset_names();
 
-/// A preset by name, or a JSON file (a name that ends in ".json") with a family and its sizes.
+/// A preset by name, or a JSON file (a name that ends in ".json"): a family with its sizes, or the
+/// config.json of a Llama or Mistral of Hugging Face.
 /// `seq`: tokens a sample, 0 for the model's own. Throws std::invalid_argument with one line: what,
 /// why, how to mend; also for a `seq` where the model takes no tokens.
 ModelSpec find_spec(const std::string& name_or_file, int64_t seq = 0);
+
+/// How a Hugging Face config.json was read, lines to print; empty for any other name. Throws where
+/// `find_spec` would for such a file.
+std::vector<std::string> notes_on(const std::string& name_or_file);
 
 /// Models of any sizes. All throw std::invalid_argument where sizes do not divide, or overflow.
 ModelSpec make_vit(std::string name, const VitSizes& sizes);

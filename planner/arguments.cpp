@@ -1,10 +1,14 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <stdexcept>
 
+#include "models/spec.h"
+#include "planner/foreign/foreign.h"
 #include "planner/nearest.h"
 #include "planner/strategy.h"
 
@@ -16,7 +20,7 @@ std::string read_config_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) {
     throw std::invalid_argument(fmt::format(
-        "--config {}: cannot be opened; give a JSON file such as a run's config.json", path));
+        "--config {}: cannot be opened; give a file such as a run's config.json", path));
   }
   return {std::istreambuf_iterator<char>(in), {}};
 }
@@ -72,19 +76,42 @@ Given parse(const std::vector<std::string>& arguments) {
   return given;
 }
 
+void set_flags(Config& config, const Given& given) {
+  for (size_t i = 0; i < options().size(); ++i) {
+    if (!given.values[i].empty()) set_option(config, options()[i], given.values[i].back());
+  }
+}
+
+/// What another program's file means may depend on what stands beside it.
+ForeignContext context_of(const Given& given, int64_t launched) {
+  Config flags;
+  set_flags(flags, given);
+  ForeignContext context{.world_size = launched > 0 ? launched : world_size_of(flags),
+                         .is_launched = launched > 0,
+                         .flags = {}};
+  for (size_t i = 0; i < options().size(); ++i) {
+    if (!given.values[i].empty()) context.flags.emplace_back(options()[i].name);
+  }
+  return context;
+}
+
+void read_config(Arguments& result, const Given& given, int64_t launched) {
+  const std::string& file = given.config_file;
+  const std::string text = read_config_file(file);
+  const std::optional<ForeignFormat> format = foreign_format(text, file);
+  if (!format) return read_json(result.config, text, file);
+  result.notes = read_foreign(result.config, *format, text, file, context_of(given, launched));
+}
+
 }  // namespace
 
-Arguments parse_arguments(const std::vector<std::string>& arguments) {
+Arguments parse_arguments(const std::vector<std::string>& arguments, int64_t launched) {
   const Given given = parse(arguments);
-  Arguments result{.config = {}, .help = given.help};
-  if (!given.config_file.empty()) {
-    read_json(result.config, read_config_file(given.config_file), given.config_file);
-  }
-  for (size_t i = 0; i < options().size(); ++i) {
-    if (!given.values[i].empty()) {
-      set_option(result.config, options()[i], given.values[i].back());
-    }
-  }
+  Arguments result{.config = {}, .notes = {}, .help = given.help};
+  if (!given.config_file.empty()) read_config(result, given, launched);
+  set_flags(result.config, given);
+  if (result.help) return result;
+  std::ranges::copy(models::notes_on(result.config.model), std::back_inserter(result.notes));
   return result;
 }
 
@@ -98,8 +125,9 @@ std::string help_text(std::string_view command) {
     text += fmt::format("  {:<42} {}{}\n", flag, option.help,
                         shown.empty() ? "" : fmt::format(" (default {})", shown));
   }
-  text +=
-      fmt::format("  {:<42} {}\n", "--config FILE.json", "flags from a file, as a run keeps them");
+  text += fmt::format("  {:<42} {}\n", "--config FILE",
+                      "flags from a file, as a run keeps them, or as DeepSpeed (JSON), accelerate "
+                      "(YAML) or torchtitan (TOML) has them");
   return text;
 }
 

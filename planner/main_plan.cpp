@@ -10,6 +10,7 @@ int main(int argc, char** argv) {
   return shardlens::profiler::run_program("shardlens plan", [&] {
     const auto outcome = shardlens::planner::plan_command({argv + 1, argv + argc},
                                                           settings == nullptr ? "" : settings);
+    fmt::print(stderr, "{}", outcome.notes);  // not among the JSON of --json
     fmt::print("{}", outcome.out);
     return outcome.exit_code;
   });

@@ -15,7 +15,10 @@ namespace {
 constexpr bool kClosed = true;
 
 const Option kOptions[] = {
-    {"model", "NAME|FILE.json", "a preset (vit-tutorial, ...) or a family with its sizes",
+    {"model", "NAME|FILE.json",
+     "a preset (vit-tutorial, ...), a family with its sizes, or the config.json of a Llama or "
+     "Mistral "
+     "of Hugging Face",
      &Config::model},
     {"data", "auto|fashion-mnist|synthetic|DIR",
      "the packaged set, one random batch, or a folder of IDX files or of images by class; auto: "

@@ -62,7 +62,7 @@ std::string write_configs(const SearchResult& result, const std::string& directo
 PlanOutcome search(const PlanArguments& arguments, const PlanOptions& options) {
   const SearchResult result =
       search_strategies(arguments.config, arguments.given, options, budget_of(arguments.flags));
-  PlanOutcome outcome{.exit_code = result.front.empty() ? 3 : 0, .out = {}};
+  PlanOutcome outcome{.exit_code = result.front.empty() ? 3 : 0, .out = {}, .notes = {}};
   std::string written;
   if (!arguments.flags.config_out.empty()) {
     written = write_configs(result, arguments.flags.config_out);
@@ -79,7 +79,22 @@ PlanOutcome plan(const PlanArguments& arguments, const PlanOptions& options) {
     write_predicted_timeline(flags.timeline, arguments.config, options);
   }
   return {.exit_code = exit_code_of(made.verdict),
-          .out = flags.json ? plan_json(made) : plan_text(made)};
+          .out = flags.json ? plan_json(made) : plan_text(made),
+          .notes = {}};
+}
+
+PlanOutcome answer(const PlanArguments& arguments, const PlanOptions& options) {
+  const PlanFlags& flags = arguments.flags;
+  PlanOutcome outcome;
+  if (flags.text) {
+    outcome.out = schedule_text(arguments.config, options);
+  } else if (flags.shards) {
+    outcome.out = shards_text(arguments.config, options);
+  } else {
+    outcome = flags.search ? search(arguments, options) : plan(arguments, options);
+  }
+  for (const std::string& note : arguments.notes) outcome.notes += note + "\n";
+  return outcome;
 }
 
 }  // namespace
@@ -88,14 +103,12 @@ PlanOutcome plan_command(const std::vector<std::string>& arguments,
                          const std::string& allocator_settings) {
   const PlanArguments parsed = parse_plan_arguments(arguments);
   const PlanFlags& flags = parsed.flags;
-  if (parsed.help) return {.out = plan_help()};
+  if (parsed.help) return {.out = plan_help(), .notes = {}};
   PlanOptions options{
       .gpu = flags.gpu, .allocator = settings_of(allocator_settings), .explains = flags.explain};
   options.pytorch = pytorch_of(flags);
   if (!flags.calibration.empty()) options.calibration = read_calibration(flags.calibration);
-  if (flags.text) return {.out = schedule_text(parsed.config, options)};
-  if (flags.shards) return {.out = shards_text(parsed.config, options)};
-  return flags.search ? search(parsed, options) : plan(parsed, options);
+  return answer(parsed, options);
 }
 
 }  // namespace shardlens::planner

@@ -154,6 +154,7 @@ PlanArguments parse_plan_arguments(const std::vector<std::string>& arguments) {
     if (word.starts_with("--")) result.given.push_back(word.substr(2, word.find('=') - 2));
   }
   result.config = std::move(of_train.config);
+  result.notes = std::move(of_train.notes);
   result.help = of_train.help;
   if (!result.help) check(result.flags);
   return result;

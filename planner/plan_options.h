@@ -29,6 +29,7 @@ struct PlanFlags {
 struct PlanArguments {
   Config config;
   std::vector<std::string> given;  // names of the flags of train among the arguments
+  std::vector<std::string> notes;  // Arguments::notes
   PlanFlags flags;
   bool help = false;
 };

@@ -174,12 +174,14 @@ void read_json(Config& config, std::string_view text, const std::string& file);
 
 struct Arguments {
   Config config;
+  std::vector<std::string> notes;  // how another program's files were read, lines to print
   bool help = false;
 };
 
-/// Flags after the command's name; --config FILE.json is read first, flags override it.
-/// Throws std::invalid_argument.
-Arguments parse_arguments(const std::vector<std::string>& arguments);
+/// Flags after the command's name; --config FILE is read first, flags override it. The file may be
+/// another program's (planner/foreign/), for which it counts whether a launcher has started this
+/// process as one of `launched` ranks; 0: none has. Throws std::invalid_argument.
+Arguments parse_arguments(const std::vector<std::string>& arguments, int64_t launched = 0);
 std::string help_text(std::string_view command);
 
 /// `--device auto` is the runtime's to decide, before it asks. Throws std::invalid_argument for a

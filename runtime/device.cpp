@@ -21,6 +21,7 @@
 
 #include "profiler/recorder.h"
 #include "runtime/check.h"
+#include "runtime/installation.h"
 #include "runtime/null_device/null_device.h"
 
 // The one call of LibTorch that tells its version; its header brings much else.
@@ -39,9 +40,9 @@ bool is_on_stubs() { return ::dlsym(RTLD_DEFAULT, kNullDeviceMark) != nullptr; }
 
 fs::path program() { return fs::read_symlink("/proc/self/exe"); }
 
-/// Every library of the null device, which lies beside the folder of the programs.
+/// Every library of the null device.
 std::vector<std::string> stub_libraries() {
-  const fs::path folder = program().parent_path().parent_path() / "null_device";
+  const fs::path folder = support_folder("null_device");
   std::vector<std::string> libraries;
   std::error_code missing;
   for (const auto& entry : fs::directory_iterator(folder, missing)) {

@@ -30,8 +30,9 @@ constexpr int kFailed = 1;
 constexpr int kWrongUse = 2;
 constexpr int kDoesNotFit = 3;
 
-void introduce(const Job& job, const RunDirectory& directory,
+void introduce(const Job& job, const RunDirectory& directory, const std::vector<std::string>& notes,
                const std::vector<std::string>& resumed) {
+  for (const std::string& note : notes) fmt::print("{}\n", note);
   fmt::print("{}: {} parameters in {} tensors, {} on {} rank{}, {} steps of {} x {} samples\n",
              job.spec.name, job.spec.numel(), job.spec.parameters.size(), job.config.strategy,
              job.strategy.world_size, job.strategy.world_size == 1 ? "" : "s", job.steps,
@@ -92,18 +93,23 @@ int unfinished(const Outcome& outcome, const RunDirectory& directory) {
   return outcome.fault == Fault::wrong_use ? kWrongUse : kFailed;
 }
 
-int run(planner::Config config, const std::vector<std::string>& arguments,
-        const std::optional<OwnTraining>& own, const Forecaster& forecaster) {
+int run(const planner::Arguments& parsed, const Membership& place,
+        const std::vector<std::string>& arguments, const std::optional<OwnTraining>& own,
+        const Forecaster& forecaster) {
   check_libtorch_version();
-  const Membership place = membership_of(this_environment());
+  planner::Config config = parsed.config;
   choose_device(config);
   const planner::Device device = planner::device_of(config);
   if (!place.is_alone()) {
+    const auto begin = [&](const Job& job, const RunDirectory& directory,
+                           const std::vector<std::string>& resumed) {
+      introduce(job, directory, parsed.notes, resumed);
+    };
     return train_as_member({.config = config,
                             .place = place,
                             .own = own,
                             .forecaster = forecaster,
-                            .introduce = introduce});
+                            .introduce = begin});
   }
   if (device.kind == planner::DeviceKind::null) enter_null_device(device, arguments);
   Job job = prepare_job(config, own);
@@ -112,7 +118,7 @@ int run(planner::Config config, const std::vector<std::string>& arguments,
   if (forecast && !forecast->fits && !job.config.anyway) return refuse(*forecast);
   const RunDirectory directory = RunDirectory::open(job.config);
   Supervisor supervisor(job, directory);
-  introduce(job, directory, supervisor.begin());
+  introduce(job, directory, parsed.notes, supervisor.begin());
   if (forecast) fmt::print("plan: {}\n", forecast->verdict);
   const Outcome outcome = supervisor.run();
   if (outcome.ok() && forecast) compare(*forecast, directory);
@@ -122,9 +128,11 @@ int run(planner::Config config, const std::vector<std::string>& arguments,
 int parse_and_run(const std::vector<std::string>& arguments, const std::optional<OwnTraining>& own,
                   const Forecaster& forecaster) {
   try {
-    const planner::Arguments parsed = planner::parse_arguments(arguments);
+    const Membership place = membership_of(this_environment());
+    const planner::Arguments parsed =
+        planner::parse_arguments(arguments, place.is_alone() ? 0 : place.world_size);
     if (parsed.help) return fmt::print("{}", planner::help_text("train")), 0;
-    return run(parsed.config, arguments, own, forecaster);
+    return run(parsed, place, arguments, own, forecaster);
   } catch (const std::invalid_argument& error) {
     fmt::print(stderr, "shardlens train: {}\n", error.what());
     return kWrongUse;

@@ -9,7 +9,7 @@
 
 namespace shardlens::runtime {
 
-/// What lies beside the folder of our programs.
+/// What is loaded into a Python program, and the script that makes stubs for its PyTorch.
 struct RecordFiles {
   std::filesystem::path library;     // libshardlens_python.so
   std::filesystem::path python;      // sitecustomize.py is in it

@@ -63,6 +63,28 @@ TEST_CASE("a run leaves its configuration, metrics, logs and result", "[train]")
   }
 }
 
+TEST_CASE("a configuration of DeepSpeed's is trained as it is read", "[train]") {
+  const Bench bench;
+  write_file(bench.file("ds.json"),
+             R"({"zero_optimization": {"stage": 3, "overlap_comm": true}, "train_batch_size": 32,)"
+             R"( "gradient_accumulation_steps": 2, "gradient_clipping": 1.0, "steps_per_print": 5,)"
+             R"( "optimizer": {"type": "AdamW", "params": {"lr": 0.002}}})");
+  const Ended ended = bench.train({"--workers", "2", "--config", bench.file("ds.json")});
+  CAPTURE(ended.err, ended.out);
+  REQUIRE(ended.exit_code == 0);
+  CHECK_THAT(ended.out, ContainsSubstring("ds.json, DeepSpeed configuration:\n"));
+  CHECK_THAT(ended.out,
+             ContainsSubstring(
+                 "zero_optimization.stage 3 -> --strategy fsdp --reshard-after-forward true\n"));
+  CHECK_THAT(ended.out, ContainsSubstring("ignored, it only prints or logs: steps_per_print 5\n"));
+  const auto config = nlohmann::json::parse(read_file(bench.file("runs/r/config.json")));
+  CHECK(config.at("reshard_after_forward") == "true");
+  CHECK(config.at("accumulate") == 2);
+  CHECK(config.at("optimizer") == "adamw");
+  CHECK(config.at("lr") == 0.002);
+  CHECK(config.at("clip_norm") == 1.0);
+}
+
 TEST_CASE("a recorded run says where every byte of each rank went", "[train]") {
   const Bench bench;
   REQUIRE(bench.train({"--workers", "2", "--profile", "on"}).exit_code == 0);

@@ -1,0 +1,14 @@
+// The tables of the formats, a file each. Private to planner/foreign/.
+#pragma once
+
+#include <span>
+
+#include "planner/foreign/foreign.h"
+
+namespace shardlens::planner {
+
+std::span<const ForeignKey> deepspeed_keys();
+std::span<const ForeignKey> accelerate_keys();
+std::span<const ForeignKey> torchtitan_keys();
+
+}  // namespace shardlens::planner

@@ -1,0 +1,11 @@
+# find_package(Shardlens): the target Shardlens::runtime, for programs with a model of their own.
+# LibTorch stays where Shardlens was built with it.
+include(CMakeFindDependencyMacro)
+find_dependency(Threads)
+find_dependency(ZLIB)
+find_dependency(fmt)
+find_dependency(spdlog)
+find_dependency(nlohmann_json)
+find_dependency(CLI11)
+find_dependency(yaml-cpp)
+include("${CMAKE_CURRENT_LIST_DIR}/ShardlensTargets.cmake")

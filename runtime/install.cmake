@@ -1,0 +1,44 @@
+# What is installed: the programs, what they load, and what a program with a model of its own links.
+# Included by the top, behind all modules. The same LibTorch serves both trees.
+include(CMakePackageConfigHelpers)
+set(home lib/shardlens)
+
+install(TARGETS shardlens shardlens-plan shardlens-profile shardlens-gate shardlens-view
+                shardlens-checkpoint shardlens-doctor
+        RUNTIME DESTINATION bin)
+if(NOT SHARDLENS_LIBTORCH)
+  return()
+endif()
+install(TARGETS shardlens-train shardlens-infer shardlens-record RUNTIME DESTINATION bin)
+install(TARGETS ${SHARDLENS_NULL_LIBRARIES} LIBRARY DESTINATION ${home}/null_device NAMELINK_SKIP)
+install(TARGETS shardlens_python LIBRARY DESTINATION ${home}/record)
+install(DIRECTORY runtime/record/python DESTINATION ${home}/record)
+install(FILES runtime/null_device/make_stubs.py DESTINATION ${home}/record)
+
+# What tests/examples/own_model.cpp includes, with all that these include.
+foreach(header IN ITEMS models/model.h models/spec.h planner/strategy.h runtime/own_data.h
+                        runtime/runtime.h)
+  cmake_path(GET header PARENT_PATH module)
+  install(FILES ${header} DESTINATION include/shardlens/${module})
+endforeach()
+install(FILES runtime/home.cpp DESTINATION ${home})
+target_sources(shardlens_runtime
+               INTERFACE "$<INSTALL_INTERFACE:$<INSTALL_PREFIX>/${home}/home.cpp>")
+target_compile_definitions(
+  shardlens_runtime INTERFACE "$<INSTALL_INTERFACE:SHARDLENS_HOME=\"$<INSTALL_PREFIX>/${home}\">")
+target_include_directories(shardlens_runtime INTERFACE $<INSTALL_INTERFACE:include/shardlens>)
+target_compile_features(shardlens_runtime INTERFACE cxx_std_20)
+
+set_target_properties(shardlens_runtime PROPERTIES EXPORT_NAME runtime)
+install(TARGETS shardlens_runtime shardlens_model shardlens_spec shardlens_safetensors
+                shardlens_schedule shardlens_comm shardlens_gloo shardlens_nccl shardlens_run_files
+                shardlens_installation shardlens_recorder shardlens_driver_watch
+                shardlens_recording shardlens_report shardlens_profile shardlens_document
+                shardlens_units shardlens_flags shardlens_libtorch shardlens_libc10_cuda
+        EXPORT ShardlensTargets
+        ARCHIVE DESTINATION ${home})
+install(EXPORT ShardlensTargets NAMESPACE Shardlens:: DESTINATION lib/cmake/Shardlens)
+write_basic_package_version_file("${CMAKE_BINARY_DIR}/ShardlensConfigVersion.cmake"
+                                 COMPATIBILITY ExactVersion)
+install(FILES runtime/ShardlensConfig.cmake "${CMAKE_BINARY_DIR}/ShardlensConfigVersion.cmake"
+        DESTINATION lib/cmake/Shardlens)
