@@ -232,12 +232,17 @@ class Recorder::Hooks {
  private:
   int64_t ns_at(c10::approx_time_t ticks) const { return steady_ns(ticks) - start_ns_; }
 
+  /// Pinned memory is asked for where it is needed, by the thread that needs it.
   void changed(const DriverChange& change) {
+    const bool is_for_scope = change.is_pinned_host && change.given;
+    const Purpose purpose = is_for_scope ? Scope::Info::current() : Purpose{};
     append({.address = change.address,
             .value = change.bytes,
-            .label = writer_.intern(change.library),
+            .action = purpose.action,
+            .label = purpose.label != 0 ? purpose.label : writer_.intern(change.library),
             .kind = change.given ? EventKind::alloc : EventKind::free,
-            .space = change.is_pinned_host ? Space::pinned : Space::driver});
+            .space = change.is_pinned_host ? Space::pinned : Space::driver,
+            .category = purpose.category});
   }
 
   void completed(uint64_t address) {

@@ -353,7 +353,7 @@ class RowDecoder {
   RowDecoder(Columns columns, std::vector<uint32_t>& allocations, std::vector<Event>& events)
       : columns_(std::move(columns)), allocations_(allocations), events_(events) {}
 
-  void decode(size_t row) {
+  void decode() {
     const uint64_t number = take(class_of);
     if (number >= columns_.classes.size()) throw std::runtime_error("an event has no class");
     const EventClass& its_class = columns_.classes[number];
@@ -374,8 +374,8 @@ class RowDecoder {
     event.label = static_cast<uint32_t>(unzigzag(take(label)) +
                                         (allocation != nullptr ? allocation->label : 0));
     if (!its_class.known) event.kind = kUnknownKind;
-    events_[row] = event;
-    if (its_class.allocates) allocations_.push_back(static_cast<uint32_t>(row));
+    if (its_class.allocates) allocations_.push_back(static_cast<uint32_t>(events_.size()));
+    events_.push_back(event);
   }
 
  private:
@@ -412,10 +412,10 @@ int64_t EventDecoder::decode(ByteSpan bytes, uint32_t count, std::vector<Event>&
   const bool has_unknown = columns.has_unknown;
   const size_t first = events.size();
   allocations_.clear();
-  events.resize(first + count);
+  events.reserve(first + count);
   try {
     RowDecoder rows(std::move(columns), allocations_, events);
-    for (size_t row = first; row < first + count; ++row) rows.decode(row);
+    for (uint32_t i = 0; i < count; ++i) rows.decode();
   } catch (...) {
     events.resize(first);
     throw;

@@ -164,19 +164,20 @@ int64_t BlockTracker::allocate_unplaced(uint64_t address, int64_t requested) {
   release_unplaced(address);
   const Block block{
       .address = address, .bytes = rounded_request(requested), .requested = requested};
-  unplaced_[address] = block;
+  unplaced_.insert(address, keep(block));
   count_used(block, 1);
   totals_.unplaced += block.bytes;
   return block.bytes;
 }
 
 int64_t BlockTracker::release_unplaced(uint64_t address) {
-  const auto found = unplaced_.find(address);
-  if (found == unplaced_.end()) return 0;
-  const int64_t given = found->second.bytes;
-  count_used(found->second, -1);
+  const uint32_t index = unplaced_.find(address);
+  if (index == kNone) return 0;
+  const int64_t given = blocks_[index].bytes;
+  count_used(blocks_[index], -1);
   totals_.unplaced -= given;
-  unplaced_.erase(found);
+  unplaced_.erase(address);
+  unused_.push_back(index);
   return given;
 }
 
@@ -274,15 +275,19 @@ void BlockTracker::join(Segments::iterator left, Segments::iterator right) {
 
 // --- blocks --------------------------------------------------------------------------------------
 
-uint32_t BlockTracker::new_block(const Block& block) {
-  uint32_t index = static_cast<uint32_t>(blocks_.size());
+uint32_t BlockTracker::keep(const Block& block) {
   if (unused_.empty()) {
     blocks_.push_back(block);
-  } else {
-    index = unused_.back();
-    unused_.pop_back();
-    blocks_[index] = block;
+    return static_cast<uint32_t>(blocks_.size() - 1);
   }
+  const uint32_t index = unused_.back();
+  unused_.pop_back();
+  blocks_[index] = block;
+  return index;
+}
+
+uint32_t BlockTracker::new_block(const Block& block) {
+  const uint32_t index = keep(block);
   by_address_.insert(block.address, index);
   return index;
 }

@@ -81,6 +81,7 @@ class BlockTracker {
   void add_chain(Segment segment, const std::vector<uint32_t>& blocks);
   void join(Segments::iterator left, Segments::iterator right);
 
+  uint32_t keep(const Block& block);
   uint32_t new_block(const Block& block);
   uint32_t new_free_block(uint64_t begin, uint64_t end, bool expandable);
   void forget(uint32_t index);
@@ -94,10 +95,10 @@ class BlockTracker {
   Segments segments_;
   std::vector<Block> blocks_;
   std::vector<uint32_t> unused_;  // of blocks_
-  AddressMap by_address_;         // of blocks_
-  std::map<uint64_t, Block> unplaced_;
-  uint64_t freed_address_ = 0;  // the last block that was freed, and
-  int64_t freed_bytes_ = 0;     // what it had been given
+  AddressMap by_address_;         // of blocks_ in segments
+  AddressMap unplaced_;           // of the others
+  uint64_t freed_address_ = 0;    // the last block that was freed, and
+  int64_t freed_bytes_ = 0;       // what it had been given
 };
 
 }  // namespace shardlens::profiler

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
@@ -124,6 +125,21 @@ void check_bound(const MemoryEvents& theirs, const MemoryEvents& ours) {
   CHECK(error <= 0.005);
 }
 
+/// Bytes of pinned memory by what they are for, where the driver was asked for a page or more.
+std::map<std::string, int64_t> pinned_bytes(const std::vector<profiler::Event>& events,
+                                            const std::vector<std::string>& strings) {
+  constexpr int64_t kPageBytes = 4096;
+  std::map<std::string, int64_t> bytes;
+  for (const profiler::Event& event : events) {
+    const bool is_pinned = event.space == profiler::Space::pinned;
+    if (!is_pinned || event.kind != profiler::EventKind::alloc || event.value < kPageBytes)
+      continue;
+    const auto category = profiler::kCategoryNames[static_cast<size_t>(event.category)];
+    bytes[fmt::format("{} {}", category, strings[event.label])] += event.value;
+  }
+  return bytes;
+}
+
 void check_prediction(const Case& asked) {
   INFO(text_of(words_of(asked)));
   const Prediction predicted(asked);
@@ -140,6 +156,8 @@ void check_prediction(const Case& asked) {
   CHECK(first_difference(theirs.list(), ours.list()) == "");
   CHECK(ours.peak_bytes() == theirs.peak_bytes());
   if (on_cpu) return;
+  CHECK(pinned_bytes(recorded.profile.events, recorded.profile.strings) ==
+        pinned_bytes(simulation.timeline().events(), simulation.timeline().strings()));
   CHECK(simulation.peak() == recorded.peak);
   CHECK(simulation.step_peak() == recorded.step_peak);
 }

@@ -183,6 +183,21 @@ TEST_CASE("a report is written without OpenGL or display") {
   }
 }
 
+TEST_CASE("a report is of the memory that the last command chose") {
+  const Files files;
+  const std::string path = files.folder.file("report.txt");
+  REQUIRE(view({files.a, "--do", "memory.next", "--report", path}).exit_code == 0);
+  CHECK(test::read_file(path).starts_with("Host memory of keep\n"));
+  CHECK(test::read_file(path).find("nothing is allocated there") != std::string::npos);
+}
+
+TEST_CASE("a report of a range says which") {
+  const Files files;
+  const std::string path = files.folder.file("report.txt");
+  REQUIRE(view({files.a, files.b, "--range", "1:2", "--report", path}).exit_code == 0);
+  CHECK(test::read_file(path).find(", from 1 to 2 (step") != std::string::npos);
+}
+
 TEST_CASE("a screenshot is the same bytes twice, in the size that was asked for") {
   const Files files;
   if (!has_offscreen(files)) SKIP("this machine has no EGL that draws without a display");
@@ -281,7 +296,7 @@ TEST_CASE("wrong usage is one line and exit code 2") {
       {"--report", files.folder.file("x.txt")},
       {files.a, "--screenshot", png, "--range", "5:3"},
       {files.a, "--screenshot", png, "--range", "3"},
-      {files.a, "--report", files.folder.file("x.txt"), "--range", "1:2"},
+      {files.a, "--report", files.folder.file("x.txt"), "--range", "30:40"},
       {"--session", png, "--last"},
       {"--session", files.folder.file("none.json"), "--report", files.folder.file("x.txt")},
       {"--no-such-flag"}};

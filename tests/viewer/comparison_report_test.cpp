@@ -2,6 +2,7 @@
 
 #include "viewer/scene/comparison_report.h"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -40,6 +41,7 @@ TEST_CASE("the JSON's categories add up to its peak") {
   const auto json = nlohmann::json::parse(comparison_report(runs, 1, ReportFormat::json));
   CHECK(json["schema"] == "shardlens.view/1");
   CHECK(json["baseline"] == "lean <&>");
+  CHECK(json["space"] == "device");
   REQUIRE(json["strategies"].size() == 2);
   for (size_t i = 0; i < 2; ++i) {
     const auto& strategy = json["strategies"][i];
@@ -65,6 +67,53 @@ TEST_CASE("the HTML needs nothing else, and names are quoted") {
   CHECK(html.find("lean <&>") == std::string::npos);
   CHECK(html.find("http") == std::string::npos);
   CHECK(html.find("<path fill=") != std::string::npos);
+}
+
+TEST_CASE("a range is told by its own highest moments") {
+  const auto runs = two_runs();
+  const ReportRange range{Alignment::step, {1.75, 2}};
+  const auto json = nlohmann::json::parse(comparison_report(runs, 0, ReportFormat::json, range));
+  CHECK(json["range"]["axis"] == "step");
+  CHECK(json["range"]["begin"] == 1.75);
+  for (size_t i = 0; i < 2; ++i) {
+    const Lane& lane = runs[i].at_peak().lane;
+    const auto& stretches = lane.arrays().stretches;
+    const auto step = std::ranges::find(stretches, 1, &Stretch::number);
+    REQUIRE(step != stretches.end());
+    // Independently of pyramid and warp: the sums of what is alive, one change after the other.
+    const double begin_ns = static_cast<double>(step->begin_ns) +
+                            0.75 * static_cast<double>(step->end_ns - step->begin_ns);
+    int64_t highest = 0;
+    int64_t now = 0;
+    for (int64_t change = 0; change < lane.changes(); ++change) {
+      const auto time_ns = static_cast<double>(lane.time_of(change));
+      if (time_ns >= static_cast<double>(step->end_ns)) break;
+      const uint32_t word = lane.arrays().words[static_cast<size_t>(change)];
+      const int64_t bytes = lane.arrays().blocks[block_of(word)].given_bytes;
+      if (time_ns >= begin_ns) highest = std::max(highest, now);
+      now += is_free(word) ? -bytes : bytes;
+    }
+    highest = std::max(highest, now);
+    CHECK(highest < lane.peak().max_bytes);
+    const auto& strategy = json["strategies"][i];
+    CHECK(strategy["peak_allocated_bytes"] == highest);
+    int64_t sum = 0;
+    for (const auto& bytes : strategy["at_peak"]["categories"]) sum += bytes.get<int64_t>();
+    CHECK(sum == highest);
+    CHECK(strategy["step_peak_allocated_bytes"].is_null());
+  }
+  const std::string text = comparison_report(runs, 0, ReportFormat::text, range);
+  CHECK(text.starts_with("Memory of 2 strategies, compared with keep, from 1.75 to 2 (step)\n"));
+  CHECK(text.find("of steps from the third on") == std::string::npos);
+}
+
+TEST_CASE("a range with nothing in it says so") {
+  const auto runs = two_runs();
+  const ReportRange range{Alignment::step, {100, 200}};
+  for (const auto format : {ReportFormat::text, ReportFormat::html}) {
+    CHECK(comparison_report(runs, 0, format, range).find("nothing is allocated there") !=
+          std::string::npos);
+  }
 }
 
 TEST_CASE("the kind of a report is the end of its name") {

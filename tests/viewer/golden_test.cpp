@@ -1,5 +1,6 @@
-// Lanes against pictures that were looked at: tests/fixtures/viewer/*.png. They are the same bytes
-// on every machine, since no graphics driver draws them. After a change that is meant,
+// Lanes, a session's plots and the what-if panel against pictures that were looked at:
+// tests/fixtures/viewer/*.png. They are the same bytes on every machine, since no graphics driver
+// draws them, and have no text. After a change that is meant,
 // viewer_tests "[record]" writes them anew; look at them before they are kept.
 
 #define STB_IMAGE_STATIC
@@ -9,23 +10,33 @@
 #define STB_IMAGE_WRITE_IMPLEMENTATION
 #include <stb/stb_image_write.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>
+#include <initializer_list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 
+#include "tests/support/random_events.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/view_recording.h"
 #include "viewer/model/lane_builder.h"
 #include "viewer/scene/block_image.h"
 #include "viewer/scene/lane_image.h"
+#include "viewer/scene/presenter.h"
+#include "viewer/state/session.h"
 
 namespace shardlens::viewer {
 namespace {
 
 constexpr int kWidth = 320;
 constexpr int kHeight = 160;
+constexpr Canvas kSessionCanvas{1000, 640, 0, 1};
+constexpr Canvas kPanelCanvas{1400, 900, 0, 1};
 
 std::string path_of(const std::string& name) {
   return std::string(SHARDLENS_SOURCE_DIR) + "/tests/fixtures/viewer/" + name + ".png";
@@ -43,7 +54,7 @@ struct Opened {
   ActionNames names;
 };
 
-std::map<std::string, Image> images() {
+std::map<std::string, Image> lane_images() {
   const Opened keep({.keep_weights = true});
   const Opened reshard({.activation_bytes = 4 << 20, .forward_ns = 9'000'000});
   const Range all{-1, 4};
@@ -51,19 +62,100 @@ std::map<std::string, Image> images() {
   const Columns b = reshard.columns(keep, all);
   LaneStyle style{.height = kHeight,
                   .top_bytes = 1.08 * static_cast<double>(reshard.lane.peak().max_bytes)};
-  std::map<std::string, Image> all_images;
-  all_images["stack"] = stack_image(a, style);
-  all_images["step"] = stack_image(reshard.columns(keep, {1, 2}), style);
-  all_images["folded"] = folded_image({a, b}, style);
-  all_images["blocks"] = block_stack_image(keep.lane, a, style);
-  draw_outline(all_images["outline"] = stack_image(a, style), totals_of(b, 0), style,
+  std::map<std::string, Image> lanes;
+  lanes["stack"] = stack_image(a, style);
+  lanes["step"] = stack_image(reshard.columns(keep, {1, 2}), style);
+  lanes["folded"] = folded_image({a, b}, style);
+  lanes["blocks"] = block_stack_image(keep.lane, a, style);
+  draw_outline(lanes["outline"] = stack_image(a, style), totals_of(b, 0), style,
                line_color(1, Theme::light), 0);
   style.theme = Theme::dark;
   style.hatch_period = 7;
-  all_images["hatches"] = stack_image(b, style);
+  lanes["hatches"] = stack_image(b, style);
   style.top_bytes /= 4;
-  all_images["difference"] = difference_image(difference(a, b), style);
-  return all_images;
+  lanes["difference"] = difference_image(difference(a, b), style);
+  return lanes;
+}
+
+/// Everything but text of the smallest box with all areas of a kind.
+Image plots(Presenter& presenter, Area::Kind kind, const Canvas& canvas = kSessionCanvas) {
+  const Picture& picture = presenter.picture(canvas, plain_fonts(1));
+  std::optional<Box> all;
+  for (const Area& area : picture.areas) {
+    if (area.kind != kind) continue;
+    const Box before = all.value_or(area.box);
+    const float x = std::min(before.x, area.box.x);
+    const float y = std::min(before.y, area.box.y);
+    all = {x, y, std::max(before.right(), area.box.right()) - x,
+           std::max(before.bottom(), area.box.bottom()) - y};
+  }
+  REQUIRE(all);
+  const Image& ground = presenter.ground();
+  Image image;
+  image.width = static_cast<int>(all->w);
+  image.height = static_cast<int>(all->h);
+  for (int row = 0; row < image.height; ++row) {
+    const auto begin = ground.pixels.begin() + (static_cast<int>(all->y) + row) * ground.width +
+                       static_cast<int>(all->x);
+    image.pixels.insert(image.pixels.end(), begin, begin + image.width);
+  }
+  return image;
+}
+
+void perform(Presenter& presenter, std::initializer_list<std::string_view> ids) {
+  for (const std::string_view id : ids) presenter.perform(*find_command(id));
+}
+
+/// Selects the right half of the first plot.
+void select_half(Presenter& presenter) {
+  for (const Area& area : presenter.picture(kSessionCanvas, plain_fonts(1)).areas) {
+    if (area.kind != Area::Kind::lane) continue;
+    presenter.press(area.box.x + area.box.w / 2, area.box.y + area.box.h / 2);
+    presenter.drag(area.box.right() - 1);
+    return presenter.release();
+  }
+}
+
+/// Opened, aligned, zoomed, selected, compared, saved and opened again.
+std::map<std::string, Image> session_images() {
+  const test::TemporaryFolder folder;
+  ViewState state;
+  state.files = {folder.file("keep.slp"), folder.file("reshard.slp")};
+  test::write_profile(state.files[0], test::view_recording({.keep_weights = true}));
+  test::write_profile(state.files[1],
+                      test::view_recording({.activation_bytes = 4 << 20, .forward_ns = 9'000'000}));
+  Presenter presenter(state, "");
+  std::map<std::string, Image> images;
+  images["session-opened"] = plots(presenter, Area::Kind::lane);
+  perform(presenter, {"align.phase", "step.next", "zoom.in"});
+  select_half(presenter);
+  images["session-selected"] = plots(presenter, Area::Kind::lane);
+  perform(presenter, {"layout.overlay"});
+  images["session-overlay"] = plots(presenter, Area::Kind::lane);
+  perform(presenter, {"layout.difference", "theme.next"});
+  images["session-difference"] = plots(presenter, Area::Kind::lane);
+  save_session(presenter.state(), folder.file("s.json"));
+  Presenter again(load_session(folder.file("s.json")), "");
+  CHECK(plots(again, Area::Kind::lane).pixels == images["session-difference"].pixels);
+  return images;
+}
+
+std::map<std::string, Image> what_if_images() {
+  const test::TemporaryFolder folder;
+  ViewState state;
+  state.files = {folder.file("config.json")};
+  test::write_file(state.files[0],
+                   R"({"model":"vit-tutorial","data":"synthetic","device":"null:h200"})");
+  Presenter presenter(state, "");
+  perform(presenter, {"whatif", "whatif.batch.more", "whatif.offload.next"});
+  return {{"what-if", plots(presenter, Area::Kind::control, kPanelCanvas)}};
+}
+
+std::map<std::string, Image> all_images() {
+  auto all = lane_images();
+  all.merge(session_images());
+  all.merge(what_if_images());
+  return all;
 }
 
 void record(const std::string& name, const Image& image) {
@@ -73,8 +165,8 @@ void record(const std::string& name, const Image& image) {
 
 }  // namespace
 
-TEST_CASE("lanes are the pictures that were looked at") {
-  for (const auto& [name, image] : images()) {
+TEST_CASE("lanes and sessions are the pictures that were looked at") {
+  for (const auto& [name, image] : all_images()) {
     CAPTURE(name);
     int width = 0;
     int height = 0;
@@ -90,8 +182,16 @@ TEST_CASE("lanes are the pictures that were looked at") {
   }
 }
 
+TEST_CASE("a scripted session draws the same plots twice") {
+  const auto first = session_images();
+  for (const auto& [name, image] : session_images()) {
+    CAPTURE(name);
+    CHECK(image.pixels == first.at(name).pixels);
+  }
+}
+
 TEST_CASE("write the pictures anew", "[.record]") {
-  for (const auto& [name, image] : images()) record(name, image);
+  for (const auto& [name, image] : all_images()) record(name, image);
 }
 
 }  // namespace shardlens::viewer

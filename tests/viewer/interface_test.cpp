@@ -5,8 +5,13 @@
 
 #include <imgui.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <cstddef>
+#include <functional>
 #include <set>
+#include <string>
+#include <string_view>
 
 #include "tests/support/random_events.h"
 #include "tests/support/temporary_folder.h"
@@ -45,6 +50,15 @@ class Stage {
     interface.draw({1200, 800, 1, true});
     ImGui::Render();
     request = interface.take_request();
+  }
+  /// What can be read in windows of a frame.
+  std::string texts(const std::function<void()>& draw) {
+    ImGui::NewFrame();
+    ImGui::LogToClipboard();
+    draw();
+    ImGui::LogFinish();
+    ImGui::Render();
+    return ImGui::GetClipboardText();
   }
   void press(std::string_view key) {
     interface.press(parse_chord(key));
@@ -179,6 +193,32 @@ TEST_CASE("the interface can be shown in every size and theme") {
     stage.frame();
   }
   CHECK(ImGui::GetDrawData()->TotalVtxCount > 0);
+}
+
+TEST_CASE("the key sheet has room for every command's key and title") {
+  Stage stage;
+  ImGui::GetIO().DisplaySize = {2400, 4000};
+  stage.frame();
+  const int without = ImGui::GetDrawData()->TotalVtxCount;
+  stage.press("F1");
+  stage.frame();
+  std::ptrdiff_t letters = 0;
+  for (const Command& command : commands()) {
+    for (const std::string_view text : {command.key, command.title}) {
+      letters += std::ranges::count_if(text, [](char c) { return c != ' '; });
+    }
+  }
+  // What is cut off is not drawn: a letter has four corners.
+  CHECK(ImGui::GetDrawData()->TotalVtxCount - without >= 4 * letters);
+}
+
+TEST_CASE("a frame says how far recordings have been read") {
+  Stage stage;
+  const auto progress = [](double part) { draw_progress(part, colors_of(Theme::dark)); };
+  stage.texts([&] { progress(0.25); });
+  const std::string text = stage.texts([&] { progress(0.5); });
+  CHECK(text.find("Reading recordings") != std::string::npos);
+  CHECK(text.find("50 %") != std::string::npos);
 }
 
 }  // namespace shardlens::viewer

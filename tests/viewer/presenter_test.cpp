@@ -221,7 +221,12 @@ TEST_CASE("what is searched is counted, and a search that makes no sense is refu
   CHECK(presenter.state().search.empty());
   presenter.set_search("mlp3");
   CHECK_FALSE(presenter.facts().hits_x.empty());
+  const size_t found = presenter.facts().hits_x.size();  // in the first strategy
+  CHECK(shows(draw(presenter), "mlp3: " + std::to_string(found) + " blocks, "));
+  presenter.set_search("nosuch");
+  CHECK(shows(draw(presenter), "nosuch: nothing found"));
   perform(presenter, "search.clear");
+  CHECK_FALSE(shows(draw(presenter), "nothing found"));
   CHECK(presenter.facts().hits_x.empty());
 }
 

@@ -2,13 +2,17 @@
 
 #include "viewer/model/run.h"
 
+#include <algorithm>
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <random>
+#include <stdexcept>
+#include <vector>
 
 #include "profiler/exchange/import_memory_viz.h"
 #include "profiler/writer.h"
+#include "tests/support/large_recording.h"
 #include "tests/support/random_events.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/view_recording.h"
@@ -169,6 +173,31 @@ TEST_CASE("a strategy is said in words") {
   CHECK(strategy_text(R"({"strategy":"ddp","param_dtype":"bf16"})") == "ddp, bf16");
   CHECK(strategy_text(R"({"strategy":"fsdp","reshard_after_forward":"true","offload":"all"})") ==
         "fsdp, reshards, offload all");
+}
+
+TEST_CASE("whoever opens a recording is told how far it is, and may stop") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("long.slp");
+  test::write_large_recording(path, 300'000);
+  std::vector<double> parts;
+  const Lane lane = read_lane(path, std::nullopt, [&](double part) {
+    parts.push_back(part);
+    return true;
+  });
+  CHECK(lane.info().events == 300'000);
+  CHECK(parts.size() > 2);
+  CHECK(std::ranges::is_sorted(parts));
+  CHECK(parts.front() > 0);
+  CHECK(parts.back() == 1);
+  CHECK_THROWS_AS(read_lane(path, std::nullopt, [](double) { return false; }), std::runtime_error);
+  // However quickly it is opened, its runs do not depend on whether somebody watches.
+  const OpenedRuns watched = open_runs({path}, "", std::nullopt, [](double part) {
+    CHECK((part >= 0 && part <= 1));
+    return true;
+  });
+  REQUIRE(watched.runs.size() == 1);
+  CHECK(watched.messages.empty());
+  CHECK(watched.runs.front().at_peak().lane.peak().max_bytes == lane.peak().max_bytes);
 }
 
 }  // namespace shardlens::viewer

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string_view>
@@ -107,9 +109,6 @@ void check(const Options& options) {
   if (options.last && !options.session.empty()) {
     throw std::invalid_argument("--last: is a session too; give it or --session");
   }
-  if (!options.report.empty() && !options.range.empty() && options.screenshot.empty()) {
-    throw std::invalid_argument("--range: is of a picture; a report is of whole recordings");
-  }
   if (!has_window && options.runs.empty() && options.session.empty() && !options.last) {
     throw std::invalid_argument("no RUN: give a run's folder or a .slp file, one or more");
   }
@@ -149,9 +148,24 @@ Range parse_range(const std::string& text) {
 
 ViewState first_state(const Options& options) {
   const std::string session = options.last ? autosave_file() : options.session;
+  if (options.last && !std::filesystem::exists(session)) {
+    throw std::invalid_argument(
+        "--last: no window has kept a session yet; give the RUNs, or a --session");
+  }
   ViewState state = session.empty() ? ViewState{} : load_session(session);
   state.files.insert(state.files.end(), options.runs.begin(), options.runs.end());
   return state;
+}
+
+void show_range(Presenter& presenter, const Range& range) {
+  const Range all = presenter.facts().extent;
+  if (range.end <= all.begin || range.begin >= all.end) {
+    throw std::invalid_argument(fmt::format(
+        "--range {:g}:{:g}: nothing is there; give a part of "
+        "{:g}:{:g} ({})",
+        range.begin, range.end, all.begin, all.end, axis_title(presenter.state().alignment)));
+  }
+  presenter.show(range);
 }
 
 void choose_baseline(Presenter& presenter, const std::string& name) {
@@ -169,15 +183,31 @@ void choose_baseline(Presenter& presenter, const std::string& name) {
   presenter.restore(state);
 }
 
-void write_report(const Presenter& presenter, const std::string& path) {
+void write_report(Presenter& presenter, const std::string& path,
+                  const std::optional<Range>& range) {
+  presenter.facts();  // reads and plans what the commands asked for
+  const ViewState& state = presenter.state();
+  const auto part = range ? std::optional<ReportRange>({state.alignment, *range}) : std::nullopt;
   const std::string text =
-      comparison_report(presenter.runs(), presenter.state().baseline, report_format(path));
+      comparison_report(presenter.runs(), state.baseline, report_format(path), part);
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << text;
   if (!file.flush()) {
     throw std::runtime_error(
         fmt::format("{}: cannot write this report; choose a folder that can be written", path));
   }
+}
+
+WindowOptions window_options(const Options& options, const Size& size, Theme theme) {
+  WindowOptions window;
+  window.width = size.width;
+  window.height = size.height;
+  window.scale = options.scale;
+  window.theme = theme;
+  window.font_file = options.font;
+  if (!options.session.empty()) window.session_file = options.session;
+  window.autosave_file = autosave_file();
+  return window;
 }
 
 /// 1 where not everything could be opened.
@@ -198,28 +228,30 @@ int run_viewer(const std::vector<std::string>& arguments) {
   const auto range =
       options.range.empty() ? std::nullopt : std::optional(parse_range(options.range));
   if (!options.report.empty()) report_format(options.report);
-  Presenter presenter(first_state(options), options.caches ? default_cache_folder() : "");
-  const int exit_code = say_messages(presenter);
   const bool has_window = options.screenshot.empty() && options.report.empty();
-  if (!has_window && presenter.runs().empty()) return 1;
-  choose_baseline(presenter, options.baseline);
-  for (const std::string& id : options.commands) presenter.perform(*find_command(id));
-  if (range) presenter.show(*range);
-  if (!options.report.empty()) write_report(presenter, options.report);
+  const ViewState state = first_state(options);
+  int exit_code = 0;
+  const auto open = [&](const ReadPart& meanwhile) {
+    auto presenter =
+        std::make_unique<Presenter>(state, options.caches ? default_cache_folder() : "", meanwhile);
+    exit_code = say_messages(*presenter);
+    if (!has_window && presenter->runs().empty()) return presenter;
+    choose_baseline(*presenter, options.baseline);
+    for (const std::string& id : options.commands) presenter->perform(*find_command(id));
+    if (range) show_range(*presenter, *range);
+    return presenter;
+  };
+  if (has_window) {
+    show_window(open, window_options(options, size, state.theme));
+    return exit_code;
+  }
+  const auto presenter = open({});
+  if (presenter->runs().empty()) return 1;
+  if (!options.report.empty()) write_report(*presenter, options.report, range);
   if (!options.screenshot.empty()) {
     const double scale = options.scale > 0 ? options.scale : 1;
-    write_png(screenshot(presenter, {size.width, size.height, scale, options.font}),
+    write_png(screenshot(*presenter, {size.width, size.height, scale, options.font}),
               options.screenshot);
-  }
-  if (has_window) {
-    WindowOptions window;
-    window.width = size.width;
-    window.height = size.height;
-    window.scale = options.scale;
-    window.font_file = options.font;
-    if (!options.session.empty()) window.session_file = options.session;
-    window.autosave_file = autosave_file();
-    show_window(presenter, window);
   }
   return exit_code;
 }

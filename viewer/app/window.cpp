@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -117,13 +118,16 @@ class Backend {
 
 class Program {
  public:
-  Program(Presenter& presenter, const WindowOptions& options)
-      : presenter_(presenter),
-        options_(options),
+  Program(const OpenPresenter& open, const WindowOptions& options)
+      : options_(options),
         window_(options),
         session_(options.font_file),
         backend_(window_),
-        interface_(presenter, session_.fonts(), backdrop_) {}
+        opened_(open([this](double part) { return show_progress(part); })),
+        presenter_(*opened_),
+        interface_(presenter_, session_.fonts(), backdrop_) {
+    shown_ = &presenter_;
+  }
 
   void run() {
     presenter_.set_patience(kPatience);
@@ -170,17 +174,41 @@ class Program {
     }
   }
 
-  void draw() {
-    session_.set_scale(scale() * presenter_.state().zoom);
-    const auto [width, height] = window_.pixels();
+  void begin_frame(double zoom) {
+    session_.set_scale(scale() * zoom);
     ImGui_ImplOpenGL3_NewFrame();
     ImGui_ImplGlfw_NewFrame();
     ImGui::NewFrame();
-    interface_.draw({width, height, scale(), true});
+    is_in_frame_ = true;
+  }
+
+  void end_frame() {
     ImGui::Render();
+    is_in_frame_ = false;
     session_.render();
+  }
+
+  void draw() {
+    const auto [width, height] = window_.pixels();
+    begin_frame(presenter_.state().zoom);
+    interface_.draw({width, height, scale(), true});
+    end_frame();
     if (wants_picture_) save_picture(width, height);
     glfwSwapBuffers(window_.get());
+  }
+
+  /// Whether the rest is wanted. A frame that reads recordings itself shows nothing: it cannot hold
+  /// another one.
+  bool show_progress(double part) {
+    if (is_in_frame_) return true;
+    glfwPollEvents();
+    begin_frame(shown_ != nullptr ? shown_->state().zoom : 1);
+    draw_progress(part, colors_of(shown_ != nullptr ? shown_->state().theme : options_.theme));
+    end_frame();
+    glfwSwapBuffers(window_.get());
+    const std::vector<KeyChord> pressed = window_.take_pressed();
+    return std::ranges::find(pressed, parse_chord("Escape")) == pressed.end() &&
+           glfwWindowShouldClose(window_.get()) == GLFW_FALSE;
   }
 
   void take_events() {
@@ -235,12 +263,15 @@ class Program {
     });
   }
 
-  Presenter& presenter_;
   WindowOptions options_;
   Window window_;
   ImGuiSession session_;
   Backend backend_;
   GlBackdrop backdrop_;
+  bool is_in_frame_ = false;
+  const Presenter* shown_ = nullptr;  // none while the first recordings are read
+  std::unique_ptr<Presenter> opened_;
+  Presenter& presenter_;
   Interface interface_;
   bool wants_picture_ = false;
   std::optional<ViewState> autosaved_ = presenter_.state();
@@ -248,8 +279,8 @@ class Program {
 
 }  // namespace
 
-void show_window(Presenter& presenter, const WindowOptions& options) {
-  Program(presenter, options).run();
+void show_window(const OpenPresenter& open, const WindowOptions& options) {
+  Program(open, options).run();
 }
 
 }  // namespace shardlens::viewer

@@ -1,6 +1,9 @@
 #include "viewer/model/lane_builder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "profiler/events.h"
@@ -14,6 +17,8 @@ using profiler::Phase;
 using profiler::Space;
 
 namespace {
+
+constexpr int64_t kMostReserved = 1 << 26;  // events: whatever a file claims
 
 /// Where each list of alive blocks begins: one before every kAliveEvery changes.
 void save_alive(LaneData& data) {
@@ -44,6 +49,13 @@ void fill_peaks(LaneData& data) {
 LaneBuilder::LaneBuilder(const profiler::Header& header, std::optional<Space> space)
     : space_(space.value_or(header.device == "cpu" ? Space::host : Space::device)) {
   data_.stretches.push_back({.phase = Phase::starting});
+}
+
+void LaneBuilder::expect(int64_t events) {
+  const auto most = static_cast<size_t>(std::clamp<int64_t>(events, 0, kMostReserved));
+  data_.times_ns.reserve(most);
+  data_.words.reserve(most);
+  data_.blocks.reserve(most / 2);
 }
 
 void LaneBuilder::take(const Event& event) {
@@ -105,16 +117,17 @@ void LaneBuilder::take_free(const Event& event) {
   if (event.space == Space::segment) return take_segment(event);
   if (event.space != space_) return;
   if (space_ == Space::device) tracker_.take(event);
-  if (live_.find(event.address) == profiler::AddressMap::kNone) ++unmatched_;
-  end_block(event.address, event.time_ns);
+  if (!end_block(event.address, event.time_ns)) ++unmatched_;
 }
 
-void LaneBuilder::end_block(uint64_t address, int64_t time_ns) {
+/// Whether there was one.
+bool LaneBuilder::end_block(uint64_t address, int64_t time_ns) {
   const uint32_t block = live_.find(address);
-  if (block == profiler::AddressMap::kNone) return;
+  if (block == profiler::AddressMap::kNone) return false;
   live_.erase(address);
   data_.blocks[block].died = static_cast<uint32_t>(data_.words.size());
   append(time_ns, block, true);
+  return true;
 }
 
 /// Time never runs back, whatever a damaged file says, so that it can be searched.
@@ -208,12 +221,20 @@ Lane lane_of(const profiler::Profile& profile, std::optional<Space> space) {
                          .diagnostics = profile.diagnostics});
 }
 
-Lane read_lane(const std::string& path, std::optional<Space> space) {
+Lane read_lane(const std::string& path, std::optional<Space> space, const ReadPart& tell) {
   profiler::Reader reader(path);
   LaneBuilder builder(reader.header(), space);
+  builder.expect(reader.stored_events());
+  const auto all = static_cast<double>(std::max<int64_t>(1, reader.stored_events()));
+  double taken = 0;
   std::vector<Event> events;
   while (reader.next(events)) {
     for (const Event& event : events) builder.take(event);
+    taken += static_cast<double>(events.size());
+    if (tell && !tell(std::min(1.0, taken / all))) {
+      throw std::runtime_error(
+          fmt::format("{}: reading was stopped; Ctrl+L reads all recordings again", path));
+    }
   }
   return builder.finish({.header = reader.header(),
                          .strings = reader.strings(),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,8 @@ class LaneBuilder {
   explicit LaneBuilder(const profiler::Header& header,
                        std::optional<profiler::Space> space = std::nullopt);
 
+  /// How many events come, if that is known: then no array is copied while it grows.
+  void expect(int64_t events);
   void take(const profiler::Event& event);
   /// Once, after the last event. `info` brings what only the file knows; its space, end and counts
   /// are filled in here.
@@ -33,7 +36,7 @@ class LaneBuilder {
   void begin_stretch(const profiler::Event& event);
   void begin_action(const profiler::Event& event);
   void end_action(const profiler::Event& event);
-  void end_block(uint64_t address, int64_t time_ns);
+  bool end_block(uint64_t address, int64_t time_ns);
   void append(int64_t time_ns, uint32_t block, bool is_free);
   void close_stretch(int64_t time_ns);
 
@@ -53,7 +56,11 @@ class LaneBuilder {
 /// The whole of a recording that is in memory.
 Lane lane_of(const profiler::Profile& profile, std::optional<profiler::Space> space = std::nullopt);
 
-/// Streams a file. Throws as Reader does.
-Lane read_lane(const std::string& path, std::optional<profiler::Space> space = std::nullopt);
+/// Told which part of a recording has been read, from 0 to 1; whether the rest is wanted.
+using ReadPart = std::function<bool(double part)>;
+
+/// Streams a file. Throws as Reader does, and std::runtime_error where the rest is not wanted.
+Lane read_lane(const std::string& path, std::optional<profiler::Space> space = std::nullopt,
+               const ReadPart& tell = {});
 
 }  // namespace shardlens::viewer

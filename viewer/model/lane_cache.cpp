@@ -16,8 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "viewer/model/lane_builder.h"
-
 namespace shardlens::viewer {
 
 namespace {
@@ -283,11 +281,11 @@ void save_cached_lane(const std::string& folder, const RecordingStamp& stamp, co
 }
 
 Lane open_lane(const std::string& recording, const std::string& folder,
-               std::optional<profiler::Space> space) {
+               std::optional<profiler::Space> space, const ReadPart& tell) {
   RecordingStamp stamp = stamp_of(recording);
   if (space) stamp.path += fmt::format("#{}", profiler::kSpaceNames[static_cast<size_t>(*space)]);
   if (auto cached = load_cached_lane(folder, stamp)) return std::move(*cached);
-  Lane lane = read_lane(recording, space);
+  Lane lane = read_lane(recording, space, tell);
   const bool is_worth_it = lane.info().closed && lane.changes() >= kWorthKeeping;
   if (is_worth_it) save_cached_lane(folder, stamp, lane);
   return lane;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "viewer/model/lane.h"
+#include "viewer/model/lane_builder.h"
 
 namespace shardlens::viewer {
 
@@ -36,8 +37,8 @@ void save_cached_lane(const std::string& folder, const RecordingStamp& stamp, co
 
 /// The recording's lane, from `folder` where it is there, else read and, where its recording is
 /// closed and long enough to be worth it, kept there. Throws as Reader does.
-/// `space`: as LaneBuilder takes it; each is kept for itself.
+/// `space`: as LaneBuilder takes it; each is kept for itself. `tell`: as read_lane takes it.
 Lane open_lane(const std::string& recording, const std::string& folder,
-               std::optional<profiler::Space> space = std::nullopt);
+               std::optional<profiler::Space> space = std::nullopt, const ReadPart& tell = {});
 
 }  // namespace shardlens::viewer

@@ -75,10 +75,20 @@ ActionNames::ActionNames(const profiler::Header& header)
 
 ActionName ActionNames::name_of(profiler::Phase phase, int32_t action) const {
   if (action < 0) return {.text = "outside a pass", .part = PassPart::other, .unit = ""};
-  const auto& names = phase == profiler::Phase::evaluating ? evaluate_ : train_;
-  const auto index = static_cast<size_t>(action);
-  if (index < names.size()) return names[index];
+  if (const ActionName* const known = find(phase, action)) return *known;
   return {.text = fmt::format("action {}", action), .part = PassPart::other, .unit = ""};
+}
+
+PassPart ActionNames::part_of(profiler::Phase phase, int32_t action) const {
+  const ActionName* const known = find(phase, action);
+  return known != nullptr ? known->part : PassPart::other;
+}
+
+/// nullptr where the schedule has no such action.
+const ActionName* ActionNames::find(profiler::Phase phase, int32_t action) const {
+  const auto& names = phase == profiler::Phase::evaluating ? evaluate_ : train_;
+  const bool is_known = action >= 0 && static_cast<size_t>(action) < names.size();
+  return is_known ? &names[static_cast<size_t>(action)] : nullptr;
 }
 
 std::vector<Landmark> landmarks_of(const Lane& lane, const ActionNames& names, size_t stretch) {

@@ -27,8 +27,12 @@ class ActionNames {
 
   /// "outside a pass" for -1.
   ActionName name_of(profiler::Phase phase, int32_t action) const;
+  /// The same one's part: a picture of many actions asks for nothing else.
+  PassPart part_of(profiler::Phase phase, int32_t action) const;
 
  private:
+  const ActionName* find(profiler::Phase phase, int32_t action) const;
+
   std::vector<ActionName> train_;
   std::vector<ActionName> evaluate_;
 };

@@ -74,6 +74,7 @@ void build_pyramid(LaneData& data) {
   const auto levels = pyramid_levels(static_cast<int64_t>(data.words.size()));
   data.nodes.reserve(
       static_cast<size_t>(std::accumulate(levels.begin(), levels.end(), int64_t{0})));
+  data.checkpoints.reserve(levels.empty() ? 0 : static_cast<size_t>(levels.front()));
   build_leaves(data);
   size_t below = 0;
   for (size_t level = 1; level < levels.size(); ++level) {

@@ -6,11 +6,14 @@
 #include <array>
 #include <atomic>
 #include <charconv>
+#include <chrono>
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -19,7 +22,6 @@
 #include <utility>
 
 #include "profiler/exchange/import_memory_viz.h"
-#include "viewer/model/lane_builder.h"
 #include "viewer/model/planned_run.h"
 
 namespace shardlens::viewer {
@@ -91,10 +93,10 @@ Lane read_snapshot(const std::string& path, std::optional<profiler::Space> space
   }
 }
 
-void open_lane_of(Job& job, const std::string& cache_folder) {
+void open_lane_of(Job& job, const std::string& cache_folder, const ReadPart& tell) {
   const RecordingStamp stamp = stamp_of(job.path);
   Lane lane = is_snapshot(job.path) ? read_snapshot(job.path, job.space)
-                                    : open_lane(job.path, cache_folder, job.space);
+                                    : open_lane(job.path, cache_folder, job.space, tell);
   if (lane.changes() == 0 && !job.space) {
     throw std::invalid_argument(fmt::format(
         "{}: it has no allocation of a tensor; record a run that trains at least one step",
@@ -123,23 +125,41 @@ void open_plan(Job& job) {
   job.opened->path = job.path;
 }
 
-void open(Job& job, const std::string& cache_folder) {
+void open(Job& job, const std::string& cache_folder, const ReadPart& tell) {
   try {
-    job.path.ends_with(".json") ? open_plan(job) : open_lane_of(job, cache_folder);
+    job.path.ends_with(".json") ? open_plan(job) : open_lane_of(job, cache_folder, tell);
   } catch (const std::exception& error) {
     job.message = error.what();
   }
 }
 
-void open_all(std::vector<Job>& jobs, const std::string& cache_folder) {
+void open_all(std::vector<Job>& jobs, const std::string& cache_folder, const ReadPart& meanwhile) {
+  constexpr std::chrono::milliseconds kPause(50);
+  constexpr double kReading = 0.7;  // of a job; the rest is the pyramid, and keeping the lane
   std::atomic<size_t> next = 0;
+  std::atomic<bool> is_wanted = true;
+  std::vector<std::atomic<double>> parts(jobs.size());
   const auto work = [&] {
-    for (size_t i = next++; i < jobs.size(); i = next++) open(jobs[i], cache_folder);
+    for (size_t i = next++; i < jobs.size(); i = next++) {
+      open(jobs[i], cache_folder, [&, i](double part) {
+        parts[i] = kReading * part;
+        return is_wanted.load();
+      });
+      parts[i] = 1;
+    }
   };
-  const size_t threads = std::min<size_t>(jobs.size(), std::thread::hardware_concurrency());
-  std::vector<std::jthread> others;
-  for (size_t i = 1; i < threads; ++i) others.emplace_back(work);
-  work();
+  const size_t cores = std::max(1U, std::thread::hardware_concurrency());
+  std::vector<std::future<void>> workers;
+  for (size_t i = 0; i < std::min(jobs.size(), cores); ++i) {
+    workers.push_back(std::async(std::launch::async, work));
+  }
+  for (const auto& worker : workers) {
+    while (meanwhile && worker.wait_for(kPause) != std::future_status::ready) {
+      const double done = std::accumulate(parts.begin(), parts.end(), 0.0);
+      if (!meanwhile(done / static_cast<double>(jobs.size()))) is_wanted = false;
+    }
+    worker.wait();
+  }
 }
 
 /// Runs of one name get the name of their parent folder with it.
@@ -171,7 +191,7 @@ bool Run::is_predicted() const {
 }
 
 OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& cache_folder,
-                     std::optional<profiler::Space> space) {
+                     std::optional<profiler::Space> space, const ReadPart& meanwhile) {
   OpenedRuns opened;
   std::vector<Job> jobs;
   std::vector<Run> runs;
@@ -185,7 +205,7 @@ OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& c
       opened.messages.emplace_back(error.what());
     }
   }
-  open_all(jobs, cache_folder);
+  open_all(jobs, cache_folder, meanwhile);
   for (Job& job : jobs) {
     if (!job.message.empty()) opened.messages.push_back(std::move(job.message));
     if (!job.opened) continue;

@@ -63,8 +63,11 @@ struct OpenedRuns {
 /// file holds.
 /// `space`: what is shown of every run, also where it has nothing there; else each one's own
 /// device's, or of the host where that is the CPU.
+/// `meanwhile` is told by the calling thread, several times a second, which part of all has been
+/// read. What is not wanted any more is a message, too.
 OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& cache_folder,
-                     std::optional<profiler::Space> space = std::nullopt);
+                     std::optional<profiler::Space> space = std::nullopt,
+                     const ReadPart& meanwhile = {});
 
 /// Opens the ranks again whose recording was still being written and has grown. Whether any was.
 bool follow(Run& run);

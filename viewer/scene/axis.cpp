@@ -89,10 +89,11 @@ std::vector<Tick> signed_byte_ticks(double top_bytes, int most) {
   return ticks;
 }
 
-std::vector<Tick> x_ticks(Alignment alignment, const Range& range, const Range& extent, int most) {
+std::vector<Tick> x_ticks(Alignment alignment, const Range& range, const Range& extent,
+                          double most) {
   std::vector<Tick> ticks;
   if (!(range.length() > 0)) return ticks;
-  double step = round_decimal_step(range.length() / std::max(1, most));
+  double step = round_decimal_step(range.length() / std::max(1.0, most));
   if (alignment == Alignment::event) step = std::max(1.0, step);
   const double first = std::ceil(range.begin / step - 1e-9);
   for (int i = 0; i <= most + 1; ++i) {

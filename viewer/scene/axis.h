@@ -21,7 +21,8 @@ std::vector<Tick> signed_byte_ticks(double top_bytes, int most);
 
 /// Inside `range`, at most `most`. Steps are whole numbers; `extent` tells the start and the end
 /// of a recording from its steps.
-std::vector<Tick> x_ticks(Alignment alignment, const Range& range, const Range& extent, int most);
+std::vector<Tick> x_ticks(Alignment alignment, const Range& range, const Range& extent,
+                          double most);
 
 /// "64 MiB", "1.5 GiB": as short as it is exact to two places.
 std::string short_bytes(double bytes);

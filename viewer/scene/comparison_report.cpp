@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <string_view>
 
 #include "profiler/units.h"
 #include "viewer/model/compare.h"
 #include "viewer/scene/theme.h"
+#include "viewer/state/facts.h"
 
 namespace shardlens::viewer {
 
@@ -23,97 +25,157 @@ constexpr size_t kLargest = 10;  // rows of what is alive
 constexpr int kSvgColumns = 320;
 constexpr int kSvgHeight = 160;
 
-const Lane& lane_of(const Run& run) { return run.at_peak().lane; }
+/// A run and what is told of it: all, or the part in a range.
+struct Subject {
+  const Run* run = nullptr;
+  const RankLane* rank = nullptr;  // the one with the highest moment
+  Extent peak{};                   // that moment; empty where the range has nothing of the run
+  std::vector<int64_t> rank_peaks{};
+  Warp warp{};  // of that rank,
+  Range x{};    // and what is drawn of it
+  bool is_whole = true;
 
-int64_t bytes_of(const Run& run, Category category) {
-  return lane_of(run).peak().at_max[static_cast<size_t>(category)];
+  const Lane& lane() const { return rank->lane; }
+  const std::string& name() const { return run->name; }
+  int64_t bytes(Category category) const { return peak.at_max[static_cast<size_t>(category)]; }
+};
+
+Subject whole(const Run& run) {
+  Subject subject{.run = &run, .rank = &run.at_peak(), .x = {0, 1}};
+  subject.peak = subject.lane().peak();
+  for (const RankLane& rank : run.ranks) subject.rank_peaks.push_back(rank.lane.peak().max_bytes);
+  const double end = static_cast<double>(subject.lane().info().end_ns) + 1;
+  subject.warp = Warp({{subject.x, {0, end}}}, false);
+  return subject;
+}
+
+Subject part(const Run& run, const std::vector<Warp>& warps, const Range& x) {
+  Subject subject{.run = &run, .rank = &run.ranks.front(), .warp = warps.front(), .x = x};
+  subject.is_whole = false;
+  for (size_t i = 0; i < run.ranks.size(); ++i) {
+    const auto extent = column_of(warps[i], run.ranks[i].lane, x);
+    subject.rank_peaks.push_back(extent ? extent->max_bytes : 0);
+    if (!extent || extent->max_bytes <= subject.peak.max_bytes) continue;
+    subject.rank = &run.ranks[i];
+    subject.peak = *extent;
+    subject.warp = warps[i];
+  }
+  return subject;
+}
+
+using Subjects = std::vector<Subject>;
+
+Subjects subjects_of(const std::vector<Run>& runs, size_t baseline,
+                     const std::optional<ReportRange>& range) {
+  Subjects subjects;
+  if (!range) {
+    for (const Run& run : runs) subjects.push_back(whole(run));
+    return subjects;
+  }
+  const Warps warps = warps_of(runs, range->alignment, baseline);
+  for (size_t i = 0; i < runs.size(); ++i) subjects.push_back(part(runs[i], warps[i], range->x));
+  return subjects;
+}
+
+/// "Memory" is that of tensors on the run's own device.
+std::string_view memory_of(const Subject& one) {
+  const LaneInfo& info = one.lane().info();
+  const auto own = info.header.device == "cpu" ? profiler::Space::host : profiler::Space::device;
+  if (info.space == own) return "Memory";
+  return info.space == profiler::Space::pinned ? "Pinned memory" : "Host memory";
+}
+
+/// "" or ", from 1 to 3 (step)".
+std::string where_of(const std::optional<ReportRange>& range) {
+  if (!range) return "";
+  return fmt::format(", from {} to {} ({})", range->x.begin, range->x.end,
+                     axis_title(range->alignment));
 }
 
 /// From the top of the stack down; those that some strategy has at its peak.
-std::vector<Category> categories_of(const std::vector<Run>& runs) {
+std::vector<Category> categories_of(const Subjects& subjects) {
   std::vector<Category> used;
   const auto& order = stacking_order();
   for (size_t i = order.size(); i-- > 0;) {
-    const auto is_used = [&](const Run& run) { return bytes_of(run, order[i]) > 0; };
-    if (std::ranges::any_of(runs, is_used)) used.push_back(order[i]);
+    const auto is_used = [&](const Subject& one) { return one.bytes(order[i]) > 0; };
+    if (std::ranges::any_of(subjects, is_used)) used.push_back(order[i]);
   }
   return used;
 }
 
-std::vector<AliveRow> largest_of(const Run& run) {
-  const RankLane& rank = run.at_peak();
-  auto rows = alive_rows(rank.lane, rank.names, rank.lane.peak().max_change, Grouping::label);
+std::vector<AliveRow> largest_of(const Subject& one) {
+  auto rows = alive_rows(one.lane(), one.rank->names, one.peak.max_change, Grouping::label);
   if (rows.size() > kLargest) rows.resize(kLargest);
   return rows;
 }
 
-std::string place_of(const Run& run) {
-  const RankLane& rank = run.at_peak();
-  const int64_t change = rank.lane.peak().max_change;
-  const Stretch* const stretch = rank.lane.stretch_of_change(change);
-  const Span* const span = rank.lane.span_at(rank.lane.time_of(change));
-  std::string text = fmt::format("rank {}", rank.lane.rank());
+std::string place_of(const Subject& one) {
+  const Lane& lane = one.lane();
+  const int64_t change = one.peak.max_change;
+  if (change == kBeforeAll) return "no moment: nothing is allocated there";
+  const Stretch* const stretch = lane.stretch_of_change(change);
+  const Span* const span = lane.span_at(lane.time_of(change));
+  std::string text = fmt::format("rank {}", lane.rank());
   if (stretch != nullptr && stretch->number >= 0) text += fmt::format(", step {}", stretch->number);
   if (stretch != nullptr && stretch->number < 0) {
     text += fmt::format(", {}", profiler::kPhaseNames[static_cast<size_t>(stretch->phase)]);
   }
   if (span != nullptr && stretch != nullptr) {
-    text += ", " + rank.names.name_of(stretch->phase, span->action).text;
+    text += ", " + one.rank->names.name_of(stretch->phase, span->action).text;
   }
   return text;
 }
 
 /// Of a plan its verdict, of what was measured what its plan had said; empty where there is none.
-std::string plan_words(const Run& run) {
-  if (run.outlook) return fmt::format("predicted, {}", run.outlook->verdict);
+std::string plan_words(const Subject& one) {
+  const Run& run = *one.run;
+  if (run.outlook && one.is_whole) return fmt::format("predicted, {}", run.outlook->verdict);
   if (run.is_predicted()) return "predicted: nothing ran";
-  if (!run.plan) return "";
+  if (!run.plan || !one.is_whole) return "";
   const int64_t planned = run.plan->lane.peak().max_bytes;
   return fmt::format("plan {}: measured {}", bytes_text(planned),
-                     change_in_words(planned, lane_of(run).peak().max_bytes));
+                     change_in_words(planned, one.peak.max_bytes));
 }
 
-std::string text_of_run(const Run& run, const Run& base) {
-  const Lane& lane = lane_of(run);
+std::string text_of(const Subject& one, const Subject& base) {
+  const Run& run = *one.run;
   std::string text = fmt::format("{}\n", run.name);
   if (!run.strategy.empty()) text += fmt::format("  {}\n", run.strategy);
-  text += fmt::format("  peak {} in {}\n", bytes_text(lane.peak().max_bytes), place_of(run));
-  if (const std::string words = plan_words(run); !words.empty()) text += "  " + words + "\n";
-  if (lane.step_peak()) {
-    text +=
-        fmt::format("  of steps from the third on: {}\n", bytes_text(lane.step_peak()->max_bytes));
+  text += fmt::format("  peak {} in {}\n", bytes_text(one.peak.max_bytes), place_of(one));
+  if (const std::string words = plan_words(one); !words.empty()) text += "  " + words + "\n";
+  if (const auto& step_peak = one.lane().step_peak(); step_peak && one.is_whole) {
+    text += fmt::format("  of steps from the third on: {}\n", bytes_text(step_peak->max_bytes));
   }
-  if (&run != &base) {
+  if (&one != &base) {
     text += fmt::format("  {} against {}\n",
-                        change_in_words(lane_of(base).peak().max_bytes, lane.peak().max_bytes),
-                        base.name);
+                        change_in_words(base.peak.max_bytes, one.peak.max_bytes), base.name());
   }
   if (const int64_t capacity = run.capacity_bytes(); capacity > 0) {
-    text += fmt::format("  headroom {} of {}\n", bytes_text(capacity - lane.peak().max_bytes),
+    text += fmt::format("  headroom {} of {}\n", bytes_text(capacity - one.peak.max_bytes),
                         bytes_text(capacity));
   }
   return text;
 }
 
-std::string text_report(const std::vector<Run>& runs, size_t baseline) {
-  std::string text = runs.size() > 1 ? fmt::format("Memory of {} strategies, compared with {}\n\n",
-                                                   runs.size(), runs[baseline].name)
-                                     : fmt::format("Memory of {}\n\n", runs.front().name);
-  for (const Run& run : runs) text += text_of_run(run, runs[baseline]) + "\n";
+std::string text_report(const Subjects& subjects, const Subject& base, const std::string& where) {
+  std::string text = subjects.size() > 1
+                         ? fmt::format("{} of {} strategies, compared with {}{}\n\n",
+                                       memory_of(base), subjects.size(), base.name(), where)
+                         : fmt::format("{} of {}{}\n\n", memory_of(base), base.name(), where);
+  for (const Subject& one : subjects) text += text_of(one, base) + "\n";
   text += "At each one's peak\n";
-  for (const Category category : categories_of(runs)) {
+  for (const Category category : categories_of(subjects)) {
     text += fmt::format("  {}\n", words_of(category));
-    for (const Run& run : runs) {
-      const int64_t bytes = bytes_of(run, category);
-      const int64_t base = bytes_of(runs[baseline], category);
-      text += fmt::format("    {:>12}  {}", bytes_text(bytes), run.name);
-      if (&run != &runs[baseline]) text += fmt::format(": {}", change_in_words(base, bytes));
+    for (const Subject& one : subjects) {
+      const int64_t bytes = one.bytes(category);
+      text += fmt::format("    {:>12}  {}", bytes_text(bytes), one.name());
+      if (&one != &base) text += fmt::format(": {}", change_in_words(base.bytes(category), bytes));
       text += "\n";
     }
   }
-  for (const Run& run : runs) {
-    text += fmt::format("\nLargest at the peak of {}\n", run.name);
-    for (const AliveRow& row : largest_of(run)) {
+  for (const Subject& one : subjects) {
+    text += fmt::format("\nLargest at the peak of {}\n", one.name());
+    for (const AliveRow& row : largest_of(one)) {
       text += fmt::format("  {:>12}  {} ({}, {} block{})\n", bytes_text(row.bytes), row.name,
                           words_of(row.category), row.count, row.count == 1 ? "" : "s");
     }
@@ -121,38 +183,48 @@ std::string text_report(const std::vector<Run>& runs, size_t baseline) {
   return text;
 }
 
-Json json_of_run(const Run& run, const Run& base) {
+Json json_of(const Subject& one, const Subject& base) {
+  const Run& run = *one.run;
   Json categories = Json::object();
   for (int i = 0; i < kCategories; ++i) {
     const auto category = static_cast<Category>(i);
-    categories[std::string(kCategoryNames[static_cast<size_t>(i)])] = bytes_of(run, category);
+    categories[std::string(kCategoryNames[static_cast<size_t>(i)])] = one.bytes(category);
   }
   Json ranks = Json::array();
-  for (const RankLane& rank : run.ranks) {
-    ranks.push_back({{"rank", rank.lane.rank()},
-                     {"peak_allocated_bytes", rank.lane.peak().max_bytes},
-                     {"lost", rank.lane.info().lost_events}});
+  for (size_t i = 0; i < run.ranks.size(); ++i) {
+    const Lane& lane = run.ranks[i].lane;
+    ranks.push_back({{"rank", lane.rank()},
+                     {"peak_allocated_bytes", one.rank_peaks[i]},
+                     {"lost", lane.info().lost_events}});
   }
-  const auto& step_peak = lane_of(run).step_peak();
-  const int64_t peak = lane_of(run).peak().max_bytes;
+  const Json nothing = nullptr;
+  const auto& step_peak = one.lane().step_peak();
   return {{"name", run.name},
           {"strategy", run.strategy},
-          {"peak_allocated_bytes", peak},
-          {"step_peak_allocated_bytes", step_peak ? Json(step_peak->max_bytes) : Json(nullptr)},
-          {"growth_bytes", peak - lane_of(base).peak().max_bytes},
-          {"at_peak", {{"place", place_of(run)}, {"categories", categories}}},
+          {"peak_allocated_bytes", one.peak.max_bytes},
+          {"step_peak_allocated_bytes",
+           one.is_whole && step_peak ? Json(step_peak->max_bytes) : nothing},
+          {"growth_bytes", one.peak.max_bytes - base.peak.max_bytes},
+          {"at_peak", {{"place", place_of(one)}, {"categories", categories}}},
           {"capacity_bytes", run.capacity_bytes()},
           {"predicted", run.is_predicted()},
           {"plan_peak_allocated_bytes",
-           run.plan ? Json(run.plan->lane.peak().max_bytes) : Json(nullptr)},
+           one.is_whole && run.plan ? Json(run.plan->lane.peak().max_bytes) : nothing},
           {"ranks", ranks}};
 }
 
-std::string json_report(const std::vector<Run>& runs, size_t baseline) {
-  Json all = Json::array();
-  for (const Run& run : runs) all.push_back(json_of_run(run, runs[baseline]));
-  const Json report = {
-      {"schema", "shardlens.view/1"}, {"baseline", runs[baseline].name}, {"strategies", all}};
+std::string json_report(const Subjects& subjects, const Subject& base,
+                        const std::optional<ReportRange>& range) {
+  const auto space = static_cast<size_t>(base.lane().info().space);
+  Json report = {{"schema", "shardlens.view/1"},
+                 {"baseline", base.name()},
+                 {"space", profiler::kSpaceNames[space]}};
+  if (range) {
+    report["range"] = {
+        {"axis", axis_title(range->alignment)}, {"begin", range->x.begin}, {"end", range->x.end}};
+  }
+  report["strategies"] = Json::array();
+  for (const Subject& one : subjects) report["strategies"].push_back(json_of(one, base));
   return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -162,17 +234,16 @@ std::string csv_quoted(const std::string& text) {
   return quoted + "\"";
 }
 
-std::string csv_report(const std::vector<Run>& runs, size_t baseline) {
+std::string csv_report(const Subjects& subjects, const Subject& base) {
   std::string csv = "strategy,category,bytes,growth_bytes\n";
-  for (const Run& run : runs) {
-    const std::string name = csv_quoted(run.name);
-    const int64_t peak = lane_of(run).peak().max_bytes;
-    csv +=
-        fmt::format("{},all,{},{}\n", name, peak, peak - lane_of(runs[baseline]).peak().max_bytes);
-    for (const Category category : categories_of(runs)) {
-      const int64_t bytes = bytes_of(run, category);
+  for (const Subject& one : subjects) {
+    const std::string name = csv_quoted(one.name());
+    const int64_t peak = one.peak.max_bytes;
+    csv += fmt::format("{},all,{},{}\n", name, peak, peak - base.peak.max_bytes);
+    for (const Category category : categories_of(subjects)) {
+      const int64_t bytes = one.bytes(category);
       csv += fmt::format("{},{},{},{}\n", name, kCategoryNames[static_cast<size_t>(category)],
-                         bytes, bytes - bytes_of(runs[baseline], category));
+                         bytes, bytes - base.bytes(category));
     }
   }
   return csv;
@@ -192,15 +263,14 @@ std::string css_of(Category category) {
 }
 
 /// The lane of the highest rank: a rectangle for every column and category.
-std::string svg_of(const Run& run, double top_bytes) {
-  const Lane& lane = lane_of(run);
+std::string svg_of(const Subject& one, double top_bytes) {
   std::string svg = fmt::format(
       "<svg viewBox='0 0 {} {}' preserveAspectRatio='none' role='img' "
       "aria-label='memory of {} over time, by category'>",
-      kSvgColumns, kSvgHeight, html_quoted(run.name));
-  const double end = static_cast<double>(lane.info().end_ns) + 1;
+      kSvgColumns, kSvgHeight, html_quoted(one.name()));
+  const auto columns = columns_of(one.warp, one.lane(), one.x, kSvgColumns);
   for (int x = 0; x < kSvgColumns; ++x) {
-    const Extent extent = lane.between(end * x / kSvgColumns, end * (x + 1) / kSvgColumns);
+    const Extent extent = columns[static_cast<size_t>(x)].value_or(Extent{});
     double low = kSvgHeight;
     for (const Category category : stacking_order()) {
       const auto bytes = static_cast<double>(extent.at_max[static_cast<size_t>(category)]);
@@ -214,18 +284,18 @@ std::string svg_of(const Run& run, double top_bytes) {
   return svg + "</svg>";
 }
 
-std::string html_table(const std::vector<Run>& runs, size_t baseline) {
+std::string html_table(const Subjects& subjects, const Subject& base) {
   std::string html = "<table><tr><th>at each one's peak</th>";
-  for (const Run& run : runs) html += fmt::format("<th>{}</th>", html_quoted(run.name));
+  for (const Subject& one : subjects) html += fmt::format("<th>{}</th>", html_quoted(one.name()));
   html += "</tr>\n";
-  for (const Category category : categories_of(runs)) {
+  for (const Category category : categories_of(subjects)) {
     html += fmt::format("<tr><td><i style='background:{}'></i>{}</td>", css_of(category),
                         words_of(category));
-    for (const Run& run : runs) {
-      const int64_t bytes = bytes_of(run, category);
-      const std::string change = change_in_words(bytes_of(runs[baseline], category), bytes);
+    for (const Subject& one : subjects) {
+      const int64_t bytes = one.bytes(category);
+      const std::string change = change_in_words(base.bytes(category), bytes);
       html += fmt::format("<td title='{} bytes'>{}{}</td>", bytes, bytes_text(bytes),
-                          &run == &runs[baseline] ? "" : "<br><small>" + change + "</small>");
+                          &one == &base ? "" : "<br><small>" + change + "</small>");
     }
     html += "</tr>\n";
   }
@@ -243,27 +313,27 @@ constexpr std::string_view kStyleSheet =
     "td:first-child,th:first-child{text-align:left}"
     "i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.4em}";
 
-std::string html_report(const std::vector<Run>& runs, size_t baseline) {
+std::string html_report(const Subjects& subjects, const Subject& base, const std::string& where) {
   double top = 1;
-  for (const Run& run : runs) {
-    top = std::max(top, 1.05 * static_cast<double>(lane_of(run).peak().max_bytes));
+  for (const Subject& one : subjects) {
+    top = std::max(top, 1.05 * static_cast<double>(one.peak.max_bytes));
   }
   std::string html = fmt::format(
       "<!doctype html><html lang='en'><meta charset='utf-8'><title>Memory of {} strategies</title>"
-      "<style>{}</style><h1>Memory of {} strategies</h1>\n<section>\n",
-      runs.size(), kStyleSheet, runs.size());
-  for (const Run& run : runs) {
-    const int64_t peak = lane_of(run).peak().max_bytes;
+      "<style>{}</style><h1>{} of {} strategies{}</h1>\n<section>\n",
+      subjects.size(), kStyleSheet, memory_of(base), subjects.size(), where);
+  for (const Subject& one : subjects) {
+    const int64_t peak = one.peak.max_bytes;
     html += fmt::format(
         "<article><h2>{}</h2><p>{}</p><p><b>{}</b> at the peak, {}</p><p>{}</p><p>{}</p>{}"
         "</article>\n",
-        html_quoted(run.name), html_quoted(run.strategy), bytes_text(peak),
-        html_quoted(place_of(run)),
-        &run == &runs[baseline] ? "the others are compared with this"
-                                : change_in_words(lane_of(runs[baseline]).peak().max_bytes, peak),
-        html_quoted(plan_words(run)), svg_of(run, top));
+        html_quoted(one.name()), html_quoted(one.run->strategy), bytes_text(peak),
+        html_quoted(place_of(one)),
+        &one == &base ? "the others are compared with this"
+                      : change_in_words(base.peak.max_bytes, peak),
+        html_quoted(plan_words(one)), svg_of(one, top));
   }
-  return html + "</section>\n" + html_table(runs, baseline) + "</html>\n";
+  return html + "</section>\n" + html_table(subjects, base) + "</html>\n";
 }
 
 }  // namespace
@@ -277,18 +347,21 @@ ReportFormat report_format(const std::string& path) {
       "--report {}: not a kind of report; end its name in .txt, .json, .csv or .html", path));
 }
 
-std::string comparison_report(const std::vector<Run>& runs, size_t baseline, ReportFormat format) {
+std::string comparison_report(const std::vector<Run>& runs, size_t baseline, ReportFormat format,
+                              const std::optional<ReportRange>& range) {
+  const Subjects subjects = subjects_of(runs, baseline, range);
+  const Subject& base = subjects[baseline];
   switch (format) {
     case ReportFormat::text:
-      return text_report(runs, baseline);
+      return text_report(subjects, base, where_of(range));
     case ReportFormat::json:
-      return json_report(runs, baseline);
+      return json_report(subjects, base, range);
     case ReportFormat::csv:
-      return csv_report(runs, baseline);
+      return csv_report(subjects, base);
     case ReportFormat::html:
       break;
   }
-  return html_report(runs, baseline);
+  return html_report(subjects, base, where_of(range));
 }
 
 }  // namespace shardlens::viewer

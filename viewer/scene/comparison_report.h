@@ -2,10 +2,12 @@
 // picture, for scripts, and to be kept beside a run.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "viewer/model/run.h"
+#include "viewer/model/warp.h"
 
 namespace shardlens::viewer {
 
@@ -15,8 +17,15 @@ enum class ReportFormat { text, json, csv, html };
 /// and .html.
 ReportFormat report_format(const std::string& path);
 
-/// Every strategy at its own peak, the one with the index `baseline` being what the others are
-/// compared with. There is at least one run.
-std::string comparison_report(const std::vector<Run>& runs, size_t baseline, ReportFormat format);
+/// A part of x.
+struct ReportRange {
+  Alignment alignment{};
+  Range x;
+};
+
+/// Every strategy at its own peak, in a range at the peak within it; the one with the index
+/// `baseline` is what the others are compared with. There is at least one run.
+std::string comparison_report(const std::vector<Run>& runs, size_t baseline, ReportFormat format,
+                              const std::optional<ReportRange>& range = std::nullopt);
 
 }  // namespace shardlens::viewer

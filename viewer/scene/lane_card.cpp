@@ -164,9 +164,25 @@ void draw_notes(Scene& scene, const Box& plot) {
   }
 }
 
+/// How much was found, in the plot's upper right corner: also where that is nothing.
+void draw_found(Scene& scene, const SearchHits& found, const Box& plot) {
+  Painter& paint = scene.paint;
+  const std::string blocks =
+      found.hits.empty() ? "nothing found"
+                         : fmt::format("{} block{}, {} in all", found.hits.size(),
+                                       found.hits.size() == 1 ? "" : "s", bytes_text(found.bytes));
+  const std::string words = fmt::format("{}: {}", scene.state().search, blocks);
+  const float width = std::min(plot.w, paint.width(Style::small, words) + paint.px(8));
+  const Box ground{plot.right() - width, plot.y + paint.px(5), width, paint.height(Style::small)};
+  paint.fill(ground, paint.colors.accent, paint.px(2));
+  paint.text({ground.x + paint.px(4), ground.y, width - paint.px(4), ground.h}, words,
+             paint.colors.on_accent, Style::small);
+}
+
 /// Where what was searched is alive: a bar on the plot's upper edge.
 void draw_hits(Scene& scene, const Shown& one, const Box& plot) {
-  if (one.index >= scene.in.hits.size() || scene.in.hits[one.index].hits.empty()) return;
+  if (one.index >= scene.in.hits.size()) return;
+  const SearchHits& found = scene.in.hits[one.index];
   const Lane& lane = one.lane->lane;
   std::vector<bool> lit(static_cast<size_t>(std::max(0.F, plot.w)));
   const auto column = [&](int64_t change) {
@@ -175,7 +191,7 @@ void draw_hits(Scene& scene, const Shown& one, const Box& plot) {
         (x - scene.view.begin) / scene.view.length() * static_cast<double>(lit.size());
     return static_cast<int64_t>(std::clamp(at, -1.0, static_cast<double>(lit.size())));
   };
-  for (const Hit& hit : scene.in.hits[one.index].hits) {
+  for (const Hit& hit : found.hits) {
     const Block& block = lane.arrays().blocks[hit.block];
     const auto died =
         block.died == kNeverFreed ? lane.changes() - 1 : static_cast<int64_t>(block.died);
@@ -194,6 +210,7 @@ void draw_hits(Scene& scene, const Shown& one, const Box& plot) {
     }
     x = end;
   }
+  draw_found(scene, found, plot);
 }
 
 void draw_cursor(Scene& scene, const Shown& one, const Box& plot) {
@@ -246,7 +263,7 @@ void draw_axes(Scene& scene, const CardGeometry& card, double top_bytes, bool is
   }
   Box axis = card.x_axis;
   const Box numbers = axis.take_top(paint.px(16));
-  const int columns = std::max(1, static_cast<int>(plot.w / paint.px(kXTickDistance)));
+  const double columns = plot.w / paint.px(kXTickDistance);
   for (const Tick& tick :
        x_ticks(scene.state().alignment, scene.view, scene.in.facts.extent, columns)) {
     const float x = std::round(scene.x_of(plot, tick.at));

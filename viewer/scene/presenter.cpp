@@ -45,8 +45,10 @@ std::optional<profiler::Space> space_of(Memory memory) {
 
 }  // namespace
 
-Presenter::Presenter(ViewState state, std::string cache_folder)
-    : state_(std::move(state)), cache_folder_(std::move(cache_folder)) {
+Presenter::Presenter(ViewState state, std::string cache_folder, ReadPart meanwhile)
+    : state_(std::move(state)),
+      cache_folder_(std::move(cache_folder)),
+      meanwhile_(std::move(meanwhile)) {
   reload();
 }
 
@@ -58,7 +60,7 @@ void Presenter::clamp_state() {
 
 void Presenter::reload() {
   const std::optional<profiler::Space> space = space_of(state_.memory);
-  opened_ = open_runs(state_.files, cache_folder_, space);
+  opened_ = open_runs(state_.files, cache_folder_, space, meanwhile_);
   opened_memory_ = state_.memory;
   plan_lanes_.reset(opened_.runs, space);
   messages_ = opened_.messages;

@@ -30,8 +30,9 @@ struct Canvas {
 
 class Presenter {
  public:
-  /// Opens `state.files`. What cannot be opened is in messages().
-  Presenter(ViewState state, std::string cache_folder);
+  /// Opens `state.files`. What cannot be opened is in messages(). `meanwhile`: as open_runs takes
+  /// it, here and whenever recordings are read.
+  Presenter(ViewState state, std::string cache_folder, ReadPart meanwhile = {});
 
   const ViewState& state() const { return state_; }
   const std::vector<Run>& runs() const { return opened_.runs; }
@@ -99,6 +100,7 @@ class Presenter {
 
   ViewState state_;
   std::string cache_folder_;
+  ReadPart meanwhile_;
   OpenedRuns opened_;
   Memory opened_memory_{};
   PlanLanes plan_lanes_;

@@ -113,7 +113,7 @@ class RibbonImage {
   }
   void put(const Span& span, int x, double share) {
     const Stretch& stretch = one_.lane->lane.arrays().stretches[static_cast<size_t>(span.stretch)];
-    const PassPart part = one_.lane->names.name_of(stretch.phase, span.action).part;
+    const PassPart part = one_.lane->names.part_of(stretch.phase, span.action);
     const size_t row = is_communication(part) ? 1 : 0;
     const size_t at = row * static_cast<size_t>(width_) + static_cast<size_t>(x);
     if (share <= shares_[at]) return;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -230,7 +232,9 @@ void save_session(const ViewState& state, const std::string& path) {
 ViewState load_session(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
-    throw std::invalid_argument(fmt::format("{}: cannot open this session", path));
+    throw std::invalid_argument(
+        fmt::format("{}: cannot open this session: {}; Ctrl+S in the viewer saves one", path,
+                    std::strerror(errno)));
   }
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   try {

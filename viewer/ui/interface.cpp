@@ -8,8 +8,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "viewer/scene/theme.h"
-
 namespace shardlens::viewer {
 
 namespace {
@@ -250,7 +248,7 @@ void Interface::draw_palette() {
 }
 
 void Interface::draw_help() {
-  place_sheet(0.8F, ImGui::GetIO().DisplaySize.y * 0.8F);
+  place_sheet(0.94F, ImGui::GetIO().DisplaySize.y * 0.8F);
   ImGui::Begin("keys", nullptr, kSheet);
   ImGui::TextUnformatted("Keys");
   ImGui::SameLine();
@@ -262,9 +260,8 @@ void Interface::draw_help() {
       ImGui::TextDisabled("%s", menu);
       for (const Command& command : commands()) {
         if (command.menu != menu) continue;
-        const float left = ImGui::GetCursorPosX();
         ImGui::TextUnformatted(std::string(command.key).c_str());
-        ImGui::SameLine(left + ImGui::GetFontSize() * 7);
+        ImGui::SameLine(ImGui::GetFontSize() * 7);  // of the column
         ImGui::TextUnformatted(std::string(command.title).c_str());
       }
       ImGui::Spacing();
@@ -282,6 +279,25 @@ void Interface::draw_said(const Frame& frame) {
                kSheet | ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoFocusOnAppearing);
   ImGui::TextUnformatted(said_.c_str());
   ImGui::End();
+}
+
+void draw_progress(double part, const Colors& colors) {
+  const ImVec2 size = ImGui::GetIO().DisplaySize;
+  ImGui::GetBackgroundDrawList()->AddRectFilled({0, 0}, size,
+                                                ImGui::GetColorU32(vec(colors.background)));
+  const float line = ImGui::GetFrameHeightWithSpacing();
+  place_sheet(0.3F, 2.4F * line);
+  ImGui::PushStyleColor(ImGuiCol_WindowBg, vec(colors.card));
+  ImGui::PushStyleColor(ImGuiCol_Border, vec(colors.card_edge));
+  ImGui::PushStyleColor(ImGuiCol_Text, vec(colors.text));
+  ImGui::PushStyleColor(ImGuiCol_FrameBg, vec(colors.plot));
+  ImGui::PushStyleColor(ImGuiCol_PlotHistogram, vec(colors.accent.with_alpha(110)));
+  ImGui::Begin("progress", nullptr, kSheet);
+  ImGui::TextUnformatted("Reading recordings; Escape stops");
+  const std::string percent = fmt::format("{:.0f} %", 100 * part);
+  ImGui::ProgressBar(static_cast<float>(part), {-1, 0}, percent.c_str());
+  ImGui::End();
+  ImGui::PopStyleColor(5);
 }
 
 }  // namespace shardlens::viewer

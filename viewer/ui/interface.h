@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "viewer/scene/presenter.h"
+#include "viewer/scene/theme.h"
 #include "viewer/ui/canvas.h"
 #include "viewer/ui/fonts.h"
 #include "viewer/ui/keys.h"
@@ -71,5 +72,8 @@ class Interface {
   std::string said_;
   float menu_height_ = 0;
 };
+
+/// A frame that says how far recordings have been read, from 0 to 1.
+void draw_progress(double part, const Colors& colors);
 
 }  // namespace shardlens::viewer

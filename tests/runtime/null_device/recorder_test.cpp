@@ -430,11 +430,23 @@ TEST_CASE("pinned memory is recorded in LibTorch's sizes, and as it is used") {
   Recorder recorder({.path = folder.file("rank0.slp"), .header = {}, .on_cuda = true});
   {
     const at::Tensor on_device = at::empty({1}, at::TensorOptions(device));
-    const at::Tensor a = at::empty({5000}, pinned), b = at::empty({3'000'000}, pinned);
+    const at::Tensor a = at::empty({5000}, pinned);
+    const Scope scope(Category::parameter_shard, "masters");
+    const at::Tensor b = at::empty({3'000'000}, pinned);
     recorder.sample_device();
   }
   recorder.close();
-  const RankReport report = analyse(read_profile(folder.file("rank0.slp")));
+  const Profile profile = read_profile(folder.file("rank0.slp"));
+  int given = 0;
+  for (const Event& event : profile.events) {
+    if (event.space != Space::pinned || event.kind != EventKind::alloc) continue;
+    ++given;
+    const bool is_large = event.value == 1 << 22;
+    CHECK(event.category == (is_large ? Category::parameter_shard : Category::other));
+    CHECK((profile.strings[event.label] == "masters") == is_large);
+  }
+  CHECK(given == 2);
+  const RankReport report = analyse(profile);
   constexpr int64_t kGiven = 8192 + (1 << 22);  // powers of two
   const auto largest = [&](Counter counter) {
     return report.counters[static_cast<size_t>(counter)].largest;
