@@ -124,6 +124,10 @@ const Option kOptions[] = {
      "record where every byte goes, one file a rank in RUN/profiles; FIRST:LAST: in these steps, "
      "counted from 1",
      &Config::profile},
+    {"profile-dir", "DIR",
+     "record into this folder of each host, such as a disk of its own, and collect the files in "
+     "RUN/profiles when the ranks have ended, however they did",
+     &Config::profile_dir},
     {"log-every", "N", "steps between two lines of metrics.jsonl", &Config::log_every, !kClosed, 1},
 };
 

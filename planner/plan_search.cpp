@@ -278,8 +278,9 @@ std::vector<Config> candidates_of(const Config& config, const std::vector<std::s
 
 SearchResult search_strategies(const Config& config, const std::vector<std::string>& given,
                                const PlanOptions& options, std::optional<int64_t> budget_bytes) {
-  const PlanTarget target = target_of(config, options);
+  PlanTarget target = target_of(config, options);
   const models::ModelSpec spec = spec_of(config);
+  target.data = find_data(spec, config);
   SearchResult result;
   result.budget_bytes = budget_bytes.value_or(*target.capacity_bytes);
   const std::vector<Config> configs = candidates_of(config, given);

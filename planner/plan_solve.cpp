@@ -102,7 +102,7 @@ Config with_world(const Config& config, int64_t world) {
   Config changed = config;
   changed.world = world;
   changed.workers = 1;
-  changed.solo_rank = world > 1 ? 0 : -1;
+  if (config.solo_rank >= world) changed.solo_rank = -1;
   return changed;
 }
 
@@ -164,11 +164,13 @@ Plan solve_gpu(const Config& config, const PlanOptions& options) {
   for (const Gpu& gpu : gpus()) by_memory.push_back(&gpu);
   std::ranges::stable_sort(by_memory, {}, &Gpu::memory_bytes);
   Try tried{spec_of(config), config, {}};
+  const TrainingData data = find_data(tried.spec, config);
   for (const Gpu* gpu : by_memory) {
     tried.target = {.gpu = gpu,
                     .is_null = false,
                     .capacity_bytes = gpu->memory_bytes,
-                    .pytorch = options.pytorch};
+                    .pytorch = options.pytorch,
+                    .data = data};
     if (fits(tried, options)) return answer(tried, options, "gpu", std::string(gpu->name));
   }
   return answer(tried, options, "gpu", "");
@@ -183,7 +185,8 @@ Plan solve(const std::string& what, const Config& config, const PlanOptions& opt
     throw std::invalid_argument(
         fmt::format("--solve {}: not one of its words; give batch, world, layers or gpu", what));
   }
-  const Try base{spec_of(config), config, target_of(config, options)};
+  Try base{spec_of(config), config, target_of(config, options)};
+  base.target.data = find_data(base.spec, config);
   if (is("batch")) return solve_batch(base, options);
   return is("world") ? solve_world(base, options) : solve_layers(base, options);
 }

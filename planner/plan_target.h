@@ -9,6 +9,7 @@
 #include "planner/gpus.h"
 #include "planner/pytorch_simulation.h"
 #include "planner/strategy.h"
+#include "planner/training_data.h"
 
 namespace shardlens::planner {
 
@@ -19,6 +20,8 @@ struct PlanTarget {
   std::optional<int64_t> capacity_bytes;
   /// The program: a Python one with PyTorch's FSDP2, written like this; none: ours.
   std::optional<PytorchOptions> pytorch{};
+  /// What --data has; nothing: whoever prepares a run looks. Given where many runs are prepared.
+  std::optional<TrainingData> data{};
 
   /// As --device names it where a run would be simulated: "cpu" or "null:h200".
   std::string device() const;

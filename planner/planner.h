@@ -39,7 +39,7 @@ struct PlanOptions {
 };
 
 /// Ranks that hold the same, by the first of them. Buckets are cut into equal ranges, so today all
-/// ranks of a run are one.
+/// ranks of a run are one; of a checkpoint's copy, which may differ by elements, it is the largest.
 struct RankPlan {
   int rank = 0;
   int count = 1;

@@ -48,24 +48,19 @@ void check_sizes(const models::ModelSpec& spec, const Config& config) {
                   config.model, config.batch));
 }
 
-/// The packaged images, where the runtime would take them: a rank keeps all of them on its device.
-/// Of a user's folder nothing is known here; one batch stands for it.
-std::optional<ResidentImages> images_of(const models::ModelSpec& spec, const Config& config) {
-  constexpr ResidentImages kFashionMnist = {60000, 10000, 28, 28};
-  const bool takes_them = spec.sample.input == models::InputKind::images &&
-                          spec.vit.image_px == kFashionMnist.height && spec.vit.channels == 1;
-  if (config.data != "fashion-mnist" && !(config.data == "auto" && takes_them)) return std::nullopt;
-  const int64_t world = world_size_of(config);
-  const int64_t samples = (kFashionMnist.train_samples + world - 1) / world;
-  if (takes_them && config.batch <= samples / config.accumulate) return kFashionMnist;
-  throw std::invalid_argument(
-      takes_them ? fmt::format(
-                       "--batch {}: each of {} ranks has {} samples of fashion-mnist; give --batch "
-                       "{} or less, or --data synthetic",
-                       config.batch, world, samples, samples)
-                 : fmt::format("--data fashion-mnist: the model {} takes other inputs; give --data "
-                               "synthetic",
-                               config.model));
+/// As the program that is planned would read it: on the device that it would have.
+Checkpointing checkpointing_of_run(const PreparedRun& run) {
+  Config config = run.asked;
+  config.data = run.data.kind == DataKind::synthetic ? kSyntheticData : "";
+  config.device = run.target.gpu == nullptr || run.target.is_null ? run.target.device() : "cuda";
+  config.capacity.clear();
+  return checkpointing_of(config);
+}
+
+/// One that speaks for all: the last one writes the most into a checkpoint.
+int rank_of(const PreparedRun& run) {
+  const int64_t asked = run.asked.solo_rank;
+  return static_cast<int>(asked >= 0 ? asked : world_size_of(run.asked) - 1);
 }
 
 void check_calibration(const Calibration* calibration, const Gpu& gpu) {
@@ -93,8 +88,11 @@ PreparedRun prepare(models::ModelSpec spec, const Config& config, const PlanTarg
                   .train = {},
                   .evaluate = {},
                   .outside = {},
-                  .images = {}};
-  run.images = images_of(run.spec, config);
+                  .data = {}};
+  if (!run.target.data) run.target.data = find_data(run.spec, config);
+  run.data = *run.target.data;
+  check_data(run.data, run.spec, config);
+  run.checkpointing = checkpointing_of_run(run);
   const Strategy strategy = strategy_of(run.config);
   run.train = build_schedule(run.spec, strategy, Pass::train);
   run.evaluate = build_schedule(run.spec, strategy, Pass::evaluate);
@@ -109,16 +107,18 @@ namespace {
 
 std::unique_ptr<RankSimulation> make_simulation(const PreparedRun& run,
                                                 const AllocatorSettings& settings) {
-  const int rank = static_cast<int>(std::max<int64_t>(0, run.asked.solo_rank));
   if (run.target.pytorch) {
     PytorchOptions options = *run.target.pytorch;
-    options.rank = rank;
+    options.rank = static_cast<int>(std::max<int64_t>(0, run.asked.solo_rank));
     options.gpu = run.target.gpu;
     options.allocator = settings;
     return std::make_unique<PytorchSimulation>(run.spec, run.config, options);
   }
-  const SimulationOptions options{
-      .rank = rank, .gpu = run.target.gpu, .allocator = settings, .images = run.images};
+  const SimulationOptions options{.rank = rank_of(run),
+                                  .gpu = run.target.gpu,
+                                  .allocator = settings,
+                                  .data = run.data,
+                                  .checkpointing = run.checkpointing};
   return std::make_unique<Simulation>(run.spec, run.config, run.train, run.evaluate, options);
 }
 

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "models/spec.h"
@@ -15,6 +14,7 @@
 #include "planner/schedule.h"
 #include "planner/simulation.h"
 #include "planner/strategy.h"
+#include "planner/training_data.h"
 
 namespace shardlens::planner {
 
@@ -26,7 +26,8 @@ struct PreparedRun {
   Schedule train;
   Schedule evaluate;
   OutsideMemory outside;
-  std::optional<ResidentImages> images;  // as --data says; none: one synthetic batch
+  TrainingData data;
+  Checkpointing checkpointing{};
 
   const Schedule& schedule_of(profiler::Phase phase) const {
     return phase == profiler::Phase::evaluating ? evaluate : train;

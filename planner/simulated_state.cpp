@@ -2,21 +2,26 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
+
+#include "planner/checkpoints.h"
 
 namespace shardlens::planner {
 
 using profiler::Category;
 
-SimulatedState::SimulatedState(const models::ModelSpec& spec, const Schedule& schedule, int moments,
-                               const RankMemory& memory)
+SimulatedState::SimulatedState(const models::ModelSpec& spec, const Schedule& schedule,
+                               std::vector<const char*> moments, const RankMemory& memory)
     : schedule_(schedule),
+      moments_(std::move(moments)),
       memory_(memory),
       masters_(pinned_totals(schedule).masters_bytes),
       casts_(pinned_totals(schedule).parameters_bytes),
       slots_(schedule.slots.size()),
       places_(spec.parameters.size()) {
-  allocate_buckets(moments);
+  allocate_buckets();
   allocate_slots();
   make_weights(spec);
 }
@@ -27,8 +32,7 @@ void SimulatedState::keep(Category category, const std::string& label, meta::Mem
   kept_.push_back(std::make_shared<meta::Storage>(memory, bytes));
 }
 
-void SimulatedState::allocate_buckets(int moments) {
-  static constexpr const char* kMoments[] = {"exp_avg", "exp_avg_sq"};
+void SimulatedState::allocate_buckets() {
   const bool is_offloaded = schedule_.offload != Offload::none;
   meta::Memory& device = *memory_.device.memory;
   meta::Memory& stepping = schedule_.steps_on_host() ? memory_.host : device;
@@ -51,8 +55,7 @@ void SimulatedState::allocate_buckets(int moments) {
              numel * bytes_of(bucket.dtype));
       }
       if (bucket.frozen) continue;
-      for (int i = 0; i < moments; ++i) {
-        const char* const moment = moments == 1 ? "momentum_buffer" : kMoments[i];
+      for (const char* moment : moments_) {
         keep(Category::optimizer_state, fmt::format("{} {}", name, moment), stepping,
              numel * bytes_of(kMasterDType));
       }
@@ -80,6 +83,29 @@ void SimulatedState::take_pinned(PinnedBlocks& blocks, Category category, const 
                                  int64_t bytes) {
   const int64_t block_bytes = blocks.take(bytes).new_block_bytes;
   if (block_bytes > 0) keep(category, label, memory_.pinned, block_bytes);
+}
+
+void SimulatedState::take_staging(int rank) {
+  constexpr const char* kLabel = "checkpoint";
+  std::vector<int64_t> pieces;
+  for (const Group& group : schedule_.groups) {
+    for (const Bucket& bucket : group.buckets) {
+      const int64_t numel = part_to_write(schedule_, bucket, rank).numel;
+      if (numel == 0) continue;
+      const size_t copies = bucket.frozen ? 1 : 1 + moments_.size();
+      pieces.insert(pieces.end(), copies, numel * bytes_of(kMasterDType));
+    }
+  }
+  int64_t total_bytes = 0;
+  for (const int64_t bytes : pieces) total_bytes += PinnedBlocks::rounded(bytes);
+  PinnedBlocks blocks(total_bytes);
+  for (const int64_t bytes : pieces) {
+    if (memory_.has_device()) {
+      take_pinned(blocks, Category::checkpoint_staging, kLabel, bytes);
+    } else {
+      keep(Category::checkpoint_staging, kLabel, memory_.host, bytes);
+    }
+  }
 }
 
 void SimulatedState::allocate_slots() {
@@ -113,6 +139,18 @@ void SimulatedState::make_weights(const models::ModelSpec& spec) {
     if (!bucket.frozen) parameters_[weight.leaf().get()] = static_cast<int>(i);
     weights_.push_back(std::move(weight));
   }
+}
+
+BucketPart SimulatedState::part_of(int parameter, int rank) const {
+  const ParameterPlace& at = place(parameter);
+  const Bucket& bucket =
+      schedule_.groups[static_cast<size_t>(at.group)].buckets[static_cast<size_t>(at.bucket)];
+  const int64_t own_numel = schedule_.shard_numel(bucket);
+  const int64_t own_begin = rank % schedule_.shards_of(bucket) * own_numel;
+  const auto entry = std::ranges::find(bucket.entries, parameter, &BucketEntry::parameter);
+  const int64_t begin = std::max(entry->offset, own_begin);
+  const int64_t end = std::min(entry->offset + entry->numel, own_begin + own_numel);
+  return {.dtype = bucket.dtype, .numel = std::max<int64_t>(0, end - begin)};
 }
 
 int SimulatedState::parameter_of(const meta::Leaf& leaf) const {

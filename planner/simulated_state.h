@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "models/spec.h"
@@ -29,10 +32,17 @@ struct ParameterPlace {
   int bucket = -1;
 };
 
+/// What a rank's shard has of a parameter.
+struct BucketPart {
+  DType dtype{};
+  int64_t numel = 0;
+};
+
 class SimulatedState {
  public:
-  SimulatedState(const models::ModelSpec& spec, const Schedule& schedule, int moments,
-                 const RankMemory& memory);
+  /// `moments`: names of what the optimizer keeps beside each weight.
+  SimulatedState(const models::ModelSpec& spec, const Schedule& schedule,
+                 std::vector<const char*> moments, const RankMemory& memory);
 
   const meta::Tensor& weight(int parameter) const {
     return weights_[static_cast<size_t>(parameter)];
@@ -42,11 +52,14 @@ class SimulatedState {
   const ParameterPlace& place(int parameter) const {
     return places_[static_cast<size_t>(parameter)];
   }
+  BucketPart part_of(int parameter, int rank) const;
   void begin_slot(int slot);
   void end_slot(int slot) { slots_[static_cast<size_t>(slot)] = {}; }
+  /// Takes memory for what a rank copies for a checkpoint, and keeps it.
+  void take_staging(int rank);
 
  private:
-  void allocate_buckets(int moments);
+  void allocate_buckets();
   void allocate_host_copies(const Bucket& bucket, const std::string& name);
   void take_pinned(PinnedBlocks& blocks, profiler::Category category, const char* label,
                    int64_t bytes);
@@ -56,6 +69,7 @@ class SimulatedState {
             int64_t bytes);
 
   const Schedule& schedule_;
+  std::vector<const char*> moments_;
   RankMemory memory_;
   PinnedBlocks masters_;
   PinnedBlocks casts_;

@@ -1,9 +1,12 @@
 #include "planner/simulation.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
+#include "planner/checkpoints.h"
 #include "planner/meta/operators.h"
+#include "planner/optimizer_options.h"
 
 namespace shardlens::planner {
 
@@ -13,10 +16,8 @@ using profiler::Space;
 
 namespace {
 
-int moments_of(const Config& config) {
-  if (optimizer_of(config) != OptimizerKind::sgd) return 2;
-  return config.momentum != 0 ? 1 : 0;
-}
+/// They make what every later step finds: moments, workspaces, cached blocks.
+constexpr int64_t kFirstSteps = 2;
 
 meta::AttentionKernels kernels_of(const Config& config) {
   const auto allows = [&](const char* name) {
@@ -57,7 +58,13 @@ Simulation::Simulation(const models::ModelSpec& spec, const Config& config, cons
               .attention = kernels_of(config)},
       host_context_{.memory = &host_, .threads = static_cast<int>(config.threads)},
       memory_{timeline_, device_, host_,
-              gpu_memory_ ? static_cast<meta::Memory&>(pinned_) : host_} {}
+              gpu_memory_ ? static_cast<meta::Memory&>(pinned_) : host_} {
+  TrainingData& data = options_.data;
+  if (data.kind == DataKind::synthetic) data = {.train_samples = synthetic_samples(config)};
+  samples_ = samples_per_rank(data.train_samples, strategy_.world_size);
+  steps_per_epoch_ = steps_in_epoch(data.train_samples, config);
+  last_step_ = steps_in_run(steps_per_epoch_, config);
+}
 
 Simulation::~Simulation() = default;
 
@@ -66,17 +73,17 @@ void Simulation::run() {
     take_workspaces();
     meet();
   }
-  state_.emplace(spec_, train_, moments_of(config_), memory_);
+  state_.emplace(spec_, train_, moments_of(optimizer_options(config_)), memory_);
   simulator_.emplace(spec_, config_, *state_, memory_);
-  if (options_.images) {
-    keep_images("training data", options_.images->train_samples);
-    if (options_.images->test_samples > 0) keep_images("test data", options_.images->test_samples);
-  } else {
-    make_batch();
+  const TrainingData& data = options_.data;
+  if (data.kind == DataKind::synthetic) make_batch();
+  if (data.kind == DataKind::idx) {
+    keep_images("training data", data.train_samples);
+    keep_images("test data", data.test_samples);
   }
+  if (options_.checkpointing.wanted) read_generator();
   draw_weights();
-  train_epoch();
-  if (options_.images && options_.images->test_samples > 0) evaluate();
+  train();
   raise(whole_);
 }
 
@@ -95,13 +102,14 @@ void Simulation::take_workspaces() {
   meta::pointwise(device_, {16, 16}, meta::Type::fp32);
 }
 
-/// Each communicator with peers has a buffer for sums.
+/// Each communicator with peers has a buffer for sums, and the host one to read them from.
 void Simulation::meet() {
   constexpr int64_t kSumBytes = 512;
   const TimelineScope scope(timeline_, Category::communication, "communicators");
   if (strategy_.communicator != CommunicatorKind::nccl) return;
   for (size_t i = communicator_channels(train_, config_.communicators).size(); i > 0; --i) {
     kept_.push_back(std::make_shared<meta::Storage>(*device_.memory, kSumBytes));
+    kept_.push_back(std::make_shared<meta::Storage>(pinned_, kSumBytes));
   }
 }
 
@@ -112,15 +120,21 @@ void Simulation::keep_images(std::string_view label, int64_t samples) {
   const auto keep = [&](int64_t bytes) {
     kept_.push_back(std::make_shared<meta::Storage>(*device_.memory, bytes));
   };
-  keep(samples * options_.images->height * options_.images->width);
+  keep(samples * options_.data.height * options_.data.width);
   keep(samples);
 }
 
-/// On the host, one parameter after the other.
+/// On the host, one parameter after the other. What a device keeps in another dtype is cast there
+/// before it is copied.
 void Simulation::draw_weights() {
-  for (const models::ParameterSpec& parameter : spec_.parameters) {
-    meta::pointwise(host_context_, meta::Sizes(std::span<const int64_t>(parameter.shape)),
-                    meta::Type::fp32);
+  for (size_t i = 0; i < spec_.parameters.size(); ++i) {
+    const meta::Sizes sizes(std::span<const int64_t>(spec_.parameters[i].shape));
+    const meta::Tensor drawn = meta::pointwise(host_context_, sizes, meta::Type::fp32);
+    const BucketPart part = state_->part_of(static_cast<int>(i), options_.rank);
+    const bool is_cast = gpu_memory_ && part.dtype != kMasterDType;
+    if (!is_cast || part.numel == 0 || strategy_.offload != Offload::optimizer) continue;
+    const meta::OperatorCall call(host_context_);
+    meta::pointwise(host_context_, {part.numel}, meta::type_of(part.dtype));
   }
 }
 
@@ -155,90 +169,215 @@ meta::Tensor Simulation::split(int64_t samples) {
 
 /// Of one epoch, on the host: a permutation, of which a rank takes every so-manieth.
 void Simulation::order_samples() {
-  constexpr int64_t kStepsAnEpoch = 100;  // of synthetic data
   const TimelineScope scope(timeline_, Category::input, "sample order");
-  const int64_t all =
-      options_.images ? options_.images->train_samples
-                      : kStepsAnEpoch * config_.batch * config_.accumulate * strategy_.world_size;
-  samples_ = (all + strategy_.world_size - 1) / strategy_.world_size;
-  const meta::Tensor permutation = [&] {
+  const auto shuffled = [&](int64_t all) {
     const meta::OperatorCall call(host_context_);
     meta::Tensor made = meta::pointwise(host_context_, {all}, meta::Type::int64);
     meta::pointwise(host_context_, {}, meta::Type::int64);
     return made;
+  };
+  order_ = [&] {
+    const meta::Tensor permutation = shuffled(options_.data.train_samples);
+    return split(samples_);
   }();
-  order_ = split(samples_);
-  if (options_.images && gpu_memory_) {
-    order_ = meta::pointwise(device_, order_.sizes(), meta::Type::int64);
+  order_ = indices(order_);
+}
+
+/// Where the source of batches wants them.
+meta::Tensor Simulation::indices(const meta::Tensor& order) {
+  if (options_.data.kind != DataKind::idx || !gpu_memory_) return order;
+  return meta::pointwise(device_, order.sizes(), meta::Type::int64);
+}
+
+SimulatedBatch Simulation::load(int64_t count) {
+  switch (options_.data.kind) {
+    case DataKind::synthetic:
+      return batch_;
+    case DataKind::idx:
+      return gather_images(count);
+    case DataKind::image_folder:
+      return read_images(count);
+    case DataKind::own:
+      break;
   }
+  throw std::logic_error("a program's own samples are known to it alone");
 }
 
 /// As runtime/batches.cpp gathers them.
-SimulatedBatch Simulation::load_images(int64_t count) {
-  const ResidentImages& images = *options_.images;
-  const meta::Sizes sizes{count, 1, images.height, images.width};
+SimulatedBatch Simulation::gather_images(int64_t count) {
+  const meta::Sizes sizes{count, 1, options_.data.height, options_.data.width};
   SimulatedBatch batch;
   const meta::Tensor pixels = meta::pointwise(device_, sizes, meta::Type::uint8);
-  batch.input = meta::pointwise(device_, sizes, meta::Type::fp32);
-  for (int number = 0; number < 3; ++number) {
-    meta::in_place_with_number(device_, meta::Type::fp32);
-  }
+  batch.input = normalised(sizes);
   const meta::Tensor labels = meta::pointwise(device_, {count}, meta::Type::uint8);
   batch.targets = meta::pointwise(device_, {count}, meta::Type::int64);
   return batch;
 }
 
-void Simulation::train_epoch() {
-  constexpr int64_t kFirstSteps = 2;
+/// As it reads them from files, each before the next. Files are not opened here, so that a larger
+/// image takes more until it is cut to size is not known.
+SimulatedBatch Simulation::read_images(int64_t count) {
+  const models::VitSizes& model = spec_.vit;
+  const meta::Sizes sizes{count, model.channels, model.image_px, model.image_px};
+  const auto resized = [&] {
+    return meta::pointwise(host_context_, {model.channels, model.image_px, model.image_px},
+                           meta::Type::uint8);
+  };
+  const auto to_device = [&](const meta::Tensor& tensor) {
+    if (!gpu_memory_) return tensor;
+    return meta::pointwise(device_, tensor.sizes(), tensor.scalar_type());
+  };
+  SimulatedBatch batch;
+  const meta::Tensor pixels = meta::pointwise(host_context_, sizes, meta::Type::uint8);
+  const meta::Tensor labels = meta::pointwise(host_context_, {count}, meta::Type::int64);
+  {
+    const meta::Tensor whole = resized();
+    const meta::Tensor cut = resized();
+  }
+  const meta::Tensor moved = to_device(pixels);
+  batch.input = normalised(sizes);
+  batch.targets = to_device(labels);
+  return batch;
+}
+
+/// Bytes from -1 to 1.
+meta::Tensor Simulation::normalised(const meta::Sizes& sizes) {
+  meta::Tensor input = meta::pointwise(device_, sizes, meta::Type::fp32);
+  for (int number = 0; number < 3; ++number) {
+    meta::in_place_with_number(device_, meta::Type::fp32);
+  }
+  return input;
+}
+
+/// See [Note: what stands for a run].
+std::vector<int64_t> Simulation::typical_steps() const {
+  std::set<int64_t> steps;
+  for (int64_t step = 0; step <= kFirstSteps; ++step) steps.insert(step);
+  const bool is_last_short = samples_ % (config_.batch * config_.accumulate) != 0;
+  if (is_last_short) steps.insert(steps_per_epoch_ - 1);
+  if (options_.data.test_samples > 0) steps.insert(steps_per_epoch_);
+  const Checkpointing& checkpointing = options_.checkpointing;
+  if (checkpointing.wanted) {
+    steps.insert(checkpointing.every_steps > 0 ? checkpointing.every_steps : steps_per_epoch_);
+  }
+  return {steps.begin(), steps.lower_bound(last_step_)};
+}
+
+void Simulation::train() {
+  begin_epoch();
+  const std::vector<int64_t> steps = typical_steps();
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const int64_t next = i + 1 < steps.size() ? steps[i + 1] : last_step_;
+    if (steps[i] > 0) arrive(steps[i]);
+    if (next > steps[i] + 1) stand_for_later();
+    train_step();
+  }
+  arrive(last_step_);
+}
+
+/// A step for others behind it, which have the sums of losses beside them.
+void Simulation::stand_for_later() {
+  if (config_.log_every > 1) add_loss(logged_loss_);
+  add_loss(epoch_loss_);
+}
+
+/// What comes when so many steps are done.
+void Simulation::arrive(int64_t step) {
+  if (step > step_) skip_to(step);
+  const bool is_due = is_checkpoint_due(options_.checkpointing, step, ends_epoch());
+  const bool is_last = step == last_step_;
+  if (is_due && !ends_epoch()) save(is_due);
+  if (ends_epoch() || is_last) end_epoch();
+  if (is_due && ends_epoch()) save(is_due);
+  if (is_last && options_.checkpointing.wanted) save(/*is_due=*/false);
+  if (ends_epoch() && !is_last) begin_epoch();
+}
+
+void Simulation::begin_epoch() {
   timeline_.phase(Phase::training);
   order_samples();
   raise(whole_);
   reset_peak();
-  const int64_t batch = config_.batch * config_.accumulate;
-  for (int64_t first = 0; first < samples_ && step_ < options_.steps; first += batch) {
-    if (step_ == kFirstSteps) {
-      raise(whole_);
-      reset_peak();
-    }
-    train_step(step_++, first);
-  }
-  raise(steps_);
-  raise(whole_);
-  epoch_loss_ = {};
 }
 
-void Simulation::train_step(int64_t step, int64_t first) {
-  timeline_.step(step);
-  simulator_->run(train_, [&]() -> SimulatedBatch {
-    if (!options_.images) return batch_;
+void Simulation::train_step() {
+  if (step_ == kFirstSteps) {
+    raise(whole_);
+    reset_peak();
+  }
+  timeline_.step(step_);
+  int64_t first = step_ % steps_per_epoch_ * config_.batch * config_.accumulate;
+  simulator_->run(train_, [&] {
     const int64_t begin = std::exchange(first, first + config_.batch) % samples_;
-    return load_images(std::min(config_.batch, samples_ - begin));
+    return load(std::min(config_.batch, samples_ - begin));
   });
-  const auto add = [&](meta::Tensor& sum) {
-    if (!sum.defined()) sum = meta::pointwise(device_, {}, meta::Type::fp32);
-  };
-  add(logged_loss_);
-  add(epoch_loss_);
-  ++logged_;
-  if (logged_ < config_.log_every && step + 1 < options_.steps) return;
-  logged_ = 0;
-  logged_loss_ = {};
+  add_loss(logged_loss_);
+  add_loss(epoch_loss_);
+  ++step_;
+  if (is_logged()) read_loss(logged_loss_);
+}
+
+void Simulation::add_loss(meta::Tensor& sum) {
+  if (!sum.defined()) sum = meta::pointwise(device_, {}, meta::Type::fp32);
+}
+
+/// As if the steps between had been made.
+void Simulation::skip_to(int64_t step) {
+  step_ = step;
+  add_loss(logged_loss_);
+  add_loss(epoch_loss_);
+  if (is_logged()) read_loss(logged_loss_);
+}
+
+void Simulation::read_loss(meta::Tensor& sum) {
+  read_scalar(meta::Type::fp32);
+  sum = {};
+}
+
+/// Through pinned memory, which LibTorch keeps for the next one of this size.
+void Simulation::read_scalar(meta::Type type) {
+  if (!gpu_memory_ || !read_types_.insert(type).second) return;
+  kept_.push_back(std::make_shared<meta::Storage>(pinned_, meta::bytes_of(type)));
+}
+
+/// Of the random numbers' generator, the whole state on the CPU.
+void Simulation::read_generator() {
+  constexpr int64_t kGeneratorBytes = 5056, kGpuGeneratorBytes = 16;
+  const int64_t bytes = gpu_memory_ ? kGpuGeneratorBytes : kGeneratorBytes;
+  meta::pointwise(host_context_, {bytes}, meta::Type::uint8);
+}
+
+void Simulation::end_epoch() {
+  const bool has_more = last_step_ > kFirstSteps;
+  if (step_ > kFirstSteps || !has_more) raise(steps_);
+  raise(whole_);
+  reset_peak();
+  read_loss(epoch_loss_);
+  if (options_.data.test_samples > 0) evaluate();
+}
+
+/// What the run goes on from where it `is_due`, else the model alone.
+void Simulation::save(bool is_due) {
+  timeline_.phase(Phase::checkpointing);
+  if (is_due) read_scalar(meta::Type::fp32);
+  if (!std::exchange(is_staged_, true)) state_->take_staging(options_.rank);
+  if (is_due) read_generator();
+  timeline_.phase(Phase::training);
 }
 
 void Simulation::evaluate() {
   timeline_.phase(Phase::evaluating);
-  const int64_t all = options_.images->test_samples;
-  const int64_t samples = (all + strategy_.world_size - 1) / strategy_.world_size;
-  meta::Tensor order = [&] {
+  const int64_t all = options_.data.test_samples;
+  const int64_t samples = samples_per_rank(all, strategy_.world_size);
+  const meta::Tensor order = indices([&] {
     const meta::Tensor list = meta::pointwise(host_context_, {all}, meta::Type::int64);
     return split(samples);
-  }();
-  if (gpu_memory_) order = meta::pointwise(device_, order.sizes(), meta::Type::int64);
+  }());
   const int64_t batches = (samples + config_.batch - 1) / config_.batch;
   for (int64_t i = 0; i < batches; ++i) {
     if (i + 1 >= options_.evaluation_batches && i + 1 < batches) continue;
     const int64_t count = std::min(config_.batch, samples - i * config_.batch);
-    simulator_->run(evaluate_, [&] { return load_images(count); });
+    simulator_->run(evaluate_, [&] { return load(count); });
     count_answers(count);
   }
 }
@@ -255,6 +394,7 @@ void Simulation::count_answers(int64_t count) {
     meta::pointwise(device_, {count}, meta::Type::int64);
     return total;
   }();
+  read_scalar(meta::Type::int64);
 }
 
 int64_t Simulation::allocation_retries() const {

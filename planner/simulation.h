@@ -1,10 +1,17 @@
 // A run of one rank without values: what runtime/launcher.cpp and runtime/trainer.cpp make a rank
 // do, as far as its memory knows.
+//
+// [Note: what stands for a run]
+// Of all steps few differ in memory: the first ones, the one behind the first evaluation, which
+// finds what that has left, and the one behind the first checkpoint, beside whose copy all later
+// ones run. These are simulated, with the evaluations and checkpoints among them, and the run's
+// end.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -17,24 +24,17 @@
 #include "planner/simulator.h"
 #include "planner/strategy.h"
 #include "planner/timeline.h"
+#include "planner/training_data.h"
 
 namespace shardlens::planner {
-
-/// Images that a rank keeps on its device as bytes, one channel.
-struct ResidentImages {
-  int64_t train_samples = 0;
-  int64_t test_samples = 0;
-  int64_t height = 0;
-  int64_t width = 0;
-};
 
 struct SimulationOptions {
   int rank = 0;
   const Gpu* gpu = nullptr;  // none: the CPU
   AllocatorSettings allocator{};
-  std::optional<ResidentImages> images{};  // none: one synthetic batch
-  int64_t steps = 3;                       // from the third on every step is the same
-  int64_t evaluation_batches = 3;          // the last one is the last of all, which may be smaller
+  TrainingData data{};
+  Checkpointing checkpointing{};
+  int64_t evaluation_batches = 3;  // the last one is the last of all, which may be smaller
 };
 
 /// The channels that have a communicator of NCCL's of their own, for a rank that has peers there.
@@ -65,9 +65,26 @@ class Simulation final : public RankSimulation {
   void make_batch();
   meta::Tensor split(int64_t samples);
   void order_samples();
-  SimulatedBatch load_images(int64_t count);
-  void train_epoch();
-  void train_step(int64_t step, int64_t first);
+  SimulatedBatch load(int64_t count);
+  SimulatedBatch gather_images(int64_t count);
+  SimulatedBatch read_images(int64_t count);
+  meta::Tensor normalised(const meta::Sizes& sizes);
+  meta::Tensor indices(const meta::Tensor& order);
+  void train();
+  std::vector<int64_t> typical_steps() const;
+  bool ends_epoch() const { return step_ % steps_per_epoch_ == 0; }
+  bool is_logged() const { return step_ % config_.log_every == 0 || step_ == last_step_; }
+  void arrive(int64_t step);
+  void stand_for_later();
+  void begin_epoch();
+  void train_step();
+  void add_loss(meta::Tensor& sum);
+  void skip_to(int64_t step);
+  void end_epoch();
+  void read_loss(meta::Tensor& sum);
+  void read_scalar(meta::Type type);
+  void read_generator();
+  void save(bool is_due);
   void evaluate();
   void count_answers(int64_t count);
   SimulatedPeak current_peak() const;
@@ -93,10 +110,13 @@ class Simulation final : public RankSimulation {
   SimulatedBatch batch_;
   meta::Tensor order_;
   int64_t samples_ = 0;  // of an epoch, of this rank
+  int64_t steps_per_epoch_ = 0;
+  int64_t last_step_ = 0;
   meta::Tensor logged_loss_;
   meta::Tensor epoch_loss_;
-  int64_t logged_ = 0;
-  int64_t step_ = 0;
+  int64_t step_ = 0;  // steps done
+  bool is_staged_ = false;
+  std::set<meta::Type> read_types_;
   SimulatedPeak whole_;
   SimulatedPeak steps_;
 };

@@ -146,6 +146,7 @@ struct Config {
   int64_t keep = 2;
   std::string keep_by = "newest";
   std::string profile = "off";
+  std::string profile_dir;  // empty: the run's
   int64_t log_every = 10;
 };
 

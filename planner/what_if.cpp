@@ -59,7 +59,6 @@ void add_layouts(Changes& changes, const Config& base, int64_t world) {
   changes.add(is_sharded, fmt::format("{} ranks, not {}", 2 * world, world), [&](Config& c) {
     c.world = 2 * world;
     c.workers = 1;
-    c.solo_rank = std::max<int64_t>(0, c.solo_rank);
   });
 }
 

@@ -49,14 +49,21 @@ RankFiles files_of_run(const fs::path& run) {
 
 }  // namespace
 
-void parse_flags(CLI::App& app, const std::vector<std::string>& arguments) {
-  app.set_help_flag();
+std::string parse_program(CLI::App& app, const std::vector<std::string>& arguments) {
   try {
     // CLI11 takes the arguments last first.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::CallForHelp&) {
+    return app.help();
   } catch (const CLI::ParseError& error) {
     throw std::invalid_argument(fmt::format("{}; see --help", error.what()));
   }
+  return {};
+}
+
+void parse_flags(CLI::App& app, const std::vector<std::string>& arguments) {
+  app.set_help_flag();
+  parse_program(app, arguments);
 }
 
 std::vector<std::string> recordings_of(const std::string& run_or_file,

@@ -1,4 +1,5 @@
-// What the commands of `shardlens profile` share: flags, and the recordings that a name stands for.
+// Flags as CLI11 takes them, and what the commands of `shardlens profile` share: the recordings
+// that a name stands for.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,11 @@ class App;
 
 namespace shardlens::profiler {
 
-/// Flags of one command, without the command's name. CLI11's errors are the user's: throws
-/// std::invalid_argument.
+/// Flags of a program, without its name. Returns the help where it is asked for, else nothing.
+/// CLI11's errors are the user's: throws std::invalid_argument.
+std::string parse_program(CLI::App& app, const std::vector<std::string>& arguments);
+
+/// The same of one command, whose help is its program's.
 void parse_flags(CLI::App& app, const std::vector<std::string>& arguments);
 
 /// "2%" or "2", in percent. Throws std::invalid_argument, which names the flag.

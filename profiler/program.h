@@ -1,9 +1,11 @@
 // How a command becomes a program: an error is one line, with the exit code of design and README.
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <stdexcept>
+#include <string>
 
 namespace shardlens::profiler {
 
@@ -12,7 +14,9 @@ namespace shardlens::profiler {
 template <class Command>
 int run_program(const char* name, const Command& command, int failed = 1) {
   const auto fail = [&](const std::exception& error, int exit_code) {
-    std::fprintf(stderr, "%s: %s\n", name, error.what());
+    std::string line = error.what();
+    line.resize(std::min(line.find('\n'), line.size()));  // LibTorch's go on with a backtrace
+    std::fprintf(stderr, "%s: %s\n", name, line.c_str());
     return exit_code;
   };
   try {

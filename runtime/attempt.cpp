@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
+#include <filesystem>
 #include <optional>
+#include <stdexcept>
 #include <string>
 
+#include "profiler/recorder.h"
 #include "runtime/durable_files.h"
 #include "runtime/trainer.h"
 
@@ -29,6 +33,31 @@ Resumption begin_attempt(Job& job, const RunDirectory& directory, EventLog& even
               .step = resumption.step,
               .text = job.resume ? job.resume->string() : "without a checkpoint"});
   return resumption;
+}
+
+LocalRecordings recordings_of(const Job& job, const RunDirectory& directory) {
+  return {job.config.profile_dir, directory, job.attempt.fence};
+}
+
+void collect_recordings(const Job& job, const RunDirectory& directory,
+                        const std::vector<int>& ranks) {
+  const LocalRecordings recordings = recordings_of(job, directory);
+  for (const int rank : ranks) {
+    try {
+      recordings.collect(rank);
+    } catch (const std::runtime_error& error) {
+      fmt::print(stderr, "shardlens train: warning: {} stays there: {}\n",
+                 recordings.file(rank).string(), error.what());
+    }
+  }
+}
+
+void show_memory(const Job& job, const RunDirectory& directory, int rank) {
+  const std::filesystem::path local = recordings_of(job, directory).file(rank);
+  const bool stays = std::filesystem::exists(local);
+  const std::string screen =
+      profiler::out_of_memory_screen((stays ? local : directory.profile(rank)).string());
+  if (!screen.empty()) fmt::print(stderr, "\n{}", screen);
 }
 
 void tell_end(const Job& job, EventLog& events, const Outcome& outcome) {

@@ -2,8 +2,11 @@
 // ranks: our supervisor tells it, or rank 0 of those that another launcher has started.
 #pragma once
 
+#include <vector>
+
 #include "runtime/events.h"
 #include "runtime/launcher.h"
+#include "runtime/local_recordings.h"
 #include "runtime/resume.h"
 
 namespace shardlens::runtime {
@@ -11,6 +14,18 @@ namespace shardlens::runtime {
 /// Fences the attempts before it; an unfinished run goes on from its newest checkpoint. Throws as
 /// resume does.
 Resumption begin_attempt(Job& job, const RunDirectory& directory, EventLog& events, bool goes_on);
+
+/// Where its ranks record.
+LocalRecordings recordings_of(const Job& job, const RunDirectory& directory);
+
+/// Moves what these ranks, which have ended, recorded on this host into the run's folder. A disk
+/// that fails is told on standard error: the run is as it was.
+void collect_recordings(const Job& job, const RunDirectory& directory,
+                        const std::vector<int>& ranks);
+
+/// Where a rank that ran out of memory was recorded: what held it, as `shardlens profile report`
+/// has it, on standard error.
+void show_memory(const Job& job, const RunDirectory& directory, int rank);
 
 /// Tells how it has ended.
 void tell_end(const Job& job, EventLog& events, const Outcome& outcome);

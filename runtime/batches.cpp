@@ -8,6 +8,9 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "planner/training_data.h"
+#include "runtime/image_file.h"
+
 namespace shardlens::runtime {
 
 namespace {
@@ -15,7 +18,7 @@ namespace {
 /// [count] -> [samples_per_rank]: pads by wrapping, then takes every world_size-th from rank on.
 at::Tensor split(const at::Tensor& order, int rank, int world_size) {
   const int64_t count = order.numel();
-  const int64_t padded = samples_per_rank(count, world_size) * world_size;
+  const int64_t padded = planner::samples_per_rank(count, world_size) * world_size;
   const at::Tensor positions = at::arange(rank, padded, world_size, at::kLong);
   return order.index_select(0, positions.remainder(count));
 }
@@ -45,10 +48,6 @@ int64_t crop_offset(int64_t size, int64_t px) {
 
 }  // namespace
 
-int64_t samples_per_rank(int64_t count, int world_size) {
-  return (count + world_size - 1) / world_size;
-}
-
 at::Tensor sample_order(int64_t count, uint64_t seed, int64_t epoch, int rank, int world_size) {
   auto generator = at::detail::createCPUGenerator(seed + static_cast<uint64_t>(epoch));
   return split(at::randperm(count, generator, at::kLong), rank, world_size);
@@ -67,7 +66,7 @@ Batch Batches::at(const at::Tensor& indices) const {
           .targets = labels_.index_select(0, indices).to(at::kLong)};
 }
 
-FileBatches::FileBatches(const std::vector<ImageFile>& files, int64_t px, int64_t channels,
+FileBatches::FileBatches(const std::vector<planner::ImageFile>& files, int64_t px, int64_t channels,
                          const c10::Device& device)
     : files_(files), px_(px), channels_(channels), device_(device) {}
 
@@ -77,7 +76,7 @@ Batch FileBatches::at(const at::Tensor& indices) const {
   const at::Tensor pixels = at::empty({count, channels_, px_, px_}, at::kByte);
   const at::Tensor labels = at::empty({count}, at::kLong);
   for (int64_t i = 0; i < count; ++i) {
-    const ImageFile& file = files_[static_cast<size_t>(chosen[i])];
+    const planner::ImageFile& file = files_[static_cast<size_t>(chosen[i])];
     pixels[i].copy_(read_square(file.path, px_, channels_));
     labels[i] = file.label;
   }

@@ -9,8 +9,8 @@
 #include <cstdint>
 
 #include "models/spec.h"
+#include "planner/image_folder.h"
 #include "runtime/dataset.h"
-#include "runtime/image_folder.h"
 #include "runtime/own_data.h"
 
 namespace shardlens::runtime {
@@ -23,8 +23,6 @@ at::Tensor sample_order(int64_t count, uint64_t seed, int64_t epoch, int rank, i
 /// The same split without a permutation (evaluation). Samples that exist twice by wrapping have
 /// positions at or past `count` in the padded list.
 at::Tensor in_order(int64_t count, int rank, int world_size);
-
-int64_t samples_per_rank(int64_t count, int world_size);
 
 /// Samples by index. Indices are [samples], int64, on the device that the source names.
 class BatchSource {
@@ -53,14 +51,14 @@ class Batches : public BatchSource {
 class FileBatches : public BatchSource {
  public:
   /// `px`, `channels`: what the model takes.
-  FileBatches(const std::vector<ImageFile>& files, int64_t px, int64_t channels,
+  FileBatches(const std::vector<planner::ImageFile>& files, int64_t px, int64_t channels,
               const c10::Device& device);
 
   c10::Device index_device() const override { return c10::Device(c10::kCPU); }
   Batch at(const at::Tensor& indices) const override;
 
  private:
-  const std::vector<ImageFile>& files_;
+  const std::vector<planner::ImageFile>& files_;
   int64_t px_;
   int64_t channels_;
   c10::Device device_;

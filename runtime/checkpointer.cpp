@@ -10,6 +10,8 @@
 #include <chrono>
 #include <utility>
 
+#include "planner/checkpoints.h"
+#include "planner/optimizer_options.h"
 #include "profiler/recorder.h"
 #include "runtime/check.h"
 #include "runtime/checkpoint_reader.h"
@@ -66,9 +68,6 @@ LossSum mean_of(const std::vector<RankProgress>& ranks, LossSum RankProgress::*s
   return mean;
 }
 
-/// For whoever writes one of `parts` equal parts.
-int64_t part_begin(int64_t numel, int64_t parts, int64_t index) { return numel * index / parts; }
-
 WriterOptions writer_options(const Job& job, int rank, const std::filesystem::path& run) {
   return {.store = CheckpointStore(run / kCheckpointsFolder, job.attempt.fence),
           .wanted = job.checkpointing,
@@ -109,14 +108,10 @@ Staging::Staging(const planner::Schedule& schedule, RankState& state, int rank)
 Staging::StagedBucket Staging::share_of(const planner::Schedule& schedule,
                                         const planner::Bucket& bucket, const BucketState& held,
                                         int rank) {
-  const int shards = schedule.shards_of(bucket);
-  const int64_t holders = schedule.world_size / shards, holder = rank / shards;
-  const int64_t numel = schedule.shard_numel(bucket);
-  const int64_t begin = part_begin(numel, holders, holder);
-  const int64_t end = part_begin(numel, holders, holder + 1);
-  StagedBucket share{.begin = begin, .from = {held.master.narrow(0, begin, end - begin)}};
+  const planner::ShardPart part = part_to_write(schedule, bucket, rank);
+  StagedBucket share{.begin = part.begin, .from = {held.master.narrow(0, part.begin, part.numel)}};
   for (const at::Tensor& moment : held.moments) {
-    share.from.push_back(moment.narrow(0, begin, end - begin));
+    share.from.push_back(moment.narrow(0, part.begin, part.numel));
   }
   return share;
 }
@@ -184,8 +179,7 @@ Checkpointer::Checkpointer(const Job& job, int rank, std::filesystem::path run, 
       first_generator_(generator_state(state.device())) {}
 
 bool Checkpointer::is_due(int64_t step, bool ends_epoch) const {
-  const int64_t every = job_.checkpointing.every_steps;
-  return every > 0 ? step % every == 0 : ends_epoch;
+  return is_checkpoint_due(job_.checkpointing, step, ends_epoch);
 }
 
 std::string Checkpointer::drawn_generator() const {

@@ -28,8 +28,7 @@ struct Dataset {
   int classes = 0;  // one more than the highest label of both sets
 };
 
-/// `where`: "fashion-mnist" for the files of the package dataset-fashion-mnist, or a folder with
-/// {train,t10k}-{images-idx3,labels-idx1}-ubyte, each with or without ".gz" (plain wins).
+/// `where`: as open_idx_folder takes it (planner/idx_file.h).
 Dataset load_dataset(const std::string& where);
 
 }  // namespace shardlens::runtime

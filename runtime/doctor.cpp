@@ -89,9 +89,23 @@ void look_at_library(const std::string& name, const LibraryFact& library, Findin
                  "make gpu fetches what LibTorch needs on a GPU");
 }
 
+void look_at_nccl(const Facts& facts, Findings& findings) {
+  const LibraryFact& nccl = facts.nccl;
+  if (!nccl.version || *nccl.version == facts.expected_nccl) {
+    return look_at_library("NCCL", nccl, findings, nccl_text(facts.expected_nccl));
+  }
+  const std::string text = fmt::format("{}, but LibTorch asks for {}", nccl_text(*nccl.version),
+                                       nccl_text(facts.expected_nccl));
+  const char* const mend = "leave another one out of LD_LIBRARY_PATH and LD_PRELOAD";
+  if (*nccl.version < facts.expected_nccl) return findings.wrong("NCCL", text, mend);
+  findings.note("NCCL", text, mend);
+}
+
 /// Only where there is a GPU to use them.
 void look_at_cuda_libraries(const Facts& facts, Findings& findings) {
-  if (facts.gpus.empty()) return;
+  if (facts.gpus.empty()) {
+    return findings.note("CUDA runtime, CUPTI, NCCL", "not looked at: no GPU");
+  }
   const auto version = [](const LibraryFact& library, auto text) {
     return library.version ? text(*library.version) : std::string();
   };
@@ -104,13 +118,7 @@ void look_at_cuda_libraries(const Facts& facts, Findings& findings) {
   }
   look_at_library("CUPTI", facts.cupti, findings,
                   version(facts.cupti, [](int number) { return fmt::format("API {}", number); }));
-  look_at_library("NCCL", facts.nccl, findings, version(facts.nccl, nccl_text));
-  if (facts.nccl.version && *facts.nccl.version < facts.expected_nccl) {
-    findings.wrong("NCCL",
-                   fmt::format("{} is older than {}, which LibTorch brings along",
-                               nccl_text(*facts.nccl.version), nccl_text(facts.expected_nccl)),
-                   "leave the older one out of LD_LIBRARY_PATH and LD_PRELOAD");
-  }
+  look_at_nccl(facts, findings);
 }
 
 void look_at_trial(const std::string& name, const TrialFact& trial, const std::string& text,

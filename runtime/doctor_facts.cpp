@@ -20,13 +20,13 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "planner/image_folder.h"
 #include "runtime/dataset.h"
 #include "runtime/doctor_child.h"
 #include "runtime/doctor_collective.h"
 #include "runtime/doctor_gpus.h"
 #include "runtime/durable_files.h"
 #include "runtime/host_limits.h"
-#include "runtime/image_folder.h"
 
 namespace shardlens::runtime {
 
@@ -111,9 +111,7 @@ void try_files(const fs::path& folder) {
 }
 
 void look_at_storage(Facts& facts) {
-  fs::path folder = fs::absolute(facts.storage);
-  std::error_code error;
-  while (!fs::exists(folder, error) && folder != folder.root_path()) folder = folder.parent_path();
+  const fs::path folder = nearest_folder(facts.storage);
   try {
     facts.storage_kind = file_system_of(fs::canonical(folder));
     facts.storage_free_bytes = static_cast<int64_t>(fs::space(folder).available);
@@ -139,8 +137,8 @@ void look_at_memory(Facts& facts) {
 void look_at_data(Facts& facts) {
   facts.data_found.is_done = true;
   try {
-    is_image_folder(facts.data) ? static_cast<void>(list_image_folder(facts.data))
-                                : static_cast<void>(load_dataset(facts.data));
+    planner::is_image_folder(facts.data) ? static_cast<void>(planner::list_image_folder(facts.data))
+                                         : static_cast<void>(load_dataset(facts.data));
   } catch (const std::exception& error) {
     facts.data_found.fault = error.what();
   }

@@ -104,6 +104,28 @@ void write_file(const fs::path& path, const std::string& text) {
   }
 }
 
+void copy_durably(const fs::path& from, const fs::path& to) {
+  std::error_code ignored;
+  try {
+    fs::copy_file(from, to, fs::copy_options::overwrite_existing);
+    SharedFile(to).sync();
+    fs::last_write_time(to, fs::last_write_time(from));
+  } catch (const fs::filesystem_error& error) {
+    fs::remove(to, ignored);
+    fail(to, error.code().value());
+  } catch (const Failure&) {
+    fs::remove(to, ignored);
+    throw;
+  }
+}
+
+fs::path nearest_folder(const fs::path& path) {
+  std::error_code error;
+  fs::path folder = fs::absolute(path);
+  while (!fs::exists(folder, error) && folder != folder.root_path()) folder = folder.parent_path();
+  return folder;
+}
+
 void append_line(const fs::path& path, std::string_view line) {
   const int file = open_file(path, O_CREAT | O_RDWR | O_APPEND);
   if (file < 0) fail(path);

@@ -48,6 +48,12 @@ void write_file(const std::filesystem::path& path, const std::string& text);
 /// Adds a line to a file, in one piece, and syncs. What a crash has left of a line is ended first.
 void append_line(const std::filesystem::path& path, std::string_view line);
 
+/// Syncs the copy, which has the time of the last write to `from`. Leaves nothing where it fails.
+void copy_durably(const std::filesystem::path& from, const std::filesystem::path& to);
+
+/// The path, or the nearest above it that is there; absolute.
+std::filesystem::path nearest_folder(const std::filesystem::path& path);
+
 /// For whoever writes in another way: Failure of the last system call, by errno.
 [[noreturn]] void fail_to_write(const std::filesystem::path& path);
 

@@ -37,7 +37,7 @@ namespace shardlens::runtime {
 class NullInspection;
 
 struct ExecutorOptions {
-  OptimizerOptions optimizer;
+  planner::OptimizerOptions optimizer;
   GradientScaleOptions gradient_scale;
   std::optional<planner::DType> output_dtype;  // of the logits; nothing: as they were computed
   /// Of what units hand on, where some parameters keep another dtype than the others.

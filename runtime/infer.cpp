@@ -23,7 +23,6 @@
 #include "runtime/job.h"
 #include "runtime/rendezvous.h"
 #include "runtime/run_directory.h"
-#include "runtime/training_data.h"
 
 namespace shardlens::runtime {
 
@@ -86,7 +85,7 @@ Job prepare(const planner::Config& run, const InferOptions& options) {
   config.model = run.model;
   config.seq = run.seq;
   config.attention = run.attention;
-  config.data = options.image.empty() ? run.data : kSyntheticData;
+  config.data = options.image.empty() ? run.data : planner::kSyntheticData;
   config.optimizer = "sgd";  // keeps nothing beside the weights
   config.strategy = options.workers == 1 ? "single" : "fsdp";
   config.workers = options.workers;
@@ -109,7 +108,7 @@ Job prepare(const planner::Config& run, const InferOptions& options) {
 
 std::vector<std::string> class_names(const planner::Config& run) {
   if (run.data == "fashion-mnist") return {kFashionNames.begin(), kFashionNames.end()};
-  if (is_image_folder(run.data)) return list_image_folder(run.data).classes;
+  if (planner::is_image_folder(run.data)) return planner::list_image_folder(run.data).classes;
   return {};
 }
 
@@ -126,7 +125,7 @@ int64_t test_index(const Job& job, int64_t index) {
 /// [1, channels, px, px], as in training, on the CPU; the target of a file is -1.
 Batch load_sample(const Job& job, const InferOptions& options) {
   if (!options.image.empty()) {
-    const std::vector<ImageFile> files = {{.path = options.image, .label = -1}};
+    const std::vector<planner::ImageFile> files = {{.path = options.image, .label = -1}};
     try {
       return FileBatches(files, job.spec.vit.image_px, job.spec.vit.channels, at::kCPU)
           .at(at::zeros({1}, at::kLong));

@@ -5,11 +5,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "profiler/command_line.h"
 #include "runtime/device.h"
 #include "runtime/infer.h"
 
@@ -52,14 +52,8 @@ Asked parse(const std::vector<std::string>& arguments) {
   app.add_option("--timeout", options.timeout_s, "seconds that ranks wait for each other")
       ->check(CLI::PositiveNumber);
   app.add_flag("--json", asked.as_json, "print JSON");
-  try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::CallForHelp&) {
-    asked.help = app.help();
-    return asked;
-  } catch (const CLI::ParseError& error) {
-    throw std::invalid_argument(fmt::format("{}; see shardlens infer --help", error.what()));
-  }
+  asked.help = profiler::parse_program(app, arguments);
+  if (!asked.help.empty()) return asked;
   if (!options.index && options.image.empty()) {
     throw std::invalid_argument("which image? give --index N of a test image, or --image FILE.png");
   }
@@ -112,29 +106,14 @@ nlohmann::ordered_json json_of(const Asked& asked, const Inference& inference) {
   return json;
 }
 
-int fail(const std::exception& error, int exit_code) {
-  std::string line = error.what();
-  line.erase(std::min(line.find('\n'), line.size()));  // LibTorch's go on with a backtrace
-  fmt::print(stderr, "shardlens infer: {}\n", line);
-  return exit_code;
-}
-
 }  // namespace
 
-int infer_command(const std::vector<std::string>& arguments) {
-  try {
-    const Asked asked = parse(arguments);
-    if (!asked.help.empty()) return fmt::print("{}", asked.help), 0;
-    check_libtorch_version();
-    const Inference inference = infer(asked.options);
-    fmt::print(
-        "{}", asked.as_json ? json_of(asked, inference).dump(2) + "\n" : text_of(asked, inference));
-    return 0;
-  } catch (const std::invalid_argument& error) {
-    return fail(error, 2);
-  } catch (const std::exception& error) {
-    return fail(error, 1);
-  }
+std::string infer_command(const std::vector<std::string>& arguments) {
+  const Asked asked = parse(arguments);
+  if (!asked.help.empty()) return asked.help;
+  check_libtorch_version();
+  const Inference inference = infer(asked.options);
+  return asked.as_json ? json_of(asked, inference).dump(2) + "\n" : text_of(asked, inference);
 }
 
 }  // namespace shardlens::runtime

@@ -6,8 +6,8 @@
 
 namespace shardlens::runtime {
 
-/// Flags behind `shardlens infer`. Prints; returns the exit code: 0, 1 where it failed, 2 for wrong
-/// use, with one line that says how to mend it.
-int infer_command(const std::vector<std::string>& arguments);
+/// Flags behind `shardlens infer`. Returns what to print. Throws std::invalid_argument for wrong
+/// use, std::exception where it failed; LibTorch's may have more lines than one.
+std::string infer_command(const std::vector<std::string>& arguments);
 
 }  // namespace shardlens::runtime

@@ -8,13 +8,14 @@
 #include <stdexcept>
 
 #include "models/model.h"
+#include "planner/optimizer_options.h"
+#include "planner/training_data.h"
 #include "profiler/units.h"
-#include "runtime/batches.h"
 #include "runtime/device.h"
 #include "runtime/executor.h"
 #include "runtime/host_limits.h"
+#include "runtime/local_recordings.h"
 #include "runtime/null_device/null_device.h"
-#include "runtime/training_data.h"
 
 namespace shardlens::runtime {
 
@@ -22,81 +23,52 @@ namespace {
 
 constexpr const char* kOwnData = "own";
 
-void check_classes(const Job& job, int64_t classes) {
-  if (classes <= job.spec.sample.classes) return;
-  throw std::invalid_argument(fmt::format(
-      "--model {}: tells {} classes apart, but --data {} has {}; give a model file with more",
-      job.config.model, job.spec.sample.classes, job.config.data, classes));
-}
-
-void check_fit(const Job& job) {
-  const ImageSet& images = job.data.train;
-  const models::VitSizes& model = job.spec.vit;
-  if (images.height != model.image_px || images.width != model.image_px || model.channels != 1) {
-    throw std::invalid_argument(
-        fmt::format("--model {}: takes images of {} x {} px with {} channels, but --data {} has {} "
-                    "x {} px with "
-                    "1; give a model file with the data's sizes",
-                    job.config.model, model.image_px, model.image_px, model.channels,
-                    job.config.data, images.height, images.width));
-  }
-  check_classes(job, job.data.classes);
-}
-
-void check_batch(const Job& job) {
-  const int64_t samples = samples_per_rank(job.train_samples, job.strategy.world_size);
-  if (job.config.batch * job.config.accumulate <= samples) return;
-  throw std::invalid_argument(fmt::format(
-      "--batch {}: each of {} ranks has {} samples in --data {}; give --batch {} or less",
-      job.config.batch, job.strategy.world_size, samples, job.config.data, samples));
-}
-
-bool takes_images(const models::ModelSpec& spec) {
-  return spec.sample.input == models::InputKind::images;
+/// What the planner would find, of what was loaded.
+void take_data(Job& job, const planner::TrainingData& data) {
+  check_data(data, job.spec, job.config);
+  job.data_kind = data.kind;
+  job.train_samples = data.train_samples;
+  job.test_samples = data.test_samples;
 }
 
 void load_idx(Job& job) {
-  job.data_kind = DataKind::idx;
   job.data = load_dataset(job.config.data);
-  check_fit(job);
-  job.train_samples = job.data.train.count;
-  job.test_samples = job.data.test.count;
+  const ImageSet& train = job.data.train;
+  take_data(job, {.kind = DataKind::idx,
+                  .train_samples = train.count,
+                  .test_samples = job.data.test.count,
+                  .height = train.height,
+                  .width = train.width,
+                  .classes = job.data.classes});
 }
 
 void list_images(Job& job) {
-  if (job.spec.vit.channels != 1 && job.spec.vit.channels != 3) {
-    throw std::invalid_argument(
-        fmt::format("--model {}: takes {} channels, but image files have 1 or 3; give a model file "
-                    "with such, or --data synthetic",
-                    job.config.model, job.spec.vit.channels));
-  }
-  job.data_kind = DataKind::image_folder;
-  job.folder = list_image_folder(job.config.data);
-  check_classes(job, static_cast<int64_t>(job.folder.classes.size()));
-  job.train_samples = static_cast<int64_t>(job.folder.train.size());
-  job.test_samples = static_cast<int64_t>(job.folder.test.size());
+  job.folder = planner::list_image_folder(job.config.data);
+  take_data(job, {.kind = DataKind::image_folder,
+                  .train_samples = static_cast<int64_t>(job.folder.train.size()),
+                  .test_samples = static_cast<int64_t>(job.folder.test.size()),
+                  .classes = static_cast<int64_t>(job.folder.classes.size())});
 }
 
 /// Of a program: its samples, or one random batch.
 void take_own_data(Job& job) {
-  job.data_kind = DataKind::own;
-  job.train_samples = job.own->train.samples;
-  job.test_samples = job.own->test.samples;
-  if (job.test_samples > 0 && job.own->model.loss) {
+  if (job.own->test.samples > 0 && job.own->model.loss) {
     throw std::invalid_argument(fmt::format(
         "model {}: test samples count how often the largest output is the target's, but its loss "
         "is its own; leave them out, or leave the loss to the spec",
         job.spec.name));
   }
-  check_batch(job);
+  take_data(job, {.kind = DataKind::own,
+                  .train_samples = job.own->train.samples,
+                  .test_samples = job.own->test.samples});
 }
 
 /// A program's own model has its own samples, where there are any.
 std::string own_data_of(const Job& job) {
   const std::string& asked = job.config.data;
-  const char* const own = job.own->train.samples > 0 ? kOwnData : kSyntheticData;
+  const char* const own = job.own->train.samples > 0 ? kOwnData : planner::kSyntheticData;
   if (asked == "auto") return own;
-  if (asked == own || asked == kSyntheticData) return asked;
+  if (asked == own || asked == planner::kSyntheticData) return asked;
   throw std::invalid_argument(
       fmt::format("--data {}: the program trains its own model {} on its own samples; leave it "
                   "out, or give --data synthetic for one random batch",
@@ -106,7 +78,8 @@ std::string own_data_of(const Job& job) {
 /// Random targets are classes.
 void check_synthetic(const Job& job) {
   const bool has_targets = job.spec.loss == models::LossKind::mean_cross_entropy;
-  if (job.config.data != kSyntheticData || !has_targets || job.spec.sample.classes > 0) return;
+  if (job.config.data != planner::kSyntheticData || !has_targets || job.spec.sample.classes > 0)
+    return;
   throw std::invalid_argument(
       fmt::format("--data synthetic: the model {} has no classes to draw targets from; give it "
                   "samples of its own",
@@ -119,20 +92,14 @@ void load_data(Job& job) {
     check_synthetic(job);
   }
   if (job.config.data == kOwnData && job.own) return take_own_data(job);
-  if (job.config.data == "auto") job.config.data = data_for(job.spec);
-  if (job.config.data == kSyntheticData) {
+  if (job.config.data == "auto") job.config.data = planner::data_for(job.spec);
+  if (job.config.data == planner::kSyntheticData) {
     job.data_kind = DataKind::synthetic;
     job.train_samples = synthetic_samples(job.config);
     return;
   }
-  if (!takes_images(job.spec)) {
-    throw std::invalid_argument(fmt::format(
-        "--data {}: the model {} takes no images, and there is no other data for it; give --data "
-        "synthetic",
-        job.config.data, job.spec.name));
-  }
-  is_image_folder(job.config.data) ? list_images(job) : load_idx(job);
-  check_batch(job);
+  expect_image_model(job.spec, job.config);
+  planner::is_image_folder(job.config.data) ? list_images(job) : load_idx(job);
 }
 
 /// The program's own where it has one; --model names one of ours.
@@ -192,12 +159,12 @@ void choose_ranks(Job& job) {
 
 void count_steps(Job& job) {
   job.steps_per_epoch = steps_in_epoch(job.train_samples, job.config);
-  job.steps = job.steps_per_epoch * job.config.epochs;
-  if (job.config.steps > 0) job.steps = std::min(job.steps, job.config.steps);
+  job.steps = steps_in_run(job.steps_per_epoch, job.config);
 }
 
 /// A recording that nothing would ever be written to.
 void check_recording(const Job& job) {
+  LocalRecordings::check(job.config.profile_dir);
   if (!job.recording.steps || job.recording.steps->first <= job.steps) return;
   throw std::invalid_argument(
       fmt::format("--profile {}: the run has {} steps; give a range that begins with one of them",

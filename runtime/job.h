@@ -9,19 +9,19 @@
 #include <vector>
 
 #include "models/spec.h"
+#include "planner/image_folder.h"
 #include "planner/schedule.h"
 #include "planner/strategy.h"
+#include "planner/training_data.h"
 #include "runtime/comm/board.h"
 #include "runtime/dataset.h"
 #include "runtime/fence.h"
-#include "runtime/image_folder.h"
 #include "runtime/membership.h"
 #include "runtime/runtime.h"
 
 namespace shardlens::runtime {
 
-/// `synthetic`: one random batch for all steps. `own`: the program's.
-enum class DataKind { synthetic, idx, image_folder, own };
+using planner::DataKind;
 
 /// One start of the ranks. A run may need several.
 struct Attempt {
@@ -44,8 +44,8 @@ struct Job {
   models::ModelSpec spec;
   std::optional<OwnTraining> own;  // the program's own model and samples
   DataKind data_kind{};
-  Dataset data;        // of IDX files
-  ImageFolder folder;  // of image files
+  Dataset data;                 // of IDX files
+  planner::ImageFolder folder;  // of image files
   int64_t train_samples = 0;
   int64_t test_samples = 0;
   planner::Schedule train;

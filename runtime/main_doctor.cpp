@@ -2,8 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
-#include <stdexcept>
+#include <string>
 
+#include "profiler/command_line.h"
 #include "profiler/program.h"
 #include "runtime/doctor.h"
 #include "runtime/doctor_facts.h"
@@ -40,13 +41,8 @@ int main(int argc, char** argv) {
   app.add_option("--data", options.data, "what will be trained on (fashion-mnist)");
   app.add_flag("--json", as_json, "as JSON");
   return shardlens::profiler::run_program("shardlens doctor", [&] {
-    try {
-      app.parse(argc, argv);
-    } catch (const CLI::CallForHelp&) {
-      return fmt::print("{}", app.help()), 0;
-    } catch (const CLI::ParseError& error) {
-      throw std::invalid_argument(fmt::format("{}; see --help", error.what()));
-    }
+    const std::string help = shardlens::profiler::parse_program(app, {argv + 1, argv + argc});
+    if (!help.empty()) return fmt::print("{}", help), 0;
     return examine(options, as_json);
   });
 }

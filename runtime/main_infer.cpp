@@ -1,5 +1,10 @@
+#include <fmt/format.h>
+
+#include "profiler/program.h"
 #include "runtime/infer_command.h"
 
 int main(int argc, char** argv) {
-  return shardlens::runtime::infer_command({argv + 1, argv + argc});
+  return shardlens::profiler::run_program("shardlens infer", [&] {
+    return fmt::print("{}", shardlens::runtime::infer_command({argv + 1, argv + argc})), 0;
+  });
 }

@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kChunkBytes = int64_t{4} << 20;
+constexpr int64_t kChunkBytes = int64_t{4} << 20;  // what a thread takes at a time
+constexpr int64_t kPieceBytes = 240 << 10;         // stays in the processor's cache to be summed
 constexpr int64_t kMostThreads = 8;
 
 class OpenFile {
@@ -90,12 +91,21 @@ class Chunks {
   }
 
   void work() {
-    std::vector<std::byte> buffer(static_cast<size_t>(std::min(kChunkBytes, bytes_)));
+    std::vector<std::byte> buffer(static_cast<size_t>(std::min(kPieceBytes, bytes_)));
     for (int64_t chunk = next_++; chunk < count() && !failed_; chunk = next_++) {
-      const auto bytes = std::span(buffer).first(static_cast<size_t>(size_of(chunk)));
-      if (!file_.read(chunk * kChunkBytes, bytes)) failed_ = true;
-      checksums_[static_cast<size_t>(chunk)] = profiler::crc32c(bytes);
+      checksums_[static_cast<size_t>(chunk)] = sum(chunk, buffer);
     }
+  }
+
+  uint32_t sum(int64_t chunk, std::span<std::byte> buffer) {
+    uint32_t crc = 0;
+    for (int64_t at = 0; at < size_of(chunk); at += kPieceBytes) {
+      const auto size = static_cast<size_t>(std::min(kPieceBytes, size_of(chunk) - at));
+      const std::span<std::byte> piece = buffer.first(size);
+      if (!file_.read(chunk * kChunkBytes + at, piece)) failed_ = true;
+      crc = profiler::crc32c_joined(crc, profiler::crc32c(piece), size);
+    }
+    return crc;
   }
 
   const OpenFile& file_;

@@ -91,9 +91,11 @@ class Member {
 
   int run() {
     const int code = train();
+    const bool has_failed = code != 0 && code != kDoesNotFit && code != kPreempted;
+    if (directory_ && !has_failed) collect_recordings(job_, *directory_, {place_.rank});
     if (code == 0 && directory_) end({.end = Outcome::End::finished});
     if (code == kPreempted) tell_preempted();
-    if (code != 0 && code != kDoesNotFit && code != kPreempted) end_badly();
+    if (has_failed) end_badly();
     meeting_.leave(code != kDoesNotFit);
     return code;
   }
@@ -101,11 +103,12 @@ class Member {
  private:
   int train() {
     try {
-      if (place_.restarts > 0) keep_global_batch();
+      if (!config_.name.empty()) keep_global_batch();
       job_ = prepare_job(config_, task_.own, place_);
       job_.attempt.restarts = place_.restarts;
       if (does_not_fit()) return kDoesNotFit;
       directory_.emplace(place_.rank == 0 ? open() : see());
+      if (place_.local_rank == 0) collect_left();
       const Seat seat{.rank = place_.rank,
                       .local_rank = place_.local_rank,
                       .region = region_.data(),
@@ -145,9 +148,7 @@ class Member {
     const bool is_wrong_use = first.fault() == Fault::wrong_use;
     clear_bar();
     fmt::print(stderr, "shardlens train: {}\n", first.what());
-    if (directory_ && !is_wrong_use) {
-      write_actions(job_, board_, place_.rank, directory_->actions(place_.rank));
-    }
+    if (directory_) leave_traces(first);
     end({.end = Outcome::End::failed,
          .fault = first.fault(),
          .rank = first.rank(),
@@ -159,8 +160,27 @@ class Member {
     ::_exit(is_wrong_use ? kWrongUse : kFailed);
   }
 
-  /// A launcher may start again with another number of ranks; the run is the same while its global
-  /// batch is.
+  void leave_traces(const Failure& first) const {
+    if (first.fault() != Fault::wrong_use) {
+      write_actions(job_, board_, place_.rank, directory_->actions(place_.rank));
+    }
+    collect_recordings(job_, *directory_, {place_.rank});
+    const bool is_own = first.rank() == place_.rank;
+    if (is_own && first.fault() == Fault::out_of_memory) {
+      show_memory(job_, *directory_, place_.rank);
+    }
+  }
+
+  /// Of this host.
+  void collect_left() const {
+    for (const std::string& line : recordings_of(job_, *directory_).collect_left()) {
+      fmt::print("{}\n", line);
+    }
+    std::fflush(stdout);
+  }
+
+  /// A launcher may start again with another number of ranks, and not say that it did so before: a
+  /// node has come, or the job was given again. The run is the same while its global batch is.
   void keep_global_batch() {
     if (place_.rank == 0) meeting_.tell("batch", std::to_string(batch_of_run()));
     config_.batch = std::stoll(meeting_.hear("batch", 0, "read the run's batch"));
@@ -176,8 +196,9 @@ class Member {
     const int64_t others = config_.accumulate * place_.world_size;
     if (global == config_.batch * others) return config_.batch;
     if (global % others == 0) {
-      fmt::print("--batch {} (was {}): {} ranks keep the batch of {} in all\n", global / others,
-                 config_.batch, place_.world_size, global);
+      fmt::print("--batch {} (was {}): {} rank{} the batch of {} in all\n", global / others,
+                 config_.batch, place_.world_size, place_.world_size == 1 ? " keeps" : "s keep",
+                 global);
       return global / others;
     }
     throw std::invalid_argument(fmt::format(
@@ -281,10 +302,6 @@ planner::Config member_config(const planner::Config& config, const Membership& p
            "leave it out, or start one process without a launcher");
   }
   if (config.solo_rank >= 0) refuse("--solo-rank", "start a solo rank without a launcher");
-  if (planner::device_of(config).kind == planner::DeviceKind::null) {
-    refuse("--device " + config.device,
-           "ranks of a null device meet nobody: start one process with --workers");
-  }
   joined.workers = place.world_size;
   joined.fresh = config.fresh && place.restarts == 0;  // was meant once
   if (config.communicator == "local") {

@@ -15,8 +15,8 @@ std::optional<at::Tensor> if_defined(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }
 
-void step_adam(const OptimizerOptions& options, BucketState& bucket, const at::Tensor& gradient,
-               const StepScalars& scalars) {
+void step_adam(const planner::OptimizerOptions& options, BucketState& bucket,
+               const at::Tensor& gradient, const StepScalars& scalars) {
   const auto step = [&](auto fused) {
     fused(at::TensorList(bucket.master), at::TensorList(gradient),
           at::TensorList(bucket.moments[0]), at::TensorList(bucket.moments[1]), at::TensorList{},
@@ -31,8 +31,8 @@ void step_adam(const OptimizerOptions& options, BucketState& bucket, const at::T
   }
 }
 
-void step_sgd(const OptimizerOptions& options, BucketState& bucket, const at::Tensor& gradient,
-              const StepScalars& scalars) {
+void step_sgd(const planner::OptimizerOptions& options, BucketState& bucket,
+              const at::Tensor& gradient, const StepScalars& scalars) {
   constexpr double kDampening = 0;
   constexpr bool kNesterov = false;
   // The buffer begins at zero, so a first step is like any other.
@@ -44,8 +44,8 @@ void step_sgd(const OptimizerOptions& options, BucketState& bucket, const at::Te
 
 }  // namespace
 
-void step_bucket(const OptimizerOptions& options, BucketState& bucket, const at::Tensor& gradient,
-                 const StepScalars& scalars) {
+void step_bucket(const planner::OptimizerOptions& options, BucketState& bucket,
+                 const at::Tensor& gradient, const StepScalars& scalars) {
   if (options.kind == planner::OptimizerKind::sgd) {
     step_sgd(options, bucket, gradient, scalars);
   } else {

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "runtime/optimizer_options.h"
+#include "planner/optimizer_options.h"
 
 namespace shardlens::runtime {
 
@@ -26,7 +26,7 @@ struct StepScalars {
 };
 
 /// `gradient` is fp32, and is divided in place.
-void step_bucket(const OptimizerOptions& options, BucketState& bucket, const at::Tensor& gradient,
-                 const StepScalars& scalars);
+void step_bucket(const planner::OptimizerOptions& options, BucketState& bucket,
+                 const at::Tensor& gradient, const StepScalars& scalars);
 
 }  // namespace shardlens::runtime

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "profiler/recorder.h"
+#include "runtime/attempt.h"
 #include "runtime/comm/board.h"
 #include "runtime/device.h"
 #include "runtime/durable_files.h"
@@ -61,8 +62,9 @@ std::unique_ptr<profiler::Recorder> record(const Job& job, const RunDirectory& d
                                            const c10::Device& device,
                                            std::optional<int64_t> device_before_bytes) {
   if (!job.recording.wanted) return nullptr;
-  // A rank of an earlier attempt may still have it open.
-  std::filesystem::remove(directory.profile(rank));
+  const std::filesystem::path file = recordings_of(job, directory).file(rank);
+  make_folders(file.parent_path());
+  std::filesystem::remove(file);  // a rank of an earlier attempt may still have it open
   profiler::Header header{.rank = rank,
                           .world_size = job.strategy.world_size,
                           .device = job.config.device,
@@ -71,7 +73,7 @@ std::unique_ptr<profiler::Recorder> record(const Job& job, const RunDirectory& d
                           .train = to_text(job.train),
                           .evaluate = to_text(job.evaluate)};
   describe_device(device, header);
-  profiler::RecorderOptions options{.path = directory.profile(rank).string(),
+  profiler::RecorderOptions options{.path = file.string(),
                                     .header = header,
                                     .on_cuda = device.is_cuda(),
                                     .device_before_bytes = device_before_bytes};

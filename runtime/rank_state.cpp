@@ -102,7 +102,7 @@ class HostShards {
 }  // namespace
 
 RankState::RankState(const models::ModelSpec& spec, const planner::Schedule& schedule, int rank,
-                     const c10::Device& device, const OptimizerOptions& optimizer)
+                     const c10::Device& device, const planner::OptimizerOptions& optimizer)
     : schedule_(schedule), rank_(rank), device_(device), places_(spec.parameters.size()) {
   place_parameters();
   allocate_buckets(optimizer);
@@ -132,7 +132,7 @@ void RankState::place_parameters() {
   for (const Place& place : places_) check(place.group >= 0, "a parameter lies in no bucket");
 }
 
-void RankState::allocate_buckets(const OptimizerOptions& optimizer) {
+void RankState::allocate_buckets(const planner::OptimizerOptions& optimizer) {
   const bool on_host = schedule_.offload != planner::Offload::none;
   const at::TensorOptions device = at::dtype(at::kFloat).device(device_);
   const at::TensorOptions moments = schedule_.steps_on_host() ? device.device(at::kCPU) : device;

@@ -53,7 +53,7 @@ class RankState {
  public:
   /// Allocates everything for `rank` of schedule.world_size. The schedule must outlive the state.
   RankState(const models::ModelSpec& spec, const planner::Schedule& schedule, int rank,
-            const c10::Device& device, const OptimizerOptions& optimizer = {});
+            const c10::Device& device, const planner::OptimizerOptions& optimizer = {});
 
   const c10::Device& device() const { return device_; }
 
@@ -114,7 +114,7 @@ class RankState {
   using CopyKey = std::array<int, 3>;  // group, slot, kept slot
 
   void place_parameters();
-  void allocate_buckets(const OptimizerOptions& optimizer);
+  void allocate_buckets(const planner::OptimizerOptions& optimizer);
   void allocate_slots();
   void make_weights(const models::ModelSpec& spec);
   /// Without unsharded slots the masters are whole, and are the weights.

@@ -13,6 +13,7 @@
 #include "runtime/checkpoint_reader.h"
 #include "runtime/checkpoint_store.h"
 #include "runtime/checkpointer.h"
+#include "runtime/durable_files.h"
 
 namespace shardlens::runtime {
 
@@ -57,19 +58,12 @@ void expect_same_run(const Job& job, const CheckpointReader& reader) {
   }
 }
 
-/// The nearest folder above that is there.
-fs::path existing(fs::path path) {
-  path = fs::absolute(path);
-  while (!path.empty() && !fs::exists(path) && path != path.root_path()) path = path.parent_path();
-  return path;
-}
-
 }  // namespace
 
 void expect_room_for_checkpoints(const Job& job) {
   if (!job.checkpointing.wanted) return;
   std::error_code error;
-  const fs::space_info space = fs::space(existing(job.config.storage), error);
+  const fs::space_info space = fs::space(nearest_folder(job.config.storage), error);
   if (error) return;  // where the storage cannot be asked, it says itself what is wrong
   const int64_t needed = layout_of(job).bytes() + model_layout(job.spec).bytes();
   const auto free = static_cast<int64_t>(space.available);

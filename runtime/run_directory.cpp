@@ -13,6 +13,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
@@ -28,8 +29,8 @@ namespace fs = std::filesystem;
 namespace {
 
 /// What a run writes: `--fresh` removes these, checkpoints and model, and nothing else.
-constexpr std::array kOwnFiles = {"config.json",  "result.json", "metrics.jsonl",
-                                  "events.jsonl", "logs",        "profiles"};
+constexpr std::array kOwnFiles = {
+    "config.json", "result.json", "metrics.jsonl", "events.jsonl", "logs", "profiles", ".id"};
 
 fs::path run_path(const planner::Config& config) {
   const std::string name =
@@ -158,6 +159,11 @@ planner::Config kept_config(planner::Config config, const fs::path& path) {
   return config;
 }
 
+std::string draw_id() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
 void remove_own_files(const fs::path& path) {
   for (const char* name : kOwnFiles) fs::remove_all(path / name);
   CheckpointStore(path / kCheckpointsFolder).clear();
@@ -182,6 +188,7 @@ RunDirectory RunDirectory::open(const planner::Config& config) {
   remove_own_files(path);
   fs::create_directory(path / "logs");
   fs::create_directory(path / "profiles");
+  write_file(path / ".id", draw_id());
   write_file(path / "config.json", planner::to_json(kept_config(config, path)));
   made.keep();
   return run;
@@ -202,10 +209,13 @@ RunDirectory::~RunDirectory() {
 
 planner::Config RunDirectory::config() const { return read_config(path_); }
 
+std::string RunDirectory::id() const { return read_file(path_ / ".id"); }
+
 void RunDirectory::go_on(const planner::Config& config, int64_t step) const {
   for (const char* folder : {"logs", "profiles"}) fs::create_directory(path_ / folder);
   write_file(metrics(), lines_until(read_file(metrics()), step));
   write_file(path_ / "config.json", planner::to_json(kept_config(config, path_)));
+  if (id().empty()) write_file(path_ / ".id", draw_id());
   fs::remove(result());
   remove_unfinished_models(path_ / kModelFolder);
 }

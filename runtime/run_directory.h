@@ -45,6 +45,8 @@ class RunDirectory {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path log(int rank) const;
   std::filesystem::path profile(int rank) const;
+  /// Set when the run was begun; no other run has it, not one of its name either.
+  std::string id() const;
   /// What a rank did last, where an attempt has failed.
   std::filesystem::path actions(int rank) const;
   std::filesystem::path events() const { return path_ / "events.jsonl"; }

@@ -38,8 +38,8 @@ double digest(std::string_view text) {
 /// What every rank must have been given alike: where it may write, and how patient it is, are its
 /// own affair.
 std::vector<std::pair<std::string, std::string>> common_settings(const Job& job) {
-  static const std::set<std::string> own = {"storage", "name",    "fresh",
-                                            "profile", "threads", "timeout"};
+  static const std::set<std::string> own = {"storage",     "name",    "fresh",  "profile",
+                                            "profile_dir", "threads", "timeout"};
   std::vector<std::pair<std::string, std::string>> settings;
   const auto config = nlohmann::ordered_json::parse(to_json(job.config));
   for (const auto& [key, value] : config.items()) {

@@ -40,12 +40,20 @@ std::vector<std::string> Supervisor::begin() { return begin_attempt(directory_.i
 std::vector<std::string> Supervisor::begin_attempt(bool goes_on) {
   Resumption resumption = runtime::begin_attempt(job_, directory_, events_, goes_on);
   from_step_ = resumption.step;
+  const std::vector<std::string> collected = recordings_of(job_, directory_).collect_left();
+  resumption.lines.insert(resumption.lines.end(), collected.begin(), collected.end());
   return std::move(resumption.lines);
+}
+
+Outcome Supervisor::attempt(const WatchedSignals& signals) const {
+  Outcome outcome = launch(job_, directory_, signals);
+  collect_recordings(job_, directory_, job_.ranks);
+  return outcome;
 }
 
 Outcome Supervisor::run() {
   const WatchedSignals signals;
-  Outcome outcome = launch(job_, directory_, signals);
+  Outcome outcome = attempt(signals);
   for (;;) {
     tell_end(job_, events_, outcome);
     if (outcome.end != Outcome::End::failed || !outcome.may_restart) break;
@@ -83,7 +91,7 @@ Outcome Supervisor::restart(const Outcome& last, std::chrono::milliseconds pause
   } catch (const std::exception& error) {
     return failed_before_start(Fault::failed, error.what(), last.step);
   }
-  return launch(job_, directory_, signals);
+  return attempt(signals);
 }
 
 int Supervisor::wait_for_signal(const WatchedSignals& signals, std::chrono::milliseconds pause) {

@@ -34,6 +34,7 @@ class Supervisor {
 
  private:
   std::vector<std::string> begin_attempt(bool goes_on);
+  Outcome attempt(const WatchedSignals& signals) const;
   Outcome restart(const Outcome& last, std::chrono::milliseconds pause,
                   const WatchedSignals& signals);
   /// 0 where none came.

@@ -2,13 +2,13 @@
 
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 
-#include "profiler/recorder.h"
+#include "profiler/program.h"
 #include "profiler/units.h"
+#include "runtime/attempt.h"
 #include "runtime/device.h"
 #include "runtime/durable_files.h"
 #include "runtime/job.h"
@@ -50,12 +50,6 @@ void die_of(int signal) {
   std::raise(signal);
 }
 
-/// Where the rank was recorded: what held the memory, as `shardlens profile report` has it.
-void show_memory(const std::filesystem::path& recording) {
-  const std::string screen = profiler::out_of_memory_screen(recording.string());
-  if (!screen.empty()) fmt::print(stderr, "\n{}", screen);
-}
-
 /// What was expected beside what LibTorch has counted.
 void compare(const Forecast& forecast, const RunDirectory& directory) {
   const auto result = nlohmann::json::parse(read_whole_file(directory.result()));
@@ -80,7 +74,7 @@ int refuse(const Forecast& forecast) {
 }
 
 /// Tells of a run that did not come to its end. Returns the exit code.
-int unfinished(const Outcome& outcome, const RunDirectory& directory) {
+int unfinished(const Job& job, const Outcome& outcome, const RunDirectory& directory) {
   clear_bar();
   if (outcome.end == Outcome::End::preempted) {
     fmt::print("preempted by signal {} after step {}: saved; the same command goes on from it\n",
@@ -88,7 +82,7 @@ int unfinished(const Outcome& outcome, const RunDirectory& directory) {
     return kPreempted;
   }
   fmt::print(stderr, "shardlens train: {}\n", outcome.reason);
-  if (outcome.fault == Fault::out_of_memory) show_memory(directory.profile(outcome.rank));
+  if (outcome.fault == Fault::out_of_memory) show_memory(job, directory, outcome.rank);
   if (outcome.signal != 0) die_of(outcome.signal);
   return outcome.fault == Fault::wrong_use ? kWrongUse : kFailed;
 }
@@ -100,6 +94,7 @@ int run(const planner::Arguments& parsed, const Membership& place,
   planner::Config config = parsed.config;
   choose_device(config);
   const planner::Device device = planner::device_of(config);
+  if (device.kind == planner::DeviceKind::null) enter_null_device(device, arguments);
   if (!place.is_alone()) {
     const auto begin = [&](const Job& job, const RunDirectory& directory,
                            const std::vector<std::string>& resumed) {
@@ -111,7 +106,6 @@ int run(const planner::Arguments& parsed, const Membership& place,
                             .forecaster = forecaster,
                             .introduce = begin});
   }
-  if (device.kind == planner::DeviceKind::null) enter_null_device(device, arguments);
   Job job = prepare_job(config, own);
   expect_room_for_checkpoints(job);
   const std::optional<Forecast> forecast = forecaster ? forecaster(job.config) : std::nullopt;
@@ -122,24 +116,18 @@ int run(const planner::Arguments& parsed, const Membership& place,
   if (forecast) fmt::print("plan: {}\n", forecast->verdict);
   const Outcome outcome = supervisor.run();
   if (outcome.ok() && forecast) compare(*forecast, directory);
-  return outcome.ok() ? 0 : unfinished(outcome, directory);
+  return outcome.ok() ? 0 : unfinished(job, outcome, directory);
 }
 
 int parse_and_run(const std::vector<std::string>& arguments, const std::optional<OwnTraining>& own,
                   const Forecaster& forecaster) {
-  try {
+  return profiler::run_program("shardlens train", [&] {
     const Membership place = membership_of(this_environment());
     const planner::Arguments parsed =
         planner::parse_arguments(arguments, place.is_alone() ? 0 : place.world_size);
     if (parsed.help) return fmt::print("{}", planner::help_text("train")), 0;
     return run(parsed, place, arguments, own, forecaster);
-  } catch (const std::invalid_argument& error) {
-    fmt::print(stderr, "shardlens train: {}\n", error.what());
-    return kWrongUse;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "shardlens train: {}\n", error.what());
-    return kFailed;
-  }
+  });
 }
 
 }  // namespace

@@ -32,27 +32,6 @@ constexpr Tables make_tables() {
 
 constexpr Tables kTables = make_tables();
 
-/// Modulo the polynomial.
-uint32_t product_of(uint32_t a, uint32_t b) {
-  uint32_t product = 0;
-  for (uint32_t power = 1U << 31; power != 0; power >>= 1) {
-    if ((a & power) != 0) product ^= b;
-    b = (b >> 1) ^ ((b & 1) != 0 ? kPolynomial : 0);
-  }
-  return product;
-}
-
-/// x to the power of 8 x `bytes`: what so many bytes do to a checksum before them.
-uint32_t shift_by(uint64_t bytes) {
-  uint32_t shift = 1U << 31;
-  uint32_t factor = 1U << 23;  // one byte's, squared again and again
-  for (; bytes != 0; bytes >>= 1) {
-    if ((bytes & 1) != 0) shift = product_of(shift, factor);
-    factor = product_of(factor, factor);
-  }
-  return shift;
-}
-
 }  // namespace
 
 uint32_t update_by_tables(uint32_t crc, std::span<const std::byte> bytes) {
@@ -70,13 +49,33 @@ uint32_t update_by_tables(uint32_t crc, std::span<const std::byte> bytes) {
   return crc;
 }
 
+uint32_t crc32c_product(uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (uint32_t power = 1U << 31; power != 0; power >>= 1) {
+    if ((a & power) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1) != 0 ? kPolynomial : 0);
+  }
+  return product;
+}
+
+/// x to the power of 8 x `bytes`.
+uint32_t crc32c_shift(uint64_t bytes) {
+  uint32_t shift = 1U << 31;
+  uint32_t factor = 1U << 23;  // one byte's, squared again and again
+  for (; bytes != 0; bytes >>= 1) {
+    if ((bytes & 1) != 0) shift = crc32c_product(shift, factor);
+    factor = crc32c_product(factor, factor);
+  }
+  return shift;
+}
+
 uint32_t crc32c(std::span<const std::byte> bytes) {
   static const Crc32cUpdate kInstruction = find_crc32c_instruction();
   return ~(kInstruction != nullptr ? kInstruction : update_by_tables)(~0U, bytes);
 }
 
 uint32_t crc32c_joined(uint32_t first, uint32_t second, uint64_t second_bytes) {
-  return product_of(shift_by(second_bytes), first) ^ second;
+  return crc32c_product(crc32c_shift(second_bytes), first) ^ second;
 }
 
 }  // namespace shardlens::profiler

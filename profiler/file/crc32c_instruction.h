@@ -16,4 +16,9 @@ Crc32cUpdate find_crc32c_instruction();
 
 uint32_t update_by_tables(uint32_t crc, std::span<const std::byte> bytes);
 
+/// What so many bytes do to the checksum of those before them: its product with this.
+uint32_t crc32c_shift(uint64_t bytes);
+/// Of two polynomials, modulo that of the checksum.
+uint32_t crc32c_product(uint32_t a, uint32_t b);
+
 }  // namespace shardlens::profiler

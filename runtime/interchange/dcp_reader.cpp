@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "profiler/exchange/read_document.h"
+#include "runtime/interchange/dcp_classes.h"
 #include "runtime/interchange/mapped_file.h"
 #include "runtime/interchange/torch_archive.h"
 
@@ -24,27 +25,21 @@ using profiler::Value;
 
 constexpr const char* kMetadataFile = ".metadata";
 
-constexpr std::string_view kMetadata = "torch.distributed.checkpoint.metadata.Metadata";
-constexpr std::string_view kTensor = "torch.distributed.checkpoint.metadata.TensorStorageMetadata";
-constexpr std::string_view kProperties = "torch.distributed.checkpoint.metadata.TensorProperties";
-constexpr std::string_view kChunk = "torch.distributed.checkpoint.metadata.ChunkStorageMetadata";
-constexpr std::string_view kIndex = "torch.distributed.checkpoint.metadata.MetadataIndex";
-constexpr std::string_view kStorageInfo = "torch.distributed.checkpoint.filesystem._StorageInfo";
-constexpr std::string_view kSize = "torch.Size";
-
-/// All that the metadata of any version may ask for; what is not named above is passed over.
+/// All that the metadata of any version may ask for; what has no name in dcp_classes.h is passed
+/// over.
 constexpr std::array kGlobals = {
-    kMetadata,
-    kTensor,
-    kProperties,
-    kChunk,
-    kIndex,
-    kStorageInfo,
-    kSize,
-    std::string_view("torch.distributed.checkpoint.metadata.BytesStorageMetadata"),
+    dcp::kMetadata,
+    dcp::kTensor,
+    dcp::kBytes,
+    dcp::kProperties,
+    dcp::kMemoryFormat,
+    dcp::kChunk,
+    dcp::kIndex,
+    dcp::kStorageInfo,
+    dcp::kLayout,
+    dcp::kSize,
+    dcp::kFloat32,
     std::string_view("torch.distributed.checkpoint.metadata.StorageMeta"),
-    std::string_view("torch.distributed.checkpoint.metadata._MEM_FORMAT_ENCODING"),
-    std::string_view("torch.serialization._get_layout"),
     // How Python 3.11.2, unlike 3.11.7, pickles an enum's member; looked at, never called.
     std::string_view("builtins.getattr"),
     std::string_view("collections.OrderedDict"),
@@ -52,7 +47,6 @@ constexpr std::array kGlobals = {
     std::string_view("pathlib.WindowsPath"),
     std::string_view("pathlib._local.PosixPath"),
     std::string_view("pathlib._local.WindowsPath"),
-    std::string_view("torch.float32"),
     std::string_view("torch.float64"),
     std::string_view("torch.float16"),
     std::string_view("torch.bfloat16"),
@@ -67,7 +61,7 @@ constexpr std::array kGlobals = {
 [[noreturn]] void damaged(const std::string& why) { throw std::runtime_error(why); }
 
 std::vector<int64_t> sizes_of(Value size, const std::string& name) {
-  const Value arguments = size.of(kSize);
+  const Value arguments = size.of(dcp::kSize);
   if (arguments.size() != 1) damaged(fmt::format("{} has no size", name));
   std::vector<int64_t> sizes;
   for (size_t i = 0; i < arguments.at(0).size(); ++i) {
@@ -85,7 +79,7 @@ struct Stored {
 };
 
 Stored stored_of(Value info) {
-  const Value state = info.of(kStorageInfo);
+  const Value state = info.of(dcp::kStorageInfo);
   Stored stored{.file = std::string(state["relative_path"].text()),
                 .offset_bytes = static_cast<uint64_t>(state["offset"].integer(-1)),
                 .bytes = static_cast<uint64_t>(state["length"].integer(-1))};
@@ -112,7 +106,7 @@ class Folder {
     } catch (const std::invalid_argument& error) {
       damaged(fmt::format("{}: {}", kMetadataFile, error.what()));
     }
-    metadata_.emplace(Value(document_).of(kMetadata));
+    metadata_.emplace(Value(document_).of(dcp::kMetadata));
     if (metadata().entries().empty()) damaged(fmt::format("{} is of no checkpoint", kMetadataFile));
     index_storage();
     index_paths();
@@ -122,7 +116,7 @@ class Folder {
     const auto entries = metadata()["state_dict_metadata"].entries();
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
       const std::string name(Value(document_, entries[i]).text());
-      const Value tensor = Value(document_, entries[i + 1]).of(kTensor);
+      const Value tensor = Value(document_, entries[i + 1]).of(dcp::kTensor);
       tensor.entries().empty() ? add_number(name) : add_tensor(name, tensor);
     }
     return std::move(state_);
@@ -134,7 +128,7 @@ class Folder {
   void index_storage() {
     const auto entries = metadata()["storage_data"].entries();
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
-      const Value index = Value(document_, entries[i]).of(kIndex);
+      const Value index = Value(document_, entries[i]).of(dcp::kIndex);
       const std::string name(index["fqn"].text());
       PieceKey key{name, {}};
       if (index["offset"].is(Document::Type::object)) key.second = sizes_of(index["offset"], name);
@@ -206,7 +200,7 @@ class Folder {
                        .pieces = {}};
     const Value chunks = metadata["chunks"];
     for (size_t i = 0; i < chunks.size(); ++i) {
-      const Value chunk = chunks.at(i).of(kChunk);
+      const Value chunk = chunks.at(i).of(dcp::kChunk);
       SavedPiece box{.begin = sizes_of(chunk["offsets"], name),
                      .shape = sizes_of(chunk["sizes"], name),
                      .data = {}};

@@ -8,11 +8,13 @@
 #include <functional>
 #include <span>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "models/pickle_writer.h"
 #include "models/torch_file.h"
 #include "runtime/durable_files.h"
+#include "runtime/interchange/dcp_classes.h"
 
 namespace shardlens::runtime {
 
@@ -24,8 +26,6 @@ using models::PickleWriter;
 using models::SafetensorsTensor;
 
 constexpr const char* kDataFile = "__0_0.distcp";
-constexpr const char* kMetadataModule = "torch.distributed.checkpoint.metadata";
-constexpr const char* kFileModule = "torch.distributed.checkpoint.filesystem";
 
 /// Where a piece lies in a tensor and in the file; of a value only in the file.
 struct Piece {
@@ -111,38 +111,43 @@ Entry add_value(DataFile& file, const DcpValue& value) {
 
 // --- metadata ----------------------------------------------------------------------------------
 
+PickleWriter& global(PickleWriter& pickle, std::string_view name) {
+  const size_t dot = name.rfind('.');
+  return pickle.global(std::string(name.substr(0, dot)), std::string(name.substr(dot + 1)));
+}
+
 /// An instance without a constructor's arguments, whose attributes follow.
-PickleWriter& begin_object(PickleWriter& pickle, const char* module, const char* name) {
-  return pickle.global(module, name).empty_tuple().new_object();
+PickleWriter& begin_object(PickleWriter& pickle, std::string_view name) {
+  return global(pickle, name).empty_tuple().new_object();
 }
 
 PickleWriter& size(PickleWriter& pickle, const std::vector<int64_t>& sizes) {
-  return pickle.global("torch", "Size").numbers(sizes).tuple_of_one().reduce();
+  return global(pickle, dcp::kSize).numbers(sizes).tuple_of_one().reduce();
 }
 
 /// Of fp32 tensors: dtype, layout, requires_grad, memory format, pinned.
 void add_properties(PickleWriter& pickle) {
-  begin_object(pickle, kMetadataModule, "TensorProperties").mark();
-  pickle.global("torch", "float32");
-  pickle.global("torch.serialization", "_get_layout").text("torch.strided").tuple_of_one().reduce();
+  begin_object(pickle, dcp::kProperties).mark();
+  global(pickle, dcp::kFloat32);
+  global(pickle, dcp::kLayout).text("torch.strided").tuple_of_one().reduce();
   pickle.boolean(false);
-  pickle.global(kMetadataModule, "_MEM_FORMAT_ENCODING").number(0).tuple_of_one().reduce();
+  global(pickle, dcp::kMemoryFormat).number(0).tuple_of_one().reduce();
   pickle.boolean(false).tuple().build();
 }
 
 void describe(PickleWriter& pickle, const Entry& entry) {
   pickle.text(entry.name());
   if (!entry.is_tensor) {
-    begin_object(pickle, kMetadataModule, "BytesStorageMetadata").empty_dict().build();
+    begin_object(pickle, dcp::kBytes).empty_dict().build();
     return;
   }
-  begin_object(pickle, kMetadataModule, "TensorStorageMetadata").empty_dict().mark();
+  begin_object(pickle, dcp::kTensor).empty_dict().mark();
   pickle.text("properties");
   add_properties(pickle);
   size(pickle.text("size"), entry.shape);
   pickle.text("chunks").empty_list().mark();
   for (const Piece& piece : entry.pieces) {
-    begin_object(pickle, kMetadataModule, "ChunkStorageMetadata").empty_dict().mark();
+    begin_object(pickle, dcp::kChunk).empty_dict().mark();
     size(pickle.text("offsets"), piece.begin);
     size(pickle.text("sizes"), piece.shape);
     pickle.set_items().build();
@@ -161,13 +166,13 @@ void add_path(PickleWriter& pickle, const Entry& entry) {
 void locate(PickleWriter& pickle, const Entry& entry) {
   for (size_t i = 0; i < entry.pieces.size(); ++i) {
     const Piece& piece = entry.pieces[i];
-    begin_object(pickle, kMetadataModule, "MetadataIndex").empty_dict().mark();
+    begin_object(pickle, dcp::kIndex).empty_dict().mark();
     pickle.text("fqn").text(entry.name()).text("offset");
     entry.is_tensor ? size(pickle, piece.begin) : pickle.none();
     pickle.text("index");
     entry.is_tensor ? pickle.number(static_cast<int64_t>(i)) : pickle.none();
     pickle.set_items().build();
-    begin_object(pickle, kFileModule, "_StorageInfo").empty_dict().mark();
+    begin_object(pickle, dcp::kStorageInfo).empty_dict().mark();
     pickle.text("relative_path").text(kDataFile);
     pickle.text("offset").number(piece.offset_bytes);
     pickle.text("length").number(piece.bytes);
@@ -177,7 +182,7 @@ void locate(PickleWriter& pickle, const Entry& entry) {
 
 std::string metadata_of(const std::vector<Entry>& entries) {
   PickleWriter pickle;
-  begin_object(pickle, kMetadataModule, "Metadata").empty_dict().mark();
+  begin_object(pickle, dcp::kMetadata).empty_dict().mark();
   const auto add = [&](const char* name, void (*describe_entry)(PickleWriter&, const Entry&)) {
     pickle.text(name).empty_dict().mark();
     for (const Entry& entry : entries) describe_entry(pickle, entry);

@@ -12,9 +12,9 @@
 
 #include "models/pickle_writer.h"
 #include "models/torch_file.h"
+#include "planner/optimizer_options.h"
 #include "runtime/durable_files.h"
 #include "runtime/interchange/dcp_writer.h"
-#include "runtime/optimizer_options.h"
 
 namespace shardlens::runtime {
 
@@ -68,7 +68,7 @@ class Keys {
   std::vector<std::string> prefix_;
 };
 
-OptimizerOptions options_of(const CheckpointState& state) {
+planner::OptimizerOptions options_of(const CheckpointState& state) {
   planner::Config config;
   const auto json = nlohmann::json::parse(state.configuration);
   config.optimizer = json.value("optimizer", config.optimizer);
@@ -98,7 +98,7 @@ std::string none() {
 }
 
 /// The keys that torch.optim's own group has, beside its parameters.
-std::vector<Setting> settings_of(const OptimizerOptions& options) {
+std::vector<Setting> settings_of(const planner::OptimizerOptions& options) {
   std::vector<Setting> settings = {
       {"lr", real(options.lr)},           {"weight_decay", real(options.weight_decay)},
       {"maximize", boolean(false)},       {"foreach", none()},
@@ -130,7 +130,7 @@ void add_optimizer(const Keys& keys, const State& state, const CheckpointState& 
     tensors.push_back({keys({"optim", "state", owner, name}), moment});
     if (stepped.empty() || stepped.back() != owner) stepped.push_back(owner);
   }
-  const OptimizerOptions options = options_of(position);
+  const planner::OptimizerOptions options = options_of(position);
   if (options.kind != planner::OptimizerKind::sgd) {
     const SafetensorsTensor step{"step", "F32", {}, std::as_bytes(std::span(&steps, 1))};
     for (const std::string& owner : stepped) {

@@ -9,14 +9,14 @@
 #include <stdexcept>
 #include <utility>
 
+#include "planner/optimizer_options.h"
 #include "planner/schedule.h"
 #include "planner/strategy.h"
+#include "planner/training_data.h"
 #include "runtime/checkpoint_writer.h"
 #include "runtime/interchange/saved_state.h"
 #include "runtime/interchange/trained_model.h"
-#include "runtime/optimizer_options.h"
 #include "runtime/run_directory.h"
-#include "runtime/training_data.h"
 
 namespace shardlens::runtime {
 
@@ -148,7 +148,7 @@ std::string summary(const Import& import, const fs::path& path) {
 /// than it began.
 std::string differences(const TrainedModel& model, const planner::Config& config) {
   std::string text;
-  const OptimizerOptions options = optimizer_options(config);
+  const planner::OptimizerOptions options = optimizer_options(config);
   const std::map<std::string, double> settings = {{"lr", options.lr},
                                                   {"eps", options.eps},
                                                   {"weight_decay", options.weight_decay},
@@ -174,8 +174,11 @@ std::string import_as_run(const TrainedModel& model, const fs::path& source,
   Import import{.spec = models::find_spec(config.model, config.seq), .moments = {}, .state = {}};
   expect_model(model, import.spec, source);
   import.moments = moments_wanted(model, import.spec, config, source);
-  if (config.data == "auto") config.data = data_for(import.spec);
-  const int64_t steps_per_epoch = steps_in_epoch(count_training_samples(config), config);
+  if (config.data == "auto") config.data = planner::data_for(import.spec);
+  const planner::TrainingData data = planner::find_data(import.spec, config);
+  const bool is_noise = data.kind == planner::DataKind::synthetic;
+  const int64_t samples = is_noise ? synthetic_samples(config) : data.train_samples;
+  const int64_t steps_per_epoch = steps_in_epoch(samples, config);
   const int64_t steps = model.steps.value_or(0);
   import.state = {.step = steps,
                   .epoch = steps / steps_per_epoch,

@@ -405,7 +405,7 @@ TEST_CASE("under a launcher its ranks count, not those of the file", "[foreign]"
   CHECK(parse_arguments({"--config", folder.file("ds.json"), "--batch", "3"}).config.batch == 3);
 }
 
-TEST_CASE("\"auto\" is what we take ourselves, and is told", "[foreign]") {
+TEST_CASE("what another program chooses is what we take, and is told", "[foreign]") {
   const Read result =
       read(ForeignFormat::deepspeed, json{{"train_micro_batch_size_per_gpu", "auto"},
                                           {"train_batch_size", "auto"},

@@ -6,6 +6,7 @@
 #include <catch2/generators/catch_generators_range.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include "planner/training_data.h"
 #include "tests/support/image_files.h"
 #include "tests/support/temporary_folder.h"
 
@@ -63,7 +64,7 @@ TEST_CASE("every sample is taken once, but for those that fill the last row") {
   std::vector<int64_t> taken(static_cast<size_t>(count));
   for (int rank = 0; rank < world_size; ++rank) {
     const auto order = values(sample_order(count, 3, 1, rank, world_size));
-    CHECK(static_cast<int64_t>(order.size()) == samples_per_rank(count, world_size));
+    CHECK(static_cast<int64_t>(order.size()) == planner::samples_per_rank(count, world_size));
     for (const int64_t sample : order) ++taken.at(sample);
   }
   int64_t extra = 0;
@@ -71,7 +72,7 @@ TEST_CASE("every sample is taken once, but for those that fill the last row") {
     CHECK(times >= 1);
     extra += times - 1;
   }
-  CHECK(extra == samples_per_rank(count, world_size) * world_size - count);
+  CHECK(extra == planner::samples_per_rank(count, world_size) * world_size - count);
 }
 
 TEST_CASE("images are scaled as ToTensor and Normalize(0.5, 0.5) scale them") {
@@ -135,7 +136,7 @@ TEST_CASE("a strip of pixels is refused, not blown up") {
 
 TEST_CASE("batches of files are in the order of the indices") {
   const test::TemporaryFolder folder;
-  std::vector<ImageFile> files;
+  std::vector<planner::ImageFile> files;
   for (int i = 0; i < 3; ++i) {
     files.push_back({folder.file(std::to_string(i) + ".png"), 10 + i});
     const auto value = static_cast<uint8_t>(i * 100);

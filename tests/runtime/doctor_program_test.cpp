@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "runtime/doctor.h"
 #include "tests/support/process.h"
 
 using namespace shardlens::test;
@@ -31,6 +33,18 @@ TEST_CASE("the doctor finds that this build trains, and leaves nothing behind", 
   CHECK(health("storage") == "fine");
   CHECK(health("data") == "wrong");
   CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("the doctor expects the NCCL that LibTorch asks for", "[doctor]") {
+  const std::string metadata =
+      read_file(SHARDLENS_DEPS "/torch-2.11.0/torch-2.11.0.dist-info/METADATA");
+  const std::string words = "Requires-Dist: nvidia-nccl-cu13==";
+  const size_t found = metadata.find(words);
+  REQUIRE(found != std::string::npos);
+  int major = 0, minor = 0, patch = 0;
+  REQUIRE(std::sscanf(metadata.c_str() + found + words.size(), "%d.%d.%d", &major, &minor,
+                      &patch) == 3);
+  CHECK(shardlens::runtime::Facts().expected_nccl == major * 10000 + minor * 100 + patch);
 }
 
 TEST_CASE("the doctor refuses what it does not know, in one line", "[doctor]") {

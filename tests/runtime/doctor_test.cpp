@@ -71,7 +71,8 @@ TEST_CASE("a machine without a GPU has nothing wrong with it", "[doctor]") {
   CHECK(is_well(findings));
   const std::string text = to_text(findings);
   CHECK_THAT(text, ContainsSubstring("note  driver: this machine has no NVIDIA driver"));
-  CHECK_THAT(text, !ContainsSubstring("NCCL") && !ContainsSubstring("WRONG"));
+  CHECK_THAT(text, ContainsSubstring("note  CUDA runtime, CUPTI, NCCL: not looked at: no GPU\n"));
+  CHECK_THAT(text, !ContainsSubstring("WRONG"));
   CHECK(static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) == findings.size());
 }
 
@@ -90,7 +91,8 @@ TEST_CASE("each thing that is wrong is one line with its mend", "[doctor]") {
   CHECK(on_server([](Facts& facts) { facts.gpus[1].uuid = "GPU-00"; }) ==
         "gpus: GPU-00 stands 2 times among them\n");
   CHECK(on_server([](Facts& facts) { facts.nccl.version = 22203; }) ==
-        "NCCL: 2.22.3 is older than 2.28.0, which LibTorch brings along\n");
+        "NCCL: 2.22.3, but LibTorch asks for 2.28.9\n");
+  CHECK(on_server([](Facts& facts) { facts.nccl.version = 22902; }).empty());
   CHECK(on_server([](Facts& facts) { facts.nccl = {.fault = "no such file"}; }) ==
         "NCCL: cannot be loaded: no such file\n");
   CHECK(on_server([](Facts& facts) { facts.cuda.version = 12060; }) ==
@@ -99,6 +101,14 @@ TEST_CASE("each thing that is wrong is one line with its mend", "[doctor]") {
         "CUPTI: cannot be loaded: \n");
   CHECK(on_server([](Facts& facts) { facts.memlock_bytes = 64 << 10; }) ==
         "memlock: 64.00 KiB may be locked, and NCCL over InfiniBand locks buffers\n");
+}
+
+TEST_CASE("an NCCL newer than LibTorch asks for is told", "[doctor]") {
+  Facts facts = server();
+  CHECK_THAT(to_text(findings_of(facts)), ContainsSubstring("ok    NCCL: 2.28.9\n"));
+  facts.nccl.version = 22902;
+  CHECK_THAT(to_text(findings_of(facts)),
+             ContainsSubstring("note  NCCL: 2.29.2, but LibTorch asks for 2.28.9; leave another"));
 }
 
 TEST_CASE("what any machine may lack", "[doctor]") {

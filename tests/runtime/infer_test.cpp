@@ -134,8 +134,7 @@ TEST_CASE("what cannot be classified is refused in a line", "[infer]") {
   check_refused(infer(bench, {"--index", "0", "--image", "x.png"}), "excludes");
   check_refused(infer(bench, {"--image", bench.file("tiny.json")}), "cannot be read as an image");
   check_refused(infer(bench, {"--index", "0", "--device", "null:h200"}), "computes nothing");
-  check_refused(infer(bench, {"--index", "0", "--from", "somewhere"}),
-                "see shardlens infer --help");
+  check_refused(infer(bench, {"--index", "0", "--from", "somewhere"}), "see --help");
   check_refused(run({SHARDLENS, "infer", "--run", bench.file("data"), "--index", "0"}),
                 "is no run");
 }

@@ -1,6 +1,6 @@
-// Ranks that another launcher has started: torchrun itself where PyTorch is installed, else its
-// environment, srun's and mpirun's, set by hand. What they learn is what our own launcher's ranks
-// learn, to the bit; what one of them fails with is said by all.
+// Ranks that another launcher has started, by torchrun's environment, srun's and mpirun's, set by
+// hand. What they learn is what our own launcher's ranks learn, to the bit; what one of them fails
+// with is said by all.
 #include <signal.h>
 
 #include <algorithm>
@@ -14,10 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/events.h"
 #include "runtime/member.h"
 #include "tests/support/free_port.h"
-#include "tests/support/train_bench.h"
+#include "tests/support/launched_runs.h"
 
 using namespace shardlens;
 using namespace shardlens::test;
@@ -25,8 +24,6 @@ using Catch::Matchers::ContainsSubstring;
 namespace fs = std::filesystem;
 
 namespace {
-
-using Words = std::vector<std::string>;
 
 enum class Environs { torchrun, srun, mpirun };
 
@@ -93,58 +90,12 @@ class Ranks {
   std::vector<std::unique_ptr<Process>> processes_;
 };
 
-std::string weights(const TrainBench& bench, const std::string& run) {
-  return read_file(bench.file("runs/" + run + "/model/model.safetensors"));
-}
-
-Words operator+(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-/// Long enough to be struck.
-const Words kLong = {"--epochs", "40", "--checkpoint-every", "40", "--timeout", "20"};
-
-/// What an undisturbed run of our own launcher's comes to.
-std::string undisturbed(const TrainBench& bench, const Words& flags, const std::string& workers) {
-  const Ended ended = bench.train(
-      flags + Words{"--workers", workers, "--communicator", "gloo", "--name", "undisturbed"});
-  INFO(ended.err);
-  REQUIRE(ended.exit_code == 0);
-  return weights(bench, "undisturbed");
-}
-
 void require_all_well(const std::vector<Ended>& ranks) {
   for (const Ended& ended : ranks) {
     INFO(ended.err << ended.out);
     REQUIRE(ended.exit_code == 0);
     CHECK(ended.err.empty());
   }
-}
-
-bool has_checkpoint(const TrainBench& bench) {
-  return fs::exists(bench.run_file("checkpoints/LATEST"));
-}
-
-/// "GENERATION kind", in order.
-Words events_of(const TrainBench& bench) {
-  Words events;
-  for (const runtime::Event& event : runtime::read_events(bench.run_file("events.jsonl"))) {
-    events.push_back(std::to_string(event.generation) + " " + event.kind);
-  }
-  return events;
-}
-
-#define SKIP_WITHOUT_PYTHON() \
-  if (run({kPython, SHARDLENS_BUILD_DIR, "-V"}).exit_code == 77) SKIP(".setup/python makes it")
-
-const std::string kPython = SHARDLENS_SOURCE_DIR "/tests/support/pytorch";
-
-/// Python may need the null device's libraries; the ranks must not see them.
-Words torchrun(const Words& flags) {
-  return Words{"/usr/bin/env", "OMP_NUM_THREADS=1",    kPython, SHARDLENS_BUILD_DIR,
-               "-m",           "torch.distributed.run"} +
-         flags + Words{"--no-python", "/usr/bin/env", "-u", "LD_LIBRARY_PATH"};
 }
 
 }  // namespace
@@ -182,7 +133,7 @@ TEST_CASE("a rank that is killed is named by the others, and the next start goes
   CHECK(weights(bench, "r") == undisturbed(bench, kLong, "2"));
   CHECK(bench.result().at("restarts") == 1);
   // Gloo hears of a closed connection at once, but now and then at its deadline, while it sends.
-  Words events = events_of(bench);
+  Words events = told_by_attempt(bench);
   REQUIRE(events.size() == 5);
   CHECK((events[1] == "1 connection" || events[1] == "1 hung"));
   events.erase(events.begin() + 1);
@@ -323,8 +274,7 @@ TEST_CASE("flags that contradict another launcher are refused", "[join]") {
              ContainsSubstring("--workers 3: this is rank 1 of 2 that torchrun has started"));
   CHECK_THAT(refusal([](auto& config) { config.communicator = "local"; }),
              ContainsSubstring("share no memory"));
-  CHECK_THAT(refusal([](auto& config) { config.device = "null:h200"; }),
-             ContainsSubstring("meet nobody"));
+  CHECK(refusal([](auto& config) { config.device = "null:h200"; }) == "accepted");
   CHECK_THAT(refusal([](auto& config) { config.solo_rank = 0; }), ContainsSubstring("--solo-rank"));
   CHECK_THAT(refusal([](auto& config) { config.name = ""; }), ContainsSubstring("--name"));
 }
@@ -356,7 +306,7 @@ TEST_CASE("a batch job that is told of its end saves, and goes on when its turn 
   CHECK_THAT(first.out, ContainsSubstring("preempted after step "));
   CHECK(read_file(bench.file("asked")) == "requeue " + port + "\n");
   CHECK(bench.result().at("status") == "preempted");
-  CHECK(events_of(bench) == Words{"1 started", "1 preempted"});
+  CHECK(told_by_attempt(bench) == Words{"1 started", "1 preempted"});
   const int64_t saved = bench.result().at("steps");
   CHECK(fs::exists(bench.run_file("checkpoints/step-" +
                                   std::string(8 - std::to_string(saved).size(), '0') +
@@ -370,56 +320,71 @@ TEST_CASE("a batch job that is told of its end saves, and goes on when its turn 
   CHECK(weights(bench, "r") == undisturbed(bench, kLong, "2"));
 }
 
-TEST_CASE("torchrun starts ranks, with one agent and with two", "[join][peers]") {
-  SKIP_WITHOUT_PYTHON();
+TEST_CASE("ranks of another launcher train on the null device, too", "[join][null]") {
   const TrainBench bench;
-  const Words flags = {"--epochs", "3"};
-  const std::string expected = undisturbed(bench, flags, "2");
-  const Ended one = run(torchrun({"--standalone", "--nproc-per-node", "2"}) + bench.command(flags));
-  INFO(one.err);
-  REQUIRE(one.exit_code == 0);
-  CHECK_THAT(one.out, ContainsSubstring("torchrun has started 2 ranks, 2 of them on this host"));
-  CHECK(weights(bench, "r") == expected);
-
-  const std::string port = std::to_string(free_port());
-  std::vector<std::unique_ptr<Process>> agents;
-  for (const char* node : {"0", "1"}) {
-    agents.push_back(std::make_unique<Process>(
-        torchrun({"--nnodes", "2", "--node-rank", node, "--nproc-per-node", "1", "--master-addr",
-                  "127.0.0.1", "--master-port", port}) +
-        bench.command(flags + Words{"--name", "two"})));
-  }
-  for (const auto& agent : agents) {
-    const Ended ended = agent->wait();
-    INFO(ended.err);
-    REQUIRE(ended.exit_code == 0);
-  }
-  CHECK(weights(bench, "two") == expected);
+  const Words command = {"SHARDLENS_NULL_CHECK=1",
+                         SHARDLENS_TRAIN,
+                         "--device",
+                         "null:h200",
+                         "--data",
+                         "synthetic",
+                         "--steps",
+                         "3",
+                         "--storage",
+                         bench.file("runs"),
+                         "--name"};
+  Ranks ranks({.world_size = 3}, command + Words{"r"});
+  require_all_well(ranks.wait());
+  const Ended ours = run(Words{"/usr/bin/env"} + command + Words{"ours", "--workers", "3"});
+  REQUIRE(ours.exit_code == 0);
+  const auto result = nlohmann::json::parse(read_file(bench.file("runs/ours/result.json")));
+  CHECK(bench.result().at("memory") == result.at("memory"));
 }
 
-TEST_CASE("torchrun starts ranks again that go on from the checkpoint", "[join][peers]") {
-  SKIP_WITHOUT_PYTHON();
+TEST_CASE("a rank of another launcher that runs out of memory shows what held it", "[join][null]") {
   const TrainBench bench;
-  Process agent(torchrun({"--standalone", "--nproc-per-node", "2", "--max-restarts", "1",
-                          "--monitor-interval", "0.1"}) +
-                bench.command(kLong));
+  Ranks ranks({}, too_much(bench));
+  const std::vector<Ended> ended = ranks.wait();
+  const bool is_first = ended[0].err.starts_with("shardlens train: rank 0 ");
+  const Ended& blamed = ended[is_first ? 0 : 1];
+  INFO(blamed.err);
+  CHECK(blamed.exit_code == 1);
+  const size_t at = blamed.err.find("\nrank ");
+  REQUIRE(at != std::string::npos);
+  const std::string screen = blamed.err.substr(at + 1);
+  CHECK_THAT(screen, ContainsSubstring("out of memory: ") && ContainsSubstring("FORWARD") &&
+                         ContainsSubstring("would have fit"));
+  const Ended report = run({SHARDLENS_PROFILE, "report", bench.run_file("")});
+  CHECK_THAT(report.out, ContainsSubstring(screen.substr(screen.find('\n'))));
+  const std::string& other = ended[is_first ? 1 : 0].err;
+  CHECK(other == blamed.err.substr(0, at));  // it has nothing else to say
+}
+
+TEST_CASE("two hosts train over a network, and say so when its cable is pulled", "[join][long]") {
+  const Words unshare = {"/usr/bin/unshare", "--map-root-user", "--net"};
+  if (run(unshare + Words{"/usr/bin/env", "ip", "link", "add", "host0", "type", "veth"})
+          .exit_code != 0)
+    SKIP("network namespaces and `ip` are needed");
+  const TrainBench bench;
+  const auto two_hosts = [&](const std::string& cut, const Words& flags) {
+    return unshare + Words{SHARDLENS_SOURCE_DIR "/tests/support/two_hosts.sh", bench.file(cut)} +
+           bench.command(flags);
+  };
+  const Words flags = {"--epochs", "40", "--checkpoint-every", "40", "--timeout", "5"};
+  Process cut(two_hosts("cut", flags));
   REQUIRE(wait_until([&] { return has_checkpoint(bench); }));
-  const std::vector<pid_t> ranks = agent.children();
-  REQUIRE(ranks.size() >= 2);
-  ::kill(ranks.back(), SIGKILL);
-  const Ended ended = agent.wait();
-  INFO(ended.err);
-  REQUIRE(ended.exit_code == 0);
-  CHECK_THAT(ended.out, ContainsSubstring("goes on from step "));
-  CHECK(weights(bench, "r") == undisturbed(bench, kLong, "2"));
-}
-
-TEST_CASE("torchrun's report has the reason of the first failure", "[join][peers]") {
-  SKIP_WITHOUT_PYTHON();
-  const TrainBench bench;
-  const Ended ended =
-      run(torchrun({"--standalone", "--nproc-per-node", "2"}) + bench.command({"--batch", "4096"}));
+  write_file(bench.file("cut"), "");
+  const Ended ended = cut.wait();
+  INFO(ended.err << ended.out);
   CHECK(ended.exit_code == 1);
-  CHECK_THAT(ended.err,
-             ContainsSubstring("Root Cause") && ContainsSubstring("traceback : --batch 4096"));
+  CHECK(ended.seconds < 60);
+  CHECK_THAT(ended.out, ContainsSubstring("torchrun has started 2 ranks, 1 of them on this host"));
+  CHECK_THAT(ended.err, ContainsSubstring("shardlens train: rank "));
+  CHECK(bench.result().at("status") == "failed");
+
+  const Ended again = run(two_hosts("never", flags));
+  INFO(again.err);
+  CHECK(again.exit_code == 0);
+  CHECK_THAT(again.out, ContainsSubstring("goes on from step "));
+  CHECK(weights(bench, "r") == undisturbed(bench, flags, "2"));
 }

@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "profiler/profile.h"
@@ -113,6 +114,20 @@ class MemoryEvents {
   int64_t peak_bytes_ = 0;
 };
 
+/// Blocks by the order in which they were taken, of a list that lacks some.
+inline std::vector<MemoryEvent> renumbered(std::vector<MemoryEvent> list) {
+  std::map<int, int> numbers;
+  int next = 0;
+  for (MemoryEvent& event : list) {
+    if (event.taken) numbers[event.block] = next++;
+  }
+  for (MemoryEvent& event : list) {
+    const auto number = numbers.find(event.block);
+    event.block = number == numbers.end() ? -1 : number->second;
+  }
+  return list;
+}
+
 /// Without blocks that were freed before anything else was taken that stayed.
 inline std::vector<MemoryEvent> without_passing(const std::vector<MemoryEvent>& list) {
   std::vector<MemoryEvent> kept;
@@ -122,16 +137,7 @@ inline std::vector<MemoryEvent> without_passing(const std::vector<MemoryEvent>& 
     passes ? kept.pop_back() : kept.push_back(event);
   }
   if (!kept.empty() && kept.back().taken) kept.pop_back();  // whose free was cut off
-  std::map<int, int> numbers;
-  int next = 0;
-  for (MemoryEvent& event : kept) {
-    if (event.taken) numbers[event.block] = next++;
-  }
-  for (MemoryEvent& event : kept) {
-    const auto number = numbers.find(event.block);
-    event.block = number == numbers.end() ? -1 : number->second;
-  }
-  return kept;
+  return renumbered(std::move(kept));
 }
 
 /// Empty where both are the same; else the first difference and what came before it.

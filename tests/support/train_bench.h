@@ -67,10 +67,11 @@ class TrainBench {
     }
     return files;
   }
-  std::vector<double> losses() const {
-    std::ifstream lines(run_file("metrics.jsonl"));
+  /// By steps, also of a run that goes on.
+  std::vector<double> losses(const std::string& run = "r") const {
+    std::ifstream lines(file("runs/" + run + "/metrics.jsonl"));
     std::vector<double> losses;
-    for (std::string line; std::getline(lines, line);) {
+    for (std::string line; std::getline(lines, line) && !lines.eof();) {
       losses.push_back(nlohmann::json::parse(line).at("loss").get<double>());
     }
     return losses;

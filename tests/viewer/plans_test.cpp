@@ -238,6 +238,16 @@ TEST_CASE("a plan's JSON and a run's config.json are simulated when they are ope
   }
 }
 
+TEST_CASE("a run whose data lie on another machine is planned with noise, which its name says") {
+  planner::Config config = config_of("true");
+  const Run noise = planned_run({.name = "r", .config = to_json(config), .gpu = ""});
+  CHECK(noise.name == "r");
+  config.data = "a-folder-that-is-not-here";
+  const Run planned = planned_run({.name = "r", .config = to_json(config), .gpu = ""});
+  CHECK(planned.name == "r (synthetic data)");
+  CHECK(planned.ranks[0].lane.peak().max_bytes == noise.ranks[0].lane.peak().max_bytes);
+}
+
 TEST_CASE("a damaged plan is one message, or a plan") {
   const auto seed = Catch::getSeed();
   CAPTURE(seed);
@@ -372,8 +382,9 @@ TEST_CASE("host and pinned memory are shown as the recording has them, also wher
   const planner::PlannedTimeline planned = planner::make_timeline(config, {});
   const test::TemporaryFolder folder;
   test::write_profile(folder.file("offload.slp"), planned.timeline);
-  test::write_profile(folder.file("plain.slp"),
-                      planner::make_timeline(config_of("true"), {}).timeline);
+  profiler::Profile plain = planner::make_timeline(config_of("true"), {}).timeline;
+  std::erase_if(plain.events, [](const auto& e) { return e.space == profiler::Space::pinned; });
+  test::write_profile(folder.file("plain.slp"), plain);
   ViewState state;
   state.files = {folder.file("offload.slp"), folder.file("plain.slp")};
   Presenter presenter(state, folder.file("cache"));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -50,6 +51,17 @@ std::string name_of(const std::string& path) {
   const fs::path file = fs::absolute(path).lexically_normal();
   const bool is_of_run = file.filename() == "config.json";
   return is_of_run ? file.parent_path().filename().string() + " plan" : file.stem().string();
+}
+
+/// A recording may come from another machine: where its folder of data is not here, one random
+/// batch stands for them.
+bool stand_in_for_data(planner::Config& config) {
+  constexpr std::array kWords = {"auto", "synthetic", "fashion-mnist"};
+  std::error_code unreadable;
+  const bool is_folder = std::ranges::find(kWords, config.data) == kWords.end();
+  if (!is_folder || fs::is_directory(config.data, unreadable)) return false;
+  config.data = "synthetic";
+  return true;
 }
 
 Outlook outlook_of(const planner::Plan& plan) {
@@ -100,9 +112,11 @@ Run planned_run(const PlanRequest& request, std::optional<profiler::Space> space
   }
   planner::Config config;
   planner::read_json(config, request.config, request.name);
+  const bool is_stand_in = stand_in_for_data(config);
   planner::PlannedTimeline planned =
       planner::make_timeline(config, {.gpu = request.gpu, .explains = false});
-  Run run{.path = "", .name = request.name, .strategy = {}, .ranks = {}};
+  const std::string name = request.name + (is_stand_in ? " (synthetic data)" : "");
+  Run run{.path = "", .name = name, .strategy = {}, .ranks = {}};
   run.strategy = strategy_text(request.config);
   run.outlook = outlook_of(planned.plan);
   run.request_config = request.config;

@@ -1,15 +1,12 @@
-// A folder of images by class: which files it has, of which class, for training or for testing, and
-// the pixels of one of them.
-//
-// The launcher lists the files once, before it starts ranks; pixels are read when a batch needs
-// them. Free functions without state, safe from any thread.
+// A folder of images by class: which files it has, of which class, for training or for testing.
+// Only names are read. Free functions without state, safe from any thread.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace shardlens::runtime {
+namespace shardlens::planner {
 
 struct ImageFile {
   std::string path;
@@ -31,14 +28,4 @@ bool is_image_folder(const std::string& folder);
 /// folders are passed over. Throws std::invalid_argument with one line.
 ImageFolder list_image_folder(const std::string& folder);
 
-struct DecodedImage {
-  int64_t height = 0;
-  int64_t width = 0;
-  std::vector<uint8_t> pixels;  // [height, width, channels]
-};
-
-/// `channels`: 1 (grey) or 3. Throws std::runtime_error with one line that names the file and what
-/// is wrong with it.
-DecodedImage decode_image(const std::string& path, int64_t channels);
-
-}  // namespace shardlens::runtime
+}  // namespace shardlens::planner

@@ -1,14 +1,14 @@
-// What an optimizer is set to, and what it keeps; how it steps is optimizer.h's. No LibTorch.
+// What an optimizer is set to, and what it keeps; how it steps is runtime/optimizer.h's.
 #pragma once
 
 #include <vector>
 
 #include "planner/strategy.h"
 
-namespace shardlens::runtime {
+namespace shardlens::planner {
 
 struct OptimizerOptions {
-  planner::OptimizerKind kind = planner::OptimizerKind::adam;
+  OptimizerKind kind = OptimizerKind::adam;
   double lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -18,9 +18,9 @@ struct OptimizerOptions {
 };
 
 /// What a configuration says of them.
-OptimizerOptions optimizer_options(const planner::Config& config);
+OptimizerOptions optimizer_options(const Config& config);
 
 /// Names of what the optimizer keeps beside each weight, as PyTorch calls it.
 std::vector<const char*> moments_of(const OptimizerOptions& options);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::planner

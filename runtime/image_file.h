@@ -1,0 +1,20 @@
+// The pixels of an image file. No LibTorch, safe from any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace shardlens::runtime {
+
+struct DecodedImage {
+  int64_t height = 0;
+  int64_t width = 0;
+  std::vector<uint8_t> pixels;  // [height, width, channels]
+};
+
+/// `channels`: 1 (grey) or 3. Throws std::runtime_error with one line that names the file and what
+/// is wrong with it.
+DecodedImage decode_image(const std::string& path, int64_t channels);
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,31 @@
+// PyTorch's own launcher, by a Python that has PyTorch (tests/support/pytorch).
+#pragma once
+
+#include <string>
+
+#include "tests/support/launched_runs.h"
+
+namespace shardlens::test {
+
+inline const std::string kPython = SHARDLENS_SOURCE_DIR "/tests/support/pytorch";
+
+#define SKIP_WITHOUT_TORCHRUN()                                  \
+  if (run({kPython, SHARDLENS_BUILD_DIR, "-V"}).exit_code == 77) \
+  SKIP("there is no PyTorch for Python; .setup/python makes it")
+
+/// What goes before the command that each rank runs. `variables`: "NAME=value". Python may need the
+/// null device's libraries; the ranks must not see them.
+inline Words torchrun(const Words& flags, const Words& variables = {}) {
+  return Words{"/usr/bin/env", "OMP_NUM_THREADS=1"} + variables +
+         Words{kPython, SHARDLENS_BUILD_DIR, "-m", "torch.distributed.run"} + flags +
+         Words{"--no-python", "/usr/bin/env", "-u", "LD_LIBRARY_PATH"};
+}
+
+/// One of `nodes` agents that meet on this machine's loopback.
+inline Words torchrun_agent(int node, int nodes, const std::string& port, const Words& flags = {}) {
+  return torchrun(Words{"--nnodes", std::to_string(nodes), "--node-rank", std::to_string(node)} +
+                  Words{"--nproc-per-node", "1", "--master-addr", "127.0.0.1"} +
+                  Words{"--master-port", port} + flags);
+}
+
+}  // namespace shardlens::test
