@@ -122,9 +122,7 @@ NamedSizes read_model_file(const std::string& path) {
     const Sizes sizes = sizes_from_family(object);
     return {object.contains("name") ? name_from(object["name"])
                                     : std::filesystem::path(path).stem().string(),
-            sizes,
-            {},
-            {}};
+            sizes};
   } catch (const std::exception& error) {
     throw std::invalid_argument(one_line(fmt::format("{}: {}", path, error.what())));
   }

@@ -62,7 +62,7 @@ std::string write_configs(const SearchResult& result, const std::string& directo
 PlanOutcome search(const PlanArguments& arguments, const PlanOptions& options) {
   const SearchResult result =
       search_strategies(arguments.config, arguments.given, options, budget_of(arguments.flags));
-  PlanOutcome outcome{.exit_code = result.front.empty() ? 3 : 0, .out = {}, .notes = {}};
+  PlanOutcome outcome{.exit_code = result.front.empty() ? 3 : 0};
   std::string written;
   if (!arguments.flags.config_out.empty()) {
     written = write_configs(result, arguments.flags.config_out);
@@ -79,8 +79,7 @@ PlanOutcome plan(const PlanArguments& arguments, const PlanOptions& options) {
     write_predicted_timeline(flags.timeline, arguments.config, options);
   }
   return {.exit_code = exit_code_of(made.verdict),
-          .out = flags.json ? plan_json(made) : plan_text(made),
-          .notes = {}};
+          .out = flags.json ? plan_json(made) : plan_text(made)};
 }
 
 PlanOutcome answer(const PlanArguments& arguments, const PlanOptions& options) {
@@ -103,7 +102,7 @@ PlanOutcome plan_command(const std::vector<std::string>& arguments,
                          const std::string& allocator_settings) {
   const PlanArguments parsed = parse_plan_arguments(arguments);
   const PlanFlags& flags = parsed.flags;
-  if (parsed.help) return {.out = plan_help(), .notes = {}};
+  if (parsed.help) return {.out = plan_help()};
   PlanOptions options{
       .gpu = flags.gpu, .allocator = settings_of(allocator_settings), .explains = flags.explain};
   options.pytorch = pytorch_of(flags);

@@ -9,8 +9,8 @@ namespace shardlens::planner {
 
 struct PlanOutcome {
   int exit_code = 0;  // 0 fits, 4 with retries, 3 does not
-  std::string out;
-  std::string notes;  // how another program's files were read
+  std::string out{};
+  std::string notes{};  // how another program's files were read
 };
 
 /// `arguments` without the program's name: all flags of train, and plan's own. `allocator_settings`

@@ -7,7 +7,6 @@
 #include <stdexcept>
 
 #include "planner/idx_file.h"
-#include "planner/image_folder.h"
 
 namespace shardlens::planner {
 
@@ -25,13 +24,7 @@ bool takes_images(const models::ModelSpec& spec) {
 }
 
 TrainingData data_in(const std::string& folder) {
-  if (is_image_folder(folder)) {
-    const ImageFolder found = list_image_folder(folder);
-    return {.kind = DataKind::image_folder,
-            .train_samples = static_cast<int64_t>(found.train.size()),
-            .test_samples = static_cast<int64_t>(found.test.size()),
-            .classes = static_cast<int64_t>(found.classes.size())};
-  }
+  if (is_image_folder(folder)) return data_of(list_image_folder(folder));
   const IdxFolder files = open_idx_folder(folder);
   return {.kind = DataKind::idx,
           .train_samples = files.train.count,
@@ -68,6 +61,13 @@ void check_batch(const TrainingData& data, const Config& config) {
 }
 
 }  // namespace
+
+TrainingData data_of(const ImageFolder& folder) {
+  return {.kind = DataKind::image_folder,
+          .train_samples = static_cast<int64_t>(folder.train.size()),
+          .test_samples = static_cast<int64_t>(folder.test.size()),
+          .classes = static_cast<int64_t>(folder.classes.size())};
+}
 
 std::string data_for(const models::ModelSpec& spec) {
   const bool takes_fashion =

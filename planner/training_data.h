@@ -6,6 +6,7 @@
 #include <string>
 
 #include "models/spec.h"
+#include "planner/image_folder.h"
 #include "planner/strategy.h"
 
 namespace shardlens::planner {
@@ -34,6 +35,8 @@ std::string data_for(const models::ModelSpec& spec);
 /// What `config.data` has for this model. The packaged images need not be installed. Throws
 /// std::invalid_argument where there are none, or where the model takes no images.
 TrainingData find_data(const models::ModelSpec& spec, const Config& config);
+
+TrainingData data_of(const ImageFolder& folder);
 
 /// Throws std::invalid_argument where the model takes no images, but `config.data` names some.
 void expect_image_model(const models::ModelSpec& spec, const Config& config);

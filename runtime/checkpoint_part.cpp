@@ -84,13 +84,13 @@ std::vector<std::vector<FileRange>> by_file(const Part& part) {
   return files;
 }
 
-/// Written and summed in pieces that stay in the processor's cache in between; returns the sum.
+/// Returns the sum.
 uint32_t write_range(const SharedFile& file, const FileRange& range) {
-  constexpr size_t kPieceBytes = 240 << 10;
   uint32_t sum = 0;
-  for (size_t at = 0; at < range.data.size(); at += kPieceBytes) {
-    const auto piece = range.data.subspan(at, std::min(kPieceBytes, range.data.size() - at));
-    sum = profiler::crc32c_joined(sum, profiler::crc32c(piece), piece.size());
+  for (size_t at = 0; at < range.data.size(); at += profiler::kCrc32cPieceBytes) {
+    const auto piece =
+        range.data.subspan(at, std::min(profiler::kCrc32cPieceBytes, range.data.size() - at));
+    sum = profiler::crc32c(piece, sum);
     file.write_at(range.offset_bytes + static_cast<int64_t>(at), piece);
   }
   return sum;

@@ -44,10 +44,7 @@ void load_idx(Job& job) {
 
 void list_images(Job& job) {
   job.folder = planner::list_image_folder(job.config.data);
-  take_data(job, {.kind = DataKind::image_folder,
-                  .train_samples = static_cast<int64_t>(job.folder.train.size()),
-                  .test_samples = static_cast<int64_t>(job.folder.test.size()),
-                  .classes = static_cast<int64_t>(job.folder.classes.size())});
+  take_data(job, data_of(job.folder));
 }
 
 /// Of a program: its samples, or one random batch.

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kChunkBytes = int64_t{4} << 20;  // what a thread takes at a time
-constexpr int64_t kPieceBytes = 240 << 10;         // stays in the processor's cache to be summed
+constexpr int64_t kPieceBytes = profiler::kCrc32cPieceBytes;
 constexpr int64_t kMostThreads = 8;
 
 class OpenFile {
@@ -99,11 +99,11 @@ class Chunks {
 
   uint32_t sum(int64_t chunk, std::span<std::byte> buffer) {
     uint32_t crc = 0;
-    for (int64_t at = 0; at < size_of(chunk); at += kPieceBytes) {
+    for (int64_t at = 0; at < size_of(chunk) && !failed_; at += kPieceBytes) {
       const auto size = static_cast<size_t>(std::min(kPieceBytes, size_of(chunk) - at));
       const std::span<std::byte> piece = buffer.first(size);
       if (!file_.read(chunk * kChunkBytes + at, piece)) failed_ = true;
-      crc = profiler::crc32c_joined(crc, profiler::crc32c(piece), size);
+      crc = profiler::crc32c(piece, crc);
     }
     return crc;
   }

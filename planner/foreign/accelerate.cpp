@@ -6,7 +6,7 @@
 #include <string>
 
 #include "planner/foreign/formats.h"
-#include "planner/foreign/reading.h"
+#include "planner/foreign/shared_keys.h"
 
 namespace shardlens::planner {
 
@@ -145,19 +145,13 @@ void read_ignored_modules(ForeignReading& r) {
 
 void read_replicas(ForeignReading& r) {
   if (r.count() <= 1) return r.ignore("off");
-  r.set("strategy",
-        r.count_of("parallelism_config.parallelism_config_dp_shard_size", 1) > 1 ? "hsdp" : "ddp");
-  if (r.count_of("parallelism_config.parallelism_config_dp_shard_size", 1) > 1) {
-    r.set("replicas", r.word());
-  }
+  const bool shards = r.count_of("parallelism_config.parallelism_config_dp_shard_size", 1) > 1;
+  r.set("strategy", shards ? "hsdp" : "ddp");
+  if (shards) r.set("replicas", r.word());
 }
 
 void read_zero_stage(ForeignReading& r) {
-  if (!is_deepspeed(r)) return;
-  const int64_t stage = r.count();
-  if (stage > 3) r.refuse("ZeRO has stages 0 to 3; give one of them");
-  r.set("strategy", stage == 0 ? "ddp" : "fsdp");
-  if (stage > 0) r.set("reshard-after-forward", stage == 3 ? "true" : "false");
+  if (is_deepspeed(r)) read_stage(r);
 }
 
 bool is_on_host(ForeignReading& r) {
@@ -173,20 +167,14 @@ void read_optimizer_offload(ForeignReading& r) {
 void read_parameter_offload(ForeignReading& r) {
   if (!is_deepspeed(r)) return;
   if (!is_on_host(r)) return r.ignore("off");
-  const ForeignReading::Json* const other = r.find("deepspeed_config.offload_optimizer_device");
-  r.set("offload", other != nullptr && *other == "cpu" ? "all" : "params");
+  offload_parameters(r, "deepspeed_config.offload_optimizer_device");
 }
-
-void read_accumulation(ForeignReading& r) { r.set("accumulate", std::to_string(r.count())); }
-void read_clipping(ForeignReading& r) { r.set("clip-norm", fmt::format("{}", r.number())); }
 
 constexpr std::string_view kLaunch =
     "it is about launching; --workers, torchrun and srun do that here";
-constexpr std::string_view kLoader = "it is about files, loading or saving";
 constexpr std::string_view kTpu = "of TPUs";
 constexpr std::string_view kSequence =
     "tensor, context and sequence parallelism are not to be had yet; give 1, or leave it out";
-constexpr std::string_view kOfOthers = "of a parallelism that is not used";
 
 constexpr ForeignKey kKeys[] = {
     {"num_processes", mapped, "--workers", "", read_processes},
@@ -220,10 +208,10 @@ constexpr ForeignKey kKeys[] = {
     {"fsdp_config.fsdp_min_num_params", ignored, "read with the wrap policy"},
     {"fsdp_config.fsdp_transformer_layer_cls_to_wrap", ignored,
      "--wrap block takes the model's blocks; --wrap module: takes others"},
-    {"fsdp_config.fsdp_cpu_ram_efficient_loading", ignored, kLoader},
+    {"fsdp_config.fsdp_cpu_ram_efficient_loading", ignored, kFiles},
     {"fsdp_config.fsdp_sync_module_states", ignored, "ranks always begin with the same weights"},
     {"fsdp_config.fsdp_use_orig_params", ignored, "parameters always keep their names"},
-    {"fsdp_config.fsdp_state_dict_type", ignored, kLoader},
+    {"fsdp_config.fsdp_state_dict_type", ignored, kFiles},
     {"parallelism_config.parallelism_config_dp_shard_size", ignored, "read with dp_replicate_size"},
     {"parallelism_config.parallelism_config_tp_size", only_off, kSequence, "1"},
     {"parallelism_config.parallelism_config_cp_size", only_off, kSequence, "1"},
@@ -238,8 +226,8 @@ constexpr ForeignKey kKeys[] = {
      "give that file itself as --config, and num_processes as --workers", "\"none\""},
     {"deepspeed_config.deepspeed_moe_layer_cls_names", only_off,
      "mixtures of experts are not to be had; leave it out", "\"\""},
-    {"deepspeed_config.zero3_init_flag", ignored, kLoader},
-    {"deepspeed_config.zero3_save_16bit_model", ignored, kLoader},
+    {"deepspeed_config.zero3_init_flag", ignored, kFiles},
+    {"deepspeed_config.zero3_save_16bit_model", ignored, kFiles},
     {"deepspeed_config.offload_optimizer_nvme_path", ignored, "of disks, which are not used here"},
     {"deepspeed_config.offload_param_nvme_path", ignored, "of disks, which are not used here"},
     {"deepspeed_config.deepspeed_multinode_launcher", ignored, kLaunch},

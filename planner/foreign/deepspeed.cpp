@@ -4,16 +4,13 @@
 #include <string>
 
 #include "planner/foreign/formats.h"
-#include "planner/foreign/reading.h"
+#include "planner/foreign/shared_keys.h"
 
 namespace shardlens::planner {
 
 namespace {
 
 using enum ForeignEffect;
-
-void read_accumulation(ForeignReading& r) { r.set("accumulate", std::to_string(r.count())); }
-void read_batch(ForeignReading& r) { r.set("batch", std::to_string(r.count())); }
 
 /// What is missing of the two others follows from it.
 void read_global_batch(ForeignReading& r) {
@@ -42,13 +39,6 @@ void read_global_batch(ForeignReading& r) {
   } else {
     r.ignore("since it follows from the other batch sizes");
   }
-}
-
-void read_stage(ForeignReading& r) {
-  const int64_t stage = r.count();
-  if (stage > 3) r.refuse("ZeRO has stages 0 to 3; give one of them");
-  r.set("strategy", stage == 0 ? "ddp" : "fsdp");
-  if (stage > 0) r.set("reshard-after-forward", stage == 3 ? "true" : "false");
 }
 
 /// ZeRO++'s second partition is a copy between neighbours, MiCS' shards are copies of the state.
@@ -82,8 +72,7 @@ void read_optimizer_offload(ForeignReading& r) {
 /// Read after the optimizer's, which its own adds to.
 void read_parameter_offload(ForeignReading& r) {
   if (!is_on_host(r)) return r.ignore("off");
-  const ForeignReading::Json* const other = r.find("zero_optimization.offload_optimizer.device");
-  r.set("offload", other != nullptr && *other == "cpu" ? "all" : "params");
+  offload_parameters(r, "zero_optimization.offload_optimizer.device");
 }
 
 void read_old_offload(ForeignReading& r) { r.set("offload", r.flag() ? "optimizer" : "none"); }
@@ -125,19 +114,12 @@ void read_optimizer(ForeignReading& r) {
   r.set("optimizer", mode != nullptr && *mode == false ? "adam" : "adamw");
 }
 
-void read_lr(ForeignReading& r) { r.set("lr", fmt::format("{}", r.number())); }
-void read_decay(ForeignReading& r) { r.set("weight-decay", fmt::format("{}", r.number())); }
 void read_momentum(ForeignReading& r) { r.set("momentum", fmt::format("{}", r.number())); }
-void read_clipping(ForeignReading& r) { r.set("clip-norm", fmt::format("{}", r.number())); }
 
-constexpr std::string_view kPrints = "it only prints or logs";
 constexpr std::string_view kBuckets =
     "units are gathered and reduced as --wrap says, not by a number of elements";
 constexpr std::string_view kPrefetch =
     "--forward-prefetch and --backward-prefetch count units, not elements";
-constexpr std::string_view kLoader = "it is about files, loading or saving";
-constexpr std::string_view kFixed = "no effect on memory; PyTorch's default is taken";
-constexpr std::string_view kRate = "the learning rate is constant here";
 constexpr std::string_view kHow = "how it is computed there; the same is done here in one way";
 constexpr std::string_view kTuned = "it is a search of its own; shardlens plan --search is ours";
 constexpr std::string_view kNoDisk = "of disks, which are not used here";
@@ -253,7 +235,7 @@ constexpr ForeignKey kKeys[] = {
     {"zero_optimization.overlap_comm", ignored, "communication always overlaps"},
     {"zero_optimization.contiguous_gradients", ignored, "gradients always lie together"},
     {"zero_optimization.round_robin_gradients", ignored, kHow},
-    {"zero_optimization.load_from_fp32_weights", ignored, kLoader},
+    {"zero_optimization.load_from_fp32_weights", ignored, kFiles},
     {"zero_optimization.grad_hooks", ignored, kHow},
     {"zero_optimization.legacy_stage1", ignored, kHow},
     {"zero_optimization.ignore_unused_parameters", ignored, "every parameter is used here"},
@@ -270,20 +252,20 @@ constexpr ForeignKey kKeys[] = {
     {"zero_optimization.model_persistence_threshold", ignored, "--ignore names what stays whole"},
     {"zero_optimization.stage3_model_persistence_threshold", ignored,
      "--ignore names what stays whole"},
-    {"zero_optimization.gather_16bit_weights_on_model_save", ignored, kLoader},
-    {"zero_optimization.stage3_gather_16bit_weights_on_model_save", ignored, kLoader},
-    {"zero_optimization.stage3_gather_fp16_weights_on_model_save", ignored, kLoader},
+    {"zero_optimization.gather_16bit_weights_on_model_save", ignored, kFiles},
+    {"zero_optimization.stage3_gather_16bit_weights_on_model_save", ignored, kFiles},
+    {"zero_optimization.stage3_gather_fp16_weights_on_model_save", ignored, kFiles},
     {"zero_optimization.module_granularity_threshold", ignored, kBuckets},
     {"zero_optimization.stage3_module_granularity_threshold", ignored, kBuckets},
     {"zero_optimization.use_all_reduce_for_fetch_params", ignored, kHow},
     {"zero_optimization.stage3_use_all_reduce_for_fetch_params", ignored, kHow},
     {"zero_optimization.allgather_sequential", ignored, kHow},
     {"zero_optimization.stage3_allgather_sequential", ignored, kHow},
-    {"zero_optimization.stage3_partition_stream_chunk_size", ignored, kLoader},
-    {"zero_optimization.partition_stream_chunk_size", ignored, kLoader},
+    {"zero_optimization.stage3_partition_stream_chunk_size", ignored, kFiles},
+    {"zero_optimization.partition_stream_chunk_size", ignored, kFiles},
     {"zero_optimization.mics_hierarchical_params_gather", ignored, kHow},
     {"zero_optimization.memory_efficient_linear", ignored, "linear layers always are"},
-    {"zero_optimization.pipeline_loading_checkpoint", ignored, kLoader},
+    {"zero_optimization.pipeline_loading_checkpoint", ignored, kFiles},
     {"zero_optimization.override_module_apply", ignored, kHow},
     {"zero_optimization.log_trace_cache_warnings", ignored, kPrints},
     {"zero_optimization.enable_sanity_checks", ignored, kPrints},
@@ -321,12 +303,12 @@ constexpr ForeignKey kKeys[] = {
     {"eigenvalue.*", ignored, kPrints},
     {"autotuning.*", ignored, kTuned},
     {"elasticity.*", only_off, "ranks come and go as --max-failures says; leave it out"},
-    {"checkpoint.*", ignored, kLoader},
-    {"datastates_ckpt.*", ignored, kLoader},
-    {"nebula.*", ignored, kLoader},
+    {"checkpoint.*", ignored, kFiles},
+    {"datastates_ckpt.*", ignored, kFiles},
+    {"nebula.*", ignored, kFiles},
     {"data_efficiency.*", only_off, "samples are taken as they come here; leave it out"},
     {"curriculum_learning.*", only_off, "samples are taken as they come here; leave it out"},
-    {"dataloader_drop_last", ignored, kLoader},
+    {"dataloader_drop_last", ignored, kFiles},
     {"aio.*", ignored, kNoDisk},
     {"hybrid_engine.*", only_off, "nothing is generated while training here; leave it out"},
     {"compile.*", ignored, "nothing is compiled here"},

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "planner/foreign/formats.h"
-#include "planner/foreign/reading.h"
+#include "planner/foreign/shared_keys.h"
 
 namespace shardlens::planner {
 
@@ -25,12 +25,8 @@ void read_flavor(ForeignReading& r) {
 }
 
 void read_seq(ForeignReading& r) { r.set("seq", std::to_string(r.count())); }
-void read_batch(ForeignReading& r) { r.set("batch", std::to_string(r.count())); }
 void read_steps(ForeignReading& r) { r.set("steps", std::to_string(r.count())); }
-void read_clipping(ForeignReading& r) { r.set("clip-norm", fmt::format("{}", r.number())); }
 void read_seed(ForeignReading& r) { r.set("seed", r.word()); }
-void read_lr(ForeignReading& r) { r.set("lr", fmt::format("{}", r.number())); }
-void read_decay(ForeignReading& r) { r.set("weight-decay", fmt::format("{}", r.number())); }
 void read_log(ForeignReading& r) { r.set("log-every", r.word()); }
 void read_offload(ForeignReading& r) { r.set("offload", r.flag() ? "all" : "none"); }
 
@@ -112,17 +108,12 @@ void read_recompute(ForeignReading& r) {
   r.set("recompute", "every:" + every);
 }
 
-constexpr std::string_view kPrints = "it only prints or logs";
-constexpr std::string_view kFiles = "it is about files, loading or saving";
-constexpr std::string_view kRate = "the learning rate is constant here";
-constexpr std::string_view kFixed = "no effect on memory; PyTorch's default is taken";
 constexpr std::string_view kData = "--data says it";
 constexpr std::string_view kPipeline =
     "pipeline parallelism is not to be had yet; give 1, or leave it out";
 constexpr std::string_view kTensor =
     "tensor and context parallelism are not to be had yet; give 1, or leave it out";
 constexpr std::string_view kExperts = "mixtures of experts are not to be had; give 1";
-constexpr std::string_view kOfOthers = "of a parallelism that is not used";
 constexpr std::string_view kCheckpoint = "--checkpoint-every, --keep and --init are for that";
 constexpr std::string_view kOfConverters = "of converters, which model.converters asks for";
 

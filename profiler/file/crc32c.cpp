@@ -69,9 +69,9 @@ uint32_t crc32c_shift(uint64_t bytes) {
   return shift;
 }
 
-uint32_t crc32c(std::span<const std::byte> bytes) {
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
   static const Crc32cUpdate kInstruction = find_crc32c_instruction();
-  return ~(kInstruction != nullptr ? kInstruction : update_by_tables)(~0U, bytes);
+  return ~(kInstruction != nullptr ? kInstruction : update_by_tables)(~before, bytes);
 }
 
 uint32_t crc32c_joined(uint32_t first, uint32_t second, uint64_t second_bytes) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/process.h"
+#include "tests/support/pytorch.h"
 
 using namespace shardlens::test;
 using Catch::Matchers::ContainsSubstring;
@@ -22,14 +23,11 @@ namespace {
 /// an UnboundBuffer), so the script has a deadline, and is started again.
 Ended run_script(const std::vector<std::string>& arguments) {
   constexpr int kTimedOut = 124, kStarts = 3;
-  std::vector<std::string> words = {"/usr/bin/env",
-                                    "timeout",
-                                    "--kill-after=5",
-                                    "240",
-                                    SHARDLENS_SOURCE_DIR "/tests/support/pytorch",
-                                    SHARDLENS_BUILD_DIR,
-                                    SHARDLENS_SOURCE_DIR "/tests/reference/interchange.py"};
-  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<std::string> script = {SHARDLENS_SOURCE_DIR "/tests/reference/interchange.py"};
+  script.insert(script.end(), arguments.begin(), arguments.end());
+  script = python_with_pytorch(script);
+  std::vector<std::string> words = {"/usr/bin/env", "timeout", "--kill-after=5", "240"};
+  words.insert(words.end(), script.begin(), script.end());
   Ended ended = run(words);
   for (int i = 1; i < kStarts && ended.exit_code == kTimedOut; ++i) ended = run(words);
   return ended;
@@ -38,7 +36,7 @@ Ended run_script(const std::vector<std::string>& arguments) {
 /// What the script prints last.
 std::string pytorch(const std::vector<std::string>& arguments) {
   const Ended ended = run_script(arguments);
-  if (ended.exit_code == 77) SKIP("there is no PyTorch for Python; .setup/python makes it");
+  if (ended.exit_code == kNoPyTorch) SKIP(kWithoutPyTorch);
   CAPTURE(ended.err, ended.out);
   REQUIRE(ended.exit_code == 0);
   const std::string out = ended.out.substr(0, ended.out.find_last_not_of('\n') + 1);

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "tests/support/fault_log.h"
+#include "tests/support/pytorch.h"
 #include "tests/support/train_bench.h"
 
 using namespace shardlens::test;
@@ -356,9 +357,8 @@ assert all(torch.equal(mapped[name], stored[name]) for name in stored)
 checkpoint = load_file(run + "/checkpoints/step-00000004/model-00001-of-00001.safetensors")
 assert all(torch.equal(checkpoint[name], stored[name]) for name in stored)
 )";
-  const Ended compared = run({SHARDLENS_SOURCE_DIR "/tests/support/pytorch", SHARDLENS_BUILD_DIR,
-                              "-c", kCompare, bench.run_file("")});
-  if (compared.exit_code == 77) SKIP("there is no PyTorch for Python; .setup/python makes it");
+  const Ended compared = run(python_with_pytorch({"-c", kCompare, bench.run_file("")}));
+  if (compared.exit_code == kNoPyTorch) SKIP(kWithoutPyTorch);
   INFO(compared.err);
   CHECK(compared.exit_code == 0);
 }

@@ -22,7 +22,7 @@ struct MemoryEvent {
   int64_t bytes = 0;
   profiler::Category category{};
   int32_t action = -1;
-  std::string_view label;
+  std::string_view label{};
   int64_t step = -1;
 
   bool operator==(const MemoryEvent&) const = default;

@@ -4,20 +4,18 @@
 #include <string>
 
 #include "tests/support/launched_runs.h"
+#include "tests/support/pytorch.h"
 
 namespace shardlens::test {
 
-inline const std::string kPython = SHARDLENS_SOURCE_DIR "/tests/support/pytorch";
-
-#define SKIP_WITHOUT_TORCHRUN()                                  \
-  if (run({kPython, SHARDLENS_BUILD_DIR, "-V"}).exit_code == 77) \
-  SKIP("there is no PyTorch for Python; .setup/python makes it")
+#define SKIP_WITHOUT_TORCHRUN() \
+  if (run(python_with_pytorch({"-V"})).exit_code == kNoPyTorch) SKIP(kWithoutPyTorch)
 
 /// What goes before the command that each rank runs. `variables`: "NAME=value". Python may need the
 /// null device's libraries; the ranks must not see them.
 inline Words torchrun(const Words& flags, const Words& variables = {}) {
   return Words{"/usr/bin/env", "OMP_NUM_THREADS=1"} + variables +
-         Words{kPython, SHARDLENS_BUILD_DIR, "-m", "torch.distributed.run"} + flags +
+         python_with_pytorch({"-m", "torch.distributed.run"}) + flags +
          Words{"--no-python", "/usr/bin/env", "-u", "LD_LIBRARY_PATH"};
 }
 
