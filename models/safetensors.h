@@ -43,6 +43,11 @@ class SafetensorsFile {
   /// nullptr where the file has no such tensor.
   const SafetensorsTensor* find(std::string_view name) const;
 
+  /// Where the data of one of its tensors begins in the file.
+  int64_t offset_bytes(const SafetensorsTensor& tensor) const {
+    return tensor.data.data() - mapping_.get();
+  }
+
  private:
   struct Unmap {
     size_t bytes = 0;

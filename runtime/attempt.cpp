@@ -14,7 +14,8 @@
 
 namespace shardlens::runtime {
 
-Resumption begin_attempt(Job& job, const RunDirectory& directory, EventLog& events, bool goes_on) {
+Resumption begin_attempt(Job& job, const RunDirectory& directory, EventLog& events, bool goes_on,
+                         Verified verified) {
   job.attempt.fence = directory.begin_attempt();
   const int64_t generation = job.attempt.fence.generation();
   if (!goes_on) {
@@ -24,7 +25,7 @@ Resumption begin_attempt(Job& job, const RunDirectory& directory, EventLog& even
                 .text = fmt::format("{} ranks", job.ranks.size())});
     return {};
   }
-  const Resumption resumption = resume(job, directory);
+  const Resumption resumption = resume(job, directory, verified);
   for (const std::string& line : resumption.damaged) {
     events.add({.generation = generation, .kind = "checkpoint_damaged", .text = line});
   }

@@ -13,7 +13,8 @@ namespace shardlens::runtime {
 
 /// Fences the attempts before it; an unfinished run goes on from its newest checkpoint. Throws as
 /// resume does.
-Resumption begin_attempt(Job& job, const RunDirectory& directory, EventLog& events, bool goes_on);
+Resumption begin_attempt(Job& job, const RunDirectory& directory, EventLog& events, bool goes_on,
+                         Verified verified);
 
 /// Where its ranks record.
 LocalRecordings recordings_of(const Job& job, const RunDirectory& directory);

@@ -235,6 +235,14 @@ std::string weight_index(const FileLayout& layout) {
   return json.dump(2) + "\n";
 }
 
+bool holds_tensors(const ManifestFile& file) { return file.name.ends_with(".safetensors"); }
+
+std::string checksum_fault(const ManifestFile& written, uint32_t found) {
+  if (found == written.crc32c) return "";
+  return fmt::format("{} is damaged: its checksum is {:08x}, not {:08x}", written.name, found,
+                     written.crc32c);
+}
+
 std::string to_json(const Manifest& manifest) {
   Json json = {{"schema", kManifestSchema}, {"step", manifest.step}, {"files", Json::array()}};
   for (const ManifestFile& file : manifest.files) {

@@ -115,6 +115,12 @@ struct ManifestFile {
   bool operator==(const ManifestFile&) const = default;
 };
 
+/// Of a file's tensors; others are small.
+bool holds_tensors(const ManifestFile& file);
+
+/// What is to be said of a file whose checksum is now `found`; empty: it is as it was written.
+std::string checksum_fault(const ManifestFile& written, uint32_t found);
+
 struct Manifest {
   int64_t step = 0;
   std::vector<ManifestFile> files;

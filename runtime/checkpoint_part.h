@@ -1,19 +1,13 @@
-// What one rank writes of a set of files, and how rank 0 learns that all have written theirs.
-//
-// Ranks meet in the folder alone: each leaves a receipt, "part-3.json", when its bytes are on the
-// disk; rank 0 waits for all of them. No collective is needed, so a thread beside the training can
-// do this. Receipts say where each range lies and what its checksum is: rank 0 puts the checksums
-// of files together from them, and finds out if a byte was left out or written twice.
+// What one rank writes of a set of files, and what rank 0 makes of the parts of all.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <filesystem>
-#include <functional>
 #include <span>
 #include <vector>
 
 #include "runtime/checkpoint.h"
+#include "runtime/receipts.h"
 
 namespace shardlens::runtime {
 
@@ -36,12 +30,6 @@ struct Part {
 /// Returns when all is on the disk, and the receipt there; rank 0 writes the headers, too. Throws
 /// std::runtime_error where the disk fails.
 void write_part(const Part& part);
-
-/// How long to wait for the others.
-struct Patience {
-  std::chrono::nanoseconds deadline{};    // for each of them
-  std::function<bool()> is_stopped = {};  // the group ends: nobody need be waited for; may be empty
-};
 
 struct CollectedParts {
   std::vector<ManifestFile> files;  // of the layout

@@ -4,6 +4,7 @@
 //   RUN/checkpoints/  step-00000938/      published: renamed into place when all of it was synced
 //                     .tmp-step-00001876-g3/ being written by the third attempt, or left by it
 //                     .old-step-00000469/ being removed
+//                     .read-step-00000938-g4/ where ranks meet that go on from it
 //                     LATEST              the name of the newest
 //
 // Whoever holds the run's lock calls, of the newest attempt alone (fence.h); nothing else is ever
@@ -35,13 +36,20 @@ struct DamagedCheckpoint {
 struct NewestCheckpoint {
   std::optional<StoredCheckpoint> found;
   std::vector<DamagedCheckpoint> damaged;  // that are newer
+  bool is_verified = true;                 // what was found
 };
 
-/// Reads every byte of a folder that has a manifest. Empty: it is whole; else what is wrong.
-std::string fault_of(const std::filesystem::path& folder);
+/// What is read of a checkpoint's tensors; all else is always read.
+enum class Look { every_byte, sizes };
+
+/// Of a folder that has a manifest. Empty: it is whole, as far as was looked; else what is wrong.
+std::string fault_of(const std::filesystem::path& folder, Look look = Look::every_byte);
 
 /// Size and checksum of a file, read from its first byte to its last. Throws std::runtime_error.
 ManifestFile measure_file(const std::filesystem::path& path);
+
+/// Throws std::runtime_error where it is no file that can be read.
+int64_t size_of(const std::filesystem::path& path);
 
 /// Removes a folder that holds a manifest and what it names, and nothing else; returns whether it
 /// is gone, or never was.
@@ -62,11 +70,14 @@ class CheckpointStore {
   /// Whatever bears a checkpoint's name, whole or not; the oldest first.
   std::vector<StoredCheckpoint> list() const;
 
-  /// The newest that verifies.
-  NewestCheckpoint newest() const;
+  /// The newest that verifies, as far as was looked.
+  NewestCheckpoint newest(Look look = Look::every_byte) const;
 
   /// Where a checkpoint of that step is written.
   std::filesystem::path unfinished(int64_t step) const;
+
+  /// Where ranks meet that read a checkpoint.
+  std::filesystem::path being_read(int64_t step) const;
 
   /// Once all of it is on the disk, with its manifest. What bears the name is set aside.
   /// Throws Failure, overtaken, where a newer attempt has begun.
@@ -76,7 +87,7 @@ class CheckpointStore {
   void give_up(const planner::Checkpointing& wanted, int64_t latest) const;
 
   /// What newest() has found is gone on from: puts right whatever the run before was killed at.
-  /// Damaged ones are set aside.
+  /// Damaged ones are set aside; nothing is given up for one that is not verified.
   void take_over(const NewestCheckpoint& newest, const planner::Checkpointing& wanted) const;
 
   /// Removes all that a run has written here, and the folder if nothing else is there.

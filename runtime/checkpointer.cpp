@@ -27,6 +27,7 @@ using Clock = std::chrono::steady_clock;
 using profiler::Category;
 
 constexpr const char* kStagingLabel = "checkpoint";
+constexpr int64_t kFloatBytes = sizeof(float);
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -36,10 +37,22 @@ std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()};
 }
 
-/// 1D fp32, over bytes of a file that is mapped meanwhile.
-at::Tensor view_of(std::span<const std::byte> bytes) {
-  return at::from_blob(const_cast<std::byte*>(bytes.data()),
-                       {static_cast<int64_t>(bytes.size() / sizeof(float))}, at::kFloat);
+std::span<std::byte> writable_bytes_of(const at::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+/// Fills 1D fp32 from byte `begin_bytes` of a stored tensor on; a device's through host memory.
+void fill(const at::Tensor& held, CheckpointReader& reader, const std::string& stored,
+          int64_t begin_bytes) {
+  if (held.is_cpu()) return reader.read(stored, begin_bytes, writable_bytes_of(held));
+  constexpr int64_t kMostNumel = 4 << 20;
+  std::vector<float> memory(static_cast<size_t>(std::min(kMostNumel, held.numel())));
+  for (int64_t at = 0; at < held.numel(); at += kMostNumel) {
+    const int64_t numel = std::min(kMostNumel, held.numel() - at);
+    const at::Tensor piece = at::from_blob(memory.data(), {numel}, at::kFloat);
+    reader.read(stored, begin_bytes + at * kFloatBytes, writable_bytes_of(piece));
+    held.narrow(0, at, numel).copy_(piece);
+  }
 }
 
 std::string hex_of(const at::Tensor& bytes) {
@@ -147,7 +160,6 @@ void Staging::take() {
 }
 
 std::vector<FileRange> Staging::ranges(const FileLayout& layout) const {
-  constexpr int64_t kBytes = sizeof(float);
   std::vector<FileRange> ranges;
   for (const StateRange& range : state_ranges_) {
     const StagedBucket& bucket = buckets_[range.group][range.bucket];
@@ -160,7 +172,7 @@ std::vector<FileRange> Staging::ranges(const FileLayout& layout) const {
     for (size_t i = 0; i < std::min(placed.size(), bucket.copies.size()); ++i) {
       const at::Tensor piece = bucket.copies[i].narrow(0, begin - bucket.begin, end - begin);
       ranges.push_back(
-          {placed[i].file, placed[i].offset_bytes + element * kBytes, bytes_of(piece)});
+          {placed[i].file, placed[i].offset_bytes + element * kFloatBytes, bytes_of(piece)});
     }
   }
   return ranges;
@@ -185,6 +197,11 @@ bool Checkpointer::is_due(int64_t step, bool ends_epoch) const {
 std::string Checkpointer::drawn_generator() const {
   std::string now = generator_state(state_.device());
   return now == first_generator_ ? std::string() : now;
+}
+
+Patience Checkpointer::patience() const {
+  return {.deadline = options_.deadline,
+          .is_stopped = [this] { return board_.abort_note().raised(); }};
 }
 
 void Checkpointer::save(CheckpointState position, RankProgress progress) {
@@ -218,22 +235,26 @@ void Checkpointer::finish(int64_t step) {
               run_ / kModelFolder, step, [&] { return board_.abort_note().raised(); });
 }
 
-void Checkpointer::restore_range(const StateRange& range, const CheckpointReader& reader) {
+void Checkpointer::restore_range(const StateRange& range, CheckpointReader& reader) {
   const std::vector<PlacedTensor>& placed = layout_.parameters[range.parameter];
   const BucketState& bucket = state_.bucket(range.group, range.bucket);
   for (size_t i = 0; i < placed.size(); ++i) {
-    const models::SafetensorsTensor* const stored = reader.find(placed[i].name);
-    runtime::check(stored != nullptr, "a checkpoint's tensor is gone since it was checked");
     const at::Tensor& held = i == 0 ? bucket.master : bucket.moments[i - 1];
-    held.narrow(0, range.shard_begin, range.numel)
-        .copy_(view_of(stored->data).narrow(0, range.begin, range.numel));
+    fill(held.narrow(0, range.shard_begin, range.numel), reader, placed[i].name,
+         range.begin * kFloatBytes);
   }
 }
 
 CheckpointState Checkpointer::restore() {
   const at::NoGradGuard no_grad;
-  const CheckpointReader reader(*job_.resume);
+  CheckpointReader reader(*job_.resume);
   for (const StateRange& range : state_.ranges()) restore_range(range, reader);
+  if (job_.attempt.verifies) {
+    reader.verify({.rank = rank_,
+                   .world_size = job_.strategy.world_size,
+                   .folder = options_.store.being_read(reader.manifest().step),
+                   .patience = patience()});
+  }
   state_.renew_casts();
   runtime::check(reader.state().has_value(), "a checkpoint's state is gone since it was checked");
   const CheckpointState& state = *reader.state();

@@ -63,7 +63,7 @@ class Checkpointer {
                RankState& state, GradientScale& gradient_scale);
 
   /// Restores the rank's state from the checkpoint that the job goes on from, and says where it
-  /// stood.
+  /// stood. Throws Failure, damaged, where that is not as it was written.
   CheckpointState restore();
   /// What this rank knew then; on another number of ranks the mean of what they knew.
   static RankProgress progress_of(const CheckpointState& state, int rank, int world_size);
@@ -83,7 +83,8 @@ class Checkpointer {
   const CheckpointCost& cost() const { return cost_; }
 
  private:
-  void restore_range(const StateRange& range, const CheckpointReader& reader);
+  void restore_range(const StateRange& range, CheckpointReader& reader);
+  Patience patience() const;
   std::string drawn_generator() const;
 
   const Job& job_;

@@ -25,8 +25,9 @@ using planner::DataKind;
 
 /// One start of the ranks. A run may need several.
 struct Attempt {
-  Fence fence;           // who may write into the run's folder
-  int64_t restarts = 0;  // by the supervisor, before this one
+  Fence fence;            // who may write into the run's folder
+  int64_t restarts = 0;   // by the supervisor, before this one
+  bool verifies = false;  // nobody has read the checkpoint that it goes on from: its ranks do
 };
 
 struct Job {

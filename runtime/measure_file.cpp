@@ -1,17 +1,14 @@
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
 #include "profiler/file/crc32c.h"
 #include "runtime/checkpoint_store.h"
+#include "runtime/input_file.h"
 
 namespace shardlens::runtime {
 
@@ -23,41 +20,11 @@ constexpr int64_t kChunkBytes = int64_t{4} << 20;  // what a thread takes at a t
 constexpr int64_t kPieceBytes = profiler::kCrc32cPieceBytes;
 constexpr int64_t kMostThreads = 8;
 
-class OpenFile {
- public:
-  explicit OpenFile(const fs::path& path) : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  ~OpenFile() {
-    if (file_ >= 0) ::close(file_);
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-
-  /// Nothing where it is no file that can be read.
-  std::optional<int64_t> bytes() const {
-    struct stat status {};
-    const bool is_file = file_ >= 0 && ::fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
-    return is_file ? std::optional<int64_t>(status.st_size) : std::nullopt;
-  }
-  bool read(int64_t at, std::span<std::byte> bytes) const {
-    while (!bytes.empty()) {
-      const ssize_t read = ::pread(file_, bytes.data(), bytes.size(), at);
-      if (read < 0 && errno == EINTR) continue;
-      if (read <= 0) return false;
-      at += read;
-      bytes = bytes.subspan(static_cast<size_t>(read));
-    }
-    return true;
-  }
-
- private:
-  int file_;
-};
-
 /// The checksums of all chunks. Several threads read, since one would wait for the disk and for its
 /// own arithmetic in turn.
 class Chunks {
  public:
-  Chunks(const OpenFile& file, int64_t bytes)
+  Chunks(const InputFile& file, int64_t bytes)
       : file_(file),
         bytes_(bytes),
         checksums_(static_cast<size_t>((bytes + kChunkBytes - 1) / kChunkBytes)) {}
@@ -102,13 +69,13 @@ class Chunks {
     for (int64_t at = 0; at < size_of(chunk) && !failed_; at += kPieceBytes) {
       const auto size = static_cast<size_t>(std::min(kPieceBytes, size_of(chunk) - at));
       const std::span<std::byte> piece = buffer.first(size);
-      if (!file_.read(chunk * kChunkBytes + at, piece)) failed_ = true;
+      if (!file_.read_at(chunk * kChunkBytes + at, piece)) failed_ = true;
       crc = profiler::crc32c(piece, crc);
     }
     return crc;
   }
 
-  const OpenFile& file_;
+  const InputFile& file_;
   int64_t bytes_;
   std::vector<uint32_t> checksums_;
   std::atomic<int64_t> next_ = 0;
@@ -117,14 +84,19 @@ class Chunks {
 
 }  // namespace
 
+int64_t size_of(const fs::path& path) {
+  const std::optional<int64_t> bytes = InputFile(path).bytes();
+  if (!bytes) throw std::runtime_error(fmt::format("{} is missing", path.filename().string()));
+  return *bytes;
+}
+
 ManifestFile measure_file(const fs::path& path) {
   const std::string name = path.filename().string();
-  const OpenFile file(path);
-  const std::optional<int64_t> bytes = file.bytes();
-  if (!bytes) throw std::runtime_error(fmt::format("{} is missing", name));
-  Chunks chunks(file, *bytes);
+  const int64_t bytes = size_of(path);
+  const InputFile file(path);
+  Chunks chunks(file, bytes);
   if (!chunks.measure()) throw std::runtime_error(fmt::format("{} cannot be read", name));
-  return {.name = name, .bytes = *bytes, .crc32c = chunks.joined()};
+  return {.name = name, .bytes = bytes, .crc32c = chunks.joined()};
 }
 
 }  // namespace shardlens::runtime

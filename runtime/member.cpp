@@ -222,7 +222,9 @@ class Member {
     expect_room_for_checkpoints(job_);
     RunDirectory directory = RunDirectory::open(job_.config);
     EventLog events(directory.events());
-    const Resumption resumption = begin_attempt(job_, directory, events, directory.is_unfinished());
+    // Their launcher may not start them a second time.
+    const Resumption resumption =
+        begin_attempt(job_, directory, events, directory.is_unfinished(), Verified::before);
     if (place_.restarts > 0) {
       events.add({.generation = job_.attempt.fence.generation(),
                   .kind = "restarted",

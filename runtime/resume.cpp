@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 #include <variant>
 
@@ -58,6 +59,33 @@ void expect_same_run(const Job& job, const CheckpointReader& reader) {
   }
 }
 
+void expect_fits(const Job& job, const fs::path& checkpoint) {
+  const CheckpointReader reader(checkpoint);
+  expect_same_run(job, reader);
+  reader.expect(layout_of(job));
+}
+
+/// Nothing where it has to be read to say what is wrong.
+std::optional<NewestCheckpoint> newest_at_a_glance(const Job& job, const CheckpointStore& store) {
+  const bool all_ranks_read = static_cast<int>(job.ranks.size()) == job.strategy.world_size;
+  if (!all_ranks_read || !job.checkpointing.wanted) return std::nullopt;
+  NewestCheckpoint newest = store.newest(Look::sizes);
+  if (!newest.found || !newest.damaged.empty()) return std::nullopt;
+  try {
+    expect_fits(job, newest.found->path);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+  return newest;
+}
+
+NewestCheckpoint choose(const Job& job, const CheckpointStore& store, Verified verified) {
+  if (verified == Verified::while_read) {
+    if (auto newest = newest_at_a_glance(job, store)) return *newest;
+  }
+  return store.newest();
+}
+
 }  // namespace
 
 void expect_room_for_checkpoints(const Job& job) {
@@ -74,9 +102,9 @@ void expect_room_for_checkpoints(const Job& job) {
       job.config.storage, profiler::bytes_text(needed), profiler::bytes_text(free)));
 }
 
-Resumption resume(Job& job, const RunDirectory& directory) {
+Resumption resume(Job& job, const RunDirectory& directory, Verified verified) {
   const CheckpointStore store(directory.path() / kCheckpointsFolder);
-  const NewestCheckpoint newest = store.newest();
+  const NewestCheckpoint newest = choose(job, store, verified);
   Resumption resumption;
   std::vector<std::string>& lines = resumption.lines;
   for (const auto& [checkpoint, fault] : newest.damaged) {
@@ -85,11 +113,10 @@ Resumption resume(Job& job, const RunDirectory& directory) {
     lines.push_back("warning: " + resumption.damaged.back());
   }
   job.resume.reset();
+  job.attempt.verifies = !newest.is_verified;
   if (newest.found && job.checkpointing.wanted) {
-    const CheckpointReader reader(newest.found->path);
-    expect_same_run(job, reader);
-    reader.expect(layout_of(job));
-    resumption.step = reader.state()->step;
+    expect_fits(job, newest.found->path);
+    resumption.step = newest.found->step;
     job.resume = newest.found->path;
     lines.push_back(fmt::format("goes on from step {} of {}: {}", resumption.step, job.steps,
                                 newest.found->path.string()));

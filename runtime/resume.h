@@ -19,10 +19,16 @@ struct Resumption {
   std::vector<std::string> lines;    // for the user, those among them
 };
 
-/// Chooses the newest checkpoint that verifies, sets job.resume, and takes the run over; a run
-/// without checkpoints starts anew. The attempt that goes on has begun. Throws Failure where the
-/// disk fails, and std::invalid_argument, with nothing touched, where all checkpoints are damaged,
-/// or the newest is of another model.
-Resumption resume(Job& job, const RunDirectory& directory);
+/// Who reads every byte of the checkpoint that a run goes on from.
+enum class Verified {
+  before,      // whoever calls, here
+  while_read,  // the ranks, as they copy it (checkpoint_reader.h), if nothing is wrong at a glance
+};
+
+/// Chooses the newest checkpoint that verifies, sets job.resume and job.attempt.verifies, and takes
+/// the run over; a run without checkpoints starts anew. The attempt that goes on has begun. Throws
+/// Failure where the disk fails, and std::invalid_argument, with nothing touched, where all
+/// checkpoints are damaged, or the newest is of another model.
+Resumption resume(Job& job, const RunDirectory& directory, Verified verified);
 
 }  // namespace shardlens::runtime

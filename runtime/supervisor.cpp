@@ -35,10 +35,12 @@ Outcome failed_before_start(Fault fault, const std::string& reason, int64_t step
 Supervisor::Supervisor(Job& job, const RunDirectory& directory)
     : job_(job), directory_(directory), events_(directory.events()) {}
 
-std::vector<std::string> Supervisor::begin() { return begin_attempt(directory_.is_unfinished()); }
+std::vector<std::string> Supervisor::begin() {
+  return begin_attempt(directory_.is_unfinished(), Verified::while_read);
+}
 
-std::vector<std::string> Supervisor::begin_attempt(bool goes_on) {
-  Resumption resumption = runtime::begin_attempt(job_, directory_, events_, goes_on);
+std::vector<std::string> Supervisor::begin_attempt(bool goes_on, Verified verified) {
+  Resumption resumption = runtime::begin_attempt(job_, directory_, events_, goes_on, verified);
   from_step_ = resumption.step;
   const std::vector<std::string> collected = recordings_of(job_, directory_).collect_left();
   resumption.lines.insert(resumption.lines.end(), collected.begin(), collected.end());
@@ -57,6 +59,10 @@ Outcome Supervisor::run() {
   for (;;) {
     tell_end(job_, events_, outcome);
     if (outcome.end != Outcome::End::failed || !outcome.may_restart) break;
+    if (outcome.fault == Fault::damaged && job_.attempt.verifies) {
+      outcome = look_for_another(outcome, signals);
+      continue;
+    }
     failures_.push_back(
         {.from_step = from_step_, .reached_step = outcome.step, .fault = outcome.fault});
     const RestartDecision decision = decide(job_.config.max_failures, failures_);
@@ -79,10 +85,24 @@ Outcome Supervisor::restart(const Outcome& last, std::chrono::milliseconds pause
   fmt::print(stderr, "shardlens train: {}; {}: starts again in {:.2f} s\n", last.reason, which,
              static_cast<double>(pause.count()) / 1e3);
   if (const int signal = wait_for_signal(signals, pause)) return ended_by(signal);
+  return start_again(fmt::format("{}: {}", which, last.reason), last, Verified::while_read,
+                     signals);
+}
+
+/// No failure of the run's: there is an older checkpoint, or the run is refused as it would have
+/// been at once.
+Outcome Supervisor::look_for_another(const Outcome& last, const WatchedSignals& signals) {
+  clear_bar();
+  fmt::print(stderr, "shardlens train: {}; looks for a checkpoint that is whole\n", last.reason);
+  return start_again(last.reason, last, Verified::before, signals);
+}
+
+Outcome Supervisor::start_again(const std::string& why, const Outcome& last, Verified verified,
+                                const WatchedSignals& signals) {
   ++job_.attempt.restarts;
   try {
-    const std::vector<std::string> lines = begin_attempt(true);
-    tell("restarted", fmt::format("{}: {}", which, last.reason), from_step_);
+    const std::vector<std::string> lines = begin_attempt(true, verified);
+    tell("restarted", why, from_step_);
     for (const std::string& line : lines) fmt::print("{}\n", line);
   } catch (const Failure& error) {
     return failed_before_start(error.fault(), error.what(), last.step);

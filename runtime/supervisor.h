@@ -16,6 +16,7 @@
 #include "runtime/events.h"
 #include "runtime/launcher.h"
 #include "runtime/restart_policy.h"
+#include "runtime/resume.h"
 
 namespace shardlens::runtime {
 
@@ -33,10 +34,13 @@ class Supervisor {
   Outcome run();
 
  private:
-  std::vector<std::string> begin_attempt(bool goes_on);
+  std::vector<std::string> begin_attempt(bool goes_on, Verified verified);
   Outcome attempt(const WatchedSignals& signals) const;
   Outcome restart(const Outcome& last, std::chrono::milliseconds pause,
                   const WatchedSignals& signals);
+  Outcome look_for_another(const Outcome& last, const WatchedSignals& signals);
+  Outcome start_again(const std::string& why, const Outcome& last, Verified verified,
+                      const WatchedSignals& signals);
   /// 0 where none came.
   static int wait_for_signal(const WatchedSignals& signals, std::chrono::milliseconds pause);
   Outcome ended_by(int signal) const;

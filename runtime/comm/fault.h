@@ -16,6 +16,7 @@ enum class Fault : uint32_t {
   connection,     // peers, or what they meet at, cannot be reached
   disk_full,      // or its quota is
   disk_failed,    // cannot be written for another reason
+  damaged,        // a checkpoint that it goes on from is not as it was written
   overtaken,      // of an attempt that a newer one has taken the place of
   out_of_memory,  // of a device
   wrong_use,      // the user's to mend
@@ -23,9 +24,9 @@ enum class Fault : uint32_t {
 };
 
 constexpr std::string_view to_string(Fault fault) {
-  constexpr std::string_view kNames[] = {"failed",    "killed",      "hung",      "connection",
-                                         "disk_full", "disk_failed", "overtaken", "out_of_memory",
-                                         "wrong_use", "interrupted"};
+  constexpr std::string_view kNames[] = {"failed",        "killed",      "hung",       "connection",
+                                         "disk_full",     "disk_failed", "damaged",    "overtaken",
+                                         "out_of_memory", "wrong_use",   "interrupted"};
   return kNames[static_cast<uint32_t>(fault)];
 }
 

@@ -3,6 +3,7 @@
 #include "runtime/checkpoint.h"
 
 #include <algorithm>
+#include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -18,6 +19,7 @@
 #include "runtime/checkpoint_commands.h"
 #include "runtime/checkpoint_reader.h"
 #include "runtime/checkpoint_store.h"
+#include "runtime/comm/fault.h"
 #include "tests/support/memory_folder.h"
 #include "tests/support/small_checkpoint.h"
 
@@ -162,7 +164,7 @@ TEST_CASE("whatever is damaged in a checkpoint is found and named", "[checkpoint
     for (int i = 0; i < 20; ++i) {
       flip_bit(file, engine() % (whole.size() * 8));
       CHECK(fault_of(path) != "");
-      test::write_file(file.string(), whole.substr(0, engine() % whole.size()));
+      test::write_file(file.string(), whole.substr(0, engine() % (whole.size() - 1)));
       CHECK_THAT(fault_of(path), ContainsSubstring(name));
       test::write_file(file.string(), whole);
     }
@@ -177,6 +179,110 @@ TEST_CASE("whatever is damaged in a checkpoint is found and named", "[checkpoint
     test::write_file(file.string(), whole);
   }
   CHECK(bench.store().newest().found->step == 2);
+}
+
+namespace {
+
+/// What `ranks` ranks say that each copy an equal part of every tensor, and so do as many replicas
+/// of them; empty: all is as it was written. `state` has what they copied.
+std::string read_by(const CheckpointStore& store, int ranks, int replicas,
+                    std::vector<float>& state) {
+  const FileLayout layout = test::small_layout();
+  const fs::path path = store.list().back().path;
+  std::string fault;
+  std::vector<std::vector<float>> copies(static_cast<size_t>(replicas),
+                                         test::small_state(layout, 0));
+  const auto be_rank = [&](int rank) {
+    std::vector<float>& copy = copies[static_cast<size_t>(rank / ranks)];
+    CheckpointReader reader(path);
+    float* tensor_begin = copy.data();
+    for (const auto& tensors : layout.parameters) {
+      for (const PlacedTensor& tensor : tensors) {
+        const int64_t begin = tensor.numel() * (rank % ranks) / ranks;
+        const int64_t end = tensor.numel() * (rank % ranks + 1) / ranks;
+        reader.read(tensor.name, begin * int64_t{sizeof(float)},
+                    std::as_writable_bytes(std::span(tensor_begin + begin, tensor_begin + end)));
+        tensor_begin += tensor.numel();
+      }
+    }
+    try {
+      reader.verify({.rank = rank,
+                     .world_size = ranks * replicas,
+                     .folder = store.being_read(1),
+                     .patience = {.deadline = std::chrono::seconds(20)}});
+    } catch (const Failure& failure) {
+      fault = failure.fault() == Fault::damaged ? failure.what() : "another fault";
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 1; rank < ranks * replicas; ++rank) threads.emplace_back(be_rank, rank);
+  be_rank(0);
+  for (std::thread& thread : threads) thread.join();
+  state = copies.back();
+  return fault;
+}
+
+}  // namespace
+
+TEST_CASE("ranks verify together what each of them reads", "[checkpoint][threads]") {
+  const Bench bench;
+  const fs::path path = bench.write(3);
+  const int ranks = GENERATE(1, 2, 5);
+  const int replicas = GENERATE(1, 2);
+  const auto seed = Catch::getSeed();
+  CAPTURE(ranks, replicas, seed);
+  std::mt19937_64 random(seed);
+  std::vector<float> state;
+  CHECK(read_by(bench.store(), ranks, replicas, state) == "");
+  CHECK(state == test::small_state(test::small_layout(), 3));
+  CHECK_FALSE(fs::exists(bench.store().being_read(1)));
+  int64_t padded = 0;
+  for (const auto& [name, bytes] : tensors_in(path)) {
+    CAPTURE(name);
+    uint64_t header_bytes = 0;
+    std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);
+    const size_t data_begin = sizeof header_bytes + header_bytes;
+    for (int i = 0; i < 5; ++i) {
+      flip_bit(path / name, 8 * data_begin + random() % (8 * (bytes.size() - data_begin)));
+      CHECK(fault_of(path, Look::sizes) == "");
+      CHECK_THAT(read_by(bench.store(), ranks, replicas, state),
+                 ContainsSubstring(name + " is damaged: its checksum is"));
+      test::write_file((path / name).string(), bytes);
+    }
+    if (bytes[data_begin - 1] != ' ') continue;
+    ++padded;
+    std::string same_to_json = bytes;
+    same_to_json[data_begin - 1] = '\n';
+    test::write_file((path / name).string(), same_to_json);
+    CHECK_THAT(read_by(bench.store(), ranks, replicas, state),
+               ContainsSubstring(name + " is damaged"));
+    test::write_file((path / name).string(), bytes);
+  }
+  CHECK(padded > 0);
+}
+
+TEST_CASE("a rank that never comes to read is named", "[checkpoint]") {
+  const Bench bench;
+  CheckpointReader reader(bench.write(3));
+  CHECK_THROWS_MATCHES(reader.verify({.rank = 0,
+                                      .world_size = 2,
+                                      .folder = bench.store().being_read(3),
+                                      .patience = {.deadline = std::chrono::milliseconds(20)}}),
+                       Failure, MessageMatches(ContainsSubstring("rank 1 has not read its part")));
+}
+
+TEST_CASE("nothing is given up for a checkpoint that nobody has read", "[checkpoint]") {
+  const Bench bench;
+  bench.write(1);
+  const fs::path path = bench.write(2);
+  const auto files = tensors_in(path);
+  const auto& [name, bytes] = *files.rbegin();
+  flip_bit(path / name, 8 * bytes.size() - 1);
+  const planner::Checkpointing wanted{.wanted = true, .keep = 1};
+  bench.store().take_over(bench.store().newest(Look::sizes), wanted);
+  CHECK(bench.steps() == std::vector<int64_t>{1, 2});
+  bench.store().take_over(bench.store().newest(), wanted);
+  CHECK(bench.steps() == std::vector<int64_t>{1});
 }
 
 TEST_CASE("a checkpoint under another step's name is damaged", "[checkpoint]") {
@@ -280,9 +386,9 @@ TEST_CASE("a part that is missing, or there twice, is our mistake", "[checkpoint
   ranges.pop_back();
   write_part(
       {.layout = layout, .folder = folder.path(), .rank = 0, .ranges = ranges, .progress = {}});
-  CHECK_THROWS_AS(collect_parts(layout, folder.path(), 1, "it", patience), std::logic_error);
   CHECK_THROWS_MATCHES(collect_parts(layout, folder.path(), 2, "it", patience), std::runtime_error,
                        MessageMatches(ContainsSubstring("rank 1 has not written its part")));
+  CHECK_THROWS_AS(collect_parts(layout, folder.path(), 1, "it", patience), std::logic_error);
 }
 
 TEST_CASE("work beside the training reports what it failed with", "[checkpoint][threads]") {

@@ -11,6 +11,7 @@
 
 #include "tests/support/fault_log.h"
 #include "tests/support/pytorch.h"
+#include "tests/support/supervised_run.h"
 #include "tests/support/train_bench.h"
 
 using namespace shardlens::test;
@@ -210,6 +211,10 @@ TEST_CASE("a damaged checkpoint is passed over for the one before", "[resume][fa
   require_trained(ended);
   CHECK_THAT(ended.out, ContainsSubstring("step-00000016 is damaged and passed over: optimizer-"));
   CHECK_THAT(ended.out, ContainsSubstring("goes on from step 12 of 16"));
+  CHECK_THAT(ended.err, ContainsSubstring("looks for a checkpoint that is whole"));
+  CHECK(count_of(bench, "damaged") == 1);  // by the ranks, as they read it
+  CHECK(count_of(bench, "checkpoint_damaged") == 1);
+  CHECK(bench.result().at("restarts") == 1);
   CHECK(bench.losses() == losses);
   CHECK(fs::exists(bench.run_file("checkpoints/damaged-step-00000016")));
   CHECK(bench.tensors() == tensors);
