@@ -227,8 +227,10 @@ PlanTarget target_of(const Config& config, const PlanOptions& options) {
   return target;
 }
 
-Plan make_plan(const Config& config, const PlanOptions& options) {
-  const PlanTarget target = target_of(config, options);
+Plan make_plan(const Config& config, const PlanOptions& options,
+               const std::optional<TrainingData>& data) {
+  PlanTarget target = target_of(config, options);
+  target.data = data;
   return make_plan(spec_of(config), config, target, options);
 }
 

@@ -31,7 +31,7 @@ enum class Verdict { fits, fits_with_retries, does_not_fit };
 std::string_view to_string(Verdict verdict);  // "fits_with_retries"
 
 struct PlanOptions {
-  std::string gpu;  // --gpu; empty: as --device says
+  std::string gpu{};  // --gpu; empty: as --device says
   AllocatorSettings allocator{};
   std::optional<Calibration> calibration{};
   std::optional<PytorchOptions> pytorch{};  // of a Python program; none: ours
@@ -127,8 +127,10 @@ struct Plan {
 /// What the options name. Throws std::invalid_argument as target_of(config, gpu) does.
 PlanTarget target_of(const Config& config, const PlanOptions& options);
 
-/// Throws std::invalid_argument for what nobody can run.
-Plan make_plan(const Config& config, const PlanOptions& options);
+/// `data`: what --data has, where somebody has looked. Throws std::invalid_argument for what nobody
+/// can run.
+Plan make_plan(const Config& config, const PlanOptions& options,
+               const std::optional<TrainingData>& data = {});
 
 /// Of a model that `config` does not name.
 Plan make_plan(const models::ModelSpec& spec, const Config& config, const PlanTarget& target,

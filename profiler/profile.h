@@ -103,13 +103,13 @@ struct Header {
   int32_t rank = 0;
   int32_t world_size = 1;
   std::string device;  // "cpu", "cuda", "null:h200"
-  std::string gpu;     // the driver's name of it; empty on a CPU
+  std::string gpu{};   // the driver's name of it; empty on a CPU
   int64_t capacity_bytes = 0;
   std::string notice;             // what a reader must be told, e.g. that values mean nothing
   std::string config;             // config.json
   std::string train;              // the schedule of a training step, as text
   std::string evaluate;           // and of an evaluation
-  std::string libraries;          // versions, one a line: "LibTorch 2.11.0"
+  std::string libraries{};        // versions, one a line: "LibTorch 2.11.0"
   int64_t start_realtime_ns = 0;  // when time_ns was 0, since 1970
 
   bool operator==(const Header&) const = default;

@@ -113,13 +113,13 @@ std::vector<std::string> class_names(const planner::Config& run) {
 }
 
 int64_t test_index(const Job& job, int64_t index) {
-  if (index >= 0 && index < job.test_samples) return index;
+  if (index >= 0 && index < job.found_data.test_samples) return index;
   throw std::invalid_argument(
-      job.test_samples == 0
+      job.found_data.test_samples == 0
           ? fmt::format("--index {}: --data {} has no test images; give --image FILE", index,
                         job.config.data)
           : fmt::format("--index {}: the data has {} test images; give 0 to {}", index,
-                        job.test_samples, job.test_samples - 1));
+                        job.found_data.test_samples, job.found_data.test_samples - 1));
 }
 
 /// [1, channels, px, px], as in training, on the CPU; the target of a file is -1.
@@ -134,7 +134,7 @@ Batch load_sample(const Job& job, const InferOptions& options) {
     }
   }
   const at::Tensor index = at::full({1}, test_index(job, *options.index), at::kLong);
-  if (job.data_kind == DataKind::idx) return Batches(job.data.test).at(index);
+  if (job.found_data.kind == DataKind::idx) return Batches(job.data.test).at(index);
   return FileBatches(job.folder.test, job.spec.vit.image_px, job.spec.vit.channels, at::kCPU)
       .at(index);
 }

@@ -26,9 +26,7 @@ constexpr const char* kOwnData = "own";
 /// What the planner would find, of what was loaded.
 void take_data(Job& job, const planner::TrainingData& data) {
   check_data(data, job.spec, job.config);
-  job.data_kind = data.kind;
-  job.train_samples = data.train_samples;
-  job.test_samples = data.test_samples;
+  job.found_data = data;
 }
 
 void load_idx(Job& job) {
@@ -91,8 +89,7 @@ void load_data(Job& job) {
   if (job.config.data == kOwnData && job.own) return take_own_data(job);
   if (job.config.data == "auto") job.config.data = planner::data_for(job.spec);
   if (job.config.data == planner::kSyntheticData) {
-    job.data_kind = DataKind::synthetic;
-    job.train_samples = synthetic_samples(job.config);
+    job.found_data = {.train_samples = synthetic_samples(job.config)};
     return;
   }
   expect_image_model(job.spec, job.config);
@@ -155,7 +152,7 @@ void choose_ranks(Job& job) {
 }
 
 void count_steps(Job& job) {
-  job.steps_per_epoch = steps_in_epoch(job.train_samples, job.config);
+  job.steps_per_epoch = steps_in_epoch(job.found_data.train_samples, job.config);
   job.steps = steps_in_run(job.steps_per_epoch, job.config);
 }
 

@@ -44,11 +44,9 @@ struct Job {
   std::string notice;      // why values mean nothing; empty: they do
   models::ModelSpec spec;
   std::optional<OwnTraining> own;  // the program's own model and samples
-  DataKind data_kind{};
+  planner::TrainingData found_data{};
   Dataset data;                 // of IDX files
   planner::ImageFolder folder;  // of image files
-  int64_t train_samples = 0;
-  int64_t test_samples = 0;
   planner::Schedule train;
   planner::Schedule evaluate;
   int64_t steps_per_epoch = 0;

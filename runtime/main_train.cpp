@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "planner/planner.h"
+#include "planner/training_data.h"
 #include "runtime/runtime.h"
 
 namespace {
@@ -10,11 +11,13 @@ namespace {
 using namespace shardlens;
 
 /// Nothing for a GPU that is not known by name.
-std::optional<runtime::Forecast> forecast(const planner::Config& config) {
+std::optional<runtime::Forecast> forecast(const planner::Config& config,
+                                          const planner::TrainingData& data) {
   try {
     const char* const conf = std::getenv("PYTORCH_CUDA_ALLOC_CONF");
     const planner::Plan plan = planner::make_plan(
-        config, {.allocator = planner::parse_allocator_settings(conf == nullptr ? "" : conf)});
+        config, {.allocator = planner::parse_allocator_settings(conf == nullptr ? "" : conf)},
+        data);
     return runtime::Forecast{.verdict = planner::verdict_line(plan),
                              .fits = plan.verdict != planner::Verdict::does_not_fit,
                              .allocated_bytes = plan.peak.allocated_bytes,

@@ -208,7 +208,8 @@ class Member {
   }
 
   bool does_not_fit() const {
-    const auto forecast = task_.forecaster ? task_.forecaster(job_.config) : std::nullopt;
+    const auto forecast =
+        task_.forecaster ? task_.forecaster(job_.config, job_.found_data) : std::nullopt;
     if (!forecast || forecast->fits || job_.config.anyway) return false;
     if (place_.rank == 0) {
       fmt::print(stderr,

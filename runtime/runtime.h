@@ -15,6 +15,10 @@
 #include "planner/strategy.h"
 #include "runtime/own_data.h"
 
+namespace shardlens::planner {
+struct TrainingData;
+}
+
 namespace shardlens::runtime {
 
 /// What a program brings along in place of --model and --data.
@@ -33,8 +37,10 @@ struct Forecast {
   int64_t reserved_bytes = 0;
 };
 
-/// Asked before a run starts, with its configuration as it will be; nothing: nobody knows.
-using Forecaster = std::function<std::optional<Forecast>(const planner::Config& config)>;
+/// Asked before a run starts, with its configuration as it will be, and what its data are; nothing:
+/// nobody knows.
+using Forecaster = std::function<std::optional<Forecast>(const planner::Config& config,
+                                                         const planner::TrainingData& data)>;
 
 /// `shardlens train`: flags as on the command line. Prints progress, one line where it fails.
 /// Returns the exit code: 0 done, 1 failed, 2 wrong use, 3 where the forecast says that it cannot

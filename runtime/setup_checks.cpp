@@ -157,11 +157,11 @@ std::vector<std::string> warnings_about(const Job& job) {
   };
   add(warning_about_root(job));
   const int world_size = job.strategy.world_size;
-  if (job.train_samples < world_size) {
+  if (job.found_data.train_samples < world_size) {
     add(
         fmt::format("{} training samples for {} ranks: some train on the same ones; give --workers "
                     "{} or less",
-                    job.train_samples, world_size, job.train_samples));
+                    job.found_data.train_samples, world_size, job.found_data.train_samples));
   }
   return warnings;
 }

@@ -108,7 +108,7 @@ int run(const planner::Arguments& parsed, const Membership& place,
   }
   Job job = prepare_job(config, own);
   expect_room_for_checkpoints(job);
-  const std::optional<Forecast> forecast = forecaster ? forecaster(job.config) : std::nullopt;
+  const auto forecast = forecaster ? forecaster(job.config, job.found_data) : std::nullopt;
   if (forecast && !forecast->fits && !job.config.anyway) return refuse(*forecast);
   const RunDirectory directory = RunDirectory::open(job.config);
   Supervisor supervisor(job, directory);

@@ -96,7 +96,7 @@ enum class Split { train, test };
 /// Of samples, whichever way they are kept.
 std::unique_ptr<BatchSource> make_source(const Job& job, Split split, const c10::Device& device) {
   const bool trains = split == Split::train;
-  switch (job.data_kind) {
+  switch (job.found_data.kind) {
     case DataKind::idx:
       return std::make_unique<Batches>(trains ? job.data.train : job.data.test, device);
     case DataKind::image_folder:
@@ -115,7 +115,7 @@ class TrainData {
  public:
   TrainData(const Job& job, int rank, const c10::Device& device) : job_(job), rank_(rank) {
     const profiler::Scope scope(profiler::Category::input, "training data");
-    if (job.data_kind == DataKind::synthetic) {
+    if (job.found_data.kind == DataKind::synthetic) {
       batch_ = synthetic_batch(job.spec, job.config.batch, seed(), device);
     } else {
       source_ = make_source(job, Split::train, device);
@@ -124,7 +124,8 @@ class TrainData {
 
   void begin_epoch(int64_t epoch) {
     const profiler::Scope scope(profiler::Category::input, "sample order");
-    order_ = sample_order(job_.train_samples, seed(), epoch, rank_, job_.strategy.world_size);
+    order_ =
+        sample_order(job_.found_data.train_samples, seed(), epoch, rank_, job_.strategy.world_size);
     if (source_) order_ = order_.to(source_->index_device());
   }
 
@@ -221,7 +222,7 @@ class Trainer {
                           job.strategy.communicator == planner::CommunicatorKind::nccl);
       executor_.inspect(*inspection_);
     }
-    if (job.test_samples > 0) {
+    if (job.found_data.test_samples > 0) {
       const profiler::Scope scope(profiler::Category::input, "test data");
       test_data_ = make_source(job, Split::test, options.device);
     }
@@ -434,7 +435,7 @@ class Trainer {
   /// Correct answers over the whole test set, which is split over the ranks.
   void evaluate() {
     show(Phase::evaluating);
-    const int64_t count = job_.test_samples;
+    const int64_t count = job_.found_data.test_samples;
     const int world_size = job_.strategy.world_size;
     const at::Tensor order =
         in_order(count, options_.rank, world_size).to(test_data_->index_device());

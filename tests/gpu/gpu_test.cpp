@@ -26,7 +26,7 @@ namespace {
 
 c10::Device gpu() {
   keep_backward_on_this_thread();
-  const c10::Device device = open_device({.kind = planner::DeviceKind::cuda}, 0);
+  const c10::Device device = open_device({.kind = planner::DeviceKind::cuda, .gpu = ""}, 0);
   at::globalContext().setAllowTF32CuBLAS(false);
   return device;
 }

@@ -47,7 +47,7 @@ Job job_with(const std::vector<std::string>& flags) {
   job.strategy = planner::strategy_of(config);
   job.spec = models::find_spec(config.model);
   job.train = build_schedule(job.spec, job.strategy, planner::Pass::train);
-  job.train_samples = 100;
+  job.found_data.train_samples = 100;
   return job;
 }
 
@@ -130,9 +130,9 @@ TEST_CASE("most of a model in one group is worth a warning", "[setup]") {
 
 TEST_CASE("more ranks than samples is worth a warning", "[setup]") {
   Job job = job_with({"--workers", "4"});
-  job.train_samples = 4;
+  job.found_data.train_samples = 4;
   CHECK(warnings_about(job).empty());
-  job.train_samples = 3;
+  job.found_data.train_samples = 3;
   REQUIRE(warnings_about(job).size() == 1);
   CHECK_THAT(warnings_about(job).front(), ContainsSubstring("3 training samples for 4 ranks"));
 }
