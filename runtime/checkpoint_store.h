@@ -87,7 +87,7 @@ class CheckpointStore {
   void give_up(const planner::Checkpointing& wanted, int64_t latest) const;
 
   /// What newest() has found is gone on from: puts right whatever the run before was killed at.
-  /// Damaged ones are set aside; nothing is given up for one that is not verified.
+  /// Damaged ones are set aside; none is given up before what was found is verified.
   void take_over(const NewestCheckpoint& newest, const planner::Checkpointing& wanted) const;
 
   /// Removes all that a run has written here, and the folder if nothing else is there.

@@ -245,16 +245,22 @@ void Checkpointer::restore_range(const StateRange& range, CheckpointReader& read
   }
 }
 
+void Checkpointer::verify(CheckpointReader& reader) const {
+  const int64_t step = reader.manifest().step;
+  reader.verify({.rank = rank_,
+                 .world_size = job_.strategy.world_size,
+                 .folder = options_.store.being_read(step),
+                 .patience = patience()});
+  if (rank_ != 0) return;
+  options_.store.fence().check();
+  options_.store.give_up(options_.wanted, step);
+}
+
 CheckpointState Checkpointer::restore() {
   const at::NoGradGuard no_grad;
   CheckpointReader reader(*job_.resume);
   for (const StateRange& range : state_.ranges()) restore_range(range, reader);
-  if (job_.attempt.verifies) {
-    reader.verify({.rank = rank_,
-                   .world_size = job_.strategy.world_size,
-                   .folder = options_.store.being_read(reader.manifest().step),
-                   .patience = patience()});
-  }
+  if (job_.attempt.verifies) verify(reader);
   state_.renew_casts();
   runtime::check(reader.state().has_value(), "a checkpoint's state is gone since it was checked");
   const CheckpointState& state = *reader.state();

@@ -85,6 +85,8 @@ class Checkpointer {
  private:
   void restore_range(const StateRange& range, CheckpointReader& reader);
   Patience patience() const;
+  /// With all ranks; older checkpoints are given up for it.
+  void verify(CheckpointReader& reader) const;
   std::string drawn_generator() const;
 
   const Job& job_;

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <random>
 
+#include "runtime/checkpoint_store.h"
 #include "tests/support/fault_log.h"
 #include "tests/support/pytorch.h"
 #include "tests/support/supervised_run.h"
@@ -104,7 +105,8 @@ bool kill_and_compare(const Named& kind, int epochs, size_t kills, std::mt19937_
     CAPTURE(kind.name, killed_at);
     kill_after(bench, flags, killed_at);
   }
-  const bool is_saved = fs::exists(bench.run_file("checkpoints/LATEST"));
+  const bool is_saved =
+      !shardlens::runtime::CheckpointStore(bench.run_file("checkpoints")).list().empty();
   const Ended ended = bench.train(flags);
   CAPTURE(kind.name);
   require_trained(ended);
