@@ -14,7 +14,7 @@ help:
 	@echo 'make build       build everything into build/bin'
 	@echo 'make tools       build what needs no LibTorch into build/core/bin'
 	@echo 'make bench       measure, and compare steps with PyTorch (fetches 2.5 GB once)'
-	@echo 'make test-long   run the tests that take too long for every change'
+	@echo 'make test-long   run the tests that take too long for every change (fetches 2 GB once)'
 	@echo 'make test-wheels compare the null device with and without NVIDIA'"'"'s wheels (fetches 2.5 GB once)'
 	@echo 'make gpu         fetch NVIDIA'"'"'s libraries for LibTorch (make build does it where a GPU is)'
 	@echo 'make clean       remove build/ (the installed .deps/ and your runs/ stay)'

@@ -19,6 +19,7 @@
 
 #include "profiler/recorder_clock.h"
 #include "profiler/recorder_driver.h"
+#include "profiler/recorder_versions.h"
 #include "profiler/recording_report.h"
 #include "profiler/writer.h"
 
@@ -436,9 +437,9 @@ void Recorder::sample_host() { hooks_->count(Counter::resident_host, resident_by
 void Recorder::sample_device() {
   hooks_->hold_freed();
   sample_device(Counter::device_used);
-  const at::HostStats pinned = at::getHostAllocator(at::kCUDA)->get_stats();
-  hooks_->count(Counter::pinned_held, pinned.allocated_bytes.current);
-  hooks_->count(Counter::pinned_used, pinned.active_bytes.current);
+  const PinnedBytes pinned = pinned_bytes(at::getHostAllocator(at::kCUDA)->get_stats());
+  hooks_->count(Counter::pinned_held, pinned.held);
+  hooks_->count(Counter::pinned_used, pinned.used);
 }
 
 void Recorder::sample_device(Counter used) {

@@ -10,27 +10,16 @@
 
 #include <atomic>
 #include <exception>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
 #include <string>
-#include <tuple>
 #include <unordered_map>
 
 #include "profiler/python_frames.h"
 #include "profiler/python_rules.h"
 #include "profiler/recorder.h"
-
-// Of ATen/cuda/CUDAContextLight.h, which includes headers of cuBLAS that not every machine has.
-namespace at::cuda {
-struct WorkspaceMapWithMutex {
-  std::map<std::tuple<void*, void*>, at::DataPtr> map;
-  std::shared_mutex mutex;
-};
-WorkspaceMapWithMutex& cublas_handle_stream_to_workspace();
-WorkspaceMapWithMutex& cublaslt_handle_stream_to_workspace();
-}  // namespace at::cuda
+#include "profiler/recorder_versions.h"
+#include "profiler/recorder_workspaces.h"
 
 namespace shardlens::profiler {
 
@@ -134,8 +123,8 @@ std::shared_ptr<c10::GatheredContext> gather() {
 }
 
 void listen(RecordContext when, size_t entries) {
-  allocator::recordHistory(true, gather, entries, std::max(when, RecordContext::ALLOC),
-                           /*clearHistory=*/false, {});
+  call_with_default(allocator::recordHistory, true, allocator::CreateContextFn(gather), entries,
+                    std::max(when, RecordContext::ALLOC), /*clearHistory=*/false);
 }
 
 Header header_of(const ShardlensRecordStart& start) {
@@ -176,13 +165,6 @@ void begin(const ShardlensRecordStart& start) {
   std::call_once(once, [] { ::pthread_atfork(nullptr, nullptr, Recorder::forget_after_fork); });
 }
 
-void recategorise_workspaces(at::cuda::WorkspaceMapWithMutex& workspaces, Recorder& active) {
-  const std::shared_lock lock(workspaces.mutex);
-  for (const auto& [place, block] : workspaces.map) {
-    active.recategorise(Space::device, block.get(), Category::workspace);
-  }
-}
-
 }  // namespace
 
 }  // namespace shardlens::profiler
@@ -215,8 +197,9 @@ void shardlens_record_recategorise(uint64_t address, int32_t category) {
 void shardlens_record_workspaces() {
   Recorder* const active = Recorder::active();
   if (active == nullptr) return;
-  recategorise_workspaces(at::cuda::cublas_handle_stream_to_workspace(), *active);
-  recategorise_workspaces(at::cuda::cublaslt_handle_stream_to_workspace(), *active);
+  visit_workspaces([active](const void* block) {
+    active->recategorise(Space::device, block, Category::workspace);
+  });
 }
 
 void shardlens_record_share_history(int32_t context, int64_t entries, int32_t with_cpp) {

@@ -13,7 +13,12 @@ install(TARGETS shardlens-train shardlens-infer shardlens-record RUNTIME DESTINA
 install(TARGETS ${SHARDLENS_NULL_LIBRARIES} LIBRARY DESTINATION ${home}/null_device NAMELINK_SKIP)
 install(TARGETS shardlens_python LIBRARY DESTINATION ${home}/record)
 install(DIRECTORY runtime/record/python DESTINATION ${home}/record)
-install(FILES runtime/null_device/make_stubs.py DESTINATION ${home}/record)
+install(FILES runtime/null_device/make_stubs.py "${CMAKE_BINARY_DIR}/record/sources.sha256"
+        DESTINATION ${home}/record)
+# Recorders for other PyTorchs, as far as they have been built; what is being built has a dot.
+install(DIRECTORY "${CMAKE_BINARY_DIR}/record/pytorch" DESTINATION ${home}/record OPTIONAL
+        PATTERN ".*" EXCLUDE
+        PATTERN "*.log" EXCLUDE)
 
 # What tests/examples/own_model.cpp includes, with all that these include.
 foreach(header IN ITEMS models/model.h models/spec.h planner/strategy.h runtime/own_data.h

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "runtime/null_device/api_observer.h"
 
@@ -20,6 +21,9 @@ void attach_or_detach();
 uint64_t timestamp_ns();
 
 // cupti_callbacks.cpp
+/// `other` is told who is subscribed already, if somebody is; null: does not want to know.
+CUptiResult subscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void* data,
+                      const std::string& name, std::string* other);
 bool is_subscribed();
 void call_back(ApiCall& call, CUpti_ApiCallbackSite site);
 void drop_subscriber();

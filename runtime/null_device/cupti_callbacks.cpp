@@ -54,9 +54,9 @@ std::atomic<Subscriber*> current{nullptr};
 std::mutex subscribe_mutex;
 
 /// A call on another thread may still look at one that has just unsubscribed, so they are kept.
-Subscriber& keep_new(CUpti_CallbackFunc callback, void* data, const char* name) {
+Subscriber& keep_new(CUpti_CallbackFunc callback, void* data, const std::string& name) {
   static std::deque<Subscriber>& all = *new std::deque<Subscriber>;
-  return all.emplace_back(callback, data, kNamePrefix + std::string(name));
+  return all.emplace_back(callback, data, kNamePrefix + name);
 }
 
 Subscriber* subscriber_of(CUpti_SubscriberHandle handle) {
@@ -67,29 +67,6 @@ Subscriber* subscriber_of(CUpti_SubscriberHandle handle) {
 bool is_enabled(const Subscriber& subscriber, const ApiFunction& function) {
   return function.domain == CUPTI_CB_DOMAIN_DRIVER_API ? subscriber.driver.is_on(function.id)
                                                        : subscriber.runtime.is_on(function.id);
-}
-
-void copy_text(const std::string& text, char* target, size_t size) {
-  if (target == nullptr || size == 0) return;
-  target[text.copy(target, size - 1)] = '\0';
-}
-
-CUptiResult subscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void* data,
-                      const char* name, CUpti_SubscriberParams* params) {
-  if (handle == nullptr || callback == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
-  if (!can_trace()) return CUPTI_ERROR_NOT_INITIALIZED;
-  const std::scoped_lock lock(subscribe_mutex);
-  if (const Subscriber* const other = current.load()) {
-    if (params != nullptr) {
-      copy_text(other->name, params->oldSubscriberName, params->oldSubscriberSize);
-    }
-    return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
-  }
-  Subscriber& subscriber = keep_new(callback, data, name);
-  current = &subscriber;
-  *handle = &subscriber;
-  attach_or_detach();
-  return CUPTI_SUCCESS;
 }
 
 /// Of the other domains the null device tells nothing.
@@ -109,6 +86,22 @@ CUptiResult fault_of(CUpti_CallbackDomain domain) {
 }
 
 }  // namespace
+
+CUptiResult subscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void* data,
+                      const std::string& name, std::string* other) {
+  if (handle == nullptr || callback == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  if (!can_trace()) return CUPTI_ERROR_NOT_INITIALIZED;
+  const std::scoped_lock lock(subscribe_mutex);
+  if (const Subscriber* const subscribed = current.load()) {
+    if (other != nullptr) *other = subscribed->name;
+    return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+  }
+  Subscriber& subscriber = keep_new(callback, data, name);
+  current = &subscriber;
+  *handle = &subscriber;
+  attach_or_detach();
+  return CUPTI_SUCCESS;
+}
 
 bool is_subscribed() { return current.load() != nullptr; }
 
@@ -145,17 +138,6 @@ extern "C" {
 CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback,
                            void* data) {
   return subscribe(handle, callback, data, "", nullptr);
-}
-
-CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback,
-                              void* data, CUpti_SubscriberParams* params) {
-  if (params == nullptr) return subscribe(handle, callback, data, "", nullptr);
-  if (params->structSize != CUpti_SubscriberParams_STRUCT_SIZE) {
-    return CUPTI_ERROR_INVALID_PARAMETER;
-  }
-  const std::string name = params->subscriberName == nullptr ? "" : params->subscriberName;
-  return subscribe(handle, callback, data, name.substr(0, CUPTI_SUBSCRIBER_NAME_MAX_LEN).c_str(),
-                   params);
 }
 
 CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle handle) {

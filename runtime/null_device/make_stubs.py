@@ -2,12 +2,14 @@
 """Writes the stubs of the null device (see null_device.h) from what LibTorch's libraries import.
 
 usage: make_stubs.py TORCH_DIR OUT_DIR SONAME...
+       make_stubs.py --list TORCH_DIR
        make_stubs.py --check TORCH_DIR LIBRARIES_DIR
 
 For every SONAME, OUT_DIR/SONAME.cpp defines each symbol that the wheel's libraries want from it,
 weak, so that a definition written by hand wins; OUT_DIR/SONAME.map gives the symbols the version
-under which they are wanted. With --check nothing is written: exit code 1, and a line that says why,
-where libraries that were made for another wheel lack what this one wants. Needs objdump and nm, which come with every compiler.
+under which they are wanted. With --list and --check nothing is written: the one prints the sonames
+that the wheel wants, the other exits with 1, and a line that says why, where libraries that were made
+for another wheel lack what this one wants. Needs objdump and nm, which come with every compiler.
 """
 
 import collections
@@ -18,12 +20,12 @@ import sys
 
 CONSUMERS = ["libtorch_cuda.so", "libtorch_cpu.so", "libc10_cuda.so", "libtorch_cuda_linalg.so",
              "libcaffe2_nvrtc.so", "libtorch_nvshmem.so", "libtorch_python.so"]
-NVIDIA_LIBRARY = re.compile(r"lib(cu|nccl|nv)\w+\.so\.\d+")
+NVIDIA_LIBRARY = re.compile(r"lib(cu|nccl|nv)\w*\.so\.\d+")
 
-# Whose is an import that names no version: the first prefix that fits.
-UNVERSIONED = [("nccl", "libnccl.so.2"), ("nvshmem", "libnvshmem_host.so.3"),
-               ("nvrtc", "libnvrtc.so.13"), ("cusparseLt", "libcusparseLt.so.0"),
-               ("cuFile", "libcufile.so.0"), ("cu", "libcuda.so.1")]
+# Whose is an import that names no version: the first prefix that fits. The wheel says which version.
+UNVERSIONED = [("nccl", "libnccl.so."), ("nvshmem", "libnvshmem_host.so."),
+               ("nvrtc", "libnvrtc.so."), ("cusparseLt", "libcusparseLt.so."),
+               ("cuFile", "libcufile.so."), ("cu", "libcuda.so.")]
 
 # The driver's calls that c10 looks up by name when it starts, as its header lists them.
 DRIVER_HEADER = "include/c10/cuda/driver_api.h"
@@ -66,21 +68,24 @@ def imports(library):
 
 
 def collect(torch):
-    symbols, versions, sonames = collections.defaultdict(set), {}, set()
-    for library in (torch / "lib" / name for name in CONSUMERS):
-        sonames |= needed(library)
+    symbols, versions = collections.defaultdict(set), {}
+    libraries = [torch / "lib" / name for name in CONSUMERS]
+    sonames = set().union(*map(needed, libraries))
+    unversioned = [(prefix, soname) for prefix, owner in UNVERSIONED
+                   for soname in sonames if soname.startswith(owner)]
+    for library in libraries:
         owners = version_owners(library)
         versions |= {owner: version for version, owner in owners.items()}
         for symbol, version in imports(library):
             if version in owners:
                 symbols[owners[version]].add(symbol)
             elif not version:
-                for prefix, owner in UNVERSIONED:
+                for prefix, owner in unversioned:
                     if symbol.startswith(prefix):
                         symbols[owner].add(symbol)
                         break
     symbols["libcuda.so.1"] |= set(DRIVER_CALL.findall((torch / DRIVER_HEADER).read_text()))
-    return symbols, versions, sonames
+    return symbols, versions, sonames | set(symbols)
 
 
 def defined(library):
@@ -91,7 +96,7 @@ def defined(library):
 def lack(torch, libraries):
     """What the wheel wants and the libraries have not, in words; empty if there is nothing."""
     symbols, _, sonames = collect(torch)
-    for soname in sorted(sonames | set(symbols)):
+    for soname in sorted(sonames):
         library = libraries / soname
         if not library.exists():
             return f"it needs {soname}, which the null device has not"
@@ -101,6 +106,9 @@ def lack(torch, libraries):
 
 
 def main():
+    if sys.argv[1] == "--list":
+        print(*sorted(collect(pathlib.Path(sys.argv[2]))[2]), sep="\n")
+        return
     if sys.argv[1] == "--check":
         what = lack(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))
         print(what)
@@ -108,7 +116,7 @@ def main():
     torch, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     listed = set(sys.argv[3:])
     symbols, versions, sonames = collect(torch)
-    if unlisted := (sonames | set(symbols)) - listed:
+    if unlisted := sonames - listed:
         sys.exit(f"{torch} needs {', '.join(sorted(unlisted))}, which the null device has not: "
                  "is it the wheel that .setup/wheels.txt pins?")
     for soname in listed:

@@ -10,10 +10,12 @@
 #include "profiler/program.h"
 #include "profiler/recording_report.h"
 #include "profiler/report/report.h"
+#include "runtime/installation.h"
 #include "runtime/record/python_program.h"
 #include "runtime/record/record_options.h"
 #include "runtime/record/record_verdict.h"
 #include "runtime/record/recorded_run.h"
+#include "runtime/record/recorder_files.h"
 
 namespace {
 
@@ -48,10 +50,8 @@ int report_all(const RecordOptions& options, const RecordedRun& run) {
 }
 
 int record(const RecordOptions& options) {
-  const RecordFiles files = RecordFiles::find();
   const PythonProgram program = find_python(options.command);
-  check_pytorch(program);
-  check_stubs(program, files.make_stubs, files.stubs);
+  const RecordFiles files = recorder_for(program, support_folder("record"));
   const RecordedRun run = run_recorded(options, files);
   if (!run.ended.empty()) fmt::print(stderr, "shardlens record: {}\n", run.ended);
   if (run.exit_code != 0) {

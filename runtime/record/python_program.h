@@ -12,6 +12,8 @@ struct PythonProgram {
   std::filesystem::path torch;  // the package's folder
   std::string torch_version;    // "2.11.0+cu130"
   std::string cuda_version;     // "13.0"
+  std::string wheel;  // tells wheels apart by their libraries and headers, as pip's RECORD has
+                      // them; empty: there is no RECORD
 };
 
 /// Asks the interpreter that the command starts with or that its first line names, else `python3`.
@@ -20,10 +22,5 @@ PythonProgram find_python(const std::vector<std::string>& command);
 
 /// Throws std::invalid_argument where this PyTorch is none that `shardlens record` was tried with.
 void check_pytorch(const PythonProgram& program);
-
-/// Throws std::invalid_argument where the libraries in `stubs` lack a call that this PyTorch makes
-/// of NVIDIA's libraries. Takes half a second.
-void check_stubs(const PythonProgram& program, const std::filesystem::path& make_stubs,
-                 const std::filesystem::path& stubs);
 
 }  // namespace shardlens::runtime

@@ -14,7 +14,6 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "runtime/installation.h"
 #include "runtime/null_device/null_device.h"
 
 namespace shardlens::runtime {
@@ -184,20 +183,6 @@ std::vector<fs::path> claimed_recordings(const fs::path& profiles) {
 }
 
 }  // namespace
-
-RecordFiles RecordFiles::find() {
-  const fs::path folder = support_folder("record");
-  RecordFiles files{.library = folder / "libshardlens_python.so",
-                    .python = folder / "python",
-                    .make_stubs = folder / "make_stubs.py",
-                    .stubs = support_folder("null_device")};
-  for (const fs::path& path : {files.library, files.python, files.make_stubs, files.stubs}) {
-    if (!fs::exists(path)) {
-      throw std::runtime_error(fmt::format("{} is missing; run make build", path.string()));
-    }
-  }
-  return files;
-}
 
 RecordedRun run_recorded(const RecordOptions& options, const RecordFiles& files) {
   const fs::path profiles = profiles_of(options);

@@ -6,19 +6,9 @@
 #include <vector>
 
 #include "runtime/record/record_options.h"
+#include "runtime/record/recorder_files.h"
 
 namespace shardlens::runtime {
-
-/// What is loaded into a Python program, and the script that makes stubs for its PyTorch.
-struct RecordFiles {
-  std::filesystem::path library;     // libshardlens_python.so
-  std::filesystem::path python;      // sitecustomize.py is in it
-  std::filesystem::path make_stubs;  // of the null device
-  std::filesystem::path stubs;       // folder of its libraries
-
-  /// Throws std::runtime_error where something is missing.
-  static RecordFiles find();
-};
 
 struct RecordedRun {
   int exit_code = 0;  // of the command; 128 and more: the signal that ended it

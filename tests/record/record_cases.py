@@ -9,7 +9,8 @@ of the allocator's own history is in the recording, in the same order and size (
 was completed, which exports do not tell, is left out); at most 6 % of the peak is unclassed.
 
 The programs are run by the first Python that is there of SHARDLENS_PYTHONS, a list with colons, else
-by the one that runs this; exit code 77 says that it has no PyTorch.
+by the one that runs this; exit code 77 says that it has no PyTorch, or none whose version begins with
+SHARDLENS_PYTORCH.
 """
 
 import json
@@ -57,9 +58,10 @@ def find_python():
     """Exits with 77 where none has PyTorch."""
     listed = os.environ.get("SHARDLENS_PYTHONS", sys.executable).split(":")
     python = next((path for path in listed if os.access(path, os.X_OK)), sys.executable)
-    question = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
-    if subprocess.run([python, "-c", question], check=False).returncode != 0:
-        print(f"skipped: {python} has no PyTorch")
+    wanted = os.environ.get("SHARDLENS_PYTORCH", "")
+    question = f"import importlib.metadata as m; assert m.version('torch').startswith('{wanted}')"
+    if subprocess.run([python, "-c", question], capture_output=True, check=False).returncode != 0:
+        print(f"skipped: {python} has no PyTorch {wanted}")
         sys.exit(NO_PYTORCH)
     return python
 

@@ -1,0 +1,19 @@
+// Where CUPTI is older than recorder_driver.cpp needs. Such a recorder is only built for `shardlens
+// record`, which does not ask for the driver's layer.
+#include "profiler/recorder_driver.h"
+
+namespace shardlens::profiler {
+
+class DriverWatch::Account {};
+class DriverWatch::Subscription {};
+
+DriverWatch::DriverWatch(Sink)
+    : account_([]() -> Account& {
+        static Account none;
+        return none;
+      }()),
+      unavailable_("CUPTI unavailable: PyTorch's is that of CUDA 12, where 13.0.1 is needed") {}
+
+DriverWatch::~DriverWatch() = default;
+
+}  // namespace shardlens::profiler

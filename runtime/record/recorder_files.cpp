@@ -1,0 +1,99 @@
+#include "runtime/record/recorder_files.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <stdexcept>
+#include <string>
+
+#include "runtime/record/program_output.h"
+
+namespace shardlens::runtime {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// How the version of the PyTorch begins that Shardlens is built with.
+constexpr const char* kOwnTorch = "2.11.";
+
+/// Of the files that every recorder has or is found by.
+fs::path existing(const fs::path& path) {
+  if (fs::exists(path)) return path;
+  throw std::runtime_error(fmt::format("{} is missing; run make build", path.string()));
+}
+
+RecordFiles files_in(const fs::path& folder, const fs::path& stubs, const fs::path& record) {
+  return {.library = existing(folder / "libshardlens_python.so"),
+          .python = existing(record / "python"),
+          .stubs = existing(stubs)};
+}
+
+/// Another wheel of the same version may call what the stubs lack. Takes half a second.
+void check_stubs(const PythonProgram& program, const fs::path& record, const fs::path& stubs) {
+  const fs::path make_stubs = existing(record / "make_stubs.py");
+  const ProgramOutput lacking = output_of({program.interpreter, make_stubs.string(), "--check",
+                                           program.torch.string(), stubs.string()});
+  if (lacking.exit_code == 0) return;
+  throw std::invalid_argument(fmt::format("PyTorch {} of {} was not tried: {}",
+                                          program.torch_version, program.interpreter,
+                                          lacking.text.substr(0, lacking.text.find('\n'))));
+}
+
+/// "2.10.0+cu128-f00ba4c0ffee-c0ffeef00ba4": of which wheel it is, and of which sources of ours.
+std::string recorder_name(const PythonProgram& program, const fs::path& record) {
+  if (program.wheel.empty()) {
+    throw std::invalid_argument(fmt::format(
+        "PyTorch {} in {} has no RECORD, by which its recorder is kept; install it with pip",
+        program.torch_version, program.torch.string()));
+  }
+  std::ifstream file(existing(record / "sources.sha256"));
+  std::string sources;
+  file >> sources;
+  return fmt::format("{}-{}-{}", program.torch_version, program.wheel, sources.substr(0, 12));
+}
+
+/// Of the sources that a build folder was configured for; empty: it is none.
+fs::path sources_of(const fs::path& build) {
+  constexpr std::string_view kEntry = "CMAKE_HOME_DIRECTORY:INTERNAL=";
+  std::ifstream cache(build / "CMakeCache.txt");
+  for (std::string line; std::getline(cache, line);) {
+    if (line.starts_with(kEntry)) return line.substr(kEntry.size());
+  }
+  return {};
+}
+
+void build(const PythonProgram& program, const fs::path& record, const std::string& name) {
+  const fs::path sources = sources_of(record.parent_path());
+  const fs::path script = sources / ".setup" / "recorder";
+  if (sources.empty() || !fs::exists(script)) {
+    throw std::invalid_argument(fmt::format(
+        "there is no recorder for PyTorch {} here, nor the sources to build it; run build/bin/"
+        "shardlens record where Shardlens was built, with {}, and cmake --install again",
+        program.torch_version, program.interpreter));
+  }
+  const ProgramOutput said = output_of({script.string(), record.parent_path().string(),
+                                        program.torch.string(), program.torch_version, name});
+  if (said.exit_code == 0) return;
+  const auto lines = lines_of(said.text);
+  throw std::runtime_error(fmt::format("there is no recorder for PyTorch {}: {}",
+                                       program.torch_version,
+                                       lines.empty() ? "its build was ended" : lines.back()));
+}
+
+}  // namespace
+
+RecordFiles recorder_for(const PythonProgram& program, const fs::path& record) {
+  check_pytorch(program);
+  if (program.torch_version.starts_with(kOwnTorch)) {
+    const RecordFiles files = files_in(record, record.parent_path() / "null_device", record);
+    check_stubs(program, record, files.stubs);
+    return files;
+  }
+  const std::string name = recorder_name(program, record);
+  const fs::path folder = record / "pytorch" / name;
+  if (!fs::exists(folder)) build(program, record, name);
+  return files_in(folder, folder / "null_device", record);
+}
+
+}  // namespace shardlens::runtime

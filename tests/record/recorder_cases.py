@@ -1,0 +1,184 @@
+"""How `shardlens record` builds the recorder for a PyTorch that is not the build's own: in a copy
+of the build's programs, which has no such recorder yet.
+
+    recorder_cases.py long [CASE...]
+
+Takes its Python as record_cases.py does.
+"""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from record_cases import HERE, PROGRAM, PYTHON
+
+SCRIPT = HERE / "scripts" / "misbehave.py"
+ONCE = "building the recorder for PyTorch"
+
+
+def start(program, out, path=None, **popen):
+    command = [program, "--device", "null:h100", "--out", out, "--", PYTHON, SCRIPT, "exit_7"]
+    environment = os.environ if path is None else os.environ | {"PATH": path}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, **pipes, **popen)
+
+
+class Build:
+    """What `shardlens record` needs of a build folder."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder) / "build"
+        built = PROGRAM.parent.parent
+        leave_out = shutil.ignore_patterns("pytorch")
+        for part in ("record", "null_device"):
+            shutil.copytree(built / part, self.folder / part, symlinks=True, ignore=leave_out)
+        (self.folder / "bin").mkdir()
+        shutil.copy(built / "bin" / "shardlens-record", self.folder / "bin")
+        shutil.copy(built / "CMakeCache.txt", self.folder)
+        self.runs = 0
+
+    def start(self, **popen):
+        self.runs += 1
+        out = self.folder / f"run{self.runs}"
+        return start(self.folder / "bin" / "shardlens-record", out, **popen)
+
+    def kept(self):
+        """Names in the folder of recorders; what begins with a dot is not seen by shardlens."""
+        folder = self.folder / "record" / "pytorch"
+        return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+    def recorders(self):
+        return [name for name in self.kept() if not name.startswith(".")]
+
+
+def expect(run, code, *lines):
+    """Waits for it; what it has said on stderr."""
+    out, error = run.communicate(timeout=1200)
+    for line in lines:
+        if line not in error:
+            raise AssertionError(f"no {line!r} in\n{out}{error}")
+    if run.returncode != code:
+        raise AssertionError(f"exit code {run.returncode}, not {code}:\n{out}{error}")
+    return error
+
+
+def check(what, is_so):
+    if not is_so:
+        raise AssertionError(what)
+
+
+def wait_for_compiler(build):
+    """Until some of the recorder has been compiled."""
+    for _ in range(600):
+        if list(build.folder.glob("record/pytorch/.*/build/profiler/**/*.o")):
+            return
+        time.sleep(0.2)
+    raise AssertionError(f"nothing is compiled; there are {build.kept()}")
+
+
+def check_two_at_once(folder):
+    build = Build(folder)
+    runs = [build.start(), build.start()]
+    said = [expect(run, 7, "exit code is 7") for run in runs]
+    check(f"built once: {said}", sorted(ONCE in lines for lines in said) == [False, True])
+    check(f"one waited: {said}", sum("waiting for the recorder" in lines for lines in said) == 1)
+    check(f"one recorder: {build.kept()}", len(build.recorders()) == 1)
+    check("kept", ONCE not in expect(build.start(), 7))
+
+
+def check_killed(folder):
+    build = Build(folder)
+    run = build.start(start_new_session=True)
+    wait_for_compiler(build)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.communicate()
+    check(f"nothing half: {build.kept()}", all(name.endswith(".log") for name in build.recorders()))
+    expect(build.start(), 7, ONCE)
+    check(f"one recorder, no log: {build.kept()}", len(build.recorders()) == 1)
+
+
+def check_interrupted(folder):
+    """As Ctrl-C does it: by a signal to all."""
+    build = Build(folder)
+    run = build.start(start_new_session=True)
+    wait_for_compiler(build)
+    os.killpg(run.pid, signal.SIGINT)
+    run.communicate()
+    check(f"exit code {run.returncode}", run.returncode != 0)
+    for _ in range(100):
+        left = [name for name in build.kept() if not name.endswith((".log", ".lock"))]
+        if not left:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"left are {left}")
+
+
+def check_broken_compiler(folder):
+    build = Build(folder)
+    tools = pathlib.Path(folder) / "tools"
+    tools.mkdir()
+    (tools / "c++").write_text("#!/bin/sh\necho 'a broken compiler' >&2\nexit 1\n")
+    (tools / "c++").chmod(0o755)
+    error = expect(build.start(path=f"{tools}:{os.environ['PATH']}"), 1, "building it failed (see ")
+    log = pathlib.Path(error.partition("(see ")[2].partition(")")[0])
+    check(f"{log} says why", "a broken compiler" in log.read_text())
+    check(f"only the log: {build.kept()}", build.recorders() == [log.name])
+
+
+def check_no_cmake(folder):
+    build = Build(folder)
+    tools = pathlib.Path(folder) / "tools"
+    tools.mkdir()
+    for name in ("bash", "dirname", "env", "sed"):
+        (tools / name).symlink_to(shutil.which(name))
+    error = expect(build.start(path=str(tools)), 1, "building it needs cmake; install that")
+    check(f"one line: {error}", error.count("\n") == 1)
+
+
+def check_installed(folder):
+    """Recorders that were built are installed, and an installation builds none."""
+    folder = pathlib.Path(folder)
+    built, prefix = PROGRAM.parent.parent, folder / "installed"
+    expect(start(built / "bin" / "shardlens-record", folder / "first"), 7)
+    install = ["cmake", "--install", built, "--prefix", prefix]
+    subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
+    program = prefix / "bin" / "shardlens-record"
+    recorders = prefix / "lib" / "shardlens" / "record" / "pytorch"
+    check("installed", ONCE not in expect(start(program, folder / "second"), 7))
+    check("recorders alone", not any(path.name.startswith(".") for path in recorders.iterdir()))
+    shutil.rmtree(recorders)
+    error = expect(start(program, folder / "third"), 2, "cmake --install again")
+    check(f"one line: {error}", error.count("\n") == 1)
+
+
+CASES = [
+    check_two_at_once, check_killed, check_interrupted, check_broken_compiler, check_no_cmake,
+    check_installed,
+]
+
+
+def main():
+    wanted = sys.argv[2:]
+    failed = 0
+    for case in CASES:
+        name = case.__name__.removeprefix("check_")
+        if wanted and name not in wanted:
+            continue
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                case(folder)
+                print(f"ok      {name} ({time.monotonic() - start:.1f} s)", flush=True)
+            except (AssertionError, subprocess.TimeoutExpired) as error:
+                failed += 1
+                print(f"FAILED  {name}: {error}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

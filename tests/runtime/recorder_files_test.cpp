@@ -1,0 +1,204 @@
+// Which recorder a PyTorch gets, of made-up builds, installations and wheels.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+#include "runtime/record/program_output.h"
+#include "runtime/record/python_program.h"
+#include "runtime/record/recorder_files.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace shardlens;
+using namespace shardlens::runtime;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string kSources = "0123456789abcdef0123456789abcdef";
+const std::string kName = "2.10.0+cu128-feedfacecafe-0123456789ab";
+
+void write(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  test::write_file(path.string(), text);
+  fs::permissions(path, fs::perms::owner_all);
+}
+
+/// A build folder or an installation, with what every one has. Of its Pythons only `sh` is run.
+struct MadeUp {
+  test::TemporaryFolder folder;
+  fs::path root = fs::path(folder.path()) / "build";
+  fs::path record = root / "record";
+  PythonProgram program{.interpreter = "/bin/sh",
+                        .torch = fs::path(folder.path()) / "site" / "torch",
+                        .torch_version = "2.10.0+cu128",
+                        .cuda_version = "12.8",
+                        .wheel = "feedfacecafe"};
+
+  MadeUp() {
+    write(record / "libshardlens_python.so", "");
+    write(record / "python" / "sitecustomize.py", "");
+    write(record / "make_stubs.py", "exit 0\n");
+    write(record / "sources.sha256", kSources + "  sources.list\n");
+    fs::create_directories(root / "null_device");
+  }
+
+  /// A recorder for another PyTorch.
+  void keep(const std::string& name) const {
+    write(record / "pytorch" / name / "libshardlens_python.so", "");
+    fs::create_directories(record / "pytorch" / name / "null_device");
+  }
+
+  /// From here on it is a build folder, which builds recorders by this.
+  void build_with(const std::string& script) const {
+    const fs::path sources = fs::path(folder.path()) / "sources";
+    write(sources / ".setup" / "recorder", "#!/bin/sh\n" + script);
+    write(root / "CMakeCache.txt",
+          "A:BOOL=ON\nCMAKE_HOME_DIRECTORY:INTERNAL=" + sources.string() + "\nB:BOOL=ON\n");
+  }
+
+  RecordFiles recorder() const { return recorder_for(program, record); }
+
+  template <class Exception>
+  void check_refused(const std::string& part) const {
+    CHECK_THROWS_MATCHES(recorder(), Exception, MessageMatches(ContainsSubstring(part)));
+  }
+};
+
+/// Sets a variable of the environment for as long as it lives.
+class Setting {
+ public:
+  Setting(const char* name, const std::string& value) : name_(name) {
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~Setting() { ::unsetenv(name_); }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+ private:
+  const char* name_;
+};
+
+std::string wheel_in(const fs::path& site, const std::string& record) {
+  write(site / "torch" / "__init__.py", "raise ImportError('nobody imports it')\n");
+  write(site / "torch" / "version.py", "__version__ = '2.10.0+cu128'\ncuda = '12.8'\n");
+  write(site / "torch-2.10.0.dist-info" / "RECORD", record);
+  const Setting path("PYTHONPATH", site.string());
+  return find_python({"python3"}).wheel;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "the PyTorch of the build has the recorder of the build, if the stubs are for its wheel") {
+  MadeUp made;
+  made.program.torch_version = "2.11.0+cu130";
+  made.program.cuda_version = "13.0";
+  const RecordFiles files = made.recorder();
+  CHECK(files.library == made.record / "libshardlens_python.so");
+  CHECK(files.stubs == made.root / "null_device");
+  CHECK(files.python == made.record / "python");
+
+  write(made.record / "make_stubs.py", "echo it calls cuNew of libcuda.so.1\nexit 1\n");
+  made.check_refused<std::invalid_argument>(
+      "2.11.0+cu130 of /bin/sh was not tried: it calls cuNew");
+}
+
+TEST_CASE("another PyTorch has the recorder that was kept for its wheel and our sources") {
+  MadeUp made;
+  made.keep(kName);
+  const RecordFiles files = made.recorder();
+  CHECK(files.library == made.record / "pytorch" / kName / "libshardlens_python.so");
+  CHECK(files.stubs == made.record / "pytorch" / kName / "null_device");
+  CHECK(files.python == made.record / "python");
+
+  SECTION("another wheel of that version has not") {
+    made.program.wheel = "0ddba11";
+    made.check_refused<std::invalid_argument>("there is no recorder for PyTorch 2.10.0+cu128");
+  }
+  SECTION("nor has it once our sources have changed") {
+    write(made.record / "sources.sha256", "fedcba9876543210  sources.list\n");
+    made.check_refused<std::invalid_argument>("cmake --install again");
+  }
+  SECTION("nor a wheel that pip has not installed") {
+    made.program.wheel.clear();
+    made.check_refused<std::invalid_argument>("has no RECORD");
+  }
+  SECTION("a recorder with a missing file is no recorder") {
+    fs::remove(files.library);
+    made.check_refused<std::runtime_error>("libshardlens_python.so is missing");
+  }
+}
+
+TEST_CASE("a build folder builds a recorder that is missing, once") {
+  const MadeUp made;
+  const std::string count = made.folder.file("count");
+  made.build_with("echo \"$@\" >>" + count +
+                  "\ncd \"$1/record\"\nmkdir -p \"pytorch/$4/null_device\"\n" +
+                  "cp libshardlens_python.so \"pytorch/$4\"\n");
+  for (int i = 0; i < 2; ++i) {
+    CHECK(made.recorder().library == made.record / "pytorch" / kName / "libshardlens_python.so");
+  }
+  CHECK(test::read_file(count) ==
+        made.root.string() + " " + made.program.torch.string() + " 2.10.0+cu128 " + kName + "\n");
+}
+
+TEST_CASE("a recorder that cannot be built is told of in one line") {
+  MadeUp made;
+  made.build_with("echo something else; echo building it needs cmake; exit 1\n");
+  made.check_refused<std::runtime_error>(
+      "there is no recorder for PyTorch 2.10.0+cu128: building it needs cmake");
+  made.build_with("kill -9 $$\n");
+  made.check_refused<std::runtime_error>("its build was ended");
+  fs::remove_all(fs::path(made.folder.path()) / "sources");
+  made.check_refused<std::invalid_argument>("nor the sources to build it");
+}
+
+TEST_CASE("a PyTorch that was not tried is refused whatever has been kept") {
+  for (const auto& [torch, cuda] : {std::pair{"2.8.0+cu128", "12.8"},
+                                    {"2.12.0+cu130", "13.0"},
+                                    {"2.10.0+cu130", "13.0"},
+                                    {"2.10.0+cu126", "12.6"},
+                                    {"2.11.0+cu128", "12.8"},
+                                    {"2.10.0+cpu", "None"}}) {
+    MadeUp made;
+    made.program.torch_version = torch;
+    made.program.cuda_version = cuda;
+    made.keep(std::string(torch) + "-feedfacecafe-0123456789ab");
+    made.check_refused<std::invalid_argument>("was not tried; record with PyTorch 2.9 or 2.10");
+  }
+}
+
+TEST_CASE("a wheel is told from another by its libraries and headers") {
+  if (output_of({"python3", "-c", "pass"}).exit_code != 0) SKIP("there is no python3");
+  const test::TemporaryFolder folder;
+  const fs::path site = fs::path(folder.path()) / "site";
+  const std::string libraries =
+      "torch/lib/libc10.so,sha256=a,1\ntorch/include/c10/a.h,sha256=b,2\n";
+  const std::string wheel = wheel_in(site, libraries);
+  CHECK(wheel.size() == 12);
+  CHECK(wheel_in(site,
+                 "torch/include/c10/a.h,sha256=b,2\ntorch/__pycache__/a.pyc,,\n"
+                 "torch/lib/libc10.so,sha256=a,1\n") == wheel);
+  CHECK(wheel_in(site, "torch/lib/libc10.so,sha256=c,1\ntorch/include/c10/a.h,sha256=b,2\n") !=
+        wheel);
+  CHECK(wheel_in(site, "torch/__init__.py,sha256=a,1\n").empty());
+}
+
+TEST_CASE("a recorder is not built where CUDA's headers are missing") {
+  const MadeUp made;
+  fs::create_directories(made.program.torch);
+  const std::string script = std::string(SHARDLENS_SOURCE_DIR) + "/.setup/recorder";
+  const ProgramOutput said =
+      output_of({script, made.root.string(), made.program.torch.string(), "2.10.0+cu128", kName});
+  CHECK(said.exit_code == 1);
+  CHECK_THAT(said.text, ContainsSubstring("building it needs "));
+  CHECK(lines_of(said.text).size() == 1);
+  CHECK_FALSE(fs::exists(made.record / "pytorch" / kName));
+}
