@@ -17,7 +17,7 @@ struct Command {
 
 constexpr std::array kCommands = {
     Command{"train", "train, one process or a whole local group (--workers N)"},
-    Command{"record", "record a PyTorch program as on a GPU that is not there"},
+    Command{"record", "record a PyTorch program, on its GPUs or on one that is not there"},
     Command{"plan", "predict peak memory; search strategies; solve for the largest batch"},
     Command{"profile", "report | diff | export | import | bundle | check recorded files"},
     Command{"gate", "compare two recordings; exit 1 where a peak grew above a limit (for CI)"},

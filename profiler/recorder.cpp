@@ -389,8 +389,16 @@ Recorder::Recorder(const RecorderOptions& options) : hooks_(std::make_unique<Hoo
   if (options.device_before_bytes) {
     hooks_->count(Counter::device_before, *options.device_before_bytes);
   }
-  sample_device(Counter::device_start);
+  if (options.has_context) sample_start();
 }
+
+void Recorder::sample_start() { sample_device(Counter::device_start); }
+
+std::string Recorder::driver_fault() const {
+  return hooks_->driver() == nullptr ? "" : hooks_->driver()->unavailable();
+}
+
+void Recorder::leave_driver() { hooks_->stop_driver(); }
 
 Recorder::~Recorder() {
   if (active() == this) close();
@@ -402,8 +410,8 @@ Recorder* Recorder::active() { return active_recorder.load(std::memory_order_acq
 
 RecorderSummary Recorder::close() {
   RecorderSummary summary;
-  if (hooks_->driver() != nullptr) summary.driver = hooks_->driver()->unavailable();
-  hooks_->stop_driver();
+  summary.driver = driver_fault();
+  leave_driver();
   hooks_->leave_operators();
   active_recorder.store(nullptr, std::memory_order_release);
   Writer& writer = hooks_->writer();

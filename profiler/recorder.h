@@ -44,6 +44,8 @@ struct RecorderOptions {
   std::optional<int64_t> device_before_bytes = {};
   bool of_host = true;    // what LibTorch's CPU allocator gives
   bool of_driver = true;  // what the driver gives; only with on_cuda
+  /// The device in use has a context, so it can be asked. Else sample_start does, later.
+  bool has_context = true;
   /// Says what an allocation is for, instead of a Scope: of a program that knows none. Called on
   /// the thread that allocates, in the allocator's lock; must not throw, allocate by LibTorch or
   /// wait.
@@ -78,6 +80,8 @@ class Recorder {
   /// Samples host memory, and on CUDA the device's and pinned memory: about 2 us and 10 us.
   void sample_host();
   void sample_device();
+  /// What the device has in use before LibTorch has allocated anything.
+  void sample_start();
 
   /// A live block of LibTorch's is something else than its scope says.
   void recategorise(Space space, const void* address, Category category);
@@ -88,6 +92,11 @@ class Recorder {
 
   /// The id of a text for Event::label. Any thread may call.
   uint32_t label(std::string_view text);
+
+  /// Why the driver's layer is missing; empty: it is there, or nobody asked for it.
+  std::string driver_fault() const;
+  /// Ends the driver's layer, for another that wants CUPTI; the rest goes on.
+  void leave_driver();
 
   /// Stops listening and finishes the file. Called once.
   RecorderSummary close();

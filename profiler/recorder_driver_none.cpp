@@ -1,5 +1,5 @@
-// Where CUPTI is older than recorder_driver.cpp needs. Such a recorder is only built for `shardlens
-// record`, which does not ask for the driver's layer.
+// Where CUPTI is older than recorder_driver.cpp needs: in recorders that `shardlens record` builds
+// for other PyTorches than the build's own.
 #include "profiler/recorder_driver.h"
 
 namespace shardlens::profiler {

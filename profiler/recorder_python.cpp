@@ -35,7 +35,9 @@ enum class OwnHistory { none, python, with_cpp };
 
 std::atomic<OwnHistory> own_history = OwnHistory::none;
 std::atomic<StepPart> step_part = StepPart::starting;
-std::atomic<int64_t> coming_step = -1;  // begins with the next allocation; -1: none
+std::atomic<bool> start_is_due = false;  // the device has not been asked for what is in use
+bool samples_steps = false;              // it is, at each
+std::atomic<int64_t> coming_step = -1;   // begins with the next allocation; -1: none
 
 /// Of the allocation that this thread is about to make. The allocator asks for it before it takes
 /// its lock, where one may wait for Python, and tells of the allocation with the lock held.
@@ -114,6 +116,8 @@ void begin_coming_step(Recorder& active) {
 /// The allocator asks this for the stacks of its own history.
 std::shared_ptr<c10::GatheredContext> gather() {
   if (Recorder* const active = Recorder::active()) {
+    // The allocation makes the context, if there is none, on the device that is in use now.
+    if (start_is_due.exchange(false)) active->sample_start();
     begin_coming_step(*active);
     next_purpose = purpose_of_next(*active);
   }
@@ -135,12 +139,8 @@ Header header_of(const ShardlensRecordStart& start) {
   header.notice = start.notice;
   header.config = start.config;
   header.libraries = start.libraries;
-  int device = 0;
   cudaDeviceProp properties{};
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaGetDeviceProperties(&properties, device) != cudaSuccess) {
-    return header;
-  }
+  if (cudaGetDeviceProperties(&properties, start.gpu) != cudaSuccess) return header;
   header.gpu = properties.name;
   header.capacity_bytes = static_cast<int64_t>(properties.totalGlobalMem);
   return header;
@@ -153,13 +153,17 @@ std::unique_ptr<Recorder>& recorder() {
 }
 
 void begin(const ShardlensRecordStart& start) {
-  recorder() = std::make_unique<Recorder>(
-      RecorderOptions{.path = start.path,
-                      .header = header_of(start),
-                      .on_cuda = true,
-                      .of_host = false,
-                      .of_driver = false,  // a null device's says nothing that segments do not
-                      .purpose = [] { return next_purpose; }});
+  const bool is_attached = start.is_attached != 0;
+  recorder() = std::make_unique<Recorder>(RecorderOptions{
+      .path = start.path,
+      .header = header_of(start),
+      .on_cuda = true,
+      .device_before_bytes = is_attached ? device_used_bytes(start.gpu) : std::nullopt,
+      .of_host = false,
+      .of_driver = is_attached,  // a null device's says nothing that segments do not
+      .has_context = !is_attached,
+      .purpose = [] { return next_purpose; }});
+  start_is_due = samples_steps = is_attached;
   listen(RecordContext::ALLOC, 1);
   static std::once_flag once;
   std::call_once(once, [] { ::pthread_atfork(nullptr, nullptr, Recorder::forget_after_fork); });
@@ -182,7 +186,19 @@ const char* shardlens_record_begin(const ShardlensRecordStart* start) {
   }
 }
 
+const char* shardlens_record_driver_fault() {
+  static auto& fault = *new std::string();
+  if (Recorder* const active = Recorder::active()) fault = active->driver_fault();
+  return fault.empty() ? nullptr : fault.c_str();
+}
+
+void shardlens_record_leave_driver() {
+  if (Recorder* const active = Recorder::active()) active->leave_driver();
+}
+
 void shardlens_record_step(int64_t step) {
+  Recorder* const active = Recorder::active();
+  if (active != nullptr && samples_steps && !start_is_due) active->sample_device();
   coming_step = step;
   step_part = StepPart::before_forward;
 }

@@ -15,12 +15,14 @@ extern "C" {
 
 struct ShardlensRecordStart {
   const char* path;       // of the recording
-  const char* device;     // "null:h100"
+  const char* device;     // "null:h100", "cuda"
   const char* notice;     // what a reader must be told
   const char* libraries;  // versions, one a line
   const char* config;     // the command, as JSON
   int32_t rank;
   int32_t world_size;
+  int32_t gpu;          // that the process is expected to use, from 0
+  int32_t is_attached;  // to a program on a real GPU: the driver and the device are asked, too
 };
 
 /// At the end of a recording.
@@ -32,8 +34,13 @@ struct ShardlensRecordEnd {
   int64_t peak_reserved_bytes;
 };
 
-/// Null, or why there is no recording; valid until the next call.
+/// Null, or why there is no recording; valid until the next call. Makes no context on any device:
+/// the program has not chosen its own yet.
 const char* shardlens_record_begin(const ShardlensRecordStart* start);
+/// Null, or why a recording that is attached has no layer of the driver; valid until the next call.
+const char* shardlens_record_driver_fault();
+/// Somebody else wants CUPTI, which serves one.
+void shardlens_record_leave_driver();
 /// The first optimizer was made, or a step is over: step `step` begins, from 0.
 void shardlens_record_step(int64_t step);
 /// The live block at `address` is of this Category, and was from the start.

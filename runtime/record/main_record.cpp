@@ -22,9 +22,15 @@ namespace {
 using namespace shardlens;
 using namespace shardlens::runtime;
 
-/// What the null device does not take from its capacity.
-int64_t outside_bytes(const planner::Device& device, int world_size) {
-  const planner::Gpu& gpu = planner::find_gpu(device.gpu);
+/// Of a real GPU, what was in use beside PyTorch when most was; of a null device, what that does
+/// not take from its capacity.
+int64_t outside_bytes(const RecordOptions& options, const profiler::RankReport& report) {
+  if (options.is_attached()) {
+    const profiler::Ledger& ledger = report.ledger;
+    return ledger.device_used_bytes.value_or(0) - ledger.reserved_bytes.value_or(0);
+  }
+  const int world_size = report.header.world_size;
+  const planner::Gpu& gpu = planner::find_gpu(options.device.gpu);
   const int64_t cuda_bytes = planner::outside_memory(gpu, {}, 0, nullptr).total_bytes();
   if (world_size == 1) return cuda_bytes;
   return cuda_bytes + planner::cold_nccl_bytes(gpu, {.size = world_size, .stride = 1});
@@ -39,8 +45,7 @@ int report_all(const RecordOptions& options, const RecordedRun& run) {
     profiler::RankReport report = profiler::report_of(path.string());
     report.source = path.string();
     const RecordFacts facts = read_record_facts(path.string());
-    const RecordVerdict verdict =
-        verdict_of(report, facts, outside_bytes(options.device, report.header.world_size));
+    const RecordVerdict verdict = verdict_of(report, facts, outside_bytes(options, report));
     verdicts += fmt::format("\n{}: {}\n", path.string(), verdict.line);
     if (verdict.exit_code != 0 && exit_code != 3) exit_code = verdict.exit_code;
     reports.push_back(std::move(report));
@@ -58,10 +63,12 @@ int record(const RecordOptions& options) {
     fmt::print(stderr, "shardlens record: the command's exit code is {}\n", run.exit_code);
   }
   if (run.recordings.empty()) {
-    fmt::print(stderr,
-               "shardlens record: nothing was recorded: no PyTorch of {} used a GPU; a Python that "
-               "is started with -I, -E or -S cannot be recorded\n",
-               program.interpreter);
+    fmt::print(
+        stderr,
+        "shardlens record: nothing was recorded: no PyTorch of {} used a GPU{}; a Python that "
+        "is started with -I, -E or -S cannot be recorded\n",
+        program.interpreter,
+        options.is_attached() ? " (without one, give --device, such as null:h100)" : "");
     return run.exit_code == 0 ? 1 : run.exit_code;
   }
   const int verdict = report_all(options, run);

@@ -19,12 +19,15 @@ namespace {
 using Words = std::vector<std::string>;
 
 constexpr std::string_view kNull = "null:";
+constexpr std::string_view kCuda = "cuda";
 
 planner::Device parse_device(const std::string& text, const std::string& capacity) {
+  if (text == kCuda) return {.kind = planner::DeviceKind::cuda, .gpu = ""};
   if (!text.starts_with(kNull)) {
     throw std::invalid_argument(fmt::format(
-        "--device {}: a program is recorded as on a GPU that is named; give one, such as null:h100",
-        text.empty() ? "is missing" : text));
+        "--device {}: give cuda for the GPUs of this machine, or one that is named, such as "
+        "null:h100",
+        text));
   }
   const std::string gpu = text.substr(kNull.size());
   planner::find_gpu(gpu);
@@ -47,6 +50,15 @@ std::string default_folder(const Words& command) {
   return fmt::format("runs/{}-{}", name, time);
 }
 
+/// The ranks and the memory of a machine are as they are.
+void expect_null_device(const std::string& flag, bool is_given) {
+  if (!is_given) return;
+  throw std::invalid_argument(fmt::format(
+      "{}: the program runs on this machine's GPUs, which have what they have; leave it "
+      "out, or give a GPU that is not there, such as --device null:h100",
+      flag));
+}
+
 void check_world(const RecordOptions& options) {
   if (options.world_size && *options.world_size < 1) {
     throw std::invalid_argument(fmt::format("--world {}: give 1 or more", *options.world_size));
@@ -60,7 +72,9 @@ void check_world(const RecordOptions& options) {
 
 }  // namespace
 
-std::string RecordOptions::device_name() const { return fmt::format("{}{}", kNull, device.gpu); }
+std::string RecordOptions::device_name() const {
+  return is_attached() ? std::string(kCuda) : fmt::format("{}{}", kNull, device.gpu);
+}
 
 RecordOptions parse_record_options(const Words& arguments) {
   RecordOptions options;
@@ -69,7 +83,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   if (dashes != arguments.end()) options.command.assign(dashes + 1, arguments.end());
   CLI::App app;
   app.set_help_flag();
-  std::string device, capacity;
+  std::string device(kCuda), capacity;
   app.add_flag("--help,-h", options.help);
   app.add_option("--device", device);
   app.add_option("--capacity", capacity);
@@ -90,25 +104,33 @@ RecordOptions parse_record_options(const Words& arguments) {
     throw std::invalid_argument("no command; give it after --, such as -- python train.py");
   }
   options.device = parse_device(device, capacity);
+  if (options.is_attached()) {
+    expect_null_device("--capacity", !capacity.empty());
+    expect_null_device("--world", options.world_size.has_value());
+    expect_null_device("--rank", options.rank.has_value());
+  }
   check_world(options);
   if (options.out.empty()) options.out = default_folder(options.command);
   return options;
 }
 
 std::string record_help() {
-  return "usage: shardlens record --device null:GPU [flags] -- COMMAND ...\n\n"
-         "Records the memory of a PyTorch program that knows nothing of it, with no GPU, and says\n"
-         "whether it fits one. Memory is exact, values are not: whatever it prints of them is "
-         "zero.\n\n"
-         "  --device null:GPU  the GPU, such as null:h100 or null:a100-80\n"
-         "  --capacity BYTES   its memory, where that is to be another, such as 141GB\n"
-         "  --world W          ranks, of which only one is there\n"
-         "  --rank R           which one; default: 0\n"
+  return "usage: shardlens record [flags] -- COMMAND ...\n\n"
+         "Records the memory of a PyTorch program that knows nothing of it: on the GPUs of this\n"
+         "machine, every rank of it, or, with no GPU, as one rank on a GPU that is not there. "
+         "There\n"
+         "memory is exact, values are not: whatever it prints of them is zero.\n\n"
+         "  --device D         cuda, or a GPU that is not there: null:h100, null:a100-80; default: "
+         "cuda\n"
          "  --steps N          end the program after N optimizer steps\n"
          "  --timeout S        interrupt it after S seconds\n"
          "  --out DIR          where to put profiles/rankR.slp; default: runs/SCRIPT-TIME\n\n"
+         "of a GPU that is not there\n"
+         "  --capacity BYTES   its memory, where that is to be another, such as 141GB\n"
+         "  --world W          ranks, of which only one is there\n"
+         "  --rank R           which one; default: 0\n\n"
          "Where the command has torchrun or calls torch.multiprocessing.spawn, they give the size\n"
-         "of the world, and the one rank is run.\n\n"
+         "of that world.\n\n"
          "Exit code: that of the command where it is not 0; 3 where the program does not fit the\n"
          "GPU; 4 where it fits only with allocator retries.\n";
 }

@@ -12,7 +12,7 @@ namespace shardlens::runtime {
 
 struct RecordOptions {
   bool help = false;
-  planner::Device device;  // a null one
+  planner::Device device;  // a null one, or cuda
   std::optional<int> world_size;
   std::optional<int> rank;
   std::optional<int64_t> steps;  // after so many optimizer steps the program ends
@@ -20,8 +20,10 @@ struct RecordOptions {
   std::string out;                   // folder of the run
   std::vector<std::string> command;  // not empty
 
-  /// As recordings name it: "null:h100".
+  /// As recordings name it: "null:h100", "cuda".
   std::string device_name() const;
+  /// To a program that runs on this machine's GPUs, with all of its ranks.
+  bool is_attached() const { return device.kind == planner::DeviceKind::cuda; }
 };
 
 /// `arguments` without the program's name. Throws std::invalid_argument.

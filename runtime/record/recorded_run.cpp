@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -29,6 +30,15 @@ constexpr int kTimedOut = 124;  // as timeout(1) says it
 
 fs::path profiles_of(const RecordOptions& options) { return fs::path(options.out) / "profiles"; }
 
+/// The ending of the files by which a process tells which rank's recording it makes.
+std::string own_claim() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  std::string name = fmt::format(".claim-{}-{}", host.data(), ::getpid());
+  std::ranges::replace(name.begin() + 1, name.end(), '.', '-');
+  return name;
+}
+
 // ---- before -------------------------------------------------------------------------------------
 
 template <class Value>
@@ -36,12 +46,16 @@ nlohmann::json or_null(const std::optional<Value>& value) {
   return value ? nlohmann::json(*value) : nlohmann::json();
 }
 
-std::string options_json(const RecordOptions& options, const RecordFiles& files) {
-  const nlohmann::json json = {
-      {"library", files.library.string()}, {"folder", fs::absolute(profiles_of(options)).string()},
-      {"device", options.device_name()},   {"world", or_null(options.world_size)},
-      {"rank", or_null(options.rank)},     {"steps", or_null(options.steps)},
-      {"command", options.command}};
+std::string options_json(const RecordOptions& options, const RecordFiles& files,
+                         const std::string& claim) {
+  const nlohmann::json json = {{"library", files.library.string()},
+                               {"folder", fs::absolute(profiles_of(options)).string()},
+                               {"claim", claim.substr(1)},
+                               {"device", options.device_name()},
+                               {"world", or_null(options.world_size)},
+                               {"rank", or_null(options.rank)},
+                               {"steps", or_null(options.steps)},
+                               {"command", options.command}};
   return json.dump();
 }
 
@@ -76,9 +90,11 @@ void set_world(const RecordOptions& options) {
   ::setenv("OMP_NUM_THREADS", "1", 0);
 }
 
-void set_environment(const RecordOptions& options, const RecordFiles& files) {
-  ::setenv("SHARDLENS_RECORD", options_json(options, files).c_str(), 1);
+void set_environment(const RecordOptions& options, const RecordFiles& files,
+                     const std::string& claim) {
+  ::setenv("SHARDLENS_RECORD", options_json(options, files, claim).c_str(), 1);
   put_first("PYTHONPATH", files.python.string());
+  if (options.is_attached()) return;
   put_first("LD_PRELOAD", preload_of(files.stubs));
   ::setenv(kNullKeepCopiesVariable, "1", 1);
   ::setenv(kNullGpuVariable, options.device.gpu.c_str(), 1);
@@ -88,10 +104,10 @@ void set_environment(const RecordOptions& options, const RecordFiles& files) {
   set_world(options);
 }
 
-/// Of ranks that another run recorded here, or that was killed.
-void forget_claims(const fs::path& profiles) {
+/// Where another of this name was killed.
+void forget_claims(const fs::path& profiles, const std::string& claim) {
   for (const auto& entry : fs::directory_iterator(profiles)) {
-    if (entry.path().extension() == ".claim") fs::remove(entry.path());
+    if (entry.path().extension() == claim) fs::remove(entry.path());
   }
 }
 
@@ -105,11 +121,11 @@ sigset_t awaited_signals() {
 }
 
 [[noreturn]] void become(const RecordOptions& options, const RecordFiles& files,
-                         const sigset_t& signals) {
+                         const std::string& claim, const sigset_t& signals) {
   ::sigprocmask(SIG_SETMASK, &signals, nullptr);
   // A shell lets its background jobs ignore what ends them when their time is over.
   if (options.timeout_s) ::signal(SIGINT, SIG_DFL);
-  set_environment(options, files);
+  set_environment(options, files, claim);
   std::vector<char*> argv;
   for (const std::string& word : options.command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -170,11 +186,11 @@ class Command {
 // ---- afterwards ---------------------------------------------------------------------------------
 
 /// A process that has claimed a rank has begun its recording.
-std::vector<fs::path> claimed_recordings(const fs::path& profiles) {
+std::vector<fs::path> claimed_recordings(const fs::path& profiles, const std::string& claim) {
   std::vector<fs::path> recordings;
   for (const auto& entry : fs::directory_iterator(profiles)) {
     fs::path recording = entry.path();
-    if (recording.extension() != ".claim") continue;
+    if (recording.extension() != claim) continue;
     recording.replace_extension(".slp");
     if (fs::exists(recording)) recordings.push_back(recording);
   }
@@ -187,17 +203,18 @@ std::vector<fs::path> claimed_recordings(const fs::path& profiles) {
 RecordedRun run_recorded(const RecordOptions& options, const RecordFiles& files) {
   const fs::path profiles = profiles_of(options);
   fs::create_directories(profiles);
-  forget_claims(profiles);
+  const std::string claim = own_claim();
+  forget_claims(profiles, claim);
   const sigset_t awaited = awaited_signals();
   sigset_t before;
   ::sigprocmask(SIG_BLOCK, &awaited, &before);
   const pid_t child = ::fork();
   if (child < 0) throw std::runtime_error("no process could be made for the command");
-  if (child == 0) become(options, files, before);
+  if (child == 0) become(options, files, claim, before);
   RecordedRun run = Command(child, options.timeout_s).wait();
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
-  run.recordings = claimed_recordings(profiles);
-  forget_claims(profiles);
+  run.recordings = claimed_recordings(profiles, claim);
+  forget_claims(profiles, claim);
   return run;
 }
 

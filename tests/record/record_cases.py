@@ -69,15 +69,13 @@ def find_python():
 PYTHON = find_python()
 
 
-def shardlens(*arguments):
-    return subprocess.run(
-        [PROGRAM, *map(str, arguments)], capture_output=True, text=True, check=False
-    )
+def shardlens(*arguments, env=None):
+    command = [PROGRAM, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=env)
 
 
-def record(out, rank, world, *command):
-    place = ["--device", "null:h100", "--world", world, "--rank", rank, "--out", out]
-    return shardlens("record", *place, "--", PYTHON, *command)
+def as_rank(rank, world):
+    return ["--device", "null:h100", "--world", world, "--rank", rank]
 
 
 def compared(events):
@@ -111,12 +109,14 @@ def check_events(found, wanted):
     expect("events", len(found), len(wanted))
 
 
-def check(arguments, rank, world):
-    """The peak in bytes, and the share of it that is unclassed."""
+def check(arguments, place):
+    """The peak in bytes, and the share of it that is unclassed. `place`: flags of record that say
+    where the program runs."""
     script, *flags = arguments
     with tempfile.TemporaryDirectory() as folder:
         out, said = pathlib.Path(folder) / "run", pathlib.Path(folder) / "said.json"
-        done = record(out, rank, world, HERE / "oracle.py", said, HERE / "scripts" / script, *flags)
+        command = [PYTHON, HERE / "oracle.py", said, HERE / "scripts" / script, *flags]
+        done = shardlens("record", *place, "--out", out, "--", *command)
         if done.returncode != 0:
             raise AssertionError(f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
         oracle, report = json.loads(said.read_text()), report_of(out)
@@ -136,7 +136,8 @@ def check_llama_8b():
     with tempfile.TemporaryDirectory() as folder:
         start = time.monotonic()
         script = HERE / "scripts" / "llama.py"
-        done = record(f"{folder}/run", 0, 16, script, "--size", "8b", "--tokens", "8192")
+        command = [PYTHON, script, "--size", "8b", "--tokens", "8192"]
+        done = shardlens("record", *as_rank(0, 16), "--out", f"{folder}/run", "--", *command)
         wall_s = time.monotonic() - start
         if done.returncode != 0:
             raise AssertionError(f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
@@ -154,7 +155,7 @@ def main():
         for rank, world in ranks:
             name = f"{' '.join(arguments)}, rank {rank} of {world}"
             try:
-                peak, other = check(arguments, rank, world)
+                peak, other = check(arguments, as_rank(rank, world))
                 print(f"ok      {name}: {peak} bytes, {other:.2%} unclassed", flush=True)
             except AssertionError as error:
                 failed += 1

@@ -67,13 +67,24 @@ TEST_CASE("a recording goes into a folder of the script's name") {
   CHECK(options.out.starts_with("runs/train-"));
 }
 
+TEST_CASE("record attaches to a program on the GPUs of the machine where none is named") {
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--", "python"}, {"--device", "cuda", "--", "python"}}) {
+    const RecordOptions options = parse_record_options(flags);
+    CHECK(options.is_attached());
+    CHECK(options.device_name() == "cuda");
+  }
+  CHECK_FALSE(parse_record_options({"--device", "null:h100", "--", "python"}).is_attached());
+  check_refused({"--world", "2", "--", "python"}, "--world: the program runs on this machine's");
+  check_refused({"--rank", "0", "--", "python"}, "such as --device null:h100");
+  check_refused({"--capacity", "40GiB", "--", "python"}, "--capacity: ");
+}
+
 TEST_CASE("record refuses what makes no sense, and says why") {
   check_refused({"--device", "null:h100"}, "no command");
   check_refused({"python", "train.py"}, "the command comes after --");
   check_refused({"--device", "cpu", "--", "python"}, "--device cpu");
   check_refused({"--device", "null:h1000", "--", "python"}, "h100");
-  check_refused({"--", "python"}, "--device is missing");
-  check_refused({"--device", "cuda", "--", "python"}, "such as null:h100");
   check_refused({"--device", "null:h100", "--world", "0", "--", "python"}, "--world 0");
   check_refused({"--device", "null:h100", "--world", "8", "--rank", "8", "--", "python"},
                 "--rank 8");

@@ -70,6 +70,11 @@ def profile():
         train(2)
 
 
+def profile_late():
+    train(1)
+    profile()
+
+
 def run_out():
     torch.empty(1 << 40, device="cuda")
 

@@ -2,8 +2,9 @@
 
 SHARDLENS_RECORD is the JSON that the command wrote (runtime/record/recorded_run.cpp):
   library     libshardlens_python.so
-  folder      where to put rankR.slp, rankR.json beside it once it is closed, and rankR.claim
-  device      "null:h100"
+  folder      where to put rankR.slp, rankR.json beside it once it is closed, and rankR.CLAIM
+  claim       CLAIM, of one `shardlens record` alone: those of other machines may share the folder
+  device      "null:h100", or "cuda": the program runs on its GPUs, and nothing of it is changed
   rank, world null where the program or torchrun says so
   steps       the optimizer step to end after, or null: none
   command     what the user gave
@@ -18,6 +19,7 @@ import os
 import sys
 
 OPTIONS = json.loads(os.environ["SHARDLENS_RECORD"])
+IS_ATTACHED = OPTIONS["device"] == "cuda"
 
 _said = set()
 
@@ -33,14 +35,19 @@ def _changes():
     """What to do to which module, once it is there."""
     from . import ranks, recording, values
 
-    return {
-        "torch": [recording.prepare, values.leave_out_cudnn, values.watch],
+    always = {
+        "torch": [recording.prepare],
+        "torch.distributed.fsdp._fully_shard._fsdp_param_group": [recording.watch_fsdp2],
+    }
+    if IS_ATTACHED:
+        return always | {"torch.multiprocessing.spawn": [ranks.tell_spawned]}
+    return always | {
+        "torch": [*always["torch"], values.leave_out_cudnn, values.watch],
         "torch.distributed.distributed_c10d": [ranks.replace_absent],
         "torch.distributed.utils": [ranks.ignore_others_shapes],
         "torch.distributed.checkpoint.utils": [ranks.plan_checkpoints_alone],
         "torch.distributed.checkpoint.default_planner": [ranks.accept_parts_of_checkpoints],
         "torch.distributed.launcher.api": [ranks.replace_torchrun],
-        "torch.distributed.fsdp._fully_shard._fsdp_param_group": [recording.watch_fsdp2],
         "torch.multiprocessing.spawn": [ranks.replace_spawn],
         "torch.nn.parallel.distributed": [ranks.reduce_alone],
     }

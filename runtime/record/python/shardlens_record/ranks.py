@@ -1,10 +1,49 @@
-"""One rank of a world that does not exist. Collectives do nothing (PyTorch's own "fake" process
-group), and what the others would say is what this rank says."""
+"""Which rank this process is; on a null device one of a world that does not exist: collectives do
+nothing (PyTorch's own "fake" process group), and what the others would say is what this rank says."""
 
+import functools
+import json
 import os
 import sys
 
-from . import OPTIONS, say
+from . import IS_ATTACHED, OPTIONS, say
+
+
+# What torchrun, Open MPI, other MPIs and Slurm tell of rank, world, and rank on this machine.
+_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+_LAUNCHERS = (
+    _TORCHRUN,
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+)
+
+
+def own_place():
+    """Rank, size of the world, and rank on this machine, as far as is known before the program has
+    said anything. On a null device whoever started `shardlens record` does not count."""
+    launchers = _LAUNCHERS if IS_ATTACHED else [_TORCHRUN]
+    told = next((names for names in launchers if names[0] in os.environ), _TORCHRUN)
+    rank, size = OPTIONS["rank"] or 0, OPTIONS["world"] or 1
+    return tuple(int(os.environ.get(*pair)) for pair in zip(told, map(str, (rank, size, rank))))
+
+
+def tell_spawned(module):
+    """Processes of torch.multiprocessing.spawn learn their rank as an argument, which a recording
+    that begins with the GPU may be too early to see."""
+    run, start = module._wrap, module.start_processes
+
+    @functools.wraps(run)
+    def run_rank(fn, i, *rest):
+        OPTIONS["rank"] = i
+        run(fn, i, *rest)
+
+    @functools.wraps(start)
+    def start_ranks(fn, args=(), nprocs=1, *rest, **kwargs):
+        os.environ["SHARDLENS_RECORD"] = json.dumps(OPTIONS | {"world": nprocs})
+        return start(fn, args, nprocs, *rest, **kwargs)
+
+    module._wrap, module.start_processes = run_rank, start_ranks
 
 
 class _World:

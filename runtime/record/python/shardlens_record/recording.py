@@ -9,7 +9,7 @@ import os
 import sys
 import weakref
 
-from . import OPTIONS, say, values
+from . import IS_ATTACHED, OPTIONS, ranks, say, values
 
 # Of profiler/profile.h.
 PARAMETER_SHARD, GRADIENT_SHARD, OPTIMIZER_STATE, GRADIENT = 0, 1, 2, 5
@@ -17,13 +17,13 @@ PARAMETER_SHARD, GRADIENT_SHARD, OPTIMIZER_STATE, GRADIENT = 0, 1, 2, 5
 # Of c10::CachingDeviceAllocator::RecordContext.
 HISTORY_CONTEXT = {None: 0, "state": 1, "alloc": 2, "all": 3}
 
-NOTICE = "null device: memory is real, values are not"
+NOTICE = "" if IS_ATTACHED else "null device: memory is real, values are not"
 
 
 class _Start(ctypes.Structure):
     _fields_ = [(name, ctypes.c_char_p) for name in ("path", "device", "notice", "libraries",
                                                      "config")]
-    _fields_ += [(name, ctypes.c_int32) for name in ("rank", "world_size")]
+    _fields_ += [(name, ctypes.c_int32) for name in ("rank", "world_size", "gpu", "is_attached")]
 
 
 class _End(ctypes.Structure):
@@ -45,6 +45,7 @@ class _Recording:
 def _load():
     library = ctypes.PyDLL(OPTIONS["library"])  # keeps Python's lock
     library.shardlens_record_begin.restype = ctypes.c_char_p
+    library.shardlens_record_driver_fault.restype = ctypes.c_char_p
     library.shardlens_record_end.restype = ctypes.c_bool
     library.shardlens_record_step.argtypes = [ctypes.c_int64]
     library.shardlens_record_recategorise.argtypes = [ctypes.c_uint64, ctypes.c_int32]
@@ -60,7 +61,7 @@ def _file(ending):
 def _claim():
     """False where another process of this rank has a recording already."""
     try:
-        with open(_file("claim"), "x", encoding="utf-8") as claim:
+        with open(_file(OPTIONS["claim"]), "x", encoding="utf-8") as claim:
             claim.write(str(os.getpid()))
     except FileExistsError:
         say(f"process {os.getpid()} uses the GPU too; only the first of a rank is recorded")
@@ -71,7 +72,7 @@ def _claim():
 def begin(torch):
     if _Recording.library is not None:
         return
-    _Recording.rank = int(os.environ.get("RANK", OPTIONS["rank"] or 0))
+    _Recording.rank, world_size, local_rank = ranks.own_place()
     if not _claim():
         return
     library = _load()
@@ -83,7 +84,9 @@ def begin(torch):
         libraries=libraries.encode(),
         config=json.dumps({"command": OPTIONS["command"]}).encode(),
         rank=_Recording.rank,
-        world_size=int(os.environ.get("WORLD_SIZE", OPTIONS["world"] or 1)),
+        world_size=world_size,
+        gpu=min(local_rank, torch._C._cuda_getDeviceCount() - 1),
+        is_attached=IS_ATTACHED,
     )
     failure = library.shardlens_record_begin(ctypes.byref(start))
     if failure:
@@ -91,6 +94,9 @@ def begin(torch):
         return
     _Recording.library = library
     _Recording.process = os.getpid()
+    fault = library.shardlens_record_driver_fault()
+    if fault:
+        say(f"{fault.decode()}: what others than PyTorch allocate is not recorded")
     if _Recording.history:
         library.shardlens_record_share_history(*_Recording.history)
     atexit.register(end)
@@ -257,7 +263,12 @@ def _watch_profiler(torch):
     inner = profile.start
 
     def start(self):
-        say("the program uses torch.profiler: it sees no kernels, and its times mean nothing")
+        if not IS_ATTACHED:
+            say("the program uses torch.profiler: it sees no kernels, and its times mean nothing")
+        elif _is_recording():
+            say("the program uses torch.profiler, which wants CUPTI for itself: from here on what "
+                "others than PyTorch allocate is not recorded")
+            _Recording.library.shardlens_record_leave_driver()
         return inner(self)
 
     profile.start = start

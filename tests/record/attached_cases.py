@@ -1,0 +1,178 @@
+"""`shardlens record` without --device: attached to programs that run on this machine's GPUs, every
+rank of theirs.
+
+    attached_cases.py quick|long
+
+The machine is one whose GPU is a null device, which everything here is started with: to PyTorch, to
+CUPTI's callbacks and to the recorder it is as any other. What only a GPU shows (contexts, modules,
+NCCL's buffers, what other processes use) is not tested here. Takes its Python as record_cases.py
+does.
+"""
+
+import json
+import os
+import pathlib
+import socket
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+from record_cases import HERE, PROGRAM, PYTHON, check, report_of, shardlens
+
+SCRIPT = HERE / "scripts" / "misbehave.py"
+NO_DEVICE_LAYER = "is not recorded"
+
+
+def become_machine():
+    stubs = sorted((PROGRAM.parent.parent / "null_device").glob("*.so.*"))
+    os.environ["LD_PRELOAD"] = ":".join(map(str, stubs))
+    os.environ["SHARDLENS_NULL_GPU"] = "h100"
+    os.environ["SHARDLENS_NULL_KEEP_COPIES"] = "1"
+
+
+def expect(what, found, wanted):
+    if found != wanted:
+        raise AssertionError(f"{what}: {found}, not {wanted}")
+
+
+class Recorded:
+    def __init__(self, folder, *command, flags=(), more=None):
+        self.out = pathlib.Path(folder) / "run"
+        environment = os.environ | (more or {})
+        done = shardlens("record", "--out", self.out, *flags, "--", *command, env=environment)
+        self.code, self.text, self.lines = done.returncode, done.stdout, done.stderr
+
+    def expect(self, code, *lines):
+        for line in lines:
+            if line not in self.lines + self.text:
+                raise AssertionError(f"no {line!r} in\n{self.text}{self.lines}")
+        if self.code != code:
+            raise AssertionError(f"exit code {self.code}, not {code}:\n{self.text}{self.lines}")
+        return self
+
+    def expect_ranks(self, size):
+        """Each with its own recording, whose peaks are what its PyTorch has counted."""
+        names = sorted(path.name for path in (self.out / "profiles").iterdir())
+        expect("files", names, sorted(f"rank{i}.{end}" for i in range(size) for end in ("slp", "json")))
+        ranks = json.loads(shardlens("profile", "report", self.out, "--json").stdout)["ranks"]
+        expect("ranks", [rank["rank"] for rank in ranks], list(range(size)))
+        for rank in ranks:
+            said = json.loads((self.out / "profiles" / f"rank{rank['rank']}.json").read_text())
+            for key in ("allocated_bytes", "reserved_bytes"):
+                expect(key, rank["peak"][key], said[f"peak_{key}"])
+        return ranks
+
+
+def python(folder, *arguments, **options):
+    return Recorded(folder, PYTHON, SCRIPT, *arguments, **options)
+
+
+def free_port():
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+def check_peaks(_):
+    """As on a named GPU: peaks and every event are PyTorch's own."""
+    check(["transformer.py", "--strategy", "plain"], [])
+    check(["transformer.py", "--strategy", "plain", "--optimizer", "fused", "--bf16"], [])
+
+
+def check_driver(folder):
+    """All that the driver gives here is what PyTorch's allocator has asked it for."""
+    python(folder, "exit_7").expect(7, "exit code is 7")
+    report = report_of(folder + "/run")
+    ledger = report["ledger"]
+    expect("the driver's bytes", ledger["driver_bytes"], report["peak"]["reserved_bytes"])
+    expect("in use", ledger["device_used_bytes"], report["peak"]["reserved_bytes"])
+    expect("steps", len(report["steps"]), 2)
+
+
+def check_profiler(folder):
+    """Attached when CUDA is initialised, and later."""
+    python(folder, "profile").expect(0, "is not recorded").expect_ranks(1)
+
+
+def check_late_profiler(folder):
+    python(folder, "profile_late").expect(0, "torch.profiler, which wants CUPTI", NO_DEVICE_LAYER)
+
+
+def torchrun(folder, node, port, *command):
+    """The only rank of a node of two: a machine here has one GPU."""
+    nodes = ["--nnodes", 2, "--nproc_per_node", 1, "--node_rank", node]
+    place = ["--master_addr", "127.0.0.1", "--master_port", port]
+    return Recorded(folder, PYTHON, "-m", "torch.distributed.run", *nodes, *place, *command)
+
+
+def check_ranks(folder):
+    """Under torchrun, with a recorder on each of two nodes, which share the folder. Not DDP: it
+    compares shapes with ranks of whom a null device hears nothing."""
+    for strategy in ("fsdp2", "fsdp1"):
+        with tempfile.TemporaryDirectory(dir=folder) as place, ThreadPoolExecutor() as nodes:
+            script = [HERE / "scripts" / "transformer.py", "--strategy", strategy]
+            port = free_port()
+            runs = list(nodes.map(lambda node: torchrun(place, node, port, *script), range(2)))
+            for rank, run in enumerate(runs):
+                run.expect(0, f"rank {rank} of 2 on cuda", f"rank{rank}.slp: fits")
+            ranks = runs[0].expect_ranks(2)
+            expect("events lost", [rank["lost"] for rank in ranks], [0, 0])
+
+
+def check_spawn(folder):
+    python(folder, "spawn").expect(0, "rank 3 of 4").expect_ranks(4)
+
+
+def check_launchers(folder):
+    """Ranks that somebody else starts, a recorder each, in one folder."""
+    for rank in range(2):
+        mpi = {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "2"}
+        run = python(folder, "exit_7", more=mpi).expect(7, f"rank {rank} of 2 on cuda")
+    run.expect_ranks(2)
+
+
+def check_steps(folder):
+    python(folder, "catch_all", flags=["--steps", "2"]).expect(0, "ended after step 2")
+
+
+def check_out_of_memory(folder):
+    python(folder, "run_out").expect(1, "OutOfMemoryError", "does not fit")
+
+
+def check_no_gpu(folder):
+    python(folder, "stay_on_cpu").expect(1, "nothing was recorded", "without one, give --device")
+
+
+def check_refusals(_):
+    for flag, value in {"--world": "8", "--rank": "0", "--capacity": "40GiB"}.items():
+        done = shardlens("record", flag, value, "--", PYTHON)
+        if done.returncode != 2 or flag not in done.stderr or done.stderr.count("\n") != 1:
+            raise AssertionError(f"exit code {done.returncode}: {done.stderr}")
+
+
+QUICK = [check_driver, check_spawn, check_refusals]
+LONG = [
+    check_peaks, check_profiler, check_late_profiler, check_ranks, check_launchers, check_steps,
+    check_out_of_memory, check_no_gpu,
+]
+
+
+def main():
+    become_machine()
+    failed = 0
+    for case in {"quick": QUICK, "long": LONG}[sys.argv[1]]:
+        name = case.__name__.removeprefix("check_")
+        if sys.argv[2:] and name not in sys.argv[2:]:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                case(folder)
+                print(f"ok      {name}", flush=True)
+            except AssertionError as error:
+                failed += 1
+                print(f"FAILED  {name}: {error}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
