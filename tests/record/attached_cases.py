@@ -5,19 +5,19 @@ rank of theirs.
 
 The machine is one whose GPU is a null device, which everything here is started with: to PyTorch, to
 CUPTI's callbacks and to the recorder it is as any other. What only a GPU shows (contexts, modules,
-NCCL's buffers, what other processes use) is not tested here. Takes its Python as record_cases.py
-does.
+NCCL's buffers, what other processes use) is not tested here. recorded.py says which Python runs
+them.
 """
 
 import json
 import os
-import pathlib
 import socket
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
-from record_cases import HERE, PROGRAM, PYTHON, check, report_of, shardlens
+from record_cases import check
+from recorded import HERE, PROGRAM, PYTHON, Recorded, report_of, run_cases, shardlens
 
 SCRIPT = HERE / "scripts" / "misbehave.py"
 NO_DEVICE_LAYER = "is not recorded"
@@ -35,21 +35,7 @@ def expect(what, found, wanted):
         raise AssertionError(f"{what}: {found}, not {wanted}")
 
 
-class Recorded:
-    def __init__(self, folder, *command, flags=(), more=None):
-        self.out = pathlib.Path(folder) / "run"
-        environment = os.environ | (more or {})
-        done = shardlens("record", "--out", self.out, *flags, "--", *command, env=environment)
-        self.code, self.text, self.lines = done.returncode, done.stdout, done.stderr
-
-    def expect(self, code, *lines):
-        for line in lines:
-            if line not in self.lines + self.text:
-                raise AssertionError(f"no {line!r} in\n{self.text}{self.lines}")
-        if self.code != code:
-            raise AssertionError(f"exit code {self.code}, not {code}:\n{self.text}{self.lines}")
-        return self
-
+class Attached(Recorded):
     def expect_ranks(self, size):
         """Each with its own recording, whose peaks are what its PyTorch has counted."""
         names = sorted(path.name for path in (self.out / "profiles").iterdir())
@@ -64,7 +50,7 @@ class Recorded:
 
 
 def python(folder, *arguments, **options):
-    return Recorded(folder, PYTHON, SCRIPT, *arguments, **options)
+    return Attached(folder, PYTHON, SCRIPT, *arguments, **options)
 
 
 def free_port():
@@ -102,7 +88,7 @@ def torchrun(folder, node, port, *command):
     """The only rank of a node of two: a machine here has one GPU."""
     nodes = ["--nnodes", 2, "--nproc_per_node", 1, "--node_rank", node]
     place = ["--master_addr", "127.0.0.1", "--master_port", port]
-    return Recorded(folder, PYTHON, "-m", "torch.distributed.run", *nodes, *place, *command)
+    return Attached(folder, PYTHON, "-m", "torch.distributed.run", *nodes, *place, *command)
 
 
 def check_ranks(folder):
@@ -159,19 +145,7 @@ LONG = [
 
 def main():
     become_machine()
-    failed = 0
-    for case in {"quick": QUICK, "long": LONG}[sys.argv[1]]:
-        name = case.__name__.removeprefix("check_")
-        if sys.argv[2:] and name not in sys.argv[2:]:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                case(folder)
-                print(f"ok      {name}", flush=True)
-            except AssertionError as error:
-                failed += 1
-                print(f"FAILED  {name}: {error}", flush=True)
-    return 1 if failed else 0
+    return run_cases({"quick": QUICK, "long": LONG}[sys.argv[1]])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
     behaviour_cases.py quick|long
 
-Takes its Python as record_cases.py does.
+recorded.py says which Python runs them.
 """
 
 import os
@@ -11,28 +11,15 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
-import time
 
-from record_cases import HERE, PROGRAM, PYTHON, report_of, shardlens
+from recorded import HERE, PROGRAM, PYTHON, Recorded, report_of, run_cases, shardlens
 
 SCRIPT = HERE / "scripts" / "misbehave.py"
 
 
-class Recorded:
+class OnNullDevice(Recorded):
     def __init__(self, folder, *command, flags=()):
-        self.out = f"{folder}/run"
-        flags = ["--device", "null:h100", "--out", self.out, *flags]
-        done = shardlens("record", *flags, "--", *command)
-        self.code, self.text, self.lines = done.returncode, done.stdout, done.stderr
-
-    def expect(self, code, *lines):
-        for line in lines:
-            if line not in self.lines + self.text:
-                raise AssertionError(f"no {line!r} in\n{self.text}{self.lines}")
-        if self.code != code:
-            raise AssertionError(f"exit code {self.code}, not {code}:\n{self.text}{self.lines}")
-        return self
+        super().__init__(folder, *command, flags=["--device", "null:h100", *flags])
 
     def steps(self):
         return len(report_of(self.out)["steps"])
@@ -43,7 +30,7 @@ class Recorded:
 
 
 def python(folder, *arguments, flags=()):
-    return Recorded(folder, PYTHON, SCRIPT, *arguments, flags=flags)
+    return OnNullDevice(folder, PYTHON, SCRIPT, *arguments, flags=flags)
 
 
 def check_fail(folder):
@@ -127,7 +114,7 @@ def check_capacity(folder):
 
 def torchrun(folder, *torchrun_flags, flags=()):
     command = [PYTHON, "-m", "torch.distributed.run", *torchrun_flags]
-    return Recorded(folder, *command, SCRIPT, "use_rank", flags=flags)
+    return OnNullDevice(folder, *command, SCRIPT, "use_rank", flags=flags)
 
 
 def check_torchrun(folder):
@@ -203,22 +190,7 @@ LONG = [
 def main():
     # Where a shell has started this in the background it is ignored, by programs that this starts, too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    cases = {"quick": QUICK, "long": LONG}[sys.argv[1]]
-    wanted = sys.argv[2:]
-    failed = 0
-    for case in cases:
-        name = case.__name__.removeprefix("check_")
-        if wanted and name not in wanted:
-            continue
-        start = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                case(folder)
-                print(f"ok      {name} ({time.monotonic() - start:.1f} s)", flush=True)
-            except (AssertionError, subprocess.TimeoutExpired) as error:
-                failed += 1
-                print(f"FAILED  {name}: {error}", flush=True)
-    return 1 if failed else 0
+    return run_cases({"quick": QUICK, "long": LONG}[sys.argv[1]])
 
 
 if __name__ == "__main__":

@@ -8,24 +8,19 @@ in the .slp alone are PyTorch's max_memory_allocated and max_memory_reserved to 
 of the allocator's own history is in the recording, in the same order and size (when a freed block
 was completed, which exports do not tell, is left out); at most 6 % of the peak is unclassed.
 
-The programs are run by the first Python that is there of SHARDLENS_PYTHONS, a list with colons, else
-by the one that runs this; exit code 77 says that it has no PyTorch, or none whose version begins with
-SHARDLENS_PYTORCH.
+recorded.py says which Python runs them.
 """
 
 import json
-import os
 import pathlib
 import resource
-import subprocess
 import sys
 import tempfile
 import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-PROGRAM = HERE.parent.parent / "build" / "bin" / "shardlens"
+from recorded import HERE, PYTHON, report_of, shardlens
+
 MOST_UNCLASSED = 0.06
-NO_PYTORCH = 77
 RANKS = [(0, 2), (5, 16), (511, 512), (0, 16), (0, 512), (15, 16), (1, 2)]
 
 QUICK = [
@@ -54,26 +49,6 @@ LONG = [
 ]
 
 
-def find_python():
-    """Exits with 77 where none has PyTorch."""
-    listed = os.environ.get("SHARDLENS_PYTHONS", sys.executable).split(":")
-    python = next((path for path in listed if os.access(path, os.X_OK)), sys.executable)
-    wanted = os.environ.get("SHARDLENS_PYTORCH", "")
-    question = f"import importlib.metadata as m; assert m.version('torch').startswith('{wanted}')"
-    if subprocess.run([python, "-c", question], capture_output=True, check=False).returncode != 0:
-        print(f"skipped: {python} has no PyTorch {wanted}")
-        sys.exit(NO_PYTORCH)
-    return python
-
-
-PYTHON = find_python()
-
-
-def shardlens(*arguments, env=None):
-    command = [PROGRAM, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=env)
-
-
 def as_rank(rank, world):
     return ["--device", "null:h100", "--world", world, "--rank", rank]
 
@@ -90,11 +65,6 @@ def events_in(out, folder):
         raise AssertionError(done.stderr)
     entries = json.loads(path.read_text())["device_traces"][0]
     return [[entry["action"], entry["size"]] for entry in entries]
-
-
-def report_of(out):
-    report = json.loads(shardlens("profile", "report", out, "--json").stdout)
-    return report["ranks"][0]
 
 
 def expect(what, found, wanted):

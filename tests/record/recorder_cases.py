@@ -3,7 +3,7 @@ of the build's programs, which has no such recorder yet.
 
     recorder_cases.py long [CASE...]
 
-Takes its Python as record_cases.py does.
+recorded.py says which Python runs them.
 """
 
 import os
@@ -12,10 +12,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
-from record_cases import HERE, PROGRAM, PYTHON
+from recorded import HERE, PROGRAM, PYTHON, run_cases
 
 SCRIPT = HERE / "scripts" / "misbehave.py"
 ONCE = "building the recorder for PyTorch"
@@ -162,23 +161,5 @@ CASES = [
 ]
 
 
-def main():
-    wanted = sys.argv[2:]
-    failed = 0
-    for case in CASES:
-        name = case.__name__.removeprefix("check_")
-        if wanted and name not in wanted:
-            continue
-        start = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                case(folder)
-                print(f"ok      {name} ({time.monotonic() - start:.1f} s)", flush=True)
-            except (AssertionError, subprocess.TimeoutExpired) as error:
-                failed += 1
-                print(f"FAILED  {name}: {error}", flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_cases(CASES))
