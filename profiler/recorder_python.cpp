@@ -36,7 +36,7 @@ enum class OwnHistory { none, python, with_cpp };
 std::atomic<OwnHistory> own_history = OwnHistory::none;
 std::atomic<StepPart> step_part = StepPart::starting;
 std::atomic<bool> start_is_due = false;  // the device has not been asked for what is in use
-bool samples_steps = false;              // it is, at each
+bool samples_device = false;             // it is, when a step begins and at the end
 std::atomic<int64_t> coming_step = -1;   // begins with the next allocation; -1: none
 
 /// Of the allocation that this thread is about to make. The allocator asks for it before it takes
@@ -146,6 +146,11 @@ Header header_of(const ShardlensRecordStart& start) {
   return header;
 }
 
+/// Where there is a context, which a first allocation has made.
+void sample_device(Recorder& active) {
+  if (samples_device && !start_is_due) active.sample_device();
+}
+
 /// Kept until the program ends: allocations go on while it does.
 std::unique_ptr<Recorder>& recorder() {
   static auto& only = *new std::unique_ptr<Recorder>();
@@ -163,7 +168,7 @@ void begin(const ShardlensRecordStart& start) {
       .of_driver = is_attached,  // a null device's says nothing that segments do not
       .has_context = !is_attached,
       .purpose = [] { return next_purpose; }});
-  start_is_due = samples_steps = is_attached;
+  start_is_due = samples_device = is_attached;
   listen(RecordContext::ALLOC, 1);
   static std::once_flag once;
   std::call_once(once, [] { ::pthread_atfork(nullptr, nullptr, Recorder::forget_after_fork); });
@@ -197,8 +202,7 @@ void shardlens_record_leave_driver() {
 }
 
 void shardlens_record_step(int64_t step) {
-  Recorder* const active = Recorder::active();
-  if (active != nullptr && samples_steps && !start_is_due) active->sample_device();
+  if (Recorder* const active = Recorder::active()) sample_device(*active);
   coming_step = step;
   step_part = StepPart::before_forward;
 }
@@ -228,7 +232,9 @@ void shardlens_record_share_history(int32_t context, int64_t entries, int32_t wi
 }
 
 bool shardlens_record_end(ShardlensRecordEnd* end) {
-  if (Recorder::active() == nullptr) return false;
+  Recorder* const active = Recorder::active();
+  if (active == nullptr) return false;
+  sample_device(*active);
   const auto stats = allocator::getDeviceStats(c10::cuda::current_device());
   const RecorderSummary summary = recorder()->close();
   *end = {.events = summary.events,

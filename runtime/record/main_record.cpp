@@ -27,7 +27,8 @@ using namespace shardlens::runtime;
 int64_t outside_bytes(const RecordOptions& options, const profiler::RankReport& report) {
   if (options.is_attached()) {
     const profiler::Ledger& ledger = report.ledger;
-    return ledger.device_used_bytes.value_or(0) - ledger.reserved_bytes.value_or(0);
+    if (!ledger.device_used_bytes) return 0;  // nobody has asked: the program was killed too soon
+    return *ledger.device_used_bytes - ledger.reserved_bytes.value_or(0);
   }
   const int world_size = report.header.world_size;
   const planner::Gpu& gpu = planner::find_gpu(options.device.gpu);

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <utility>
 
 #include "runtime/null_device/null_device.h"
 
@@ -194,7 +195,10 @@ std::vector<fs::path> claimed_recordings(const fs::path& profiles, const std::st
     recording.replace_extension(".slp");
     if (fs::exists(recording)) recordings.push_back(recording);
   }
-  std::ranges::sort(recordings);
+  const auto rank2_before_rank10 = [](const fs::path& path) {
+    return std::pair(path.native().size(), path.native());
+  };
+  std::ranges::sort(recordings, {}, rank2_before_rank10);
   return recordings;
 }
 

@@ -117,6 +117,13 @@ def check_launchers(folder):
     run.expect_ranks(2)
 
 
+def check_no_step(folder):
+    """A program that allocates, and has no optimizer."""
+    run = python(folder, "allocate").expect(0, "(0 B of it beside PyTorch)")
+    ledger = run.expect_ranks(1)[0]["ledger"]
+    expect("in use", ledger["device_used_bytes"], ledger["reserved_bytes"])
+
+
 def check_steps(folder):
     python(folder, "catch_all", flags=["--steps", "2"]).expect(0, "ended after step 2")
 
@@ -138,8 +145,8 @@ def check_refusals(_):
 
 QUICK = [check_driver, check_spawn, check_refusals]
 LONG = [
-    check_peaks, check_profiler, check_late_profiler, check_ranks, check_launchers, check_steps,
-    check_out_of_memory, check_no_gpu,
+    check_peaks, check_profiler, check_late_profiler, check_ranks, check_launchers, check_no_step,
+    check_steps, check_out_of_memory, check_no_gpu,
 ]
 
 

@@ -87,6 +87,10 @@ def catch_all():
             print("caught", type(error).__name__, flush=True)
 
 
+def allocate():
+    torch.ones(1 << 20, device="cuda").sum()
+
+
 def stay_on_cpu():
     torch.ones(3).sum()
 
