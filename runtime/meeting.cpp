@@ -106,9 +106,10 @@ Meeting::~Meeting() {
   if (!has_left_) leave(false);
 }
 
-std::string Meeting::hear(const std::string& name, int peer, const std::string& what) const {
+std::string Meeting::hear(const std::string& name, int peer, const std::string& what,
+                          int deadlines) const {
   std::optional<std::string> words;
-  wait_for_peer(board_, place_.rank, peer, what, deadline_, [&] {
+  wait_for_peer(board_, place_.rank, peer, what, deadlines * deadline_, [&] {
     words = store_->find(name);
     return words.has_value();
   });

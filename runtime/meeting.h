@@ -40,8 +40,10 @@ class Meeting {
 
   /// For all ranks; each name is told once.
   void tell(const std::string& name, const std::string& words) { store_->set(name, words); }
-  /// Waits until `peer` has told it. `what` for errors: rank 2 did not "open the run" in time.
-  std::string hear(const std::string& name, int peer, const std::string& what) const;
+  /// Waits until `peer` has told it, for so many deadlines. `what` for errors: rank 2 did not
+  /// "open the run" in time.
+  std::string hear(const std::string& name, int peer, const std::string& what,
+                   int deadlines = 1) const;
   /// As hear(), of all: `name` is told by rank r as "name/r".
   void wait_for_all(const std::string& name, const std::string& what) const;
 

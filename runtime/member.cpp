@@ -183,7 +183,9 @@ class Member {
   /// node has come, or the job was given again. The run is the same while its global batch is.
   void keep_global_batch() {
     if (place_.rank == 0) meeting_.tell("batch", std::to_string(batch_of_run()));
-    config_.batch = std::stoll(meeting_.hear("batch", 0, "read the run's batch"));
+    // A rank that is started again may be here a deadline before the others have missed it.
+    config_.batch =
+        std::stoll(meeting_.hear("batch", 0, "read the run's batch", place_.restarts > 0 ? 2 : 1));
   }
 
   int64_t batch_of_run() const {
