@@ -79,6 +79,7 @@ void CheckpointReader::read(std::string_view tensor, int64_t begin_bytes,
 
 void CheckpointReader::read_at(size_t file, int64_t offset_bytes, std::span<std::byte> into) {
   SummedRange range{.file = static_cast<int>(file), .offset_bytes = offset_bytes};
+  inputs_[file].announce(offset_bytes, static_cast<int64_t>(into.size()));
   while (!into.empty()) {
     const auto piece = into.first(std::min(into.size(), profiler::kCrc32cPieceBytes));
     if (!inputs_[file].read_at(offset_bytes + range.bytes, piece)) {

@@ -24,6 +24,10 @@ std::optional<int64_t> InputFile::bytes() const {
   return is_file ? std::optional<int64_t>(status.st_size) : std::nullopt;
 }
 
+void InputFile::announce(int64_t offset_bytes, int64_t bytes) const {
+  ::posix_fadvise(file_, offset_bytes, bytes, POSIX_FADV_WILLNEED);
+}
+
 bool InputFile::read_at(int64_t offset_bytes, std::span<std::byte> into) const {
   while (!into.empty()) {
     const ssize_t read = ::pread(file_, into.data(), into.size(), offset_bytes);

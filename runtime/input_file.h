@@ -19,6 +19,8 @@ class InputFile {
 
   /// Nothing where it is no file that can be read.
   std::optional<int64_t> bytes() const;
+  /// Lets the disk begin with what will be read: it has more to do at once.
+  void announce(int64_t offset_bytes, int64_t bytes) const;
   /// Fills `into` from byte `offset_bytes` on. False where the file ends before, or the disk fails.
   bool read_at(int64_t offset_bytes, std::span<std::byte> into) const;
 
