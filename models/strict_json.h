@@ -1,8 +1,8 @@
 // JSON as we accept it from a file: nlohmann's parser, but a key given twice is an error (the
 // parser alone keeps the last one, so that two readers of one file may disagree).
 //
-// Private to models/. Throws std::runtime_error with a text that names no file; the caller adds the
-// path and passes it through one_line, since the text may quote what the file says.
+// Throws std::runtime_error with a text that names no file; the caller adds the path and passes it
+// through one_line, since the text may quote what the file says.
 #pragma once
 
 #include <nlohmann/json.hpp>

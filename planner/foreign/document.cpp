@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "models/strict_json.h"
+
 namespace {
 
 [[noreturn]] void refuse_toml() { throw std::invalid_argument("not TOML"); }
@@ -90,9 +92,9 @@ Json parse_toml(std::string_view text) {
 
 Json parse_json(std::string_view text) {
   try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
-    throw std::invalid_argument(fmt::format("not JSON: {}", error.what()));
+    return models::parse_strict_json(text);
+  } catch (const std::runtime_error& error) {
+    throw std::invalid_argument(error.what());
   }
 }
 

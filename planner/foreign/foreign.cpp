@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "models/strict_json.h"
 #include "planner/foreign/document.h"
 #include "planner/foreign/formats.h"
 #include "planner/foreign/reading.h"
@@ -12,14 +13,6 @@
 namespace shardlens::planner {
 
 namespace {
-
-/// What a file quotes may hold anything; a message is one line.
-std::string one_line(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = ' ';
-  }
-  return text;
-}
 
 Notation notation_of(const std::string& file) {
   if (file.ends_with(".toml")) return Notation::toml;
@@ -90,13 +83,13 @@ std::vector<std::string> read_foreign(Config& config, ForeignFormat format, std:
     Config read = config;
     ForeignReading reading(read, parse_document(text, notation_of(file)), context);
     std::vector<std::string> lines = reading.read(foreign_keys(format));
-    std::ranges::transform(lines, lines.begin(), one_line);
+    std::ranges::transform(lines, lines.begin(), models::one_line);
     lines.insert(lines.begin(), fmt::format("{}, {} configuration:", file, to_string(format)));
     config = std::move(read);
     return lines;
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(
-        one_line(fmt::format("{} ({}): {}", file, to_string(format), error.what())));
+        models::one_line(fmt::format("{} ({}): {}", file, to_string(format), error.what())));
   }
 }
 

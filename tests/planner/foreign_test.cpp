@@ -426,6 +426,19 @@ TEST_CASE("an unknown key of another program is refused with its neighbour", "[f
       ContainsSubstring("unknown key \"fsdp_config.fsdp_colour\""));
 }
 
+TEST_CASE("a key that another program's file gives twice is refused", "[foreign]") {
+  CHECK_THAT(
+      read(ForeignFormat::deepspeed, R"({"steps_per_print": 1, "steps_per_print": 2})", "x.json")
+          .refusal,
+      ContainsSubstring("the key \"steps_per_print\" is given twice"));
+  CHECK_THAT(
+      read(ForeignFormat::accelerate, "num_processes: 1\nnum_processes: 2\n", "x.yaml").refusal,
+      ContainsSubstring("the key \"num_processes\" is given twice"));
+  CHECK_FALSE(
+      read(ForeignFormat::torchtitan, "[model]\nflavor = \"8B\"\nflavor = \"70B\"\n", "x.toml")
+          .refusal.empty());
+}
+
 TEST_CASE("the format of a file is told by its name, of JSON by its keys", "[foreign]") {
   CHECK(foreign_format("", "x.yaml") == ForeignFormat::accelerate);
   CHECK(foreign_format("", "x.toml") == ForeignFormat::torchtitan);
