@@ -115,7 +115,7 @@ Resumption resume(Job& job, const RunDirectory& directory, Verified verified) {
   job.resume.reset();
   job.attempt.verifies = !newest.is_verified;
   if (newest.found && job.checkpointing.wanted) {
-    expect_fits(job, newest.found->path);
+    if (newest.is_verified) expect_fits(job, newest.found->path);  // else a glance has asked
     resumption.step = newest.found->step;
     job.resume = newest.found->path;
     lines.push_back(fmt::format("goes on from step {} of {}: {}", resumption.step, job.steps,
