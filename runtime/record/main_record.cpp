@@ -57,7 +57,9 @@ int report_all(const RecordOptions& options, const RecordedRun& run) {
 
 int record(const RecordOptions& options) {
   const PythonProgram program = find_python(options.command);
-  const RecordFiles files = recorder_for(program, support_folder("record"));
+  const auto record = support_folder("record");
+  const RecordFiles files = recorder_for(program, record);
+  if (!options.is_attached()) check_stubs(program, files.stubs, record);
   const RecordedRun run = run_recorded(options, files);
   if (!run.ended.empty()) fmt::print(stderr, "shardlens record: {}\n", run.ended);
   if (run.exit_code != 0) {

@@ -29,17 +29,6 @@ RecordFiles files_in(const fs::path& folder, const fs::path& stubs, const fs::pa
           .stubs = existing(stubs)};
 }
 
-/// Another wheel of the same version may call what the stubs lack. Takes half a second.
-void check_stubs(const PythonProgram& program, const fs::path& record, const fs::path& stubs) {
-  const fs::path make_stubs = existing(record / "make_stubs.py");
-  const ProgramOutput lacking = output_of({program.interpreter, make_stubs.string(), "--check",
-                                           program.torch.string(), stubs.string()});
-  if (lacking.exit_code == 0) return;
-  throw std::invalid_argument(fmt::format("PyTorch {} of {} was not tried: {}",
-                                          program.torch_version, program.interpreter,
-                                          lacking.text.substr(0, lacking.text.find('\n'))));
-}
-
 /// "2.10.0+cu128-f00ba4c0ffee-c0ffeef00ba4": of which wheel it is, and of which sources of ours.
 std::string recorder_name(const PythonProgram& program, const fs::path& record) {
   if (program.wheel.empty()) {
@@ -86,14 +75,23 @@ void build(const PythonProgram& program, const fs::path& record, const std::stri
 RecordFiles recorder_for(const PythonProgram& program, const fs::path& record) {
   check_pytorch(program);
   if (program.torch_version.starts_with(kOwnTorch)) {
-    const RecordFiles files = files_in(record, record.parent_path() / "null_device", record);
-    check_stubs(program, record, files.stubs);
-    return files;
+    return files_in(record, record.parent_path() / "null_device", record);
   }
   const std::string name = recorder_name(program, record);
   const fs::path folder = record / "pytorch" / name;
   if (!fs::exists(folder)) build(program, record, name);
   return files_in(folder, folder / "null_device", record);
+}
+
+void check_stubs(const PythonProgram& program, const fs::path& stubs, const fs::path& record) {
+  if (!program.torch_version.starts_with(kOwnTorch)) return;
+  const fs::path make_stubs = existing(record / "make_stubs.py");
+  const ProgramOutput lacking = output_of({program.interpreter, make_stubs.string(), "--check",
+                                           program.torch.string(), stubs.string()});
+  if (lacking.exit_code == 0) return;
+  throw std::invalid_argument(fmt::format("PyTorch {} of {} was not tried: {}",
+                                          program.torch_version, program.interpreter,
+                                          lacking.text.substr(0, lacking.text.find('\n'))));
 }
 
 }  // namespace shardlens::runtime

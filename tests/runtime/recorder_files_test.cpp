@@ -95,8 +95,7 @@ std::string wheel_in(const fs::path& site, const std::string& record) {
 
 }  // namespace
 
-TEST_CASE(
-    "the PyTorch of the build has the recorder of the build, if the stubs are for its wheel") {
+TEST_CASE("the PyTorch of the build has its recorder, and a null device if the stubs are for it") {
   MadeUp made;
   made.program.torch_version = "2.11.0+cu130";
   made.program.cuda_version = "13.0";
@@ -105,9 +104,14 @@ TEST_CASE(
   CHECK(files.stubs == made.root / "null_device");
   CHECK(files.python == made.record / "python");
 
+  CHECK_NOTHROW(check_stubs(made.program, files.stubs, made.record));
   write(made.record / "make_stubs.py", "echo it calls cuNew of libcuda.so.1\nexit 1\n");
-  made.check_refused<std::invalid_argument>(
-      "2.11.0+cu130 of /bin/sh was not tried: it calls cuNew");
+  CHECK_THROWS_MATCHES(
+      check_stubs(made.program, files.stubs, made.record), std::invalid_argument,
+      MessageMatches(ContainsSubstring("2.11.0+cu130 of /bin/sh was not tried: it calls cuNew")));
+  // Those of another PyTorch were made of its own wheel.
+  made.program.torch_version = "2.10.0+cu128";
+  CHECK_NOTHROW(check_stubs(made.program, files.stubs, made.record));
 }
 
 TEST_CASE("another PyTorch has the recorder that was kept for its wheel and our sources") {
