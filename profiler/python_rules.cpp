@@ -72,8 +72,10 @@ bool is_of(const PythonRule& rule, std::string_view file) {
 std::span<const PythonRule> python_rules() { return kRules; }
 
 const PythonRule* find_python_rule(std::string_view file, std::string_view function) {
+  const bool is_nameless = function.starts_with('<');  // "<listcomp>": the function around it tells
   const auto found = std::ranges::find_if(kRules, [&](const PythonRule& rule) {
-    return (rule.function.empty() || rule.function == function) && is_of(rule, file);
+    const bool is_any = rule.function.empty() && !is_nameless;
+    return (is_any || rule.function == function) && is_of(rule, file);
   });
   return found == kRules.end() ? nullptr : &*found;
 }

@@ -31,6 +31,13 @@ TEST_CASE("a function of PyTorch's says what its allocations are for") {
   CHECK(category_in("/venv/torch/nn/modules/module.py", "_apply") == Category::parameter_shard);
 }
 
+TEST_CASE("a comprehension is a part of the function around it") {
+  const std::string file = "/venv/torch/distributed/fsdp/_fully_shard/_fsdp_param.py";
+  CHECK(category_in(file, "init_all_gather_outputs") == Category::unsharded_parameter);
+  CHECK(find_python_rule(file, "<listcomp>") == nullptr);
+  CHECK(category_in("/venv/torch/nn/modules/module.py", "<lambda>") == Category::parameter_shard);
+}
+
 TEST_CASE("functions of the user's are known by their names alone") {
   CHECK(category_in("/home/user/train.py", "forward") == Category::activation);
   CHECK(category_in("/home/user/model.py", "reset_parameters") == Category::parameter_shard);
