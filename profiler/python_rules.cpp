@@ -80,6 +80,11 @@ const PythonRule* find_python_rule(std::string_view file, std::string_view funct
   return found == kRules.end() ? nullptr : &*found;
 }
 
+bool is_of_program(std::string_view file) {
+  return file.find("/torch/") == std::string_view::npos &&
+         file.find("/shardlens_record/") == std::string_view::npos;
+}
+
 Category category_of_part(StepPart part) {
   switch (part) {
     case StepPart::starting:

@@ -23,6 +23,9 @@ std::span<const PythonRule> python_rules();
 /// Null where no rule is about this function.
 const PythonRule* find_python_rule(std::string_view file, std::string_view function);
 
+/// Whether a file is neither PyTorch's nor of what records it (runtime/record/python).
+bool is_of_program(std::string_view file);
+
 /// Of a step, as far as allocations show it.
 enum class StepPart : uint8_t {
   starting,        // until the first optimizer is made

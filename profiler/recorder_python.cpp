@@ -46,15 +46,14 @@ thread_local Purpose next_purpose;
 /// What is always the same of a Python function. Python's lock guards the table.
 struct KnownFunction {
   const PythonRule* rule = nullptr;
-  bool is_of_pytorch = false;
+  bool is_of_program = false;
 };
 
 const KnownFunction& known(const PythonFunction& function) {
   static auto& table = *new std::unordered_map<const PythonFunction*, KnownFunction>();
   const auto [entry, added] = table.try_emplace(&function);
   if (added) {
-    entry->second = {find_python_rule(function.file, function.name),
-                     function.file.find("/torch/") != std::string::npos};
+    entry->second = {find_python_rule(function.file, function.name), is_of_program(function.file)};
   }
   return entry->second;
 }
@@ -67,7 +66,7 @@ std::string place_of(const PythonFunction& function, int line) {
 
 struct Seen {
   const PythonRule* rule = nullptr;  // about the innermost function that one is about
-  std::string place;                 // the innermost function that is not PyTorch's
+  std::string place;                 // the innermost function of the program
 };
 
 Seen look_at_frames() {
@@ -75,7 +74,7 @@ Seen look_at_frames() {
   visit_python_frames([&](const PythonFunction& function, int line) {
     const KnownFunction& what = known(function);
     if (seen.rule == nullptr) seen.rule = what.rule;
-    if (seen.place.empty() && !what.is_of_pytorch) seen.place = place_of(function, line);
+    if (seen.place.empty() && what.is_of_program) seen.place = place_of(function, line);
     return seen.rule == nullptr || seen.place.empty();
   });
   return seen;

@@ -25,6 +25,7 @@ RecordFacts read_record_facts(const std::string& recording) {
   if (!json.is_object()) return {};
   return {.retries = json.value("retries", int64_t{0}),
           .steps = json.value("steps", int64_t{0}),
+          .shapes = json.value(nlohmann::json::json_pointer("/values_read/shapes"), int64_t{0}),
           .is_known = true};
 }
 
@@ -46,8 +47,13 @@ RecordVerdict verdict_of(const profiler::RankReport& report, const RecordFacts& 
                                 bytes_text(reserved_bytes), outside, capacity),
             .exit_code = kFitsWithRetries};
   }
-  return {.line = fmt::format("fits: {} of {} ({}), {} free", bytes_text(reserved_bytes), capacity,
-                              outside, bytes_text(capacity_bytes - reserved_bytes))};
+  RecordVerdict fits{.line = fmt::format("fits: {} of {} ({}), {} free", bytes_text(reserved_bytes),
+                                         capacity, outside,
+                                         bytes_text(capacity_bytes - reserved_bytes))};
+  if (facts.shapes > 0) {
+    fits.line += "; shapes depended on values, which are 0 here: it may take more";
+  }
+  return fits;
 }
 
 }  // namespace shardlens::runtime

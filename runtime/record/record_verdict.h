@@ -12,6 +12,7 @@ namespace shardlens::runtime {
 struct RecordFacts {
   int64_t retries = 0;  // allocations that were served after cached memory was given back
   int64_t steps = 0;
+  int64_t shapes = 0;     // that depended on values of a null device, where all are 0
   bool is_known = false;  // false: it ended without a word
 };
 

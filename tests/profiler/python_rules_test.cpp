@@ -45,6 +45,13 @@ TEST_CASE("functions of the user's are known by their names alone") {
   CHECK(find_python_rule("/home/user/adam.py", "_init_group") == nullptr);
 }
 
+TEST_CASE("a place is in the program, not in PyTorch nor in what records it") {
+  CHECK(is_of_program("/home/user/train.py"));
+  CHECK(is_of_program("/venv/site-packages/torchvision/ops.py"));
+  CHECK_FALSE(is_of_program("/venv/site-packages/torch/nn/functional.py"));
+  CHECK_FALSE(is_of_program("/build/record/python/shardlens_record/values.py"));
+}
+
 TEST_CASE("the part of a step tells where no function does") {
   CHECK(category_of_part(StepPart::starting) == Category::other);
   CHECK(category_of_part(StepPart::before_forward) == Category::input);

@@ -8,6 +8,7 @@ recorded.py says which Python runs them.
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -99,8 +100,16 @@ def check_no_gpu(folder):
     python(folder, "stay_on_cpu").expect(1, "nothing was recorded")
 
 
-def check_decision(folder):
-    python(folder, "decide").expect(0, "misbehave.py:", "decides by a value of the GPU")
+def check_decisions(folder):
+    """Those lines of the program are told that say so themselves, and no others."""
+    script = HERE / "scripts" / "decide.py"
+    run = OnNullDevice(folder, PYTHON, script).expect(0, "done")
+    lines = list(enumerate(script.read_text().splitlines(), 1))
+    for mark, told in {"# decides": "decides by a", "# has a shape": "a shape depends on"}.items():
+        expected = {number for number, line in lines if mark in line}
+        found = re.findall(rf"decide\.py:(\d+): .*{told}", run.lines)
+        if set(map(int, found)) != expected or len(found) != len(expected):
+            raise AssertionError(f"{told}: lines {found}, not {sorted(expected)}:\n{run.lines}")
 
 
 def check_two_processes(folder):
@@ -181,7 +190,7 @@ def check_gate(folder):
 QUICK = [check_fail, check_kill]
 LONG = [
     check_exit_code, check_hang, check_hang_for_ever, check_interrupt, check_fork, check_workers,
-    check_profiler, check_out_of_memory, check_steps, check_no_gpu, check_decision,
+    check_profiler, check_out_of_memory, check_steps, check_no_gpu, check_decisions,
     check_two_processes, check_capacity, check_torchrun, check_torchrun_rank, check_spawn,
     check_own_sitecustomize, check_refusals, check_gate,
 ]

@@ -104,6 +104,8 @@ TEST_CASE("a program that takes more than the GPU has does not fit") {
   CHECK_THAT(verdict_of(report_of_peak(60, 70), facts, kGiB).line,
              ContainsSubstring("fits: 71.00 GiB of 80.00 GiB (1.00 GiB of it beside PyTorch), 9.00 "
                                "GiB free"));
+  CHECK_THAT(verdict_of(report_of_peak(60, 70), {.shapes = 3, .is_known = true}, kGiB).line,
+             ContainsSubstring("9.00 GiB free; shapes depended on values"));
 }
 
 TEST_CASE("the Python of a command is its program, its first line's, or python3") {

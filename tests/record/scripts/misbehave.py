@@ -95,12 +95,6 @@ def stay_on_cpu():
     torch.ones(3).sum()
 
 
-def decide():
-    train(1)
-    if torch.ones(1, device="cuda") > 0:
-        print("never")
-
-
 def two_processes():
     train(1)
     script = "import torch; torch.ones(1 << 20, device='cuda')"

@@ -1,13 +1,18 @@
-"""What the null device cannot give: values. Where a program asks for one, that is said, since its
-course may depend on it; what reads cuDNN's answers is taken out of PyTorch's choice."""
+"""What the null device cannot give: values. Where the program's course or a shape depends on one, that
+is said; what reads cuDNN's answers is taken out of PyTorch's choice."""
 
+import functools
 import os
 import sys
 
-from . import say
+from . import decisions, say
 
 _COUNTS = {}
 _PYTORCH = f"{os.sep}torch{os.sep}"
+_PRINTING = f"{_PYTORCH}_tensor_str.py"
+
+_DECIDES = "{}: the program decides by a value of the GPU; on the null device it is 0 or False"
+_SHAPES = "{}: a shape depends on values of the GPU; on the null device they are 0"
 
 
 def counts():
@@ -22,61 +27,133 @@ def leave_out_cudnn(torch):
     say("cuDNN is left out: attention and convolutions take PyTorch's other kernels")
 
 
-def _place():
-    """Where the program is, beneath PyTorch's functions and ours."""
-    frame = sys._getframe(1)
-    while frame.f_back and (
-        frame.f_code.co_filename == __file__ or _PYTORCH in frame.f_code.co_filename
-    ):
+# --- who asks -------------------------------------------------------------------------------------
+
+
+def _is_pytorchs(frame):
+    return _PYTORCH in frame.f_code.co_filename
+
+
+def _is_printing(frame):
+    return frame.f_code.co_filename.endswith(_PRINTING)
+
+
+def _place(frame):
+    """Where the program is, beneath PyTorch's functions."""
+    while frame.f_back and _is_pytorchs(frame):
         frame = frame.f_back
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
-def _count(name, line):
-    if name not in _COUNTS:
-        _COUNTS[name] = 0
-        if line:
-            say(f"{_place()}: {line}")
-    _COUNTS[name] += 1
+def _count(name):
+    _COUNTS[name] = _COUNTS.get(name, 0) + 1
 
 
-def _watch(tensor_class, name, line):
-    inner = getattr(tensor_class, name)
-
-    def watched(self, *args, **kwargs):
-        if self.is_cuda:
-            _count(name, line)
-        return inner(self, *args, **kwargs)
-
-    setattr(tensor_class, name, watched)
+# --- what is asked --------------------------------------------------------------------------------
 
 
-_DECIDES = "{}: the program decides by a value of the GPU; on the null device it is 0 or False"
-_SHAPES = "{}: a shape depends on values of the GPU; on the null device they are 0"
+def _numbers_read(name, frame):
+    """Mostly to be printed."""
+    _count(name)
+    if _is_pytorchs(frame):
+        return
+    for filename, line in decisions.decided_by(frame, _is_pytorchs):
+        say(
+            f"{os.path.basename(filename)}:{line}: the program decides by a number that it has read "
+            f"from the GPU at {_place(frame)}; on the null device it is 0"
+        )
+
+
+def _decided(name, frame):
+    _count(name)
+    if not _is_pytorchs(frame):
+        say(f"{_place(frame)}: {_DECIDES.format(name)}")
+
+
+def _shaped(name, frame):
+    if not _is_printing(frame):
+        _count(name)
+        _count("shapes")
+        say(f"{_place(frame)}: {_SHAPES.format(name)}")
+
+
+def _is_on_gpu(value):
+    return getattr(value, "is_cuda", False)
+
+
+def _has_gpu_tensor(args, kwargs):
+    return any(map(_is_on_gpu, args)) or any(map(_is_on_gpu, kwargs.values()))
+
+
+def _selects(args, kwargs):
+    """tensor[mask]"""
+    index = args[1]
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(_is_on_gpu(part) and part.dtype.itemsize == 1 and part.dim() > 0 for part in parts)
+
+
+def _given(args, kwargs, index, name, default):
+    return args[index] if len(args) > index else kwargs.get(name, default)
+
+
+def _repeats_by_tensor(args, kwargs):
+    """repeat_interleave(input, repeats), or (repeats) alone"""
+    repeats = _given(args, kwargs, 1, "repeats", args[0] if args else None)
+    return kwargs.get("output_size") is None and _is_on_gpu(repeats)
+
+
+def _counts_classes(args, kwargs):
+    """one_hot(input, num_classes=-1)"""
+    return _given(args, kwargs, 1, "num_classes", -1) < 0 and _has_gpu_tensor(args, kwargs)
+
+
+def _lists_places(args, kwargs):
+    """where(condition)"""
+    return len(args) + len(kwargs) == 1 and _has_gpu_tensor(args, kwargs)
+
+
+def _watch(owner, name, told, when=_has_gpu_tensor, owner_name="Tensor"):
+    inner = getattr(owner, name)
+
+    @functools.wraps(inner)
+    def watched(*args, **kwargs):
+        if when(args, kwargs):
+            told(f"{owner_name}.{name}", sys._getframe(1))
+        return inner(*args, **kwargs)
+
+    setattr(owner, name, watched)
+    return watched, inner
+
+
+def _watch_function(torch, name, when=_has_gpu_tensor, module=None):
+    """torch.jit.script knows PyTorch's functions by identity."""
+    owner_name = "torch" if module is None else module.__name__
+    watched, inner = _watch(module or torch, name, _shaped, when, owner_name)
+    operator = torch.jit._builtins._find_builtin(inner)
+    if operator is not None:
+        torch.jit._builtins._register_builtin(watched, operator)
+    choice = torch._jit_internal.boolean_dispatched.get(inner)
+    if choice is not None:
+        torch._jit_internal.boolean_dispatched[watched] = choice
 
 
 def watch(torch):
-    _watch(torch.Tensor, "item", None)  # mostly for printing
-    _watch(torch.Tensor, "tolist", None)
+    tensor = torch.Tensor
+    for name in ("item", "tolist", "__float__", "__int__"):
+        _watch(tensor, name, _numbers_read)
     for name in ("__bool__", "__index__"):
-        _watch(torch.Tensor, name, _DECIDES.format(f"Tensor.{name}"))
-    for name in ("nonzero", "masked_select", "unique"):
-        _watch(torch.Tensor, name, _SHAPES.format(f"Tensor.{name}"))
-    _watch_function(torch, "nonzero")
-    _watch_function(torch, "masked_select")
-    _watch_function(torch, "unique")
+        _watch(tensor, name, _decided)
+    for name in ("argwhere", "bincount", "masked_select", "nonzero"):
+        _watch(tensor, name, _shaped)
+        _watch_function(torch, name)
+    for name in ("unique", "unique_consecutive"):  # which a tensor's own methods call
+        _watch_function(torch, name)
+    _watch(tensor, "__getitem__", _shaped, when=_selects)
+    _watch(tensor, "repeat_interleave", _shaped, when=_repeats_by_tensor)
+    _watch_function(torch, "repeat_interleave", when=_repeats_by_tensor)
+    _watch_function(torch, "where", when=_lists_places)
+    _watch_function(torch, "one_hot", when=_counts_classes, module=torch.nn.functional)
     _watch_scaler(torch)
-
-
-def _watch_function(torch, name):
-    inner = getattr(torch, name)
-
-    def watched(*args, **kwargs):
-        if args and isinstance(args[0], torch.Tensor) and args[0].is_cuda:
-            _count(name, _SHAPES.format(f"torch.{name}"))
-        return inner(*args, **kwargs)
-
-    setattr(torch, name, watched)
 
 
 def _watch_scaler(torch):
@@ -85,7 +162,8 @@ def _watch_scaler(torch):
 
     def step(self, *args, **kwargs):
         if self.is_enabled():
-            _count("GradScaler.step", "GradScaler: no step is ever skipped on the null device")
+            _count("GradScaler.step")
+            say("GradScaler: no step is ever skipped on the null device")
         return inner(self, *args, **kwargs)
 
     scaler.step = step

@@ -1,0 +1,108 @@
+"""Decides by what it has computed. `shardlens record` has to find the lines that say so, no others."""
+
+import torch
+from torch import nn
+
+model = nn.Linear(64, 64).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+
+
+def loss():
+    return model(torch.ones(8, 64, device="cuda")).square().mean()
+
+
+def step():
+    optimizer.zero_grad()
+    value = loss()
+    value.backward()
+    optimizer.step()
+    return value
+
+
+def epoch():
+    """What it returns is what others decide by."""
+    total = 0.0
+    for index in range(3):
+        value = step()
+        if index % 2 == 0:
+            print("loss", value.item(), flush=True)
+        total += value.item()
+    return total / 3
+
+
+class Stopper:
+    def __init__(self):
+        self.best = None
+        self.history = []
+
+    def stops(self, value):
+        self.history.append(value.item())
+        if len(self.history) > 100:
+            return True
+        self.best = min(self.history)
+        return self.best < -1.0  # returned to the one who decides
+
+
+def train():
+    best = None
+    average = epoch()
+    if best is None:
+        best = average
+    while average < best:  # decides
+        average = epoch()
+    return average
+
+
+def numbers():
+    if loss().item() > 1:  # decides
+        print("never")
+    size = int(loss())
+    for _ in range(size):  # decides
+        print("never")
+    numbers_read = torch.zeros(3, device="cuda").tolist()
+    print("any", [number for number in numbers_read if number > 0])  # decides
+    print("either", 1 if float(loss()) else 0)  # decides
+    assert loss().item() <= 1  # decides
+
+
+def tensors():
+    data = torch.zeros(8, device="cuda")
+    if data.sum() > 0:  # decides
+        print("never")
+    print("list", [1, 2, 3][torch.zeros((), dtype=torch.long, device="cuda")])  # decides
+
+
+def shapes():
+    data = torch.zeros(8, device="cuda")
+    counts = torch.ones(8, dtype=torch.long, device="cuda")
+    print(data)
+    print(data[2:4].shape, data[counts].shape, torch.where(data > 0, data, data).shape)
+    print(counts.repeat_interleave(2).shape, data.repeat_interleave(counts, output_size=9).shape)
+    print(nn.functional.one_hot(counts, num_classes=4).shape)
+    print(data[data > 0].shape)  # has a shape by values
+    print(torch.nonzero(input=data).shape)  # has a shape by values
+    print(torch.where(data > 0)[0].shape)  # has a shape by values
+    print(data.unique().shape)  # has a shape by values
+    print(counts.bincount().shape)  # has a shape by values
+    print(nn.functional.one_hot(counts).shape)  # has a shape by values
+
+
+@torch.jit.script
+def scripted(data: torch.Tensor) -> torch.Tensor:
+    """Of functions that are watched."""
+    chosen = torch.where(data > 0, data, torch.nonzero(data).float().sum())
+    return nn.functional.one_hot(torch.unique(chosen).long(), 2).repeat_interleave(2)
+
+
+def main():
+    result = train()
+    if Stopper().stops(loss()):  # decides
+        print("never")
+    numbers()
+    tensors()
+    shapes()
+    print("done", result, scripted(torch.zeros(3)).shape)
+
+
+if __name__ == "__main__":
+    main()
