@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <ctime>
 #include <filesystem>
 #include <stdexcept>
@@ -59,6 +60,16 @@ void expect_null_device(const std::string& flag, bool is_given) {
       flag));
 }
 
+void check_places(const Words& places) {
+  for (const std::string& place : places) {
+    const size_t colon = place.rfind(':');
+    const std::string line = colon == std::string::npos ? "" : place.substr(colon + 1);
+    if (colon != 0 && !line.empty() && std::ranges::all_of(line, ::isdigit)) continue;
+    throw std::invalid_argument(
+        fmt::format("--true {}: give a file and a line, such as train.py:30", place));
+  }
+}
+
 void check_world(const RecordOptions& options) {
   if (options.world_size && *options.world_size < 1) {
     throw std::invalid_argument(fmt::format("--world {}: give 1 or more", *options.world_size));
@@ -91,6 +102,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   app.add_option("--rank", options.rank);
   app.add_option("--steps", options.steps)->check(CLI::PositiveNumber);
   app.add_option("--timeout", options.timeout_s)->check(CLI::PositiveNumber);
+  app.add_option("--true", options.true_at)->allow_extra_args(false);
   app.add_option("--out", options.out);
   try {
     std::ranges::reverse(flags);  // as CLI11 wants them
@@ -108,8 +120,10 @@ RecordOptions parse_record_options(const Words& arguments) {
     expect_null_device("--capacity", !capacity.empty());
     expect_null_device("--world", options.world_size.has_value());
     expect_null_device("--rank", options.rank.has_value());
+    expect_null_device("--true", !options.true_at.empty());
   }
   check_world(options);
+  check_places(options.true_at);
   if (options.out.empty()) options.out = default_folder(options.command);
   return options;
 }
@@ -128,7 +142,10 @@ std::string record_help() {
          "of a GPU that is not there\n"
          "  --capacity BYTES   its memory, where that is to be another, such as 141GB\n"
          "  --world W          ranks, of which only one is there\n"
-         "  --rank R           which one; default: 0\n\n"
+         "  --rank R           which one; default: 0\n"
+         "  --true FILE:LINE   a tensor that the program decides by there is True, not False; may "
+         "be\n"
+         "                     given again\n\n"
          "Where the command has torchrun or calls torch.multiprocessing.spawn, they give the size\n"
          "of that world.\n\n"
          "Exit code: that of the command where it is not 0; 3 where the program does not fit the\n"

@@ -17,6 +17,7 @@ struct RecordOptions {
   std::optional<int> rank;
   std::optional<int64_t> steps;  // after so many optimizer steps the program ends
   std::optional<double> timeout_s;
+  std::vector<std::string> true_at;  // "train.py:30": where tensors of the null device are True
   std::string out;                   // folder of the run
   std::vector<std::string> command;  // not empty
 

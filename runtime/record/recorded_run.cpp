@@ -56,6 +56,7 @@ std::string options_json(const RecordOptions& options, const RecordFiles& files,
                                {"world", or_null(options.world_size)},
                                {"rank", or_null(options.rank)},
                                {"steps", or_null(options.steps)},
+                               {"true_at", options.true_at},
                                {"command", options.command}};
   return json.dump();
 }

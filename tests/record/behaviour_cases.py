@@ -105,11 +105,28 @@ def check_decisions(folder):
     script = HERE / "scripts" / "decide.py"
     run = OnNullDevice(folder, PYTHON, script).expect(0, "done")
     lines = list(enumerate(script.read_text().splitlines(), 1))
-    for mark, told in {"# decides": "decides by a", "# has a shape": "a shape depends on"}.items():
+    marks = {
+        "# decides": "decides by a number",
+        "# is False": "decides by a tensor",
+        "# takes a number": "for a number",
+        "# has a shape": "a shape depends on",
+    }
+    for mark, told in marks.items():
         expected = {number for number, line in lines if mark in line}
         found = re.findall(rf"decide\.py:(\d+): .*{told}", run.lines)
         if set(map(int, found)) != expected or len(found) != len(expected):
             raise AssertionError(f"{told}: lines {found}, not {sorted(expected)}:\n{run.lines}")
+
+
+def check_true(folder):
+    """Of three lines one is said to be True, one is not there and one decides by no tensor."""
+    script = HERE / "scripts" / "decide.py"
+    lines = script.read_text().splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if "# is False" in text)
+    true = [f"decide.py:{line}", f"decide.py:{line + 1}", "other.py:1"]
+    flags = [word for place in true for word in ("--true", place)]
+    run = OnNullDevice(folder, PYTHON, script, flags=flags)
+    run.expect(0, "taken\n", *(f"--true {place}: nothing of the GPU" for place in true[1:]))
 
 
 def check_two_processes(folder):
@@ -191,7 +208,7 @@ QUICK = [check_fail, check_kill]
 LONG = [
     check_exit_code, check_hang, check_hang_for_ever, check_interrupt, check_fork, check_workers,
     check_profiler, check_out_of_memory, check_steps, check_no_gpu, check_decisions,
-    check_two_processes, check_capacity, check_torchrun, check_torchrun_rank, check_spawn,
+    check_true, check_two_processes, check_capacity, check_torchrun, check_torchrun_rank, check_spawn,
     check_own_sitecustomize, check_refusals, check_gate,
 ]
 

@@ -50,12 +50,15 @@ std::string program(const test::TemporaryFolder& folder, const std::string& name
 
 TEST_CASE("the flags of record end at --, and the command is left as it is") {
   const RecordOptions options = parse_record_options(
-      {"--device", "null:h100", "--world", "64", "--rank", "5", "--steps", "3", "--out", "o", "--",
-       "torchrun", "--nproc_per_node", "8", "train.py", "--", "--rank", "x"});
+      {"--device", "null:h100", "--world", "64",       "--rank",           "5",
+       "--steps",  "3",         "--out",   "o",        "--true",           "a.py:3",
+       "--true",   "b.py:4",    "--",      "torchrun", "--nproc_per_node", "8",
+       "train.py", "--",        "--rank",  "x"});
   CHECK(options.device_name() == "null:h100");
   CHECK(options.world_size == 64);
   CHECK(options.rank == 5);
   CHECK(options.steps == 3);
+  CHECK(options.true_at == std::vector<std::string>{"a.py:3", "b.py:4"});
   CHECK(options.command == std::vector<std::string>{"torchrun", "--nproc_per_node", "8", "train.py",
                                                     "--", "--rank", "x"});
 }
@@ -78,6 +81,7 @@ TEST_CASE("record attaches to a program on the GPUs of the machine where none is
   check_refused({"--world", "2", "--", "python"}, "--world: the program runs on this machine's");
   check_refused({"--rank", "0", "--", "python"}, "such as --device null:h100");
   check_refused({"--capacity", "40GiB", "--", "python"}, "--capacity: ");
+  check_refused({"--true", "a.py:1", "--", "python"}, "--true: ");
 }
 
 TEST_CASE("record refuses what makes no sense, and says why") {
@@ -89,6 +93,9 @@ TEST_CASE("record refuses what makes no sense, and says why") {
   check_refused({"--device", "null:h100", "--world", "8", "--rank", "8", "--", "python"},
                 "--rank 8");
   check_refused({"--device", "null:h100", "--steps", "0", "--", "python"}, "--steps");
+  for (const std::string place : {"train.py", ":3", "train.py:", "train.py:x"}) {
+    check_refused({"--device", "null:h100", "--true", place, "--", "python"}, "--true " + place);
+  }
 }
 
 TEST_CASE("a program that takes more than the GPU has does not fit") {

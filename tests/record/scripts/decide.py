@@ -67,9 +67,9 @@ def numbers():
 
 def tensors():
     data = torch.zeros(8, device="cuda")
-    if data.sum() > 0:  # decides
-        print("never")
-    print("list", [1, 2, 3][torch.zeros((), dtype=torch.long, device="cuda")])  # decides
+    if data.sum() > 0:  # is False
+        print("taken")
+    print("list", [1, 2, 3][torch.zeros((), dtype=torch.long, device="cuda")])  # takes a number
 
 
 def shapes():

@@ -7,6 +7,7 @@ SHARDLENS_RECORD is the JSON that the command wrote (runtime/record/recorded_run
   device      "null:h100", or "cuda": the program runs on its GPUs, and nothing of it is changed
   rank, world null where the program or torchrun says so
   steps       the optimizer step to end after, or null: none
+  true_at     where tensors that the program decides by are True, as "train.py:30"
   command     what the user gave
 
 Modules are changed right after they have been imported, by wait_for_pytorch: nothing is imported

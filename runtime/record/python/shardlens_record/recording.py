@@ -115,6 +115,7 @@ def end():
     if not _Recording.library.shardlens_record_end(ctypes.byref(found)):
         return
     _Recording.library = None
+    values.say_unmet()
     facts = {name: getattr(found, name) for name, _ in _End._fields_}
     facts |= {"steps": max(_Recording.step, 0), "values_read": values.counts()}
     with open(_file("json"), "w", encoding="utf-8") as file:

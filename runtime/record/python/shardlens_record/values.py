@@ -5,14 +5,16 @@ import functools
 import os
 import sys
 
-from . import decisions, say
+from . import OPTIONS, decisions, say
 
 _COUNTS = {}
+_UNMET = set(OPTIONS["true_at"])
 _PYTORCH = f"{os.sep}torch{os.sep}"
 _PRINTING = f"{_PYTORCH}_tensor_str.py"
 
-_DECIDES = "{}: the program decides by a value of the GPU; on the null device it is 0 or False"
-_SHAPES = "{}: a shape depends on values of the GPU; on the null device they are 0"
+_DECIDES = "the program decides by a tensor of the GPU, False on the null device"
+_INDEXES = "the program takes a tensor of the GPU for a number; on the null device it is 0"
+_SHAPES = "a shape depends on values of the GPU; on the null device they are 0"
 
 
 def counts():
@@ -64,17 +66,35 @@ def _numbers_read(name, frame):
         )
 
 
-def _decided(name, frame):
+def _indexed(name, frame):
     _count(name)
     if not _is_pytorchs(frame):
-        say(f"{_place(frame)}: {_DECIDES.format(name)}")
+        say(f"{_place(frame)}: {_INDEXES}")
 
 
 def _shaped(name, frame):
     if not _is_printing(frame):
         _count(name)
         _count("shapes")
-        say(f"{_place(frame)}: {_SHAPES.format(name)}")
+        say(f"{_place(frame)}: {name}: {_SHAPES}")
+
+
+def _is_true(frame):
+    """Of what the program decides by."""
+    if _is_pytorchs(frame):
+        return False
+    place = _place(frame)
+    if place not in OPTIONS["true_at"]:
+        say(f"{place}: {_DECIDES}; --true {place} makes it True")
+        return False
+    _UNMET.discard(place)
+    say(f"{place}: {_DECIDES}, is taken to be True, as --true says")
+    return True
+
+
+def say_unmet():
+    for place in sorted(_UNMET):
+        say(f"--true {place}: nothing of the GPU has decided there")
 
 
 def _is_on_gpu(value):
@@ -125,6 +145,19 @@ def _watch(owner, name, told, when=_has_gpu_tensor, owner_name="Tensor"):
     return watched, inner
 
 
+def _watch_truth(tensor):
+    inner = tensor.__bool__
+
+    @functools.wraps(inner)
+    def watched(self):
+        if not self.is_cuda:
+            return inner(self)
+        _count("Tensor.__bool__")
+        return inner(self) or _is_true(sys._getframe(1))
+
+    tensor.__bool__ = watched
+
+
 def _watch_function(torch, name, when=_has_gpu_tensor, module=None):
     """torch.jit.script knows PyTorch's functions by identity."""
     owner_name = "torch" if module is None else module.__name__
@@ -141,8 +174,8 @@ def watch(torch):
     tensor = torch.Tensor
     for name in ("item", "tolist", "__float__", "__int__"):
         _watch(tensor, name, _numbers_read)
-    for name in ("__bool__", "__index__"):
-        _watch(tensor, name, _decided)
+    _watch(tensor, "__index__", _indexed)
+    _watch_truth(tensor)
     for name in ("argwhere", "bincount", "masked_select", "nonzero"):
         _watch(tensor, name, _shaped)
         _watch_function(torch, name)
