@@ -79,13 +79,13 @@ def check_events(found, wanted):
     expect("events", len(found), len(wanted))
 
 
-def check(arguments, place):
+def check(arguments, place, launcher=(PYTHON,)):
     """The peak in bytes, and the share of it that is unclassed. `place`: flags of record that say
     where the program runs."""
     script, *flags = arguments
     with tempfile.TemporaryDirectory() as folder:
         out, said = pathlib.Path(folder) / "run", pathlib.Path(folder) / "said.json"
-        command = [PYTHON, HERE / "oracle.py", said, HERE / "scripts" / script, *flags]
+        command = [*launcher, HERE / "oracle.py", said, HERE / "scripts" / script, *flags]
         done = shardlens("record", *place, "--out", out, "--", *command)
         if done.returncode != 0:
             raise AssertionError(f"exit code {done.returncode}\n{done.stdout}{done.stderr}")

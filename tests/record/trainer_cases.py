@@ -1,0 +1,40 @@
+"""Records Hugging Face's Trainer on the null device, alone and as torchrun and accelerate start it, and
+holds it against what PyTorch itself says, as record_cases.py does.
+
+recorded.py says which Python runs it: here one that has transformers (.setup/python trainer).
+"""
+
+import sys
+
+from record_cases import check
+from recorded import HERE, PYTHON, run_cases
+
+DEVICE = ["--device", "null:h100"]
+TORCHRUN = [PYTHON, "-m", "torch.distributed.run", "--nproc_per_node", "8"]
+FSDP2 = [PYTHON, "-m", "accelerate.commands.launch", "--config_file",
+         HERE / "scripts" / "trainer_fsdp2.yaml"]
+
+
+def check_alone(_):
+    check(["trainer.py"], DEVICE)
+
+
+def check_saved(_):
+    check(["trainer.py", "--save"], DEVICE)
+
+
+def check_ddp(_):
+    check(["trainer.py", "--recompute", "--save"], DEVICE, TORCHRUN)
+
+
+def check_fsdp2(_):
+    check(["trainer.py"], DEVICE, FSDP2)
+
+
+def check_fsdp2_as_last(_):
+    place = [*DEVICE, "--world", "512", "--rank", "511"]
+    check(["trainer.py", "--recompute", "--save"], place, FSDP2)
+
+
+if __name__ == "__main__":
+    sys.exit(run_cases([check_alone, check_saved, check_ddp, check_fsdp2, check_fsdp2_as_last]))
