@@ -10,6 +10,13 @@ using shardlens::runtime::result;
 
 namespace {
 
+thread_local int current_device = 0;
+
+cudaError_t find_device(int ordinal) {
+  CUdevice device = 0;
+  return result(cuDeviceGet(&device, ordinal));
+}
+
 int attribute(CUdevice_attribute name) {
   int value = 0;
   cuDeviceGetAttribute(&value, name, 0);
@@ -53,26 +60,23 @@ void fill_memory(cudaDeviceProp& p) {
 
 extern "C" {
 
-cudaError_t cudaGetDeviceCount(int* count) {
-  const cudaError_t error = result(cuInit(0));
-  *count = error == cudaSuccess ? 1 : 0;
-  return error;
-}
+cudaError_t cudaGetDeviceCount(int* count) { return result(cuDeviceGetCount(count)); }
 
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = current_device;
   return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int device) {
-  return result(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+  const cudaError_t error = find_device(device);
+  if (error == cudaSuccess) current_device = device;
+  return error;
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
-  if (device != 0) return result(cudaErrorInvalidDevice);
-  const CUresult named = cuDeviceGetName(properties->name, sizeof properties->name, 0);
-  if (named != CUDA_SUCCESS) return result(named);
+  if (const cudaError_t error = find_device(device); error != cudaSuccess) return error;
+  cuDeviceGetName(properties->name, sizeof properties->name, device);
   properties->major = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
   properties->minor = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   properties->multiProcessorCount = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
@@ -86,13 +90,13 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr name, int device) {
-  if (device != 0) return result(cudaErrorInvalidDevice);
+  if (const cudaError_t error = find_device(device); error != cudaSuccess) return error;
   // Both lists number an attribute alike.
   return result(cuDeviceGetAttribute(value, static_cast<CUdevice_attribute>(name), 0));
 }
 
-cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int) {
-  std::snprintf(text, static_cast<size_t>(size), "0000:00:00.0");
+cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int device) {
+  std::snprintf(text, static_cast<size_t>(size), "0000:%02x:00.0", device);
   return cudaSuccess;
 }
 

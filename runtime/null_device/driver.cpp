@@ -19,18 +19,26 @@ namespace {
 
 constexpr int64_t kMaxCapacityBytes = int64_t{1} << 40;
 
-int64_t capacity_bytes(const planner::Gpu& gpu) {
-  const char* const text = std::getenv(kNullCapacityVariable);
-  if (text == nullptr) return gpu.memory_bytes;
-  int64_t bytes = 0;
+int64_t whole_number(const char* variable, int64_t fallback, const char* what, int64_t most) {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) return fallback;
+  int64_t number = 0;
   const char* const end = text + std::strlen(text);
-  const auto [rest, error] = std::from_chars(text, end, bytes);
-  if (error != std::errc{} || rest != end || bytes <= 0 || bytes > kMaxCapacityBytes) {
-    throw std::invalid_argument(std::string(kNullCapacityVariable) + ": " + text +
-                                ": no capacity; give whole bytes, from 1 to " +
-                                std::to_string(kMaxCapacityBytes));
+  const auto [rest, error] = std::from_chars(text, end, number);
+  if (error != std::errc{} || rest != end || number <= 0 || number > most) {
+    throw std::invalid_argument(std::string(variable) + ": " + text + ": no " + what +
+                                ", from 1 to " + std::to_string(most));
   }
-  return bytes;
+  return number;
+}
+
+int64_t capacity_bytes(const planner::Gpu& gpu) {
+  return whole_number(kNullCapacityVariable, gpu.memory_bytes, "capacity; give whole bytes",
+                      kMaxCapacityBytes);
+}
+
+int gpu_count() {
+  return static_cast<int>(whole_number(kNullGpusVariable, 1, "number of GPUs", kMaxNullGpus));
 }
 
 const planner::Gpu& named_gpu() {
@@ -45,9 +53,10 @@ const planner::Gpu& named_gpu() {
 NullDevice from_environment() {
   try {
     const planner::Gpu& gpu = named_gpu();
-    return {.gpu = &gpu, .capacity_bytes = capacity_bytes(gpu), .error = ""};
+    const int64_t bytes = capacity_bytes(gpu);
+    return {.gpu = &gpu, .capacity_bytes = bytes, .count = gpu_count(), .error = ""};
   } catch (const std::invalid_argument& error) {
-    return {.gpu = nullptr, .capacity_bytes = 0, .error = error.what()};
+    return {.gpu = nullptr, .capacity_bytes = 0, .count = 0, .error = error.what()};
   }
 }
 
@@ -134,7 +143,13 @@ CUresult cuDriverGetVersion(int* version) {
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   *device = ordinal;
-  return ordinal == 0 ? cuInit(0) : CUDA_ERROR_INVALID_DEVICE;
+  if (const CUresult error = cuInit(0); error != CUDA_SUCCESS) return error;
+  return ordinal >= 0 && ordinal < null_device().count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDeviceGetCount(int* count) {
+  *count = null_device().count;
+  return cuInit(0);
 }
 
 CUresult cuDeviceGetName(char* name, int size, CUdevice) {

@@ -12,6 +12,7 @@ namespace shardlens::runtime {
 struct NullDevice {
   const planner::Gpu* gpu = nullptr;
   int64_t capacity_bytes = 0;
+  int count = 0;
   std::string error;
 };
 

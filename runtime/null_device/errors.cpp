@@ -29,6 +29,8 @@ cudaError_t result(CUresult error) {
       return result(cudaErrorMemoryAllocation);
     case CUDA_ERROR_INVALID_VALUE:
       return result(cudaErrorInvalidValue);
+    case CUDA_ERROR_INVALID_DEVICE:
+      return result(cudaErrorInvalidDevice);
     case CUDA_ERROR_NOT_SUPPORTED:
       return result(cudaErrorNotSupported);
     case CUDA_ERROR_NOT_INITIALIZED:
@@ -90,7 +92,7 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorInvalidResourceHandle:
       return "a stream or event that does not exist";
     case cudaErrorInvalidDevice:
-      return "the null device is device 0, and the only one";
+      return "there is no null device of that number; SHARDLENS_NULL_GPUS says how many there are";
     default:
       break;
   }

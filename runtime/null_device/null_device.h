@@ -15,9 +15,10 @@
 //
 // Use. LD_PRELOAD all libraries of build/null_device: the wheel's libraries look into the NVIDIA
 // wheels' folders first (DT_RPATH), and the ones of the runtime and CUPTI are there.
-// SHARDLENS_NULL_GPU names the GPU (planner/gpus.h), h200 if not set, and SHARDLENS_NULL_CAPACITY
-// its memory where that is to be another; both are read once. Where one of them makes no sense,
-// every call that needs the device fails, and cudaGetErrorString says why.
+// SHARDLENS_NULL_GPU names the GPU (planner/gpus.h), h200 if not set, SHARDLENS_NULL_CAPACITY
+// its memory where that is to be another, and SHARDLENS_NULL_GPUS how many there are; all are read
+// once. Where one of them makes no sense, every call that needs the device fails, and
+// cudaGetErrorString says why.
 //
 // CUPTI has one subscriber, whom the calls in api_observer.h call back (their own threads do so),
 // and records of the kind MEMORY2 for what cuMemAlloc and cuMemHostAlloc gave; mapped memory shows
@@ -33,7 +34,8 @@
 // where they declare it; the definition replaces the stub. A call that would have to answer with
 // what does not exist here (capture, IPC, memory pools) returns "not supported", never 0.
 //
-// Limits. One device a process, which is never busy. The context of a real driver and what NVIDIA's
+// Limits. Of several devices a process is meant to use one: they have one memory between them. No
+// device is ever busy. The context of a real driver and what NVIDIA's
 // libraries allocate for themselves (about 0.5 GB) are not taken from the capacity, and addresses
 // are never used twice. CUPTI calls back for no call but those on memory, whatever is enabled; it
 // hands a full buffer back on the thread that filled it; no record has a program counter or names a
@@ -53,6 +55,10 @@ inline constexpr const char* kNullGpuDefault = "h200";
 
 /// Whole bytes of device memory, where it is not to be that of the GPU.
 inline constexpr const char* kNullCapacityVariable = "SHARDLENS_NULL_CAPACITY";
+
+/// How many GPUs there are, 1 to kMaxNullGpus; 1 where it is not set.
+inline constexpr const char* kNullGpusVariable = "SHARDLENS_NULL_GPUS";
+inline constexpr int kMaxNullGpus = 64;
 
 /// Set by a program that has started itself anew with the stubs preloaded.
 inline constexpr const char* kNullDeviceEntered = "SHARDLENS_NULL_DEVICE";

@@ -50,6 +50,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   }
   attributes->type = type == CU_MEMORYTYPE_DEVICE ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
   attributes->devicePointer = plain;
+  cudaGetDevice(&attributes->device);
   if (type == CU_MEMORYTYPE_HOST) attributes->hostPointer = plain;
   return cudaSuccess;
 }

@@ -12,6 +12,7 @@
 
 #include "planner/gpus.h"
 #include "profiler/units.h"
+#include "runtime/null_device/null_device.h"
 
 namespace shardlens::runtime {
 
@@ -21,6 +22,7 @@ using Words = std::vector<std::string>;
 
 constexpr std::string_view kNull = "null:";
 constexpr std::string_view kCuda = "cuda";
+constexpr int kUsualGpusPerNode = 8;
 
 planner::Device parse_device(const std::string& text, const std::string& capacity) {
   if (text == kCuda) return {.kind = planner::DeviceKind::cuda, .gpu = ""};
@@ -60,6 +62,15 @@ void expect_null_device(const std::string& flag, bool is_given) {
       flag));
 }
 
+void check_nodes(const RecordOptions& options) {
+  const int size = options.world_size.value_or(options.gpus_per_node.value_or(1));
+  if (size % options.gpus() == 0) return;
+  throw std::invalid_argument(
+      fmt::format("--gpus-per-node {}: the nodes of a world of {} have "
+                  "equally many ranks, give a divisor of it",
+                  options.gpus(), size));
+}
+
 void check_places(const Words& places) {
   for (const std::string& place : places) {
     const size_t colon = place.rfind(':');
@@ -87,6 +98,13 @@ std::string RecordOptions::device_name() const {
   return is_attached() ? std::string(kCuda) : fmt::format("{}{}", kNull, device.gpu);
 }
 
+int RecordOptions::gpus() const {
+  if (gpus_per_node) return *gpus_per_node;
+  int gpus = std::min(world_size.value_or(1), kUsualGpusPerNode);
+  while (world_size.value_or(1) % gpus != 0) --gpus;
+  return gpus;
+}
+
 RecordOptions parse_record_options(const Words& arguments) {
   RecordOptions options;
   const auto dashes = std::ranges::find(arguments, "--");
@@ -100,6 +118,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   app.add_option("--capacity", capacity);
   app.add_option("--world", options.world_size);
   app.add_option("--rank", options.rank);
+  app.add_option("--gpus-per-node", options.gpus_per_node)->check(CLI::Range(1, kMaxNullGpus));
   app.add_option("--steps", options.steps)->check(CLI::PositiveNumber);
   app.add_option("--timeout", options.timeout_s)->check(CLI::PositiveNumber);
   app.add_option("--true", options.true_at)->allow_extra_args(false);
@@ -120,9 +139,11 @@ RecordOptions parse_record_options(const Words& arguments) {
     expect_null_device("--capacity", !capacity.empty());
     expect_null_device("--world", options.world_size.has_value());
     expect_null_device("--rank", options.rank.has_value());
+    expect_null_device("--gpus-per-node", options.gpus_per_node.has_value());
     expect_null_device("--true", !options.true_at.empty());
   }
   check_world(options);
+  check_nodes(options);
   check_places(options.true_at);
   if (options.out.empty()) options.out = default_folder(options.command);
   return options;
@@ -143,6 +164,7 @@ std::string record_help() {
          "  --capacity BYTES   its memory, where that is to be another, such as 141GB\n"
          "  --world W          ranks, of which only one is there\n"
          "  --rank R           which one; default: 0\n"
+         "  --gpus-per-node N  ranks of a node; default: the largest divisor of W up to 8\n"
          "  --true FILE:LINE   a tensor that the program decides by there is True, not False; may "
          "be\n"
          "                     given again\n\n"

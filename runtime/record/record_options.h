@@ -15,6 +15,7 @@ struct RecordOptions {
   planner::Device device;  // a null one, or cuda
   std::optional<int> world_size;
   std::optional<int> rank;
+  std::optional<int> gpus_per_node;
   std::optional<int64_t> steps;  // after so many optimizer steps the program ends
   std::optional<double> timeout_s;
   std::vector<std::string> true_at;  // "train.py:30": where tensors of the null device are True
@@ -23,6 +24,9 @@ struct RecordOptions {
 
   /// As recordings name it: "null:h100", "cuda".
   std::string device_name() const;
+  /// Of the machine that is not there: as is given, else the largest divisor of the world up to 8;
+  /// 1 where the program says how large the world is.
+  int gpus() const;
   /// To a program that runs on this machine's GPUs, with all of its ranks.
   bool is_attached() const { return device.kind == planner::DeviceKind::cuda; }
 };

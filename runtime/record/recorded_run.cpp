@@ -55,6 +55,7 @@ std::string options_json(const RecordOptions& options, const RecordFiles& files,
                                {"device", options.device_name()},
                                {"world", or_null(options.world_size)},
                                {"rank", or_null(options.rank)},
+                               {"gpus_per_node", or_null(options.gpus_per_node)},
                                {"steps", or_null(options.steps)},
                                {"true_at", options.true_at},
                                {"command", options.command}};
@@ -76,17 +77,20 @@ std::string preload_of(const fs::path& stubs) {
   return fmt::format("{}", fmt::join(libraries, ":"));
 }
 
+void set(const char* variable, int64_t number) {
+  ::setenv(variable, std::to_string(number).c_str(), 1);
+}
+
 /// What torchrun sets. Without --world the program, or a torchrun in the command, says it.
 void set_world(const RecordOptions& options) {
   if (!options.world_size) return;
-  const std::string size = std::to_string(*options.world_size);
-  const std::string rank = std::to_string(options.rank.value_or(0));
-  ::setenv("WORLD_SIZE", size.c_str(), 1);
-  ::setenv("RANK", rank.c_str(), 1);
-  ::setenv("GROUP_RANK", rank.c_str(), 1);
-  ::setenv("GROUP_WORLD_SIZE", size.c_str(), 1);
-  ::setenv("LOCAL_RANK", "0", 1);
-  ::setenv("LOCAL_WORLD_SIZE", "1", 1);
+  const int size = *options.world_size, rank = options.rank.value_or(0), gpus = options.gpus();
+  set("WORLD_SIZE", size);
+  set("RANK", rank);
+  set("GROUP_RANK", rank / gpus);
+  set("GROUP_WORLD_SIZE", size / gpus);
+  set("LOCAL_RANK", rank % gpus);
+  set("LOCAL_WORLD_SIZE", gpus);
   ::setenv("MASTER_ADDR", "127.0.0.1", 0);
   ::setenv("MASTER_PORT", "29500", 0);
   ::setenv("OMP_NUM_THREADS", "1", 0);
@@ -101,8 +105,9 @@ void set_environment(const RecordOptions& options, const RecordFiles& files,
   ::setenv(kNullKeepCopiesVariable, "1", 1);
   ::setenv(kNullGpuVariable, options.device.gpu.c_str(), 1);
   if (options.device.capacity_bytes > 0) {
-    ::setenv(kNullCapacityVariable, std::to_string(options.device.capacity_bytes).c_str(), 1);
+    set(kNullCapacityVariable, options.device.capacity_bytes);
   }
+  set(kNullGpusVariable, options.gpus());
   set_world(options);
 }
 

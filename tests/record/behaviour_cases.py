@@ -156,6 +156,44 @@ def check_spawn(folder):
     python(folder, "spawn").expect(0, "rank 0 of 4")
 
 
+def check_spawned_rank(folder):
+    python(folder, "spawn", flags=["--rank", "3"]).expect(0, "rank 3 of 4").expect_steps(1)
+
+
+def check_node(folder):
+    """Rank 13 of 16 is the sixth of the second node, or the second of the fourth."""
+    for flags, said in {
+        (): "gpu 5 of 8, node 1 of 2 8",
+        ("--gpus-per-node", "4"): "gpu 1 of 4, node 3 of 4 4",
+    }.items():
+        flags = ["--world", "16", "--rank", "13", *flags]
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # as where no GPU shall be used
+        try:
+            python(folder, "use_node", flags=flags).expect(0, said)
+        finally:
+            del os.environ["CUDA_VISIBLE_DEVICES"]
+
+
+def check_shards_of_nodes(folder):
+    """FSDP1's hybrid strategy asks PyTorch how many GPUs a node has, and cuts by that."""
+    script = [PYTHON, HERE / "scripts" / "transformer.py", "--strategy", "fsdp1-nodes"]
+
+    def shard_bytes(gpus):
+        flags = ["--world", "16", "--rank", "13", "--gpus-per-node", gpus, "--steps", "2"]
+        out = OnNullDevice(folder, *script, flags=flags).expect(0).out
+        return report_of(out)["at_peak"]["requested_categories"]["optimizer_state"]
+
+    ratio = shard_bytes(4) / shard_bytes(8)
+    if not 1.99 < ratio < 2.01:
+        raise AssertionError(f"a shard of 4 is {ratio} times one of 8")
+
+
+def check_torchrun_node(folder):
+    command = [PYTHON, "-m", "torch.distributed.run", "--nproc_per_node", "4", "--nnodes", "4"]
+    run = OnNullDevice(folder, *command, SCRIPT, "use_node", flags=["--rank", "13"])
+    run.expect(0, "gpu 1 of 4, node 3 of 4 4")
+
+
 def check_own_sitecustomize(folder):
     site = pathlib.Path(folder) / "site"
     site.mkdir()
@@ -198,17 +236,19 @@ def check_gate(folder):
     codes = [unchanged.returncode, regressed.returncode, shrunk.returncode]
     if codes != [0, 1, 0]:
         raise AssertionError(f"exit codes {codes}: {regressed.stderr}")
-    text = pathlib.Path(report).read_text()
+    text = pathlib.Path(report).read_text().strip()
     if "grew too much" not in text or "misbehave.py" not in text:
         raise AssertionError(text)
-    print(text)
+    if text not in (HERE.parent.parent / "docs" / "recording.md").read_text():
+        raise AssertionError(f"docs/recording.md shows another one than\n{text}")
 
 
 QUICK = [check_fail, check_kill]
 LONG = [
     check_exit_code, check_hang, check_hang_for_ever, check_interrupt, check_fork, check_workers,
     check_profiler, check_out_of_memory, check_steps, check_no_gpu, check_decisions,
-    check_true, check_two_processes, check_capacity, check_torchrun, check_torchrun_rank, check_spawn,
+    check_true, check_two_processes, check_capacity, check_torchrun, check_torchrun_rank,
+    check_torchrun_node, check_spawn, check_spawned_rank, check_node, check_shards_of_nodes,
     check_own_sitecustomize, check_refusals, check_gate,
 ]
 

@@ -22,7 +22,7 @@ def main():
     torch.cuda.memory._record_memory_history(max_entries=10_000_000, stacks="python")
     runpy.run_path(script, run_name="__main__")
     gc.collect()  # else what is part of cycles is freed in the middle of what follows
-    trace = torch.cuda.memory._snapshot()["device_traces"][0]
+    trace = torch.cuda.memory._snapshot()["device_traces"][torch.cuda.current_device()]
     said = {
         "allocated_bytes": torch.cuda.max_memory_allocated(),
         "reserved_bytes": torch.cuda.max_memory_reserved(),

@@ -39,6 +39,7 @@ LONG = [
     (["transformer.py", "--strategy", "ddp"], RANKS),
     (["transformer.py", "--strategy", "ddp", "--accumulate", "3", "--clip", "1"], [(5, 16)]),
     (["transformer.py", "--strategy", "fsdp1"], RANKS),
+    (["transformer.py", "--strategy", "fsdp1-nodes"], [(0, 2), (13, 16)]),
     (["transformer.py", "--strategy", "hsdp"], RANKS),
     (["transformer.py", "--strategy", "hsdp", "--bf16", "--optimizer", "fused"], [(511, 512)]),
     (["transformer.py", "--optimizer", "fused", "--bf16"], RANKS),

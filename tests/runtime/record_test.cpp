@@ -63,6 +63,22 @@ TEST_CASE("the flags of record end at --, and the command is left as it is") {
                                                     "--", "--rank", "x"});
 }
 
+TEST_CASE("the nodes of a world that is not there have up to 8 GPUs, equally many") {
+  const auto gpus = [](const std::vector<std::string>& flags) {
+    std::vector<std::string> arguments = {"--device", "null:h100"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    arguments.insert(arguments.end(), {"--", "python"});
+    return parse_record_options(arguments).gpus();
+  };
+  CHECK(gpus({}) == 1);
+  CHECK(gpus({"--world", "2"}) == 2);
+  CHECK(gpus({"--world", "512"}) == 8);
+  CHECK(gpus({"--world", "12"}) == 6);
+  CHECK(gpus({"--world", "13"}) == 1);
+  CHECK(gpus({"--world", "16", "--gpus-per-node", "4"}) == 4);
+  CHECK(gpus({"--gpus-per-node", "4"}) == 4);
+}
+
 TEST_CASE("a recording goes into a folder of the script's name") {
   const RecordOptions options =
       parse_record_options({"--device", "null:h100", "--", "python", "-u", "a/train.py"});
@@ -82,6 +98,7 @@ TEST_CASE("record attaches to a program on the GPUs of the machine where none is
   check_refused({"--rank", "0", "--", "python"}, "such as --device null:h100");
   check_refused({"--capacity", "40GiB", "--", "python"}, "--capacity: ");
   check_refused({"--true", "a.py:1", "--", "python"}, "--true: ");
+  check_refused({"--gpus-per-node", "8", "--", "python"}, "--gpus-per-node: ");
 }
 
 TEST_CASE("record refuses what makes no sense, and says why") {
@@ -92,6 +109,9 @@ TEST_CASE("record refuses what makes no sense, and says why") {
   check_refused({"--device", "null:h100", "--world", "0", "--", "python"}, "--world 0");
   check_refused({"--device", "null:h100", "--world", "8", "--rank", "8", "--", "python"},
                 "--rank 8");
+  check_refused({"--device", "null:h100", "--world", "12", "--gpus-per-node", "8", "--", "python"},
+                "--gpus-per-node 8");
+  check_refused({"--device", "null:h100", "--gpus-per-node", "0", "--", "python"}, "--gpus-per");
   check_refused({"--device", "null:h100", "--steps", "0", "--", "python"}, "--steps");
   for (const std::string place : {"train.py", ":3", "train.py:", "train.py:x"}) {
     check_refused({"--device", "null:h100", "--true", place, "--", "python"}, "--true " + place);

@@ -107,7 +107,18 @@ def use_rank():
     train(1)
 
 
+def use_node():
+    dist.init_process_group()
+    gpu = int(os.environ["LOCAL_RANK"])
+    torch.cuda.set_device(gpu)
+    train(1)
+    print(f"gpu {torch.ones(1, device='cuda').device.index} of {torch.cuda.device_count()}, node",
+          os.environ["GROUP_RANK"], "of", os.environ["GROUP_WORLD_SIZE"],
+          os.environ["LOCAL_WORLD_SIZE"], flush=True)
+
+
 def of_spawn(rank, world):
+    torch.cuda.set_device(rank)
     dist.init_process_group("nccl", init_method="tcp://127.0.0.1:29511", rank=rank, world_size=world)
     print(f"rank {dist.get_rank()} of {dist.get_world_size()}", flush=True)
     train(1)

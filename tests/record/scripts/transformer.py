@@ -12,10 +12,13 @@ from torch.distributed.fsdp import (
     CPUOffloadPolicy,
     FullyShardedDataParallel,
     MixedPrecisionPolicy,
+    ShardingStrategy,
     fully_shard,
 )
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.nn.parallel import DistributedDataParallel
+
+FSDP1 = {"fsdp1": ShardingStrategy.FULL_SHARD, "fsdp1-nodes": ShardingStrategy.HYBRID_SHARD}
 
 
 class Block(nn.Module):
@@ -75,17 +78,19 @@ def distribute(model, options):
         return model.cuda()
     if options.strategy == "ddp":
         return DistributedDataParallel(model.cuda())
-    if options.strategy == "fsdp1":
-        policy = ModuleWrapPolicy({Block})
+    if options.strategy in FSDP1:
         return FullyShardedDataParallel(
-            model, auto_wrap_policy=policy, device_id=torch.cuda.current_device()
+            model,
+            auto_wrap_policy=ModuleWrapPolicy({Block}),
+            device_id=torch.cuda.current_device(),
+            sharding_strategy=FSDP1[options.strategy],
         )
     return shard(model if options.offload else model.cuda(), options)
 
 
 def parse_options():
     parser = argparse.ArgumentParser()
-    strategies = ["fsdp2", "hsdp", "fsdp1", "ddp", "plain"]
+    strategies = ["fsdp2", "hsdp", *FSDP1, "ddp", "plain"]
     parser.add_argument("--strategy", choices=strategies, default="fsdp2")
     parser.add_argument("--optimizer", choices=["foreach", "fused", "single"], default="foreach")
     parser.add_argument("--bf16", action="store_true")

@@ -20,6 +20,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -239,6 +240,36 @@ TEST_CASE("a capacity that cannot be leaves no device, and the error says why") 
     CHECK(output_of_case("use a device that cannot be", "SHARDLENS_NULL_CAPACITY=" + text) ==
           "SHARDLENS_NULL_CAPACITY: " + text +
               ": no capacity; give whole bytes, from 1 to 1099511627776\n");
+  }
+}
+
+TEST_CASE("use the last of three GPUs", "[.process]") {
+  int count = 0, current = -1, elsewhere = -1;
+  CHECK(cudaGetDeviceCount(&count) == cudaSuccess);
+  CHECK(count == 3);
+  CHECK(cudaSetDevice(3) == cudaErrorInvalidDevice);
+  CHECK(cudaSetDevice(-1) == cudaErrorInvalidDevice);
+  CHECK(cudaGetLastError() == cudaErrorInvalidDevice);  // else LibTorch finds it
+  REQUIRE(cudaSetDevice(2) == cudaSuccess);
+  std::thread([&] { cudaGetDevice(&elsewhere); }).join();
+  CHECK(elsewhere == 0);
+  CHECK(cudaGetDevice(&current) == cudaSuccess);
+  CHECK(current == 2);
+  const at::Tensor tensor = device_bytes(kMiB);
+  CHECK(tensor.get_device() == 2);
+  cudaPointerAttributes attributes;
+  CHECK(cudaPointerGetAttributes(&attributes, tensor.data_ptr()) == cudaSuccess);
+  CHECK(attributes.device == 2);
+  CHECK(allocated_bytes() == 0);
+  CHECK(allocator::getDeviceStats(2).allocated_bytes[0].current == kMiB);
+  std::cout << "> used\n";
+}
+
+TEST_CASE("of several GPUs each thread uses the one that it has set") {
+  CHECK(output_of_case("use the last of three GPUs", "SHARDLENS_NULL_GPUS=3") == "used\n");
+  for (const std::string text : {"", "0", "65", "8x"}) {
+    CHECK(output_of_case("use a device that cannot be", "SHARDLENS_NULL_GPUS=" + text) ==
+          "SHARDLENS_NULL_GPUS: " + text + ": no number of GPUs, from 1 to 64\n");
   }
 }
 

@@ -5,7 +5,7 @@ SHARDLENS_RECORD is the JSON that the command wrote (runtime/record/recorded_run
   folder      where to put rankR.slp, rankR.json beside it once it is closed, and rankR.CLAIM
   claim       CLAIM, of one `shardlens record` alone: those of other machines may share the folder
   device      "null:h100", or "cuda": the program runs on its GPUs, and nothing of it is changed
-  rank, world null where the program or torchrun says so
+  rank, world, gpus_per_node   null where the program or torchrun says so
   steps       the optimizer step to end after, or null: none
   true_at     where tensors that the program decides by are True, as "train.py:30"
   command     what the user gave
@@ -43,7 +43,8 @@ def _changes():
     if IS_ATTACHED:
         return always | {"torch.multiprocessing.spawn": [ranks.tell_spawned]}
     return always | {
-        "torch": [*always["torch"], values.leave_out_cudnn, values.watch],
+        "torch": [*always["torch"], values.leave_out_cudnn, values.watch,
+                  ranks.count_null_devices],
         "torch.distributed.distributed_c10d": [ranks.replace_absent],
         "torch.distributed.utils": [ranks.ignore_others_shapes],
         "torch.distributed.checkpoint.utils": [ranks.plan_checkpoints_alone],

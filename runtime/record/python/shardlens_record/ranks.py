@@ -53,7 +53,7 @@ class _World:
     rank = OPTIONS["rank"]
 
     @classmethod
-    def settle(cls, size, rank):
+    def settle(cls, size, rank, gpus_per_node=None):
         if cls.size is None:
             cls.size = size
         if cls.rank is None:
@@ -61,21 +61,33 @@ class _World:
         if not 0 <= cls.rank < cls.size:
             say(f"rank {cls.rank} is not in a world of {cls.size}; give --rank and --world")
             sys.exit(2)
-        os.environ.update(environment(cls.size, cls.rank))
+        os.environ.update(_environment(cls.size, cls.rank, cls._gpus(gpus_per_node)))
+
+    @classmethod
+    def _gpus(cls, of_launcher):
+        """Of a node: nodes have equally many."""
+        told = (OPTIONS["gpus_per_node"], of_launcher, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+        return next((gpus for gpus in told if gpus and cls.size % gpus == 0), 1)
 
 
-def environment(size, rank):
-    """What torchrun would set on a machine of its own for every rank: a null device is one GPU."""
+def _environment(size, rank, gpus):
+    """What torchrun would set, and how many GPUs the null device's machine has."""
     return {
         "WORLD_SIZE": str(size),
         "RANK": str(rank),
-        "LOCAL_RANK": "0",
-        "LOCAL_WORLD_SIZE": "1",
-        "GROUP_RANK": str(rank),
-        "GROUP_WORLD_SIZE": str(size),
+        "LOCAL_RANK": str(rank % gpus),
+        "LOCAL_WORLD_SIZE": str(gpus),
+        "GROUP_RANK": str(rank // gpus),
+        "GROUP_WORLD_SIZE": str(size // gpus),
         "MASTER_ADDR": os.environ.get("MASTER_ADDR", "127.0.0.1"),
         "MASTER_PORT": os.environ.get("MASTER_PORT", "29500"),
+        "SHARDLENS_NULL_GPUS": str(gpus),
     }
+
+
+def count_null_devices(torch):
+    """NVML would tell of the GPUs that are there."""
+    torch.cuda._device_count_nvml = lambda: -1
 
 
 def _given(value, variable, default):
@@ -199,7 +211,7 @@ def replace_spawn(module):
     """torch.multiprocessing.spawn starts a process for every rank of a machine: one is enough."""
 
     def spawn(fn, args=(), nprocs=1, *rest, **kwargs):
-        _World.settle(nprocs, 0)
+        _World.settle(nprocs, 0, nprocs)
         say(f"torch.multiprocessing.spawn: only rank {_World.rank} of {nprocs} is run")
         fn(_World.rank % nprocs, *args)
 
@@ -211,7 +223,8 @@ def replace_torchrun(module):
 
     def launch(self, *arguments):
         config = self._config
-        _World.settle(config.max_nodes * config.nproc_per_node, 0)
+        gpus = config.nproc_per_node
+        _World.settle(config.max_nodes * gpus, 0, gpus)
         if callable(self._entrypoint):
             return self._entrypoint(*arguments)
         sys.stdout.flush()
