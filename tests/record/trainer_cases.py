@@ -1,7 +1,7 @@
 """Records Hugging Face's Trainer on the null device, alone and as torchrun and accelerate start it, and
-holds it against what PyTorch itself says, as record_cases.py does.
+Lightning's, and holds them against what PyTorch itself says, as record_cases.py does.
 
-recorded.py says which Python runs it: here one that has transformers (.setup/python trainer).
+recorded.py says which Python runs them: here one that has both (.setup/python trainer).
 """
 
 import sys
@@ -36,5 +36,14 @@ def check_fsdp2_as_last(_):
     check(["trainer.py", "--recompute", "--save"], place, FSDP2)
 
 
+def check_lightning_ddp(_):
+    check(["lit.py", "ddp"], [*DEVICE, "--world", "4"])
+
+
+def check_lightning_fsdp(_):
+    check(["lit.py", "fsdp"], [*DEVICE, "--world", "4", "--rank", "3"])
+
+
 if __name__ == "__main__":
-    sys.exit(run_cases([check_alone, check_saved, check_ddp, check_fsdp2, check_fsdp2_as_last]))
+    sys.exit(run_cases([check_alone, check_saved, check_ddp, check_fsdp2, check_fsdp2_as_last,
+                        check_lightning_ddp, check_lightning_fsdp]))
