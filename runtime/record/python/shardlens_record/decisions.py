@@ -7,6 +7,7 @@ Not followed: what goes through NumPy, or through objects from one function to a
 import ast
 import functools
 import linecache
+import warnings
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _KEEPERS = ("add", "append", "extend", "update")  # methods whose object has the argument afterwards
@@ -15,11 +16,13 @@ _BLIND = ("len", "isinstance", "type")  # functions whose result is not the numb
 
 @functools.lru_cache(maxsize=None)
 def _module(filename):
-    """Empty where there is no source."""
-    try:
-        return ast.parse("".join(linecache.getlines(filename)))
-    except (SyntaxError, ValueError, RecursionError):
-        return ast.Module([], [])
+    """Empty where there is no source that can be read."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the program has had its own
+        try:
+            return ast.parse("".join(linecache.getlines(filename)))
+        except (SyntaxError, ValueError, RecursionError):
+            return ast.Module([], [])
 
 
 def _is_at(node, line):
@@ -114,8 +117,11 @@ class _Flow:
 
 @functools.lru_cache(maxsize=None)
 def _found(filename, line):
-    flow = _Flow(_scope_at(_module(filename), line), line)
-    return sorted(set(flow.decisions())), flow.is_returned()
+    try:
+        flow = _Flow(_scope_at(_module(filename), line), line)
+        return sorted(set(flow.decisions())), flow.is_returned()
+    except RecursionError:  # an expression too deep to follow
+        return [], False
 
 
 def decided_by(frame, is_passed_over):
@@ -125,7 +131,7 @@ def decided_by(frame, is_passed_over):
         filename = frame.f_code.co_filename
         is_returned = True
         if not is_passed_over(frame):
-            lines, is_returned = _found(filename, frame.f_lineno)
+            lines, is_returned = _found(filename, frame.f_lineno or 0)
             yield from ((filename, line) for line in lines)
         if not is_returned:
             return
