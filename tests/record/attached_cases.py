@@ -3,8 +3,8 @@ rank of theirs.
 
     attached_cases.py quick|long
 
-The machine is one whose GPU is a null device, which everything here is started with: to PyTorch, to
-CUPTI's callbacks and to the recorder it is as any other. What only a GPU shows (contexts, modules,
+The machine is one whose four GPUs are null devices, which everything here is started with: to PyTorch,
+to CUPTI's callbacks and to the recorder they are as any other. What only a GPU shows (contexts, modules,
 NCCL's buffers, what other processes use) is not tested here. recorded.py says which Python runs
 them.
 """
@@ -27,6 +27,7 @@ def become_machine():
     stubs = sorted((PROGRAM.parent.parent / "null_device").glob("*.so.*"))
     os.environ["LD_PRELOAD"] = ":".join(map(str, stubs))
     os.environ["SHARDLENS_NULL_GPU"] = "h100"
+    os.environ["SHARDLENS_NULL_GPUS"] = "4"
     os.environ["SHARDLENS_NULL_KEEP_COPIES"] = "1"
 
 
@@ -85,8 +86,8 @@ def check_late_profiler(folder):
 
 
 def torchrun(folder, node, port, *command):
-    """The only rank of a node of two: a machine here has one GPU."""
-    nodes = ["--nnodes", 2, "--nproc_per_node", 1, "--node_rank", node]
+    """Two ranks, those of one node of two."""
+    nodes = ["--nnodes", 2, "--nproc_per_node", 2, "--node_rank", node]
     place = ["--master_addr", "127.0.0.1", "--master_port", port]
     return Attached(folder, PYTHON, "-m", "torch.distributed.run", *nodes, *place, *command)
 
@@ -99,10 +100,11 @@ def check_ranks(folder):
             script = [HERE / "scripts" / "transformer.py", "--strategy", strategy]
             port = free_port()
             runs = list(nodes.map(lambda node: torchrun(place, node, port, *script), range(2)))
-            for rank, run in enumerate(runs):
-                run.expect(0, f"rank {rank} of 2 on cuda", f"rank{rank}.slp: fits")
-            ranks = runs[0].expect_ranks(2)
-            expect("events lost", [rank["lost"] for rank in ranks], [0, 0])
+            for node, run in enumerate(runs):
+                for rank in (2 * node, 2 * node + 1):
+                    run.expect(0, f"rank {rank} of 4 on cuda", f"rank{rank}.slp: fits")
+            ranks = runs[0].expect_ranks(4)
+            expect("events lost", [rank["lost"] for rank in ranks], [0] * 4)
 
 
 def check_spawn(folder):
