@@ -15,11 +15,22 @@ import sys
 import torch
 
 
+def record_from_the_start():
+    """Not before the script has initialised CUDA: until then a device mesh chooses the GPU."""
+    inner = torch._C._cuda_init
+
+    def init():
+        inner()
+        torch.cuda.memory._record_memory_history(max_entries=10_000_000, stacks="python")
+
+    torch._C._cuda_init = init
+
+
 def main():
     out, script = sys.argv[1], sys.argv[2]
     del sys.argv[:2]
     sys.path[0] = str(pathlib.Path(script).parent)
-    torch.cuda.memory._record_memory_history(max_entries=10_000_000, stacks="python")
+    record_from_the_start()
     runpy.run_path(script, run_name="__main__")
     gc.collect()  # else what is part of cycles is freed in the middle of what follows
     trace = torch.cuda.memory._snapshot()["device_traces"][torch.cuda.current_device()]

@@ -46,6 +46,7 @@ def _changes():
         "torch": [*always["torch"], values.leave_out_cudnn, values.watch,
                   ranks.count_null_devices],
         "torch.distributed.distributed_c10d": [ranks.replace_absent],
+        "torch.distributed.device_mesh": [ranks.choose_gpu_of_mesh],
         "torch.distributed.utils": [ranks.ignore_others_shapes],
         "torch.distributed.checkpoint.utils": [ranks.plan_checkpoints_alone],
         "torch.distributed.checkpoint.default_planner": [ranks.accept_parts_of_checkpoints],

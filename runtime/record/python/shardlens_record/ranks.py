@@ -155,6 +155,20 @@ def replace_absent(c10d):
     _replace_object_collectives(c10d)
 
 
+def choose_gpu_of_mesh(module):
+    """As a device mesh does where nobody else has, unless the process group is a fake one."""
+    mesh, torch = module.DeviceMesh, module.torch
+    inner = mesh._setup_world_group_and_device
+
+    def setup(self, *args, **kwargs):
+        group = inner(self, *args, **kwargs)
+        if self.device_type == "cuda" and not torch.cuda.is_initialized():
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        return group
+
+    mesh._setup_world_group_and_device = setup
+
+
 def ignore_others_shapes(module):
     """DDP asks whether all ranks have the same parameters, and would hear nothing of the others."""
     inner = module._verify_param_shape_across_processes
