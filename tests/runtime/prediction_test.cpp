@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/meta/processor.h"
 #include "planner/simulation.h"
 #include "profiler/reader.h"
 #include "tests/support/memory_events.h"
@@ -116,13 +117,13 @@ bool is_bound(const Case& asked) {
 }
 
 /// Below the greatest of blocks that pass, which the bound is about: not less than what was
-/// measured, and at most 0.5 % more.
+/// measured, and not much more.
 void check_bound(const MemoryEvents& theirs, const MemoryEvents& ours) {
   CHECK(first_difference(without_passing(theirs.list()), without_passing(ours.list())) == "");
   const auto measured = static_cast<double>(theirs.peak_bytes());
   const double error = static_cast<double>(ours.peak_bytes()) / measured - 1;
   CHECK(error >= 0);
-  CHECK(error <= 0.005);
+  CHECK(error <= (planner::meta::this_processor().amx_bf16 ? 0.005 : 0.02));
 }
 
 /// Bytes of pinned memory by what they are for, where the driver was asked for a page or more.
