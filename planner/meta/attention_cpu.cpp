@@ -31,10 +31,12 @@ struct Forward {
   Tensor log_sum_exp;
 };
 
-/// Whether keys and values are put in the order that matrix instructions want: where that is soon
-/// earned back. On processors with AVX-512 for the type, as those for servers have.
+/// Whether keys and values are put in the order that matrix instructions want: where the processor
+/// has them (could_pack in CPUBlas.cpp), and that is soon earned back.
 bool packs(const Tensor& query, const Tensor& key, const Block& block, bool causal) {
   const bool is_bf16 = query.scalar_type() == Type::bf16;
+  const Processor& processor = query.context().processor;
+  if (!(is_bf16 ? processor.amx_bf16 : processor.amx_fp16)) return false;
   const int64_t least = is_bf16 ? 64 : 16, least_uses = is_bf16 ? 4 : 1;
   const int64_t queries = query.size(2), keys = key.size(2);
   if (queries < least || keys < least) return false;

@@ -17,10 +17,11 @@ enum class Way {
 };
 
 Way way_of(const Processor& processor, Type type) {
+  if (!processor.avx512) return Way::none;
   if (type == Type::bf16) {
     if (processor.amx_bf16) return Way::tiles;
     if (processor.avx512_bf16) return Way::vectors;
-    return processor.avx512 ? Way::widening : Way::none;
+    return Way::widening;
   }
   if (type != Type::fp16) return Way::none;
   if (processor.amx_fp16) return Way::tiles;

@@ -58,10 +58,17 @@ class OneThread {
   int before_;
 };
 
+/// It packs what this machine's does. Without AVX-512 the planner says nothing of scratch.
+planner::meta::Processor processor_without_scratch() {
+  const planner::meta::Processor here = planner::meta::this_processor();
+  return {.amx_bf16 = here.amx_bf16, .amx_fp16 = here.amx_fp16};
+}
+
 void compare(const std::vector<OperatorCase>& cases, int threads) {
   const OneThread settings(threads);
   planner::meta::Context context;
   context.threads = threads;
+  context.processor = processor_without_scratch();
   for (const OperatorCase& operator_case : cases) {
     INFO(operator_case.name << ", threads " << threads);
     const auto planners = test::meta_events(operator_case, context);
