@@ -19,8 +19,8 @@ SCRIPT = HERE / "scripts" / "misbehave.py"
 
 
 class OnNullDevice(Recorded):
-    def __init__(self, folder, *command, flags=()):
-        super().__init__(folder, *command, flags=["--device", "null:h100", *flags])
+    def __init__(self, folder, *command, flags=(), more=None):
+        super().__init__(folder, *command, flags=["--device", "null:h100", *flags], more=more)
 
     def steps(self):
         return len(report_of(self.out)["steps"])
@@ -30,8 +30,8 @@ class OnNullDevice(Recorded):
             raise AssertionError(f"{self.steps()} steps were recorded, not {steps}")
 
 
-def python(folder, *arguments, flags=()):
-    return OnNullDevice(folder, PYTHON, SCRIPT, *arguments, flags=flags)
+def python(folder, *arguments, **options):
+    return OnNullDevice(folder, PYTHON, SCRIPT, *arguments, **options)
 
 
 def check_fail(folder):
@@ -167,25 +167,22 @@ def check_node(folder):
         ("--gpus-per-node", "4"): "gpu 1 of 4, node 3 of 4 4",
     }.items():
         flags = ["--world", "16", "--rank", "13", *flags]
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # as where no GPU shall be used
-        try:
-            python(folder, "use_node", flags=flags).expect(0, said)
-        finally:
-            del os.environ["CUDA_VISIBLE_DEVICES"]
+        hidden = {"CUDA_VISIBLE_DEVICES": ""}  # as where no GPU shall be used
+        python(folder, "use_node", flags=flags, more=hidden).expect(0, said)
 
 
 def check_shards_of_nodes(folder):
     """FSDP1's hybrid strategy asks PyTorch how many GPUs a node has, and cuts by that."""
     script = [PYTHON, HERE / "scripts" / "transformer.py", "--strategy", "fsdp1-nodes"]
 
-    def shard_bytes(gpus):
+    def state_bytes(gpus):
         flags = ["--world", "16", "--rank", "13", "--gpus-per-node", gpus, "--steps", "2"]
         out = OnNullDevice(folder, *script, flags=flags).expect(0).out
         return report_of(out)["at_peak"]["requested_categories"]["optimizer_state"]
 
-    ratio = shard_bytes(4) / shard_bytes(8)
+    ratio = state_bytes(4) / state_bytes(8)
     if not 1.99 < ratio < 2.01:
-        raise AssertionError(f"a shard of 4 is {ratio} times one of 8")
+        raise AssertionError(f"the state of a shard of 4 is {ratio} times that of one of 8")
 
 
 def check_torchrun_node(folder):
@@ -198,11 +195,8 @@ def check_own_sitecustomize(folder):
     site = pathlib.Path(folder) / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text("print('the users own')")
-    os.environ["PYTHONPATH"] = str(site)
-    try:
-        python(folder, "exit_7").expect(7, "the users own").expect_steps(2)
-    finally:
-        del os.environ["PYTHONPATH"]
+    run = python(folder, "exit_7", more={"PYTHONPATH": str(site)})
+    run.expect(7, "the users own").expect_steps(2)
 
 
 def check_refusals(folder):

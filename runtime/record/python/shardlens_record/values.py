@@ -132,13 +132,13 @@ def _lists_places(args, kwargs):
     return len(args) + len(kwargs) == 1 and _has_gpu_tensor(args, kwargs)
 
 
-def _watch(owner, name, told, when=_has_gpu_tensor, owner_name="Tensor"):
+def _watch(owner, name, told, when=_has_gpu_tensor):
     inner = getattr(owner, name)
 
     @functools.wraps(inner)
     def watched(*args, **kwargs):
         if when(args, kwargs):
-            told(f"{owner_name}.{name}", sys._getframe(1))
+            told(f"{owner.__name__}.{name}", sys._getframe(1))
         return inner(*args, **kwargs)
 
     setattr(owner, name, watched)
@@ -158,10 +158,9 @@ def _watch_truth(tensor):
     tensor.__bool__ = watched
 
 
-def _watch_function(torch, name, when=_has_gpu_tensor, module=None):
+def _watch_function(torch, module, name, when=_has_gpu_tensor):
     """torch.jit.script knows PyTorch's functions by identity."""
-    owner_name = "torch" if module is None else module.__name__
-    watched, inner = _watch(module or torch, name, _shaped, when, owner_name)
+    watched, inner = _watch(module, name, _shaped, when)
     operator = torch.jit._builtins._find_builtin(inner)
     if operator is not None:
         torch.jit._builtins._register_builtin(watched, operator)
@@ -178,14 +177,14 @@ def watch(torch):
     _watch_truth(tensor)
     for name in ("argwhere", "bincount", "masked_select", "nonzero"):
         _watch(tensor, name, _shaped)
-        _watch_function(torch, name)
+        _watch_function(torch, torch, name)
     for name in ("unique", "unique_consecutive"):  # which a tensor's own methods call
-        _watch_function(torch, name)
+        _watch_function(torch, torch, name)
     _watch(tensor, "__getitem__", _shaped, when=_selects)
     _watch(tensor, "repeat_interleave", _shaped, when=_repeats_by_tensor)
-    _watch_function(torch, "repeat_interleave", when=_repeats_by_tensor)
-    _watch_function(torch, "where", when=_lists_places)
-    _watch_function(torch, "one_hot", when=_counts_classes, module=torch.nn.functional)
+    _watch_function(torch, torch, "repeat_interleave", when=_repeats_by_tensor)
+    _watch_function(torch, torch, "where", when=_lists_places)
+    _watch_function(torch, torch.nn.functional, "one_hot", when=_counts_classes)
     _watch_scaler(torch)
 
 
