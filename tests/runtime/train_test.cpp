@@ -274,7 +274,7 @@ bool takes_steps(const Bench& bench) {
   return fs::file_size(bench.file("runs/r/metrics.jsonl"), missing) > 200 && !missing;
 }
 
-/// It says which rank, in which step, doing what.
+/// It says which rank, in which step, doing what. A rank that saves is in no step.
 void check_names(const Ended& ended, const std::string& rank) {
   CAPTURE(ended.err);
   CHECK_THAT(ended.err, ContainsSubstring(rank));
@@ -296,8 +296,8 @@ constexpr double kGraceS = 10;   // the group must be gone within this, after a 
 
 /// Kills or stops one rank once `ready` holds; the group must end, and in time.
 Ended strike(const Bench& bench, const std::string& communicator, int rank, int signal,
-             const std::function<bool()>& ready) {
-  Process launcher(endless(bench, {"--communicator", communicator}));
+             const std::function<bool()>& ready, const std::string& saves = "auto") {
+  Process launcher(endless(bench, {"--communicator", communicator, "--checkpoint-every", saves}));
   REQUIRE(wait_until([&] { return launcher.children().size() == 3; }));
   const auto ranks = launcher.children();
   REQUIRE(wait_until(ready));
@@ -319,7 +319,8 @@ Ended strike(const Bench& bench, const std::string& communicator, int rank, int 
 TEST_CASE("a rank that dies ends the group and is named", "[train][faults]") {
   const Bench bench;
   const std::string communicator = GENERATE("local", "gloo");
-  const Ended ended = strike(bench, communicator, 1, SIGKILL, [&] { return takes_steps(bench); });
+  const Ended ended = strike(
+      bench, communicator, 1, SIGKILL, [&] { return takes_steps(bench); }, "none");
   check_names(ended, "rank 1");
 }
 
@@ -341,7 +342,8 @@ TEST_CASE("a recording outlives the rank that is killed", "[train][faults]") {
 TEST_CASE("a rank that hangs is named once the deadline has passed", "[train][faults]") {
   const Bench bench;
   const std::string communicator = GENERATE("local", "gloo");
-  const Ended ended = strike(bench, communicator, 2, SIGSTOP, [&] { return takes_steps(bench); });
+  const Ended ended = strike(
+      bench, communicator, 2, SIGSTOP, [&] { return takes_steps(bench); }, "none");
   check_names(ended, "rank 2 is stopped");  // Gloo itself names nobody
 }
 
