@@ -42,6 +42,20 @@ std::string recorder_name(const PythonProgram& program, const fs::path& record) 
   return fmt::format("{}-{}-{}", program.torch_version, program.wheel, sources.substr(0, 12));
 }
 
+/// Is there once the stubs were compared with this wheel; empty: nothing names the wheel.
+fs::path receipt_of(const PythonProgram& program, const fs::path& record) {
+  if (program.wheel.empty()) return {};
+  return record / "pytorch" / (recorder_name(program, record) + ".checked");
+}
+
+/// Where the installation is another user's there is none, and each run compares again.
+void leave(const fs::path& receipt) {
+  if (receipt.empty()) return;
+  std::error_code ignored;
+  fs::create_directory(receipt.parent_path(), ignored);
+  std::ofstream{receipt};
+}
+
 /// Of the sources that a build folder was configured for; empty: it is none.
 fs::path sources_of(const fs::path& build) {
   constexpr std::string_view kEntry = "CMAKE_HOME_DIRECTORY:INTERNAL=";
@@ -85,10 +99,12 @@ RecordFiles recorder_for(const PythonProgram& program, const fs::path& record) {
 
 void check_stubs(const PythonProgram& program, const fs::path& stubs, const fs::path& record) {
   if (!program.torch_version.starts_with(kOwnTorch)) return;
+  const fs::path receipt = receipt_of(program, record);
+  if (!receipt.empty() && fs::exists(receipt)) return;
   const fs::path make_stubs = existing(record / "make_stubs.py");
   const ProgramOutput lacking = output_of({program.interpreter, make_stubs.string(), "--check",
                                            program.torch.string(), stubs.string()});
-  if (lacking.exit_code == 0) return;
+  if (lacking.exit_code == 0) return leave(receipt);
   throw std::invalid_argument(fmt::format("PyTorch {} of {} was not tried: {}",
                                           program.torch_version, program.interpreter,
                                           lacking.text.substr(0, lacking.text.find('\n'))));

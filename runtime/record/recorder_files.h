@@ -22,8 +22,8 @@ struct RecordFiles {
 RecordFiles recorder_for(const PythonProgram& program, const std::filesystem::path& record);
 
 /// Of a program on a null device: throws std::invalid_argument where its PyTorch calls what the
-/// stubs lack, as another wheel of the version may. Takes half a second; stubs that were made of
-/// this very wheel are not asked.
+/// stubs lack, as another wheel of the version may. Takes half a second, once a wheel; stubs that
+/// were made of this very wheel are not asked.
 void check_stubs(const PythonProgram& program, const std::filesystem::path& stubs,
                  const std::filesystem::path& record);
 

@@ -95,7 +95,7 @@ std::string wheel_in(const fs::path& site, const std::string& record) {
 
 }  // namespace
 
-TEST_CASE("the PyTorch of the build has its recorder, and a null device if the stubs are for it") {
+TEST_CASE("the PyTorch of the build has its recorder") {
   MadeUp made;
   made.program.torch_version = "2.11.0+cu130";
   made.program.cuda_version = "13.0";
@@ -103,15 +103,44 @@ TEST_CASE("the PyTorch of the build has its recorder, and a null device if the s
   CHECK(files.library == made.record / "libshardlens_python.so");
   CHECK(files.stubs == made.root / "null_device");
   CHECK(files.python == made.record / "python");
+}
 
-  CHECK_NOTHROW(check_stubs(made.program, files.stubs, made.record));
-  write(made.record / "make_stubs.py", "echo it calls cuNew of libcuda.so.1\nexit 1\n");
-  CHECK_THROWS_MATCHES(
-      check_stubs(made.program, files.stubs, made.record), std::invalid_argument,
-      MessageMatches(ContainsSubstring("2.11.0+cu130 of /bin/sh was not tried: it calls cuNew")));
-  // Those of another PyTorch were made of its own wheel.
-  made.program.torch_version = "2.10.0+cu128";
-  CHECK_NOTHROW(check_stubs(made.program, files.stubs, made.record));
+TEST_CASE("the build's stubs are compared once with each wheel") {
+  MadeUp made;
+  made.program.torch_version = "2.11.0+cu130";
+  const auto check = [&] { check_stubs(made.program, made.root / "null_device", made.record); };
+  const auto check_refused = [&] {
+    CHECK_THROWS_MATCHES(
+        check(), std::invalid_argument,
+        MessageMatches(ContainsSubstring("2.11.0+cu130 of /bin/sh was not tried: it calls cuNew")));
+  };
+  const std::string lacking = "echo it calls cuNew of libcuda.so.1\nexit 1\n";
+  check();
+  write(made.record / "make_stubs.py", lacking);
+  check();
+
+  SECTION("another wheel each time, until it passes") {
+    made.program.wheel = "0ddba11";
+    check_refused();
+    check_refused();
+  }
+  SECTION("a wheel of which nothing says which it is each time") {
+    made.program.wheel = "";
+    check_refused();
+    write(made.record / "make_stubs.py", "exit 0\n");
+    check();
+    write(made.record / "make_stubs.py", lacking);
+    check_refused();
+  }
+  SECTION("again when they were made of other sources") {
+    write(made.record / "sources.sha256", "fedcba9876543210  sources.list\n");
+    check_refused();
+  }
+  SECTION("never with another PyTorch, of whose own wheel they were made") {
+    made.program.torch_version = "2.10.0+cu128";
+    made.program.wheel = "0ddba11";
+    check();
+  }
 }
 
 TEST_CASE("another PyTorch has the recorder that was kept for its wheel and our sources") {
