@@ -96,6 +96,15 @@ def check_steps(folder):
     run.expect(0, "ended after step 2", "caught SystemExit").expect_steps(2)
 
 
+def check_resume(folder):
+    """The step in which PyTorch makes the state to read into is none; what was read is known."""
+    run = python(folder, "resume").expect(0)
+    run.expect_steps(3)
+    categories = report_of(run.out)["at_peak"]["categories"]
+    if categories["optimizer_state"] != 2 * categories["parameter_shard"]:
+        raise AssertionError(f"Adam has two moments a parameter, but there are {categories}")
+
+
 def check_no_gpu(folder):
     python(folder, "stay_on_cpu").expect(1, "nothing was recorded")
 
@@ -240,10 +249,10 @@ def check_gate(folder):
 QUICK = [check_fail, check_kill]
 LONG = [
     check_exit_code, check_hang, check_hang_for_ever, check_interrupt, check_fork, check_workers,
-    check_profiler, check_out_of_memory, check_steps, check_no_gpu, check_decisions,
-    check_true, check_two_processes, check_capacity, check_torchrun, check_torchrun_rank,
-    check_torchrun_node, check_spawn, check_spawned_rank, check_node, check_shards_of_nodes,
-    check_own_sitecustomize, check_refusals, check_gate,
+    check_profiler, check_out_of_memory, check_steps, check_resume, check_no_gpu,
+    check_decisions, check_true, check_two_processes, check_capacity, check_torchrun,
+    check_torchrun_rank, check_torchrun_node, check_spawn, check_spawned_rank, check_node,
+    check_shards_of_nodes, check_own_sitecustomize, check_refusals, check_gate,
 ]
 
 

@@ -1,5 +1,6 @@
 """Trains a small model, and does what its argument says: what happens to people."""
 
+import copy
 import os
 import signal
 import sys
@@ -14,14 +15,21 @@ from torch.utils.data import DataLoader, TensorDataset
 WIDTH = 1024
 
 
-def train(steps, data=None, rows=64):
+def make():
     model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH)).cuda()
-    optimizer = torch.optim.Adam(model.parameters())
+    return model, torch.optim.Adam(model.parameters())
+
+
+def take(steps, model, optimizer, data=None, rows=64):
     for _ in range(steps):
         batch = torch.randn(rows, WIDTH) if data is None else next(data)[0]
         model(batch.cuda()).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
+
+
+def train(steps, data=None, rows=64):
+    take(steps, *make(), data, rows)
 
 
 def fail():
@@ -134,6 +142,18 @@ def grow(percent):
     kept = torch.empty(kept_bytes, dtype=torch.uint8, device="cuda")
     train(3, rows=1 << 14)
     del kept
+
+
+def resume():
+    from torch.distributed.checkpoint import state_dict
+
+    model, optimizer = make()
+    saved = state_dict.get_optimizer_state_dict(model, optimizer)
+    state_dict.set_optimizer_state_dict(model, optimizer, saved)
+    del saved
+    take(2, model, optimizer)
+    optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    take(1, model, optimizer, rows=1 << 14)
 
 
 if __name__ == "__main__":

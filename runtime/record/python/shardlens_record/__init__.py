@@ -39,6 +39,7 @@ def _changes():
     always = {
         "torch": [recording.prepare],
         "torch.distributed.fsdp._fully_shard._fsdp_param_group": [recording.watch_fsdp2],
+        "torch.distributed.checkpoint.state_dict": [recording.watch_checkpoints],
     }
     if IS_ATTACHED:
         return always | {"torch.multiprocessing.spawn": [ranks.tell_spawned]}

@@ -3,6 +3,7 @@ out to be, and ends it with the program. profiler/recorder_python.h says what th
 
 import atexit
 import ctypes
+import functools
 import importlib
 import json
 import os
@@ -38,6 +39,7 @@ class _Recording:
     step = -1  # the one that is running; -1: no optimizer has been made
     stepping = None  # the optimizer whose steps are counted
     classed = weakref.WeakSet()  # optimizers whose parameters and state have been told of
+    makes_state = False  # a step is none of the program's
     ended_early = False
     history = None  # the program's own, as it was last asked for
 
@@ -149,7 +151,7 @@ def _tell_gradients(optimizer):
 
 
 def _tell_state(optimizer, torch):
-    """Once: neither parameters nor state move after the first step."""
+    """Once: neither parameters nor state move after the first step, unless they are loaded."""
     if optimizer in _Recording.classed:
         return
     _Recording.classed.add(optimizer)
@@ -214,7 +216,7 @@ def _end_early():
 def _after_step(optimizer, torch):
     if _Recording.ended_early:
         os._exit(0)  # the program has caught SystemExit
-    if not _is_recording():
+    if not _is_recording() or _Recording.makes_state:
         return
     _tell_state(optimizer, torch)
     if _Recording.stepping is None:
@@ -231,13 +233,33 @@ def _watch_optimizers(torch):
     hooks = importlib.import_module("torch.optim.optimizer")  # torch.optim hides its name
     hooks.register_optimizer_step_pre_hook(_before_step)
     hooks.register_optimizer_step_post_hook(lambda optimizer, *_: _after_step(optimizer, torch))
-    made = torch.optim.Optimizer.__init__
+    made, load = torch.optim.Optimizer.__init__, torch.optim.Optimizer.load_state_dict
 
     def init(self, *args, **kwargs):
         made(self, *args, **kwargs)
         _made(self)
 
+    @functools.wraps(load)
+    def load_state_dict(self, *args, **kwargs):
+        load(self, *args, **kwargs)
+        _Recording.classed.discard(self)
+
     torch.optim.Optimizer.__init__ = init
+    torch.optim.Optimizer.load_state_dict = load_state_dict
+
+
+def watch_checkpoints(module):
+    """torch.distributed.checkpoint lets an optimizer make its state by a step with no gradients."""
+    inner = module._init_optim_state
+
+    def init(*args, **kwargs):
+        _Recording.makes_state = True
+        try:
+            inner(*args, **kwargs)
+        finally:
+            _Recording.makes_state = False
+
+    module._init_optim_state = init
 
 
 # --- PyTorch --------------------------------------------------------------------------------------
