@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <set>
@@ -27,6 +28,7 @@
 #include "models/model.h"
 #include "planner/gpus.h"
 #include "tests/runtime/null_device/case_process.h"
+#include "tests/support/temporary_folder.h"
 
 // ATen's own headers for these want those of cuSPARSE and NCCL, which the header wheels lack.
 namespace at::cuda {
@@ -215,6 +217,21 @@ TEST_CASE("the GPU is the one that the environment names") {
                           c.shared_memory_per_sm_bytes, c.shared_memory_per_block_opt_in_bytes,
                           c.max_threads_per_sm));
   }
+}
+
+TEST_CASE("use operators that are compiled", "[.process]") {
+  const at::Tensor x = at::empty({64}, at::dtype(at::kFloat).device(at::kCUDA));
+  const at::Tensor n = at::empty({64}, at::dtype(at::kLong).device(at::kCUDA));
+  for (const at::Tensor& y : {at::erfinv(x), at::special_i0e(x), at::sinc(x), at::gcd(n, n)}) {
+    CHECK(y.sizes() == x.sizes());
+  }
+  x.erfinv_();  // as nn.init.trunc_normal_ does
+}
+
+TEST_CASE("what LibTorch compiles by itself runs, and is not kept for the user's GPU") {
+  const test::TemporaryFolder cache;
+  output_of_case("use operators that are compiled", "XDG_CACHE_HOME=" + cache.path());
+  CHECK(std::filesystem::is_empty(cache.path()));
 }
 
 TEST_CASE("use a device that cannot be", "[.process]") {
