@@ -53,6 +53,21 @@ def train():
     return average
 
 
+def resume(saved):
+    """What is asked before anything is read does not decide by what was read."""
+    best = saved.get("best", 1.0)
+    if best > 2.0:
+        print("never")
+    for index in range(2):
+        if saved.get("best", 1.0) > 2.0:  # decides
+            print("never")
+        if index > 0:
+            average = epoch()
+            if average < best:  # decides
+                best = average
+                saved.update(best=best, step=index)
+
+
 def numbers():
     if loss().item() > 1:  # decides
         print("never")
@@ -98,6 +113,7 @@ def main():
     result = train()
     if Stopper().stops(loss()):  # decides
         print("never")
+    resume({})
     numbers()
     tensors()
     shapes()

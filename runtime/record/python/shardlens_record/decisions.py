@@ -10,6 +10,7 @@ import linecache
 import warnings
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _KEEPERS = ("add", "append", "extend", "update")  # methods whose object has the argument afterwards
 _BLIND = ("len", "isinstance", "type")  # functions whose result is not the number's
 
@@ -74,6 +75,9 @@ class _Flow:
     def __init__(self, scope, line):
         self.line = line
         self.nodes = list(_own_nodes(scope))
+        # What is above may come afterwards where a loop is around both.
+        loops = (node for node in self.nodes if isinstance(node, _LOOPS) and _is_at(node, line))
+        self.first_line = min((loop.lineno for loop in loops), default=line)
         self.names = set()
         known = None
         while known != len(self.names):
@@ -81,8 +85,11 @@ class _Flow:
             for node in self.nodes:
                 self._spread(node)
 
+    def _reaches(self, node):
+        return node is not None and node.end_lineno >= self.first_line and self._is_in(node)
+
     def _is_in(self, node):
-        if node is None or _is_blind(node):
+        if _is_blind(node):
             return False
         if isinstance(node, ast.Call) and _is_at(node, self.line) or _name(node) in self.names:
             return True
@@ -96,10 +103,10 @@ class _Flow:
         elif isinstance(node, (ast.For, ast.comprehension)):
             targets, source = [node.target], node.iter
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", None) in _KEEPERS:
-            targets, source = [node.func.value], ast.Tuple(node.args)
+            targets, source = [node.func.value], node
         else:
             return
-        if self._is_in(source):
+        if self._reaches(source):
             self.names.update(*map(_names, targets))
 
     def decisions(self):
@@ -108,11 +115,11 @@ class _Flow:
             tests = [getattr(node, "test", None), *getattr(node, "ifs", [])]
             if isinstance(node, (ast.For, ast.comprehension)) and isinstance(node.iter, ast.Call):
                 tests += node.iter.args if _name(node.iter.func) == "range" else []
-            yield from (test.lineno for test in tests if self._is_in(test))
+            yield from (test.lineno for test in tests if self._reaches(test))
 
     def is_returned(self):
         kinds = (ast.Return, ast.Yield)
-        return any(isinstance(node, kinds) and self._is_in(node.value) for node in self.nodes)
+        return any(isinstance(node, kinds) and self._reaches(node.value) for node in self.nodes)
 
 
 @functools.lru_cache(maxsize=None)
