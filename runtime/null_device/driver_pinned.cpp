@@ -98,6 +98,10 @@ CUresult cuMemHostUnregister(void* address) {
 }
 
 CUresult cuPointerGetAttribute(void* value, CUpointer_attribute name, CUdeviceptr address) {
+  if (name == CU_POINTER_ATTRIBUTE_DEVICE_POINTER && DeviceMemory::is_device_address(address)) {
+    *static_cast<CUdeviceptr*>(value) = address;
+    return CUDA_SUCCESS;
+  }
   if (name != CU_POINTER_ATTRIBUTE_MEMORY_TYPE) return CUDA_ERROR_NOT_SUPPORTED;
   auto& type = *static_cast<CUmemorytype*>(value);
   if (DeviceMemory::is_device_address(address)) {

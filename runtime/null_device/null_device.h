@@ -4,7 +4,7 @@
 // and pinned host memory as the host sees them. So every allocation is made and freed exactly as
 // on the GPU that is named, of the size that it has there. What does nothing: kernels and
 // collectives. Device addresses are made up and never dereferenced, and what a program copies from
-// the device is zero (but see kNullKeepCopiesVariable). Time on the device is zero.
+// the device is zero (but see kNullKeepCopiesVariable). What is timed on the device takes 1 ms.
 //
 // How. CMakeLists.txt lists the sonames that LibTorch's libraries need from NVIDIA, each with the
 // files that answer its meaningful calls; make_stubs.py reads from the wheel which symbols of

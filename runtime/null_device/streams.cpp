@@ -153,7 +153,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) { return ended(event); }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) { return ended(event); }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-  *milliseconds = 0;
+  *milliseconds = 1;  // programs divide by it, and measure the longer the shorter it is
   return known(is_event(start) && is_event(end));
 }
 

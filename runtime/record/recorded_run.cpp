@@ -31,6 +31,12 @@ constexpr int kTimedOut = 124;  // as timeout(1) says it
 
 fs::path profiles_of(const RecordOptions& options) { return fs::path(options.out) / "profiles"; }
 
+/// What torch.compile keeps: here nothing from run to run. To compile anew takes memory, too, and a
+/// GPU is not to find kernels that were chosen where there was none.
+fs::path compiled_in(const RecordOptions& options, const std::string& claim) {
+  return fs::path(options.out) / ("compiled" + claim);
+}
+
 /// The ending of the files by which a process tells which rank's recording it makes.
 std::string own_claim() {
   std::array<char, 256> host{};
@@ -108,14 +114,18 @@ void set_environment(const RecordOptions& options, const RecordFiles& files,
     set(kNullCapacityVariable, options.device.capacity_bytes);
   }
   set(kNullGpusVariable, options.gpus());
+  ::setenv("TRITON_LIBCUDA_PATH", files.stubs.c_str(), 1);
+  ::setenv("TORCHINDUCTOR_CACHE_DIR", fs::absolute(compiled_in(options, claim)).c_str(), 1);
   set_world(options);
 }
 
-/// Where another of this name was killed.
-void forget_claims(const fs::path& profiles, const std::string& claim) {
-  for (const auto& entry : fs::directory_iterator(profiles)) {
+/// What is of no use once it has ended, or another of this name was killed.
+void forget(const RecordOptions& options, const std::string& claim) {
+  for (const auto& entry : fs::directory_iterator(profiles_of(options))) {
     if (entry.path().extension() == claim) fs::remove(entry.path());
   }
+  std::error_code a_compiler_still_writes;
+  fs::remove_all(compiled_in(options, claim), a_compiler_still_writes);
 }
 
 // ---- while it runs ------------------------------------------------------------------------------
@@ -214,7 +224,7 @@ RecordedRun run_recorded(const RecordOptions& options, const RecordFiles& files)
   const fs::path profiles = profiles_of(options);
   fs::create_directories(profiles);
   const std::string claim = own_claim();
-  forget_claims(profiles, claim);
+  forget(options, claim);
   const sigset_t awaited = awaited_signals();
   sigset_t before;
   ::sigprocmask(SIG_BLOCK, &awaited, &before);
@@ -224,7 +234,7 @@ RecordedRun run_recorded(const RecordOptions& options, const RecordFiles& files)
   RecordedRun run = Command(child, options.timeout_s).wait();
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   run.recordings = claimed_recordings(profiles, claim);
-  forget_claims(profiles, claim);
+  forget(options, claim);
   return run;
 }
 

@@ -1,7 +1,8 @@
-"""Records Hugging Face's Trainer on the null device, alone and as torchrun and accelerate start it, and
-Lightning's, and holds them against what PyTorch itself says, as record_cases.py does.
+"""Records Hugging Face's Trainer on the null device, alone and as torchrun and accelerate start it,
+Lightning's, and what torch.compile compiles, and holds them against what PyTorch itself says, as
+record_cases.py does.
 
-recorded.py says which Python runs them: here one that has both (.setup/python trainer).
+recorded.py says which Python runs them: here one that has them all (.setup/python trainer).
 """
 
 import sys
@@ -44,6 +45,19 @@ def check_lightning_fsdp(_):
     check(["lit.py", "fsdp"], [*DEVICE, "--world", "4", "--rank", "3"])
 
 
+def check_compiled(_):
+    check(["compiled.py", "plain"], DEVICE)
+
+
+def check_compiled_ddp(_):
+    check(["compiled.py", "ddp"], [*DEVICE, "--world", "8", "--rank", "2"])
+
+
+def check_compiled_fsdp2(_):
+    check(["compiled.py", "fsdp2"], [*DEVICE, "--world", "16", "--rank", "5"])
+
+
 if __name__ == "__main__":
     sys.exit(run_cases([check_alone, check_saved, check_ddp, check_fsdp2, check_fsdp2_as_last,
-                        check_lightning_ddp, check_lightning_fsdp]))
+                        check_lightning_ddp, check_lightning_fsdp, check_compiled,
+                        check_compiled_ddp, check_compiled_fsdp2]))

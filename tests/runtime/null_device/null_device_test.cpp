@@ -8,6 +8,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDAStream.h>
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -234,6 +235,27 @@ TEST_CASE("what LibTorch compiles by itself runs, and is not kept for the user's
   CHECK(std::filesystem::is_empty(cache.path()));
 }
 
+TEST_CASE("a kernel of Triton's is loaded and launched") {
+  const at::Tensor data = device_bytes(64);
+  const auto address = reinterpret_cast<CUdeviceptr>(data.data_ptr());
+  CUdeviceptr seen = 0;
+  CHECK(cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address) == CUDA_SUCCESS);
+  CHECK(seen == address);
+  CHECK(cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+                              reinterpret_cast<CUdeviceptr>(&seen)) != CUDA_SUCCESS);
+
+  CUmodule module = nullptr;
+  CUfunction kernel = nullptr;
+  REQUIRE(cuModuleLoadData(&module, "") == CUDA_SUCCESS);
+  REQUIRE(cuModuleGetFunction(&kernel, module, "kernel") == CUDA_SUCCESS);
+  int threads = 0;
+  CHECK(cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel) ==
+        CUDA_SUCCESS);
+  CHECK(threads == 1024);  // fewer than a launch asks for is an error of Triton's
+  const CUlaunchConfig launch{};
+  CHECK(cuLaunchKernelEx(&launch, kernel, nullptr, nullptr) == CUDA_SUCCESS);
+}
+
 TEST_CASE("use a device that cannot be", "[.process]") {
   int count = -1;
   const cudaError_t error = cudaGetDeviceCount(&count);
@@ -397,6 +419,9 @@ TEST_CASE("what was destroyed or never made is refused") {
   cudaEvent_t event = nullptr;
   REQUIRE(cudaEventCreate(&event) == cudaSuccess);
   CHECK(cudaEventRecord(event, nullptr) == cudaSuccess);
+  float time_ms = 0;
+  CHECK(cudaEventElapsedTime(&time_ms, event, event) == cudaSuccess);
+  CHECK(time_ms > 0);  // programs divide by it
   CHECK(cudaEventDestroy(event) == cudaSuccess);
   CHECK(cudaEventRecord(event, nullptr) == cudaErrorInvalidResourceHandle);
   CHECK(cudaPeekAtLastError() == cudaErrorInvalidResourceHandle);

@@ -1,0 +1,37 @@
+// The driver's calls by which NVRTC's and Triton's kernels are loaded and launched. What the weak
+// stubs answer is enough for modules, which have every function, and for most of the rest.
+#include <cuda.h>
+
+extern "C" {
+
+CUresult cuFuncGetAttribute(int* value, CUfunction_attribute name, CUfunction) {
+  switch (name) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+      *value = 1024;
+      break;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+      *value = 32;  // of so few a multiprocessor keeps as many threads as it can hold
+      break;
+    default:
+      *value = 0;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig*, CUfunction, void**, void**) {
+  return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction, const CUlaunchConfig*) {
+  *clusters = 1;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetLimit(size_t* value, CUlimit) {
+  *value = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetLimit(CUlimit, size_t) { return CUDA_SUCCESS; }
+
+}  // extern "C"
