@@ -35,6 +35,12 @@ RETURNS_TEXT = re.compile(r"^(?!cuGet)\w+GetErrorString$")
 TEXT_STUB = '[[gnu::weak]] const char* {}() {{ return "null device"; }}\n'
 STUB = "[[gnu::weak]] int {}() {{ return 0; }}\n"
 
+# Calls that tell how much memory another one needs, and what each library's error is (unknown_size.h).
+TELLS_SIZE = re.compile(r"\w+([sS]izes?(Ext|2|_v8)?|GetWorkspace|workEstimation|Nnz|MakePlanMany)")
+SIZE_STUB = '[[gnu::weak]] int {0}() {{ return shardlens::runtime::refuse_size("{0}", {1}); }}\n'
+INCLUDE = '#include "runtime/null_device/unknown_size.h"\n'
+NOT_SUPPORTED = {"cufft": 16, "cusolver": 9, "cusparse": 10, "cudnn": 3000}  # by library
+
 # Names of C, and what the stubs tell one another; what C++ adds stays inside.
 MAP = "{} {{\n  global: cu*; __cuda*; nccl*; nv*; shardlens_*;\n  local: *;\n}};\n"
 
@@ -105,6 +111,15 @@ def lack(torch, libraries):
     return ""
 
 
+def stub(symbol):
+    if RETURNS_TEXT.match(symbol):
+        return TEXT_STUB.format(symbol)
+    library = next((name for name in NOT_SUPPORTED if symbol.startswith(name)), None)
+    if library and TELLS_SIZE.fullmatch(symbol):
+        return SIZE_STUB.format(symbol, NOT_SUPPORTED[library])
+    return STUB.format(symbol)
+
+
 def main():
     if sys.argv[1] == "--list":
         print(*sorted(collect(pathlib.Path(sys.argv[2]))[2]), sep="\n")
@@ -120,9 +135,8 @@ def main():
         sys.exit(f"{torch} needs {', '.join(sorted(unlisted))}, which the null device has not: "
                  "is it the wheel that .setup/wheels.txt pins?")
     for soname in listed:
-        stubs = "".join((TEXT_STUB if RETURNS_TEXT.match(symbol) else STUB).format(symbol)
-                        for symbol in sorted(symbols[soname]))
-        (out / f"{soname}.cpp").write_text(f'extern "C" {{\n{stubs}}}\n')
+        stubs = "".join(map(stub, sorted(symbols[soname])))
+        (out / f"{soname}.cpp").write_text(f'{INCLUDE}extern "C" {{\n{stubs}}}\n')
         (out / f"{soname}.map").write_text(MAP.format(versions.get(soname, "")))
 
 
