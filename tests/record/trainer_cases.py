@@ -1,6 +1,6 @@
 """Records Hugging Face's Trainer on the null device, alone and as torchrun and accelerate start it,
 Lightning's, and what torch.compile compiles, and holds them against what PyTorch itself says, as
-record_cases.py does.
+record_cases.py does; and every operator of PyTorch's own database of them.
 
 recorded.py says which Python runs them: here one that has them all (.setup/python trainer).
 """
@@ -8,7 +8,7 @@ recorded.py says which Python runs them: here one that has them all (.setup/pyth
 import sys
 
 from record_cases import check
-from recorded import HERE, PYTHON, run_cases
+from recorded import HERE, PYTHON, Recorded, run_cases
 
 DEVICE = ["--device", "null:h100"]
 TORCHRUN = [PYTHON, "-m", "torch.distributed.run", "--nproc_per_node", "8"]
@@ -57,7 +57,12 @@ def check_compiled_fsdp2(_):
     check(["compiled.py", "fsdp2"], [*DEVICE, "--world", "16", "--rank", "5"])
 
 
+def check_operators(folder):
+    script = HERE / "scripts" / "operators.py"
+    Recorded(folder, PYTHON, script, flags=DEVICE).expect(0, " 0 faults")
+
+
 if __name__ == "__main__":
     sys.exit(run_cases([check_alone, check_saved, check_ddp, check_fsdp2, check_fsdp2_as_last,
                         check_lightning_ddp, check_lightning_fsdp, check_compiled,
-                        check_compiled_ddp, check_compiled_fsdp2]))
+                        check_compiled_ddp, check_compiled_fsdp2, check_operators]))

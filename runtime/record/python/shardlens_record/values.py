@@ -186,6 +186,35 @@ def watch(torch):
     _watch_function(torch, torch, "where", when=_lists_places)
     _watch_function(torch, torch.nn.functional, "one_hot", when=_counts_classes)
     _watch_scaler(torch)
+    _draw_normal(torch)
+
+
+def ask_no_distributions(module):
+    """No argument meets what it has to where every comparison is False."""
+    module.Distribution.set_default_validate_args(False)
+
+
+def _draw_normal(torch):
+    """torch.normal fails where a tensor of deviations is not positive. This makes what that makes."""
+    inner = torch.normal
+
+    def ask(std):
+        least = std.min()
+        least.ge(0)
+
+    @functools.wraps(inner)
+    def normal(mean, std=1.0, *args, **kwargs):
+        if not _is_on_gpu(std) or args or "out" in kwargs:
+            return inner(mean, std, *args, **kwargs)
+        like = mean if torch.is_tensor(mean) else std
+        ask(std)
+        shape = torch.broadcast_shapes(getattr(mean, "shape", ()), std.shape)
+        drawn = torch.empty(shape, dtype=like.dtype, device=like.device)
+        ask(std)
+        with torch.no_grad():
+            return drawn.normal_(**kwargs).mul_(std).add_(mean)
+
+    torch.normal = normal
 
 
 def _watch_scaler(torch):
