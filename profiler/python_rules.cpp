@@ -56,6 +56,10 @@ constexpr std::array kRules = {
     PythonRule{"torch/amp/grad_scaler.py", "", Category::optimizer_state},
     PythonRule{"torch/optim/", "_init_group", Category::optimizer_state},
     PythonRule{"torch/optim/", "", Category::workspace},
+    // torch.compile chooses a kernel by trying all.
+    PythonRule{"torch/_inductor/select_algorithm.py", "", Category::workspace},
+    PythonRule{"torch/_inductor/runtime/benchmarking.py", "", Category::workspace},
+    PythonRule{"torch/_inductor/runtime/triton_heuristics.py", "", Category::workspace},
     // The passes.
     PythonRule{"", "forward", Category::activation},
     PythonRule{"torch/nn/functional.py", "", Category::activation},

@@ -1,11 +1,14 @@
 // The runtime's calls as CUDA 12 has them. Its header gives some of them other names (_v2).
 #include <cuda_runtime_api.h>
 
+#include "runtime/null_device/graphs.h"
+
 extern "C" {
 
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
-                                     unsigned long long*, cudaGraph_t*, const cudaGraphNode_t**,
+                                     unsigned long long* id, cudaGraph_t*, const cudaGraphNode_t**,
                                      size_t*) {
+  if (id != nullptr) *id = shardlens::runtime::capture_of(stream);
   return cudaStreamIsCapturing(stream, status);
 }
 

@@ -1,10 +1,13 @@
 // The runtime's calls as CUDA 13 has them.
 #include <cuda_runtime_api.h>
 
+#include "runtime/null_device/graphs.h"
+
 extern "C" cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
                                                 cudaStreamCaptureStatus* status,
-                                                unsigned long long*, cudaGraph_t*,
+                                                unsigned long long* id, cudaGraph_t*,
                                                 const cudaGraphNode_t**, const cudaGraphEdgeData**,
                                                 size_t*) {
+  if (id != nullptr) *id = shardlens::runtime::capture_of(stream);
   return cudaStreamIsCapturing(stream, status);
 }

@@ -9,7 +9,11 @@
 
 #include "runtime/null_device/check_feed.h"
 #include "runtime/null_device/errors.h"
+#include "runtime/null_device/graphs.h"
 
+using shardlens::runtime::capture_event;
+using shardlens::runtime::capture_of;
+using shardlens::runtime::capture_wait;
 using shardlens::runtime::check_feed;
 using shardlens::runtime::result;
 
@@ -61,6 +65,7 @@ bool is_event(cudaEvent_t event) { return handles<cudaEvent_t>().contain(event);
 /// The device is done with everything, so a query says as much as a wait.
 cudaError_t ended(cudaStream_t stream) {
   const bool exists = is_stream(stream);
+  if (capture_of(stream) != 0) return result(cudaErrorStreamCaptureUnsupported);
   if (check_feed != nullptr && exists) check_feed->stream_synchronized(stream);
   return known(exists);
 }
@@ -102,6 +107,7 @@ cudaError_t cudaDeviceSynchronize() {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const bool exist = is_stream(stream) && is_event(event);
   if (check_feed != nullptr && exist) check_feed->stream_waits(stream, event);
+  capture_wait(stream, event);
   return known(exist);
 }
 
@@ -116,15 +122,6 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;
   *greatest = -5;
   return cudaSuccess;
-}
-
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  *status = cudaStreamCaptureStatusNone;
-  return known(is_stream(stream));
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
-  return result(cudaErrorNotSupported);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
@@ -142,6 +139,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
   const bool exist = is_event(event) && is_stream(stream);
   if (check_feed != nullptr && exist) check_feed->event_recorded(event, stream);
+  capture_event(event, stream);
   return known(exist);
 }
 

@@ -49,6 +49,10 @@ def check_compiled(_):
     check(["compiled.py", "plain"], DEVICE)
 
 
+def check_compiled_graphs(_):
+    check(["compiled.py", "graphs"], DEVICE)
+
+
 def check_compiled_ddp(_):
     check(["compiled.py", "ddp"], [*DEVICE, "--world", "8", "--rank", "2"])
 
@@ -65,4 +69,5 @@ def check_operators(folder):
 if __name__ == "__main__":
     sys.exit(run_cases([check_alone, check_saved, check_ddp, check_fsdp2, check_fsdp2_as_last,
                         check_lightning_ddp, check_lightning_fsdp, check_compiled,
-                        check_compiled_ddp, check_compiled_fsdp2, check_operators]))
+                        check_compiled_graphs, check_compiled_ddp, check_compiled_fsdp2,
+                        check_operators]))

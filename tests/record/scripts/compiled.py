@@ -1,5 +1,5 @@
-"""Trains blocks that torch.compile compiles whole, plain, by DDP (whose own code it cannot) or by
-FSDP2."""
+"""Trains blocks that torch.compile compiles whole, plain, in CUDA graphs, by DDP (whose own code it
+cannot) or by FSDP2."""
 
 import sys
 
@@ -44,6 +44,8 @@ def make(strategy):
     model = Model().cuda()
     if strategy == "plain":
         return torch.compile(model)
+    if strategy == "graphs":
+        return torch.compile(model, mode="reduce-overhead")
     if strategy == "ddp":
         return torch.compile(DistributedDataParallel(model))
     for block in model.blocks:
@@ -53,7 +55,7 @@ def make(strategy):
 
 
 def main(strategy):
-    if strategy != "plain":
+    if strategy in ("ddp", "fsdp2"):
         dist.init_process_group("nccl")
     model = make(strategy)
     optimizer = torch.optim.AdamW(model.parameters())

@@ -4,9 +4,11 @@
 #include "runtime/null_device/null_device.h"
 
 #include <ATen/ATen.h>
+#include <ATen/cuda/CUDAGraph.h>
 #include <c10/core/AutogradState.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -439,7 +441,43 @@ TEST_CASE("what was destroyed or never made is refused") {
   CHECK(cudaFree(&on_the_host) == cudaErrorInvalidValue);
   CHECK(cudaFreeHost(&on_the_host) == cudaErrorInvalidValue);
   CHECK(cudaSetDevice(1) == cudaErrorInvalidDevice);
-  CHECK(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeGlobal) == cudaErrorNotSupported);
+  cudaGraph_t graph = nullptr;
+  CHECK(cudaStreamEndCapture(nullptr, &graph) == cudaErrorIllegalState);
+}
+
+TEST_CASE("a graph is captured, over the streams that wait for it, and launched") {
+  const c10::cuda::CUDAStream stream = c10::cuda::getStreamFromPool();
+  const c10::cuda::CUDAStream other = c10::cuda::getStreamFromPool();
+  const auto is_capturing = [](const c10::cuda::CUDAStream& one) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    CHECK(cudaStreamIsCapturing(one, &status) == cudaSuccess);
+    return status == cudaStreamCaptureStatusActive;
+  };
+  const c10::cuda::CUDAStreamGuard guard(stream);
+  at::Tensor kept;
+  at::cuda::CUDAGraph graph;
+  graph.capture_begin();
+  kept = device_bytes(3 * kMiB).fill_(0);
+  CHECK(is_capturing(stream));
+  CHECK_FALSE(is_capturing(other));
+  c10::cuda::CUDAEvent event;
+  event.record(stream);
+  event.block(other);
+  CHECK(is_capturing(other));
+  CHECK(cudaStreamSynchronize(stream) == cudaErrorStreamCaptureUnsupported);
+  CHECK(cudaGetLastError() == cudaErrorStreamCaptureUnsupported);
+  graph.capture_end();
+  CHECK_FALSE(is_capturing(stream));
+  CHECK_FALSE(is_capturing(other));
+
+  graph.replay();
+  kept.reset();
+  const int64_t reserved = reserved_bytes();
+  allocator::emptyCache();
+  CHECK(reserved_bytes() == reserved);  // the pool is the graph's
+  graph.reset();
+  allocator::emptyCache();
+  CHECK(reserved_bytes() < reserved);
 }
 
 TEST_CASE("pinned memory is host memory that the device knows") {
