@@ -117,13 +117,14 @@ bool is_bound(const Case& asked) {
 }
 
 /// Below the greatest of blocks that pass, which the bound is about: not less than what was
-/// measured, and not much more.
+/// measured, and not much more. Without AMX the bound is looser, which shows in small
+/// models.
 void check_bound(const MemoryEvents& theirs, const MemoryEvents& ours) {
   CHECK(first_difference(without_passing(theirs.list()), without_passing(ours.list())) == "");
   const auto measured = static_cast<double>(theirs.peak_bytes());
   const double error = static_cast<double>(ours.peak_bytes()) / measured - 1;
   CHECK(error >= 0);
-  CHECK(error <= (planner::meta::this_processor().amx_bf16 ? 0.005 : 0.02));
+  CHECK(error <= (planner::meta::this_processor().amx_bf16 ? 0.005 : 0.05));
 }
 
 /// Bytes of pinned memory by what they are for, where the driver was asked for a page or more.
