@@ -42,6 +42,8 @@ LONG = [
     (["transformer.py", "--strategy", "fsdp1-nodes"], [(0, 2), (13, 16)]),
     (["transformer.py", "--strategy", "hsdp"], RANKS),
     (["transformer.py", "--strategy", "hsdp", "--bf16", "--optimizer", "fused"], [(511, 512)]),
+    (["transformer.py", "--strategy", "fsdp2-tp"], [(5, 16), (511, 512), (1, 2)]),
+    (["transformer.py", "--strategy", "fsdp2-tp", "--bf16"], [(0, 16)]),
     (["transformer.py", "--optimizer", "fused", "--bf16"], RANKS),
     (["transformer.py", "--optimizer", "foreach", "--clip", "1"], [(0, 2), (5, 16)]),
     (["transformer.py", "--offload", "--clip", "1"], [(0, 2), (5, 16)]),

@@ -16,6 +16,7 @@ from torch.distributed.fsdp import (
     fully_shard,
 )
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 FSDP1 = {"fsdp1": ShardingStrategy.FULL_SHARD, "fsdp1-nodes": ShardingStrategy.HYBRID_SHARD}
@@ -58,8 +59,18 @@ class Transformer(nn.Module):
         return self.head(x)
 
 
+def parallelize(model):
+    """Of two neighbours each has a half of every MLP, which it shards with those that have it, too."""
+    sizes = (dist.get_world_size() // 2, 2)
+    mesh = init_device_mesh("cuda", sizes, mesh_dim_names=("shard", "tensor"))
+    for block in model.blocks:
+        halves = {"0": ColwiseParallel(), "2": RowwiseParallel()}
+        parallelize_module(block.mlp, mesh["tensor"], halves)
+    return mesh["shard"]
+
+
 def shard(model, options):
-    """FSDP2, over all ranks or, with replicas, over some."""
+    """FSDP2, over all ranks or, with replicas or halves of MLPs, over some."""
     arguments = {}
     if options.bf16:
         arguments["mp_policy"] = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
@@ -68,6 +79,8 @@ def shard(model, options):
     if options.strategy == "hsdp":
         sizes = (2, dist.get_world_size() // 2)
         arguments["mesh"] = init_device_mesh("cuda", sizes, mesh_dim_names=("replicate", "shard"))
+    if options.strategy == "fsdp2-tp":
+        arguments["mesh"] = parallelize(model)
     for block in model.blocks:
         fully_shard(block, **arguments)
     return fully_shard(model, **arguments)
@@ -90,7 +103,7 @@ def distribute(model, options):
 
 def parse_options():
     parser = argparse.ArgumentParser()
-    strategies = ["fsdp2", "hsdp", *FSDP1, "ddp", "plain"]
+    strategies = ["fsdp2", "fsdp2-tp", "hsdp", *FSDP1, "ddp", "plain"]
     parser.add_argument("--strategy", choices=strategies, default="fsdp2")
     parser.add_argument("--optimizer", choices=["foreach", "fused", "single"], default="foreach")
     parser.add_argument("--bf16", action="store_true")
