@@ -2,6 +2,7 @@
 out to be, and ends it with the program. profiler/recorder_python.h says what the library does."""
 
 import atexit
+import contextlib
 import ctypes
 import functools
 import importlib
@@ -101,11 +102,21 @@ def begin(torch):
         say(f"{fault.decode()}: what others than PyTorch allocate is not recorded")
     if _Recording.history:
         library.shardlens_record_share_history(*_Recording.history)
-    atexit.register(end)
+    if not IS_ATTACHED:
+        atexit.register(_wait_for_autograd, torch)
+    atexit.register(end)  # is called first
 
 
 def _is_recording():
     return _Recording.library is not None and _Recording.process == os.getpid()
+
+
+def _wait_for_autograd(torch):
+    """A thread of autograd's that lets go of a callback in Python when that ends aborts the process:
+    PyTorch's own fault, but a GPU takes longer. It does so before it turns to another backward."""
+    if _Recording.step > 0 and _Recording.process == os.getpid():
+        with contextlib.suppress(RuntimeError):  # the program has left no memory
+            torch.zeros(1, device="cuda", requires_grad=True).sum().backward()
 
 
 def end():
