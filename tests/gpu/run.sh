@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What only a GPU can check: numerics against the CPU, NCCL's calls, and that the null device
-# allocates exactly what the GPU does. Build first (make build), here or on a machine of the same
+# allocates exactly what the GPU does, for us and for PyTorch's programs. Build first (make build), here or on a machine of the same
 # system; then
 #
 #     tests/gpu/run.sh [OUT]     OUT: a folder for the recordings, kept as tests/fixtures/gpu
@@ -58,6 +58,11 @@ for case in "vit-tutorial fsdp fp32 2 64" "vit-tutorial fsdp bf16 8 64" "vit-tut
   cmp "$out/$name.txt" "$out/null.txt" || status=$?
   verdict "$status" "$case: the null $gpu allocates what the GPU does, event by event"
 done
+
+status=0
+SHARDLENS_PYTHONS=${SHARDLENS_DEPS:-.deps}/python/bin/python \
+  timeout 1800 python3 tests/record/gpu_cases.py "$gpu" "$out" || status=$?
+verdict "$status" "PyTorch's programs are recorded on the null $gpu as on the GPU"
 rm -rf "$out/null.txt" "$out/runs"
 echo "$passed passed, $failed failed; recordings are in $out"
 [ "$failed" = 0 ]

@@ -16,6 +16,7 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
+import gpu_cases
 from record_cases import check
 from recorded import HERE, PROGRAM, PYTHON, Recorded, report_of, run_cases, shardlens
 
@@ -64,6 +65,19 @@ def check_peaks(_):
     """As on a named GPU: peaks and every event are PyTorch's own."""
     check(["transformer.py", "--strategy", "plain"], [])
     check(["transformer.py", "--strategy", "plain", "--optimizer", "fused", "--bf16"], [])
+
+
+def check_gpu_cases(folder):
+    """What compares a GPU with its null device finds them equal, and two that are not to differ. Not
+    DDP, as below."""
+    for name in gpu_cases.PROGRAMS:
+        if name != "ddp":
+            gpu_cases.compare(name, "h100", folder)
+    try:
+        gpu_cases.compare("plain", "l4", folder)
+    except AssertionError:
+        return
+    raise AssertionError("an L4 is taken for an H100")
 
 
 def check_driver(folder):
@@ -147,8 +161,8 @@ def check_refusals(_):
 
 QUICK = [check_driver, check_spawn, check_refusals]
 LONG = [
-    check_peaks, check_profiler, check_late_profiler, check_ranks, check_launchers, check_no_step,
-    check_steps, check_out_of_memory, check_no_gpu,
+    check_peaks, check_gpu_cases, check_profiler, check_late_profiler, check_ranks, check_launchers,
+    check_no_step, check_steps, check_out_of_memory, check_no_gpu,
 ]
 
 
