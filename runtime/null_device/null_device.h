@@ -8,10 +8,11 @@
 //
 // How. CMakeLists.txt lists the sonames that LibTorch's libraries need from NVIDIA, each with the
 // files that answer its meaningful calls; make_stubs.py reads from the wheel which symbols of
-// which version it imports, and gives the others a weak stub that returns 0. As in NVIDIA's own
-// stack the runtime (libcudart: device, memory, pinned, streams, launch) stands on the driver
-// (libcuda: driver*), which owns the GPU, its memory and the checker, and CUPTI (cupti*) is told by
-// both of their calls on memory (api_observer.h); no other state is shared.
+// which version it imports, and gives the others a weak stub that returns 0, or an error where it
+// is asked how much memory is needed. As in NVIDIA's own stack the runtime (libcudart: device,
+// memory, pinned, streams, graphs, launch) stands on the driver (libcuda: driver*), which owns the
+// GPU, its memory and the checker, and CUPTI (cupti*) is told by both of their calls on memory
+// (api_observer.h); no other state is shared.
 //
 // Use. LD_PRELOAD all libraries of build/null_device: the wheel's libraries look into the NVIDIA
 // wheels' folders first (DT_RPATH), and the ones of the runtime and CUPTI are there.

@@ -46,7 +46,7 @@ def _changes():
     return always | {
         "torch": [*always["torch"], values.leave_out_cudnn, values.watch,
                   ranks.count_null_devices],
-        "torch.distributions.distribution": [values.ask_no_distributions],
+        "torch.distributions.distribution": [values.check_no_arguments],
         "torch.distributed.distributed_c10d": [ranks.replace_absent],
         "torch.distributed.device_mesh": [ranks.choose_gpu_of_mesh],
         "torch.distributed.utils": [ranks.ignore_others_shapes],

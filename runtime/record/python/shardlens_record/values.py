@@ -189,13 +189,14 @@ def watch(torch):
     _draw_normal(torch)
 
 
-def ask_no_distributions(module):
-    """No argument meets what it has to where every comparison is False."""
+def check_no_arguments(module):
+    """Of distributions: every comparison is False, so that none would pass."""
     module.Distribution.set_default_validate_args(False)
 
 
 def _draw_normal(torch):
-    """torch.normal fails where a tensor of deviations is not positive. This makes what that makes."""
+    """torch.normal asks twice whether all deviations are positive, and fails. This allocates as it
+    does, and goes on."""
     inner = torch.normal
 
     def ask(std):
