@@ -1,6 +1,7 @@
 #include "planner/meta/product_scratch.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "planner/meta/rounding.h"
 
@@ -28,56 +29,73 @@ Way way_of(const Processor& processor, Type type) {
   return processor.avx512_fp16 ? Way::vectors : Way::none;
 }
 
-// The constants below are the least that cover what oneDNN took in LibTorch 2.11 for shapes drawn
-// at random, as in tests/runtime/operators_test.cpp, under ONEDNN_MAX_CPU_ISA for processors that
-// were not at hand: copies of what it multiplies, cut into pieces in the order that the
-// instructions want, and sums of a piece.
-constexpr int64_t kElement = 2, kSum = 4;
+// Both ways hold copies of what they multiply, cut into pieces in the order that the instructions
+// want, and sums of a piece. The constants are the least that cover what oneDNN took in LibTorch
+// 2.11 for shapes drawn at random, as in tests/runtime/operators_test.cpp, under ONEDNN_MAX_CPU_ISA
+// for processors that were not at hand.
+constexpr int64_t kSum = 4;
 
-struct Padded {
-  int64_t rows, inner, columns;
-
-  explicit Padded(const ProductSizes& sizes)
-      : rows(round_up(sizes.rows, 64)),
-        inner(std::max<int64_t>(round_up(sizes.inner, 32), 64)),
-        columns(round_up(sizes.columns, 64)) {}
-};
-
-int64_t tiles_bytes(const ProductSizes& sizes) {
-  constexpr int64_t kLong = 768, kMostFirst = 9 << 17;
-  const Padded padded(sizes);
-  constexpr int64_t kSums = kSum * 256 * 256;
-  const bool is_even = sizes.inner % 32 == 0;
-  int64_t fixed = is_even ? 22528 : 46080;
-  if (!is_even && !sizes.transposed && sizes.inner > 512) fixed += kSums;
-  const int64_t tail = padded.inner > kLong ? 18 * padded.inner : 0;
-  const int64_t columns = sizes.inner <= 1024 && sizes.columns > 64 ? 128 : 224;
-  const int64_t second = kElement * padded.inner * std::min(padded.columns, columns);
-  if (!sizes.transposed) return fixed + tail + second;
-  const int64_t rows = std::min<int64_t>(padded.rows, 256);
-  return fixed + tail + second + std::min(kElement * rows * padded.inner, kMostFirst);
+/// Rows that lie a power of two apart share one set of the cache; many such oneDNN copies.
+bool is_far_apart(const ProductSizes& sizes, int64_t least_inner) {
+  return sizes.rows >= 1024 && sizes.inner >= least_inner &&
+         std::has_single_bit(static_cast<uint64_t>(sizes.inner));
 }
 
-int64_t vectors_bytes(Type type, const ProductSizes& sizes) {
-  constexpr int64_t kFixed = 94208, kMostFirst = 9 << 17, kMostSecond = 1 << 20;
-  const Padded padded(sizes);
-  const int64_t first = std::min(kElement * padded.rows * padded.inner, kMostFirst);
-  int64_t bytes = kFixed + kElement * padded.inner * std::min<int64_t>(padded.columns, 224);
-  bytes += kSum * padded.rows * 64 + (sizes.transposed ? 2 * first : first);
-  if (type != Type::fp16) return bytes;
-  return bytes + std::min(kElement * padded.columns * padded.inner, kMostSecond);
+int64_t tiles_bytes(const ProductSizes& sizes) {
+  constexpr int64_t kElement = 2, kLong = 768, kMostRows = 256, kMostFirst = 9 << 17;
+  const int64_t inner = std::max<int64_t>(round_up(sizes.inner, 32), 64);
+  constexpr int64_t kSums = kSum * 256 * 256;
+  const bool is_even = sizes.inner % 32 == 0;
+  int64_t bytes = is_even ? 22528 : 46080;
+  if (!is_even && !sizes.transposed && sizes.inner > 512) bytes += kSums;
+  if (inner > kLong) bytes += 18 * inner;
+  const int64_t columns = sizes.inner < 1024 && sizes.columns > 64 ? 128 : 224;
+  bytes += kElement * inner * std::min(round_up(sizes.columns, 64), columns);
+  if (is_far_apart(sizes, 4096)) bytes += kElement * kMostRows * inner;
+  if (!sizes.transposed) return bytes;
+  int64_t rows = round_up(sizes.rows, 64);
+  if (sizes.rows > 64 && sizes.rows != rows) rows += 64;
+  return bytes + std::min(kElement * std::min(rows, kMostRows) * inner, kMostFirst);
+}
+
+/// Of the first matrix it takes up to 256 rows at a time, of the second 64 columns. What is longer
+/// than 512 is cut, and if the first is copied the sums of up to 1024 columns wait for the last
+/// piece. compute_blocking_heuristic_avx512 in oneDNN's brgemm_matmul_utils.cpp
+int64_t vectors_bytes(Type type, const ProductSizes& sizes, int threads) {
+  constexpr int64_t kFixed = 1152, kCacheLine = 64, kColumns = 64, kMostRows = 256;
+  const auto& [whole_rows, whole_inner, whole_columns, transposed] = sizes;
+  const bool is_fp16 = type == Type::fp16;
+  const int64_t element = is_fp16 ? 4 : 2;  // fp16 is multiplied as fp32
+  const int64_t line = kCacheLine / element;
+  const int64_t piece = whole_inner > 1024 && !transposed ? 1024 : 512;
+  const int64_t inner = std::min(round_up(whole_inner, line), piece);
+  const int64_t rows = std::min(whole_rows, kMostRows);
+  const bool is_copied = is_fp16 || transposed || whole_inner % 2 != 0 || is_far_apart(sizes, 1);
+  const bool waits = is_copied && whole_inner > 512;
+  const int64_t columns = std::min<int64_t>(round_up(whole_columns, kColumns), waits ? 1024 : 64);
+  int64_t sums = rows * columns;
+  // A long product of few columns is summed up by several threads, each all of it.
+  const bool is_shared =
+      transposed && whole_inner >= 2048 && whole_columns <= (threads - 1) * kColumns;
+  if (is_shared) sums = std::max(sums, whole_rows * whole_columns);
+  // Nor are the copy's rows a power of two apart: 512 and 1024 get a line more.
+  const int64_t first = is_copied ? rows * (inner + (inner >= 512 ? line : 0)) : 0;
+  return kFixed + element * (first + inner * kColumns) + kSum * sums;
 }
 
 }  // namespace
 
 int64_t product_scratch_bytes(const Context& context, Type type, const ProductSizes& sizes) {
   // use_mkldnn_matmul in LibTorch's Matmul.cpp
-  constexpr int64_t kLeastProduct = 16 * 16 * 16;
+  constexpr int64_t kLeastProduct = 16 * 16 * 16, kAligned = 128;
   if (context.is_cuda() || sizes.rows * sizes.inner * sizes.columns <= kLeastProduct) return 0;
   const Way way = way_of(context.processor, type);
   if (way == Way::none) return 0;
-  if (way == Way::widening) return kSum * sizes.rows * sizes.columns + 128;
-  return context.threads * (way == Way::tiles ? tiles_bytes(sizes) : vectors_bytes(type, sizes));
+  if (way == Way::widening) {
+    return round_up(kSum * sizes.rows * sizes.columns, kAligned) + 2 * kAligned * context.threads;
+  }
+  if (way == Way::tiles) return context.threads * tiles_bytes(sizes);
+  return context.threads * vectors_bytes(type, sizes, context.threads);
 }
 
 void take_product_scratch(Context& context, Type type, const ProductSizes& sizes) {
