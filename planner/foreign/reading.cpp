@@ -73,6 +73,14 @@ bool is_off(const Json& value, std::string_view off) {
   return false;
 }
 
+[[noreturn]] void refuse_unknown(const std::string& path, std::span<const ForeignKey> keys) {
+  const std::string_view nearest = plain_name(nearest_named(keys, path).name);
+  throw std::invalid_argument(fmt::format("unknown key \"{}\"; {}leave it out", path,
+                                          name_distance(path, nearest) <= kMistypedEdits
+                                              ? fmt::format("did you mean \"{}\"? Else ", nearest)
+                                              : ""));
+}
+
 }  // namespace
 
 const Json* ForeignReading::lookup(std::string_view name) const {
@@ -169,23 +177,19 @@ void ForeignReading::refuse(std::string_view why) const {
 }
 
 /// Throws for a key that no table has.
-void ForeignReading::expect_known(const Json& value, const std::string& path,
+void ForeignReading::expect_known(const Json& object, const std::string& prefix,
                                   std::span<const ForeignKey> keys) {
-  const auto is_named = [&](const ForeignKey& key) { return plain_name(key.name) == path; };
-  if (!path.empty() && std::ranges::any_of(keys, is_named)) return;
-  if (path.empty() || (value.is_object() && !value.empty())) {
-    for (const auto& [key, below] : value.items()) {
-      expect_known(below, path.empty() ? key : path + "." + key, keys);
+  for (const auto& [name, value] : object.items()) {
+    const std::string path = prefix + name, below = path + ".";
+    const auto is_named = [&](const ForeignKey& key) { return plain_name(key.name) == path; };
+    const auto is_below = [&](const ForeignKey& key) { return key.name.starts_with(below); };
+    if (value.is_null() || std::ranges::any_of(keys, is_named)) continue;
+    if (value.is_object() && !value.empty()) {
+      expect_known(value, below, keys);
+    } else if (!value.is_object() || std::ranges::none_of(keys, is_below)) {
+      refuse_unknown(path, keys);
     }
-    return;
   }
-  const auto is_below = [&](const ForeignKey& key) { return key.name.starts_with(path + "."); };
-  if (value.is_null() || (value.is_object() && std::ranges::any_of(keys, is_below))) return;
-  const std::string_view nearest = plain_name(nearest_named(keys, path).name);
-  throw std::invalid_argument(fmt::format("unknown key \"{}\"; {}leave it out", path,
-                                          name_distance(path, nearest) <= kMistypedEdits
-                                              ? fmt::format("did you mean \"{}\"? Else ", nearest)
-                                              : ""));
 }
 
 bool ForeignReading::is_overridden(std::string_view flags) const {

@@ -51,7 +51,8 @@ class ForeignReading {
 
  private:
   const Json* lookup(std::string_view name) const;  // nullptr where it is missing or null
-  void expect_known(const Json& value, const std::string& path, std::span<const ForeignKey> keys);
+  void expect_known(const Json& object, const std::string& prefix,
+                    std::span<const ForeignKey> keys);
   void read_key(const ForeignKey& key, std::span<const ForeignKey> keys);
   void read_mapped(const ForeignKey& key);
   void expect_off(const ForeignKey& key) const;

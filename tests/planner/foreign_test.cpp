@@ -439,6 +439,32 @@ TEST_CASE("a key that another program's file gives twice is refused", "[foreign]
           .refusal.empty());
 }
 
+TEST_CASE("a key without a name is refused", "[foreign]") {
+  const auto refused = ContainsSubstring("unknown key \"\"");
+  CHECK_THAT(read(ForeignFormat::deepspeed, R"({"": 1})", "x.json").refusal, refused);
+  CHECK_THAT(read(ForeignFormat::accelerate, "'': no\n", "x.yaml").refusal, refused);
+  CHECK_THAT(read(ForeignFormat::torchtitan, "\"\" = \"\"\n", "x.toml").refusal, refused);
+  CHECK_THAT(read(ForeignFormat::deepspeed, R"({"": {"zero_optimization": 1}})", "x.json").refusal,
+             ContainsSubstring("unknown key \".zero_optimization\""));
+}
+
+TEST_CASE("letters that are not ASCII are read in TOML's strings, and refused elsewhere",
+          "[foreign]") {
+  const std::string model = "[model]\nflavor = \"8B\"\n";
+  const auto refusal = [](const std::string& text) {
+    return read(ForeignFormat::torchtitan, text, "x.toml").refusal;
+  };
+  for (const std::string letter : {"\u00e9", "\u0434", "\u1690", "\u2030", "\u3001", "\ufe70"}) {
+    INFO(letter);
+    CHECK(refusal(model + "# " + letter + "\n").empty());
+    CHECK_THAT(refusal(model + letter + " = 1\n"), ContainsSubstring("not TOML: line 3"));
+    CHECK_THAT(refusal("[model]\nflavor = \"8B\" " + letter + "\n"),
+               ContainsSubstring("not TOML: line 2"));
+    CHECK_THAT(refusal("[model]\nflavor = \"\"\"\\\n  " + letter + "\"\"\"\n"),
+               ContainsSubstring(letter));
+  }
+}
+
 TEST_CASE("the format of a file is told by its name, of JSON by its keys", "[foreign]") {
   CHECK(foreign_format("", "x.yaml") == ForeignFormat::accelerate);
   CHECK(foreign_format("", "x.toml") == ForeignFormat::torchtitan);
