@@ -29,10 +29,10 @@ Way way_of(const Processor& processor, Type type) {
   return processor.avx512_fp16 ? Way::vectors : Way::none;
 }
 
-// Both ways hold copies of what they multiply, cut into pieces in the order that the instructions
-// want, and sums of a piece. The constants are the least that cover what oneDNN took in LibTorch
-// 2.11 for shapes drawn at random, as in tests/runtime/operators_test.cpp, under ONEDNN_MAX_CPU_ISA
-// for processors that were not at hand.
+// Tiles and vectors hold copies of what they multiply, cut into pieces in the order that the
+// instructions want, and sums of a piece. The constants are the least that cover what oneDNN took
+// in LibTorch 2.11 for shapes drawn at random, as in tests/runtime/operators_test.cpp, under
+// ONEDNN_MAX_CPU_ISA for processors that were not at hand.
 constexpr int64_t kSum = 4;
 
 /// Rows that lie a power of two apart share one set of the cache; many such oneDNN copies.
@@ -44,10 +44,9 @@ bool is_far_apart(const ProductSizes& sizes, int64_t least_inner) {
 int64_t tiles_bytes(const ProductSizes& sizes) {
   constexpr int64_t kElement = 2, kLong = 768, kMostRows = 256, kMostFirst = 9 << 17;
   const int64_t inner = std::max<int64_t>(round_up(sizes.inner, 32), 64);
-  constexpr int64_t kSums = kSum * 256 * 256;
   const bool is_even = sizes.inner % 32 == 0;
   int64_t bytes = is_even ? 22528 : 46080;
-  if (!is_even && !sizes.transposed && sizes.inner > 512) bytes += kSums;
+  if (!is_even && !sizes.transposed && sizes.inner > 512) bytes += kSum * kMostRows * kMostRows;
   if (inner > kLong) bytes += 18 * inner;
   const int64_t columns = sizes.inner < 1024 && sizes.columns > 64 ? 128 : 224;
   bytes += kElement * inner * std::min(round_up(sizes.columns, 64), columns);

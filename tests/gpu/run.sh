@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What only a GPU can check: numerics against the CPU, NCCL's calls, and that the null device
-# allocates exactly what the GPU does, for us and for PyTorch's programs. Build first (make build), here or on a machine of the same
-# system; then
+# allocates exactly what the GPU does, for us and for PyTorch's programs. Build first (make build),
+# here or on a machine of the same system; then
 #
 #     tests/gpu/run.sh [OUT]     OUT: a folder for the recordings, kept as tests/fixtures/gpu
 #
