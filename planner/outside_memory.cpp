@@ -64,6 +64,10 @@ int recorded_communicators(const profiler::Header& header) {
 
 Calibration from_recording(const std::string& path) {
   const profiler::RankReport report = profiler::report_of(path);
+  if (!profiler::is_whole(report.judgement)) {
+    throw std::invalid_argument(fmt::format("--calibration {}: {}; give a recording that is whole",
+                                            path, profiler::judgement_text(report.judgement)));
+  }
   const profiler::Ledger& ledger = report.ledger;
   const bool is_on_gpu = report.header.device == "cuda";
   if (!is_on_gpu || !ledger.context_bytes || !ledger.reserved_bytes || !ledger.device_used_bytes) {

@@ -32,7 +32,7 @@ AtPeak at_peak_of(const PreparedRun& run, const Timeline& timeline) {
   profiler::Header header;
   header.train = to_text(run.train);
   header.evaluate = to_text(run.evaluate);
-  const profiler::RankReport report = analysis.finish(header, timeline.strings(), 0, {});
+  const profiler::RankReport report = analysis.finish(header, timeline.strings(), {});
   AtPeak peak;
   const profiler::SpaceReport* space = report.main_space();
   if (space == nullptr) return peak;

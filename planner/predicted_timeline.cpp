@@ -107,8 +107,7 @@ profiler::Profile predicted_profile(const PreparedRun& run, const Timeline& time
   profiler::Profile profile{.header = header_of(run, fits),
                             .strings = timeline.strings(),
                             .events = timeline.events(),
-                            .lost_events = 0,
-                            .diagnostics = {}};
+                            .judgement = {}};
   Times(run).set(profile.events);
   return profile;
 }

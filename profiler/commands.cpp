@@ -15,6 +15,7 @@
 #include "profiler/bundle.h"
 #include "profiler/command_line.h"
 #include "profiler/exchange/exchange_commands.h"
+#include "profiler/report/comparability.h"
 #include "profiler/report/diff.h"
 #include "profiler/units.h"
 
@@ -96,15 +97,24 @@ std::vector<RankReport> analyse_side(const std::string& name, const Recordings& 
 CommandOutcome diff(const Arguments& arguments, const Recordings& recordings) {
   CLI::App app;
   std::string a, b, limit_text;
+  std::vector<std::string> allow;
   bool json = false;
   app.add_option("A", a)->required();
   app.add_option("B", b)->required();
   app.add_option("--fail-above", limit_text);
+  app.add_option("--allow", allow)->delimiter(',')->expected(1)->take_all();
   app.add_flag("--json", json);
   parse_flags(app, arguments);
+  const std::vector<Obstacle> allowed = parse_allowed(allow);
   const double limit = limit_text.empty() ? 0 : parse_percent("--fail-above", limit_text);
   const RunDiff found = diff_runs(analyse_side(a, recordings), analyse_side(b, recordings));
   CommandOutcome outcome{.out = json ? diff_json(found) : diff_text(found), .error = {}};
+  const std::vector<Finding> refused = without(obstacles_between(found), allowed);
+  if (!limit_text.empty() && !refused.empty()) {
+    outcome.exit_code = 2;
+    outcome.error = fmt::format("shardlens profile: {}\n", refusal(refused));
+    return outcome;
+  }
   if (!limit_text.empty() && found.worst().growth_percent() > limit) {
     outcome.exit_code = 1;
     outcome.error = fmt::format("shardlens profile: {}; --fail-above allows {} %\n",
@@ -153,7 +163,18 @@ CommandOutcome import_snapshot(const Arguments& arguments, const Recordings&) {
   return {.out = import_command(arguments), .error = {}};
 }
 
-CommandOutcome bundle(const Arguments& arguments, const Recordings&) {
+/// A line for each recording of a run that is not whole.
+std::string judgements_of(const std::string& run, const Recordings& recordings) {
+  if (!fs::is_directory(fs::path(run) / "profiles")) return {};
+  std::string text;
+  for (const std::string& path : recordings_of(run)) {
+    const Judgement judgement = recordings.analyse(path).judgement;
+    if (!is_whole(judgement)) text += fmt::format("{}: {}\n", path, judgement_text(judgement));
+  }
+  return text;
+}
+
+CommandOutcome bundle(const Arguments& arguments, const Recordings& recordings) {
   CLI::App app;
   std::string run, file;
   app.add_option("RUN", run)->required();
@@ -162,7 +183,8 @@ CommandOutcome bundle(const Arguments& arguments, const Recordings&) {
   const Bundle made = bundle_run(run, file);
   return {
       .out = fmt::format("{}: {} files, {}, of {}; tar --zstd -xf unpacks it\n", made.file.string(),
-                         made.files, bytes_text(made.bytes), bytes_text(made.input_bytes)),
+                         made.files, bytes_text(made.bytes), bytes_text(made.input_bytes)) +
+             judgements_of(run, recordings),
       .error = {}};
 }
 
@@ -171,8 +193,10 @@ CommandOutcome bundle(const Arguments& arguments, const Recordings&) {
 constexpr std::array kCommands = {
     Command{"report", "RUN|FILE... [--rank R] [--json]",
             "where the memory was at the peak of every rank", report},
-    Command{"diff", "A B [--fail-above P%] [--json]",
-            "two runs or files; exit 1 where B's peak is above A's by more than P percent", diff},
+    Command{"diff", "A B [--fail-above P% [--allow WORD,...]] [--json]",
+            "two runs or files; exit 1 where B's peak is above A's by more than P percent, 2 where "
+            "they cannot be compared; see shardlens gate --help",
+            diff},
     Command{"export",
             "RUN|FILE --format memory-viz|memory-viz-json|perfetto|csv|html [--rank R] --out PATH",
             "for PyTorch's memory viewer, Perfetto, spreadsheets, a browser", export_recording},

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "profiler/command_line.h"
+#include "profiler/report/comparability.h"
 #include "profiler/units.h"
 
 namespace shardlens::profiler {
@@ -21,10 +22,14 @@ constexpr size_t kSurplusRows = 8;
 constexpr std::string_view kDefaultLimit = "2%";
 
 constexpr std::string_view kUsage =
-    "usage: shardlens gate BASE NEW [--fail-above P%] [--markdown FILE]\n\n"
+    "usage: shardlens gate BASE NEW [--fail-above P%] [--markdown FILE] [--allow WORD,...]\n\n"
     "Compares the peaks of two runs or recordings, such as `shardlens record` makes, rank by "
     "rank.\n"
-    "Exit code 1: a peak, allocated or reserved, grew by more than P percent (2).\n";
+    "Exit code 1: a peak, allocated or reserved, grew by more than P percent (2).\n"
+    "Exit code 2: the two cannot be compared, and nothing was; --allow says by which words they\n"
+    "are all the same: damaged, growing, killed, newer, lost, out-of-memory, ranks, world, "
+    "device,\n"
+    "steps.\n";
 
 double growth_percent(const Pair& pair) {
   if (pair.growth_bytes() == 0) return 0;
@@ -50,7 +55,7 @@ std::string headline(const RunDiff& diff, double limit_percent) {
   const RankDiff& worst = worst_of(diff);
   const bool is_reserved = growth_of(worst) > worst.growth_percent();
   return fmt::format("{} of rank {} {}: {}, allowed are {} %",
-                     is_reserved ? "reserved memory" : "the peak", worst.b_rank,
+                     is_reserved ? "reserved memory" : "the peak", worst.b.rank,
                      growth_of(worst) > limit_percent ? "grew too much" : "is within the limit",
                      percent_text(growth_of(worst)), limit_percent);
 }
@@ -95,7 +100,10 @@ double gated_growth_percent(const RunDiff& diff) { return growth_of(worst_of(dif
 std::string gate_markdown(const RunDiff& diff, double limit_percent) {
   const RankDiff& worst = worst_of(diff);
   std::string text = fmt::format("### GPU memory: {}\n\n", headline(diff, limit_percent));
-  text += fmt::format("| rank {} | base | new | growth |\n|---|---:|---:|---:|\n", worst.b_rank);
+  for (const Finding& finding : obstacles_between(diff)) {
+    text += fmt::format("**Not alike**: {} ({}).\n\n", finding.text, info_of(finding.obstacle).why);
+  }
+  text += fmt::format("| rank {} | base | new | growth |\n|---|---:|---:|---:|\n", worst.b.rank);
   text += markdown_row("**peak allocated**", worst.peak);
   if (worst.reserved) text += markdown_row("**peak reserved**", *worst.reserved);
   for (size_t i = 0; i < kCategories; ++i) {
@@ -104,7 +112,7 @@ std::string gate_markdown(const RunDiff& diff, double limit_percent) {
   }
   for (const RankDiff& rank : diff.ranks) {
     if (&rank == &worst) continue;
-    text += markdown_row(fmt::format("rank {}: peak allocated", rank.b_rank), rank.peak);
+    text += markdown_row(fmt::format("rank {}: peak allocated", rank.b.rank), rank.peak);
   }
   text += surplus_rows("the base", worst.only_a);
   text += surplus_rows("the new one", worst.only_b);
@@ -121,15 +129,22 @@ CommandOutcome gate_command(const std::vector<std::string>& arguments,
   }
   CLI::App app;
   std::string base, fresh, markdown, limit_text(kDefaultLimit);
+  std::vector<std::string> allow;
   app.add_option("BASE", base)->required();
   app.add_option("NEW", fresh)->required();
   app.add_option("--fail-above", limit_text);
   app.add_option("--markdown", markdown);
+  app.add_option("--allow", allow)->delimiter(',')->expected(1)->take_all();
   parse_flags(app, arguments);
   const double limit = parse_percent("--fail-above", limit_text);
+  const std::vector<Obstacle> allowed = parse_allowed(allow);
   const RunDiff diff = diff_runs(analyse_side(base, analyse), analyse_side(fresh, analyse));
+  const std::vector<Finding> found = obstacles_between(diff);
+  const std::vector<Finding> refused = without(found, allowed);
+  if (!refused.empty()) throw std::invalid_argument(refusal(refused));
   if (!markdown.empty()) write_text(markdown, gate_markdown(diff, limit));
-  const std::string line = fmt::format("{}; {}", headline(diff, limit), verdict(worst_of(diff)));
+  std::string line = fmt::format("{}; {}", headline(diff, limit), verdict(worst_of(diff)));
+  for (const Finding& finding : found) line += fmt::format("; allowed: {}", finding.text);
   if (gated_growth_percent(diff) <= limit) return {.out = line + "\n", .error = {}};
   return {.exit_code = 1, .out = {}, .error = fmt::format("shardlens gate: {}\n", line)};
 }

@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "profiler/judgement.h"
+
 namespace shardlens::profiler {
 
 /// What memory is used for: declared by whoever allocates, never guessed.
@@ -120,8 +122,7 @@ struct Profile {
   Header header;
   std::vector<std::string> strings = {""};
   std::vector<Event> events;
-  int64_t lost_events = 0;               // not written, because the writer could not keep up
-  std::vector<std::string> diagnostics;  // what was wrong with the file, one line each
+  Judgement judgement;  // of the file that it was read from
 };
 
 }  // namespace shardlens::profiler

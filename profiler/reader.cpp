@@ -40,10 +40,10 @@ class Reader::Recording {
   void start_at(int64_t time_ns);
   FileReport report() const;
 
+  Judgement judgement() const;
+
   Header header;
   std::vector<std::string> strings = {""};
-  std::vector<std::string> diagnostics;
-  uint64_t lost = 0;
   bool closed = false;
   int64_t stored_events = 0;
   int64_t open_events = 0;
@@ -58,20 +58,26 @@ class Reader::Recording {
     size_t open = 0;               // of open_.blocks
   };
 
-  void note(const std::string& what) { diagnostics.push_back(what); }
+  void note(const std::string& what) { faults_.push_back(what); }
   void note(const IndexedBlock& block, const std::string& what);
+  void note_newer(const std::string& what);
   void take_sealed();
   void take_block(size_t number);
   void take_strings(const Bytes& payload);
   void take_string(uint32_t id, std::string_view text);
   void take_open();
-  void note_end();
+  void note_ends();
+  bool has_events(uint64_t sequence) const;
   bool read(const Part& part, std::vector<Event>& events);
   void decode(const IndexedBlock& block, std::vector<Event>& events);
   void check_labels(const Part& part, std::vector<Event>& events);
   void note_gap(uint64_t sequence);
+  void miss_events();
+  void give_up_unsure(size_t part, std::vector<Event>& events);
+  void give_events(size_t number, std::vector<Event>& events);
   void repair(size_t snapshot, std::vector<Event>& events);
   LiveSet live_before(size_t part);
+  LiveSet next_snapshot(size_t part);
   void give_snapshot(size_t number, std::vector<Event>& events);
 
   // Read in this order: what is sealed between the two is then found in one of them.
@@ -83,12 +89,20 @@ class Reader::Recording {
   Bytes payload_;
   std::vector<Part> parts_;
   size_t position_ = 0;
-  uint64_t expected_ = 1;           // the sequence number of the next events
-  bool state_lost_ = false;         // until the next snapshot
+  uint64_t expected_ = 1;        // the sequence number of the next events
+  bool state_lost_ = false;      // until the next snapshot
+  std::optional<LiveSet> sure_;  // while the state is lost: what is live for certain
+  bool sure_stale_ = false;      // more is missing than `sure_` has taken into account
+  bool may_lack_end_ = false;
   bool starts_here_ = false;        // at a snapshot that is to be given as it is
   std::optional<size_t> known_at_;  // the last snapshot that agreed with the events given so far
   uint64_t sequence_of_end_ = 0;    // 0: not closed
-  std::set<size_t> noted_;          // sealed blocks that diagnostics name already
+  int64_t last_ns_ = 0;             // of the events given so far
+  std::set<size_t> noted_;          // sealed blocks that faults name already
+  std::vector<std::string> faults_;
+  int64_t missing_from_ns_ = -1;
+  uint64_t lost_ = 0;
+  size_t newer_faults_ = 0;  // of the faults, those that are no damage
 };
 
 Reader::Recording::Recording(const std::string& path) : file_(open_recording(path)) {
@@ -96,10 +110,22 @@ Reader::Recording::Recording(const std::string& path) : file_(open_recording(pat
   file_.read(0, std::as_writable_bytes(std::span(&preamble, 1)));
   open_ = read_open_blocks(open_blocks_path(path), preamble.id);
   index_ = index_blocks(file_, path);
-  diagnostics = index_.faults;
+  faults_ = index_.faults;
   take_sealed();
   take_open();
-  note_end();
+  note_ends();
+}
+
+Judgement Reader::Recording::judgement() const {
+  Judgement judgement{.lost_events = static_cast<int64_t>(lost_),
+                      .missing_from_ns = missing_from_ns_,
+                      .faults = faults_};
+  if (!closed) {
+    judgement.state = open_.has_writer ? RecordingState::growing : RecordingState::killed;
+  }
+  if (newer_faults_ > 0) judgement.state = RecordingState::newer;
+  if (faults_.size() > newer_faults_) judgement.state = RecordingState::damaged;
+  return judgement;
 }
 
 void Reader::Recording::note(const IndexedBlock& block, const std::string& what) {
@@ -107,28 +133,36 @@ void Reader::Recording::note(const IndexedBlock& block, const std::string& what)
                    type_name(block.header.type), block.header.count, what));
 }
 
+void Reader::Recording::note_newer(const std::string& what) {
+  note(what);
+  ++newer_faults_;
+}
+
 void Reader::Recording::take_sealed() {
   bool has_later_types = false;
+  bool has_header = false;
   for (size_t number = 0; number < index_.blocks.size(); ++number) {
     const IndexedBlock& block = index_.blocks[number];
     if (!block.problem.empty()) continue;
     has_later_types |= block.header.type > BlockType::end;
+    has_header |= block.header.type == BlockType::header;
     try {
       take_block(number);
     } catch (const std::exception& error) {
       note(block, error.what());
     }
   }
+  if (!has_header) note("its header is missing: rank, device and configuration are not known");
   if (has_later_types) {
-    note(fmt::format("written as format {}.{}: what is newer than {}.{} is left out",
-                     index_.preamble.major, index_.preamble.minor, kMajor, kMinor));
+    note_newer(fmt::format("written as format {}.{}: what is newer than {}.{} is left out",
+                           index_.preamble.major, index_.preamble.minor, kMajor, kMinor));
   }
 }
 
 void Reader::Recording::take_block(size_t number) {
   const IndexedBlock& block = index_.blocks[number];
   const BlockHeader& of = block.header;
-  lost = std::max(lost, of.lost);
+  lost_ = std::max(lost_, of.lost);
   switch (of.type) {
     case BlockType::header:
       read_payload(file_, block, codec_, payload_);
@@ -172,36 +206,48 @@ void Reader::Recording::take_open() {
   for (const auto& [id, text] : open_.strings) take_string(id, text);
   for (size_t i = 0; i < open_.blocks.size(); ++i) {
     const OpenContents::Block& block = open_.blocks[i];
-    if (sealed.contains(block.sequence) || block.events.empty()) continue;
-    parts_.push_back({false, block.sequence, block.events.back().time_ns, std::nullopt, i});
+    if (sealed.contains(block.sequence)) continue;
+    const int64_t last_ns = block.events.empty() ? 0 : block.events.back().time_ns;
+    parts_.push_back({false, block.sequence, last_ns, std::nullopt, i});
     open_events += static_cast<int64_t>(block.events.size());
   }
   stored_events += open_events;
-  lost = std::max(lost, open_.lost);
+  for (const std::string& fault : open_.faults) note(fault);
+  may_lack_end_ = !open_.faults.empty();
+  lost_ = std::max(lost_, open_.lost);
   // A snapshot follows the events that it names.
   std::ranges::stable_sort(
       parts_, {}, [](const Part& part) { return std::pair(part.sequence, part.is_snapshot); });
 }
 
-void Reader::Recording::note_end() {
-  if (closed) return;
-  if (open_.found) {
-    note(
-        fmt::format("not closed: still being written, or its process was killed; {} events are "
-                    "read from the .open file beside it",
-                    open_events));
-  } else {
-    note(fmt::format("not closed, and of its .open file {}: the last events may be missing",
-                     open_.problem.empty() ? "there is none" : open_.problem));
+bool Reader::Recording::has_events(uint64_t sequence) const {
+  return std::ranges::any_of(
+      parts_, [&](const Part& part) { return !part.is_snapshot && part.sequence == sequence; });
+}
+
+/// What the end of the file lacks. While it is written, half a block may stand there: its events
+/// are in the .open file until it is whole.
+void Reader::Recording::note_ends() {
+  const bool has_open = !closed && open_.found;
+  if (!index_.torn_tail.empty()) {
+    const IndexedBlock* last = index_.blocks.empty() ? nullptr : &index_.blocks.back();
+    const bool misses_events = last != nullptr && !last->problem.empty() &&
+                               last->header.type == BlockType::events &&
+                               !has_events(last->header.sequence);
+    if (!has_open || misses_events) note(index_.torn_tail);
   }
+  if (closed || open_.found) return;
+  note(fmt::format("it was not closed, and of its .open file {}: the last events may be missing",
+                   open_.problem.empty() ? "there is none" : open_.problem));
+  may_lack_end_ = true;
 }
 
 void Reader::Recording::decode(const IndexedBlock& block, std::vector<Event>& events) {
   read_payload(file_, block, codec_, payload_);
   const int64_t unknown = decoder_.decode(payload_, block.header.count, events);
   if (unknown > 0) {
-    note(block, fmt::format("{} events of kinds newer than format {}.{} are left out", unknown,
-                            kMajor, kMinor));
+    note_newer(fmt::format("offset {}: {} events of kinds newer than format {}.{} are left out",
+                           block.offset, unknown, kMajor, kMinor));
   }
 }
 
@@ -227,7 +273,9 @@ bool Reader::Recording::read(const Part& part, std::vector<Event>& events) {
 void Reader::Recording::check_labels(const Part& part, std::vector<Event>& events) {
   int64_t unknown = 0;
   for (Event& event : events) {
-    if (event.label < strings.size()) continue;
+    const bool is_there =
+        event.label == 0 || (event.label < strings.size() && !strings[event.label].empty());
+    if (is_there) continue;
     event.label = 0;
     ++unknown;
   }
@@ -243,30 +291,57 @@ void Reader::Recording::note_gap(uint64_t sequence) {
   note(sequence == expected_ + 1
            ? fmt::format("events block {} is missing", expected_)
            : fmt::format("events blocks {} to {} are missing", expected_, sequence - 1));
-  state_lost_ = true;
+  miss_events();
   expected_ = sequence;
 }
 
+/// Right behind the events that were given last.
+void Reader::Recording::miss_events() {
+  state_lost_ = true;
+  sure_stale_ = true;
+  if (missing_from_ns_ < 0) missing_from_ns_ = last_ns_;
+}
+
 bool Reader::Recording::next(std::vector<Event>& events) {
-  while (position_ < parts_.size()) {
-    const size_t number = position_++;
+  events.clear();
+  while (events.empty() && position_ < parts_.size()) {
+    const size_t number = position_;
     const Part& part = parts_[number];
+    if (!part.is_snapshot) note_gap(part.sequence);
+    if (!part.is_snapshot && sure_stale_) {
+      give_up_unsure(number, events);
+      continue;  // with this part, unless there is something to give first
+    }
+    ++position_;
     if (part.is_snapshot) {
       give_snapshot(number, events);
     } else {
-      note_gap(part.sequence);
-      expected_ = part.sequence + 1;
-      if (!read(part, events)) state_lost_ = true;
+      give_events(number, events);
     }
-    if (!events.empty()) return true;
+  }
+  if (!events.empty()) {
+    last_ns_ = std::max(last_ns_, events.back().time_ns);
+    return true;
   }
   note_gap(sequence_of_end_);
-  events.clear();
+  if (may_lack_end_) miss_events();
   return false;
 }
 
+void Reader::Recording::give_events(size_t number, std::vector<Event>& events) {
+  const Part& part = parts_[number];
+  expected_ = part.sequence + 1;
+  if (!read(part, events)) return miss_events();
+  if (sure_) {
+    for (const Event& event : events) sure_->apply(event);
+  }
+  const bool is_cut_short = !part.sealed && !open_.blocks[part.open].is_whole;
+  if (!is_cut_short) return;
+  if (!events.empty()) last_ns_ = std::max(last_ns_, events.back().time_ns);
+  miss_events();
+}
+
 void Reader::Recording::give_snapshot(size_t number, std::vector<Event>& events) {
-  events.clear();
   const Part& part = parts_[number];
   if (starts_here_) {
     starts_here_ = false;
@@ -291,14 +366,35 @@ LiveSet Reader::Recording::live_before(size_t part) {
   return live;
 }
 
+/// The first after a part that can be read; nothing where there is none.
+LiveSet Reader::Recording::next_snapshot(size_t part) {
+  LiveSet live;
+  std::vector<Event> events;
+  for (size_t number = part; number < parts_.size(); ++number) {
+    if (!parts_[number].is_snapshot || !read(parts_[number], events)) continue;
+    for (const Event& event : events) live.apply(event);
+    break;
+  }
+  return live;
+}
+
+/// Frees of what may have been freed in the events that are missing before a part.
+void Reader::Recording::give_up_unsure(size_t part, std::vector<Event>& events) {
+  const LiveSet live = sure_ ? *sure_ : live_before(part);
+  sure_ = live.common_with(next_snapshot(part));
+  sure_stale_ = false;
+  events = live.path_to(*sure_, last_ns_);
+}
+
 void Reader::Recording::repair(size_t snapshot, std::vector<Event>& events) {
   const Part& part = parts_[snapshot];
   std::vector<Event> truth;
   if (!read(part, truth)) return;
   LiveSet target;
   for (const Event& event : truth) target.apply(event);
-  events = live_before(snapshot).path_to(target, part.last_ns);
-  state_lost_ = false;
+  events = (sure_ ? *sure_ : live_before(snapshot)).path_to(target, part.last_ns);
+  state_lost_ = sure_stale_ = false;
+  sure_.reset();
   note(fmt::format("the memory that is live is known again from {} ms on: {} events put in",
                    part.last_ns / 1'000'000, events.size()));
 }
@@ -306,8 +402,10 @@ void Reader::Recording::repair(size_t snapshot, std::vector<Event>& events) {
 void Reader::Recording::start_at(int64_t time_ns) {
   position_ = 0;
   expected_ = 1;
-  state_lost_ = starts_here_ = false;
+  state_lost_ = sure_stale_ = starts_here_ = false;
+  sure_.reset();
   known_at_.reset();
+  last_ns_ = 0;
   for (size_t number = 0; number < parts_.size(); ++number) {
     const Part& part = parts_[number];
     if (!part.is_snapshot || part.last_ns > time_ns) continue;
@@ -322,10 +420,11 @@ FileReport Reader::Recording::report() const {
                     .minor = index_.preamble.minor,
                     .bytes = index_.file_bytes,
                     .open_events = open_events,
-                    .lost_events = static_cast<int64_t>(lost),
+                    .lost_events = static_cast<int64_t>(lost_),
                     .closed = closed,
                     .blocks = {},
-                    .problems = diagnostics};
+                    .problems = faults_};
+  if (!closed) report.problems.push_back(judgement_text(judgement()));
   for (const IndexedBlock& block : index_.blocks) {
     const BlockHeader& of = block.header;
     report.blocks.push_back({.offset = block.offset,
@@ -346,10 +445,8 @@ Reader::~Reader() = default;
 
 const Header& Reader::header() const { return recording_->header; }
 const std::vector<std::string>& Reader::strings() const { return recording_->strings; }
-int64_t Reader::lost_events() const { return static_cast<int64_t>(recording_->lost); }
 int64_t Reader::stored_events() const { return recording_->stored_events; }
-bool Reader::is_closed() const { return recording_->closed; }
-const std::vector<std::string>& Reader::diagnostics() const { return recording_->diagnostics; }
+Judgement Reader::judgement() const { return recording_->judgement(); }
 bool Reader::next(std::vector<Event>& events) { return recording_->next(events); }
 void Reader::start_at(int64_t time_ns) { recording_->start_at(time_ns); }
 
@@ -363,8 +460,7 @@ Profile read_profile(const std::string& path) {
   while (reader.next(block)) {
     profile.events.insert(profile.events.end(), block.begin(), block.end());
   }
-  profile.lost_events = reader.lost_events();
-  profile.diagnostics = reader.diagnostics();
+  profile.judgement = reader.judgement();
   return profile;
 }
 

@@ -1,6 +1,6 @@
 // Reads the recording of one rank: closed, still being written, or left behind by a killed process.
-// Damage never throws once the file is open: every intact block is read, and diagnostics() says
-// with byte offsets what is missing.
+// Damage never throws once the file is open: every intact block is read, and judgement() says what
+// is missing and what the numbers are worth.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "profiler/judgement.h"
 #include "profiler/profile.h"
 
 namespace shardlens::profiler {
@@ -28,18 +29,17 @@ class Reader {
   const Header& header() const;
   /// All of them from the beginning on; every label that next() gives is one of them.
   const std::vector<std::string>& strings() const;
-  int64_t lost_events() const;
   /// How many next() gives from the beginning, if no block turns out to be damaged.
   int64_t stored_events() const;
-  /// Whether the writer closed it: else it was killed, failed, or is still at it.
-  bool is_closed() const;
-  /// One line each. Grows while blocks are read.
-  const std::vector<std::string>& diagnostics() const;
+  /// Complete once next() has given all events: some damage shows only when a block is read.
+  Judgement judgement() const;
 
-  /// Replaces `events` by those that follow, at least one; false at the end. Where blocks are
-  /// missing, the next snapshot comes as the frees and allocations that lead to it, all at its
-  /// time, so that whoever adds up events is right again from there on. Until then an address may
-  /// be allocated twice, or freed though nobody saw it allocated.
+  /// Replaces `events` by those that follow, at least one; false at the end.
+  ///
+  /// Where blocks are missing, frees come of all memory that may have been freed in them: what is
+  /// not in the next snapshot since the same moment. So whoever adds up events never has more than
+  /// there was. Then the next snapshot comes as the events that lead to it, all at its time, and
+  /// the sum is right again. Until then addresses may be freed though nobody saw them allocated.
   bool next(std::vector<Event>& events);
 
   /// Goes to the last snapshot at or before `time_ns`: next() first gives the phase, step and
@@ -79,7 +79,7 @@ struct FileReport {
   int64_t lost_events = 0;
   bool closed = false;
   std::vector<BlockReport> blocks;
-  std::vector<std::string> problems;  // one line each; empty: the file is whole
+  std::vector<std::string> problems;  // one line each; empty: the file is whole and closed
 };
 
 /// Reads and decodes everything. Throws as Reader does.

@@ -13,8 +13,7 @@ RankReport report_of(const std::string& path) {
   while (reader.next(events)) {
     for (const Event& event : events) analysis.take(event);
   }
-  RankReport report = analysis.finish(reader.header(), reader.strings(), reader.lost_events(),
-                                      reader.diagnostics());
+  RankReport report = analysis.finish(reader.header(), reader.strings(), reader.judgement());
   report.source = path;
   return report;
 }

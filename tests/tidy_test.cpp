@@ -55,9 +55,9 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 // --- include edges -------------------------------------------------------------------------------
 
-const Names kNouns = {"models/spec.h",     "profiler/profile.h", "profiler/blocks.h",
-                      "profiler/units.h",  "planner/strategy.h", "planner/gpus.h",
-                      "planner/schedule.h"};
+const Names kNouns = {"models/spec.h",    "profiler/profile.h", "profiler/judgement.h",
+                      "profiler/blocks.h", "profiler/units.h",   "planner/strategy.h",
+                      "planner/gpus.h",    "planner/schedule.h"};
 
 const Names kVerbs = {"models/model.h",      "profiler/writer.h", "profiler/reader.h",
                       "profiler/recorder.h", "planner/planner.h", "runtime/runtime.h",
@@ -100,7 +100,8 @@ const std::map<std::string, Names, std::less<>> kEdges = {
      {"models/spec.h", "planner/strategy.h", "planner/gpus.h", "planner/schedule.h",
       "planner/planner.h", "profiler/profile.h", "profiler/blocks.h", "profiler/units.h",
       "profiler/reader.h", "profiler/events.h", "profiler/exchange/import_memory_viz.h",
-      "profiler/report/address_map.h", "profiler/report/block_tracker.h"}},
+      "profiler/report/address_map.h", "profiler/report/block_tracker.h",
+      "profiler/report/judgement_json.h"}},
 };
 
 /// Libraries that only some files may include; all others are free. All are prefixes.

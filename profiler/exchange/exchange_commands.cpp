@@ -210,6 +210,20 @@ void write_recording(const Profile& profile, const std::string& path) {
   }
 }
 
+/// A line for each recording that is not whole.
+std::string judgements_of(const Paths& paths) {
+  std::string text;
+  for (const std::string& path : paths) {
+    Reader reader(path);
+    std::vector<Event> events;
+    while (reader.next(events)) {
+    }
+    const Judgement judgement = reader.judgement();
+    if (!is_whole(judgement)) text += fmt::format("{}: {}\n", path, judgement_text(judgement));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string export_command(const std::vector<std::string>& arguments) {
@@ -222,7 +236,8 @@ std::string export_command(const std::vector<std::string>& arguments) {
   app.add_option("--out", options.out)->required();
   parse_flags(app, arguments);
   const Format& format = format_of(options.format);
-  return format.write(options, sources_of(options));
+  const Paths paths = sources_of(options);
+  return format.write(options, paths) + judgements_of(paths);
 }
 
 std::string import_command(const std::vector<std::string>& arguments) {

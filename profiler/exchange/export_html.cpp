@@ -30,6 +30,7 @@ canvas { width: 100%; height: 280px; display: block; }
 td, th { padding: .1em .8em .1em 0; text-align: left; }
 td.bytes { text-align: right; font-variant-numeric: tabular-nums; }
 #at { min-height: 1.5em; color: #555; }
+.doubt { color: #a3260e; font-weight: 600; }
 </style>
 )";
 
@@ -158,11 +159,15 @@ void write_rank(const Timeline& timeline, size_t index, std::ostream& out) {
   out << fmt::format("<h2>Rank {} of {}, {}</h2>\n", header.rank, header.world_size,
                      escaped(header.device));
   if (!header.notice.empty()) out << fmt::format("<p>{}</p>\n", escaped(header.notice));
-  out << fmt::format("<p>Peak of {} memory: <b>{} bytes</b> ({}) at {:.3f} ms, {}</p>\n",
-                     kSpaceNames[static_cast<size_t>(timeline.space)], timeline.peak.total_bytes,
-                     bytes_text(timeline.peak.total_bytes),
-                     static_cast<double>(timeline.peak.time_ns) / 1e6,
-                     escaped(timeline.peak_place));
+  if (!is_whole(timeline.judgement)) {
+    out << fmt::format("<p class=\"doubt\">This recording: {}</p>\n",
+                       escaped(judgement_text(timeline.judgement)));
+  }
+  out << fmt::format(
+      "<p>Peak of {} memory: <b>{}{} bytes</b> ({}) at {:.3f} ms, {}</p>\n",
+      kSpaceNames[static_cast<size_t>(timeline.space)], bound_prefix(timeline.judgement),
+      timeline.peak.total_bytes, bytes_text(timeline.peak.total_bytes),
+      static_cast<double>(timeline.peak.time_ns) / 1e6, escaped(timeline.peak_place));
   out << fmt::format("<canvas id=\"rank{}\"></canvas>\n", index);
 }
 

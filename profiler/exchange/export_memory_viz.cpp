@@ -47,6 +47,7 @@ class SnapshotExport {
     out_.key("allocator_settings");
     out_.begin_map();
     out_.end_map();
+    out_.field("shardlens_judgement", judgement_text(profile_.judgement));
     out_.key("external_annotations");
     out_.begin_list();
     out_.end_list();

@@ -76,6 +76,10 @@ class RankWriter {
     line(fmt::format(
         R"({{"ph":"M","name":"process_sort_index","pid":{},"args":{{"sort_index":{}}}}})", process_,
         header.rank));
+    if (!is_whole(profile_.judgement)) {
+      line(fmt::format(R"({{"ph":"M","name":"process_labels","pid":{},"args":{{"labels":{}}}}})",
+                       process_, json_text(judgement_text(profile_.judgement))));
+    }
     for (size_t i = 0; i < kTrackNames.size(); ++i) {
       line(fmt::format(
           R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}})", process_,

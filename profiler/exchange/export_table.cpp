@@ -15,12 +15,19 @@ std::string csv(const std::string& text) {
   return quoted + '"';
 }
 
+/// In every row, since rows are what is taken elsewhere: "whole", "damaged" or "whole, 12 lost".
+std::string recording_word(const Judgement& judgement) {
+  const std::string state(name_of(judgement.state));
+  return judgement.lost_events == 0 ? state
+                                    : csv(fmt::format("{}, {} lost", state, judgement.lost_events));
+}
+
 }  // namespace
 
 void write_timeline_csv(const std::vector<Timeline>& timelines, std::ostream& out) {
   out << "rank,time_ms,step,phase,action,total_bytes";
   for (const std::string_view name : kCategoryNames) out << ',' << name;
-  out << '\n';
+  out << ",recording\n";
   for (const Timeline& timeline : timelines) {
     const PlaceNames names(timeline.header);
     for (const TimelinePoint& point : timeline.points) {
@@ -29,20 +36,21 @@ void write_timeline_csv(const std::vector<Timeline>& timelines, std::ostream& ou
           point.place.step, kPhaseNames[static_cast<size_t>(point.place.phase)],
           csv(names.action(point.place.phase, point.place.action)), point.total_bytes);
       for (const int64_t bytes : point.bytes) out << ',' << bytes;
-      out << '\n';
+      out << ',' << recording_word(timeline.judgement) << '\n';
     }
   }
 }
 
 void write_largest_csv(const std::vector<Timeline>& timelines, std::ostream& out) {
-  out << "rank,bytes,category,label,step,action\n";
+  out << "rank,bytes,category,label,step,action,recording\n";
   for (const Timeline& timeline : timelines) {
     const PlaceNames names(timeline.header);
     for (const PeakTensor& tensor : timeline.largest) {
-      out << fmt::format("{},{},{},{},{},{}\n", timeline.header.rank, tensor.bytes,
+      out << fmt::format("{},{},{},{},{},{},{}\n", timeline.header.rank, tensor.bytes,
                          kCategoryNames[static_cast<size_t>(tensor.category)], csv(tensor.label),
                          tensor.place.step,
-                         csv(names.action(tensor.place.phase, tensor.place.action)));
+                         csv(names.action(tensor.place.phase, tensor.place.action)),
+                         recording_word(timeline.judgement));
     }
   }
 }

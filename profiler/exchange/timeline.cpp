@@ -153,7 +153,9 @@ bool Timeline::uses(Category category) const {
 
 Timeline timeline_of(const Profile& profile, size_t most_points) {
   if (most_points < 2) throw std::invalid_argument("a timeline needs two points at least");
-  return TimelineBuilder(profile, most_points).build();
+  Timeline timeline = TimelineBuilder(profile, most_points).build();
+  timeline.judgement = profile.judgement;
+  return timeline;
 }
 
 }  // namespace shardlens::profiler

@@ -37,6 +37,7 @@ struct PeakTensor {
 
 struct Timeline {
   Header header;
+  Judgement judgement;
   Space space = Space::host;
   std::vector<TimelinePoint> points;  // in order
   TimelinePoint peak;                 // the first of its height; one of the points

@@ -29,8 +29,13 @@ class Indexer {
   }
 
  private:
-  void fault(uint64_t offset, const std::string& what) {
-    index_.faults.push_back(fmt::format("offset {}: {}", offset, what));
+  void fault(uint64_t offset, const std::string& what, bool is_torn_tail = false) {
+    const std::string line = fmt::format("offset {}: {}", offset, what);
+    if (is_torn_tail) {
+      index_.torn_tail = line;
+    } else {
+      index_.faults.push_back(line);
+    }
   }
 
   void read_preamble() {
@@ -63,18 +68,20 @@ class Indexer {
       block.problem = "its checksum does not match its bytes";
     }
     const bool intact = block.problem.empty();
-    if (!intact) {
-      fault(at, fmt::format("block of {}, {} entries: {}", type_name(header.type), header.count,
-                            block.problem));
-    }
+    const std::string what = fmt::format("block of {}, {} entries: {}", type_name(header.type),
+                                         header.count, block.problem);
+    const bool is_cut_off = stored_.size() < header.stored_bytes;
     index_.blocks.push_back(std::move(block));
     if (intact) return payload_at + header.stored_bytes;
-    return next_header(payload_at);
+    const uint64_t next = next_header(payload_at);
+    fault(at, what, is_cut_off && next == size_);
+    return next;
   }
 
   uint64_t resync(uint64_t at) {
     const uint64_t next = next_header(at + 1);
-    fault(at, fmt::format("{} bytes that are no block", next - at));
+    fault(at, fmt::format("{} bytes that are no block", next - at),
+          next == size_ && next - at < sizeof(BlockHeader));
     return next;
   }
 
@@ -113,7 +120,8 @@ BlockIndex index_blocks(const File& file, const std::string& path) {
                     "Shardlens that wrote it",
                     path, index.preamble.major, index.preamble.minor, kMajor));
   }
-  const bool is_recording = index.blocks.size() > 0 || index.faults.empty();
+  const bool is_recording =
+      index.blocks.size() > 0 || (index.faults.empty() && index.torn_tail.empty());
   if (!is_recording || index.file_bytes < sizeof(Preamble)) {
     throw std::invalid_argument(
         fmt::format("{}: not a recording of Shardlens ({} bytes)", path, index.file_bytes));

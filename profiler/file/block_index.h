@@ -22,6 +22,8 @@ struct BlockIndex {
   uint64_t file_bytes = 0;
   std::vector<IndexedBlock> blocks;  // by offset; only those with a whole header
   std::vector<std::string> faults;   // with offsets, one line each, in order
+  std::string
+      torn_tail;  // the fault of what reaches to the end of the file, as while it is written
 };
 
 /// Reads every byte once. Throws std::invalid_argument where this is no recording, or one of

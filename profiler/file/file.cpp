@@ -32,6 +32,27 @@ uint64_t File::size() const {
   return ::fstat(descriptor_, &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;
 }
 
+namespace {
+
+struct flock whole_file(short type) {
+  struct flock range {};
+  range.l_type = type;
+  range.l_whence = SEEK_SET;
+  return range;
+}
+
+}  // namespace
+
+void File::lock() const {
+  struct flock range = whole_file(F_WRLCK);
+  ::fcntl(descriptor_, F_OFD_SETLK, &range);
+}
+
+bool File::is_locked() const {
+  struct flock range = whole_file(F_RDLCK);
+  return ::fcntl(descriptor_, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+}
+
 size_t File::read(uint64_t at, std::span<std::byte> into) const {
   size_t done = 0;
   while (done < into.size()) {

@@ -29,6 +29,12 @@ class File {
   int descriptor() const { return descriptor_; }
   uint64_t size() const;
 
+  /// Holds the whole file until it is closed here and in every child that was forked meanwhile.
+  /// Where the file system has no locks, nobody sees one.
+  void lock() const;
+  /// Whether somebody else holds it.
+  bool is_locked() const;
+
   /// How many bytes were there to read.
   size_t read(uint64_t at, std::span<std::byte> into) const;
   /// False with errno set where not all could be written.

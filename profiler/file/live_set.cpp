@@ -53,6 +53,15 @@ const Event* LiveSet::find(const Event& event) const {
   return found == blocks_.end() ? nullptr : &found->second;
 }
 
+LiveSet LiveSet::common_with(const LiveSet& other) const {
+  LiveSet common = *this;
+  std::erase_if(common.blocks_, [&](const auto& block) {
+    const Event* there = other.find(block.second);
+    return there == nullptr || there->time_ns != block.second.time_ns;
+  });
+  return common;
+}
+
 std::vector<Event> LiveSet::path_to(const LiveSet& target, int64_t time_ns) const {
   std::vector<Event> path;
   const auto add = [&](Event event, EventKind kind) {

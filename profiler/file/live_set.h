@@ -23,6 +23,9 @@ class LiveSet {
   /// present category, oldest first.
   std::vector<Event> snapshot() const;
 
+  /// What is live in both since the same moment; phase and step as here.
+  LiveSet common_with(const LiveSet& other) const;
+
   /// Events that lead from here to `target`, all at `time_ns`.
   std::vector<Event> path_to(const LiveSet& target, int64_t time_ns) const;
 

@@ -31,6 +31,9 @@ constexpr size_t kPageBytes = 4096;
 constexpr size_t kLostAt = 64;  // after the preamble
 constexpr size_t kBlockHeadBytes = 64;
 constexpr size_t kMaxBlocks = 1024;
+constexpr uint16_t kCheckedMinor = 2;   // from this version on there are checksums
+constexpr size_t kChecksAtOnce = 4096;  // events
+constexpr int kMostTries = 8;           // to read what its writer changes meanwhile
 
 struct OpenPreamble {
   std::array<char, 8> magic = kOpenMagic;
@@ -54,6 +57,60 @@ struct OpenHead {
   uint64_t lost = 0;
 };
 
+// What is checked has its checksum in the same word or record, so that no crash parts them.
+
+constexpr int kLostBits = 40;
+constexpr uint64_t kMostLost = (uint64_t{1} << kLostBits) - 1;
+constexpr uint32_t kCheckMask = 0xFF'FFFF;
+constexpr size_t kCheckAt = 37;  // in a record, after the category: 3 bytes
+static_assert(kCheckAt == offsetof(Event, category) + 1);
+
+/// The number of lost events in 40 bits, below 24 bits of its checksum.
+uint64_t checked_lost(uint64_t lost) {
+  const uint64_t number = std::min(lost, kMostLost);
+  return number | uint64_t{crc32c(bytes_of(number)) & kCheckMask} << kLostBits;
+}
+
+/// Bytes in use below the checksum of these bytes.
+uint64_t area_word(uint32_t used, uint32_t crc) { return uint64_t{crc} << 32 | used; }
+uint32_t used_of(uint64_t word) { return static_cast<uint32_t>(word); }
+uint32_t crc_of_area(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
+
+using Record = std::array<std::byte, sizeof(Event)>;
+
+/// An event is good for the block with this head alone: what an earlier use of the block has left
+/// behind does not pass for new.
+uint32_t seed_of(uint64_t sequence, uint64_t lost) {
+  return crc32c(bytes_of(lost), crc32c(bytes_of(sequence)));
+}
+
+/// `record` has zeros where its checksum goes.
+uint32_t check_of(const Record& record, uint32_t seed) {
+  return crc32c(std::span(record), seed) & kCheckMask;
+}
+
+Record checked_record(const Event& event, uint32_t seed) {
+  Record record{};
+  std::memcpy(record.data(), &event, kCheckAt);
+  const uint32_t check = check_of(record, seed);
+  std::memcpy(record.data() + kCheckAt, &check, record.size() - kCheckAt);
+  return record;
+}
+
+bool is_intact(const Event& event, uint32_t seed) {
+  Record record{};
+  std::memcpy(record.data(), &event, kCheckAt);
+  uint32_t check = 0;
+  const auto* bytes = reinterpret_cast<const std::byte*>(&event);
+  std::memcpy(&check, bytes + kCheckAt, sizeof event - kCheckAt);
+  return check == check_of(record, seed);
+}
+
+bool is_known(const Event& event) {
+  return static_cast<int>(event.kind) < kEventKinds && static_cast<int>(event.space) < kSpaces &&
+         static_cast<int>(event.category) < kCategories;
+}
+
 size_t round_up(size_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
 size_t block_bytes(const OpenShape& shape) {
@@ -72,7 +129,12 @@ size_t file_bytes(const OpenShape& shape) { return block_place(shape, shape.bloc
 std::string open_blocks_path(const std::string& recording) { return recording + ".open"; }
 
 OpenBlocks::OpenBlocks(const std::string& path, uint64_t id, OpenShape shape, bool map)
-    : path_(path), shape_(shape), file_(File::create(path)), size_(file_bytes(shape)) {
+    : path_(path),
+      shape_(shape),
+      file_(File::create(path)),
+      seeds_(shape.blocks),
+      size_(file_bytes(shape)) {
+  file_.lock();
   const int error = ::posix_fallocate(file_.descriptor(), 0, static_cast<off_t>(size_));
   if (error != 0) {
     ::unlink(path.c_str());
@@ -90,6 +152,7 @@ OpenBlocks::OpenBlocks(const std::string& path, uint64_t id, OpenShape shape, bo
   memory_ = static_cast<std::byte*>(memory);
   OpenPreamble preamble{.id = id, .shape = shape};
   preamble.crc = crc_of_preamble(preamble);
+  set_lost(0);
   store(0, &preamble, sizeof preamble);
 }
 
@@ -120,11 +183,13 @@ void OpenBlocks::begin(uint32_t block, uint64_t sequence, uint64_t lost) {
   publish(block_at(block) + offsetof(OpenHead, count), 0);
   publish(block_at(block) + offsetof(OpenHead, lost), lost);
   publish(block_at(block) + offsetof(OpenHead, sequence), sequence);
+  seeds_[block] = seed_of(sequence, lost);
 }
 
 bool OpenBlocks::append(uint32_t block, uint32_t index, const Event& event) {
   const size_t head = block_at(block);
-  return store(head + kBlockHeadBytes + index * sizeof event, &event, sizeof event) &&
+  const Record record = checked_record(event, seeds_[block]);
+  return store(head + kBlockHeadBytes + index * record.size(), record.data(), record.size()) &&
          publish(head + offsetof(OpenHead, count), uint64_t{index} + 1);
 }
 
@@ -133,23 +198,25 @@ std::span<const Event> OpenBlocks::events(uint32_t block, uint32_t count) const 
 }
 
 bool OpenBlocks::add_string(int area, uint32_t id, std::string_view text) {
-  const uint64_t used = area_used_bytes(area);
+  const uint64_t word = area_number(area);
+  const uint32_t used = used_of(word);
   Bytes entry;
   put_string(entry, {id, text});
-  if (sizeof used + used + entry.size() > shape_.area_bytes) return false;
-  return store(area_at(area) + sizeof used + used, entry.data(), entry.size()) &&
-         publish(area_at(area), used + entry.size());
+  if (sizeof word + used + entry.size() > shape_.area_bytes) return false;
+  const auto now_used = static_cast<uint32_t>(used + entry.size());
+  return store(area_at(area) + sizeof word + used, entry.data(), entry.size()) &&
+         publish(area_at(area), area_word(now_used, crc32c(entry, crc_of_area(word))));
 }
 
-uint64_t OpenBlocks::area_used_bytes(int area) const { return number_at(area_at(area)); }
+uint64_t OpenBlocks::area_used_bytes(int area) const { return used_of(area_number(area)); }
 
 std::span<const std::byte> OpenBlocks::strings(int area) const {
   return {memory_ + area_at(area) + sizeof(uint64_t), area_used_bytes(area)};
 }
 
-void OpenBlocks::clear_strings(int area) { publish(area_at(area), 0); }
+void OpenBlocks::clear_strings(int area) { publish(area_at(area), area_word(0, crc32c({}))); }
 
-void OpenBlocks::set_lost(uint64_t events) { publish(kLostAt, events); }
+void OpenBlocks::set_lost(uint64_t events) { publish(kLostAt, checked_lost(events)); }
 
 void OpenBlocks::remove() { ::unlink(path_.c_str()); }
 
@@ -178,7 +245,12 @@ class OpenReader {
   }
 
   void read_all(OpenContents& contents) {
-    read_at(kLostAt, contents.lost);
+    contents.has_writer = file_.is_locked();
+    if (file_.size() < file_bytes(preamble_.shape)) {
+      contents.faults.push_back(fmt::format("the .open file is cut off: {} of {} bytes are there",
+                                            file_.size(), file_bytes(preamble_.shape)));
+    }
+    read_lost(contents);
     for (int area = 0; area < kStringAreas; ++area) read_strings(area, contents);
     for (uint32_t block = 0; block < preamble_.shape.blocks; ++block) read_block(block, contents);
     std::ranges::sort(contents.blocks, {}, &OpenContents::Block::sequence);
@@ -190,17 +262,37 @@ class OpenReader {
     return file_.read(at, std::as_writable_bytes(std::span(&value, 1)));
   }
 
+  bool is_checked() const { return preamble_.minor >= kCheckedMinor; }
+
+  void read_lost(OpenContents& contents) const {
+    uint64_t word = 0;
+    read_at(kLostAt, word);
+    contents.lost = is_checked() ? word & kMostLost : word;
+    if (is_checked() && word != checked_lost(contents.lost)) {
+      contents.lost = 0;
+      contents.faults.push_back("the number of lost events in the .open file is damaged");
+    }
+  }
+
+  /// Until its words before and after agree: then nobody has changed it meanwhile.
   void read_strings(int area, OpenContents& contents) const {
-    const size_t at = area_place(preamble_.shape, area);
-    uint64_t used = 0;
-    read_at(at, used);
-    Bytes bytes(std::min<uint64_t>(used, preamble_.shape.area_bytes));
-    bytes.resize(file_.read(at + sizeof used, bytes));
-    uint64_t after = 0;
-    read_at(at, after);
-    if (after < used) return;
-    for (const NumberedString& string : decode_strings(bytes)) {
-      contents.strings.emplace_back(string.id, string.text);
+    for (int tries = 0; tries < kMostTries; ++tries) {
+      const size_t at = area_place(preamble_.shape, area);
+      uint64_t word = 0;
+      read_at(at, word);
+      Bytes bytes(std::min<uint64_t>(used_of(word), preamble_.shape.area_bytes));
+      bytes.resize(file_.read(at + sizeof word, bytes));
+      uint64_t after = 0;
+      read_at(at, after);
+      const bool is_sound =
+          !is_checked() || (bytes.size() == used_of(word) && crc32c(bytes) == crc_of_area(word));
+      if (!is_sound && after != word) continue;
+      if (!is_sound) contents.faults.push_back("strings in the .open file are damaged");
+      if (!is_sound || used_of(after) < used_of(word)) return;
+      for (const NumberedString& string : decode_strings(bytes)) {
+        contents.strings.emplace_back(string.id, string.text);
+      }
+      return;
     }
   }
 
@@ -209,21 +301,53 @@ class OpenReader {
     const size_t at = block_place(preamble_.shape, block);
     OpenHead head;
     read_at(at, head);
-    if (head.sequence == 0 || head.count == 0) return;
+    if (head.sequence == 0 && head.count == 0) return;
     OpenContents::Block found{.sequence = head.sequence, .lost = head.lost, .events = {}};
-    found.events.resize(std::min<uint64_t>(head.count, preamble_.shape.block_events));
-    const size_t bytes =
-        file_.read(at + kBlockHeadBytes, std::as_writable_bytes(std::span(found.events)));
+    found.events = is_checked() ? intact_events(at, seed_of(head.sequence, head.lost))
+                                : counted_events(at, head.count);
     OpenHead after;
     read_at(at, after);
-    if (after.sequence != head.sequence) return;
-    found.events.resize(bytes / sizeof(Event));
-    std::erase_if(found.events, [](const Event& event) {
-      return static_cast<int>(event.kind) >= kEventKinds ||
-             static_cast<int>(event.space) >= kSpaces ||
-             static_cast<int>(event.category) >= kCategories;
-    });
+    const bool is_same = after.sequence == head.sequence && after.lost == head.lost;
+    if (!is_same || after.count < head.count) return;
+    found.is_whole = found.events.size() >= head.count;
+    if (!found.is_whole) {
+      contents.faults.push_back(
+          fmt::format("events block {} in the .open file is damaged after {} "
+                      "of its {} events",
+                      head.sequence, found.events.size(), head.count));
+    }
+    if (head.sequence == 0 || (head.count == 0 && found.events.empty())) return;
+    std::erase_if(found.events, [](const Event& event) { return !is_known(event); });
     contents.blocks.push_back(std::move(found));
+  }
+
+  /// All up to the first that was not written for this block; the last may not be counted yet.
+  std::vector<Event> intact_events(size_t block_at, uint32_t seed) const {
+    std::vector<Event> events;
+    while (events.size() < preamble_.shape.block_events) {
+      const size_t known = events.size();
+      events.resize(std::min<size_t>(known + kChecksAtOnce, preamble_.shape.block_events));
+      const auto added = std::span(events).subspan(known);
+      const size_t bytes = file_.read(block_at + kBlockHeadBytes + known * sizeof(Event),
+                                      std::as_writable_bytes(added));
+      const auto there = added.first(bytes / sizeof(Event));
+      const auto bad = std::ranges::find_if_not(
+          there, [&](const Event& event) { return is_intact(event, seed); });
+      const bool all_are_intact = bad == there.end() && there.size() == added.size();
+      if (all_are_intact) continue;
+      events.resize(known + static_cast<size_t>(bad - there.begin()));
+      break;
+    }
+    return events;
+  }
+
+  /// As versions without checksums have written them.
+  std::vector<Event> counted_events(size_t block_at, uint64_t count) const {
+    std::vector<Event> events(std::min<uint64_t>(count, preamble_.shape.block_events));
+    const size_t bytes =
+        file_.read(block_at + kBlockHeadBytes, std::as_writable_bytes(std::span(events)));
+    events.resize(bytes / sizeof(Event));
+    return events;
   }
 
   File file_;

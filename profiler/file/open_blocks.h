@@ -3,7 +3,9 @@
 // file system refuses such a mapping, by write(2). It goes when the recording is closed.
 //
 // Ring of blocks of raw events, each with a sequence number and the number of whole events, and two
-// areas for strings that no sealed block has yet. FORMAT.md has the bytes.
+// areas for strings that no sealed block has yet. Every event, area and count has a checksum, so
+// that damage is told from what was written. Its writer holds a lock on the file, by which a reader
+// tells a recording that grows from one whose process is gone. FORMAT.md has the bytes.
 #pragma once
 
 #include <cstdint>
@@ -58,10 +60,12 @@ class OpenBlocks {
   bool store(size_t at, const void* bytes, size_t size);
   bool publish(size_t at, uint64_t number);
   uint64_t number_at(size_t at) const;
+  uint64_t area_number(int area) const { return number_at(area_at(area)); }
 
   std::string path_;
   OpenShape shape_;
   File file_;
+  std::vector<uint32_t> seeds_;  // of each block: the checksum of its head
   bool mapped_ = false;
   size_t size_ = 0;
   std::byte* memory_ = nullptr;  // the file's, or where it may not be mapped a copy of it
@@ -73,12 +77,15 @@ struct OpenContents {
     uint64_t sequence = 0;
     uint64_t lost = 0;  // before its first event
     std::vector<Event> events;
+    bool is_whole = true;  // else damaged after these events
   };
   bool found = false;
+  bool has_writer = false;  // somebody still writes there
   uint64_t lost = 0;
   std::vector<Block> blocks;  // by rising sequence
   std::vector<std::pair<uint32_t, std::string>> strings;
-  std::string problem;  // why there may be more than is here; empty: nothing wrong
+  std::string problem;              // why nothing of it is read; empty: nothing wrong
+  std::vector<std::string> faults;  // what is damaged, one line each
 };
 
 /// `id` is the recording's: the file of another one is left alone. Never throws for what it holds.

@@ -43,6 +43,24 @@ std::vector<Surplus> surplus_of(const std::vector<Tensor>& tensors,
   return surplus;
 }
 
+Side side_of(const RankReport& report) {
+  Side side{.rank = report.header.rank,
+            .world_size = report.header.world_size,
+            .device = report.header.device,
+            .gpu = report.header.gpu,
+            .capacity_bytes = report.header.capacity_bytes,
+            .steps = std::ssize(report.steps),
+            .first_step = 0,
+            .last_step = 0,
+            .ran_out_of_memory = report.out_of_memory_count > 0,
+            .judgement = report.judgement};
+  if (report.steps.empty()) return side;
+  const auto [first, last] = std::ranges::minmax(report.steps, {}, &StepPeak::step);
+  side.first_step = first.step;
+  side.last_step = last.step;
+  return side;
+}
+
 std::vector<StepDiff> common_steps(const RankReport& a, const RankReport& b) {
   // A run that was resumed may record a step twice: the later counts.
   std::map<int64_t, int64_t> peaks;
@@ -78,8 +96,8 @@ RankDiff diff_ranks(const RankReport& a, const RankReport& b) {
   const SpaceReport& in_a = a.main_space() == nullptr ? nothing : *a.main_space();
   const SpaceReport& in_b = b.main_space() == nullptr ? nothing : *b.main_space();
   RankDiff diff;
-  diff.a_rank = a.header.rank;
-  diff.b_rank = b.header.rank;
+  diff.a = side_of(a);
+  diff.b = side_of(b);
   diff.peak = {in_a.peak_bytes, in_b.peak_bytes};
   if (a.reserved_peak_bytes() && b.reserved_peak_bytes()) {
     diff.reserved = Pair{*a.reserved_peak_bytes(), *b.reserved_peak_bytes()};

@@ -32,9 +32,23 @@ struct Surplus {
   int64_t bytes() const { return count * tensor.given_bytes; }
 };
 
+/// What one of two recordings is, and covers.
+struct Side {
+  int32_t rank = 0;
+  int32_t world_size = 1;
+  std::string device;
+  std::string gpu;
+  int64_t capacity_bytes = 0;
+  int64_t steps = 0;  // of training
+  int64_t first_step = 0;
+  int64_t last_step = 0;
+  bool ran_out_of_memory = false;
+  Judgement judgement;
+};
+
 struct RankDiff {
-  int32_t a_rank = 0;
-  int32_t b_rank = 0;
+  Side a;
+  Side b;
   Pair peak;
   std::optional<Pair> reserved;              // where both recorded segments
   std::array<Pair, kCategories> categories;  // at each one's own peak

@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "profiler/report/comparability.h"
 #include "profiler/report/diff.h"
+#include "profiler/report/judgement_json.h"
 #include "profiler/units.h"
 
 namespace shardlens::profiler {
@@ -92,6 +94,14 @@ Json pair_json(const Pair& pair) {
       {"a_bytes", pair.a_bytes}, {"b_bytes", pair.b_bytes}, {"growth_bytes", pair.growth_bytes()}};
 }
 
+Json obstacles_json(const RunDiff& diff) {
+  Json json = Json::array();
+  for (const Finding& finding : obstacles_between(diff)) {
+    json.push_back({{"allow", info_of(finding.obstacle).word}, {"text", finding.text}});
+  }
+  return json;
+}
+
 Json surplus_json(const std::vector<Surplus>& surplus) {
   Json json = Json::array();
   for (size_t i = 0; i < std::min(kSurplusRows, surplus.size()); ++i) {
@@ -107,7 +117,11 @@ Json surplus_json(const std::vector<Surplus>& surplus) {
 }
 
 Json rank_json(const RankDiff& diff) {
-  Json json = {{"a_rank", diff.a_rank}, {"b_rank", diff.b_rank}, {"peak", pair_json(diff.peak)}};
+  Json json = {{"a_rank", diff.a.rank},
+               {"b_rank", diff.b.rank},
+               {"a_judgement", judgement_json(diff.a.judgement)},
+               {"b_judgement", judgement_json(diff.b.judgement)},
+               {"peak", pair_json(diff.peak)}};
   // JSON has no infinity.
   const double percent = diff.growth_percent();
   json["growth_percent"] = std::isinf(percent) ? Json(nullptr) : Json(percent);
@@ -157,15 +171,17 @@ std::string verdict(const RankDiff& diff) {
 std::string diff_text(const RunDiff& diff) {
   const RankDiff& worst = diff.worst();
   const auto names = [](const RankDiff& rank) {
-    return rank.a_rank == rank.b_rank ? fmt::format("rank {}", rank.a_rank)
-                                      : fmt::format("ranks {} and {}", rank.a_rank, rank.b_rank);
+    return rank.a.rank == rank.b.rank ? fmt::format("rank {}", rank.a.rank)
+                                      : fmt::format("ranks {} and {}", rank.a.rank, rank.b.rank);
   };
-  std::string text = fmt::format("{}: {}\n", names(worst), verdict(worst)) + rank_text(worst);
+  std::string text = fmt::format("{}: {}\n", names(worst), verdict(worst));
+  for (const Finding& finding : obstacles_between(diff)) {
+    text += fmt::format("  not alike: {} ({})\n", finding.text, info_of(finding.obstacle).why);
+  }
+  text += rank_text(worst);
   for (const RankDiff& rank : diff.ranks) {
     if (&rank != &worst) text += fmt::format("{}: {}\n", names(rank), verdict(rank));
   }
-  for (const int32_t rank : diff.only_a) text += fmt::format("rank {}: only in A\n", rank);
-  for (const int32_t rank : diff.only_b) text += fmt::format("rank {}: only in B\n", rank);
   return text;
 }
 
@@ -174,7 +190,8 @@ std::string diff_json(const RunDiff& diff) {
                {"verdict", verdict(diff.worst())},
                {"ranks", Json::array()},
                {"only_a", diff.only_a},
-               {"only_b", diff.only_b}};
+               {"only_b", diff.only_b},
+               {"obstacles", obstacles_json(diff)}};
   for (const RankDiff& rank : diff.ranks) json["ranks"].push_back(rank_json(rank));
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

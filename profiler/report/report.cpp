@@ -170,15 +170,14 @@ std::optional<StepPeak> steady_peak(const std::vector<StepPeak>& steps, int64_t 
 }  // namespace
 
 RankReport Analysis::finish(const Header& header, const std::vector<std::string>& strings,
-                            int64_t lost, std::vector<std::string> diagnostics) {
+                            Judgement judgement) {
   close_window();
   const Names names(header, strings);
   RankReport report;
   report.header = header;
   report.events = events_;
-  report.lost = lost;
   report.unmatched = unmatched_;
-  report.diagnostics = std::move(diagnostics);
+  report.judgement = std::move(judgement);
   report.main = main_space_of(space_events_);
   report.steps = std::move(steps_);
   report.step_peak = steady_peak(
@@ -205,7 +204,7 @@ RankReport Analysis::finish(const Header& header, const std::vector<std::string>
 RankReport analyse(const Profile& profile) {
   Analysis analysis;
   for (const Event& event : profile.events) analysis.take(event);
-  return analysis.finish(profile.header, profile.strings, profile.lost_events, profile.diagnostics);
+  return analysis.finish(profile.header, profile.strings, profile.judgement);
 }
 
 }  // namespace shardlens::profiler

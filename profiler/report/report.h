@@ -101,9 +101,8 @@ struct RankReport {
   std::string source;  // the file
   Header header;
   int64_t events = 0;
-  int64_t lost = 0;
+  Judgement judgement;
   int64_t unmatched = 0;  // frees and changes of addresses that nothing had allocated
-  std::vector<std::string> diagnostics;
   std::array<std::optional<SpaceReport>, kSpaces> spaces;  // nothing: no event of it
   Space main = Space::host;                                // whose peak is the rank's
   std::vector<StepPeak> steps;                             // of training
@@ -131,8 +130,8 @@ class Analysis {
   void take(const Event& event);
 
   /// Once, after the last event. `strings` as in Profile.
-  RankReport finish(const Header& header, const std::vector<std::string>& strings, int64_t lost,
-                    std::vector<std::string> diagnostics);
+  RankReport finish(const Header& header, const std::vector<std::string>& strings,
+                    Judgement judgement);
 
  private:
   struct Failure {

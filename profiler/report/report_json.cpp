@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "profiler/report/judgement_json.h"
 #include "profiler/report/report.h"
 
 namespace shardlens::profiler {
@@ -164,6 +165,7 @@ Json rank_json(const RankReport& rank) {
           {"gpu", rank.header.gpu},
           {"notice", rank.header.notice},
           {"source", rank.source},
+          {"judgement", judgement_json(rank.judgement)},
           {"peak",
            {{"allocated_bytes", space.peak_bytes},
             {"reserved_bytes", value_or_null(rank.reserved_peak_bytes())},
@@ -178,15 +180,37 @@ Json rank_json(const RankReport& rank) {
           {"out_of_memory_count", rank.out_of_memory_count},
           {"counters", counters_json(rank)},
           {"events", rank.events},
-          {"lost", rank.lost},
+          {"lost", rank.judgement.lost_events},
           {"unmatched", rank.unmatched},
-          {"diagnostics", rank.diagnostics}};
+          {"diagnostics", rank.judgement.faults}};
+}
+
+/// Which ranks of how many there are, with which steps, and what the least trustworthy is worth.
+Json coverage_json(const std::vector<RankReport>& ranks) {
+  Json json = {{"state", nullptr},
+               {"world_size", nullptr},
+               {"ranks", Json::array()},
+               {"steps", Json::array()}};
+  Judgement all;
+  int32_t world_size = 0;
+  for (const RankReport& rank : ranks) {
+    all = joined(all, rank.judgement);
+    world_size = std::max(world_size, rank.header.world_size);
+    json["ranks"].push_back(rank.header.rank);
+    json["steps"].push_back(rank.steps.size());
+  }
+  if (ranks.empty()) return json;
+  json["state"] = name_of(all.state);
+  json["world_size"] = world_size;
+  return json;
 }
 
 }  // namespace
 
 std::string report_json(const std::vector<RankReport>& ranks) {
-  Json json = {{"schema", "shardlens.profile/1"}, {"ranks", Json::array()}};
+  Json json = {{"schema", "shardlens.profile/1"},
+               {"covers", coverage_json(ranks)},
+               {"ranks", Json::array()}};
   for (const RankReport& rank : ranks) json["ranks"].push_back(rank_json(rank));
   // Labels come from the recorded program and need not be UTF-8.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@ namespace {
 constexpr size_t kTensorRows = 10;
 constexpr size_t kStepRows = 6;
 constexpr size_t kLibraryRows = 5;
+constexpr size_t kFaultRows = 6;
 
 constexpr std::string_view kNotRecorded = "not recorded";
 
@@ -49,11 +51,24 @@ std::string title_of(const RankReport& rank) {
   return text;
 }
 
+/// Nothing of a recording that is whole.
+std::string judgement_rows(const Judgement& judgement) {
+  if (is_whole(judgement)) return {};
+  std::string text = row("judgement", judgement_text(judgement));
+  for (size_t i = 0; i < std::min(kFaultRows, judgement.faults.size()); ++i) {
+    text += row("", judgement.faults[i]);
+  }
+  if (judgement.faults.size() <= kFaultRows) return text;
+  return text + row("", fmt::format("and {} more", judgement.faults.size() - kFaultRows));
+}
+
 std::string peak_rows(const RankReport& rank, const SpaceReport& space) {
   const auto reserved = rank.reserved_peak_bytes();
   const auto peak_text = [&](int64_t bytes, const std::optional<int64_t>& of_segments) {
-    return fmt::format("{} allocated{}", bytes_text(bytes),
-                       of_segments ? ", " + bytes_text(*of_segments) + " reserved" : "");
+    const std::string_view bound = bound_prefix(rank.judgement);
+    return fmt::format(
+        "{}{} allocated{}", bound, bytes_text(bytes),
+        of_segments ? fmt::format(", {}{} reserved", bound, bytes_text(*of_segments)) : "");
   };
   std::string text = row("peak", peak_text(space.peak_bytes, reserved));
   text += row("when", moment_text(space.peak_at));
@@ -210,7 +225,7 @@ std::string counter_rows(const RankReport& rank) {
 
 std::string end_rows(const RankReport& rank, const SpaceReport& space) {
   std::string text = row("at the end", fmt::format("{} allocated", bytes_text(space.end_bytes)));
-  text += row("events", fmt::format("{}, {} lost", rank.events, rank.lost));
+  text += row("events", fmt::format("{}, {} lost", rank.events, rank.judgement.lost_events));
   if (rank.unmatched > 0) {
     text += row("", fmt::format("{} of an address that nothing had allocated", rank.unmatched));
   }
@@ -245,19 +260,34 @@ std::string failures_text(const RankReport& rank) {
 std::string rank_text(const RankReport& rank) {
   const SpaceReport* space = rank.main_space();
   if (space == nullptr) {
-    const std::string why = rank.diagnostics.empty() ? "" : "; " + rank.diagnostics.front();
-    return fmt::format("{}: no allocation in {} events, {} lost{}\n", title_of(rank), rank.events,
-                       rank.lost, why);
+    const std::string why =
+        is_whole(rank.judgement) ? "" : "; the recording is " + judgement_text(rank.judgement);
+    return fmt::format("{}: no allocation in {} events{}\n", title_of(rank), rank.events, why);
   }
   std::string text = title_of(rank) + "\n";
   if (!rank.header.notice.empty()) text += row("notice", rank.header.notice);
-  for (const std::string& diagnostic : rank.diagnostics) text += row("damaged", diagnostic);
+  text += judgement_rows(rank.judgement);
   text += peak_rows(rank, *space) + category_rows(*space) + "\n" + tensor_rows(space->tensors);
   text += "\n" + step_rows(rank) + phase_rows(*space);
   if (rank.main == Space::device) {
     text += fragmentation_rows(rank.blocks_at_peak) + ledger_rows(rank.ledger);
   }
   return text + counter_rows(rank) + end_rows(rank, *space) + failures_text(rank);
+}
+
+/// Of some ranks of a run, which others were not recorded; one alone says of how many it is.
+std::string missing_ranks_text(const std::vector<RankReport>& ranks) {
+  if (ranks.size() < 2) return {};
+  std::set<int32_t> there;
+  int32_t world_size = 0;
+  for (const RankReport& rank : ranks) {
+    there.insert(rank.header.rank);
+    world_size = std::max(world_size, rank.header.world_size);
+  }
+  if (std::ssize(there) >= world_size) return {};
+  std::string names;
+  for (const int32_t rank : there) names += fmt::format("{}{}", names.empty() ? "" : ", ", rank);
+  return fmt::format("of {} ranks, {} are here: {}\n", world_size, there.size(), names);
 }
 
 }  // namespace
@@ -274,7 +304,7 @@ std::string out_of_memory_text(const RankReport& rank) {
 
 std::string report_text(std::vector<RankReport> ranks) {
   std::ranges::stable_sort(ranks, std::greater(), &RankReport::peak_bytes);
-  std::string text;
+  std::string text = missing_ranks_text(ranks);
   for (const RankReport& rank : ranks) text += (text.empty() ? "" : "\n") + rank_text(rank);
   return text;
 }

@@ -98,7 +98,7 @@ TEST_CASE("a predicted timeline reads back as the plan", "[planner][plan]") {
     CAPTURE(flags);
     const json plan = json_of(joined(flags, {"--timeline", path}));
     const profiler::RankReport report = profiler::report_of(path);
-    CHECK(report.diagnostics.empty());
+    CHECK(report.judgement.faults.empty());
     CHECK(report.unmatched == 0);
     CHECK(report.header.notice.starts_with("predicted"));
     CHECK(report.peak_bytes() == plan["peak"]["allocated_bytes"]);

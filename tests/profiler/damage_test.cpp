@@ -34,7 +34,7 @@ void read_damaged(const std::string& path, const Profile& whole, Outcome& outcom
   try {
     const Profile read = read_profile(path);
     check_profile(path);
-    if (read.diagnostics.empty()) {
+    if (read.judgement.faults.empty()) {
       REQUIRE(read.events == whole.events);
       ++outcome.unharmed;
     } else {

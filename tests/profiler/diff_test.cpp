@@ -105,12 +105,12 @@ TEST_CASE("runs are compared rank by rank, the worst in full") {
   const std::vector<RankReport> b = {small_report(1, 5 * kMiB), small_report(0), small_report(3)};
   const RunDiff diff = diff_runs(a, b);
   REQUIRE(diff.ranks.size() == 2);
-  CHECK(diff.worst().a_rank == 1);
+  CHECK(diff.worst().a.rank == 1);
   CHECK(diff.only_a == std::vector<int32_t>{2});
   CHECK(diff.only_b == std::vector<int32_t>{3});
   const std::string text = diff_text(diff);
   CHECK(text.starts_with("rank 1: B's peak is"));
-  CHECK_THAT(text, ContainsSubstring("\nrank 0: the peaks are equal, 7.00 MiB\nrank 2: only in A"));
+  CHECK_THAT(text, ContainsSubstring("\nrank 0: the peaks are equal, 7.00 MiB\n"));
   CHECK_THROWS_AS(diff_runs({small_report(0), small_report(1)}, {small_report(2)}),
                   std::invalid_argument);
   // Two single files are two ranks to compare.

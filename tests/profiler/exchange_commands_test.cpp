@@ -83,7 +83,7 @@ TEST_CASE("a snapshot of PyTorch becomes a recording without losing an event") {
   CHECK(found.header == expected.header);
   CHECK(found.strings == expected.strings);
   CHECK(found.events == expected.events);
-  CHECK(found.diagnostics.empty());
+  CHECK(found.judgement.faults.empty());
   CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
 }
 

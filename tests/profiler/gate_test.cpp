@@ -1,11 +1,18 @@
 #include "profiler/gate.h"
 
+#include <algorithm>
+#include <array>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <functional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
+#include "profiler/report/comparability.h"
 #include "tests/support/small_recording.h"
 #include "tests/support/temporary_folder.h"
 
@@ -75,6 +82,99 @@ TEST_CASE("reserved memory is gated, too") {
   CHECK_THAT(gate_markdown(diff, 2), ContainsSubstring("reserved memory of rank 0 grew too much"));
 }
 
+namespace {
+
+/// How a recording is made one that cannot be compared with the small one.
+struct Spoiled {
+  std::string word;
+  std::string reason;  // a part of what the refusal says
+  std::function<void(Profile&)> spoil;
+};
+
+void end_after_step(Profile& profile, int64_t step) {
+  const auto next = std::ranges::find_if(profile.events, [&](const Event& event) {
+    return event.kind == EventKind::step && event.value > step;
+  });
+  profile.events.erase(next, profile.events.end());
+}
+
+const std::vector<Spoiled>& spoiled() {
+  static const std::vector<Spoiled> all = {
+      {"damaged", "B, rank 0: damaged from 0.002 s on: the peak is a lower bound",
+       [](Profile& profile) {
+         profile.judgement = {.state = RecordingState::damaged, .missing_from_ns = 2'000'000};
+       }},
+      {"growing", "B, rank 0: still being written",
+       [](Profile& profile) { profile.judgement.state = RecordingState::growing; }},
+      {"killed", "B, rank 0: not closed, its program was killed",
+       [](Profile& profile) { profile.judgement.state = RecordingState::killed; }},
+      {"newer", "B, rank 0: written by a later version",
+       [](Profile& profile) { profile.judgement.state = RecordingState::newer; }},
+      {"lost", "B, rank 0: 3 events were lost",
+       [](Profile& profile) { profile.judgement.lost_events = 3; }},
+      {"out-of-memory", "only B ran out of memory",
+       [](Profile& profile) {
+         profile.events.push_back({.time_ns = profile.events.back().time_ns,
+                                   .value = int64_t{1} << 40,
+                                   .kind = EventKind::out_of_memory});
+       }},
+      {"ranks", "A is rank 0, B rank 1", [](Profile& profile) { profile.header.rank = 1; }},
+      {"world", "A has 2 ranks, B 4", [](Profile& profile) { profile.header.world_size = 4; }},
+      {"device", "A has null:h200 (NVIDIA H200, 141.00 GiB), B null:h100",
+       [](Profile& profile) { profile.header.device = "null:h100"; }},
+      {"steps", "A has 3 steps, 0 to 2, B 2 steps, 0 to 1",
+       [](Profile& profile) { end_after_step(profile, 1); }},
+  };
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a gate refuses what cannot be compared, by the words that docs has a row for") {
+  const Files files;
+  const std::string docs = test::read_file(SHARDLENS_SOURCE_DIR "/docs/recording.md");
+  CHECK(spoiled().size() == kObstacles);
+  for (const Spoiled& one : spoiled()) {
+    CAPTURE(one.word);
+    const auto analyse_spoiled = [&](const std::string& path) {
+      Profile profile = test::small_recording();
+      if (path == files.grown()) one.spoil(profile);
+      return analyse(profile);
+    };
+    CHECK_THAT(docs, ContainsSubstring("| `" + one.word + "` |"));
+    const std::string markdown = files.folder.file("refused.md");
+    CHECK_THROWS_MATCHES(
+        gate_command({files.base(), files.grown(), "--markdown", markdown}, analyse_spoiled),
+        std::invalid_argument,
+        MessageMatches(ContainsSubstring(one.reason) && ContainsSubstring("--allow " + one.word)));
+    CHECK_FALSE(std::filesystem::exists(markdown));
+    for (const Spoiled& other : spoiled()) {
+      const auto gate = [&] {
+        return gate_command({files.base(), files.grown(), "--allow", other.word}, analyse_spoiled);
+      };
+      if (other.word != one.word) {
+        CHECK_THROWS_AS(gate(), std::invalid_argument);
+        continue;
+      }
+      const CommandOutcome outcome = gate();
+      CHECK(outcome.exit_code == 0);
+      CHECK_THAT(outcome.out, ContainsSubstring("allowed: ") && ContainsSubstring(one.reason));
+    }
+  }
+}
+
+TEST_CASE("a gate compares ranks that both sides have, or refuses") {
+  RunDiff diff;
+  diff.ranks.emplace_back();
+  diff.only_a = {2};
+  diff.only_b = {3, 4};
+  const std::vector<Finding> found = obstacles_between(diff);
+  REQUIRE(found.size() == 3);
+  CHECK(found.front().text == "only A has rank 2");
+  CHECK_THAT(refusal(found), ContainsSubstring("--allow ranks"));
+  CHECK(without(found, std::array{Obstacle::ranks}).empty());
+}
+
 TEST_CASE("a gate refuses what it cannot compare") {
   const Files files;
   const auto refused = [&](const std::vector<std::string>& arguments, const std::string& part) {
@@ -84,4 +184,5 @@ TEST_CASE("a gate refuses what it cannot compare") {
   refused({files.base()}, "see --help");
   refused({files.base(), files.grown(), "--fail-above", "x"}, "--fail-above x: not a share");
   refused({files.base(), files.folder.file("none.slp")}, "no such file");
+  refused({files.base(), files.grown(), "--allow", "all"}, "--allow all: choose of damaged");
 }

@@ -98,7 +98,8 @@ std::vector<Plain> plain_events(const Profile& profile, Space space) {
 void check_round_trip(const Profile& profile) {
   const std::string pickle = exported(profile, true);
   const json parsed = json::parse(exported(profile, false));
-  CHECK(parsed.size() == 4);
+  CHECK(parsed.size() == 5);
+  CHECK(parsed["shardlens_judgement"] == judgement_text(profile.judgement));
   const Profile back = import_memory_viz(pickle);
   const Profile from_json = import_memory_viz(exported(profile, false));
   CHECK(from_json.events == back.events);

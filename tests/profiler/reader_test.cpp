@@ -25,7 +25,7 @@ using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 
 const std::filesystem::path kFixtures =
-    std::filesystem::path(__FILE__).parent_path().parent_path() / "fixtures/profile";
+    std::filesystem::path(SHARDLENS_SOURCE_DIR) / "tests/fixtures/profile";
 
 std::string as_csv(const Profile& profile) {
   std::string csv = "time_ns,kind,space,category,address,value,action,label,stream\n";
@@ -91,10 +91,10 @@ void change(std::string& bytes, size_t at, const std::function<void(T&)>& edit) 
 }  // namespace
 
 TEST_CASE("recordings of every version so far are read") {
-  for (const std::string version : {"v1", "v1.1"}) {
+  for (const std::string version : {"v1", "v1.1", "v1.2"}) {
     CAPTURE(version);
     const Profile profile = read_profile((kFixtures / (version + ".slp")).string());
-    CHECK(profile.diagnostics.empty());
+    CHECK(profile.judgement.faults.empty());
     CHECK(profile.header.device == "null:h200");
     CHECK(profile.header.world_size == 8);
     CHECK(profile.header.libraries == "LibTorch 2.11.0\n");
@@ -137,9 +137,9 @@ TEST_CASE("a recording is read while it is written") {
     REQUIRE(profile.events == written);
     REQUIRE(profile.strings.at(event.label) == "text " + std::to_string(number));
   }
-  CHECK_FALSE(Reader(path).is_closed());
+  CHECK(Reader(path).judgement().state == RecordingState::growing);
   writer.close();
-  CHECK(Reader(path).is_closed());
+  CHECK(Reader(path).judgement().state == RecordingState::whole);
   CHECK(read_profile(path).events == written);
 }
 
@@ -158,7 +158,7 @@ TEST_CASE("a reader may start in the middle") {
     if (part == 0) CHECK(events == profile.events);
   }
   CHECK(started_later > 5);
-  CHECK(reader.diagnostics().empty());
+  CHECK(reader.judgement().faults.empty());
 }
 
 TEST_CASE("after a damaged block the live memory is right again") {
@@ -169,11 +169,12 @@ TEST_CASE("after a damaged block the live memory is right again") {
     write_many_blocks(path);
     damage_block(path, "events", number);
     const Profile read = read_profile(path);
-    CAPTURE(number, read.diagnostics);
+    CAPTURE(number, read.judgement.faults);
     CHECK(live_after(read.events) == live_after(profile.events));
-    CHECK(read.diagnostics.size() == 3);  // what is damaged, what is missing, from when it is right
-    CHECK_THAT(read.diagnostics.front(), ContainsSubstring("offset"));
-    CHECK_THAT(read.diagnostics.back(), ContainsSubstring("known again"));
+    CHECK(read.judgement.faults.size() ==
+          3);  // what is damaged, what is missing, from when it is right
+    CHECK_THAT(read.judgement.faults.front(), ContainsSubstring("offset"));
+    CHECK_THAT(read.judgement.faults.back(), ContainsSubstring("known again"));
   }
 }
 
@@ -205,8 +206,8 @@ TEST_CASE("the last block, too, is missed where it is damaged") {
   test::write_profile(path, profile);
   damage_block(path, "events", 0);
   const Profile read = read_profile(path);
-  CAPTURE(read.diagnostics);
-  CHECK(read.diagnostics.size() >= 2);
+  CAPTURE(read.judgement.faults);
+  CHECK(read.judgement.faults.size() >= 2);
   CHECK(check_profile(path).closed);
 }
 
@@ -219,7 +220,7 @@ TEST_CASE("damaged strings leave events without labels") {
   const Profile read = read_profile(path);
   REQUIRE(read.events.size() == profile.events.size());
   for (const Event& event : read.events) CHECK(event.label < read.strings.size());
-  CHECK(read.diagnostics.size() == 2);
+  CHECK(read.judgement.faults.size() == 2);
 }
 
 TEST_CASE("check lists blocks and what is wrong with them") {
@@ -258,7 +259,7 @@ TEST_CASE("another major version is refused, a later minor's blocks are skipped"
   });
   test::write_file(path, bytes);
   CHECK_THROWS_MATCHES(read_profile(path), std::invalid_argument,
-                       MessageMatches(ContainsSubstring("format 2.1")));
+                       MessageMatches(ContainsSubstring("format 2.2")));
   bytes = sound;
   change<Preamble>(bytes, 0, [](Preamble& preamble) {
     preamble.minor = kMinor + 1;
@@ -270,8 +271,8 @@ TEST_CASE("another major version is refused, a later minor's blocks are skipped"
   const Profile read = read_profile(path);
   CHECK(read.header == profile.header);
   CHECK(read.events == profile.events);
-  REQUIRE(read.diagnostics.size() == 1);
-  CHECK_THAT(read.diagnostics.front(), ContainsSubstring("format 1.2"));
+  REQUIRE(read.judgement.faults.size() == 1);
+  CHECK_THAT(read.judgement.faults.front(), ContainsSubstring("format 1.3"));
 }
 
 TEST_CASE("what is no recording is refused") {

@@ -396,7 +396,7 @@ TEST_CASE("ten million events are taken in two seconds", "[long]") {
   for (int64_t i = 0; i < kEvents; ++i) {
     analysis.take(step[static_cast<size_t>(i) % step.size()]);
   }
-  const RankReport report = analysis.finish({}, {""}, 0, {});
+  const RankReport report = analysis.finish({}, {""}, {});
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   std::cout << kEvents << " events in " << seconds.count() << " s, " << live.size()
             << " alive at the peak\n";

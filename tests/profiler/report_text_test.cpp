@@ -66,15 +66,14 @@ TEST_CASE("the rank with the highest peak comes first, an empty one is a line") 
   empty.header.rank = 1;
   empty.header.world_size = 3;
   empty.header.device = "cpu";
-  empty.lost_events = 4;
-  empty.diagnostics = {"offset 96: block cut off"};
+  empty.judgement = {.state = RecordingState::damaged, .lost_events = 4};
   const std::string text = report_text(
       {analyse(small_recording(0)), analyse(empty), analyse(small_recording(2, 5 << 20))});
   CHECK(text.starts_with("rank 2 of"));
   CHECK_THAT(text, ContainsSubstring("\n\nrank 0 of"));
-  CHECK(
-      text.ends_with("\nrank 1 of 3 on cpu: no allocation in 0 events, 4 lost; offset 96: block "
-                     "cut off\n"));
+  CHECK(text.ends_with("\nrank 1 of 3 on cpu: no allocation in 0 events; the recording is damaged, "
+                       "but no event is missing; 4 events were lost, since they came faster than "
+                       "they could be written: the peak may be higher or lower\n"));
 }
 
 TEST_CASE("what was not recorded is said to be so") {

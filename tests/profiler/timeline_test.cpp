@@ -194,13 +194,13 @@ TEST_CASE("tables have a line a point, and quote what they must") {
   write_timeline_csv(timelines, timeline);
   CHECK(std::ranges::count(timeline.str(), '\n') == 1 + 7);
   CHECK_THAT(timeline.str(), ContainsSubstring("\n3,4.000000,0,training,FORWARD a,7340032,"
-                                               "4194304,0,0,0,0,0,3145728,0,0,0,0,0\n"));
+                                               "4194304,0,0,0,0,0,3145728,0,0,0,0,0,whole\n"));
   std::ostringstream largest;
   write_largest_csv(timelines, largest);
   CHECK(largest.str() ==
-        "rank,bytes,category,label,step,action\n"
-        "3,4194304,parameter_shard,\"a \"\"b\"\", c\",-1,\n"
-        "3,3145728,activation,,0,FORWARD a\n");
+        "rank,bytes,category,label,step,action,recording\n"
+        "3,4194304,parameter_shard,\"a \"\"b\"\", c\",-1,,whole\n"
+        "3,3145728,activation,,0,FORWARD a,whole\n");
 }
 
 TEST_CASE("a page has the peak's bytes as text and stays small") {

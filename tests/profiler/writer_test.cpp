@@ -102,9 +102,10 @@ void kill_at_random_moments(bool map, int rounds) {
     ::waitpid(child, nullptr, 0);
     const Profile profile = read_profile(path);
     const auto read = static_cast<int64_t>(profile.events.size());
-    CHECK(read + profile.lost_events >= returned.value());
+    CHECK(read + profile.judgement.lost_events >= returned.value());
     CHECK(profile.header.rank == 3);
-    CHECK_FALSE(profile.diagnostics.empty());
+    CHECK(profile.judgement.state == RecordingState::killed);
+    CHECK(profile.judgement.faults.empty());
     check_numbered(profile);
     events += read;
   }
@@ -151,8 +152,8 @@ TEST_CASE("random events are read as they were written") {
   CHECK(read.header == profile.header);
   CHECK(read.strings == profile.strings);
   CHECK(read.events == profile.events);
-  CHECK(read.lost_events == 0);
-  CHECK(read.diagnostics.empty());
+  CHECK(read.judgement.lost_events == 0);
+  CHECK(read.judgement.faults.empty());
 }
 
 TEST_CASE("a training's recording takes at most 4 bytes an event, all included") {
@@ -175,7 +176,7 @@ TEST_CASE("a recording of nothing is one") {
   const Profile profile = read_profile(path);
   CHECK(profile.header.rank == 1);
   CHECK(profile.events.empty());
-  CHECK(profile.diagnostics.empty());
+  CHECK(profile.judgement.faults.empty());
 }
 
 TEST_CASE("equal texts have one number, and it is that of the file") {
@@ -224,9 +225,9 @@ TEST_CASE("events that find no room are counted") {
   CHECK(counts.lost > 0);
   CHECK(counts.events + counts.lost == 500'000);
   const Profile profile = read_profile(path);
-  CHECK(profile.lost_events == counts.lost);
+  CHECK(profile.judgement.lost_events == counts.lost);
   CHECK(static_cast<int64_t>(profile.events.size()) == counts.events);
-  CHECK(profile.diagnostics.empty());
+  CHECK(profile.judgement.faults.empty());
 }
 
 TEST_CASE("several threads append and name strings", "[threads]") {
@@ -292,8 +293,8 @@ TEST_CASE("a full disk stops the recording, not the program") {
   CHECK(WEXITSTATUS(status) == 0);
   const Profile profile = read_profile(path);
   CHECK(static_cast<int64_t>(profile.events.size()) == events.value());
-  CHECK(profile.lost_events > 0);
-  CHECK_FALSE(profile.diagnostics.empty());
+  CHECK(profile.judgement.lost_events > 0);
+  CHECK(profile.judgement.bound() == PeakBound::about);
 }
 
 TEST_CASE("a recording that cannot begin is refused with a reason") {

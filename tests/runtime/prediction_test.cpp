@@ -102,7 +102,7 @@ Recorded record(const Case& asked) {
   Recorded recorded;
   recorded.profile =
       profiler::read_profile(folder.file(fmt::format("runs/r/profiles/rank{}.slp", rank)));
-  REQUIRE(recorded.profile.lost_events == 0);
+  REQUIRE(recorded.profile.judgement.lost_events == 0);
   if (asked.device == "cpu") return recorded;
   const auto result = nlohmann::json::parse(read_file(folder.file("runs/r/result.json")));
   recorded.peak = peak_of(result.at("memory"), "peak");

@@ -56,7 +56,7 @@ TEST_CASE("the JSON's categories add up to its peak") {
 
 TEST_CASE("the CSV has a line a strategy and category") {
   const std::string csv = comparison_report(two_runs(), 0, ReportFormat::csv);
-  CHECK(csv.starts_with("strategy,category,bytes,growth_bytes\n\"keep\",all,"));
+  CHECK(csv.starts_with("strategy,category,bytes,growth_bytes,recording\n\"keep\",all,"));
   CHECK(csv.find("\n\"lean <&>\",activation,") != std::string::npos);
 }
 

@@ -140,12 +140,12 @@ TEST_CASE("a recording that is still being written is followed") {
   REQUIRE(opened.runs.size() == 1);
   Run& run = opened.runs.front();
   const int64_t before = run.at_peak().lane.changes();
-  CHECK_FALSE(run.at_peak().lane.info().closed);
+  CHECK(run.judgement().state == profiler::RecordingState::growing);
   for (size_t i = half; i < profile.events.size(); ++i) writer.append(profile.events[i]);
   writer.close();
   CHECK(follow(run));
   CHECK(run.at_peak().lane.changes() > before);
-  CHECK(run.at_peak().lane.info().closed);
+  CHECK(run.judgement().state == profiler::RecordingState::whole);
   CHECK_FALSE(follow(run));
 }
 

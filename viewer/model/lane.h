@@ -24,11 +24,9 @@ struct LaneInfo {
   profiler::Space space{};  // device, or host where the rank had no device
   int64_t end_ns = 0;
   int64_t events = 0;
-  int64_t lost_events = 0;
   int64_t unmatched = 0;     // frees and changes of addresses that nothing had allocated
   int64_t steps_before = 0;  // that ran before the recording began
-  bool closed = false;       // by its writer: else killed, or still being written
-  std::vector<std::string> diagnostics;
+  profiler::Judgement judgement;
 };
 
 /// Moves freely. Every span stays valid as long as the lane, also when it is moved. All questions

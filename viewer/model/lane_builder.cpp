@@ -214,11 +214,8 @@ Lane LaneBuilder::finish(LaneInfo info) {
 Lane lane_of(const profiler::Profile& profile, std::optional<Space> space) {
   LaneBuilder builder(profile.header, space);
   for (const Event& event : profile.events) builder.take(event);
-  return builder.finish({.header = profile.header,
-                         .strings = profile.strings,
-                         .lost_events = profile.lost_events,
-                         .closed = true,
-                         .diagnostics = profile.diagnostics});
+  return builder.finish(
+      {.header = profile.header, .strings = profile.strings, .judgement = profile.judgement});
 }
 
 Lane read_lane(const std::string& path, std::optional<Space> space, const ReadPart& tell) {
@@ -236,11 +233,8 @@ Lane read_lane(const std::string& path, std::optional<Space> space, const ReadPa
           fmt::format("{}: reading was stopped; Ctrl+L reads all recordings again", path));
     }
   }
-  return builder.finish({.header = reader.header(),
-                         .strings = reader.strings(),
-                         .lost_events = reader.lost_events(),
-                         .closed = reader.is_closed(),
-                         .diagnostics = reader.diagnostics()});
+  return builder.finish(
+      {.header = reader.header(), .strings = reader.strings(), .judgement = reader.judgement()});
 }
 
 }  // namespace shardlens::viewer

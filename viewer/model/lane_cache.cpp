@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr std::array<char, 8> kMagic = {'S', 'L', 'L', 'A', 'N', 'E', '0', '1'};
+constexpr std::array<char, 8> kMagic = {'S', 'L', 'L', 'A', 'N', 'E', '0', '2'};
 constexpr size_t kSections = 11;  // the info, then the arrays
 constexpr size_t kSectionAlignment = 64;
 constexpr int64_t kWorthKeeping = 200'000;  // changes: fewer are parsed before anyone notices
@@ -77,7 +77,8 @@ profiler::Header header_of(const Json& json) {
           .start_realtime_ns = json.at("start_realtime_ns")};
 }
 
-/// Labels are whatever bytes a program gave: CBOR keeps them, and the info is never shown.
+/// Labels are whatever bytes a program gave: CBOR keeps them, and the info is never shown. The
+/// judgement is left out: only lanes of whole recordings are kept.
 std::vector<uint8_t> packed(const LaneInfo& info, const RecordingStamp& stamp) {
   const auto bytes = [](const std::string& text) {
     return Json::binary({text.begin(), text.end()});
@@ -92,11 +93,8 @@ std::vector<uint8_t> packed(const LaneInfo& info, const RecordingStamp& stamp) {
                         {"space", static_cast<int>(info.space)},
                         {"end_ns", info.end_ns},
                         {"events", info.events},
-                        {"lost", info.lost_events},
                         {"unmatched", info.unmatched},
-                        {"steps_before", info.steps_before},
-                        {"closed", info.closed},
-                        {"diagnostics", info.diagnostics}});
+                        {"steps_before", info.steps_before}});
 }
 
 std::string text_of(const Json& json) {
@@ -110,11 +108,9 @@ LaneInfo info_of(const Json& json) {
                 .space = static_cast<profiler::Space>(json.at("space").get<int>()),
                 .end_ns = json.at("end_ns"),
                 .events = json.at("events"),
-                .lost_events = json.at("lost"),
                 .unmatched = json.at("unmatched"),
                 .steps_before = json.at("steps_before"),
-                .closed = json.at("closed"),
-                .diagnostics = json.at("diagnostics")};
+                .judgement = {}};
   for (const Json& text : json.at("strings")) info.strings.push_back(text_of(text));
   return info;
 }
@@ -286,7 +282,8 @@ Lane open_lane(const std::string& recording, const std::string& folder,
   if (space) stamp.path += fmt::format("#{}", profiler::kSpaceNames[static_cast<size_t>(*space)]);
   if (auto cached = load_cached_lane(folder, stamp)) return std::move(*cached);
   Lane lane = read_lane(recording, space, tell);
-  const bool is_worth_it = lane.info().closed && lane.changes() >= kWorthKeeping;
+  const bool is_worth_it =
+      lane.info().judgement == profiler::Judgement{} && lane.changes() >= kWorthKeeping;
   if (is_worth_it) save_cached_lane(folder, stamp, lane);
   return lane;
 }

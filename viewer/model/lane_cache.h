@@ -36,7 +36,7 @@ void save_cached_lane(const std::string& folder, const RecordingStamp& stamp, co
                       int64_t most_bytes = int64_t{8} << 30);
 
 /// The recording's lane, from `folder` where it is there, else read and, where its recording is
-/// closed and long enough to be worth it, kept there. Throws as Reader does.
+/// whole and long enough to be worth it, kept there. Throws as Reader does.
 /// `space`: as LaneBuilder takes it; each is kept for itself. `tell`: as read_lane takes it.
 Lane open_lane(const std::string& recording, const std::string& folder,
                std::optional<profiler::Space> space = std::nullopt, const ReadPart& tell = {});

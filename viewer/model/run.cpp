@@ -98,9 +98,12 @@ void open_lane_of(Job& job, const std::string& cache_folder, const ReadPart& tel
   Lane lane = is_snapshot(job.path) ? read_snapshot(job.path, job.space)
                                     : open_lane(job.path, cache_folder, job.space, tell);
   if (lane.changes() == 0 && !job.space) {
-    throw std::invalid_argument(fmt::format(
-        "{}: it has no allocation of a tensor; record a run that trains at least one step",
-        job.path));
+    const profiler::Judgement& judgement = lane.info().judgement;
+    const std::string why = profiler::is_whole(judgement)
+                                ? "record a run that trains at least one step"
+                                : "the recording is " + profiler::judgement_text(judgement);
+    throw std::invalid_argument(
+        fmt::format("{}: it has no allocation of a tensor; {}", job.path, why));
   }
   ActionNames names(lane.info().header);
   job.opened = RankLane{
@@ -174,6 +177,12 @@ void tell_apart(std::vector<Run>& runs) {
 
 }  // namespace
 
+profiler::Judgement Run::judgement() const {
+  profiler::Judgement all;
+  for (const RankLane& rank : ranks) all = profiler::joined(all, rank.lane.info().judgement);
+  return all;
+}
+
 size_t Run::peak_rank() const {
   const auto bytes = [](const RankLane& rank) { return rank.lane.peak().max_bytes; };
   return static_cast<size_t>(std::ranges::max_element(ranks, {}, bytes) - ranks.begin());
@@ -223,10 +232,16 @@ OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& c
 
 namespace {
 
+/// Of a file system without locks, a recording that grows looks like one that was killed.
+bool may_grow(const Lane& lane) {
+  const profiler::RecordingState state = lane.info().judgement.state;
+  return state == profiler::RecordingState::growing || state == profiler::RecordingState::killed;
+}
+
 /// What a mapped file holds changes before its time of change does, so an unchanged one is looked
 /// at too, but more and more rarely: a killed process leaves such a file for ever.
 bool is_due(RankLane& rank, const RecordingStamp& now) {
-  if (rank.lane.info().closed) return false;
+  if (!may_grow(rank.lane)) return false;
   if (now != rank.stamp) return true;
   return rank.wait-- <= 0 && stamp_of(rank.path + ".open").bytes > 0;
 }
@@ -235,7 +250,8 @@ bool is_due(RankLane& rank, const RecordingStamp& now) {
 bool read_again(RankLane& rank, const RecordingStamp& now) {
   constexpr int kMostPatience = 63;
   Lane lane = read_lane(rank.path, rank.lane.info().space);
-  const bool has_grown = lane.info().events != rank.lane.info().events || lane.info().closed;
+  const bool has_grown = lane.info().events != rank.lane.info().events ||
+                         lane.info().judgement != rank.lane.info().judgement;
   rank.patience = has_grown ? 0 : std::min(kMostPatience, 2 * rank.patience + 1);
   rank.wait = rank.patience;
   rank.stamp = now;

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "profiler/report/judgement_json.h"
 #include "profiler/units.h"
 #include "viewer/model/compare.h"
 #include "viewer/scene/theme.h"
@@ -137,11 +138,20 @@ std::string plan_words(const Subject& one) {
                      change_in_words(planned, one.peak.max_bytes));
 }
 
+/// Why the numbers of a run are not to be taken as they are; empty where they are.
+std::string doubt_of(const Run& run) {
+  const profiler::Judgement judgement = run.judgement();
+  if (profiler::is_whole(judgement)) return "";
+  return "recording " + profiler::judgement_text(judgement);
+}
+
 std::string text_of(const Subject& one, const Subject& base) {
   const Run& run = *one.run;
   std::string text = fmt::format("{}\n", run.name);
   if (!run.strategy.empty()) text += fmt::format("  {}\n", run.strategy);
-  text += fmt::format("  peak {} in {}\n", bytes_text(one.peak.max_bytes), place_of(one));
+  if (const std::string doubt = doubt_of(run); !doubt.empty()) text += "  " + doubt + "\n";
+  text += fmt::format("  peak {}{} in {}\n", bound_prefix(run.judgement()),
+                      bytes_text(one.peak.max_bytes), place_of(one));
   if (const std::string words = plan_words(one); !words.empty()) text += "  " + words + "\n";
   if (const auto& step_peak = one.lane().step_peak(); step_peak && one.is_whole) {
     text += fmt::format("  of steps from the third on: {}\n", bytes_text(step_peak->max_bytes));
@@ -195,12 +205,14 @@ Json json_of(const Subject& one, const Subject& base) {
     const Lane& lane = run.ranks[i].lane;
     ranks.push_back({{"rank", lane.rank()},
                      {"peak_allocated_bytes", one.rank_peaks[i]},
-                     {"lost", lane.info().lost_events}});
+                     {"lost", lane.info().judgement.lost_events},
+                     {"judgement", profiler::judgement_json(lane.info().judgement)}});
   }
   const Json nothing = nullptr;
   const auto& step_peak = one.lane().step_peak();
   return {{"name", run.name},
           {"strategy", run.strategy},
+          {"judgement", profiler::judgement_json(run.judgement())},
           {"peak_allocated_bytes", one.peak.max_bytes},
           {"step_peak_allocated_bytes",
            one.is_whole && step_peak ? Json(step_peak->max_bytes) : nothing},
@@ -235,15 +247,18 @@ std::string csv_quoted(const std::string& text) {
 }
 
 std::string csv_report(const Subjects& subjects, const Subject& base) {
-  std::string csv = "strategy,category,bytes,growth_bytes\n";
+  std::string csv = "strategy,category,bytes,growth_bytes,recording\n";
   for (const Subject& one : subjects) {
     const std::string name = csv_quoted(one.name());
     const int64_t peak = one.peak.max_bytes;
-    csv += fmt::format("{},all,{},{}\n", name, peak, peak - base.peak.max_bytes);
+    const profiler::Judgement judgement = one.run->judgement();
+    const std::string word =
+        csv_quoted(profiler::is_whole(judgement) ? "whole" : profiler::judgement_text(judgement));
+    csv += fmt::format("{},all,{},{},{}\n", name, peak, peak - base.peak.max_bytes, word);
     for (const Category category : categories_of(subjects)) {
       const int64_t bytes = one.bytes(category);
-      csv += fmt::format("{},{},{},{}\n", name, kCategoryNames[static_cast<size_t>(category)],
-                         bytes, bytes - base.bytes(category));
+      csv += fmt::format("{},{},{},{},{}\n", name, kCategoryNames[static_cast<size_t>(category)],
+                         bytes, bytes - base.bytes(category), word);
     }
   }
   return csv;
@@ -307,7 +322,7 @@ constexpr std::string_view kStyleSheet =
     "section{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:1rem}"
     "article{background:#fff;border:1px solid #d5d9df;border-radius:6px;padding:1rem}"
     "h2{margin:0;font-size:1rem}p{margin:.2rem 0;color:#59626d}b{color:#1b1f24}"
-    "svg{width:100%;height:200px;background:#fafbfc}"
+    "svg{width:100%;height:200px;background:#fafbfc}.doubt{color:#a3260e;font-weight:600}"
     "table{border-collapse:collapse;background:#fff;margin-top:1rem}"
     "td,th{border:1px solid #d5d9df;padding:.3rem .6rem;text-align:right}"
     "td:first-child,th:first-child{text-align:left}"
@@ -325,10 +340,10 @@ std::string html_report(const Subjects& subjects, const Subject& base, const std
   for (const Subject& one : subjects) {
     const int64_t peak = one.peak.max_bytes;
     html += fmt::format(
-        "<article><h2>{}</h2><p>{}</p><p><b>{}</b> at the peak, {}</p><p>{}</p><p>{}</p>{}"
-        "</article>\n",
-        html_quoted(one.name()), html_quoted(one.run->strategy), bytes_text(peak),
-        html_quoted(place_of(one)),
+        "<article><h2>{}</h2><p>{}</p><p class='doubt'>{}</p><p><b>{}{}</b> at the peak, {}</p>"
+        "<p>{}</p><p>{}</p>{}</article>\n",
+        html_quoted(one.name()), html_quoted(one.run->strategy), html_quoted(doubt_of(*one.run)),
+        bound_prefix(one.run->judgement()), bytes_text(peak), html_quoted(place_of(one)),
         &one == &base ? "the others are compared with this"
                       : change_in_words(base.peak.max_bytes, peak),
         html_quoted(plan_words(one)), svg_of(one, top));

@@ -77,12 +77,28 @@ std::string headroom_words(const Shown& one) {
                      ranks);
 }
 
+std::string_view badge_words(const profiler::Judgement& judgement) {
+  switch (judgement.state) {
+    case profiler::RecordingState::whole:
+      return "events lost";
+    case profiler::RecordingState::growing:
+      return "still recording";
+    case profiler::RecordingState::killed:
+    case profiler::RecordingState::newer:
+    case profiler::RecordingState::damaged:
+      break;
+  }
+  return profiler::name_of(judgement.state);
+}
+
 void draw_title(Scene& scene, const Shown& one, Box box) {
   Painter& paint = scene.paint;
   paint.area({box, Area::Kind::card, one.index, 0});
   Box name = box.take_top(paint.px(19));
   if (scene.is_baseline(one) && scene.shown.size() > 1) draw_badge(paint, name, "baseline");
-  if (!one.lane->lane.info().closed) draw_badge(paint, name, "still recording");
+  const profiler::Judgement judgement = one.run->judgement();
+  const bool is_sound = profiler::is_whole(judgement);
+  if (!is_sound) draw_badge(paint, name, badge_words(judgement));
   const bool is_what_if = scene.in.plan_news.run == one.index;
   if (is_what_if && scene.in.plan_news.is_stale) draw_badge(paint, name, "stale");
   if (one.run->is_predicted()) draw_badge(paint, name, is_what_if ? "what if" : "plan");
@@ -92,9 +108,11 @@ void draw_title(Scene& scene, const Shown& one, Box box) {
     paint.fill({bar.x, bar.y + paint.px(3), paint.px(4), bar.h - paint.px(6)}, paint.colors.accent);
   }
   paint.text(name, one.run->name, paint.colors.text, Style::strong);
-  paint.text(box.take_top(paint.px(16)), one.run->strategy, paint.colors.muted, Style::small);
+  paint.text(box.take_top(paint.px(16)),
+             is_sound ? one.run->strategy : profiler::judgement_text(judgement),
+             is_sound ? paint.colors.muted : paint.colors.warning, Style::small);
   Box figure = box.take_top(paint.px(24));
-  const std::string total = bytes_text(one.total);
+  const std::string total = std::string(bound_prefix(judgement)) + bytes_text(one.total);
   figure.take_left(paint.text(figure, total, paint.colors.text, Style::figure) - figure.x +
                    paint.px(8));
   figure.y += paint.px(2);
@@ -117,7 +135,8 @@ void draw_peak(Scene& scene, const Shown& one, const Box& plot, double top_bytes
       plot.bottom() - static_cast<float>(static_cast<double>(peak.max_bytes) / top_bytes) * plot.h;
   const float size = paint.px(7);
   paint.triangle(at - size / 2, y - size * 0.7F, size, false, paint.colors.cursor);
-  const std::string label = "peak " + bytes_text(peak.max_bytes);
+  const std::string label = fmt::format("peak {}{}", bound_prefix(one.lane->lane.info().judgement),
+                                        bytes_text(peak.max_bytes));
   const float width = paint.width(Style::small, label);
   const float height = paint.height(Style::small);
   float left = std::clamp(at - width / 2, plot.x + paint.px(2), plot.right() - width - paint.px(2));

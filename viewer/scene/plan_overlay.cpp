@@ -85,8 +85,11 @@ Image residual_strip(const Scene& scene, const Shown& one, int width, int height
 std::string peak_words(const Shown& one) {
   const int64_t planned = one.run->plan->lane.peak().max_bytes;
   const int64_t measured = one.lane->lane.peak().max_bytes;
-  return fmt::format("plan {}: measured {}", bytes_text(planned),
-                     change_in_words(planned, measured));
+  const std::string peaks =
+      fmt::format("plan {}: measured {}", bytes_text(planned), change_in_words(planned, measured));
+  const profiler::Judgement& judgement = one.lane->lane.info().judgement;
+  if (profiler::is_whole(judgement)) return peaks;
+  return fmt::format("recording {}: {}", profiler::name_of(judgement.state), peaks);
 }
 
 }  // namespace

@@ -74,7 +74,10 @@ void draw_cell(Scene& scene, const Row& row, size_t run, Box cell) {
   }
   const Style style = row.is_strong ? Style::strong : Style::small;
   const float share = scene.shown.size() > 1 ? 0.44F : 1.F;
-  paint.text_right(cell.take_left(cell.w * share), bytes_text(*bytes), paint.colors.text, style);
+  const std::string bound =
+      row.is_strong ? std::string(bound_prefix(scene.shown[run].run->judgement())) : "";
+  paint.text_right(cell.take_left(cell.w * share), bound + bytes_text(*bytes), paint.colors.text,
+                   style);
   const auto& base = row.bytes[scene.baseline().index];
   if (run == scene.baseline().index || !base) return;
   const int64_t growth = *bytes - *base;
@@ -261,8 +264,12 @@ void draw_table(Scene& scene) {
     Box cell = head.take_left(width);
     const bool is_base = scene.is_baseline(one) && scene.shown.size() > 1;
     cell.take_left(paint.px(12));
-    paint.text(cell, one.run->name + (is_base ? " (baseline)" : ""), paint.colors.text,
-               Style::strong);
+    const profiler::Judgement judgement = one.run->judgement();
+    const bool is_sound = profiler::is_whole(judgement);
+    const std::string doubt =
+        is_sound ? "" : fmt::format(" ({})", profiler::name_of(judgement.state));
+    paint.text(cell, one.run->name + doubt + (is_base ? " (baseline)" : ""),
+               is_sound ? paint.colors.text : paint.colors.warning, Style::strong);
   }
   paint.line(box.x, box.y, box.right(), box.y, paint.colors.card_edge);
   for (const Row& row : rows_of(scene.shown)) {

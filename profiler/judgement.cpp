@@ -1,0 +1,79 @@
+#include "profiler/judgement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace shardlens::profiler {
+
+namespace {
+
+std::string state_text(const Judgement& judgement) {
+  switch (judgement.state) {
+    case RecordingState::whole:
+      return {};
+    case RecordingState::growing:
+      return "still being written: the peak so far";
+    case RecordingState::killed:
+      return "not closed, its program was killed or could not write on: the peak until then";
+    case RecordingState::newer:
+      return "written by a later version, whose new events are left out: the peak may be higher or "
+             "lower";
+    case RecordingState::damaged:
+      if (judgement.missing_from_ns < 0) return "damaged, but no event is missing";
+      return fmt::format("damaged from {:.3f} s on: the peak is a lower bound",
+                         static_cast<double>(judgement.missing_from_ns) / 1e9);
+  }
+  return {};
+}
+
+}  // namespace
+
+PeakBound Judgement::bound() const {
+  if (lost_events > 0 || state == RecordingState::newer) return PeakBound::about;
+  const bool has_all_events =
+      state == RecordingState::whole || (state == RecordingState::damaged && missing_from_ns < 0);
+  return has_all_events ? PeakBound::exact : PeakBound::at_least;
+}
+
+bool is_whole(const Judgement& judgement) {
+  return judgement.state == RecordingState::whole && judgement.lost_events == 0;
+}
+
+std::string_view name_of(RecordingState state) { return kStateNames[static_cast<size_t>(state)]; }
+std::string_view name_of(PeakBound bound) { return kBoundNames[static_cast<size_t>(bound)]; }
+
+std::string judgement_text(const Judgement& judgement) {
+  std::string text = state_text(judgement);
+  if (judgement.lost_events > 0) {
+    text += fmt::format(
+        "{}{} events were lost, since they came faster than they could be written: "
+        "the peak may be higher or lower",
+        text.empty() ? "" : "; ", judgement.lost_events);
+  }
+  return text.empty() ? std::string(name_of(judgement.state)) : text;
+}
+
+std::string_view bound_prefix(const Judgement& judgement) {
+  switch (judgement.bound()) {
+    case PeakBound::exact:
+      return "";
+    case PeakBound::at_least:
+      return "at least ";
+    case PeakBound::about:
+      return "about ";
+  }
+  return "";
+}
+
+Judgement joined(const Judgement& a, const Judgement& b) {
+  Judgement both{.state = std::max(a.state, b.state), .lost_events = a.lost_events + b.lost_events};
+  const bool both_miss = a.missing_from_ns >= 0 && b.missing_from_ns >= 0;
+  both.missing_from_ns = both_miss ? std::min(a.missing_from_ns, b.missing_from_ns)
+                                   : std::max(a.missing_from_ns, b.missing_from_ns);
+  both.faults = a.faults;
+  both.faults.insert(both.faults.end(), b.faults.begin(), b.faults.end());
+  return both;
+}
+
+}  // namespace shardlens::profiler

@@ -1,0 +1,58 @@
+// What a recording is worth: whether it holds all that happened, and if not, what that means for
+// the numbers taken from it. The reader judges; whoever shows a number shows the judgement beside
+// it, in these words.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardlens::profiler {
+
+enum class RecordingState : uint8_t {
+  whole,    // its writer closed it, and every block is intact
+  growing,  // its writer is still at it
+  killed,   // its writer ended without closing it; what was recorded until then is all there
+  newer,    // a later version wrote it, with events that this version leaves out
+  damaged,  // blocks are missing, or their bytes are not what was written
+};
+constexpr std::string_view kStateNames[] = {"whole", "growing", "killed", "newer", "damaged"};
+
+/// How a peak that was taken from a recording relates to the program's own.
+enum class PeakBound : uint8_t {
+  exact,
+  at_least,  // memory that is missing can only add to it
+  about,     // what is missing may have been frees: the true peak may be higher or lower
+};
+constexpr std::string_view kBoundNames[] = {"exact", "at_least", "about"};
+
+struct Judgement {
+  RecordingState state = RecordingState::whole;
+  int64_t lost_events = 0;            // not written, because the writer could not keep up
+  int64_t missing_from_ns = -1;       // from when on events are missing; -1: none is
+  std::vector<std::string> faults{};  // what is damaged or missing, one line each
+
+  PeakBound bound() const;
+  bool is_exact() const { return bound() == PeakBound::exact; }
+
+  bool operator==(const Judgement&) const = default;
+};
+
+/// Closed, intact and without lost events.
+bool is_whole(const Judgement& judgement);
+
+std::string_view name_of(RecordingState state);
+std::string_view name_of(PeakBound bound);
+
+/// "whole", or what is not right and what it means for the peak, in one line.
+std::string judgement_text(const Judgement& judgement);
+
+/// "at least ", "about " or nothing: stands right before a peak.
+std::string_view bound_prefix(const Judgement& judgement);
+
+/// Of several recordings, what the least trustworthy one is worth: the worst state and bound, all
+/// lost events and faults.
+Judgement joined(const Judgement& a, const Judgement& b);
+
+}  // namespace shardlens::profiler

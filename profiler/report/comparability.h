@@ -1,0 +1,52 @@
+// Whether the peaks of two runs may be compared as numbers: each thing that differs, or that a
+// recording lacks, beside what was meant to be compared. `diff` shows it, `gate` refuses it, unless
+// --allow names it by its word.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "profiler/report/diff.h"
+
+namespace shardlens::profiler {
+
+enum class Obstacle : uint8_t {
+  damaged,
+  growing,
+  killed,
+  newer,
+  lost,
+  out_of_memory,
+  ranks,
+  world,
+  device,
+  steps,
+};
+constexpr int kObstacles = 10;
+
+struct ObstacleInfo {
+  std::string_view word;  // for --allow
+  std::string_view why;   // the numbers cannot be compared
+};
+const ObstacleInfo& info_of(Obstacle obstacle);
+
+struct Finding {
+  Obstacle obstacle{};
+  std::string text;  // "B, rank 3: still being written: the peak so far"
+};
+
+/// In the order of the ranks; empty where everything can be compared.
+std::vector<Finding> obstacles_between(const RunDiff& diff);
+
+/// The words of --allow, "steps,device" or one each. Throws std::invalid_argument for one that
+/// there is not, and names those that there are.
+std::vector<Obstacle> parse_allowed(const std::vector<std::string>& words);
+
+std::vector<Finding> without(std::vector<Finding> findings, std::span<const Obstacle> allowed);
+
+/// One line: why the two are not compared, and what --allow would have to say. Not for none.
+std::string refusal(std::span<const Finding> findings);
+
+}  // namespace shardlens::profiler

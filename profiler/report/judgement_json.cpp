@@ -1,0 +1,17 @@
+#include "profiler/report/judgement_json.h"
+
+#include <nlohmann/json.hpp>
+
+namespace shardlens::profiler {
+
+nlohmann::ordered_json judgement_json(const Judgement& judgement) {
+  using Json = nlohmann::ordered_json;
+  const bool is_missing = judgement.missing_from_ns >= 0;
+  return {{"state", name_of(judgement.state)},
+          {"peak", name_of(judgement.bound())},
+          {"lost_events", judgement.lost_events},
+          {"missing_from_ns", is_missing ? Json(judgement.missing_from_ns) : Json(nullptr)},
+          {"faults", judgement.faults}};
+}
+
+}  // namespace shardlens::profiler
