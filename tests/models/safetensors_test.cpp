@@ -20,9 +20,8 @@ using Catch::Matchers::ContainsSubstring;
 using Shape = std::vector<int64_t>;
 
 // Written by Python's safetensors package: tests/reference/make_safetensors_fixture.py
-const std::string kPythonFile = (std::filesystem::path(__FILE__).parent_path().parent_path() /
-                                 "fixtures/safetensors/small.safetensors")
-                                    .string();
+const std::string kPythonFile =
+    SHARDLENS_SOURCE_DIR "/tests/fixtures/safetensors/small.safetensors";
 
 template <typename T>
 std::vector<T> values_of(const SafetensorsTensor& tensor) {
