@@ -74,10 +74,7 @@ void draw_cell(Scene& scene, const Row& row, size_t run, Box cell) {
   }
   const Style style = row.is_strong ? Style::strong : Style::small;
   const float share = scene.shown.size() > 1 ? 0.44F : 1.F;
-  const std::string bound =
-      row.is_strong ? std::string(bound_prefix(scene.shown[run].run->judgement())) : "";
-  paint.text_right(cell.take_left(cell.w * share), bound + bytes_text(*bytes), paint.colors.text,
-                   style);
+  paint.text_right(cell.take_left(cell.w * share), bytes_text(*bytes), paint.colors.text, style);
   const auto& base = row.bytes[scene.baseline().index];
   if (run == scene.baseline().index || !base) return;
   const int64_t growth = *bytes - *base;
