@@ -100,8 +100,12 @@ const Option kOptions[] = {
      true},
     {"max-failures", "N",
      "start the ranks again, from the newest checkpoint, after so many failures; -1: after any "
-     "number, as long as the run gets on",
+     "number",
      &Config::max_failures, !kClosed, -1},
+    {"give-up-after", "N",
+     "... but not after N failures in a row of one rank at one step in one way, with no newer "
+     "checkpoint between",
+     &Config::give_up_after, !kClosed, 1},
     {"grace", "S", "seconds that SIGTERM or SIGUSR1 leave the run to save a checkpoint and end",
      &Config::grace_s, !kClosed, 0, true},
     {"storage", "DIR", "where runs are kept", &Config::storage},

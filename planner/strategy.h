@@ -135,6 +135,7 @@ struct Config {
   int64_t threads = 1;
   double timeout_s = 60;
   int64_t max_failures = 0;  // -1: any number
+  int64_t give_up_after = 10;
   double grace_s = 30;
 
   std::string storage = "runs";

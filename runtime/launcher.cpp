@@ -200,7 +200,9 @@ class Launcher {
     outcome_.reason = reason;
     outcome_.fault = fault;
     outcome_.rank = rank;
-    outcome_.step = board_.read(rank >= 0 ? rank : job_.ranks.front()).step;
+    const RankStatus status = board_.read(rank >= 0 ? rank : job_.ranks.front());
+    outcome_.step = status.step;
+    outcome_.has_begun = status.phase != Phase::starting;
     failed_at_ = Clock::now();
     board_.abort_note().raise(reason, fault, rank);
   }

@@ -23,6 +23,7 @@ struct Outcome {
   // Of one that has failed:
   Fault fault{};
   int rank = -1;             // that is to blame; -1: nobody knows
+  bool has_begun = false;    // that rank its first step, or rank 0 where nobody is to blame
   std::string reason{};      // names rank, step and operation
   bool may_restart = false;  // every process has ended
 

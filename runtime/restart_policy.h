@@ -16,6 +16,14 @@ struct FailedAttempt {
   int64_t from_step = 0;     // of the checkpoint that it went on from; 0: none
   int64_t reached_step = 0;  // where it failed: steps that were done
   Fault fault = Fault::failed;
+  int rank = -1;          // that is to blame; -1: nobody knows
+  bool has_begun = true;  // a step; else reached_step is of an attempt before
+};
+
+/// --max-failures and --give-up-after.
+struct RestartLimits {
+  int64_t max_failures = 0;  // -1: any number
+  int64_t give_up_after = 1;
 };
 
 struct RestartDecision {
@@ -33,7 +41,13 @@ inline constexpr std::chrono::milliseconds kLongestPause{30'000};
 bool may_pass(Fault fault);
 
 /// After the last of `failures`, which are of one start by the user, the oldest first.
-/// `max_failures`: --max-failures.
-RestartDecision decide(int64_t max_failures, std::span<const FailedAttempt> failures);
+///
+/// [Note: one cause]
+/// Failures have one cause, as far as can be told, where the same rank failed in the same way at
+/// the same step, and no newer checkpoint came between. So many of them in a row as --give-up-after
+/// says end the run: the next attempt would come to the same end. A full disk, peers out of reach
+/// and ranks that do not meet come and go with what is outside; they neither count as a cause nor
+/// end a row, and --max-failures alone bounds how often they are waited for.
+RestartDecision decide(const RestartLimits& limits, std::span<const FailedAttempt> failures);
 
 }  // namespace shardlens::runtime

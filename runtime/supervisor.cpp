@@ -5,7 +5,9 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <exception>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "runtime/attempt.h"
@@ -22,10 +24,18 @@ std::string limit_text(int64_t max_failures) {
   return max_failures < 0 ? std::string() : fmt::format(" of {}", max_failures);
 }
 
+Fault fault_in(const std::exception& error) {
+  if (const auto* failure = dynamic_cast<const Failure*>(&error)) return failure->fault();
+  if (dynamic_cast<const std::invalid_argument*>(&error) != nullptr) return Fault::wrong_use;
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  const bool is_full = system != nullptr && system->code() == std::errc::no_space_on_device;
+  return is_full ? Fault::disk_full : Fault::failed;
+}
+
 /// What no rank was there to meet.
-Outcome failed_before_start(Fault fault, const std::string& reason, int64_t step) {
-  Outcome outcome{.end = Outcome::End::failed, .step = step, .fault = fault};
-  outcome.reason = reason;
+Outcome failed_before_start(const std::exception& error, int64_t step) {
+  Outcome outcome{.end = Outcome::End::failed, .step = step, .fault = fault_in(error)};
+  outcome.reason = error.what();
   outcome.may_restart = true;
   return outcome;
 }
@@ -36,7 +46,13 @@ Supervisor::Supervisor(Job& job, const RunDirectory& directory)
     : job_(job), directory_(directory), events_(directory.events()) {}
 
 std::vector<std::string> Supervisor::begin() {
-  return begin_attempt(directory_.is_unfinished(), Verified::while_read);
+  try {
+    return begin_attempt(directory_.is_unfinished(), Verified::while_read);
+  } catch (const Failure& failure) {
+    if (job_.config.max_failures == 0) throw;
+    failed_begin_ = failed_before_start(failure, 0);
+    return {};
+  }
 }
 
 std::vector<std::string> Supervisor::begin_attempt(bool goes_on, Verified verified) {
@@ -48,14 +64,18 @@ std::vector<std::string> Supervisor::begin_attempt(bool goes_on, Verified verifi
 }
 
 Outcome Supervisor::attempt(const WatchedSignals& signals) const {
-  Outcome outcome = launch(job_, directory_, signals);
-  collect_recordings(job_, directory_, job_.ranks);
-  return outcome;
+  try {
+    Outcome outcome = launch(job_, directory_, signals);
+    collect_recordings(job_, directory_, job_.ranks);
+    return outcome;
+  } catch (const std::runtime_error& error) {
+    return failed_before_start(error, from_step_);
+  }
 }
 
 Outcome Supervisor::run() {
   const WatchedSignals signals;
-  Outcome outcome = attempt(signals);
+  Outcome outcome = failed_begin_ ? *failed_begin_ : attempt(signals);
   for (;;) {
     tell_end(job_, events_, outcome);
     if (outcome.end != Outcome::End::failed || !outcome.may_restart) break;
@@ -63,9 +83,14 @@ Outcome Supervisor::run() {
       outcome = look_for_another(outcome, signals);
       continue;
     }
-    failures_.push_back(
-        {.from_step = from_step_, .reached_step = outcome.step, .fault = outcome.fault});
-    const RestartDecision decision = decide(job_.config.max_failures, failures_);
+    failures_.push_back({.from_step = from_step_,
+                         .reached_step = outcome.step,
+                         .fault = outcome.fault,
+                         .rank = outcome.rank,
+                         .has_begun = outcome.has_begun});
+    const RestartDecision decision = decide(
+        {.max_failures = job_.config.max_failures, .give_up_after = job_.config.give_up_after},
+        failures_);
     if (!decision.why_not.empty()) {
       tell("gave_up", decision.why_not, outcome.step);
       outcome.reason += "; " + decision.why_not;
@@ -104,12 +129,8 @@ Outcome Supervisor::start_again(const std::string& why, const Outcome& last, Ver
     const std::vector<std::string> lines = begin_attempt(true, verified);
     tell("restarted", why, from_step_);
     for (const std::string& line : lines) fmt::print("{}\n", line);
-  } catch (const Failure& error) {
-    return failed_before_start(error.fault(), error.what(), last.step);
-  } catch (const std::invalid_argument& error) {
-    return failed_before_start(Fault::wrong_use, error.what(), last.step);
   } catch (const std::exception& error) {
-    return failed_before_start(Fault::failed, error.what(), last.step);
+    return failed_before_start(error, last.step);
   }
   return attempt(signals);
 }

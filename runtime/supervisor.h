@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,8 @@ class Supervisor {
   Supervisor(Job& job, const RunDirectory& directory);
 
   /// Begins the first attempt: an unfinished run goes on from its newest checkpoint. Returns lines
-  /// for the user. Throws as resume does.
+  /// for the user. Throws as resume does; where failures are forgiven, one of the disk's is left to
+  /// run(), which waits and tries again.
   std::vector<std::string> begin();
 
   /// Blocks until the run has ended; tells of restarts on the standard streams. result.json is
@@ -51,6 +53,7 @@ class Supervisor {
   EventLog events_;
   int64_t from_step_ = 0;  // of the present attempt
   std::vector<FailedAttempt> failures_;
+  std::optional<Outcome> failed_begin_;  // of the first attempt
 };
 
 }  // namespace shardlens::runtime
