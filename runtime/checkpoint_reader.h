@@ -29,7 +29,8 @@ struct ReadingRank {
 
 class CheckpointReader {
  public:
-  /// Of a folder that was looked at (fault_of). Throws std::runtime_error where a file is damaged.
+  /// Of a folder that was looked at (fault_of, verification.h). Throws std::runtime_error where a
+  /// file is damaged.
   explicit CheckpointReader(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return folder_; }

@@ -22,7 +22,6 @@ constexpr const char* kTemporary = ".tmp-";
 constexpr const char* kOld = ".old-";
 constexpr const char* kRead = ".read-";
 constexpr const char* kLatest = "LATEST";
-constexpr const char* kManifest = "manifest.json";
 
 std::string name_of(int64_t step) { return fmt::format("{}{:08}", kStep, step); }
 
@@ -51,42 +50,6 @@ bool is_unfinished(std::string_view name) {
     }
   }
   return false;
-}
-
-void check_file(const fs::path& folder, const ManifestFile& written, Look look) {
-  if (written.name.empty() || written.name.find('/') != std::string::npos) {
-    throw std::runtime_error("manifest.json is damaged (a file's name)");
-  }
-  const fs::path path = folder / written.name;
-  const bool is_read = look == Look::every_byte || !holds_tensors(written);
-  const ManifestFile found =
-      is_read ? measure_file(path) : ManifestFile{written.name, size_of(path), written.crc32c};
-  if (found.bytes != written.bytes) {
-    throw std::runtime_error(
-        fmt::format("{} has {} bytes, not {}", written.name, found.bytes, written.bytes));
-  }
-  if (const std::string fault = checksum_fault(written, found.crc32c); !fault.empty()) {
-    throw std::runtime_error(fault);
-  }
-}
-
-Manifest read_manifest(const fs::path& folder) {
-  if (!fs::exists(folder / kManifest)) throw std::runtime_error("has no manifest.json");
-  try {
-    return parse_manifest(read_whole_file(folder / kManifest));
-  } catch (const std::runtime_error& error) {
-    throw std::runtime_error(fmt::format("manifest.json {}", error.what()));
-  }
-}
-
-void check_folder(const fs::path& folder, Look look) {
-  const Manifest manifest = read_manifest(folder);
-  const std::optional<int64_t> step = step_of(folder);
-  if (step && *step != manifest.step) {
-    throw std::runtime_error(fmt::format("manifest.json is of step {}", manifest.step));
-  }
-  if (manifest.files.empty()) throw std::runtime_error("manifest.json names no file");
-  for (const ManifestFile& file : manifest.files) check_file(folder, file, look);
 }
 
 /// A checkpoint of ours, with nothing of anybody else's in it.
@@ -127,15 +90,6 @@ bool remove_written(const fs::path& folder) {
   if (!may_be_removed(folder)) return false;
   fs::remove_all(folder);
   return true;
-}
-
-std::string fault_of(const fs::path& folder, Look look) {
-  try {
-    check_folder(folder, look);
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
 }
 
 std::vector<StoredCheckpoint> CheckpointStore::list() const {

@@ -19,6 +19,7 @@
 #include "planner/strategy.h"
 #include "runtime/checkpoint.h"
 #include "runtime/fence.h"
+#include "runtime/verification.h"
 
 namespace shardlens::runtime {
 
@@ -38,18 +39,6 @@ struct NewestCheckpoint {
   std::vector<DamagedCheckpoint> damaged;  // that are newer
   bool is_verified = true;                 // what was found
 };
-
-/// What is read of a checkpoint's tensors; all else is always read.
-enum class Look { every_byte, sizes };
-
-/// Of a folder that has a manifest. Empty: it is whole, as far as was looked; else what is wrong.
-std::string fault_of(const std::filesystem::path& folder, Look look = Look::every_byte);
-
-/// Size and checksum of a file, read from its first byte to its last. Throws std::runtime_error.
-ManifestFile measure_file(const std::filesystem::path& path);
-
-/// Throws std::runtime_error where it is no file that can be read.
-int64_t size_of(const std::filesystem::path& path);
 
 /// Removes a folder that holds a manifest and what it names, and nothing else; returns whether it
 /// is gone, or never was.

@@ -16,6 +16,7 @@
 #include "runtime/host_limits.h"
 #include "runtime/local_recordings.h"
 #include "runtime/null_device/null_device.h"
+#include "runtime/verification.h"
 
 namespace shardlens::runtime {
 
@@ -151,6 +152,17 @@ void choose_ranks(Job& job) {
   }
 }
 
+/// Of the ranks that another launcher has started on a host, one reads every byte for all.
+void check_init(Job& job) {
+  const std::string& init = job.config.init;
+  try {
+    if (job.place.local_rank == 0) job.init_unverified = why_unverified(init);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(fmt::format("--init {}: {}", init, error.what()));
+  }
+  models::check_weights(job.spec, init);
+}
+
 void count_steps(Job& job) {
   job.steps_per_epoch = steps_in_epoch(job.found_data.train_samples, job.config);
   job.steps = steps_in_run(job.steps_per_epoch, job.config);
@@ -196,7 +208,7 @@ Job prepare_job(const planner::Config& config, const std::optional<OwnTraining>&
   job.strategy = planner::strategy_of(config);
   job.recording = planner::recording_of(config);
   job.spec = spec_of(job);
-  if (!config.init.empty()) models::check_weights(job.spec, config.init);
+  if (!config.init.empty()) check_init(job);
   assign_gpus(job);
   choose_ranks(job);
   load_data(job);

@@ -42,6 +42,7 @@ struct Job {
   std::vector<int> ranks;  // those that are no pretence; the first one writes metrics and result
   int gpus = 0;            // that this process sees, which the ranks of a host take in turn
   std::string notice;      // why values mean nothing; empty: they do
+  std::string init_unverified{};  // why nobody knows that --init is as it was written; empty: it is
   models::ModelSpec spec;
   std::optional<OwnTraining> own;  // the program's own model and samples
   planner::TrainingData found_data{};

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "profiler/file/crc32c.h"
-#include "runtime/checkpoint_store.h"
 #include "runtime/input_file.h"
+#include "runtime/verification.h"
 
 namespace shardlens::runtime {
 

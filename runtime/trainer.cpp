@@ -249,6 +249,8 @@ class Trainer {
     result_.step_peak = peaks_.steps();
     result_.allocation_retries = allocation_retries(options_.device);
     result_.notice = job_.notice;
+    result_.init = job_.config.init;
+    result_.init_is_verified = job_.init_unverified.empty();
     result_.restarts = job_.attempt.restarts;
     if (result_.peak) say("peak memory: " + peak_text(*result_.peak));
     if (result_.step_peak) say("of steps alone: " + peak_text(*result_.step_peak));
@@ -545,6 +547,9 @@ std::string to_json(const TrainResult& result) {
                            {"waited_ms", result.checkpoints.waited_ms}};
   }
   if (!result.notice.empty()) json["notice"] = result.notice;
+  if (!result.init.empty()) {
+    json["init"] = {{"path", result.init}, {"verified", result.init_is_verified}};
+  }
   return json.dump(2) + "\n";
 }
 

@@ -42,6 +42,8 @@ struct TrainResult {
   int64_t allocation_retries = 0;
   CheckpointCost checkpoints;  // of this attempt, as all times are
   std::string notice;          // see Job
+  std::string init{};          // --init; empty: none was given
+  bool init_is_verified = false;
 };
 
 /// Runs the job on this rank to its end, or to the step that it is asked to stop after. Throws

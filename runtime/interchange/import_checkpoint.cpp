@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "planner/optimizer_options.h"
@@ -17,6 +20,7 @@
 #include "runtime/interchange/saved_state.h"
 #include "runtime/interchange/trained_model.h"
 #include "runtime/run_directory.h"
+#include "runtime/verification.h"
 
 namespace shardlens::runtime {
 
@@ -31,15 +35,50 @@ struct Import {
   CheckpointState state;
 };
 
-/// Of a model that nobody has told of: whatever there is of floating-point numbers.
-models::ModelSpec spec_of(const TrainedModel& model) {
+/// A name of the user's file, on one line of ASCII.
+std::string quoted(const std::string& name) {
+  return nlohmann::json(name).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+/// Names with their dtypes: "steps" (I64), "mask" (U8).
+std::vector<std::string> integers_in(const TrainedModel& model) {
+  std::vector<std::string> names;
+  for (const std::string& name : model.order) {
+    const std::string& dtype = model.parameters.at(name).weight->dtype;
+    if (is_integer(dtype)) names.push_back(fmt::format("{} ({})", quoted(name), dtype));
+  }
+  return names;
+}
+
+/// The first few of many.
+std::string listed(std::vector<std::string> names) {
+  constexpr size_t kShown = 5;
+  const size_t more = names.size() - std::min(names.size(), kShown);
+  names.resize(names.size() - more);
+  return fmt::format("{}{}", fmt::join(names, ", "),
+                     more == 0 ? "" : fmt::format(" and {} more", more));
+}
+
+/// Of a model that nobody has told of: all but integers.
+models::ModelSpec spec_of(const TrainedModel& model, const fs::path& source) {
   models::ModelSpec spec;
   for (const std::string& name : model.order) {
     const SavedTensor& weight = *model.parameters.at(name).weight;
-    const bool is_float = weight.dtype.starts_with("F") || weight.dtype.starts_with("BF");
-    if (is_float) spec.parameters.push_back({.name = name, .shape = weight.shape});
+    if (!is_integer(weight.dtype)) spec.parameters.push_back({.name = name, .shape = weight.shape});
   }
-  return spec;
+  if (!spec.parameters.empty()) return spec;
+  throw std::invalid_argument(
+      fmt::format("{}: has no floating-point tensor, which a checkpoint keeps alone, but {}; save "
+                  "the weights as F32, BF16, F16 or F64",
+                  source.string(), listed(integers_in(model))));
+}
+
+std::string left_out(const TrainedModel& model) {
+  const std::vector<std::string> names = integers_in(model);
+  if (names.empty()) return "";
+  return fmt::format(
+      "warning: left out, since a checkpoint keeps floating-point tensors alone: {}\n",
+      listed(names));
 }
 
 void expect_model(const TrainedModel& model, const models::ModelSpec& spec,
@@ -118,23 +157,71 @@ std::vector<std::vector<std::string>> moments_wanted(const TrainedModel& model,
   return wanted;
 }
 
-void write(const Import& import, const TrainedModel& model, const CheckpointStore& store) {
-  const FileLayout layout = checkpoint_layout(import.spec, import.moments);
+/// The bytes of all files, found to make up the tensors before any file is made.
+struct Contents {
+  FileLayout layout;
   Fp32Ranges values;
-  for (size_t i = 0; i < layout.parameters.size(); ++i) {
-    const std::vector<PlacedTensor>& placed = layout.parameters[i];
-    const auto& parameter = model.parameters.at(import.spec.parameters[i].name);
-    values.add(placed.front(), *parameter.weight);
-    for (size_t m = 1; m < placed.size(); ++m) {
-      values.add(placed[m], *parameter.moments.at(import.moments[i][m - 1]));
-    }
+};
+
+/// What a file of the user's lacks is the user's to fix, whoever finds it. Errors name the source.
+template <class Read>
+auto as_wrong_use(const fs::path& source, const Read& read) {
+  try {
+    return read();
+  } catch (const std::runtime_error& error) {
+    const std::string what = error.what();
+    const bool is_named = what.find(source.string()) != std::string::npos;
+    throw std::invalid_argument(is_named ? what : fmt::format("{}: {}", source.string(), what));
   }
+}
+
+bool is_utf8(const std::string& text) {
+  try {
+    return !nlohmann::json(text).dump().empty();
+  } catch (const nlohmann::json::exception&) {
+    return false;
+  }
+}
+
+/// Throws std::runtime_error where a name is none that our files can hold, or two are one.
+void expect_names(const Import& import) {
+  std::set<std::string> names;
+  const auto expect = [&](const std::string& name) {
+    if (name != "__metadata__" && is_utf8(name) && names.insert(name).second) return;
+    throw std::runtime_error(
+        fmt::format("no checkpoint can have the name {}: it is taken, or not UTF-8", quoted(name)));
+  };
+  for (size_t i = 0; i < import.spec.parameters.size(); ++i) {
+    const std::string& name = import.spec.parameters[i].name;
+    expect(name);
+    for (const std::string& moment : import.moments[i]) expect(name + "." + moment);
+  }
+}
+
+Contents contents_of(const Import& import, const TrainedModel& model, const fs::path& source) {
+  return as_wrong_use(source, [&] {
+    expect_names(import);
+    Contents contents{.layout = checkpoint_layout(import.spec, import.moments), .values = {}};
+    for (size_t i = 0; i < contents.layout.parameters.size(); ++i) {
+      const std::vector<PlacedTensor>& placed = contents.layout.parameters[i];
+      const auto& parameter = model.parameters.at(import.spec.parameters[i].name);
+      contents.values.add(placed.front(), *parameter.weight);
+      for (size_t m = 1; m < placed.size(); ++m) {
+        contents.values.add(placed[m], *parameter.moments.at(import.moments[i][m - 1]));
+      }
+    }
+    return contents;
+  });
+}
+
+void write(const Import& import, const Contents& contents, const CheckpointStore& store) {
   write_checkpoint({.store = store,
                     .wanted = {.wanted = true},
                     .rank = 0,
                     .world_size = 1,
                     .deadline = std::chrono::seconds(60)},
-                   layout, {.ranges = values.ranges(), .progress = {}}, import.state);
+                   contents.layout, {.ranges = contents.values.ranges(), .progress = {}},
+                   import.state);
 }
 
 std::string summary(const Import& import, const fs::path& path) {
@@ -186,6 +273,7 @@ std::string import_as_run(const TrainedModel& model, const fs::path& source,
                                    planner::world_size_of(config),
                   .optimizer_steps = static_cast<double>(steps),
                   .configuration = planner::run_identity(config)};
+  const Contents contents = contents_of(import, model, source);
   const RunDirectory run = RunDirectory::open(config);
   const CheckpointStore store(run.path() / kCheckpointsFolder);
   if (!store.list().empty()) {
@@ -194,25 +282,27 @@ std::string import_as_run(const TrainedModel& model, const fs::path& source,
                     "to start over",
                     config.name));
   }
-  write(import, model, store);
+  write(import, contents, store);
   return summary(import, store.list().back().path) + differences(model, config) +
          fmt::format("train with the same flags goes on with it: epoch {} of {}\n",
                      import.state.epoch + 1, config.epochs);
 }
 
-std::string import_alone(const TrainedModel& model, const fs::path& folder) {
+std::string import_alone(const TrainedModel& model, const fs::path& source,
+                         const fs::path& folder) {
   if (fs::exists(folder) && !fs::is_empty(folder)) {
     throw std::invalid_argument(
         fmt::format("--out {}: is there already; give a new folder", folder.string()));
   }
-  Import import{.spec = spec_of(model), .moments = {}, .state = {}};
+  Import import{.spec = spec_of(model, source), .moments = {}, .state = {}};
   import.moments = moments_in(model, import.spec);
   import.state.step = model.steps.value_or(0);
   import.state.optimizer_steps = static_cast<double>(import.state.step);
   import.state.configuration = "{}";
+  const Contents contents = contents_of(import, model, source);
   const CheckpointStore store(fs::absolute(folder).lexically_normal());
-  write(import, model, store);
-  return summary(import, store.list().back().path);
+  write(import, contents, store);
+  return summary(import, store.list().back().path) + left_out(model);
 }
 
 }  // namespace
@@ -225,9 +315,14 @@ std::string import_checkpoint(const std::vector<std::string>& arguments) {
   const fs::path source = arguments.front();
   const std::vector<std::string> flags(arguments.begin() + 1, arguments.end());
   const bool is_alone = flags.size() == 2 && flags.front() == "--out";
-  const SavedState state = read_saved_state(source);
-  const TrainedModel model = find_model(state, source);
-  return is_alone ? import_alone(model, flags.back()) : import_as_run(model, source, flags);
+  const std::string unverified = why_unverified(source);
+  const SavedState state = as_wrong_use(source, [&] { return read_saved_state(source); });
+  const TrainedModel model = as_wrong_use(source, [&] { return find_model(state, source); });
+  const std::string told =
+      is_alone ? import_alone(model, source, flags.back()) : import_as_run(model, source, flags);
+  return told + (unverified.empty()
+                     ? fmt::format("{}: verified by the manifest.json beside it\n", source.string())
+                     : fmt::format("{}: not verified: {}\n", source.string(), unverified));
 }
 
 }  // namespace shardlens::runtime

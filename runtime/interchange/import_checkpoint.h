@@ -8,8 +8,9 @@ namespace shardlens::runtime {
 
 /// Arguments behind `checkpoint import`: SOURCE --out FOLDER, or SOURCE and the flags of train,
 /// which then goes on with it under the same flags. Returns what to tell the user. Throws
-/// std::invalid_argument for wrong use, and where the model is another than the flags say;
-/// std::runtime_error for what is damaged or cannot be written.
+/// std::invalid_argument for wrong use, where SOURCE is damaged, hostile or not as the manifest
+/// beside it says, and where the model is another than the flags say; nothing is made then.
+/// std::runtime_error for what cannot be written.
 std::string import_checkpoint(const std::vector<std::string>& arguments);
 
 }  // namespace shardlens::runtime

@@ -9,6 +9,7 @@
 #include "runtime/interchange/dcp_reader.h"
 #include "runtime/interchange/mapped_file.h"
 #include "runtime/interchange/torch_archive.h"
+#include "runtime/verification.h"
 
 namespace shardlens::runtime {
 
@@ -42,8 +43,7 @@ SavedState read_torch_file(const fs::path& path) {
 std::vector<fs::path> safetensors_in(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const bool is_optimizer = entry.path().filename().string().starts_with("optimizer-");
-    if (entry.path().extension() == kSafetensors && !is_optimizer) files.push_back(entry.path());
+    if (holds_weights(entry.path().filename().string())) files.push_back(entry.path());
   }
   std::ranges::sort(files);
   return files;

@@ -107,8 +107,8 @@ constexpr std::array kFloats = {
 const FloatType& float_type(const SavedTensor& tensor) {
   const auto found = std::ranges::find(kFloats, tensor.dtype, &FloatType::dtype);
   if (found != kFloats.end()) return *found;
-  damaged(fmt::format("{} is {}, which has no floating-point values", fmt::join(tensor.path, "."),
-                      tensor.dtype));
+  damaged(fmt::format("{} is {}; F32, BF16, F16 and F64 alone are read",
+                      fmt::join(tensor.path, "."), tensor.dtype));
 }
 
 int64_t numel_of(const std::vector<int64_t>& shape) {
@@ -196,6 +196,10 @@ void add_moment(TrainedModel& model, const SavedTensor& tensor) {
 }
 
 }  // namespace
+
+bool is_integer(std::string_view dtype) {
+  return dtype.starts_with('I') || dtype.starts_with('U') || dtype == "BOOL";
+}
 
 TrainedModel find_model(const SavedState& state, const std::filesystem::path& source) {
   const Path place = place_of_model(state, source);

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/spec.h"
@@ -29,6 +30,9 @@ struct TrainedModel {
 
 /// `source` is for messages. Throws std::runtime_error where there is no model, or several.
 TrainedModel find_model(const SavedState& state, const std::filesystem::path& source);
+
+/// Whether a dtype, in safetensors' words, is of integers or truth values: no weight's.
+bool is_integer(std::string_view dtype);
 
 /// Values as our files keep them, where they belong: fp32, whatever the saved dtype is. Pieces that
 /// are so already are not copied; `copies` keeps the others.
