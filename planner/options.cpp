@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <utility>
 
 #include "planner/strategy.h"
 
@@ -261,7 +263,36 @@ void read_json(Config& config, std::string_view text, const std::string& file) {
   }
 }
 
-std::string run_identity(const Config& config) {
+Config with_absolute_inputs(Config config, const std::filesystem::path& base) {
+  const auto make_absolute = [&](std::string& path) {
+    path = std::filesystem::absolute(base / path).lexically_normal().string();
+  };
+  constexpr std::string_view kWordsOfData = "auto|fashion-mnist|synthetic|own";
+  if (config.model.ends_with(".json")) make_absolute(config.model);
+  if (!is_one_of(config.data, kWordsOfData)) make_absolute(config.data);
+  if (!config.init.empty()) make_absolute(config.init);
+  return config;
+}
+
+bool is_identity_of(const Config& config, std::string_view identity) {
+  const std::string own = run_identity(config);
+  if (identity == own) return true;
+  auto json = nlohmann::ordered_json::parse(identity, nullptr, false);
+  Config inputs;
+  for (const auto& [key, field] :
+       {std::pair{"model", &Config::model}, {"data", &Config::data}, {"init", &Config::init}}) {
+    if (!json.is_object() || !json.contains(key) || !json[key].is_string()) return false;
+    inputs.*field = json[key];
+  }
+  inputs = with_absolute_inputs(inputs);
+  json["model"] = inputs.model;
+  json["data"] = inputs.data;
+  json["init"] = inputs.init;
+  return json.dump() == own;
+}
+
+std::string run_identity(const Config& given) {
+  const Config config = with_absolute_inputs(given);
   nlohmann::ordered_json json;
   json["model"] = config.model;
   json["data"] = config.data;

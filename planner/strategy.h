@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -247,8 +248,17 @@ Checkpointing checkpointing_of(const Config& config);
 /// Ranks in all, those that others would run included.
 int64_t world_size_of(const Config& config);
 
+/// The same configuration, also to a process in another folder: files of the model, the data and
+/// the start weights by absolute paths. Relative ones begin at `base`; empty: where this process
+/// is.
+Config with_absolute_inputs(Config config, const std::filesystem::path& base = {});
+
 /// What two runs must share to be the same run: model, data, seed, optimizer settings, global
 /// batch, epochs. World size, strategy and device may differ. One line of JSON.
 std::string run_identity(const Config& config);
+
+/// Whether `identity`, which an older release may have written with relative paths, is the
+/// configuration's.
+bool is_identity_of(const Config& config, std::string_view identity);
 
 }  // namespace shardlens::planner

@@ -4,10 +4,13 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <filesystem>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -35,38 +38,98 @@ constexpr std::array kFashionNames = {"T-shirt/top", "Trouser", "Pullover", "Dre
 
 // --- weights -----------------------------------------------------------------------------------
 
-fs::path newest_checkpoint(const InferOptions& options) {
-  const NewestCheckpoint newest = CheckpointStore(options.run / kCheckpointsFolder).newest();
-  if (newest.found) return newest.found->path;
-  throw std::invalid_argument(fmt::format(
-      "--run {}: has no model and no checkpoint that is whole{}; train it first, or see shardlens "
-      "checkpoint verify",
-      options.run.string(),
-      newest.damaged.empty() ? "" : " (" + newest.damaged.front().fault + ")"));
-}
+/// The folder whose every byte is as it was written, and what was passed over.
+struct FoundWeights {
+  fs::path folder;
+  std::vector<std::string> passed_over;
 
-fs::path best_checkpoint(const InferOptions& options) {
-  std::optional<std::pair<double, fs::path>> best;
-  for (const StoredCheckpoint& one : CheckpointStore(options.run / kCheckpointsFolder).list()) {
-    if (!fault_of(one.path).empty()) continue;
-    const auto accuracy = CheckpointReader(one.path).state()->test_accuracy;
-    // Of equals the newer one.
-    if (accuracy && (!best || *accuracy >= best->first)) best = {*accuracy, one.path};
+  /// Whether the folder is whole; else it is passed over.
+  bool take(const fs::path& candidate) {
+    const std::string fault = fault_of(candidate);
+    if (fault.empty()) {
+      folder = candidate;
+    } else {
+      passed_over.push_back(fmt::format("{}: {}", candidate.string(), fault));
+    }
+    return fault.empty();
   }
-  if (best) return best->second;
-  throw std::invalid_argument(
-      fmt::format("--run {}: no whole checkpoint tells a test accuracy; give --from latest",
-                  options.run.string()));
+};
+
+[[noreturn]] void refuse(const InferOptions& options, const std::string& what,
+                         const std::vector<std::string>& passed_over, const std::string& fix) {
+  throw std::invalid_argument(fmt::format(
+      "--run {}: {}{}; {}", options.run.string(), what,
+      passed_over.empty() ? "" : fmt::format(" ({})", fmt::join(passed_over, "; ")), fix));
 }
 
-fs::path find_weights(const InferOptions& options) {
-  if (options.from == WeightsFrom::best) return best_checkpoint(options);
+void find_newest(FoundWeights& weights, const InferOptions& options) {
+  const auto all = CheckpointStore(options.run / kCheckpointsFolder).list();
+  for (auto one = all.rbegin(); one != all.rend(); ++one) {
+    if (weights.take(one->path)) return;
+  }
+  refuse(options, "has no model and no checkpoint that is whole", weights.passed_over,
+         "train it first, or see shardlens checkpoint verify");
+}
+
+void find_best(FoundWeights& weights, const InferOptions& options) {
+  FoundWeights whole = weights;
+  double best = -1;
+  for (const StoredCheckpoint& one : CheckpointStore(options.run / kCheckpointsFolder).list()) {
+    if (!whole.take(one.path)) continue;
+    const auto state = CheckpointReader(one.path).state();
+    const auto accuracy = state ? state->test_accuracy : std::nullopt;
+    if (!accuracy || *accuracy < best) continue;  // of equals the newer one
+    best = *accuracy;
+    weights.folder = one.path;
+  }
+  weights.passed_over = whole.passed_over;
+  if (!weights.folder.empty()) return;
+  refuse(options, "no whole checkpoint tells a test accuracy", weights.passed_over,
+         "give --from latest");
+}
+
+FoundWeights find_weights(const InferOptions& options) {
+  FoundWeights weights;
   const fs::path model = options.run / kModelFolder;
-  if (options.from == WeightsFrom::model && fault_of(model).empty()) return model;
-  return newest_checkpoint(options);
+  if (options.from == WeightsFrom::best) {
+    find_best(weights, options);
+  } else if (options.from == WeightsFrom::latest || !fs::exists(model) || !weights.take(model)) {
+    find_newest(weights, options);
+  }
+  return weights;
 }
 
 // --- the job -----------------------------------------------------------------------------------
+
+/// Where train was started: an older release left paths relative to that. Nothing where the run is
+/// no longer where it was.
+std::optional<fs::path> started_in(const planner::Config& config, const fs::path& run) {
+  fs::path folder = fs::canonical(run);
+  const fs::path storage = config.storage;
+  if (storage.is_absolute() || folder.filename() != config.name) return std::nullopt;
+  folder = folder.parent_path();
+  for (auto part = storage.end(); part != storage.begin();) {
+    if (--part; part->empty() || *part == ".") continue;
+    if (folder.filename() != *part) return std::nullopt;
+    folder = folder.parent_path();
+  }
+  return folder;
+}
+
+planner::Config with_inputs_found(const planner::Config& config, const InferOptions& options) {
+  std::vector<fs::path> bases = {fs::current_path()};
+  if (const auto folder = started_in(config, options.run)) bases.insert(bases.begin(), *folder);
+  const bool is_file = config.model.ends_with(".json");
+  for (const fs::path& base : bases) {
+    if (is_file && !fs::exists(base / config.model)) continue;
+    return planner::with_absolute_inputs(config, base);
+  }
+  const bool is_relative = fs::path(config.model).is_relative();
+  throw std::invalid_argument(fmt::format(
+      "--run {}: was trained with --model {}, which is not there{}", options.run.string(),
+      config.model,
+      is_relative ? "; start infer in the folder that the path begins at" : "; put the file back"));
+}
 
 planner::Config config_of_run(const InferOptions& options) {
   const fs::path file = options.run / "config.json";
@@ -76,7 +139,7 @@ planner::Config config_of_run(const InferOptions& options) {
   }
   planner::Config config;
   planner::read_json(config, read_whole_file(file), file.string());
-  return config;
+  return with_inputs_found(config, options);
 }
 
 /// The model and data of the run, and of the rest what a forward pass needs.
@@ -211,7 +274,12 @@ std::vector<Guess> guesses_of(const at::Tensor& logits, const std::vector<std::s
 
 Inference infer(const InferOptions& options) {
   const planner::Config run = config_of_run(options);
-  Inference inference{.weights = find_weights(options), .picture = {}, .truth = {}, .guesses = {}};
+  FoundWeights found = find_weights(options);
+  Inference inference{.weights = std::move(found.folder),
+                      .passed_over = std::move(found.passed_over),
+                      .picture = {},
+                      .truth = {},
+                      .guesses = {}};
   const Job job = prepare(run, options);
   models::check_weights(job.spec, inference.weights.string());
   Batch sample = load_sample(job, options);

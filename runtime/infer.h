@@ -36,13 +36,14 @@ struct Guess {
 };
 
 struct Inference {
-  std::filesystem::path weights;  // the folder that they were read from
+  std::filesystem::path weights;  // the folder that they were read from, every byte as written
+  std::vector<std::string> passed_over;  // that would have come first but is damaged, a line each
   Picture picture;
   std::optional<Guess> truth;  // of a test image; its probability is the model's
   std::vector<Guess> guesses;  // of all classes, the likeliest first
 };
 
-/// Ranks are threads of this process. Damaged checkpoints are passed over. Throws
+/// Ranks are threads of this process. What is damaged is passed over, and told. Throws
 /// std::invalid_argument for what the user must mend, std::runtime_error where a rank fails.
 Inference infer(const InferOptions& options);
 

@@ -80,6 +80,9 @@ std::string text_of(const Asked& asked, const Inference& inference) {
     const Guess& guess = inference.guesses[i];
     text += fmt::format("  {:<18}{:7.2f} %\n", words_of(guess), 100 * guess.probability);
   }
+  for (const std::string& one : inference.passed_over) {
+    text += fmt::format("warning: damaged and passed over: {}\n", one);
+  }
   return text + fmt::format("weights: {}{}\n", inference.weights.string(),
                             asked.options.workers == 1
                                 ? ""
@@ -96,7 +99,8 @@ nlohmann::ordered_json json_of(const Guess& guess) {
 nlohmann::ordered_json json_of(const Asked& asked, const Inference& inference) {
   nlohmann::ordered_json json = {{"schema", "shardlens.infer/1"},
                                  {"weights", inference.weights.string()},
-                                 {"ranks", asked.options.workers}};
+                                 {"ranks", asked.options.workers},
+                                 {"passed_over", inference.passed_over}};
   if (asked.options.index) json["index"] = *asked.options.index;
   if (!asked.options.image.empty()) json["image"] = asked.options.image;
   json["predicted"] = json_of(inference.guesses.front());

@@ -49,7 +49,7 @@ std::vector<std::string> changes(const planner::Config& before, const planner::C
 void expect_same_run(const Job& job, const CheckpointReader& reader) {
   if (!reader.state()) refuse(reader.folder(), "a checkpoint without a state");
   const CheckpointState& state = *reader.state();
-  if (state.configuration != planner::run_identity(job.config)) {
+  if (!planner::is_identity_of(job.config, state.configuration)) {
     refuse(reader.folder(), "a checkpoint of another configuration");
   }
   if (state.epoch != state.step / job.steps_per_epoch || state.step > job.steps) {

@@ -152,8 +152,15 @@ class Made {
   std::vector<fs::path> made_;
 };
 
-/// What the run keeps: its real name, and not the wish to start over, which was meant once.
-planner::Config kept_config(planner::Config config, const fs::path& path) {
+/// What the run keeps: its real name, paths that mean the same from any folder, and not the wish to
+/// start over, which was meant once.
+planner::Config kept_config(const planner::Config& given, const fs::path& path) {
+  planner::Config config = planner::with_absolute_inputs(given);
+  const auto absolute = [](const std::string& folder) {
+    return fs::absolute(folder).lexically_normal().string();
+  };
+  config.storage = absolute(config.storage);
+  if (!config.profile_dir.empty()) config.profile_dir = absolute(config.profile_dir);
   config.name = path.filename().string();
   config.fresh = false;
   return config;

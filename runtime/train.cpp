@@ -94,7 +94,7 @@ int run(const planner::Arguments& parsed, const Membership& place,
         const std::vector<std::string>& arguments, const std::optional<OwnTraining>& own,
         const Forecaster& forecaster) {
   check_libtorch_version();
-  planner::Config config = parsed.config;
+  planner::Config config = planner::with_absolute_inputs(parsed.config);
   choose_device(config);
   const planner::Device device = planner::device_of(config);
   if (device.kind == planner::DeviceKind::null) enter_null_device(device, arguments);

@@ -251,7 +251,7 @@ std::string differences(const TrainedModel& model, const planner::Config& config
 
 std::string import_as_run(const TrainedModel& model, const fs::path& source,
                           const std::vector<std::string>& flags) {
-  planner::Config config = planner::parse_arguments(flags).config;
+  planner::Config config = planner::with_absolute_inputs(planner::parse_arguments(flags).config);
   if (config.name.empty()) {
     throw std::invalid_argument(
         "checkpoint import: give --out FOLDER, or --name RUN and the other flags of the training "

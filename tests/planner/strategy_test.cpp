@@ -145,6 +145,44 @@ TEST_CASE("two runs are the same run if what is learned is the same") {
   }
 }
 
+TEST_CASE("files that a run reads are named so that any folder finds them") {
+  Config config;
+  config.model = "models/tiny.json";
+  config.data = "../images";
+  config.init = "w.safetensors";
+  const Config made = with_absolute_inputs(config, "/base/run");
+  CHECK(made.model == "/base/run/models/tiny.json");
+  CHECK(made.data == "/base/images");
+  CHECK(made.init == "/base/run/w.safetensors");
+  CHECK(with_absolute_inputs(made, "/elsewhere").model == made.model);
+  const std::string here = std::filesystem::current_path().string();
+  CHECK(with_absolute_inputs(config).model == here + "/models/tiny.json");
+  for (const char* word : {"auto", "fashion-mnist", "synthetic"}) {
+    config.data = word;
+    CHECK(with_absolute_inputs(config).data == word);
+  }
+  config.model = "vit-tutorial";
+  config.init = "";
+  CHECK(with_absolute_inputs(config).model == "vit-tutorial");
+  CHECK(with_absolute_inputs(config).init.empty());
+}
+
+TEST_CASE("a run of an older release, with relative paths, is the same run") {
+  Config config;
+  config.model = "models/tiny.json";
+  config.init = "w.safetensors";
+  nlohmann::ordered_json old = nlohmann::ordered_json::parse(run_identity(config));
+  CHECK(old.at("model") == std::filesystem::current_path().string() + "/models/tiny.json");
+  old["model"] = config.model;
+  old["init"] = config.init;
+  CHECK(is_identity_of(config, old.dump()));
+  CHECK(is_identity_of(with_absolute_inputs(config), old.dump()));
+  old["model"] = "models/other.json";
+  CHECK_FALSE(is_identity_of(config, old.dump()));
+  CHECK_FALSE(is_identity_of(config, "{}"));
+  CHECK_FALSE(is_identity_of(config, "damaged"));
+}
+
 TEST_CASE("the help names every option and its default") {
   const std::string help = help_text("train");
   for (const Option& option : options()) {

@@ -105,12 +105,54 @@ TEST_CASE("infer takes the model, else the newest checkpoint, or the best one", 
   }
   CHECK(weights({"--from", "best"}) == best);
   const auto trained = probabilities(infer_json(bench, {"--index", "0"}));
+  CHECK(infer_json(bench, {"--index", "0"}).at("passed_over").empty());
   fs::resize_file(bench.run_file("model/model.safetensors"), 1000);
   CHECK(weights({}) == "step-00000024");
+  const json passed_over = infer_json(bench, {"--index", "0"}).at("passed_over");
+  REQUIRE(passed_over.size() == 1);
+  CHECK_THAT(passed_over[0].get<std::string>(),
+             ContainsSubstring("model: model.safetensors has 1000 bytes, not "));
+  CHECK_THAT(infer(bench, {"--index", "0"}).out,
+             ContainsSubstring("warning: damaged and passed over: "));
   CHECK(probabilities(infer_json(bench, {"--index", "0"})) == trained);
   fs::remove_all(bench.run_file("model"));
   fs::remove_all(bench.run_file("checkpoints"));
   check_refused(infer(bench, {"--index", "0"}), "has no model and no checkpoint");
+}
+
+TEST_CASE("a run is read from any folder, whatever its paths were relative to", "[infer]") {
+  const TrainBench bench;
+  const auto in = [](const std::string& folder, const std::string& words) {
+    return run({"/bin/sh", "-c", "cd " + folder + " && " + words});
+  };
+  const std::string train = std::string(SHARDLENS_TRAIN) +
+                            " --device cpu --model tiny.json --data data --name r --steps 2";
+  const Ended trained = in(bench.file(""), train);
+  CAPTURE(trained.err);
+  REQUIRE(trained.exit_code == 0);
+  const json config = json::parse(read_file(bench.run_file("config.json")));
+  for (const char* key : {"model", "data", "storage"}) {
+    CHECK(fs::path(config.at(key).get<std::string>()).is_absolute());
+  }
+  const std::string asked =
+      std::string(SHARDLENS) + " infer --index 0 --json --run " + bench.run_file("");
+  const Ended there = in("/", asked);
+  CAPTURE(there.err);
+  REQUIRE(there.exit_code == 0);
+  // As an older release left it.
+  json old = config;
+  old["model"] = "tiny.json";
+  old["data"] = "data";
+  old["storage"] = "runs";
+  write_file(bench.run_file("config.json"), old.dump());
+  CHECK(in("/", asked).out == there.out);
+  old["storage"] = "elsewhere";
+  write_file(bench.run_file("config.json"), old.dump());
+  CHECK(in(bench.file(""), asked).out == there.out);
+  check_refused(in("/", asked), "--model tiny.json, which is not there; start infer in the folder");
+  old["model"] = bench.file("gone.json");
+  write_file(bench.run_file("config.json"), old.dump());
+  check_refused(in("/", asked), "gone.json, which is not there; put the file back");
 }
 
 TEST_CASE("an image file is taken as the images of a folder are", "[infer]") {

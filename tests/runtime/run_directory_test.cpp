@@ -40,6 +40,26 @@ TEST_CASE("a new run gets a folder with its configuration") {
   CHECK(fs::is_directory(run.path() / "logs"));
 }
 
+TEST_CASE("a run's configuration names nothing by where it was started") {
+  const test::TemporaryFolder folder;
+  const fs::path here = fs::current_path();
+  planner::Config config;
+  fs::current_path(folder.path());
+  config.name = "r";
+  config.model = "m.json";
+  config.data = "d";
+  config.init = "w.safetensors";
+  config.profile_dir = "recordings";
+  const planner::Config kept = RunDirectory::open(config).config();
+  fs::current_path(here);
+  const std::string base = fs::canonical(folder.path()).string();
+  CHECK(kept.storage == base + "/runs");
+  CHECK(kept.model == base + "/m.json");
+  CHECK(kept.data == base + "/d");
+  CHECK(kept.init == base + "/w.safetensors");
+  CHECK(kept.profile_dir == base + "/recordings");
+}
+
 TEST_CASE("a run without a name is called by model, strategy and time") {
   const test::TemporaryFolder folder;
   planner::Config config = config_in(folder);
