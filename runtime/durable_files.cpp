@@ -20,8 +20,10 @@ namespace {
 
 [[noreturn]] void fail(const fs::path& path, int error) {
   const bool is_full = error == ENOSPC || error == EDQUOT;
-  throw Failure(is_full ? Fault::disk_full : Fault::disk_failed,
-                fmt::format("{}: cannot be written ({})", path.string(), std::strerror(error)));
+  const char* const fix = error == EFBIG ? "; raise the limit on file sizes (ulimit -f)" : "";
+  throw Failure(
+      is_full ? Fault::disk_full : Fault::disk_failed,
+      fmt::format("{}: cannot be written ({}){}", path.string(), std::strerror(error), fix));
 }
 
 [[noreturn]] void fail(const fs::path& path) { fail(path, errno); }

@@ -174,6 +174,58 @@ void write_pictures(const Bench& bench) {
 
 }  // namespace
 
+TEST_CASE("start weights are verified by the manifest beside them", "[train][weights]") {
+  const TrainBench bench;
+  REQUIRE(bench.train({"--steps", "2"}).exit_code == 0);
+  const std::string model = bench.run_file("model/model.safetensors");
+  const auto train = [&](const std::string& init) {
+    return bench.train({"--name", "other", "--fresh", "--steps", "1", "--init", init});
+  };
+  const auto init_of_result = [&] {
+    return nlohmann::json::parse(read_file(bench.file("runs/other/result.json"))).at("init");
+  };
+  const Ended whole = train(bench.run_file("model"));
+  CAPTURE(whole.err);
+  REQUIRE(whole.exit_code == 0);
+  CHECK(whole.out.find("not verified") == std::string::npos);
+  CHECK(init_of_result().at("verified") == true);
+  std::filesystem::copy_file(model, bench.file("alone.safetensors"));
+  const Ended alone = train(bench.file("alone.safetensors"));
+  REQUIRE(alone.exit_code == 0);
+  CHECK_THAT(alone.out, ContainsSubstring("alone.safetensors: not verified: no manifest.json"));
+  CHECK(init_of_result().at("verified") == false);
+  std::string bytes = read_file(model);
+  bytes.back() ^= 1;
+  write_file(model, bytes);
+  for (const std::string& init : {bench.run_file("model"), model}) {
+    const Ended damaged = train(init);
+    CAPTURE(damaged.err);
+    CHECK(damaged.exit_code == 2);
+    CHECK(std::count(damaged.err.begin(), damaged.err.end(), '\n') == 1);
+    CHECK_THAT(damaged.err,
+               ContainsSubstring("--init ") &&
+                   ContainsSubstring("model.safetensors: is damaged: its bytes 0 to "));
+  }
+}
+
+TEST_CASE("a limit on file sizes is told", "[train][faults]") {
+  const TrainBench bench;
+  REQUIRE(bench.train({"--steps", "1"}).exit_code == 0);
+  const auto check_told = [](const std::vector<std::string>& words, const std::string& why) {
+    std::string command = "ulimit -f 4; exec";  // KiB
+    for (const std::string& word : words) command += " " + word;
+    const Ended ended = run({"/bin/bash", "-c", command});
+    CAPTURE(ended.out, ended.err);
+    CHECK(ended.exit_code == 1);
+    CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
+    CHECK_THAT(ended.err, ContainsSubstring("File too large") && ContainsSubstring(why));
+  };
+  check_told(bench.command({"--fresh"}), "memory shared between ranks");
+  check_told({SHARDLENS, "checkpoint", "import", bench.run_file("checkpoints/step-00000001"),
+              "--out", bench.file("imported")},
+             "raise the limit on file sizes (ulimit -f)");
+}
+
 TEST_CASE("a folder of images by class is learned", "[train]") {
   const Bench bench;
   write_pictures(bench);
