@@ -233,6 +233,7 @@ class Trainer {
     if (!job.writes_results(options.rank)) return;
     progress_ = std::make_unique<Progress>();
     metrics_.open(options.metrics, std::ios::app);
+    if (!metrics_) fail_to_write(options.metrics);
   }
 
   TrainResult run() {

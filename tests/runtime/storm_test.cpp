@@ -3,6 +3,10 @@
 // bits of one that nothing has happened to, and tell of every fault.
 //
 // Seeded: by SHARDLENS_STORM_SEED where it is set, else by the clock.
+//
+// Beside it, short storms of what once ended runs for good: a disk that stays full for a while, so
+// that attempts fail before they begin, and ranks that are killed at one step, between two
+// checkpoints, again and again.
 #include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
@@ -13,6 +17,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "runtime/checkpoint_store.h"
@@ -198,6 +203,119 @@ class Storm {
   Counts injected_;  // by what the run must tell
 };
 
+// --- full disks that come and go, kills at one step ---------------------------------------------
+
+constexpr int kFewRanks = 3;
+constexpr int64_t kFewSteps = 60;
+
+/// Three ranks on 60 steps, a checkpoint every 10.
+Flags short_run(const TrainBench& bench) {
+  const Flags command =
+      bench.command({"--workers", std::to_string(kFewRanks), "--batch", "4", "--epochs", "1000",
+                     "--steps", std::to_string(kFewSteps), "--timeout", "20", "--keep", "2",
+                     "--checkpoint-every", "10", "--max-failures", "50"});
+  Flags words = watched(command, bench.file("runs"), "", "", SHARDLENS_FAULT_AT);
+  words.insert(words.begin() + 1, {"SHARDLENS_FAULT_HOLD=" + bench.file("hold"),
+                                   "SHARDLENS_FAULT_FULL=" + bench.file("full")});
+  std::erase(words, "SHARDLENS_FAULT_LOG=");
+  return words;
+}
+
+class ShortStorm {
+ public:
+  explicit ShortStorm(uint64_t seed) : random_(seed) {}
+
+  /// At three steps, none of which a checkpoint is of; the first two are struck differently.
+  void rage(const TrainBench& undisturbed) {
+    const std::array steps = {some_step(0), some_step(20), some_step(40)};
+    hold_at(steps[0]);
+    Process launcher(short_run(bench_));
+    bool kills = random_() % 2 == 0;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const int64_t next = i + 1 < steps.size() ? steps[i + 1] : kNowhere;
+      kills ? kill_at_one_step(launcher, steps[i], next) : fill_the_disk(launcher, next);
+      kills = i == 0 ? !kills : random_() % 2 == 0;
+    }
+    const Ended ended = launcher.wait();
+    CAPTURE(ended.out, ended.err, kinds_of(bench_));
+    REQUIRE(ended.exit_code == 0);
+    CHECK(bench_.losses() == undisturbed.losses());
+    CHECK(bench_.tensors() == undisturbed.tensors());
+    CHECK(count_of(bench_, "killed") == kills_);
+    CHECK(count_of(bench_, "disk_full") >= rows_of_fills_);
+  }
+
+  std::string summary() const {
+    return std::to_string(kills_) + " kills, disk full " + std::to_string(fills_) + " times, " +
+           std::to_string(bench_.result().at("restarts").get<int64_t>()) + " starts anew";
+  }
+
+ private:
+  static constexpr int64_t kNowhere = -1;
+
+  int64_t some_step(int64_t from) {
+    return from + 1 + static_cast<int64_t>(random_() % 8) + (random_() % 2 == 0 ? 10 : 0);
+  }
+
+  /// Rank 0 waits once it has done so many steps, and the others for it; whoever waited at another
+  /// step goes on.
+  void hold_at(int64_t step) const {
+    write_file(bench_.file("next"), "\"step\":" + std::to_string(step) + ",");
+    fs::rename(bench_.file("next"), bench_.file("hold"));
+  }
+
+  void wait_for_hold(const Process& launcher) const {
+    CAPTURE(kills_, fills_, kinds_of(bench_));
+    REQUIRE(wait_until([&] { return fs::remove(bench_.file("hold.met")); }));
+    REQUIRE(launcher.children().size() == kFewRanks);
+  }
+
+  /// Any ranks, one after the other: each attempt would come further.
+  void kill_at_one_step(const Process& launcher, int64_t step, int64_t next) {
+    for (auto left = 2 + random_() % 5; left > 0; --left) {
+      wait_for_hold(launcher);
+      const int64_t restarts = count_of(bench_, "restarted");
+      REQUIRE(::kill(launcher.children().at(random_() % kFewRanks), SIGKILL) == 0);
+      ++kills_;
+      hold_at(kNowhere);
+      REQUIRE(wait_until([&] { return count_of(bench_, "restarted") > restarts; }));
+      hold_at(left > 1 ? step : next);
+    }
+  }
+
+  /// Several times, from now on, for up to 2 s: attempts fail before they begin.
+  void fill_the_disk(const Process& launcher, int64_t next) {
+    wait_for_hold(launcher);
+    for (auto left = 1 + random_() % 3; left > 0; --left) {
+      write_file(bench_.file("full"), "");
+      hold_at(next);
+      std::this_thread::sleep_for(std::chrono::milliseconds(500 + random_() % 1500));
+      fs::remove(bench_.file("full"));
+      std::this_thread::sleep_for(std::chrono::milliseconds(random_() % 500));
+      ++fills_;
+    }
+    ++rows_of_fills_;
+  }
+
+  std::mt19937_64 random_;
+  TrainBench bench_;
+  int64_t kills_ = 0;
+  int64_t fills_ = 0;
+  int64_t rows_of_fills_ = 0;
+};
+
+/// Each with a seed of its own, from `seed` on.
+void rage_shortly(uint64_t seed, int storms) {
+  const TrainBench undisturbed;
+  REQUIRE(run(short_run(undisturbed)).exit_code == 0);
+  for (int i = 0; i < storms; ++i) {
+    CAPTURE(seed + static_cast<uint64_t>(i));
+    ShortStorm storm(seed + static_cast<uint64_t>(i));
+    storm.rage(undisturbed);
+    WARN("seed " << seed + static_cast<uint64_t>(i) << ": " << storm.summary());
+  }
+}
+
 void rage(int64_t faults, const std::string& communicator) {
   const uint64_t seed = storm_seed();
   WARN("seed " << seed);
@@ -215,4 +333,12 @@ TEST_CASE("a run comes through a storm of 10 faults to the same bits", "[storm][
 TEST_CASE("a run comes through a storm of 60 faults to the same bits", "[storm][faults][long]") {
   rage(30, "local");
   rage(30, "gloo");
+}
+
+TEST_CASE("kills at one step and full disks that come and go end no run", "[storm][faults]") {
+  rage_shortly(storm_seed(), 1);
+}
+
+TEST_CASE("20 storms of kills at one step and full disks end no run", "[storm][faults][long]") {
+  rage_shortly(storm_seed(), 20);
 }

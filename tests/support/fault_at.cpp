@@ -8,6 +8,9 @@
 //   and
 //                          path in that process, counted from 1; PATH is under the folder
 //
+//   SHARDLENS_FAULT_FULL   a file; while it is there the disk is full to all processes
+//   SHARDLENS_FAULT_HOLD   a file; while it says so, any rank waits that appends a text which holds
+//                          the file's own, and the same name with ".met" tells that one does
 //   SHARDLENS_FAULT_NEXT   a file; once it is there, with the word
 //                            full    the next write of any rank finds the disk full,
 //                            refuse  the next rank that connects to a peer can reach nobody;
@@ -102,6 +105,38 @@ void log_line(const char* when, const char* operation, const char* path) {
   ::syscall(SYS_close, file);
 }
 
+bool is_there(const char* path) {
+  return path != nullptr && ::syscall(SYS_faccessat, AT_FDCWD, path, F_OK) == 0;
+}
+
+/// Of operations that need room: whatever writes, or makes what is not there.
+bool is_refused_by_full_disk(const char* operation, const char* path) {
+  const auto is = [&](const char* name) { return std::strcmp(operation, name) == 0; };
+  const bool needs_room =
+      is("write") || is("append") || ((is("create") || is("mkdir")) && !is_there(path));
+  return needs_room && is_there(std::getenv("SHARDLENS_FAULT_FULL"));
+}
+
+/// Whether SHARDLENS_FAULT_HOLD names a text that `data` holds.
+bool is_held(const void* data, size_t bytes) {
+  const char* const file = std::getenv("SHARDLENS_FAULT_HOLD");
+  if (file == nullptr) return false;
+  char text[64] = "";
+  const long opened = ::syscall(SYS_openat, AT_FDCWD, file, O_RDONLY);
+  if (opened < 0) return false;
+  const long length = ::syscall(SYS_read, opened, text, sizeof text);
+  ::syscall(SYS_close, opened);
+  return length > 0 && ::memmem(data, bytes, text, static_cast<size_t>(length)) != nullptr;
+}
+
+void hold(const void* data, size_t bytes) {
+  if (rank < 0 || !is_held(data, bytes)) return;
+  char met[512];
+  std::snprintf(met, sizeof met, "%s.met", std::getenv("SHARDLENS_FAULT_HOLD"));
+  ::syscall(SYS_close, ::syscall(SYS_openat, AT_FDCWD, met, O_CREAT | O_WRONLY, 0644));
+  while (is_held(data, bytes)) ::usleep(1000);
+}
+
 enum class Verdict { go_on, half, fail };
 
 void die() {
@@ -117,6 +152,10 @@ class Operation {
     if (below == nullptr) return;
     std::snprintf(path_, sizeof path_, "%s", below);
     log_line("begin", name_, path_);
+    if (is_refused_by_full_disk(name_, path)) {
+      verdict_ = Verdict::fail;
+      return;
+    }
     if (std::strcmp(name_, "write") == 0 && is_next("full")) {
       verdict_ = Verdict::fail;
       return;
@@ -232,6 +271,7 @@ ssize_t pwrite64(int file, const void* data, size_t bytes, off64_t offset) {
 }
 
 ssize_t write(int file, const void* data, size_t bytes) {
+  hold(data, bytes);
   return write_at("append", file, data, bytes, -1);
 }
 
