@@ -335,10 +335,6 @@ TEST_CASE("a run comes through a storm of 60 faults to the same bits", "[storm][
   rage(30, "gloo");
 }
 
-TEST_CASE("kills at one step and full disks that come and go end no run", "[storm][faults]") {
-  rage_shortly(storm_seed(), 1);
-}
-
 TEST_CASE("20 storms of kills at one step and full disks end no run", "[storm][faults][long]") {
   rage_shortly(storm_seed(), 20);
 }

@@ -9,8 +9,10 @@
 #include <filesystem>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "tests/support/fault_log.h"
 #include "tests/support/image_files.h"
 #include "tests/support/supervised_run.h"
 
@@ -121,6 +123,26 @@ TEST_CASE("a rank alone that is stopped is noticed by its launcher", "[superviso
   CHECK(ended.exit_code == 1);
   CHECK_THAT(ended.err, ContainsSubstring("rank 0 was stopped for 1 s; last seen in "));
   CHECK(kinds_of(bench) == std::vector<std::string>{"started", "hung"});
+}
+
+TEST_CASE("a disk that is full for a while is waited for", "[supervisor][faults]") {
+  const TrainBench bench;
+  std::vector<std::string> words = watched(bench.command(with(kRun, {"--max-failures", "20"})),
+                                           bench.file("runs"), "", "", SHARDLENS_FAULT_AT);
+  words.insert(words.begin() + 1, "SHARDLENS_FAULT_FULL=" + bench.file("full"));
+  std::erase(words, "SHARDLENS_FAULT_LOG=");
+  Process launcher(words);
+  REQUIRE(wait_until([&] { return steps_told(bench) >= 25; }));
+  write_file(bench.file("full"), "");
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  fs::remove(bench.file("full"));
+  const Ended ended = launcher.wait();
+  CAPTURE(ended.out, ended.err);
+  CHECK(ended.exit_code == 0);
+  check_same_bits(bench);
+  // The first failure, and attempts that never began.
+  CHECK(count_of(bench, "disk_full") >= 2);
+  CHECK(bench.result().at("restarts") == count_of(bench, "disk_full"));
 }
 
 TEST_CASE("failures beyond --max-failures end the run", "[supervisor][faults]") {
