@@ -136,6 +136,13 @@ std::vector<Timeline> timelines_of(const Paths& paths, size_t points) {
 std::string export_csv(const ExportOptions& options, const Paths& paths) {
   const std::vector<Timeline> timelines =
       timelines_of(paths, options.points.value_or(kTablePoints));
+  // A judgement stands in rows: without any it would be silent.
+  for (const Timeline& timeline : timelines) {
+    if (is_whole(timeline.judgement) || !timeline.points.empty()) continue;
+    throw std::invalid_argument(fmt::format("{}: rank {} has nothing to export, it is {}",
+                                            options.source, timeline.header.rank,
+                                            judgement_text(timeline.judgement)));
+  }
   const fs::path out(options.out);
   const fs::path largest = fs::path(out).replace_extension(".largest" + out.extension().string());
   return publish_stream(options.out, [&](auto& file) { write_timeline_csv(timelines, file); }) +
