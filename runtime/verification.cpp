@@ -66,7 +66,7 @@ std::optional<Manifest> manifest_beside(const fs::path& folder) {
   try {
     return read_manifest(folder);
   } catch (const std::runtime_error& error) {
-    refuse(folder, error.what());
+    refuse(folder.empty() ? "." : folder, error.what());
   }
 }
 
@@ -131,8 +131,8 @@ std::string why_unverified(const fs::path& weights) {
   if (!fs::exists(weights)) return "";
   const bool is_folder = fs::is_directory(weights);
   // A link may lie elsewhere than what was written.
-  const bool is_beside = fs::exists(fs::absolute(weights).parent_path() / kManifest);
-  const fs::path path = is_folder || is_beside ? fs::absolute(weights) : fs::canonical(weights);
+  const bool is_beside = fs::exists(weights.parent_path() / kManifest);
+  const fs::path path = is_folder || is_beside ? weights : fs::canonical(weights);
   const fs::path folder = is_folder ? path : path.parent_path();
   const std::optional<Manifest> manifest = manifest_beside(folder);
   if (!manifest) return "no manifest.json beside them says what they should be";

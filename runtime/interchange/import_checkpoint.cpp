@@ -17,6 +17,7 @@
 #include "planner/strategy.h"
 #include "planner/training_data.h"
 #include "runtime/checkpoint_writer.h"
+#include "runtime/durable_files.h"
 #include "runtime/interchange/saved_state.h"
 #include "runtime/interchange/trained_model.h"
 #include "runtime/run_directory.h"
@@ -290,7 +291,8 @@ std::string import_as_run(const TrainedModel& model, const fs::path& source,
 
 std::string import_alone(const TrainedModel& model, const fs::path& source,
                          const fs::path& folder) {
-  if (fs::exists(folder) && !fs::is_empty(folder)) {
+  const bool was_there = fs::exists(folder);
+  if (was_there && !fs::is_empty(folder)) {
     throw std::invalid_argument(
         fmt::format("--out {}: is there already; give a new folder", folder.string()));
   }
@@ -301,7 +303,13 @@ std::string import_alone(const TrainedModel& model, const fs::path& source,
   import.state.configuration = "{}";
   const Contents contents = contents_of(import, model, source);
   const CheckpointStore store(fs::absolute(folder).lexically_normal());
-  write(import, contents, store);
+  try {
+    write(import, contents, store);
+  } catch (const std::exception&) {
+    store.clear();
+    if (was_there) make_folders(folder);
+    throw;
+  }
   return summary(import, store.list().back().path) + left_out(model);
 }
 
