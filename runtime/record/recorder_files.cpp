@@ -1,6 +1,8 @@
 #include "runtime/record/recorder_files.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <stdexcept>
@@ -42,17 +44,48 @@ std::string recorder_name(const PythonProgram& program, const fs::path& record) 
   return fmt::format("{}-{}-{}", program.torch_version, program.wheel, sources.substr(0, 12));
 }
 
-/// Is there once the stubs were compared with this wheel; empty: nothing names the wheel.
+/// Recorders that were built, and receipts.
+fs::path cache_in(const fs::path& record) { return record / "pytorch"; }
+
+bool is_build(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / "CMakeCache.txt", ignored);
+}
+
+/// Why others than the user may have put into the cache what is there, and what to do; empty: they
+/// cannot have, or there is none. One that was installed is its installer's, root's or the user's,
+/// who alone can write to it.
+std::string why_not_private(const fs::path& record) {
+  const std::string path = cache_in(record).string();
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0) return {};
+  const bool is_installed = !is_build(record.parent_path());
+  if (!S_ISDIR(found.st_mode)) return fmt::format("{0} is no folder; run rm {0}", path);
+  if (found.st_uid != ::geteuid() && !(is_installed && found.st_uid == 0)) {
+    return fmt::format("{} belongs to user {}, not to you; build Shardlens in a folder of your own",
+                       path, found.st_uid);
+  }
+  const mode_t mode = found.st_mode & 0777;
+  if ((mode & 022) != 0) {
+    return fmt::format("{} has mode {:04o}: others can write to it; {}", path, mode,
+                       is_installed ? "install Shardlens again"
+                                    : fmt::format("run rm -r {}, it is made again", path));
+  }
+  if (is_installed || mode == 0700) return {};
+  return fmt::format("{0} has mode {1:04o}, not 0700; run chmod 700 {0}", path, mode);
+}
+
+/// Is there once the stubs were compared with this wheel; empty: nothing names the wheel, or others
+/// may have left it.
 fs::path receipt_of(const PythonProgram& program, const fs::path& record) {
-  if (program.wheel.empty()) return {};
-  return record / "pytorch" / (recorder_name(program, record) + ".checked");
+  if (program.wheel.empty() || !why_not_private(record).empty()) return {};
+  return cache_in(record) / (recorder_name(program, record) + ".checked");
 }
 
 /// Where the installation is another user's there is none, and each run compares again.
 void leave(const fs::path& receipt) {
   if (receipt.empty()) return;
-  std::error_code ignored;
-  fs::create_directory(receipt.parent_path(), ignored);
+  ::mkdir(receipt.parent_path().c_str(), 0700);
   std::ofstream{receipt};
 }
 
@@ -92,15 +125,22 @@ RecordFiles recorder_for(const PythonProgram& program, const fs::path& record) {
     return files_in(record, record.parent_path() / "null_device", record);
   }
   const std::string name = recorder_name(program, record);
-  const fs::path folder = record / "pytorch" / name;
-  if (!fs::exists(folder)) build(program, record, name);
+  const std::string why_not = why_not_private(record);
+  if (!why_not.empty()) {
+    throw std::invalid_argument(fmt::format("the recorder for PyTorch {} is not loaded: {}",
+                                            program.torch_version, why_not));
+  }
+  const fs::path folder = cache_in(record) / name;
+  std::error_code ignored;
+  if (!fs::exists(folder, ignored)) build(program, record, name);
   return files_in(folder, folder / "null_device", record);
 }
 
 void check_stubs(const PythonProgram& program, const fs::path& stubs, const fs::path& record) {
   if (!program.torch_version.starts_with(kOwnTorch)) return;
   const fs::path receipt = receipt_of(program, record);
-  if (!receipt.empty() && fs::exists(receipt)) return;
+  std::error_code ignored;
+  if (!receipt.empty() && fs::exists(receipt, ignored)) return;
   const fs::path make_stubs = existing(record / "make_stubs.py");
   const ProgramOutput lacking = output_of({program.interpreter, make_stubs.string(), "--check",
                                            program.torch.string(), stubs.string()});

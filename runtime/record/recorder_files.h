@@ -1,6 +1,7 @@
 // What is loaded into a Python program, which depends on its PyTorch. The recorder for the one that
 // Shardlens is built with is part of the build; one for another is built from that PyTorch's own
-// files when it is first asked for (.setup/recorder), and kept in record/pytorch.
+// files when it is first asked for (.setup/recorder), and kept in record/pytorch: a folder of the
+// user's own with mode 0700, since what it holds is loaded into the user's programs.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +19,9 @@ struct RecordFiles {
 /// The recorder for this PyTorch; `record` is the folder of that name (installation.h). Where it
 /// has to be built, a line on stderr says so, and a minute or more goes by; others that want the
 /// same one meanwhile wait for it. Throws std::invalid_argument where this PyTorch is none that is
-/// recorded, or cannot be here, std::runtime_error where files are missing or the build fails.
+/// recorded, or cannot be here, or where others than the user (of an installation: than who has
+/// installed it) can have put it there, std::runtime_error where files are missing or the build
+/// fails.
 RecordFiles recorder_for(const PythonProgram& program, const std::filesystem::path& record);
 
 /// Of a program on a null device: throws std::invalid_argument where its PyTorch calls what the

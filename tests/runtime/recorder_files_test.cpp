@@ -1,4 +1,6 @@
 // Which recorder a PyTorch gets, of made-up builds, installations and wheels.
+#include <unistd.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -53,6 +55,7 @@ struct MadeUp {
   void keep(const std::string& name) const {
     write(record / "pytorch" / name / "libshardlens_python.so", "");
     fs::create_directories(record / "pytorch" / name / "null_device");
+    fs::permissions(record / "pytorch", fs::perms::owner_all);
   }
 
   /// From here on it is a build folder, which builds recorders by this.
@@ -169,12 +172,68 @@ TEST_CASE("another PyTorch has the recorder that was kept for its wheel and our 
   }
 }
 
+TEST_CASE("recorders are loaded from a folder of the user's own alone") {
+  MadeUp made;
+  made.keep(kName);
+  const fs::path cache = made.record / "pytorch";
+  const auto set_mode = [&](int mode) { fs::permissions(cache, static_cast<fs::perms>(mode)); };
+  const std::string path = cache.string();
+
+  SECTION("of a build: mode 0700, nothing else") {
+    made.build_with("exit 1\n");
+    made.recorder();
+    for (const int mode : {0750, 0705, 0755, 0711}) {
+      set_mode(mode);
+      made.check_refused<std::invalid_argument>("not 0700; run chmod 700 " + path);
+    }
+    for (const int mode : {0770, 0707, 0777, 01777, 0720, 0702}) {
+      set_mode(mode);
+      made.check_refused<std::invalid_argument>("others can write to it; run rm -r " + path);
+    }
+    for (const int mode : {0700, 02700}) {  // a folder's group may be its parent's
+      set_mode(mode);
+      made.recorder();
+    }
+  }
+  SECTION("of an installation: nobody else writes to it") {
+    set_mode(0755);
+    made.recorder();
+    set_mode(0775);
+    made.check_refused<std::invalid_argument>("others can write to it; install Shardlens again");
+  }
+  SECTION("a link to one is none") {
+    fs::rename(cache, made.record / "elsewhere");
+    fs::create_directory_symlink(made.record / "elsewhere", cache);
+    made.check_refused<std::invalid_argument>("is no folder; run rm " + path);
+  }
+  SECTION("another user's is none") {
+    if (::geteuid() != 0) SKIP("only root can make a folder of another user's");
+    REQUIRE(::chown(cache.c_str(), 12345, 12345) == 0);
+    made.check_refused<std::invalid_argument>("belongs to user 12345, not to you");
+  }
+}
+
+TEST_CASE("a receipt that others may have left is not taken, and an own one is private") {
+  MadeUp made;
+  made.program.torch_version = "2.11.0+cu130";
+  made.build_with("exit 1\n");
+  const auto check = [&] { check_stubs(made.program, made.root / "null_device", made.record); };
+  check();
+  const fs::path cache = made.record / "pytorch";
+  CHECK(fs::status(cache).permissions() == fs::perms::owner_all);
+  write(made.record / "make_stubs.py", "echo it calls cuNew of libcuda.so.1\nexit 1\n");
+  check();
+  fs::permissions(cache, fs::perms::all);
+  CHECK_THROWS_AS(check(), std::invalid_argument);
+}
+
 TEST_CASE("a build folder builds a recorder that is missing, once") {
   const MadeUp made;
   const std::string count = made.folder.file("count");
-  made.build_with("echo \"$@\" >>" + count +
-                  "\ncd \"$1/record\"\nmkdir -p \"pytorch/$4/null_device\"\n" +
-                  "cp libshardlens_python.so \"pytorch/$4\"\n");
+  made.build_with(
+      "echo \"$@\" >>" + count +
+      "\ncd \"$1/record\"\nmkdir -m 700 pytorch\nmkdir -p \"pytorch/$4/null_device\"\n" +
+      "cp libshardlens_python.so \"pytorch/$4\"\n");
   for (int i = 0; i < 2; ++i) {
     CHECK(made.recorder().library == made.record / "pytorch" / kName / "libshardlens_python.so");
   }
