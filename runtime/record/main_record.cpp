@@ -11,6 +11,7 @@
 #include "profiler/recording_report.h"
 #include "profiler/report/report.h"
 #include "runtime/installation.h"
+#include "runtime/record/accounts.h"
 #include "runtime/record/python_program.h"
 #include "runtime/record/record_options.h"
 #include "runtime/record/record_verdict.h"
@@ -37,22 +38,39 @@ int64_t outside_bytes(const RecordOptions& options, const profiler::RankReport& 
   return cuda_bytes + planner::cold_nccl_bytes(gpu, {.size = world_size, .stride = 1});
 }
 
-/// Prints what was recorded; the worst verdict's exit code.
-int report_all(const RecordOptions& options, const RecordedRun& run) {
-  int exit_code = 0;
+/// Prints what was recorded; the verdicts.
+std::vector<RecordVerdict> report_all(const RecordOptions& options, const RecordedRun& run) {
+  const std::string failure = failure_text(run.accounts, run.end);
+  std::vector<RecordVerdict> verdicts;
   std::vector<profiler::RankReport> reports;
-  std::string verdicts;
+  std::string lines;
   for (const auto& path : run.recordings) {
     profiler::RankReport report = profiler::report_of(path.string());
     report.source = path.string();
     const RecordFacts facts = read_record_facts(path.string());
-    const RecordVerdict verdict = verdict_of(report, facts, outside_bytes(options, report));
-    verdicts += fmt::format("\n{}: {}\n", path.string(), verdict.line);
-    if (verdict.exit_code != 0 && exit_code != 3) exit_code = verdict.exit_code;
+    verdicts.push_back(verdict_of(report, facts, outside_bytes(options, report), failure));
+    lines += fmt::format("\n{}: {}\n", path.string(), verdicts.back().line);
+    for (const std::string& doubt : facts.doubts) lines += fmt::format("  in doubt: {}\n", doubt);
     reports.push_back(std::move(report));
   }
-  fmt::print("{}{}", profiler::report_text(std::move(reports)), verdicts);
-  return exit_code;
+  fmt::print("{}{}", profiler::report_text(std::move(reports)), lines);
+  return verdicts;
+}
+
+void say_why_nothing(const RecordOptions& options, const RecordedRun& run) {
+  const std::string why =
+      why_nothing(run.accounts, run.end, options.command, options.is_attached());
+  const std::string code = run.end.exit_code == 0
+                               ? ""
+                               : fmt::format("; the command's exit code is {}", run.end.exit_code);
+  fmt::print(stderr, "shardlens record: nothing was recorded: {}{}\n", why, code);
+}
+
+void say_end(const CommandEnd& end) {
+  if (!end.how.empty()) fmt::print(stderr, "shardlens record: {}\n", end.how);
+  if (end.exit_code != 0) {
+    fmt::print(stderr, "shardlens record: the command's exit code is {}\n", end.exit_code);
+  }
 }
 
 int record(const RecordOptions& options) {
@@ -60,22 +78,21 @@ int record(const RecordOptions& options) {
   const auto record = support_folder("record");
   const RecordFiles files = recorder_for(program, record);
   if (!options.is_attached()) check_stubs(program, files.stubs, record);
-  const RecordedRun run = run_recorded(options, files);
-  if (!run.ended.empty()) fmt::print(stderr, "shardlens record: {}\n", run.ended);
-  if (run.exit_code != 0) {
-    fmt::print(stderr, "shardlens record: the command's exit code is {}\n", run.exit_code);
-  }
+  const RecordedRun run = run_recorded(options, program, files);
+  std::vector<RecordVerdict> verdicts;
   if (run.recordings.empty()) {
-    fmt::print(
-        stderr,
-        "shardlens record: nothing was recorded: no PyTorch of {} used a GPU{}; a Python that "
-        "is started with -I, -E or -S cannot be recorded\n",
-        program.interpreter,
-        options.is_attached() ? " (without one, give --device, such as null:h100)" : "");
-    return run.exit_code == 0 ? 1 : run.exit_code;
+    say_why_nothing(options, run);
+  } else {
+    say_end(run.end);
+    verdicts = report_all(options, run);
   }
-  const int verdict = report_all(options, run);
-  return run.exit_code == 0 ? verdict : run.exit_code;
+  const Told* const out_of_memory = run.accounts.first("out_of_memory");
+  if (out_of_memory != nullptr &&
+      std::ranges::none_of(verdicts, &RecordVerdict::is_out_of_memory)) {
+    fmt::print("\ndoes not fit: process {} ran out of memory: {}\n", out_of_memory->process,
+               out_of_memory->text);
+  }
+  return exit_code_of(run.end, verdicts, out_of_memory != nullptr);
 }
 
 }  // namespace

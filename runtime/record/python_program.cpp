@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
@@ -57,20 +58,41 @@ std::optional<fs::path> find_program(const std::string& name) {
   return std::nullopt;
 }
 
-bool is_python(const fs::path& program) {
-  return program.filename().string().starts_with("python");
+bool is_python(const std::string& program) {
+  return fs::path(program).filename().string().starts_with("python");
 }
 
-/// What "#!/usr/bin/env python3" or "#!/opt/venv/bin/python" in the first line names.
-std::optional<fs::path> interpreter_in(const fs::path& script) {
+/// "#!/usr/bin/env python3 -u" as {"python3", "-u"}: the Python that the first line of a script
+/// names, and its flags. Empty: it names none.
+Words first_line_of(const fs::path& script) {
   std::ifstream file(script, std::ios::binary);
   std::string line;
-  if (!std::getline(file, line) || !line.starts_with("#!")) return std::nullopt;
-  std::istringstream words(line.substr(2));
-  for (std::string word; words >> word;) {
-    if (is_python(word)) return find_program(word);
+  if (!std::getline(file, line) || !line.starts_with("#!")) return {};
+  std::istringstream stream(line.substr(2));
+  Words words{std::istream_iterator<std::string>(stream), {}};
+  words.erase(words.begin(), std::ranges::find_if(words, is_python));
+  return words;
+}
+
+std::optional<fs::path> interpreter_in(const fs::path& script) {
+  const Words words = first_line_of(script);
+  return words.empty() ? std::nullopt : find_program(words.front());
+}
+
+/// Of the flags that follow a Python.
+std::string isolating_flag_in(const Words& words) {
+  for (size_t i = 1; i < words.size() && words[i].size() > 1 && words[i][0] == '-'; ++i) {
+    if (words[i].starts_with("--")) continue;
+    for (size_t letter = 1; letter < words[i].size(); ++letter) {
+      const char flag = words[i][letter];
+      if (flag == 'I' || flag == 'E' || flag == 'S') return {'-', flag};
+      if (flag == 'c' || flag == 'm') return {};  // the program follows
+      if (flag != 'W' && flag != 'X') continue;
+      if (letter + 1 == words[i].size()) ++i;  // what it is given is a word of its own
+      break;
+    }
   }
-  return std::nullopt;
+  return {};
 }
 
 }  // namespace
@@ -82,7 +104,7 @@ PythonProgram find_python(const Words& command) {
         fmt::format("{}: no such command; give one that can be run, such as -- python train.py",
                     command.front()));
   }
-  const auto named = is_python(*program) ? program : interpreter_in(*program);
+  const auto named = is_python(program->string()) ? program : interpreter_in(*program);
   const auto interpreter = named ? named : find_program("python3");
   if (!interpreter) {
     throw std::invalid_argument(fmt::format(
@@ -102,6 +124,12 @@ PythonProgram find_python(const Words& command) {
           .torch_version = last[-3],
           .cuda_version = last[-2],
           .wheel = last[-1]};
+}
+
+std::string isolating_flag(const Words& command) {
+  const auto program = find_program(command.front());
+  if (!program) return {};
+  return isolating_flag_in(is_python(program->string()) ? command : first_line_of(*program));
 }
 
 void check_pytorch(const PythonProgram& program) {

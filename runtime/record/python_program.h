@@ -20,6 +20,10 @@ struct PythonProgram {
 /// Throws std::invalid_argument where there is no such command, no Python or no PyTorch.
 PythonProgram find_python(const std::vector<std::string>& command);
 
+/// The flag by which the command's Python, or the first line of its script, shuts out what
+/// `shardlens record` loads, as -I, -E and -S do: "-I" of "python -Iu train.py". Empty: none.
+std::string isolating_flag(const std::vector<std::string>& command);
+
 /// Throws std::invalid_argument where this PyTorch is none that `shardlens record` was tried with.
 void check_pytorch(const PythonProgram& program);
 

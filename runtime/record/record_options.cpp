@@ -170,8 +170,12 @@ std::string record_help() {
          "                     given again\n\n"
          "Where the command has torchrun or calls torch.multiprocessing.spawn, they give the size\n"
          "of that world.\n\n"
-         "Exit code: that of the command where it is not 0; 3 where the program does not fit the\n"
-         "GPU; 4 where it fits only with allocator retries.\n";
+         "Exit code: 0 where the program fits the GPU, 3 where it does not (where memory ran out,\n"
+         "however the program ended), 4 where it fits only with allocator retries, 5 where "
+         "nothing\n"
+         "was recorded, or not to the end; of a program that failed its own, or 128 and the "
+         "signal\n"
+         "that ended it; 2 for wrong use.\n";
 }
 
 }  // namespace shardlens::runtime

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -14,8 +15,68 @@ namespace {
 
 using profiler::bytes_text;
 
-constexpr int kDoesNotFit = 3;
-constexpr int kFitsWithRetries = 4;
+/// "in step 2", or "before its first step".
+std::string when_text(int64_t step) {
+  return step < 0 ? "before its first step" : fmt::format("in step {}", step);
+}
+
+std::vector<std::string> doubts_in(const nlohmann::json& facts) {
+  std::vector<std::string> doubts;
+  const auto found = facts.find("doubts");
+  if (found == facts.end() || !found->is_array()) return doubts;
+  for (const auto& doubt : *found) {
+    if (doubt.is_string()) doubts.push_back(doubt.get<std::string>());
+  }
+  return doubts;
+}
+
+/// Of the last request that failed: the one that ended the program, if one has.
+std::string out_of_memory_line(const profiler::RankReport& report, int64_t outside_bytes,
+                               const std::string& failure) {
+  const profiler::OutOfMemory& last = report.out_of_memory.back();
+  const std::string others =
+      report.out_of_memory_count == 1
+          ? ""
+          : fmt::format("; {} requests failed, this one last", report.out_of_memory_count);
+  return fmt::format(
+      "does not fit: out of memory {}{}: {} could not be allocated, with {} allocated and {} "
+      "reserved by PyTorch, of {} ({} are taken beside it){}; {}",
+      when_text(last.at.step), last.label.empty() ? "" : " at " + last.label,
+      bytes_text(last.asked_bytes), bytes_text(last.blocks.allocated()),
+      bytes_text(last.blocks.reserved), bytes_text(report.header.capacity_bytes),
+      bytes_text(outside_bytes), others,
+      failure.empty() ? "the program went on without it" : failure);
+}
+
+/// A step begins in a recording with its first allocation.
+std::string progress_text(const profiler::RankReport& report, const RecordFacts& facts) {
+  if (facts.steps > 0)
+    return fmt::format("after {} step{}", facts.steps, facts.steps > 1 ? "s" : "");
+  if (report.steps.empty()) return "before its first step";
+  if (facts.is_known) return "in its first step";
+  return fmt::format("after its step {} had begun", report.steps.back().step);
+}
+
+/// Why the peak that was recorded may not be the program's; empty: it is.
+std::string why_incomplete(const profiler::RankReport& report, const RecordFacts& facts,
+                           const std::string& failure) {
+  if (!failure.empty()) return fmt::format("{}, {}", failure, progress_text(report, facts));
+  if (!facts.is_known) return "its process ended and did not close the recording";
+  if (report.lost > 0) return fmt::format("{} events were lost", report.lost);
+  if (!report.diagnostics.empty()) return report.diagnostics.front();
+  return {};
+}
+
+RecordVerdict no_verdict(const profiler::RankReport& report, int64_t outside_bytes,
+                         const std::string& why) {
+  return {
+      .line = fmt::format("no verdict: {}; the peak so far, {} allocated and {} reserved and {} "
+                          "beside PyTorch, of {}, is a lower bound",
+                          why, bytes_text(report.peak_bytes()),
+                          bytes_text(report.reserved_peak_bytes().value_or(0)),
+                          bytes_text(outside_bytes), bytes_text(report.header.capacity_bytes)),
+      .exit_code = kNotRecorded};
+}
 
 }  // namespace
 
@@ -26,20 +87,32 @@ RecordFacts read_record_facts(const std::string& recording) {
   return {.retries = json.value("retries", int64_t{0}),
           .steps = json.value("steps", int64_t{0}),
           .shapes = json.value(nlohmann::json::json_pointer("/values_read/shapes"), int64_t{0}),
+          .doubts = doubts_in(json),
           .is_known = true};
 }
 
 RecordVerdict verdict_of(const profiler::RankReport& report, const RecordFacts& facts,
-                         int64_t outside_bytes) {
+                         int64_t outside_bytes, const std::string& failure) {
   const int64_t capacity_bytes = report.header.capacity_bytes;
   const int64_t allocated_bytes = report.peak_bytes() + outside_bytes;
   const int64_t reserved_bytes = report.reserved_peak_bytes().value_or(0) + outside_bytes;
   const std::string outside = fmt::format("{} of it beside PyTorch", bytes_text(outside_bytes));
   const std::string capacity = bytes_text(capacity_bytes);
-  if (report.out_of_memory_count > 0 || allocated_bytes > capacity_bytes) {
-    return {.line = fmt::format("does not fit: takes {} or more ({}), but there are {}",
-                                bytes_text(allocated_bytes), outside, capacity),
+  if (report.out_of_memory_count > 0) {
+    return {.line = out_of_memory_line(report, outside_bytes, failure),
+            .exit_code = kDoesNotFit,
+            .is_out_of_memory = true};
+  }
+  if (allocated_bytes > capacity_bytes) {
+    return {.line = fmt::format("does not fit: takes {} or more ({}), but there are {}{}",
+                                bytes_text(allocated_bytes), outside, capacity,
+                                failure.empty() ? "" : "; " + failure),
             .exit_code = kDoesNotFit};
+  }
+  const std::string why = why_incomplete(report, facts, failure);
+  if (!why.empty()) return no_verdict(report, outside_bytes, why);
+  if (report.main_space() == nullptr) {
+    return {.line = "no verdict: nothing was allocated on the GPU", .exit_code = kNotRecorded};
   }
   if (facts.retries > 0 || reserved_bytes > capacity_bytes) {
     return {.line = fmt::format("fits with retries, each a stall: without them it takes {} or more "
@@ -54,6 +127,20 @@ RecordVerdict verdict_of(const profiler::RankReport& report, const RecordFacts& 
     fits.line += "; shapes depended on values, which are 0 here: it may take more";
   }
   return fits;
+}
+
+int exit_code_of(const CommandEnd& end, const std::vector<RecordVerdict>& verdicts,
+                 bool is_out_of_memory) {
+  if (is_out_of_memory || std::ranges::any_of(verdicts, &RecordVerdict::is_out_of_memory)) {
+    return kDoesNotFit;
+  }
+  if (verdicts.empty()) return end.is_by_signal() ? end.exit_code : kNotRecorded;
+  if (end.is_failure()) return end.exit_code;
+  for (const int code : {kDoesNotFit, kNotRecorded, kFitsWithRetries}) {
+    const auto has_it = [&](const RecordVerdict& verdict) { return verdict.exit_code == code; };
+    if (std::ranges::any_of(verdicts, has_it)) return code;
+  }
+  return 0;
 }
 
 }  // namespace shardlens::runtime

@@ -37,6 +37,11 @@ fs::path compiled_in(const RecordOptions& options, const std::string& claim) {
   return fs::path(options.out) / ("compiled" + claim);
 }
 
+/// What the processes of the program tell, until it has been read.
+fs::path accounts_in(const RecordOptions& options, const std::string& claim) {
+  return fs::path(options.out) / ("accounts" + claim);
+}
+
 /// The ending of the files by which a process tells which rank's recording it makes.
 std::string own_claim() {
   std::array<char, 256> host{};
@@ -53,9 +58,12 @@ nlohmann::json or_null(const std::optional<Value>& value) {
   return value ? nlohmann::json(*value) : nlohmann::json();
 }
 
-std::string options_json(const RecordOptions& options, const RecordFiles& files,
-                         const std::string& claim) {
+std::string options_json(const RecordOptions& options, const PythonProgram& program,
+                         const RecordFiles& files, const std::string& claim) {
   const nlohmann::json json = {{"library", files.library.string()},
+                               {"torch", program.torch_version},
+                               {"python", program.interpreter},
+                               {"accounts", fs::absolute(accounts_in(options, claim)).string()},
                                {"folder", fs::absolute(profiles_of(options)).string()},
                                {"claim", claim.substr(1)},
                                {"device", options.device_name()},
@@ -102,9 +110,9 @@ void set_world(const RecordOptions& options) {
   ::setenv("OMP_NUM_THREADS", "1", 0);
 }
 
-void set_environment(const RecordOptions& options, const RecordFiles& files,
-                     const std::string& claim) {
-  ::setenv("SHARDLENS_RECORD", options_json(options, files, claim).c_str(), 1);
+void set_environment(const RecordOptions& options, const PythonProgram& program,
+                     const RecordFiles& files, const std::string& claim) {
+  ::setenv("SHARDLENS_RECORD", options_json(options, program, files, claim).c_str(), 1);
   put_first("PYTHONPATH", files.python.string());
   if (options.is_attached()) return;
   put_first("LD_PRELOAD", preload_of(files.stubs));
@@ -124,8 +132,9 @@ void forget(const RecordOptions& options, const std::string& claim) {
   for (const auto& entry : fs::directory_iterator(profiles_of(options))) {
     if (entry.path().extension() == claim) fs::remove(entry.path());
   }
-  std::error_code a_compiler_still_writes;
-  fs::remove_all(compiled_in(options, claim), a_compiler_still_writes);
+  std::error_code a_process_still_writes;
+  fs::remove_all(compiled_in(options, claim), a_process_still_writes);
+  fs::remove_all(accounts_in(options, claim), a_process_still_writes);
 }
 
 // ---- while it runs ------------------------------------------------------------------------------
@@ -137,12 +146,13 @@ sigset_t awaited_signals() {
   return signals;
 }
 
-[[noreturn]] void become(const RecordOptions& options, const RecordFiles& files,
-                         const std::string& claim, const sigset_t& signals) {
+[[noreturn]] void become(const RecordOptions& options, const PythonProgram& program,
+                         const RecordFiles& files, const std::string& claim,
+                         const sigset_t& signals) {
   ::sigprocmask(SIG_SETMASK, &signals, nullptr);
   // A shell lets its background jobs ignore what ends them when their time is over.
   if (options.timeout_s) ::signal(SIGINT, SIG_DFL);
-  set_environment(options, files, claim);
+  set_environment(options, program, files, claim);
   std::vector<char*> argv;
   for (const std::string& word : options.command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -161,36 +171,38 @@ class Command {
     }
   }
 
-  RecordedRun wait() {
-    RecordedRun run;
+  CommandEnd wait() {
+    CommandEnd end;
     const sigset_t signals = awaited_signals();
     const timespec moment{.tv_sec = 0, .tv_nsec = 200'000'000};
     int status = 0;
     while (::waitpid(child_, &status, WNOHANG) == 0) {
       siginfo_t signal{};
       const int number = ::sigtimedwait(&signals, &signal, &moment);
-      if (number > 0 && number != SIGCHLD) pass_on(signal, run);
-      if (deadline_ && Clock::now() > *deadline_) time_is_up(run);
+      if (number > 0 && number != SIGCHLD) pass_on(signal, end);
+      if (deadline_ && Clock::now() > *deadline_) time_is_up(end);
     }
-    run.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    if (WIFSIGNALED(status) && run.ended.empty()) {
-      run.ended = fmt::format("the command was ended by {}", ::strsignal(WTERMSIG(status)));
+    end.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    if (WIFSIGNALED(status) && end.how.empty()) {
+      end.how = fmt::format("the command was ended by {}", ::strsignal(WTERMSIG(status)));
     }
-    if (timed_out_) run.exit_code = kTimedOut;
-    return run;
+    if (timed_out_) end.exit_code = kTimedOut;
+    if (end.exit_code == 0 && got_signal_ != 0) end.exit_code = 128 + got_signal_;
+    return end;
   }
 
  private:
   /// A terminal tells the command itself.
-  void pass_on(const siginfo_t& signal, RecordedRun& run) {
+  void pass_on(const siginfo_t& signal, CommandEnd& end) {
     if (signal.si_code == SI_USER) ::kill(child_, signal.si_signo);
-    run.ended = fmt::format("the command got {}", ::strsignal(signal.si_signo));
+    end.how = fmt::format("the command got {}", ::strsignal(signal.si_signo));
+    got_signal_ = signal.si_signo;
   }
 
-  void time_is_up(RecordedRun& run) {
+  void time_is_up(CommandEnd& end) {
     ::kill(child_, timed_out_ ? SIGKILL : SIGINT);
-    run.ended = timed_out_ ? "the command did not end when it was interrupted, and was killed"
-                           : "the command was interrupted: --timeout is over";
+    end.how = timed_out_ ? "the command did not end when it was interrupted, and was killed"
+                         : "the command was interrupted: --timeout is over";
     timed_out_ = true;
     deadline_ = Clock::now() + kTimeToEnd;
   }
@@ -198,6 +210,7 @@ class Command {
   pid_t child_;
   std::optional<Clock::time_point> deadline_;
   bool timed_out_ = false;
+  int got_signal_ = 0;
 };
 
 // ---- afterwards ---------------------------------------------------------------------------------
@@ -220,20 +233,24 @@ std::vector<fs::path> claimed_recordings(const fs::path& profiles, const std::st
 
 }  // namespace
 
-RecordedRun run_recorded(const RecordOptions& options, const RecordFiles& files) {
+RecordedRun run_recorded(const RecordOptions& options, const PythonProgram& program,
+                         const RecordFiles& files) {
   const fs::path profiles = profiles_of(options);
   fs::create_directories(profiles);
   const std::string claim = own_claim();
   forget(options, claim);
+  fs::create_directory(accounts_in(options, claim));
   const sigset_t awaited = awaited_signals();
   sigset_t before;
   ::sigprocmask(SIG_BLOCK, &awaited, &before);
   const pid_t child = ::fork();
   if (child < 0) throw std::runtime_error("no process could be made for the command");
-  if (child == 0) become(options, files, claim, before);
-  RecordedRun run = Command(child, options.timeout_s).wait();
+  if (child == 0) become(options, program, files, claim, before);
+  RecordedRun run;
+  run.end = Command(child, options.timeout_s).wait();
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   run.recordings = claimed_recordings(profiles, claim);
+  run.accounts = read_accounts(accounts_in(options, claim));
   forget(options, claim);
   return run;
 }

@@ -145,11 +145,15 @@ def check_steps(folder):
 
 
 def check_out_of_memory(folder):
-    python(folder, "run_out").expect(1, "OutOfMemoryError", "does not fit")
+    python(folder, "run_out").expect(3, "OutOfMemoryError", "does not fit")
+    ending = HERE / "scripts" / "ending.py"
+    command = [PYTHON, "-m", "torch.distributed.run", "--nproc_per_node", "2", ending]
+    run = Attached(folder, *command, "run_out_as_rank")
+    run.expect(3, "rank1.slp: does not fit: out of memory in step 1", "rank0.slp: no verdict: ")
 
 
 def check_no_gpu(folder):
-    python(folder, "stay_on_cpu").expect(1, "nothing was recorded", "without one, give --device")
+    python(folder, "stay_on_cpu").expect(5, "nothing was recorded", "where there is none, give --device")
 
 
 def check_refusals(_):

@@ -62,6 +62,19 @@ class Recorded:
         return self
 
 
+class OnNullDevice(Recorded):
+    def __init__(self, folder, *command, flags=(), more=None):
+        super().__init__(folder, *command, flags=["--device", "null:h100", *flags], more=more)
+
+    def steps(self):
+        return len(report_of(self.out)["steps"])
+
+    def expect_steps(self, steps):
+        if self.steps() != steps:
+            raise AssertionError(f"{self.steps()} steps were recorded, not {steps}")
+        return self
+
+
 def run_cases(cases):
     """Those of functions check_NAME that the arguments behind the first name, else all, each with a
     folder of its own. Returns the exit code."""

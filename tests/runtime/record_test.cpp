@@ -120,19 +120,101 @@ TEST_CASE("record refuses what makes no sense, and says why") {
 
 TEST_CASE("a program that takes more than the GPU has does not fit") {
   const RecordFacts facts{.is_known = true};
-  CHECK(verdict_of(report_of_peak(60, 70), facts, kGiB).exit_code == 0);
-  CHECK(verdict_of(report_of_peak(60, 80), facts, kGiB).exit_code == 4);
-  CHECK(verdict_of(report_of_peak(80, 80), facts, kGiB).exit_code == 3);
-  CHECK(verdict_of(report_of_peak(80, 80), facts, 0).exit_code == 0);
-  CHECK(verdict_of(report_of_peak(60, 70), {.retries = 1, .is_known = true}, kGiB).exit_code == 4);
-  profiler::RankReport failed = report_of_peak(60, 70);
-  failed.out_of_memory_count = 1;
-  CHECK(verdict_of(failed, facts, kGiB).exit_code == 3);
-  CHECK_THAT(verdict_of(report_of_peak(60, 70), facts, kGiB).line,
+  CHECK(verdict_of(report_of_peak(60, 70), facts, kGiB, "").exit_code == 0);
+  CHECK(verdict_of(report_of_peak(60, 80), facts, kGiB, "").exit_code == 4);
+  CHECK(verdict_of(report_of_peak(80, 80), facts, kGiB, "").exit_code == 3);
+  CHECK(verdict_of(report_of_peak(80, 80), facts, 0, "").exit_code == 0);
+  const RecordFacts retried{.retries = 1, .is_known = true};
+  CHECK(verdict_of(report_of_peak(60, 70), retried, kGiB, "").exit_code == 4);
+  CHECK_THAT(verdict_of(report_of_peak(60, 70), facts, kGiB, "").line,
              ContainsSubstring("fits: 71.00 GiB of 80.00 GiB (1.00 GiB of it beside PyTorch), 9.00 "
                                "GiB free"));
-  CHECK_THAT(verdict_of(report_of_peak(60, 70), {.shapes = 3, .is_known = true}, kGiB).line,
+  const RecordFacts shaped{.shapes = 3, .is_known = true};
+  CHECK_THAT(verdict_of(report_of_peak(60, 70), shaped, kGiB, "").line,
              ContainsSubstring("9.00 GiB free; shapes depended on values"));
+}
+
+TEST_CASE(
+    "memory that ran out does not fit, and the figures are those of the request that failed") {
+  profiler::RankReport failed = report_of_peak(60, 70);
+  failed.out_of_memory_count = 2;
+  profiler::OutOfMemory& last = failed.out_of_memory.emplace_back();
+  last.at.step = 3;
+  last.asked_bytes = 12 * kGiB;
+  last.label = "train.py:30 train";
+  last.blocks.requested = 55 * kGiB;
+  last.blocks.reserved = 68 * kGiB;
+  const RecordVerdict verdict = verdict_of(failed, {.is_known = true}, kGiB, "");
+  CHECK(verdict.exit_code == 3);
+  CHECK(verdict.is_out_of_memory);
+  CHECK(verdict.line ==
+        "does not fit: out of memory in step 3 at train.py:30 train: 12.00 GiB could not be "
+        "allocated, with 55.00 GiB allocated and 68.00 GiB reserved by PyTorch, of 80.00 GiB (1.00 "
+        "GiB are taken beside it); 2 requests failed, this one last; the program went on without "
+        "it");
+  CHECK_THAT(verdict_of(failed, {}, kGiB, "the program ended with exit code 1").line,
+             ContainsSubstring("this one last; the program ended with exit code 1"));
+}
+
+TEST_CASE("a program that failed, and a recording that is not whole, have a lower bound") {
+  const auto check_no_verdict = [](const profiler::RankReport& report, const RecordFacts& facts,
+                                   const std::string& failure, const std::string& why) {
+    const RecordVerdict verdict = verdict_of(report, facts, kGiB, failure);
+    CHECK(verdict.exit_code == 5);
+    CHECK(verdict.line == "no verdict: " + why +
+                              "; the peak so far, 60.00 GiB allocated and 70.00 GiB reserved and "
+                              "1.00 GiB beside PyTorch, of 80.00 GiB, is a lower bound");
+  };
+  const RecordFacts whole{.is_known = true};
+  profiler::RankReport report = report_of_peak(60, 70);
+  check_no_verdict(report, whole, "the program ended with exit code 7",
+                   "the program ended with exit code 7, before its first step");
+  check_no_verdict(report, {.steps = 1, .is_known = true}, "the program ended with exit code 7",
+                   "the program ended with exit code 7, after 1 step");
+  check_no_verdict(report, {}, "", "its process ended and did not close the recording");
+  report.lost = 3;
+  check_no_verdict(report, whole, "", "3 events were lost");
+  CHECK(
+      verdict_of(report_of_peak(80, 80), whole, kGiB, "the program ended with exit code 7").line ==
+      "does not fit: takes 81.00 GiB or more (1.00 GiB of it beside PyTorch), but there are 80.00 "
+      "GiB; the program ended with exit code 7");
+  profiler::Profile empty;
+  empty.header.capacity_bytes = 80 * kGiB;
+  CHECK(verdict_of(profiler::analyse(empty), whole, kGiB, "").exit_code == 5);
+}
+
+TEST_CASE("the exit code of record is 3 for memory, else the program's own, else the verdict's") {
+  const RecordVerdict fits, retries{.exit_code = 4}, none{.exit_code = 5},
+      too_large{.exit_code = 3};
+  const RecordVerdict ran_out{.exit_code = 3, .is_out_of_memory = true};
+  const CommandEnd well, failed{.exit_code = 7}, killed{.exit_code = 137, .how = "by Killed"};
+  CHECK(exit_code_of(well, {fits}, false) == 0);
+  CHECK(exit_code_of(well, {fits, retries}, false) == 4);
+  CHECK(exit_code_of(well, {retries, none}, false) == 5);
+  CHECK(exit_code_of(well, {none, too_large, retries}, false) == 3);
+  CHECK(exit_code_of(failed, {none}, false) == 7);
+  CHECK(exit_code_of(failed, {too_large}, false) == 7);
+  CHECK(exit_code_of(failed, {ran_out, none}, false) == 3);
+  CHECK(exit_code_of(killed, {none}, false) == 137);
+  CHECK(exit_code_of(killed, {ran_out}, false) == 3);
+  CHECK(exit_code_of(failed, {none}, /*is_out_of_memory=*/true) == 3);
+  CHECK(exit_code_of(well, {}, false) == 5);
+  CHECK(exit_code_of(failed, {}, false) == 5);
+  CHECK(exit_code_of(killed, {}, false) == 137);
+  CHECK(exit_code_of(failed, {}, /*is_out_of_memory=*/true) == 3);
+}
+
+TEST_CASE("what a recording leaves in doubt is read with what else its process has said") {
+  const test::TemporaryFolder folder;
+  test::write_file(
+      folder.file("rank0.json"),
+      R"({"retries": 2, "steps": 3, "doubts": ["classes: why", 7], "values_read": {}})");
+  const RecordFacts facts = read_record_facts(folder.file("rank0.slp"));
+  CHECK(facts.is_known);
+  CHECK(facts.retries == 2);
+  CHECK(facts.doubts == std::vector<std::string>{"classes: why"});
+  test::write_file(folder.file("rank1.json"), R"({"retries": 2, "ste)");
+  CHECK_FALSE(read_record_facts(folder.file("rank1.slp")).is_known);
 }
 
 TEST_CASE("the Python of a command is its program, its first line's, or python3") {
@@ -149,6 +231,27 @@ TEST_CASE("the Python of a command is its program, its first line's, or python3"
     CHECK(found.cuda_version == "13.0");
     CHECK(found.wheel == "feedfacecafe");
   }
+}
+
+TEST_CASE("flags by which a Python shuts the recorder out are found before its program") {
+  const test::TemporaryFolder folder;
+  const std::string python = program(folder, "python3.11", "");
+  const auto flag_of = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), python);
+    return isolating_flag(words);
+  };
+  CHECK(flag_of({"-I", "train.py"}) == "-I");
+  CHECK(flag_of({"-u", "-sE", "-m", "train"}) == "-E");
+  CHECK(flag_of({"-W", "ignore", "-S", "train.py"}) == "-S");
+  CHECK(flag_of({"-Wignore", "-uS"}) == "-S");
+  CHECK(flag_of({"train.py", "-I"}).empty());
+  CHECK(flag_of({"-c", "pass", "-S"}).empty());
+  CHECK(flag_of({"-mSE"}).empty());
+  CHECK(flag_of({"-X", "SE", "--check-hash-based-pycs", "never"}).empty());
+  CHECK(flag_of({}).empty());
+  const std::string script = program(folder, "torchrun", "#!/usr/bin/env " + python + " -sE\n");
+  CHECK(isolating_flag({script, "-I"}) == "-E");
+  CHECK(isolating_flag({"sh", "-I"}).empty());
 }
 
 TEST_CASE("a Python without PyTorch is refused in a line") {

@@ -2,10 +2,22 @@
 waits for PyTorch to be imported, and runs the user's own sitecustomize, if there is one."""
 
 import importlib.machinery
+import importlib.util
 import os
 import sys
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+
+def _wait_for_pytorch():
+    """Where that fails the program runs unrecorded."""
+    try:
+        import shardlens_record
+
+        shardlens_record.wait_for_pytorch()
+    except Exception as error:  # pylint: disable=broad-except
+        print(f"shardlens record: nothing is recorded: {type(error).__name__}: {error}",
+              file=sys.stderr, flush=True)
 
 
 def _run_own_sitecustomize():
@@ -19,7 +31,5 @@ def _run_own_sitecustomize():
 
 
 if "SHARDLENS_RECORD" in os.environ:
-    import shardlens_record
-
-    shardlens_record.wait_for_pytorch()
+    _wait_for_pytorch()
 _run_own_sitecustomize()

@@ -2,7 +2,10 @@
 
 SHARDLENS_RECORD is the JSON that the command wrote (runtime/record/recorded_run.cpp):
   library     libshardlens_python.so
+  torch       the version of PyTorch that the library was built from
+  python      the interpreter that was asked which PyTorch it has
   folder      where to put rankR.slp, rankR.json beside it once it is closed, and rankR.CLAIM
+  accounts    where each process says how far it came (account.py)
   claim       CLAIM, of one `shardlens record` alone: those of other machines may share the folder
   device      "null:h100", or "cuda": the program runs on its GPUs, and nothing of it is changed
   rank, world, gpus_per_node   null where the program or torchrun says so
@@ -10,30 +13,19 @@ SHARDLENS_RECORD is the JSON that the command wrote (runtime/record/recorded_run
   true_at     where tensors that the program decides by are True, as "train.py:30"
   command     what the user gave
 
-Modules are changed right after they have been imported, by wait_for_pytorch: nothing is imported
-that the program does not import itself.
+Modules are changed right after they have been executed (imports.py): nothing is imported that the
+program does not import itself. No hook raises into the program (guards.py).
 """
 
-import importlib.util
 import json
 import os
-import sys
 
 OPTIONS = json.loads(os.environ["SHARDLENS_RECORD"])
 IS_ATTACHED = OPTIONS["device"] == "cuda"
 
-_said = set()
-
-
-def say(line):
-    """On stderr, once."""
-    if line not in _said:
-        _said.add(line)
-        print(f"shardlens record: {line}", file=sys.stderr, flush=True)
-
 
 def _changes():
-    """What to do to which module, once it is there."""
+    """What to do to which module, once it has been executed."""
     from . import ranks, recording, values
 
     always = {
@@ -58,29 +50,8 @@ def _changes():
     }
 
 
-class _Finder:
-    """Finds modules as everybody does, and changes those that are listed after they have run."""
-
-    def __init__(self, changes):
-        self.changes = changes
-
-    def find_spec(self, name, path=None, target=None):
-        changes = self.changes.pop(name, None)
-        if changes is None:
-            return None
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            return spec
-        run = spec.loader.exec_module
-
-        def run_and_change(module):
-            run(module)
-            for change in changes:
-                change(module)
-
-        spec.loader.exec_module = run_and_change
-        return spec
-
-
 def wait_for_pytorch():
-    sys.meta_path.insert(0, _Finder(_changes()))
+    from . import account, imports
+
+    account.begin()
+    imports.change_when_executed(_changes())

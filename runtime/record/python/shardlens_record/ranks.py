@@ -6,7 +6,8 @@ import json
 import os
 import sys
 
-from . import IS_ATTACHED, OPTIONS, say
+from . import IS_ATTACHED, OPTIONS, account
+from .guards import replace, say
 
 
 # What torchrun, Open MPI, other MPIs and Slurm tell of rank, world, and rank on this machine.
@@ -30,13 +31,21 @@ def own_place():
 
 def tell_spawned(module):
     """Processes of torch.multiprocessing.spawn learn their rank as an argument, which a recording
-    that begins with the GPU may be too early to see."""
+    that begins with the GPU may be too early to see. What they raise is passed to their parent."""
     run, start = module._wrap, module.start_processes
 
     @functools.wraps(run)
     def run_rank(fn, i, *rest):
+        @functools.wraps(fn)
+        def tell_and_raise(*args):
+            try:
+                return fn(*args)
+            except Exception as error:
+                account.tell_raised(error)
+                raise
+
         OPTIONS["rank"] = i
-        run(fn, i, *rest)
+        run(tell_and_raise, i, *rest)
 
     @functools.wraps(start)
     def start_ranks(fn, args=(), nprocs=1, *rest, **kwargs):
@@ -59,7 +68,9 @@ class _World:
         if cls.rank is None:
             cls.rank = rank
         if not 0 <= cls.rank < cls.size:
-            say(f"rank {cls.rank} is not in a world of {cls.size}; give --rank and --world")
+            why = f"rank {cls.rank} is not in a world of {cls.size}; give --rank and --world"
+            say(why)
+            account.tell("refused", why)
             sys.exit(2)
         os.environ.update(_environment(cls.size, cls.rank, cls._gpus(gpus_per_node)))
 

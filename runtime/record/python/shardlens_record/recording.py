@@ -11,7 +11,8 @@ import os
 import sys
 import weakref
 
-from . import IS_ATTACHED, OPTIONS, ranks, say, values
+from . import IS_ATTACHED, OPTIONS, account, ranks, values
+from .guards import describe, doubts, guarded, replace, say
 
 # Of profiler/profile.h.
 PARAMETER_SHARD, GRADIENT_SHARD, OPTIMIZER_STATE, GRADIENT = 0, 1, 2, 5
@@ -20,6 +21,11 @@ PARAMETER_SHARD, GRADIENT_SHARD, OPTIMIZER_STATE, GRADIENT = 0, 1, 2, 5
 HISTORY_CONTEXT = {None: 0, "state": 1, "alloc": 2, "all": 3}
 
 NOTICE = "" if IS_ATTACHED else "null device: memory is real, values are not"
+
+# What is in doubt where a hook has failed.
+_CLASSES = "classes of some blocks unknown"
+_STEPS = "steps of the recording may be missing"
+_COUNTERS = "peaks and retries before the program has reset PyTorch's counters are unknown"
 
 
 class _Start(ctypes.Structure):
@@ -43,6 +49,7 @@ class _Recording:
     makes_state = False  # a step is none of the program's
     ended_early = False
     history = None  # the program's own, as it was last asked for
+    counters = {}  # of a device's allocator, before the program has reset them
 
 
 def _load():
@@ -69,15 +76,55 @@ def _claim():
     except FileExistsError:
         say(f"process {os.getpid()} uses the GPU too; only the first of a rank is recorded")
         return False
+    for ending in ("slp", "json"):  # of an earlier run
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(_file(ending))
     return True
 
 
+def _refuse(why):
+    say(f"nothing is recorded: {why}")
+    account.tell("refused", why)
+
+
 def begin(torch):
+    """The program's own PyTorch has its GPU by now, whatever becomes of this."""
+    account.tell_once("gpu")
     if _Recording.library is not None:
         return
+    try:
+        why = _begin(torch)
+    except Exception as error:  # pylint: disable=broad-except
+        why = describe(error)
+    if why:
+        _refuse(why)
+
+
+def _begin(torch):
+    """Why there is no recording, or None."""
+    if str(torch.__version__) != OPTIONS["torch"]:
+        return (f"{sys.executable} has PyTorch {torch.__version__}, but the recorder is for "
+                f"{OPTIONS['torch']} of {OPTIONS['python']}; activate its environment, or start the "
+                "program by its python")
     _Recording.rank, world_size, local_rank = ranks.own_place()
     if not _claim():
-        return
+        return None
+    try:
+        failure = _open(torch, world_size, local_rank)
+    except Exception as error:  # pylint: disable=broad-except
+        failure = describe(error)
+    if failure:
+        os.remove(_file(OPTIONS["claim"]))
+        return failure
+    if not IS_ATTACHED:
+        atexit.register(_wait_for_autograd, torch)
+    atexit.register(end)  # is called first
+    replace(os, "_exit", _close_before)
+    return None
+
+
+def _open(torch, world_size, local_rank):
+    """Why there is no recording, or None."""
     library = _load()
     libraries = f"PyTorch {torch.__version__}\nPython {sys.version.split()[0]}\n"
     start = _Start(
@@ -93,8 +140,7 @@ def begin(torch):
     )
     failure = library.shardlens_record_begin(ctypes.byref(start))
     if failure:
-        say(f"nothing is recorded: {failure.decode()}")
-        return
+        return failure.decode()
     _Recording.library = library
     _Recording.process = os.getpid()
     fault = library.shardlens_record_driver_fault()
@@ -102,15 +148,25 @@ def begin(torch):
         say(f"{fault.decode()}: what others than PyTorch allocate is not recorded")
     if _Recording.history:
         library.shardlens_record_share_history(*_Recording.history)
-    if not IS_ATTACHED:
-        atexit.register(_wait_for_autograd, torch)
-    atexit.register(end)  # is called first
+    return None
+
+
+def _close_before(leave):
+    """Programs that hang in atexit's functions leave by os._exit."""
+
+    @functools.wraps(leave)
+    def close_and_leave(status):
+        end()
+        leave(status)
+
+    return close_and_leave
 
 
 def _is_recording():
     return _Recording.library is not None and _Recording.process == os.getpid()
 
 
+@guarded("autograd's threads may not have ended")
 def _wait_for_autograd(torch):
     """A thread of autograd's that lets go of a callback in Python when that ends aborts the process:
     PyTorch's own fault, but a GPU takes longer. It does so before it turns to another backward."""
@@ -119,6 +175,7 @@ def _wait_for_autograd(torch):
             torch.zeros(1, device="cuda", requires_grad=True).sum().backward()
 
 
+@guarded("the recording's end is incomplete")
 def end():
     """Closes the recording, and leaves beside it what only this process knows."""
     if not _is_recording():
@@ -130,67 +187,187 @@ def end():
     _Recording.library = None
     values.say_unmet()
     facts = {name: getattr(found, name) for name, _ in _End._fields_}
-    facts |= {"steps": max(_Recording.step, 0), "values_read": values.counts()}
+    facts |= _of_whole_run(facts, sys.modules["torch"].cuda.current_device())
+    facts |= {"steps": max(_Recording.step, 0), "values_read": values.counts(), "doubts": doubts()}
     with open(_file("json"), "w", encoding="utf-8") as file:
         json.dump(facts, file)
+
+
+# --- counters -------------------------------------------------------------------------------------
+
+
+def _of_whole_run(facts, device):
+    """PyTorch's counters are of the time since the program has reset them."""
+    kept = _Recording.counters.get(device, {})
+    whole = {name: max(facts[name], kept.get(name, 0))
+             for name in ("peak_allocated_bytes", "peak_reserved_bytes")}
+    return whole | {"retries": facts["retries"] + kept.get("retries", 0)}
+
+
+@guarded(_COUNTERS)
+def _keep_peaks(torch, device):
+    stats = torch._C._cuda_memoryStats(device)
+    kept = _Recording.counters.setdefault(device, {})
+    for name in ("allocated_bytes", "reserved_bytes"):
+        kept[f"peak_{name}"] = max(kept.get(f"peak_{name}", 0), stats[name]["all"]["peak"])
+
+
+@guarded(_COUNTERS)
+def _keep_retries(torch, device):
+    kept = _Recording.counters.setdefault(device, {})
+    kept["retries"] = kept.get("retries", 0) + torch._C._cuda_memoryStats(device)["num_alloc_retries"]
+
+
+def _keep_counters(torch):
+    """What the program resets is kept before."""
+    for name, keep in {
+        "_cuda_resetPeakMemoryStats": _keep_peaks,
+        "_accelerator_resetPeakStats": _keep_peaks,
+        "_cuda_resetAccumulatedMemoryStats": _keep_retries,
+        "_accelerator_resetAccumulatedStats": _keep_retries,
+    }.items():
+        if hasattr(torch._C, name):
+            replace(torch._C, name, functools.partial(_resetting, torch, keep))
+
+
+def _resetting(torch, keep, inner):
+    @functools.wraps(inner)
+    def reset(device):
+        if _is_recording():
+            keep(torch, device)
+        return inner(device)
+
+    return reset
+
+
+@guarded("a process that is not recorded may have run out of memory")
+def _watch_out_of_memory(torch):
+    """Also of a process that is not recorded, and where the program goes on."""
+
+    @guarded("how the program ran out of memory is unknown")
+    def tell(gpu, asked_bytes, used_bytes, free_bytes):
+        asked, used, free = (f"{n / 2**20:.2f} MiB" for n in (asked_bytes, used_bytes, free_bytes))
+        account.tell_once("out_of_memory", f"{asked} could not be allocated, with {used} of GPU {gpu} "
+                                           f"in use and {free} free")
+
+    torch._C._cuda_attach_out_of_memory_observer(tell)
 
 
 # --- what blocks are ------------------------------------------------------------------------------
 
 
-def _tell(tensor, category):
-    local = getattr(tensor, "_local_tensor", tensor)  # of a DTensor
-    if not local.is_cuda:
+_SPARSE = {
+    "torch.sparse_coo": ("_indices", "_values"),
+    "torch.sparse_csr": ("crow_indices", "col_indices", "values"),
+    "torch.sparse_csc": ("ccol_indices", "row_indices", "values"),
+    "torch.sparse_bsr": ("crow_indices", "col_indices", "values"),
+    "torch.sparse_bsc": ("ccol_indices", "row_indices", "values"),
+}
+
+
+def _parts(tensor):
+    """The tensors that a sparse one consists of or that a subclass wraps (a DTensor, a quantised or a
+    nested tensor); empty: it holds memory itself."""
+    if str(tensor.layout) in _SPARSE:
+        return [getattr(tensor, name)() for name in _SPARSE[str(tensor.layout)]]
+    if hasattr(tensor, "__tensor_flatten__"):
+        return [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
+    return []
+
+
+def _wrapped(tensor):
+    """Of a subclass that does not say what it wraps."""
+    return [value for value in vars(tensor).values() if hasattr(value, "untyped_storage")]
+
+
+def _tell_parts(tensor, category):
+    parts = _parts(tensor)
+    if not parts:
+        return _tell_block(tensor, category)
+    for part in parts:
+        _tell_parts(part, category)
+    return None
+
+
+def _tell_block(tensor, category):
+    if not tensor.is_cuda:
         return
-    storage = local.untyped_storage()
-    if storage.nbytes() > 0:
-        _Recording.library.shardlens_record_recategorise(storage.data_ptr(), category)
+    storage = tensor.untyped_storage()
+    if storage.device.type != "cuda" or storage.nbytes() == 0:
+        return  # a fake tensor, or one whose memory has been given back
+    try:
+        address = storage.data_ptr()
+    except RuntimeError:  # a wrapper has none
+        wrapped = _wrapped(tensor)
+        if not wrapped:
+            raise
+        for part in wrapped:
+            _tell_parts(part, category)
+        return
+    _Recording.library.shardlens_record_recategorise(address, category)
+
+
+@guarded(_CLASSES)
+def _tell(tensor, category):
+    """The program's own __torch_function__ is not asked: it may do anything."""
+    with sys.modules["torch"]._C.DisableTorchFunction():
+        _tell_parts(tensor, category)
 
 
 def _parameters(optimizer):
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
+@guarded(_CLASSES)
+def _tell_parameters(optimizer):
+    for parameter in _parameters(optimizer):
+        _tell(parameter, PARAMETER_SHARD)
+
+
 def _is_sharded(parameter):
     return hasattr(parameter, "_local_tensor") or hasattr(parameter, "_sharded_size")
 
 
+@guarded(_CLASSES)
 def _tell_gradients(optimizer):
     for parameter in _parameters(optimizer):
         if parameter.grad is not None:
             _tell(parameter.grad, GRADIENT_SHARD if _is_sharded(parameter) else GRADIENT)
 
 
+@guarded(_CLASSES)
 def _tell_state(optimizer, torch):
     """Once: neither parameters nor state move after the first step, unless they are loaded."""
     if optimizer in _Recording.classed:
         return
     _Recording.classed.add(optimizer)
-    for parameter in _parameters(optimizer):
-        _tell(parameter, PARAMETER_SHARD)
+    _tell_parameters(optimizer)
     for state in optimizer.state.values():
-        for value in state.values():
+        for value in state.values() if isinstance(state, dict) else [state]:
             if isinstance(value, torch.Tensor):
                 _tell(value, OPTIMIZER_STATE)
 
 
 def watch_fsdp2(module):
     """Gradients of gathered parameters are gone before the optimizer sees any."""
-    group = module.FSDPParamGroup
-    inner = group.post_backward
 
-    def tell(self):
+    @guarded(_CLASSES)
+    def tell(group):
         if _is_recording():
-            for parameter in self.fsdp_params:
+            for parameter in group.fsdp_params:
                 whole = getattr(parameter, "_unsharded_param", None)
                 if whole is not None and whole.grad is not None:
                     _tell(whole.grad, GRADIENT)
 
-    def post_backward(self, *args):
-        tell(self)
-        return inner(self, *args)
+    def telling(inner):
+        @functools.wraps(inner)
+        def post_backward(self, *args, **kwargs):
+            tell(self)
+            return inner(self, *args, **kwargs)
 
-    group.post_backward = post_backward
+        return post_backward
+
+    replace(module.FSDPParamGroup, "post_backward", telling)
 
 
 # --- steps ----------------------------------------------------------------------------------------
@@ -201,13 +378,13 @@ def _step_begins():
     _Recording.library.shardlens_record_step(_Recording.step)
 
 
+@guarded(_STEPS)
 def _made(optimizer):
     if not _is_recording():
         return
     _Recording.stepping = None  # the program goes on with another one
     if _Recording.step < 0:
-        for parameter in _parameters(optimizer):
-            _tell(parameter, PARAMETER_SHARD)
+        _tell_parameters(optimizer)
         _step_begins()
 
 
@@ -224,12 +401,13 @@ def _end_early():
     raise SystemExit(0)
 
 
-def _after_step(optimizer, torch):
+@guarded(_STEPS)
+def _after_step(optimizer, *_):
     if _Recording.ended_early:
         os._exit(0)  # the program has caught SystemExit
     if not _is_recording() or _Recording.makes_state:
         return
-    _tell_state(optimizer, torch)
+    _tell_state(optimizer, sys.modules["torch"])
     if _Recording.stepping is None:
         _Recording.stepping = id(optimizer)
     if _Recording.stepping != id(optimizer):
@@ -242,81 +420,134 @@ def _after_step(optimizer, torch):
 
 def _watch_optimizers(torch):
     hooks = importlib.import_module("torch.optim.optimizer")  # torch.optim hides its name
-    hooks.register_optimizer_step_pre_hook(_before_step)
-    hooks.register_optimizer_step_post_hook(lambda optimizer, *_: _after_step(optimizer, torch))
-    made, load = torch.optim.Optimizer.__init__, torch.optim.Optimizer.load_state_dict
+    if _before_step not in hooks._global_optimizer_pre_hooks.values():
+        hooks.register_optimizer_step_pre_hook(_before_step)
+        hooks.register_optimizer_step_post_hook(_after_step)
+    replace(torch.optim.Optimizer, "__init__", _making)
+    replace(torch.optim.Optimizer, "load_state_dict", _loading)
 
+
+def _making(made):
+    @functools.wraps(made)
     def init(self, *args, **kwargs):
         made(self, *args, **kwargs)
         _made(self)
 
+    return init
+
+
+def _loading(load):
     @functools.wraps(load)
     def load_state_dict(self, *args, **kwargs):
-        load(self, *args, **kwargs)
-        _Recording.classed.discard(self)
+        result = load(self, *args, **kwargs)
+        _tell_again(self)
+        return result
 
-    torch.optim.Optimizer.__init__ = init
-    torch.optim.Optimizer.load_state_dict = load_state_dict
+    return load_state_dict
+
+
+@guarded(_CLASSES)
+def _tell_again(optimizer):
+    _Recording.classed.discard(optimizer)
 
 
 def watch_checkpoints(module):
     """torch.distributed.checkpoint lets an optimizer make its state by a step with no gradients."""
-    inner = module._init_optim_state
 
-    def init(*args, **kwargs):
-        _Recording.makes_state = True
-        try:
-            inner(*args, **kwargs)
-        finally:
-            _Recording.makes_state = False
+    def making_state(inner):
+        @functools.wraps(inner)
+        def init(*args, **kwargs):
+            _Recording.makes_state = True
+            try:
+                return inner(*args, **kwargs)
+            finally:
+                _Recording.makes_state = False
 
-    module._init_optim_state = init
+        return init
+
+    replace(module, "_init_optim_state", making_state)
 
 
 # --- PyTorch --------------------------------------------------------------------------------------
 
 
+def _history_of_old_call(enabled, record_context=True, trace_alloc_max_entries=1,
+                         trace_alloc_record_context=False, device=None, record_context_cpp=False,
+                         *_, **__):
+    """As the allocator takes _record_memory_history(True, ...): when, entries, with C++ frames."""
+    when = "alloc" if trace_alloc_record_context else "state" if record_context else None
+    return HISTORY_CONTEXT[when if enabled else None], trace_alloc_max_entries, record_context_cpp
+
+
+def _history_of_call(enabled="all", context="all", stacks="all", max_entries=sys.maxsize, *_, **__):
+    if not enabled:
+        return HISTORY_CONTEXT[None], 1, stacks == "all"
+    return HISTORY_CONTEXT[context], max_entries, stacks == "all"
+
+
+@guarded("the program's own memory history may miss stacks, and the recording classes")
+def _note_history(args, kwargs):
+    enabled = args[0] if args else kwargs.get("enabled", "all")
+    read = _history_of_old_call if isinstance(enabled, bool) else _history_of_call
+    _Recording.history = read(*args, **kwargs)
+    if _is_recording():
+        _Recording.library.shardlens_record_share_history(*_Recording.history)
+
+
 def _share_history(torch):
     """The allocator has one history: the program's own, if it wants one, and ours in one."""
-    memory = torch.cuda.memory
-    inner = memory._record_memory_history
 
-    def record(enabled="all", context="all", stacks="all", max_entries=sys.maxsize, *args,
-               **kwargs):
-        inner(enabled, context, stacks, max_entries, *args, **kwargs)
-        wanted = HISTORY_CONTEXT.get(context, 0) if enabled else 0
-        _Recording.history = (wanted, max_entries if enabled else 1, stacks == "all")
-        if _is_recording():
-            _Recording.library.shardlens_record_share_history(*_Recording.history)
+    def sharing(inner):
+        @functools.wraps(inner)
+        def record(*args, **kwargs):
+            result = inner(*args, **kwargs)
+            _note_history(args, kwargs)
+            return result
 
-    memory._record_memory_history = record
+        return record
+
+    replace(torch.cuda.memory, "_record_memory_history", sharing)
+
+
+@guarded("the program uses torch.profiler, which may take CUPTI from the recording")
+def _note_profiler():
+    if not IS_ATTACHED:
+        say("the program uses torch.profiler: it sees no kernels, and its times mean nothing")
+    elif _is_recording():
+        say("the program uses torch.profiler, which wants CUPTI for itself: from here on what "
+            "others than PyTorch allocate is not recorded")
+        _Recording.library.shardlens_record_leave_driver()
 
 
 def _watch_profiler(torch):
-    profile = torch.profiler.profile
-    inner = profile.start
+    def noting(inner):
+        @functools.wraps(inner)
+        def start(self):
+            _note_profiler()
+            return inner(self)
 
-    def start(self):
-        if not IS_ATTACHED:
-            say("the program uses torch.profiler: it sees no kernels, and its times mean nothing")
-        elif _is_recording():
-            say("the program uses torch.profiler, which wants CUPTI for itself: from here on what "
-                "others than PyTorch allocate is not recorded")
-            _Recording.library.shardlens_record_leave_driver()
-        return inner(self)
+        return start
 
-    profile.start = start
+    replace(torch.profiler.profile, "start", noting)
+
+
+def _begin_with_cuda(torch):
+    """When the allocator is there and nothing has been allocated yet."""
+
+    def beginning(inner):
+        @functools.wraps(inner)
+        def init():
+            inner()
+            begin(torch)
+
+        return init
+
+    replace(torch._C, "_cuda_init", beginning)
+    torch.cuda._lazy_call(lambda: _watch_out_of_memory(torch))
 
 
 def prepare(torch):
-    """When the allocator is there and nothing has been allocated yet."""
-    inner = torch._C._cuda_init
-
-    def init():
-        inner()
-        begin(torch)
-
-    torch._C._cuda_init = init
-    _watch_optimizers(torch)
-    _share_history(torch)
-    _watch_profiler(torch)
+    account.tell_once("torch")
+    for part in (_begin_with_cuda, _watch_optimizers, _share_history, _watch_profiler,
+                 _keep_counters):
+        guarded("PyTorch is not watched as it should be")(part)(torch)

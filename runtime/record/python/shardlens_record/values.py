@@ -5,7 +5,10 @@ import functools
 import os
 import sys
 
-from . import OPTIONS, decisions, say
+from . import OPTIONS, decisions
+from .guards import guarded, replace, say
+
+_VALUES = "where the program decides by values of the GPU may be told incompletely"
 
 _COUNTS = {}
 _UNMET = set(OPTIONS["true_at"])
@@ -54,6 +57,7 @@ def _count(name):
 # --- what is asked --------------------------------------------------------------------------------
 
 
+@guarded(_VALUES)
 def _numbers_read(name, frame):
     """Mostly to be printed."""
     _count(name)
@@ -66,12 +70,14 @@ def _numbers_read(name, frame):
         )
 
 
+@guarded(_VALUES)
 def _indexed(name, frame):
     _count(name)
     if not _is_pytorchs(frame):
         say(f"{_place(frame)}: {_INDEXES}")
 
 
+@guarded(_VALUES)
 def _shaped(name, frame):
     if not _is_printing(frame):
         _count(name)
@@ -79,6 +85,7 @@ def _shaped(name, frame):
         say(f"{_place(frame)}: {name}: {_SHAPES}")
 
 
+@guarded(_VALUES, otherwise=False)
 def _is_true(frame):
     """Of what the program decides by."""
     if _is_pytorchs(frame):
@@ -133,34 +140,43 @@ def _lists_places(args, kwargs):
 
 
 def _watch(owner, name, told, when=_has_gpu_tensor):
-    inner = getattr(owner, name)
+    """The function now and before; None where it was watched already."""
+    asks = guarded(_VALUES, otherwise=False)(when)
 
-    @functools.wraps(inner)
-    def watched(*args, **kwargs):
-        if when(args, kwargs):
-            told(f"{owner.__name__}.{name}", sys._getframe(1))
-        return inner(*args, **kwargs)
+    def watching(inner):
+        @functools.wraps(inner)
+        def watched(*args, **kwargs):
+            if asks(args, kwargs):
+                told(f"{owner.__name__}.{name}", sys._getframe(1))
+            return inner(*args, **kwargs)
 
-    setattr(owner, name, watched)
-    return watched, inner
+        return watched
+
+    return replace(owner, name, watching)
 
 
 def _watch_truth(tensor):
-    inner = tensor.__bool__
+    is_on_gpu = guarded(_VALUES, otherwise=False)(_is_on_gpu)
 
-    @functools.wraps(inner)
-    def watched(self):
-        if not self.is_cuda:
-            return inner(self)
-        _count("Tensor.__bool__")
-        return inner(self) or _is_true(sys._getframe(1))
+    def watching(inner):
+        @functools.wraps(inner)
+        def watched(self):
+            if not is_on_gpu(self):
+                return inner(self)
+            _count("Tensor.__bool__")
+            return inner(self) or _is_true(sys._getframe(1))
 
-    tensor.__bool__ = watched
+        return watched
+
+    replace(tensor, "__bool__", watching)
 
 
 def _watch_function(torch, module, name, when=_has_gpu_tensor):
     """torch.jit.script knows PyTorch's functions by identity."""
-    watched, inner = _watch(module, name, _shaped, when)
+    pair = _watch(module, name, _shaped, when)
+    if pair is None:
+        return
+    watched, inner = pair
     operator = torch.jit._builtins._find_builtin(inner)
     if operator is not None:
         torch.jit._builtins._register_builtin(watched, operator)
@@ -197,35 +213,43 @@ def check_no_arguments(module):
 def _draw_normal(torch):
     """torch.normal asks twice whether all deviations are positive, and fails. This allocates as it
     does, and goes on."""
-    inner = torch.normal
 
     def ask(std):
         least = std.min()
         least.ge(0)
 
-    @functools.wraps(inner)
-    def normal(mean, std=1.0, *args, **kwargs):
-        if not _is_on_gpu(std) or args or "out" in kwargs:
-            return inner(mean, std, *args, **kwargs)
-        like = mean if torch.is_tensor(mean) else std
-        ask(std)
-        shape = torch.broadcast_shapes(getattr(mean, "shape", ()), std.shape)
-        drawn = torch.empty(shape, dtype=like.dtype, device=like.device)
-        ask(std)
-        with torch.no_grad():
-            return drawn.normal_(**kwargs).mul_(std).add_(mean)
+    def drawing(inner):
+        @functools.wraps(inner)
+        def normal(mean, std=1.0, *args, **kwargs):
+            if not _is_on_gpu(std) or args or "out" in kwargs:
+                return inner(mean, std, *args, **kwargs)
+            like = mean if torch.is_tensor(mean) else std
+            ask(std)
+            shape = torch.broadcast_shapes(getattr(mean, "shape", ()), std.shape)
+            drawn = torch.empty(shape, dtype=like.dtype, device=like.device)
+            ask(std)
+            with torch.no_grad():
+                return drawn.normal_(**kwargs).mul_(std).add_(mean)
 
-    torch.normal = normal
+        return normal
+
+    replace(torch, "normal", drawing)
+
+
+@guarded(_VALUES)
+def _note_scaler(scaler):
+    if scaler.is_enabled():
+        _count("GradScaler.step")
+        say("GradScaler: no step is ever skipped on the null device")
 
 
 def _watch_scaler(torch):
-    scaler = torch.amp.GradScaler
-    inner = scaler.step
+    def noting(inner):
+        @functools.wraps(inner)
+        def step(self, *args, **kwargs):
+            _note_scaler(self)
+            return inner(self, *args, **kwargs)
 
-    def step(self, *args, **kwargs):
-        if self.is_enabled():
-            _count("GradScaler.step")
-            say("GradScaler: no step is ever skipped on the null device")
-        return inner(self, *args, **kwargs)
+        return step
 
-    scaler.step = step
+    replace(torch.amp.GradScaler, "step", noting)

@@ -1,0 +1,78 @@
+"""What keeps the recorder from harming the program: a hook that fails is told of once, as a doubt about
+the recording, and the program goes on."""
+
+import functools
+import sys
+
+_said = set()
+_doubts = {}  # what is in doubt, and the error by which it first was
+
+_MOST_CHARACTERS = 160
+
+
+def say(line):
+    """On stderr, once. A program may have closed or replaced it."""
+    if line in _said:
+        return
+    _said.add(line)
+    try:
+        print(f"shardlens record: {line}", file=sys.stderr, flush=True)
+    except Exception:  # pylint: disable=broad-except
+        pass
+
+
+def in_one_line(text):
+    """The first line that says anything, in printable characters."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+    return shown if len(shown) <= _MOST_CHARACTERS else shown[:_MOST_CHARACTERS] + "..."
+
+
+def describe(error):
+    """"ValueError: a mistake of the user's" """
+    try:
+        text = in_one_line(str(error))
+    except Exception:  # pylint: disable=broad-except
+        text = "its text cannot be read"
+    name = type(error).__name__
+    return f"{name}: {text}" if text else name
+
+
+def doubt(what, error):
+    if what not in _doubts:
+        _doubts[what] = describe(error)
+        say(f"{what}: {_doubts[what]}")
+
+
+def doubts():
+    return [f"{what}: {why}" for what, why in _doubts.items()]
+
+
+def guarded(what, otherwise=None):
+    """A hook that gives `otherwise` where it fails: then `what` is in doubt. What ends a program
+    (SystemExit, KeyboardInterrupt) is not held back."""
+
+    def decorate(hook):
+        @functools.wraps(hook)
+        def call(*args, **kwargs):
+            try:
+                return hook(*args, **kwargs)
+            except Exception as error:  # pylint: disable=broad-except
+                doubt(what, error)
+                return otherwise
+
+        return call
+
+    return decorate
+
+
+def replace(owner, name, wrap):
+    """owner.name becomes wrap(what it was), once: a module may be executed again (importlib.reload),
+    which makes some of its names anew and leaves others. Returns both, or None where it was done."""
+    inner = getattr(owner, name)
+    if getattr(inner, "of_shardlens", False):
+        return None
+    outer = wrap(inner)
+    outer.of_shardlens = True
+    setattr(owner, name, outer)
+    return outer, inner

@@ -1,0 +1,64 @@
+"""Changes modules right after they have been executed. To look for a module, as
+importlib.util.find_spec does, executes nothing, and may be done any number of times."""
+
+import sys
+
+from .guards import guarded
+
+
+class _Execution:
+    """A loader's exec_module, and what is done to the module afterwards."""
+
+    def __init__(self, run, changes):
+        self.run = run
+        self.changes = changes
+
+    def __call__(self, module):
+        self.run(module)
+        _change(module, self.changes)
+
+
+def _change(module, changes):
+    for change in changes:
+        guarded(f"{module.__name__} is not watched as it should be")(change)(module)
+
+
+class _Finder:
+    """Finds modules as the finders behind it do. Of those that are listed, the loader that is found
+    is told what to do when it has executed the module; it stays of its own class."""
+
+    def __init__(self, changes):
+        self.changes = changes
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self.changes:
+            return None
+        spec = self._found(name, path, target)
+        if spec is not None and spec.loader is not None:
+            self._watch(spec.loader, name)
+        return spec
+
+    def _found(self, name, path, target):
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            if finder is self or find is None:
+                continue
+            spec = find(name, path, target)
+            if spec is not None:
+                return spec
+        return None
+
+    @guarded("PyTorch is loaded in a way that cannot be watched")
+    def _watch(self, loader, name):
+        run = loader.exec_module
+        if not isinstance(run, _Execution):  # another finder may have come here for this one
+            loader.exec_module = _Execution(run, self.changes[name])
+
+
+def change_when_executed(changes):
+    """Functions that take a module, by its name. Those of modules that are there already, such as
+    a .pth file of the environment imports, are called at once."""
+    sys.meta_path.insert(0, _Finder(changes))
+    for name in changes:
+        if name in sys.modules:
+            _change(sys.modules[name], changes[name])

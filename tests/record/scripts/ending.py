@@ -1,0 +1,133 @@
+"""Ends as its argument says: out of memory, failed before it used a GPU, with PyTorch's counters reset.
+What misbehave.py has, too."""
+
+import os
+import signal
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+import misbehave
+from misbehave import run_out, train
+
+
+def run_out_and_exit():
+    train(2)
+    try:
+        run_out()
+    except torch.OutOfMemoryError as error:
+        print("caught", error, flush=True)
+        sys.exit(1)
+
+
+def run_out_and_go_on():
+    try:
+        run_out()
+    except torch.OutOfMemoryError:
+        train(2)
+
+
+def run_out_and_die():
+    try:
+        run_out()
+    except torch.OutOfMemoryError:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def run_out_in_child():
+    """A process beside the one that is recorded, whose failure this one turns into its own."""
+    train(1)
+    command = [sys.executable, __file__, "run_out_and_exit"]
+    sys.exit(9 if os.spawnv(os.P_WAIT, sys.executable, command) else 0)
+
+
+def run_out_as_rank():
+    dist.init_process_group()
+    train(1)
+    if dist.get_rank() == dist.get_world_size() - 1:
+        run_out()
+
+
+def fill():
+    """All that is left in pieces, then one more: the message's figures are far from nothing."""
+    kept = []
+    while True:
+        kept.append(torch.empty(1 << 30, dtype=torch.uint8, device="cuda"))
+
+
+def reset_counters():
+    """The largest batch comes first; then the program measures from anew, as benchmarks do."""
+    train(1, rows=1 << 14)
+    print("peak", torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), flush=True)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    torch.cuda.reset_accumulated_memory_stats()
+    torch.accelerator.reset_peak_memory_stats()
+    train(1)
+
+
+def retry_and_reset():
+    """Three quarters of the GPU, cached in pieces that are too small, are given back for one half; then
+    the counter of retries begins anew."""
+    free_bytes = torch.cuda.mem_get_info()[0]
+    pieces = [torch.empty(free_bytes // 16, dtype=torch.uint8, device="cuda") for _ in range(12)]
+    del pieces
+    torch.empty(free_bytes // 2, dtype=torch.uint8, device="cuda")
+    print("retries", torch.cuda.memory_stats()["num_alloc_retries"], flush=True)
+    torch.cuda.reset_accumulated_memory_stats()
+    train(1)
+
+
+def leave():
+    train(2)
+    os._exit(0)
+
+
+def stop_on_interrupt():
+    train(2)
+    print("hanging", flush=True)
+    try:
+        time.sleep(600)
+    except KeyboardInterrupt:
+        sys.exit(0)
+
+
+def crash():
+    train(2)
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def fail_before():
+    raise ValueError("a mistake\nof two lines, \x1b[31m and a colour")
+
+
+def import_missing():
+    from nowhere import something  # pylint: disable=import-error
+
+    return something
+
+
+def exit_before():
+    sys.exit(3)
+
+
+def initialise():
+    torch.cuda.init()
+
+
+def close_stderr():
+    sys.stderr.close()
+    train(2)
+
+
+def old_history():
+    """The way in which PyTorch 1.13 was asked for a history, which it still knows."""
+    torch.cuda.memory._record_memory_history(True, trace_alloc_max_entries=1000)
+    train(2)
+    print("entries", len(torch.cuda.memory._snapshot()["device_traces"][0]), flush=True)
+
+
+if __name__ == "__main__":
+    (vars(misbehave) | globals())[sys.argv[1]](*sys.argv[2:])
