@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <optional>
 #include <set>
 #include <stdexcept>
 
+#include "input/input_file.h"
 #include "profiler/file/block_index.h"
 #include "profiler/file/columns.h"
 #include "profiler/file/file.h"
@@ -22,12 +21,12 @@ namespace {
 constexpr int64_t kMostReserved = 1 << 26;  // events: whatever a file claims
 
 File open_recording(const std::string& path) {
-  File file = File::open(path);
+  input::InputFile file(path);
   if (!file.is_open()) {
     throw std::invalid_argument(
-        fmt::format("{}: cannot open this recording: {}", path, std::strerror(errno)));
+        fmt::format("{}: cannot open this recording: {}", path, file.problem()));
   }
-  return file;
+  return File(file.release());
 }
 
 }  // namespace

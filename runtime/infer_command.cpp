@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "input/shown.h"
+#include "input/strict_json.h"
 #include "profiler/command_line.h"
 #include "runtime/device.h"
 #include "runtime/infer.h"
@@ -63,7 +65,7 @@ Asked parse(const std::vector<std::string>& arguments) {
 
 std::string words_of(const Guess& guess) {
   return guess.name.empty() ? fmt::format("{}", guess.label)
-                            : fmt::format("{} ({})", guess.label, guess.name);
+                            : fmt::format("{} ({})", guess.label, input::shown(guess.name));
 }
 
 std::string text_of(const Asked& asked, const Inference& inference) {
@@ -80,7 +82,7 @@ std::string text_of(const Asked& asked, const Inference& inference) {
     const Guess& guess = inference.guesses[i];
     text += fmt::format("  {:<18}{:7.2f} %\n", words_of(guess), 100 * guess.probability);
   }
-  return text + fmt::format("weights: {}{}\n", inference.weights.string(),
+  return text + fmt::format("weights: {}{}\n", input::shown(inference.weights.string()),
                             asked.options.workers == 1
                                 ? ""
                                 : fmt::format(", on {} ranks", asked.options.workers));
@@ -113,7 +115,7 @@ std::string infer_command(const std::vector<std::string>& arguments) {
   if (!asked.help.empty()) return asked.help;
   check_libtorch_version();
   const Inference inference = infer(asked.options);
-  return asked.as_json ? json_of(asked, inference).dump(2) + "\n" : text_of(asked, inference);
+  return asked.as_json ? input::json_text(json_of(asked, inference)) : text_of(asked, inference);
 }
 
 }  // namespace shardlens::runtime

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "input/shown.h"
 #include "profiler/report/report.h"
 #include "profiler/units.h"
 
@@ -41,10 +42,11 @@ std::string moment_text(const Moment& at) {
 
 std::string title_of(const RankReport& rank) {
   const Header& header = rank.header;
-  std::string text = fmt::format("rank {} of {} on {}", header.rank, header.world_size,
-                                 header.device.empty() ? "an unknown device" : header.device);
+  std::string text =
+      fmt::format("rank {} of {} on {}", header.rank, header.world_size,
+                  header.device.empty() ? "an unknown device" : input::shown(header.device));
   if (!header.gpu.empty()) {
-    text += fmt::format(" ({}, {})", header.gpu, bytes_text(header.capacity_bytes));
+    text += fmt::format(" ({}, {})", input::shown(header.gpu), bytes_text(header.capacity_bytes));
   }
   return text;
 }
@@ -99,7 +101,7 @@ std::string tensor_rows(const std::vector<Tensor>& tensors) {
     const Tensor& tensor = tensors[i];
     text += fmt::format("  {:>12}  {:<19} {:<24} {}, {} {} old\n", bytes_text(tensor.given_bytes),
                         kCategoryNames[static_cast<size_t>(tensor.category)],
-                        tensor.label.empty() ? "-" : tensor.label,
+                        tensor.label.empty() ? "-" : input::shown(tensor.label),
                         action_text(tensor.action_id, tensor.action), tensor.age_steps,
                         tensor.age_steps == 1 ? "step" : "steps");
   }
@@ -158,7 +160,7 @@ std::string used_rows(const Ledger& ledger) {
   text += term("given by the driver", ledger.driver_bytes);
   for (size_t i = 0; i < std::min(kLibraryRows, ledger.libraries.size()); ++i) {
     const auto& [library, bytes] = ledger.libraries[i];
-    text += fmt::format("      {:>12}  {}\n", bytes_text(bytes), library);
+    text += fmt::format("      {:>12}  {}\n", bytes_text(bytes), input::shown(library));
   }
   return text + term("residual", ledger.residual_bytes, "not explained");
 }
@@ -222,7 +224,7 @@ std::string failure_rows(const OutOfMemory& failure) {
                                  bytes_text(failure.asked_bytes), moment_text(failure.at));
   text += row("action", action_text(failure.at.action, failure.action));
   text += row("for", std::string(kCategoryNames[static_cast<size_t>(failure.category)]) +
-                         (failure.label.empty() ? "" : " of " + failure.label));
+                         (failure.label.empty() ? "" : " of " + input::shown(failure.label)));
   text += row("free on the device", bytes_text(failure.device_free_bytes));
   text += row("would have fit", bytes_text(failure.would_fit_bytes));
   text += fragmentation_rows(failure.blocks);
@@ -245,13 +247,15 @@ std::string failures_text(const RankReport& rank) {
 std::string rank_text(const RankReport& rank) {
   const SpaceReport* space = rank.main_space();
   if (space == nullptr) {
-    const std::string why = rank.diagnostics.empty() ? "" : "; " + rank.diagnostics.front();
+    const std::string why =
+        rank.diagnostics.empty() ? "" : "; " + input::shown(rank.diagnostics.front());
     return fmt::format("{}: no allocation in {} events, {} lost{}\n", title_of(rank), rank.events,
                        rank.lost, why);
   }
   std::string text = title_of(rank) + "\n";
-  if (!rank.header.notice.empty()) text += row("notice", rank.header.notice);
-  for (const std::string& diagnostic : rank.diagnostics) text += row("damaged", diagnostic);
+  if (!rank.header.notice.empty()) text += row("notice", input::shown(rank.header.notice));
+  for (const std::string& diagnostic : rank.diagnostics)
+    text += row("damaged", input::shown(diagnostic));
   text += peak_rows(rank, *space) + category_rows(*space) + "\n" + tensor_rows(space->tensors);
   text += "\n" + step_rows(rank) + phase_rows(*space);
   if (rank.main == Space::device) {
@@ -264,7 +268,8 @@ std::string rank_text(const RankReport& rank) {
 
 std::string action_text(int32_t id, const std::string& words) {
   if (id < 0) return "outside a pass";
-  return words.empty() ? fmt::format("action {}", id) : fmt::format("{} {}", id, words);
+  return words.empty() ? fmt::format("action {}", id)
+                       : fmt::format("{} {}", id, input::shown(words));
 }
 
 std::string out_of_memory_text(const RankReport& rank) {

@@ -51,7 +51,7 @@ int report_all(const RecordOptions& options, const RecordedRun& run) {
     if (verdict.exit_code != 0 && exit_code != 3) exit_code = verdict.exit_code;
     reports.push_back(std::move(report));
   }
-  fmt::print("{}{}", profiler::report_text(std::move(reports)), verdicts);
+  profiler::print_output(profiler::report_text(std::move(reports)) + verdicts);
   return exit_code;
 }
 

@@ -6,12 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <fstream>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
 
+#include "input/input_file.h"
 #include "runtime/record/program_output.h"
 
 namespace shardlens::runtime {
@@ -63,9 +64,12 @@ bool is_python(const fs::path& program) {
 
 /// What "#!/usr/bin/env python3" or "#!/opt/venv/bin/python" in the first line names.
 std::optional<fs::path> interpreter_in(const fs::path& script) {
-  std::ifstream file(script, std::ios::binary);
-  std::string line;
-  if (!std::getline(file, line) || !line.starts_with("#!")) return std::nullopt;
+  constexpr uint64_t kMostBytes = 4096;
+  const input::InputFile file(script);
+  std::string line(std::min(file.bytes(), kMostBytes), '\0');
+  if (!file.read_at(0, std::as_writable_bytes(std::span(line)))) return std::nullopt;
+  line.resize(std::min(line.find('\n'), line.size()));
+  if (!line.starts_with("#!")) return std::nullopt;
   std::istringstream words(line.substr(2));
   for (std::string word; words >> word;) {
     if (is_python(word)) return find_program(word);

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "input/input_file.h"
+#include "input/limits.h"
+#include "input/strict_json.h"
 #include "profiler/units.h"
 
 namespace shardlens::runtime {
@@ -20,12 +21,13 @@ constexpr int kFitsWithRetries = 4;
 }  // namespace
 
 RecordFacts read_record_facts(const std::string& recording) {
-  std::ifstream file(std::filesystem::path(recording).replace_extension(".json"));
-  const auto json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return {};
-  return {.retries = json.value("retries", int64_t{0}),
-          .steps = json.value("steps", int64_t{0}),
-          .shapes = json.value(nlohmann::json::json_pointer("/values_read/shapes"), int64_t{0}),
+  const auto file = std::filesystem::path(recording).replace_extension(".json");
+  const auto json = input::find_json(input::read_file(file, input::kDescription.bytes).text);
+  if (!json || !json->is_object()) return {};
+  const auto read = json->value("values_read", nlohmann::json());
+  return {.retries = input::whole_in(*json, "retries").value_or(0),
+          .steps = input::whole_in(*json, "steps").value_or(0),
+          .shapes = input::whole_in(read, "shapes").value_or(0),
           .is_known = true};
 }
 
