@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "input/shown.h"
 #include "models/model.h"
 #include "models/safetensors.h"
 
@@ -20,7 +21,7 @@ namespace fs = std::filesystem;
   throw std::invalid_argument(
       fmt::format("--init {}: {}; give a safetensors file of {}'s state dict, or a checkpoint's "
                   "folder (shardlens checkpoint import makes one of PyTorch's files)",
-                  path, why, spec.name));
+                  path, input::shown(why), spec.name));
 }
 
 /// One file, or those of a checkpoint that the weights are in.

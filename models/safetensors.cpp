@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +17,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "models/strict_json.h"
+#include "input/input_file.h"
+#include "input/shown.h"
+#include "input/strict_json.h"
 
 namespace shardlens::models {
 namespace {
@@ -258,28 +258,23 @@ std::string header_of(const nlohmann::ordered_json& entries) {
 
 }  // namespace
 
-void SafetensorsFile::Unmap::operator()(const std::byte* mapped) const {
-  ::munmap(const_cast<std::byte*>(mapped), bytes);
-}
-
-SafetensorsFile::Mapping SafetensorsFile::map_file(const std::string& path) {
-  const FileDescriptor file(path, O_RDONLY);
-  struct stat status {};
-  if (file.number() < 0 || ::fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode)) {
+input::MappedFile SafetensorsFile::map_file(const std::string& path) {
+  const input::InputFile file(path);
+  if (!file.is_open()) {
     throw std::invalid_argument(
-        fmt::format("{}: cannot be opened as a safetensors file ({}); give an existing file", path,
-                    file.number() < 0 ? std::strerror(errno) : "not a regular file"));
+        fmt::format("{}: cannot be opened as a safetensors file ({}); give an existing file",
+                    input::shown(path), file.problem()));
   }
-  const auto bytes = static_cast<size_t>(status.st_size);
-  if (bytes < kLengthBytes) damaged("too short for a header");
-  void* mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file.number(), 0);
-  if (mapped == MAP_FAILED) damaged(fmt::format("cannot be mapped: {}", std::strerror(errno)));
-  return Mapping(static_cast<const std::byte*>(mapped), Unmap{bytes});
+  if (file.bytes() < kLengthBytes) damaged("too short for a header");
+  input::MappedFile mapped(path);
+  if (!mapped.problem().empty()) damaged(fmt::format("cannot be mapped: {}", mapped.problem()));
+  if (mapped.bytes().size() < kLengthBytes) damaged("too short for a header");
+  return mapped;
 }
 
 void SafetensorsFile::read_header(std::string_view header, std::span<const std::byte> data) {
   if (!header.starts_with('{')) damaged("the header does not start with '{'");
-  const nlohmann::json entries = parse_strict_json(header);
+  const nlohmann::json entries = input::parse_strict_json(header);
   for (const auto& [name, entry] : entries.items()) {
     if (name == kMetadataKey) {
       metadata_ = metadata_from(entry);
@@ -296,7 +291,7 @@ void SafetensorsFile::read_header(std::string_view header, std::span<const std::
 }
 
 SafetensorsFile::SafetensorsFile(const std::string& path) try : mapping_(map_file(path)) {
-  const std::span<const std::byte> file(mapping_.get(), mapping_.get_deleter().bytes);
+  const std::span<const std::byte> file = mapping_.bytes();
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, file.data(), kLengthBytes);
   if (header_bytes > kMostHeaderBytes || header_bytes > file.size() - kLengthBytes) {
@@ -306,7 +301,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) try : mapping_(map_fil
   read_header({text, header_bytes}, file.subspan(kLengthBytes + header_bytes));
 } catch (const std::runtime_error& error) {
   throw std::runtime_error(
-      one_line(fmt::format("{}: damaged safetensors file: {}", path, error.what())));
+      input::shown(fmt::format("{}: damaged safetensors file: {}", path, error.what())));
 }
 
 const SafetensorsTensor* SafetensorsFile::find(std::string_view name) const {
@@ -326,7 +321,7 @@ SafetensorsLayout lay_out_safetensors(std::span<const SafetensorsTensor> tensors
     const uint64_t begin = data_bytes;
     data_bytes += *bytes_of(tensor->dtype, tensor->shape);
     layout.offsets_bytes[static_cast<size_t>(tensor - tensors.data())] = begin;
-    entries[tensor->name] = entry_of(*tensor, begin, data_bytes);
+    input::append_member(entries, tensor->name, entry_of(*tensor, begin, data_bytes));
   }
   layout.header = header_of(entries);
   for (uint64_t& offset_bytes : layout.offsets_bytes) offset_bytes += layout.header.size();

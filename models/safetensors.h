@@ -13,11 +13,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "input/input_file.h"
 
 namespace shardlens::models {
 
@@ -45,20 +46,14 @@ class SafetensorsFile {
 
   /// Where the data of one of its tensors begins in the file.
   int64_t offset_bytes(const SafetensorsTensor& tensor) const {
-    return tensor.data.data() - mapping_.get();
+    return tensor.data.data() - mapping_.bytes().data();
   }
 
  private:
-  struct Unmap {
-    size_t bytes = 0;
-    void operator()(const std::byte* mapped) const;
-  };
-  using Mapping = std::unique_ptr<const std::byte, Unmap>;
-
-  static Mapping map_file(const std::string& path);
+  static input::MappedFile map_file(const std::string& path);
   void read_header(std::string_view header, std::span<const std::byte> data);
 
-  Mapping mapping_;
+  input::MappedFile mapping_;
   std::vector<SafetensorsTensor> tensors_;
   std::map<std::string, size_t, std::less<>> index_of_name_;
   SafetensorsMetadata metadata_;

@@ -8,10 +8,10 @@
 #include <stdexcept>
 #include <type_traits>
 
+#include "input/shown.h"
 #include "models/families.h"
 #include "models/model_file.h"
 #include "models/presets.h"
-#include "models/strict_json.h"
 
 namespace shardlens::models {
 namespace {
@@ -110,7 +110,7 @@ ModelSpec find_spec(const std::string& name_or_file, int64_t seq) {
       [&](auto& sizes) {
         if (seq != 0) set_seq(sizes, found.name, seq);
         if (found.most_seq != 0 && seq > found.most_seq) {
-          throw std::invalid_argument(one_line(
+          throw std::invalid_argument(input::shown(
               fmt::format("--seq {}: {} attends to a sliding window of {}, which is not to "
                           "be had; give --seq {} or less",
                           seq, name_or_file, found.most_seq, found.most_seq)));
@@ -121,7 +121,8 @@ ModelSpec find_spec(const std::string& name_or_file, int64_t seq) {
           // The reader names the file in its own errors; sizes that do not go together are told
           // here, by the model's name.
           if (!name_or_file.ends_with(".json")) throw;
-          throw std::invalid_argument(one_line(fmt::format("{}: {}", name_or_file, error.what())));
+          throw std::invalid_argument(
+              input::shown(fmt::format("{}: {}", name_or_file, error.what())));
         }
       },
       found.sizes);

@@ -2,11 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
+#include "input/input_file.h"
+#include "input/limits.h"
 #include "models/spec.h"
 #include "planner/foreign/foreign.h"
 #include "planner/nearest.h"
@@ -17,12 +19,11 @@ namespace shardlens::planner {
 namespace {
 
 std::string read_config_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) {
-    throw std::invalid_argument(fmt::format(
-        "--config {}: cannot be opened; give a file such as a run's config.json", path));
-  }
-  return {std::istreambuf_iterator<char>(in), {}};
+  input::FileText read = input::read_file(path, input::kWritten.bytes);
+  if (read.problem.empty()) return std::move(read.text);
+  throw std::invalid_argument(
+      fmt::format("--config {}: cannot be opened ({}); give a file such as a run's config.json",
+                  path, read.problem));
 }
 
 std::string unknown_flag(const std::string& argument) {

@@ -2,13 +2,15 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <filesystem>
-#include <fstream>
 #include <new>
 #include <stdexcept>
 #include <vector>
+
+#include "input/input_file.h"
 
 namespace shardlens::planner {
 namespace {
@@ -27,19 +29,24 @@ constexpr size_t kChunkBytes = size_t{1} << 14;
 
 class PlainSource : public ByteSource {
  public:
-  explicit PlainSource(const std::string& path) : path_(path), file_(path, std::ios::binary) {
-    if (!file_) refuse(path_, "cannot be opened");
+  explicit PlainSource(const std::string& path) : path_(path), file_(path) {
+    if (!file_.is_open()) refuse(path_, "cannot be opened (" + file_.problem() + ")");
   }
 
   size_t read(std::span<uint8_t> to) override {
-    file_.read(reinterpret_cast<char*>(to.data()), static_cast<std::streamsize>(to.size()));
-    if (file_.bad()) refuse(path_, "cannot be read");
-    return static_cast<size_t>(file_.gcount());
+    const size_t count = std::min<uint64_t>(to.size(), file_.bytes() - at_);
+    const auto offset_bytes = static_cast<int64_t>(at_);
+    if (!file_.read_at(offset_bytes, std::as_writable_bytes(to.first(count)))) {
+      refuse(path_, "cannot be read");
+    }
+    at_ += count;
+    return count;
   }
 
  private:
   std::string path_;
-  std::ifstream file_;
+  input::InputFile file_;
+  uint64_t at_ = 0;
 };
 
 class GzipSource : public ByteSource {

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <cstdlib>
 
 #include "planner/plan_command.h"
@@ -10,8 +8,8 @@ int main(int argc, char** argv) {
   return shardlens::profiler::run_program("shardlens plan", [&] {
     const auto outcome = shardlens::planner::plan_command({argv + 1, argv + argc},
                                                           settings == nullptr ? "" : settings);
-    fmt::print(stderr, "{}", outcome.notes);  // not among the JSON of --json
-    fmt::print("{}", outcome.out);
+    shardlens::profiler::print_output(outcome.notes, stderr);  // not among the JSON of --json
+    shardlens::profiler::print_output(outcome.out);
     return outcome.exit_code;
   });
 }

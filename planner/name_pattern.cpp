@@ -1,28 +1,39 @@
 #include "planner/name_pattern.h"
 
 #include <fmt/format.h>
+#include <re2/re2.h>
 
 #include <algorithm>
 #include <stdexcept>
 
+#include "input/shown.h"
+
 namespace shardlens::planner {
 
+namespace {
+
+/// Bytes are compared as bytes, whatever a name is encoded in.
+std::shared_ptr<const re2::RE2> compiled(const std::string& expression) {
+  re2::RE2::Options options(re2::RE2::Latin1);
+  options.set_log_errors(false);
+  return std::make_shared<const re2::RE2>(expression, options);
+}
+
+}  // namespace
+
 NamePattern::NamePattern(const std::string& option, const std::string& expression)
-    : text_(option + expression) {
-  try {
-    regex_.assign(expression, std::regex::ECMAScript | std::regex::optimize);
-  } catch (const std::regex_error&) {
-    throw std::invalid_argument(
-        fmt::format("{}: not a regular expression; give one for whole names, such as "
-                    "'.*\\.layers\\.\\d+'",
-                    text_));
-  }
+    : text_(input::shown(option + expression)), regex_(compiled(expression)) {
+  if (regex_->ok()) return;
+  throw std::invalid_argument(
+      fmt::format("{}: not a regular expression that is read here ({}; there is no lookahead and "
+                  "no backreference); give one for whole names, such as '.*\\.layers\\.\\d+'",
+                  text_, input::shown(regex_->error())));
 }
 
 std::string NamePattern::match(const std::string& parameter) const {
   for (size_t end = parameter.find('.');; end = parameter.find('.', end + 1)) {
     const std::string name = parameter.substr(0, end);
-    if (std::regex_match(name, regex_)) return name;
+    if (re2::RE2::FullMatch(name, *regex_)) return name;
     if (end == std::string::npos) return "";
   }
 }

@@ -8,6 +8,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "input/limits.h"
+#include "input/shown.h"
+#include "input/strict_json.h"
 #include "planner/strategy.h"
 
 namespace shardlens::planner {
@@ -192,8 +195,9 @@ const Option& find_option(const std::string& key, const std::string& file) {
   for (const Option& option : kOptions) {
     if (key_of(option) == key) return option;
   }
-  throw std::invalid_argument(fmt::format(
-      "{}: unknown key \"{}\"; the keys are the flags of train with _ for -", file, key));
+  throw std::invalid_argument(
+      fmt::format("{}: unknown key \"{}\"; the keys are the flags of train with _ for -", file,
+                  input::shown(key)));
 }
 
 /// FSDP1's sharding strategies, as strategy and reshard mode.
@@ -220,6 +224,7 @@ bool set_fsdp1_name(Config& config, std::string_view text) {
 std::span<const Option> options() { return kOptions; }
 
 void set_option(Config& config, const Option& option, std::string_view text) {
+  if (!input::is_utf8(text)) refuse(option, text, "not UTF-8, which configurations are written in");
   if (option.name == "strategy" && set_fsdp1_name(config, text)) return;
   if (const auto* field = std::get_if<std::string Config::*>(&option.field)) {
     if (option.closed && !is_one_of(text, option.value)) {
@@ -246,9 +251,9 @@ std::string to_json(const Config& config) {
 void read_json(Config& config, std::string_view text, const std::string& file) {
   nlohmann::json json;
   try {
-    json = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::exception& error) {
-    throw std::invalid_argument(fmt::format("{}: not JSON: {}", file, error.what()));
+    json = input::parse_strict_json(text, input::kWritten);
+  } catch (const std::runtime_error& error) {
+    throw std::invalid_argument(fmt::format("{}: {}", input::shown(file), error.what()));
   }
   if (!json.is_object()) {
     throw std::invalid_argument(fmt::format("{}: not a JSON object of flags", file));

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <vector>
 
+#include "input/input_file.h"
+#include "input/limits.h"
+#include "input/strict_json.h"
 #include "planner/simulation.h"
 #include "planner/strategy.h"
 #include "profiler/recording_report.h"
@@ -94,8 +96,10 @@ Calibration from_recording(const std::string& path) {
 }
 
 Calibration from_json(const std::string& path) {
-  std::ifstream file(path);
-  const auto json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const auto json = input::find_json(input::read_file(path, input::kDescription.bytes,
+                                                      "give --calibration a recording or its JSON"),
+                                     input::kDescription)
+                        .value_or(nullptr);
   Calibration calibration{.source = path};
   const std::array<std::pair<const char*, int64_t*>, 3> keys = {
       {{"context_bytes", &calibration.context_bytes},

@@ -9,11 +9,15 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
-#include <fstream>
 #include <memory>
+#include <span>
 #include <stdexcept>
+#include <utility>
 #include <vector>
+
+#include "input/input_file.h"
 
 namespace shardlens::profiler {
 
@@ -28,23 +32,58 @@ constexpr std::array kFolders = {"logs", "profiles"};
   throw std::runtime_error(fmt::format("{}: {}", path.string(), why));
 }
 
-/// Regular files alone, in the order of their names, by their paths from the run.
-std::vector<fs::path> files_of(const fs::path& run) {
+/// What of a run goes into a bundle, by paths from the run, in the order of their names.
+struct Contents {
   std::vector<fs::path> files;
-  for (const char* name : kFiles) {
-    if (fs::is_regular_file(run / name)) files.emplace_back(name);
+  std::vector<fs::path> left_out;  // links to what the run has not
+};
+
+class Listing {
+ public:
+  explicit Listing(const fs::path& run) : run_(run), real_run_(fs::canonical(run)) {}
+
+  Contents list() {
+    for (const char* name : kFiles) take(name);
+    for (const char* name : kFolders) take_folder(name);
+    return std::move(found_);
   }
-  for (const char* folder : kFolders) {
-    if (!fs::is_directory(run / folder)) continue;
-    std::vector<fs::path> found;
-    for (const auto& entry : fs::recursive_directory_iterator(run / folder)) {
-      if (entry.is_regular_file()) found.push_back(fs::relative(entry.path(), run));
+
+ private:
+  /// Whether a link, wherever on the way it is, leads out of the run, or nowhere.
+  bool is_outside(const fs::path& file) const {
+    std::error_code broken;
+    const fs::path real = fs::canonical(run_ / file, broken);
+    const fs::path from_run = real.lexically_relative(real_run_);
+    return broken || from_run.empty() || *from_run.begin() == "..";
+  }
+
+  void take(const fs::path& file) {
+    std::error_code missing;
+    const auto itself = fs::symlink_status(run_ / file, missing).type();
+    if (itself == fs::file_type::not_found) return;
+    if (is_outside(file)) return found_.left_out.push_back(file);
+    if (fs::is_regular_file(run_ / file)) {
+      found_.files.push_back(file);
+    } else if (itself == fs::file_type::symlink || fs::is_other(run_ / file)) {
+      found_.left_out.push_back(file);  // to a folder, or no file at all
     }
-    std::sort(found.begin(), found.end());
-    files.insert(files.end(), found.begin(), found.end());
   }
-  return files;
-}
+
+  void take_folder(const fs::path& folder) {
+    std::error_code missing;
+    if (!fs::is_directory(run_ / folder, missing) || is_outside(folder)) return take(folder);
+    std::vector<fs::path> inside;
+    for (const auto& entry : fs::recursive_directory_iterator(run_ / folder)) {
+      inside.push_back(entry.path().lexically_relative(run_));
+    }
+    std::sort(inside.begin(), inside.end());
+    for (const fs::path& file : inside) take(file);
+  }
+
+  fs::path run_;
+  fs::path real_run_;
+  Contents found_;
+};
 
 /// A file that is being written under another name, and is given its own when it is whole.
 class Archive {
@@ -67,18 +106,22 @@ class Archive {
 
   /// Returns how many bytes.
   int64_t add(const fs::path& file, const std::string& name) {
-    std::ifstream in(file, std::ios::binary);
-    if (!in) fail(file, std::strerror(errno));
-    const auto bytes = static_cast<int64_t>(fs::file_size(file));
+    const input::InputFile in(file);
+    if (!in.is_open()) fail(file, in.problem());
+    const auto bytes = static_cast<int64_t>(in.bytes());
     add_header(name, bytes, fs::last_write_time(file));
-    std::vector<char> part(size_t{1} << 20);
-    for (int64_t left = bytes; left > 0;) {
-      const auto wanted = std::min<int64_t>(left, static_cast<int64_t>(part.size()));
-      if (!in.read(part.data(), wanted)) fail(file, "became shorter while it was read");
-      const auto written =
-          ::archive_write_data(archive_.get(), part.data(), static_cast<size_t>(wanted));
-      if (written != wanted) fail(path_, ::archive_error_string(archive_.get()));
-      left -= wanted;
+    std::vector<std::byte> part(size_t{1} << 20);
+    for (int64_t at = 0; at < bytes;) {
+      const auto wanted =
+          static_cast<size_t>(std::min<int64_t>(bytes - at, static_cast<int64_t>(part.size())));
+      if (!in.read_at(at, std::span(part).first(wanted))) {
+        fail(file, "became shorter while it was read");
+      }
+      const auto written = ::archive_write_data(archive_.get(), part.data(), wanted);
+      if (written != static_cast<la_ssize_t>(wanted)) {
+        fail(path_, ::archive_error_string(archive_.get()));
+      }
+      at += static_cast<int64_t>(wanted);
     }
     return bytes;
   }
@@ -121,7 +164,6 @@ Bundle bundle_run(const fs::path& run, const fs::path& file) {
   const fs::path folder = fs::absolute(run).lexically_normal();
   const std::string name =
       (folder.has_filename() ? folder : folder.parent_path()).filename().string();
-  const std::vector<fs::path> files = files_of(folder);
   if (!fs::exists(folder / "config.json") && !fs::is_directory(folder / "profiles")) {
     throw std::invalid_argument(
         fmt::format("{}: not a run; give the folder that holds its config.json", run.string()));
@@ -131,12 +173,16 @@ Bundle bundle_run(const fs::path& run, const fs::path& file) {
     throw std::invalid_argument(fmt::format(
         "-o {}: the file is there already; give another name, or remove it", bundle.file.string()));
   }
+  Contents contents = Listing(folder).list();
   Archive archive(bundle.file);
-  for (const fs::path& each : files) {
-    bundle.input_bytes += archive.add(folder / each, name + "/" + each.generic_string());
+  for (const fs::path& each : contents.files) {
+    // Where the run's own link leads, which nobody can lead elsewhere meanwhile.
+    const fs::path real = fs::canonical(folder / each);
+    bundle.input_bytes += archive.add(real, name + "/" + each.generic_string());
     ++bundle.files;
   }
   bundle.bytes = archive.publish();
+  bundle.left_out = std::move(contents.left_out);
   return bundle;
 }
 

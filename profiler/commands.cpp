@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "input/shown.h"
 #include "profiler/bundle.h"
 #include "profiler/command_line.h"
 #include "profiler/exchange/exchange_commands.h"
@@ -59,7 +60,7 @@ Analysed analyse_all(const Arguments& names, std::optional<int32_t> rank,
         analysed.ranks.push_back(std::move(report));
       } catch (const std::exception& error) {
         if (names.size() == 1 && !fs::is_directory(name)) throw;
-        analysed.failures += fmt::format("shardlens profile: {}\n", error.what());
+        analysed.failures += fmt::format("shardlens profile: {}\n", input::shown(error.what()));
       }
     }
   }
@@ -150,7 +151,7 @@ CommandOutcome check(const Arguments& arguments, const Recordings& recordings) {
   CommandOutcome outcome{.out = check_text(path, file), .error = {}};
   for (const std::string& problem : file.problems) {
     outcome.exit_code = 1;
-    outcome.error += fmt::format("shardlens profile: {}\n", problem);
+    outcome.error += fmt::format("shardlens profile: {}\n", input::shown(problem));
   }
   return outcome;
 }
@@ -181,11 +182,16 @@ CommandOutcome bundle(const Arguments& arguments, const Recordings& recordings) 
   app.add_option("-o,--out", file);
   parse_flags(app, arguments);
   const Bundle made = bundle_run(run, file);
-  return {
+  CommandOutcome outcome{
       .out = fmt::format("{}: {} files, {}, of {}; tar --zstd -xf unpacks it\n", made.file.string(),
                          made.files, bytes_text(made.bytes), bytes_text(made.input_bytes)) +
              judgements_of(run, recordings),
       .error = {}};
+  for (const fs::path& path : made.left_out) {
+    outcome.out += fmt::format("left out: {} (it leads out of the run, or is no file)\n",
+                               input::shown(path.string()));
+  }
+  return outcome;
 }
 
 // --- the table -----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "input/shown.h"
 #include "profiler/command_line.h"
 #include "profiler/report/comparability.h"
 #include "profiler/units.h"
@@ -74,7 +75,7 @@ std::string surplus_rows(std::string_view side, const std::vector<Surplus>& surp
     const Tensor& tensor = surplus[i].tensor;
     text += fmt::format("| {} | {} | {} | {} |\n", surplus[i].count, bytes_text(tensor.given_bytes),
                         kCategoryNames[static_cast<size_t>(tensor.category)],
-                        tensor.label.empty() ? "-" : "`" + tensor.label + "`");
+                        tensor.label.empty() ? "-" : "`" + input::shown(tensor.label) + "`");
   }
   return text;
 }

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <cstdio>
 
 #include "profiler/gate.h"
@@ -14,8 +12,8 @@ int main(int argc, char** argv) {
       "shardlens gate",
       [&] {
         const CommandOutcome outcome = gate_command({argv + 1, argv + argc}, report_of);
-        fmt::print("{}", outcome.out);
-        fmt::print(stderr, "{}", outcome.error);
+        print_output(outcome.out);
+        print_output(outcome.error, stderr);
         return outcome.exit_code;
       },
       kNotCompared);

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <cstdio>
 
 #include "profiler/commands.h"
@@ -13,8 +11,8 @@ int main(int argc, char** argv) {
   return run_program("shardlens profile", [&] {
     const CommandOutcome outcome =
         profile_command({argv + 1, argv + argc}, {.analyse = report_of, .check = check_profile});
-    fmt::print("{}", outcome.out);
-    fmt::print(stderr, "{}", outcome.error);
+    print_output(outcome.out);
+    print_output(outcome.error, stderr);
     return outcome.exit_code;
   });
 }

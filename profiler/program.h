@@ -1,4 +1,5 @@
-// How a command becomes a program: an error is one line, with the exit code of design and README.
+// How a command becomes a program: an error is one line, with the exit code of design and README,
+// and nothing that it prints of others' text moves a terminal's cursor.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +8,9 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+
+#include "input/shown.h"
 
 namespace shardlens::profiler {
 
@@ -16,14 +20,27 @@ inline void survive_file_size_limit() {
   std::signal(SIGXFSZ, [](int) {});
 }
 
+/// An error's text as one line: without the backtrace that LibTorch adds.
+inline std::string error_line(std::string_view text) {
+  text = text.substr(0, std::min(text.find("\nException raised from"), text.size()));
+  return input::shown(text);
+}
+
+/// The output of a command, of which files of others may be a part. Throws std::runtime_error where
+/// it cannot be written.
+inline void print_output(std::string_view text, std::FILE* stream = stdout) {
+  const std::string shown = input::shown_lines(text);
+  const size_t written = std::fwrite(shown.data(), 1, shown.size(), stream);
+  if (written == shown.size() && std::fflush(stream) == 0) return;
+  throw std::runtime_error("the output cannot be written; is its disk full?");
+}
+
 /// The exit code of what `command` returns or throws: 2 for wrong use (std::invalid_argument),
 /// `failed` for anything else.
 template <class Command>
 int run_program(const char* name, const Command& command, int failed = 1) {
   const auto fail = [&](const std::exception& error, int exit_code) {
-    std::string line = error.what();
-    line.resize(std::min(line.find('\n'), line.size()));  // LibTorch's go on with a backtrace
-    std::fprintf(stderr, "%s: %s\n", name, line.c_str());
+    std::fprintf(stderr, "%s: %s\n", name, error_line(error.what()).c_str());
     return exit_code;
   };
   survive_file_size_limit();

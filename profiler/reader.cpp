@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <optional>
 #include <set>
 #include <stdexcept>
 
+#include "input/input_file.h"
 #include "profiler/file/block_index.h"
 #include "profiler/file/columns.h"
 #include "profiler/file/file.h"
@@ -22,12 +21,12 @@ namespace {
 constexpr int64_t kMostReserved = 1 << 26;  // events: whatever a file claims
 
 File open_recording(const std::string& path) {
-  File file = File::open(path);
+  input::InputFile file(path);
   if (!file.is_open()) {
     throw std::invalid_argument(
-        fmt::format("{}: cannot open this recording: {}", path, std::strerror(errno)));
+        fmt::format("{}: cannot open this recording: {}", path, file.problem()));
   }
-  return file;
+  return File(file.release());
 }
 
 }  // namespace
@@ -58,7 +57,10 @@ class Reader::Recording {
     size_t open = 0;               // of open_.blocks
   };
 
-  void note(const std::string& what) { faults_.push_back(what); }
+  /// Once: events may be gone through several times.
+  void note(const std::string& what) {
+    if (known_faults_.insert(what).second) faults_.push_back(what);
+  }
   void note(const IndexedBlock& block, const std::string& what);
   void note_newer(const std::string& what);
   void take_sealed();
@@ -100,6 +102,7 @@ class Reader::Recording {
   int64_t last_ns_ = 0;             // of the events given so far
   std::set<size_t> noted_;          // sealed blocks that faults name already
   std::vector<std::string> faults_;
+  std::set<std::string> known_faults_;
   int64_t missing_from_ns_ = -1;
   uint64_t lost_ = 0;
   size_t newer_faults_ = 0;  // of the faults, those that are no damage
@@ -110,7 +113,7 @@ Reader::Recording::Recording(const std::string& path) : file_(open_recording(pat
   file_.read(0, std::as_writable_bytes(std::span(&preamble, 1)));
   open_ = read_open_blocks(open_blocks_path(path), preamble.id);
   index_ = index_blocks(file_, path);
-  faults_ = index_.faults;
+  for (const std::string& fault : index_.faults) note(fault);
   take_sealed();
   take_open();
   note_ends();
@@ -134,8 +137,9 @@ void Reader::Recording::note(const IndexedBlock& block, const std::string& what)
 }
 
 void Reader::Recording::note_newer(const std::string& what) {
+  const size_t before = faults_.size();
   note(what);
-  ++newer_faults_;
+  newer_faults_ += faults_.size() - before;
 }
 
 void Reader::Recording::take_sealed() {

@@ -36,7 +36,7 @@ at::Tensor normalised(const at::Tensor& pixels) {
 void check_sides(const std::string& path, int64_t shorter, int64_t longer) {
   constexpr int64_t kMostRatio = 100;
   if (longer <= kMostRatio * shorter) return;
-  throw std::runtime_error(
+  throw std::invalid_argument(
       fmt::format("{}: has sides of {} and {} px, too narrow to cut a square from; remove the file",
                   path, shorter, longer));
 }

@@ -10,6 +10,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "input/strict_json.h"
 #include "models/safetensors.h"
 
 namespace shardlens::runtime {
@@ -56,13 +57,13 @@ std::optional<double> optional_of(const Json& json) {
 template <class Read>
 auto read_json(std::string_view text, const char* schema, const Read& read) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = input::parse_ordered_json(text, input::kDescription);
     if (schema != nullptr && json.at("schema") != schema) {
       throw std::runtime_error(fmt::format("is not of the schema {}", schema));
     }
     return read(json);
   } catch (const nlohmann::json::exception& error) {
-    throw std::runtime_error(fmt::format("is damaged ({})", error.what()));
+    throw std::runtime_error(fmt::format("is damaged ({})", input::problem_of(error)));
   }
 }
 
@@ -228,7 +229,7 @@ std::string weight_index(const FileLayout& layout) {
   int64_t bytes = 0;
   for (const std::vector<PlacedTensor>& tensors : layout.parameters) {
     const PlacedTensor& weight = tensors.front();
-    weights[weight.name] = layout.files[static_cast<size_t>(weight.file)].name;
+    input::append_member(weights, weight.name, layout.files[static_cast<size_t>(weight.file)].name);
     bytes += bytes_of(weight);
   }
   const Json json = {{"metadata", {{"total_size", bytes}}}, {"weight_map", weights}};

@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "input/shown.h"
+#include "input/strict_json.h"
 #include "profiler/units.h"
 #include "runtime/checkpoint_reader.h"
 #include "runtime/checkpoint_store.h"
@@ -70,8 +72,8 @@ CheckpointOutcome verify(const fs::path& folder) {
   for (const fs::path& candidate : expect_candidates(folder)) {
     const std::string fault = fault_of(candidate);
     if (!fault.empty()) outcome.exit_code = 1;
-    outcome.out +=
-        fmt::format("{}: {}\n", candidate.string(), fault.empty() ? "whole" : "damaged: " + fault);
+    outcome.out += fmt::format("{}: {}\n", input::shown(candidate.string()),
+                               fault.empty() ? "whole" : "damaged: " + input::shown(fault));
   }
   return outcome;
 }
@@ -117,19 +119,21 @@ std::string text_of(const CheckpointState& state) {
   if (state.test_accuracy)
     text += fmt::format("test accuracy {:.2f} %\n", 100 * *state.test_accuracy);
   if (state.loss_scale) text += fmt::format("loss scale {}\n", state.loss_scale->scale);
-  return text + fmt::format("configuration {}\n", state.configuration);
+  return text + fmt::format("configuration {}\n", input::shown(state.configuration));
 }
 
 std::string text_of(const CheckpointReader& reader) {
-  std::string text = fmt::format("{}\nstep {}\n", reader.folder().string(), reader.manifest().step);
+  std::string text =
+      fmt::format("{}\nstep {}\n", input::shown(reader.folder().string()), reader.manifest().step);
   if (reader.state()) text += text_of(*reader.state());
   for (const ManifestFile& file : reader.manifest().files) {
-    text += fmt::format("  {:<44} {:>10}\n", file.name, profiler::bytes_text(file.bytes));
+    text +=
+        fmt::format("  {:<44} {:>10}\n", input::shown(file.name), profiler::bytes_text(file.bytes));
   }
   for (const models::SafetensorsFile& file : reader.files()) {
     for (const models::SafetensorsTensor& tensor : file.tensors()) {
-      text +=
-          fmt::format("  {} {} [{}]\n", tensor.name, tensor.dtype, fmt::join(tensor.shape, ", "));
+      text += fmt::format("  {} {} [{}]\n", input::shown(tensor.name), tensor.dtype,
+                          fmt::join(tensor.shape, ", "));
     }
   }
   return text;
@@ -179,7 +183,7 @@ CheckpointOutcome checkpoint_command(const std::vector<std::string>& arguments) 
   }
   if (verifies) return verify(rest[0]);
   const CheckpointReader reader(choose(rest[0]));
-  return {.out = as_json ? json_of(reader).dump(2) + "\n" : text_of(reader)};
+  return {.out = as_json ? input::json_text(json_of(reader)) : text_of(reader)};
 }
 
 }  // namespace shardlens::runtime

@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
+#include "input/input_file.h"
 #include "models/safetensors.h"
 #include "runtime/checkpoint.h"
-#include "runtime/input_file.h"
 #include "runtime/receipts.h"
 
 namespace shardlens::runtime {
@@ -65,8 +65,8 @@ class CheckpointReader {
   Manifest manifest_;
   std::optional<CheckpointState> state_;
   std::vector<models::SafetensorsFile> files_;
-  std::vector<ManifestFile> written_;  // what the manifest says of these
-  std::vector<InputFile> inputs_;      // the same files
+  std::vector<ManifestFile> written_;     // what the manifest says of these
+  std::vector<input::InputFile> inputs_;  // the same files
   std::vector<SummedRange> read_;
 };
 

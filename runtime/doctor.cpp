@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "input/shown.h"
+#include "input/strict_json.h"
 #include "profiler/units.h"
 
 namespace shardlens::runtime {
@@ -257,9 +259,9 @@ std::string to_text(const std::vector<Finding>& findings) {
   std::string text;
   for (const Finding& finding : findings) {
     const char* const mark = finding.health == Health::wrong ? "WRONG" : "ok";
-    text +=
-        fmt::format("{:<6}{}: {}{}{}\n", finding.health == Health::note ? "note" : mark,
-                    finding.about, finding.text, finding.mend.empty() ? "" : "; ", finding.mend);
+    text += fmt::format("{:<6}{}: {}{}{}\n", finding.health == Health::note ? "note" : mark,
+                        finding.about, input::shown(finding.text), finding.mend.empty() ? "" : "; ",
+                        input::shown(finding.mend));
   }
   return text;
 }
@@ -274,7 +276,7 @@ std::string to_json(const std::vector<Finding>& findings) {
                                 {"text", finding.text},
                                 {"mend", finding.mend}});
   }
-  return json.dump(2) + "\n";
+  return input::json_text(json);
 }
 
 }  // namespace shardlens::runtime

@@ -6,11 +6,12 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
+
+#include "input/input_file.h"
+#include "input/limits.h"
 
 namespace shardlens::runtime {
 
@@ -145,10 +146,9 @@ void append_line(const fs::path& path, std::string_view line) {
 void fail_to_write(const fs::path& path) { fail(path); }
 
 std::string read_whole_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in) throw std::runtime_error(fmt::format("{}: cannot be read", path.string()));
-  return text;
+  input::FileText read = input::read_file(path, input::kRecord.bytes);
+  if (read.problem.empty()) return std::move(read.text);
+  throw std::runtime_error(fmt::format("{}: cannot be read ({})", path.string(), read.problem));
 }
 
 }  // namespace shardlens::runtime

@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <utility>
 
+#include "input/input_file.h"
+#include "input/limits.h"
+#include "input/strict_json.h"
 #include "runtime/durable_files.h"
 
 namespace shardlens::runtime {
@@ -17,13 +20,6 @@ namespace {
 template <class Number>
 nlohmann::ordered_json or_null(const std::optional<Number>& number) {
   return number ? nlohmann::ordered_json(*number) : nlohmann::ordered_json();
-}
-
-template <class Number>
-std::optional<Number> number_in(const nlohmann::json& json, const char* key) {
-  const auto found = json.find(key);
-  if (found == json.end() || !found->is_number_integer()) return std::nullopt;
-  return found->get<Number>();
 }
 
 std::string now_text() {
@@ -59,16 +55,18 @@ void EventLog::add(Event event) {
 
 std::vector<Event> read_events(const std::filesystem::path& path) {
   std::vector<Event> events;
-  std::ifstream lines(path);
+  std::istringstream lines(input::read_file(path, input::kRecord.bytes).text);
   for (std::string line; std::getline(lines, line);) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object() || !json.contains("kind") || !json["kind"].is_string()) continue;
-    events.push_back({.time = json.value("time", ""),
-                      .generation = json.value("generation", int64_t{0}),
-                      .kind = json["kind"],
-                      .rank = number_in<int>(json, "rank"),
-                      .step = number_in<int64_t>(json, "step"),
-                      .text = json.value("text", "")});
+    const auto found = input::find_json(line);
+    const auto kind = found ? input::text_in(*found, "kind") : std::nullopt;
+    if (!kind) continue;
+    const auto rank = input::whole_in(*found, "rank");
+    events.push_back({.time = input::text_in(*found, "time").value_or(""),
+                      .generation = input::whole_in(*found, "generation").value_or(0),
+                      .kind = *kind,
+                      .rank = rank ? std::optional(static_cast<int>(*rank)) : std::nullopt,
+                      .step = input::whole_in(*found, "step"),
+                      .text = input::text_in(*found, "text").value_or("")});
   }
   return events;
 }

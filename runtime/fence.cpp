@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
+#include <sstream>
 #include <utility>
 
+#include "input/input_file.h"
+#include "input/limits.h"
 #include "runtime/comm/fault.h"
 #include "runtime/durable_files.h"
 
@@ -19,7 +21,7 @@ constexpr const char* kFile = ".generation";
 
 /// 0 where there is none, or none that can be read.
 int64_t read_generation(const fs::path& file) {
-  std::ifstream in(file);
+  std::istringstream in(input::read_file(file, input::kDescription.bytes).text);
   int64_t generation = 0;
   in >> generation;
   return std::max<int64_t>(generation, 0);

@@ -13,8 +13,9 @@ struct DecodedImage {
   std::vector<uint8_t> pixels;  // [height, width, channels]
 };
 
-/// `channels`: 1 (grey) or 3. Throws std::runtime_error with one line that names the file and what
-/// is wrong with it.
+/// `channels`: 1 (grey) or 3. Throws std::invalid_argument with one line that names the file and
+/// what is wrong with it: to try again would not help. Images of more than input::kMostImagePixels,
+/// or of more than their bytes can hold, are refused before they are decoded.
 DecodedImage decode_image(const std::string& path, int64_t channels);
 
 }  // namespace shardlens::runtime

@@ -15,6 +15,8 @@
 #include <thread>
 #include <utility>
 
+#include "input/input_file.h"
+#include "input/limits.h"
 #include "models/model.h"
 #include "runtime/batches.h"
 #include "runtime/checkpoint_reader.h"
@@ -138,7 +140,8 @@ planner::Config config_of_run(const InferOptions& options) {
         "--run {}: is no run; give the folder that train has made", options.run.string()));
   }
   planner::Config config;
-  planner::read_json(config, read_whole_file(file), file.string());
+  planner::read_json(config, input::read_file(file, input::kWritten.bytes, "give a run"),
+                     file.string());
   return with_inputs_found(config, options);
 }
 
@@ -192,7 +195,7 @@ Batch load_sample(const Job& job, const InferOptions& options) {
     try {
       return FileBatches(files, job.spec.vit.image_px, job.spec.vit.channels, at::kCPU)
           .at(at::zeros({1}, at::kLong));
-    } catch (const std::runtime_error& error) {
+    } catch (const std::invalid_argument& error) {
       throw std::invalid_argument(fmt::format("--image {}", error.what()));
     }
   }

@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "input/shown.h"
+#include "input/strict_json.h"
 #include "profiler/command_line.h"
 #include "runtime/device.h"
 #include "runtime/infer.h"
@@ -63,7 +65,7 @@ Asked parse(const std::vector<std::string>& arguments) {
 
 std::string words_of(const Guess& guess) {
   return guess.name.empty() ? fmt::format("{}", guess.label)
-                            : fmt::format("{} ({})", guess.label, guess.name);
+                            : fmt::format("{} ({})", guess.label, input::shown(guess.name));
 }
 
 std::string text_of(const Asked& asked, const Inference& inference) {
@@ -81,9 +83,9 @@ std::string text_of(const Asked& asked, const Inference& inference) {
     text += fmt::format("  {:<18}{:7.2f} %\n", words_of(guess), 100 * guess.probability);
   }
   for (const std::string& one : inference.passed_over) {
-    text += fmt::format("warning: damaged and passed over: {}\n", one);
+    text += fmt::format("warning: damaged and passed over: {}\n", input::shown(one));
   }
-  return text + fmt::format("weights: {}{}\n", inference.weights.string(),
+  return text + fmt::format("weights: {}{}\n", input::shown(inference.weights.string()),
                             asked.options.workers == 1
                                 ? ""
                                 : fmt::format(", on {} ranks", asked.options.workers));
@@ -117,7 +119,7 @@ std::string infer_command(const std::vector<std::string>& arguments) {
   if (!asked.help.empty()) return asked.help;
   check_libtorch_version();
   const Inference inference = infer(asked.options);
-  return asked.as_json ? json_of(asked, inference).dump(2) + "\n" : text_of(asked, inference);
+  return asked.as_json ? input::json_text(json_of(asked, inference)) : text_of(asked, inference);
 }
 
 }  // namespace shardlens::runtime

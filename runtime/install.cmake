@@ -39,7 +39,7 @@ install(TARGETS shardlens_runtime shardlens_model shardlens_spec shardlens_safet
                 shardlens_schedule shardlens_comm shardlens_gloo shardlens_nccl shardlens_run_files
                 shardlens_installation shardlens_training_data shardlens_command_line
                 shardlens_recorder shardlens_driver_watch shardlens_recording shardlens_report shardlens_profile shardlens_document
-                shardlens_units shardlens_flags shardlens_libtorch shardlens_libc10_cuda
+                shardlens_units shardlens_input shardlens_flags shardlens_libtorch shardlens_libc10_cuda
         EXPORT ShardlensTargets
         ARCHIVE DESTINATION ${home})
 install(EXPORT ShardlensTargets NAMESPACE Shardlens:: DESTINATION lib/cmake/Shardlens)

@@ -1,12 +1,10 @@
-#include <fmt/format.h>
-
 #include "profiler/program.h"
 #include "runtime/checkpoint_commands.h"
 
 int main(int argc, char** argv) {
   return shardlens::profiler::run_program("shardlens checkpoint", [&] {
     const auto outcome = shardlens::runtime::checkpoint_command({argv + 1, argv + argc});
-    fmt::print("{}", outcome.out);
+    shardlens::profiler::print_output(outcome.out);
     return outcome.exit_code;
   });
 }

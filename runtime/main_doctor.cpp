@@ -22,7 +22,7 @@ std::string trainer() {
 
 int examine(const DoctorOptions& options, bool as_json) {
   const auto findings = findings_of(collect_facts(options));
-  fmt::print("{}", as_json ? to_json(findings) : to_text(findings));
+  shardlens::profiler::print_output(as_json ? to_json(findings) : to_text(findings));
   return is_well(findings) ? 0 : 1;
 }
 

@@ -6,8 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "input/input_file.h"
 #include "profiler/file/crc32c.h"
-#include "runtime/input_file.h"
 #include "runtime/verification.h"
 
 namespace shardlens::runtime {
@@ -24,7 +24,7 @@ constexpr int64_t kMostThreads = 8;
 /// own arithmetic in turn.
 class Chunks {
  public:
-  Chunks(const InputFile& file, int64_t bytes)
+  Chunks(const input::InputFile& file, int64_t bytes)
       : file_(file),
         bytes_(bytes),
         checksums_(static_cast<size_t>((bytes + kChunkBytes - 1) / kChunkBytes)) {}
@@ -75,7 +75,7 @@ class Chunks {
     return crc;
   }
 
-  const InputFile& file_;
+  const input::InputFile& file_;
   int64_t bytes_;
   std::vector<uint32_t> checksums_;
   std::atomic<int64_t> next_ = 0;
@@ -85,15 +85,15 @@ class Chunks {
 }  // namespace
 
 int64_t size_of(const fs::path& path) {
-  const std::optional<int64_t> bytes = InputFile(path).bytes();
-  if (!bytes) throw std::runtime_error(fmt::format("{} is missing", path.filename().string()));
-  return *bytes;
+  const input::InputFile file(path);
+  if (file.is_open()) return static_cast<int64_t>(file.bytes());
+  throw std::runtime_error(fmt::format("{} is missing", path.filename().string()));
 }
 
 ManifestFile measure_file(const fs::path& path) {
   const std::string name = path.filename().string();
   const int64_t bytes = size_of(path);
-  const InputFile file(path);
+  const input::InputFile file(path);
   Chunks chunks(file, bytes);
   if (!chunks.measure()) throw std::runtime_error(fmt::format("{} cannot be read", name));
   return {.name = name, .bytes = bytes, .crc32c = chunks.joined()};

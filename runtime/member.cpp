@@ -9,12 +9,15 @@
 #include <cstdio>
 #include <ctime>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <stdexcept>
 
+#include "input/input_file.h"
+#include "input/limits.h"
+#include "input/shown.h"
+#include "input/strict_json.h"
 #include "runtime/action_report.h"
 #include "runtime/attempt.h"
 #include "runtime/comm/shared_region.h"
@@ -49,8 +52,7 @@ std::string host_name() {
 }
 
 std::string words_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  return input::read_file(path, input::kDescription.bytes).text;
 }
 
 void tell_torchrun(const Membership& place, const std::string& reason) {
@@ -147,7 +149,7 @@ class Member {
     const Failure first = meeting_.first_failure();
     const bool is_wrong_use = first.fault() == Fault::wrong_use;
     clear_bar();
-    fmt::print(stderr, "shardlens train: {}\n", first.what());
+    fmt::print(stderr, "shardlens train: {}\n", input::shown(first.what()));
     if (directory_) leave_traces(first);
     end({.end = Outcome::End::failed,
          .fault = first.fault(),

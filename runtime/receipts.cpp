@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "input/strict_json.h"
 #include "profiler/file/crc32c.h"
 #include "runtime/durable_files.h"
 
@@ -33,7 +34,7 @@ std::string to_json(const Receipt& receipt) {
 }
 
 Receipt read_receipt(const fs::path& path) {
-  const Json json = Json::parse(read_whole_file(path));
+  const Json json = input::parse_strict_json(read_whole_file(path));
   Receipt receipt;
   for (const Json& range : json.at("ranges")) {
     receipt.ranges.push_back({range[0], range[1], range[2], range[3]});

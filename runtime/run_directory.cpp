@@ -10,14 +10,15 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
 
+#include "input/input_file.h"
+#include "input/limits.h"
+#include "input/strict_json.h"
 #include "runtime/checkpoint_store.h"
 #include "runtime/checkpoint_writer.h"
 #include "runtime/durable_files.h"
@@ -57,8 +58,7 @@ fs::path run_path(const planner::Config& config) {
 
 /// Empty where there is none.
 std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  return input::read_file(path, input::kRecord.bytes).text;
 }
 
 planner::Config read_config(const fs::path& path) {
@@ -72,15 +72,17 @@ std::string lines_until(const std::string& metrics, int64_t step) {
   std::istringstream lines(metrics);
   std::string kept;
   for (std::string line; std::getline(lines, line) && !lines.eof();) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (json.is_object() && json.value("step", step + 1) <= step) kept += line + "\n";
+    const auto json = input::find_json(line);
+    if (json && json->is_object() && input::whole_in(*json, "step").value_or(step + 1) <= step) {
+      kept += line + "\n";
+    }
   }
   return kept;
 }
 
 bool is_finished(const fs::path& path) {
-  const auto result = nlohmann::json::parse(read_file(path / "result.json"), nullptr, false);
-  return result.is_object() && result.value("status", "") == "ok";
+  const auto result = input::find_json(read_file(path / "result.json"));
+  return result && input::text_in(*result, "status") == "ok";
 }
 
 std::string identity_of(const fs::path& path) {

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "input/shown.h"
 #include "runtime/attempt.h"
 #include "runtime/progress.h"
 
@@ -107,8 +108,8 @@ Outcome Supervisor::restart(const Outcome& last, std::chrono::milliseconds pause
   clear_bar();
   const std::string which =
       fmt::format("failure {}{}", failures_.size(), limit_text(job_.config.max_failures));
-  fmt::print(stderr, "shardlens train: {}; {}: starts again in {:.2f} s\n", last.reason, which,
-             static_cast<double>(pause.count()) / 1e3);
+  fmt::print(stderr, "shardlens train: {}; {}: starts again in {:.2f} s\n",
+             input::shown(last.reason), which, static_cast<double>(pause.count()) / 1e3);
   if (const int signal = wait_for_signal(signals, pause)) return ended_by(signal);
   return start_again(fmt::format("{}: {}", which, last.reason), last, Verified::while_read,
                      signals);
@@ -118,7 +119,8 @@ Outcome Supervisor::restart(const Outcome& last, std::chrono::milliseconds pause
 /// been at once.
 Outcome Supervisor::look_for_another(const Outcome& last, const WatchedSignals& signals) {
   clear_bar();
-  fmt::print(stderr, "shardlens train: {}; looks for a checkpoint that is whole\n", last.reason);
+  fmt::print(stderr, "shardlens train: {}; looks for a checkpoint that is whole\n",
+             input::shown(last.reason));
   return start_again(last.reason, last, Verified::before, signals);
 }
 

@@ -84,7 +84,7 @@ int unfinished(const Job& job, const Outcome& outcome, const RunDirectory& direc
                outcome.signal, outcome.step);
     return kPreempted;
   }
-  fmt::print(stderr, "shardlens train: {}\n", outcome.reason);
+  fmt::print(stderr, "shardlens train: {}\n", profiler::error_line(outcome.reason));
   if (outcome.fault == Fault::out_of_memory) show_memory(job, directory, outcome.rank);
   if (outcome.signal != 0) die_of(outcome.signal);
   return outcome.fault == Fault::wrong_use ? kWrongUse : kFailed;

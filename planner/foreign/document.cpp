@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 
-#include "models/strict_json.h"
+#include "input/limits.h"
+#include "input/strict_json.h"
 
 namespace {
 
@@ -26,9 +29,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMostBytes = size_t{1} << 20;
-constexpr int kMostNodes = 10000;  // an alias may stand for many nodes, again and again
-constexpr int kMostDepth = 32;
+constexpr input::Limits kLimits = input::kWritten;
+
+[[noreturn]] void refuse_size() {
+  throw std::invalid_argument(
+      fmt::format("too many values, or too deep, for a configuration: at most {}, {} deep",
+                  kLimits.values, kLimits.depth));
+}
 
 /// A plain scalar as PyYAML reads it: "no" is false.
 Json scalar_of(const YAML::Node& node) {
@@ -42,10 +49,9 @@ Json scalar_of(const YAML::Node& node) {
 
 class YamlTree {
  public:
-  Json json_of(const YAML::Node& node, int depth = 0) {
-    if (++nodes_ > kMostNodes || depth > kMostDepth) {
-      throw std::invalid_argument("too many values, or too deep, for a configuration");
-    }
+  /// An alias may stand for many nodes, again and again: what is built is counted.
+  Json json_of(const YAML::Node& node, size_t depth = 0) {
+    if (++nodes_ > kLimits.values || depth > kLimits.depth) refuse_size();
     if (node.IsScalar()) return scalar_of(node);
     if (node.IsSequence()) {
       Json list = Json::array();
@@ -65,7 +71,7 @@ class YamlTree {
   }
 
  private:
-  int nodes_ = 0;
+  uint64_t nodes_ = 0;
 };
 
 Json parse_yaml(const std::string& text) {
@@ -76,23 +82,90 @@ Json parse_yaml(const std::string& text) {
   }
 }
 
+/// Looks at brackets and dots alone, before toml++ does, which calls itself for every level and
+/// takes memory as the square of their number. Dots of numbers count as those of keys: neither has
+/// many.
+class TomlDepth {
+ public:
+  /// Throws std::invalid_argument where tables, lists or dotted keys are deeper than configurations
+  /// are.
+  static void check(std::string_view text) {
+    TomlDepth depth;
+    for (size_t at = 0; at < text.size();) at = depth.step(text, at);
+  }
+
+ private:
+  /// Returns where to go on.
+  size_t step(std::string_view text, size_t at) {
+    switch (text[at]) {
+      case '"':
+      case '\'':
+        return end_of_string(text, at);
+      case '#':
+        return std::min(text.find('\n', at), text.size());
+      case '[':
+      case '{':
+        ++open_;
+        dots_ = 0;
+        break;
+      case ']':
+      case '}':
+        if (open_ > 0) --open_;
+        break;
+      case '.':
+        ++dots_;
+        break;
+      case '=':
+      case ',':
+      case '\n':
+        dots_ = 0;
+        break;
+      default:
+        return at + 1;
+    }
+    if (open_ > kLimits.depth || dots_ > kLimits.depth) refuse_size();
+    return at + 1;
+  }
+
+  static size_t end_of_string(std::string_view text, size_t at) {
+    const char quote = text[at];
+    const std::string many(3, quote);
+    const bool is_long = text.substr(at, 3) == many;
+    const std::string_view end = is_long ? std::string_view(many) : text.substr(at, 1);
+    for (at += end.size(); at < text.size(); ++at) {
+      if (text[at] == '\\' && quote == '"') {
+        ++at;
+      } else if (text.substr(at, end.size()) == end) {
+        return at + end.size();
+      } else if (text[at] == '\n' && !is_long) {
+        return at;  // which toml++ will refuse
+      }
+    }
+    return text.size();
+  }
+
+  size_t open_ = 0;
+  size_t dots_ = 0;
+};
+
 Json parse_toml(std::string_view text) {
+  TomlDepth::check(text);
   try {
     const toml::table table = toml::parse(text);
     std::ostringstream json;
     json << toml::json_formatter(table);
-    return Json::parse(json.str());
+    return input::parse_strict_json(json.str(), kLimits);
   } catch (const toml::parse_error& error) {
     throw std::invalid_argument(fmt::format("not TOML: line {}: {}", error.source().begin.line,
                                             std::string(error.description())));
-  } catch (const Json::exception& error) {
+  } catch (const std::runtime_error& error) {
     throw std::invalid_argument(fmt::format("not TOML: {}", error.what()));
   }
 }
 
 Json parse_json(std::string_view text) {
   try {
-    return models::parse_strict_json(text);
+    return input::parse_strict_json(text, kLimits);
   } catch (const std::runtime_error& error) {
     throw std::invalid_argument(error.what());
   }
@@ -101,8 +174,8 @@ Json parse_json(std::string_view text) {
 }  // namespace
 
 Json parse_document(std::string_view text, Notation notation) {
-  if (text.size() > kMostBytes) {
-    throw std::invalid_argument(fmt::format("more than {} bytes: no configuration", kMostBytes));
+  if (text.size() > kLimits.bytes) {
+    throw std::invalid_argument(fmt::format("more than {} bytes: no configuration", kLimits.bytes));
   }
   Json json = notation == Notation::yaml   ? parse_yaml(std::string(text))
               : notation == Notation::toml ? parse_toml(text)

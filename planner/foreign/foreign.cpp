@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "models/strict_json.h"
+#include "input/shown.h"
+#include "input/strict_json.h"
 #include "planner/foreign/document.h"
 #include "planner/foreign/formats.h"
 #include "planner/foreign/reading.h"
@@ -69,10 +70,10 @@ std::optional<ForeignFormat> foreign_format(std::string_view text, const std::st
   const Notation notation = notation_of(file);
   if (notation == Notation::toml) return ForeignFormat::torchtitan;
   if (notation == Notation::yaml) return ForeignFormat::accelerate;
-  const auto document = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!document.is_object()) return std::nullopt;
+  const auto document = input::find_json(text, input::kWritten);
+  if (!document || !document->is_object()) return std::nullopt;
   for (const ForeignFormat format : {ForeignFormat::deepspeed, ForeignFormat::accelerate}) {
-    if (is_of(document, format)) return format;
+    if (is_of(*document, format)) return format;
   }
   return std::nullopt;
 }
@@ -83,13 +84,14 @@ std::vector<std::string> read_foreign(Config& config, ForeignFormat format, std:
     Config read = config;
     ForeignReading reading(read, parse_document(text, notation_of(file)), context);
     std::vector<std::string> lines = reading.read(foreign_keys(format));
-    std::ranges::transform(lines, lines.begin(), models::one_line);
-    lines.insert(lines.begin(), fmt::format("{}, {} configuration:", file, to_string(format)));
+    std::ranges::transform(lines, lines.begin(), input::shown);
+    lines.insert(lines.begin(),
+                 fmt::format("{}, {} configuration:", input::shown(file), to_string(format)));
     config = std::move(read);
     return lines;
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(
-        models::one_line(fmt::format("{} ({}): {}", file, to_string(format), error.what())));
+        input::shown(fmt::format("{} ({}): {}", file, to_string(format), error.what())));
   }
 }
 

@@ -10,12 +10,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "input/limits.h"
 
 namespace shardlens::profiler {
 
@@ -27,7 +32,6 @@ class Document {
   static constexpr Index kNone = 0;
   static constexpr Index kFalse = 1;
   static constexpr Index kTrue = 2;
-  static constexpr size_t kMostValues = size_t{1} << 28;
 
   Index root = kNone;
 
@@ -55,7 +59,34 @@ class Document {
   const std::vector<Index>& items(Index index) const { return containers_[place(index)]; }
   std::vector<Index>& items(Index index) { return containers_[place(index)]; }
 
+  /// Where a map has the value of a key, the last of equal ones; nothing where it has none. Large
+  /// maps are indexed when they are first asked, which nothing may be added to afterwards.
+  std::optional<Index> find(Index map, std::string_view key) const {
+    const auto& items = containers_[place(map)];
+    if (items.size() / 2 > kMostSearched) return find_indexed(map, items, key);
+    for (size_t i = items.size() / 2; i-- > 0;) {
+      if (is_text(items[2 * i], key)) return items[2 * i + 1];
+    }
+    return std::nullopt;
+  }
+
  private:
+  static constexpr size_t kMostSearched = 32;  // entries of a map, one after the other
+  using KeyIndex = std::map<std::string_view, Index>;
+
+  bool is_text(Index index, std::string_view text) const {
+    return type(index) == Type::text && this->text(index) == text;
+  }
+  std::optional<Index> find_indexed(Index map, const std::vector<Index>& items,
+                                    std::string_view key) const {
+    const auto [known, added] = indexes_.try_emplace(map);
+    for (size_t i = 0; added && i + 1 < items.size(); i += 2) {
+      if (type(items[i]) == Type::text) known->second[text(items[i])] = items[i + 1];
+    }
+    const auto found = known->second.find(key);
+    return found == known->second.end() ? std::nullopt : std::optional(found->second);
+  }
+
   struct Node {
     Type type{};
     int64_t number = 0;  // the value, the bits of a double, or an index
@@ -63,7 +94,8 @@ class Document {
 
   size_t place(Index index) const { return static_cast<size_t>(nodes_[index].number); }
   Index add(Type type, int64_t number) {
-    if (nodes_.size() >= kMostValues) throw std::invalid_argument("it has too many values");
+    if (nodes_.size() >= input::kRecord.values)
+      throw std::invalid_argument("it has too many values");
     nodes_.push_back({type, number});
     return static_cast<Index>(nodes_.size() - 1);
   }
@@ -75,6 +107,7 @@ class Document {
   std::vector<Node> nodes_ = {{}, {Type::boolean, 0}, {Type::boolean, 1}};
   std::deque<std::string> texts_;
   std::deque<std::vector<Index>> containers_;
+  mutable std::unordered_map<Index, KeyIndex> indexes_;
 };
 
 /// One value of a document, asked for what it should be; whatever else it is counts as absent.
@@ -88,14 +121,7 @@ class Value {
   /// None where this is no map or has no such key. Of equal keys the last counts.
   Value operator[](std::string_view key) const {
     if (!is(Document::Type::map)) return {*document_, Document::kNone};
-    const auto& items = document_->items(index_);
-    for (size_t i = items.size() / 2; i-- > 0;) {
-      const Document::Index name = items[2 * i];
-      if (document_->type(name) == Document::Type::text && document_->text(name) == key) {
-        return {*document_, items[2 * i + 1]};
-      }
-    }
-    return {*document_, Document::kNone};
+    return {*document_, document_->find(index_, key).value_or(Document::kNone)};
   }
 
   /// The last part of an object that is an instance of the class, or was called with it: its state,

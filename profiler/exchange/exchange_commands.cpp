@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "profiler/command_line.h"
+#include "profiler/exchange/event_source.h"
 #include "profiler/exchange/export_html.h"
 #include "profiler/exchange/export_memory_viz.h"
 #include "profiler/exchange/export_perfetto.h"
@@ -36,7 +37,6 @@ using Paths = std::vector<std::string>;
 constexpr size_t kTablePoints = 10'000;    // a rank
 constexpr size_t kCounterPoints = 20'000;  // the same
 constexpr size_t kMostBlocks = 1024;       // that a writer takes
-constexpr uint64_t kMostSnapshotBytes = uint64_t{4} << 30;
 
 struct ExportOptions {
   std::string source;
@@ -119,7 +119,7 @@ std::string export_perfetto(const ExportOptions& options, const Paths& paths) {
   return publish_stream(options.out, [&](std::ostream& out) {
     PerfettoWriter writer(out, start_ns);
     for (const std::string& path : paths) {
-      writer.add(read_profile(path), options.points.value_or(kCounterPoints));
+      writer.add(events_in(path), options.points.value_or(kCounterPoints));
     }
     writer.finish();
   });
@@ -128,7 +128,7 @@ std::string export_perfetto(const ExportOptions& options, const Paths& paths) {
 std::vector<Timeline> timelines_of(const Paths& paths, size_t points) {
   std::vector<Timeline> timelines;
   for (const std::string& path : paths) {
-    timelines.push_back(timeline_of(read_profile(path), points));
+    timelines.push_back(timeline_of(events_in(path), points));
   }
   return timelines;
 }
@@ -175,27 +175,6 @@ const Format& format_of(const std::string& name) {
 }
 
 // --- import --------------------------------------------------------------------------------------
-
-std::string read_snapshot(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file || fs::is_directory(path)) {
-    throw std::invalid_argument(fmt::format("{}: cannot be read; give a snapshot's file", path));
-  }
-  if (fs::file_size(path) > kMostSnapshotBytes) {
-    throw std::invalid_argument(
-        fmt::format("{}: larger than {}; record it with a smaller max_entries", path,
-                    bytes_text(static_cast<int64_t>(kMostSnapshotBytes))));
-  }
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-Profile import_snapshot(const std::string& path, std::optional<int> device) {
-  try {
-    return import_memory_viz(read_snapshot(path), device);
-  } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument(fmt::format("{}: {}", path, error.what()));
-  }
-}
 
 /// With a block for every event, however slow the disk is.
 void write_recording(const Profile& profile, const std::string& path) {
@@ -256,7 +235,7 @@ std::string import_command(const std::vector<std::string>& arguments) {
   app.add_option("--device", device);
   app.add_option("--out", out)->required();
   parse_flags(app, arguments);
-  const Profile profile = import_snapshot(source, device);
+  const Profile profile = import_memory_viz_file(source, device);
   return publish(out, [&](const std::string& path) { write_recording(profile, path); });
 }
 

@@ -31,7 +31,8 @@ class SnapshotExport {
           "no memory of a device was recorded, which is all that memory_viz shows; "
           "export a recording of the CPU as perfetto, csv or html");
     }
-    for (uint32_t i = 0; i < profile.strings.size(); ++i) labels_.push_back(label_text(profile, i));
+    for (uint32_t i = 0; i < profile.strings.size(); ++i)
+      labels_.push_back(label_text(profile.strings, i));
   }
 
   void write() {
@@ -57,7 +58,7 @@ class SnapshotExport {
 
  private:
   std::string label(uint32_t index) const {
-    return index < labels_.size() ? labels_[index] : label_text(profile_, index);
+    return index < labels_.size() ? labels_[index] : label_text(profile_.strings, index);
   }
 
   // --- the trace ---------------------------------------------------------------------------------

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "profiler/events.h"
-#include "profiler/exchange/lifetimes.h"
 #include "profiler/exchange/place_names.h"
 #include "profiler/exchange/timeline.h"
 
@@ -36,16 +36,16 @@ std::string json_text(std::string_view text) {
 
 class RankWriter {
  public:
-  RankWriter(std::ostream& out, bool& first, const Profile& profile, int64_t offset_ns)
+  RankWriter(std::ostream& out, bool& first, const EventSource& source, int64_t offset_ns)
       : out_(out),
         first_(first),
-        profile_(profile),
-        names_(profile.header),
+        source_(source),
+        names_(source.header),
         offset_ns_(offset_ns),
-        process_(int64_t{profile.header.rank} + 1) {}  // 0 stands for the idle process
+        process_(int64_t{source.header.rank} + 1) {}  // 0 stands for the idle process
 
   void write(size_t most_points) {
-    const Timeline timeline = timeline_of(profile_, most_points);
+    const Timeline timeline = timeline_of(source_, most_points);
     end_ns_ = timeline.end_ns;
     write_names();
     write_slices();
@@ -68,7 +68,7 @@ class RankWriter {
   }
 
   void write_names() {
-    const Header& header = profile_.header;
+    const Header& header = source_.header;
     line(fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})",
                      process_,
                      json_text(fmt::format("rank {} of {}, {}", header.rank, header.world_size,
@@ -76,9 +76,9 @@ class RankWriter {
     line(fmt::format(
         R"({{"ph":"M","name":"process_sort_index","pid":{},"args":{{"sort_index":{}}}}})", process_,
         header.rank));
-    if (!is_whole(profile_.judgement)) {
+    if (!is_whole(source_.judgement())) {
       line(fmt::format(R"({{"ph":"M","name":"process_labels","pid":{},"args":{{"labels":{}}}}})",
-                       process_, json_text(judgement_text(profile_.judgement))));
+                       process_, json_text(judgement_text(source_.judgement()))));
     }
     for (size_t i = 0; i < kTrackNames.size(); ++i) {
       line(fmt::format(
@@ -92,9 +92,11 @@ class RankWriter {
   void write_slices() {
     place_.phase = Phase::starting;
     phase_ = Slice{.name = std::string(kPhaseNames[0])};
-    for (const Event& event : profile_.events) {
-      if (is_usable(event)) take(event);
-    }
+    source_.for_each([this](std::span<const Event> events) {
+      for (const Event& event : events) {
+        if (is_usable(event)) take(event);
+      }
+    });
     close(step_, Track::steps, end_ns_);
     close(phase_, Track::phases, end_ns_);
     while (!actions_.empty()) end_action(end_ns_);
@@ -171,7 +173,7 @@ class RankWriter {
 
   std::ostream& out_;
   bool& first_;
-  const Profile& profile_;
+  const EventSource& source_;
   PlaceNames names_;
   int64_t offset_ns_;
   int64_t process_;
@@ -189,9 +191,9 @@ PerfettoWriter::PerfettoWriter(std::ostream& out, int64_t start_realtime_ns)
   out_ << R"({"displayTimeUnit":"ms","traceEvents":[)";
 }
 
-void PerfettoWriter::add(const Profile& profile, size_t most_points) {
-  const int64_t offset_ns = profile.header.start_realtime_ns - start_realtime_ns_;
-  RankWriter(out_, first_, profile, offset_ns).write(most_points);
+void PerfettoWriter::add(const EventSource& source, size_t most_points) {
+  const int64_t offset_ns = source.header.start_realtime_ns - start_realtime_ns_;
+  RankWriter(out_, first_, source, offset_ns).write(most_points);
 }
 
 void PerfettoWriter::finish() { out_ << "\n]}\n"; }

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <ostream>
 
-#include "profiler/profile.h"
+#include "profiler/exchange/event_source.h"
 
 namespace shardlens::profiler {
 
@@ -17,7 +17,7 @@ class PerfettoWriter {
   PerfettoWriter(std::ostream& out, int64_t start_realtime_ns);
 
   /// Counters in at most `most_points` points, with the peak among them.
-  void add(const Profile& profile, size_t most_points);
+  void add(const EventSource& source, size_t most_points);
   /// Once, after the last rank.
   void finish();
 

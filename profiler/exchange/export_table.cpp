@@ -4,11 +4,14 @@
 
 #include <string>
 
+#include "input/shown.h"
+
 namespace shardlens::profiler {
 
 namespace {
 
-std::string csv(const std::string& text) {
+std::string csv(const std::string& recorded) {
+  const std::string text = input::shown(recorded);
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";
   for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);

@@ -8,8 +8,12 @@
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
+#include "input/input_file.h"
+#include "input/limits.h"
+#include "input/shown.h"
 #include "profiler/blocks.h"
 #include "profiler/exchange/read_document.h"
 #include "profiler/exchange/segment_ranges.h"
@@ -107,10 +111,16 @@ class SnapshotImport {
     for (size_t i = 0; i < frames.size(); ++i) {
       const std::string_view file = frames.at(i)["filename"].text();
       if (!is_python(file)) continue;
-      return fmt::format("{}:{} {}", file, frames.at(i)["line"].integer(),
-                         frames.at(i)["name"].text());
+      return fmt::format("{}:{} {}", shortened(file), frames.at(i)["line"].integer(),
+                         shortened(frames.at(i)["name"].text()));
     }
-    return frames.size() > 0 ? std::string(frames.at(0)["name"].text()) : std::string();
+    return frames.size() > 0 ? std::string(shortened(frames.at(0)["name"].text())) : std::string();
+  }
+
+  /// Many frames may have one long text in common, of which each label would be a copy.
+  static std::string_view shortened(std::string_view text) {
+    constexpr size_t kMostBytes = 1024;
+    return text.substr(0, kMostBytes);
   }
 
   uint16_t stream_of(int64_t stream) {
@@ -166,6 +176,10 @@ class SnapshotImport {
                           .small = segment["segment_type"].text() == "small"});
     uint64_t address = begin;  // older snapshots say only the sizes of blocks
     const Value blocks = segment["blocks"];
+    // A pickle may give one list to all segments, for two bytes each.
+    if (blocks.size() > 0 && !block_lists_.insert(blocks.index()).second) {
+      throw std::invalid_argument("two segments share a list of blocks");
+    }
     for (size_t i = 0; i < blocks.size(); ++i) {
       const Value block = blocks.at(i);
       const int64_t size = std::clamp<int64_t>(block["size"].integer(), 0, kMostBytes);
@@ -302,10 +316,11 @@ class SnapshotImport {
   std::vector<Entry> entries_;
   SegmentRanges segments_;                // at the end, then at the start
   std::map<uint64_t, LiveBlock> blocks_;  // the same
-  std::unordered_map<uint64_t, LiveBlock> live_;
-  std::unordered_map<int64_t, uint16_t> streams_;
-  std::unordered_map<std::string, uint32_t> labels_;
+  std::map<uint64_t, LiveBlock> live_;
+  std::map<int64_t, uint16_t> streams_;
+  std::map<std::string, uint32_t> labels_;
   std::unordered_map<Document::Index, uint32_t> frame_labels_;
+  std::unordered_set<Document::Index> block_lists_;  // that segments have
   int64_t start_us_ = 0;
   Profile profile_;
 };
@@ -352,6 +367,18 @@ Profile import_memory_viz(std::string_view bytes, std::optional<int> device) {
         "it is no memory snapshot: neither device_traces nor segments is in it");
   }
   return SnapshotImport(document, chosen_device(snapshot, device)).read();
+}
+
+Profile import_memory_viz_file(const std::string& path, std::optional<int> device) {
+  const std::string bytes = input::read_file(
+      path, input::kRecord.bytes,
+      "give the file of a snapshot, recorded with a smaller max_entries if need be");
+  try {
+    return import_memory_viz(bytes, device);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(
+        fmt::format("{}: {}", input::shown(path), input::shown(error.what())));
+  }
 }
 
 }  // namespace shardlens::profiler

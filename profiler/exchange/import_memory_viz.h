@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "profiler/profile.h"
@@ -17,5 +18,8 @@ namespace shardlens::profiler {
 /// `device` may be left out where only one has anything. Throws std::invalid_argument for what is
 /// no snapshot, is damaged or unsafe, or has nothing of the device.
 Profile import_memory_viz(std::string_view bytes, std::optional<int> device = std::nullopt);
+
+/// The same of a file, which errors name.
+Profile import_memory_viz_file(const std::string& path, std::optional<int> device = std::nullopt);
 
 }  // namespace shardlens::profiler

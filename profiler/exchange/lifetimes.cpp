@@ -75,11 +75,4 @@ Lifetimes lifetimes_of(const Profile& profile, Space space) {
   return LifetimeBuilder(profile, space).build();
 }
 
-Space main_space_of(const Profile& profile) {
-  const bool device = std::ranges::any_of(profile.events, [](const Event& event) {
-    return is_memory(event) && event.space == Space::device;
-  });
-  return device ? Space::device : Space::host;
-}
-
 }  // namespace shardlens::profiler

@@ -35,7 +35,4 @@ struct Lifetimes {
 /// throws std::invalid_argument for more.
 Lifetimes lifetimes_of(const Profile& profile, Space space);
 
-/// The space that a recording is about: the device where it has any event of it, else the host.
-Space main_space_of(const Profile& profile);
-
 }  // namespace shardlens::profiler

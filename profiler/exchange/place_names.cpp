@@ -62,9 +62,8 @@ std::string PlaceNames::place(const Place& place) const {
   return name.empty() ? text : text + ", " + name;
 }
 
-std::string label_text(const Profile& profile, uint32_t label) {
-  return label < profile.strings.size() ? utf8(profile.strings[label])
-                                        : fmt::format("string {}", label);
+std::string label_text(const std::vector<std::string>& strings, uint32_t label) {
+  return label < strings.size() ? utf8(strings[label]) : fmt::format("string {}", label);
 }
 
 }  // namespace shardlens::profiler

@@ -38,6 +38,6 @@ class PlaceNames {
 };
 
 /// What a label says. UTF-8, whatever was recorded.
-std::string label_text(const Profile& profile, uint32_t label);
+std::string label_text(const std::vector<std::string>& strings, uint32_t label);
 
 }  // namespace shardlens::profiler

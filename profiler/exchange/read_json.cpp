@@ -3,6 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "input/limits.h"
 #include "profiler/exchange/read_document.h"
 
 namespace shardlens::profiler {
@@ -11,7 +12,7 @@ namespace {
 
 using Index = Document::Index;
 
-constexpr size_t kMostDepth = 100;
+constexpr size_t kMostDepth = input::kRecord.depth;
 
 /// Takes what the parser meets. The parser keeps its own stack: nesting costs no calls.
 class DocumentBuilder : public nlohmann::json_sax<nlohmann::json> {

@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "input/limits.h"
+#include "input/shown.h"
 #include "profiler/exchange/read_document.h"
 
 namespace shardlens::profiler {
@@ -14,7 +16,8 @@ namespace {
 using Index = Document::Index;
 
 constexpr std::string_view kOrderedMap = "collections.OrderedDict";
-constexpr size_t kMostDepth = 100;  // marks open at once; PyTorch's snapshots need five
+// Marks open at once; PyTorch's snapshots need five.
+constexpr size_t kMostDepth = input::kRecord.depth;
 
 /// Opcodes that are known, to be refused by name.
 struct RefusedOpcode {

@@ -1,10 +1,15 @@
 #include "profiler/exchange/timeline.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <span>
 #include <stdexcept>
+#include <utility>
 
 #include "profiler/events.h"
-#include "profiler/exchange/lifetimes.h"
+#include "profiler/report/address_map.h"
+#include "profiler/report/block_tracker.h"
 
 namespace shardlens::profiler {
 
@@ -59,88 +64,252 @@ class Sampler {
   std::vector<TimelinePoint> points_;
 };
 
-class TimelineBuilder {
+/// Who is alive, from event to event.
+class LiveBlocks {
  public:
-  TimelineBuilder(const Profile& profile, size_t most_points) : profile_(profile) {
-    timeline_.header = profile.header;
-    timeline_.space = main_space_of(profile);
-    lives_ = lifetimes_of(profile, timeline_.space);
-    for (const Event& event : profile.events) {
-      timeline_.end_ns = std::max(timeline_.end_ns, event.time_ns);
-    }
-    sampler_ = Sampler(lives_.changes.size(), most_points, timeline_.end_ns);
+  struct Block {
+    int64_t given_bytes = 0;
+    uint32_t life = 0;  // the number of its allocation
+  };
+  /// A life that an event begins or ends.
+  struct Change {
+    Block block;
+    bool begins = false;
+  };
+
+  explicit LiveBlocks(Space space) : space_(space) {}
+
+  /// What a usable event changes: at most one end and one beginning, in this order.
+  std::span<const Change> take(const Event& event) {
+    changes_.clear();
+    const int64_t given = space_ == Space::device ? tracker_.take(event) : event.value;
+    if (event.space != space_ || !is_memory(event)) return {};
+    end(event.address);
+    if (event.kind == EventKind::alloc) begin(event, given);
+    return changes_;
   }
 
-  Timeline build() {
-    auto change = lives_.changes.begin();
-    for (size_t i = 0; i < profile_.events.size(); ++i) {
-      const Event& event = profile_.events[i];
-      if (!is_usable(event)) continue;
-      take_place(event);
-      for (; change != lives_.changes.end() && change->event == i; ++change) {
-        take_change(*change, event.time_ns);
-      }
+  /// Nothing where no block lies at the address.
+  std::optional<uint32_t> life_at(uint64_t address) const {
+    const uint32_t place = places_.find(address);
+    return place == AddressMap::kNone ? std::nullopt : std::optional(blocks_[place].life);
+  }
+
+  uint32_t lives() const { return lives_; }
+
+  /// The largest, of equals the older first.
+  std::vector<Block> largest(size_t count) const {
+    std::vector<Block> alive;
+    for (const Block& block : blocks_) {
+      if (block.life != kEnded) alive.push_back(block);
     }
+    count = std::min(count, alive.size());
+    const auto by_size = [](const Block& block) {
+      return std::pair(-block.given_bytes, block.life);
+    };
+    std::ranges::partial_sort(alive, alive.begin() + static_cast<std::ptrdiff_t>(count), {},
+                              by_size);
+    alive.resize(count);
+    return alive;
+  }
+
+ private:
+  static constexpr uint32_t kEnded = AddressMap::kNone;
+
+  void begin(const Event& event, int64_t given) {
+    if (lives_ == kEnded - 1) {
+      throw std::invalid_argument("the recording has too many events to export; at most 2^32 - 2");
+    }
+    const Block block{.given_bytes = given, .life = lives_++};
+    auto place = static_cast<uint32_t>(blocks_.size());
+    if (unused_.empty()) {
+      blocks_.push_back(block);
+    } else {
+      place = unused_.back();
+      unused_.pop_back();
+      blocks_[place] = block;
+    }
+    places_.insert(event.address, place);
+    changes_.push_back({.block = block, .begins = true});
+  }
+
+  void end(uint64_t address) {
+    const uint32_t place = places_.find(address);
+    if (place == AddressMap::kNone) return;
+    changes_.push_back({.block = blocks_[place], .begins = false});
+    blocks_[place].life = kEnded;
+    unused_.push_back(place);
+    places_.erase(address);
+  }
+
+  Space space_;
+  BlockTracker tracker_;
+  AddressMap places_;  // in blocks_
+  std::vector<Block> blocks_;
+  std::vector<uint32_t> unused_;  // of blocks_
+  std::vector<Change> changes_;
+  uint32_t lives_ = 0;
+};
+
+/// What is known of a recording only when all of it has been seen: `recategorise` says what a block
+/// was from its allocation on.
+struct Overview {
+  std::vector<Category> categories;  // by life
+  size_t changes = 0;
+  size_t peak_change = 0;  // the number of the change that led to the first of the highest totals
+  int64_t end_ns = 0;
+};
+
+template <class Take>
+void for_each_usable(const EventSource& source, const Take& take) {
+  source.for_each([&](std::span<const Event> events) {
+    for (const Event& event : events) {
+      if (is_usable(event)) take(event);
+    }
+  });
+}
+
+class OverviewBuilder {
+ public:
+  explicit OverviewBuilder(Space space) : space_(space), live_(space) {}
+
+  void take(const Event& event) {
+    for (const LiveBlocks::Change& change : live_.take(event)) take_change(change, event);
+    if (event.kind != EventKind::recategorise || event.space != space_) return;
+    if (const auto life = live_.life_at(event.address)) {
+      overview_.categories[*life] = event.category;
+    }
+  }
+
+  Overview finish() { return std::move(overview_); }
+
+ private:
+  void take_change(const LiveBlocks::Change& change, const Event& event) {
+    if (change.begins) overview_.categories.push_back(event.category);
+    total_bytes_ += change.begins ? change.block.given_bytes : -change.block.given_bytes;
+    if (total_bytes_ > peak_bytes_) {
+      peak_bytes_ = total_bytes_;
+      overview_.peak_change = overview_.changes;
+    }
+    ++overview_.changes;
+  }
+
+  Space space_;
+  LiveBlocks live_;
+  int64_t total_bytes_ = 0;
+  int64_t peak_bytes_ = 0;
+  Overview overview_;
+};
+
+Overview overview_of(const EventSource& source, Space space) {
+  OverviewBuilder builder(space);
+  int64_t end_ns = 0;
+  source.for_each([&](std::span<const Event> events) {
+    for (const Event& event : events) {
+      end_ns = std::max(end_ns, event.time_ns);
+      if (is_usable(event)) builder.take(event);
+    }
+  });
+  Overview overview = builder.finish();
+  overview.end_ns = end_ns;
+  return overview;
+}
+
+/// Marks of steps, evenly thinned out where there are more than anyone draws.
+class StepMarks {
+ public:
+  void take(const StepMark& mark) {
+    if (count_++ % stride_ != 0) return;
+    if (marks_.size() == kMost) {
+      for (size_t i = 0; 2 * i < marks_.size(); ++i) marks_[i] = marks_[2 * i];
+      marks_.resize(marks_.size() / 2);
+      stride_ *= 2;
+      if ((count_ - 1) % stride_ != 0) return;
+    }
+    marks_.push_back(mark);
+  }
+  std::vector<StepMark> finish() { return std::move(marks_); }
+
+ private:
+  static constexpr size_t kMost = size_t{1} << 16;
+  std::vector<StepMark> marks_;
+  size_t count_ = 0;
+  size_t stride_ = 1;
+};
+
+class TimelineBuilder {
+ public:
+  TimelineBuilder(const EventSource& source, size_t most_points)
+      : source_(source),
+        space_(main_space_of(source)),
+        overview_(overview_of(source, space_)),
+        live_(space_),
+        sampler_(overview_.changes, most_points, overview_.end_ns) {}
+
+  Timeline build() {
+    for_each_usable(source_, [this](const Event& event) { take(event); });
+    timeline_.header = source_.header;
+    timeline_.space = space_;
+    timeline_.end_ns = overview_.end_ns;
     timeline_.points = sampler_.finish();
-    find_largest();
-    timeline_.peak_place = PlaceNames(profile_.header).place(timeline_.peak.place);
+    timeline_.steps = steps_.finish();
+    if (timeline_.peak.total_bytes > 0) timeline_.largest = largest();
+    timeline_.peak_place = PlaceNames(source_.header).place(timeline_.peak.place);
     return std::move(timeline_);
   }
 
  private:
-  void take_place(const Event& event) {
+  void take(const Event& event) {
     now_.place.take(event);
     if (event.kind == EventKind::step && now_.place.phase == Phase::training) {
-      timeline_.steps.push_back({.time_ns = event.time_ns, .step = event.value});
+      steps_.take({.time_ns = event.time_ns, .step = event.value});
     }
+    for (const LiveBlocks::Change& change : live_.take(event)) take_change(change, event.time_ns);
   }
 
-  void take_change(const LifeChange& change, int64_t time_ns) {
-    const Lifetime& life = lives_.lives[change.life];
-    const int64_t bytes = change.begins ? life.given_bytes : -life.given_bytes;
+  void take_change(const LiveBlocks::Change& change, int64_t time_ns) {
+    const int64_t bytes = change.begins ? change.block.given_bytes : -change.block.given_bytes;
     now_.time_ns = time_ns;
-    now_.bytes[static_cast<size_t>(life.category)] += bytes;
+    now_.bytes[static_cast<size_t>(overview_.categories[change.block.life])] += bytes;
     now_.total_bytes += bytes;
-    if (now_.total_bytes > timeline_.peak.total_bytes) {
+    if (changes_++ == overview_.peak_change && now_.total_bytes > 0) {
       timeline_.peak = now_;
-      peak_change_ = static_cast<size_t>(&change - lives_.changes.data());
+      largest_ = live_.largest(kLargestTensors);
     }
     sampler_.take(now_);
   }
 
-  void find_largest() {
-    if (timeline_.peak.total_bytes == 0) return;
-    std::vector<bool> alive(lives_.lives.size());
-    for (size_t i = 0; i <= peak_change_; ++i) {
-      alive[lives_.changes[i].life] = lives_.changes[i].begins;
-    }
-    std::vector<uint32_t> found;
-    for (uint32_t life = 0; life < alive.size(); ++life) {
-      if (alive[life]) found.push_back(life);
-    }
-    std::ranges::stable_sort(found, std::greater(),
-                             [&](uint32_t life) { return lives_.lives[life].given_bytes; });
-    found.resize(std::min(found.size(), kLargestTensors));
-    for (const uint32_t life : found) timeline_.largest.push_back(tensor_of(lives_.lives[life]));
+  /// Labels and places stand in the events of their allocations: once more through these.
+  std::vector<PeakTensor> largest() const {
+    std::vector<PeakTensor> tensors(largest_.size());
+    LiveBlocks live(space_);
+    Place place;
+    for_each_usable(source_, [&](const Event& event) {
+      place.take(event);
+      for (const LiveBlocks::Change& change : live.take(event)) {
+        if (!change.begins) continue;
+        const auto found = std::ranges::find(largest_, change.block.life, &LiveBlocks::Block::life);
+        if (found == largest_.end()) continue;
+        tensors[static_cast<size_t>(found - largest_.begin())] = {
+            .bytes = found->given_bytes,
+            .category = overview_.categories[found->life],
+            .label = label_text(source_.strings, event.label),
+            .place = place};
+      }
+    });
+    return tensors;
   }
 
-  PeakTensor tensor_of(const Lifetime& life) const {
-    PeakTensor tensor{.bytes = life.given_bytes,
-                      .category = life.category,
-                      .label = label_text(profile_, profile_.events[life.begin].label),
-                      .place = {}};
-    for (uint32_t i = 0; i <= life.begin; ++i) {
-      if (is_usable(profile_.events[i])) tensor.place.take(profile_.events[i]);
-    }
-    return tensor;
-  }
-
-  const Profile& profile_;
-  Lifetimes lives_;
+  const EventSource& source_;
+  Space space_;
+  Overview overview_;
+  LiveBlocks live_;
+  Sampler sampler_;
+  StepMarks steps_;
+  std::vector<LiveBlocks::Block> largest_;
+  size_t changes_ = 0;
   Timeline timeline_;
   TimelinePoint now_;
-  size_t peak_change_ = 0;
-  Sampler sampler_{0, 2, 0};
 };
 
 }  // namespace
@@ -151,10 +320,20 @@ bool Timeline::uses(Category category) const {
   });
 }
 
-Timeline timeline_of(const Profile& profile, size_t most_points) {
+Space main_space_of(const EventSource& source) {
+  bool has_device = false;
+  source.for_each([&](std::span<const Event> events) {
+    has_device = has_device || std::ranges::any_of(events, [](const Event& event) {
+                   return is_memory(event) && event.space == Space::device;
+                 });
+  });
+  return has_device ? Space::device : Space::host;
+}
+
+Timeline timeline_of(const EventSource& source, size_t most_points) {
   if (most_points < 2) throw std::invalid_argument("a timeline needs two points at least");
-  Timeline timeline = TimelineBuilder(profile, most_points).build();
-  timeline.judgement = profile.judgement;
+  Timeline timeline = TimelineBuilder(source, most_points).build();
+  timeline.judgement = source.judgement();
   return timeline;
 }
 

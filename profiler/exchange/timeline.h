@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "profiler/exchange/event_source.h"
 #include "profiler/exchange/place_names.h"
 #include "profiler/profile.h"
 
@@ -42,17 +43,22 @@ struct Timeline {
   std::vector<TimelinePoint> points;  // in order
   TimelinePoint peak;                 // the first of its height; one of the points
   std::string peak_place;
-  std::vector<StepMark> steps;      // of training
+  std::vector<StepMark> steps;      // of training; of very many some
   std::vector<PeakTensor> largest;  // at most ten, the largest first
   int64_t end_ns = 0;
 
   bool uses(Category category) const;
 };
 
+/// The space that a recording is about: the device where it has any event of it, else the host.
+Space main_space_of(const EventSource& source);
+
 /// Bytes as the report counts them: of the device, those that the caching allocator gave; of the
 /// host, where no device was recorded, those asked for. Where there are more changes than
 /// `most_points`, time is cut into stretches of equal length, of each of which the highest point
-/// and the last stay. Throws std::invalid_argument for fewer than two points.
-Timeline timeline_of(const Profile& profile, size_t most_points);
+/// and the last stay. Goes through the events three times and keeps what is alive and a byte a life
+/// of them. At most 2^32 - 2 lives; throws std::invalid_argument for more, and for fewer than two
+/// points.
+Timeline timeline_of(const EventSource& source, size_t most_points);
 
 }  // namespace shardlens::profiler

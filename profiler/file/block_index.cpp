@@ -12,6 +12,7 @@ namespace shardlens::profiler {
 
 namespace {
 
+constexpr size_t kFirstScanBytes = 1 << 10;
 constexpr size_t kScanBytes = 1 << 20;
 
 class Indexer {
@@ -59,6 +60,9 @@ class Indexer {
   uint64_t take_block(uint64_t at, const BlockHeader& header) {
     IndexedBlock block{at, header, ""};
     const uint64_t payload_at = at + sizeof header;
+    if (header.stored_bytes > unsound_left_) {
+      return refuse(std::move(block), "not looked at: too much of the file is damaged");
+    }
     stored_.resize(std::min<uint64_t>(header.stored_bytes, size_ - payload_at));
     stored_.resize(file_.read(payload_at, stored_));
     if (stored_.size() < header.stored_bytes) {
@@ -67,14 +71,23 @@ class Indexer {
     } else if (crc32c(stored_) != header.payload_crc) {
       block.problem = "its checksum does not match its bytes";
     }
-    const bool intact = block.problem.empty();
-    const std::string what = fmt::format("block of {}, {} entries: {}", type_name(header.type),
-                                         header.count, block.problem);
-    const bool is_cut_off = stored_.size() < header.stored_bytes;
+    if (!block.problem.empty()) {
+      const bool is_cut_off = stored_.size() < header.stored_bytes;
+      unsound_left_ -= stored_.size();
+      return refuse(std::move(block), block.problem, is_cut_off);
+    }
     index_.blocks.push_back(std::move(block));
-    if (intact) return payload_at + header.stored_bytes;
-    const uint64_t next = next_header(payload_at);
-    fault(at, what, is_cut_off && next == size_);
+    return payload_at + header.stored_bytes;
+  }
+
+  uint64_t refuse(IndexedBlock block, const std::string& problem, bool is_cut_off = false) {
+    block.problem = problem;
+    const uint64_t next = next_header(block.offset + sizeof block.header);
+    fault(block.offset,
+          fmt::format("block of {}, {} entries: {}", type_name(block.header.type),
+                      block.header.count, problem),
+          is_cut_off && next == size_);
+    index_.blocks.push_back(std::move(block));
     return next;
   }
 
@@ -88,8 +101,10 @@ class Indexer {
   /// The first place from `at` on with a sound header; the end of the file where there is none.
   uint64_t next_header(uint64_t at) const {
     const ByteSpan magic = bytes_of(kBlockMagic);
-    Bytes window(kScanBytes);
+    Bytes window;
     while (at < size_) {
+      // Small at first: where many blocks are damaged, the next header is near.
+      window.resize(std::clamp<size_t>(2 * window.size(), kFirstScanBytes, kScanBytes));
       const size_t bytes = file_.read(at, window);
       if (bytes < magic.size()) break;
       const auto end = window.begin() + static_cast<std::ptrdiff_t>(bytes);
@@ -108,6 +123,8 @@ class Indexer {
   const uint64_t size_;
   BlockIndex index_;
   Bytes stored_;
+  // Payloads that turn out to be damaged may lie in each other: how much of such is still read.
+  uint64_t unsound_left_ = 8 * (size_ + kMaxBlockBytes);
 };
 
 }  // namespace

@@ -23,10 +23,6 @@ File File::create(const std::string& path) {
   return File(descriptor);
 }
 
-File File::open(const std::string& path) {
-  return File(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-}
-
 uint64_t File::size() const {
   struct stat status {};
   return ::fstat(descriptor_, &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;

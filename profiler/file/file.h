@@ -22,9 +22,6 @@ class File {
 
   /// Empty, for reading and writing. Throws std::runtime_error.
   static File create(const std::string& path);
-  /// For reading; not open where there is none that can be read.
-  static File open(const std::string& path);
-
   bool is_open() const { return descriptor_ >= 0; }
   int descriptor() const { return descriptor_; }
   uint64_t size() const;

@@ -14,6 +14,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "input/input_file.h"
 #include "profiler/file/crc32c.h"
 #include "profiler/file/format.h"
 
@@ -224,7 +225,7 @@ namespace {
 
 class OpenReader {
  public:
-  explicit OpenReader(const std::string& path) : file_(File::open(path)) {}
+  explicit OpenReader(const std::string& path) : file_(input::InputFile(path).release()) {}
 
   bool is_open() const { return file_.is_open(); }
 

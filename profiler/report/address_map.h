@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "input/hashed.h"
+
 namespace shardlens::profiler {
 
 class AddressMap {
@@ -48,9 +50,8 @@ class AddressMap {
   };
 
   size_t mask() const { return slots_.size() - 1; }
-  // Addresses end in zeros: the product's high bits depend on all of theirs.
   size_t home_of(uint64_t address) const {
-    return static_cast<size_t>((address * 0x9E3779B97F4A7C15) >> shift_);
+    return static_cast<size_t>(input::hashed(address) >> shift_);
   }
   size_t place_of(uint64_t address) const {
     size_t place = home_of(address);

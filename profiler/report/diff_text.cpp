@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "input/shown.h"
 #include "profiler/report/comparability.h"
 #include "profiler/report/diff.h"
 #include "profiler/report/judgement_json.h"
@@ -48,11 +49,11 @@ std::string surplus_rows(std::string_view side, const std::vector<Surplus>& surp
   std::string text = fmt::format("\n  only {} has at its peak\n", side);
   for (size_t i = 0; i < std::min(kSurplusRows, surplus.size()); ++i) {
     const Tensor& tensor = surplus[i].tensor;
-    text += fmt::format("  {:>4} x {:>12}  {:<19} {:<24} {}\n", surplus[i].count,
-                        bytes_text(tensor.given_bytes),
-                        kCategoryNames[static_cast<size_t>(tensor.category)],
-                        tensor.label.empty() ? "-" : tensor.label,
-                        tensor.action.empty() ? action_text(tensor.action_id, {}) : tensor.action);
+    text += fmt::format(
+        "  {:>4} x {:>12}  {:<19} {:<24} {}\n", surplus[i].count, bytes_text(tensor.given_bytes),
+        kCategoryNames[static_cast<size_t>(tensor.category)],
+        tensor.label.empty() ? "-" : input::shown(tensor.label),
+        tensor.action.empty() ? action_text(tensor.action_id, {}) : input::shown(tensor.action));
   }
   if (surplus.size() <= kSurplusRows) return text;
   int64_t bytes = 0;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "input/shown.h"
 #include "profiler/report/report.h"
 #include "profiler/units.h"
 
@@ -43,10 +44,11 @@ std::string moment_text(const Moment& at) {
 
 std::string title_of(const RankReport& rank) {
   const Header& header = rank.header;
-  std::string text = fmt::format("rank {} of {} on {}", header.rank, header.world_size,
-                                 header.device.empty() ? "an unknown device" : header.device);
+  std::string text =
+      fmt::format("rank {} of {} on {}", header.rank, header.world_size,
+                  header.device.empty() ? "an unknown device" : input::shown(header.device));
   if (!header.gpu.empty()) {
-    text += fmt::format(" ({}, {})", header.gpu, bytes_text(header.capacity_bytes));
+    text += fmt::format(" ({}, {})", input::shown(header.gpu), bytes_text(header.capacity_bytes));
   }
   return text;
 }
@@ -114,7 +116,7 @@ std::string tensor_rows(const std::vector<Tensor>& tensors) {
     const Tensor& tensor = tensors[i];
     text += fmt::format("  {:>12}  {:<19} {:<24} {}, {} {} old\n", bytes_text(tensor.given_bytes),
                         kCategoryNames[static_cast<size_t>(tensor.category)],
-                        tensor.label.empty() ? "-" : tensor.label,
+                        tensor.label.empty() ? "-" : input::shown(tensor.label),
                         action_text(tensor.action_id, tensor.action), tensor.age_steps,
                         tensor.age_steps == 1 ? "step" : "steps");
   }
@@ -173,7 +175,7 @@ std::string used_rows(const Ledger& ledger) {
   text += term("given by the driver", ledger.driver_bytes);
   for (size_t i = 0; i < std::min(kLibraryRows, ledger.libraries.size()); ++i) {
     const auto& [library, bytes] = ledger.libraries[i];
-    text += fmt::format("      {:>12}  {}\n", bytes_text(bytes), library);
+    text += fmt::format("      {:>12}  {}\n", bytes_text(bytes), input::shown(library));
   }
   return text + term("residual", ledger.residual_bytes, "not explained");
 }
@@ -237,7 +239,7 @@ std::string failure_rows(const OutOfMemory& failure) {
                                  bytes_text(failure.asked_bytes), moment_text(failure.at));
   text += row("action", action_text(failure.at.action, failure.action));
   text += row("for", std::string(kCategoryNames[static_cast<size_t>(failure.category)]) +
-                         (failure.label.empty() ? "" : " of " + failure.label));
+                         (failure.label.empty() ? "" : " of " + input::shown(failure.label)));
   text += row("free on the device", bytes_text(failure.device_free_bytes));
   text += row("would have fit", bytes_text(failure.would_fit_bytes));
   text += fragmentation_rows(failure.blocks);
@@ -265,7 +267,7 @@ std::string rank_text(const RankReport& rank) {
     return fmt::format("{}: no allocation in {} events{}\n", title_of(rank), rank.events, why);
   }
   std::string text = title_of(rank) + "\n";
-  if (!rank.header.notice.empty()) text += row("notice", rank.header.notice);
+  if (!rank.header.notice.empty()) text += row("notice", input::shown(rank.header.notice));
   text += judgement_rows(rank.judgement);
   text += peak_rows(rank, *space) + category_rows(*space) + "\n" + tensor_rows(space->tensors);
   text += "\n" + step_rows(rank) + phase_rows(*space);
@@ -294,7 +296,8 @@ std::string missing_ranks_text(const std::vector<RankReport>& ranks) {
 
 std::string action_text(int32_t id, const std::string& words) {
   if (id < 0) return "outside a pass";
-  return words.empty() ? fmt::format("action {}", id) : fmt::format("{} {}", id, words);
+  return words.empty() ? fmt::format("action {}", id)
+                       : fmt::format("{} {}", id, input::shown(words));
 }
 
 std::string out_of_memory_text(const RankReport& rank) {

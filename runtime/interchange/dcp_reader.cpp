@@ -3,15 +3,19 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstdint>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
 
+#include "input/input_file.h"
+#include "input/limits.h"
 #include "profiler/exchange/read_document.h"
+#include "runtime/interchange/allowance.h"
 #include "runtime/interchange/dcp_classes.h"
-#include "runtime/interchange/mapped_file.h"
 #include "runtime/interchange/torch_archive.h"
 
 namespace shardlens::runtime {
@@ -63,6 +67,9 @@ constexpr std::array kGlobals = {
 std::vector<int64_t> sizes_of(Value size, const std::string& name) {
   const Value arguments = size.of(dcp::kSize);
   if (arguments.size() != 1) damaged(fmt::format("{} has no size", name));
+  if (arguments.at(0).size() > input::kMostDimensions) {
+    damaged(fmt::format("{} has more than {} dimensions", name, input::kMostDimensions));
+  }
   std::vector<int64_t> sizes;
   for (size_t i = 0; i < arguments.at(0).size(); ++i) {
     sizes.push_back(arguments.at(0).at(i).integer(-1));
@@ -83,7 +90,9 @@ Stored stored_of(Value info) {
   Stored stored{.file = std::string(state["relative_path"].text()),
                 .offset_bytes = static_cast<uint64_t>(state["offset"].integer(-1)),
                 .bytes = static_cast<uint64_t>(state["length"].integer(-1))};
-  if (stored.file.empty() || stored.file.find('/') != std::string::npos || stored.file == "..") {
+  constexpr size_t kMostNameBytes = 255;
+  if (stored.file.empty() || stored.file.size() > kMostNameBytes ||
+      stored.file.find('/') != std::string::npos || stored.file == "..") {
     damaged("a piece lies in no file of the folder");
   }
   if (state["transform_descriptors"].size() > 0) {
@@ -98,7 +107,9 @@ using PieceKey = std::pair<std::string, std::vector<int64_t>>;
 class Folder {
  public:
   explicit Folder(const fs::path& path) : path_(path) {
-    const MappedFile file(path / kMetadataFile);
+    const input::MappedFile file(path / kMetadataFile);
+    if (!file.problem().empty()) damaged(fmt::format("{}: {}", kMetadataFile, file.problem()));
+    names_ = Allowance(file.bytes().size());
     const std::string_view pickle(reinterpret_cast<const char*>(file.bytes().data()),
                                   file.bytes().size());
     try {
@@ -116,6 +127,7 @@ class Folder {
     const auto entries = metadata()["state_dict_metadata"].entries();
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
       const std::string name(Value(document_, entries[i]).text());
+      for (const std::string& key : path_of(name)) names_.spend_text(key);
       const Value tensor = Value(document_, entries[i + 1]).of(dcp::kTensor);
       tensor.entries().empty() ? add_number(name) : add_tensor(name, tensor);
     }
@@ -130,6 +142,7 @@ class Folder {
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
       const Value index = Value(document_, entries[i]).of(dcp::kIndex);
       const std::string name(index["fqn"].text());
+      names_.spend_text(name);
       PieceKey key{name, {}};
       if (index["offset"].is(Document::Type::object)) key.second = sizes_of(index["offset"], name);
       stored_[key] = stored_of(Value(document_, entries[i + 1]));
@@ -146,6 +159,7 @@ class Folder {
         const Value key = keys.at(k);
         path.push_back(key.is(Document::Type::integer) ? std::to_string(key.integer())
                                                        : std::string(key.text()));
+        names_.spend_text(path.back());
       }
       if (!path.empty()) paths_[std::string(Value(document_, entries[i]).text())] = path;
     }
@@ -160,6 +174,7 @@ class Folder {
     const auto found = stored_.find({name, begin});
     if (found == stored_.end()) damaged(fmt::format("a piece of {} lies nowhere", name));
     const Stored& stored = found->second;
+    take_range(stored, name);
     const std::span<const std::byte> file = map(stored.file);
     if (stored.offset_bytes > file.size() || stored.bytes > file.size() - stored.offset_bytes) {
       damaged(fmt::format("{} has {} bytes: a piece of {} is beyond its end", stored.file,
@@ -172,14 +187,27 @@ class Folder {
     }
   }
 
+  /// Each piece has bytes of its own: what is read is at most what is there.
+  void take_range(const Stored& stored, const std::string& name) {
+    std::map<uint64_t, uint64_t>& ends = taken_[stored.file];
+    const auto after = ends.lower_bound(stored.offset_bytes);
+    const bool is_before =
+        after == ends.end() ||
+        (after->first >= stored.offset_bytes && after->first - stored.offset_bytes >= stored.bytes);
+    const bool is_behind = after == ends.begin() || std::prev(after)->second <= stored.offset_bytes;
+    if (!is_before || !is_behind || stored.bytes == 0) {
+      damaged(fmt::format("{}: a piece of {} lies where another does", stored.file, name));
+    }
+    uint64_t end = 0;
+    if (__builtin_add_overflow(stored.offset_bytes, stored.bytes, &end)) end = UINT64_MAX;
+    ends[stored.offset_bytes] = end;
+  }
+
   std::span<const std::byte> map(const std::string& name) {
     auto& file = files_[name];
     if (!file) {
-      try {
-        file = std::make_shared<MappedFile>(path_ / name);
-      } catch (const std::invalid_argument& error) {
-        damaged(error.what());
-      }
+      file = std::make_shared<input::MappedFile>(path_ / name);
+      if (!file->problem().empty()) damaged(fmt::format("{}: {}", name, file->problem()));
       state_.memory.push_back(file);
     }
     return file->bytes();
@@ -225,11 +253,13 @@ class Folder {
   }
 
   fs::path path_;
+  Allowance names_{0};
   Document document_;
   std::optional<Value> metadata_;
   std::map<PieceKey, Stored> stored_;
   std::map<std::string, std::vector<std::string>> paths_;
-  std::map<std::string, std::shared_ptr<MappedFile>> files_;
+  std::map<std::string, std::shared_ptr<input::MappedFile>> files_;
+  std::map<std::string, std::map<uint64_t, uint64_t>> taken_;  // ends by beginnings, by file
   SavedState state_;
 };
 

@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "input/limits.h"
+#include "input/strict_json.h"
 #include "models/pickle_writer.h"
 #include "models/torch_file.h"
 #include "planner/optimizer_options.h"
@@ -70,11 +72,16 @@ class Keys {
 
 planner::OptimizerOptions options_of(const CheckpointState& state) {
   planner::Config config;
-  const auto json = nlohmann::json::parse(state.configuration);
-  config.optimizer = json.value("optimizer", config.optimizer);
-  config.lr = json.value("lr", config.lr);
-  config.momentum = json.value("momentum", config.momentum);
-  config.weight_decay = json.value("weight_decay", config.weight_decay);
+  try {
+    const auto json = input::parse_strict_json(state.configuration, input::kWritten);
+    config.optimizer = json.value("optimizer", config.optimizer);
+    config.lr = json.value("lr", config.lr);
+    config.momentum = json.value("momentum", config.momentum);
+    config.weight_decay = json.value("weight_decay", config.weight_decay);
+  } catch (const nlohmann::json::exception& error) {
+    throw std::runtime_error(
+        fmt::format("the checkpoint's configuration is damaged ({})", input::problem_of(error)));
+  }
   return optimizer_options(config);
 }
 

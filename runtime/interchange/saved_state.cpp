@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "input/input_file.h"
+#include "input/shown.h"
 #include "models/safetensors.h"
 #include "runtime/interchange/dcp_reader.h"
-#include "runtime/interchange/mapped_file.h"
 #include "runtime/interchange/torch_archive.h"
 #include "runtime/verification.h"
 
@@ -33,7 +34,11 @@ void add_safetensors(SavedState& state, const fs::path& path) {
 
 SavedState read_torch_file(const fs::path& path) {
   SavedState state;
-  const auto file = std::make_shared<MappedFile>(path);
+  const auto file = std::make_shared<input::MappedFile>(path);
+  if (!file->problem().empty()) {
+    throw std::invalid_argument(fmt::format("{}: cannot be read ({}); give an existing file",
+                                            input::shown(path.string()), file->problem()));
+  }
   state.memory.push_back(file);
   add_archive(state, TorchArchive(file->bytes()));
   return state;

@@ -9,7 +9,9 @@
 #include <string_view>
 #include <utility>
 
+#include "input/limits.h"
 #include "profiler/exchange/read_document.h"
+#include "runtime/interchange/allowance.h"
 
 namespace shardlens::runtime {
 
@@ -52,6 +54,9 @@ std::string_view text_of(Bytes bytes) {
 }
 
 std::vector<int64_t> sizes_of(Value list) {
+  if (list.size() > input::kMostDimensions) {
+    damaged(fmt::format("a tensor has more than {} dimensions", input::kMostDimensions));
+  }
   std::vector<int64_t> sizes;
   for (size_t i = 0; i < list.size(); ++i) {
     sizes.push_back(list.at(i).integer(-1));
@@ -126,7 +131,8 @@ std::shared_ptr<std::vector<std::byte>> in_order(const Strided& tensor, Bytes st
 /// Walks through dicts, to a depth that no state has.
 class Walk {
  public:
-  Walk(SavedState& state, const TorchArchive& archive) : state_(state), archive_(archive) {}
+  Walk(SavedState& state, const TorchArchive& archive)
+      : state_(state), archive_(archive), names_(archive.pickle_bytes()), data_(archive.bytes()) {}
 
   void visit(Value value) {
     if (value.is(Document::Type::integer) || value.is(Document::Type::real)) {
@@ -140,10 +146,9 @@ class Walk {
 
  private:
   static constexpr size_t kMostDepth = 8;
-  static constexpr size_t kMostTensors = 10'000'000;  // a small pickle can name one very often
 
   void add(ArchiveTensor found) {
-    if (state_.tensors.size() >= kMostTensors) damaged("it holds too many tensors");
+    data_.spend(found.tensor.pieces.front().data.size());
     found.tensor.path = path_;
     state_.tensors.push_back(std::move(found.tensor));
     if (found.memory) state_.memory.push_back(std::move(found.memory));
@@ -153,8 +158,9 @@ class Walk {
     if (path_.size() == kMostDepth) damaged(fmt::format("its dicts are over {} deep", kMostDepth));
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
       if (document.type(entries[i]) != Document::Type::text) continue;
-      if (++visited_ > kMostTensors) damaged("its dicts hold too much");
       path_.push_back(document.text(entries[i]));
+      // Of each element of the path a copy may be kept.
+      for (const std::string& key : path_) names_.spend_text(key);
       visit({document, entries[i + 1]});
       path_.pop_back();
     }
@@ -163,18 +169,20 @@ class Walk {
   SavedState& state_;
   const TorchArchive& archive_;
   std::vector<std::string> path_;
-  size_t visited_ = 0;
+  Allowance names_;
+  Allowance data_;
 };
 
 }  // namespace
 
-TorchArchive::TorchArchive(Bytes bytes) : entries_(read_zip(bytes)) {
+TorchArchive::TorchArchive(Bytes bytes) : bytes_(bytes.size()), entries_(read_zip(bytes)) {
   const auto pickle = entries_.find("data.pkl");
   if (pickle == entries_.end()) damaged("it has no data.pkl, so it is no file of torch.save's");
   const auto order = entries_.find("byteorder");
   if (order != entries_.end() && text_of(order->second) != "little") {
     damaged("its numbers are not little-endian");
   }
+  pickle_bytes_ = pickle->second.size();
   static const std::vector<std::string_view> kGlobals = known_globals();
   try {
     document_ = profiler::read_pickle(text_of(pickle->second), kGlobals);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,6 +32,9 @@ class TorchArchive {
   /// Nothing where the value is no tensor. Throws as the constructor.
   std::optional<ArchiveTensor> tensor(profiler::Value value) const;
 
+  uint64_t bytes() const { return bytes_; }
+  uint64_t pickle_bytes() const { return pickle_bytes_; }
+
  private:
   struct Storage {
     std::string dtype;
@@ -40,6 +44,8 @@ class TorchArchive {
 
   Storage storage(profiler::Value id) const;
 
+  uint64_t bytes_ = 0;
+  uint64_t pickle_bytes_ = 0;
   ZipEntries entries_;
   profiler::Document document_;
 };

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 namespace shardlens::runtime {
 
@@ -139,7 +141,14 @@ Entry read_entry(Cursor& directory) {
   return entry;
 }
 
-Bytes data_of(Bytes archive, const Entry& entry) {
+/// Where an entry lies in the archive, from its header to the end of its data.
+struct Place {
+  Entry entry;
+  uint64_t end = 0;
+  Bytes data;
+};
+
+Place place_of(Bytes archive, Entry entry) {
   Cursor local(archive, entry.begin);
   local.expect(kLocal, "entry's header");
   local.skip(22);
@@ -147,10 +156,21 @@ Bytes data_of(Bytes archive, const Entry& entry) {
   local.skip(name_bytes);
   local.skip(extra_bytes);
   const Bytes data = local.take(entry.bytes);
-  const auto crc =
-      static_cast<uint32_t>(::crc32_z(0, reinterpret_cast<const Bytef*>(data.data()), data.size()));
-  if (crc != entry.crc) damaged("the checksum of an entry is wrong");
-  return data;
+  return {.entry = std::move(entry), .end = local.at(), .data = data};
+}
+
+/// No byte belongs to two entries: to sum all of them is to read the archive once.
+void expect_apart(std::vector<Place>& places) {
+  std::ranges::sort(places, {}, [](const Place& place) { return place.entry.begin; });
+  for (size_t i = 1; i < places.size(); ++i) {
+    if (places[i].entry.begin < places[i - 1].end) damaged("two entries share their bytes");
+  }
+}
+
+void expect_sound(const Place& place) {
+  const auto crc = static_cast<uint32_t>(
+      ::crc32_z(0, reinterpret_cast<const Bytef*>(place.data.data()), place.data.size()));
+  if (crc != place.entry.crc) damaged("the checksum of an entry is wrong");
 }
 
 }  // namespace
@@ -158,13 +178,18 @@ Bytes data_of(Bytes archive, const Entry& entry) {
 ZipEntries read_zip(Bytes archive) {
   const Directory found = find_directory(archive);
   Cursor directory(archive, found.begin);
-  ZipEntries entries;
+  std::vector<Place> places;
   for (uint64_t i = 0; i < found.entries; ++i) {
-    Entry entry = read_entry(directory);
-    const Bytes data = data_of(archive, entry);
-    const size_t folder = entry.name.find('/');
-    if (folder != std::string::npos) entry.name.erase(0, folder + 1);
-    if (!entries.emplace(std::move(entry.name), data).second) damaged("two entries share a name");
+    places.push_back(place_of(archive, read_entry(directory)));
+  }
+  expect_apart(places);
+  ZipEntries entries;
+  for (Place& place : places) {
+    expect_sound(place);
+    std::string& name = place.entry.name;
+    const size_t folder = name.find('/');
+    if (folder != std::string::npos) name.erase(0, folder + 1);
+    if (!entries.emplace(std::move(name), place.data).second) damaged("two entries share a name");
   }
   return entries;
 }

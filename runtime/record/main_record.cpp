@@ -53,7 +53,7 @@ std::vector<RecordVerdict> report_all(const RecordOptions& options, const Record
     for (const std::string& doubt : facts.doubts) lines += fmt::format("  in doubt: {}\n", doubt);
     reports.push_back(std::move(report));
   }
-  fmt::print("{}{}", profiler::report_text(std::move(reports)), lines);
+  profiler::print_output(profiler::report_text(std::move(reports)) + lines);
   return verdicts;
 }
 

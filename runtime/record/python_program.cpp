@@ -6,13 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <fstream>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
 
+#include "input/input_file.h"
 #include "runtime/record/program_output.h"
 
 namespace shardlens::runtime {
@@ -65,9 +66,12 @@ bool is_python(const std::string& program) {
 /// "#!/usr/bin/env python3 -u" as {"python3", "-u"}: the Python that the first line of a script
 /// names, and its flags. Empty: it names none.
 Words first_line_of(const fs::path& script) {
-  std::ifstream file(script, std::ios::binary);
-  std::string line;
-  if (!std::getline(file, line) || !line.starts_with("#!")) return {};
+  constexpr uint64_t kMostBytes = 4096;
+  const input::InputFile file(script);
+  std::string line(std::min(file.bytes(), kMostBytes), '\0');
+  if (!file.read_at(0, std::as_writable_bytes(std::span(line)))) return {};
+  line.resize(std::min(line.find('\n'), line.size()));
+  if (!line.starts_with("#!")) return {};
   std::istringstream stream(line.substr(2));
   Words words{std::istream_iterator<std::string>(stream), {}};
   words.erase(words.begin(), std::ranges::find_if(words, is_python));

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "input/input_file.h"
+#include "input/limits.h"
+#include "input/strict_json.h"
 #include "profiler/units.h"
 
 namespace shardlens::runtime {
@@ -62,32 +63,37 @@ std::string why_incomplete(const profiler::RankReport& report, const RecordFacts
                            const std::string& failure) {
   if (!failure.empty()) return fmt::format("{}, {}", failure, progress_text(report, facts));
   if (!facts.is_known) return "its process ended and did not close the recording";
-  if (report.lost > 0) return fmt::format("{} events were lost", report.lost);
-  if (!report.diagnostics.empty()) return report.diagnostics.front();
-  return {};
+  return report.judgement.is_exact() ? "" : profiler::judgement_text(report.judgement);
+}
+
+/// Events that were lost may have been frees.
+bool may_be_lower(const profiler::RankReport& report) {
+  return report.judgement.bound() == profiler::PeakBound::about;
 }
 
 RecordVerdict no_verdict(const profiler::RankReport& report, int64_t outside_bytes,
                          const std::string& why) {
   return {
       .line = fmt::format("no verdict: {}; the peak so far, {} allocated and {} reserved and {} "
-                          "beside PyTorch, of {}, is a lower bound",
+                          "beside PyTorch, of {}, is {}",
                           why, bytes_text(report.peak_bytes()),
                           bytes_text(report.reserved_peak_bytes().value_or(0)),
-                          bytes_text(outside_bytes), bytes_text(report.header.capacity_bytes)),
+                          bytes_text(outside_bytes), bytes_text(report.header.capacity_bytes),
+                          may_be_lower(report) ? "not exact" : "a lower bound"),
       .exit_code = kNotRecorded};
 }
 
 }  // namespace
 
 RecordFacts read_record_facts(const std::string& recording) {
-  std::ifstream file(std::filesystem::path(recording).replace_extension(".json"));
-  const auto json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return {};
-  return {.retries = json.value("retries", int64_t{0}),
-          .steps = json.value("steps", int64_t{0}),
-          .shapes = json.value(nlohmann::json::json_pointer("/values_read/shapes"), int64_t{0}),
-          .doubts = doubts_in(json),
+  const auto file = std::filesystem::path(recording).replace_extension(".json");
+  const auto json = input::find_json(input::read_file(file, input::kDescription.bytes).text);
+  if (!json || !json->is_object()) return {};
+  const auto read = json->value("values_read", nlohmann::json());
+  return {.retries = input::whole_in(*json, "retries").value_or(0),
+          .steps = input::whole_in(*json, "steps").value_or(0),
+          .shapes = input::whole_in(read, "shapes").value_or(0),
+          .doubts = doubts_in(*json),
           .is_known = true};
 }
 
@@ -103,7 +109,7 @@ RecordVerdict verdict_of(const profiler::RankReport& report, const RecordFacts& 
             .exit_code = kDoesNotFit,
             .is_out_of_memory = true};
   }
-  if (allocated_bytes > capacity_bytes) {
+  if (allocated_bytes > capacity_bytes && !may_be_lower(report)) {
     return {.line = fmt::format("does not fit: takes {} or more ({}), but there are {}{}",
                                 bytes_text(allocated_bytes), outside, capacity,
                                 failure.empty() ? "" : "; " + failure),

@@ -116,7 +116,7 @@ TEST_CASE("a recording is of all steps, of some or of none") {
 
 TEST_CASE("wrong config files name the file and the key") {
   const std::pair<const char*, const char*> cases[] = {
-      {"{", "not JSON"},
+      {"{", "not valid JSON"},
       {"[1]", "not a JSON object"},
       {R"({"bath": 1})", "unknown key \"bath\""},
       {R"({"batch": "x"})", "key \"batch\""},

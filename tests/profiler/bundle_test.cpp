@@ -8,9 +8,11 @@
 #include <filesystem>
 #include <map>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <string>
 
+#include "tests/support/odd_files.h"
 #include "tests/support/process.h"
 #include "tests/support/temporary_folder.h"
 
@@ -95,4 +97,54 @@ TEST_CASE("a bundle replaces nothing, and leaves nothing where it fails", "[bund
   size_t entries = 0;
   for ([[maybe_unused]] const auto& entry : fs::directory_iterator(folder.path())) ++entries;
   CHECK(entries == 2);
+}
+
+TEST_CASE("a bundle follows no link out of the run, and names what it leaves out", "[bundle]") {
+  const test::TemporaryFolder folder;
+  write_all(folder.file("secrets"), {{"key", "private"}, {"deep/key", "private, too"}});
+  write_all(folder.file("run"), {{"config.json", "{}"},
+                                 {"logs/rank0.log", "joined"},
+                                 {"profiles/rank0.slp", "recorded"},
+                                 {"checkpoints/LATEST", "step-1"}});
+  const auto link = [&](const std::string& to, const std::string& name) {
+    fs::create_symlink(to, folder.file("run/" + name));
+  };
+  link("rank0.log", "logs/latest.log");
+  link("../checkpoints/LATEST", "logs/latest-step");
+  link(folder.file("secrets/key"), "logs/secret.log");
+  link("../../secrets/key", "metrics.jsonl");
+  link(folder.file("secrets"), "logs/all");
+  link("/dev/zero", "logs/endless.log");
+  link("nowhere", "events.jsonl");
+  test::make_pipe(folder.file("run/logs/pipe.log"));
+  const std::string file = folder.file("home.tar.zst");
+  const Bundle bundle = bundle_run(folder.file("run"), file);
+  fs::create_directory(folder.file("home"));
+  REQUIRE(test::run({"/usr/bin/env", "tar", "--zstd", "-xf", file, "-C", folder.file("home")})
+              .exit_code == 0);
+  CHECK(read_all(folder.file("home/run")) == Contents{{"config.json", "{}"},
+                                                      {"logs/latest-step", "step-1"},
+                                                      {"logs/latest.log", "joined"},
+                                                      {"logs/rank0.log", "joined"},
+                                                      {"profiles/rank0.slp", "recorded"}});
+  std::set<std::string> left_out;
+  for (const fs::path& path : bundle.left_out) left_out.insert(path.string());
+  CHECK(left_out == std::set<std::string>{"events.jsonl", "logs/all", "logs/endless.log",
+                                          "logs/pipe.log", "logs/secret.log", "metrics.jsonl"});
+  const test::Ended names = test::run({"/usr/bin/env", "tar", "--zstd", "-tf", file});
+  CHECK(names.out.find("..") == std::string::npos);
+  CHECK(names.out.find("\n/") == std::string::npos);
+}
+
+TEST_CASE("a bundle of a run whose folder of logs is a link has none of it", "[bundle]") {
+  const test::TemporaryFolder folder;
+  write_all(folder.file("secrets"), {{"key", "private"}});
+  write_all(folder.file("run"), {{"config.json", "{}"}});
+  fs::create_symlink(folder.file("secrets"), folder.file("run/logs"));
+  fs::create_symlink(folder.file("run"), folder.file("linked"));
+  for (const char* run : {"run", "linked"}) {
+    const Bundle bundle = bundle_run(folder.file(run), folder.file(std::string(run) + ".tar.zst"));
+    CHECK(bundle.files == 1);
+    CHECK(bundle.left_out == std::vector<fs::path>{"logs"});
+  }
 }

@@ -308,7 +308,7 @@ TEST_CASE("ten thousand flipped bits are read as something or refused") {
     try {
       const Profile profile = import_memory_viz(damaged);
       const Replay replay(profile);
-      if (main_space_of(profile) == Space::device) exported(profile, true);
+      if (main_space_of(events_of(profile)) == Space::device) exported(profile, true);
     } catch (const std::invalid_argument&) {
       ++refused;
     }

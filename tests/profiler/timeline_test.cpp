@@ -70,7 +70,7 @@ BruteForce brute_force(const Profile& profile, Space space) {
 }
 
 void check_peak(const Profile& profile, size_t points) {
-  const Timeline timeline = timeline_of(profile, points);
+  const Timeline timeline = timeline_of(events_of(profile), points);
   const BruteForce expected = brute_force(profile, timeline.space);
   CHECK(timeline.points.size() <= points);
   CHECK(timeline.peak.total_bytes == expected.peak);
@@ -91,7 +91,7 @@ Profile on_host(Profile profile) {
 json perfetto(const std::vector<Profile>& profiles, size_t points) {
   std::ostringstream out;
   PerfettoWriter writer(out, 0);
-  for (const Profile& profile : profiles) writer.add(profile, points);
+  for (const Profile& profile : profiles) writer.add(events_of(profile), points);
   writer.finish();
   return json::parse(out.str());
 }
@@ -115,11 +115,11 @@ TEST_CASE("a timeline of any number of points keeps the peak, to the byte") {
     }
   }
   check_peak(test::synthetic_profile({.steps = 2, .layers = 3}), 50);
-  CHECK_THROWS_AS(timeline_of(test::small_recording(), 1), std::invalid_argument);
+  CHECK_THROWS_AS(timeline_of(events_of(test::small_recording()), 1), std::invalid_argument);
 }
 
 TEST_CASE("a timeline knows where its peak was, its steps and its largest tensors") {
-  const Timeline timeline = timeline_of(test::small_recording(), 100);
+  const Timeline timeline = timeline_of(events_of(test::small_recording()), 100);
   CHECK(timeline.peak_place == "step 0, FORWARD a");
   CHECK(timeline.steps.size() == 3);
   REQUIRE(timeline.largest.size() == 2);
@@ -127,7 +127,7 @@ TEST_CASE("a timeline knows where its peak was, its steps and its largest tensor
   CHECK(timeline.largest[0].place == Place{});
   CHECK(timeline.largest[1].bytes == int64_t{3} << 20);
   CHECK(timeline.largest[1].place == Place{Phase::training, 0, 0});
-  CHECK(timeline_of(Profile{}, 100).peak.total_bytes == 0);
+  CHECK(timeline_of(events_of(Profile{}), 100).peak.total_bytes == 0);
 }
 
 TEST_CASE("Perfetto's JSON parses and its counters peak where the recording does") {
@@ -189,7 +189,7 @@ TEST_CASE("Perfetto's slices are the phases, steps and actions, by name") {
 TEST_CASE("tables have a line a point, and quote what they must") {
   Profile profile = test::small_recording(3);
   profile.strings[1] = "a \"b\", c";
-  const std::vector<Timeline> timelines = {timeline_of(profile, 100)};
+  const std::vector<Timeline> timelines = {timeline_of(events_of(profile), 100)};
   std::ostringstream timeline;
   write_timeline_csv(timelines, timeline);
   CHECK(std::ranges::count(timeline.str(), '\n') == 1 + 7);
@@ -206,9 +206,10 @@ TEST_CASE("tables have a line a point, and quote what they must") {
 TEST_CASE("a page has the peak's bytes as text and stays small") {
   Profile profile = test::synthetic_profile({.steps = 30, .layers = 24});
   profile.header.notice = "</script><b>";
-  const int64_t peak = timeline_of(profile, 2).peak.total_bytes;
+  const int64_t peak = timeline_of(events_of(profile), 2).peak.total_bytes;
   for (const size_t ranks : {1, 8, 64}) {
-    const std::vector<Timeline> timelines(ranks, timeline_of(profile, html_points(ranks)));
+    const std::vector<Timeline> timelines(ranks,
+                                          timeline_of(events_of(profile), html_points(ranks)));
     const std::string page = html(timelines);
     CHECK_THAT(page, ContainsSubstring(std::to_string(peak) + " bytes"));
     CHECK(page.size() < 1'000'000);

@@ -58,7 +58,7 @@ TEST_CASE("an unreadable image is named in one line") {
     try {
       decode_image(folder.file(name), 3);
       FAIL("was read");
-    } catch (const std::runtime_error& error) {
+    } catch (const std::invalid_argument& error) {
       CHECK_THAT(error.what(),
                  ContainsSubstring(folder.file(name) + ": cannot be read as an image"));
       CHECK(std::string(error.what()).find('\n') == std::string::npos);

@@ -172,12 +172,17 @@ TEST_CASE("a program that failed, and a recording that is not whole, have a lowe
   check_no_verdict(report, {.steps = 1, .is_known = true}, "the program ended with exit code 7",
                    "the program ended with exit code 7, after 1 step");
   check_no_verdict(report, {}, "", "its process ended and did not close the recording");
-  report.lost = 3;
-  check_no_verdict(report, whole, "", "3 events were lost");
+  report.judgement.state = profiler::RecordingState::damaged;
+  check_no_verdict(report, whole, "", profiler::judgement_text(report.judgement));
   CHECK(
       verdict_of(report_of_peak(80, 80), whole, kGiB, "the program ended with exit code 7").line ==
       "does not fit: takes 81.00 GiB or more (1.00 GiB of it beside PyTorch), but there are 80.00 "
       "GiB; the program ended with exit code 7");
+  profiler::RankReport lossy = report_of_peak(80, 80);
+  lossy.judgement.lost_events = 3;
+  const RecordVerdict not_exact = verdict_of(lossy, whole, kGiB, "");
+  CHECK(not_exact.exit_code == 5);
+  CHECK(not_exact.line.ends_with(", of 80.00 GiB, is not exact"));
   profiler::Profile empty;
   empty.header.capacity_bytes = 80 * kGiB;
   CHECK(verdict_of(profiler::analyse(empty), whole, kGiB, "").exit_code == 5);

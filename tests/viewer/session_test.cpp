@@ -6,7 +6,9 @@
 #include <random>
 #include <stdexcept>
 
+#include "tests/support/odd_files.h"
 #include "tests/support/temporary_folder.h"
+#include "viewer/model/run.h"
 
 namespace shardlens::viewer {
 namespace {
@@ -76,6 +78,21 @@ TEST_CASE("a session goes through a file") {
   CHECK(load_session(folder.file("a.session")) == state);
   CHECK_THROWS_AS(load_session(folder.file("b.session")), std::invalid_argument);
   CHECK_THROWS_AS(save_session(state, folder.file("no/such/folder.session")), std::runtime_error);
+}
+
+TEST_CASE("a session that is no file is refused before it is opened") {
+  const test::TemporaryFolder folder;
+  test::make_pipe(folder.file("a.session"));
+  test::make_device(folder.file("b.session"));
+  for (const char* name : {"a.session", "b.session"}) {
+    CHECK_THROWS_AS(load_session(folder.file(name)), std::invalid_argument);
+  }
+  for (const char* name : {"p.pickle", "p.json", "p.slp"}) {
+    test::make_pipe(folder.file(name));
+    const OpenedRuns opened = open_runs({folder.file(name)}, "");
+    CHECK(opened.runs.empty());
+    CHECK(opened.messages.size() == 1);
+  }
 }
 
 TEST_CASE("what is no session is refused in one line") {

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "input/input_file.h"
 #include "profiler/profile.h"
 #include "viewer/model/lane_data.h"
-#include "viewer/model/mapped_file.h"
 #include "viewer/model/pyramid.h"
 
 namespace shardlens::viewer {
@@ -48,7 +48,7 @@ class Lane {
     std::span<const Span> spans;
     std::span<const ReservedSample> reserved;
   };
-  Lane(LaneInfo info, MappedFile file, const Sections& sections);
+  Lane(LaneInfo info, input::MappedFile file, const Sections& sections);
 
   const LaneInfo& info() const { return info_; }
   const Sections& arrays() const { return sections_; }
@@ -86,7 +86,7 @@ class Lane {
 
   LaneInfo info_;
   std::unique_ptr<LaneData> data_;  // or
-  MappedFile file_;
+  input::MappedFile file_;
   Sections sections_;
   Pyramid pyramid_;
   std::vector<int64_t> coarse_times_ns_;  // every kCoarse-th: a search that stays in the cache

@@ -244,7 +244,7 @@ std::string default_cache_folder() {
 
 std::optional<Lane> load_cached_lane(const std::string& folder, const RecordingStamp& stamp) {
   if (folder.empty() || stamp.bytes == 0) return std::nullopt;
-  MappedFile file(file_of(folder, stamp).string());
+  input::MappedFile file(file_of(folder, stamp).string());
   const auto preamble = whole_preamble(file.bytes());
   if (!preamble) return std::nullopt;
   try {

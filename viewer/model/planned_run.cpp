@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "input/input_file.h"
+#include "input/limits.h"
+#include "input/strict_json.h"
 #include "planner/gpus.h"
 #include "planner/planner.h"
 #include "planner/strategy.h"
@@ -30,20 +31,15 @@ std::string gpu_of_display_name(const std::string& display_name) {
 
 /// With the device that a rank was really given.
 std::string config_on(const std::string& config, const std::string& device) {
-  Json json = Json::parse(config, nullptr, false);
+  Json json = input::find_json(config, input::kWritten).value_or(nullptr);
   if (!json.is_object()) return "";
   if (!device.empty()) json["device"] = device;
   return json.dump();
 }
 
 std::string text_of(const std::string& path) {
-  constexpr std::uintmax_t kMostBytes = 64 << 20;
-  std::ifstream file(path, std::ios::binary);
-  std::error_code error;
-  if (!file || fs::file_size(path, error) > kMostBytes || error) {
-    throw std::invalid_argument(fmt::format("{}: cannot be read as a plan", path));
-  }
-  return {std::istreambuf_iterator<char>(file), {}};
+  return input::read_file(path, input::kDescription.bytes,
+                          "give a plan's JSON or a run's config.json");
 }
 
 /// plan.json is named after its folder's run, as config.json is.
@@ -83,7 +79,7 @@ PlanRequest request_of(const Run& run) {
 }
 
 PlanRequest request_of_file(const std::string& path) {
-  const Json json = Json::parse(text_of(path), nullptr, false);
+  const Json json = input::find_json(text_of(path), input::kDescription).value_or(nullptr);
   const bool is_plan = json.is_object() && json.contains("config") && json["config"].is_object();
   if (is_plan) {
     const auto text = [&](const char* key) {

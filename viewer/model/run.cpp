@@ -9,9 +9,7 @@
 #include <chrono>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <future>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -21,6 +19,8 @@
 #include <thread>
 #include <utility>
 
+#include "input/limits.h"
+#include "input/strict_json.h"
 #include "profiler/exchange/import_memory_viz.h"
 #include "viewer/model/planned_run.h"
 
@@ -84,13 +84,7 @@ bool is_snapshot(const std::string& path) {
 
 /// Of PyTorch's torch.cuda.memory._dump_snapshot.
 Lane read_snapshot(const std::string& path, std::optional<profiler::Space> space) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  try {
-    return lane_of(profiler::import_memory_viz(bytes), space);
-  } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument(fmt::format("{}: {}", path, error.what()));
-  }
+  return lane_of(profiler::import_memory_viz_file(path), space);
 }
 
 void open_lane_of(Job& job, const std::string& cache_folder, const ReadPart& tell) {
@@ -279,8 +273,8 @@ namespace {
 
 /// What two runs must share, beside their schedule, to take the same memory.
 bool is_same_work(const profiler::Header& a, const profiler::Header& b) {
-  const auto first = nlohmann::json::parse(a.config, nullptr, false);
-  const auto second = nlohmann::json::parse(b.config, nullptr, false);
+  const auto first = input::find_json(a.config, input::kWritten).value_or(nullptr);
+  const auto second = input::find_json(b.config, input::kWritten).value_or(nullptr);
   const auto value = [](const nlohmann::json& config, const char* key) {
     return config.is_object() ? config.value(key, nlohmann::json()) : nlohmann::json();
   };
@@ -340,7 +334,7 @@ void separate_plans(std::vector<Run>& runs) {
 }
 
 std::string strategy_text(const std::string& config_json) {
-  const auto config = nlohmann::json::parse(config_json, nullptr, false);
+  const auto config = input::find_json(config_json, input::kWritten).value_or(nullptr);
   if (!config.is_object()) return "";
   const auto text = [&](const char* key) {
     const auto at = config.find(key);

@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+
+#include "input/input_file.h"
+#include "input/limits.h"
+#include "input/strict_json.h"
 
 namespace shardlens::viewer {
 
@@ -205,8 +206,8 @@ std::string session_text(const ViewState& state, const std::string& folder) {
 
 ViewState parse_session(const std::string& text, const std::string& folder) {
   try {
-    const Json json = Json::parse(text);
-    if (!json.is_object() || json.value("schema", "") != kSchema) {
+    const Json json = input::find_json(text, input::kDescription).value_or(nullptr);
+    if (input::text_in(json, "schema") != kSchema) {
       throw std::invalid_argument("it is not a session; save one with Ctrl+S");
     }
     return state_of(json, folder);
@@ -230,13 +231,8 @@ void save_session(const ViewState& state, const std::string& path) {
 }
 
 ViewState load_session(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw std::invalid_argument(
-        fmt::format("{}: cannot open this session: {}; Ctrl+S in the viewer saves one", path,
-                    std::strerror(errno)));
-  }
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string text = input::read_file(path, input::kDescription.bytes,
+                                            "give a session, which Ctrl+S in the viewer saves");
   try {
     return parse_session(text, fs::absolute(path).parent_path().string());
   } catch (const std::invalid_argument& error) {

@@ -6,6 +6,9 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "input/limits.h"
+#include "input/strict_json.h"
+
 namespace shardlens::viewer {
 
 namespace {
@@ -36,7 +39,7 @@ const ControlTable& table_of(Control control) {
 }
 
 Json json_of(const std::string& config) {
-  Json json = Json::parse(config, nullptr, false);
+  Json json = input::find_ordered_json(config, input::kWritten).value_or(nullptr);
   return json.is_object() ? json : Json::object();
 }
 

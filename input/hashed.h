@@ -1,0 +1,17 @@
+// A hash of numbers that a file names. It begins with a number that the process draws, so that no
+// file can choose addresses which all fall into one place of a table.
+#pragma once
+
+#include <cstdint>
+#include <random>
+
+namespace shardlens::input {
+
+/// Its high bits depend on all bits of `number`. Differs from process to process.
+inline uint64_t hashed(uint64_t number) {
+  static const uint64_t seed = uint64_t{std::random_device{}()} << 32 | std::random_device{}();
+  number = (number ^ seed) * 0x9E3779B97F4A7C15;
+  return (number ^ number >> 32) * 0xD6E8FEB86659FD93;
+}
+
+}  // namespace shardlens::input

@@ -1,0 +1,20 @@
+// Text that others wrote, as it may be printed: what would move a terminal's cursor, start a line
+// or turn the direction of reading is spelled out.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace shardlens::input {
+
+bool is_utf8(std::string_view text);
+
+/// One line. Control characters and those that turn the direction of reading become "\u001b", "\n",
+/// "\u202e"; bytes that are no UTF-8 become "\xff". All else stays as it is.
+std::string shown(std::string_view text);
+
+/// The same of a whole output, which may have several lines. JSON that prints no such characters
+/// outside its texts stays the same JSON.
+std::string shown_lines(std::string_view text);
+
+}  // namespace shardlens::input

@@ -1,0 +1,34 @@
+// How much may be made of a file. A pickle can mention one dict, one text or one storage as often
+// as it likes for two bytes each; what is copied of it is counted, and is at most so many times as
+// large as the file.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace shardlens::runtime {
+
+class Allowance {
+ public:
+  explicit Allowance(uint64_t file_bytes) : left_(kTimes * file_bytes + kFreeBytes) {}
+
+  /// Throws std::runtime_error where it is used up.
+  void spend(uint64_t bytes) {
+    if (bytes > left_) {
+      throw std::runtime_error("it mentions what it holds so often that more than " +
+                               std::to_string(kTimes) + " times its size would be made of it");
+    }
+    left_ -= bytes;
+  }
+  /// A copy of a text in a list.
+  void spend_text(const std::string& text) { spend(text.size() + sizeof text); }
+
+ private:
+  static constexpr uint64_t kTimes = 16;
+  static constexpr uint64_t kFreeBytes = uint64_t{1} << 20;
+
+  uint64_t left_;
+};
+
+}  // namespace shardlens::runtime
