@@ -65,16 +65,17 @@ class Indexer {
     }
     stored_.resize(std::min<uint64_t>(header.stored_bytes, size_ - payload_at));
     stored_.resize(file_.read(payload_at, stored_));
-    if (stored_.size() < header.stored_bytes) {
-      block.problem =
+    const bool is_cut_off = stored_.size() < header.stored_bytes;
+    std::string problem;
+    if (is_cut_off) {
+      problem =
           fmt::format("cut off: {} of {} bytes are there", stored_.size(), header.stored_bytes);
     } else if (crc32c(stored_) != header.payload_crc) {
-      block.problem = "its checksum does not match its bytes";
+      problem = "its checksum does not match its bytes";
     }
-    if (!block.problem.empty()) {
-      const bool is_cut_off = stored_.size() < header.stored_bytes;
+    if (!problem.empty()) {
       unsound_left_ -= stored_.size();
-      return refuse(std::move(block), block.problem, is_cut_off);
+      return refuse(std::move(block), problem, is_cut_off);
     }
     index_.blocks.push_back(std::move(block));
     return payload_at + header.stored_bytes;

@@ -220,6 +220,7 @@ TEST_CASE("damaged strings leave events without labels") {
   const Profile read = read_profile(path);
   REQUIRE(read.events.size() == profile.events.size());
   for (const Event& event : read.events) CHECK(event.label < read.strings.size());
+  CAPTURE(read.judgement.faults);
   CHECK(read.judgement.faults.size() == 2);
 }
 

@@ -172,7 +172,7 @@ TEST_CASE("a program that failed, and a recording that is not whole, have a lowe
   check_no_verdict(report, {.steps = 1, .is_known = true}, "the program ended with exit code 7",
                    "the program ended with exit code 7, after 1 step");
   check_no_verdict(report, {}, "", "its process ended and did not close the recording");
-  report.judgement.state = profiler::RecordingState::damaged;
+  report.judgement = {.state = profiler::RecordingState::damaged, .missing_from_ns = 5};
   check_no_verdict(report, whole, "", profiler::judgement_text(report.judgement));
   CHECK(
       verdict_of(report_of_peak(80, 80), whole, kGiB, "the program ended with exit code 7").line ==
