@@ -1,5 +1,5 @@
-// What a recording is worth: whether it holds all that happened, and if not, what that means for
-// the numbers taken from it. The reader judges; whoever shows a number shows the judgement beside
+// A judgement says what a recording is worth: whether it holds all that happened, and if not, what
+// that means for the numbers taken from it. The reader judges; whoever shows a number shows the judgement beside
 // it, in these words.
 #pragma once
 
@@ -51,8 +51,8 @@ std::string judgement_text(const Judgement& judgement);
 /// "at least ", "about " or nothing: stands right before a peak.
 std::string_view bound_prefix(const Judgement& judgement);
 
-/// Of several recordings, what the least trustworthy one is worth: the worst state and bound, all
-/// lost events and faults.
+/// Judges two recordings as one: takes the worse state, and all lost events and faults, so that a
+/// run is worth what its least trustworthy rank is.
 Judgement joined(const Judgement& a, const Judgement& b);
 
 }  // namespace shardlens::profiler

@@ -29,7 +29,7 @@ class File {
   /// Holds the whole file until it is closed here and in every child that was forked meanwhile.
   /// Where the file system has no locks, nobody sees one.
   void lock() const;
-  /// Whether somebody else holds it.
+  /// True where somebody else holds it.
   bool is_locked() const;
 
   /// How many bytes were there to read.

@@ -23,7 +23,7 @@ class LiveSet {
   /// present category, oldest first.
   std::vector<Event> snapshot() const;
 
-  /// What is live in both since the same moment; phase and step as here.
+  /// Keeps what has been live in both since the same moment; phase and step stay as here.
   LiveSet common_with(const LiveSet& other) const;
 
   /// Events that lead from here to `target`, all at `time_ns`.

@@ -58,7 +58,7 @@ struct OpenHead {
   uint64_t lost = 0;
 };
 
-// What is checked has its checksum in the same word or record, so that no crash parts them.
+// Every checked value shares a word or a record with its checksum, so that no crash parts them.
 
 constexpr int kLostBits = 40;
 constexpr uint64_t kMostLost = (uint64_t{1} << kLostBits) - 1;

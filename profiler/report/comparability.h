@@ -1,5 +1,5 @@
-// Whether the peaks of two runs may be compared as numbers: each thing that differs, or that a
-// recording lacks, beside what was meant to be compared. `diff` shows it, `gate` refuses it, unless
+// Says whether the peaks of two runs may be compared as numbers: names each thing that differs, or
+// that a recording lacks, beside what was meant to be compared. `diff` shows it, `gate` refuses it, unless
 // --allow names it by its word.
 #pragma once
 

@@ -185,7 +185,7 @@ Json rank_json(const RankReport& rank) {
           {"diagnostics", rank.judgement.faults}};
 }
 
-/// Which ranks of how many there are, with which steps, and what the least trustworthy is worth.
+/// Says which ranks of how many are here, with how many steps, and the worst state among them.
 Json coverage_json(const std::vector<RankReport>& ranks) {
   Json json = {{"state", nullptr},
                {"world_size", nullptr},

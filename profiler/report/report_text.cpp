@@ -277,7 +277,7 @@ std::string rank_text(const RankReport& rank) {
   return text + counter_rows(rank) + end_rows(rank, *space) + failures_text(rank);
 }
 
-/// Of some ranks of a run, which others were not recorded; one alone says of how many it is.
+/// Names the ranks that are here, where others of their run are not; one alone says so itself.
 std::string missing_ranks_text(const std::vector<RankReport>& ranks) {
   if (ranks.size() < 2) return {};
   std::set<int32_t> there;

@@ -119,8 +119,8 @@ std::unique_ptr<Recording> killed_recording() {
   return recording;
 }
 
-/// What a consumer says of a recording. Throws std::invalid_argument or std::runtime_error where it
-/// refuses.
+/// A consumer says something of a recording; it throws std::invalid_argument or std::runtime_error
+/// where it refuses to.
 struct Consumer {
   std::string name;
   std::function<std::string(const Recording&)> say;

@@ -226,7 +226,7 @@ OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& c
 
 namespace {
 
-/// Of a file system without locks, a recording that grows looks like one that was killed.
+/// On a file system without locks, a recording that grows looks like one that was killed.
 bool may_grow(const Lane& lane) {
   const profiler::RecordingState state = lane.info().judgement.state;
   return state == profiler::RecordingState::growing || state == profiler::RecordingState::killed;

@@ -48,7 +48,7 @@ struct Run {
   const RankLane& at_peak() const { return ranks[peak_rank()]; }
   /// Of the device; 0: not known, or what is shown does not lie there.
   int64_t capacity_bytes() const;
-  /// What the least trustworthy of its ranks is worth.
+  /// Joins those of all ranks: a run is worth what its least trustworthy rank is.
   profiler::Judgement judgement() const;
   /// Whether it was computed, not measured.
   bool is_predicted() const;
