@@ -53,11 +53,19 @@ std::optional<double> optional_of(const Json& json) {
   return json.is_null() ? std::nullopt : std::optional(json.get<double>());
 }
 
+Json parsed(std::string_view text) {
+  try {
+    return input::parse_ordered_json(text, input::kDescription);
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(fmt::format("is damaged ({})", error.what()));
+  }
+}
+
 /// What a text of ours says; any fault in it becomes one error.
 template <class Read>
 auto read_json(std::string_view text, const char* schema, const Read& read) {
   try {
-    const Json json = input::parse_ordered_json(text, input::kDescription);
+    const Json json = parsed(text);
     if (schema != nullptr && json.at("schema") != schema) {
       throw std::runtime_error(fmt::format("is not of the schema {}", schema));
     }
