@@ -158,8 +158,8 @@ TEST_CASE("what a killed process left is looked at more and more rarely") {
   for (size_t i = 0; i < profile.events.size() / 2; ++i) writer.append(profile.events[i]);
   // A copy of what lies there now never grows.
   const std::string left = folder.file("left.slp");
+  fs::copy(path + ".open", left + ".open");  // first, as a reader does: blocks are still sealed
   fs::copy(path, left);
-  fs::copy(path + ".open", left + ".open");
   OpenedRuns opened = open_runs({left}, "");
   REQUIRE(opened.runs.size() == 1);
   RankLane& rank = opened.runs.front().ranks.front();
