@@ -149,7 +149,7 @@ class Member {
     const Failure first = meeting_.first_failure();
     const bool is_wrong_use = first.fault() == Fault::wrong_use;
     clear_bar();
-    fmt::print(stderr, "shardlens train: {}\n", input::shown(first.what()));
+    fmt::print(stderr, "shardlens train: {}\n", input::shown_lines(first.what()));
     if (directory_) leave_traces(first);
     end({.end = Outcome::End::failed,
          .fault = first.fault(),

@@ -6,6 +6,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "input/shown.h"
 #include "profiler/program.h"
 #include "profiler/units.h"
 #include "runtime/attempt.h"
@@ -84,7 +85,7 @@ int unfinished(const Job& job, const Outcome& outcome, const RunDirectory& direc
                outcome.signal, outcome.step);
     return kPreempted;
   }
-  fmt::print(stderr, "shardlens train: {}\n", profiler::error_line(outcome.reason));
+  fmt::print(stderr, "shardlens train: {}\n", input::shown_lines(outcome.reason));
   if (outcome.fault == Fault::out_of_memory) show_memory(job, directory, outcome.rank);
   if (outcome.signal != 0) die_of(outcome.signal);
   return outcome.fault == Fault::wrong_use ? kWrongUse : kFailed;
