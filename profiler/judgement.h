@@ -1,6 +1,6 @@
 // A judgement says what a recording is worth: whether it holds all that happened, and if not, what
-// that means for the numbers taken from it. The reader judges; whoever shows a number shows the judgement beside
-// it, in these words.
+// that means for the numbers taken from it. The reader judges; whoever shows a number shows the
+// judgement beside it, in these words.
 #pragma once
 
 #include <cstdint>

@@ -229,8 +229,8 @@ bool Reader::Recording::has_events(uint64_t sequence) const {
       parts_, [&](const Part& part) { return !part.is_snapshot && part.sequence == sequence; });
 }
 
-/// Notes what the end of the file lacks. While it is written, half a block may stand there: its events
-/// are in the .open file until it is whole.
+/// Notes what the end of the file lacks. While it is written, half a block may stand there: its
+/// events are in the .open file until it is whole.
 void Reader::Recording::note_ends() {
   const bool has_open = !closed && open_.found;
   if (!index_.torn_tail.empty()) {

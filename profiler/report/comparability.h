@@ -1,6 +1,6 @@
 // Says whether the peaks of two runs may be compared as numbers: names each thing that differs, or
-// that a recording lacks, beside what was meant to be compared. `diff` shows it, `gate` refuses it, unless
-// --allow names it by its word.
+// that a recording lacks, beside what was meant to be compared. `diff` shows it, `gate` refuses it,
+// unless --allow names it by its word.
 #pragma once
 
 #include <span>
