@@ -10,6 +10,7 @@
 #include "planner/plan_search.h"
 #include "planner/plan_solve.h"
 #include "planner/planner.h"
+#include "profiler/output_file.h"
 #include "profiler/units.h"
 
 namespace shardlens::planner {
@@ -40,26 +41,48 @@ int exit_code_of(Verdict verdict) {
   return verdict == Verdict::fits_with_retries ? 4 : 0;
 }
 
-/// DIR/pareto-1.json, ...: one each.
-std::string write_configs(const SearchResult& result, const std::string& directory) {
+/// Before there is anything to be written there.
+void expect_output(const char* flag, const std::string& path) {
+  try {
+    profiler::expect_writable(path);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(fmt::format("--{} {}", flag, error.what()));
+  }
+}
+
+void make_folder(const std::string& directory) {
   std::error_code failed;
   fs::create_directories(directory, failed);
+  if (failed) {
+    throw std::invalid_argument(
+        fmt::format("--config-out {}: cannot be made ({}); give a folder "
+                    "that may be written",
+                    directory, failed.message()));
+  }
+  expect_output("config-out", (fs::path(directory) / "pareto-1.json").string());
+}
+
+/// DIR/pareto-1.json, ...: one each.
+std::string write_configs(const SearchResult& result, const std::string& directory) {
   std::string text;
   for (size_t i = 0; i < result.front.size(); ++i) {
     const fs::path path = fs::path(directory) / fmt::format("pareto-{}.json", i + 1);
-    std::ofstream file(path, std::ios::binary);
-    file << to_json(result.on_front(i).config);
-    file.close();
-    if (!file) {
-      throw std::runtime_error(
-          fmt::format("--config-out {}: {} cannot be written", directory, path.string()));
-    }
+    profiler::write_whole(path.string(), [&](const std::string& unfinished) {
+      std::ofstream file(unfinished, std::ios::binary);
+      file << to_json(result.on_front(i).config);
+      file.close();
+      if (!file) {
+        throw std::runtime_error(
+            fmt::format("--config-out {}: {} cannot be written", directory, path.string()));
+      }
+    });
     text += fmt::format("wrote {}\n", path.string());
   }
   return text;
 }
 
 PlanOutcome search(const PlanArguments& arguments, const PlanOptions& options) {
+  if (!arguments.flags.config_out.empty()) make_folder(arguments.flags.config_out);
   const SearchResult result =
       search_strategies(arguments.config, arguments.given, options, budget_of(arguments.flags));
   PlanOutcome outcome{.exit_code = result.front.empty() ? 3 : 0};
@@ -73,6 +96,7 @@ PlanOutcome search(const PlanArguments& arguments, const PlanOptions& options) {
 
 PlanOutcome plan(const PlanArguments& arguments, const PlanOptions& options) {
   const PlanFlags& flags = arguments.flags;
+  if (!flags.timeline.empty()) expect_output("timeline", flags.timeline);
   const Plan made = flags.solve.empty() ? make_plan(arguments.config, options)
                                         : solve(flags.solve, arguments.config, options);
   if (!flags.timeline.empty()) {

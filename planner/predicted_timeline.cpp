@@ -9,6 +9,7 @@
 
 #include "planner/planner.h"
 #include "planner/prepared_run.h"
+#include "profiler/output_file.h"
 #include "profiler/writer.h"
 
 namespace shardlens::planner {
@@ -127,12 +128,14 @@ void write_predicted_timeline(const std::string& path, const Config& config,
   const profiler::WriterOptions all = {
       .blocks = static_cast<uint32_t>(
           profile.events.size() / profiler::WriterOptions{}.block_events + 2)};
-  profiler::Writer writer(path, profile.header, all);
-  write_events(writer, profile);
-  writer.close();
-  if (!writer.failure().empty() || writer.counts().lost > 0) {
-    throw std::runtime_error(fmt::format("--timeline {}: {}", path, writer.failure()));
-  }
+  profiler::write_whole(path, [&](const std::string& unfinished) {
+    profiler::Writer writer(unfinished, profile.header, all);
+    write_events(writer, profile);
+    writer.close();
+    if (!writer.failure().empty() || writer.counts().lost > 0) {
+      throw std::runtime_error(fmt::format("--timeline {}: {}", path, writer.failure()));
+    }
+  });
 }
 
 std::string schedule_text(const Config& config, const PlanOptions& options) {

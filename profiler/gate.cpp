@@ -12,6 +12,7 @@
 
 #include "input/shown.h"
 #include "profiler/command_line.h"
+#include "profiler/output_file.h"
 #include "profiler/report/comparability.h"
 #include "profiler/units.h"
 
@@ -88,10 +89,12 @@ std::vector<RankReport> analyse_side(
 }
 
 void write_text(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) throw std::runtime_error(fmt::format("--markdown {}: cannot be written", path));
+  write_whole(path, [&](const std::string& unfinished) {
+    std::ofstream file(unfinished, std::ios::binary);
+    file << text;
+    file.close();
+    if (!file) throw std::runtime_error(fmt::format("--markdown {}: cannot be written", path));
+  });
 }
 
 }  // namespace

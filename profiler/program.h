@@ -45,7 +45,9 @@ int run_program(const char* name, const Command& command, int failed = 1) {
   };
   survive_file_size_limit();
   try {
-    return command();
+    const int exit_code = command();
+    if (std::fflush(stdout) != 0) throw std::runtime_error("its output cannot be written");
+    return exit_code;
   } catch (const std::invalid_argument& error) {
     return fail(error, 2);
   } catch (const std::exception& error) {

@@ -74,7 +74,7 @@ const std::map<std::string, Names, std::less<>> kEdges = {
     {"planner",
      {"models/spec.h", "models/units.h", "profiler/profile.h", "profiler/blocks.h",
       "profiler/units.h", "profiler/writer.h", "profiler/reader.h", "profiler/recording_report.h",
-      "profiler/report/report.h"}},
+      "profiler/report/report.h", "profiler/output_file.h"}},
     {"runtime",
      {"models/spec.h",
       "models/model.h",

@@ -1,7 +1,6 @@
 #include "profiler/exchange/exchange_commands.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -22,6 +21,7 @@
 #include "profiler/exchange/export_table.h"
 #include "profiler/exchange/import_memory_viz.h"
 #include "profiler/exchange/timeline.h"
+#include "profiler/output_file.h"
 #include "profiler/reader.h"
 #include "profiler/units.h"
 #include "profiler/writer.h"
@@ -50,15 +50,8 @@ struct ExportOptions {
 
 /// Whole or not at all. Returns what is to be printed.
 std::string publish(const std::string& path, const std::function<void(const std::string&)>& write) {
-  const std::string unfinished = fmt::format("{}.{}.unfinished", path, ::getpid());
+  write_whole(path, write);
   std::error_code ignored;
-  try {
-    write(unfinished);
-    fs::rename(unfinished, path);
-  } catch (...) {
-    fs::remove(unfinished, ignored);
-    throw;
-  }
   return fmt::format("wrote {} ({})\n", path,
                      bytes_text(static_cast<int64_t>(fs::file_size(path, ignored))));
 }

@@ -4,6 +4,7 @@
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <stdexcept>
@@ -232,6 +233,27 @@ TEST_CASE("a plan can be of a Python program with FSDP2", "[planner][plan][engin
   refused({"--engine", "pytorch-fsdp2", "--pytorch", "quick"});
   refused({"--engine", "pytorch-fsdp2", "--search"});
   refused({"--engine", "pytorch-fsdp2", "--strategy", "ddp"});
+}
+
+TEST_CASE("outputs that cannot be written are refused before the work", "[planner][plan]") {
+  const test::TemporaryFolder folder;
+  const auto refused = [&](const Flags& flags, const std::string& why) {
+    CAPTURE(flags);
+    CHECK(refusal(joined({"--device", "null:h200"}, flags)).find(why) != std::string::npos);
+    CHECK(std::filesystem::is_empty(folder.path()));
+  };
+  refused({"--timeline", folder.file("none/plan.slp")}, "there is no folder");
+  refused({"--timeline", folder.path()}, "is a folder");
+  refused({"--timeline", "/dev/full"}, "is no regular file");
+  refused({"--search", "--config-out", "/dev/null/out"}, "cannot be made");
+  // A plan that cannot be made leaves no file, and an older one as it was.
+  const std::string path = folder.file("plan.slp");
+  CHECK_FALSE(refusal({"--device", "null:h200", "--batch", "0", "--timeline", path}).empty());
+  CHECK(std::filesystem::is_empty(folder.path()));
+  command({"--device", "null:h200", "--timeline", path});
+  command({"--device", "null:h200", "--timeline", path});
+  const auto files = std::filesystem::directory_iterator(folder.path());
+  CHECK(std::distance(begin(files), end(files)) == 1);
 }
 
 TEST_CASE("no model file makes a plan crash", "[planner][plan]") {
