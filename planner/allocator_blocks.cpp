@@ -1,4 +1,6 @@
 // AllocatorModel's blocks: how they are made, linked, merged and kept.
+#include <algorithm>
+
 #include "planner/allocator_model.h"
 
 namespace shardlens::planner {
@@ -49,6 +51,29 @@ int64_t AllocatorModel::merge(Block* into, Block* from) {
   into->bytes += from->bytes;
   drop(from);
   return from->bytes;
+}
+
+std::vector<int64_t> AllocatorModel::state(
+    const std::function<int64_t(BlockId)>& purpose_of) const {
+  std::vector<bool> is_dropped(blocks_.size());
+  for (const Block* block : dropped_) is_dropped[block->id] = true;
+  std::vector<const Block*> present;
+  for (const Block& block : blocks_) {
+    if (!is_dropped[block.id]) present.push_back(&block);
+  }
+  std::ranges::sort(present, [](const Block* a, const Block* b) { return ByPlace()(a, b); });
+  std::vector<int64_t> state = {device_used_bytes_, outside_bytes_};
+  for (const Block* block : present) {
+    // The number of a segment says no more than where the next one begins.
+    const bool begins_segment = block->previous == nullptr;
+    const bool ages = collects_garbage() && block->is_free();
+    state.insert(state.end(),
+                 {begins_segment, block->offset_bytes, block->bytes, block->requested_bytes,
+                  block->stream, static_cast<int64_t>(block->pool), block->pending_events,
+                  block->is_allocated, block->is_mapped, ages ? age_of(*block) : 0,
+                  block->is_allocated ? purpose_of(block->id) : 0});
+  }
+  return state;
 }
 
 void AllocatorModel::tell(AllocatorEventKind kind, const Block& block, int64_t offset_bytes,

@@ -80,6 +80,11 @@ class AllocatorModel {
   bool take_outside(int64_t bytes);
   void give_back_outside(int64_t bytes);
 
+  /// All that later answers depend on, but for the numbers of segments beyond their order: where
+  /// two are equal, the same requests are answered alike from there. `purpose_of` says what a held
+  /// block is to its holder.
+  std::vector<int64_t> state(const std::function<int64_t(BlockId)>& purpose_of) const;
+
   int64_t device_free_bytes() const { return settings_.capacity_bytes - device_used_bytes_; }
   const AllocatorCounters& counters() const { return counters_; }
   /// Called within allocate, free and empty_cache, after the counters changed where LibTorch does

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <stdexcept>
 #include <string_view>
@@ -137,18 +138,10 @@ class Clock {
 
   StepCost run() const {
     StepCost cost;
-    std::array<double, kStreams> streams{};
-    for (const Action& action : schedule_.actions) {
-      double& stream = streams[static_cast<size_t>(action.stream)];
-      double begin = stream;
-      for (const int wait : action.waits) {
-        begin = std::max(begin, cost.end_seconds[static_cast<size_t>(wait)]);
-      }
-      const double seconds = seconds_of(action);
-      stream = begin + seconds;
-      cost.begin_seconds.push_back(begin);
-      cost.end_seconds.push_back(stream);
-      if (is_compute(action.kind)) cost.compute_seconds += seconds;
+    Streams streams{};
+    for (int id = 0; id < schedule_.size(); ++id) {
+      if (has_settled(cost, id)) id = pass_over_alike(cost, streams, id);
+      if (id < schedule_.size()) time_action(cost, streams, id);
     }
     cost.seconds = *std::ranges::max_element(streams);
     cost.exposed_seconds = std::max(0.0, cost.seconds - cost.compute_seconds);
@@ -156,6 +149,52 @@ class Clock {
   }
 
  private:
+  using Streams = std::array<double, kStreams>;  // when each has done all so far
+
+  void time_action(StepCost& cost, Streams& streams, int id) const {
+    const Action& action = schedule_.action(id);
+    double& stream = streams[static_cast<size_t>(action.stream)];
+    double begin = stream;
+    for (const int wait : schedule_.waits_of(id)) begin = std::max(begin, cost.end_of(wait));
+    const double seconds = seconds_of(action);
+    stream = begin + seconds;
+    cost.begin_seconds.push_back(begin);
+    cost.end_seconds.push_back(stream);
+    if (is_compute(action.kind)) cost.compute_seconds += seconds;
+  }
+
+  /// Whether a round begins, and the one before it was as far behind its own in every action.
+  bool has_settled(const StepCost& cost, int id) const {
+    constexpr double kTolerance = 1e-9;
+    const Repetition& repetition = schedule_.repetition;
+    if (repetition.times == 1 || repetition.index_of(id) != repetition.begin) return false;
+    const int length = repetition.length();
+    if (repetition.round_of(id) < 2) return false;
+    const double seconds = cost.end_of(id - 1) - cost.end_of(id - 1 - length);
+    for (int before = id - length; before < id; ++before) {
+      const double its = cost.end_of(before) - cost.end_of(before - length);
+      if (std::abs(its - seconds) > kTolerance * seconds) return false;
+    }
+    return true;
+  }
+
+  /// Returns the first id behind all rounds.
+  int pass_over_alike(StepCost& cost, Streams& streams, int id) const {
+    const Repetition& repetition = schedule_.repetition;
+    const int length = repetition.length();
+    const int rounds = repetition.times - repetition.round_of(id);
+    cost.alike = {.begin = id,
+                  .end = id + rounds * length,
+                  .round = length,
+                  .round_seconds = cost.end_of(id - 1) - cost.end_of(id - 1 - length)};
+    for (int last = cost.alike.end - length; last < cost.alike.end; ++last) {
+      const Action& action = schedule_.action(last);
+      streams[static_cast<size_t>(action.stream)] = cost.end_of(last);
+      if (is_compute(action.kind)) cost.compute_seconds += rounds * seconds_of(action);
+    }
+    return cost.alike.end;
+  }
+
   static bool is_compute(ActionKind kind) {
     return kind == ActionKind::forward || kind == ActionKind::backward ||
            kind == ActionKind::recompute;
@@ -213,6 +252,14 @@ class Clock {
 };
 
 }  // namespace
+
+double StepCost::at(const std::vector<double>& seconds, int id) const {
+  if (id < alike.begin || alike.round == 0) return seconds[static_cast<size_t>(id)];
+  if (id >= alike.end) return seconds[static_cast<size_t>(id - (alike.end - alike.begin))];
+  const int rounds = (id - alike.begin) / alike.round + 1;
+  const int first = alike.begin - alike.round + (id - alike.begin) % alike.round;
+  return seconds[static_cast<size_t>(first)] + rounds * alike.round_seconds;
+}
 
 Rates rates_of(const Gpu* gpu, int64_t threads) {
   if (gpu == nullptr) {

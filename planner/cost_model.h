@@ -16,6 +16,9 @@
 // Actions begin when the one before them on their stream and all that they wait for have ended, so
 // what overlaps in the schedule overlaps here. Rates are those of data sheets times kReached; sizes
 // of real kernels, host time, stragglers and clocks are left out. Use ratios, not milliseconds.
+//
+// Rounds of a repetition are timed until one takes as long as the one before it, action by action;
+// those behind it then do so too.
 #pragma once
 
 #include <cstdint>
@@ -43,10 +46,27 @@ Rates rates_of(const Gpu* gpu, int64_t threads);
 
 struct StepCost {
   double seconds = 0;
-  double compute_seconds = 0;         // of units
-  double exposed_seconds = 0;         // what the units wait for others
-  std::vector<double> begin_seconds;  // by action, from the step's beginning
+  double compute_seconds = 0;  // of units
+  double exposed_seconds = 0;  // what the units wait for others
+
+  /// By action, from the step's beginning; those of `alike` are not among them.
+  std::vector<double> begin_seconds;
   std::vector<double> end_seconds;
+
+  /// Actions that come as long after those a round before them as `round_seconds` says.
+  struct Alike {
+    int begin = 0;  // ids
+    int end = 0;
+    int round = 0;  // actions
+    double round_seconds = 0;
+  };
+  Alike alike{};
+
+  double begin_of(int id) const { return at(begin_seconds, id); }
+  double end_of(int id) const { return at(end_seconds, id); }
+
+ private:
+  double at(const std::vector<double>& seconds, int id) const;
 };
 
 /// Floating-point operations of one forward of a unit, for `batch` samples.

@@ -167,6 +167,7 @@ std::unique_ptr<RankSimulation> judged_simulation(Plan& plan, const PreparedRun&
   if (plan.verdict != Verdict::fits_with_retries) return std::move(result.simulation);
   result = simulate(run, settings, *plan.capacity_bytes - plan.outside.total_bytes());
   take_peaks(plan, run, *result.simulation);
+  plan.retries = std::max(plan.retries, result.retries);  // with those of rounds that are left out
   return std::move(result.simulation);
 }
 

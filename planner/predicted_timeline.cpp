@@ -46,20 +46,19 @@ class Times {
   }
 
   void begin(const std::vector<Event>& events, size_t first) {
-    const auto action = static_cast<size_t>(events[first].action);
+    const int action = events[first].action;
     if (action == 0 && phase_ == profiler::Phase::evaluating) pass_ns_ = now_ns_;
-    now_ns_ = std::max(now_ns_, pass_ns_ + ns(cost().begin_seconds[action]));
-    if (run_.schedule_of(phase_).actions[action].stream != Stream::main) return;
+    now_ns_ = std::max(now_ns_, pass_ns_ + ns(cost().begin_of(action)));
+    if (run_.schedule_of(phase_).action(action).stream != Stream::main) return;
     size_t last = first;
     while (last < events.size() && events[last].kind != EventKind::action_end) ++last;
-    const int64_t left_ns = pass_ns_ + ns(cost().end_seconds[action]) - now_ns_;
+    const int64_t left_ns = pass_ns_ + ns(cost().end_of(action)) - now_ns_;
     gap_ns_ = std::max<int64_t>(1, left_ns / static_cast<int64_t>(last - first + 1));
   }
 
   void end(const Event& event) {
     gap_ns_ = 1;
-    const size_t actions = run_.schedule_of(phase_).actions.size();
-    const bool is_last = static_cast<size_t>(event.action) + 1 == actions;
+    const bool is_last = event.action + 1 == run_.schedule_of(phase_).size();
     if (is_last) now_ns_ = std::max(now_ns_, pass_ns_ + ns(cost().seconds));
   }
 
@@ -72,14 +71,15 @@ class Times {
   int64_t pass_ns_ = 0;
 };
 
-profiler::Header header_of(const PreparedRun& run, bool fits) {
+profiler::Header header_of(const PreparedRun& run, bool fits, bool leaves_out) {
   const std::string unlimited = fits ? "" : "; as on an unlimited device: it does not fit";
+  const std::string alike = leaves_out ? "; microbatches like those shown are left out" : "";
   return {.rank = static_cast<int32_t>(std::max<int64_t>(0, run.asked.solo_rank)),
           .world_size = run.train.world_size,
           .device = run.target.is_null || run.target.gpu == nullptr ? run.target.device() : "cuda",
           .gpu = run.target.gpu ? std::string(run.target.gpu->display_name) : "",
           .capacity_bytes = run.target.gpu ? run.target.capacity_bytes.value_or(0) : 0,
-          .notice = "predicted: nothing ran" + unlimited,
+          .notice = "predicted: nothing ran" + unlimited + alike,
           .config = to_json(run.asked),
           .train = to_text(run.train),
           .evaluate = to_text(run.evaluate),
@@ -105,7 +105,7 @@ void write_events(profiler::Writer& writer, const profiler::Profile& profile) {
 }  // namespace
 
 profiler::Profile predicted_profile(const PreparedRun& run, const Timeline& timeline, bool fits) {
-  profiler::Profile profile{.header = header_of(run, fits),
+  profiler::Profile profile{.header = header_of(run, fits, timeline.leaves_out()),
                             .strings = timeline.strings(),
                             .events = timeline.events(),
                             .judgement = {}};
@@ -126,8 +126,9 @@ void write_predicted_timeline(const std::string& path, const Config& config,
   const profiler::Profile profile = predicted_profile(run, result.simulation->timeline(), fits);
   // As many blocks as hold all of it: none may be lost because the disk is slow.
   const profiler::WriterOptions all = {
-      .blocks = static_cast<uint32_t>(
-          profile.events.size() / profiler::WriterOptions{}.block_events + 2)};
+      .blocks =
+          static_cast<uint32_t>(profile.events.size() / profiler::WriterOptions{}.block_events + 2),
+      .seals_old = false};
   profiler::write_whole(path, [&](const std::string& unfinished) {
     profiler::Writer writer(unfinished, profile.header, all);
     write_events(writer, profile);

@@ -112,13 +112,15 @@ std::unique_ptr<RankSimulation> make_simulation(const PreparedRun& run,
     options.rank = static_cast<int>(std::max<int64_t>(0, run.asked.solo_rank));
     options.gpu = run.target.gpu;
     options.allocator = settings;
+    options.every_microbatch = run.every_microbatch;
     return std::make_unique<PytorchSimulation>(run.spec, run.config, options);
   }
   const SimulationOptions options{.rank = rank_of(run),
                                   .gpu = run.target.gpu,
                                   .allocator = settings,
                                   .data = run.data,
-                                  .checkpointing = run.checkpointing};
+                                  .checkpointing = run.checkpointing,
+                                  .every_microbatch = run.every_microbatch};
   return std::make_unique<Simulation>(run.spec, run.config, run.train, run.evaluate, options);
 }
 
@@ -148,7 +150,7 @@ StepCost evaluation_cost_of(const PreparedRun& run) {
 }
 
 std::string action_words(const Schedule& schedule, int32_t action) {
-  if (action < 0 || static_cast<size_t>(action) >= schedule.actions.size()) return {};
+  if (action < 0 || action >= schedule.size()) return {};
   std::istringstream words(action_to_text(schedule, action));
   std::string text, word;
   for (words >> word; words >> word && !word.starts_with("stream=");) {

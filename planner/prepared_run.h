@@ -28,6 +28,7 @@ struct PreparedRun {
   OutsideMemory outside;
   TrainingData data;
   Checkpointing checkpointing{};
+  bool every_microbatch = false;  // is simulated: slow, and the same comes of it
 
   const Schedule& schedule_of(profiler::Phase phase) const {
     return phase == profiler::Phase::evaluating ? evaluate : train;

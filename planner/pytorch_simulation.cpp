@@ -145,8 +145,15 @@ void PytorchSimulation::run_microbatch() {
 void PytorchSimulation::step(int64_t number) {
   timeline_.step(number);
   if (options_.zero_grad == PytorchZeroGrad::before) zero_grad();
-  for (int64_t left = config_.accumulate; left-- > 0;) {
-    fsdp_->set_requires_gradient_sync(left == 0 || config_.sync == "every");
+  rounds_.forget();
+  const int64_t last = config_.accumulate - 1;
+  for (int64_t microbatch = 0; microbatch <= last; ++microbatch) {
+    if (microbatch > 0 && !options_.every_microbatch) {
+      const int64_t left_out = rounds_.arrive(memory_state(), last - microbatch, counted_retries());
+      if (left_out > 0) timeline_.leave_out();
+      microbatch += left_out;
+    }
+    fsdp_->set_requires_gradient_sync(microbatch == last || config_.sync == "every");
     run_microbatch();
   }
   if (config_.clip_norm > 0) optimizer_->clip();
@@ -169,6 +176,15 @@ void PytorchSimulation::run() {
   }
   raise(steps_);
   raise(whole_);
+}
+
+MemoryState PytorchSimulation::memory_state() const {
+  MemoryState state = memory_.state();
+  for (const int64_t bytes : {host_.bytes(), pinned_.bytes()}) {
+    state.layout.push_back(bytes);
+    state.totals.push_back(bytes);
+  }
+  return state;
 }
 
 void PytorchSimulation::raise(SimulatedPeak& peak) const {

@@ -12,6 +12,7 @@
 #include "planner/pytorch_models.h"
 #include "planner/pytorch_optimizer.h"
 #include "planner/rank_simulation.h"
+#include "planner/settled_rounds.h"
 #include "planner/strategy.h"
 #include "planner/timeline.h"
 
@@ -32,6 +33,7 @@ struct PytorchOptions {
   PytorchZeroGrad zero_grad = PytorchZeroGrad::after;
   int forward_prefetch = 0;  // explicit, blocks ahead; 0: FSDP2's own
   int backward_prefetch = 0;
+  bool every_microbatch = false;  // none is left out
 };
 
 /// Borrows the spec. Not modelled: fp16 (its GradScaler), SGD, DDP,
@@ -50,7 +52,7 @@ class PytorchSimulation final : public RankSimulation {
   int64_t pinned_peak_bytes() const override { return pinned_.peak_bytes(); }
   int64_t host_peak_bytes() const override { return host_.peak_bytes(); }
   int64_t allocation_retries() const override {
-    return memory_.allocator().counters().alloc_retries;
+    return counted_retries() + rounds_.retries_left_out();
   }
 
  private:
@@ -60,6 +62,8 @@ class PytorchSimulation final : public RankSimulation {
   void run_microbatch();
   void step(int64_t number);
   void zero_grad();
+  MemoryState memory_state() const;
+  int64_t counted_retries() const { return memory_.allocator().counters().alloc_retries; }
   void raise(SimulatedPeak& peak) const;
 
   const models::ModelSpec& spec_;
@@ -78,6 +82,7 @@ class PytorchSimulation final : public RankSimulation {
   meta::Tensor input_;
   meta::Tensor targets_;
   meta::Tensor loss_;
+  SettledRounds rounds_;
   SimulatedPeak whole_;
   SimulatedPeak steps_;
 };

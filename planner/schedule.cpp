@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 #include "planner/builders.h"
+#include "planner/repetition.h"
 
 namespace shardlens::planner {
 namespace {
@@ -288,8 +290,16 @@ Schedule build_schedule(const models::ModelSpec& spec, const Strategy& strategy,
       strategy.kind == StrategyKind::fsdp || strategy.kind == StrategyKind::hsdp;
   const bool computes_with_masters =
       !is_sharded && strategy.param_dtype == DType::fp32 && strategy.offload == Offload::none;
-  Schedule schedule =
-      computes_with_masters ? build_ddp(spec, strategy, pass) : build_fsdp(spec, strategy, pass);
+  const auto build = [&](int microbatches, Pass of) {
+    Strategy some = strategy;
+    some.microbatches = microbatches;
+    return computes_with_masters ? build_ddp(spec, some, of) : build_fsdp(spec, some, of);
+  };
+  const FewMicrobatches few = few_that_stand_for(
+      strategy.microbatches, [&](int microbatches) { return build(microbatches, Pass::train); });
+  Schedule schedule = build(few.count, pass);
+  if (pass == Pass::train) schedule = repeated(std::move(schedule), few, strategy.microbatches);
+  schedule.microbatches = strategy.microbatches;
   validate(schedule);
   return schedule;
 }

@@ -47,6 +47,11 @@
 // is summed in its R, where the mean over ranks of sum and new gradient is the sum of the means.
 // With sync last every bucket is summed in an R of its own and reduced once.
 //
+// From some microbatch on all but the last ones are done alike. Where there are many, those actions
+// stand in the list once, in the round of one or more microbatches that Schedule::repetition names
+// (repetition.cpp finds it). Ids count all actions of the step, done again or not: whoever walks a
+// step goes from 0 to `size()`, and asks for `action(id)` and `waits_of(id)`.
+//
 // [Note: holding gradients]
 // Clipping and loss scaling must know all gradients before the first step. CLIP of a bucket adds
 // the sum of its squares to N, ALL_REDUCE averages N over the shards (what is not finite stays so),
@@ -169,8 +174,8 @@ struct Group {
   bool operator==(const Group&) const = default;
 };
 
-/// One thing that the runtime does. Its id is its index in Schedule::actions. An action starts
-/// after the one before it on the same stream and after all of `waits` (ids, each smaller).
+/// One thing that the runtime does. Its id is its place in the step. An action starts after the one
+/// before it on the same stream and after all of `waits` (ids, each smaller).
 struct Action {
   ActionKind kind{};
   int unit = -1;    // index into Schedule::units
@@ -187,9 +192,31 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
-/// When slots that do not last have memory. By action: the slots that take theirs, of what the main
-/// stream has given up, as it ends (on the main stream, before whatever first writes them), and
-/// those that give it back as it ends.
+/// The part of a step that is done several times, one after the other: actions [begin, end) of the
+/// list. What waits and microbatch of one of them say is true in the first round; in each later one
+/// they are those of the round before, as much further on.
+struct Repetition {
+  int begin = 0;
+  int end = 0;
+  int times = 1;
+  int microbatches = 0;  // in a round
+
+  int length() const { return end - begin; }
+  /// How many actions the step has more than the list.
+  int more() const { return (times - 1) * length(); }
+  /// From 0; of an action before the first round, 0, of one behind the last one, the last.
+  int round_of(int id) const;
+  /// Where in the list the action with this id stands.
+  int index_of(int id) const;
+  /// The id, in the first round, of the action that stands there.
+  int first_id_of(int index) const { return index < end ? index : index + more(); }
+  bool is_in_round(int index) const { return index >= begin && index < end; }
+  bool operator==(const Repetition&) const = default;
+};
+
+/// When slots that do not last have memory. By place in the list of actions: the slots that take
+/// theirs, of what the main stream has given up, as it ends (on the main stream, before whatever
+/// first writes them), and those that give it back as it ends.
 struct SlotLives {
   std::vector<std::vector<int>> begin;
   std::vector<std::vector<int>> end;
@@ -215,6 +242,18 @@ struct Schedule {
   std::vector<Group> groups;
   std::vector<Slot> slots;
   std::vector<Action> actions;
+  Repetition repetition{};
+
+  /// Actions of a step.
+  int size() const { return static_cast<int>(actions.size()) + repetition.more(); }
+  /// As it stands in the list; ids are below `size()`.
+  const Action& action(int id) const {
+    return actions[static_cast<size_t>(repetition.index_of(id))];
+  }
+  std::vector<int> waits_of(int id) const;
+  int microbatch_of(int id) const;
+  /// With at most so many rounds, each of which stands in the list; `microbatches` are as many.
+  Schedule unrolled(int most_rounds) const;
 
   /// Ranks that hold the same range of the state.
   int replicas() const { return world_size / shards; }

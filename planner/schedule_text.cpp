@@ -8,7 +8,8 @@
 //   slot U0 dtype=fp32 bytes=398336
 //   0 CAST_SHARD group=embed stream=gather writes=U0 bytes=17472
 //
-// A parameter of a bucket is parameter@offset+numel.
+// A parameter of a bucket is parameter@offset+numel. repeat=120+60*9997 in the first line: the 60
+// actions from 120 on are done 9997 times, so that the line behind the last of them has a later id.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,6 +18,7 @@
 #include <array>
 #include <charconv>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -235,6 +237,9 @@ class Parser {
   void read_bucket(Line& line);
   void read_slot(Line& line);
   void read_action(Line& line);
+  void read_repetition(const Line& line, std::string_view text);
+  void finish_repetition();
+  int next_id() const;
 
   DType dtype(Line& line, std::string_view key) const;
   bool flag(Line& line, std::string_view key) const;
@@ -258,6 +263,7 @@ Schedule Parser::parse(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   if (!has_header_) throw std::invalid_argument("schedule text: it is empty");
+  if (schedule_.repetition.times > 1) finish_repetition();
   return std::move(schedule_);
 }
 
@@ -313,7 +319,40 @@ void Parser::read_schedule(Line& line) {
     schedule_.offload =
         line.choice(*offload, kOffloads, [](Offload one) { return to_string(one); });
   }
+  if (const auto repeat = line.optional_field("repeat")) read_repetition(line, *repeat);
   has_header_ = true;
+}
+
+void Parser::read_repetition(const Line& line, std::string_view text) {
+  const size_t plus = text.find('+');
+  const size_t star = text.find('*');
+  if (plus == std::string_view::npos || star == std::string_view::npos || star < plus) {
+    line.fail("{} is not BEGIN+LENGTH*TIMES", quoted(text));
+  }
+  Repetition& repetition = schedule_.repetition;
+  repetition.begin = line.number<int>(text.substr(0, plus));
+  const int length = line.number<int>(text.substr(plus + 1, star - plus - 1));
+  repetition.times = line.number<int>(text.substr(star + 1));
+  const bool is_some = repetition.begin >= 0 && length >= 1 && repetition.times >= 2;
+  constexpr int64_t kMost = std::numeric_limits<int>::max() / 2;
+  if (!is_some || repetition.begin + int64_t{length} * repetition.times > kMost) {
+    line.fail("{} is out of range", quoted(text));
+  }
+  repetition.end = repetition.begin + length;
+}
+
+void Parser::finish_repetition() {
+  Repetition& repetition = schedule_.repetition;
+  if (repetition.end > static_cast<int>(schedule_.actions.size())) {
+    throw std::invalid_argument("schedule text: it repeats actions that it does not have");
+  }
+  repetition.microbatches = static_cast<int>(std::count_if(
+      schedule_.actions.begin() + repetition.begin, schedule_.actions.begin() + repetition.end,
+      [](const Action& action) { return action.kind == ActionKind::load_input; }));
+}
+
+int Parser::next_id() const {
+  return schedule_.repetition.first_id_of(static_cast<int>(schedule_.actions.size()));
 }
 
 void Parser::read_unit(Line& line) {
@@ -381,7 +420,7 @@ std::vector<int> Parser::waits(Line& line) const {
   if (!text) return ids;
   for (const std::string_view id : split(*text, ',')) {
     ids.push_back(line.number<int>(id));
-    if (static_cast<size_t>(ids.back()) >= schedule_.actions.size()) {
+    if (ids.back() < 0 || ids.back() >= next_id()) {
       line.fail("it waits for {}, which is no earlier action", quoted(id));
     }
   }
@@ -390,7 +429,7 @@ std::vector<int> Parser::waits(Line& line) const {
 
 void Parser::read_action(Line& line) {
   line.expect_words(2);
-  expect_index(line, line.word(0), schedule_.actions.size());
+  expect_index(line, line.word(0), static_cast<size_t>(next_id()));
   Action action;
   action.kind = line.choice(line.word(1), kKinds, [](ActionKind one) { return to_string(one); });
   if (const auto unit = line.optional_field("unit")) action.unit = units_.find(line, *unit);
@@ -413,10 +452,16 @@ void Parser::read_action(Line& line) {
   schedule_.actions.push_back(std::move(action));
 }
 
+std::string repetition_text(const Repetition& repetition) {
+  if (repetition.times == 1) return {};
+  return fmt::format(" repeat={}+{}*{}", repetition.begin, repetition.length(), repetition.times);
+}
+
 }  // namespace
 
 std::string action_to_text(const Schedule& schedule, int id) {
-  const Action& action = schedule.actions.at(static_cast<size_t>(id));
+  const auto index = static_cast<size_t>(schedule.repetition.index_of(id));
+  const Action& action = schedule.actions.at(index);
   const auto unless = [](bool empty, auto value) {
     return empty ? std::string() : fmt::format("{}", value);
   };
@@ -427,14 +472,14 @@ std::string action_to_text(const Schedule& schedule, int id) {
                action.group == -1 ? "" : name_at(schedule.groups, action.group, &Group::name), 13);
   append_field(line, "bucket", unless(action.bucket == -1, action.bucket), 8);
   if (schedule.microbatches > 1) {
-    append_field(line, "microbatch", fmt::format("{}", action.microbatch), 13);
+    append_field(line, "microbatch", fmt::format("{}", schedule.microbatch_of(id)), 13);
   }
   append_field(line, "stream", std::string(word_of(action.stream)), 13);
   append_field(line, "channel", unless(action.channel == Channel::none, word_of(action.channel)),
                14);
   append_field(line, "reads", slot_names(schedule, action.reads), 8);
   append_field(line, "writes", slot_names(schedule, action.writes), 12);
-  append_field(line, "waits", fmt::format("{}", fmt::join(action.waits, ",")), 9);
+  append_field(line, "waits", fmt::format("{}", fmt::join(schedule.waits_of(id), ",")), 9);
   append_field(line, "bytes", unless(action.bytes == 0, action.bytes), 0);
   line.erase(line.find_last_not_of(' ') + 1);
   return line;
@@ -442,11 +487,12 @@ std::string action_to_text(const Schedule& schedule, int id) {
 
 std::string to_text(const Schedule& schedule) {
   std::string text = fmt::format(
-      "schedule {} strategy={} world={} shards={} regather={} microbatches={} reduce={}{}\n",
+      "schedule {} strategy={} world={} shards={} regather={} microbatches={} reduce={}{}{}\n",
       kVersion, to_string(schedule.strategy), schedule.world_size, schedule.shards,
       schedule.regather_shards, schedule.microbatches, to_string(schedule.reduce_dtype),
       schedule.offload == Offload::none ? ""
-                                        : fmt::format(" offload={}", to_string(schedule.offload)));
+                                        : fmt::format(" offload={}", to_string(schedule.offload)),
+      repetition_text(schedule.repetition));
   for (size_t i = 0; i < schedule.units.size(); ++i) {
     text += fmt::format("unit {} {}\n", i, schedule.units[i]);
   }
@@ -462,7 +508,8 @@ std::string to_text(const Schedule& schedule) {
                         slot.bytes, slot.on_host ? " host=1" : "");
   }
   for (size_t i = 0; i < schedule.actions.size(); ++i) {
-    text += action_to_text(schedule, static_cast<int>(i)) + "\n";
+    const int id = schedule.repetition.first_id_of(static_cast<int>(i));
+    text += action_to_text(schedule, id) + "\n";
   }
   return text;
 }

@@ -307,14 +307,47 @@ void Simulation::train_step() {
   }
   timeline_.step(step_);
   int64_t first = step_ % steps_per_epoch_ * config_.batch * config_.accumulate;
-  simulator_->run(train_, [&] {
-    const int64_t begin = std::exchange(first, first + config_.batch) % samples_;
-    return load(std::min(config_.batch, samples_ - begin));
-  });
+  rounds_.forget();
+  simulator_->run(
+      train_,
+      [&] {
+        const int64_t begin = std::exchange(first, first + config_.batch) % samples_;
+        return load(std::min(config_.batch, samples_ - begin));
+      },
+      [&](int64_t rounds_left) {
+        const int64_t left_out = leave_out(first % samples_, rounds_left);
+        first += left_out * train_.repetition.microbatches * config_.batch;
+        return left_out;
+      });
   add_loss(logged_loss_);
   add_loss(epoch_loss_);
   ++step_;
   if (is_logged()) read_loss(logged_loss_);
+}
+
+/// Of the rounds from the one on that begins with this sample. Where the samples end, a microbatch
+/// has fewer of them.
+int64_t Simulation::leave_out(int64_t first, int64_t rounds_left) {
+  const int64_t samples = train_.repetition.microbatches * config_.batch;
+  const bool is_endless = options_.data.kind == DataKind::synthetic;
+  const int64_t whole = is_endless ? rounds_left : (samples_ - first) / samples;
+  if (whole == 0 || options_.every_microbatch) {
+    rounds_.forget();
+    return 0;
+  }
+  const int64_t left_out =
+      rounds_.arrive(memory_state(), std::min(whole, rounds_left), counted_retries());
+  if (left_out > 0) timeline_.leave_out();
+  return left_out;
+}
+
+MemoryState Simulation::memory_state() const {
+  const std::vector<int64_t> host = {host_.bytes(), pinned_.bytes()};
+  if (!gpu_memory_) return {host, host};
+  MemoryState state = gpu_memory_->state();
+  state.layout.insert(state.layout.end(), host.begin(), host.end());
+  state.totals.insert(state.totals.end(), host.begin(), host.end());
+  return state;
 }
 
 void Simulation::add_loss(meta::Tensor& sum) {
@@ -377,7 +410,8 @@ void Simulation::evaluate() {
   for (int64_t i = 0; i < batches; ++i) {
     if (i + 1 >= options_.evaluation_batches && i + 1 < batches) continue;
     const int64_t count = std::min(config_.batch, samples - i * config_.batch);
-    simulator_->run(evaluate_, [&] { return load(count); });
+    simulator_->run(
+        evaluate_, [&] { return load(count); }, [](int64_t) { return 0; });
     count_answers(count);
   }
 }
@@ -397,8 +431,12 @@ void Simulation::count_answers(int64_t count) {
   read_scalar(meta::Type::int64);
 }
 
-int64_t Simulation::allocation_retries() const {
+int64_t Simulation::counted_retries() const {
   return gpu_memory_ ? gpu_memory_->allocator().counters().alloc_retries : 0;
+}
+
+int64_t Simulation::allocation_retries() const {
+  return counted_retries() + rounds_.retries_left_out();
 }
 
 SimulatedPeak Simulation::current_peak() const {

@@ -5,7 +5,8 @@
 // Of all steps few differ in memory: the first ones, the one behind the first evaluation, which
 // finds what that has left, and the one behind the first checkpoint, beside whose copy all later
 // ones run. These are simulated, with the evaluations and checkpoints among them, and the run's
-// end.
+// end. Of a step's many microbatches those are left out that begin as an earlier one did and take
+// as many samples (settled_rounds.h).
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include "planner/gpus.h"
 #include "planner/rank_simulation.h"
 #include "planner/schedule.h"
+#include "planner/settled_rounds.h"
 #include "planner/simulated_state.h"
 #include "planner/simulator.h"
 #include "planner/strategy.h"
@@ -35,6 +37,7 @@ struct SimulationOptions {
   TrainingData data{};
   Checkpointing checkpointing{};
   int64_t evaluation_batches = 3;  // the last one is the last of all, which may be smaller
+  bool every_microbatch = false;   // none is left out
 };
 
 /// The channels that have a communicator of NCCL's of their own, for a rank that has peers there.
@@ -78,6 +81,8 @@ class Simulation final : public RankSimulation {
   void stand_for_later();
   void begin_epoch();
   void train_step();
+  int64_t leave_out(int64_t first, int64_t rounds_left);
+  MemoryState memory_state() const;
   void add_loss(meta::Tensor& sum);
   void skip_to(int64_t step);
   void end_epoch();
@@ -87,6 +92,7 @@ class Simulation final : public RankSimulation {
   void save(bool is_due);
   void evaluate();
   void count_answers(int64_t count);
+  int64_t counted_retries() const;
   SimulatedPeak current_peak() const;
   void reset_peak();
   void raise(SimulatedPeak& peak) const;
@@ -115,6 +121,7 @@ class Simulation final : public RankSimulation {
   meta::Tensor logged_loss_;
   meta::Tensor epoch_loss_;
   int64_t step_ = 0;  // steps done
+  SettledRounds rounds_;
   bool is_staged_ = false;
   std::set<meta::Type> read_types_;
   SimulatedPeak whole_;

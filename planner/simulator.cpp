@@ -40,12 +40,23 @@ void Simulator::install_hooks() {
   }
 }
 
-void Simulator::run(const Schedule& schedule, const LoadBatch& load_batch) {
+void Simulator::run(const Schedule& schedule, const LoadBatch& load_batch,
+                    const LeaveOut& leave_out) {
   load_batch_ = &load_batch;
   begin(schedule);
   const meta::GradMode grad_mode(device_, trains_);
   const TimelineScope scope(memory_.timeline, Purpose{});
-  while (next_ < static_cast<int>(schedule.actions.size())) execute(next_++);
+  while (next_ < schedule.size()) {
+    leave_out_rounds(leave_out);
+    if (next_ < schedule.size()) execute(next_++);
+  }
+}
+
+void Simulator::leave_out_rounds(const LeaveOut& leave_out) {
+  const Repetition& repetition = schedule_->repetition;
+  if (repetition.times == 1 || repetition.index_of(next_) != repetition.begin) return;
+  const int left = repetition.times - repetition.round_of(next_);
+  next_ += static_cast<int>(leave_out(left)) * repetition.length();
 }
 
 void Simulator::begin(const Schedule& schedule) {
@@ -76,7 +87,8 @@ uint32_t Simulator::label_of(const Action& action) const {
 }
 
 void Simulator::execute(int id) {
-  const Action& action = schedule_->actions[static_cast<size_t>(id)];
+  const Action& action = schedule_->action(id);
+  current_ = id;
   memory_.timeline.begin_action(id);
   const Purpose before = memory_.timeline.change({category_of(action.kind), label_of(action), id});
   dispatch(action);
@@ -87,8 +99,9 @@ void Simulator::execute(int id) {
 }
 
 void Simulator::finish(int id) {
-  for (const int slot : slot_lives_.end[static_cast<size_t>(id)]) state_.end_slot(slot);
-  for (const int slot : slot_lives_.begin[static_cast<size_t>(id)]) state_.begin_slot(slot);
+  const auto index = static_cast<size_t>(schedule_->repetition.index_of(id));
+  for (const int slot : slot_lives_.end[index]) state_.end_slot(slot);
+  for (const int slot : slot_lives_.begin[index]) state_.begin_slot(slot);
 }
 
 void Simulator::dispatch(const Action& action) {
@@ -202,10 +215,8 @@ void Simulator::backward(const Action& action) {
 }
 
 void Simulator::begin_segment(const Action& action) {
-  segment_ = {.action = static_cast<int>(&action - schedule_->actions.data()),
-              .unit = action.unit,
-              .group = action.group,
-              .bucket = action.bucket};
+  segment_ = {
+      .action = current_, .unit = action.unit, .group = action.group, .bucket = action.bucket};
   if (action.bucket < 0) return;
   const Bucket& bucket = schedule_->bucket_of(action);
   segment_.missing = bucket.gradients_of(spec_.units[static_cast<size_t>(action.unit)]);
@@ -278,11 +289,11 @@ void Simulator::continue_unit() {
 }
 
 std::optional<int> Simulator::next_segment(int unit) const {
-  for (auto id = static_cast<size_t>(next_); id < schedule_->actions.size(); ++id) {
-    const Action& action = schedule_->actions[id];
+  for (int id = next_; id < schedule_->size(); ++id) {
+    const Action& action = schedule_->action(id);
     if (action.kind != ActionKind::backward) continue;
     if (action.unit != unit) return std::nullopt;
-    return static_cast<int>(id);
+    return id;
   }
   return std::nullopt;
 }

@@ -55,12 +55,15 @@ class SimulatedScale {
 class Simulator {
  public:
   using LoadBatch = std::function<SimulatedBatch()>;
+  /// Asked where a round of the schedule's repetition begins; `left`: the rounds to come, this one
+  /// among them. Returns how many of them are left out.
+  using LeaveOut = std::function<int64_t(int64_t left)>;
 
   Simulator(const models::ModelSpec& spec, const Config& config, SimulatedState& state,
             const RankMemory& memory);
 
   /// A training step or an evaluation pass.
-  void run(const Schedule& schedule, const LoadBatch& load_batch);
+  void run(const Schedule& schedule, const LoadBatch& load_batch, const LeaveOut& leave_out);
 
   const meta::Tensor& loss() const { return loss_; }
   const meta::Tensor& logits() const { return logits_; }
@@ -89,6 +92,7 @@ class Simulator {
   void install_hooks();
   void begin(const Schedule& schedule);
   void begin_microbatch();
+  void leave_out_rounds(const LeaveOut& leave_out);
   void execute(int id);
   void dispatch(const Action& action);
   void finish(int id);
@@ -135,6 +139,7 @@ class Simulator {
   bool trains_ = false;
   bool is_counted_ = false;
   int next_ = 0;
+  int current_ = -1;  // the action that began last
   std::vector<Gradient> gradients_;
   std::vector<meta::Tensor> inputs_;
   std::vector<Output> outputs_;  // where backward begins

@@ -119,12 +119,26 @@ int64_t DeviceMemory::allocate(int64_t bytes) {
       timeline_.take(Space::device, address_of(given.segment, given.offset_bytes), bytes, current_);
   blocks_.resize(static_cast<size_t>(block) + 1);
   blocks_.back() = given.block;
+  taken_.resize(std::max(taken_.size(), static_cast<size_t>(given.block) + 1));
+  taken_[given.block] = block;
   return block;
 }
 
 void DeviceMemory::free(int64_t block) {
   allocator_.free(blocks_[static_cast<size_t>(block)]);
   timeline_.give_back(block);
+}
+
+MemoryState DeviceMemory::state() const {
+  const PoolCounters& all = allocator_.counters().all;
+  const auto purpose_of = [this](BlockId id) {
+    const Event& event = timeline_.events()[static_cast<size_t>(taken_[id])];
+    return static_cast<int64_t>(event.label) * profiler::kCategories +
+           static_cast<int64_t>(event.category);
+  };
+  return {
+      .layout = allocator_.state(purpose_of),
+      .totals = {all.allocations.current, all.requested_bytes.current, all.reserved_bytes.current}};
 }
 
 StreamIndex DeviceMemory::change_stream(StreamIndex stream) {

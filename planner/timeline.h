@@ -13,6 +13,7 @@
 
 #include "planner/allocator_model.h"
 #include "planner/meta/tensor.h"
+#include "planner/settled_rounds.h"
 #include "profiler/profile.h"
 
 namespace shardlens::planner {
@@ -47,6 +48,10 @@ class Timeline {
   /// A segment is taken from the driver, or given back.
   void segment(bool is_taken, uint64_t address, int64_t bytes);
 
+  /// Some of what happens, like what happened before, is not here.
+  void leave_out() { leaves_out_ = true; }
+  bool leaves_out() const { return leaves_out_; }
+
   const std::vector<profiler::Event>& events() const { return events_; }
   const std::vector<std::string>& strings() const { return strings_; }
   const Purpose& purpose() const { return purpose_; }
@@ -58,6 +63,7 @@ class Timeline {
   std::vector<std::string> strings_ = {""};
   std::unordered_map<std::string, uint32_t> labels_;
   Purpose purpose_;
+  bool leaves_out_ = false;
   int operator_depth_ = 0;
   int64_t operator_begin_ = 0;  // the first event of the outermost operator call
 };
@@ -99,6 +105,9 @@ class DeviceMemory final : public meta::Memory {
   /// Makes it the current one; gives the one before.
   StreamIndex change_stream(StreamIndex stream);
 
+  /// Of the allocator, with what its blocks were taken for.
+  MemoryState state() const;
+
   Timeline& timeline() { return timeline_; }
   AllocatorModel& allocator() { return allocator_; }
   const AllocatorModel& allocator() const { return allocator_; }
@@ -108,6 +117,7 @@ class DeviceMemory final : public meta::Memory {
   AllocatorModel allocator_;
   StreamIndex current_ = 0;
   std::vector<BlockId> blocks_;  // by the timeline's block
+  std::vector<int64_t> taken_;   // by BlockId: the timeline's block that is, or was last, there
 };
 
 /// The current stream, while this lives.
@@ -134,6 +144,7 @@ class HostMemory final : public meta::Memory {
   void begin_operator() override { timeline_.begin_operator(); }
   void end_operator() override { timeline_.end_operator(); }
 
+  int64_t bytes() const { return bytes_; }
   int64_t peak_bytes() const { return peak_bytes_; }
   void reset_peak() { peak_bytes_ = bytes_; }
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -112,11 +113,43 @@ void fail_rule(const Schedule& schedule, int action, const std::string& rule) {
 
 void check_tables(const Schedule& schedule) { TableRules(schedule).check(); }
 
-void validate(const Schedule& schedule) {
+namespace {
+
+void check_listed(const Schedule& schedule) {
   check_tables(schedule);
   check_actions(schedule);
   check_order(schedule);
   check_slots(schedule);
+}
+
+/// What is done again begins and ends with whole microbatches, and its rounds make up the step.
+void check_repetition(const Schedule& schedule) {
+  const auto [begin, end, times, microbatches] = schedule.repetition;
+  const auto size = static_cast<int>(schedule.actions.size());
+  const auto is_load = [&](int index) {
+    return schedule.actions[static_cast<size_t>(index)].kind == ActionKind::load_input;
+  };
+  const auto loads = std::ranges::count(schedule.actions, ActionKind::load_input, &Action::kind);
+  const bool is_whole = begin > 0 && begin < end && end < size && is_load(begin) && is_load(end);
+  if (!is_whole || times < 1) fail_rule(schedule, -1, "it repeats no whole microbatch");
+  const auto in_round =
+      std::count_if(schedule.actions.begin() + begin, schedule.actions.begin() + end,
+                    [](const Action& action) { return action.kind == ActionKind::load_input; });
+  const int64_t all = loads + int64_t{times - 1} * microbatches;
+  if (in_round != microbatches || all != schedule.microbatches) {
+    fail_rule(schedule, -1, "its rounds do not make up its microbatches");
+  }
+}
+
+}  // namespace
+
+/// The first rounds are those that differ, by what came before; whatever holds in the third one
+/// holds in all behind it.
+void validate(const Schedule& schedule) {
+  constexpr int kTellingRounds = 3;
+  if (schedule.repetition == Repetition{}) return check_listed(schedule);
+  check_repetition(schedule);
+  check_listed(schedule.unrolled(kTellingRounds));
 }
 
 }  // namespace shardlens::planner

@@ -1,6 +1,10 @@
 #include "profiler/events.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <sstream>
+#include <string_view>
+#include <utility>
 
 namespace shardlens::profiler {
 
@@ -34,18 +38,68 @@ bool is_usable(const Event& event) {
   return false;
 }
 
-std::vector<std::string> action_lines(const std::string& schedule) {
-  std::vector<std::string> actions;
-  std::istringstream lines(schedule);
-  for (std::string line; std::getline(lines, line);) {
+ActionLines::ActionLines(const std::string& schedule) {
+  std::istringstream text(schedule);
+  for (std::string line; std::getline(text, line);) {
     std::istringstream words(line);
-    size_t id = 0;
-    if (!(words >> id) || id != actions.size()) continue;
-    std::string text;
-    for (std::string word; words >> word;) text += (text.empty() ? "" : " ") + word;
-    actions.push_back(std::move(text));
+    std::string first;
+    words >> first;
+    if (first == "schedule") {
+      for (std::string field; words >> field;) read_repetition(field);
+    }
+    if (first != std::to_string(id_of(lines_.size()))) continue;
+    std::string rest;
+    for (std::string word; words >> word;) rest += (rest.empty() ? "" : " ") + word;
+    const auto index = static_cast<int64_t>(lines_.size());
+    const bool is_in_round = index >= begin_ && index < begin_ + length_;
+    if (is_in_round && rest.starts_with("LOAD_INPUT")) ++microbatches_;
+    lines_.push_back(std::move(rest));
   }
-  return actions;
+}
+
+/// repeat=BEGIN+LENGTH*TIMES
+void ActionLines::read_repetition(const std::string& field) {
+  std::istringstream text(field);
+  std::string key(std::string_view("repeat=").size(), ' ');
+  text.read(key.data(), static_cast<std::streamsize>(key.size()));
+  if (key != "repeat=") return;
+  int32_t begin = 0, length = 0, times = 0;
+  char plus = 0, star = 0;
+  if (!(text >> begin >> plus >> length >> star >> times)) return;
+  if (plus != '+' || star != '*' || begin < 0 || length < 1 || times < 2) return;
+  begin_ = begin;
+  length_ = length;
+  times_ = times;
+}
+
+int64_t ActionLines::id_of(size_t index) const {
+  const auto at = static_cast<int64_t>(index);
+  return at < begin_ + length_ ? at : at + (times_ - 1) * length_;
+}
+
+std::optional<size_t> ActionLines::index_of(int32_t id) const {
+  if (id < 0) return std::nullopt;
+  const int64_t end = begin_ + times_ * length_;  // of the last round
+  int64_t index = id;
+  if (id >= end) index = id - (times_ - 1) * length_;
+  if (id >= begin_ && id < end) index = begin_ + (id - begin_) % length_;
+  if (index >= static_cast<int64_t>(lines_.size())) return std::nullopt;
+  return static_cast<size_t>(index);
+}
+
+std::string ActionLines::line(int32_t id) const {
+  const std::optional<size_t> index = index_of(id);
+  if (!index) return {};
+  const std::string& line = lines_[*index];
+  const int64_t later = id - id_of(*index);
+  constexpr std::string_view kKey = " microbatch=";
+  const size_t at = line.find(kKey);
+  if (later == 0 || at == std::string::npos) return line;
+  const size_t number = at + kKey.size();
+  const size_t end = std::min(line.find(' ', number), line.size());
+  const int64_t first = std::atoll(line.substr(number, end - number).c_str());
+  return line.substr(0, number) + std::to_string(first + later / length_ * microbatches_) +
+         line.substr(end);
 }
 
 }  // namespace shardlens::profiler

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,29 @@ bool is_memory(const Event& event);
 /// or counter, or have impossible sizes.
 bool is_usable(const Event& event);
 
-/// The actions of a schedule's text by id, each line without the id and with single blanks:
+/// The actions of a schedule's text, each line without the id and with single blanks:
 /// "BACKWARD unit=mlp3 group=block3 bucket=0 stream=main ...".
-std::vector<std::string> action_lines(const std::string& schedule);
+class ActionLines {
+ public:
+  explicit ActionLines(const std::string& schedule);
+
+  /// As they stand in the text.
+  const std::vector<std::string>& lines() const { return lines_; }
+  /// The line of the action with this id: one that is done again has many ids. Nothing where the
+  /// schedule has none.
+  std::optional<size_t> index_of(int32_t id) const;
+  /// That line, with the microbatch that the id means; empty where there is none.
+  std::string line(int32_t id) const;
+
+ private:
+  int64_t id_of(size_t index) const;
+  void read_repetition(const std::string& field);
+
+  std::vector<std::string> lines_;
+  int64_t begin_ = 0;  // of the lines that are done again, as `length_` and `times_` say
+  int64_t length_ = 0;
+  int64_t times_ = 1;
+  int64_t microbatches_ = 0;  // in a round
+};
 
 }  // namespace shardlens::profiler

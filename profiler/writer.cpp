@@ -144,8 +144,8 @@ void Writer::Recording::append(const Event& event) {
   }
   ++events_;
   ++block.count;
-  const bool is_old =
-      block.count >= kSealFromEvents && event.time_ns - block.first_ns >= kSealAfterNs;
+  const bool is_old = options_.seals_old && block.count >= kSealFromEvents &&
+                      event.time_ns - block.first_ns >= kSealAfterNs;
   if (block.count == options_.block_events || is_old) hand_over();
 }
 

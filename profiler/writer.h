@@ -21,6 +21,7 @@ struct WriterOptions {
   uint32_t block_events = 64 << 10;  // a block is sealed when it holds so many; at most 2^20
   uint32_t blocks = 16;              // that may be open or wait; 40 bytes of disk an event
   bool map = true;                   // false: write(2), about 1 us an event
+  bool seals_old = true;             // also blocks that are not full, a second of recording later
 };
 
 struct WriterCounts {

@@ -21,11 +21,18 @@ using planner::Schedule;
 
 namespace {
 
-/// By action, whether one on another stream waits for it.
+/// By place in the list, whether one on another stream waits for the action there.
 std::vector<bool> awaited_in(const Schedule& schedule) {
+  const planner::Repetition& repetition = schedule.repetition;
   std::vector<bool> awaited(schedule.actions.size());
-  for (const Action& action : schedule.actions) {
-    for (const int id : action.waits) awaited[id] = true;
+  const auto add_waits = [&](int id) {
+    for (const int wait : schedule.waits_of(id)) awaited[repetition.index_of(wait)] = true;
+  };
+  for (int index = 0; index < static_cast<int>(schedule.actions.size()); ++index) {
+    const int id = repetition.first_id_of(index);
+    add_waits(id);
+    const bool comes_again = repetition.times > 1 && repetition.is_in_round(index);
+    if (comes_again) add_waits(id + repetition.length());
   }
   return awaited;
 }
@@ -66,7 +73,7 @@ void Executor::run(const Schedule& schedule, int64_t step, const LoadBatch& load
   at::AutoGradMode grad_mode(trains_);
   profiler::Scope scope({});
   scope_ = &scope;
-  while (next_ < static_cast<int>(schedule.actions.size())) execute(next_++);
+  while (next_ < schedule.size()) execute(next_++);
   scope_ = nullptr;
   complete_all();
   host_.join();
@@ -98,9 +105,10 @@ void Executor::begin(const Schedule& schedule, int64_t step, const LoadBatch& lo
 }
 
 void Executor::execute(int id) {
-  const Action& action = schedule_->actions[id];
+  const Action& action = schedule_->action(id);
+  current_ = id;
   if (observer_) observer_(id);
-  wait_for(action);
+  wait_for(id);
   if (inspection_ != nullptr) inspection_->enter(*schedule_, step_, id);
   if (recorder_ != nullptr) recorder_->begin_action(id);
   const profiler::Purpose before =
@@ -119,10 +127,11 @@ void Executor::execute(int id) {
 }
 
 void Executor::finish(int id) {
-  for (const int slot : slot_lives_.end[id]) state_.end_slot(slot);
-  for (const int slot : slot_lives_.begin[id]) state_.begin_slot(slot);
-  const planner::Stream stream = schedule_->actions[id].stream;
-  if (awaited_[id] && stream != planner::Stream::host) streams_.record(id, stream);
+  const int index = index_of(id);
+  for (const int slot : slot_lives_.end[index]) state_.end_slot(slot);
+  for (const int slot : slot_lives_.begin[index]) state_.begin_slot(slot);
+  const planner::Stream stream = schedule_->action(id).stream;
+  if (awaited_[index] && stream != planner::Stream::host) streams_.record(index, stream);
 }
 
 void Executor::end_action(int id) {
@@ -183,13 +192,14 @@ void Executor::dispatch(const Action& action) {
   }
 }
 
-void Executor::wait_for(const Action& action) {
-  for (const int id : action.waits) {
-    complete(id);
-    if (schedule_->actions[id].stream == planner::Stream::host) {
-      host_.wait(id);
-    } else if (action.stream != planner::Stream::host) {
-      streams_.wait(action.stream, id);
+void Executor::wait_for(int id) {
+  const planner::Stream stream = schedule_->action(id).stream;
+  for (const int earlier : schedule_->waits_of(id)) {
+    complete(earlier);
+    if (schedule_->action(earlier).stream == planner::Stream::host) {
+      host_.wait(earlier);
+    } else if (stream != planner::Stream::host) {
+      streams_.wait(stream, index_of(earlier));
     }
   }
 }
@@ -197,10 +207,11 @@ void Executor::wait_for(const Action& action) {
 /// At once, or where the action is the host's, when all it waits for on the device has ended.
 void Executor::do_on_stream(const Action& action, HostQueue::Work work) {
   if (action.stream != planner::Stream::host) return work();
-  const auto id = static_cast<int>(&action - schedule_->actions.data());
-  const profiler::Purpose purpose{planner::category_of(action.kind), label_of(action), id};
-  host_.post(id, [this, &action, purpose, work = std::move(work)] {
-    for (const int earlier : action.waits) streams_.synchronize(earlier);
+  const profiler::Purpose purpose{planner::category_of(action.kind), label_of(action), current_};
+  std::vector<int> events;
+  for (const int earlier : schedule_->waits_of(current_)) events.push_back(index_of(earlier));
+  host_.post(current_, [this, events = std::move(events), purpose, work = std::move(work)] {
+    for (const int event : events) streams_.synchronize(event);
     const profiler::Scope scope(purpose);
     work();
   });
@@ -247,8 +258,7 @@ Operation Executor::operation(const Action& action) const {
 }
 
 void Executor::issued(const Action& action, Ticket ticket) {
-  const auto id = static_cast<int>(&action - schedule_->actions.data());
-  issued_.push_back({id, &channels_.at(action.channel), ticket});
+  issued_.push_back({current_, &channels_.at(action.channel), ticket});
 }
 
 }  // namespace shardlens::runtime

@@ -6,6 +6,9 @@
 // backward, and there the gradient hook runs the schedule's next actions as soon as a segment's
 // gradients are there (see [Note: backward in segments] in planner/schedule.h).
 //
+// An action that is done in several rounds has one event, recorded anew in each. A wait for an
+// earlier round may so become one for a later one, which has been enqueued by then as well.
+//
 // One thread enqueues everything. An action's waits are made good twice: its stream waits for
 // theirs (streams.h), and the host for a collective that its communicator does on the host. What
 // the schedule gives to the host is posted to a thread that does it (host_queue.h), where the
@@ -112,7 +115,8 @@ class Executor {
 
   void execute(int id);
   void dispatch(const planner::Action& action);
-  void wait_for(const planner::Action& action);
+  int index_of(int id) const { return schedule_->repetition.index_of(id); }
+  void wait_for(int id);
   void do_on_stream(const planner::Action& action, HostQueue::Work work);
   void complete(int id);
   void complete_all();
@@ -182,7 +186,8 @@ class Executor {
   bool is_counted_ = false;  // the step, by the optimizer's first call
   int64_t step_ = 0;
   int next_ = 0;               // the action to execute next
-  std::vector<bool> awaited_;  // by action: another stream waits for it
+  int current_ = -1;           // the one that began last
+  std::vector<bool> awaited_;  // by place in the list: another stream waits for it
   planner::SlotLives slot_lives_;
   std::vector<Issued> issued_;                  // in this order, until somebody has waited
   std::vector<Gradient> gradients_;             // by parameter

@@ -125,10 +125,8 @@ void Executor::backward(const Action& action) {
 }
 
 void Executor::begin_segment(const Action& action) {
-  segment_ = {.action = static_cast<int>(&action - schedule_->actions.data()),
-              .unit = action.unit,
-              .group = action.group,
-              .bucket = action.bucket};
+  segment_ = {
+      .action = current_, .unit = action.unit, .group = action.group, .bucket = action.bucket};
   if (action.bucket < 0) return;  // the unit trains nothing, and passes on
   const Bucket& bucket = schedule_->bucket_of(action);
   segment_.slot = action.writes.front();
@@ -242,11 +240,11 @@ void Executor::continue_unit() {
 }
 
 std::optional<int> Executor::next_segment(int unit) const {
-  for (size_t id = static_cast<size_t>(next_); id < schedule_->actions.size(); ++id) {
-    const Action& action = schedule_->actions[id];
+  for (int id = next_; id < schedule_->size(); ++id) {
+    const Action& action = schedule_->action(id);
     if (action.kind != ActionKind::backward) continue;
     if (action.unit != unit) return std::nullopt;
-    return static_cast<int>(id);
+    return id;
   }
   return std::nullopt;
 }

@@ -227,10 +227,10 @@ std::string describe(const Job& job, const RankStatus& status) {
   }
   const planner::Schedule& schedule = status.phase == Phase::training ? job.train : job.evaluate;
   // Step and action are not read as one, so the id may be the other schedule's.
-  if (status.action < 0 || status.action >= static_cast<int>(schedule.actions.size())) {
+  if (status.action < 0 || status.action >= schedule.size()) {
     return fmt::format("{}, step {}", to_string(status.phase), status.step);
   }
-  const planner::Action& action = schedule.actions[status.action];
+  const planner::Action& action = schedule.action(status.action);
   std::string text = fmt::format("{}, step {}, action {} {}", to_string(status.phase), status.step,
                                  status.action, planner::to_string(action.kind));
   if (action.unit >= 0) return text + " of " + schedule.units[action.unit];

@@ -82,7 +82,8 @@ ExpectedCall expected_reduction(const Schedule& schedule, const Action& action, 
 
 std::vector<ExpectedCall> expected_calls(const Schedule& schedule, const Streams& streams) {
   std::vector<ExpectedCall> calls;
-  for (const Action& action : schedule.actions) {
+  for (int id = 0; id < schedule.size(); ++id) {
+    const Action& action = schedule.action(id);
     if (action.channel == planner::Channel::none) continue;
     void* const stream = streams.handle(action.stream);
     if (action.kind == ActionKind::all_gather) {
@@ -103,7 +104,7 @@ NullInspection::NullInspection(NullChecks& checks, RankState& state, const Strea
 }
 
 void NullInspection::enter(const Schedule& schedule, int64_t step, int id) {
-  const Action& action = schedule.actions[id];
+  const Action& action = schedule.action(id);
   what_ = fmt::format("{} of step {}", words_of(schedule, id), step);
   for (const int slot : action.reads) use_slot(schedule, action, slot, false);
   for (const int slot : action.writes) use_slot(schedule, action, slot, true);

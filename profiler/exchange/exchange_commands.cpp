@@ -171,7 +171,7 @@ const Format& format_of(const std::string& name) {
 
 /// With a block for every event, however slow the disk is.
 void write_recording(const Profile& profile, const std::string& path) {
-  WriterOptions options;
+  WriterOptions options{.seals_old = false};
   const size_t blocks = profile.events.size() / options.block_events + 2;
   options.blocks = static_cast<uint32_t>(std::clamp<size_t>(blocks, options.blocks, kMostBlocks));
   Writer writer(path, profile.header, options);

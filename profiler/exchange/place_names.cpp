@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
-
-#include "profiler/events.h"
 
 namespace shardlens::profiler {
 
@@ -31,12 +30,6 @@ std::string name_of_action(const std::string& line) {
   return kind + group;
 }
 
-std::vector<std::string> action_names(const std::string& schedule) {
-  std::vector<std::string> names = action_lines(schedule);
-  for (std::string& name : names) name = utf8(name_of_action(name));
-  return names;
-}
-
 }  // namespace
 
 void Place::take(const Event& event) {
@@ -45,14 +38,17 @@ void Place::take(const Event& event) {
   action = event.kind == EventKind::action_end ? -1 : event.action;
 }
 
-PlaceNames::PlaceNames(const Header& header)
-    : train_(action_names(header.train)), evaluate_(action_names(header.evaluate)) {}
+PlaceNames::Names::Names(const std::string& schedule) : actions(schedule) {
+  for (const std::string& line : actions.lines()) names.push_back(utf8(name_of_action(line)));
+}
+
+PlaceNames::PlaceNames(const Header& header) : train_(header.train), evaluate_(header.evaluate) {}
 
 std::string PlaceNames::action(Phase phase, int32_t id) const {
   if (id < 0) return {};
-  const auto& names = phase == Phase::evaluating ? evaluate_ : train_;
-  const auto index = static_cast<size_t>(id);
-  return index < names.size() ? names[index] : fmt::format("action {}", id);
+  const Names& known = phase == Phase::evaluating ? evaluate_ : train_;
+  const std::optional<size_t> index = known.actions.index_of(id);
+  return index ? known.names[*index] : fmt::format("action {}", id);
 }
 
 std::string PlaceNames::place(const Place& place) const {

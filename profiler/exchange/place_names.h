@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "profiler/events.h"
 #include "profiler/profile.h"
 
 namespace shardlens::profiler {
@@ -33,8 +34,16 @@ class PlaceNames {
   std::string place(const Place& place) const;
 
  private:
-  std::vector<std::string> train_;
-  std::vector<std::string> evaluate_;
+  /// Of one schedule.
+  struct Names {
+    explicit Names(const std::string& schedule);
+
+    ActionLines actions;
+    std::vector<std::string> names;  // by line
+  };
+
+  Names train_;
+  Names evaluate_;
 };
 
 /// What a label says. UTF-8, whatever was recorded.

@@ -13,33 +13,24 @@ namespace {
 
 constexpr int64_t kFirstSteadyStep = 2;  // the third step: the first two allocate what stays
 
-/// What every action of a schedule is, without its streams and waits.
-std::vector<std::string> action_words(const std::string& schedule) {
-  std::vector<std::string> actions = action_lines(schedule);
-  for (std::string& action : actions)
-    action.resize(std::min(action.find(" stream="), action.size()));
-  return actions;
-}
-
 }  // namespace
 
 /// The words that indices of a recording stand for.
 class Names {
  public:
   Names(const Header& header, const std::vector<std::string>& strings)
-      : strings_(strings),
-        train_(action_words(header.train)),
-        evaluate_(action_words(header.evaluate)) {}
+      : strings_(strings), train_(header.train), evaluate_(header.evaluate) {}
 
   std::string label(uint32_t index) const {
     return index < strings_.size() ? strings_[index] : "string " + std::to_string(index);
   }
 
-  /// Empty where the schedule has no such action, or was not recorded.
+  /// Without its streams and waits; empty where the schedule has no such action, or was not
+  /// recorded.
   std::string action(Phase phase, int32_t id) const {
-    const auto& actions = phase == Phase::evaluating ? evaluate_ : train_;
-    return id >= 0 && static_cast<size_t>(id) < actions.size() ? actions[static_cast<size_t>(id)]
-                                                               : std::string();
+    std::string words = (phase == Phase::evaluating ? evaluate_ : train_).line(id);
+    words.resize(std::min(words.find(" stream="), words.size()));
+    return words;
   }
 
   /// The largest first; equal ones in the order of their allocation.
@@ -63,8 +54,8 @@ class Names {
 
  private:
   const std::vector<std::string>& strings_;
-  std::vector<std::string> train_;
-  std::vector<std::string> evaluate_;
+  ActionLines train_;
+  ActionLines evaluate_;
 };
 
 const SpaceReport* RankReport::main_space() const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -254,6 +255,33 @@ TEST_CASE("outputs that cannot be written are refused before the work", "[planne
   command({"--device", "null:h200", "--timeline", path});
   const auto files = std::filesystem::directory_iterator(folder.path());
   CHECK(std::distance(begin(files), end(files)) == 1);
+}
+
+TEST_CASE("the timeline of many microbatches shows a few of them in time", "[planner][plan]") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("plan.slp");
+  const json plan = json_of({"--device", "null:h200", "--world", "8", "--data", "synthetic",
+                             "--accumulate", "10000", "--timeline", path});
+  const profiler::Profile profile = profiler::read_profile(path);
+  CHECK(profile.events.size() < 1'000'000);
+  CHECK(std::ranges::is_sorted(profile.events, {}, &profiler::Event::time_ns));
+  CHECK(profile.header.notice.find("left out") != std::string::npos);
+  const profiler::RankReport report = profiler::report_of(path);
+  CHECK(report.diagnostics.empty());
+  CHECK(report.unmatched == 0);
+  CHECK(report.peak_bytes() == plan["peak"]["allocated_bytes"]);
+  const Schedule schedule = parse_schedule(profile.header.train);
+  CHECK(schedule.microbatches == 10000);
+  // A step lasts as long as its microbatches.
+  std::vector<int64_t> steps;
+  for (const profiler::Event& event : profile.events) {
+    if (event.kind == profiler::EventKind::step) steps.push_back(event.time_ns);
+  }
+  REQUIRE(steps.size() > 1);
+  const double seconds = static_cast<double>(steps[1] - steps[0]) / 1e9;
+  CHECK(std::abs(seconds / plan["step_seconds"].get<double>() - 1) < 0.01);
+  const int64_t last_action = schedule.size() - 1;
+  CHECK(std::ranges::count(profile.events, last_action, &profiler::Event::action) > 0);
 }
 
 TEST_CASE("no model file makes a plan crash", "[planner][plan]") {

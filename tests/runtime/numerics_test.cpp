@@ -7,6 +7,8 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "models/model.h"
 #include "runtime/comm/none.h"
@@ -132,6 +134,43 @@ TEST_CASE("fsdp on one rank is bit-equal to one loss.backward()", "[numerics]") 
   at::set_num_threads(1);
   const auto reshard = GENERATE(Reshard::automatic, Reshard::yes, Reshard::no);
   require_bit_equal_to_plain(strategy_of(StrategyKind::fsdp, 1, 32, reshard));
+}
+
+TEST_CASE("rounds that are repeated compute what they compute one by one", "[numerics]") {
+  at::set_num_threads(1);
+  const auto sync = GENERATE(planner::Sync::every, planner::Sync::last);
+  planner::Strategy strategy = strategy_of(StrategyKind::fsdp, 1, 4, Reshard::yes);
+  strategy.microbatches = 12;
+  strategy.sync = sync;
+  const models::ModelSpec spec = models::find_spec("vit-tutorial");
+  const planner::Schedule repeated = build_schedule(spec, strategy, Pass::train);
+  REQUIRE(repeated.repetition.times > 1);
+  const runtime::Batches batches(fashion_mnist());
+  const auto train_by = [&](const planner::Schedule& schedule) {
+    runtime::RankState state(spec, schedule, 0, at::kCPU);
+    const auto streams = runtime::make_inline_streams();
+    draw_into(state, spec, 7);
+    runtime::NoneCommunicator gather, reduce;
+    runtime::Executor executor(spec, state, *streams, {&gather, &reduce}, {});
+    std::vector<int> ids;
+    executor.observe([&](int id) { ids.push_back(id); });
+    std::vector<at::Tensor> losses;
+    int64_t first = 0;
+    for (int step = 0; step < 3; ++step) {
+      executor.run(schedule, step, [&] {
+        const int64_t begin = std::exchange(first, first + 4);
+        return batches.at(at::arange(begin, begin + 4, at::kLong));
+      });
+      losses.push_back(executor.loss().clone());
+    }
+    return std::pair(losses, ids);
+  };
+  const auto [losses, ids] = train_by(repeated);
+  const auto [same_losses, same_ids] = train_by(repeated.unrolled(repeated.repetition.times));
+  CHECK(ids == same_ids);
+  for (size_t step = 0; step < losses.size(); ++step) {
+    CHECK(at::equal(losses[step], same_losses[step]));
+  }
 }
 
 TEST_CASE("single is bit-equal to one loss.backward()", "[numerics]") {

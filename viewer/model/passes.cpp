@@ -53,25 +53,24 @@ ActionName name_of(const planner::Schedule& schedule, const planner::Action& act
   return name;
 }
 
+}  // namespace
+
 /// Empty where the text is not a schedule: of an imported recording, or damaged.
-std::vector<ActionName> names_of(const std::string& text) {
-  std::vector<ActionName> names;
-  if (text.empty()) return names;
+ActionNames::Names::Names(const std::string& text) {
+  if (text.empty()) return;
   try {
     const planner::Schedule schedule = planner::parse_schedule(text);
     for (const planner::Action& action : schedule.actions) {
-      names.push_back(name_of(schedule, action));
+      listed.push_back(viewer::name_of(schedule, action));
     }
+    repetition = schedule.repetition;
   } catch (const std::exception&) {
-    names.clear();
+    listed.clear();
   }
-  return names;
 }
 
-}  // namespace
-
 ActionNames::ActionNames(const profiler::Header& header)
-    : train_(names_of(header.train)), evaluate_(names_of(header.evaluate)) {}
+    : train_(header.train), evaluate_(header.evaluate) {}
 
 ActionName ActionNames::name_of(profiler::Phase phase, int32_t action) const {
   if (action < 0) return {.text = "outside a pass", .part = PassPart::other, .unit = ""};
@@ -86,9 +85,10 @@ PassPart ActionNames::part_of(profiler::Phase phase, int32_t action) const {
 
 /// nullptr where the schedule has no such action.
 const ActionName* ActionNames::find(profiler::Phase phase, int32_t action) const {
-  const auto& names = phase == profiler::Phase::evaluating ? evaluate_ : train_;
-  const bool is_known = action >= 0 && static_cast<size_t>(action) < names.size();
-  return is_known ? &names[static_cast<size_t>(action)] : nullptr;
+  const Names& names = phase == profiler::Phase::evaluating ? evaluate_ : train_;
+  if (action < 0) return nullptr;
+  const auto index = static_cast<size_t>(names.repetition.index_of(action));
+  return index < names.listed.size() ? &names.listed[index] : nullptr;
 }
 
 std::vector<Landmark> landmarks_of(const Lane& lane, const ActionNames& names, size_t stretch) {

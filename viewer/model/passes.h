@@ -31,10 +31,19 @@ class ActionNames {
   PassPart part_of(profiler::Phase phase, int32_t action) const;
 
  private:
+  /// Of one schedule.
+  struct Names {
+    Names() = default;
+    explicit Names(const std::string& schedule);
+
+    std::vector<ActionName> listed;  // as the schedule lists its actions
+    planner::Repetition repetition;
+  };
+
   const ActionName* find(profiler::Phase phase, int32_t action) const;
 
-  std::vector<ActionName> train_;
-  std::vector<ActionName> evaluate_;
+  Names train_;
+  Names evaluate_;
 };
 
 /// A moment of a step that strategies of one model have in common: "forward of mlp3 begins".

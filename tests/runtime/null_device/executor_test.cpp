@@ -129,6 +129,32 @@ TEST_CASE("a scheduled step leaves nothing unordered", "[checks]") {
   }
 }
 
+/// Events of a round are recorded anew in the next, and waits go from one round to another.
+TEST_CASE("rounds of microbatches leave nothing unordered", "[checks]") {
+  for (planner::Strategy strategy : strategies()) {
+    for (const planner::Sync sync : {planner::Sync::every, planner::Sync::last}) {
+      strategy.microbatches = 12;
+      strategy.sync = sync;
+      Rank rank(strategy);
+      REQUIRE(rank.schedule.repetition.times > 1);
+      for (int step = 0; step < 2; ++step) {
+        CAPTURE(planner::to_string(strategy.kind), step);
+        CHECK(rank.findings_of_step(rank.schedule) == std::vector<std::string>{});
+      }
+      const planner::Repetition& repetition = rank.schedule.repetition;
+      for (int index = repetition.begin; index < repetition.end; ++index) {
+        const auto at = static_cast<size_t>(index);
+        if (rank.schedule.actions[at].waits.empty()) continue;
+        Schedule broken = rank.schedule;
+        broken.actions[at].waits.clear();
+        INFO("without the waits of " << action_to_text(rank.schedule, index));
+        CHECK_FALSE(rank.findings_of_step(broken).empty());
+        rank.settle();
+      }
+    }
+  }
+}
+
 TEST_CASE("every wait that is skipped is reported", "[checks]") {
   int skipped = 0;
   for (const planner::Strategy& strategy : strategies()) {
