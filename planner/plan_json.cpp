@@ -91,6 +91,20 @@ Json solution_json(const std::optional<PlanSolution>& solution) {
   return {{"what", solution->what}, {"value", std::move(value)}};
 }
 
+/// How the Python program is written that the plan stands for; null for ours.
+Json program_json(const std::vector<PytorchHabit>& habits) {
+  if (habits.empty()) return nullptr;
+  Json json;
+  for (const PytorchHabit& habit : habits) json[habit.what] = habit.how;
+  return json;
+}
+
+/// By how much of its peak another program was found to differ; whether that can turn the verdict.
+Json doubt_json(const Plan& plan) {
+  if (plan.program.empty()) return nullptr;
+  return {{"other_programs_differ_by", kPytorchDoubt}, {"verdict_may_differ", plan.is_doubtful}};
+}
+
 }  // namespace
 
 std::string plan_json(const Plan& plan) {
@@ -102,6 +116,7 @@ std::string plan_json(const Plan& plan) {
       {"model", {{"name", plan.model}, {"parameters", plan.parameters}}},
       {"device", plan.device},
       {"engine", plan.engine},
+      {"program", program_json(plan.program)},
       {"gpu", plan.gpu},
       {"peak", std::move(peak)},
       {"step_peak", peak_json(plan.step_peak)},
@@ -115,6 +130,7 @@ std::string plan_json(const Plan& plan) {
       {"headroom_bytes", value_or_null(plan.headroom_bytes)},
       {"verdict", to_string(plan.verdict)},
       {"retries", plan.retries},
+      {"doubt", doubt_json(plan)},
       {"fails_at", failure_json(plan.failure)},
       {"least_capacity_bytes", {{"fast", plan.least_fast_bytes}, {"any", plan.least_any_bytes}}},
       {"expandable_segments",

@@ -4,11 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <array>
-#include <sstream>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
 #include <variant>
+
+#include "planner/pytorch_program.h"
 
 namespace shardlens::planner {
 
@@ -31,8 +32,11 @@ constexpr std::array kFlags = {
     PlanFlag{"engine", "shardlens|pytorch-fsdp2",
              "whose program: ours, or a Python one that calls fully_shard()", &PlanFlags::engine},
     PlanFlag{"pytorch", "WORD,...",
-             "of that one: fused or single (else foreach) for Adam, own-groups (embedding and head "
-             "apart from the root), zero-grad=before|keep, forward-prefetch=N, backward-prefetch=N",
+             "how that one is written: fused or single (else foreach) for Adam, own-groups "
+             "(embedding and head apart from the root), zero-grad=before|keep, logits=fp32 (the "
+             "model's forward casts them), keep-logits (the loop names them), loss=own (in their "
+             "dtype), attention=repeat-kv and norm=fp32 (a Llama's, by hand), forward-prefetch=N, "
+             "backward-prefetch=N",
              &PlanFlags::pytorch},
     PlanFlag{"explain", "", "what would take less memory; always shown where it does not fit",
              &PlanFlags::explain},
@@ -52,41 +56,6 @@ constexpr std::array kFlags = {
     PlanFlag{"shards", "", "print who holds which range of every parameter", &PlanFlags::shards},
     PlanFlag{"json", "", "for programs", &PlanFlags::json},
 };
-
-int prefetch_of(const std::string& word) {
-  const std::string number = word.substr(word.find('=') + 1);
-  constexpr size_t kMostDigits = 3;
-  const bool is_number = !number.empty() && number.size() <= kMostDigits &&
-                         number.find_first_not_of("0123456789") == std::string::npos;
-  if (is_number) return std::stoi(number);
-  throw std::invalid_argument(fmt::format("--pytorch {}: not a number; give 1 or more", word));
-}
-
-void read_word(PytorchOptions& options, const std::string& word) {
-  if (word == "foreach") {
-    options.loop = PytorchLoop::foreach;
-  } else if (word == "fused") {
-    options.loop = PytorchLoop::fused;
-  } else if (word == "single") {
-    options.loop = PytorchLoop::single;
-  } else if (word == "own-groups") {
-    options.own_groups = true;
-  } else if (word == "zero-grad=before") {
-    options.zero_grad = PytorchZeroGrad::before;
-  } else if (word == "zero-grad=keep") {
-    options.zero_grad = PytorchZeroGrad::keep;
-  } else if (word.starts_with("forward-prefetch=")) {
-    options.forward_prefetch = prefetch_of(word);
-  } else if (word.starts_with("backward-prefetch=")) {
-    options.backward_prefetch = prefetch_of(word);
-  } else {
-    throw std::invalid_argument(
-        fmt::format("--pytorch {}: not known; give fused, single, own-groups, zero-grad=before, "
-                    "zero-grad=keep, "
-                    "forward-prefetch=N or backward-prefetch=N",
-                    word));
-  }
-}
 
 void check_engine(const PlanFlags& flags) {
   const bool is_ours = flags.engine == "shardlens";
@@ -124,10 +93,7 @@ void check(const PlanFlags& flags) {
 
 std::optional<PytorchOptions> pytorch_of(const PlanFlags& flags) {
   if (flags.engine == "shardlens") return std::nullopt;
-  PytorchOptions options;
-  std::istringstream words(flags.pytorch);
-  for (std::string word; std::getline(words, word, ',');) read_word(options, word);
-  return options;
+  return read_pytorch_words(flags.pytorch);
 }
 
 PlanArguments parse_plan_arguments(const std::vector<std::string>& arguments) {

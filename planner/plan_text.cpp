@@ -31,6 +31,21 @@ std::string verdict_text(const Plan& plan) {
                             wanted.label);
 }
 
+std::string doubt_text(const Plan& plan) {
+  if (!plan.is_doubtful) return {};
+  return fmt::format(
+      "  in doubt: a program written otherwise than below may take up to {:.0f} % more or less; "
+      "`shardlens record` is exact about yours\n",
+      kPytorchDoubt * 100);
+}
+
+std::string program_text(const Plan& plan) {
+  if (plan.program.empty()) return {};
+  std::string text = "\nthe Python program that this stands for (--pytorch, docs/strategies.md)\n";
+  for (const auto& [what, how] : plan.program) text += fmt::format("  {:<12}  {}\n", what, how);
+  return text;
+}
+
 std::string expandable_text(const Plan& plan) {
   if (!plan.expandable_segments_fit) return {};
   return fmt::format("  with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: {}, would take {}\n",
@@ -131,7 +146,7 @@ std::string plan_text(const Plan& plan) {
                   plan.config.strategy, ranks, ranks == 1 ? "rank" : "ranks, all alike",
                   plan.config.batch, plan.gpu.empty() ? plan.device : plan.gpu_name,
                   plan.engine == "shardlens" ? "" : ", in Python with PyTorch's FSDP2");
-  text += verdict_text(plan) + expandable_text(plan) + outside_text(plan);
+  text += verdict_text(plan) + doubt_text(plan) + expandable_text(plan) + outside_text(plan);
   text +=
       fmt::format("  peak: {} allocated, {} reserved; steps alone {}, {}; kept between steps {}\n",
                   bytes_text(plan.peak.allocated_bytes), bytes_text(plan.peak.reserved_bytes),
@@ -146,7 +161,7 @@ std::string plan_text(const Plan& plan) {
   text += fmt::format("\nat the peak: {}\n", place_of(plan.at_peak.moment));
   text += categories_text(plan.at_peak);
   text += "\nthe largest then\n" + largest_text(plan.at_peak);
-  return text + what_ifs_text(plan);
+  return text + program_text(plan) + what_ifs_text(plan);
 }
 
 }  // namespace shardlens::planner

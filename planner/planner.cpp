@@ -1,6 +1,7 @@
 #include "planner/planner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <utility>
@@ -133,6 +134,7 @@ void describe(Plan& plan, const PreparedRun& run) {
   plan.model = run.spec.name;
   plan.parameters = run.spec.numel();
   plan.engine = run.target.pytorch ? "pytorch-fsdp2" : "shardlens";
+  if (run.target.pytorch) plan.program = habits_of(run.spec, run.asked, *run.target.pytorch);
   plan.device = run.target.is_null || run.target.gpu == nullptr ? run.target.device() : "cuda";
   if (run.target.gpu != nullptr) {
     plan.gpu = run.target.gpu->name;
@@ -149,6 +151,15 @@ void take_peaks(Plan& plan, const PreparedRun& run, const RankSimulation& simula
   plan.pinned_bytes = simulation.pinned_peak_bytes();
   plan.host_bytes = run.target.gpu == nullptr ? 0 : simulation.host_peak_bytes();
   plan.device_bytes = device_bytes(run, plan.peak);
+}
+
+/// Whether another program's peak, as much larger or smaller as some were, is on the other side of
+/// what there is.
+bool is_doubtful(const Plan& plan) {
+  if (plan.program.empty() || !plan.capacity_bytes) return false;
+  const auto needed = static_cast<double>(plan.least_fast_bytes);
+  const double of_program = kPytorchDoubt * static_cast<double>(plan.peak.allocated_bytes);
+  return std::abs(static_cast<double>(*plan.capacity_bytes) - needed) < of_program;
 }
 
 /// Of a device as large as the target's where the run fits there, else of an unlimited one.
@@ -177,6 +188,7 @@ Plan plan_of(const PreparedRun& run, const PlanOptions& options,
   Plan plan;
   describe(plan, run);
   simulation = judged_simulation(plan, run, options.allocator);
+  plan.is_doubtful = is_doubtful(plan);
   plan.static_bytes = static_bytes_of(run, simulation->timeline());
   plan.at_peak = at_peak_of(run, simulation->timeline());
   plan.ranks = {{static_cast<int>(std::max<int64_t>(0, run.asked.solo_rank)), run.train.world_size,

@@ -21,6 +21,7 @@
 #include "planner/allocator_settings.h"
 #include "planner/outside_memory.h"
 #include "planner/plan_target.h"
+#include "planner/pytorch_program.h"
 #include "planner/simulation.h"
 #include "planner/strategy.h"
 #include "profiler/profile.h"
@@ -91,10 +92,11 @@ struct Plan {
   Config config;
   std::string model;
   int64_t parameters = 0;
-  std::string device;    // "cpu", "cuda", "null:h200"
-  std::string engine;    // whose program: "shardlens" or "pytorch-fsdp2"
-  std::string gpu;       // as gpus.h names it; empty on a CPU
-  std::string gpu_name;  // as the driver does
+  std::string device;                 // "cpu", "cuda", "null:h200"
+  std::string engine;                 // whose program: "shardlens" or "pytorch-fsdp2"
+  std::vector<PytorchHabit> program;  // how the Python one is written; empty: ours
+  std::string gpu;                    // as gpus.h names it; empty on a CPU
+  std::string gpu_name;               // as the driver does
 
   SimulatedPeak peak;
   SimulatedPeak step_peak;
@@ -111,6 +113,8 @@ struct Plan {
       headroom_bytes;  // to least_fast_bytes, or where it is none, least_any_bytes
   Verdict verdict = Verdict::fits;
   int64_t retries = 0;
+  /// The verdict may be another one for a Python program that is written otherwise.
+  bool is_doubtful = false;
   std::optional<PlanFailure> failure;
   /// The least device memory for a run without retries, and for one with them.
   int64_t least_fast_bytes = 0;

@@ -138,14 +138,20 @@ Parameters transformer_parameters(const models::TransformerSizes& sizes) {
 class Model : public PytorchModel {
  public:
   Model(const models::ModelSpec& spec, PytorchOps& ops, const std::vector<Tensor>& weights,
-        ModuleHooks& hooks)
-      : spec_(spec), ops_(ops), weights_(weights), hooks_(hooks) {}
+        ModuleHooks& hooks, const PytorchWriting& writing)
+      : spec_(spec), ops_(ops), weights_(weights), hooks_(hooks), writing_(writing) {}
 
   Tensor loss(const Tensor& logits) override {
-    return spec_.loss == models::LossKind::sum ? ops_.sum(logits) : ops_.cross_entropy(logits);
+    if (spec_.loss == models::LossKind::sum) return ops_.sum(logits);
+    return ops_.cross_entropy(logits, writing_.own_loss_type ? logits.scalar_type() : Type::fp32);
   }
 
  protected:
+  /// As the model's forward returns them.
+  Tensor returned(Tensor logits) {
+    if (writing_.fp32_logits) logits = logits.to(Type::fp32);
+    return hooks_.leave(kRootUnit, logits);
+  }
   const Tensor& weight(size_t index) const { return weights_[index]; }
   Tensor linear(const Tensor& input, size_t index) {
     return ops_.linear(input, weight(index), weight(index + 1));
@@ -159,6 +165,7 @@ class Model : public PytorchModel {
   PytorchOps& ops_;
   const std::vector<Tensor>& weights_;
   ModuleHooks& hooks_;
+  PytorchWriting writing_;
 };
 
 class Vit final : public Model {
@@ -172,7 +179,7 @@ class Vit final : public Model {
     x = x.select(1, 0);
     x = linear(x, last() - 1);
     x = hooks_.leave(kLastUnit, x);
-    return hooks_.leave(kRootUnit, x);
+    return returned(std::move(x));
   }
 
  private:
@@ -238,8 +245,7 @@ class Llama final : public Model {
     Tensor x = meta::embedding(weight(0), ids);
     if (!is_tied) x = hooks_.leave(unit, x);
     for (int layer = 0; layer < spec_.llama.layers; ++layer) x = block(layer, x);
-    const Tensor logits = head(x);
-    return hooks_.leave(kRootUnit, logits);
+    return returned(head(x));
   }
 
  private:
@@ -248,7 +254,7 @@ class Llama final : public Model {
   Tensor head(const Tensor& given) {
     const bool is_tied = spec_.llama.tied;
     const Tensor input = is_tied ? given : hooks_.enter(kLastUnit, given);
-    const Tensor normed = meta::rms_norm(input, weight(is_tied ? last() : last() - 1));
+    const Tensor normed = norm(input, is_tied ? last() : last() - 1);
     return hooks_.leave(kLastUnit, ops_.linear(normed, weight(is_tied ? 0 : last()), Tensor()));
   }
 
@@ -257,10 +263,15 @@ class Llama final : public Model {
     const Tensor input = hooks_.enter(layer, given);
     return hooks_.leave(layer, [&] {
       Tensor x = input;
-      x = ops_.add(x, attention(first, meta::rms_norm(x, weight(first + kAttentionNorm))));
-      const Tensor normed = meta::rms_norm(x, weight(first + kMlpNorm));
+      x = ops_.add(x, attention(first, norm(x, first + kAttentionNorm)));
+      const Tensor normed = norm(x, first + kMlpNorm);
       return ops_.add(x, mlp(first, normed));
     }());
+  }
+
+  Tensor norm(const Tensor& input, size_t index) {
+    return writing_.norms_by_hand ? ops_.rms_norm_by_hand(input, weight(index))
+                                  : meta::rms_norm(input, weight(index));
   }
 
   Tensor project(const Tensor& input, size_t index) {
@@ -284,7 +295,7 @@ class Llama final : public Model {
       k = std::move(turned_k);
     }
     const int64_t groups = spec_.llama.heads / spec_.llama.kv_heads;
-    if (q.scalar_type() == Type::fp32) {
+    if (writing_.repeats_kv || q.scalar_type() == Type::fp32) {
       Tensor repeated_k = meta::repeat_interleave(k, groups, 2);
       Tensor repeated_v = meta::repeat_interleave(v, groups, 2);
       k = std::move(repeated_k);
@@ -329,11 +340,10 @@ class Transformer final : public Model {
       return hooks_.leave(kFirstUnit, meta::embedding(weight(0), ids));
     }();
     for (int layer = 0; layer < spec_.transformer.layers; ++layer) x = block(layer, x);
-    const Tensor logits = [&] {
+    return returned([&] {
       const Tensor entered = hooks_.enter(kLastUnit, x);
       return hooks_.leave(kLastUnit, linear(entered, last() - 1));
-    }();
-    return hooks_.leave(kRootUnit, logits);
+    }());
   }
 
  private:
@@ -412,14 +422,15 @@ std::vector<int> module_order(const std::vector<PytorchParameter>& parameters) {
 
 std::unique_ptr<PytorchModel> make_pytorch_model(const models::ModelSpec& spec, PytorchOps& ops,
                                                  const std::vector<Tensor>& weights,
-                                                 ModuleHooks& hooks) {
+                                                 ModuleHooks& hooks,
+                                                 const PytorchWriting& writing) {
   switch (spec.family) {
     case models::Family::vit:
-      return std::make_unique<Vit>(spec, ops, weights, hooks);
+      return std::make_unique<Vit>(spec, ops, weights, hooks, writing);
     case models::Family::llama:
-      return std::make_unique<Llama>(spec, ops, weights, hooks);
+      return std::make_unique<Llama>(spec, ops, weights, hooks, writing);
     case models::Family::transformer:
-      return std::make_unique<Transformer>(spec, ops, weights, hooks);
+      return std::make_unique<Transformer>(spec, ops, weights, hooks, writing);
     case models::Family::mlp:
     case models::Family::own:
       break;

@@ -14,6 +14,19 @@
 
 namespace shardlens::planner {
 
+/// How ordinary programs write the same model and its loss otherwise; none of it is what the models
+/// above are.
+struct PytorchWriting {
+  bool fp32_logits = false;    // the model's forward ends with .float()
+  bool keeps_logits = false;   // the loop has a name for them, which the next forward's take over
+  bool own_loss_type = false;  // cross entropy in the logits' dtype, not in fp32
+  bool repeats_kv = false;     // of a Llama, in every dtype: a key head for every query head
+  bool norms_by_hand = false;  // of a Llama: RMSNorm in fp32, operator by operator
+
+  /// Of those that concern the code of a Llama.
+  bool is_of_llama() const { return repeats_kv || norms_by_hand; }
+};
+
 /// What modules of a model may be gathered together: a block by its index, or one of these.
 enum PytorchUnit : int { kRootUnit = -1, kFirstUnit = -2, kLastUnit = -3 };
 
@@ -51,6 +64,6 @@ class PytorchModel {
 /// `weights`: by parameter. Borrows all.
 std::unique_ptr<PytorchModel> make_pytorch_model(const models::ModelSpec& spec, PytorchOps& ops,
                                                  const std::vector<meta::Tensor>& weights,
-                                                 ModuleHooks& hooks);
+                                                 ModuleHooks& hooks, const PytorchWriting& writing);
 
 }  // namespace shardlens::planner

@@ -189,14 +189,76 @@ Tensor PytorchOps::silu(const Tensor& input) {
   });
 }
 
+// ---- a norm by hand -----------------------------------------------------------------------------
+
+/// pow(2); its backward takes grad * (2 * input.pow(1)).
+Tensor PytorchOps::square(const Tensor& input) {
+  const OperatorCall call(context_);
+  return with_node(meta::like(input), {&input}, {input},
+                   [](Node& self, Tensors&& gradients) -> Tensors {
+                     const Tensor power = meta::like(self.saved[0]);
+                     const Tensor doubled = meta::like(power);
+                     return {meta::like(gradients[0])};
+                   });
+}
+
+Tensor PytorchOps::mean_of_rows(const Tensor& input) {
+  const OperatorCall call(context_);
+  return with_node(meta::sum(input.detach(), {input.dim() - 1}, input.scalar_type()), {&input}, {},
+                   [this, sizes = input.sizes()](Node&, Tensors&& gradients) -> Tensors {
+                     return {Tensor::empty(context_, sizes, gradients[0].scalar_type())};
+                   });
+}
+
+Tensor PytorchOps::plus_number(const Tensor& input) {
+  const OperatorCall call(context_);
+  return with_node(meta::like(input), {&input}, {},
+                   [](Node&, Tensors&& gradients) -> Tensors { return {gradients[0]}; });
+}
+
+/// Its backward takes -0.5 * grad * result.pow(3).
+Tensor PytorchOps::inverse_root(const Tensor& input) {
+  const OperatorCall call(context_);
+  Tensor output = meta::like(input);
+  return with_node(output, {&input}, {output}, [](Node& self, Tensors&& gradients) -> Tensors {
+    const Tensor cube = meta::like(self.saved[0]);
+    const Tensor half = meta::like(gradients[0]);
+    return {meta::like(half)};
+  });
+}
+
+/// `b` is broadcast, so that its gradient is summed up, when both are there.
+Tensor PytorchOps::multiply_by_broadcast(const Tensor& a, const Tensor& b) {
+  const OperatorCall call(context_);
+  return with_node(meta::like(a), {&a, &b}, {b, a}, [](Node& self, Tensors&& gradients) -> Tensors {
+    const Tensor& gradient = gradients[0];
+    Tensor whole = meta::like(gradient);
+    const Tensor of_a = meta::like(gradient);
+    Tensor of_b = meta::sum_to(whole, self.saved[0].sizes());
+    return {of_a, of_b};
+  });
+}
+
+Tensor PytorchOps::rms_norm_by_hand(const Tensor& input, const Tensor& weight) {
+  const Tensor output =
+      [&] {
+        const Tensor wide = input.to(Type::fp32);
+        Tensor factor = mean_of_rows(square(wide));
+        factor = plus_number(factor);
+        factor = inverse_root(factor);
+        return multiply_by_broadcast(wide, factor);
+      }()
+          .to(input.scalar_type());
+  return multiply_by_broadcast(output, weight);
+}
+
 // ---- losses -------------------------------------------------------------------------------------
 
-/// In fp32: bf16 is copied first, fp16 is read as it is.
-Tensor PytorchOps::log_softmax(const Tensor& logits) {
-  const Type type = logits.scalar_type();
-  const Tensor input = type == Type::bf16 ? logits.to(Type::fp32) : logits;
+/// In another dtype bf16 is copied first, fp16 is read as it is.
+Tensor PytorchOps::log_softmax(const Tensor& logits, Type type) {
+  const Tensor input = logits.scalar_type() == Type::bf16 ? logits.to(type) : logits;
   const OperatorCall call(context_);
-  Tensor output = meta::like(input, Type::fp32);
+  Tensor output = meta::like(input, type);
   return with_node(output, {&input}, {output},
                    [own = input.scalar_type()](Node&, Tensors&& gradients) -> Tensors {
                      return {meta::like(gradients[0], own)};
@@ -205,14 +267,14 @@ Tensor PytorchOps::log_softmax(const Tensor& logits) {
 
 Tensor PytorchOps::nll_loss(const Tensor& log_probabilities) {
   const OperatorCall call(context_);
-  Tensor mean = Tensor::empty(context_, {}, Type::fp32);
-  const Tensor total_weight = Tensor::empty(context_, {}, Type::fp32);
+  Tensor mean = Tensor::empty(context_, {}, log_probabilities.scalar_type());
+  const Tensor total_weight = Tensor::empty(context_, {}, log_probabilities.scalar_type());
   return with_node(std::move(mean), {&log_probabilities}, {log_probabilities, total_weight},
                    [](Node& self, Tensors&&) -> Tensors { return {meta::like(self.saved[0])}; });
 }
 
-Tensor PytorchOps::cross_entropy(const Tensor& logits) {
-  const Tensor log_probabilities = log_softmax(logits.reshape({-1, logits.size(-1)}));
+Tensor PytorchOps::cross_entropy(const Tensor& logits, Type type) {
+  const Tensor log_probabilities = log_softmax(logits.reshape({-1, logits.size(-1)}), type);
   return nll_loss(log_probabilities);
 }
 

@@ -42,8 +42,12 @@ class PytorchOps {
   meta::Tensor multiply(const meta::Tensor& a, const meta::Tensor& b);
   meta::Tensor silu(const meta::Tensor& input);
 
-  /// The mean over all tokens of functional.log_softmax(logits, dtype=float32) at the targets.
-  meta::Tensor cross_entropy(const meta::Tensor& logits);
+  /// Over the last dimension: (x.float() * rsqrt(x.float().pow(2).mean(-1) + eps)).type_as(x)
+  /// * weight, as who writes it by hand does.
+  meta::Tensor rms_norm_by_hand(const meta::Tensor& input, const meta::Tensor& weight);
+
+  /// The mean over all tokens of functional.log_softmax(logits, dtype=type) at the targets.
+  meta::Tensor cross_entropy(const meta::Tensor& logits, meta::Type type);
   /// logits.sum(dtype=float32)
   meta::Tensor sum(const meta::Tensor& logits);
 
@@ -54,7 +58,12 @@ class PytorchOps {
   meta::Tensor product(const meta::Tensor& a, const meta::Tensor& b, bool is_light);
   meta::Tensor right_gradient(const meta::Tensor& gradient, const meta::Tensor& a,
                               const meta::Tensor& b);
-  meta::Tensor log_softmax(const meta::Tensor& logits);
+  meta::Tensor square(const meta::Tensor& input);
+  meta::Tensor mean_of_rows(const meta::Tensor& input);
+  meta::Tensor plus_number(const meta::Tensor& input);
+  meta::Tensor inverse_root(const meta::Tensor& input);
+  meta::Tensor multiply_by_broadcast(const meta::Tensor& a, const meta::Tensor& b);
+  meta::Tensor log_softmax(const meta::Tensor& logits, meta::Type type);
   meta::Tensor nll_loss(const meta::Tensor& log_probabilities);
   void take_workspaces(bool is_light);
 

@@ -79,6 +79,9 @@ PytorchSimulation::PytorchSimulation(const models::ModelSpec& spec, const Config
       ops_(context_) {
   if (options.gpu == nullptr) throw std::logic_error("FSDP2 without a GPU");
   check(config, strategy_of(config));
+  const bool is_llama = spec.family == models::Family::llama;
+  refuse(options.writing.is_of_llama() && !is_llama,
+         fmt::format("'{}' with --pytorch attention= or norm=", spec.name), "they are of Llamas");
 }
 
 /// Module.to_empty(device="cuda") of distributed tensors: twice a fake tensor looks for the device.
@@ -99,7 +102,7 @@ void PytorchSimulation::start() {
     const int64_t bytes = spec_.llama.seq * spec_.llama.head_width() * 4;
     buffers_.push_back(std::make_shared<meta::Storage>(memory_, bytes));
   }
-  model_ = make_pytorch_model(spec_, ops_, fsdp_->weights(), *fsdp_);
+  model_ = make_pytorch_model(spec_, ops_, fsdp_->weights(), *fsdp_, options_.writing);
   const bool is_on_host = strategy.offload == Offload::all;
   meta::Memory& state = is_on_host ? static_cast<meta::Memory&>(host_) : memory_;
   optimizer_ = std::make_unique<PytorchOptimizer>(
@@ -131,7 +134,12 @@ void PytorchSimulation::run_microbatch() {
   {
     const meta::GradMode on(context_, true);
     const TimelineScope scope(timeline_, Category::activation, "forward");
-    Tensor loss = model_->loss(model_->forward(input_));
+    Tensor loss = [&] {
+      Tensor logits = model_->forward(input_);
+      if (!options_.writing.keeps_logits) return model_->loss(logits);
+      logits_ = std::move(logits);
+      return model_->loss(logits_);
+    }();
     loss_ = std::move(loss);  // only now the one before is given up, and so it is in Python
   }
   const TimelineScope scope(timeline_, Category::gradient, "backward");

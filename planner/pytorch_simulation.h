@@ -31,6 +31,7 @@ struct PytorchOptions {
   bool own_groups = false;  // embedding and head are groups, else they are the root's
   PytorchLoop loop = PytorchLoop::foreach;
   PytorchZeroGrad zero_grad = PytorchZeroGrad::after;
+  PytorchWriting writing{};
   int forward_prefetch = 0;  // explicit, blocks ahead; 0: FSDP2's own
   int backward_prefetch = 0;
   bool every_microbatch = false;  // none is left out
@@ -81,6 +82,7 @@ class PytorchSimulation final : public RankSimulation {
   std::vector<std::shared_ptr<meta::Storage>> buffers_;
   meta::Tensor input_;
   meta::Tensor targets_;
+  meta::Tensor logits_;  // where the loop has a name for them
   meta::Tensor loss_;
   SettledRounds rounds_;
   SimulatedPeak whole_;

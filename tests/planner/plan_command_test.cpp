@@ -236,6 +236,63 @@ TEST_CASE("a plan can be of a Python program with FSDP2", "[planner][plan][engin
   refused({"--engine", "pytorch-fsdp2", "--strategy", "ddp"});
 }
 
+TEST_CASE("a plan of a Python program says whose it is", "[planner][plan][engine]") {
+  const Flags flags = {"--gpu",         "h200", "--model", "llama-1b", "--world",  "8",
+                       "--param-dtype", "bf16", "--batch", "1",        "--engine", "pytorch-fsdp2"};
+  const auto habit = [&](const Flags& more, const char* what) {
+    return json_of(joined(flags, more))["program"][what].get<std::string>();
+  };
+  CHECK(habit({}, "model").starts_with("a Llama as torchtitan writes it"));
+  CHECK(habit({}, "logits") == "as the head computes them, given up behind the loss");
+  CHECK(habit({"--pytorch", "logits=fp32,keep-logits"}, "logits") ==
+        "cast to fp32 by the model's forward, named by the loop until the next forward's take it");
+  CHECK(habit({}, "loss") == "cross entropy in fp32");
+  CHECK(habit({"--pytorch", "loss=own"}, "loss") == "cross entropy in the logits' dtype");
+  CHECK(habit({"--pytorch", "norm=fp32"}, "norm") == "RMSNorm by hand, in fp32");
+  CHECK(habit({"--pytorch", "attention=repeat-kv"}, "attention").find("repeated") !=
+        std::string::npos);
+  CHECK(habit({}, "optimizer") == "Adam(foreach=True, the default)");
+  CHECK(habit({"--optimizer", "adamw", "--pytorch", "fused"}, "optimizer") == "AdamW(fused=True)");
+  CHECK(habit({}, "zero_grad") == "behind the optimizer's step");
+  CHECK(habit({"--pytorch", "zero-grad=before"}, "zero_grad") == "before the forward");
+  CHECK(habit({}, "clipping") == "none");
+  CHECK(habit({"--clip-norm", "1"}, "clipping") == "clip_grad_norm_");
+
+  const std::string text = command(joined(flags, {"--pytorch", "zero-grad=keep"})).out;
+  CHECK(text.find("the Python program that this stands for") != std::string::npos);
+  CHECK(text.find("zero_grad     with set_to_none=False") != std::string::npos);
+
+  const json ours = json_of({"--gpu", "h200"});
+  CHECK(ours["program"].is_null());
+  CHECK(ours["doubt"].is_null());
+}
+
+TEST_CASE("a plan of a Python program is in doubt near the limit", "[planner][plan][engine]") {
+  const Flags flags = {"--device", "null:h200",     "--model",     "llama-1b", "--world",
+                       "8",        "--param-dtype", "bf16",        "--batch",  "1",
+                       "--engine", "pytorch-fsdp2", "--clip-norm", "1"};
+  const auto planned = [&](const Flags& more) { return json_of(joined(flags, more)); };
+  const json base = planned({});
+  const json by_hand = planned({"--pytorch", "logits=fp32,keep-logits,norm=fp32"});
+  const int64_t fits = base["least_capacity_bytes"]["fast"];
+  CHECK(by_hand["peak"]["allocated_bytes"].get<int64_t>() > fits / 2);
+  CHECK(base["doubt"]["verdict_may_differ"] == false);
+
+  // The plan says that it fits, and that the other program might not; as it does not.
+  const Flags tight = {"--capacity", std::to_string(fits)};
+  CHECK(planned(tight)["verdict"] == "fits");
+  CHECK(planned(tight)["doubt"]["verdict_may_differ"] == true);
+  CHECK(command(joined(flags, tight)).out.find("shardlens record") != std::string::npos);
+  const Flags other = {"--pytorch", "logits=fp32,keep-logits,norm=fp32"};
+  CHECK(planned(joined(tight, other))["verdict"] != "fits");
+
+  // So does one that it says not to fit.
+  const Flags less = {"--capacity", std::to_string(fits * 9 / 10)};
+  CHECK(planned(less)["verdict"] != "fits");
+  CHECK(planned(less)["doubt"]["verdict_may_differ"] == true);
+  CHECK(planned(joined(less, {"--pytorch", "loss=own"}))["verdict"] == "fits");
+}
+
 TEST_CASE("outputs that cannot be written are refused before the work", "[planner][plan]") {
   const test::TemporaryFolder folder;
   const auto refused = [&](const Flags& flags, const std::string& why) {

@@ -39,11 +39,11 @@ class Case:
     sync: str = "every"
     forward_prefetch: int = 0
     backward_prefetch: int = 0
+    writing: str = ""
 
     def arguments(self):
         settings = dataclasses.asdict(self)
-        pairs = ((f"--{name.replace('_', '-')}", str(value)) for name, value in settings.items())
-        return [word for pair in pairs for word in pair]
+        return [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
 
     def fits_host(self):
         """Whether this machine can play the pinned memory of an offload."""
@@ -64,6 +64,9 @@ class Case:
 def _bf16(**settings):
     return {"param_dtype": "bf16", **settings}
 
+
+# A Llama as many write it by hand.
+BY_HAND = "logits=fp32,keep-logits,attention=repeat-kv,norm=fp32"
 
 CHOSEN = [
     Case("vit-tutorial", 8, 64, loop="fused"),
@@ -95,6 +98,19 @@ CHOSEN = [
     Case("llama-1b", 64, 2, **_bf16(variant="own-groups", reshard_after_forward="false")),
     Case("llama-8b", 64, 1, **_bf16()),  # the embedding is in the root
     Case("llama-8b", 64, 1, **_bf16(variant="own-groups", clip_norm=1.0)),
+    Case("llama-1b", 8, 1, **_bf16(clip_norm=1.0, writing="keep-logits")),
+    Case("llama-1b", 8, 1, **_bf16(clip_norm=1.0, writing="logits=fp32,keep-logits")),
+    Case("llama-1b", 8, 1, **_bf16(clip_norm=1.0, writing="loss=own")),
+    Case("llama-1b", 8, 1, **_bf16(clip_norm=1.0, writing="attention=repeat-kv")),
+    Case("llama-1b", 8, 1, **_bf16(clip_norm=1.0, writing="norm=fp32")),
+    Case("llama-1b", 8, 1, **_bf16(clip_norm=1.0, writing=BY_HAND)),
+    Case("llama-1b", 8, 1, writing=BY_HAND),
+    Case("llama-1b", 64, 2, **_bf16(variant="own-groups", loop="fused", writing=BY_HAND)),
+    Case("llama-1b", 8, 1, **_bf16(accumulate=3, sync="last", writing="keep-logits,loss=own")),
+    Case("llama-1b", 8, 1, **_bf16(zero_grad="before", accumulate=2, writing=BY_HAND)),
+    Case("llama-8b", 64, 1, **_bf16(variant="own-groups", clip_norm=1.0, writing=BY_HAND)),
+    Case("vit-tutorial", 8, 64, **_bf16(writing="keep-logits,loss=own")),
+    Case("transformer", 8, 32, writing="keep-logits"),
 ]
 
 BATCHES = {

@@ -10,6 +10,7 @@
 
 #include "models/spec.h"
 #include "planner/gpus.h"
+#include "planner/pytorch_program.h"
 #include "planner/pytorch_simulation.h"
 #include "planner/strategy.h"
 
@@ -58,6 +59,7 @@ inline planner::Config config_of(const nlohmann::json& row, const std::string& g
 
 inline EngineCase engine_case(const nlohmann::json& row, const std::string& gpu) {
   EngineCase made{.config = detail::config_of(row, gpu), .options = {}, .row = row.dump()};
+  made.options = planner::read_pytorch_words(row.at("writing").get<std::string>());
   made.options.rank = row.at("rank");
   made.options.gpu = &planner::find_gpu(gpu);
   made.options.allocator.capacity_bytes = made.options.gpu->memory_bytes;
