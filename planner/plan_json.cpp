@@ -99,10 +99,15 @@ Json program_json(const std::vector<PytorchHabit>& habits) {
   return json;
 }
 
-/// By how much of its peak another program was found to differ; whether that can turn the verdict.
+/// What the program takes where it is written otherwise, and whether that turns the verdict.
 Json doubt_json(const Plan& plan) {
-  if (plan.program.empty()) return nullptr;
-  return {{"other_programs_differ_by", kPytorchDoubt}, {"verdict_may_differ", plan.is_doubtful}};
+  if (!plan.least_written) return nullptr;
+  const auto json_of = [](const WrittenOtherwise& written) -> Json {
+    return {{"pytorch", written.words}, {"device_bytes", written.device_bytes}};
+  };
+  return {{"least", json_of(*plan.least_written)},
+          {"most", json_of(*plan.most_written)},
+          {"verdict_may_differ", plan.is_doubtful}};
 }
 
 }  // namespace

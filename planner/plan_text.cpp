@@ -32,11 +32,14 @@ std::string verdict_text(const Plan& plan) {
 }
 
 std::string doubt_text(const Plan& plan) {
-  if (!plan.is_doubtful) return {};
-  return fmt::format(
-      "  in doubt: a program written otherwise than below may take up to {:.0f} % more or less; "
-      "`shardlens record` is exact about yours\n",
-      kPytorchDoubt * 100);
+  if (!plan.least_written) return {};
+  const auto text_of = [](const WrittenOtherwise& written) {
+    return fmt::format("{} ({})", bytes_text(written.device_bytes), written.words);
+  };
+  return fmt::format("  {}written otherwise it takes {} to {}{}\n",
+                     plan.is_doubtful ? "in doubt: " : "", text_of(*plan.least_written),
+                     text_of(*plan.most_written),
+                     plan.is_doubtful ? "; `shardlens record` is exact about yours" : "");
 }
 
 std::string program_text(const Plan& plan) {

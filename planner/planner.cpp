@@ -1,7 +1,6 @@
 #include "planner/planner.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <utility>
@@ -153,13 +152,23 @@ void take_peaks(Plan& plan, const PreparedRun& run, const RankSimulation& simula
   plan.device_bytes = device_bytes(run, plan.peak);
 }
 
-/// Whether another program's peak, as much larger or smaller as some were, is on the other side of
-/// what there is.
-bool is_doubtful(const Plan& plan) {
-  if (plan.program.empty() || !plan.capacity_bytes) return false;
-  const auto needed = static_cast<double>(plan.least_fast_bytes);
-  const double of_program = kPytorchDoubt * static_cast<double>(plan.peak.allocated_bytes);
-  return std::abs(static_cast<double>(*plan.capacity_bytes) - needed) < of_program;
+WrittenOtherwise written_otherwise(const PreparedRun& run, const PlanOptions& options,
+                                   const std::string& words) {
+  PreparedRun other = run;
+  other.target.pytorch->writing = read_pytorch_words(words).writing;
+  const RunResult result = simulate(other, options.allocator);
+  return {words, device_bytes(other, result.simulation->peak())};
+}
+
+/// Whether the verdict hangs on how the program is written.
+void find_doubt(Plan& plan, const PreparedRun& run, const PlanOptions& options) {
+  if (!run.target.pytorch) return;
+  const PytorchRange range = pytorch_range(run.spec);
+  plan.least_written = written_otherwise(run, options, range.least);
+  plan.most_written = written_otherwise(run, options, range.most);
+  const bool fits = plan.verdict == Verdict::fits;
+  plan.is_doubtful = fits ? plan.most_written->device_bytes > *plan.capacity_bytes
+                          : plan.least_written->device_bytes <= *plan.capacity_bytes;
 }
 
 /// Of a device as large as the target's where the run fits there, else of an unlimited one.
@@ -188,7 +197,7 @@ Plan plan_of(const PreparedRun& run, const PlanOptions& options,
   Plan plan;
   describe(plan, run);
   simulation = judged_simulation(plan, run, options.allocator);
-  plan.is_doubtful = is_doubtful(plan);
+  find_doubt(plan, run, options);
   plan.static_bytes = static_bytes_of(run, simulation->timeline());
   plan.at_peak = at_peak_of(run, simulation->timeline());
   plan.ranks = {{static_cast<int>(std::max<int64_t>(0, run.asked.solo_rank)), run.train.world_size,

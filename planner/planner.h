@@ -88,6 +88,11 @@ struct PlanSolution {
   std::string value;  // empty: nothing fits
 };
 
+struct WrittenOtherwise {
+  std::string words;         // of --pytorch
+  int64_t device_bytes = 0;  // as Plan::device_bytes, on an unlimited device
+};
+
 struct Plan {
   Config config;
   std::string model;
@@ -113,7 +118,9 @@ struct Plan {
       headroom_bytes;  // to least_fast_bytes, or where it is none, least_any_bytes
   Verdict verdict = Verdict::fits;
   int64_t retries = 0;
-  /// The verdict may be another one for a Python program that is written otherwise.
+  /// Of a Python program: what it takes where it is written otherwise, by the words of --pytorch
+  /// that take the least and the most; whether the verdict is another one then.
+  std::optional<WrittenOtherwise> least_written, most_written;
   bool is_doubtful = false;
   std::optional<PlanFailure> failure;
   /// The least device memory for a run without retries, and for one with them.

@@ -137,6 +137,13 @@ std::string pytorch_words() {
   return text + fmt::format("{}N or {}N", kForwardPrefetch, kBackwardPrefetch);
 }
 
+PytorchRange pytorch_range(const models::ModelSpec& spec) {
+  const bool is_llama = spec.family == models::Family::llama;
+  return {.least = "loss=own",
+          .most = is_llama ? "logits=fp32,keep-logits,attention=repeat-kv,norm=fp32"
+                           : "logits=fp32,keep-logits"};
+}
+
 std::vector<PytorchHabit> habits_of(const models::ModelSpec& spec, const Config& config,
                                     const PytorchOptions& options) {
   const PytorchWriting& writing = options.writing;

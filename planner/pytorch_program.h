@@ -27,8 +27,11 @@ struct PytorchHabit {
 std::vector<PytorchHabit> habits_of(const models::ModelSpec& spec, const Config& config,
                                     const PytorchOptions& options);
 
-/// By how much of what is allocated, at most, ordinary programs were found to differ from one
-/// another, rounded up: docs/strategies.md, "Programs differ".
-inline constexpr double kPytorchDoubt = 0.25;
+/// The words with which ordinary programs of this model take the least and the most.
+struct PytorchRange {
+  std::string least;
+  std::string most;
+};
+PytorchRange pytorch_range(const models::ModelSpec& spec);
 
 }  // namespace shardlens::planner

@@ -98,6 +98,7 @@ CHOSEN = [
     Case("llama-1b", 64, 2, **_bf16(variant="own-groups", reshard_after_forward="false")),
     Case("llama-8b", 64, 1, **_bf16()),  # the embedding is in the root
     Case("llama-8b", 64, 1, **_bf16(variant="own-groups", clip_norm=1.0)),
+    Case("llama-1b", 8, 1, **_bf16(clip_norm=1.0, writing="logits=fp32")),
     Case("llama-1b", 8, 1, **_bf16(clip_norm=1.0, writing="keep-logits")),
     Case("llama-1b", 8, 1, **_bf16(clip_norm=1.0, writing="logits=fp32,keep-logits")),
     Case("llama-1b", 8, 1, **_bf16(clip_norm=1.0, writing="loss=own")),
