@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 #include <stdexcept>
 
 #include "planner/plan_options.h"
@@ -67,15 +66,7 @@ std::string write_configs(const SearchResult& result, const std::string& directo
   std::string text;
   for (size_t i = 0; i < result.front.size(); ++i) {
     const fs::path path = fs::path(directory) / fmt::format("pareto-{}.json", i + 1);
-    profiler::write_whole(path.string(), [&](const std::string& unfinished) {
-      std::ofstream file(unfinished, std::ios::binary);
-      file << to_json(result.on_front(i).config);
-      file.close();
-      if (!file) {
-        throw std::runtime_error(
-            fmt::format("--config-out {}: {} cannot be written", directory, path.string()));
-      }
-    });
+    profiler::write_text(path.string(), to_json(result.on_front(i).config));
     text += fmt::format("wrote {}\n", path.string());
   }
   return text;

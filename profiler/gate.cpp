@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <stdexcept>
 #include <string_view>
@@ -86,15 +85,6 @@ std::vector<RankReport> analyse_side(
   std::vector<RankReport> ranks;
   for (const std::string& file : recordings_of(name)) ranks.push_back(analyse(file));
   return ranks;
-}
-
-void write_text(const std::string& path, const std::string& text) {
-  write_whole(path, [&](const std::string& unfinished) {
-    std::ofstream file(unfinished, std::ios::binary);
-    file << text;
-    file.close();
-    if (!file) throw std::runtime_error(fmt::format("--markdown {}: cannot be written", path));
-  });
 }
 
 }  // namespace

@@ -4,11 +4,30 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 
 namespace shardlens::profiler {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+/// A pipe or a terminal, such as /dev/stdout: what is written there is there at once.
+bool is_stream(const std::string& path) {
+  std::error_code ignored;
+  const fs::file_status file = fs::status(path, ignored);
+  return fs::is_fifo(file) || fs::is_character_file(file);
+}
+
+bool write_now(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  return file.good();
+}
+
+}  // namespace
 
 void expect_writable(const std::string& path) {
   const auto refuse = [&](const std::string& why, const char* instead) {
@@ -41,6 +60,15 @@ void write_whole(const std::string& path, const std::function<void(const std::st
     fs::remove(unfinished, ignored);
     throw;
   }
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  const auto write = [&](const std::string& name) {
+    if (write_now(name, text)) return;
+    throw std::runtime_error(fmt::format("{}: cannot be written; is there room?", path));
+  };
+  if (is_stream(path)) return write(path);
+  write_whole(path, write);
 }
 
 }  // namespace shardlens::profiler

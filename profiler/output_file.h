@@ -15,4 +15,7 @@ void expect_writable(const std::string& path);
 /// name cannot be given.
 void write_whole(const std::string& path, const std::function<void(const std::string&)>& write);
 
+/// As write_whole, but into a pipe or a terminal (/dev/stdout) directly.
+void write_text(const std::string& path, const std::string& text);
+
 }  // namespace shardlens::profiler
