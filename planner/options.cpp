@@ -282,7 +282,7 @@ Config with_absolute_inputs(Config config, const std::filesystem::path& base) {
 bool is_identity_of(const Config& config, std::string_view identity) {
   const std::string own = run_identity(config);
   if (identity == own) return true;
-  auto json = nlohmann::ordered_json::parse(identity, nullptr, false);
+  auto json = input::find_ordered_json(identity, input::kWritten).value_or(nullptr);
   Config inputs;
   for (const auto& [key, field] :
        {std::pair{"model", &Config::model}, {"data", &Config::data}, {"init", &Config::init}}) {

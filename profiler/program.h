@@ -14,16 +14,9 @@
 
 namespace shardlens::profiler {
 
-/// A file that grows beyond `ulimit -f` is then an error of the write, to be told, and not the end
-/// of the process. A handler, unlike SIG_IGN, is not inherited by programs that this one starts.
-inline void survive_file_size_limit() {
-  std::signal(SIGXFSZ, [](int) {});
-}
-
-/// An error's text as one line: without the backtrace that LibTorch adds.
+/// Of several lines the first: LibTorch's errors go on with advice and a backtrace.
 inline std::string error_line(std::string_view text) {
-  text = text.substr(0, std::min(text.find("\nException raised from"), text.size()));
-  return input::shown(text);
+  return input::shown(text.substr(0, std::min(text.find('\n'), text.size())));
 }
 
 /// The output of a command, of which files of others may be a part. Throws std::runtime_error where
@@ -35,12 +28,18 @@ inline void print_output(std::string_view text, std::FILE* stream = stdout) {
   throw std::runtime_error("the output cannot be written; is its disk full?");
 }
 
+/// A file that grows beyond `ulimit -f` is then an error of the write, to be told, and not the end
+/// of the process. A handler, unlike SIG_IGN, is not inherited by programs that this one starts.
+inline void survive_file_size_limit() {
+  std::signal(SIGXFSZ, [](int) {});
+}
+
 /// The exit code of what `command` returns or throws: 2 for wrong use (std::invalid_argument),
 /// `failed` for anything else.
 template <class Command>
 int run_program(const char* name, const Command& command, int failed = 1) {
-  const auto fail = [&](const std::exception& error, int exit_code) {
-    std::fprintf(stderr, "%s: %s\n", name, error_line(error.what()).c_str());
+  const auto fail = [&](const std::string& line, int exit_code) {
+    std::fprintf(stderr, "%s: %s\n", name, line.c_str());
     return exit_code;
   };
   survive_file_size_limit();
@@ -49,9 +48,9 @@ int run_program(const char* name, const Command& command, int failed = 1) {
     if (std::fflush(stdout) != 0) throw std::runtime_error("its output cannot be written");
     return exit_code;
   } catch (const std::invalid_argument& error) {
-    return fail(error, 2);
+    return fail(input::shown(error.what()), 2);  // ours: a name in it may have a newline
   } catch (const std::exception& error) {
-    return fail(error, failed);
+    return fail(error_line(error.what()), failed);
   }
 }
 

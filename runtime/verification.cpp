@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
 
+#include "input/strict_json.h"
 #include "runtime/checkpoint_store.h"
 #include "runtime/durable_files.h"
 
@@ -55,9 +55,8 @@ void check_folder(const fs::path& folder, Look look) {
 /// Files of that name belong to programs of many kinds. Ours says what it is and lists files, so
 /// that no single damaged byte makes it somebody else's.
 bool is_of_others(const fs::path& manifest) {
-  const auto json = nlohmann::json::parse(read_whole_file(manifest), nullptr, false);
-  if (json.is_discarded()) return false;
-  return !json.contains("schema") && !json.contains("files");
+  const auto json = input::find_json(read_whole_file(manifest));
+  return json && !json->contains("schema") && !json->contains("files");
 }
 
 /// Nothing where there is none, or somebody else's.

@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "profiler/reader.h"
 
@@ -15,15 +16,22 @@ EventSource events_of(const Profile& profile) {
 }
 
 EventSource events_in(const std::string& path) {
-  const auto reader = std::make_shared<Reader>(path);
-  return {.header = reader->header(),
-          .strings = reader->strings(),
-          .for_each = [reader](const EventSource::Take& take) {
-            reader->start_at(std::numeric_limits<int64_t>::min());  // the beginning
-            std::vector<Event> events;
-            while (reader->next(events)) take(events);
-          },
-          .judgement = [reader] { return reader->judgement(); }};
+  struct File {
+    explicit File(const std::string& path) : reader(path) {}
+    Reader reader;
+    std::optional<Judgement> judgement;  // of the first time that all was read
+  };
+  const auto file = std::make_shared<File>(path);
+  return {.header = file->reader.header(),
+          .strings = file->reader.strings(),
+          .for_each =
+              [file](const EventSource::Take& take) {
+                file->reader.start_at(std::numeric_limits<int64_t>::min());  // the beginning
+                std::vector<Event> events;
+                while (file->reader.next(events)) take(events);
+                if (!file->judgement) file->judgement = file->reader.judgement();
+              },
+          .judgement = [file] { return file->judgement.value_or(file->reader.judgement()); }};
 }
 
 }  // namespace shardlens::profiler

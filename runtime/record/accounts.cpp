@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <sstream>
 
+#include "input/input_file.h"
+#include "input/limits.h"
+#include "input/strict_json.h"
 #include "runtime/record/python_program.h"
 
 namespace shardlens::runtime {
@@ -18,18 +20,14 @@ namespace {
 namespace fs = std::filesystem;
 
 std::optional<Told> told_in(const std::string& line, int process) {
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return std::nullopt;
-  const auto text_of = [&](const char* key) {
-    const auto value = json.find(key);
-    return value != json.end() && value->is_string() ? value->get<std::string>() : std::string();
-  };
-  const auto time = json.find("time");
-  if (time == json.end() || !time->is_number()) return std::nullopt;
+  const auto json = input::find_json(line);
+  if (!json || !json->is_object()) return std::nullopt;
+  const auto time = json->find("time");
+  if (time == json->end() || !time->is_number()) return std::nullopt;
   return Told{.process = process,
               .time_s = time->get<double>(),
-              .what = text_of("what"),
-              .text = text_of("text")};
+              .what = input::text_in(*json, "what").value_or(""),
+              .text = input::text_in(*json, "text").value_or("")};
 }
 
 bool is_error(const Told& told) { return told.what == "import_error" || told.what == "raised"; }
@@ -99,7 +97,7 @@ Accounts read_accounts(const fs::path& folder) {
     int process = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), process);
     if (error != std::errc() || end != name.data() + name.size()) continue;
-    std::ifstream file(entry.path());
+    std::istringstream file(input::read_file(entry.path(), input::kRecord.bytes).text);
     for (std::string line; std::getline(file, line);) {
       if (auto told = told_in(line, process)) accounts.told.push_back(std::move(*told));
     }
