@@ -437,6 +437,9 @@ void Parser::read_action(Line& line) {
   if (const auto bucket = line.optional_field("bucket")) action.bucket = line.number<int>(*bucket);
   if (const auto microbatch = line.optional_field("microbatch")) {
     action.microbatch = line.number<int>(*microbatch);
+    if (action.microbatch >= std::max(schedule_.microbatches, 1)) {
+      line.fail("there is no microbatch {}", quoted(*microbatch));
+    }
   }
   action.stream =
       line.choice(line.field("stream"), kAllStreams, [](Stream one) { return word_of(one); });

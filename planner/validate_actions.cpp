@@ -39,7 +39,7 @@ class ActionRules {
   void check_action(int id) const {
     const Action& action = schedule_.actions[static_cast<size_t>(id)];
     check_indices(id, action);
-    if (!is_allowed(action.kind)) fail(id, "the strategy has no such action");
+    if (!is_allowed(action)) fail(id, "the strategy has no such action");
     if (action.stream != stream_of(schedule_, action)) fail(id, "the kind has another stream");
     if (!is_channel_of(action)) fail(id, "the kind has another channel");
     if (action.microbatch < 0 || action.microbatch >= schedule_.microbatches) {
@@ -100,12 +100,13 @@ class ActionRules {
     return action.channel == channel_of(action.kind);
   }
 
-  bool is_allowed(ActionKind kind) const {
-    switch (kind) {
+  bool is_allowed(const Action& action) const {
+    switch (action.kind) {
       case ActionKind::h2d:
       case ActionKind::d2h:
         return schedule_.offload != Offload::none;
       case ActionKind::cast_shard:
+        return schedule_.has_unsharded_slots() && (action.bucket >= 0 || casts_to_gather());
       case ActionKind::reshard:
         return schedule_.has_unsharded_slots();
       case ActionKind::all_gather:
@@ -125,6 +126,11 @@ class ActionRules {
         return true;
     }
     return false;
+  }
+
+  /// What the host keeps is copied, not cast; what ranks keep between them is on the device.
+  bool casts_to_gather() const {
+    return !schedule_.gathers_from_host() || schedule_.regather_shards > 0;
   }
 
   Shape shape_of(const Action& action) const {

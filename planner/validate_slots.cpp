@@ -31,14 +31,8 @@ class SlotRules {
       if (changes_state(action)) check_follows_state(id, action);
       if (action.stream == Stream::main) last_on_main_ = id;
     }
+    check_freed();
     check_ends();
-    for (size_t i = 0; i < lives_.size(); ++i) {
-      const SlotKind kind = schedule_.slots[i].kind;
-      const bool lasts = kind == SlotKind::kept_shard || kind == SlotKind::norm;
-      if (lives_[i].held && !lasts) {
-        fail(-1, "slot " + schedule_.slots[i].name() + " is never freed");
-      }
-    }
   }
 
  private:
@@ -124,7 +118,18 @@ class SlotRules {
                          last_on_main_, slot_at(slot).name()));
   }
 
-  /// And is the main stream's again.
+  void check_freed() const {
+    for (size_t i = 0; i < lives_.size(); ++i) {
+      const SlotKind kind = schedule_.slots[i].kind;
+      const bool lasts = kind == SlotKind::kept_shard || kind == SlotKind::norm;
+      if (lives_[i].held && !lasts) {
+        fail(-1, "slot " + schedule_.slots[i].name() + " is never freed");
+      }
+    }
+  }
+
+  /// What does not last is read, as check_freed() has found; then its memory is the main stream's
+  /// again.
   void check_ends() const {
     const SlotLives lives = schedule_.slot_lives();
     for (size_t id = 0; id < lives.end.size(); ++id) {

@@ -118,10 +118,14 @@ std::shared_ptr<std::vector<std::byte>> in_order(const Strided& tensor, Bytes st
   for (int64_t to = 0; to < numel; ++to) {
     std::memcpy(copy->data() + to * element_bytes, storage.data() + from * element_bytes,
                 static_cast<size_t>(element_bytes));
+    // Never beyond the last element: the stride of a dimension of size 1 may be any number.
     for (size_t i = index.size(); i-- > 0;) {
-      from += tensor.strides[i];
-      if (++index[i] < tensor.shape[i]) break;
-      from -= tensor.strides[i] * tensor.shape[i];
+      if (index[i] + 1 < tensor.shape[i]) {
+        ++index[i];
+        from += tensor.strides[i];
+        break;
+      }
+      from -= tensor.strides[i] * index[i];
       index[i] = 0;
     }
   }
