@@ -5,7 +5,7 @@
 SHARDLENS_DEPS ?= $(CURDIR)/.deps
 export SHARDLENS_DEPS
 
-.PHONY: help demo test build tools gpu bench test-long test-wheels clean
+.PHONY: help demo test build tools gpu bench fuzz test-long test-wheels clean
 .NOTPARALLEL:
 
 help:
@@ -15,6 +15,7 @@ help:
 	@echo 'make tools       build what needs no LibTorch into build/core/bin'
 	@echo 'make bench       measure, and compare steps with PyTorch (fetches 2.5 GB once)'
 	@echo 'make test-long   run the tests that take too long for every change (fetches 2 GB once)'
+	@echo 'make fuzz        hand hostile files to all that reads files, for MINUTES=10'
 	@echo 'make test-wheels compare the null device with and without NVIDIA'"'"'s wheels (fetches 2.5 GB once)'
 	@echo 'make gpu         fetch NVIDIA'"'"'s libraries for LibTorch (make build does it where a GPU is)'
 	@echo 'make clean       remove build/ (the installed .deps/ and your runs/ stay)'
@@ -54,6 +55,10 @@ test-wheels:
 
 test-long:
 	@.setup/test long
+
+MINUTES ?= 10
+fuzz:
+	@.setup/fuzz "$(MINUTES)"
 
 clean:
 	@rm -rf build

@@ -1,0 +1,65 @@
+// `shardlens plan`: the first part is its arguments, one a line, the others are files that they may
+// name. Models are bounded: a larger one takes longer, which is no finding.
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "planner/plan_command.h"
+#include "tests/fuzz/harness.h"
+
+namespace shardlens::fuzz {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array kModels = {"vit-tutorial", "small.json"};
+constexpr const char* kSmallModel =
+    R"({"family": "llama", "layers": 2, "width": 64, "heads": 4, "kv_heads": 2,
+        "mlp_width": 128, "vocab": 512, "seq": 64})";
+
+std::vector<std::string> arguments_in(const std::string& text) {
+  std::vector<std::string> arguments;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    // Nothing is written outside the folder that the command runs in.
+    std::ranges::replace(line, '/', '_');
+    arguments.push_back(std::move(line));
+  }
+  return arguments;
+}
+
+/// `--search` plans a thousand times.
+bool is_bounded(const std::vector<std::string>& arguments) {
+  return std::ranges::none_of(arguments, [](const std::string& argument) {
+    return argument.starts_with("--model") || argument.starts_with("--search");
+  });
+}
+
+}  // namespace
+
+void plan(std::string_view input) {
+  std::vector<Part> parts = parts_of(input, "arguments");
+  const std::string& folder = empty_folder();
+  std::vector<std::string> arguments = arguments_in(parts.front().bytes);
+  if (!is_bounded(arguments)) return;
+  parts.front() = {"small.json", kSmallModel};
+  write_parts(parts, folder);
+  fs::current_path(folder);
+  arguments.insert(arguments.begin(), {"--model", kModels[input.size() % kModels.size()]});
+  answers([&] {
+    const planner::PlanOutcome outcome = planner::plan_command(arguments, "");
+    constexpr std::array kExitCodes = {0, 3, 4};
+    expect(std::ranges::find(kExitCodes, outcome.exit_code) != kExitCodes.end(),
+           "plan ends with an exit code that it has not");
+    const bool is_json = std::ranges::find(arguments, "--json") != arguments.end();
+    if (is_json && outcome.out.starts_with("{")) {
+      expect(nlohmann::json::accept(outcome.out), "what is written as JSON is none");
+    }
+  });
+}
+
+}  // namespace shardlens::fuzz

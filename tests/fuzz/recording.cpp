@@ -1,0 +1,102 @@
+// Recordings (.slp), with the file of open blocks beside them, through all that reads them: report,
+// check, diff, gate, the exports, --calibration and the viewer's lanes.
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "planner/outside_memory.h"
+#include "profiler/commands.h"
+#include "profiler/exchange/exchange_commands.h"
+#include "profiler/gate.h"
+#include "profiler/reader.h"
+#include "profiler/recording_report.h"
+#include "tests/fuzz/checksums.h"
+#include "tests/fuzz/harness.h"
+#include "viewer/model/lane_builder.h"
+
+namespace shardlens::fuzz {
+
+namespace {
+
+/// The second part is the file of open blocks without the zeros that fill its pages: of each page
+/// the first bytes.
+std::string spread_over_pages(const std::string& bytes) {
+  constexpr size_t kPageBytes = 4096, kFirstBytes = 512, kMostPages = 64;
+  std::string file;
+  for (size_t at = 0; at < bytes.size() && at < kFirstBytes * kMostPages; at += kFirstBytes) {
+    file += bytes.substr(at, kFirstBytes);
+    file.resize((file.size() + kPageBytes - 1) / kPageBytes * kPageBytes);
+  }
+  return file;
+}
+
+profiler::CommandOutcome profile(const std::vector<std::string>& arguments) {
+  return profiler::profile_command(
+      arguments, {.analyse = profiler::report_of, .check = profiler::check_profile});
+}
+
+void expect_json(const std::string& text) {
+  expect(nlohmann::json::accept(text), "what is written as JSON is none");
+}
+
+void report(const std::string& path) {
+  answers([&] { profile({"check", path}); });
+  answers([&] { profile({"report", path}); });
+  answers([&] { expect_json(profile({"report", path, "--json"}).out); });
+  answers([&] { profile({"diff", path, path}); });
+  answers([&] { expect_json(profile({"diff", path, path, "--json"}).out); });
+  answers([&] {
+    const auto gate =
+        profiler::gate_command({path, path, "--fail-above", "0%"}, profiler::report_of);
+    expect(gate.exit_code != 1, "a recording has grown against itself");
+  });
+}
+
+void export_all(const std::string& path) {
+  for (const char* format : {"memory-viz", "memory-viz-json", "perfetto", "csv", "html"}) {
+    answers([&] {
+      profiler::export_command(
+          {path, "--format", format, "--points", "100", "--out", path + ".out"});
+    });
+  }
+}
+
+void calibrate(const std::string& path) {
+  answers([&] {
+    const planner::Calibration calibration = planner::read_calibration(path);
+    expect(calibration.modules_bytes >= 0, "a calibration takes memory away");
+  });
+}
+
+void view(const std::string& path) {
+  answers([&] {
+    const viewer::Lane lane = viewer::read_lane(path);
+    lane.alive_after(lane.peak().max_change);
+    lane.between(0, static_cast<double>(lane.info().end_ns));
+    lane.reserved_between(0, static_cast<double>(lane.info().end_ns));
+  });
+}
+
+void read_everywhere(const std::vector<Part>& parts) {
+  const std::string path = write_parts(parts, empty_folder());
+  report(path);
+  export_all(path);
+  calibrate(path);
+  view(path);
+}
+
+}  // namespace
+
+void recording(std::string_view input) {
+  std::vector<Part> parts = parts_of(input, "rank0.slp");
+  parts.resize(std::min<size_t>(parts.size(), 2));
+  parts.front().name = "rank0.slp";
+  if (parts.size() == 2) parts[1] = {"rank0.slp.open", spread_over_pages(parts[1].bytes)};
+  read_everywhere(parts);
+  const std::string damaged = parts.front().bytes;
+  repair_recording(parts.front().bytes);
+  if (parts.size() == 2) repair_open_blocks(parts[1].bytes);
+  if (parts.size() == 2 || parts.front().bytes != damaged) read_everywhere(parts);
+}
+
+}  // namespace shardlens::fuzz

@@ -1,0 +1,48 @@
+// Safetensors files, as weights of --init and `infer`, and as what `checkpoint import` takes.
+
+#include "models/safetensors.h"
+
+#include "models/weight_files.h"
+#include "runtime/interchange/saved_state.h"
+#include "runtime/interchange/trained_model.h"
+#include "tests/fuzz/harness.h"
+
+namespace shardlens::fuzz {
+
+namespace {
+
+/// Of one layer: names and shapes that an input can hit upon.
+const models::ModelSpec& small_model() {
+  static const models::ModelSpec spec =
+      models::make_mlp("small", {.inputs = 2, .width = 2, .layers = 1, .classes = 2});
+  return spec;
+}
+
+void load_weights(const std::string& path) {
+  answers([&] {
+    const models::WeightFiles weights(small_model(), path);
+    for (size_t i = 0; i < small_model().parameters.size(); ++i) {
+      const auto numel = static_cast<size_t>(small_model().parameters[i].numel());
+      expect(weights.data_of(i).size() == numel * sizeof(float), "weights have another size");
+    }
+  });
+}
+
+}  // namespace
+
+void safetensors(std::string_view input) {
+  const std::string path = write_parts({{"model.safetensors", std::string(input)}}, empty_folder());
+  answers([&] {
+    const models::SafetensorsFile file(path);
+    size_t bytes = 0;
+    for (const models::SafetensorsTensor& tensor : file.tensors()) {
+      expect(file.find(tensor.name) == &tensor, "a tensor is not found by its name");
+      bytes += tensor.data.size();
+    }
+    expect(bytes < input.size(), "tensors are larger than their file");
+  });
+  load_weights(path);
+  answers([&] { runtime::find_model(runtime::read_saved_state(path), path); });
+}
+
+}  // namespace shardlens::fuzz
