@@ -164,18 +164,13 @@ CommandOutcome import_snapshot(const Arguments& arguments, const Recordings&) {
   return {.out = import_command(arguments), .error = {}};
 }
 
-/// A line for each recording of a run that is not whole.
-std::string judgements_of(const std::string& run, const Recordings& recordings) {
+/// As judgements_of says, of those that a run has.
+std::string judgements_of_run(const std::string& run) {
   if (!fs::is_directory(fs::path(run) / "profiles")) return {};
-  std::string text;
-  for (const std::string& path : recordings_of(run)) {
-    const Judgement judgement = recordings.analyse(path).judgement;
-    if (!is_whole(judgement)) text += fmt::format("{}: {}\n", path, judgement_text(judgement));
-  }
-  return text;
+  return judgements_of(recordings_of(run));
 }
 
-CommandOutcome bundle(const Arguments& arguments, const Recordings& recordings) {
+CommandOutcome bundle(const Arguments& arguments, const Recordings&) {
   CLI::App app;
   std::string run, file;
   app.add_option("RUN", run)->required();
@@ -185,7 +180,7 @@ CommandOutcome bundle(const Arguments& arguments, const Recordings& recordings) 
   CommandOutcome outcome{
       .out = fmt::format("{}: {} files, {}, of {}; tar --zstd -xf unpacks it\n", made.file.string(),
                          made.files, bytes_text(made.bytes), bytes_text(made.input_bytes)) +
-             judgements_of(run, recordings),
+             judgements_of_run(run),
       .error = {}};
   for (const fs::path& path : made.left_out) {
     outcome.out += fmt::format("left out: {} (it leads out of the run, or is no file)\n",

@@ -189,21 +189,28 @@ void write_recording(const Profile& profile, const std::string& path) {
   }
 }
 
-/// A line for each recording that is not whole.
-std::string judgements_of(const Paths& paths) {
-  std::string text;
-  for (const std::string& path : paths) {
-    Reader reader(path);
-    std::vector<Event> events;
-    while (reader.next(events)) {
-    }
-    const Judgement judgement = reader.judgement();
-    if (!is_whole(judgement)) text += fmt::format("{}: {}\n", path, judgement_text(judgement));
+Judgement judgement_of(const std::string& path) {
+  Reader reader(path);
+  std::vector<Event> events;
+  while (reader.next(events)) {
   }
-  return text;
+  return reader.judgement();
 }
 
 }  // namespace
+
+std::string judgements_of(const std::vector<std::string>& paths) {
+  std::string text;
+  for (const std::string& path : paths) {
+    try {
+      const Judgement judgement = judgement_of(path);
+      if (!is_whole(judgement)) text += fmt::format("{}: {}\n", path, judgement_text(judgement));
+    } catch (const std::runtime_error& error) {
+      text += fmt::format("damaged, or no recording: {}\n", error.what());
+    }
+  }
+  return text;
+}
 
 std::string export_command(const std::vector<std::string>& arguments) {
   CLI::App app;

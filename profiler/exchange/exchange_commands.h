@@ -18,4 +18,7 @@ std::string export_command(const std::vector<std::string>& arguments);
 /// SNAPSHOT [--device N] --out FILE.slp; else as export_command.
 std::string import_command(const std::vector<std::string>& arguments);
 
+/// A line for each recording that is not whole, or that cannot be read at all, and why.
+std::string judgements_of(const std::vector<std::string>& paths);
+
 }  // namespace shardlens::profiler
