@@ -164,6 +164,24 @@ TEST_CASE("failures beyond --max-failures end the run", "[supervisor][faults]") 
 
 TEST_CASE("a run that fails of one cause again and again is given up", "[supervisor][faults]") {
   const TrainBench bench;
+  std::vector<std::string> words =
+      watched(bench.command(with(kRun, {"--max-failures", "-1", "--give-up-after", "3"})),
+              bench.file("runs"), "", "0 8 kill append r/metrics.jsonl", SHARDLENS_FAULT_AT);
+  words.insert(words.begin() + 1, "SHARDLENS_FAULT_WORLD=3");
+  std::erase(words, "SHARDLENS_FAULT_LOG=");
+  const Ended ended = run(words);
+  CAPTURE(ended.err);
+  CHECK(ended.exit_code == 1);
+  CHECK_THAT(ended.err, ContainsSubstring("no progress: killed at step ") &&
+                            ContainsSubstring("each time, 3 times in a row from the start") &&
+                            ContainsSubstring("--give-up-after 3; no start follows: fix"));
+  CHECK(lines_in(ended.err) == 3);
+  CHECK(count_of(bench, "killed") == 3);
+  CHECK(kinds_of(bench).back() == "gave_up");
+}
+
+TEST_CASE("a picture that cannot be read ends a run, whatever restarts it has", "[supervisor]") {
+  const TrainBench bench;
   for (int i = 0; i < 32; ++i) {
     write_picture(bench.file("pictures/") + (i % 2 == 0 ? "a/" : "b/") + std::to_string(i) + ".png",
                   plain_picture(8, 8, static_cast<uint8_t>(i), 0, 0));
@@ -174,15 +192,11 @@ TEST_CASE("a run that fails of one cause again and again is given up", "[supervi
                  "heads": 2, "width": 16, "mlp_width": 32, "classes": 2})");
   const Ended ended =
       bench.train({"--model", bench.file("grey.json"), "--data", bench.file("pictures"), "--batch",
-                   "2", "--workers", "2", "--max-failures", "-1", "--give-up-after", "3"});
+                   "2", "--workers", "2", "--max-failures", "-1"});
   CAPTURE(ended.err);
-  CHECK(ended.exit_code == 1);
-  CHECK_THAT(ended.err, ContainsSubstring("broken.png") &&
-                            ContainsSubstring("no progress: failed at step ") &&
-                            ContainsSubstring("each time, 3 times in a row from ") &&
-                            ContainsSubstring("--give-up-after 3; no start follows: fix"));
-  CHECK(lines_in(ended.err) == 3);
-  CHECK(kinds_of(bench).back() == "gave_up");
+  CHECK(ended.exit_code == 2);
+  CHECK_THAT(ended.err, ContainsSubstring("broken.png") && ContainsSubstring("fix or remove it"));
+  CHECK(lines_in(ended.err) == 1);
 }
 
 TEST_CASE("SIGTERM lets a run save and end, and the same command goes on", "[supervisor][faults]") {

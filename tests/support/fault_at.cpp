@@ -5,8 +5,8 @@
 //   SHARDLENS_FAULT_UNDER  the folder; without it nothing is watched
 //   SHARDLENS_FAULT_LOG    gets a line before and after each operation: "begin 0 rename step-3"
 //   SHARDLENS_FAULT_AT     "RANK COUNT kill|torn|full|stop NAME PATH": the COUNT-th of that name
-//   and
-//                          path in that process, counted from 1; PATH is under the folder
+//                          and path in that process, counted from 1; PATH is under the folder
+//   SHARDLENS_FAULT_WORLD  how many ranks an attempt has: then each attempt has a rank 0 of its own
 //
 //   SHARDLENS_FAULT_FULL   a file; while it is there the disk is full to all processes
 //   SHARDLENS_FAULT_HOLD   a file; while it says so, any rank waits that appends a text which holds
@@ -41,9 +41,15 @@ std::atomic<bool> reaches_nobody = false;
 int forks = 0;
 std::atomic<int> matches = 0;
 
+/// Without SHARDLENS_FAULT_WORLD the ranks of later attempts are counted on.
+int rank_of_fork() {
+  const char* const world = std::getenv("SHARDLENS_FAULT_WORLD");
+  return world == nullptr ? forks : forks % std::atoi(world);
+}
+
 void count_fork() { ++forks; }
 void be_child() {
-  rank = forks;
+  rank = rank_of_fork();
   forks = 0;
   matches = 0;
   reaches_nobody = false;
