@@ -197,18 +197,26 @@ Judgement judgement_of(const std::string& path) {
   return reader.judgement();
 }
 
+/// Empty where it is whole.
+std::string judgement_line(const std::string& path) {
+  const auto unreadable = [](const std::exception& error) {
+    return fmt::format("damaged, or no recording: {}\n", error.what());
+  };
+  try {
+    const Judgement judgement = judgement_of(path);
+    return is_whole(judgement) ? "" : fmt::format("{}: {}\n", path, judgement_text(judgement));
+  } catch (const std::invalid_argument& error) {
+    return unreadable(error);
+  } catch (const std::runtime_error& error) {
+    return unreadable(error);
+  }
+}
+
 }  // namespace
 
 std::string judgements_of(const std::vector<std::string>& paths) {
   std::string text;
-  for (const std::string& path : paths) {
-    try {
-      const Judgement judgement = judgement_of(path);
-      if (!is_whole(judgement)) text += fmt::format("{}: {}\n", path, judgement_text(judgement));
-    } catch (const std::runtime_error& error) {
-      text += fmt::format("damaged, or no recording: {}\n", error.what());
-    }
-  }
+  for (const std::string& path : paths) text += judgement_line(path);
   return text;
 }
 

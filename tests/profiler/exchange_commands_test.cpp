@@ -108,6 +108,6 @@ TEST_CASE("wrong exports and imports are refused in one line, and leave no file"
   check_refused(import_command, {empty.file("snapshot"), "--out", out},
                 "snapshot: byte 14: STACK_GLOBAL of os.system is refused");
   CHECK_FALSE(fs::exists(out));
-  CHECK_THROWS_AS(export_command({run.path(), "--format", "html", "--out", "/nowhere/at/all"}),
-                  std::runtime_error);
+  check_refused(export_command, {run.path(), "--format", "html", "--out", "/nowhere/at/all"},
+                "/nowhere/at/all: there is no folder /nowhere");
 }
