@@ -57,10 +57,16 @@ NcclResult gather(const NcclApi& api, NcclComm* comm, std::span<const GatherBuff
   return result == NcclResult::success ? ended : result;
 }
 
-/// LibTorch's own, which exists from the first tensor on; before it, from here on.
-c10::Allocator& allocator() {
+c10::Allocator& initialised_allocator() {
   auto& of_libtorch = *c10::cuda::CUDACachingAllocator::get();
   if (!of_libtorch.initialized()) of_libtorch.init(c10::cuda::device_count());
+  return of_libtorch;
+}
+
+/// LibTorch's own, which exists from the first tensor on; before it, from here on. LibTorch locks
+/// nothing while it starts, so of several threads that come at once one does it.
+c10::Allocator& allocator() {
+  static c10::Allocator& of_libtorch = initialised_allocator();
   return of_libtorch;
 }
 
