@@ -120,7 +120,7 @@ TEST_CASE("products in reduced precision take no more than the planner says") {
     planner::meta::Context context;
     context.threads = threads;
     context.processor = planner::meta::this_processor();
-    for (int i = 0; i < 100; ++i) {
+    for (int i = 0; i < 40; ++i) {
       const planner::meta::ProductSizes sizes{draw(), draw(), draw(), engine() % 2 == 0};
       const bool is_bf16 = engine() % 2 == 0;
       INFO("seed " << seed << ", threads " << threads << (is_bf16 ? ", bf16 " : ", fp16 ")
