@@ -1,11 +1,12 @@
 // Prints what LibTorch's caching allocator is asked for in a rank's training steps, one event a
 // line, to be compared with the same on another device or another installation of LibTorch:
 //
-//     print_allocations DEVICE MODEL STRATEGY PARAM_DTYPE WORLD BATCH STEPS
+//     print_allocations [flags of shardlens train]
 //
 // Addresses are left out, streams are numbered as they appear. The first line names the GPU. Rank 0
-// runs alone, its collectives do nothing. Standard error tells which LibTorch it was, and which of
-// NVIDIA's own libraries were loaded.
+// of --workers runs alone on a batch of its own, its collectives do nothing, so one GPU shows what
+// a rank of any world allocates. Standard error tells which LibTorch it was, and which of NVIDIA's
+// own libraries were loaded.
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -17,6 +18,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -92,13 +94,15 @@ void train(const planner::Config& config, const planner::Strategy& strategy, int
   const models::ModelSpec spec = models::find_spec(config.model);
   const planner::Schedule schedule = build_schedule(spec, strategy, planner::Pass::train);
   runtime::keep_backward_on_this_thread();
+  runtime::choose_attention(config.attention);
   const c10::Device device = runtime::open_device(planner::device_of(config), 0);
   const auto streams = runtime::make_streams(device);
   at::empty({1}, at::TensorOptions(device));  // the allocator exists from its first use on
   record_events();
   runtime::RankState state(spec, schedule, 0, device);
   test::IdleCommunicator idle;
-  runtime::Executor executor(spec, state, *streams, {&idle, &idle}, {});
+  runtime::Executor executor(spec, state, *streams, {&idle, &idle},
+                             runtime::executor_options(config));
   const runtime::Batch batch = runtime::synthetic_batch(spec, config.batch, 0, device);
   for (int64_t step = 0; step < steps; ++step) {
     lines().push_back(fmt::format("step {}", step));
@@ -111,16 +115,8 @@ void train(const planner::Config& config, const planner::Strategy& strategy, int
 
 int main(int argc, char** argv) try {
   const std::vector<std::string> words(argv + 1, argv + argc);
-  if (words.size() != 7) {
-    fmt::print(stderr,
-               "usage: print_allocations DEVICE MODEL STRATEGY PARAM_DTYPE WORLD BATCH STEPS\n");
-    return 2;
-  }
-  const planner::Config config =
-      planner::parse_arguments({"--device", words[0], "--model", words[1], "--strategy", words[2],
-                                "--param-dtype", words[3], "--workers", words[4], "--batch",
-                                words[5], "--steps", words[6]})
-          .config;
+  const planner::Config config = planner::parse_arguments(words).config;
+  if (config.steps < 1) throw std::invalid_argument("--steps is needed; give --steps 3");
   const planner::Device device = planner::device_of(config);
   if (device.kind == planner::DeviceKind::null) runtime::enter_null_device(device, words);
   train(config, planner::strategy_of(config), config.steps);
@@ -128,6 +124,9 @@ int main(int argc, char** argv) try {
   fmt::print("gpu {}\n", gpu_name());
   for (const std::string& line : lines()) fmt::print("{}\n", line);
   return 0;
+} catch (const std::invalid_argument& error) {
+  fmt::print(stderr, "print_allocations: {}\n", error.what());
+  return 2;
 } catch (const std::exception& error) {
   fmt::print(stderr, "print_allocations: {}\n", error.what());
   return 1;

@@ -1,4 +1,4 @@
-"""Trains a module with Lightning, as its documentation does, on four GPUs."""
+"""Trains a module with Lightning, as its documentation does, on four GPUs or on one alone."""
 
 import argparse
 
@@ -32,11 +32,15 @@ class Module(LightningModule):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("strategy", choices=["ddp", "fsdp"])
+    parser.add_argument("strategy", choices=["ddp", "fsdp", "alone"])
     options = parser.parse_args()
-    strategy = FSDPStrategy(auto_wrap_policy={Block}) if options.strategy == "fsdp" else "ddp"
-    trainer = Trainer(max_steps=4, devices=4, accelerator="gpu", strategy=strategy, logger=False,
-                      precision="bf16-mixed", enable_checkpointing=False)
+    is_alone = options.strategy == "alone"
+    strategy = "auto" if is_alone else "ddp"
+    if options.strategy == "fsdp":
+        strategy = FSDPStrategy(auto_wrap_policy={Block})
+    trainer = Trainer(max_steps=4, devices=1 if is_alone else 4, accelerator="gpu",
+                      strategy=strategy, logger=False, precision="bf16-mixed",
+                      enable_checkpointing=False)
     data = TensorDataset(torch.randn(1024, WIDTH))
     trainer.fit(Module(), DataLoader(data, batch_size=16))
 

@@ -1,0 +1,93 @@
+// Counts what a process asks of the driver, for the phases of run.sh: kernels and graphs that were
+// launched, and memory that was asked for. The driver loads it into a process that uses CUDA, by
+//
+//     CUDA_INJECTION64_PATH=.../libcount_calls.so SHARDLENS_CALLS=FILE program
+//
+// and FILE.PID then holds three counters of 64 bits each, in the order of `Counters`. They lie in
+// mapped memory, so a process that is killed leaves them behind as well. A Python program may load
+// it by ctypes and call InitializeInjection() itself. Without SHARDLENS_CALLS it counts nothing, but
+// still takes the one place that CUPTI has for a subscriber: the recorder then goes without.
+#include <cupti.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+namespace {
+
+struct Counters {
+  std::atomic<uint64_t> kernels;
+  std::atomic<uint64_t> graphs;
+  std::atomic<uint64_t> memory;
+};
+
+struct Counted {
+  CUpti_CallbackId id;
+  std::atomic<uint64_t> Counters::* counter;
+};
+
+constexpr std::array kCounted = {
+    Counted{CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, &Counters::kernels},
+    Counted{CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz, &Counters::kernels},
+    Counted{CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, &Counters::kernels},
+    Counted{CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz, &Counters::kernels},
+    Counted{CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel, &Counters::kernels},
+    Counted{CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz, &Counters::kernels},
+    Counted{CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, &Counters::graphs},
+    Counted{CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz, &Counters::graphs},
+    Counted{CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, &Counters::memory},
+    Counted{CUPTI_DRIVER_TRACE_CBID_cuMemCreate, &Counters::memory},
+};
+
+/// Null where the file cannot be made.
+Counters* map_counters(const char* path) {
+  const std::string own = std::string(path) + "." + std::to_string(::getpid());
+  const int file = ::open(own.c_str(), O_RDWR | O_CREAT, 0644);
+  if (file < 0 || ::ftruncate(file, sizeof(Counters)) != 0) return nullptr;
+  void* const memory =
+      ::mmap(nullptr, sizeof(Counters), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  ::close(file);
+  return memory == MAP_FAILED ? nullptr : static_cast<Counters*>(memory);
+}
+
+void count(void* counters, CUpti_CallbackDomain, CUpti_CallbackId id, const void* data) noexcept {
+  if (static_cast<const CUpti_CallbackData*>(data)->callbackSite != CUPTI_API_ENTER) return;
+  for (const Counted& call : kCounted) {
+    if (call.id == id) ++(static_cast<Counters*>(counters)->*call.counter);
+  }
+}
+
+/// CUPTI is looked up, not linked: the process has one of its own, or none.
+template <class Function>
+Function find(void* library, const char* name) {
+  return reinterpret_cast<Function>(::dlsym(library, name));
+}
+
+}  // namespace
+
+/// What the driver calls, once, before a process can use CUDA. Returns 1 where it has subscribed and
+/// counts what it was asked to, else 0, and the program goes on without.
+extern "C" [[gnu::visibility("default")]] int InitializeInjection() {
+  void* const cupti = ::dlopen("libcupti.so.13", RTLD_NOW | RTLD_LOCAL);
+  if (cupti == nullptr) return 0;
+  const auto subscribe = find<decltype(&cuptiSubscribe)>(cupti, "cuptiSubscribe");
+  const auto enable = find<decltype(&cuptiEnableCallback)>(cupti, "cuptiEnableCallback");
+  if (subscribe == nullptr || enable == nullptr) return 0;
+  const char* const path = std::getenv("SHARDLENS_CALLS");
+  Counters* const counters = path == nullptr ? nullptr : map_counters(path);
+  CUpti_SubscriberHandle subscriber = nullptr;
+  if (subscribe(&subscriber, count, counters) != CUPTI_SUCCESS) return 0;
+  if (counters == nullptr) return path == nullptr ? 1 : 0;
+  bool enabled = true;
+  for (const Counted& call : kCounted) {
+    const CUptiResult result = enable(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, call.id);
+    enabled = enabled && result == CUPTI_SUCCESS;
+  }
+  return enabled ? 1 : 0;
+}

@@ -1,0 +1,188 @@
+"""Phase 3: what Python programs ask of PyTorch's allocator on the GPU, recorded by `shardlens
+record` attached to them, beside the same programs on the null device; and what operators take while
+they run, over a grid of shapes."""
+
+import os
+import re
+import sys
+
+import machine as machines
+from results import Failed, NotChecked, compared
+from steps import SHARDLENS, Step, events, measured, report
+
+sys.path.insert(0, str(machines.SCRIPTS.parent))
+import gpu_cases  # noqa: E402
+
+ACCELERATE = [
+    "-m",
+    "accelerate.commands.launch",
+    "--config_file",
+    "trainer_fsdp2.yaml",
+    "--num_processes",
+    "1",
+]
+NEEDS = {"trainer.py": "transformers", "lit.py": "lightning"}
+MOST_LANES = 3
+RECORD_LIMIT_S = 100
+GRID_LIMIT_S = 150
+
+# Words behind python3. The first word that ends in .py is a script of tests/record/scripts.
+PROGRAMS = {
+    **gpu_cases.PROGRAMS,
+    "trainer": ["trainer.py"],
+    "accelerate_fsdp2": [*ACCELERATE, "trainer.py"],
+    "lightning": ["lit.py", "alone"],
+    "convolutions": ["convolutions.py", "--cudnn", "off"],
+}
+# cuDNN chooses their kernels by itself, and there is none on a null device.
+WITH_CUDNN = {
+    "convolutions_cudnn": ["convolutions.py", "--cudnn", "on"],
+    "plain_cudnn": ["transformer.py", "--strategy", "plain"],
+}
+FEW = ("plain",)
+
+
+def script_of(program):
+    return next(word for word in program if word.endswith(".py"))
+
+
+def check_modules(program, python):
+    module = NEEDS.get(script_of(program))
+    if module is None:
+        return
+    ask = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
+    if machines.run([python, "-c", ask])[0] != 0:
+        raise NotChecked(f"{python} has no {module}")
+
+
+def full_words(program):
+    return [
+        machines.SCRIPTS / word if re.fullmatch(r"\w+\.(py|yaml)", str(word)) else word
+        for word in program
+    ]
+
+
+def environment(place, port, has_cudnn):
+    env = gpu_cases.ALONE | {"MASTER_PORT": str(port)}
+    if has_cudnn:
+        del env["TORCH_CUDNN_SDPA_DEPRIORITIZED"]
+    return place | env
+
+
+def record(machine, folder, program, flags, env):
+    """What the recording in folder/run says; the program must end well."""
+    command = [
+        SHARDLENS,
+        "record",
+        *flags,
+        "--timeout",
+        str(RECORD_LIMIT_S),
+        "--out",
+        folder / "run",
+    ]
+    code, out, error = machines.run(
+        [*command, "--", machine.python, *full_words(program)], env=env, limit_s=RECORD_LIMIT_S + 30
+    )
+    if code != 0:
+        where = "the null device" if flags else "the GPU"
+        raise Failed(f"on {where} exit code {code}: {machines.last_line(out, error)}")
+    return events(machine, folder / "run", 0, folder), report(machine, folder / "run")[0]
+
+
+def on_gpu(machine, folder, program, port, has_cudnn=False):
+    folder.mkdir()
+    return record(
+        machine, folder, program, [], environment(machine.gpu_environment(), port, has_cudnn)
+    )
+
+
+def on_null(machine, folder, program, port):
+    if " " in machine.gpu:
+        raise NotChecked(f"there is no null device of {machine.gpu}; add it to planner/gpus.cpp")
+    folder.mkdir()
+    flags = ["--device", machine.null, "--world", "1"]
+    return record(
+        machine, folder, program, flags, environment(machine.null_environment(), port, False)
+    )[0]
+
+
+def compare(machine, folder, program, port):
+    check_modules(program, machine.python)
+    seen, report_ = on_gpu(machine, folder / "gpu", program, port)
+    expected = on_null(machine, folder / "null", program, port + 1)
+    return compared(seen, expected, program="record", words=program, ledger=report_["ledger"])
+
+
+def with_cudnn(machine, folder, program, port):
+    """Kept to be explained later: where cuDNN is used the null device cannot follow."""
+    machine.needs_gpu("has no cuDNN")
+    seen, report_ = on_gpu(machine, folder / "gpu", program, port, has_cudnn=True)
+    expected = on_null(machine, folder / "null", program, port + 1)
+    return compared(
+        seen, expected, program="record", words=program, cudnn=True, ledger=report_["ledger"]
+    )
+
+
+def grid(machine):
+    """What each operator takes at its peak, and keeps: on the GPU and on the null device. Where
+    time is over the cases stand that came before."""
+    command = [
+        machine.python,
+        machines.PROGRAMS / "workspaces.py",
+        *(["--few"] if machine.few else []),
+    ]
+    code, out, error = machines.run(command, env=machine.gpu_environment(), limit_s=GRID_LIMIT_S)
+    rows = machines.rows_of(out)
+    null = machines.preload(machine.gpu.partition(" ")[0])
+    expected = {
+        row["case"]: row
+        for row in machines.rows_of(
+            machines.run(command, env=machine.null_environment() | null, limit_s=GRID_LIMIT_S)[1]
+        )
+    }
+    if code != 0 or not expected:
+        return measured(
+            f"exit code {code} after {len(rows)} cases: {machines.last_line(error)}", rows=rows
+        ) | {"verdict": "failed"}
+    names = [row["case"] for row in rows if differs(row, expected.get(row["case"]))]
+    refused = [name for name, row in expected.items() if "error" in row]
+    said = (
+        f"{len(rows)} cases; {len(refused)} of them a null device refuses, since it does not know "
+        f"their sizes; {len(names)} take other memory than there"
+    )
+    verdict = "differs" if names else "measured"
+    if names:
+        said += f": {', '.join(names[:3])}"
+    return measured(said, rows=rows, refused=refused, other=names) | {"verdict": verdict}
+
+
+def differs(row, expected):
+    """Cases that the null device refuses have no other side."""
+    if expected is None or "error" in expected:
+        return False
+    return "error" in row or any(row[key] != expected[key] for key in ("peak_bytes", "kept_bytes"))
+
+
+def steps(machine):
+    lanes = max(1, min(MOST_LANES, (os.cpu_count() or 1) // 4))
+    names = FEW if machine.few else list(PROGRAMS)
+    found = [
+        Step(
+            name,
+            lambda folder, name=name, port=29600 + 2 * index: compare(
+                machine, folder, PROGRAMS[name], port
+            ),
+            lanes,
+        )
+        for index, name in enumerate(names)
+    ]
+    found += [
+        Step(
+            name,
+            lambda folder, name=name, port=29700 + 2 * index: with_cudnn(
+                machine, folder, WITH_CUDNN[name], port
+            ),
+        )
+        for index, name in enumerate(WITH_CUDNN)
+    ]
+    return [*found, Step("workspaces", lambda _: grid(machine))]

@@ -1,0 +1,12 @@
+"""The phases of run.sh, by the worth of what they show: where time is short, the first ones count.
+The steps of NAME are in phase_NAME.py, which only that phase's own process imports."""
+
+PHASES = {
+    "facts": "what the GPU and its libraries take and tell",
+    "sequences": "our allocations beside the null device's",
+    "programs": "Python programs' allocations beside the null device's",
+    "prediction": "plans beside what the device had in use",
+    "numerics": "losses beside the CPU's and PyTorch's",
+    "time": "steps, launches and kernels by the clock",
+    "survival": "what is left after kills, full memory and lost ranks",
+}

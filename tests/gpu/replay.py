@@ -1,0 +1,169 @@
+"""Replays what a GPU has recorded on the null device of its name, event by event:
+
+    replay.py FOLDER [--rehearsed]
+
+FOLDER has what run.sh gave back, in folders of any depth: the steps of 2-sequences.json and
+3-programs.json that were the same there must be so here and now. Python programs are replayed where
+this Python has PyTorch. Exit code 77 says that FOLDER has no such file. What a null device recorded
+is refused, but with --rehearsed."""
+
+import argparse
+import os
+import pathlib
+import sys
+import tempfile
+
+import machine as machines
+import results
+
+NOTHING_THERE = 77
+FILES = ("2-sequences.json", "3-programs.json")
+
+
+def start(command, env=None):
+    code, out, error = machines.run(command, env=env)
+    if code != 0:
+        raise results.Failed(f"exit code {code}: {machines.last_line(out, error)}")
+    return out
+
+
+def replayed(phase, step, folder):
+    """The null device's events now. Raises NotChecked where this Python cannot run the program."""
+    device = f"null:{phase['gpu']}"
+    if step["program"] == "print_allocations":
+        command = [machines.BIN / "print_allocations", "--device", device, *step["flags"]]
+        return start(command).splitlines()[1:]
+    if step["program"] == "train":
+        return of_ranks(step["flags"], device, folder)
+    return of_program(step["words"], device, folder)
+
+
+def events(run, rank, folder):
+    path = folder / "events.json"
+    start(
+        [
+            machines.BIN / "shardlens",
+            "profile",
+            "export",
+            run,
+            "--rank",
+            str(rank),
+            "--format",
+            "memory-viz-json",
+            "--out",
+            path,
+        ]
+    )
+    return results.events_of_export(path)
+
+
+def of_ranks(flags, device, folder):
+    start(
+        [
+            machines.BIN / "shardlens",
+            "train",
+            "--device",
+            device,
+            "--data",
+            "synthetic",
+            "--storage",
+            folder,
+            "--name",
+            "run",
+            *flags,
+        ]
+    )
+    count = int(flags[flags.index("--workers") + 1])
+    return [
+        f"rank {rank} {line}"
+        for rank in range(count)
+        for line in events(folder / "run", rank, folder)
+    ]
+
+
+def of_program(words, device, folder):
+    try:
+        import phase_programs  # ends this Python where none has PyTorch
+    except SystemExit:
+        raise results.NotChecked("no Python here has PyTorch") from None
+    python = phase_programs.gpu_cases.PYTHON
+    phase_programs.check_modules(words, python)
+    env = os.environ | phase_programs.gpu_cases.ALONE
+    start(
+        [
+            machines.BIN / "shardlens",
+            "record",
+            "--device",
+            device,
+            "--world",
+            "1",
+            "--out",
+            folder / "run",
+            "--",
+            python,
+            *phase_programs.full_words(words),
+        ],
+        env=env,
+    )
+    return events(folder / "run", 0, folder)
+
+
+def replay(phase, step):
+    """Empty where the events are the same."""
+    if "left_out" in step:
+        return step["left_out"]
+    recorded = results.unpack_sequence(step["sequence"])
+    with tempfile.TemporaryDirectory() as folder:
+        found = replayed(phase, step, pathlib.Path(folder))
+    return results.first_difference(recorded, found)
+
+
+def steps_of(path, is_rehearsed):
+    """Those to be replayed. Raises ValueError where the file is none of a GPU's."""
+    phase = results.read(path)
+    if phase["on"] != "GPU" and not is_rehearsed:
+        raise ValueError(
+            f"{path} was recorded on a {phase['on']}, which proves nothing; keep what a "
+            "GPU gave back"
+        )
+    return phase, [step for step in phase["steps"] if step["verdict"] == "same"]
+
+
+def replay_file(path, is_rehearsed):
+    """How many were replayed, and how many of them were not the same."""
+    phase, steps = steps_of(path, is_rehearsed)
+    failed = 0
+    for step in steps:
+        try:
+            difference = replay(phase, step)
+        except results.NotChecked as reason:
+            print(f"skipped {step['name']}: {reason}", flush=True)
+            continue
+        except (results.Failed, ValueError) as error:
+            difference = str(error)
+        failed += bool(difference)
+        print(f"{'FAILED ' if difference else 'ok     '} {step['name']} {difference}", flush=True)
+    return len(steps), failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--rehearsed", action="store_true", help="take a null device's, too")
+    options = parser.parse_args()
+    files = sorted(path for name in FILES for path in options.folder.rglob(name))
+    if not files:
+        print(f"skipped: {options.folder} has no {' or '.join(FILES)} of a GPU")
+        return NOTHING_THERE
+    try:
+        counts = [replay_file(path, options.rehearsed) for path in files]
+    except ValueError as error:
+        print(f"replay.py: {error}", file=sys.stderr)
+        return 2
+    replayed_, failed = (sum(column) for column in zip(*counts))
+    print(f"{replayed_} sequences, {failed} failed")
+    return 1 if failed or replayed_ == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

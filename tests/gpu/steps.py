@@ -1,0 +1,84 @@
+"""What the phases share: what a step is, runs of our own programs, and what recordings say."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+
+import machine as machines
+from results import Failed, events_of_export
+
+SHARDLENS = machines.BIN / "shardlens"
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """`function` takes a folder of its own, and returns a dict with at least `verdict` and `said`.
+    Steps of more than one lane run beside each other, so many at a time."""
+
+    name: str
+    function: Callable
+    lanes: int = 1
+
+
+def measured(said, **data):
+    return {"verdict": "measured", "said": said, **data}
+
+
+def mib(count):
+    return "unknown" if count is None else f"{count / 2**20:.2f} MiB"
+
+
+def train(machine, folder, device, *flags, **how):
+    """result.json of a run of ours into folder/DEVICE, on synthetic data. Raises Failed."""
+    name = device.partition(":")[0]
+    start = machine.on_gpu if device == "cuda" else machine.on_null
+    start(
+        [
+            SHARDLENS,
+            "train",
+            "--device",
+            device,
+            "--data",
+            "synthetic",
+            "--storage",
+            folder,
+            "--name",
+            name,
+            *flags,
+        ],
+        **how,
+    )
+    return json.loads((folder / name / "result.json").read_text())
+
+
+def report(machine, run):
+    """Of every rank, what its recording says."""
+    out = machine.on_null([SHARDLENS, "profile", "report", run, "--json"])
+    return json.loads(out)["ranks"]
+
+
+def events(machine, run, rank, folder):
+    """The allocator's events in a recording, a line each."""
+    path = folder / "events.json"
+    machine.on_null(
+        [
+            SHARDLENS,
+            "profile",
+            "export",
+            run,
+            "--rank",
+            str(rank),
+            "--format",
+            "memory-viz-json",
+            "--out",
+            path,
+        ]
+    )
+    return events_of_export(path)
+
+
+def only(rows):
+    """The one row that a program of ours printed."""
+    if len(rows) != 1:
+        raise Failed(f"{len(rows)} lines of JSON, not one")
+    return rows[0]
