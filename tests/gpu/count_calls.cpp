@@ -3,7 +3,7 @@
 //
 //     CUDA_INJECTION64_PATH=.../libcount_calls.so SHARDLENS_CALLS=FILE program
 //
-// and FILE.PID then holds three counters of 64 bits each, in the order of `Counters`. They lie in
+// and FILE.PID then holds four counters of 64 bits each, in the order of `Counters`. They lie in
 // mapped memory, so a process that is killed leaves them behind as well. A Python program may load
 // it by ctypes and call InitializeInjection() itself. Without SHARDLENS_CALLS it counts nothing, but
 // still takes the one place that CUPTI has for a subscriber: the recorder then goes without.
@@ -25,24 +25,38 @@ struct Counters {
   std::atomic<uint64_t> kernels;
   std::atomic<uint64_t> graphs;
   std::atomic<uint64_t> memory;
+  std::atomic<uint64_t> runtime_kernels;  // as the runtime's callers launched them
 };
 
 struct Counted {
+  CUpti_CallbackDomain domain;
   CUpti_CallbackId id;
   std::atomic<uint64_t> Counters::* counter;
 };
 
+constexpr Counted of_driver(CUpti_CallbackId id, std::atomic<uint64_t> Counters::* counter) {
+  return {CUPTI_CB_DOMAIN_DRIVER_API, id, counter};
+}
+
+constexpr Counted of_runtime(CUpti_CallbackId id) {
+  return {CUPTI_CB_DOMAIN_RUNTIME_API, id, &Counters::runtime_kernels};
+}
+
 constexpr std::array kCounted = {
-    Counted{CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, &Counters::kernels},
-    Counted{CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz, &Counters::kernels},
-    Counted{CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, &Counters::kernels},
-    Counted{CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz, &Counters::kernels},
-    Counted{CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel, &Counters::kernels},
-    Counted{CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz, &Counters::kernels},
-    Counted{CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, &Counters::graphs},
-    Counted{CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz, &Counters::graphs},
-    Counted{CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, &Counters::memory},
-    Counted{CUPTI_DRIVER_TRACE_CBID_cuMemCreate, &Counters::memory},
+    of_driver(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, &Counters::kernels),
+    of_driver(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz, &Counters::kernels),
+    of_driver(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, &Counters::kernels),
+    of_driver(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz, &Counters::kernels),
+    of_driver(CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel, &Counters::kernels),
+    of_driver(CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz, &Counters::kernels),
+    of_driver(CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, &Counters::graphs),
+    of_driver(CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz, &Counters::graphs),
+    of_driver(CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, &Counters::memory),
+    of_driver(CUPTI_DRIVER_TRACE_CBID_cuMemCreate, &Counters::memory),
+    of_runtime(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000),
+    of_runtime(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_ptsz_v7000),
+    of_runtime(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060),
+    of_runtime(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_ptsz_v11060),
 };
 
 /// Null where the file cannot be made.
@@ -56,10 +70,12 @@ Counters* map_counters(const char* path) {
   return memory == MAP_FAILED ? nullptr : static_cast<Counters*>(memory);
 }
 
-void count(void* counters, CUpti_CallbackDomain, CUpti_CallbackId id, const void* data) noexcept {
+void count(void* counters, CUpti_CallbackDomain domain, CUpti_CallbackId id,
+           const void* data) noexcept {
   if (static_cast<const CUpti_CallbackData*>(data)->callbackSite != CUPTI_API_ENTER) return;
   for (const Counted& call : kCounted) {
-    if (call.id == id) ++(static_cast<Counters*>(counters)->*call.counter);
+    if (call.domain != domain || call.id != id) continue;
+    ++(static_cast<Counters*>(counters)->*call.counter);
   }
 }
 
@@ -86,7 +102,7 @@ extern "C" [[gnu::visibility("default")]] int InitializeInjection() {
   if (counters == nullptr) return path == nullptr ? 1 : 0;
   bool enabled = true;
   for (const Counted& call : kCounted) {
-    const CUptiResult result = enable(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, call.id);
+    const CUptiResult result = enable(1, subscriber, call.domain, call.id);
     enabled = enabled && result == CUPTI_SUCCESS;
   }
   return enabled ? 1 : 0;

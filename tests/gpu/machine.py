@@ -87,8 +87,10 @@ def run(command, env=None, limit_s=COMMAND_LIMIT_S, cwd=None):
 
 
 def last_line(*texts):
+    """The last that tells of an error, or the last one."""
     lines = [line for text in texts for line in text.strip().splitlines()]
-    return lines[-1][:300] if lines else "it said nothing"
+    errors = [line for line in lines if re.search(r"\w*Error\b|error:", line)]
+    return (errors or lines or ["it said nothing"])[-1].strip()[:300]
 
 
 def output_of(command, **how):

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 
 import machine as machines
-from results import Failed
+from results import Failed, NotChecked
 from steps import SHARDLENS, Step, measured, mib, only, report, train
 
 NOT_OUTSIDE = "takes no memory outside PyTorch's allocator"
@@ -20,14 +20,30 @@ class Facts:
 
     def __init__(self, machine):
         self.machine = machine
-        self.rows = None
+        self.rows = self.null_rows = None
 
     def of(self, fact):
+        """Every row of it."""
         if self.rows is None:
             self.rows = self._ask()
+        return self._found(self.rows, fact)
+
+    def of_null(self, fact):
+        """The one row of it that the null device of this GPU's name gives."""
+        if " " in self.machine.gpu:
+            raise NotChecked(f"there is no null device of {self.machine.gpu}")
+        if self.null_rows is None:
+            script = machines.PROGRAMS / "facts_of_gpu.py"
+            env = self.machine.null_environment() | machines.preload(self.machine.gpu)
+            command = [self.machine.python, script, "device", "workspaces"]
+            self.null_rows = machines.rows_of(machines.output_of(command, env=env))
+        return only(self._found(self.null_rows, fact))
+
+    @staticmethod
+    def _found(rows, fact):
         found = [
             {key: value for key, value in row.items() if key != "fact"}
-            for row in self.rows
+            for row in rows
             if row["fact"] == fact
         ]
         if not found:
@@ -90,19 +106,35 @@ def doctor(machine):
     return measured("; ".join(wrong) or "nothing is wrong", findings=found["findings"])
 
 
+def beside_null(facts, fact, keys, said):
+    """The GPU's fact beside the null device's of its name, by these keys of it."""
+    on_gpu, on_null = only(facts.of(fact)), facts.of_null(fact)
+    other = [
+        f"{key} {on_gpu[key]}, not {on_null[key]}" for key in keys if on_gpu[key] != on_null[key]
+    ]
+    told = said.format(**on_gpu)
+    return {
+        "verdict": "differs" if other else "same",
+        "said": f"{told}; the null device has other: {'; '.join(other)}" if other else told,
+        "on_gpu": on_gpu,
+        "on_null": on_null,
+    }
+
+
 def device(facts):
-    row = only(facts.of("device"))
-    return measured(
-        f"{row['name']}, {mib(row['total_bytes'])}, {row['multiprocessors']} "
-        f"multiprocessors, driver's CUDA {row['driver_cuda']}",
-        device=row,
+    keys = ("total_bytes", "multiprocessors", "l2_bytes", "capability")
+    return beside_null(
+        facts,
+        "device",
+        keys,
+        "{name}, {total_bytes} bytes, {multiprocessors} multiprocessors, L2 {l2_bytes} bytes, "
+        "driver's CUDA {driver_cuda}, cuDNN {cudnn}",
     )
 
 
 def driver(machine):
     if shutil.which("nvidia-smi") is None:
-        machine.needs_gpu("has no nvidia-smi")
-        raise Failed("nvidia-smi is missing: the driver's version is not known")
+        raise NotChecked("nvidia-smi is missing: of the driver only its CUDA version is known")
     machine.needs_gpu("is not what nvidia-smi would tell of")
     fields = (
         "name,driver_version,memory.total,memory.used,clocks.max.sm,clocks.max.mem,ecc.mode.current"
@@ -133,20 +165,9 @@ def modules(facts):
 
 def workspaces(facts):
     """cuBLAS's, by PyTorch's counters: they are in its allocator, so a null device has them too."""
-    script = machines.PROGRAMS / "facts_of_gpu.py"
-    machine, on_gpu = facts.machine, only(facts.of("workspaces"))
-    env = machine.null_environment() | machines.preload(machine.gpu)
-    out = machines.output_of([machine.python, script, "workspaces"], env=env)
-    on_null = {
-        key: value for key, value in json.loads(out.splitlines()[-1]).items() if key != "fact"
-    }
-    same = on_gpu == on_null
-    return {
-        "verdict": "same" if same else "differs",
-        "said": f"{on_gpu}" if same else f"{on_gpu} on the GPU, {on_null} on the null device",
-        "on_gpu": on_gpu,
-        "on_null": on_null,
-    }
+    keys = ("gemm_bytes", "lt_bytes", "on_another_stream_bytes")
+    said = "{gemm_bytes} bytes, cuBLASLt {lt_bytes}, on another stream {on_another_stream_bytes}"
+    return beside_null(facts, "workspaces", keys, said)
 
 
 def nccl(facts):
@@ -183,10 +204,12 @@ def counted_calls(facts):
             "device does not tell",
             **row,
         )
-    if row["kernels"] < row["operators"]:
-        raise Failed(f"{row['operators']} operators, but {row['kernels']} launches were told")
+    launches = max(row["kernels"], row["runtime_kernels"])
+    if launches < row["operators"]:
+        raise Failed(f"{row['operators']} operators, but {launches} launches were told")
     return measured(
-        f"{row['kernels']} launches of {row['operators']} operators, {row['memory']} calls "
+        f"{row['operators']} operators: {row['kernels']} launches by the driver's calls, "
+        f"{row['runtime_kernels']} by the runtime's; {row['memory']} calls "
         "for memory",
         **row,
     )

@@ -190,15 +190,15 @@ def callbacks(library):
     for _ in range(operators):
         x = x * 1.5
     torch.cuda.synchronize()
-    counters = [0, 0, 0]
+    counters = [0, 0, 0, 0]
     path = f"{os.environ['SHARDLENS_CALLS']}.{os.getpid()}"
     if os.path.exists(path):
         with open(path, "rb") as file:
-            counters = [int.from_bytes(file.read(8), "little") for _ in range(3)]
+            counters = [int.from_bytes(file.read(8), "little") for _ in range(4)]
     tell(
         attached=attached,
         operators=operators,
-        **dict(zip(("kernels", "graphs", "memory"), counters)),
+        **dict(zip(("kernels", "graphs", "memory", "runtime_kernels"), counters)),
     )
 
 

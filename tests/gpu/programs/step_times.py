@@ -81,19 +81,21 @@ def captured(training):
 
 def counters():
     path = f"{os.environ['SHARDLENS_CALLS']}.{os.getpid()}"
-    return struct.unpack("<3Q", pathlib.Path(path).read_bytes())
+    return struct.unpack("<4Q", pathlib.Path(path).read_bytes())
 
 
 def calls_of(step, library):
-    """Kernels and graphs that a step launches."""
+    """Kernels and graphs that a step launches, by the driver's calls and by the runtime's."""
     if ctypes.CDLL(library).InitializeInjection() != 1:
-        return {"kernels": None, "graphs": None}
+        return dict.fromkeys(("kernels", "graphs", "runtime_kernels"))
     before = counters()
     for _ in range(COUNTED_STEPS):
         step()
     torch.cuda.synchronize()
-    kernels, graphs, _ = ((now - then) / COUNTED_STEPS for now, then in zip(counters(), before))
-    return {"kernels": kernels, "graphs": graphs}
+    kernels, graphs, _, of_runtime = (
+        (now - then) / COUNTED_STEPS for now, then in zip(counters(), before)
+    )
+    return {"kernels": kernels, "graphs": graphs, "runtime_kernels": of_runtime}
 
 
 def main():
