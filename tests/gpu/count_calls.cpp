@@ -5,8 +5,8 @@
 //
 // and FILE.PID then holds four counters of 64 bits each, in the order of `Counters`. They lie in
 // mapped memory, so a process that is killed leaves them behind as well. A Python program may load
-// it by ctypes and call InitializeInjection() itself. Without SHARDLENS_CALLS it counts nothing, but
-// still takes the one place that CUPTI has for a subscriber: the recorder then goes without.
+// it by ctypes and call InitializeInjection() itself. Without SHARDLENS_CALLS it counts nothing,
+// but still takes the one place that CUPTI has for a subscriber: the recorder then goes without.
 #include <cupti.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -87,7 +87,7 @@ Function find(void* library, const char* name) {
 
 }  // namespace
 
-/// What the driver calls, once, before a process can use CUDA. Returns 1 where it has subscribed and
+/// The driver calls it once, before a process can use CUDA. Returns 1 where it has subscribed and
 /// counts what it was asked to, else 0, and the program goes on without.
 extern "C" [[gnu::visibility("default")]] int InitializeInjection() {
   void* const cupti = ::dlopen("libcupti.so.13", RTLD_NOW | RTLD_LOCAL);

@@ -1,15 +1,12 @@
 """Records programs on this machine's GPU, and on the null device of that GPU: every allocation, free
-and segment has to be the same, in the same order.
+and segment has to be the same, in the same order. Phase 3 of tests/gpu/run.sh takes these programs,
+attached_cases.py holds a null device against itself.
 
-    gpu_cases.py GPU OUT
-
-GPU is its name to Shardlens, such as h200. OUT gets what was recorded on it, a file a program.
-recorded.py says which Python runs them. Is run by tests/gpu/run.sh.
+recorded.py says which Python runs them.
 """
 
 import json
 import pathlib
-import sys
 import tempfile
 
 from record_cases import check_events, events_in
@@ -39,23 +36,8 @@ def events_of(program, place):
 
 
 def compare(name, gpu, out):
-    """Raises AssertionError where they differ."""
+    """Raises AssertionError where they differ. `out` gets what was recorded on the GPU, whose name to
+    Shardlens is `gpu`."""
     on_gpu = events_of(PROGRAMS[name], [])
     pathlib.Path(out, f"record_{name}.json").write_text(json.dumps({"gpu": gpu, "events": on_gpu}))
     check_events(events_of(PROGRAMS[name], ["--device", f"null:{gpu}", "--world", "1"]), on_gpu)
-
-
-def main():
-    failed = 0
-    for name in PROGRAMS:
-        try:
-            compare(name, *sys.argv[1:])
-            print(f"ok      {name}: recorded on the null {sys.argv[1]} as on the GPU", flush=True)
-        except AssertionError as error:
-            failed += 1
-            print(f"FAILED  {name}: {error}", flush=True)
-    return min(failed, 1)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
