@@ -125,6 +125,14 @@ def run_phase(options, machine, phase, is_named):
     return "" if code == 0 else f"ended with exit code {code}"
 
 
+def copy_earlier(options):
+    """What was done before this run is copied too, into a folder that does not have it yet."""
+    for path in options.out.glob("[1-7]-*.json"):
+        copy = options.copy / path.name
+        if not copy.exists():
+            results.write(copy, path.read_text())
+
+
 def write_summary(options, machine, endings):
     phases = {}
     for phase in PHASES:
@@ -187,6 +195,8 @@ def main():
     except ValueError as error:
         print(f"run.sh: {error}", file=sys.stderr)
         return 2
+    if options.copy:
+        copy_earlier(options)
     endings = run_phases(options, machine)
     phases = write_summary(options, machine, endings)
     size = sum(path.stat().st_size for path in options.out.iterdir() if path.is_file())

@@ -80,6 +80,7 @@ def about_machine(machine):
         "tools": tools,
         "python": said["python"],
         "torch": said["torch"],
+        "torch_folder": said["folder"],
         "wheels": said["wheels"],
     }
     text = f"{os.cpu_count()} cores, Python {said['python']}, PyTorch {said['torch']}"

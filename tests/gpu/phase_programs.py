@@ -4,6 +4,7 @@ they run, over a grid of shapes."""
 
 import os
 import re
+import socket
 import sys
 
 import machine as machines
@@ -64,8 +65,14 @@ def full_words(program):
     ]
 
 
-def environment(place, port, has_cudnn):
-    env = gpu_cases.ALONE | {"MASTER_PORT": str(port)}
+def free_port():
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+def environment(place, has_cudnn):
+    env = gpu_cases.ALONE | {"MASTER_PORT": str(free_port())}
     if has_cudnn:
         del env["TORCH_CUDNN_SDPA_DEPRIORITIZED"]
     return place | env
@@ -91,38 +98,36 @@ def record(machine, folder, program, flags, env):
     return events(machine, folder / "run", 0, folder), report(machine, folder / "run")[0]
 
 
-def on_gpu(machine, folder, program, port, has_cudnn=False):
+def on_gpu(machine, folder, program, has_cudnn=False):
     folder.mkdir()
-    return record(
-        machine, folder, program, [], environment(machine.gpu_environment(), port, has_cudnn)
-    )
+    return record(machine, folder, program, [], environment(machine.gpu_environment(), has_cudnn))
 
 
-def on_null(machine, folder, program, port):
+def on_null(machine, folder, program):
     if " " in machine.gpu:
         raise NotChecked(f"there is no null device of {machine.gpu}; add it to planner/gpus.cpp")
     folder.mkdir()
     flags = ["--device", machine.null, "--world", "1"]
-    return record(
-        machine, folder, program, flags, environment(machine.null_environment(), port, False)
-    )[0]
+    return record(machine, folder, program, flags, environment(machine.null_environment(), False))[
+        0
+    ]
 
 
-def compare(machine, folder, name, port):
+def compare(machine, folder, name):
     program = PROGRAMS[name]
     if name in NEEDS_VALUES:
         machine.needs_gpu("brings nothing from a rank, which this program looks at")
     check_modules(program, machine.python)
-    seen, report_ = on_gpu(machine, folder / "gpu", program, port)
-    expected = on_null(machine, folder / "null", program, port + 1)
+    seen, report_ = on_gpu(machine, folder / "gpu", program)
+    expected = on_null(machine, folder / "null", program)
     return compared(seen, expected, program="record", words=program, ledger=report_["ledger"])
 
 
-def with_cudnn(machine, folder, program, port):
+def with_cudnn(machine, folder, program):
     """Kept to be explained later: where cuDNN is used the null device cannot follow."""
     machine.needs_gpu("has no cuDNN")
-    seen, report_ = on_gpu(machine, folder / "gpu", program, port, has_cudnn=True)
-    expected = on_null(machine, folder / "null", program, port + 1)
+    seen, report_ = on_gpu(machine, folder / "gpu", program, has_cudnn=True)
+    expected = on_null(machine, folder / "null", program)
     return compared(
         seen, expected, program="record", words=program, cudnn=True, ledger=report_["ledger"]
     )
@@ -157,7 +162,7 @@ def grid(machine):
     )
     verdict = "differs" if names else "measured"
     if names:
-        said += f": {', '.join(names[:3])}"
+        said += f": {', '.join(names)}"
     return measured(said, rows=rows, refused=refused, other=names) | {"verdict": verdict}
 
 
@@ -172,20 +177,11 @@ def steps(machine):
     lanes = max(1, min(MOST_LANES, (os.cpu_count() or 1) // 4))
     names = FEW if machine.few else list(PROGRAMS)
     found = [
-        Step(
-            name,
-            lambda folder, name=name, port=29600 + 2 * index: compare(machine, folder, name, port),
-            lanes,
-        )
-        for index, name in enumerate(names)
+        Step(name, lambda folder, name=name: compare(machine, folder, name), lanes)
+        for name in names
     ]
     found += [
-        Step(
-            name,
-            lambda folder, name=name, port=29700 + 2 * index: with_cudnn(
-                machine, folder, WITH_CUDNN[name], port
-            ),
-        )
-        for index, name in enumerate(WITH_CUDNN)
+        Step(name, lambda folder, program=program: with_cudnn(machine, folder, program))
+        for name, program in WITH_CUDNN.items()
     ]
     return [*found, Step("workspaces", lambda _: grid(machine))]

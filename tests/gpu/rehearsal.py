@@ -135,6 +135,10 @@ def check_pack(rehearsal):
     )
     expect("exit code of pack into a folder of others", again.returncode, 2)
     expect_in(again.stderr, "is there and no pack")
+    program = rehearsal.pack / "build" / "bin" / "print_allocations"
+    alone = subprocess.run([program], capture_output=True, text=True, check=False, env={})
+    expect("exit code of a program that was not told where LibTorch is", alone.returncode, 127)
+    expect_in(alone.stderr, "libtorch_cpu.so: cannot open")
 
 
 def check_phases(rehearsal):
@@ -191,10 +195,20 @@ def check_files(rehearsal):
     )
 
 
+def check_elsewhere(rehearsal):
+    facts = results.read(rehearsal.results / "1-facts.json")
+    folder = next(step["facts"]["torch_folder"] for step in facts["steps"] if "facts" in step)
+    is_elsewhere = pathlib.Path(folder).is_relative_to(rehearsal.folder / "somewhere" / "else")
+    expect(f"PyTorch in {folder} is the one that was installed elsewhere", is_elsewhere, True)
+
+
 def check_done_before(rehearsal):
-    code, said = rehearsal.run_script(*rehearsal.everywhere())
+    """Nothing is run, and a folder that has nothing yet gets all."""
+    copy = rehearsal.folder / "again"
+    code, said = rehearsal.run_script("--out", rehearsal.results, "--copy", copy)
     expect("exit code where all is done", code, 0)
     expect("phases that were not run again", said.count("done before"), len(PHASES))
+    expect("files in the new folder", len(list(copy.iterdir())), MOST_FILES)
 
 
 def check_broken_phases(rehearsal):
@@ -217,7 +231,7 @@ def check_broken_phases(rehearsal):
     before = {name: (rehearsal.results / name).read_bytes() for name in others}
     start = time.monotonic()
     code, said = rehearsal.run_script(
-        *rehearsal.everywhere(), "--limit", "8", "prediction", "5", "7", pack=pack
+        *rehearsal.everywhere(), "--limit", "15", "prediction", "5", "7", pack=pack
     )
     expect(f"exit code\n{said}", code, 1)
     if time.monotonic() - start > 60:
@@ -309,7 +323,8 @@ def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory(dir=build, prefix="rehearsal-") as folder:
         rehearsal = Rehearsal(build, pathlib.Path(folder))
-        for check in (check_pack, check_phases, check_sequences, check_files, check_done_before):
+        first = (check_pack, check_phases, check_elsewhere, check_sequences, check_files)
+        for check in (*first, check_done_before):
             timed(check, rehearsal)
         shutil.copy(rehearsal.results / "3-programs.json", folder)
         for check in (check_broken_phases, check_lost_file, check_refusals, check_replay):

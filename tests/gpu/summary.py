@@ -4,7 +4,7 @@ not checked, then the phases' figures."""
 from results import VERDICTS
 
 BAD = ("differs", "failed")
-LONG = 400  # characters of what one step says
+LONG = 2000  # characters of what one step says
 
 
 def line_of(text):

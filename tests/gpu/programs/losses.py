@@ -27,7 +27,7 @@ def make(dtype):
     if dtype == "fp32":
         return model
     torch.distributed.init_process_group(
-        "nccl", init_method="tcp://127.0.0.1:29533", rank=0, world_size=1
+        "nccl", store=torch.distributed.HashStore(), rank=0, world_size=1
     )
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for block in model.encoder.layers.children():

@@ -43,7 +43,7 @@ class Training:
         if self.way != "fsdp2":
             return model
         torch.distributed.init_process_group(
-            "nccl", init_method="tcp://127.0.0.1:29535", rank=0, world_size=1
+            "nccl", store=torch.distributed.HashStore(), rank=0, world_size=1
         )
         policy = MixedPrecisionPolicy()
         if self.dtype == "bf16":
