@@ -1,9 +1,8 @@
 """Runs the phases of run.sh, each in a process of its own with its own time limit.
 
 Whatever becomes of a phase, the files of the others stay, and summary.md is written anew. A phase
-whose file says that it is done is run again only when it is named; one that was interrupted goes on
-with the steps that it lacks.
-"""
+whose file says that it is done is run again only when it is named, and then only what failed of it,
+if anything did; one that was interrupted goes on with the steps that it lacks."""
 
 import argparse
 import os
@@ -81,12 +80,23 @@ def paths_of(options, name):
     return [folder / name for folder in folders]
 
 
-def state_of(options, phase):
-    """`done`, `unfinished`, or empty where there is no file that can be read."""
+def earlier(options, phase):
+    """The phase's file, or nothing where there is none that can be read."""
     try:
-        return results.read(options.out / file_name(phase))["state"]
+        return results.read(options.out / file_name(phase))
     except ValueError:
-        return ""
+        return {"state": "", "steps": []}
+
+
+def is_done(options, phase):
+    return earlier(options, phase)["state"] == "done"
+
+
+def how_to_run(options, phase):
+    """A phase that is done and named is run anew, but where steps of it failed: these alone are."""
+    before = earlier(options, phase)
+    has_failed = any(step["verdict"] == "failed" for step in before["steps"])
+    return "anew" if before["state"] == "done" and not has_failed else "on"
 
 
 def end(process):
@@ -102,14 +112,14 @@ def end(process):
             continue
 
 
-def run_phase(options, machine, phase, is_named):
+def run_phase(options, machine, phase):
     """What became of it, in one line; empty where it ended by itself and well."""
     command = [
         sys.executable,
         pathlib.Path(__file__).with_name("phase.py"),
         phase,
         str(options.limit),
-        "anew" if is_named and state_of(options, phase) == "done" else "on",
+        how_to_run(options, phase),
     ]
     command += paths_of(options, file_name(phase))
     env = machine.null_environment() | {machines.VARIABLE: machine.encode()}
@@ -170,12 +180,12 @@ def check_folders(options):
 def run_phases(options, machine):
     endings = {}
     for phase in options.phases or PHASES:
-        if not options.phases and state_of(options, phase) == "done":
+        if not options.phases and is_done(options, phase):
             print(f"{phase}: done before; name it to run it again", flush=True)
             continue
         start = time.monotonic()
         print(f"{phase}:", flush=True)
-        ending = run_phase(options, machine, phase, bool(options.phases))
+        ending = run_phase(options, machine, phase)
         if ending:
             endings[phase] = ending
         elif not (options.out / file_name(phase)).exists():

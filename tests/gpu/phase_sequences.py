@@ -27,7 +27,11 @@ STRATEGIES = {
     "reshard-2": ["--reshard-after-forward", "2", "--workers", "8"],
 }
 DTYPES = ("bf16", "fp32", "fp16")
-FEW = [("fsdp", "bf16", "vit-tutorial"), ("offloaded", "fp32", "transformer")]
+FEW = [
+    ("fsdp", "bf16", "vit-tutorial"),
+    ("offloaded", "fp32", "transformer"),
+    ("hsdp", "fp16", "vit-tutorial"),
+]
 MOST_LANES = 4  # of so many models at a time all fit an H100
 
 

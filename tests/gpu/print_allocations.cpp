@@ -101,7 +101,7 @@ void train(const planner::Config& config, const planner::Strategy& strategy, int
   record_events();
   runtime::RankState state(spec, schedule, 0, device);
   test::IdleCommunicator idle;
-  runtime::Executor executor(spec, state, *streams, {&idle, &idle},
+  runtime::Executor executor(spec, state, *streams, {&idle, &idle, &idle, &idle},
                              runtime::executor_options(config));
   const runtime::Batch batch = runtime::synthetic_batch(spec, config.batch, 0, device);
   for (int64_t step = 0; step < steps; ++step) {

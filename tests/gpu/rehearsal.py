@@ -33,7 +33,7 @@ ASK = (
 # What a null device can say, a phase: how many steps give which verdicts.
 EXPECTED = {
     "facts": {"measured": 5, "same": 2, "not checked": 5},
-    "sequences": {"same": 3},
+    "sequences": {"same": 4},
     "programs": {"same": 1, "measured": 1, "not checked": 2},
     "prediction": {"same": 3},
     "numerics": {"not checked": 4},
@@ -302,13 +302,13 @@ def check_replay(rehearsal):
     shutil.copy(rehearsal.folder / "3-programs.json", fixtures / "h200")
     code, said = replay(fixtures, "--rehearsed")
     expect(f"exit code\n{said}", code, 0)
-    expect_in(said, "4 sequences, 0 failed")
+    expect_in(said, "5 sequences, 0 failed")
     code, said = replay(fixtures)
     expect(f"exit code\n{said}", (code, "proves nothing" in said), (2, True))
     change_one_event(fixtures / "h200" / "2-sequences.json")
     code, said = replay(fixtures, "--rehearsed")
     expect(f"exit code\n{said}", code, 1)
-    expect_in(said, "4 sequences, 1 failed", "on the GPU, ", "on the null device")
+    expect_in(said, "5 sequences, 1 failed", "on the GPU, ", "on the null device")
 
 
 def change_one_event(path):
