@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <regex>
 #include <stdexcept>
 
 #include "tests/support/temporary_folder.h"
@@ -38,8 +39,9 @@ size_t find_mark(std::string_view input, size_t from) {
 void expect_readable(const std::string& reason) {
   expect(!reason.empty(), "a refusal gives no reason");
   expect(reason.size() <= kLongestReason, "a refusal's reason is longer than a screen: " + reason);
-  expect(reason.find("json.exception") == std::string::npos,
-         "a refusal quotes a library: " + reason);
+  // By its number too: an input that is quoted may well have the first words.
+  static const std::regex of_library(R"(\[json\.exception\.[a-z_]+\.[0-9]{3}\])");
+  expect(!std::regex_search(reason, of_library), "a refusal quotes a library: " + reason);
 }
 
 }  // namespace
