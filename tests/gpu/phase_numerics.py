@@ -7,7 +7,7 @@ import random
 
 import machine as machines
 from results import Failed
-from steps import SHARDLENS, Step
+from steps import Step, train_command
 
 STEPS = 20
 IMAGES, TEST_IMAGES = 2560, 256
@@ -49,27 +49,8 @@ def write_idx(path, sizes, content):
 
 def losses(machine, folder, name, device, *flags):
     start = machine.on_gpu if device == "cuda" else machine.on_null
-    start(
-        [
-            SHARDLENS,
-            "train",
-            "--device",
-            device,
-            "--data",
-            folder / "data",
-            "--storage",
-            folder,
-            "--name",
-            name,
-            "--steps",
-            str(STEPS),
-            "--log-every",
-            "1",
-            "--checkpoint-every",
-            "none",
-            *flags,
-        ]
-    )
+    told = ["--steps", str(STEPS), "--log-every", "1", "--checkpoint-every", "none"]
+    start(train_command(folder, name, device, *told, *flags, data=folder / "data"))
     lines = (folder / name / "metrics.jsonl").read_text().splitlines()
     found = [row["loss"] for row in map(json.loads, lines) if "step" in row and "loss" in row]
     if len(found) != STEPS:

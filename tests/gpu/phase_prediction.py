@@ -11,7 +11,7 @@ import pathlib
 import machine as machines
 import results
 from results import Failed, NotChecked
-from steps import SHARDLENS, Step, mib, report, train
+from steps import SHARDLENS, Step, mib, report, train, train_command
 
 CASES = {
     "vit-tutorial": ["--model", "vit-tutorial", "--strategy", "single", "--batch", "64"],
@@ -175,21 +175,7 @@ def near(machine, folder, name, distance_bytes):
     least = plan(machine, CASES[name], *outside)["least_capacity_bytes"]["any"]
     with memory_of(machine, least + distance_bytes) as (variables, capacity):
         verdict = plan(machine, CASES[name], *outside, "--capacity", str(capacity))["verdict"]
-        command = [
-            SHARDLENS,
-            "train",
-            "--device",
-            "cuda",
-            "--data",
-            "synthetic",
-            "--anyway",
-            "--storage",
-            folder,
-            "--name",
-            "near",
-            *STEPS,
-            *CASES[name],
-        ]
+        command = train_command(folder, "near", "cuda", "--anyway", *STEPS, *CASES[name])
         code, out, error = machines.run(command, env=machine.gpu_environment() | variables)
     ran_out = code != 0 and "out of memory" in out + error
     if code != 0 and not ran_out:

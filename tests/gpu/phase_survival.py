@@ -8,32 +8,15 @@ import time
 
 import machine as machines
 from results import Failed, NotChecked
-from steps import SHARDLENS, Step
+from steps import SHARDLENS, Step, train_command
 
 START_LIMIT_S = 60
 STEPS_BEFORE = 20
-MORE = ["--data", "synthetic", "--anyway"]
 
 
 def start_training(machine, folder, *flags):
-    command = [
-        SHARDLENS,
-        "train",
-        "--device",
-        "cuda",
-        *MORE,
-        "--storage",
-        folder,
-        "--name",
-        "run",
-        "--steps",
-        "1000000",
-        "--epochs",
-        "1000000",
-        "--log-every",
-        "5",
-        *flags,
-    ]
+    endless = ["--steps", "1000000", "--epochs", "1000000", "--log-every", "5"]
+    command = train_command(folder, "run", "cuda", "--anyway", *endless, *flags)
     return machines.start(command, env=machine.gpu_environment())
 
 
@@ -76,30 +59,9 @@ def killed(machine, folder):
 
 def out_of_memory(machine, folder):
     """For real: a model whose state is beyond any GPU. The screen must say what held the memory."""
-    flags = [
-        "--model",
-        "llama-70b",
-        "--strategy",
-        "single",
-        "--param-dtype",
-        "bf16",
-        "--steps",
-        "2",
-    ]
-    command = [
-        SHARDLENS,
-        "train",
-        "--device",
-        "cuda",
-        *MORE,
-        "--storage",
-        folder,
-        "--name",
-        "run",
-        "--profile",
-        "on",
-        *flags,
-    ]
+    flags = ["--model", "llama-70b", "--strategy", "single", "--param-dtype", "bf16"]
+    flags += ["--steps", "2", "--profile", "on", "--anyway"]
+    command = train_command(folder, "run", "cuda", *flags)
     code, out, error = machines.run(command, env=machine.gpu_environment())
     screen = (out + error).splitlines()
     wanted = ("out of memory", "asked for", "free on the device", "parameter_shard")

@@ -15,6 +15,7 @@ import tempfile
 
 import machine as machines
 import results
+from steps import SHARDLENS, export_command, train_command
 
 NOTHING_THERE = 77
 FILES = ("2-sequences.json", "3-programs.json")
@@ -40,39 +41,12 @@ def replayed(phase, step, folder):
 
 def events(run, rank, folder):
     path = folder / "events.json"
-    start(
-        [
-            machines.BIN / "shardlens",
-            "profile",
-            "export",
-            run,
-            "--rank",
-            str(rank),
-            "--format",
-            "memory-viz-json",
-            "--out",
-            path,
-        ]
-    )
+    start(export_command(run, rank, path))
     return results.events_of_export(path)
 
 
 def of_ranks(flags, device, folder):
-    start(
-        [
-            machines.BIN / "shardlens",
-            "train",
-            "--device",
-            device,
-            "--data",
-            "synthetic",
-            "--storage",
-            folder,
-            "--name",
-            "run",
-            *flags,
-        ]
-    )
+    start(train_command(folder, "run", device, *flags))
     count = int(flags[flags.index("--workers") + 1])
     return [
         f"rank {rank} {line}"
@@ -91,7 +65,7 @@ def of_program(words, device, folder):
     env = os.environ | phase_programs.gpu_cases.ALONE
     start(
         [
-            machines.BIN / "shardlens",
+            SHARDLENS,
             "record",
             "--device",
             device,

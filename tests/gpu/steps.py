@@ -28,26 +28,23 @@ def mib(count):
     return "unknown" if count is None else f"{count / 2**20:.2f} MiB"
 
 
+def train_command(folder, name, device, *flags, data="synthetic"):
+    """A run of ours into folder/name."""
+    words = ["--device", device, "--data", data, "--storage", folder, "--name", name]
+    return [SHARDLENS, "train", *words, *flags]
+
+
+def export_command(run, rank, path):
+    """Writes the allocator's events in a recording as results.events_of_export() reads them."""
+    words = ["--rank", str(rank), "--format", "memory-viz-json", "--out", path]
+    return [SHARDLENS, "profile", "export", run, *words]
+
+
 def train(machine, folder, device, *flags, **how):
     """result.json of a run of ours into folder/DEVICE, on synthetic data. Raises Failed."""
     name = device.partition(":")[0]
     start = machine.on_gpu if device == "cuda" else machine.on_null
-    start(
-        [
-            SHARDLENS,
-            "train",
-            "--device",
-            device,
-            "--data",
-            "synthetic",
-            "--storage",
-            folder,
-            "--name",
-            name,
-            *flags,
-        ],
-        **how,
-    )
+    start(train_command(folder, name, device, *flags), **how)
     return json.loads((folder / name / "result.json").read_text())
 
 
@@ -60,20 +57,7 @@ def report(machine, run):
 def events(machine, run, rank, folder):
     """The allocator's events in a recording, a line each."""
     path = folder / "events.json"
-    machine.on_null(
-        [
-            SHARDLENS,
-            "profile",
-            "export",
-            run,
-            "--rank",
-            str(rank),
-            "--format",
-            "memory-viz-json",
-            "--out",
-            path,
-        ]
-    )
+    machine.on_null(export_command(run, rank, path))
     return events_of_export(path)
 
 
