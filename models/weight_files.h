@@ -20,7 +20,7 @@ class WeightFiles {
   /// are damaged, or are not the model's parameters, each once, in F32. `spec` must outlive it.
   WeightFiles(const ModelSpec& spec, const std::string& path);
 
-  /// Of one of spec.parameters: row-major, aligned to nothing.
+  /// The bytes of spec.parameters[parameter]: row-major, aligned to nothing.
   std::span<const std::byte> data_of(size_t parameter) const {
     return by_name_.at(spec_.parameters[parameter].name)->data;
   }

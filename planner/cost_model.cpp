@@ -163,7 +163,8 @@ class Clock {
     if (is_compute(action.kind)) cost.compute_seconds += seconds;
   }
 
-  /// Whether a round begins, and the one before it was as far behind its own in every action.
+  /// True where a round begins, and every action of the one before it ended equally long after its
+  /// like in the round before that.
   bool has_settled(const StepCost& cost, int id) const {
     constexpr double kTolerance = 1e-9;
     const Repetition& repetition = schedule_.repetition;

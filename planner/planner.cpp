@@ -160,7 +160,7 @@ WrittenOtherwise written_otherwise(const PreparedRun& run, const PlanOptions& op
   return {words, device_bytes(other, result.simulation->peak())};
 }
 
-/// Whether the verdict hangs on how the program is written.
+/// Finds out whether the verdict hangs on how the program is written.
 void find_doubt(Plan& plan, const PreparedRun& run, const PlanOptions& options) {
   if (!run.target.pytorch) return;
   const PytorchRange range = pytorch_range(run.spec);

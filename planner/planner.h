@@ -118,8 +118,8 @@ struct Plan {
       headroom_bytes;  // to least_fast_bytes, or where it is none, least_any_bytes
   Verdict verdict = Verdict::fits;
   int64_t retries = 0;
-  /// Of a Python program: what it takes where it is written otherwise, by the words of --pytorch
-  /// that take the least and the most; whether the verdict is another one then.
+  /// A Python program may be written otherwise: these words of --pytorch take the least and the
+  /// most, and the plan is doubtful where the verdict is another one with either.
   std::optional<WrittenOtherwise> least_written, most_written;
   bool is_doubtful = false;
   std::optional<PlanFailure> failure;

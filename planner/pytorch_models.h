@@ -23,7 +23,7 @@ struct PytorchWriting {
   bool repeats_kv = false;     // of a Llama, in every dtype: a key head for every query head
   bool norms_by_hand = false;  // of a Llama: RMSNorm in fp32, operator by operator
 
-  /// Of those that concern the code of a Llama.
+  /// True where a word is chosen that only the code of a Llama has a place for.
   bool is_of_llama() const { return repeats_kv || norms_by_hand; }
 };
 

@@ -12,7 +12,7 @@
 
 namespace shardlens::planner {
 
-/// Of --pytorch WORD,... Throws std::invalid_argument for a word that is not known.
+/// Reads --pytorch WORD,... Throws std::invalid_argument for a word that is not known.
 PytorchOptions read_pytorch_words(std::string_view words);
 /// All words, for help.
 std::string pytorch_words();
@@ -23,7 +23,7 @@ struct PytorchHabit {
   std::string how;   // "set_to_none, behind the optimizer's step"
 };
 
-/// What memory depends on beside the flags, each with the words of a Python programmer.
+/// Lists what memory depends on beside the flags, in the words of a Python programmer.
 std::vector<PytorchHabit> habits_of(const models::ModelSpec& spec, const Config& config,
                                     const PytorchOptions& options);
 

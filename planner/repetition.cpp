@@ -82,7 +82,7 @@ class RoundFinder {
     return true;
   }
 
-  /// What comes behind the rounds waits for none before the last one.
+  /// Actions behind the rounds wait for none before the last round.
   bool waits_for_near(const Round& round) const {
     const int last = begin_of(round.first + (kEqualRounds - 1) * round.microbatches);
     for (int id = begin_of(round.first + kEqualRounds * round.microbatches); id < schedule_.size();

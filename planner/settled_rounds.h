@@ -24,14 +24,14 @@ struct MemoryState {
   std::vector<int64_t> totals;  // what is held and reserved
 };
 
-/// Of one step, or a part of it whose rounds ask for the same.
+/// Watches one step, or a part of it whose rounds ask for the same.
 class SettledRounds {
  public:
   /// A round begins in this state. Returns how many of the `left` rounds to come, this one among
   /// them, may be left out. `retries`: counted so far.
   int64_t arrive(MemoryState state, int64_t left, int64_t retries);
 
-  /// What the rounds that were left out would have added to the count, all told.
+  /// How much all rounds that were left out would have added to the count.
   int64_t retries_left_out() const { return retries_left_out_; }
 
   /// The next round is of another kind, or of another step.

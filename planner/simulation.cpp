@@ -325,7 +325,7 @@ void Simulation::train_step() {
   if (is_logged()) read_loss(logged_loss_);
 }
 
-/// Of the rounds from the one on that begins with this sample. Where the samples end, a microbatch
+/// Counts from the round that begins with this sample. Where the samples end, a microbatch
 /// has fewer of them.
 int64_t Simulation::leave_out(int64_t first, int64_t rounds_left) {
   const int64_t samples = train_.repetition.microbatches * config_.batch;

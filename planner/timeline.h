@@ -105,7 +105,7 @@ class DeviceMemory final : public meta::Memory {
   /// Makes it the current one; gives the one before.
   StreamIndex change_stream(StreamIndex stream);
 
-  /// Of the allocator, with what its blocks were taken for.
+  /// The allocator's state, with what its blocks were taken for.
   MemoryState state() const;
 
   Timeline& timeline() { return timeline_; }

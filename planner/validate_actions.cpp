@@ -128,7 +128,8 @@ class ActionRules {
     return false;
   }
 
-  /// What the host keeps is copied, not cast; what ranks keep between them is on the device.
+  /// Shards that the host keeps are copied, not cast; those that ranks keep between them are on the
+  /// device.
   bool casts_to_gather() const {
     return !schedule_.gathers_from_host() || schedule_.regather_shards > 0;
   }

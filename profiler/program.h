@@ -14,7 +14,7 @@
 
 namespace shardlens::profiler {
 
-/// Of several lines the first: LibTorch's errors go on with advice and a backtrace.
+/// Keeps the first of several lines: LibTorch's errors go on with advice and a backtrace.
 inline std::string error_line(std::string_view text) {
   return input::shown(text.substr(0, std::min(text.find('\n'), text.size())));
 }

@@ -34,7 +34,7 @@ class PlaceNames {
   std::string place(const Place& place) const;
 
  private:
-  /// Of one schedule.
+  /// The names of one schedule's actions.
   struct Names {
     explicit Names(const std::string& schedule);
 

@@ -1,4 +1,4 @@
-// What PyTorch has saved, through `checkpoint import`: a file of torch.save's, or, of several
+// Sends what PyTorch has saved through `checkpoint import`: a file of torch.save's, or, of several
 // parts, a folder of torch.distributed.checkpoint.
 
 #include <filesystem>

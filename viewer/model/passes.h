@@ -31,7 +31,7 @@ class ActionNames {
   PassPart part_of(profiler::Phase phase, int32_t action) const;
 
  private:
-  /// Of one schedule.
+  /// The names of one schedule's actions.
   struct Names {
     Names() = default;
     explicit Names(const std::string& schedule);
