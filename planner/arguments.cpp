@@ -52,7 +52,7 @@ void declare(CLI::App& app, Given& given) {
   given.values.resize(options().size());
   for (size_t i = 0; i < options().size(); ++i) {
     CLI::Option* option = app.add_option(fmt::format("--{}", options()[i].name), given.values[i]);
-    option->take_last();
+    option->expected(1)->allow_extra_args(false)->take_last();
     if (std::holds_alternative<bool Config::*>(options()[i].field)) {
       option->expected(0, 1)->default_str("true");
     }

@@ -141,8 +141,8 @@ const Option kOptions[] = {
 };
 
 [[noreturn]] void refuse(const Option& option, std::string_view text, std::string_view why) {
-  throw std::invalid_argument(
-      fmt::format("--{} {}: {}; give --{} {}", option.name, text, why, option.name, option.value));
+  throw std::invalid_argument(fmt::format("--{} {}: {}; give --{} {}", option.name,
+                                          input::shown(text), why, option.name, option.value));
 }
 
 template <class Number>
@@ -225,6 +225,7 @@ std::span<const Option> options() { return kOptions; }
 
 void set_option(Config& config, const Option& option, std::string_view text) {
   if (!input::is_utf8(text)) refuse(option, text, "not UTF-8, which configurations are written in");
+  if (text.find('\0') != text.npos) refuse(option, text, "a text with a zero byte");
   if (option.name == "strategy" && set_fsdp1_name(config, text)) return;
   if (const auto* field = std::get_if<std::string Config::*>(&option.field)) {
     if (option.closed && !is_one_of(text, option.value)) {

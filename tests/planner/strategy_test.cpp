@@ -78,6 +78,9 @@ TEST_CASE("wrong flags get one line: what, why, how to mend") {
   CHECK_THAT(refusal({"--bathc", "3"}), ContainsSubstring("did you mean --batch?"));
   CHECK_THAT(refusal({"--frobnicate", "3"}), ContainsSubstring("see --help"));
   CHECK_THAT(refusal({"3"}), ContainsSubstring("not a flag"));
+  CHECK_THAT(refusal({"--batch", "1", "2"}), ContainsSubstring("2: not a flag"));
+  CHECK_THAT(refusal({"--cast-inputs", "true", "false"}), ContainsSubstring("false: not a flag"));
+  CHECK_THAT(refusal({"--model", std::string("a\0b", 3)}), ContainsSubstring("a\\u0000b"));
   CHECK_THAT(refusal({"--batch"}), ContainsSubstring("--batch"));
   CHECK_THAT(refusal({"--batch", "0"}), ContainsSubstring("less than 1"));
   CHECK_THAT(refusal({"--batch", "1.5"}), ContainsSubstring("not a whole number"));
