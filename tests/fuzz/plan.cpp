@@ -27,6 +27,7 @@ std::vector<std::string> arguments_in(const std::string& text) {
   for (std::string line; std::getline(lines, line);) {
     // Nothing is written outside the folder that the command runs in.
     std::ranges::replace(line, '/', '_');
+    line.resize(std::min(line.find('\0'), line.size()));  // as an argument of a process ends
     arguments.push_back(std::move(line));
   }
   return arguments;
