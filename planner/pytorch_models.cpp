@@ -368,18 +368,18 @@ class Transformer final : public Model {
 };
 
 struct Module {
-  std::vector<std::pair<std::string, Module>> children;
+  std::string name;
+  std::vector<Module> children;
   std::vector<int> own;
 
-  Module& child(std::string_view name) {
-    const auto found = std::find_if(children.begin(), children.end(),
-                                    [&](const auto& entry) { return entry.first == name; });
-    if (found != children.end()) return found->second;
-    return children.emplace_back(std::string(name), Module{}).second;
+  Module& child(std::string_view wanted) {
+    const auto found = std::ranges::find(children, wanted, &Module::name);
+    if (found != children.end()) return *found;
+    return children.emplace_back(Module{.name = std::string(wanted), .children = {}, .own = {}});
   }
 
   void list(std::vector<int>& order) const {
-    for (const auto& [name, module] : children) module.list(order);
+    for (const Module& module : children) module.list(order);
     order.insert(order.end(), own.begin(), own.end());
   }
 };

@@ -116,8 +116,7 @@ void CheckpointReader::verify(const ReadingRank& reading) {
   std::filesystem::remove(reading.folder);
   // Ranks that keep copies of each other have read the same.
   std::ranges::sort(read);
-  const auto repeated = std::ranges::unique(read);
-  read.erase(repeated.begin(), repeated.end());
+  read.erase(std::unique(read.begin(), read.end()), read.end());
   const std::vector<JoinedRanges> joined = join(std::move(read), files_.size());
   for (size_t file = 0; file < files_.size(); ++file) expect_as_written(file, joined[file]);
 }
