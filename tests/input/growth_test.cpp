@@ -25,7 +25,9 @@
 #include "runtime/dataset.h"
 #include "runtime/events.h"
 #include "runtime/image_file.h"
+#include "runtime/interchange/dcp_writer.h"
 #include "runtime/interchange/saved_state.h"
+#include "tests/support/gzip_file.h"
 #include "tests/support/idx_files.h"
 #include "tests/support/image_files.h"
 #include "tests/support/large_recording.h"
@@ -71,6 +73,14 @@ void make_torch_file(const std::string& path, int64_t tensors) {
   with_tensors(tensors, 64, [&](const auto& all) {
     std::ofstream out(path, std::ios::binary);
     models::write_torch_file(out, all);
+  });
+}
+
+void make_dcp(const std::string& path, int64_t tensors) {
+  with_tensors(tensors, 64, [&](const auto& all) {
+    std::vector<runtime::DcpTensor> keyed;
+    for (const models::SafetensorsTensor& tensor : all) keyed.push_back({{tensor.name}, tensor});
+    runtime::write_dcp(path, keyed, {});
   });
 }
 
@@ -129,6 +139,16 @@ void make_images(const std::string& path, int64_t images) {
       path, {.train = static_cast<uint32_t>(images), .test = 10, .px = 28, .classes = 10});
 }
 
+void make_gzipped_images(const std::string& path, int64_t images) {
+  make_images(path, images);
+  for (const std::string set : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                                "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
+    const std::string plain = path + "/" + set;
+    test::write_gzip_file(plain + ".gz", test::read_file(plain));
+    fs::remove(plain);
+  }
+}
+
 void make_picture(const std::string& path, int64_t rows) {
   test::write_picture(path, test::plain_picture(1000, static_cast<int>(rows), 9, 99, 199));
 }
@@ -154,6 +174,8 @@ const std::vector<ReaderCase> kCases = {
      [](const std::string& path) { models::SafetensorsFile{path}; }},
     {"w.pt, tensors", 500, make_torch_file,
      [](const std::string& path) { runtime::read_saved_state(path); }},
+    {"dcp, tensors", 500, make_dcp,
+     [](const std::string& path) { runtime::read_saved_state(path); }},
     {"snapshot.pickle, entries", 5000, make_snapshot<true>,
      [](const std::string& path) { profiler::import_memory_viz_file(path); }},
     {"snapshot.json, entries", 2000, make_snapshot<false>,
@@ -166,6 +188,8 @@ const std::vector<ReaderCase> kCases = {
     {"manifest.json, files", 1000, make_manifest,
      [](const std::string& path) { runtime::parse_manifest(test::read_file(path)); }},
     {"IDX, images", 600, make_images, [](const std::string& path) { runtime::load_dataset(path); }},
+    {"IDX.gz, images", 600, make_gzipped_images,
+     [](const std::string& path) { runtime::load_dataset(path); }},
     {"i.png, rows of 1000", 80, make_picture,
      [](const std::string& path) { runtime::decode_image(path, 3); }},
     {"c.json, values", 90, make_configuration<0>, read_configuration},

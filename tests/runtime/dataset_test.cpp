@@ -1,7 +1,5 @@
 #include "runtime/dataset.h"
 
-#include <zlib.h>
-
 #include <array>
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -14,6 +12,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "tests/support/gzip_file.h"
 #include "tests/support/idx_files.h"
 
 namespace shardlens::runtime {
@@ -32,13 +31,6 @@ std::string images(uint32_t count, char first) {
   return idx_bytes(0x803, {count, 2, 3}, pixels);
 }
 
-void write_gzip(const std::string& path, const std::string& bytes) {
-  const gzFile file = ::gzopen(path.c_str(), "wb");
-  REQUIRE(::gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())) ==
-          static_cast<int>(bytes.size()));
-  REQUIRE(::gzclose(file) == Z_OK);
-}
-
 // Three images of 2 x 3 to train on, two to test with.
 class SmallDataset {
  public:
@@ -53,7 +45,7 @@ class SmallDataset {
   std::string file(const std::string& name) const { return folder_.file(name); }
   void write(const std::string& name, const std::string& bytes, bool gzipped = false) const {
     if (gzipped) {
-      write_gzip(file(name + ".gz"), bytes);
+      test::write_gzip_file(file(name + ".gz"), bytes);
     } else {
       test::write_file(file(name), bytes);
     }

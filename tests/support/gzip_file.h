@@ -1,4 +1,4 @@
-// Reads gzipped fixtures.
+// Reads gzipped fixtures, and writes such files.
 #pragma once
 
 #include <zlib.h>
@@ -20,6 +20,16 @@ inline std::string read_gzip_file(const std::string& path) {
   }
   if (::gzclose(file) != Z_OK || read < 0) throw std::runtime_error(path + ": damaged");
   return bytes;
+}
+
+inline void write_gzip_file(const std::string& path, const std::string& bytes) {
+  const gzFile file = ::gzopen(path.c_str(), "wb");
+  if (file == nullptr) throw std::runtime_error("cannot write " + path);
+  const auto written =
+      static_cast<size_t>(::gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())));
+  if (::gzclose(file) != Z_OK || written != bytes.size()) {
+    throw std::runtime_error("cannot write " + path);
+  }
 }
 
 }  // namespace shardlens::test
