@@ -287,7 +287,7 @@ TEST_CASE("damaged blocks that lie in each other are read a few times, not each"
   check_cheap(cost, 500 * kMiB);
 }
 
-TEST_CASE("an image that stb_image cannot say anything about is named", "[hostile]") {
+TEST_CASE("an image of which its decoder says nothing is named", "[hostile]") {
   const test::TemporaryFolder folder;
   const std::string path = folder.file("i.png");
   test::write_file(path, png(28, 28, "\x78\x9c\x07"));

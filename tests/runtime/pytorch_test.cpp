@@ -1,5 +1,6 @@
 // PyTorch itself reads what we write, and what it writes goes on with us: DCP, safetensors, .pt and
 // the numbers that come of them. Skipped where there is no PyTorch (tests/support/pytorch).
+#include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/image_file.h"
 #include "tests/support/process.h"
 #include "tests/support/pytorch.h"
 
@@ -126,4 +128,27 @@ TEST_CASE("what FSDP2 has saved with DCP goes on with us as with PyTorch", "[pyt
   for (size_t i = 0; i < found.size(); ++i) {
     CHECK(std::abs(found[i] / expected[i].get<double>() - 1) < 1e-5);
   }
+}
+
+TEST_CASE("pixels of JPEG and PNG files are those that Pillow reads", "[pytorch]") {
+  const TemporaryFolder folder;
+  const Ended ended = run(python_with_pytorch({SHARDLENS_SOURCE_DIR "/tests/reference/pictures.py",
+                                               folder.path(), std::to_string(Catch::getSeed())}));
+  if (ended.exit_code == kNoPyTorch) SKIP(kWithoutPyTorch);
+  CAPTURE(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  int pictures = 0;
+  for (const fs::directory_entry& file : fs::directory_iterator(folder.path())) {
+    fs::path path = file.path();
+    if (path.extension() != ".jpg" && path.extension() != ".png") continue;
+    ++pictures;
+    CAPTURE(path.filename().string());
+    for (const int64_t channels : {1, 3}) {
+      const auto pixels = shardlens::runtime::decode_image(path.string(), channels).pixels;
+      const std::string expected =
+          read_file(fs::path(path).replace_extension(channels == 1 ? ".grey" : ".rgb").string());
+      CHECK(std::string(pixels.begin(), pixels.end()) == expected);
+    }
+  }
+  CHECK(pictures == 36);
 }

@@ -1,0 +1,44 @@
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "runtime/image_codecs.h"
+
+#define STB_IMAGE_IMPLEMENTATION
+#define STB_IMAGE_STATIC
+#define STBI_ONLY_PNG
+#define STBI_NO_LINEAR
+#define STBI_NO_STDIO
+#define STBI_MAX_DIMENSIONS 65536
+#include <stb/stb_image.h>
+
+namespace shardlens::runtime {
+
+namespace {
+
+/// A deflated byte stands for up to 1032, and a byte of a row for eight pixels of one bit.
+constexpr int64_t kMostPixelsAByte = 1032 * 8;
+
+[[noreturn]] void refuse() {
+  const char* const reason = stbi_failure_reason();
+  throw std::invalid_argument(reason == nullptr ? "it is damaged" : reason);
+}
+
+}  // namespace
+
+DecodedImage decode_png(std::string_view bytes) {
+  constexpr int kColours = 3;
+  const auto* const data = reinterpret_cast<const stbi_uc*>(bytes.data());
+  const int size = static_cast<int>(bytes.size());
+  int width = 0, height = 0, channels_in_file = 0;
+  if (stbi_info_from_memory(data, size, &width, &height, &channels_in_file) == 0) refuse();
+  check_image_size(width, height, size, kMostPixelsAByte);
+  const std::unique_ptr<stbi_uc, void (*)(void*)> pixels(
+      stbi_load_from_memory(data, size, &width, &height, &channels_in_file, kColours),
+      stbi_image_free);
+  if (pixels == nullptr) refuse();
+  const auto pixel_bytes = static_cast<size_t>(width) * static_cast<size_t>(height) * kColours;
+  return {height, width, {pixels.get(), pixels.get() + pixel_bytes}};
+}
+
+}  // namespace shardlens::runtime
