@@ -29,6 +29,9 @@ File open_recording(const std::string& path) {
   return File(file.release());
 }
 
+/// So that times can be added to one another and to the recording's begin.
+bool is_time(int64_t time_ns) { return -kMaxTime_ns <= time_ns && time_ns <= kMaxTime_ns; }
+
 }  // namespace
 
 class Reader::Recording {
@@ -71,6 +74,7 @@ class Reader::Recording {
   void note_ends();
   bool has_events(uint64_t sequence) const;
   bool read(const Part& part, std::vector<Event>& events);
+  bool take_events(const Part& part, std::vector<Event>& events);
   void decode(const IndexedBlock& block, std::vector<Event>& events);
   void check_labels(const Part& part, std::vector<Event>& events);
   void note_gap(uint64_t sequence);
@@ -179,7 +183,8 @@ void Reader::Recording::take_block(size_t number) {
     case BlockType::events:
     case BlockType::snapshot: {
       const bool is_snapshot = of.type == BlockType::snapshot;
-      parts_.push_back({is_snapshot, of.sequence, of.last_ns, number, 0});
+      const int64_t last_ns = std::clamp(of.last_ns, -kMaxTime_ns, kMaxTime_ns);
+      parts_.push_back({is_snapshot, of.sequence, last_ns, number, 0});
       if (!is_snapshot) stored_events += std::min(of.count, kMaxBlockEvents);
       break;
     }
@@ -258,20 +263,29 @@ void Reader::Recording::decode(const IndexedBlock& block, std::vector<Event>& ev
 /// False where the block is damaged, which is noted once.
 bool Reader::Recording::read(const Part& part, std::vector<Event>& events) {
   events.clear();
+  if (!take_events(part, events)) return false;
+  if (!std::ranges::all_of(events, is_time, &Event::time_ns)) {
+    note(fmt::format("events block {}: an event lies more than 73 years away", part.sequence));
+    events.clear();
+    return false;
+  }
+  check_labels(part, events);
+  return true;
+}
+
+bool Reader::Recording::take_events(const Part& part, std::vector<Event>& events) {
   if (!part.sealed) {
     events = open_.blocks[part.open].events;
-    check_labels(part, events);
     return true;
   }
   const IndexedBlock& block = index_.blocks[*part.sealed];
   try {
     decode(block, events);
+    return true;
   } catch (const std::exception& error) {
     if (noted_.insert(*part.sealed).second) note(block, error.what());
     return false;
   }
-  check_labels(part, events);
-  return true;
 }
 
 void Reader::Recording::check_labels(const Part& part, std::vector<Event>& events) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "profiler/file/crc32c.h"
@@ -78,7 +79,7 @@ void set_field(Header& header, uint16_t field, std::string_view text) {
       header.libraries = text;
       break;
     case start_field:
-      header.start_realtime_ns = number_of(text);
+      header.start_realtime_ns = std::clamp(number_of(text), int64_t{0}, kMaxStart_ns);
       break;
     default:
       break;  // of a newer minor

@@ -34,6 +34,8 @@ constexpr uint32_t kMaxBlockEvents = 1 << 20;
 constexpr uint32_t kMaxBlockBytes = 64 << 20;  // of a payload, before and after compression
 constexpr uint32_t kMaxStringBytes = 64 << 10;
 constexpr uint32_t kMaxStrings = 1 << 20;
+constexpr int64_t kMaxTime_ns = int64_t{1} << 61;   // 73 years, of an event, to either side
+constexpr int64_t kMaxStart_ns = int64_t{1} << 62;  // the year 2116, of a recording's begin
 
 enum class BlockType : uint16_t { header = 1, strings, events, snapshot, end };
 enum class Codec : uint16_t { raw, zstd };

@@ -22,7 +22,7 @@ inline std::vector<profiler::Event> random_events(std::mt19937_64& engine, size_
     const bool wild = below(20) == 0;
     const int64_t last_ns = i == 0 ? 0 : events[i - 1].time_ns;
     event.time_ns =
-        wild ? static_cast<int64_t>(engine()) : last_ns + static_cast<int64_t>(below(9999));
+        wild ? static_cast<int64_t>(engine()) / 4 : last_ns + static_cast<int64_t>(below(9999));
     event.address = wild ? engine() : below(200) * 512;
     event.value = wild ? static_cast<int64_t>(engine()) : static_cast<int64_t>(below(1 << 20));
     event.action = wild ? static_cast<int32_t>(engine()) : static_cast<int32_t>(below(50)) - 1;
