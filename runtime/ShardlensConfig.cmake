@@ -2,6 +2,7 @@
 # LibTorch stays where Shardlens was built with it.
 include(CMakeFindDependencyMacro)
 find_dependency(Threads)
+find_dependency(JPEG)
 find_dependency(ZLIB)
 find_dependency(fmt)
 find_dependency(spdlog)

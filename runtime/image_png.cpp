@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -24,10 +25,31 @@ constexpr int64_t kMostPixelsAByte = 1032 * 8;
   throw std::invalid_argument(reason == nullptr ? "it is damaged" : reason);
 }
 
+uint32_t big_endian(std::string_view bytes) {
+  uint32_t number = 0;
+  for (const char byte : bytes.substr(0, 4)) number = number << 8 | static_cast<uint8_t>(byte);
+  return number;
+}
+
+/// stb_image takes memory for what a chunk claims before it looks whether that is there.
+void expect_whole_chunks(std::string_view bytes) {
+  constexpr size_t kSignatureBytes = 8, kHeadBytes = 8, kChecksumBytes = 4;
+  std::string_view rest = bytes.substr(std::min(bytes.size(), kSignatureBytes));
+  while (rest.size() >= kHeadBytes) {
+    const size_t chunk_bytes = big_endian(rest);
+    const bool is_last = rest.substr(4, 4) == "IEND";
+    rest.remove_prefix(kHeadBytes);
+    if (chunk_bytes > rest.size()) throw std::invalid_argument("it ends inside a chunk");
+    if (is_last) return;
+    rest.remove_prefix(std::min(rest.size(), chunk_bytes + kChecksumBytes));
+  }
+}
+
 }  // namespace
 
 DecodedImage decode_png(std::string_view bytes) {
   constexpr int kColours = 3;
+  expect_whole_chunks(bytes);
   const auto* const data = reinterpret_cast<const stbi_uc*>(bytes.data());
   const int size = static_cast<int>(bytes.size());
   int width = 0, height = 0, channels_in_file = 0;

@@ -310,6 +310,17 @@ TEST_CASE("the size of an image is decided by its header", "[hostile]") {
              ContainsSubstring("claims 8000 x 8000 pixels"));
 }
 
+TEST_CASE("a chunk that claims more than its image file has takes no memory", "[hostile]") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("i.png");
+  std::string bytes = png(28, 28, "\x78\x9c\x07");
+  bytes.replace(bytes.find("IDAT") - 4, 4, "\x3f\xff\xff\xff");
+  test::write_file(path, bytes);
+  check_cheap(test::cost_of([&] { runtime::decode_image(path, 3); }), 20 * kMiB);
+  CHECK_THAT(refusal_of([&] { runtime::decode_image(path, 3); }),
+             ContainsSubstring("it ends inside a chunk"));
+}
+
 TEST_CASE("nesting of any notation is refused before it costs anything", "[hostile]") {
   const test::TemporaryFolder folder;
   std::string dotted = "a";
