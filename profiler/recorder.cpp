@@ -58,7 +58,7 @@ void end_operator(const at::RecordFunction&, at::ObserverContext*) { --operator_
 OperatorCall* current_call() {
   OperatorCall& call = operator_call;
   if (call.depth > 0) return &call;
-  const std::shared_ptr<torch::autograd::Node> node = torch::autograd::get_current_node();
+  const auto node = torch::autograd::get_current_node();
   if (node == nullptr) return nullptr;
   if (node.get() != call.node || node->sequence_nr() != call.node_number) {
     call.allocated.clear();
@@ -116,9 +116,9 @@ struct Scope::Info : c10::DebugInfoBase {
   std::atomic<int32_t> action;
 
   // A kind that nothing in LibTorch's own libraries uses.
-  static constexpr auto kKind = c10::DebugInfoKind::PRODUCER_INFO;
+  static c10::DebugInfoKind kind() { return c10::DebugInfoKind::PRODUCER_INFO; }
   static Purpose current() {
-    const auto* const info = static_cast<const Info*>(c10::ThreadLocalDebugInfo::get(kKind));
+    const auto* const info = static_cast<const Info*>(c10::ThreadLocalDebugInfo::get(kind()));
     return info == nullptr ? Purpose{} : info->get();
   }
 };
@@ -126,7 +126,7 @@ struct Scope::Info : c10::DebugInfoBase {
 Scope::Scope(const Purpose& purpose) {
   if (Recorder::active() == nullptr) return;
   info_ = std::make_shared<Info>(purpose);
-  guard_.emplace(Info::kKind, info_);
+  guard_.emplace(Info::kind(), info_);
 }
 
 Scope::Scope(Category category, std::string_view label)

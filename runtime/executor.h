@@ -16,7 +16,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/function.h>  // destroys what an Edge holds
 
 #include <cstdint>
 #include <exception>
