@@ -21,9 +21,30 @@ quietly() {
   return 1
 }
 
-# A folder is complete when it holds the hash of the pins it was made from.
-pins_of() { sha256sum <"$1" | cut -d ' ' -f 1; }
-is_complete() { [ "$(cat "$1/.pins" 2>/dev/null)" = "$(pins_of "$2")" ]; }
+# The PyTorch that everything is built with: TORCH, or the base, which is the first of the pins.
+torches() { awk '$1 == "libtorch" && !seen[$2]++ { print $2 }' "$root/.setup/pins.txt"; }
+base_torch=$(torches | head -n 1)
+torch_version=${TORCH:-$base_torch}
+torch=$deps/libtorch-$torch_version
+
+# The wheels of one use, as pip wants them: pins_of USE [TORCH].
+pins_of() {
+  awk -v use="$1" -v torch="${2:-$torch_version}" \
+    '$1 == use && ($2 == "any" || $2 == torch) { print $3, $4 }' "$root/.setup/pins.txt"
+}
+
+# A folder is complete when it holds the hash of the pins that it was made from:
+# is_complete FOLDER USE [TORCH].
+hash_of_pins() { pins_of "$@" | sha256sum | cut -d ' ' -f 1; }
+is_complete() { [ "$(cat "$1/.pins" 2>/dev/null)" = "$(hash_of_pins "${@:2}")" ]; }
+
+# Lets .deps/NAME be what was made for this PyTorch; build/ is for one at a time, too.
+point_to() {
+  local name=$1 made=$2
+  [ "$(readlink "$deps/$name" || true)" != "$made" ] || return 0
+  rm -rf "${deps:?}/$name"
+  ln -s "$made" "$deps/$name"
+}
 
 # One installation at a time; the second waits and then finds everything there.
 take_lock() {

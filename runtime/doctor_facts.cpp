@@ -181,6 +181,8 @@ std::string environment(const char* name) {
 Facts collect_facts(const DoctorOptions& options) {
   Facts facts;
   facts.torch_version = options.torch_version;
+  facts.expected_cuda = options.expected_cuda;
+  facts.expected_nccl = options.expected_nccl;
   facts.asked_interface = environment("GLOO_SOCKET_IFNAME");
   facts.storage = options.storage;
   facts.data = options.data;

@@ -15,6 +15,8 @@ struct DoctorOptions {
   double collective_s = 10;  // at most
   std::string trainer{};     // a program that trains a step; empty: none is tried
   std::string torch_version{};
+  int expected_cuda = 0;  // as Facts has them
+  int expected_nccl = 0;
 };
 
 /// Never throws for what it finds.

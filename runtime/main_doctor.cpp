@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <filesystem>
 #include <string>
 
@@ -20,6 +21,14 @@ std::string trainer() {
   return std::filesystem::exists(program) ? program.string() : "";
 }
 
+/// 22809 of "2.28.9", where a major version counts 10000 and a minor one 100; NVIDIA's CUDA has no
+/// third part: 13020 of "13.2.86", by 1000 and 10.
+int version_number(const char* text, int major_unit, int minor_unit) {
+  int major = 0, minor = 0, patch = 0;
+  std::sscanf(text, "%d.%d.%d", &major, &minor, &patch);
+  return major * major_unit + minor * minor_unit + (minor_unit > 10 ? patch : 0);
+}
+
 int examine(const DoctorOptions& options, bool as_json) {
   const auto findings = findings_of(collect_facts(options));
   shardlens::profiler::print_output(as_json ? to_json(findings) : to_text(findings));
@@ -29,7 +38,10 @@ int examine(const DoctorOptions& options, bool as_json) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  DoctorOptions options{.trainer = trainer(), .torch_version = SHARDLENS_TORCH_VERSION};
+  DoctorOptions options{.trainer = trainer(),
+                        .torch_version = SHARDLENS_TORCH_VERSION,
+                        .expected_cuda = version_number(SHARDLENS_CUDA_VERSION, 1000, 10),
+                        .expected_nccl = version_number(SHARDLENS_NCCL_VERSION, 10000, 100)};
   bool as_json = false;
   CLI::App app("What this machine has for training, and what is wrong with it: a line each.",
                "shardlens doctor");

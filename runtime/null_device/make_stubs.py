@@ -133,7 +133,7 @@ def main():
     symbols, versions, sonames = collect(torch)
     if unlisted := sonames - listed:
         sys.exit(f"{torch} needs {', '.join(sorted(unlisted))}, which the null device has not: "
-                 "is it the wheel that .setup/wheels.txt pins?")
+                 "is it a wheel of .setup/pins.txt?")
     for soname in listed:
         stubs = "".join(map(stub, sorted(symbols[soname])))
         (out / f"{soname}.cpp").write_text(f'{INCLUDE}extern "C" {{\n{stubs}}}\n')

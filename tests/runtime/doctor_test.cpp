@@ -24,6 +24,8 @@ Facts laptop() {
   Facts facts;
   facts.driver.fault = "libcuda.so.1 is not there";
   facts.torch_version = "2.11.0";
+  facts.expected_cuda = 13000;
+  facts.expected_nccl = 22809;
   facts.cpu_step = {.is_done = true};
   facts.null_step = {.is_done = true};
   facts.interfaces = {{"lo", "127.0.0.1", true}, {"eth0", "10.0.0.7", false}};
