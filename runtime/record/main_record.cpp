@@ -76,8 +76,8 @@ void say_end(const CommandEnd& end) {
 int record(const RecordOptions& options) {
   const PythonProgram program = find_python(options.command);
   const auto record = support_folder("record");
-  const RecordFiles files = recorder_for(program, record);
-  if (!options.is_attached()) check_stubs(program, files.stubs, record);
+  const RecordFiles files =
+      recorder_for(program, record, options.is_attached() ? Answers::gpu : Answers::null_device);
   const RecordedRun run = run_recorded(options, program, files);
   std::vector<RecordVerdict> verdicts;
   if (run.recordings.empty()) {

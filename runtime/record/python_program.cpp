@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "input/input_file.h"
+#include "input/shown.h"
 #include "runtime/record/program_output.h"
 
 namespace shardlens::runtime {
@@ -23,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-/// How the versions of a PyTorch begin that is recorded.
+/// How the versions begin with which tests/record was run, each with CUDA's.
 struct Tried {
   std::string_view torch;
   std::string_view cuda;
@@ -41,7 +42,8 @@ if spec and spec.submodule_search_locations:
     parts = sorted(line for record in records for line in open(record)
                    if line.startswith(("torch/lib/", "torch/include/")))
     wheel = hashlib.sha256("".join(parts).encode()).hexdigest()[:12] if parts else ""
-    print(folder, facts["__version__"], facts["cuda"], wheel, sep="\n")
+    without_cuda = "ROCm" if facts.get("hip") else "none"
+    print(folder, facts["__version__"], facts["cuda"] or without_cuda, wheel, sep="\n")
 )";
 
 std::optional<fs::path> find_program(const std::string& name) {
@@ -81,6 +83,18 @@ Words first_line_of(const fs::path& script) {
 std::optional<fs::path> interpreter_in(const fs::path& script) {
   const Words words = first_line_of(script);
   return words.empty() ? std::nullopt : find_program(words.front());
+}
+
+bool is_digit(char c) { return '0' <= c && c <= '9'; }
+
+/// "2.15.0+cu130", "2.16.0.dev20261120", "2.11.0a0+git1234567".
+bool is_version(std::string_view text) {
+  const auto is_part = [](char c) {
+    return is_digit(c) || ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z') || c == '.' ||
+           c == '+' || c == '-' || c == '_';
+  };
+  return !text.empty() && is_digit(text.front()) && text.size() <= 100 &&
+         std::ranges::all_of(text, is_part);
 }
 
 /// Of the flags that follow a Python.
@@ -137,15 +151,30 @@ std::string isolating_flag(const Words& command) {
 }
 
 void check_pytorch(const PythonProgram& program) {
+  // It names a folder of ours, too.
+  if (!is_version(program.torch_version)) {
+    throw std::invalid_argument(
+        fmt::format("PyTorch of {} calls itself version '{}', which is none; install it anew",
+                    program.interpreter, input::shown(program.torch_version)));
+  }
+  if (is_version(program.cuda_version)) return;
+  throw std::invalid_argument(fmt::format(
+      "PyTorch {} of {} is built {}; record with one that is built for CUDA, as pip install torch "
+      "brings it",
+      program.torch_version, program.interpreter,
+      program.cuda_version == "ROCm" ? "for ROCm" : "without CUDA"));
+}
+
+std::string doubt_of_pytorch(const PythonProgram& program) {
   const bool is_tried = std::ranges::any_of(kTried, [&](const Tried& tried) {
     return program.torch_version.starts_with(tried.torch) &&
            program.cuda_version.starts_with(tried.cuda);
   });
-  if (is_tried) return;
-  throw std::invalid_argument(fmt::format(
-      "PyTorch {} (CUDA {}) of {} was not tried; record with PyTorch 2.9 or 2.10 for CUDA 12.8, or "
-      "with 2.11 for CUDA 13",
-      program.torch_version, program.cuda_version, program.interpreter));
+  if (is_tried) return {};
+  return fmt::format(
+      "PyTorch {} (CUDA {}) was not tried: nobody has compared its recordings with its own "
+      "counters",
+      program.torch_version, program.cuda_version);
 }
 
 }  // namespace shardlens::runtime

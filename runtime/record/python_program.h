@@ -11,7 +11,7 @@ struct PythonProgram {
   std::string interpreter;
   std::filesystem::path torch;  // the package's folder
   std::string torch_version;    // "2.11.0+cu130"
-  std::string cuda_version;     // "13.0"
+  std::string cuda_version;     // "13.0", "ROCm" or "none"
   std::string wheel;  // tells wheels apart by their libraries and headers, as pip's RECORD has
                       // them; empty: there is no RECORD
 };
@@ -24,7 +24,11 @@ PythonProgram find_python(const std::vector<std::string>& command);
 /// `shardlens record` loads, as -I, -E and -S do: "-I" of "python -Iu train.py". Empty: none.
 std::string isolating_flag(const std::vector<std::string>& command);
 
-/// Throws std::invalid_argument where this PyTorch is none that `shardlens record` was tried with.
+/// Throws std::invalid_argument where this PyTorch cannot be recorded: it is not built for CUDA.
 void check_pytorch(const PythonProgram& program);
+
+/// What a reader must know of recordings of this PyTorch, in a line; empty: it is one that
+/// `shardlens record` was tried with.
+std::string doubt_of_pytorch(const PythonProgram& program);
 
 }  // namespace shardlens::runtime

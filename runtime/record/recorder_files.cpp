@@ -16,9 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// How the version of the PyTorch begins that Shardlens is built with.
-constexpr const char* kOwnTorch = "2.11.";
-
 /// Of the files that every recorder has or is found by.
 fs::path existing(const fs::path& path) {
   if (fs::exists(path)) return path;
@@ -89,6 +86,27 @@ void leave(const fs::path& receipt) {
   std::ofstream{receipt};
 }
 
+/// By its version and CUDA's: libraries of one major version of CUDA have the same names.
+bool is_of_build(const PythonProgram& program) {
+  const std::string_view own = SHARDLENS_TORCH_VERSION;
+  const std::string_view minor = own.substr(0, own.rfind('.') + 1);  // "2.15."
+  return program.torch_version.starts_with(minor) &&
+         program.cuda_version.starts_with(SHARDLENS_CUDA_MAJOR ".");
+}
+
+/// Whether the stubs have what this wheel calls.
+bool is_answered_by(const fs::path& stubs, const PythonProgram& program, const fs::path& record) {
+  const fs::path receipt = receipt_of(program, record);
+  std::error_code ignored;
+  if (!receipt.empty() && fs::exists(receipt, ignored)) return true;
+  const fs::path make_stubs = existing(record / "make_stubs.py");
+  const ProgramOutput lacking = output_of({program.interpreter, make_stubs.string(), "--check",
+                                           program.torch.string(), stubs.string()});
+  if (lacking.exit_code != 0) return false;
+  leave(receipt);
+  return true;
+}
+
 /// Of the sources that a build folder was configured for; empty: it is none.
 fs::path sources_of(const fs::path& build) {
   constexpr std::string_view kEntry = "CMAKE_HOME_DIRECTORY:INTERNAL=";
@@ -119,10 +137,11 @@ void build(const PythonProgram& program, const fs::path& record, const std::stri
 
 }  // namespace
 
-RecordFiles recorder_for(const PythonProgram& program, const fs::path& record) {
+RecordFiles recorder_for(const PythonProgram& program, const fs::path& record, Answers answers) {
   check_pytorch(program);
-  if (program.torch_version.starts_with(kOwnTorch)) {
-    return files_in(record, record.parent_path() / "null_device", record);
+  const fs::path stubs = record.parent_path() / "null_device";
+  if (is_of_build(program) && (answers == Answers::gpu || is_answered_by(stubs, program, record))) {
+    return files_in(record, stubs, record);
   }
   const std::string name = recorder_name(program, record);
   const std::string why_not = why_not_private(record);
@@ -134,20 +153,6 @@ RecordFiles recorder_for(const PythonProgram& program, const fs::path& record) {
   std::error_code ignored;
   if (!fs::exists(folder, ignored)) build(program, record, name);
   return files_in(folder, folder / "null_device", record);
-}
-
-void check_stubs(const PythonProgram& program, const fs::path& stubs, const fs::path& record) {
-  if (!program.torch_version.starts_with(kOwnTorch)) return;
-  const fs::path receipt = receipt_of(program, record);
-  std::error_code ignored;
-  if (!receipt.empty() && fs::exists(receipt, ignored)) return;
-  const fs::path make_stubs = existing(record / "make_stubs.py");
-  const ProgramOutput lacking = output_of({program.interpreter, make_stubs.string(), "--check",
-                                           program.torch.string(), stubs.string()});
-  if (lacking.exit_code == 0) return leave(receipt);
-  throw std::invalid_argument(fmt::format("PyTorch {} of {} was not tried: {}",
-                                          program.torch_version, program.interpreter,
-                                          lacking.text.substr(0, lacking.text.find('\n'))));
 }
 
 }  // namespace shardlens::runtime

@@ -16,18 +16,18 @@ struct RecordFiles {
   std::filesystem::path stubs;    // folder of the null device's libraries
 };
 
+/// Who answers LibTorch's calls of CUDA.
+enum class Answers { gpu, null_device };
+
 /// The recorder for this PyTorch; `record` is the folder of that name (installation.h). Where it
 /// has to be built, a line on stderr says so, and a minute or more goes by; others that want the
-/// same one meanwhile wait for it. Throws std::invalid_argument where this PyTorch is none that is
-/// recorded, or cannot be here, or where others than the user (of an installation: than who has
-/// installed it) can have put it there, std::runtime_error where files are missing or the build
-/// fails.
-RecordFiles recorder_for(const PythonProgram& program, const std::filesystem::path& record);
-
-/// Of a program on a null device: throws std::invalid_argument where its PyTorch calls what the
-/// stubs lack, as another wheel of the version may. Takes half a second, once a wheel; stubs that
-/// were made of this very wheel are not asked.
-void check_stubs(const PythonProgram& program, const std::filesystem::path& stubs,
-                 const std::filesystem::path& record);
+/// same one meanwhile wait for it. It has to be for every PyTorch but that of the build, and for
+/// that one where it calls what the build's stubs lack, as another wheel of the version may; it
+/// takes half a second to see, once a wheel. Throws std::invalid_argument where this PyTorch is
+/// none that is recorded, or cannot be here, or where others than the user (of an installation:
+/// than who has installed it) can have put it there, std::runtime_error where files are missing or
+/// the build fails.
+RecordFiles recorder_for(const PythonProgram& program, const std::filesystem::path& record,
+                         Answers answers = Answers::null_device);
 
 }  // namespace shardlens::runtime

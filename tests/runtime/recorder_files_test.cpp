@@ -58,6 +58,11 @@ struct MadeUp {
     fs::permissions(record / "pytorch", fs::perms::owner_all);
   }
 
+  void take_own_pytorch() {
+    program.torch_version = SHARDLENS_TORCH_VERSION "+cu" SHARDLENS_CUDA_MAJOR "0";
+    program.cuda_version = SHARDLENS_CUDA_MAJOR ".0";
+  }
+
   /// From here on it is a build folder, which builds recorders by this.
   void build_with(const std::string& script) const {
     const fs::path sources = fs::path(folder.path()) / "sources";
@@ -100,8 +105,7 @@ std::string wheel_in(const fs::path& site, const std::string& record) {
 
 TEST_CASE("the PyTorch of the build has its recorder") {
   MadeUp made;
-  made.program.torch_version = "2.11.0+cu130";
-  made.program.cuda_version = "13.0";
+  made.take_own_pytorch();
   const RecordFiles files = made.recorder();
   CHECK(files.library == made.record / "libshardlens_python.so");
   CHECK(files.stubs == made.root / "null_device");
@@ -110,14 +114,13 @@ TEST_CASE("the PyTorch of the build has its recorder") {
 
 TEST_CASE("the build's stubs are compared once with each wheel") {
   MadeUp made;
-  made.program.torch_version = "2.11.0+cu130";
-  const auto check = [&] { check_stubs(made.program, made.root / "null_device", made.record); };
+  made.take_own_pytorch();
+  const auto check = [&] { CHECK(made.recorder().stubs == made.root / "null_device"); };
+  // It needs a recorder and stubs of its own then, which nothing here can build.
   const auto check_refused = [&] {
-    CHECK_THROWS_MATCHES(
-        check(), std::invalid_argument,
-        MessageMatches(ContainsSubstring("2.11.0+cu130 of /bin/sh was not tried: it calls cuNew")));
+    made.check_refused<std::invalid_argument>("nor the sources to build it");
   };
-  const std::string lacking = "echo it calls cuNew of libcuda.so.1\nexit 1\n";
+  const std::string lacking = "exit 1\n";
   check();
   write(made.record / "make_stubs.py", lacking);
   check();
@@ -129,20 +132,19 @@ TEST_CASE("the build's stubs are compared once with each wheel") {
   }
   SECTION("a wheel of which nothing says which it is each time") {
     made.program.wheel = "";
-    check_refused();
+    made.check_refused<std::invalid_argument>("has no RECORD");
     write(made.record / "make_stubs.py", "exit 0\n");
     check();
     write(made.record / "make_stubs.py", lacking);
-    check_refused();
+    made.check_refused<std::invalid_argument>("has no RECORD");
   }
   SECTION("again when they were made of other sources") {
     write(made.record / "sources.sha256", "fedcba9876543210  sources.list\n");
     check_refused();
   }
-  SECTION("never with another PyTorch, of whose own wheel they were made") {
-    made.program.torch_version = "2.10.0+cu128";
+  SECTION("never where a GPU answers") {
     made.program.wheel = "0ddba11";
-    check();
+    CHECK(recorder_for(made.program, made.record, Answers::gpu).stubs == made.root / "null_device");
   }
 }
 
@@ -215,16 +217,15 @@ TEST_CASE("recorders are loaded from a folder of the user's own alone") {
 
 TEST_CASE("a receipt that others may have left is not taken, and an own one is private") {
   MadeUp made;
-  made.program.torch_version = "2.11.0+cu130";
+  made.take_own_pytorch();
   made.build_with("exit 1\n");
-  const auto check = [&] { check_stubs(made.program, made.root / "null_device", made.record); };
-  check();
+  made.recorder();
   const fs::path cache = made.record / "pytorch";
   CHECK(fs::status(cache).permissions() == fs::perms::owner_all);
-  write(made.record / "make_stubs.py", "echo it calls cuNew of libcuda.so.1\nexit 1\n");
-  check();
+  write(made.record / "make_stubs.py", "exit 1\n");
+  made.recorder();
   fs::permissions(cache, fs::perms::all);
-  CHECK_THROWS_AS(check(), std::invalid_argument);
+  made.check_refused<std::invalid_argument>("others can write to it");
 }
 
 TEST_CASE("a build folder builds a recorder that is missing, once") {
@@ -252,19 +253,50 @@ TEST_CASE("a recorder that cannot be built is told of in one line") {
   made.check_refused<std::invalid_argument>("nor the sources to build it");
 }
 
-TEST_CASE("a PyTorch that was not tried is refused whatever has been kept") {
+TEST_CASE("any PyTorch for CUDA gets a recorder, built from its own files") {
   for (const auto& [torch, cuda] : {std::pair{"2.8.0+cu128", "12.8"},
-                                    {"2.12.0+cu130", "13.0"},
-                                    {"2.10.0+cu130", "13.0"},
-                                    {"2.10.0+cu126", "12.6"},
-                                    {"2.11.0+cu128", "12.8"},
-                                    {"2.10.0+cpu", "None"}}) {
+                                    {"2.16.0.dev20261120+cu133", "13.3"},
+                                    {"2.10.0a0+git1234567", "12.6"},
+                                    {SHARDLENS_TORCH_VERSION "+cu128", "12.8"}}) {
     MadeUp made;
     made.program.torch_version = torch;
     made.program.cuda_version = cuda;
-    made.keep(std::string(torch) + "-feedfacecafe-0123456789ab");
-    made.check_refused<std::invalid_argument>("was not tried; record with PyTorch 2.9 or 2.10");
+    made.check_refused<std::invalid_argument>("there is no recorder for PyTorch " +
+                                              std::string(torch));
+    const std::string name = std::string(torch) + "-feedfacecafe-0123456789ab";
+    made.keep(name);
+    CHECK(made.recorder().stubs == made.record / "pytorch" / name / "null_device");
   }
+}
+
+TEST_CASE("a PyTorch that was not tried is doubted") {
+  const auto doubt = [](const char* torch, const char* cuda) {
+    MadeUp made;
+    made.program.torch_version = torch;
+    made.program.cuda_version = cuda;
+    return doubt_of_pytorch(made.program);
+  };
+  CHECK(doubt("2.9.1+cu128", "12.8").empty());
+  CHECK(doubt("2.11.0+cu130", "13.0").empty());
+  CHECK_THAT(doubt("2.16.0.dev20261120+cu133", "13.3"),
+             ContainsSubstring("PyTorch 2.16.0.dev20261120+cu133 (CUDA 13.3) was not tried"));
+  CHECK_FALSE(doubt("2.10.0+cu126", "12.6").empty());
+  CHECK_FALSE(doubt("2.1.9+cu128", "12.8").empty());
+}
+
+TEST_CASE("a PyTorch without CUDA is refused, and so is a version that is none") {
+  const auto check = [](const char* torch, const char* cuda, const char* why) {
+    MadeUp made;
+    made.program.torch_version = torch;
+    made.program.cuda_version = cuda;
+    made.check_refused<std::invalid_argument>(why);
+  };
+  check("2.15.0+cpu", "none", "PyTorch 2.15.0+cpu of /bin/sh is built without CUDA; record with");
+  check("2.15.0+rocm6.4", "ROCm", "is built for ROCm; record with one that is built for CUDA");
+  for (const char* version : {"", "banana", "../../evil", "2.15.0 ", "2.15.0\x1b[31m", "2/15"}) {
+    check(version, "13.2", "', which is none; install it anew");
+  }
+  check("2.15\x1b[31m", "13.2", "calls itself version '2.15\\u001b[31m'");
 }
 
 TEST_CASE("a wheel is told from another by its libraries and headers") {
