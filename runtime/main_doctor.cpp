@@ -21,13 +21,21 @@ std::string trainer() {
   return std::filesystem::exists(program) ? program.string() : "";
 }
 
-/// 22809 of "2.28.9", where a major version counts 10000 and a minor one 100; NVIDIA's CUDA has no
-/// third part: 13020 of "13.2.86", by 1000 and 10.
-int version_number(const char* text, int major_unit, int minor_unit) {
+struct Version {
   int major = 0, minor = 0, patch = 0;
-  std::sscanf(text, "%d.%d.%d", &major, &minor, &patch);
-  return major * major_unit + minor * minor_unit + (minor_unit > 10 ? patch : 0);
+};
+
+Version version_of(const char* text) {
+  Version version;
+  std::sscanf(text, "%d.%d.%d", &version.major, &version.minor, &version.patch);
+  return version;
 }
+
+/// 13020 for "13.2.86".
+int cuda_number(const Version& cuda) { return cuda.major * 1000 + cuda.minor * 10; }
+
+/// 22809 for "2.28.9".
+int nccl_number(const Version& nccl) { return nccl.major * 10000 + nccl.minor * 100 + nccl.patch; }
 
 int examine(const DoctorOptions& options, bool as_json) {
   const auto findings = findings_of(collect_facts(options));
@@ -40,8 +48,8 @@ int examine(const DoctorOptions& options, bool as_json) {
 int main(int argc, char** argv) {
   DoctorOptions options{.trainer = trainer(),
                         .torch_version = SHARDLENS_TORCH_VERSION,
-                        .expected_cuda = version_number(SHARDLENS_CUDA_VERSION, 1000, 10),
-                        .expected_nccl = version_number(SHARDLENS_NCCL_VERSION, 10000, 100)};
+                        .expected_cuda = cuda_number(version_of(SHARDLENS_CUDA_VERSION)),
+                        .expected_nccl = nccl_number(version_of(SHARDLENS_NCCL_VERSION))};
   bool as_json = false;
   CLI::App app("What this machine has for training, and what is wrong with it: a line each.",
                "shardlens doctor");

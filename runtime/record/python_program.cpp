@@ -165,16 +165,16 @@ void check_pytorch(const PythonProgram& program) {
       program.cuda_version == "ROCm" ? "for ROCm" : "without CUDA"));
 }
 
-std::string doubt_of_pytorch(const PythonProgram& program) {
+std::vector<std::string> doubts_of(const PythonProgram& program) {
   const bool is_tried = std::ranges::any_of(kTried, [&](const Tried& tried) {
     return program.torch_version.starts_with(tried.torch) &&
            program.cuda_version.starts_with(tried.cuda);
   });
   if (is_tried) return {};
-  return fmt::format(
+  return {fmt::format(
       "PyTorch {} (CUDA {}) was not tried: nobody has compared its recordings with its own "
       "counters",
-      program.torch_version, program.cuda_version);
+      program.torch_version, program.cuda_version)};
 }
 
 }  // namespace shardlens::runtime

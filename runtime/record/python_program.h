@@ -27,8 +27,8 @@ std::string isolating_flag(const std::vector<std::string>& command);
 /// Throws std::invalid_argument where this PyTorch cannot be recorded: it is not built for CUDA.
 void check_pytorch(const PythonProgram& program);
 
-/// What a reader must know of recordings of this PyTorch, in a line; empty: it is one that
-/// `shardlens record` was tried with.
-std::string doubt_of_pytorch(const PythonProgram& program);
+/// Recordings of a PyTorch that `shardlens record` was not tried with are in doubt: says so in a
+/// line. Empty for one that it was tried with.
+std::vector<std::string> doubts_of(const PythonProgram& program);
 
 }  // namespace shardlens::runtime

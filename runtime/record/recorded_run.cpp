@@ -62,7 +62,7 @@ std::string options_json(const RecordOptions& options, const PythonProgram& prog
                          const RecordFiles& files, const std::string& claim) {
   const nlohmann::json json = {{"library", files.library.string()},
                                {"torch", program.torch_version},
-                               {"doubt", doubt_of_pytorch(program)},
+                               {"doubts", doubts_of(program)},
                                {"python", program.interpreter},
                                {"accounts", fs::absolute(accounts_in(options, claim)).string()},
                                {"folder", fs::absolute(profiles_of(options)).string()},

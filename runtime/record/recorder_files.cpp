@@ -94,7 +94,7 @@ bool is_of_build(const PythonProgram& program) {
          program.cuda_version.starts_with(SHARDLENS_CUDA_MAJOR ".");
 }
 
-/// Whether the stubs have what this wheel calls.
+/// The stubs have all that this wheel calls.
 bool is_answered_by(const fs::path& stubs, const PythonProgram& program, const fs::path& record) {
   const fs::path receipt = receipt_of(program, record);
   std::error_code ignored;

@@ -2,7 +2,8 @@
 
     tests/support/pytorch build tests/reference/pictures.py FOLDER SEED
 
-NAME.jpg or .png has NAME.rgb and NAME.grey beside it: convert("RGB"), and convert("L") of that, row by row.
+NAME.jpg or .png has NAME.rgb and NAME.grey beside it: convert("RGB"), and
+convert("L") of that, row by row.
 """
 
 import pathlib

@@ -188,14 +188,10 @@ def end():
     values.say_unmet()
     facts = {name: getattr(found, name) for name, _ in _End._fields_}
     facts |= _of_whole_run(facts, sys.modules["torch"].cuda.current_device())
-    facts |= {"steps": max(_Recording.step, 0), "values_read": values.counts(), "doubts": _doubts()}
+    facts |= {"steps": max(_Recording.step, 0), "values_read": values.counts()}
+    facts |= {"doubts": OPTIONS["doubts"] + doubts()}
     with open(_file("json"), "w", encoding="utf-8") as file:
         json.dump(facts, file)
-
-
-def _doubts():
-    of_pytorch = OPTIONS["doubt"]
-    return ([of_pytorch] if of_pytorch else []) + doubts()
 
 
 # --- counters -------------------------------------------------------------------------------------
