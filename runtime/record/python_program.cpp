@@ -14,8 +14,8 @@
 #include <string_view>
 
 #include "input/input_file.h"
+#include "input/program_output.h"
 #include "input/shown.h"
-#include "runtime/record/program_output.h"
 
 namespace shardlens::runtime {
 
@@ -23,6 +23,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
+using input::lines_of;
+using input::output_of;
+using input::ProgramOutput;
 
 /// How the versions begin with which tests/record was run, each with CUDA's.
 struct Tried {

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "runtime/record/program_output.h"
+#include "input/program_output.h"
 
 namespace shardlens::runtime {
 
@@ -100,8 +100,9 @@ bool is_answered_by(const fs::path& stubs, const PythonProgram& program, const f
   std::error_code ignored;
   if (!receipt.empty() && fs::exists(receipt, ignored)) return true;
   const fs::path make_stubs = existing(record / "make_stubs.py");
-  const ProgramOutput lacking = output_of({program.interpreter, make_stubs.string(), "--check",
-                                           program.torch.string(), stubs.string()});
+  const input::ProgramOutput lacking =
+      input::output_of({program.interpreter, make_stubs.string(), "--check", program.torch.string(),
+                        stubs.string()});
   if (lacking.exit_code != 0) return false;
   leave(receipt);
   return true;
@@ -126,10 +127,11 @@ void build(const PythonProgram& program, const fs::path& record, const std::stri
         "shardlens record where Shardlens was built, with {}, and cmake --install again",
         program.torch_version, program.interpreter));
   }
-  const ProgramOutput said = output_of({script.string(), record.parent_path().string(),
-                                        program.torch.string(), program.torch_version, name});
+  const input::ProgramOutput said =
+      input::output_of({script.string(), record.parent_path().string(), program.torch.string(),
+                        program.torch_version, name});
   if (said.exit_code == 0) return;
-  const auto lines = lines_of(said.text);
+  const auto lines = input::lines_of(said.text);
   throw std::runtime_error(fmt::format("there is no recorder for PyTorch {}: {}",
                                        program.torch_version,
                                        lines.empty() ? "its build was ended" : lines.back()));

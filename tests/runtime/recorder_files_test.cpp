@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "runtime/record/program_output.h"
+#include "input/program_output.h"
 #include "runtime/record/python_program.h"
 #include "runtime/record/recorder_files.h"
 #include "tests/support/temporary_folder.h"
@@ -300,7 +300,7 @@ TEST_CASE("a PyTorch without CUDA is refused, and so is a version that is none")
 }
 
 TEST_CASE("a wheel is told from another by its libraries and headers") {
-  if (output_of({"python3", "-c", "pass"}).exit_code != 0) SKIP("there is no python3");
+  if (input::output_of({"python3", "-c", "pass"}).exit_code != 0) SKIP("there is no python3");
   const test::TemporaryFolder folder;
   const fs::path site = fs::path(folder.path()) / "site";
   const std::string libraries =
@@ -319,10 +319,10 @@ TEST_CASE("a recorder is not built where CUDA's headers are missing") {
   const MadeUp made;
   fs::create_directories(made.program.torch);
   const std::string script = std::string(SHARDLENS_SOURCE_DIR) + "/.setup/recorder";
-  const ProgramOutput said =
-      output_of({script, made.root.string(), made.program.torch.string(), "2.10.0+cu128", kName});
+  const input::ProgramOutput said = input::output_of(
+      {script, made.root.string(), made.program.torch.string(), "2.10.0+cu128", kName});
   CHECK(said.exit_code == 1);
   CHECK_THAT(said.text, ContainsSubstring("building it needs "));
-  CHECK(lines_of(said.text).size() == 1);
+  CHECK(input::lines_of(said.text).size() == 1);
   CHECK_FALSE(fs::exists(made.record / "pytorch" / kName));
 }

@@ -4,18 +4,18 @@
 #include <string>
 #include <vector>
 
-namespace shardlens::runtime {
+namespace shardlens::input {
 
 struct ProgramOutput {
   int exit_code = 0;  // 127: it could not be started, or was ended by a signal
   std::string text;   // of stdout
 };
 
-/// Runs the command, found by PATH, until it ends. Its stderr is ours. Throws std::runtime_error
-/// where there is no pipe to be had.
+/// Runs the command, found by PATH, until it ends, and inherits our stderr to it. Throws
+/// std::runtime_error where there is no pipe to be had.
 ProgramOutput output_of(const std::vector<std::string>& command);
 
 /// The lines of a text, without their ends.
 std::vector<std::string> lines_of(const std::string& text);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::input

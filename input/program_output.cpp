@@ -1,4 +1,4 @@
-#include "runtime/record/program_output.h"
+#include "input/program_output.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -9,7 +9,7 @@
 #include <sstream>
 #include <stdexcept>
 
-namespace shardlens::runtime {
+namespace shardlens::input {
 
 ProgramOutput output_of(const std::vector<std::string>& command) {
   std::array<int, 2> ends{};
@@ -44,4 +44,4 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::input
