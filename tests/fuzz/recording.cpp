@@ -77,12 +77,17 @@ void view(const std::string& path) {
   });
 }
 
-/// A few bytes may stand for a million events. To write each takes longer, which is no finding.
+/// A few bytes may stand for a million events or strings. To write each takes longer, which is no
+/// finding.
 bool is_bounded(const std::string& path) {
   constexpr int64_t kMostEvents = 20'000;
-  int64_t events = 0;
-  answers([&] { events = profiler::Reader(path).stored_events(); });
-  return events <= kMostEvents;
+  constexpr size_t kMostStrings = 20'000;
+  bool is_small = true;
+  answers([&] {
+    const profiler::Reader reader(path);
+    is_small = reader.stored_events() <= kMostEvents && reader.strings().size() <= kMostStrings;
+  });
+  return is_small;
 }
 
 void read_everywhere(const std::vector<Part>& parts) {
