@@ -144,6 +144,12 @@ void find(void* library, const char* name, Function& function) {
   if (function == nullptr) throw std::runtime_error(fmt::format("{} has no {}", kLibrary, name));
 }
 
+/// CUPTI 13.2 does not return where it finds no driver: it calls itself until the stack is full.
+void expect_driver() {
+  if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr) return;
+  throw std::runtime_error("there is no GPU, or its driver is missing: libcuda.so.1 is not found");
+}
+
 /// Throws std::runtime_error with the reason where there is none that can be used.
 Cupti load_cupti() {
   // Where LibTorch has mapped one, the soname finds that and no other.
@@ -152,6 +158,7 @@ Cupti load_cupti() {
     const char* const reason = dlerror();
     throw std::runtime_error(reason == nullptr ? kLibrary : reason);
   }
+  expect_driver();
   Cupti cupti{};
   find(library, "cuptiGetVersion", cupti.get_version);
   uint32_t version = 0;
@@ -173,7 +180,7 @@ std::string words_of(const Cupti& cupti, CUptiResult result) {
   return fmt::format("{} ({})", text == nullptr ? "an error" : text, static_cast<int>(result));
 }
 
-/// CUPTI says 999, "unknown", where no driver is, and 15 where it is too old.
+/// CUPTI says 999, "unknown", where the driver finds no GPU, and 15 where it is too old.
 std::string refusal(const Cupti& cupti, CUptiResult result, const char* other_subscriber) {
   const std::string words = words_of(cupti, result);
   if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
@@ -181,7 +188,7 @@ std::string refusal(const Cupti& cupti, CUptiResult result, const char* other_su
                        other_subscriber, words);
   }
   if (result == CUPTI_ERROR_UNKNOWN || result == CUPTI_ERROR_NOT_INITIALIZED) {
-    return "there is no GPU, or its driver is missing or too old: " + words;
+    return "there is no GPU, or its driver is too old: " + words;
   }
   return "it refuses a subscriber: " + words;
 }
@@ -279,10 +286,11 @@ class DriverWatch::Subscription {
   /// Throws std::runtime_error with the reason where CUPTI cannot be had.
   Subscription(Account& account, std::vector<std::string>& not_watched) : cupti_(load_cupti()) {
     std::array<char, CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN> other{};
-    CUpti_SubscriberParams parameters{.structSize = CUpti_SubscriberParams_STRUCT_SIZE,
-                                      .subscriberName = "shardlens",
-                                      .oldSubscriberName = other.data(),
-                                      .oldSubscriberSize = other.size()};
+    CUpti_SubscriberParams parameters{};
+    parameters.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
+    parameters.subscriberName = "shardlens";
+    parameters.oldSubscriberName = other.data();
+    parameters.oldSubscriberSize = other.size();
     const CUptiResult result =
         cupti_.subscribe(&handle_, &Account::call_back, &account, &parameters);
     if (result != CUPTI_SUCCESS) throw std::runtime_error(refusal(cupti_, result, other.data()));

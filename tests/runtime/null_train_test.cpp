@@ -303,8 +303,9 @@ TEST_CASE("a LibTorch of another version is refused before anything is made", "[
   const NullRun run({"--device", "null:h200", "--steps", "1"},
                     "LD_PRELOAD=" SHARDLENS_OTHER_LIBTORCH);
   CHECK(run.ended.exit_code == 1);
-  CHECK_THAT(run.ended.err, ContainsSubstring("LibTorch 2.12.1 was loaded, but this program was "
-                                              "built for 2.11.0; run make build\n"));
+  CHECK_THAT(run.ended.err,
+             ContainsSubstring("LibTorch 2.12.1 was loaded, but this program was "
+                               "built for " SHARDLENS_TORCH_VERSION "; run make build\n"));
   CHECK(std::count(run.ended.err.begin(), run.ended.err.end(), '\n') == 1);
   CHECK_FALSE(run.left_anything());
 }

@@ -46,11 +46,9 @@ std::optional<AllocatorEventKind> kind_of(Entry::Action action) {
       return AllocatorEventKind::segment_map;
     case Entry::SEGMENT_UNMAP:
       return AllocatorEventKind::segment_unmap;
-    case Entry::SNAPSHOT:
-    case Entry::OOM:
-      break;
+    default:  // snapshots, failures, and what newer versions note
+      return std::nullopt;
   }
-  return std::nullopt;
 }
 
 /// What LibTorch tells when it gives up.

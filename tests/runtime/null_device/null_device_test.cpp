@@ -18,12 +18,14 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -153,7 +155,8 @@ TEST_CASE("no library of NVIDIA's is loaded, though the wheel's folders have som
     CHECK(path.find("/nvidia/") == std::string::npos);
     if (path.find("/null_device/") != std::string::npos) null_libraries.insert(path);
   }
-  CHECK(null_libraries.size() == 15);
+  const std::string_view preloaded = std::getenv("LD_PRELOAD");
+  CHECK(std::ssize(null_libraries) == std::ranges::count(preloaded, ':') + 1);
 }
 
 TEST_CASE("the caching allocator rounds as documented") {
@@ -454,6 +457,7 @@ TEST_CASE("a graph is captured, over the streams that wait for it, and launched"
     return status == cudaStreamCaptureStatusActive;
   };
   const c10::cuda::CUDAStreamGuard guard(stream);
+  const at::Tensor first = device_bytes(1);  // the allocator must be there before a capture
   at::Tensor kept;
   at::cuda::CUDAGraph graph;
   graph.capture_begin();
