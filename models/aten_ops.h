@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/spec.h"
+#include "models/torch_rules.h"
 
 namespace shardlens::models {
 
@@ -19,6 +20,7 @@ struct AtenOps {
   using Tensor = at::Tensor;
   using RotaryTable = models::RotaryTable;
   static constexpr at::ScalarType kFloat = at::kFloat;
+  static const TorchRules& torch_rules(const at::Tensor&) { return own_torch_rules(); }
 
   static at::Tensor linear(const at::Tensor& input, const at::Tensor& weight,
                            const at::Tensor& bias);

@@ -38,13 +38,19 @@ class LlamaUnits {
  private:
   static constexpr double kRmsNormEps = 1e-5;
 
+  /// Whether a kernel takes fewer key heads as they are. Where none does, PyTorch would fall back
+  /// to one that writes down all T x T scores. On a GPU flash attention takes them in reduced
+  /// precision; in fp32 memory-efficient attention does in some versions, for rows of whole 16
+  /// bytes.
+  static bool takes_groups(const Tensor& q) {
+    if (!q.is_cuda() || q.scalar_type() != Ops::kFloat) return true;
+    return Ops::torch_rules(q).efficient_takes_groups && q.size(3) % 4 == 0;
+  }
+
   /// q [B, H, T, E], k and v [B, K, T, E] -> [B, H, T, E]
   static Tensor attend(const Tensor& q, Tensor k, Tensor v) {
-    // On a GPU only flash attention, which wants reduced precision, takes fewer key heads as they
-    // are; what PyTorch falls back to in fp32 would write down all T x T scores.
-    const bool takes_groups = !q.is_cuda() || q.scalar_type() != Ops::kFloat;
     const int64_t repeats = q.size(1) / k.size(1);
-    if (repeats > 1 && !takes_groups) {
+    if (repeats > 1 && !takes_groups(q)) {
       k = Ops::repeat_interleave(k, repeats, 1);
       v = Ops::repeat_interleave(v, repeats, 1);
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -79,7 +80,9 @@ void AllocatorModel::set_memory_fraction(double fraction) {
   }
   allowed_bytes_.reset();
   if (fraction < 1) {
-    allowed_bytes_ = static_cast<int64_t>(fraction * static_cast<double>(settings_.capacity_bytes));
+    const double allowed = fraction * static_cast<double>(settings_.capacity_bytes);
+    allowed_bytes_ =
+        settings_.rounds_memory_fraction ? std::llround(allowed) : static_cast<int64_t>(allowed);
   }
 }
 

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "models/torch_rules.h"
+
 namespace shardlens::planner {
 
 /// As max_split_bytes, and as a capacity: more than there is anywhere.
@@ -24,6 +26,7 @@ struct AllocatorSettings {
   // The device.
   int64_t capacity_bytes = kUnlimitedBytes;  // what cudaMemGetInfo gives as total
   double memory_fraction = 1;                // of it; per_process_memory_fraction
+  bool rounds_memory_fraction = models::own_torch_rules().rounds_memory_fraction;
 
   // What is taken from the driver.
   int64_t large_segment_bytes = int64_t{20} << 20;  // for requests of 1 to 10 MiB

@@ -121,6 +121,7 @@ PlanOutcome plan_command(const std::vector<std::string>& arguments,
   PlanOptions options{
       .gpu = flags.gpu, .allocator = settings_of(allocator_settings), .explains = flags.explain};
   options.pytorch = pytorch_of(flags);
+  options.torch = plan_torch(flags.torch, options.pytorch.has_value());
   if (!flags.calibration.empty()) options.calibration = read_calibration(flags.calibration);
   return answer(parsed, options);
 }

@@ -38,6 +38,11 @@ constexpr std::array kFlags = {
              "dtype), attention=repeat-kv and norm=fp32 (a Llama's, by hand), forward-prefetch=N, "
              "backward-prefetch=N",
              &PlanFlags::pytorch},
+    PlanFlag{
+        "torch", "VERSION",
+        "PyTorch's, 2.11 to 2.15; default: this build's, and for --engine pytorch-fsdp2 that of "
+        "the python on PATH",
+        &PlanFlags::torch},
     PlanFlag{"explain", "", "what would take less memory; always shown where it does not fit",
              &PlanFlags::explain},
     PlanFlag{

@@ -15,6 +15,7 @@ struct PlanFlags {
   std::string calibration;
   std::string engine = "shardlens";
   std::string pytorch;
+  std::string torch;
   std::string solve;
   bool search = false;
   std::string budget;

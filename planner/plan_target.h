@@ -7,6 +7,7 @@
 #include <string>
 
 #include "planner/gpus.h"
+#include "planner/plan_torch.h"
 #include "planner/pytorch_simulation.h"
 #include "planner/strategy.h"
 #include "planner/training_data.h"
@@ -18,6 +19,7 @@ struct PlanTarget {
   bool is_null = false;      // a null device: nothing but the allocator's memory is on it
   /// Of one rank; nothing: not known, so everything fits.
   std::optional<int64_t> capacity_bytes;
+  PlanTorch torch{};
   /// The program: a Python one with PyTorch's FSDP2, written like this; none: ours.
   std::optional<PytorchOptions> pytorch{};
   /// What --data has; nothing: whoever prepares a run looks. Given where many runs are prepared.

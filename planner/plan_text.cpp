@@ -31,6 +31,19 @@ std::string verdict_text(const Plan& plan) {
                             wanted.label);
 }
 
+/// ", in Python with FSDP2 of PyTorch 2.15", and who said which version.
+std::string engine_text(const Plan& plan) {
+  const models::TorchRules& rules = *plan.torch.rules;
+  if (plan.engine == "shardlens") {
+    return &rules == &models::own_torch_rules() ? "" : fmt::format(", PyTorch {}", rules.version);
+  }
+  return fmt::format(", in Python with FSDP2 of PyTorch {} ({})", rules.version, plan.torch.source);
+}
+
+std::string torch_doubt_text(const Plan& plan) {
+  return plan.torch.doubt.empty() ? "" : fmt::format("  in doubt: {}\n", plan.torch.doubt);
+}
+
 std::string doubt_text(const Plan& plan) {
   if (!plan.least_written) return {};
   const auto text_of = [](const WrittenOtherwise& written) {
@@ -144,12 +157,12 @@ std::string verdict_line(const Plan& plan) {
 std::string plan_text(const Plan& plan) {
   const int64_t ranks = plan.ranks.empty() ? 1 : plan.ranks.front().count;
   std::string text = solution_text(plan);
-  text +=
-      fmt::format("{}: {} parameters, {} on {} {}, batch {}, {}{}\n", plan.model, plan.parameters,
-                  plan.config.strategy, ranks, ranks == 1 ? "rank" : "ranks, all alike",
-                  plan.config.batch, plan.gpu.empty() ? plan.device : plan.gpu_name,
-                  plan.engine == "shardlens" ? "" : ", in Python with PyTorch's FSDP2");
-  text += verdict_text(plan) + doubt_text(plan) + expandable_text(plan) + outside_text(plan);
+  text += fmt::format("{}: {} parameters, {} on {} {}, batch {}, {}{}\n", plan.model,
+                      plan.parameters, plan.config.strategy, ranks,
+                      ranks == 1 ? "rank" : "ranks, all alike", plan.config.batch,
+                      plan.gpu.empty() ? plan.device : plan.gpu_name, engine_text(plan));
+  text += verdict_text(plan) + torch_doubt_text(plan) + doubt_text(plan) + expandable_text(plan) +
+          outside_text(plan);
   text +=
       fmt::format("  peak: {} allocated, {} reserved; steps alone {}, {}; kept between steps {}\n",
                   bytes_text(plan.peak.allocated_bytes), bytes_text(plan.peak.reserved_bytes),

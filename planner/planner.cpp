@@ -132,6 +132,7 @@ void describe(Plan& plan, const PreparedRun& run) {
   plan.config = run.asked;
   plan.model = run.spec.name;
   plan.parameters = run.spec.numel();
+  plan.torch = run.target.torch;
   plan.engine = run.target.pytorch ? "pytorch-fsdp2" : "shardlens";
   if (run.target.pytorch) plan.program = habits_of(run.spec, run.asked, *run.target.pytorch);
   plan.device = run.target.is_null || run.target.gpu == nullptr ? run.target.device() : "cuda";
@@ -242,6 +243,7 @@ PlannedTimeline make_timeline(const Config& config, const PlanOptions& options) 
 
 PlanTarget target_of(const Config& config, const PlanOptions& options) {
   PlanTarget target = target_of(config, options.gpu);
+  target.torch = options.torch;
   target.pytorch = options.pytorch;
   if (target.pytorch && target.gpu == nullptr) {
     throw std::invalid_argument("--engine pytorch-fsdp2: of a GPU; give --gpu h200 or another");

@@ -35,6 +35,7 @@ struct PlanOptions {
   std::string gpu{};  // --gpu; empty: as --device says
   AllocatorSettings allocator{};
   std::optional<Calibration> calibration{};
+  PlanTorch torch{};
   std::optional<PytorchOptions> pytorch{};  // of a Python program; none: ours
   bool explains = false;                    // Plan::what_ifs, a simulation each, also where it fits
 };
@@ -100,6 +101,7 @@ struct Plan {
   std::string device;                 // "cpu", "cuda", "null:h200"
   std::string engine;                 // whose program: "shardlens" or "pytorch-fsdp2"
   std::vector<PytorchHabit> program;  // how the Python one is written; empty: ours
+  PlanTorch torch;                    // by whose rules memory is taken
   std::string gpu;                    // as gpus.h names it; empty on a CPU
   std::string gpu_name;               // as the driver does
 

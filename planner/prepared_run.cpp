@@ -111,12 +111,14 @@ std::unique_ptr<RankSimulation> make_simulation(const PreparedRun& run,
     PytorchOptions options = *run.target.pytorch;
     options.rank = static_cast<int>(std::max<int64_t>(0, run.asked.solo_rank));
     options.gpu = run.target.gpu;
+    options.torch = run.target.torch.rules;
     options.allocator = settings;
     options.every_microbatch = run.every_microbatch;
     return std::make_unique<PytorchSimulation>(run.spec, run.config, options);
   }
   const SimulationOptions options{.rank = rank_of(run),
                                   .gpu = run.target.gpu,
+                                  .torch = run.target.torch.rules,
                                   .allocator = settings,
                                   .data = run.data,
                                   .checkpointing = run.checkpointing,
@@ -130,6 +132,7 @@ RunResult simulate(const PreparedRun& run, const AllocatorSettings& settings,
                    int64_t capacity_bytes) {
   AllocatorSettings limited = settings;
   limited.capacity_bytes = capacity_bytes;
+  limited.rounds_memory_fraction = run.target.torch.rules->rounds_memory_fraction;
   RunResult result{.simulation = make_simulation(run, limited)};
   try {
     result.simulation->run();

@@ -213,9 +213,10 @@ void Fsdp2::copy_out(const Group& group, int ranks) {
 void Fsdp2::wait_for_unshard(Group& group) {
   if (!group.is_pending) return;
   const bool is_forward = group.phase == Phase::forward;
-  // A name in Python keeps the output of the group before until this function's end.
+  // A name in Python may keep the output of the group before until this function's end.
   Block before;
   if (is_forward) before = std::exchange(forward_output_, nullptr);
+  if (context_.torch->fsdp2_releases_at_once) before = nullptr;
   const TimelineScope scope(memory_.timeline(), Category::unsharded_parameter, "parameters");
   Block input;  // on one rank; a name in Python keeps it until the next one is there
   for (size_t i = 0; i < group.parameters.size(); ++i) {
@@ -335,6 +336,7 @@ Tensor Fsdp2::leave(int unit, const Tensor& output) {
 // ---- backward -----------------------------------------------------------------------------------
 
 void Fsdp2::before_backward(Group& group) {
+  set_gradient_types(group);
   if (group.phase != Phase::before_backward) {
     group.phase = Phase::before_backward;
     unshard(group);
@@ -373,16 +375,27 @@ void Fsdp2::after_backward(Group& group) {
   if (!parameters.empty()) reduce(group, parameters, std::move(gradients));
 }
 
-/// Autograd adds to a gradient that is there in the same dtype at once; in another one the whole
-/// gradients are added to after a group's backward.
+/// Autograd adds to a gradient that is there in the same dtype at once, in some versions in another
+/// one, too; else the whole gradients are added to after a group's backward.
 void Fsdp2::add_to_whole_gradients() {
   whole_gradients_.resize(weights_.size());
-  if (options_.reduce_type != options_.param_type) return;
+  const bool is_cast = options_.reduce_type != options_.param_type;
+  if (is_cast && !context_.torch->fsdp2_adds_in_place) return;
   for (size_t i = 0; i < weights_.size(); ++i) {
     meta::Leaf* const leaf = weights_[i].leaf().get();
     leaf->on_gradient = [this, leaf, i] {
       if (whole_gradients_[i].defined()) leaf->gradient = std::exchange(whole_gradients_[i], {});
     };
+  }
+}
+
+/// What is not reduced after this backward, and has nothing to be added to, is cast as it comes.
+void Fsdp2::set_gradient_types(const Group& group) {
+  if (!context_.torch->fsdp2_adds_in_place) return;
+  for (const int index : group.parameters) {
+    const bool is_first = !whole_gradients_[static_cast<size_t>(index)].defined();
+    weights_[static_cast<size_t>(index)].leaf()->gradient_type =
+        is_first && !reduces_ ? std::optional(options_.reduce_type) : std::nullopt;
   }
 }
 
@@ -411,13 +424,15 @@ void Fsdp2::copy_in(const std::vector<int>& parameters) {
   Tensor::empty(context_, {entries * kTableEntryBytes}, Type::uint8);
 }
 
-/// foreach_reduce. A name in Python keeps the last gradient until the end, with more than one rank.
+/// foreach_reduce. With more than one rank names in Python may keep the last gradient, and the
+/// input of the reduction before, until the end.
 void Fsdp2::reduce(Group& group, const std::vector<int>& parameters, Tensors gradients) {
   const TimelineScope scope(memory_.timeline(), Category::reduce_buffer, "reduce-scatter");
-  reduce_input_ = nullptr;
+  Block before = std::exchange(reduce_input_, nullptr);
+  if (!context_.torch->fsdp2_keeps_reduce_input) before = nullptr;
   group.all_reduce_input = nullptr;
   Tensor last;
-  if (options_.shards > 1) last = gradients.back();
+  if (options_.shards > 1 && context_.torch->fsdp2_keeps_last_gradient) last = gradients.back();
   int64_t total = 0;
   for (const int index : parameters) total += shards_[static_cast<size_t>(index)].padded_numel;
   reduce_input_ = take(total * options_.shards, options_.reduce_type);

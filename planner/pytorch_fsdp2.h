@@ -1,6 +1,7 @@
-// PyTorch's FSDP2 without values: what torch.distributed.fsdp.fully_shard (PyTorch 2.11) allocates
-// and frees on which stream, in the order in which its hooks run. Names are those of
-// torch/distributed/fsdp/_fully_shard: _fsdp_param_group.py, _fsdp_collectives.py, _fsdp_param.py.
+// PyTorch's FSDP2 without values: what torch.distributed.fsdp.fully_shard allocates and frees on
+// which stream, in the order in which its hooks run, by the rules of the context's version. Names
+// are those of torch/distributed/fsdp/_fully_shard: _fsdp_param_group.py, _fsdp_collectives.py,
+// _fsdp_param.py.
 #pragma once
 
 #include <cstdint>
@@ -86,6 +87,7 @@ class Fsdp2 final : public ModuleHooks {
   };
 
   void add_to_whole_gradients();
+  void set_gradient_types(const Group& group);
   void make_groups(const std::vector<PytorchParameter>& parameters);
   void make_shards(const std::vector<PytorchParameter>& parameters);
   void set_prefetch();

@@ -9,6 +9,7 @@
 
 namespace shardlens::planner {
 
+using meta::blas_product;
 using meta::Node;
 using meta::OperatorCall;
 using meta::Sizes;
@@ -27,43 +28,22 @@ Sizes without_last(const Tensor& tensor, int64_t last) {
 
 }  // namespace
 
-void PytorchOps::take_workspaces(bool is_light) {
-  constexpr int64_t kLightBytes = int64_t{1} << 20;
-  auto& workspace = workspaces_[in_backward_ ? 1 : 0];
-  if (!workspace) {
-    workspace = std::make_shared<meta::Storage>(*context_.memory,
-                                                meta::cublas_workspace_bytes(*context_.gpu));
-  }
-  if (is_light && !light_workspace_) {
-    light_workspace_ = std::make_shared<meta::Storage>(*context_.memory, kLightBytes);
-  }
-}
-
 // ---- matrix products ----------------------------------------------------------------------------
-
-Tensor PytorchOps::product(const Tensor& a, const Tensor& b, bool is_light) {
-  const OperatorCall call(context_);
-  Tensor output = Tensor::empty(context_, {a.size(0), b.size(1)}, a.scalar_type());
-  const Tensor first = copy_for_blas(a);
-  const Tensor second = copy_for_blas(b);
-  take_workspaces(is_light);
-  return output;
-}
 
 /// Of a x b, for b: laid out as b is.
 Tensor PytorchOps::right_gradient(const Tensor& gradient, const Tensor& a, const Tensor& b) {
   if (b.stride(0) == 1 && b.stride(1) == b.size(0)) {
-    return product(gradient.t(), a, false).t();
+    return blas_product(gradient.t(), a).t();
   }
-  return product(a.t(), gradient, false);
+  return blas_product(a.t(), gradient);
 }
 
 Tensor PytorchOps::addmm(const Tensor& bias, const Tensor& a, const Tensor& b) {
-  return with_node(product(a.detach(), b.detach(), true), {&bias, &a, &b}, {a, b},
-                   [this](Node& self, Tensors&& gradients) -> Tensors {
+  return with_node(blas_product(a.detach(), b.detach(), library_with_bias(a, b.t())),
+                   {&bias, &a, &b}, {a, b}, [this](Node& self, Tensors&& gradients) -> Tensors {
                      const Tensor &gradient = gradients[0], a = self.saved[0], b = self.saved[1];
                      Tensors results(3);
-                     if (self.wants(1)) results[1] = product(gradient, b.t(), false);
+                     if (self.wants(1)) results[1] = blas_product(gradient, b.t());
                      if (self.wants(2)) results[2] = right_gradient(gradient, a, b);
                      if (self.wants(0)) results[0] = meta::sum_to(gradient, {b.size(1)});
                      return results;
@@ -71,12 +51,12 @@ Tensor PytorchOps::addmm(const Tensor& bias, const Tensor& a, const Tensor& b) {
 }
 
 Tensor PytorchOps::mm(const Tensor& a, const Tensor& b) {
-  return with_node(product(a.detach(), b.detach(), false), {&a, &b}, {b, a},
+  return with_node(blas_product(a.detach(), b.detach()), {&a, &b}, {b, a},
                    [this](Node& self, Tensors&& gradients) -> Tensors {
                      const Tensor &gradient = gradients[0], b = self.saved[0], a = self.saved[1];
                      Tensors results(2);
                      if (self.wants(1)) results[1] = right_gradient(gradient, a, b);
-                     if (self.wants(0)) results[0] = product(gradient, b.t(), false);
+                     if (self.wants(0)) results[0] = blas_product(gradient, b.t());
                      return results;
                    });
 }
@@ -107,6 +87,13 @@ Tensor PytorchOps::linear(const Tensor& input, const Tensor& weight, const Tenso
 
 // ---- layers -------------------------------------------------------------------------------------
 
+/// A product for each sample.
+void PytorchOps::multiply_samples(int64_t samples) {
+  for (int64_t i = 0; i < samples; ++i) {
+    take_blas_workspace(context_, meta::BlasLibrary::cublas);
+  }
+}
+
 /// slow_conv2d_forward and its backward in native/cuda/ConvolutionMM2d.cu: one sample after another
 /// is unfolded into columns.
 Tensor PytorchOps::conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias) {
@@ -117,7 +104,7 @@ Tensor PytorchOps::conv2d(const Tensor& input, const Tensor& weight, const Tenso
       Tensor::empty(context_, {input.size(0), weight.size(0), side, side}, input.scalar_type());
   {
     const Tensor columns = Tensor::empty(context_, columns_sizes, input.scalar_type());
-    take_workspaces(false);
+    multiply_samples(input.size(0));
   }
   return with_node(std::move(output), {&input, &weight, &bias}, {input, weight},
                    [this, columns_sizes](Node& self, Tensors&& gradients) -> Tensors {
@@ -130,7 +117,7 @@ Tensor PytorchOps::conv2d(const Tensor& input, const Tensor& weight, const Tenso
                      if (self.wants(1)) results[1] = meta::like(weight);
                      const Tensor columns =
                          Tensor::empty(context_, columns_sizes, weight.scalar_type());
-                     take_workspaces(false);
+                     multiply_samples(self.saved[0].size(0));
                      return results;
                    });
 }

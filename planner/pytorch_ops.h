@@ -1,10 +1,6 @@
 // Operators of PyTorch as Python calls them, on tensors without values, where models/ writes the
 // same layer differently: which nodes they leave, what these keep, and in which order generated
 // code finds the gradients. What both have in common is in planner/meta/operators.h.
-//
-// [Note: workspaces] cuBLAS keeps one for each thread that multiplies, which backward does on a
-// thread of its own, and cuBLASLt one for forward: each is taken in the first operator that needs
-// it.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +18,7 @@ class PytorchOps {
 
   meta::Context& context() { return context_; }
   /// What runs from now on is autograd's, or no longer.
-  void in_backward(bool backward) { in_backward_ = backward; }
+  void in_backward(bool backward) { context_.is_autograd_thread = backward; }
 
   /// functional.linear; `bias` may be undefined.
   meta::Tensor linear(const meta::Tensor& input, const meta::Tensor& weight,
@@ -55,9 +51,9 @@ class PytorchOps {
   meta::Tensor matmul(const meta::Tensor& input, const meta::Tensor& weight);
   meta::Tensor addmm(const meta::Tensor& bias, const meta::Tensor& a, const meta::Tensor& b);
   meta::Tensor mm(const meta::Tensor& a, const meta::Tensor& b);
-  meta::Tensor product(const meta::Tensor& a, const meta::Tensor& b, bool is_light);
   meta::Tensor right_gradient(const meta::Tensor& gradient, const meta::Tensor& a,
                               const meta::Tensor& b);
+  void multiply_samples(int64_t samples);
   meta::Tensor square(const meta::Tensor& input);
   meta::Tensor mean_of_rows(const meta::Tensor& input);
   meta::Tensor plus_number(const meta::Tensor& input);
@@ -65,12 +61,8 @@ class PytorchOps {
   meta::Tensor multiply_by_broadcast(const meta::Tensor& a, const meta::Tensor& b);
   meta::Tensor log_softmax(const meta::Tensor& logits, meta::Type type);
   meta::Tensor nll_loss(const meta::Tensor& log_probabilities);
-  void take_workspaces(bool is_light);
 
   meta::Context& context_;
-  bool in_backward_ = false;
-  std::shared_ptr<meta::Storage> workspaces_[2];  // of cuBLAS, by thread
-  std::shared_ptr<meta::Storage> light_workspace_;
 };
 
 }  // namespace shardlens::planner

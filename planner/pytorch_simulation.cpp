@@ -75,7 +75,10 @@ PytorchSimulation::PytorchSimulation(const models::ModelSpec& spec, const Config
       memory_(timeline_, options.allocator, kPytorchStreams),
       pinned_(timeline_, Space::pinned),
       host_(timeline_, Space::host),
-      context_{.memory = &memory_, .gpu = options.gpu, .attention = kernels_of(config)},
+      context_{.memory = &memory_,
+               .gpu = options.gpu,
+               .torch = options.torch,
+               .attention = kernels_of(config)},
       ops_(context_) {
   if (options.gpu == nullptr) throw std::logic_error("FSDP2 without a GPU");
   check(config, strategy_of(config));
@@ -91,7 +94,9 @@ void PytorchSimulation::warm_up_fake_tensors() {
 
 void PytorchSimulation::start() {
   const Strategy strategy = strategy_of(config_);
-  if (strategy.offload == Offload::none) warm_up_fake_tensors();
+  if (strategy.offload == Offload::none && options_.torch->fake_tensors_allocate) {
+    warm_up_fake_tensors();
+  }
   const std::vector<PytorchParameter> parameters = pytorch_parameters(spec_);
   fsdp_ = std::make_unique<Fsdp2>(parameters, fsdp2_options(strategy, options_), memory_, context_,
                                   pinned_);

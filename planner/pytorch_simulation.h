@@ -26,6 +26,7 @@ enum class PytorchZeroGrad : uint8_t { after, before, keep };
 struct PytorchOptions {
   int rank = 0;
   const Gpu* gpu = nullptr;
+  const models::TorchRules* torch = &models::own_torch_rules();
   AllocatorSettings allocator{};
   int64_t steps = 5;        // the first two make state; blocks may lie otherwise in later ones
   bool own_groups = false;  // embedding and head are groups, else they are the root's

@@ -53,10 +53,12 @@ Simulation::Simulation(const models::ModelSpec& spec, const Config& config, cons
       pinned_(timeline_, Space::pinned),
       device_{.memory = gpu_memory_ ? static_cast<meta::Memory*>(gpu_memory_.get()) : &host_,
               .gpu = options.gpu,
+              .torch = options.torch,
               .threads = static_cast<int>(config.threads),
               .processor = meta::this_processor(),
               .attention = kernels_of(config)},
-      host_context_{.memory = &host_, .threads = static_cast<int>(config.threads)},
+      host_context_{
+          .memory = &host_, .torch = options.torch, .threads = static_cast<int>(config.threads)},
       memory_{timeline_, device_, host_,
               gpu_memory_ ? static_cast<meta::Memory&>(pinned_) : host_} {
   TrainingData& data = options_.data;
@@ -87,19 +89,13 @@ void Simulation::run() {
   raise(whole_);
 }
 
-/// cuBLAS keeps a workspace for the rank's thread, cuBLASLt another one.
+/// As take_workspaces of runtime/device.cpp does.
 void Simulation::take_workspaces() {
-  constexpr int64_t kLtBytes = int64_t{1} << 20;
+  if (device_.torch->blas_workspaces == models::BlasWorkspaces::by_product) return;
   const TimelineScope scope(timeline_, Category::workspace, "cuBLAS");
   const meta::Tensor matrix = meta::pointwise(device_, {16, 16}, meta::Type::fp32);
-  {
-    const meta::OperatorCall call(device_);
-    const meta::Tensor product = meta::pointwise(device_, {16, 16}, meta::Type::fp32);
-    kept_.push_back(std::make_shared<meta::Storage>(*device_.memory,
-                                                    meta::cublas_workspace_bytes(*options_.gpu)));
-    kept_.push_back(std::make_shared<meta::Storage>(*device_.memory, kLtBytes));
-  }
-  meta::pointwise(device_, {16, 16}, meta::Type::fp32);
+  meta::blas_product(matrix, matrix, meta::BlasLibrary::cublas_lt);
+  meta::blas_product(matrix, matrix);
 }
 
 /// Each communicator with peers has a buffer for sums, and the host one to read them from.

@@ -33,6 +33,7 @@ namespace shardlens::planner {
 struct SimulationOptions {
   int rank = 0;
   const Gpu* gpu = nullptr;  // none: the CPU
+  const models::TorchRules* torch = &models::own_torch_rules();
   AllocatorSettings allocator{};
   TrainingData data{};
   Checkpointing checkpointing{};

@@ -19,6 +19,7 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "models/torch_rules.h"
 #include "profiler/recorder.h"
 #include "runtime/check.h"
 #include "runtime/installation.h"
@@ -142,7 +143,9 @@ GpuUuid gpu_uuid(const c10::Device& device) {
 }
 
 void take_workspaces(const c10::Device& device) {
-  if (!device.is_cuda()) return;
+  const bool are_kept =
+      models::own_torch_rules().blas_workspaces != models::BlasWorkspaces::by_product;
+  if (!device.is_cuda() || !are_kept) return;
   const profiler::Scope scope(profiler::Category::workspace, "cuBLAS");
   const at::Tensor matrix = at::zeros({16, 16}, at::TensorOptions(device));
   at::linear(matrix, matrix, matrix[0]);  // by cuBLASLt

@@ -38,8 +38,8 @@ c10::Device open_device(const planner::Device& device, int index);
 /// Which GPU of all there are. Throws std::runtime_error where CUDA does not say.
 GpuUuid gpu_uuid(const c10::Device& device);
 
-/// Makes cuBLAS take its workspaces now and under their own name: LibTorch allocates them in its
-/// first product on a stream and keeps them. Does nothing on the CPU.
+/// Makes cuBLAS take its workspaces now and under their own name, where LibTorch allocates them in
+/// its first product on a stream and keeps them. Does nothing on the CPU.
 void take_workspaces(const c10::Device& device);
 
 /// Which of LibTorch's kernels attention may take, of this process: a word of --attention.

@@ -55,7 +55,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 // --- include edges -------------------------------------------------------------------------------
 
-const Names kNouns = {"models/spec.h",    "profiler/profile.h", "profiler/judgement.h",
+const Names kNouns = {"models/spec.h",     "profiler/profile.h", "profiler/judgement.h",
                       "profiler/blocks.h", "profiler/units.h",   "planner/strategy.h",
                       "planner/gpus.h",    "planner/schedule.h"};
 
@@ -72,11 +72,12 @@ const std::map<std::string, Names, std::less<>> kEdges = {
     {"models", {}},
     {"profiler", {}},
     {"planner",
-     {"models/spec.h", "models/units.h", "profiler/profile.h", "profiler/blocks.h",
-      "profiler/units.h", "profiler/writer.h", "profiler/reader.h", "profiler/recording_report.h",
-      "profiler/report/report.h", "profiler/output_file.h"}},
+     {"models/spec.h", "models/torch_rules.h", "models/units.h", "profiler/profile.h",
+      "profiler/blocks.h", "profiler/units.h", "profiler/writer.h", "profiler/reader.h",
+      "profiler/recording_report.h", "profiler/report/report.h", "profiler/output_file.h"}},
     {"runtime",
      {"models/spec.h",
+      "models/torch_rules.h",
       "models/model.h",
       "models/safetensors.h",
       "models/torch_file.h",

@@ -52,7 +52,9 @@ bool takes_efficient(const Question& q) {
   constexpr int64_t kAlignmentBytes = 16;
   const int64_t alignment = kAlignmentBytes / bytes_of(q.query.scalar_type());
   if (q.width() % alignment != 0 || q.value.size(3) % alignment != 0) return false;
-  return q.width() == q.key.size(3) && q.has_equal_heads() && q.has_elements() && q.is_row_by_row();
+  const bool takes_groups = q.query.context().torch->efficient_takes_groups;
+  return q.width() == q.key.size(3) && (takes_groups ? q.fits_heads() : q.has_equal_heads()) &&
+         q.has_elements() && q.is_row_by_row();
 }
 
 /// use_flash_attention_cpp in transformers/sdp_utils_cpp.cpp.

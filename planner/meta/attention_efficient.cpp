@@ -12,7 +12,7 @@ namespace shardlens::planner::meta {
 namespace {
 
 // What the node keeps, in the order in which it gives it up.
-enum Saved : size_t { kKey, kQuery, kValue, kLogSumExp, kOutput };
+enum Saved : size_t { kKey, kQuery, kValue, kLogSumExp, kOutput, kOffset, kSeed };
 
 /// A kernel of backward: queries and keys of a tile, and whether its sums stay in registers.
 struct Tile {
@@ -50,7 +50,8 @@ int64_t workspace_bytes(const Tensor& query, const Tensor& key) {
 }
 
 struct Forward {
-  Tensor output;  // [B, H, T, E]
+  Tensor seed, offset;  // of dropout
+  Tensor output;        // [B, H, T, E]
   Tensor log_sum_exp;
 };
 
@@ -60,7 +61,12 @@ Forward run_forward(const Tensor& query, const Tensor& value, bool keeps_sums) {
   Context& context = query.context();
   const int64_t batch = query.size(0), heads = query.size(1), tokens = query.size(2);
   const Sizes sizes = {batch, tokens, heads, value.size(3)};
-  Forward made{.output = Tensor::empty(context, sizes, query.scalar_type()), .log_sum_exp = {}};
+  Forward made;
+  if (context.torch->efficient_keeps_seed) {
+    made.seed = Tensor::empty(context, {}, Type::int64);
+    made.offset = Tensor::empty(context, {}, Type::int64);
+  }
+  made.output = Tensor::empty(context, sizes, query.scalar_type());
   const int64_t rows = keeps_sums ? round_up(tokens, kRowsAlignment) : 0;
   made.log_sum_exp = Tensor::empty(context, {batch, heads, rows}, Type::fp32);
   if (value.size(3) > kWidestTile && is_reduced(query.scalar_type())) {
@@ -93,6 +99,12 @@ Tensors run_backward(Node& node, const Tensor& gradient) {
   const Tensor query_gradient = Tensor::empty(context, query.sizes(), type);
   const Tensor key_gradient = Tensor::empty(context, key.sizes(), type);
   const Tensor value_gradient = Tensor::empty(context, value.sizes(), type);
+  Tensor keys, values;
+  if (key.size(2) != query.size(2)) {  // summed over each group of heads afterwards
+    const Sizes each = {key.size(0), key.size(1), query.size(2), key.size(3)};
+    keys = Tensor::empty(context, each, type);
+    values = Tensor::empty(context, each, type);
+  }
   Tensor workspace;
   const Tensor sums = row_sums(dense_gradient, seen(kOutput));
   workspace = Tensor::empty(context, {workspace_bytes(query, key)}, Type::uint8);
@@ -109,9 +121,14 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
     const GradMode off(query.context(), false);
     made = run_forward(query.detach(), value.detach(), keeps);
   }
-  if (!keeps) return made.output;
+  if (!keeps) {
+    made.seed = {};
+    made.offset = {};
+    return made.output;
+  }
   auto node =
-      add_node({&query, &key, &value}, {key, query, value, made.log_sum_exp, made.output},
+      add_node({&query, &key, &value},
+               {key, query, value, made.log_sum_exp, made.output, made.offset, made.seed},
                [](Node& self, Tensors&& gradients) { return run_backward(self, gradients[0]); });
   made.output.set_edge({std::move(node), 0});
   return made.output;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "planner/meta/attention_kernels.h"
+#include "planner/meta/blas_workspace.h"
 #include "planner/meta/composite_norm.h"
 #include "planner/meta/operators.h"
 
@@ -16,13 +17,20 @@ Tensor scaled(const Tensor& input) {
   });
 }
 
+/// Products [n, a, b] x [n, b, c] -> `sizes`, outside a graph.
+Tensor products(Context& context, const Sizes& sizes, Type type) {
+  Tensor result = Tensor::empty(context, sizes, type);
+  take_blas_workspace(context, BlasLibrary::cublas);
+  return result;
+}
+
 /// [n, a, b] x [n, b, c] -> [n, a, c]
 Tensor batch_product(const Tensor& a, const Tensor& b) {
-  Tensor product = Tensor::empty(a.context(), {a.size(0), a.size(1), b.size(2)}, a.scalar_type());
+  Tensor product = products(a.context(), {a.size(0), a.size(1), b.size(2)}, a.scalar_type());
   return with_node(std::move(product), {&a, &b}, {b, a}, [](Node& self, Tensors&&) -> Tensors {
     const Tensor &right = self.saved[0], &left = self.saved[1];
     const auto gradient_of = [](const Tensor& input) {
-      return Tensor::empty(input.context(), input.sizes(), input.scalar_type());
+      return products(input.context(), input.sizes(), input.scalar_type());
     };
     Tensor right_gradient = self.wants(1) ? gradient_of(right) : Tensor();
     return {self.wants(0) ? gradient_of(left) : Tensor(), right_gradient};

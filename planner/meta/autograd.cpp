@@ -20,6 +20,7 @@ std::shared_ptr<Node> accumulator_of(const Tensor& tensor) {
   if (auto node = leaf.accumulator.lock()) return node;
   auto node = std::make_shared<Node>();
   node->sequence = kBeforeAll;
+  node->leaf = &leaf;
   node->backward = [variable = tensor](Node&, Tensors&& gradients) -> Tensors {
     Leaf& own = *variable.leaf();
     const bool fits = gradients[0].sizes() == variable.sizes() && gradients[0].is_contiguous();
@@ -79,6 +80,7 @@ class Run {
   void evaluate(Node& node) {
     const OperatorCall call(context_);
     Tensors outputs = node.backward(node, std::move(tasks_[&node].gradients));
+    for (size_t i = 0; i < node.next.size(); ++i) cast_for_leaf(node.next[i], outputs[i]);
     tasks_.erase(&node);
     for (Tensor& saved : node.saved) saved = {};
     for (size_t i = 0; i < node.next.size(); ++i) {
@@ -88,6 +90,12 @@ class Run {
       --task.missing;
       add(edge, std::move(outputs[i]));
     }
+  }
+
+  static void cast_for_leaf(const Edge& edge, Tensor& gradient) {
+    const Leaf* const leaf = edge.node ? edge.node->leaf : nullptr;
+    if (leaf == nullptr || !leaf->gradient_type || !gradient.defined()) return;
+    gradient = gradient.to(*leaf->gradient_type);
   }
 
   void add(const Edge& edge, Tensor gradient) {

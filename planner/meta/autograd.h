@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,8 @@
 namespace shardlens::planner::meta {
 
 using Tensors = std::vector<Tensor>;
+
+struct Leaf;
 
 struct Node {
   /// Gradients of the outputs in, of the inputs out; undefined: none.
@@ -28,6 +31,7 @@ struct Node {
   std::vector<Edge> next;  // by input
   Tensors saved;
   Backward backward;
+  const Leaf* leaf = nullptr;  // whose gradient it takes
 
   bool wants(size_t input) const { return next[input].node != nullptr; }
 };
@@ -35,6 +39,7 @@ struct Node {
 /// A leaf's gradient, and who is told when it has come.
 struct Leaf {
   Tensor gradient;
+  std::optional<Type> gradient_type;  // to which what comes is cast; none: it stays as it is
   std::function<void()> on_gradient;
   std::weak_ptr<Node> accumulator;
 };

@@ -1,6 +1,7 @@
 // Rows of a table by their number, and the table's gradient: LibTorch's native/cuda/Embedding.cu
 // and EmbeddingBackwardKernel.cu, native/Embedding.cpp.
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "planner/meta/operators.h"
@@ -12,7 +13,7 @@ namespace {
 
 // [Note: CUB] Memory that CUB's algorithms take, of 8-byte keys and values: parts, each rounded up
 // to 256 bytes, and 255 bytes to align the first. Tile sizes are those of CUB's tuning for the
-// machine code that LibTorch 2.11 has for a GPU.
+// machine code that LibTorch has for a GPU.
 constexpr int64_t kPartAlignment = 256;
 constexpr int64_t kSlackBytes = kPartAlignment - 1;
 constexpr int64_t kIndexBytes = 8;
@@ -21,22 +22,33 @@ struct CubTiles {
   int64_t sort, unique;
 };
 
-CubTiles tiles_of(const ComputeCapability& capability) {
-  if (capability.major >= 10) return {4608, 3840};
-  if (capability.major == 9) return {4608, 4480};
-  if (capability.minor == 0) return {3840, 1792};
-  return {3840, 320};
+CubTiles tiles_of(const Context& context) {
+  constexpr int64_t kLargeSort = 4608, kSmallSort = 3840, kSmallUnique = 320;
+  const models::UniqueTiles& unique = context.torch->unique_tiles;
+  const ComputeCapability& capability = context.gpu->capability;
+  if (capability.major >= 10) return {kLargeSort, unique.blackwell};
+  if (capability.major == 9) return {kLargeSort, unique.hopper};
+  if (capability.minor == 0) return {kSmallSort, unique.a100};
+  return {kSmallSort, kSmallUnique};
 }
 
 int64_t part_bytes(int64_t bytes) { return round_up(bytes, kPartAlignment); }
 
-/// DeviceRadixSort's one-sweep algorithm: counts of all digits, those of each tile, and both arrays
-/// once more.
-int64_t sort_bytes(int64_t count, int64_t tile) {
-  constexpr int64_t kDigits = 256, kPasses = 8, kOffsetBytes = 8, kStateBytes = 4;
-  return part_bytes(kPasses * kDigits * kOffsetBytes) +
-         part_bytes(ceil_div(count, tile) * kDigits * kStateBytes) +
-         2 * part_bytes(count * kIndexBytes) + part_bytes(kPasses * kStateBytes) + kSlackBytes;
+/// DeviceRadixSort's one-sweep algorithm, in `passes` of a byte each: counts of all digits, those
+/// of each tile, and both arrays once more, between which passes go to and fro.
+int64_t sort_bytes(int64_t count, int64_t tile, int64_t passes) {
+  constexpr int64_t kDigits = 256, kOffsetBytes = 8, kStateBytes = 4;
+  const int64_t arrays = passes > 1 ? 2 * part_bytes(count * kIndexBytes) : 0;
+  return part_bytes(passes * kDigits * kOffsetBytes) +
+         part_bytes(ceil_div(count, tile) * kDigits * kStateBytes) + arrays +
+         part_bytes(passes * kStateBytes) + kSlackBytes;
+}
+
+/// cuda::cub::get_num_bits of the number of rows, in bytes.
+int64_t sort_passes(const Context& context, int64_t vocabulary) {
+  constexpr int64_t kBitsOfPass = 8;
+  if (!context.torch->sorts_used_digits) return kIndexBytes;
+  return ceil_div(std::bit_width(static_cast<uint64_t>(vocabulary)), kBitsOfPass);
 }
 
 /// A pass in which each tile looks back at those before: DeviceScan, DeviceSelect::UniqueByKey.
@@ -104,11 +116,11 @@ Tensor table_gradient(const Tensor& given_gradient, const Tensor& ids, const Siz
   if (!context.is_cuda() || ids.numel() <= kMostUnsorted) {
     return Tensor::empty(context, sizes, gradient.scalar_type());
   }
-  const CubTiles tiles = tiles_of(context.gpu->capability);
+  const CubTiles tiles = tiles_of(context);
   const Tensor sorted = indices(context, ids.numel()), order = indices(context, ids.numel());
   {
     const Tensor positions = indices(context, ids.numel());
-    take(context, sort_bytes(ids.numel(), tiles.sort));
+    take(context, sort_bytes(ids.numel(), tiles.sort, sort_passes(context, sizes[0])));
   }
   return sum_sorted(gradient, sizes, tiles);
 }

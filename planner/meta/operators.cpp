@@ -38,10 +38,17 @@ Tensor as_matrix(const Tensor& tensor) {
   return tensor.dim() == 2 ? tensor : tensor.reshape({-1, tensor.size(-1)});
 }
 
+/// A copy of a matrix that BLAS can read, where it cannot read it as it lies; else undefined.
+Tensor copy_for_blas(const Tensor& tensor) {
+  if (is_blas_matrix(tensor)) return {};
+  return Tensor::empty(tensor.context(), tensor.sizes(), tensor.scalar_type());
+}
+
 /// [n, k] x [k, m] -> [n, m], where that goes.
-void multiply(const Tensor& a, const Tensor& b) {
+void multiply(const Tensor& a, const Tensor& b, BlasLibrary library = BlasLibrary::cublas) {
   const Tensor first = copy_for_blas(a);
   const Tensor second = copy_for_blas(b);
+  take_blas_workspace(a.context(), library);
   take_product_scratch(a.context(), a.scalar_type(),
                        {.rows = a.size(0),
                         .inner = a.size(1),
@@ -49,18 +56,12 @@ void multiply(const Tensor& a, const Tensor& b) {
                         .transposed = a.stride(1) != 1});
 }
 
-Tensor product(const Tensor& a, const Tensor& b) {
-  const OperatorCall call(a.context());
-  Tensor output = Tensor::empty(a.context(), {a.size(0), b.size(1)}, a.scalar_type());
-  multiply(a, b);
-  return output;
-}
-
 /// [n, k] x [k] -> [n]
 Tensor product_with_vector(const Tensor& matrix) {
   const OperatorCall call(matrix.context());
   Tensor output = Tensor::empty(matrix.context(), {matrix.size(0)}, matrix.scalar_type());
   const Tensor copy = copy_for_blas(matrix);
+  take_blas_workspace(matrix.context(), BlasLibrary::cublas);
   take_product_scratch(matrix.context(), matrix.scalar_type(),
                        {.rows = matrix.size(0),
                         .inner = matrix.size(1),
@@ -74,7 +75,7 @@ Tensor weight_gradient(const Tensor& gradient, const Tensor& input, const Leaf* 
   Context& context = gradient.context();
   std::optional<Tensor> place;
   if (leaf != nullptr && context.find_place) place = context.find_place(*leaf);
-  if (!place) return product(gradient.t(), as_matrix(input));
+  if (!place) return blas_product(gradient.t(), as_matrix(input));
   multiply(gradient.t(), as_matrix(input));
   return *std::move(place);
 }
@@ -84,7 +85,7 @@ Tensors product_gradients(Node& node, const Tensor& gradient, const Leaf* leaf) 
   const Tensor input = node.saved[0], weight = node.saved[1];
   Tensors results(2);
   if (node.wants(1)) results[1] = weight_gradient(gradient, input, leaf);
-  if (node.wants(0)) results[0] = product(gradient, weight).view(input.sizes());
+  if (node.wants(0)) results[0] = blas_product(gradient, weight).view(input.sizes());
   return results;
 }
 
@@ -94,11 +95,22 @@ Sizes product_sizes(const Tensor& input, const Tensor& weight) {
   return sizes;
 }
 
-/// What at::linear computes, without a graph.
+/// What at::linear computes with a bias, without a graph. It reads an input that lies otherwise as
+/// a copy, and adds the bias to the product in place.
 Tensor linear_forward(const Tensor& input, const Tensor& weight) {
-  Context& context = input.context();
-  const OperatorCall call(context);
-  return product(as_matrix(input.detach()), weight.detach().t()).view(product_sizes(input, weight));
+  const OperatorCall call(input.context());
+  const Tensor rows = as_matrix(input.detach());
+  const bool is_added_later = input.dim() > 2 && !input.is_contiguous();
+  return blas_product(rows, weight.detach().t(),
+                      is_added_later ? BlasLibrary::cublas : library_with_bias(rows, weight))
+      .view(product_sizes(input, weight));
+}
+
+/// The same without a bias.
+Tensor project_forward(const Tensor& input, const Tensor& weight) {
+  const OperatorCall call(input.context());
+  return blas_product(as_matrix(input.detach()), weight.detach().t())
+      .view(product_sizes(input, weight));
 }
 
 /// Which is kept in a node without keeping the tensor's memory.
@@ -108,20 +120,25 @@ std::shared_ptr<Leaf> leaf_of(const Tensor& weight) {
 
 }  // namespace
 
-Tensor copy_for_blas(const Tensor& tensor) {
-  if (is_blas_matrix(tensor)) return {};
-  return Tensor::empty(tensor.context(), tensor.sizes(), tensor.scalar_type());
-}
-
-int64_t cublas_workspace_bytes(const Gpu& gpu) {
-  constexpr int64_t kKiB = 1024;
-  return gpu.capability.major == 9 ? 32 * 1024 * kKiB : (4096 * 2 + 16 * 8) * kKiB;
-}
-
 Tensor like(const Tensor& tensor, Type type) {
   const Sizes strides =
       tensor.is_contiguous() ? contiguous_strides(tensor.sizes()) : dense_strides(tensor);
   return Tensor::empty_strided(tensor.context(), tensor.sizes(), strides, type);
+}
+
+// ---- BLAS ---------------------------------------------------------------------------------------
+
+Tensor blas_product(const Tensor& a, const Tensor& b, BlasLibrary library) {
+  const OperatorCall call(a.context());
+  Tensor output = Tensor::empty(a.context(), {a.size(0), b.size(1)}, a.scalar_type());
+  multiply(a, b, library);
+  return output;
+}
+
+/// addmm_out_cuda_impl in LibTorch's native/cuda/Blas.cpp: vectors are cuBLAS's.
+BlasLibrary library_with_bias(const Tensor& rows, const Tensor& weight) {
+  const bool has_vector = rows.size(1) <= 1 || weight.size(0) <= 1;
+  return has_vector ? BlasLibrary::cublas : BlasLibrary::cublas_lt;
 }
 
 // ---- element by element -------------------------------------------------------------------------
@@ -265,7 +282,7 @@ Tensor linear(const Tensor& input, const Tensor& given_weight, const Tensor& giv
 
 Tensor project(const Tensor& input, const Tensor& given_weight) {
   const Tensor weight = given_weight.to(input.scalar_type());
-  return with_node(linear_forward(input, weight), {&input, &weight}, {input, weight},
+  return with_node(project_forward(input, weight), {&input, &weight}, {input, weight},
                    [leaf = leaf_of(weight)](Node& node, Tensors&& gradients) {
                      return product_gradients(node, as_matrix(gradients[0]), leaf.get());
                    });

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "planner/meta/autograd.h"
+#include "planner/meta/blas_workspace.h"
 #include "planner/meta/tensor.h"
 
 namespace shardlens::planner::meta {
@@ -61,11 +62,10 @@ Tensor sum_to(const Tensor& gradient, const Sizes& sizes);
 
 // ---- BLAS ---------------------------------------------------------------------------------------
 
-/// A copy of a matrix that BLAS can read, where it cannot read it as it lies; else undefined.
-Tensor copy_for_blas(const Tensor& tensor);
-/// What PyTorch gives cuBLAS for one handle and stream: 4096 KiB x 2 + 16 KiB x 8, and 32 MiB on
-/// Hopper (getChosenWorkspaceSize in CUDABlas).
-int64_t cublas_workspace_bytes(const Gpu& gpu);
+/// [n, k] x [k, m] -> [n, m], outside a graph.
+Tensor blas_product(const Tensor& a, const Tensor& b, BlasLibrary library = BlasLibrary::cublas);
+/// The library that adds a bias to the product of `rows` [n, k] and a weight [m, k].
+BlasLibrary library_with_bias(const Tensor& rows, const Tensor& weight);
 
 // ---- layers -------------------------------------------------------------------------------------
 

@@ -15,6 +15,9 @@ struct MetaOps {
     Tensor sin;
   };
   static constexpr Type kFloat = Type::fp32;
+  static const models::TorchRules& torch_rules(const Tensor& tensor) {
+    return *tensor.context().torch;
+  }
 
   static Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias);
   static Tensor project(const Tensor& input, const Tensor& weight);

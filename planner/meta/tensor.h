@@ -2,8 +2,9 @@
 // The planner runs a model's code on them, so that what LibTorch would allocate and free comes in
 // the same order, and for the same reasons, as it does there.
 //
-// Whatever allocates follows LibTorch 2.11: operators.h says what each operator takes, here is what
-// views share and when a reshape copies.
+// Whatever allocates follows LibTorch: operators.h says what each operator takes, here is what
+// views share and when a reshape copies. Where versions differ, the context's row of
+// models/torch_rules.h decides.
 #pragma once
 
 #include <array>
@@ -16,6 +17,7 @@
 #include <span>
 #include <vector>
 
+#include "models/torch_rules.h"
 #include "planner/gpus.h"
 #include "planner/meta/processor.h"
 #include "planner/strategy.h"
@@ -41,6 +43,7 @@ class Memory {
   virtual void end_operator() {}
 };
 
+class Storage;
 class Tensor;
 struct Leaf;
 
@@ -51,16 +54,26 @@ struct AttentionKernels {
   bool math = true;
 };
 
+/// What threads keep for cuBLAS and cuBLASLt: [Note: workspaces] in blas_workspace.h.
+struct KeptWorkspaces {
+  std::shared_ptr<Storage> main_thread;
+  std::shared_ptr<Storage> autograd_thread;
+  std::shared_ptr<Storage> cublas_lt;
+};
+
 /// Where operators run, and what chooses their kernels. One rank has one for its device, and one
 /// for the host beside a GPU.
 struct Context {
   Memory* memory = nullptr;
   const Gpu* gpu = nullptr;  // none: the CPU
-  int threads = 1;           // of the CPU's kernels
-  Processor processor{};     // the CPU's
+  const models::TorchRules* torch = &models::own_torch_rules();
+  int threads = 1;        // of the CPU's kernels
+  Processor processor{};  // the CPU's
   AttentionKernels attention{};
-  bool records_graph = false;  // grad mode
-  int64_t next_sequence = 0;   // of autograd's nodes
+  bool records_graph = false;       // grad mode
+  int64_t next_sequence = 0;        // of autograd's nodes
+  bool is_autograd_thread = false;  // backward of a Python program runs, on a thread of its own
+  KeptWorkspaces workspaces{};
   /// Where a linear's weight gradient goes at once (GradientPlaces in models/model.h): asked with
   /// the weight's leaf, gives a tensor in memory that somebody else counts, or nothing.
   std::function<std::optional<Tensor>(const Leaf& weight)> find_place{};

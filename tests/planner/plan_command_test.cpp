@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -22,6 +24,7 @@
 
 using namespace shardlens;
 using namespace shardlens::planner;
+using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 
 namespace {
@@ -199,6 +202,53 @@ TEST_CASE("PyTorch's own settings of its allocator count", "[planner][plan]") {
   const json plain = json::parse(command(flags).out);
   const json expandable = json::parse(command(flags, "expandable_segments:True").out);
   CHECK(expandable["peak"]["reserved_bytes"] < plain["peak"]["reserved_bytes"]);
+}
+
+/// PATH, while it lives: a folder with a python that says that it has this PyTorch.
+class PythonOnPath {
+ public:
+  explicit PythonOnPath(const std::string& version) : before_(std::getenv("PATH")) {
+    const std::string python = folder_.file("python");
+    test::write_file(python, "#!/bin/sh\nprintf '/venv/bin/python\\n" + version + "\\n'\n");
+    std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+    ::setenv("PATH", (folder_.path() + ":" + before_).c_str(), 1);
+  }
+  ~PythonOnPath() { ::setenv("PATH", before_.c_str(), 1); }
+
+ private:
+  test::TemporaryFolder folder_;
+  std::string before_;
+};
+
+TEST_CASE("a plan is of the PyTorch that is asked for, or of the python's on PATH",
+          "[planner][plan][engine]") {
+  const Flags ours = {"--gpu", "h200", "--model", "vit-tutorial", "--world", "8", "--json"};
+  const auto planned = [&](const Flags& more) {
+    Flags all = ours;
+    all.insert(all.end(), more.begin(), more.end());
+    return json::parse(command(all).out);
+  };
+  const Flags in_python = {"--engine", "pytorch-fsdp2"};
+  const json old = planned({"--engine", "pytorch-fsdp2", "--torch", "2.11.0"});
+  CHECK(old["torch"]["version"] == "2.11");
+  CHECK(old["torch"]["source"] == "--torch");
+  {
+    const PythonOnPath path("2.11.0+cu130");
+    const json found = planned(in_python);
+    CHECK(found["torch"]["source"] == "PyTorch 2.11.0+cu130 of /venv/bin/python");
+    CHECK(found["torch"]["doubt"].is_null());
+    CHECK(found["peak"] == old["peak"]);
+    CHECK(planned({})["torch"]["source"] == "this build");
+  }
+  {
+    const PythonOnPath path("2.16.0+cu133");
+    const json newer = planned(in_python);
+    CHECK(newer["torch"]["version"] == "2.15");
+    CHECK_THAT(newer["torch"]["doubt"].get<std::string>(),
+               ContainsSubstring("the rules of PyTorch 2.16.0+cu133 are not known"));
+    CHECK(newer["peak"]["allocated_bytes"] < old["peak"]["allocated_bytes"]);
+  }
+  CHECK_THROWS_AS(command({"--gpu", "h200", "--torch", "2.16"}), std::invalid_argument);
 }
 
 TEST_CASE("a plan can be of a Python program with FSDP2", "[planner][plan][engine]") {

@@ -3,8 +3,8 @@ what PyTorch's own FSDPMemTracker says of the same run.
 
     .deps/peers/bin/python tests/reference/engine_null.py
 
-adds the cases that tests/fixtures/engine_peaks.json lacks; it may be interrupted and goes on where
-it was. With --live every case is measured anew and printed, one line of JSON each, and the fixture
+adds the cases that the PyTorch's file in tests/fixtures/engine lacks; it may be interrupted and goes
+on where it was. With --live every case is measured anew and printed, one line of JSON each, and the fixture
 stays as it is. With --seed other cases are drawn than those of the fixture, and printed.
 """
 
@@ -23,8 +23,10 @@ import fsdp2_null
 import null_runs
 import programs
 
-FIXTURE = programs.ROOT / "tests" / "fixtures" / "engine_peaks.json"
-EVENTS_FIXTURE = programs.ROOT / "tests" / "fixtures" / "engine_events.json"
+TORCH = torch.__version__.split("+")[0]
+MINOR = TORCH.rpartition(".")[0]
+FIXTURE = programs.ROOT / "tests" / "fixtures" / "engine" / f"{MINOR}.json"
+EVENTS_FIXTURE = FIXTURE.with_name(f"events_{MINOR}.json")
 
 
 def _tracked_bytes(options):
@@ -55,7 +57,7 @@ def measure(case):
     """A row of the fixture."""
     options = fsdp2_null.parse_options([*case.arguments(), "--steps", str(null_runs.PEAK_STEPS)])
     result = fsdp2_null.in_child(fsdp2_null.measure_or_say_why, options)
-    row = dataclasses.asdict(case)
+    row = {"torch": TORCH} | dataclasses.asdict(case)
     if "peak" not in result:
         return row | {"out_of_memory": True}
     return row | {"peak": result["peak"]} | fsdp2_null.in_child(_tracker, options)
@@ -86,9 +88,9 @@ def events(case):
 
 def _record_events():
     case = engine_cases.CHOSEN[0]
-    row = dataclasses.asdict(case) | {"drawn": False}
+    row = {"torch": TORCH} | dataclasses.asdict(case) | {"drawn": False}
     asked = fsdp2_null.in_child(lambda _: events(case), None)
-    fields = {"script": _head()["script"] + " --events", "torch": _head()["torch"], "case": row}
+    fields = {"script": _head()["script"] + " --events", "case": row}
     EVENTS_FIXTURE.write_text(json.dumps(fields | {"third_step": asked}) + "\n")
     print(f"{EVENTS_FIXTURE}: {len(asked)} events")
 
@@ -116,7 +118,6 @@ def _all_cases():
 def _head():
     return {
         "script": "tests/reference/engine_null.py",
-        "torch": torch.__version__.split("+")[0],
         "gpu": null_runs.GPU,
         "seed": engine_cases.SEED,
         "peak": "[allocated, reserved] bytes of steps 3 to 5; tracker: FSDPMemTracker's peak",

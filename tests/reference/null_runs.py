@@ -8,6 +8,7 @@ only.
 import dataclasses
 import json
 import os
+import pathlib
 import sys
 
 import programs
@@ -16,7 +17,10 @@ from null_configurations import CONFIGURATIONS, Configuration
 GPU = "h200"
 PEER = programs.ROOT / "tests" / "reference" / "fsdp2_null.py"
 FIXTURE = programs.ROOT / "tests" / "fixtures" / "fsdp2_null_peaks.json"
-STUBS = programs.ROOT / "build" / "null_device"
+# Those of the build's own PyTorch; for another one, those that its recorder has.
+STUBS = pathlib.Path(
+    os.environ.get("SHARDLENS_NULL_STUBS", programs.ROOT / "build" / "null_device")
+)
 
 WARM_UP_STEPS = 2  # the first makes optimizer state and workspaces
 PEAK_STEPS = 3  # after them

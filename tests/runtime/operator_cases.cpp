@@ -14,6 +14,9 @@
 #include <unordered_set>
 #include <utility>
 
+#include "models/model.h"
+#include "models/torch_rules.h"
+
 namespace shardlens::test {
 
 namespace {
@@ -151,6 +154,15 @@ at::Tensor RealApi::repeat_interleave(const at::Tensor& input, int64_t repeats, 
   return input.repeat_interleave(repeats, dim);
 }
 
+at::Tensor RealApi::linear(const at::Tensor& input, const at::Tensor& weight,
+                           const at::Tensor& bias) {
+  return models::linear(input, weight, bias);
+}
+
+at::Tensor RealApi::project(const at::Tensor& input, const at::Tensor& weight) {
+  return models::project(input, weight);
+}
+
 void RealApi::finish(at::Tensor output) {
   at::Tensor gradient = at::empty(output.sizes(), output.options());
   torch::autograd::Edge edge(output.grad_fn(), output.output_nr());
@@ -192,6 +204,9 @@ std::vector<BlockEvent> meta_events(const OperatorCase& operator_case,
                                     planner::meta::Context context) {
   LoggedMemory memory;
   context.memory = &memory;
+  take_blas_workspace(context, planner::meta::BlasLibrary::cublas_lt);
+  take_blas_workspace(context, planner::meta::BlasLibrary::cublas);
+  memory.log = {};
   context.records_graph = true;
   MetaApi api(context, memory.log);
   operator_case.meta(api);
@@ -224,7 +239,8 @@ auto heads_of(Api& api, std::initializer_list<int64_t> sizes, DType dtype) {
 /// H heads, K key and value heads.
 OperatorCase llama_attention(int64_t b, int64_t t, int64_t h, int64_t k, int64_t e, DType dtype,
                              bool cuda) {
-  const bool takes_groups = !cuda || dtype != DType::fp32;
+  const bool takes_groups = !cuda || dtype != DType::fp32 ||
+                            (models::own_torch_rules().efficient_takes_groups && e % 4 == 0);
   const int64_t repeats = takes_groups ? 1 : h / k;
   return operator_case(
       fmt::format("llama attention B {} T {} H {} K {} E {} {}", b, t, h, k, e, name_of(dtype)),
@@ -267,6 +283,22 @@ OperatorCase embedding_case(int64_t b, int64_t t, int64_t vocab, int64_t d, DTyp
       fmt::format("embedding B {} T {} V {} D {} {}", b, t, vocab, d, name_of(dtype)),
       [=](auto& api) {
         api.finish(api.embedding(api.leaf({vocab, d}, dtype), api.ids({b, t})));
+      });
+}
+
+/// What reads input [B, T, in], which lies in memory as [T, B, in] where it is `transposed`.
+OperatorCase linear_case(int64_t b, int64_t t, int64_t in, int64_t out, DType dtype,
+                         bool transposed, bool has_bias) {
+  return operator_case(
+      fmt::format("linear B {} T {} in {} out {} {}{}{}", b, t, in, out, name_of(dtype),
+                  transposed ? " transposed" : "", has_bias ? " with bias" : ""),
+      [=](auto& api) {
+        const auto first = transposed ? t : b, second = transposed ? b : t;
+        const auto made = api.add(api.leaf({first, second, in}, dtype), api.constant({1}, dtype));
+        const auto x = transposed ? made.transpose(0, 1) : made;
+        const auto weight = api.leaf({out, in}, dtype);
+        api.finish(has_bias ? api.linear(x, weight, api.leaf({out}, dtype))
+                            : api.project(x, weight));
       });
 }
 
@@ -364,6 +396,23 @@ void add_llama_cases(std::vector<OperatorCase>& cases, int64_t most_elements, DT
   }
 }
 
+void add_linear_cases(std::vector<OperatorCase>& cases, DType dtype) {
+  for (const auto& [b, t, in, out] : std::vector<std::array<int64_t, 4>>{
+           {2, 17, 64, 192}, {1, 1, 64, 10}, {3, 200, 48, 1}, {2, 5, 1, 7}, {1, 33, 31, 29}}) {
+    for (const bool has_bias : {false, true}) {
+      cases.push_back(linear_case(b, t, in, out, dtype, false, has_bias));
+      cases.push_back(linear_case(b, t, in, out, dtype, true, has_bias));
+    }
+  }
+}
+
+/// Table sizes whose largest row number just takes one digit more.
+void add_digit_cases(std::vector<OperatorCase>& cases) {
+  for (const int64_t vocab : {255, 256, 257, 65535, 65536, 131072}) {
+    cases.push_back(embedding_case(4, 1024, vocab, 8, DType::fp32));
+  }
+}
+
 class Dice {
  public:
   explicit Dice(uint32_t seed) : engine_(seed) {}
@@ -425,8 +474,12 @@ std::vector<OperatorCase> realistic_cases(c10::DeviceType device) {
     add_vit_cases(cases, most_elements, dtype);
     add_llama_cases(cases, most_elements, dtype, cuda);
     add_forward_cases(cases, dtype);
+    add_linear_cases(cases, dtype);
   }
-  if (cuda) add_vast_cases(cases);
+  if (cuda) {
+    add_vast_cases(cases);
+    add_digit_cases(cases);
+  }
   if (!cuda) note_scratch(cases);
   return cases;
 }

@@ -63,6 +63,9 @@ class RealApi {
   static at::Tensor attention(const at::Tensor& query, const at::Tensor& key,
                               const at::Tensor& value, bool causal, bool grouped);
   static at::Tensor repeat_interleave(const at::Tensor& input, int64_t repeats, int64_t dim);
+  static at::Tensor linear(const at::Tensor& input, const at::Tensor& weight,
+                           const at::Tensor& bias);
+  static at::Tensor project(const at::Tensor& input, const at::Tensor& weight);
 
   /// Backward from `output`, of which nothing is kept; what comes after is not logged.
   void finish(at::Tensor output);
@@ -109,6 +112,12 @@ class MetaApi {
   static Tensor repeat_interleave(const Tensor& input, int64_t repeats, int64_t dim) {
     return planner::meta::repeat_interleave(input, repeats, dim);
   }
+  static Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+    return planner::meta::linear(input, weight, bias);
+  }
+  static Tensor project(const Tensor& input, const Tensor& weight) {
+    return planner::meta::project(input, weight);
+  }
 
   void finish(Tensor output);
   void end() { log_.close(); }
@@ -139,7 +148,8 @@ std::vector<OperatorCase> realistic_cases(c10::DeviceType device);
 /// `rounds` draws of each operator; the seed is part of each name.
 std::vector<OperatorCase> random_cases(c10::DeviceType device, uint32_t seed, int rounds);
 
-/// What the planner takes and gives back.
+/// What the planner takes and gives back, after a first product of each kind: the workspaces that
+/// LibTorch keeps from then on are not among it.
 std::vector<BlockEvent> meta_events(const OperatorCase& operator_case,
                                     planner::meta::Context context);
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/spec.h"
+#include "models/torch_rules.h"
 #include "planner/gpus.h"
 #include "planner/pytorch_program.h"
 #include "planner/pytorch_simulation.h"
@@ -61,6 +62,7 @@ inline EngineCase engine_case(const nlohmann::json& row, const std::string& gpu)
   EngineCase made{.config = detail::config_of(row, gpu), .options = {}, .row = row.dump()};
   made.options = planner::read_pytorch_words(row.at("writing").get<std::string>());
   made.options.rank = row.at("rank");
+  made.options.torch = &models::torch_rules(row.at("torch").get<std::string>());
   made.options.gpu = &planner::find_gpu(gpu);
   made.options.allocator.capacity_bytes = made.options.gpu->memory_bytes;
   made.options.own_groups = row.at("variant") == "own-groups";

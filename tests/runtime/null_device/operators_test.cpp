@@ -33,8 +33,9 @@ BlockLog*& current_log() {
 void follow_allocator() {
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
   at::globalContext().setSDPUseCuDNN(false);
-  // cuBLAS's workspace, once for all.
+  // Workspaces that LibTorch keeps are taken once for all.
   const at::Tensor square = at::empty({8, 8}, at::device(at::kCUDA));
+  at::linear(square, square, square[0]);
   at::mm(square, square);
   c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker([](const TraceEntry& entry) {
     BlockLog* const log = current_log();

@@ -1,0 +1,67 @@
+// What the versions of PyTorch do differently where they take memory: a table with a row for each
+// minor version. No version is compared anywhere else: whoever allocates, or predicts what is
+// allocated, asks a row. docs/pytorch_versions.md describes how a row is added.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace shardlens::models {
+
+/// Where PyTorch keeps the scratch memory that it lends to cuBLAS and cuBLASLt.
+enum class BlasWorkspaces : uint8_t {
+  separate,    // each thread that multiplies keeps one, and cuBLASLt another one
+  shared,      // each thread keeps one, which cuBLASLt uses as well
+  by_product,  // none is kept: each product takes one and gives it back
+};
+
+/// How many numbers a block of CUB's UniqueByKey takes at once, as compiled for a GPU.
+struct UniqueTiles {
+  int64_t a100, hopper, blackwell;
+};
+
+struct TorchRules {
+  std::string_view version;  // major and minor: "2.15" stands for 2.15.0 and 2.15.1
+  BlasWorkspaces blas_workspaces;
+  /// Blackwell's workspace for cuBLAS has 32 MiB, as Hopper's has in every version.
+  bool large_blackwell_workspace;
+  /// Module.to_empty(device="cuda") of distributed tensors takes a byte or two on the GPU while it
+  /// looks for the device.
+  bool fake_tensors_allocate;
+  /// What a memory fraction allows is rounded to the nearest byte, and not down.
+  bool rounds_memory_fraction;
+  /// FSDP2 gives up the all-gather output of the group before as soon as it waits for the next
+  /// group's, not only after that one is copied out.
+  bool fsdp2_releases_at_once;
+  /// FSDP2 adds a gradient to one of an earlier backward where that lies, whatever its dtype, and
+  /// casts the first one as it comes; else both happen after the backward of a group.
+  bool fsdp2_adds_in_place;
+  /// A Python name in FSDP2 keeps the last gradient of a group until its reduction is under way.
+  bool fsdp2_keeps_last_gradient;
+  /// A Python name in FSDP2 keeps the input of the reduction before, too.
+  bool fsdp2_keeps_reduce_input;
+  /// Backward of an embedding sorts by as many digits as the largest row's number has, not by all
+  /// eight of a 64-bit number.
+  bool sorts_used_digits;
+  UniqueTiles unique_tiles;
+  /// Memory-efficient attention takes fewer key heads than query heads.
+  bool efficient_takes_groups;
+  /// Memory-efficient attention keeps the seed of its dropout on the GPU, even without dropout.
+  bool efficient_keeps_seed;
+};
+
+/// All rows, the oldest version first.
+std::span<const TorchRules> torch_rules();
+
+/// The row of a version such as "2.15", "2.15.0" or "2.15.0+cu132". Throws std::invalid_argument
+/// for a version without a row.
+const TorchRules& torch_rules(std::string_view version);
+
+/// The same, but for a version without a row the nearest one's.
+const TorchRules& nearest_torch_rules(std::string_view version);
+
+/// The row of the LibTorch that this program was built with, or the nearest one's.
+const TorchRules& own_torch_rules();
+
+}  // namespace shardlens::models
