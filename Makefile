@@ -4,7 +4,7 @@
 # Where LibTorch is installed; clones may share one folder.
 SHARDLENS_DEPS ?= $(CURDIR)/.deps
 export SHARDLENS_DEPS
-# The PyTorch to build with, of those in .setup/pins.txt: make TORCH=2.11.0 test.
+# The PyTorch to build with, of those in .setup/pins.txt: make TORCH=2.11.0 build.
 export TORCH
 
 .PHONY: help demo test build tools gpu bench fuzz test-long test-wheels clean

@@ -32,7 +32,13 @@ struct Tried {
   std::string_view torch;
   std::string_view cuda;
 };
-constexpr std::array<Tried, 3> kTried = {{{"2.9.", "12.8"}, {"2.10.", "12.8"}, {"2.11.", "13."}}};
+constexpr std::array<Tried, 7> kTried = {{{"2.9.", "12.8"},
+                                          {"2.10.", "12.8"},
+                                          {"2.11.", "13."},
+                                          {"2.12.", "13."},
+                                          {"2.13.", "13."},
+                                          {"2.14.", "13."},
+                                          {"2.15.", "13."}}};
 
 /// Prints what PythonProgram has of PyTorch, a line each.
 constexpr const char* kQuestion = R"(
