@@ -93,6 +93,7 @@ const std::map<std::string, Names, std::less<>> kEdges = {
       "planner/training_data.h",
       "profiler/profile.h",
       "profiler/units.h",
+      "profiler/output_file.h",
       "profiler/recorder.h",
       "profiler/recording_report.h",
       "profiler/report/report.h",

@@ -50,6 +50,10 @@ std::vector<RecordVerdict> report_all(const RecordOptions& options, const Record
     const RecordFacts facts = read_record_facts(path.string());
     verdicts.push_back(verdict_of(report, facts, outside_bytes(options, report), failure));
     lines += fmt::format("\n{}: {}\n", path.string(), verdicts.back().line);
+    if (const auto counted = counted_peaks(report, facts)) {
+      lines += fmt::format("  {}{}\n", counted->is_equal ? "" : "in doubt: ", counted->line);
+      keep_counted_peaks(path.string(), *counted);
+    }
     for (const std::string& doubt : facts.doubts) lines += fmt::format("  in doubt: {}\n", doubt);
     reports.push_back(std::move(report));
   }

@@ -4,16 +4,19 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "input/input_file.h"
 #include "input/limits.h"
 #include "input/strict_json.h"
+#include "profiler/output_file.h"
 #include "profiler/units.h"
 
 namespace shardlens::runtime {
 
 namespace {
 
+namespace fs = std::filesystem;
 using profiler::bytes_text;
 
 /// "in step 2", or "before its first step".
@@ -71,6 +74,17 @@ bool may_be_lower(const profiler::RankReport& report) {
   return report.judgement.bound() == profiler::PeakBound::about;
 }
 
+fs::path facts_file_of(const std::string& recording) {
+  return fs::path(recording).replace_extension(".json");
+}
+
+std::optional<nlohmann::json> facts_beside(const std::string& recording) {
+  const auto text = input::read_file(facts_file_of(recording), input::kDescription.bytes).text;
+  auto json = input::find_json(text);
+  if (!json || !json->is_object()) return std::nullopt;
+  return json;
+}
+
 RecordVerdict no_verdict(const profiler::RankReport& report, int64_t outside_bytes,
                          const std::string& why) {
   return {
@@ -86,15 +100,39 @@ RecordVerdict no_verdict(const profiler::RankReport& report, int64_t outside_byt
 }  // namespace
 
 RecordFacts read_record_facts(const std::string& recording) {
-  const auto file = std::filesystem::path(recording).replace_extension(".json");
-  const auto json = input::find_json(input::read_file(file, input::kDescription.bytes).text);
-  if (!json || !json->is_object()) return {};
+  const auto json = facts_beside(recording);
+  if (!json) return {};
   const auto read = json->value("values_read", nlohmann::json());
   return {.retries = input::whole_in(*json, "retries").value_or(0),
           .steps = input::whole_in(*json, "steps").value_or(0),
           .shapes = input::whole_in(read, "shapes").value_or(0),
+          .peak_allocated_bytes = input::whole_in(*json, "peak_allocated_bytes"),
+          .peak_reserved_bytes = input::whole_in(*json, "peak_reserved_bytes"),
           .doubts = doubts_in(*json),
           .is_known = true};
+}
+
+std::optional<CountedPeaks> counted_peaks(const profiler::RankReport& report,
+                                          const RecordFacts& facts) {
+  if (!facts.peak_allocated_bytes || !facts.peak_reserved_bytes) return std::nullopt;
+  if (report.main_space() == nullptr) return std::nullopt;
+  const int64_t allocated = report.peak_bytes();
+  const int64_t reserved = report.reserved_peak_bytes().value_or(0);
+  if (allocated == *facts.peak_allocated_bytes && reserved == *facts.peak_reserved_bytes) {
+    return CountedPeaks{.is_equal = true, .line = "as PyTorch counted: equal"};
+  }
+  return CountedPeaks{
+      .line = fmt::format(
+          "not as PyTorch counted: {} allocated and {} reserved at most, not {} and "
+          "{} bytes",
+          *facts.peak_allocated_bytes, *facts.peak_reserved_bytes, allocated, reserved)};
+}
+
+void keep_counted_peaks(const std::string& recording, const CountedPeaks& counted) {
+  auto json = facts_beside(recording);
+  if (!json) return;
+  (*json)["as_pytorch_counted"] = counted.is_equal;
+  profiler::write_text(facts_file_of(recording).string(), json->dump() + "\n");
 }
 
 RecordVerdict verdict_of(const profiler::RankReport& report, const RecordFacts& facts,

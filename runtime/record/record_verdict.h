@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,12 +16,27 @@ struct RecordFacts {
   int64_t retries = 0;  // allocations that were served after cached memory was given back
   int64_t steps = 0;
   int64_t shapes = 0;  // that depended on values of a null device, where all are 0
+  /// The peaks of PyTorch's own counters, whenever the program has reset them.
+  std::optional<int64_t> peak_allocated_bytes = {}, peak_reserved_bytes = {};
   std::vector<std::string> doubts = {};  // what the recording may lack, a line each
   bool is_known = false;                 // false: it ended without a word
 };
 
 /// Of rankR.json beside rankR.slp.
 RecordFacts read_record_facts(const std::string& recording);
+
+/// Whether PyTorch's own counters say what the recording does.
+struct CountedPeaks {
+  bool is_equal = false;
+  std::string line = {};  // "as PyTorch counted: equal", or both peaks of both
+};
+
+/// Nothing where the process ended without a word, or has taken nothing.
+std::optional<CountedPeaks> counted_peaks(const profiler::RankReport& report,
+                                          const RecordFacts& facts);
+
+/// Adds to rankR.json beside the recording what the comparison came to.
+void keep_counted_peaks(const std::string& recording, const CountedPeaks& counted);
 
 constexpr int kDoesNotFit = 3;
 constexpr int kFitsWithRetries = 4;

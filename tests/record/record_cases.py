@@ -6,7 +6,8 @@ against what PyTorch itself says of the same processes.
 Of every case: the command's exit code is passed on; the peaks that `shardlens profile report` finds
 in the .slp alone are PyTorch's max_memory_allocated and max_memory_reserved to the byte; every event
 of the allocator's own history is in the recording, in the same order and size (when a freed block
-was completed, which exports do not tell, is left out); at most 6 % of the peak is unclassed.
+was completed, which exports do not tell, is left out); at most 6 % of the peak is unclassed, and the
+recording leaves nothing in doubt.
 
 recorded.py says which Python runs them.
 """
@@ -98,6 +99,8 @@ def check(arguments, place, launcher=(PYTHON,)):
         expect("reserved", peak["reserved_bytes"], oracle["reserved_bytes"])
         expect("lost", report["lost"], 0)
         check_events(events_in(out, folder), oracle["events"])
+        facts = [json.loads(path.read_text()) for path in (out / "profiles").glob("rank*.json")]
+        expect("doubts", [facts[0]["doubts"], facts[0]["as_pytorch_counted"]], [[], True])
     other = report["at_peak"]["categories"].get("other", 0) / peak["allocated_bytes"]
     if other > MOST_UNCLASSED:
         raise AssertionError(f"{other:.1%} of the peak is unclassed")

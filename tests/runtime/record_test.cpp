@@ -222,6 +222,28 @@ TEST_CASE("what a recording leaves in doubt is read with what else its process h
   CHECK_FALSE(read_record_facts(folder.file("rank1.slp")).is_known);
 }
 
+TEST_CASE("a recording says whether PyTorch's own counters agree") {
+  const test::TemporaryFolder folder;
+  const std::string recording = folder.file("rank0.slp");
+  const profiler::RankReport report = report_of_peak(10, 20);
+  const int64_t allocated = 10 * kGiB, reserved = 20 * kGiB;
+  CHECK_FALSE(counted_peaks(report, {.is_known = true}));
+  RecordFacts facts{
+      .peak_allocated_bytes = allocated, .peak_reserved_bytes = reserved, .is_known = true};
+  CHECK(counted_peaks(report, facts)->is_equal);
+  facts.peak_reserved_bytes = reserved + 512;
+  const auto counted = counted_peaks(report, facts);
+  CHECK_FALSE(counted->is_equal);
+  CHECK(counted->line ==
+        "not as PyTorch counted: 10737418240 allocated and 21474837248 reserved at most, not "
+        "10737418240 and 21474836480 bytes");
+  test::write_file(folder.file("rank0.json"), R"({"retries": 2})");
+  keep_counted_peaks(recording, *counted);
+  CHECK_THAT(test::read_file(folder.file("rank0.json")),
+             ContainsSubstring(R"("as_pytorch_counted":false)"));
+  CHECK(read_record_facts(recording).retries == 2);
+}
+
 TEST_CASE("the Python of a command is its program, its first line's, or python3") {
   const test::TemporaryFolder folder;
   const std::string python =

@@ -272,13 +272,18 @@ def _parts(tensor):
     if str(tensor.layout) in _SPARSE:
         return [getattr(tensor, name)() for name in _SPARSE[str(tensor.layout)]]
     if hasattr(tensor, "__tensor_flatten__"):
-        return [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
+        return _tensors(getattr(tensor, name) for name in tensor.__tensor_flatten__()[0])
     return []
+
+
+def _tensors(values):
+    """A DTensor names its mesh, too, among what it wraps."""
+    return [value for value in values if hasattr(value, "untyped_storage")]
 
 
 def _wrapped(tensor):
     """Of a subclass that does not say what it wraps."""
-    return [value for value in vars(tensor).values() if hasattr(value, "untyped_storage")]
+    return _tensors(vars(tensor).values())
 
 
 def _tell_parts(tensor, category):
