@@ -235,7 +235,7 @@ TEST_CASE("a recording says whether PyTorch's own counters agree") {
   const auto counted = counted_peaks(report, facts);
   CHECK_FALSE(counted->is_equal);
   CHECK(counted->line ==
-        "not as PyTorch counted: 10737418240 allocated and 21474837248 reserved at most, not "
+        "not as PyTorch counted: 10737418240 allocated and 21474836992 reserved at most, not "
         "10737418240 and 21474836480 bytes");
   test::write_file(folder.file("rank0.json"), R"({"retries": 2})");
   keep_counted_peaks(recording, *counted);
