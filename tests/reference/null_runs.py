@@ -155,6 +155,10 @@ def _configuration(row):
     return Configuration(**{name: row[name] for name in names})
 
 
+def recorded_torch():
+    return json.loads(FIXTURE.read_text())["torch"]
+
+
 def recorded_peaks():
     """PyTorch's peaks from the fixture, by configuration; not those left out."""
     rows = json.loads(FIXTURE.read_text())["rows"]
