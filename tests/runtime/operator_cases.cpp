@@ -210,6 +210,7 @@ std::vector<BlockEvent> meta_events(const OperatorCase& operator_case,
   context.records_graph = true;
   MetaApi api(context, memory.log);
   operator_case.meta(api);
+  context.workspaces = {};  // they lie in the memory that ends here
   return memory.log.events();
 }
 
