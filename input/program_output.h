@@ -11,7 +11,7 @@ struct ProgramOutput {
   std::string text;   // of stdout
 };
 
-/// Runs the command, found by PATH, until it ends, and inherits our stderr to it. Throws
+/// Runs the command, found by PATH, until it ends; it writes its errors to our stderr. Throws
 /// std::runtime_error where there is no pipe to be had.
 ProgramOutput output_of(const std::vector<std::string>& command);
 

@@ -38,8 +38,8 @@ class LlamaUnits {
  private:
   static constexpr double kRmsNormEps = 1e-5;
 
-  /// Whether a kernel takes fewer key heads as they are. Where none does, PyTorch would fall back
-  /// to one that writes down all T x T scores. On a GPU flash attention takes them in reduced
+  /// True where a kernel takes fewer key heads as they are. Where none does, PyTorch would fall
+  /// back to one that writes down all T x T scores. On a GPU flash attention takes them in reduced
   /// precision; in fp32 memory-efficient attention does in some versions, for rows of whole 16
   /// bytes.
   static bool takes_groups(const Tensor& q) {

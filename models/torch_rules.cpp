@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <stdexcept>
-#include <string>
 
 #include "input/shown.h"
 
@@ -68,7 +67,7 @@ constexpr TorchRules kTorch2_15 = next(kTorch2_14, "2.15", [](TorchRules& rules)
 
 constexpr std::array kRows = {kTorch2_11, kTorch2_12, kTorch2_13, kTorch2_14, kTorch2_15};
 
-/// Of "2.9.1", 9; 0 of a text that is no version of PyTorch 2.
+/// 9 for "2.9.1"; 0 for a text that is no version of PyTorch 2.
 int minor_number_of(std::string_view version) {
   constexpr std::string_view kMajor = "2.";
   int number = 0;
@@ -78,7 +77,7 @@ int minor_number_of(std::string_view version) {
   return number;
 }
 
-/// "2.15" of "2.15", "2.15.0+cu132" and "2.15.0a0+git1234567".
+/// "2.15" is that of "2.15", "2.15.0+cu132" and "2.15.0a0+git1234567", not of "2.150".
 bool is_minor_version_of(std::string_view minor, std::string_view version) {
   return version.starts_with(minor) &&
          (version.size() == minor.size() || version[minor.size()] == '.');
@@ -88,13 +87,17 @@ bool is_minor_version_of(std::string_view minor, std::string_view version) {
 
 std::span<const TorchRules> torch_rules() { return kRows; }
 
-const TorchRules& torch_rules(std::string_view version) {
+const TorchRules* find_torch_rules(std::string_view version) {
   const auto row = std::ranges::find_if(
       kRows, [&](const TorchRules& rules) { return is_minor_version_of(rules.version, version); });
-  if (row != kRows.end()) return *row;
+  return row == kRows.end() ? nullptr : &*row;
+}
+
+const TorchRules& torch_rules(std::string_view version) {
+  if (const TorchRules* const rules = find_torch_rules(version)) return *rules;
   throw std::invalid_argument(fmt::format(
       "PyTorch {}: its rules are not known; give one of {} to {}, or shardlens record the program",
-      input::shown(std::string(version)), kRows.front().version, kRows.back().version));
+      input::shown(version), kRows.front().version, kRows.back().version));
 }
 
 const TorchRules& nearest_torch_rules(std::string_view version) {

@@ -1,4 +1,4 @@
-// What the versions of PyTorch do differently where they take memory: a table with a row for each
+// The versions of PyTorch differ in where they take memory: this is a table with a row for each
 // minor version. No version is compared anywhere else: whoever allocates, or predicts what is
 // allocated, asks a row. docs/pytorch_versions.md describes how a row is added.
 #pragma once
@@ -29,7 +29,7 @@ struct TorchRules {
   /// Module.to_empty(device="cuda") of distributed tensors takes a byte or two on the GPU while it
   /// looks for the device.
   bool fake_tensors_allocate;
-  /// What a memory fraction allows is rounded to the nearest byte, and not down.
+  /// The bytes that a memory fraction allows are rounded to the nearest number, and not down.
   bool rounds_memory_fraction;
   /// FSDP2 gives up the all-gather output of the group before as soon as it waits for the next
   /// group's, not only after that one is copied out.
@@ -54,8 +54,10 @@ struct TorchRules {
 /// All rows, the oldest version first.
 std::span<const TorchRules> torch_rules();
 
-/// The row of a version such as "2.15", "2.15.0" or "2.15.0+cu132". Throws std::invalid_argument
-/// for a version without a row.
+/// The row of a version such as "2.15", "2.15.0" or "2.15.0+cu132"; null for one without a row.
+const TorchRules* find_torch_rules(std::string_view version);
+
+/// The same. Throws std::invalid_argument for a version without a row.
 const TorchRules& torch_rules(std::string_view version);
 
 /// The same, but for a version without a row the nearest one's.

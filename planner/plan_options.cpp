@@ -40,7 +40,7 @@ constexpr std::array kFlags = {
              &PlanFlags::pytorch},
     PlanFlag{
         "torch", "VERSION",
-        "PyTorch's, 2.11 to 2.15; default: this build's, and for --engine pytorch-fsdp2 that of "
+        "PyTorch's, such as 2.13; default: this build's, and for --engine pytorch-fsdp2 that of "
         "the python on PATH",
         &PlanFlags::torch},
     PlanFlag{"explain", "", "what would take less memory; always shown where it does not fit",

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <optional>
-#include <stdexcept>
 #include <vector>
 
 #include "input/program_output.h"
@@ -29,7 +28,7 @@ struct InstalledTorch {
 std::optional<InstalledTorch> torch_of(const char* python) {
   const input::ProgramOutput answer =
       input::output_of({"sh", "-c", "exec \"$0\" -c \"$1\" 2>/dev/null", python, kQuestion});
-  // What the user's own sitecustomize prints comes first.
+  // The user's own sitecustomize may print something first.
   const std::vector<std::string> lines = input::lines_of(answer.text);
   if (answer.exit_code != 0 || lines.size() < 2) return std::nullopt;
   return InstalledTorch{.python = lines[lines.size() - 2], .version = lines.back()};
@@ -45,9 +44,7 @@ PlanTorch of_installed(const InstalledTorch& torch) {
   PlanTorch made{.rules = &models::nearest_torch_rules(torch.version),
                  .source = fmt::format("PyTorch {} of {}", version, input::shown(torch.python)),
                  .doubt = {}};
-  try {
-    models::torch_rules(torch.version);
-  } catch (const std::invalid_argument&) {
+  if (models::find_torch_rules(torch.version) == nullptr) {
     made.doubt = fmt::format(
         "the rules of PyTorch {} are not known, so this is what {} takes; shardlens record is "
         "exact",

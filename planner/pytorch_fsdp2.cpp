@@ -389,7 +389,8 @@ void Fsdp2::add_to_whole_gradients() {
   }
 }
 
-/// What is not reduced after this backward, and has nothing to be added to, is cast as it comes.
+/// A gradient is cast as it comes where this backward does not reduce it and none is there to add
+/// to.
 void Fsdp2::set_gradient_types(const Group& group) {
   if (!context_.torch->fsdp2_adds_in_place) return;
   for (const int index : group.parameters) {

@@ -95,21 +95,10 @@ Sizes product_sizes(const Tensor& input, const Tensor& weight) {
   return sizes;
 }
 
-/// What at::linear computes with a bias, without a graph. It reads an input that lies otherwise as
-/// a copy, and adds the bias to the product in place.
-Tensor linear_forward(const Tensor& input, const Tensor& weight) {
+/// Multiplies as at::linear does, without a graph.
+Tensor linear_forward(const Tensor& input, const Tensor& weight, BlasLibrary library) {
   const OperatorCall call(input.context());
-  const Tensor rows = as_matrix(input.detach());
-  const bool is_added_later = input.dim() > 2 && !input.is_contiguous();
-  return blas_product(rows, weight.detach().t(),
-                      is_added_later ? BlasLibrary::cublas : library_with_bias(rows, weight))
-      .view(product_sizes(input, weight));
-}
-
-/// The same without a bias.
-Tensor project_forward(const Tensor& input, const Tensor& weight) {
-  const OperatorCall call(input.context());
-  return blas_product(as_matrix(input.detach()), weight.detach().t())
+  return blas_product(as_matrix(input.detach()), weight.detach().t(), library)
       .view(product_sizes(input, weight));
 }
 
@@ -135,10 +124,12 @@ Tensor blas_product(const Tensor& a, const Tensor& b, BlasLibrary library) {
   return output;
 }
 
-/// addmm_out_cuda_impl in LibTorch's native/cuda/Blas.cpp: vectors are cuBLAS's.
-BlasLibrary library_with_bias(const Tensor& rows, const Tensor& weight) {
-  const bool has_vector = rows.size(1) <= 1 || weight.size(0) <= 1;
-  return has_vector ? BlasLibrary::cublas : BlasLibrary::cublas_lt;
+/// addmm_out_cuda_impl in LibTorch's native/cuda/Blas.cpp leaves vectors to cuBLAS. at::linear
+/// copies an input that does not lie row by row, and adds the bias to cuBLAS's product in place.
+BlasLibrary library_with_bias(const Tensor& input, const Tensor& weight) {
+  const bool has_vector = input.size(-1) <= 1 || weight.size(0) <= 1;
+  const bool is_added_later = input.dim() > 2 && !input.is_contiguous();
+  return has_vector || is_added_later ? BlasLibrary::cublas : BlasLibrary::cublas_lt;
 }
 
 // ---- element by element -------------------------------------------------------------------------
@@ -266,24 +257,25 @@ Tensor sum_to(const Tensor& gradient, const Sizes& sizes) {
 Tensor linear(const Tensor& input, const Tensor& given_weight, const Tensor& given_bias) {
   const Tensor weight = given_weight.to(input.scalar_type());
   const Tensor bias = given_bias.to(input.scalar_type());
-  return with_node(linear_forward(input, weight), {&input, &weight, &bias}, {input, weight},
-                   [leaf = leaf_of(weight)](Node& node, Tensors&& gradients) -> Tensors {
-                     const Tensor gradient = as_matrix(gradients[0]);
-                     Tensors results = product_gradients(node, gradient, leaf.get());
-                     Tensor& bias_gradient = results.emplace_back();
-                     if (node.wants(2)) {
-                       const Tensor ones = pointwise(gradient.context(), {gradient.size(0)},
-                                                     gradient.scalar_type());
-                       bias_gradient = product_with_vector(gradient.t());
-                     }
-                     return results;
-                   });
+  return with_node(
+      linear_forward(input, weight, library_with_bias(input, weight)), {&input, &weight, &bias},
+      {input, weight}, [leaf = leaf_of(weight)](Node& node, Tensors&& gradients) -> Tensors {
+        const Tensor gradient = as_matrix(gradients[0]);
+        Tensors results = product_gradients(node, gradient, leaf.get());
+        Tensor& bias_gradient = results.emplace_back();
+        if (node.wants(2)) {
+          const Tensor ones =
+              pointwise(gradient.context(), {gradient.size(0)}, gradient.scalar_type());
+          bias_gradient = product_with_vector(gradient.t());
+        }
+        return results;
+      });
 }
 
 Tensor project(const Tensor& input, const Tensor& given_weight) {
   const Tensor weight = given_weight.to(input.scalar_type());
-  return with_node(project_forward(input, weight), {&input, &weight}, {input, weight},
-                   [leaf = leaf_of(weight)](Node& node, Tensors&& gradients) {
+  return with_node(linear_forward(input, weight, BlasLibrary::cublas), {&input, &weight},
+                   {input, weight}, [leaf = leaf_of(weight)](Node& node, Tensors&& gradients) {
                      return product_gradients(node, as_matrix(gradients[0]), leaf.get());
                    });
 }

@@ -64,8 +64,8 @@ Tensor sum_to(const Tensor& gradient, const Sizes& sizes);
 
 /// [n, k] x [k, m] -> [n, m], outside a graph.
 Tensor blas_product(const Tensor& a, const Tensor& b, BlasLibrary library = BlasLibrary::cublas);
-/// The library that adds a bias to the product of `rows` [n, k] and a weight [m, k].
-BlasLibrary library_with_bias(const Tensor& rows, const Tensor& weight);
+/// The library that multiplies input [..., k] by weight [m, k] where a bias is added.
+BlasLibrary library_with_bias(const Tensor& input, const Tensor& weight);
 
 // ---- layers -------------------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ struct AttentionKernels {
   bool math = true;
 };
 
-/// What threads keep for cuBLAS and cuBLASLt: [Note: workspaces] in blas_workspace.h.
+/// Workspaces that threads keep for cuBLAS and cuBLASLt: [Note: workspaces] in blas_workspace.h.
 struct KeptWorkspaces {
   std::shared_ptr<Storage> main_thread;
   std::shared_ptr<Storage> autograd_thread;

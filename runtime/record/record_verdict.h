@@ -16,7 +16,7 @@ struct RecordFacts {
   int64_t retries = 0;  // allocations that were served after cached memory was given back
   int64_t steps = 0;
   int64_t shapes = 0;  // that depended on values of a null device, where all are 0
-  /// The peaks of PyTorch's own counters, whenever the program has reset them.
+  /// The peaks of PyTorch's own counters, over every reset of the program's.
   std::optional<int64_t> peak_allocated_bytes = {}, peak_reserved_bytes = {};
   std::vector<std::string> doubts = {};  // what the recording may lack, a line each
   bool is_known = false;                 // false: it ended without a word
@@ -25,7 +25,7 @@ struct RecordFacts {
 /// Of rankR.json beside rankR.slp.
 RecordFacts read_record_facts(const std::string& recording);
 
-/// Whether PyTorch's own counters say what the recording does.
+/// A recording beside PyTorch's own counters of the same process.
 struct CountedPeaks {
   bool is_equal = false;
   std::string line = {};  // "as PyTorch counted: equal", or both peaks of both

@@ -287,7 +287,7 @@ OperatorCase embedding_case(int64_t b, int64_t t, int64_t vocab, int64_t d, DTyp
       });
 }
 
-/// What reads input [B, T, in], which lies in memory as [T, B, in] where it is `transposed`.
+/// Reads input [B, T, in], which lies in memory as [T, B, in] where it is `transposed`.
 OperatorCase linear_case(int64_t b, int64_t t, int64_t in, int64_t out, DType dtype,
                          bool transposed, bool has_bias) {
   return operator_case(

@@ -148,8 +148,8 @@ std::vector<OperatorCase> realistic_cases(c10::DeviceType device);
 /// `rounds` draws of each operator; the seed is part of each name.
 std::vector<OperatorCase> random_cases(c10::DeviceType device, uint32_t seed, int rounds);
 
-/// What the planner takes and gives back, after a first product of each kind: the workspaces that
-/// LibTorch keeps from then on are not among it.
+/// The planner's blocks, taken and given back, after a first product of each kind: the workspaces
+/// that LibTorch keeps from then on are not among them.
 std::vector<BlockEvent> meta_events(const OperatorCase& operator_case,
                                     planner::meta::Context context);
 

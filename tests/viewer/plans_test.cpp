@@ -107,7 +107,8 @@ bool shows(const Picture& picture, const std::string& text) {
   return to_text(picture).find(text) != std::string::npos;
 }
 
-/// What a column may show at most: a change that lies on the edge of two may be in either.
+/// A column's highest bytes lie in this range: a change on the edge of two columns may be in
+/// either.
 Range shown_at(const std::vector<std::optional<Extent>>& columns, size_t i) {
   Range shown{static_cast<double>(columns[i]->max_bytes),
               static_cast<double>(columns[i]->max_bytes)};
