@@ -7,13 +7,14 @@ export SHARDLENS_DEPS
 # The PyTorch to build with, of those in .setup/pins.txt: make TORCH=2.11.0 build.
 export TORCH
 
-.PHONY: help demo test build tools gpu bench fuzz test-long test-wheels clean
+.PHONY: help demo programs test build tools gpu bench fuzz test-long test-wheels clean
 .NOTPARALLEL:
 
 help:
 	@echo 'make demo        train the tutorial model, sharded over two ranks'
 	@echo 'make test        build and run the tests, with and without sanitizers'
-	@echo 'make build       build everything into build/bin'
+	@echo 'make programs    build the programs into build/bin'
+	@echo 'make build       build the tests, too'
 	@echo 'make tools       build what needs no LibTorch into build/core/bin'
 	@echo 'make bench       measure, and compare steps with PyTorch (fetches 2.5 GB once)'
 	@echo 'make test-long   run the tests that take too long for every change (fetches 2 GB once)'
@@ -22,8 +23,11 @@ help:
 	@echo 'make gpu         fetch NVIDIA'"'"'s libraries for LibTorch (make build does it where a GPU is)'
 	@echo 'make clean       remove build/ (the installed .deps/ and your runs/ stay)'
 
-demo: build
+demo: programs
 	@.setup/demo
+
+programs:
+	@.setup/build programs
 
 test:
 	@.setup/test

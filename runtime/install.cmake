@@ -6,10 +6,13 @@ set(home lib/shardlens)
 install(TARGETS shardlens shardlens-plan shardlens-profile shardlens-gate shardlens-view
                 shardlens-checkpoint shardlens-doctor
         RUNTIME DESTINATION bin)
+add_custom_target(programs DEPENDS shardlens shardlens-plan shardlens-profile shardlens-gate
+                                   shardlens-view shardlens-checkpoint shardlens-doctor)
 if(NOT SHARDLENS_LIBTORCH)
   return()
 endif()
 install(TARGETS shardlens-train shardlens-infer shardlens-record RUNTIME DESTINATION bin)
+add_dependencies(programs shardlens-train shardlens-infer shardlens-record shardlens_null_device)
 install(TARGETS ${SHARDLENS_NULL_LIBRARIES} LIBRARY DESTINATION ${home}/null_device NAMELINK_SKIP)
 install(TARGETS shardlens_python LIBRARY DESTINATION ${home}/record)
 install(DIRECTORY runtime/record/python DESTINATION ${home}/record)
