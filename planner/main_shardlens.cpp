@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "planner/shell_completion.h"
+
 namespace {
 
 struct Command {
@@ -32,7 +34,11 @@ std::string usage() {
   for (const Command& command : kCommands) {
     text += fmt::format("  {:<12} {}\n", command.name, command.does);
   }
-  return text + "\n`shardlens COMMAND --help` lists the flags of a command.\n";
+  return text +
+         "\n`shardlens COMMAND --help` lists the flags of a command, `shardlens --version` says "
+         "which\n"
+         "Shardlens this is, `shardlens completion bash|zsh|fish` prints what lets a shell "
+         "complete.\n";
 }
 
 bool is_command(std::string_view name) {
@@ -42,9 +48,43 @@ bool is_command(std::string_view name) {
   return false;
 }
 
+std::string command_names() {
+  std::string names;
+  for (const Command& command : kCommands) {
+    names += fmt::format("{}{}", names.empty() ? "" : " ", command.name);
+  }
+  return names;
+}
+
 int fail(const std::string& line) {
   fmt::print(stderr, "shardlens: {}\n", line);
   return 2;
+}
+
+int print_completion(std::string_view shell) {
+  const auto script = shardlens::completion_script(shell, command_names());
+  if (!script) {
+    return fail(fmt::format("completion '{}': no such shell here; give bash, zsh or fish", shell));
+  }
+  fmt::print("{}", *script);
+  return 0;
+}
+
+/// `arguments`: those of the command, the first of which is its name.
+int become(std::string_view name, char** arguments) {
+  if (!is_command(name))
+    return fail(fmt::format("{}: unknown command; see shardlens --help", name));
+  const auto self = std::filesystem::read_symlink("/proc/self/exe");
+  const std::string program = (self.parent_path() / fmt::format("shardlens-{}", name)).string();
+  arguments[0] = const_cast<char*>(program.c_str());
+  ::execv(program.c_str(), arguments);
+  return fail(fmt::format("{}: {} is not built; run make build", name, program));
+}
+
+int help_of(std::string_view name) {
+  std::string flag = "--help";
+  char* arguments[] = {nullptr, flag.data(), nullptr};
+  return become(name, arguments);
 }
 
 }  // namespace
@@ -52,12 +92,10 @@ int fail(const std::string& line) {
 int main(int argc, char** argv) {
   if (argc < 2) return fmt::print(stderr, "{}", usage()), 2;
   const std::string_view name = argv[1];
-  if (name == "--help" || name == "-h" || name == "help") return fmt::print("{}", usage()), 0;
-  if (!is_command(name))
-    return fail(fmt::format("{}: unknown command; see shardlens --help", name));
-  const auto self = std::filesystem::read_symlink("/proc/self/exe");
-  const std::string program = (self.parent_path() / fmt::format("shardlens-{}", name)).string();
-  argv[1] = const_cast<char*>(program.c_str());
-  ::execv(program.c_str(), argv + 1);
-  return fail(fmt::format("{}: {} is not built; run make build", name, program));
+  const bool asks_help = name == "--help" || name == "-h" || name == "help";
+  if (asks_help && argc > 2) return help_of(argv[2]);
+  if (asks_help) return fmt::print("{}", usage()), 0;
+  if (name == "--version" || name == "-V") return fmt::print("shardlens {}\n", SHARDLENS_IS), 0;
+  if (name == "completion") return print_completion(argc > 2 ? argv[2] : "");
+  return become(name, argv + 1);
 }

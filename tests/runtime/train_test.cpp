@@ -17,6 +17,7 @@
 
 using namespace shardlens::test;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
 namespace fs = std::filesystem;
 
 namespace {
@@ -461,6 +462,30 @@ TEST_CASE("the dispatcher becomes the command's program", "[train]") {
   CHECK_THAT(run({SHARDLENS, "--help"}).out, ContainsSubstring("train"));
   check_refused(run({SHARDLENS, "trian"}), "trian: unknown command");
   CHECK(run({SHARDLENS}).exit_code == 2);
+  CHECK_THAT(run({SHARDLENS, "help", "gate"}).out, ContainsSubstring("usage: shardlens gate"));
+  check_refused(run({SHARDLENS, "help", "gait"}), "gait: unknown command");
+  CHECK_THAT(run({SHARDLENS, "--version"}).out, StartsWith("shardlens 0."));
+}
+
+/// What bash offers behind these words of a command line, the last of which is being typed.
+std::string completed(const std::string& words, int last) {
+  const std::string script = fmt::format(
+      "source <({} completion bash); COMP_WORDS=({}); COMP_CWORD={}; _shardlens; "
+      "echo \"${{COMPREPLY[*]}}\"",
+      SHARDLENS, words, last);
+  const std::string line = run({"/usr/bin/env", "bash", "-c", script}).out;
+  return line.substr(0, line.find('\n'));
+}
+
+TEST_CASE("a shell completes commands, their flags and the words of a flag", "[train]") {
+  const std::string program = SHARDLENS;
+  CHECK(completed(program + " pl", 1) == "plan");
+  CHECK(completed(program + " help ga", 2) == "gate");
+  CHECK(completed(program + " plan --engin", 2) == "--engine");
+  CHECK(completed(program + " plan --offload op", 3) == "optimizer");
+  CHECK(completed(program + " profile repo", 2) == "report");
+  CHECK(completed(program + " record -- python --wor", 4).empty());
+  check_refused(run({SHARDLENS, "completion", "tcsh"}), "give bash, zsh or fish");
 }
 
 TEST_CASE("ranks do not outlive their launcher", "[train][faults]") {

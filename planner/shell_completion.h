@@ -1,0 +1,15 @@
+// What a shell needs to complete the words of a `shardlens` command line.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace shardlens {
+
+/// The script that bash, zsh or fish reads at its start; nothing for another shell's name. Flags
+/// and their words are read from `shardlens COMMAND --help` when they are asked for, so that they
+/// are those of the installed programs. `commands`: with a space between two.
+std::optional<std::string> completion_script(std::string_view shell, std::string_view commands);
+
+}  // namespace shardlens
