@@ -21,11 +21,13 @@ constexpr TorchRules kTorch2_11{
     .blas_workspaces = separate,
     .large_blackwell_workspace = false,
     .fake_tensors_allocate = true,
+    .prefers_older_blocks = false,
     .rounds_memory_fraction = false,
     .fsdp2_releases_at_once = false,
     .fsdp2_adds_in_place = false,
     .fsdp2_keeps_last_gradient = true,
     .fsdp2_keeps_reduce_input = false,
+    .norm_packs_parts = false,
     .sorts_used_digits = false,
     .unique_tiles = {.a100 = 1792, .hopper = 4480, .blackwell = 3840},
     .efficient_takes_groups = false,
@@ -43,10 +45,12 @@ constexpr TorchRules kTorch2_12 = next(kTorch2_11, "2.12", [](TorchRules& rules)
   rules.blas_workspaces = shared;
   rules.large_blackwell_workspace = true;
   rules.fake_tensors_allocate = false;
+  rules.prefers_older_blocks = true;
   rules.fsdp2_keeps_reduce_input = true;
 });
 
 constexpr TorchRules kTorch2_13 = next(kTorch2_12, "2.13", [](TorchRules& rules) {
+  rules.prefers_older_blocks = false;
   rules.rounds_memory_fraction = true;
   rules.fsdp2_keeps_reduce_input = false;
   rules.sorts_used_digits = true;
@@ -63,6 +67,7 @@ constexpr TorchRules kTorch2_15 = next(kTorch2_14, "2.15", [](TorchRules& rules)
   rules.fsdp2_releases_at_once = true;
   rules.fsdp2_adds_in_place = true;
   rules.fsdp2_keeps_last_gradient = false;
+  rules.norm_packs_parts = true;
 });
 
 constexpr std::array kRows = {kTorch2_11, kTorch2_12, kTorch2_13, kTorch2_14, kTorch2_15};

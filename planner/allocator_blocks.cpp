@@ -9,6 +9,7 @@ AllocatorBlock* AllocatorModel::new_block(const Block& like, int64_t offset_byte
   Block made{.segment = like.segment,
              .offset_bytes = offset_bytes,
              .bytes = bytes,
+             .made = settings_.prefers_older_blocks ? ++made_blocks_ : 0,
              .stream = like.stream,
              .pool = like.pool};
   if (dropped_.empty()) {
@@ -61,6 +62,12 @@ std::vector<int64_t> AllocatorModel::state(
   for (const Block& block : blocks_) {
     if (!is_dropped[block.id]) present.push_back(&block);
   }
+  // The place of each in the order of making, which decides between blocks of one size.
+  std::vector<int64_t> orders(blocks_.size());
+  if (settings_.prefers_older_blocks) {
+    std::ranges::sort(present, {}, &Block::made);
+    for (size_t i = 0; i < present.size(); ++i) orders[present[i]->id] = static_cast<int64_t>(i);
+  }
   std::ranges::sort(present, [](const Block* a, const Block* b) { return ByPlace()(a, b); });
   std::vector<int64_t> state = {device_used_bytes_, outside_bytes_};
   for (const Block* block : present) {
@@ -71,7 +78,7 @@ std::vector<int64_t> AllocatorModel::state(
                  {begins_segment, block->offset_bytes, block->bytes, block->requested_bytes,
                   block->stream, static_cast<int64_t>(block->pool), block->pending_events,
                   block->is_allocated, block->is_mapped, ages ? age_of(*block) : 0,
-                  block->is_allocated ? purpose_of(block->id) : 0});
+                  orders[block->id], block->is_allocated ? purpose_of(block->id) : 0});
   }
   return state;
 }

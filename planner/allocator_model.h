@@ -186,7 +186,8 @@ class AllocatorModel {
   std::array<BlockPool, 2> pools_;         // by Pool
   std::deque<Block> blocks_;               // by BlockId
   std::vector<Block*> dropped_;            // of blocks_, to be used again
-  SegmentIndex segments_ = 0;              // made so far
+  int64_t made_blocks_ = 0;
+  SegmentIndex segments_ = 0;  // made so far
 
   std::unordered_map<BlockId, HashedStreams> uses_;  // on other streams, of allocated blocks
   HashedStreams pending_streams_;                    // which have events

@@ -284,4 +284,10 @@ AllocatorSettings parse_allocator_settings(std::string_view text) {
   return settings;
 }
 
+AllocatorSettings with_rules(AllocatorSettings settings, const models::TorchRules& torch) {
+  settings.rounds_memory_fraction = torch.rounds_memory_fraction;
+  settings.prefers_older_blocks = torch.prefers_older_blocks;
+  return settings;
+}
+
 }  // namespace shardlens::planner

@@ -27,6 +27,7 @@ struct AllocatorSettings {
   int64_t capacity_bytes = kUnlimitedBytes;  // what cudaMemGetInfo gives as total
   double memory_fraction = 1;                // of it; per_process_memory_fraction
   bool rounds_memory_fraction = models::own_torch_rules().rounds_memory_fraction;
+  bool prefers_older_blocks = models::own_torch_rules().prefers_older_blocks;
 
   // What is taken from the driver.
   int64_t large_segment_bytes = int64_t{20} << 20;  // for requests of 1 to 10 MiB
@@ -46,5 +47,8 @@ struct AllocatorSettings {
 /// ...) are checked only. Throws std::invalid_argument, in one line, for what PyTorch refuses and
 /// for backend:cudaMallocAsync.
 AllocatorSettings parse_allocator_settings(std::string_view text);
+
+/// The same settings by the rules of another PyTorch than the build's.
+AllocatorSettings with_rules(AllocatorSettings settings, const models::TorchRules& torch);
 
 }  // namespace shardlens::planner

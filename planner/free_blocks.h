@@ -18,16 +18,18 @@ namespace shardlens::planner {
 
 struct AllocatorBlock;
 
-/// The smallest block first, of equal ones that with the lowest address.
+/// The smallest block first, of equal ones that which was made first, if these are told apart, else
+/// that with the lowest address.
 struct FreeKey {
   int64_t bytes = 0;
+  int64_t made = 0;
   uint32_t segment = 0;
   int64_t offset_bytes = 0;
   AllocatorBlock* block = nullptr;
 
   bool operator<(const FreeKey& other) const {
-    return std::tie(bytes, segment, offset_bytes) <
-           std::tie(other.bytes, other.segment, other.offset_bytes);
+    return std::tie(bytes, made, segment, offset_bytes) <
+           std::tie(other.bytes, other.made, other.segment, other.offset_bytes);
   }
 };
 
@@ -38,6 +40,7 @@ struct AllocatorBlock {
   int64_t bytes = 0;
   int64_t requested_bytes = 0;
   int64_t searches_when_freed = 0;  // of its pool
+  int64_t made = 0;                 // its number in the order of making; 0: nobody asks for it
   AllocatorBlock* previous = nullptr;
   AllocatorBlock* next = nullptr;
   StreamIndex stream = 0;
@@ -71,7 +74,7 @@ class FreeBlocks {
       unmapped_.insert(&block);
       return;
     }
-    const FreeKey key = {block.bytes, block.segment, block.offset_bytes, &block};
+    const FreeKey key = {block.bytes, block.made, block.segment, block.offset_bytes, &block};
     if (spare_.empty()) {
       block.place = mapped_.insert(key).first;
       return;

@@ -412,16 +412,30 @@ void Fsdp2::accumulate(Group& group) {
   }
 }
 
+/// _chunk_cat without a kernel of its own, for dtypes that this has not: gradients whose rows do
+/// not divide are copied to padded ones first.
+void Fsdp2::pad_gradients(const std::vector<int>& parameters) {
+  std::vector<Block> padded;
+  for (const int index : parameters) {
+    const ShardedParameter& shard = shards_[static_cast<size_t>(index)];
+    if (shard.shape[0] % options_.shards == 0) continue;
+    padded.push_back(take(gathered_numel(shard), options_.param_type));
+  }
+}
+
 /// _chunk_cat: the table says for each gradient where it is, where it goes and how much it is, and
 /// for each block of threads which gradient it copies.
 void Fsdp2::copy_in(const std::vector<int>& parameters) {
+  const meta::OperatorCall call(context_);
+  const bool has_kernel = options_.param_type == options_.reduce_type ||
+                          (options_.param_type == Type::bf16 && options_.reduce_type == Type::fp32);
+  if (!has_kernel) return pad_gradients(parameters);
   const int64_t bytes = meta::bytes_of(options_.reduce_type);
   int64_t entries = 6 * static_cast<int64_t>(parameters.size()) + 2;
   for (const int index : parameters) {
     const int64_t chunk = shards_[static_cast<size_t>(index)].padded_numel * bytes;
     entries += ceil_div(chunk, kTileBytes);
   }
-  const meta::OperatorCall call(context_);
   Tensor::empty(context_, {entries * kTableEntryBytes}, Type::uint8);
 }
 

@@ -109,6 +109,7 @@ class Fsdp2 final : public ModuleHooks {
   void after_backward(Group& group);
   void accumulate(Group& group);
   void reduce(Group& group, const std::vector<int>& parameters, meta::Tensors gradients);
+  void pad_gradients(const std::vector<int>& parameters);
   void copy_in(const std::vector<int>& parameters);
   void set_gradients(const std::vector<int>& parameters, const Block& flat);
 

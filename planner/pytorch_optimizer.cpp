@@ -10,6 +10,7 @@ namespace shardlens::planner {
 namespace {
 
 constexpr int64_t kFloatBytes = 4;
+constexpr int64_t kIndexBytes = 8;
 
 }  // namespace
 
@@ -66,15 +67,18 @@ void PytorchOptimizer::step() {
 void PytorchOptimizer::clip() {
   constexpr int64_t kChunk = 65536;
   const TimelineScope scope(timeline_, profiler::Category::workspace, "clip");
-  int64_t count = 0, chunks = 0;
+  int64_t count = 0, chunks = 0, most_chunks = 0;
   for (const ShardedParameter& parameter : parameters_) {
     if (!parameter.has_gradient) continue;
     ++count;
-    chunks = std::max(chunks, meta::ceil_div(parameter.numel, kChunk));
+    chunks += meta::ceil_div(parameter.numel, kChunk);
+    most_chunks = std::max(most_chunks, meta::ceil_div(parameter.numel, kChunk));
   }
   std::vector<Block> norms;
   {
-    const Block parts = take(count * chunks * kFloatBytes);
+    const bool is_packed = options_.torch->norm_packs_parts;
+    const Block starts = is_packed ? take((count + 1) * kIndexBytes) : nullptr;
+    const Block parts = take((is_packed ? chunks : count * most_chunks) * kFloatBytes);
     for (int64_t i = 0; i < count; ++i) norms.push_back(take(kFloatBytes));
   }
   Block total;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "models/torch_rules.h"
 #include "planner/meta/tensor.h"
 #include "planner/pytorch_fsdp2.h"
 
@@ -19,6 +20,7 @@ class PytorchOptimizer {
   struct Options {
     PytorchLoop loop = PytorchLoop::foreach;
     int shards = 1;  // ranks that share the gradients
+    const models::TorchRules* torch = &models::own_torch_rules();
   };
 
   /// `memory`: where the shards lie. Borrows all.

@@ -155,6 +155,9 @@ std::vector<PytorchHabit> habits_of(const models::ModelSpec& spec, const Config&
   habits.push_back({"fully_shard", groups_text(options)});
   habits.push_back({"logits", logits_of(writing)});
   habits.push_back({"loss", loss_of(spec, writing)});
+  if (loss_scale_of(config).kind != LossScale::Kind::none) {
+    habits.push_back({"loss scale", "GradScaler(), no step is skipped"});
+  }
   habits.push_back({"clipping", config.clip_norm > 0 ? "clip_grad_norm_" : "none"});
   habits.push_back({"optimizer", optimizer_text(config, options.loop)});
   habits.push_back({"zero_grad", zero_grad_text(options.zero_grad)});

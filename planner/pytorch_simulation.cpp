@@ -34,8 +34,8 @@ meta::AttentionKernels kernels_of(const Config& config) {
 void check(const Config& config, const Strategy& strategy) {
   const bool is_fsdp = strategy.kind == StrategyKind::fsdp || strategy.kind == StrategyKind::hsdp;
   refuse(!is_fsdp, fmt::format("--strategy {}", to_string(strategy.kind)), "use fsdp or hsdp");
-  refuse(strategy.param_dtype == DType::fp16 || strategy.reduce_dtype == DType::fp16, "fp16",
-         "use bf16");
+  refuse(strategy.param_dtype != DType::fp16 && strategy.reduce_dtype == DType::fp16,
+         "--reduce-dtype fp16 for other gradients", "use --param-dtype fp16 too");
   refuse(strategy.param_dtype == DType::fp32 && strategy.reduce_dtype != DType::fp32,
          "a reduction in fewer bits than the gradients have", "use --param-dtype bf16 too");
   const OptimizerKind optimizer = optimizer_of(config);
@@ -72,7 +72,7 @@ PytorchSimulation::PytorchSimulation(const models::ModelSpec& spec, const Config
     : spec_(spec),
       config_(config),
       options_(options),
-      memory_(timeline_, options.allocator, kPytorchStreams),
+      memory_(timeline_, with_rules(options.allocator, *options.torch), kPytorchStreams),
       pinned_(timeline_, Space::pinned),
       host_(timeline_, Space::host),
       context_{.memory = &memory_,
@@ -111,8 +111,15 @@ void PytorchSimulation::start() {
   const bool is_on_host = strategy.offload == Offload::all;
   meta::Memory& state = is_on_host ? static_cast<meta::Memory&>(host_) : memory_;
   optimizer_ = std::make_unique<PytorchOptimizer>(
-      PytorchOptimizer::Options{.loop = options_.loop, .shards = strategy.shards()},
+      PytorchOptimizer::Options{
+          .loop = options_.loop, .shards = strategy.shards(), .torch = options_.torch},
       fsdp_->shards(), state, timeline_);
+  if (loss_scale_of(config_).kind != LossScale::Kind::none) {
+    scaler_ = std::make_unique<PytorchScaler>(
+        context_, PytorchScaler::Options{.is_fused = options_.loop == PytorchLoop::fused,
+                                         .gradients_on_device = !is_on_host,
+                                         .shards = strategy.shards()});
+  }
   make_batch();
 }
 
@@ -135,6 +142,13 @@ void PytorchSimulation::zero_grad() {
   }
 }
 
+Tensor PytorchSimulation::scaled_loss() {
+  if (!scaler_) return loss_;
+  const meta::GradMode on(context_, true);
+  const TimelineScope scope(timeline_, Category::optimizer_state, "loss scale");
+  return scaler_->scale(loss_);
+}
+
 void PytorchSimulation::run_microbatch() {
   {
     const meta::GradMode on(context_, true);
@@ -148,11 +162,26 @@ void PytorchSimulation::run_microbatch() {
     loss_ = std::move(loss);  // only now the one before is given up, and so it is in Python
   }
   const TimelineScope scope(timeline_, Category::gradient, "backward");
+  const Tensor scaled = scaled_loss();
   const Tensor one = Tensor::empty(context_, {}, Type::fp32);
   ops_.in_backward(true);
-  meta::run_backward(context_, loss_.edge(), one);
+  meta::run_backward(context_, scaled.edge(), one);
   fsdp_->finish_backward();
   ops_.in_backward(false);
+}
+
+void PytorchSimulation::update_parameters() {
+  if (!scaler_) {
+    if (config_.clip_norm > 0) optimizer_->clip();
+    return optimizer_->step();
+  }
+  const TimelineScope scope(timeline_, Category::optimizer_state, "loss scale");
+  if (config_.clip_norm > 0) {
+    scaler_->unscale();
+    optimizer_->clip();
+  }
+  scaler_->step([&] { optimizer_->step(); });
+  scaler_->update();
 }
 
 void PytorchSimulation::step(int64_t number) {
@@ -169,8 +198,7 @@ void PytorchSimulation::step(int64_t number) {
     fsdp_->set_requires_gradient_sync(microbatch == last || config_.sync == "every");
     run_microbatch();
   }
-  if (config_.clip_norm > 0) optimizer_->clip();
-  optimizer_->step();
+  update_parameters();
   if (options_.zero_grad == PytorchZeroGrad::after) zero_grad();
 }
 

@@ -11,6 +11,7 @@
 #include "planner/pytorch_fsdp2.h"
 #include "planner/pytorch_models.h"
 #include "planner/pytorch_optimizer.h"
+#include "planner/pytorch_scaler.h"
 #include "planner/rank_simulation.h"
 #include "planner/settled_rounds.h"
 #include "planner/strategy.h"
@@ -38,11 +39,11 @@ struct PytorchOptions {
   bool every_microbatch = false;  // none is left out
 };
 
-/// Borrows the spec. Not modelled: fp16 (its GradScaler), SGD, DDP,
-/// recomputation, frozen parameters, wrapping other than by block, cuDNN.
+/// Borrows the spec. SGD, DDP, recomputation, frozen parameters, wrapping other than by block and
+/// cuDNN are not modelled.
 class PytorchSimulation final : public RankSimulation {
  public:
-  /// Throws std::invalid_argument for what is not modelled: what, why, how to mend.
+  /// Throws std::invalid_argument for what is not modelled: what, why, how to fix it.
   PytorchSimulation(const models::ModelSpec& spec, const Config& config,
                     const PytorchOptions& options);
 
@@ -61,8 +62,10 @@ class PytorchSimulation final : public RankSimulation {
   void start();
   void warm_up_fake_tensors();
   void make_batch();
+  meta::Tensor scaled_loss();
   void run_microbatch();
   void step(int64_t number);
+  void update_parameters();
   void zero_grad();
   MemoryState memory_state() const;
   int64_t counted_retries() const { return memory_.allocator().counters().alloc_retries; }
@@ -80,6 +83,7 @@ class PytorchSimulation final : public RankSimulation {
   std::unique_ptr<Fsdp2> fsdp_;
   std::unique_ptr<PytorchModel> model_;
   std::unique_ptr<PytorchOptimizer> optimizer_;
+  std::unique_ptr<PytorchScaler> scaler_;  // where the loss is scaled
   std::vector<std::shared_ptr<meta::Storage>> buffers_;
   meta::Tensor input_;
   meta::Tensor targets_;

@@ -87,12 +87,15 @@ def events(case):
 
 
 def _record_events():
-    case = engine_cases.CHOSEN[0]
-    row = {"torch": TORCH} | dataclasses.asdict(case) | {"drawn": False}
-    asked = fsdp2_null.in_child(lambda _: events(case), None)
-    fields = {"script": _head()["script"] + " --events", "case": row}
-    EVENTS_FIXTURE.write_text(json.dumps(fields | {"third_step": asked}) + "\n")
-    print(f"{EVENTS_FIXTURE}: {len(asked)} events")
+    runs = []
+    for case in engine_cases.BY_EVENT:
+        row = {"torch": TORCH} | dataclasses.asdict(case) | {"drawn": False}
+        asked = fsdp2_null.in_child(lambda _, case=case: events(case), None)
+        runs.append({"case": row, "third_step": asked})
+        print(f"{EVENTS_FIXTURE}: {len(asked)} events of {case}")
+    lines = ",\n".join(f"  {json.dumps(run)}" for run in runs)
+    script = json.dumps(_head()["script"] + " --events")
+    EVENTS_FIXTURE.write_text(f'{{"script": {script},\n "runs": [\n{lines}\n ]}}\n')
 
 
 def _case(row):
@@ -145,7 +148,7 @@ def main():
     parser.add_argument("--chosen", action="store_true", help="none that are drawn")
     parser.add_argument("--seed", type=int, help="draw and print others")
     parser.add_argument("--count", type=int, default=engine_cases.DRAWN, help="with --seed")
-    parser.add_argument("--events", action="store_true", help="record those of the first case")
+    parser.add_argument("--events", action="store_true", help="record the allocator's events")
     options = parser.parse_args()
     environment = null_runs.null_device_environment()
     if os.environ.get("LD_PRELOAD") != environment["LD_PRELOAD"]:

@@ -13,8 +13,8 @@ tests/fixtures/fsdp2_null_peaks.json. It may be interrupted and goes on where it
 
 The peer is at its best: weights are made where they stay, Adam is fused (also on the CPU under
 offload), the batch is resident, gradients are given up right after the optimizer, and the loss
-reads logits in reduced precision without a copy in fp32. Reduction in fp16 comes with a
-GradScaler. The models are in peer_models.py; a convolution is PyTorch's own: how much workspace
+reads logits in reduced precision without a copy in fp32. Parameters in fp16 come with
+a GradScaler. The models are in peer_models.py; a convolution is PyTorch's own: how much workspace
 cuDNN would take beside it is not known without a GPU.
 """
 
@@ -46,7 +46,7 @@ class Trainer:
         self.keeps_logits = writing.keep_logits
         self.model = peer_strategies.MAKE[options.strategy](self.peer, options)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3, **LOOPS[options.loop])
-        self.scaler = torch.amp.GradScaler("cuda", enabled=options.reduce_dtype == "fp16")
+        self.scaler = torch.amp.GradScaler("cuda", enabled=options.param_dtype == "fp16")
         inner = getattr(self.model, "module", self.model)
         self.inputs, self.targets = self.peer.make_batch(inner, options.batch)
 
