@@ -140,4 +140,5 @@ def main():
         (out / f"{soname}.map").write_text(MAP.format(versions.get(soname, "")))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,6 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdlib>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -81,32 +80,11 @@ planner::PytorchOptions options_for(const char* gpu) {
   return options;
 }
 
-/// Of the third step, in the words of engine_null.py.
-std::vector<int64_t> third_step(const planner::Timeline& timeline) {
-  std::map<uint64_t, int64_t> blocks;
-  std::vector<int64_t> asked;
-  int64_t step = -1, taken = 0;
-  for (const profiler::Event& event : timeline.events()) {
-    if (event.kind == profiler::EventKind::step) step = event.value;
-    if (event.space != profiler::Space::device) continue;
-    if (event.kind == profiler::EventKind::alloc) {
-      blocks[event.address] = ++taken;
-      if (step == 2) asked.push_back(event.value);
-    } else if (event.kind == profiler::EventKind::free && step == 2) {
-      asked.push_back(-blocks.at(event.address));
-    }
-  }
-  return asked;
-}
-
 void check_events(const nlohmann::json& run) {
   const auto recorded = run.at("third_step").get<std::vector<int64_t>>();
   const EngineCase engine_case = test::engine_case(run.at("case"), "h200");
   INFO(engine_case.row);
-  const models::ModelSpec spec = models::find_spec(engine_case.config.model);
-  planner::PytorchSimulation simulation(spec, engine_case.config, engine_case.options);
-  simulation.run();
-  const std::vector<int64_t> predicted = third_step(simulation.timeline());
+  const std::vector<int64_t> predicted = test::predicted_events(engine_case);
   const auto [a, b] = std::ranges::mismatch(recorded, predicted);
   INFO("the first difference is at event " << a - recorded.begin());
   CHECK(a == recorded.end());

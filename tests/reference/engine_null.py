@@ -3,9 +3,10 @@ what PyTorch's own FSDPMemTracker says of the same run.
 
     .deps/peers/bin/python tests/reference/engine_null.py
 
-adds the cases that the PyTorch's file in tests/fixtures/engine lacks; it may be interrupted and goes
-on where it was. With --live every case is measured anew and printed, one line of JSON each, and the fixture
-stays as it is. With --seed other cases are drawn than those of the fixture, and printed.
+adds the cases that the PyTorch's file in tests/fixtures/engine lacks; it may be interrupted and
+goes on where it was. With --live every case is measured anew and printed, a line of JSON each, and
+the fixture stays as it is; with --live --events so are the events. With --seed other cases are
+drawn than those of the fixture, and printed.
 """
 
 import argparse
@@ -13,15 +14,18 @@ import contextlib
 import dataclasses
 import json
 import os
-import sys
 
-import torch
-from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
-
-import engine_cases
-import fsdp2_null
 import null_runs
-import programs
+
+if __name__ == "__main__":
+    null_runs.enter_null_device()
+
+import torch  # noqa: E402
+from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker  # noqa: E402
+
+import engine_cases  # noqa: E402
+import fsdp2_null  # noqa: E402
+import programs  # noqa: E402
 
 TORCH = torch.__version__.split("+")[0]
 MINOR = TORCH.rpartition(".")[0]
@@ -53,14 +57,15 @@ def _tracker(options):
         return {"tracker": None, "tracker_error": type(error).__name__}
 
 
-def measure(case):
-    """A row of the fixture."""
+def measure(case, tracks=True):
+    """A row of the fixture; the tracker, which takes as long again, only where it is wanted."""
     options = fsdp2_null.parse_options([*case.arguments(), "--steps", str(null_runs.PEAK_STEPS)])
     result = fsdp2_null.in_child(fsdp2_null.measure_or_say_why, options)
     row = {"torch": TORCH} | dataclasses.asdict(case)
     if "peak" not in result:
         return row | {"out_of_memory": True}
-    return row | {"peak": result["peak"]} | fsdp2_null.in_child(_tracker, options)
+    row |= {"peak": result["peak"]}
+    return row | fsdp2_null.in_child(_tracker, options) if tracks else row
 
 
 def events(case):
@@ -86,16 +91,32 @@ def events(case):
     return asked
 
 
-def _record_events():
+def _measured_events():
+    """The fields of the fixture of events."""
     runs = []
     for case in engine_cases.BY_EVENT:
         row = {"torch": TORCH} | dataclasses.asdict(case) | {"drawn": False}
         asked = fsdp2_null.in_child(lambda _, case=case: events(case), None)
         runs.append({"case": row, "third_step": asked})
-        print(f"{EVENTS_FIXTURE}: {len(asked)} events of {case}")
-    lines = ",\n".join(f"  {json.dumps(run)}" for run in runs)
-    script = json.dumps(_head()["script"] + " --events")
+    return {"script": _head()["script"] + " --events", "runs": runs}
+
+
+def _record_events():
+    fields = _measured_events()
+    lines = ",\n".join(f"  {json.dumps(run)}" for run in fields["runs"])
+    script = json.dumps(fields["script"])
     EVENTS_FIXTURE.write_text(f'{{"script": {script},\n "runs": [\n{lines}\n ]}}\n')
+    print(f"{EVENTS_FIXTURE}: events of {len(fields['runs'])} cases")
+
+
+def _print_live(options):
+    if options.events:
+        print(json.dumps(_measured_events()), flush=True)
+        return
+    for case, is_drawn in _all_cases():
+        if is_drawn and options.chosen:
+            break
+        print(json.dumps(measure(case, not options.untracked) | {"drawn": is_drawn}), flush=True)
 
 
 def _case(row):
@@ -149,18 +170,15 @@ def main():
     parser.add_argument("--seed", type=int, help="draw and print others")
     parser.add_argument("--count", type=int, default=engine_cases.DRAWN, help="with --seed")
     parser.add_argument("--events", action="store_true", help="record the allocator's events")
+    parser.add_argument("--untracked", action="store_true", help="with --live: no tracker")
     options = parser.parse_args()
-    environment = null_runs.null_device_environment()
-    if os.environ.get("LD_PRELOAD") != environment["LD_PRELOAD"]:
-        os.execve(sys.executable, [sys.executable, *sys.argv], environment)
-    if options.events:
+    if options.live:
+        _print_live(options)
+    elif options.events:
         _record_events()
     elif options.seed is not None:
         for case in engine_cases.drawn(options.seed, options.count):
             print(json.dumps(measure(case) | {"drawn": True}), flush=True)
-    elif options.live:
-        for case, is_drawn in _all_cases():
-            print(json.dumps(measure(case) | {"drawn": is_drawn}), flush=True)
     else:
         _record(options.chosen)
 

@@ -184,10 +184,7 @@ def parse_options(arguments=None):
 
 def main():
     options = parse_options()
-    environment = null_runs.null_device_environment()
-    if os.environ.get("LD_PRELOAD") != environment["LD_PRELOAD"]:
-        # The libraries count only where they are there before PyTorch is loaded.
-        os.execve(sys.executable, [sys.executable, *sys.argv], environment)
+    null_runs.enter_null_device()
     if options.record:
         version = torch.__version__.split("+")[0]
         null_runs.record(version, peer_strategies.VARIANTS, measure_configuration)

@@ -60,6 +60,15 @@ def null_device_environment():
     return clean | {"LD_PRELOAD": ":".join(stubs), "SHARDLENS_NULL_GPU": GPU}
 
 
+def enter_null_device():
+    """Starts the program again where it is not on the null device. The libraries count only where
+    they are there before PyTorch is loaded, which may not find NVIDIA's."""
+    environment = null_device_environment()
+    names = ("LD_PRELOAD", "SHARDLENS_NULL_GPU")
+    if any(os.environ.get(name) != environment[name] for name in names):
+        os.execve(sys.executable, [sys.executable, *sys.argv], environment)
+
+
 def run_peer(configuration, steps, variant="all"):
     """What fsdp2_null.py prints; it adds the steps of the warm-up."""
     command = [sys.executable, PEER, *configuration.arguments(), "--steps", str(steps)]

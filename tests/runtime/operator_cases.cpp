@@ -100,7 +100,7 @@ std::string difference(const std::vector<BlockEvent>& libtorchs,
     }
     return words;
   };
-  return fmt::format("LibTorch{}\nthe planner{}", words_of(libtorchs), words_of(planners));
+  return fmt::format("LibTorch{}; the planner{}", words_of(libtorchs), words_of(planners));
 }
 
 // ---- LibTorch -----------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "planner/pytorch_program.h"
 #include "planner/pytorch_simulation.h"
 #include "planner/strategy.h"
+#include "planner/timeline.h"
 
 namespace shardlens::test {
 
@@ -56,6 +58,24 @@ inline planner::Config config_of(const nlohmann::json& row, const std::string& g
   return config;
 }
 
+/// Of the third step, in the words of engine_null.py.
+inline std::vector<int64_t> third_step(const planner::Timeline& timeline) {
+  std::map<uint64_t, int64_t> blocks;
+  std::vector<int64_t> asked;
+  int64_t step = -1, taken = 0;
+  for (const profiler::Event& event : timeline.events()) {
+    if (event.kind == profiler::EventKind::step) step = event.value;
+    if (event.space != profiler::Space::device) continue;
+    if (event.kind == profiler::EventKind::alloc) {
+      blocks[event.address] = ++taken;
+      if (step == 2) asked.push_back(event.value);
+    } else if (event.kind == profiler::EventKind::free && step == 2) {
+      asked.push_back(-blocks.at(event.address));
+    }
+  }
+  return asked;
+}
+
 }  // namespace detail
 
 inline EngineCase engine_case(const nlohmann::json& row, const std::string& gpu) {
@@ -85,6 +105,14 @@ inline std::optional<planner::SimulatedPeak> predicted_peak(const EngineCase& en
     return std::nullopt;
   }
   return simulation.step_peak();
+}
+
+/// What the allocator is asked in the third step.
+inline std::vector<int64_t> predicted_events(const EngineCase& engine_case) {
+  const models::ModelSpec spec = models::find_spec(engine_case.config.model);
+  planner::PytorchSimulation simulation(spec, engine_case.config, engine_case.options);
+  simulation.run();
+  return detail::third_step(simulation.timeline());
 }
 
 }  // namespace shardlens::test

@@ -1,23 +1,39 @@
 // What `--engine pytorch-fsdp2` says of cases: rows of tests/reference/engine_null.py on standard
 // input, one a line; a line of JSON each on standard output: [allocated, reserved] bytes, or null
-// where the GPU is too small. For tests/bench/engine_accuracy.
+// where the GPU is too small. For tests/bench/engine_accuracy and tests/pytorch/new_version.
+//
+//     print_engine_peaks [GPU]
+//     print_engine_peaks --events     what the allocator is asked in the third step, on an H200
+//     print_engine_peaks --rules      of versions of PyTorch, one a line: whose rules are nearest
 #include <exception>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "models/torch_rules.h"
 #include "tests/support/engine_cases.h"
 
+namespace {
+
+using namespace shardlens;
+
+nlohmann::json answer_to(const std::string& line, const std::string& what) {
+  constexpr const char* kGpu = "h200";
+  if (what == "--rules") return models::nearest_torch_rules(line).version;
+  const auto row = nlohmann::json::parse(line);
+  if (what == "--events") return test::predicted_events(test::engine_case(row, kGpu));
+  const auto peak = test::predicted_peak(test::engine_case(row, what.empty() ? kGpu : what));
+  if (!peak) return nullptr;
+  return {peak->allocated_bytes, peak->reserved_bytes};
+}
+
+}  // namespace
+
 int main(int count, char** arguments) {
-  using namespace shardlens;
-  const std::string gpu = count > 1 ? arguments[1] : "h200";
+  const std::string what = count > 1 ? arguments[1] : "";
   try {
     for (std::string line; std::getline(std::cin, line);) {
-      const auto peak = test::predicted_peak(test::engine_case(nlohmann::json::parse(line), gpu));
-      const nlohmann::json answer =
-          peak ? nlohmann::json{peak->allocated_bytes, peak->reserved_bytes}
-               : nlohmann::json(nullptr);
-      std::cout << answer.dump() << '\n';
+      std::cout << answer_to(line, what).dump() << '\n';
     }
   } catch (const std::exception& error) {
     std::cerr << "print_engine_peaks: " << error.what() << '\n';
