@@ -27,6 +27,7 @@ RANKS = [(0, 2), (5, 16), (511, 512), (0, 16), (0, 512), (15, 16), (1, 2)]
 QUICK = [
     (["guide.py", "--clip"], [(5, 16)]),
     (["transformer.py", "--strategy", "ddp", "--optimizer", "fused"], [(1, 2)]),
+    (["tutorial.py", "--save"], [(5, 16)]),
 ]
 LONG = [
     (["guide.py"], RANKS),
