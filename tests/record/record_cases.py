@@ -1,7 +1,7 @@
 """Records programs that know nothing of it (scripts/) on the null device, and holds the recordings
 against what PyTorch itself says of the same processes.
 
-    record_cases.py quick|long
+    record_cases.py quick|long|facts
 
 Of every case: the command's exit code is passed on; the peaks that `shardlens profile report` finds
 in the .slp alone are PyTorch's max_memory_allocated and max_memory_reserved to the byte; every event
@@ -9,9 +9,13 @@ of the allocator's own history is in the recording, in the same order and size (
 was completed, which exports do not tell, is left out); at most 6 % of the peak is unclassed, and the
 recording leaves nothing in doubt.
 
+With `facts` each case of `long` runs as one rank, and a line of JSON says what was compared, for
+tests/pytorch; the exit code is then 0 whatever was found.
+
 recorded.py says which Python runs them.
 """
 
+import dataclasses
 import json
 import pathlib
 import resource
@@ -52,6 +56,24 @@ LONG = [
     (["transformer.py", "--checkpoint-activations"], [(0, 2), (511, 512)]),
     (["transformer.py", "--checkpoint-activations", "--bf16", "--accumulate", "2"], [(5, 16)]),
 ]
+# Each of LONG is run as one rank: the second that is listed, or the only one.
+ONCE = [(arguments, ranks[:2][-1:]) for arguments, ranks in LONG]
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Says in words how a recording differs from what PyTorch says of the same process: a text is
+    empty where it does not."""
+
+    peaks: str
+    events: str
+    doubts: str
+    unclassed: str
+    peak_bytes: int
+    other: float  # the share of the peak that is unclassed
+
+    def faults(self):
+        return [text for text in (self.peaks, self.events, self.doubts, self.unclassed) if text]
 
 
 def as_rank(rank, world):
@@ -84,9 +106,33 @@ def check_events(found, wanted):
     expect("events", len(found), len(wanted))
 
 
-def check(arguments, place, launcher=(PYTHON,)):
-    """The peak in bytes, and the share of it that is unclassed. `place`: flags of record that say
-    where the program runs."""
+def fault_of(check_something, *arguments):
+    """Returns what the check says is wrong, or nothing."""
+    try:
+        check_something(*arguments)
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
+def check_peaks(report, oracle):
+    expect("allocated", report["peak"]["allocated_bytes"], oracle["allocated_bytes"])
+    expect("reserved", report["peak"]["reserved_bytes"], oracle["reserved_bytes"])
+
+
+def check_doubts(out):
+    facts = [json.loads(path.read_text()) for path in (out / "profiles").glob("rank*.json")]
+    expect("doubts", [facts[0]["doubts"], facts[0]["as_pytorch_counted"]], [[], True])
+
+
+def check_all_events(report, found, oracle):
+    expect("lost", report["lost"], 0)
+    check_events(found, oracle["events"])
+
+
+def compare(arguments, place, launcher=(PYTHON,)):
+    """Records a program. `place` are the flags of record that say where it runs. Raises
+    AssertionError where the program fails."""
     script, *flags = arguments
     with tempfile.TemporaryDirectory() as folder:
         out, said = pathlib.Path(folder) / "run", pathlib.Path(folder) / "said.json"
@@ -95,17 +141,39 @@ def check(arguments, place, launcher=(PYTHON,)):
         if done.returncode != 0:
             raise AssertionError(f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
         oracle, report = json.loads(said.read_text()), report_of(out)
-        peak = report["peak"]
-        expect("allocated", peak["allocated_bytes"], oracle["allocated_bytes"])
-        expect("reserved", peak["reserved_bytes"], oracle["reserved_bytes"])
-        expect("lost", report["lost"], 0)
-        check_events(events_in(out, folder), oracle["events"])
-        facts = [json.loads(path.read_text()) for path in (out / "profiles").glob("rank*.json")]
-        expect("doubts", [facts[0]["doubts"], facts[0]["as_pytorch_counted"]], [[], True])
-    other = report["at_peak"]["categories"].get("other", 0) / peak["allocated_bytes"]
-    if other > MOST_UNCLASSED:
-        raise AssertionError(f"{other:.1%} of the peak is unclassed")
-    return peak["allocated_bytes"], other
+        peaks = fault_of(check_peaks, report, oracle)
+        events = fault_of(check_all_events, report, events_in(out, folder), oracle)
+        doubts = fault_of(check_doubts, out)
+    peak_bytes = report["peak"]["allocated_bytes"]
+    other = report["at_peak"]["categories"].get("other", 0) / peak_bytes
+    unclassed = f"{other:.1%} of the peak is unclassed" if other > MOST_UNCLASSED else ""
+    return Comparison(peaks, events, doubts, unclassed, peak_bytes, other)
+
+
+def check(arguments, place, launcher=(PYTHON,)):
+    """Returns the peak in bytes and the share of it that is unclassed, or raises AssertionError."""
+    comparison = compare(arguments, place, launcher)
+    if faults := comparison.faults():
+        raise AssertionError("; ".join(faults))
+    return comparison.peak_bytes, comparison.other
+
+
+def facts_of(arguments, rank, world):
+    """Returns what `facts` prints of one case."""
+    start = time.monotonic()
+    facts = {"case": " ".join(arguments), "rank": rank, "world": world}
+    try:
+        facts |= dataclasses.asdict(compare(arguments, as_rank(rank, world)))
+    except AssertionError as error:
+        facts["failed"] = str(error)
+    return facts | {"seconds": round(time.monotonic() - start, 1)}
+
+
+def print_facts(cases):
+    for arguments, ranks in cases:
+        for rank, world in ranks:
+            print(json.dumps(facts_of(arguments, rank, world)), flush=True)
+    return 0
 
 
 def check_llama_8b():
@@ -127,6 +195,8 @@ def check_llama_8b():
 
 
 def main():
+    if sys.argv[1] == "facts":
+        return print_facts(ONCE)
     failed = 0
     for arguments, ranks in {"quick": QUICK, "long": LONG}[sys.argv[1]]:
         for rank, world in ranks:
