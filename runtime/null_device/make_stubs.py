@@ -9,15 +9,18 @@ For every SONAME, OUT_DIR/SONAME.cpp defines each symbol that the wheel's librar
 weak, so that a definition written by hand wins; OUT_DIR/SONAME.map gives the symbols the version
 under which they are wanted. With --list and --check nothing is written: the one prints the sonames
 that the wheel wants, the other exits with 1, and a line that says why, where libraries that were made
-for another wheel lack what this one wants. Needs objdump and nm, which come with every compiler.
+for another wheel lack what this one wants. Needs nothing but Python: `shardlens record` checks on
+machines without a compiler's tools, too.
 """
 
 import collections
+import mmap
 import pathlib
 import re
-import subprocess
+import struct
 import sys
 
+# A build of one's own may leave out all but the first of them.
 CONSUMERS = ["libtorch_cuda.so", "libtorch_cpu.so", "libc10_cuda.so", "libtorch_cuda_linalg.so",
              "libcaffe2_nvrtc.so", "libtorch_nvshmem.so", "libtorch_python.so"]
 NVIDIA_LIBRARY = re.compile(r"lib(cu|nccl|nv)\w*\.so\.\d+")
@@ -41,62 +44,113 @@ SIZE_STUB = '[[gnu::weak]] int {0}() {{ return shardlens::runtime::refuse_size("
 INCLUDE = '#include "runtime/null_device/unknown_size.h"\n'
 NOT_SUPPORTED = {"cufft": 16, "cusolver": 9, "cusparse": 10, "cudnn": 3000}  # by library
 
+MOST_NAMED = 3  # symbols in a line
+
 # Names of C, and what the stubs tell one another; what C++ adds stays inside.
 MAP = "{} {{\n  global: cu*; __cuda*; nccl*; nv*; shardlens_*;\n  local: *;\n}};\n"
 
 
-def output_of(*command):
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+class Library:
+    """What the dynamic sections of a 64-bit ELF file say, in the words of elf.h."""
+
+    _DYNAMIC, _DYNSYM, _VERNEED, _VERSYM = 6, 11, 0x6FFFFFFE, 0x6FFFFFFF
+    _NEEDED = 1
+
+    def __init__(self, path):
+        with open(path, "rb") as file:
+            self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if self._data[:6] != b"\x7fELF\x02\x01":
+            raise ValueError(f"{path} is no library for this machine")
+        place, = struct.unpack_from("<Q", self._data, 40)
+        count, = struct.unpack_from("<H", self._data, 60)
+        self._sections = [struct.unpack_from("<4xI16xQQI20x", self._data, place + 64 * i)
+                          for i in range(count)]  # type, offset, size, link
+
+    def _section(self, kind):
+        """The bytes of the first section of this type, and the offset of the texts it refers to."""
+        for section_kind, offset, size, link in self._sections:
+            if section_kind == kind:
+                return self._data[offset:offset + size], self._sections[link][1]
+        return b"", 0
+
+    def _text(self, place):
+        return self._data[place:self._data.find(b"\0", place)].decode()
+
+    def needed(self):
+        """The NVIDIA libraries that it is linked with."""
+        entries, texts = self._section(self._DYNAMIC)
+        sonames = (self._text(texts + value) for tag, value in struct.iter_unpack("<qQ", entries)
+                   if tag == self._NEEDED)
+        return {soname for soname in sonames if NVIDIA_LIBRARY.fullmatch(soname)}
+
+    def _versions(self):
+        """(version, the library that it is wanted from) by the number that symbols have for it."""
+        section, texts = self._section(self._VERNEED)
+        versions, place = {}, 0
+        while section:
+            count, file, aux, after = struct.unpack_from("<2xHIII", section, place)
+            entry = place + aux
+            for _ in range(count):
+                number, name, following = struct.unpack_from("<6xHII", section, entry)
+                versions[number] = (self._text(texts + name), self._text(texts + file))
+                entry += following
+            if after == 0:
+                break
+            place += after
+        return versions
+
+    def _symbols(self):
+        """(name, whether it is defined here, number of its version) of each with a name."""
+        entries, texts = self._section(self._DYNSYM)
+        numbers, _ = self._section(self._VERSYM)  # none where no symbol has a version
+        numbers = numbers or bytes(len(entries) // 12)
+        for (name, section), (number,) in zip(struct.iter_unpack("<I2xH16x", entries),
+                                              struct.iter_unpack("<H", numbers)):
+            if name:
+                yield self._text(texts + name), section != 0, number & 0x7FFF
+
+    def imports(self):
+        """(symbol, its version or "", the version's library or "") of what it does not define."""
+        versions = self._versions()
+        return [(symbol, *versions.get(number, ("", "")))
+                for symbol, is_defined, number in self._symbols() if not is_defined]
+
+    def defined(self):
+        return {symbol for symbol, is_defined, _ in self._symbols() if is_defined}
 
 
-def version_owners(library):
-    """The soname behind each version of NVIDIA's that a library refers to."""
-    owners, owner = {}, None
-    for line in output_of("objdump", "-p", library).splitlines():
-        if match := re.match(r"\s+required from (\S+):", line):
-            owner = match[1]
-        elif owner and (match := re.match(r"\s+0x\w+ 0x\w+ \d+ (\S+)", line)):
-            if NVIDIA_LIBRARY.fullmatch(owner):
-                owners[match[1]] = owner
-    return owners
-
-
-def needed(library):
-    return {soname for soname in re.findall(r"NEEDED\s+(\S+)", output_of("objdump", "-p", library))
-            if NVIDIA_LIBRARY.fullmatch(soname)}
-
-
-def imports(library):
-    """(symbol, version or "") of what a library does not define."""
-    for line in output_of("nm", "-D", "--undefined-only", library).splitlines():
-        symbol, _, version = line.split()[-1].partition("@")
-        yield symbol, version.lstrip("@")
+def libraries_of(torch):
+    """conda has them in the folder of all libraries of the environment."""
+    folders = [torch / "lib", *torch.parents[2:3]]
+    paths = [folder / name for name in CONSUMERS for folder in folders]
+    found = {path.name: path for path in reversed(paths) if path.exists()}
+    return [Library(found.get(CONSUMERS[0], paths[0])),
+            *(Library(path) for name, path in found.items() if name != CONSUMERS[0])]
 
 
 def collect(torch):
     symbols, versions = collections.defaultdict(set), {}
-    libraries = [torch / "lib" / name for name in CONSUMERS]
-    sonames = set().union(*map(needed, libraries))
+    libraries = libraries_of(torch)
+    sonames = set().union(*(library.needed() for library in libraries))
     unversioned = [(prefix, soname) for prefix, owner in UNVERSIONED
                    for soname in sonames if soname.startswith(owner)]
     for library in libraries:
-        owners = version_owners(library)
-        versions |= {owner: version for version, owner in owners.items()}
-        for symbol, version in imports(library):
-            if version in owners:
-                symbols[owners[version]].add(symbol)
+        for symbol, version, owner in library.imports():
+            if NVIDIA_LIBRARY.fullmatch(owner):
+                versions[owner] = version
+                symbols[owner].add(symbol)
             elif not version:
-                for prefix, owner in unversioned:
+                for prefix, soname in unversioned:
                     if symbol.startswith(prefix):
-                        symbols[owner].add(symbol)
+                        symbols[soname].add(symbol)
                         break
     symbols["libcuda.so.1"] |= set(DRIVER_CALL.findall((torch / DRIVER_HEADER).read_text()))
     return symbols, versions, sonames | set(symbols)
 
 
-def defined(library):
-    lines = output_of("nm", "-D", "--defined-only", library).splitlines()
-    return {line.split()[-1].partition("@")[0] for line in lines}
+def in_words(symbols):
+    first = ", ".join(symbols[:MOST_NAMED])
+    return first if len(symbols) <= MOST_NAMED else f"{first} and {len(symbols) - MOST_NAMED} more"
 
 
 def lack(torch, libraries):
@@ -106,9 +160,17 @@ def lack(torch, libraries):
         library = libraries / soname
         if not library.exists():
             return f"it needs {soname}, which the null device has not"
-        if lacking := symbols[soname] - defined(library):
-            return f"it calls {min(lacking)} of {soname}, which the null device has not"
+        if lacking := symbols[soname] - Library(library).defined():
+            calls = in_words(sorted(lacking))
+            return f"it calls {calls} of {soname}, which the null device has not"
     return ""
+
+
+def check(torch, libraries):
+    try:
+        return lack(torch, libraries)
+    except (OSError, ValueError, struct.error) as error:
+        return f"its libraries cannot be compared with the null device's: {error}"
 
 
 def stub(symbol):
@@ -125,7 +187,7 @@ def main():
         print(*sorted(collect(pathlib.Path(sys.argv[2]))[2]), sep="\n")
         return
     if sys.argv[1] == "--check":
-        what = lack(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))
+        what = check(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))
         print(what)
         sys.exit(1 if what else 0)
     torch, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
