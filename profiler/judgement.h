@@ -29,7 +29,7 @@ constexpr std::string_view kBoundNames[] = {"exact", "at_least", "about"};
 
 struct Judgement {
   RecordingState state = RecordingState::whole;
-  int64_t lost_events = 0;            // not written, because the writer could not keep up
+  int64_t lost_events = 0;            // that happened and could not be kept
   int64_t missing_from_ns = -1;       // from when on events are missing; -1: none is
   std::vector<std::string> faults{};  // what is damaged or missing, one line each
 

@@ -116,6 +116,7 @@ Writer::Recording::Recording(const std::string& path, const Header& header, Writ
       sealer_(path, id_, header),
       open_(open_blocks_path(path), id_, shape_of(options), options.map),
       blocks_(options.blocks) {
+  if (options.lost > 0) open_.set_lost(lost_ = static_cast<uint64_t>(options.lost));
   free_.reserve(options.blocks);
   full_.reserve(options.blocks);
   for (uint32_t block = options.blocks; block > 0; --block) free_.push_back(block - 1);

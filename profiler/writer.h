@@ -22,6 +22,7 @@ struct WriterOptions {
   uint32_t blocks = 16;              // that may be open or wait; 40 bytes of disk an event
   bool map = true;                   // false: write(2), about 1 us an event
   bool seals_old = true;             // also blocks that are not full, a second of recording later
+  int64_t lost = 0;                  // events that were lost before they came here
 };
 
 struct WriterCounts {

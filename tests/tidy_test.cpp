@@ -101,6 +101,7 @@ const std::map<std::string, Names, std::less<>> kEdges = {
       "profiler/program.h",
       "profiler/command_line.h",
       "profiler/exchange/document.h",
+      "profiler/exchange/import_history.h",
       "profiler/exchange/read_document.h"}},
     {"viewer",
      {"models/spec.h", "planner/strategy.h", "planner/gpus.h", "planner/schedule.h",

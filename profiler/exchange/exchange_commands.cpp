@@ -21,10 +21,10 @@
 #include "profiler/exchange/export_table.h"
 #include "profiler/exchange/import_memory_viz.h"
 #include "profiler/exchange/timeline.h"
+#include "profiler/exchange/write_recording.h"
 #include "profiler/output_file.h"
 #include "profiler/reader.h"
 #include "profiler/units.h"
-#include "profiler/writer.h"
 
 namespace shardlens::profiler {
 
@@ -36,7 +36,6 @@ using Paths = std::vector<std::string>;
 
 constexpr size_t kTablePoints = 10'000;    // a rank
 constexpr size_t kCounterPoints = 20'000;  // the same
-constexpr size_t kMostBlocks = 1024;       // that a writer takes
 
 struct ExportOptions {
   std::string source;
@@ -168,26 +167,6 @@ const Format& format_of(const std::string& name) {
 }
 
 // --- import --------------------------------------------------------------------------------------
-
-/// With a block for every event, however slow the disk is.
-void write_recording(const Profile& profile, const std::string& path) {
-  WriterOptions options{.seals_old = false};
-  const size_t blocks = profile.events.size() / options.block_events + 2;
-  options.blocks = static_cast<uint32_t>(std::clamp<size_t>(blocks, options.blocks, kMostBlocks));
-  Writer writer(path, profile.header, options);
-  std::vector<uint32_t> labels;
-  for (const std::string& text : profile.strings) labels.push_back(writer.intern(text));
-  for (Event event : profile.events) {
-    event.label = labels[event.label];
-    writer.append(event);
-  }
-  writer.close();
-  if (!writer.failure().empty()) throw std::runtime_error(writer.failure());
-  if (writer.counts().lost > 0) {
-    throw std::runtime_error(fmt::format("{} events could not be written as fast as they were read",
-                                         writer.counts().lost));
-  }
-}
 
 Judgement judgement_of(const std::string& path) {
   Reader reader(path);

@@ -17,6 +17,7 @@
 #include "profiler/blocks.h"
 #include "profiler/exchange/read_document.h"
 #include "profiler/exchange/segment_ranges.h"
+#include "profiler/python_rules.h"
 
 namespace shardlens::profiler {
 
@@ -57,12 +58,6 @@ struct LiveBlock {
   uint32_t label = 0;
   Category category = Category::other;
 };
-
-Document read_any(std::string_view bytes) {
-  const size_t first = bytes.find_first_not_of(" \t\r\n");
-  if (first != std::string_view::npos && bytes[first] == '{') return read_json(bytes);
-  return read_pickle(bytes);
-}
 
 bool is_python(std::string_view file) { return file.ends_with(".py") || file.starts_with('<'); }
 
@@ -107,14 +102,21 @@ class SnapshotImport {
     return known->second;
   }
 
-  std::string frame_text(Value frames) {
+  static std::string frame_text(Value frames) {
+    std::string innermost;
     for (size_t i = 0; i < frames.size(); ++i) {
       const std::string_view file = frames.at(i)["filename"].text();
       if (!is_python(file)) continue;
-      return fmt::format("{}:{} {}", shortened(file), frames.at(i)["line"].integer(),
-                         shortened(frames.at(i)["name"].text()));
+      if (is_of_program(file)) return python_text(frames.at(i));
+      if (innermost.empty()) innermost = python_text(frames.at(i));
     }
-    return frames.size() > 0 ? std::string(shortened(frames.at(0)["name"].text())) : std::string();
+    if (!innermost.empty() || frames.size() == 0) return innermost;
+    return std::string(shortened(frames.at(0)["name"].text()));
+  }
+
+  static std::string python_text(Value frame) {
+    return fmt::format("{}:{} {}", shortened(frame["filename"].text()), frame["line"].integer(),
+                       shortened(frame["name"].text()));
   }
 
   /// Many frames may have one long text in common, of which each label would be a copy.
@@ -257,8 +259,31 @@ class SnapshotImport {
     int64_t now_us = start_us_ = entries_.empty() ? 0 : entries_.front().time_us;
     for (const Entry& entry : entries_) {
       now_us = std::max(now_us, entry.time_us);
-      write_entry(entry, (now_us - start_us_) * 1000);
+      const int64_t time_ns = (now_us - start_us_) * 1000;
+      if (!completes_free(entry, time_ns)) write_entry(entry, time_ns);
     }
+    hold_freed((now_us - start_us_) * 1000);
+  }
+
+  /// Of a block whose free was requested before. [Note: held blocks]
+  bool completes_free(const Entry& entry, int64_t time_ns) {
+    const bool is_completion = entry.action == Action::free_completed;
+    if (is_completion && freed_ == entry.address) {
+      freed_ = 0;
+      return true;
+    }
+    hold_freed(time_ns);
+    if (!is_completion || held_.erase(entry.address) == 0) return false;
+    profile_.events.push_back(
+        {.time_ns = time_ns, .address = entry.address, .kind = EventKind::release});
+    return true;
+  }
+
+  void hold_freed(int64_t time_ns) {
+    if (freed_ == 0) return;
+    profile_.events.push_back({.time_ns = time_ns, .address = freed_, .kind = EventKind::hold});
+    held_.insert(freed_);
+    freed_ = 0;
   }
 
   void write_entry(const Entry& entry, int64_t time_ns) {
@@ -285,6 +310,7 @@ class SnapshotImport {
         event.category = live->second.category;
         live_.erase(live);
         event.kind = EventKind::free;
+        if (entry.action == Action::free_requested) freed_ = entry.address;
         break;
       }
       case Action::segment_alloc:
@@ -317,6 +343,8 @@ class SnapshotImport {
   SegmentRanges segments_;                // at the end, then at the start
   std::map<uint64_t, LiveBlock> blocks_;  // the same
   std::map<uint64_t, LiveBlock> live_;
+  uint64_t freed_ = 0;  // the free of this address was the last entry; 0: it was none
+  std::unordered_set<uint64_t> held_;
   std::map<int64_t, uint16_t> streams_;
   std::map<std::string, uint32_t> labels_;
   std::unordered_map<Document::Index, uint32_t> frame_labels_;
@@ -358,8 +386,17 @@ int chosen_device(Value snapshot, std::optional<int> device) {
 
 }  // namespace
 
+Document read_snapshot(std::string_view bytes) {
+  const size_t first = bytes.find_first_not_of(" \t\r\n");
+  if (first != std::string_view::npos && bytes[first] == '{') return read_json(bytes);
+  return read_pickle(bytes);
+}
+
 Profile import_memory_viz(std::string_view bytes, std::optional<int> device) {
-  const Document document = read_any(bytes);
+  return import_snapshot(read_snapshot(bytes), device);
+}
+
+Profile import_snapshot(const Document& document, std::optional<int> device) {
   const Value snapshot(document);
   if (!snapshot["device_traces"].is(Document::Type::list) &&
       !snapshot["segments"].is(Document::Type::list)) {
