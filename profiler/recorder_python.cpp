@@ -239,6 +239,9 @@ bool shardlens_record_end(ShardlensRecordEnd* end) {
   *end = {.events = summary.events,
           .lost_events = summary.lost_events,
           .retries = stats.num_alloc_retries,
+          .allocations = stats.allocation[kAll].allocated,
+          .allocated_bytes = stats.allocated_bytes[kAll].current,
+          .reserved_bytes = stats.reserved_bytes[kAll].current,
           .peak_allocated_bytes = stats.allocated_bytes[kAll].peak,
           .peak_reserved_bytes = stats.reserved_bytes[kAll].peak};
   return true;

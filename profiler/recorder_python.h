@@ -29,8 +29,12 @@ struct ShardlensRecordStart {
 struct ShardlensRecordEnd {
   int64_t events;
   int64_t lost_events;
-  int64_t retries;               // allocations that were served after cached memory was given back
-  int64_t peak_allocated_bytes;  // as PyTorch's own counters say
+  // As PyTorch's own counters say, since the program has reset them:
+  int64_t retries;          // allocations that were served after cached memory was given back
+  int64_t allocations;      // that were served
+  int64_t allocated_bytes;  // now
+  int64_t reserved_bytes;
+  int64_t peak_allocated_bytes;
   int64_t peak_reserved_bytes;
 };
 

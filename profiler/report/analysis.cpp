@@ -71,6 +71,7 @@ Level& Analysis::level_of(size_t space) {
 
 void Analysis::take_alloc(const Event& event) {
   ++space_events_[static_cast<size_t>(event.space)];
+  ++space_allocations_[static_cast<size_t>(event.space)];
   if (event.space == Space::segment) return update_reserved(event);
   const bool is_device = event.space == Space::device;
   const int64_t given = is_device ? tracker_.take(event) : event.value;

@@ -89,6 +89,7 @@ SpaceReport Analysis::space_report(Space space, const Names& names) {
   report.peak_at = level.peak_at;
   report.peak_action = names.action(level.peak_at.phase, level.peak_at.action);
   report.phase_peaks = phase_peaks_[index];
+  report.allocations = space_allocations_[static_cast<size_t>(space)];
   report.end_bytes = level.bytes;
   if (space == Space::segment) return report;
   const PeakSet& set = sets_[index];

@@ -45,7 +45,8 @@ struct SpaceReport {
   CategoryBytes asked{};
   std::vector<Tensor> tensors;  // alive at the peak, the largest first
   std::array<std::optional<int64_t>, kPhases> phase_peaks;
-  int64_t end_bytes = 0;  // when the recording ends
+  int64_t allocations = 0;  // in the whole recording
+  int64_t end_bytes = 0;    // when it ends
   CategoryBytes end_given{};
 };
 
@@ -166,6 +167,7 @@ class Analysis {
   Level reserved_;
   BlockTotals blocks_at_peak_;
   std::array<int64_t, kSpaces> space_events_{};
+  std::array<int64_t, kSpaces> space_allocations_{};
   std::array<std::array<std::optional<int64_t>, kPhases>, kSpaces> phase_peaks_;
   std::vector<StepPeak> steps_;
   Phase phase_ = Phase::starting;

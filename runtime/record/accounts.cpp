@@ -115,7 +115,10 @@ std::string why_nothing(const Accounts& accounts, const CommandEnd& end,
   if (const Told* const module = missing(accounts, "no_module")) {
     return fmt::format("there is no module {} for python -m", module->text);
   }
-  if (!end.how.empty()) return end.how + ", before it used a GPU";
+  if (!end.how.empty()) {
+    const bool has_gpu = accounts.first("gpu") != nullptr;
+    return end.how + (has_gpu ? ", before its recording was written" : ", before it used a GPU");
+  }
   if (accounts.first("started") == nullptr) return why_not_loaded(command);
   if (accounts.first("gpu") != nullptr) return "the program used a GPU and allocated nothing on it";
   return why_no_gpu(accounts, end, is_attached);

@@ -50,9 +50,9 @@ std::vector<RecordVerdict> report_all(const RecordOptions& options, const Record
     const RecordFacts facts = read_record_facts(path.string());
     verdicts.push_back(verdict_of(report, facts, outside_bytes(options, report), failure));
     lines += fmt::format("\n{}: {}\n", path.string(), verdicts.back().line);
-    if (const auto counted = counted_peaks(report, facts)) {
-      lines += fmt::format("  {}{}\n", counted->is_equal ? "" : "in doubt: ", counted->line);
-      keep_counted_peaks(path.string(), *counted);
+    if (const auto comparison = compare_counters(report, facts)) {
+      lines += fmt::format("  {}{}\n", comparison->is_equal ? "" : "in doubt: ", comparison->line);
+      keep_comparison(path.string(), *comparison);
     }
     for (const std::string& doubt : facts.doubts) lines += fmt::format("  in doubt: {}\n", doubt);
     reports.push_back(std::move(report));
@@ -82,6 +82,7 @@ int record(const RecordOptions& options) {
   const auto record = support_folder("record");
   const RecordFiles files =
       recorder_for(program, record, options.is_attached() ? Answers::gpu : Answers::null_device);
+  if (!files.doubt.empty()) fmt::print(stderr, "shardlens record: {}\n", files.doubt);
   const RecordedRun run = run_recorded(options, program, files);
   std::vector<RecordVerdict> verdicts;
   if (run.recordings.empty()) {

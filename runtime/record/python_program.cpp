@@ -40,9 +40,19 @@ constexpr std::array<Tried, 7> kTried = {{{"2.9.", "12.8"},
                                           {"2.14.", "13."},
                                           {"2.15.", "13."}}};
 
-/// Prints what PythonProgram has of PyTorch, a line each.
+/// Prints what PythonProgram has of PyTorch, a line each. Where there is no RECORD the contents of
+/// the files would tell most, but they are gigabytes, and every recording asks. Whoever builds or
+/// installs PyTorch anew writes its files anew, which changes their times; where a package manager
+/// sets all times to the same, it is the sizes of a hundred libraries that differ, or the folder.
 constexpr const char* kQuestion = R"(
-import glob, hashlib, importlib.util as util
+import glob, hashlib, importlib.util as util, os
+def files_of(folder):
+    for part in ("lib", "include"):
+        for place, _, names in os.walk(os.path.join(folder, part), followlinks=True):
+            yield from (os.path.join(place, name) for name in names)
+def line_of(path):
+    found = os.stat(path)
+    return f"{path} {found.st_size} {found.st_mtime_ns}\n"
 spec = util.find_spec("torch")
 if spec and spec.submodule_search_locations:
     folder, facts = spec.submodule_search_locations[0], {}
@@ -50,7 +60,8 @@ if spec and spec.submodule_search_locations:
     records = glob.glob(glob.escape(folder) + "/../torch-*.dist-info/RECORD")
     parts = sorted(line for record in records for line in open(record)
                    if line.startswith(("torch/lib/", "torch/include/")))
-    wheel = hashlib.sha256("".join(parts).encode()).hexdigest()[:12] if parts else ""
+    parts = parts or sorted(line_of(path) for path in files_of(folder) if os.path.exists(path))
+    wheel = hashlib.sha256("".join(parts).encode()).hexdigest()[:12]
     without_cuda = "ROCm" if facts.get("hip") else "none"
     print(folder, facts["__version__"], facts["cuda"] or without_cuda, wheel, sep="\n")
 )";

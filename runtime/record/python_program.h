@@ -12,8 +12,10 @@ struct PythonProgram {
   std::filesystem::path torch;  // the package's folder
   std::string torch_version;    // "2.11.0+cu130"
   std::string cuda_version;     // "13.0", "ROCm" or "none"
-  std::string wheel;  // tells wheels apart by their libraries and headers, as pip's RECORD has
-                      // them; empty: there is no RECORD
+  /// Tells builds of PyTorch apart by their libraries and headers: a hash of what pip's RECORD says
+  /// of them. conda's, an editable one and a build of one's own have none there; of these it is of
+  /// the folder, and of each file's name, size and time of change.
+  std::string wheel;
 };
 
 /// Asks the interpreter that the command starts with or that its first line names, else `python3`.

@@ -61,17 +61,36 @@ std::string progress_text(const profiler::RankReport& report, const RecordFacts&
   return fmt::format("after its step {} had begun", report.steps.back().step);
 }
 
-/// Why the peak that was recorded may not be the program's; empty: it is.
-std::string why_incomplete(const profiler::RankReport& report, const RecordFacts& facts,
-                           const std::string& failure) {
-  if (!failure.empty()) return fmt::format("{}, {}", failure, progress_text(report, facts));
-  if (!facts.is_known) return "its process ended and did not close the recording";
-  return report.judgement.is_exact() ? "" : profiler::judgement_text(report.judgement);
+std::optional<int64_t> counted(const RecordFacts& facts, Figure figure) {
+  return facts.counted[static_cast<size_t>(figure)];
 }
 
-/// Events that were lost may have been frees.
-bool may_be_lower(const profiler::RankReport& report) {
-  return report.judgement.bound() == profiler::PeakBound::about;
+/// The peaks that a verdict is about.
+struct Peaks {
+  int64_t allocated = 0;
+  int64_t reserved = 0;
+  bool are_counted = false;   // by PyTorch, whose history has forgotten events
+  bool may_be_lower = false;  // events that were lost may have been frees
+};
+
+Peaks peaks_of(const profiler::RankReport& report, const RecordFacts& facts) {
+  const auto allocated = counted(facts, Figure::peak_allocated);
+  const auto reserved = counted(facts, Figure::peak_reserved);
+  if (facts.is_history && report.judgement.lost_events > 0 && allocated && reserved) {
+    return {.allocated = *allocated, .reserved = *reserved, .are_counted = true};
+  }
+  return {.allocated = report.peak_bytes(),
+          .reserved = report.reserved_peak_bytes().value_or(0),
+          .may_be_lower = report.judgement.bound() == profiler::PeakBound::about};
+}
+
+/// Why the peaks may not be the program's; empty: they are.
+std::string why_incomplete(const profiler::RankReport& report, const RecordFacts& facts,
+                           const Peaks& peaks, const std::string& failure) {
+  if (!failure.empty()) return fmt::format("{}, {}", failure, progress_text(report, facts));
+  if (!facts.is_known) return "its process ended and did not close the recording";
+  if (peaks.are_counted || report.judgement.is_exact()) return {};
+  return profiler::judgement_text(report.judgement);
 }
 
 fs::path facts_file_of(const std::string& recording) {
@@ -85,16 +104,49 @@ std::optional<nlohmann::json> facts_beside(const std::string& recording) {
   return json;
 }
 
-RecordVerdict no_verdict(const profiler::RankReport& report, int64_t outside_bytes,
-                         const std::string& why) {
+RecordVerdict no_verdict(const profiler::RankReport& report, const Peaks& peaks,
+                         int64_t outside_bytes, const std::string& why) {
   return {
       .line = fmt::format("no verdict: {}; the peak so far, {} allocated and {} reserved and {} "
                           "beside PyTorch, of {}, is {}",
-                          why, bytes_text(report.peak_bytes()),
-                          bytes_text(report.reserved_peak_bytes().value_or(0)),
+                          why, bytes_text(peaks.allocated), bytes_text(peaks.reserved),
                           bytes_text(outside_bytes), bytes_text(report.header.capacity_bytes),
-                          may_be_lower(report) ? "not exact" : "a lower bound"),
+                          peaks.may_be_lower ? "not exact" : "a lower bound"),
       .exit_code = kNotRecorded};
+}
+
+struct FigureName {
+  const char* key;    // in rankR.json
+  const char* words;  // after a number
+};
+constexpr std::array<FigureName, kFigures> kFigureNames = {
+    {{"peak_allocated_bytes", "bytes allocated at most"},
+     {"peak_reserved_bytes", "bytes reserved at most"},
+     {"allocations", "allocations"},
+     {"allocated_bytes", "bytes allocated at the end"},
+     {"reserved_bytes", "bytes reserved at the end"}}};
+
+Figures figures_in(const nlohmann::json& json) {
+  Figures figures;
+  for (size_t i = 0; i < kFigures; ++i) figures[i] = input::whole_in(json, kFigureNames[i].key);
+  return figures;
+}
+
+Figures figures_of(const profiler::RankReport& report) {
+  const profiler::SpaceReport& space = *report.main_space();
+  return {report.peak_bytes(), report.reserved_peak_bytes().value_or(0), space.allocations,
+          space.end_bytes, report.blocks_at_end.reserved};
+}
+
+/// "10 allocations, not 9": PyTorch's first.
+std::string difference(const Figures& by_pytorch, const Figures& recorded) {
+  std::string text;
+  for (size_t i = 0; i < kFigures; ++i) {
+    if (!by_pytorch[i] || by_pytorch[i] == recorded[i]) continue;
+    text += fmt::format("{}{} {}, not {}", text.empty() ? "" : "; ", *by_pytorch[i],
+                        kFigureNames[i].words, recorded[i].value_or(0));
+  }
+  return text;
 }
 
 }  // namespace
@@ -106,40 +158,41 @@ RecordFacts read_record_facts(const std::string& recording) {
   return {.retries = input::whole_in(*json, "retries").value_or(0),
           .steps = input::whole_in(*json, "steps").value_or(0),
           .shapes = input::whole_in(read, "shapes").value_or(0),
-          .peak_allocated_bytes = input::whole_in(*json, "peak_allocated_bytes"),
-          .peak_reserved_bytes = input::whole_in(*json, "peak_reserved_bytes"),
+          .counted = figures_in(*json),
           .doubts = doubts_in(*json),
+          .is_history = json->value("history", nlohmann::json()) == true,
           .is_known = true};
 }
 
-std::optional<CountedPeaks> counted_peaks(const profiler::RankReport& report,
-                                          const RecordFacts& facts) {
-  if (!facts.peak_allocated_bytes || !facts.peak_reserved_bytes) return std::nullopt;
-  if (report.main_space() == nullptr) return std::nullopt;
-  const int64_t allocated = report.peak_bytes();
-  const int64_t reserved = report.reserved_peak_bytes().value_or(0);
-  if (allocated == *facts.peak_allocated_bytes && reserved == *facts.peak_reserved_bytes) {
-    return CountedPeaks{.is_equal = true, .line = "as PyTorch counted: equal"};
+std::optional<Comparison> compare_counters(const profiler::RankReport& report,
+                                           const RecordFacts& facts) {
+  if (!counted(facts, Figure::peak_allocated) || report.main_space() == nullptr) {
+    return std::nullopt;
   }
-  return CountedPeaks{
-      .line = fmt::format(
-          "not as PyTorch counted: {} allocated and {} reserved at most, not {} and "
-          "{} bytes",
-          *facts.peak_allocated_bytes, *facts.peak_reserved_bytes, allocated, reserved)};
+  const Figures recorded = figures_of(report);
+  const std::string differs = difference(facts.counted, recorded);
+  return Comparison{
+      .is_equal = differs.empty(),
+      .line = differs.empty() ? "as PyTorch counted: equal" : "not as PyTorch counted: " + differs,
+      .recorded = recorded};
 }
 
-void keep_counted_peaks(const std::string& recording, const CountedPeaks& counted) {
+void keep_comparison(const std::string& recording, const Comparison& comparison) {
   auto json = facts_beside(recording);
   if (!json) return;
-  (*json)["as_pytorch_counted"] = counted.is_equal;
+  (*json)["as_pytorch_counted"] = comparison.is_equal;
+  for (size_t i = 0; i < kFigures; ++i) {
+    (*json)["recorded"][kFigureNames[i].key] = comparison.recorded[i].value_or(0);
+  }
   profiler::write_text(facts_file_of(recording).string(), json->dump() + "\n");
 }
 
 RecordVerdict verdict_of(const profiler::RankReport& report, const RecordFacts& facts,
                          int64_t outside_bytes, const std::string& failure) {
   const int64_t capacity_bytes = report.header.capacity_bytes;
-  const int64_t allocated_bytes = report.peak_bytes() + outside_bytes;
-  const int64_t reserved_bytes = report.reserved_peak_bytes().value_or(0) + outside_bytes;
+  const Peaks peaks = peaks_of(report, facts);
+  const int64_t allocated_bytes = peaks.allocated + outside_bytes;
+  const int64_t reserved_bytes = peaks.reserved + outside_bytes;
   const std::string outside = fmt::format("{} of it beside PyTorch", bytes_text(outside_bytes));
   const std::string capacity = bytes_text(capacity_bytes);
   if (report.out_of_memory_count > 0) {
@@ -147,14 +200,14 @@ RecordVerdict verdict_of(const profiler::RankReport& report, const RecordFacts& 
             .exit_code = kDoesNotFit,
             .is_out_of_memory = true};
   }
-  if (allocated_bytes > capacity_bytes && !may_be_lower(report)) {
+  if (allocated_bytes > capacity_bytes && !peaks.may_be_lower) {
     return {.line = fmt::format("does not fit: takes {} or more ({}), but there are {}{}",
                                 bytes_text(allocated_bytes), outside, capacity,
                                 failure.empty() ? "" : "; " + failure),
             .exit_code = kDoesNotFit};
   }
-  const std::string why = why_incomplete(report, facts, failure);
-  if (!why.empty()) return no_verdict(report, outside_bytes, why);
+  const std::string why = why_incomplete(report, facts, peaks, failure);
+  if (!why.empty()) return no_verdict(report, peaks, outside_bytes, why);
   if (report.main_space() == nullptr) {
     return {.line = "no verdict: nothing was allocated on the GPU", .exit_code = kNotRecorded};
   }
@@ -167,6 +220,9 @@ RecordVerdict verdict_of(const profiler::RankReport& report, const RecordFacts& 
   RecordVerdict fits{.line = fmt::format("fits: {} of {} ({}), {} free", bytes_text(reserved_bytes),
                                          capacity, outside,
                                          bytes_text(capacity_bytes - reserved_bytes))};
+  if (peaks.are_counted) {
+    fits.line += "; by PyTorch's own counters, since its history has forgotten events";
+  }
   if (facts.shapes > 0) {
     fits.line += "; shapes depended on values, which are 0 here: it may take more";
   }

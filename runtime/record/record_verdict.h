@@ -1,6 +1,7 @@
 // Whether a recorded program fits a GPU.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,32 +12,40 @@
 
 namespace shardlens::runtime {
 
+/// What PyTorch counts by itself, and a recording tells, too.
+enum class Figure : uint8_t { peak_allocated, peak_reserved, allocations, allocated, reserved };
+constexpr size_t kFigures = 5;
+using Figures = std::array<std::optional<int64_t>, kFigures>;
+
 /// What the recorded process said of itself when it ended.
 struct RecordFacts {
   int64_t retries = 0;  // allocations that were served after cached memory was given back
   int64_t steps = 0;
-  int64_t shapes = 0;  // that depended on values of a null device, where all are 0
-  /// The peaks of PyTorch's own counters, over every reset of the program's.
-  std::optional<int64_t> peak_allocated_bytes = {}, peak_reserved_bytes = {};
+  int64_t shapes = 0;    // that depended on values of a null device, where all are 0
+  Figures counted = {};  // by PyTorch, over every reset of the program's
   std::vector<std::string> doubts = {};  // what the recording may lack, a line each
+  bool is_history = false;               // recorded by PyTorch's own memory history
   bool is_known = false;                 // false: it ended without a word
 };
 
 /// Of rankR.json beside rankR.slp.
 RecordFacts read_record_facts(const std::string& recording);
 
-/// A recording beside PyTorch's own counters of the same process.
-struct CountedPeaks {
+/// A recording beside PyTorch's own counters of the same process: both peaks, how many allocations
+/// there were, and what was allocated and reserved when the recording was closed.
+struct Comparison {
   bool is_equal = false;
-  std::string line = {};  // "as PyTorch counted: equal", or both peaks of both
+  std::string line = {};  // "as PyTorch counted: equal", or what differs
+  Figures recorded = {};
 };
 
 /// Nothing where the process ended without a word, or has taken nothing.
-std::optional<CountedPeaks> counted_peaks(const profiler::RankReport& report,
-                                          const RecordFacts& facts);
+std::optional<Comparison> compare_counters(const profiler::RankReport& report,
+                                           const RecordFacts& facts);
 
-/// Adds to rankR.json beside the recording what the comparison came to.
-void keep_counted_peaks(const std::string& recording, const CountedPeaks& counted);
+/// Adds it to rankR.json beside the recording: `as_pytorch_counted`, and the recording's figures as
+/// `recorded`, by the names that PyTorch's have there.
+void keep_comparison(const std::string& recording, const Comparison& comparison);
 
 constexpr int kDoesNotFit = 3;
 constexpr int kFitsWithRetries = 4;
@@ -50,7 +59,8 @@ struct RecordVerdict {
 
 /// `outside_bytes`: what CUDA, NCCL and others take of the GPU beside PyTorch. `failure`: how the
 /// program failed; empty: it did not. Nothing fits of a program that failed, or whose recording was
-/// not closed: its peak may have been to come.
+/// not closed: its peak may have been to come. Where PyTorch's history has forgotten events, the
+/// peaks are those of PyTorch's counters, which have forgotten nothing.
 RecordVerdict verdict_of(const profiler::RankReport& report, const RecordFacts& facts,
                          int64_t outside_bytes, const std::string& failure);
 

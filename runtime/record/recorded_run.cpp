@@ -16,6 +16,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "profiler/exchange/import_history.h"
 #include "runtime/null_device/null_device.h"
 
 namespace shardlens::runtime {
@@ -60,20 +61,24 @@ nlohmann::json or_null(const std::optional<Value>& value) {
 
 std::string options_json(const RecordOptions& options, const PythonProgram& program,
                          const RecordFiles& files, const std::string& claim) {
-  const nlohmann::json json = {{"library", files.library.string()},
-                               {"torch", program.torch_version},
-                               {"doubts", doubts_of(program)},
-                               {"python", program.interpreter},
-                               {"accounts", fs::absolute(accounts_in(options, claim)).string()},
-                               {"folder", fs::absolute(profiles_of(options)).string()},
-                               {"claim", claim.substr(1)},
-                               {"device", options.device_name()},
-                               {"world", or_null(options.world_size)},
-                               {"rank", or_null(options.rank)},
-                               {"gpus_per_node", or_null(options.gpus_per_node)},
-                               {"steps", or_null(options.steps)},
-                               {"true_at", options.true_at},
-                               {"command", options.command}};
+  std::vector<std::string> doubts = doubts_of(program);
+  if (!files.doubt.empty()) doubts.push_back(files.doubt);
+  const std::string library = files.library.string();
+  const nlohmann::json json = {
+      {"library", library.empty() ? nlohmann::json() : nlohmann::json(library)},
+      {"torch", program.torch_version},
+      {"doubts", doubts},
+      {"python", program.interpreter},
+      {"accounts", fs::absolute(accounts_in(options, claim)).string()},
+      {"folder", fs::absolute(profiles_of(options)).string()},
+      {"claim", claim.substr(1)},
+      {"device", options.device_name()},
+      {"world", or_null(options.world_size)},
+      {"rank", or_null(options.rank)},
+      {"gpus_per_node", or_null(options.gpus_per_node)},
+      {"steps", or_null(options.steps)},
+      {"true_at", options.true_at},
+      {"command", options.command}};
   return json.dump();
 }
 
@@ -216,6 +221,23 @@ class Command {
 
 // ---- afterwards ---------------------------------------------------------------------------------
 
+/// Makes recordings of the histories that processes have left instead (RecordFiles). A history of
+/// which none can be made is kept.
+void record_histories(const fs::path& profiles, const std::string& claim, Accounts& accounts) {
+  for (const auto& entry : fs::directory_iterator(profiles)) {
+    if (entry.path().extension() != claim) continue;
+    const fs::path history = fs::path(entry.path()).replace_extension(".history");
+    if (!fs::exists(history)) continue;
+    try {
+      profiler::record_history(history.string(),
+                               fs::path(history).replace_extension(".slp").string());
+      fs::remove(history);
+    } catch (const std::exception& error) {
+      accounts.told.push_back({.what = "refused", .text = error.what()});
+    }
+  }
+}
+
 /// A process that has claimed a rank has begun its recording.
 std::vector<fs::path> claimed_recordings(const fs::path& profiles, const std::string& claim) {
   std::vector<fs::path> recordings;
@@ -250,8 +272,9 @@ RecordedRun run_recorded(const RecordOptions& options, const PythonProgram& prog
   RecordedRun run;
   run.end = Command(child, options.timeout_s).wait();
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
-  run.recordings = claimed_recordings(profiles, claim);
   run.accounts = read_accounts(accounts_in(options, claim));
+  record_histories(profiles, claim, run.accounts);
+  run.recordings = claimed_recordings(profiles, claim);
   forget(options, claim);
   return run;
 }

@@ -4,9 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "input/program_output.h"
 
@@ -30,11 +33,6 @@ RecordFiles files_in(const fs::path& folder, const fs::path& stubs, const fs::pa
 
 /// "2.10.0+cu128-f00ba4c0ffee-c0ffeef00ba4": of which wheel it is, and of which sources of ours.
 std::string recorder_name(const PythonProgram& program, const fs::path& record) {
-  if (program.wheel.empty()) {
-    throw std::invalid_argument(fmt::format(
-        "PyTorch {} in {} has no RECORD, by which its recorder is kept; install it with pip",
-        program.torch_version, program.torch.string()));
-  }
   std::ifstream file(existing(record / "sources.sha256"));
   std::string sources;
   file >> sources;
@@ -72,10 +70,12 @@ std::string why_not_private(const fs::path& record) {
   return fmt::format("{0} has mode {1:04o}, not 0700; run chmod 700 {0}", path, mode);
 }
 
-/// Is there once the stubs were compared with this wheel; empty: nothing names the wheel, or others
-/// may have left it.
-fs::path receipt_of(const PythonProgram& program, const fs::path& record) {
-  if (program.wheel.empty() || !why_not_private(record).empty()) return {};
+fs::path stubs_of_build(const fs::path& record) { return record.parent_path() / "null_device"; }
+
+/// Is there once the stubs of the build were compared with this wheel; empty: they are others, or
+/// somebody else may have left it.
+fs::path receipt_of(const fs::path& stubs, const PythonProgram& program, const fs::path& record) {
+  if (stubs != stubs_of_build(record) || !why_not_private(record).empty()) return {};
   return cache_in(record) / (recorder_name(program, record) + ".checked");
 }
 
@@ -94,18 +94,21 @@ bool is_of_build(const PythonProgram& program) {
          program.cuda_version.starts_with(SHARDLENS_CUDA_MAJOR ".");
 }
 
-/// The stubs have all that this wheel calls.
-bool is_answered_by(const fs::path& stubs, const PythonProgram& program, const fs::path& record) {
-  const fs::path receipt = receipt_of(program, record);
+/// What this wheel calls and the stubs have not, in words; empty: there is nothing.
+std::string lack_in(const fs::path& stubs, const PythonProgram& program, const fs::path& record) {
+  const fs::path receipt = receipt_of(stubs, program, record);
   std::error_code ignored;
-  if (!receipt.empty() && fs::exists(receipt, ignored)) return true;
+  if (!receipt.empty() && fs::exists(receipt, ignored)) return {};
   const fs::path make_stubs = existing(record / "make_stubs.py");
-  const input::ProgramOutput lacking =
+  const input::ProgramOutput said =
       input::output_of({program.interpreter, make_stubs.string(), "--check", program.torch.string(),
                         stubs.string()});
-  if (lacking.exit_code != 0) return false;
-  leave(receipt);
-  return true;
+  if (said.exit_code == 0) {
+    leave(receipt);
+    return {};
+  }
+  const auto lines = input::lines_of(said.text);
+  return lines.empty() ? "its calls cannot be compared with the null device's" : lines.back();
 }
 
 /// Of the sources that a build folder was configured for; empty: it is none.
@@ -118,42 +121,98 @@ fs::path sources_of(const fs::path& build) {
   return {};
 }
 
-void build(const PythonProgram& program, const fs::path& record, const std::string& name) {
+/// Builds it; where that fails, why, and how to fix it.
+std::string why_not_built(const PythonProgram& program, const fs::path& record,
+                          const std::string& name) {
+  const std::string none =
+      fmt::format("there is no recorder for PyTorch {}", program.torch_version);
   const fs::path sources = sources_of(record.parent_path());
   const fs::path script = sources / ".setup" / "recorder";
   if (sources.empty() || !fs::exists(script)) {
-    throw std::invalid_argument(fmt::format(
-        "there is no recorder for PyTorch {} here, nor the sources to build it; run build/bin/"
-        "shardlens record where Shardlens was built, with {}, and cmake --install again",
-        program.torch_version, program.interpreter));
+    return fmt::format(
+        "{} here, nor the sources to build it; run build/bin/shardlens record where Shardlens was "
+        "built, with {}, and cmake --install again",
+        none, program.interpreter);
   }
   const input::ProgramOutput said =
       input::output_of({script.string(), record.parent_path().string(), program.torch.string(),
                         program.torch_version, name});
-  if (said.exit_code == 0) return;
+  if (said.exit_code == 0) return {};
   const auto lines = input::lines_of(said.text);
-  throw std::runtime_error(fmt::format("there is no recorder for PyTorch {}: {}",
-                                       program.torch_version,
-                                       lines.empty() ? "its build was ended" : lines.back()));
+  return fmt::format("{}: {}", none, lines.empty() ? "its build was ended" : lines.back());
+}
+
+/// Empty where it is there, if need be since it has been built.
+std::string why_no_recorder(const PythonProgram& program, const fs::path& record,
+                            const std::string& name) {
+  const std::string why_not = why_not_private(record);
+  if (!why_not.empty()) {
+    return fmt::format("the recorder for PyTorch {} is not loaded: {}", program.torch_version,
+                       why_not);
+  }
+  std::error_code ignored;
+  if (fs::exists(cache_in(record) / name, ignored)) return {};
+  return why_not_built(program, record, name);
+}
+
+// ---- without a recorder -------------------------------------------------------------------------
+
+/// Those of the build and of recorders that are kept, if they are for this CUDA; else the build's.
+std::vector<fs::path> possible_stubs(const PythonProgram& program, const fs::path& record) {
+  const std::string major = program.cuda_version.substr(0, program.cuda_version.find('.'));
+  std::vector<fs::path> all = {stubs_of_build(record)};
+  if (why_not_private(record).empty() && fs::exists(cache_in(record))) {
+    for (const auto& entry : fs::directory_iterator(cache_in(record))) {
+      if (entry.path().filename().string().front() != '.')
+        all.push_back(entry.path() / "null_device");
+    }
+  }
+  std::sort(all.begin() + 1, all.end());
+  std::vector<fs::path> possible;
+  std::ranges::copy_if(all, std::back_inserter(possible), [&](const fs::path& stubs) {
+    return fs::exists(stubs / ("libcudart.so." + major));
+  });
+  return possible.empty() ? std::vector{all.front()} : possible;
+}
+
+/// A folder of stubs that lack nothing.
+fs::path find_stubs(const PythonProgram& program, const fs::path& record, const std::string& why) {
+  std::string lack;
+  for (const fs::path& stubs : possible_stubs(program, record)) {
+    const std::string other = lack_in(stubs, program, record);
+    if (other.empty()) return stubs;
+    if (lack.empty()) lack = other;
+  }
+  throw std::invalid_argument(
+      fmt::format("PyTorch {} cannot run on a GPU that is not there: {}; {}", program.torch_version,
+                  lack, why));
+}
+
+RecordFiles history_files(const PythonProgram& program, const fs::path& record, Answers answers,
+                          const std::string& why) {
+  return {.library = {},
+          .python = existing(record / "python"),
+          .stubs = answers == Answers::gpu ? fs::path() : find_stubs(program, record, why),
+          .doubt = fmt::format(
+              "PyTorch's own memory history is recorded, which tells of parameters, gradients and "
+              "optimizer state alone what blocks are for, and is lost where a process is killed: "
+              "{}",
+              why)};
 }
 
 }  // namespace
 
 RecordFiles recorder_for(const PythonProgram& program, const fs::path& record, Answers answers) {
   check_pytorch(program);
-  const fs::path stubs = record.parent_path() / "null_device";
-  if (is_of_build(program) && (answers == Answers::gpu || is_answered_by(stubs, program, record))) {
+  const fs::path stubs = stubs_of_build(record);
+  if (is_of_build(program) &&
+      (answers == Answers::gpu || lack_in(stubs, program, record).empty())) {
     return files_in(record, stubs, record);
   }
   const std::string name = recorder_name(program, record);
-  const std::string why_not = why_not_private(record);
-  if (!why_not.empty()) {
-    throw std::invalid_argument(fmt::format("the recorder for PyTorch {} is not loaded: {}",
-                                            program.torch_version, why_not));
-  }
+  const std::string why = why_no_recorder(program, record, name);
+  if (!why.empty()) return history_files(program, record, answers, why);
   const fs::path folder = cache_in(record) / name;
-  std::error_code ignored;
-  if (!fs::exists(folder, ignored)) build(program, record, name);
   return files_in(folder, folder / "null_device", record);
 }
 

@@ -5,15 +5,17 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "runtime/record/python_program.h"
 
 namespace shardlens::runtime {
 
 struct RecordFiles {
-  std::filesystem::path library;  // libshardlens_python.so
+  std::filesystem::path library;  // libshardlens_python.so; empty: PyTorch's history is recorded
   std::filesystem::path python;   // sitecustomize.py is in it
-  std::filesystem::path stubs;    // folder of the null device's libraries
+  std::filesystem::path stubs;  // folder of the null device's libraries; empty where a GPU answers
+  std::string doubt = {};  // without a library: what the recording lacks, why, and how to fix it
 };
 
 /// Who answers LibTorch's calls of CUDA.
@@ -23,10 +25,14 @@ enum class Answers { gpu, null_device };
 /// has to be built, a line on stderr says so, and a minute or more goes by; others that want the
 /// same one meanwhile wait for it. It has to be for every PyTorch but that of the build, and for
 /// that one where it calls what the build's stubs lack, as another wheel of the version may; it
-/// takes half a second to see, once a wheel. Throws std::invalid_argument where this PyTorch is
-/// none that is recorded, or cannot be here, or where others than the user (of an installation:
-/// than who has installed it) can have put it there, std::runtime_error where files are missing or
-/// the build fails.
+/// takes a fifth of a second to see, once a wheel.
+///
+/// Where it cannot be built, or others than the user (of an installation: than who has installed
+/// it) can have put it there, PyTorch's own memory history is recorded without it, on stubs that
+/// lack nothing of what this PyTorch calls: the build's, or those of a recorder that is kept.
+///
+/// Throws std::invalid_argument where this PyTorch is none that is recorded, or no stubs serve it,
+/// std::runtime_error where files are missing.
 RecordFiles recorder_for(const PythonProgram& program, const std::filesystem::path& record,
                          Answers answers = Answers::null_device);
 

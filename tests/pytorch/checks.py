@@ -37,7 +37,7 @@ MOST_EXAMPLES = 3  # so many are shown of one kind
 
 # A recording says so of a version that is not in kTried.
 NOT_TRIED = re.compile(r"'PyTorch [^']* was not tried: [^']*'(, )?")
-NO_OTHER_DOUBT = "doubts: [[], True],"
+NO_OTHER_DOUBT = "doubts: [],"
 
 # The calls of NVIDIA's libraries are named like this.
 NVIDIA_CALL = re.compile(r"(__cuda|cu|nccl|nv)[A-Za-z0-9_]+")

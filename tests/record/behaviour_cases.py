@@ -211,8 +211,8 @@ def check_refusals(folder):
     bare.write_text("#!/bin/sh\nexit 1\n")
     bare.chmod(0o755)
     refused("has no PyTorch", "--device", "null:h100", "--", bare)
-    bare.write_text("#!/bin/sh\necho /nowhere\necho 2.4.0\necho 12.1\necho\n")
-    refused("was not tried", "--device", "null:h100", "--", bare)
+    bare.write_text("#!/bin/sh\necho /nowhere\necho 2.4.0\necho none\necho feedfacecafe\n")
+    refused("is built without CUDA", "--device", "null:h100", "--", bare)
 
 
 def check_gate(folder):

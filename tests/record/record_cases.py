@@ -106,6 +106,33 @@ def check_events(found, wanted):
     expect("events", len(found), len(wanted))
 
 
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A recorded program: what the report says, what rankR.json says, the events of the recording,
+    what PyTorch said in the process, and what the command printed."""
+
+    report: dict
+    facts: dict
+    events: list
+    oracle: dict
+    printed: str
+
+
+def record_case(arguments, place, launcher=(PYTHON,), env=None):
+    """Returns a Run. `place` holds the flags of record that say where the program runs. Raises
+    AssertionError where it fails."""
+    script, *flags = arguments
+    with tempfile.TemporaryDirectory() as folder:
+        out, said = pathlib.Path(folder) / "run", pathlib.Path(folder) / "said.json"
+        command = [*launcher, HERE / "oracle.py", said, HERE / "scripts" / script, *flags]
+        done = shardlens("record", *place, "--out", out, "--", *command, env=env)
+        if done.returncode != 0:
+            raise AssertionError(f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        facts = [json.loads(path.read_text()) for path in (out / "profiles").glob("rank*.json")]
+        return Run(report_of(out), facts[0], events_in(out, folder),
+                   json.loads(said.read_text()), done.stdout)
+
+
 def fault_of(check_something, *arguments):
     """Returns what the check says is wrong, or nothing."""
     try:
@@ -115,44 +142,42 @@ def fault_of(check_something, *arguments):
     return ""
 
 
-def check_peaks(report, oracle):
-    expect("allocated", report["peak"]["allocated_bytes"], oracle["allocated_bytes"])
-    expect("reserved", report["peak"]["reserved_bytes"], oracle["reserved_bytes"])
+def check_peaks(run):
+    peak = run.report["peak"]
+    expect("allocated", peak["allocated_bytes"], run.oracle["allocated_bytes"])
+    expect("reserved", peak["reserved_bytes"], run.oracle["reserved_bytes"])
 
 
-def check_doubts(out):
-    facts = [json.loads(path.read_text()) for path in (out / "profiles").glob("rank*.json")]
-    expect("doubts", [facts[0]["doubts"], facts[0]["as_pytorch_counted"]], [[], True])
+def check_counters(run):
+    """PyTorch's own, which are in rankR.json, stand beside what the recording has of each."""
+    facts = run.facts
+    own = {name: facts[name] for name in facts["recorded"]}
+    expect("counted", [facts["recorded"], facts["as_pytorch_counted"]], [own, True])
+    if facts["allocations"] <= 0:
+        raise AssertionError(f"PyTorch has counted nothing: {facts}")
 
 
-def check_all_events(report, found, oracle):
-    expect("lost", report["lost"], 0)
-    check_events(found, oracle["events"])
+def check_all_events(run):
+    expect("lost", run.report["lost"], 0)
+    check_events(run.events, run.oracle["events"])
+    check_counters(run)
 
 
-def compare(arguments, place, launcher=(PYTHON,)):
-    """Records a program. `place` are the flags of record that say where it runs. Raises
-    AssertionError where the program fails."""
-    script, *flags = arguments
-    with tempfile.TemporaryDirectory() as folder:
-        out, said = pathlib.Path(folder) / "run", pathlib.Path(folder) / "said.json"
-        command = [*launcher, HERE / "oracle.py", said, HERE / "scripts" / script, *flags]
-        done = shardlens("record", *place, "--out", out, "--", *command)
-        if done.returncode != 0:
-            raise AssertionError(f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
-        oracle, report = json.loads(said.read_text()), report_of(out)
-        peaks = fault_of(check_peaks, report, oracle)
-        events = fault_of(check_all_events, report, events_in(out, folder), oracle)
-        doubts = fault_of(check_doubts, out)
-    peak_bytes = report["peak"]["allocated_bytes"]
-    other = report["at_peak"]["categories"].get("other", 0) / peak_bytes
+def check_doubts(run):
+    expect("doubts", run.facts["doubts"], [])
+
+
+def compare(run):
+    peak_bytes = run.report["peak"]["allocated_bytes"]
+    other = run.report["at_peak"]["categories"].get("other", 0) / peak_bytes
     unclassed = f"{other:.1%} of the peak is unclassed" if other > MOST_UNCLASSED else ""
-    return Comparison(peaks, events, doubts, unclassed, peak_bytes, other)
+    faults = [fault_of(check, run) for check in (check_peaks, check_all_events, check_doubts)]
+    return Comparison(*faults, unclassed, peak_bytes, other)
 
 
 def check(arguments, place, launcher=(PYTHON,)):
     """Returns the peak in bytes and the share of it that is unclassed, or raises AssertionError."""
-    comparison = compare(arguments, place, launcher)
+    comparison = compare(record_case(arguments, place, launcher))
     if faults := comparison.faults():
         raise AssertionError("; ".join(faults))
     return comparison.peak_bytes, comparison.other
@@ -163,7 +188,7 @@ def facts_of(arguments, rank, world):
     start = time.monotonic()
     facts = {"case": " ".join(arguments), "rank": rank, "world": world}
     try:
-        facts |= dataclasses.asdict(compare(arguments, as_rank(rank, world)))
+        facts |= dataclasses.asdict(compare(record_case(arguments, as_rank(rank, world))))
     except AssertionError as error:
         facts["failed"] = str(error)
     return facts | {"seconds": round(time.monotonic() - start, 1)}

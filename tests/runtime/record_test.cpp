@@ -222,26 +222,53 @@ TEST_CASE("what a recording leaves in doubt is read with what else its process h
   CHECK_FALSE(read_record_facts(folder.file("rank1.slp")).is_known);
 }
 
+TEST_CASE("PyTorch's counters stand in for a history that has forgotten events") {
+  const RecordFacts facts{.counted = {70 * kGiB, 75 * kGiB}, .is_history = true, .is_known = true};
+  profiler::RankReport report = report_of_peak(10, 20);
+  report.judgement.lost_events = 3;
+  CHECK(verdict_of(report, facts, kGiB, "").line ==
+        "fits: 76.00 GiB of 80.00 GiB (1.00 GiB of it beside PyTorch), 4.00 GiB free; by PyTorch's "
+        "own counters, since its history has forgotten events");
+  CHECK(verdict_of(report, facts, 6 * kGiB, "").exit_code == 4);
+  CHECK(verdict_of(report, facts, 11 * kGiB, "").exit_code == 3);
+  CHECK_THAT(verdict_of(report, facts, kGiB, "it failed").line,
+             ContainsSubstring("70.00 GiB allocated and 75.00 GiB reserved and 1.00 GiB beside"));
+  RecordFacts uncounted = facts;
+  uncounted.counted = {};
+  CHECK(verdict_of(report, uncounted, kGiB, "").exit_code == 5);
+  RecordFacts with_recorder = facts;
+  with_recorder.is_history = false;
+  CHECK(verdict_of(report, with_recorder, kGiB, "").exit_code == 5);
+}
+
 TEST_CASE("a recording says whether PyTorch's own counters agree") {
   const test::TemporaryFolder folder;
   const std::string recording = folder.file("rank0.slp");
   const profiler::RankReport report = report_of_peak(10, 20);
   const int64_t allocated = 10 * kGiB, reserved = 20 * kGiB;
-  CHECK_FALSE(counted_peaks(report, {.is_known = true}));
-  RecordFacts facts{
-      .peak_allocated_bytes = allocated, .peak_reserved_bytes = reserved, .is_known = true};
-  CHECK(counted_peaks(report, facts)->is_equal);
-  facts.peak_reserved_bytes = reserved + 512;
-  const auto counted = counted_peaks(report, facts);
-  CHECK_FALSE(counted->is_equal);
-  CHECK(counted->line ==
-        "not as PyTorch counted: 10737418240 allocated and 21474836992 reserved at most, not "
-        "10737418240 and 21474836480 bytes");
-  test::write_file(folder.file("rank0.json"), R"({"retries": 2})");
-  keep_counted_peaks(recording, *counted);
-  CHECK_THAT(test::read_file(folder.file("rank0.json")),
-             ContainsSubstring(R"("as_pytorch_counted":false)"));
+  CHECK_FALSE(compare_counters(report, {.is_known = true}));
+  RecordFacts facts{.counted = {allocated, reserved, 1, allocated, reserved}, .is_known = true};
+  CHECK(compare_counters(report, facts)->is_equal);
+  CHECK(compare_counters(report, facts)->line == "as PyTorch counted: equal");
+  for (std::optional<int64_t>& figure : facts.counted) {
+    figure = *figure + 512;
+    CHECK_FALSE(compare_counters(report, facts)->is_equal);
+    figure = *figure - 512;
+  }
+  facts.counted[static_cast<size_t>(Figure::peak_reserved)] = reserved + 512;
+  facts.counted[static_cast<size_t>(Figure::allocations)] = 2;
+  const auto comparison = compare_counters(report, facts);
+  CHECK(comparison->line ==
+        "not as PyTorch counted: 21474836992 bytes reserved at most, not 21474836480; 2 "
+        "allocations, not 1");
+  test::write_file(folder.file("rank0.json"), R"({"retries": 2, "allocations": 2})");
+  keep_comparison(recording, *comparison);
+  const std::string kept = test::read_file(folder.file("rank0.json"));
+  CHECK_THAT(kept, ContainsSubstring(R"("as_pytorch_counted":false)"));
+  CHECK_THAT(kept,
+             ContainsSubstring(R"("recorded":{"allocated_bytes":10737418240,"allocations":1)"));
   CHECK(read_record_facts(recording).retries == 2);
+  CHECK(read_record_facts(recording).counted[static_cast<size_t>(Figure::allocations)] == 2);
 }
 
 TEST_CASE("the Python of a command is its program, its first line's, or python3") {

@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
@@ -77,6 +78,18 @@ struct MadeUp {
   void check_refused(const std::string& part) const {
     CHECK_THROWS_MATCHES(recorder(), Exception, MessageMatches(ContainsSubstring(part)));
   }
+
+  /// PyTorch's own history is recorded, on these stubs.
+  void check_history(const std::string& why, const fs::path& stubs) const {
+    const RecordFiles files = recorder();
+    CHECK(files.library.empty());
+    CHECK(files.python == record / "python");
+    CHECK(files.stubs == stubs);
+    CHECK_THAT(files.doubt,
+               ContainsSubstring("memory history is recorded") && ContainsSubstring(why));
+    CHECK(input::lines_of(files.doubt).size() == 1);
+  }
+  void check_history(const std::string& why) const { check_history(why, root / "null_device"); }
 };
 
 /// Sets a variable of the environment for as long as it lives.
@@ -118,9 +131,12 @@ TEST_CASE("the build's stubs are compared once with each wheel") {
   const auto check = [&] { CHECK(made.recorder().stubs == made.root / "null_device"); };
   // It needs a recorder and stubs of its own then, which nothing here can build.
   const auto check_refused = [&] {
-    made.check_refused<std::invalid_argument>("nor the sources to build it");
+    made.check_refused<std::invalid_argument>(
+        "cannot run on a GPU that is not there: it calls cuMany; there is no recorder for "
+        "PyTorch " +
+        made.program.torch_version + " here, nor the sources to build it");
   };
-  const std::string lacking = "exit 1\n";
+  const std::string lacking = "echo it calls cuMany; exit 1\n";
   check();
   write(made.record / "make_stubs.py", lacking);
   check();
@@ -129,14 +145,6 @@ TEST_CASE("the build's stubs are compared once with each wheel") {
     made.program.wheel = "0ddba11";
     check_refused();
     check_refused();
-  }
-  SECTION("a wheel of which nothing says which it is each time") {
-    made.program.wheel = "";
-    made.check_refused<std::invalid_argument>("has no RECORD");
-    write(made.record / "make_stubs.py", "exit 0\n");
-    check();
-    write(made.record / "make_stubs.py", lacking);
-    made.check_refused<std::invalid_argument>("has no RECORD");
   }
   SECTION("again when they were made of other sources") {
     write(made.record / "sources.sha256", "fedcba9876543210  sources.list\n");
@@ -158,15 +166,11 @@ TEST_CASE("another PyTorch has the recorder that was kept for its wheel and our 
 
   SECTION("another wheel of that version has not") {
     made.program.wheel = "0ddba11";
-    made.check_refused<std::invalid_argument>("there is no recorder for PyTorch 2.10.0+cu128");
+    made.check_history("there is no recorder for PyTorch 2.10.0+cu128");
   }
   SECTION("nor has it once our sources have changed") {
     write(made.record / "sources.sha256", "fedcba9876543210  sources.list\n");
-    made.check_refused<std::invalid_argument>("cmake --install again");
-  }
-  SECTION("nor a wheel that pip has not installed") {
-    made.program.wheel.clear();
-    made.check_refused<std::invalid_argument>("has no RECORD");
+    made.check_history("cmake --install again");
   }
   SECTION("a recorder with a missing file is no recorder") {
     fs::remove(files.library);
@@ -186,11 +190,11 @@ TEST_CASE("recorders are loaded from a folder of the user's own alone") {
     made.recorder();
     for (const int mode : {0750, 0705, 0755, 0711}) {
       set_mode(mode);
-      made.check_refused<std::invalid_argument>("not 0700; run chmod 700 " + path);
+      made.check_history("not 0700; run chmod 700 " + path);
     }
     for (const int mode : {0770, 0707, 0777, 01777, 0720, 0702}) {
       set_mode(mode);
-      made.check_refused<std::invalid_argument>("others can write to it; run rm -r " + path);
+      made.check_history("others can write to it; run rm -r " + path);
     }
     for (const int mode : {0700, 02700}) {  // a folder's group may be its parent's
       set_mode(mode);
@@ -201,17 +205,17 @@ TEST_CASE("recorders are loaded from a folder of the user's own alone") {
     set_mode(0755);
     made.recorder();
     set_mode(0775);
-    made.check_refused<std::invalid_argument>("others can write to it; install Shardlens again");
+    made.check_history("others can write to it; install Shardlens again");
   }
   SECTION("a link to one is none") {
     fs::rename(cache, made.record / "elsewhere");
     fs::create_directory_symlink(made.record / "elsewhere", cache);
-    made.check_refused<std::invalid_argument>("is no folder; run rm " + path);
+    made.check_history("is no folder; run rm " + path);
   }
   SECTION("another user's is none") {
     if (::geteuid() != 0) SKIP("only root can make a folder of another user's");
     REQUIRE(::chown(cache.c_str(), 12345, 12345) == 0);
-    made.check_refused<std::invalid_argument>("belongs to user 12345, not to you");
+    made.check_history("belongs to user 12345, not to you");
   }
 }
 
@@ -242,15 +246,49 @@ TEST_CASE("a build folder builds a recorder that is missing, once") {
         made.root.string() + " " + made.program.torch.string() + " 2.10.0+cu128 " + kName + "\n");
 }
 
-TEST_CASE("a recorder that cannot be built is told of in one line") {
+TEST_CASE("where a recorder cannot be built PyTorch's history is recorded, and a line says why") {
   MadeUp made;
   made.build_with("echo something else; echo building it needs cmake; exit 1\n");
-  made.check_refused<std::runtime_error>(
-      "there is no recorder for PyTorch 2.10.0+cu128: building it needs cmake");
+  made.check_history("there is no recorder for PyTorch 2.10.0+cu128: building it needs cmake");
   made.build_with("kill -9 $$\n");
-  made.check_refused<std::runtime_error>("its build was ended");
+  made.check_history("its build was ended");
   fs::remove_all(fs::path(made.folder.path()) / "sources");
-  made.check_refused<std::invalid_argument>("nor the sources to build it");
+  made.check_history("nor the sources to build it");
+}
+
+TEST_CASE("a history is recorded on stubs of the same CUDA that lack nothing") {
+  MadeUp made;
+  const fs::path kept = made.record / "pytorch" / "2.9.1+cu128-0ddba11-0123456789ab";
+  made.keep(kept.filename());
+  const std::string lacks_in_own =
+      "case $3 in */build/null_device) echo it calls cuMany; exit 1;; esac\n";
+  const auto is_for_cuda = [](const fs::path& stubs, const char* major) {
+    write(stubs / (std::string("libcudart.so.") + major), "");
+  };
+  write(made.record / "make_stubs.py", lacks_in_own);
+  const std::string refusal = "it calls cuMany; there is no recorder for PyTorch 2.10.0+cu128";
+
+  SECTION("those of a recorder that is kept") {
+    is_for_cuda(made.root / "null_device", "12");
+    is_for_cuda(kept / "null_device", "12");
+    made.check_history("there is no recorder", kept / "null_device");
+    fs::permissions(made.record / "pytorch", fs::perms::all);  // others may have put them there
+    CHECK_THROWS_AS(made.recorder(), std::invalid_argument);
+  }
+  SECTION("none that are for another CUDA") {
+    is_for_cuda(kept / "null_device", "13");
+    made.check_refused<std::invalid_argument>(refusal);
+  }
+  SECTION("none of which all lack something") {
+    is_for_cuda(kept / "null_device", "12");
+    write(made.record / "make_stubs.py", "echo it calls cuMany; exit 1\n");
+    made.check_refused<std::invalid_argument>(refusal);
+  }
+  SECTION("a GPU needs none") {
+    const RecordFiles files = recorder_for(made.program, made.record, Answers::gpu);
+    CHECK(files.stubs.empty());
+    CHECK_FALSE(files.doubt.empty());
+  }
 }
 
 TEST_CASE("any PyTorch for CUDA gets a recorder, built from its own files") {
@@ -261,8 +299,7 @@ TEST_CASE("any PyTorch for CUDA gets a recorder, built from its own files") {
     MadeUp made;
     made.program.torch_version = torch;
     made.program.cuda_version = cuda;
-    made.check_refused<std::invalid_argument>("there is no recorder for PyTorch " +
-                                              std::string(torch));
+    made.check_history("there is no recorder for PyTorch " + std::string(torch));
     const std::string name = std::string(torch) + "-feedfacecafe-0123456789ab";
     made.keep(name);
     CHECK(made.recorder().stubs == made.record / "pytorch" / name / "null_device");
@@ -312,7 +349,40 @@ TEST_CASE("a wheel is told from another by its libraries and headers") {
                  "torch/lib/libc10.so,sha256=a,1\n") == wheel);
   CHECK(wheel_in(site, "torch/lib/libc10.so,sha256=c,1\ntorch/include/c10/a.h,sha256=b,2\n") !=
         wheel);
-  CHECK(wheel_in(site, "torch/__init__.py,sha256=a,1\n").empty());
+}
+
+TEST_CASE("a PyTorch that pip has not installed is told from another by its files") {
+  if (input::output_of({"python3", "-c", "pass"}).exit_code != 0) SKIP("there is no python3");
+  const test::TemporaryFolder folder;
+  const fs::path site = fs::path(folder.path()) / "site";
+  const std::string none = "torch/__init__.py,sha256=a,1\n";
+  const fs::path header = site / "torch" / "include" / "c10" / "a.h";
+  const fs::path library = site / "torch" / "lib" / "libc10.so";
+  write(header, "// 1\n");
+  write(library, "1");
+  const std::string wheel = wheel_in(site, none);
+  CHECK(wheel.size() == 12);
+  CHECK(wheel_in(site, none) == wheel);
+
+  SECTION("written anew, of the same size") {
+    fs::last_write_time(library, fs::last_write_time(library) + std::chrono::seconds(1));
+    CHECK(wheel_in(site, none) != wheel);
+  }
+  SECTION("of another size, of the same time") {
+    const auto time = fs::last_write_time(header);
+    write(header, "// 12\n");
+    fs::last_write_time(header, time);
+    CHECK(wheel_in(site, none) != wheel);
+  }
+  SECTION("with another file") {
+    write(site / "torch" / "include" / "b.h", "");
+    CHECK(wheel_in(site, none) != wheel);
+  }
+  SECTION("with the same files elsewhere") {
+    const fs::path other = fs::path(folder.path()) / "other";
+    fs::rename(site, other);
+    CHECK(wheel_in(other, none) != wheel);
+  }
 }
 
 TEST_CASE("a recorder is not built where CUDA's headers are missing") {

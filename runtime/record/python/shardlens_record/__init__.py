@@ -1,7 +1,7 @@
 """Records the PyTorch program of this process, which knows nothing of it, for `shardlens record`.
 
 SHARDLENS_RECORD is the JSON that the command wrote (runtime/record/recorded_run.cpp):
-  library     libshardlens_python.so
+  library     libshardlens_python.so; null: PyTorch's own history is recorded (history.py)
   torch       the version of PyTorch that the library was built from
   python      the interpreter that was asked which PyTorch it has
   folder      where to put rankR.slp, rankR.json beside it once it is closed, and rankR.CLAIM

@@ -1,9 +1,9 @@
 """Begins the recording when PyTorch has initialised CUDA, marks its steps, says what blocks turned
-out to be, and ends it with the program. profiler/recorder_python.h says what the library does."""
+out to be, and ends it with the program. The recorder itself is in C++ (library.py), or is PyTorch's
+own history (history.py)."""
 
 import atexit
 import contextlib
-import ctypes
 import functools
 import importlib
 import json
@@ -11,7 +11,7 @@ import os
 import sys
 import weakref
 
-from . import IS_ATTACHED, OPTIONS, account, ranks, values
+from . import IS_ATTACHED, OPTIONS, account, counters, history, library, ranks, values
 from .guards import describe, doubts, guarded, replace, say
 
 # Of profiler/profile.h.
@@ -25,22 +25,10 @@ NOTICE = "" if IS_ATTACHED else "null device: memory is real, values are not"
 # What is in doubt where a hook has failed.
 _CLASSES = "classes of some blocks unknown"
 _STEPS = "steps of the recording may be missing"
-_COUNTERS = "peaks and retries before the program has reset PyTorch's counters are unknown"
-
-
-class _Start(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_char_p) for name in ("path", "device", "notice", "libraries",
-                                                     "config")]
-    _fields_ += [(name, ctypes.c_int32) for name in ("rank", "world_size", "gpu", "is_attached")]
-
-
-class _End(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int64) for name in ("events", "lost_events", "retries",
-                                                    "peak_allocated_bytes", "peak_reserved_bytes")]
 
 
 class _Recording:
-    library = None  # while there is one
+    recorder = None  # while there is one
     process = 0
     rank = 0
     step = -1  # the one that is running; -1: no optimizer has been made
@@ -49,19 +37,7 @@ class _Recording:
     makes_state = False  # a step is none of the program's
     ended_early = False
     history = None  # the program's own, as it was last asked for
-    counters = {}  # of a device's allocator, before the program has reset them
-
-
-def _load():
-    library = ctypes.PyDLL(OPTIONS["library"])  # keeps Python's lock
-    library.shardlens_record_begin.restype = ctypes.c_char_p
-    library.shardlens_record_driver_fault.restype = ctypes.c_char_p
-    library.shardlens_record_end.restype = ctypes.c_bool
-    library.shardlens_record_step.argtypes = [ctypes.c_int64]
-    library.shardlens_record_recategorise.argtypes = [ctypes.c_uint64, ctypes.c_int32]
-    library.shardlens_record_share_history.argtypes = [ctypes.c_int32, ctypes.c_int64,
-                                                       ctypes.c_int32]
-    return library
+    ask_history = None  # PyTorch's function by which one is asked for
 
 
 def _file(ending):
@@ -76,7 +52,7 @@ def _claim():
     except FileExistsError:
         say(f"process {os.getpid()} uses the GPU too; only the first of a rank is recorded")
         return False
-    for ending in ("slp", "json"):  # of an earlier run
+    for ending in ("slp", "json", history.Recorder.ENDING):  # of an earlier run
         with contextlib.suppress(FileNotFoundError):
             os.remove(_file(ending))
     return True
@@ -90,7 +66,7 @@ def _refuse(why):
 def begin(torch):
     """The program's own PyTorch has its GPU by now, whatever becomes of this."""
     account.tell_once("gpu")
-    if _Recording.library is not None:
+    if _Recording.recorder is not None:
         return
     try:
         why = _begin(torch)
@@ -110,12 +86,10 @@ def _begin(torch):
     if not _claim():
         return None
     try:
-        failure = _open(torch, world_size, local_rank)
+        _open(torch, world_size, local_rank)
     except Exception as error:  # pylint: disable=broad-except
-        failure = describe(error)
-    if failure:
         os.remove(_file(OPTIONS["claim"]))
-        return failure
+        return str(error) if isinstance(error, library.Failure) else describe(error)
     if not IS_ATTACHED:
         atexit.register(_wait_for_autograd, torch)
     atexit.register(end)  # is called first
@@ -124,31 +98,26 @@ def _begin(torch):
 
 
 def _open(torch, world_size, local_rank):
-    """Why there is no recording, or None."""
-    library = _load()
-    libraries = f"PyTorch {torch.__version__}\nPython {sys.version.split()[0]}\n"
-    start = _Start(
-        path=_file("slp").encode(),
-        device=OPTIONS["device"].encode(),
-        notice=NOTICE.encode(),
-        libraries=libraries.encode(),
-        config=json.dumps({"command": OPTIONS["command"]}).encode(),
-        rank=_Recording.rank,
-        world_size=world_size,
-        gpu=min(local_rank, torch._C._cuda_getDeviceCount() - 1),
-        is_attached=IS_ATTACHED,
-    )
-    failure = library.shardlens_record_begin(ctypes.byref(start))
-    if failure:
-        return failure.decode()
-    _Recording.library = library
+    """Raises where there is no recording."""
+    kind = library.Recorder if OPTIONS["library"] else history.Recorder
+    start = {
+        "path": _file(kind.ENDING),
+        "device": OPTIONS["device"],
+        "notice": NOTICE,
+        "libraries": f"PyTorch {torch.__version__}\nPython {sys.version.split()[0]}\n",
+        "config": json.dumps({"command": OPTIONS["command"]}),
+        "rank": _Recording.rank,
+        "world_size": world_size,
+        "gpu": min(local_rank, torch._C._cuda_getDeviceCount() - 1),
+        "is_attached": IS_ATTACHED,
+    }
+    if kind is history.Recorder:
+        _Recording.recorder = kind(start, _Recording.ask_history)
+    else:
+        _Recording.recorder = kind(start)
     _Recording.process = os.getpid()
-    fault = library.shardlens_record_driver_fault()
-    if fault:
-        say(f"{fault.decode()}: what others than PyTorch allocate is not recorded")
-    if _Recording.history:
-        library.shardlens_record_share_history(*_Recording.history)
-    return None
+    if _Recording.history and kind is library.Recorder:
+        _Recording.recorder.share_history(*_Recording.history)
 
 
 def _close_before(leave):
@@ -163,7 +132,7 @@ def _close_before(leave):
 
 
 def _is_recording():
-    return _Recording.library is not None and _Recording.process == os.getpid()
+    return _Recording.recorder is not None and _Recording.process == os.getpid()
 
 
 @guarded("autograd's threads may not have ended")
@@ -180,65 +149,21 @@ def end():
     """Closes the recording, and leaves beside it what only this process knows."""
     if not _is_recording():
         return
-    found = _End()
-    _Recording.library.shardlens_record_workspaces()
-    if not _Recording.library.shardlens_record_end(ctypes.byref(found)):
+    _Recording.recorder.find_workspaces()
+    found = _Recording.recorder.end()
+    if found is None:
         return
-    _Recording.library = None
+    _Recording.recorder = None
     values.say_unmet()
-    facts = {name: getattr(found, name) for name, _ in _End._fields_}
-    facts |= _of_whole_run(facts, sys.modules["torch"].cuda.current_device())
+    facts = found | {"history": not OPTIONS["library"]}
     facts |= {"steps": max(_Recording.step, 0), "values_read": values.counts()}
     facts |= {"doubts": OPTIONS["doubts"] + doubts()}
     with open(_file("json"), "w", encoding="utf-8") as file:
         json.dump(facts, file)
 
 
-# --- counters -------------------------------------------------------------------------------------
-
-
-def _of_whole_run(facts, device):
-    """PyTorch's counters are of the time since the program has reset them."""
-    kept = _Recording.counters.get(device, {})
-    whole = {name: max(facts[name], kept.get(name, 0))
-             for name in ("peak_allocated_bytes", "peak_reserved_bytes")}
-    return whole | {"retries": facts["retries"] + kept.get("retries", 0)}
-
-
-@guarded(_COUNTERS)
-def _keep_peaks(torch, device):
-    stats = torch._C._cuda_memoryStats(device)
-    kept = _Recording.counters.setdefault(device, {})
-    for name in ("allocated_bytes", "reserved_bytes"):
-        kept[f"peak_{name}"] = max(kept.get(f"peak_{name}", 0), stats[name]["all"]["peak"])
-
-
-@guarded(_COUNTERS)
-def _keep_retries(torch, device):
-    kept = _Recording.counters.setdefault(device, {})
-    kept["retries"] = kept.get("retries", 0) + torch._C._cuda_memoryStats(device)["num_alloc_retries"]
-
-
 def _keep_counters(torch):
-    """What the program resets is kept before."""
-    for name, keep in {
-        "_cuda_resetPeakMemoryStats": _keep_peaks,
-        "_accelerator_resetPeakStats": _keep_peaks,
-        "_cuda_resetAccumulatedMemoryStats": _keep_retries,
-        "_accelerator_resetAccumulatedStats": _keep_retries,
-    }.items():
-        if hasattr(torch._C, name):
-            replace(torch._C, name, functools.partial(_resetting, torch, keep))
-
-
-def _resetting(torch, keep, inner):
-    @functools.wraps(inner)
-    def reset(device):
-        if _is_recording():
-            keep(torch, device)
-        return inner(device)
-
-    return reset
+    counters.keep_over_resets(torch, _is_recording)
 
 
 @guarded("a process that is not recorded may have run out of memory")
@@ -310,7 +235,7 @@ def _tell_block(tensor, category):
         for part in wrapped:
             _tell_parts(part, category)
         return
-    _Recording.library.shardlens_record_recategorise(address, category)
+    _Recording.recorder.recategorise(address, category)
 
 
 @guarded(_CLASSES)
@@ -381,7 +306,7 @@ def watch_fsdp2(module):
 
 def _step_begins():
     _Recording.step += 1
-    _Recording.library.shardlens_record_step(_Recording.step)
+    _Recording.recorder.step(_Recording.step)
 
 
 @guarded(_STEPS)
@@ -418,7 +343,7 @@ def _after_step(optimizer, *_):
         _Recording.stepping = id(optimizer)
     if _Recording.stepping != id(optimizer):
         return  # of several that take turns, the first one's steps are the program's
-    _Recording.library.shardlens_record_workspaces()
+    _Recording.recorder.find_workspaces()
     _step_begins()
     if OPTIONS["steps"] is not None and _Recording.step >= OPTIONS["steps"]:
         _end_early()
@@ -497,15 +422,23 @@ def _note_history(args, kwargs):
     read = _history_of_old_call if isinstance(enabled, bool) else _history_of_call
     _Recording.history = read(*args, **kwargs)
     if _is_recording():
-        _Recording.library.shardlens_record_share_history(*_Recording.history)
+        _Recording.recorder.share_history(*_Recording.history)
+
+
+def _is_own_history():
+    return _is_recording() and isinstance(_Recording.recorder, history.Recorder)
 
 
 def _share_history(torch):
     """The allocator has one history: the program's own, if it wants one, and ours in one."""
 
     def sharing(inner):
+        _Recording.ask_history = inner
+
         @functools.wraps(inner)
         def record(*args, **kwargs):
+            if _is_own_history():
+                return say("the program asks for a memory history: it has the one that is recorded")
             result = inner(*args, **kwargs)
             _note_history(args, kwargs)
             return result
@@ -522,7 +455,7 @@ def _note_profiler():
     elif _is_recording():
         say("the program uses torch.profiler, which wants CUPTI for itself: from here on what "
             "others than PyTorch allocate is not recorded")
-        _Recording.library.shardlens_record_leave_driver()
+        _Recording.recorder.leave_driver()
 
 
 def _watch_profiler(torch):

@@ -1,0 +1,66 @@
+"""PyTorch's own counters of the whole run: what the program resets is kept before."""
+
+import functools
+
+from .guards import guarded, replace
+
+_LOST = "counters before the program has reset PyTorch's are unknown"
+
+_kept = {}  # of a device's allocator, by name, from before the last reset
+
+
+def _peaks(stats):
+    return {f"peak_{name}": stats[name]["all"]["peak"] for name in ("allocated_bytes",
+                                                                    "reserved_bytes")}
+
+
+def _sums(stats):
+    of_blocks = stats["allocation"]["all"]
+    return {"retries": stats["num_alloc_retries"], "allocations": of_blocks["allocated"],
+            "frees": of_blocks["freed"]}
+
+
+def over_resets(device, since):
+    """The counters since the last reset, by their names here, become those of the whole run."""
+    kept = _kept.get(device, {})
+    whole = dict(since)
+    for name, value in since.items():
+        if name.startswith("peak_"):
+            whole[name] = max(value, kept.get(name, 0))
+        elif name in ("retries", "allocations", "frees"):
+            whole[name] = value + kept.get(name, 0)
+    return whole
+
+
+def of_whole_run(torch, device):
+    """Peaks, sums, and what is taken now."""
+    stats = torch._C._cuda_memoryStats(device)
+    now = {name: stats[name]["all"]["current"] for name in ("allocated_bytes", "reserved_bytes")}
+    return over_resets(device, _peaks(stats) | _sums(stats) | now)
+
+
+def _keep(counters, torch, device):
+    since = counters(torch._C._cuda_memoryStats(device))
+    _kept.setdefault(device, {}).update(over_resets(device, since))
+
+
+def keep_over_resets(torch, is_recording):
+    for name, counters in {
+        "_cuda_resetPeakMemoryStats": _peaks,
+        "_accelerator_resetPeakStats": _peaks,
+        "_cuda_resetAccumulatedMemoryStats": _sums,
+        "_accelerator_resetAccumulatedStats": _sums,
+    }.items():
+        if hasattr(torch._C, name):
+            keep = guarded(_LOST)(functools.partial(_keep, counters, torch))
+            replace(torch._C, name, functools.partial(_resetting, keep, is_recording))
+
+
+def _resetting(keep, is_recording, inner):
+    @functools.wraps(inner)
+    def reset(device):
+        if is_recording():
+            keep(device)
+        return inner(device)
+
+    return reset
