@@ -107,7 +107,7 @@ const std::map<std::string, Names, std::less<>> kEdges = {
      {"models/spec.h", "planner/strategy.h", "planner/gpus.h", "planner/schedule.h",
       "planner/planner.h", "profiler/profile.h", "profiler/blocks.h", "profiler/units.h",
       "profiler/reader.h", "profiler/events.h", "profiler/exchange/import_memory_viz.h",
-      "profiler/report/address_map.h", "profiler/report/block_tracker.h",
+      "profiler/file/crc32c.h", "profiler/report/address_map.h", "profiler/report/block_tracker.h",
       "profiler/report/judgement_json.h"}},
 };
 

@@ -1,6 +1,7 @@
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "tests/support/random_events.h"
@@ -29,6 +30,22 @@ void check_same(const Lane& a, const Lane& b) {
   CHECK(a.reserved_between(0, 1e18) == b.reserved_between(0, 1e18));
 }
 
+fs::path only_lane_in(const test::TemporaryFolder& folder) {
+  fs::path kept;
+  for (const auto& entry : fs::directory_iterator(folder.path())) {
+    if (entry.path().extension() == ".lane") kept = entry.path();
+  }
+  return kept;
+}
+
+void flip(const fs::path& path, uint64_t offset, int bit) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(offset));
+  const int byte = file.get();
+  file.seekp(static_cast<std::streamoff>(offset));
+  file.put(static_cast<char>(byte ^ (1 << bit)));
+}
+
 }  // namespace
 
 TEST_CASE("a lane from the cache is the lane that was kept") {
@@ -55,15 +72,38 @@ TEST_CASE("a cached lane that is cut is not used") {
   test::write_profile(path, test::synthetic_profile({.steps = 3, .layers = 2}));
   const RecordingStamp stamp = stamp_of(path);
   save_cached_lane(folder.path(), stamp, read_lane(path));
-  fs::path kept;
-  for (const auto& entry : fs::directory_iterator(folder.path())) {
-    if (entry.path().extension() == ".lane") kept = entry.path();
-  }
+  const fs::path kept = only_lane_in(folder);
   const auto size = fs::file_size(kept);
   for (const double part : {0.9999, 0.5, 0.001, 0.0}) {
     fs::resize_file(kept, static_cast<uintmax_t>(static_cast<double>(size) * part));
     CHECK_FALSE(load_cached_lane(folder.path(), stamp).has_value());
   }
+}
+
+TEST_CASE("a cached lane that is damaged is not used") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("rank0.slp");
+  test::write_profile(path, test::synthetic_profile({.steps = 3, .layers = 2}));
+  const RecordingStamp stamp = stamp_of(path);
+  const Lane lane = read_lane(path);
+  save_cached_lane(folder.path(), stamp, lane);
+  const fs::path kept = only_lane_in(folder);
+  const auto seed = Catch::getSeed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  int unused = 0;
+  constexpr int kTries = 500;
+  for (int i = 0; i < kTries; ++i) {
+    const uint64_t offset = random() % fs::file_size(kept);
+    const int bit = static_cast<int>(random() % 8);
+    flip(kept, offset, bit);
+    const auto cached = load_cached_lane(folder.path(), stamp);
+    if (cached) check_same(lane, *cached);  // what lies between two arrays is never read
+    unused += cached ? 0 : 1;
+    flip(kept, offset, bit);
+  }
+  CHECK(unused > kTries / 2);
+  CHECK(load_cached_lane(folder.path(), stamp).has_value());
 }
 
 TEST_CASE("short recordings are not kept, long ones are, the oldest go first") {

@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "profiler/file/crc32c.h"
+
 namespace shardlens::viewer {
 
 namespace {
@@ -23,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr std::array<char, 8> kMagic = {'S', 'L', 'L', 'A', 'N', 'E', '0', '2'};
+constexpr std::array<char, 8> kMagic = {'S', 'L', 'L', 'A', 'N', 'E', '0', '3'};
 constexpr size_t kSections = 11;  // the info, then the arrays
 constexpr size_t kSectionAlignment = 64;
 constexpr int64_t kWorthKeeping = 200'000;  // changes: fewer are parsed before anyone notices
@@ -37,6 +39,8 @@ struct Preamble {
   std::array<char, 8> magic = kMagic;
   uint64_t file_bytes = 0;
   std::array<Section, kSections> sections{};
+  uint32_t checksum = 0;  // CRC-32C of all sections, one behind the other
+  uint32_t padding = 0;
 };
 
 uint64_t hash_of(std::string_view text) {  // FNV-1a: the same on every machine
@@ -122,6 +126,22 @@ std::span<const T> section(std::span<const std::byte> file, const Section& secti
   return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
+uint32_t checksum_of(std::span<const std::span<const std::byte>, kSections> parts) {
+  uint32_t checksum = 0;
+  for (const auto& part : parts) checksum = profiler::crc32c(part, checksum);
+  return checksum;
+}
+
+/// Whether every byte is as it was written. A lane is a net of indices, so a damaged one would not
+/// only show what is not so, but lead out of its arrays.
+bool is_undamaged(std::span<const std::byte> file, const Preamble& preamble) {
+  std::array<std::span<const std::byte>, kSections> parts;
+  std::ranges::transform(preamble.sections, parts.begin(), [&](const Section& section) {
+    return file.subspan(section.offset, section.bytes);
+  });
+  return checksum_of(parts) == preamble.checksum;
+}
+
 /// The preamble of a file that is as long as it says, with every section inside.
 std::optional<Preamble> whole_preamble(std::span<const std::byte> file) {
   Preamble preamble;
@@ -181,7 +201,7 @@ bool write(const fs::path& path, std::span<const std::span<const std::byte>, kSe
   const auto aligned = [](uint64_t bytes) {
     return (bytes + kSectionAlignment - 1) / kSectionAlignment * kSectionAlignment;
   };
-  Preamble preamble;
+  Preamble preamble{.checksum = checksum_of(parts)};
   uint64_t end = aligned(sizeof preamble);
   for (size_t i = 0; i < kSections; ++i) {
     preamble.sections[i] = {end, parts[i].size()};
@@ -246,7 +266,7 @@ std::optional<Lane> load_cached_lane(const std::string& folder, const RecordingS
   if (folder.empty() || stamp.bytes == 0) return std::nullopt;
   input::MappedFile file(file_of(folder, stamp).string());
   const auto preamble = whole_preamble(file.bytes());
-  if (!preamble) return std::nullopt;
+  if (!preamble || !is_undamaged(file.bytes(), *preamble)) return std::nullopt;
   try {
     const auto packed_info = section<uint8_t>(file.bytes(), preamble->sections[0]);
     const Json json = Json::from_cbor(packed_info.begin(), packed_info.end());

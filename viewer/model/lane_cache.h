@@ -27,7 +27,8 @@ RecordingStamp stamp_of(const std::string& recording);
 /// Where cached lanes are kept; empty where the environment names no home: then nothing is kept.
 std::string default_cache_folder();
 
-/// Nothing where the cache has no whole lane of this recording as it is now.
+/// Nothing where the cache has no whole and undamaged lane of this recording as it is now. Reads
+/// all of the lane's file.
 std::optional<Lane> load_cached_lane(const std::string& folder, const RecordingStamp& stamp);
 
 /// Written under another name and renamed. Says nothing where that fails (a full disk, no rights):
