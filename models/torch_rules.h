@@ -29,9 +29,9 @@ struct TorchRules {
   /// Module.to_empty(device="cuda") of distributed tensors takes a byte or two on the GPU while it
   /// looks for the device.
   bool fake_tensors_allocate;
-  /// The allocator takes of free blocks of one size the one that it has made first, and not the one
-  /// with the lowest address. The part of a block that is given counts as new, what is left of it and
-  /// what it is merged with do not.
+  /// Among free blocks of one size the allocator takes the one that it has made first, not the one
+  /// with the lowest address. The part that is cut off a block to be given is a new block, the rest
+  /// is not.
   bool prefers_older_blocks;
   /// The bytes that a memory fraction allows are rounded to the nearest number, and not down.
   bool rounds_memory_fraction;
@@ -45,8 +45,8 @@ struct TorchRules {
   bool fsdp2_keeps_last_gradient;
   /// A Python name in FSDP2 keeps the input of the reduction before, too.
   bool fsdp2_keeps_reduce_input;
-  /// torch.nn.utils.clip_grad_norm_ packs the partial norms of all gradients, and a table on the GPU
-  /// says where each one's begin; else each gradient gets as much room as the largest.
+  /// torch.nn.utils.clip_grad_norm_ packs the partial norms of all gradients, and a table on the
+  /// GPU says where each one's begin; else each gradient gets as much room as the largest.
   bool norm_packs_parts;
   /// Backward of an embedding sorts by as many digits as the largest row's number has, not by all
   /// eight of a 64-bit number.
