@@ -113,10 +113,10 @@ def _null_libraries():
 
 def _calls_of_nobody(torch, symbols):
     """Returns what is named as NVIDIA's calls are, but is in no library that is known."""
-    libraries = sorted((torch / "lib").glob("*.so*"))
-    own = set().union(*map(make_stubs.defined, libraries)).union(*symbols.values())
-    consumers = [torch / "lib" / name for name in make_stubs.CONSUMERS]
-    wanted = {symbol for library in consumers for symbol, version in make_stubs.imports(library)
+    libraries = map(make_stubs.Library, sorted((torch / "lib").glob("*.so*")))
+    own = set().union(*(library.defined() for library in libraries), *symbols.values())
+    wanted = {symbol for library in make_stubs.libraries_of(torch)
+              for symbol, version, _ in library.imports()
               if not version and NVIDIA_CALL.fullmatch(symbol)}
     return sorted(wanted - own)
 
@@ -137,7 +137,7 @@ def _written_calls():
     """Returns the calls that the null device answers by code of its own: the others are weak."""
     written = set()
     for library in (BUILD / "null_device").glob("lib*.so.*"):
-        lines = make_stubs.output_of("nm", "-D", "--defined-only", library).splitlines()
+        lines = run(["nm", "-D", "--defined-only", library]).stdout.splitlines()
         written |= {line.split()[-1].partition("@")[0] for line in lines if " T " in line}
     return written
 
