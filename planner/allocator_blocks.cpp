@@ -62,7 +62,7 @@ std::vector<int64_t> AllocatorModel::state(
   for (const Block& block : blocks_) {
     if (!is_dropped[block.id]) present.push_back(&block);
   }
-  // The place of each in the order of making, which decides between blocks of one size.
+  // Among blocks of one size the order of making may decide; how many were made before does not.
   std::vector<int64_t> orders(blocks_.size());
   if (settings_.prefers_older_blocks) {
     std::ranges::sort(present, {}, &Block::made);

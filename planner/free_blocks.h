@@ -18,8 +18,8 @@ namespace shardlens::planner {
 
 struct AllocatorBlock;
 
-/// The smallest block first, of equal ones that which was made first, if these are told apart, else
-/// that with the lowest address.
+/// The smallest block comes first. Among equal ones the first made does where the allocator prefers
+/// older blocks (then `made` tells them apart), else the one with the lowest address.
 struct FreeKey {
   int64_t bytes = 0;
   int64_t made = 0;

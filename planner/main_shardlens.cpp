@@ -35,10 +35,9 @@ std::string usage() {
     text += fmt::format("  {:<12} {}\n", command.name, command.does);
   }
   return text +
-         "\n`shardlens COMMAND --help` lists the flags of a command, `shardlens --version` says "
-         "which\n"
-         "Shardlens this is, `shardlens completion bash|zsh|fish` prints what lets a shell "
-         "complete.\n";
+         "\n`shardlens COMMAND --help` lists the flags of a command.\n"
+         "`shardlens --version` says which Shardlens this is.\n"
+         "`shardlens completion bash|zsh|fish` prints a script by which a shell completes.\n";
 }
 
 bool is_command(std::string_view name) {

@@ -171,15 +171,11 @@ void PytorchSimulation::run_microbatch() {
 }
 
 void PytorchSimulation::update_parameters() {
-  if (!scaler_) {
-    if (config_.clip_norm > 0) optimizer_->clip();
-    return optimizer_->step();
-  }
   const TimelineScope scope(timeline_, Category::optimizer_state, "loss scale");
-  if (config_.clip_norm > 0) {
-    scaler_->unscale();
-    optimizer_->clip();
-  }
+  const bool clips = config_.clip_norm > 0;
+  if (clips && scaler_) scaler_->unscale();
+  if (clips) optimizer_->clip();
+  if (!scaler_) return optimizer_->step();
   scaler_->step([&] { optimizer_->step(); });
   scaler_->update();
 }

@@ -1,4 +1,4 @@
-// What a shell needs to complete the words of a `shardlens` command line.
+// Scripts by which a shell completes the words of a `shardlens` command line.
 #pragma once
 
 #include <optional>

@@ -86,7 +86,8 @@ class Marking {
     if (is_of_block(event, EventKind::free)) now_.frees += sign;
   }
 
-  /// Of what the history has forgotten only the step that was running is still of use.
+  /// Marks among the events that the history has forgotten have no place; only the step that was
+  /// running is still of use.
   void skip_lost() {
     while (next_ < marks_.size() && !marks_[next_].at.reach(now_)) {
       if (marks_[next_].step) coming_step_ = marks_[next_].step;

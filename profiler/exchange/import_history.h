@@ -1,5 +1,5 @@
-// What `shardlens record` records where it has no recorder for a PyTorch: PyTorch's own memory
-// history, as runtime/record/python/shardlens_record/history.py leaves it when the program ends.
+// Where `shardlens record` has no recorder for a PyTorch it records PyTorch's own memory history,
+// as runtime/record/python/shardlens_record/history.py leaves it when the program ends.
 #pragma once
 
 #include <string>

@@ -265,7 +265,7 @@ class SnapshotImport {
     hold_freed((now_us - start_us_) * 1000);
   }
 
-  /// Of a block whose free was requested before. [Note: held blocks]
+  /// True for the second half of a free that was requested before. [Note: held blocks]
   bool completes_free(const Entry& entry, int64_t time_ns) {
     const bool is_completion = entry.action == Action::free_completed;
     if (is_completion && freed_ == entry.address) {

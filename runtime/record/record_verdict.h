@@ -12,7 +12,7 @@
 
 namespace shardlens::runtime {
 
-/// What PyTorch counts by itself, and a recording tells, too.
+/// These figures PyTorch counts by itself, and a recording tells them, too.
 enum class Figure : uint8_t { peak_allocated, peak_reserved, allocations, allocated, reserved };
 constexpr size_t kFigures = 5;
 using Figures = std::array<std::optional<int64_t>, kFigures>;

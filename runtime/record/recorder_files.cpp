@@ -94,7 +94,7 @@ bool is_of_build(const PythonProgram& program) {
          program.cuda_version.starts_with(SHARDLENS_CUDA_MAJOR ".");
 }
 
-/// What this wheel calls and the stubs have not, in words; empty: there is nothing.
+/// Names in words the calls of this wheel that the stubs lack; empty where they lack none.
 std::string lack_in(const fs::path& stubs, const PythonProgram& program, const fs::path& record) {
   const fs::path receipt = receipt_of(stubs, program, record);
   std::error_code ignored;

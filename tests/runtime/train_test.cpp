@@ -467,7 +467,7 @@ TEST_CASE("the dispatcher becomes the command's program", "[train]") {
   CHECK_THAT(run({SHARDLENS, "--version"}).out, StartsWith("shardlens 0."));
 }
 
-/// What bash offers behind these words of a command line, the last of which is being typed.
+/// Bash offers this behind these words of a command line, the last of which is being typed.
 std::string completed(const std::string& words, int last) {
   const std::string script = fmt::format(
       "source <({} completion bash); COMP_WORDS=({}); COMP_CWORD={}; _shardlens; "

@@ -58,7 +58,8 @@ inline planner::Config config_of(const nlohmann::json& row, const std::string& g
   return config;
 }
 
-/// Of the third step, in the words of engine_null.py.
+/// The third step's events in the words of engine_null.py: bytes taken, or less than 0 the block
+/// that was given back.
 inline std::vector<int64_t> third_step(const planner::Timeline& timeline) {
   std::map<uint64_t, int64_t> blocks;
   std::vector<int64_t> asked;
@@ -107,7 +108,7 @@ inline std::optional<planner::SimulatedPeak> predicted_peak(const EngineCase& en
   return simulation.step_peak();
 }
 
-/// What the allocator is asked in the third step.
+/// The allocator is asked for these in the third step.
 inline std::vector<int64_t> predicted_events(const EngineCase& engine_case) {
   const models::ModelSpec spec = models::find_spec(engine_case.config.model);
   planner::PytorchSimulation simulation(spec, engine_case.config, engine_case.options);

@@ -2,6 +2,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
 
 #include "tests/support/random_events.h"
@@ -30,13 +31,26 @@ void check_same(const Lane& a, const Lane& b) {
   CHECK(a.reserved_between(0, 1e18) == b.reserved_between(0, 1e18));
 }
 
-fs::path only_lane_in(const test::TemporaryFolder& folder) {
-  fs::path kept;
-  for (const auto& entry : fs::directory_iterator(folder.path())) {
-    if (entry.path().extension() == ".lane") kept = entry.path();
+/// A short recording, and the file that its lane is kept in.
+struct KeptLane {
+  KeptLane() {
+    const std::string path = folder.file("rank0.slp");
+    test::write_profile(path, test::synthetic_profile({.steps = 3, .layers = 2}));
+    stamp = stamp_of(path);
+    lane = read_lane(path);
+    save_cached_lane(folder.path(), stamp, lane);
+    for (const auto& entry : fs::directory_iterator(folder.path())) {
+      if (entry.path().extension() == ".lane") file = entry.path();
+    }
   }
-  return kept;
-}
+
+  std::optional<Lane> load() const { return load_cached_lane(folder.path(), stamp); }
+
+  test::TemporaryFolder folder;
+  RecordingStamp stamp;
+  Lane lane;
+  fs::path file;
+};
 
 void flip(const fs::path& path, uint64_t offset, int bit) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -67,43 +81,32 @@ TEST_CASE("a lane from the cache is the lane that was kept") {
 }
 
 TEST_CASE("a cached lane that is cut is not used") {
-  const test::TemporaryFolder folder;
-  const std::string path = folder.file("rank0.slp");
-  test::write_profile(path, test::synthetic_profile({.steps = 3, .layers = 2}));
-  const RecordingStamp stamp = stamp_of(path);
-  save_cached_lane(folder.path(), stamp, read_lane(path));
-  const fs::path kept = only_lane_in(folder);
-  const auto size = fs::file_size(kept);
+  const KeptLane kept;
+  const auto size = fs::file_size(kept.file);
   for (const double part : {0.9999, 0.5, 0.001, 0.0}) {
-    fs::resize_file(kept, static_cast<uintmax_t>(static_cast<double>(size) * part));
-    CHECK_FALSE(load_cached_lane(folder.path(), stamp).has_value());
+    fs::resize_file(kept.file, static_cast<uintmax_t>(static_cast<double>(size) * part));
+    CHECK_FALSE(kept.load().has_value());
   }
 }
 
 TEST_CASE("a cached lane that is damaged is not used") {
-  const test::TemporaryFolder folder;
-  const std::string path = folder.file("rank0.slp");
-  test::write_profile(path, test::synthetic_profile({.steps = 3, .layers = 2}));
-  const RecordingStamp stamp = stamp_of(path);
-  const Lane lane = read_lane(path);
-  save_cached_lane(folder.path(), stamp, lane);
-  const fs::path kept = only_lane_in(folder);
+  const KeptLane kept;
   const auto seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   int unused = 0;
   constexpr int kTries = 500;
   for (int i = 0; i < kTries; ++i) {
-    const uint64_t offset = random() % fs::file_size(kept);
+    const uint64_t offset = random() % fs::file_size(kept.file);
     const int bit = static_cast<int>(random() % 8);
-    flip(kept, offset, bit);
-    const auto cached = load_cached_lane(folder.path(), stamp);
-    if (cached) check_same(lane, *cached);  // what lies between two arrays is never read
+    flip(kept.file, offset, bit);
+    const auto cached = kept.load();
+    if (cached) check_same(kept.lane, *cached);  // what lies between two arrays is never read
     unused += cached ? 0 : 1;
-    flip(kept, offset, bit);
+    flip(kept.file, offset, bit);
   }
   CHECK(unused > kTries / 2);
-  CHECK(load_cached_lane(folder.path(), stamp).has_value());
+  CHECK(kept.load().has_value());
 }
 
 TEST_CASE("short recordings are not kept, long ones are, the oldest go first") {

@@ -132,8 +132,8 @@ uint32_t checksum_of(std::span<const std::span<const std::byte>, kSections> part
   return checksum;
 }
 
-/// Whether every byte is as it was written. A lane is a net of indices, so a damaged one would not
-/// only show what is not so, but lead out of its arrays.
+/// True where every byte is as it was written. A lane is a net of indices, so a damaged one would
+/// not only show what is not so, but lead out of its arrays.
 bool is_undamaged(std::span<const std::byte> file, const Preamble& preamble) {
   std::array<std::span<const std::byte>, kSections> parts;
   std::ranges::transform(preamble.sections, parts.begin(), [&](const Section& section) {
