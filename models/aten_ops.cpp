@@ -85,6 +85,15 @@ at::Tensor AtenOps::project(const at::Tensor& input, const at::Tensor& weight) {
   return models::project(input, weight);
 }
 
+at::Tensor AtenOps::linear_spending(const at::Tensor& input, const at::Tensor& weight,
+                                    const at::Tensor& bias) {
+  return models::linear_spending(input, weight, bias);
+}
+
+at::Tensor AtenOps::project_spending(const at::Tensor& input, const at::Tensor& weight) {
+  return models::project_spending(input, weight);
+}
+
 at::Tensor AtenOps::layer_norm(const at::Tensor& input, const at::Tensor& weight,
                                const at::Tensor& bias, double eps) {
   return at::layer_norm(input.to(weight.scalar_type()), {input.size(-1)}, weight, bias, eps)

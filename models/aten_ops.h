@@ -25,6 +25,9 @@ struct AtenOps {
   static at::Tensor linear(const at::Tensor& input, const at::Tensor& weight,
                            const at::Tensor& bias);
   static at::Tensor project(const at::Tensor& input, const at::Tensor& weight);
+  static at::Tensor linear_spending(const at::Tensor& input, const at::Tensor& weight,
+                                    const at::Tensor& bias);
+  static at::Tensor project_spending(const at::Tensor& input, const at::Tensor& weight);
   static at::Tensor layer_norm(const at::Tensor& input, const at::Tensor& weight,
                                const at::Tensor& bias, double eps);
   static at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight, double eps);

@@ -24,19 +24,60 @@ at::Tensor weight_gradient_of(const at::Tensor& gradient, const at::Tensor& inpu
   return place;
 }
 
-/// Of input and weight. `gradient` [rows, out].
-variable_list product_gradients(AutogradContext* context, const at::Tensor& gradient) {
+/// Whether every row is the first one, in the same memory: the gradient of a plain sum or mean.
+bool repeats_a_row(const at::Tensor& matrix) { return matrix.size(0) > 1 && matrix.stride(0) == 0; }
+
+at::Tensor ones_for_rows(const at::Tensor& gradient) {
+  return at::ones({gradient.size(0)}, gradient.options());
+}
+
+/// [rows, in], for the gradient of the input: the input's own memory, if it is given up.
+at::Tensor memory_for_gradient_of(const at::Tensor& input, bool spends) {
+  const at::Tensor matrix = as_matrix(input);
+  return spends && matrix.is_alias_of(input) ? matrix : at::empty(matrix.sizes(), input.options());
+}
+
+/// Gradients of input and weight where `gradient` [rows, out] repeats one row. BLAS would want all
+/// rows written out, which takes as much as the logits of a batch; a sum over the input's rows and
+/// one row of the product say the same.
+variable_list gradients_of_one_row(AutogradContext* context, const at::Tensor& gradient,
+                                   bool spends) {
+  const variable_list saved = context->get_saved_variables();
+  const at::Tensor &input = saved[0], &weight = saved[1];
+  const at::Tensor row = gradient.select(0, 0).contiguous();
+  at::Tensor weight_gradient, input_gradient;
+  if (context->needs_input_grad(1)) {
+    const at::Tensor sums = at::mv(as_matrix(input).t(), ones_for_rows(gradient));
+    weight_gradient = GradientPlaces::place_of(weight);
+    if (!weight_gradient.defined()) weight_gradient = at::empty(weight.sizes(), weight.options());
+    at::mul_out(weight_gradient, row.unsqueeze(1), sums);
+  }
+  if (context->needs_input_grad(0)) {
+    const at::Tensor rows = memory_for_gradient_of(input, spends);
+    rows.copy_(at::mv(weight.t(), row).expand(rows.sizes()));
+    input_gradient = rows.view(input.sizes());
+  }
+  return {std::move(input_gradient), std::move(weight_gradient)};
+}
+
+/// Gradients of input and weight, from `gradient` [rows, out]. The weight's comes first: after it
+/// nobody needs the values of an input that is given up.
+variable_list product_gradients(AutogradContext* context, const at::Tensor& gradient, bool spends) {
+  if (repeats_a_row(gradient)) return gradients_of_one_row(context, gradient, spends);
   const variable_list saved = context->get_saved_variables();
   const at::Tensor& input = saved[0];
   at::Tensor weight_gradient, input_gradient;
   if (context->needs_input_grad(1)) weight_gradient = weight_gradient_of(gradient, input, saved[1]);
   if (context->needs_input_grad(0)) {
-    input_gradient = at::mm(gradient, saved[1]).view(input.sizes());
+    at::Tensor rows = memory_for_gradient_of(input, spends);
+    input_gradient = at::mm_out(rows, gradient, saved[1]).view(input.sizes());
   }
   return {std::move(input_gradient), std::move(weight_gradient)};
 }
 
-struct Linear : torch::autograd::Function<Linear> {
+/// `kSpends`: the input is given up to its gradient.
+template <bool kSpends>
+struct Linear : torch::autograd::Function<Linear<kSpends>> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& weight, const at::Tensor& bias) {
     context->save_for_backward({input, weight});
@@ -45,16 +86,17 @@ struct Linear : torch::autograd::Function<Linear> {
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const at::Tensor gradient = as_matrix(gradients[0]);
-    variable_list result = product_gradients(context, gradient);
+    variable_list result = product_gradients(context, gradient, kSpends);
     at::Tensor& bias_gradient = result.emplace_back();
-    if (context->needs_input_grad(2)) {
-      bias_gradient = at::mv(gradient.t(), at::ones({gradient.size(0)}, gradient.options()));
-    }
+    if (!context->needs_input_grad(2)) return result;
+    bias_gradient = repeats_a_row(gradient) ? gradient.select(0, 0) * gradient.size(0)
+                                            : at::mv(gradient.t(), ones_for_rows(gradient));
     return result;
   }
 };
 
-struct Product : torch::autograd::Function<Product> {
+template <bool kSpends>
+struct Product : torch::autograd::Function<Product<kSpends>> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& weight) {
     context->save_for_backward({input, weight});
@@ -62,9 +104,20 @@ struct Product : torch::autograd::Function<Product> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
-    return product_gradients(context, as_matrix(gradients[0]));
+    return product_gradients(context, as_matrix(gradients[0]), kSpends);
   }
 };
+
+template <bool kSpends>
+at::Tensor apply_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  const at::ScalarType dtype = input.scalar_type();
+  return Linear<kSpends>::apply(input, weight.to(dtype), bias.to(dtype));
+}
+
+template <bool kSpends>
+at::Tensor apply_product(const at::Tensor& input, const at::Tensor& weight) {
+  return Product<kSpends>::apply(input, weight.to(input.scalar_type()));
+}
 
 }  // namespace
 
@@ -78,12 +131,20 @@ at::Tensor GradientPlaces::place_of(const at::Tensor& weight) {
 }
 
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
-  const at::ScalarType dtype = input.scalar_type();
-  return Linear::apply(input, weight.to(dtype), bias.to(dtype));
+  return apply_linear</*kSpends=*/false>(input, weight, bias);
 }
 
 at::Tensor project(const at::Tensor& input, const at::Tensor& weight) {
-  return Product::apply(input, weight.to(input.scalar_type()));
+  return apply_product</*kSpends=*/false>(input, weight);
+}
+
+at::Tensor linear_spending(const at::Tensor& input, const at::Tensor& weight,
+                           const at::Tensor& bias) {
+  return apply_linear</*kSpends=*/true>(input, weight, bias);
+}
+
+at::Tensor project_spending(const at::Tensor& input, const at::Tensor& weight) {
+  return apply_product</*kSpends=*/true>(input, weight);
 }
 
 }  // namespace shardlens::models

@@ -81,6 +81,12 @@ LossAndGradient loss_and_gradient(const Loss& own, const at::Tensor& output,
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
 /// The same without a bias.
 at::Tensor project(const at::Tensor& input, const at::Tensor& weight);
+/// The same, of an input that is *spent*: backward writes the input's gradient over the input, once
+/// the weight's is computed, so that a product never holds both. No other node of the graph may
+/// have saved the input: a GELU's output is fit for it, a ReLU's or an attention's is not.
+at::Tensor linear_spending(const at::Tensor& input, const at::Tensor& weight,
+                           const at::Tensor& bias);
+at::Tensor project_spending(const at::Tensor& input, const at::Tensor& weight);
 
 /// Receives start weights, each parameter once, in any order; `value` is fp32 on the CPU with the
 /// parameter's shape and is gone after the call, so a full model never exists at once.

@@ -56,13 +56,14 @@ struct TransformerUnits {
 
   /// [B, T, D] -> [B, T, D]
   static Tensor attention(const Tensor& input, Parameters p) {
-    return input + Ops::linear(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3]);
+    return input +
+           Ops::linear_spending(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3]);
   }
 
   /// [B, T, D] -> [B, T, D]
   static Tensor mlp(const Tensor& input, Parameters p) {
     const Tensor hidden =
-        Ops::linear(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3]).relu();
+        Ops::linear_spending(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3]).relu();
     return input + Ops::linear(hidden, p[4], p[5]);
   }
 

@@ -63,7 +63,7 @@ class VitUnits {
     // Cut before the heads are moved, so that backward writes the gradients side by side, as the
     // linear layer wants them: one copy less than with a permute in front.
     const std::vector<Tensor> qkv =
-        Ops::linear(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3])
+        Ops::linear_spending(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3])
             .view({batch, tokens, 3, heads, head_width})
             .unbind(2);  // each [B, T, H, D / H]
     const Tensor mixed = Ops::attention(qkv[0].transpose(1, 2), qkv[1].transpose(1, 2),
@@ -75,14 +75,15 @@ class VitUnits {
 
   /// [B, T, D] -> [B, T, D]
   Tensor mlp(const Tensor& input, Parameters p) const {
-    const Tensor hidden =
-        Ops::gelu(Ops::linear(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3]));
-    return input + Ops::linear(hidden, p[4], p[5]);
+    const Tensor hidden = Ops::gelu(
+        Ops::linear_spending(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3]));
+    return input + Ops::linear_spending(hidden, p[4], p[5]);
   }
 
   /// [B, T, D] -> [B, classes]: only the class token is normalised and classified.
   Tensor head(const Tensor& input, Parameters p) const {
-    return Ops::linear(Ops::layer_norm(input.select(1, 0), p[0], p[1], kLayerNormEps), p[2], p[3]);
+    return Ops::linear_spending(Ops::layer_norm(input.select(1, 0), p[0], p[1], kLayerNormEps),
+                                p[2], p[3]);
   }
 
   VitSizes sizes_;

@@ -70,23 +70,75 @@ Tensor product_with_vector(const Tensor& matrix) {
   return output;
 }
 
+/// Where the weight's gradient goes at once; undefined: nowhere in particular.
+Tensor find_place(Context& context, const Leaf* leaf) {
+  if (leaf == nullptr || !context.find_place) return {};
+  return context.find_place(*leaf).value_or(Tensor());
+}
+
 /// [rows, out] and [rows, in] -> [out, in], where its place is or newly made.
 Tensor weight_gradient(const Tensor& gradient, const Tensor& input, const Leaf* leaf) {
-  Context& context = gradient.context();
-  std::optional<Tensor> place;
-  if (leaf != nullptr && context.find_place) place = context.find_place(*leaf);
-  if (!place) return blas_product(gradient.t(), as_matrix(input));
+  Tensor place = find_place(gradient.context(), leaf);
+  if (!place.defined()) return blas_product(gradient.t(), as_matrix(input));
   multiply(gradient.t(), as_matrix(input));
-  return *std::move(place);
+  return place;
+}
+
+bool repeats_a_row(const Tensor& matrix) { return matrix.size(0) > 1 && matrix.stride(0) == 0; }
+
+Tensor ones_for_rows(const Tensor& gradient) {
+  return pointwise(gradient.context(), {gradient.size(0)}, gradient.scalar_type());
+}
+
+Tensor memory_for_gradient_of(const Tensor& input, InputUse use) {
+  const Tensor matrix = as_matrix(input);
+  if (use == InputUse::spent && matrix.shares_memory(input)) return matrix;
+  return Tensor::empty(input.context(), matrix.sizes(), input.scalar_type());
+}
+
+Tensors gradients_of_one_row(Node& node, const Tensor& gradient, const Leaf* leaf, InputUse use) {
+  const Tensor input = node.saved[0], weight = node.saved[1];
+  const Tensor row = gradient.select(0, 0).contiguous();
+  Tensors results(2);
+  if (node.wants(1)) {
+    const Tensor sums = [&] {
+      const Tensor ones = ones_for_rows(gradient);
+      return product_with_vector(as_matrix(input).t());
+    }();
+    results[1] = find_place(gradient.context(), leaf);
+    if (!results[1].defined()) {
+      results[1] = Tensor::empty(gradient.context(), weight.sizes(), weight.scalar_type());
+    }
+  }
+  if (node.wants(0)) {
+    const Tensor rows = memory_for_gradient_of(input, use);
+    const Tensor product = product_with_vector(weight.t());
+    results[0] = rows.view(input.sizes());
+  }
+  return results;
 }
 
 /// Gradients of input and weight, from `gradient` [rows, out]. Saved: input, weight.
-Tensors product_gradients(Node& node, const Tensor& gradient, const Leaf* leaf) {
+Tensors product_gradients(Node& node, const Tensor& gradient, const Leaf* leaf, InputUse use) {
+  if (repeats_a_row(gradient)) return gradients_of_one_row(node, gradient, leaf, use);
   const Tensor input = node.saved[0], weight = node.saved[1];
   Tensors results(2);
   if (node.wants(1)) results[1] = weight_gradient(gradient, input, leaf);
-  if (node.wants(0)) results[0] = blas_product(gradient, weight).view(input.sizes());
+  if (node.wants(0)) {
+    const Tensor rows = memory_for_gradient_of(input, use);
+    const OperatorCall call(input.context());
+    multiply(gradient, weight);
+    results[0] = rows.view(input.sizes());
+  }
   return results;
+}
+
+Tensor bias_gradient_of(const Tensor& gradient) {
+  if (repeats_a_row(gradient)) {
+    return with_number(gradient.context(), {gradient.size(1)}, gradient.scalar_type());
+  }
+  const Tensor ones = ones_for_rows(gradient);
+  return product_with_vector(gradient.t());
 }
 
 Sizes product_sizes(const Tensor& input, const Tensor& weight) {
@@ -254,29 +306,26 @@ Tensor sum_to(const Tensor& gradient, const Sizes& sizes) {
 
 // ---- layers -------------------------------------------------------------------------------------
 
-Tensor linear(const Tensor& input, const Tensor& given_weight, const Tensor& given_bias) {
+Tensor linear(const Tensor& input, const Tensor& given_weight, const Tensor& given_bias,
+              InputUse use) {
   const Tensor weight = given_weight.to(input.scalar_type());
   const Tensor bias = given_bias.to(input.scalar_type());
-  return with_node(
-      linear_forward(input, weight, library_with_bias(input, weight)), {&input, &weight, &bias},
-      {input, weight}, [leaf = leaf_of(weight)](Node& node, Tensors&& gradients) -> Tensors {
-        const Tensor gradient = as_matrix(gradients[0]);
-        Tensors results = product_gradients(node, gradient, leaf.get());
-        Tensor& bias_gradient = results.emplace_back();
-        if (node.wants(2)) {
-          const Tensor ones =
-              pointwise(gradient.context(), {gradient.size(0)}, gradient.scalar_type());
-          bias_gradient = product_with_vector(gradient.t());
-        }
-        return results;
-      });
+  return with_node(linear_forward(input, weight, library_with_bias(input, weight)),
+                   {&input, &weight, &bias}, {input, weight},
+                   [leaf = leaf_of(weight), use](Node& node, Tensors&& gradients) -> Tensors {
+                     const Tensor gradient = as_matrix(gradients[0]);
+                     Tensors results = product_gradients(node, gradient, leaf.get(), use);
+                     Tensor& bias_gradient = results.emplace_back();
+                     if (node.wants(2)) bias_gradient = bias_gradient_of(gradient);
+                     return results;
+                   });
 }
 
-Tensor project(const Tensor& input, const Tensor& given_weight) {
+Tensor project(const Tensor& input, const Tensor& given_weight, InputUse use) {
   const Tensor weight = given_weight.to(input.scalar_type());
   return with_node(linear_forward(input, weight, BlasLibrary::cublas), {&input, &weight},
-                   {input, weight}, [leaf = leaf_of(weight)](Node& node, Tensors&& gradients) {
-                     return product_gradients(node, as_matrix(gradients[0]), leaf.get());
+                   {input, weight}, [leaf = leaf_of(weight), use](Node& node, Tensors&& gradients) {
+                     return product_gradients(node, as_matrix(gradients[0]), leaf.get(), use);
                    });
 }
 

@@ -69,10 +69,14 @@ BlasLibrary library_with_bias(const Tensor& input, const Tensor& weight);
 
 // ---- layers -------------------------------------------------------------------------------------
 
+/// Whether a product's input is given up to its gradient: models::linear_spending.
+enum class InputUse : uint8_t { kept, spent };
+
 /// input [..., in] x weight [out, in] + bias [out]; as models::linear.
-Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias);
+Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias,
+              InputUse use = InputUse::kept);
 /// The same without a bias; as models::project.
-Tensor project(const Tensor& input, const Tensor& weight);
+Tensor project(const Tensor& input, const Tensor& weight, InputUse use = InputUse::kept);
 
 /// Over the last dimension; all of one dtype.
 Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias);

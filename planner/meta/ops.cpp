@@ -49,6 +49,14 @@ Tensor MetaOps::project(const Tensor& input, const Tensor& weight) {
   return meta::project(input, weight);
 }
 
+Tensor MetaOps::linear_spending(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  return meta::linear(input, weight, bias, InputUse::spent);
+}
+
+Tensor MetaOps::project_spending(const Tensor& input, const Tensor& weight) {
+  return meta::project(input, weight, InputUse::spent);
+}
+
 Tensor MetaOps::layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, double) {
   return meta::layer_norm(input.to(weight.scalar_type()), weight, bias).to(input.scalar_type());
 }

@@ -21,6 +21,8 @@ struct MetaOps {
 
   static Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias);
   static Tensor project(const Tensor& input, const Tensor& weight);
+  static Tensor linear_spending(const Tensor& input, const Tensor& weight, const Tensor& bias);
+  static Tensor project_spending(const Tensor& input, const Tensor& weight);
   static Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
                            double eps);
   static Tensor rms_norm(const Tensor& input, const Tensor& weight, double eps);

@@ -178,23 +178,39 @@ TEST_CASE("single is bit-equal to one loss.backward()", "[numerics]") {
   require_bit_equal_to_plain(strategy_of(StrategyKind::single, 1, 32));
 }
 
-TEST_CASE("the linear node equals ATen's", "[numerics]") {
+namespace {
+
+using LinearCode = at::Tensor (*)(const at::Tensor& input, const at::Tensor& weight,
+                                  const at::Tensor& bias);
+
+at::Tensor aten_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  return at::linear(input, weight, bias);
+}
+
+/// Output, and the gradients of input, weight and bias. The input of the linear is a sum, which no
+/// node keeps, so that it may be spent.
+std::vector<at::Tensor> run_linear(LinearCode linear, const at::Tensor& output_gradient) {
   at::manual_seed(3);
   const at::Tensor input = at::randn({5, 17, 24}).requires_grad_(true);
   const at::Tensor weight = at::randn({40, 24}).requires_grad_(true);
   const at::Tensor bias = at::randn({40}).requires_grad_(true);
-  const at::Tensor gradient = at::randn({5, 17, 40});
-  std::vector<at::Tensor> ours, aten;
-  for (auto* collected : {&ours, &aten}) {
-    const at::Tensor output =
-        collected == &ours ? models::linear(input, weight, bias) : at::linear(input, weight, bias);
-    output.backward(gradient);
-    collected->push_back(output.detach());
-    for (const at::Tensor& leaf : {input, weight, bias}) {
-      collected->push_back(leaf.grad().clone());
-      leaf.mutable_grad().reset();
-    }
-  }
+  const at::Tensor output = linear(input + 1, weight, bias);
+  output.backward(output_gradient);
+  return {output.detach(), input.grad(), weight.grad(), bias.grad()};
+}
+
+}  // namespace
+
+TEST_CASE("the linear nodes equal ATen's", "[numerics]") {
+  at::manual_seed(4);
+  const bool is_of_mean = GENERATE(false, true);
+  const at::Tensor gradient =
+      is_of_mean ? at::randn({}).expand({5, 17, 40}) : at::randn({5, 17, 40});
+  const std::vector<at::Tensor> aten = run_linear(aten_linear, gradient);
+  const bool spends = GENERATE(false, true);
+  const std::vector<at::Tensor> ours =
+      run_linear(spends ? models::linear_spending : models::linear, gradient);
+  INFO((is_of_mean ? "of a mean" : "written out") << (spends ? ", spending" : ""));
   for (size_t i = 0; i < ours.size(); ++i) {
     INFO("output, input, weight, bias: " << i);
     const double scale = aten[i].abs().max().item<double>();

@@ -163,8 +163,19 @@ at::Tensor RealApi::project(const at::Tensor& input, const at::Tensor& weight) {
   return models::project(input, weight);
 }
 
-void RealApi::finish(at::Tensor output) {
-  at::Tensor gradient = at::empty(output.sizes(), output.options());
+at::Tensor RealApi::linear_spending(const at::Tensor& input, const at::Tensor& weight,
+                                    const at::Tensor& bias) {
+  return models::linear_spending(input, weight, bias);
+}
+
+at::Tensor RealApi::project_spending(const at::Tensor& input, const at::Tensor& weight) {
+  return models::project_spending(input, weight);
+}
+
+void RealApi::finish(at::Tensor output, OutputGradient kind) {
+  at::Tensor gradient = kind == OutputGradient::one_number
+                            ? at::empty({}, output.options()).expand(output.sizes())
+                            : at::empty(output.sizes(), output.options());
   torch::autograd::Edge edge(output.grad_fn(), output.output_nr());
   output.reset();
   torch::autograd::Engine::get_default_engine().execute({std::move(edge)}, {gradient}, false, false,
@@ -190,8 +201,10 @@ MetaApi::Tensor MetaApi::ids(std::initializer_list<int64_t> sizes) {
   return leaves_.back();
 }
 
-void MetaApi::finish(Tensor output) {
-  Tensor gradient = Tensor::empty(context_, output.sizes(), output.scalar_type());
+void MetaApi::finish(Tensor output, OutputGradient kind) {
+  Tensor gradient = kind == OutputGradient::one_number
+                        ? Tensor::empty(context_, {}, output.scalar_type()).expand(output.sizes())
+                        : Tensor::empty(context_, output.sizes(), output.scalar_type());
   planner::meta::Edge edge = output.edge();
   output = {};
   planner::meta::run_backward(context_, edge, gradient);
@@ -303,6 +316,22 @@ OperatorCase linear_case(int64_t b, int64_t t, int64_t in, int64_t out, DType dt
       });
 }
 
+/// A linear of a norm's output, which is spent on its gradient.
+OperatorCase spending_case(int64_t rows, int64_t in, int64_t out, DType dtype, bool has_bias,
+                           OutputGradient kind) {
+  return operator_case(
+      fmt::format("spending linear rows {} in {} out {} {}{}{}", rows, in, out, name_of(dtype),
+                  has_bias ? " with bias" : "",
+                  kind == OutputGradient::one_number ? " of a mean" : ""),
+      [=](auto& api) {
+        const auto normed = api.rms_norm(api.leaf({rows, in}, dtype), api.leaf({in}, dtype));
+        const auto weight = api.leaf({out, in}, dtype);
+        api.finish(has_bias ? api.linear_spending(normed, weight, api.leaf({out}, dtype))
+                            : api.project_spending(normed, weight),
+                   kind);
+      });
+}
+
 /// Sums, the largest and the norm of [a, b, c], read in the order `order`.
 OperatorCase reduction_case(const std::array<int64_t, 3>& sizes, const std::array<int, 3>& order,
                             const std::vector<int64_t>& dims, DType dtype, DType result) {
@@ -403,6 +432,9 @@ void add_linear_cases(std::vector<OperatorCase>& cases, DType dtype) {
     for (const bool has_bias : {false, true}) {
       cases.push_back(linear_case(b, t, in, out, dtype, false, has_bias));
       cases.push_back(linear_case(b, t, in, out, dtype, true, has_bias));
+      for (const auto kind : {OutputGradient::written_out, OutputGradient::one_number}) {
+        cases.push_back(spending_case(b * t, in, out, dtype, has_bias, kind));
+      }
     }
   }
 }

@@ -40,6 +40,10 @@ class BlockLog {
   bool is_closed_ = false;
 };
 
+/// How backward begins: with a number for each element, or with one for all of them in memory, as
+/// the gradient of a sum or a mean comes.
+enum class OutputGradient : uint8_t { written_out, one_number };
+
 /// Calls on LibTorch's tensors.
 class RealApi {
  public:
@@ -66,9 +70,12 @@ class RealApi {
   static at::Tensor linear(const at::Tensor& input, const at::Tensor& weight,
                            const at::Tensor& bias);
   static at::Tensor project(const at::Tensor& input, const at::Tensor& weight);
+  static at::Tensor linear_spending(const at::Tensor& input, const at::Tensor& weight,
+                                    const at::Tensor& bias);
+  static at::Tensor project_spending(const at::Tensor& input, const at::Tensor& weight);
 
   /// Backward from `output`, of which nothing is kept; what comes after is not logged.
-  void finish(at::Tensor output);
+  void finish(at::Tensor output, OutputGradient kind = OutputGradient::written_out);
   void end() { log_.close(); }
 
  private:
@@ -118,8 +125,14 @@ class MetaApi {
   static Tensor project(const Tensor& input, const Tensor& weight) {
     return planner::meta::project(input, weight);
   }
+  static Tensor linear_spending(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+    return planner::meta::linear(input, weight, bias, planner::meta::InputUse::spent);
+  }
+  static Tensor project_spending(const Tensor& input, const Tensor& weight) {
+    return planner::meta::project(input, weight, planner::meta::InputUse::spent);
+  }
 
-  void finish(Tensor output);
+  void finish(Tensor output, OutputGradient kind = OutputGradient::written_out);
   void end() { log_.close(); }
 
  private:
