@@ -29,6 +29,7 @@ struct SizeKey {
   bool required = true;  // false: what the struct says where a file does not
 };
 
+constexpr bool kOptional = false;  // SizeKey::required
 constexpr int64_t kMostLayers = 10000;
 constexpr int64_t kMostWidth = int64_t{1} << 20;
 constexpr int64_t kMostMlpWidth = int64_t{1} << 22;

@@ -7,9 +7,7 @@
 namespace shardlens::models {
 namespace {
 
-constexpr bool kOptional = false;
-
-constexpr std::array<SizeKey<LlamaSizes>, 10> kKeys = {{
+constexpr std::array<SizeKey<LlamaSizes>, 10> kLlamaKeys = {{
     {"layers", &LlamaSizes::layers, kMostLayers},
     {"width", &LlamaSizes::width, kMostWidth},
     {"heads", &LlamaSizes::heads, kMostWidth},
@@ -92,7 +90,7 @@ class LlamaBuilder : SpecBuilder {
 
 }  // namespace
 
-std::span<const SizeKey<LlamaSizes>> keys_of(const LlamaSizes&) { return kKeys; }
+std::span<const SizeKey<LlamaSizes>> keys_of(const LlamaSizes&) { return kLlamaKeys; }
 
 ModelSpec make_llama(std::string name, const LlamaSizes& sizes) {
   if (const auto problem = problem_with(sizes)) refuse_sizes(name, *problem);

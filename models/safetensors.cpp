@@ -27,7 +27,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the format's data is little-endian");
 
 constexpr size_t kLengthBytes = 8;
-constexpr size_t kAlignmentBytes = 8;
+constexpr size_t kHeaderAlignmentBytes = 8;
 constexpr uint64_t kMostHeaderBytes = 100'000'000;  // the limit of the format's own library
 constexpr std::string_view kMetadataKey = "__metadata__";
 
@@ -251,7 +251,9 @@ std::string header_of(const nlohmann::ordered_json& entries) {
   } catch (const nlohmann::json::exception&) {
     throw std::logic_error("safetensors: a name or a metadata text is not UTF-8");
   }
-  text.resize((text.size() + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes, ' ');
+  text.resize(
+      (text.size() + kHeaderAlignmentBytes - 1) / kHeaderAlignmentBytes * kHeaderAlignmentBytes,
+      ' ');
   const uint64_t length = text.size();
   return std::string(reinterpret_cast<const char*>(&length), kLengthBytes) + text;
 }

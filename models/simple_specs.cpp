@@ -9,8 +9,6 @@
 namespace shardlens::models {
 namespace {
 
-constexpr bool kOptional = false;
-
 constexpr std::array<SizeKey<MlpSizes>, 4> kMlpKeys = {{
     {"inputs", &MlpSizes::inputs, kMostMlpWidth},
     {"width", &MlpSizes::width, kMostWidth},

@@ -14,7 +14,7 @@ namespace shardlens::models {
 namespace {
 
 constexpr const char* kArchive = "full-model";  // the folder that all entries are in
-constexpr size_t kAlignmentBytes = 64;          // of tensors in the file, so that it can be mapped
+constexpr size_t kTensorAlignmentBytes = 64;    // of tensors in the file, so that it can be mapped
 
 std::vector<int64_t> strides_of(const std::vector<int64_t>& shape) {
   std::vector<int64_t> strides(shape.size(), 1);
@@ -94,8 +94,8 @@ class Archive {
   /// its own length of two bytes and this field.
   static std::string padding_for(uint64_t end) {
     constexpr size_t kLengthBytes = 2, kFieldBytes = 4;
-    const size_t beyond = (end + kLengthBytes + kFieldBytes) % kAlignmentBytes;
-    const size_t fill = (kAlignmentBytes - beyond) % kAlignmentBytes;
+    const size_t beyond = (end + kLengthBytes + kFieldBytes) % kTensorAlignmentBytes;
+    const size_t fill = (kTensorAlignmentBytes - beyond) % kTensorAlignmentBytes;
     return "FB" + little_endian(static_cast<uint16_t>(fill)) + std::string(fill, 'Z');
   }
 
@@ -115,7 +115,7 @@ void require_small(std::span<const SafetensorsTensor> tensors) {
   uint64_t bytes = 0;
   for (const SafetensorsTensor& tensor : tensors) {
     if (tensor.dtype != "F32") throw std::logic_error("torch file: " + tensor.name + " is no F32");
-    bytes += tensor.data.size() + 4 * (tensor.name.size() + 2 * kAlignmentBytes);
+    bytes += tensor.data.size() + 4 * (tensor.name.size() + 2 * kTensorAlignmentBytes);
   }
   if (bytes <= kMostTorchFileBytes && tensors.size() <= kMostTensors) return;
   throw std::logic_error("torch file: more than one archive holds");

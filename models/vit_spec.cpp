@@ -8,7 +8,7 @@
 namespace shardlens::models {
 namespace {
 
-constexpr std::array<SizeKey<VitSizes>, 8> kKeys = {{
+constexpr std::array<SizeKey<VitSizes>, 8> kVitKeys = {{
     {"image_px", &VitSizes::image_px, int64_t{1} << 16},
     {"patch_px", &VitSizes::patch_px, int64_t{1} << 16},
     {"channels", &VitSizes::channels, int64_t{1} << 16},
@@ -103,7 +103,7 @@ class VitBuilder : SpecBuilder {
 
 }  // namespace
 
-std::span<const SizeKey<VitSizes>> keys_of(const VitSizes&) { return kKeys; }
+std::span<const SizeKey<VitSizes>> keys_of(const VitSizes&) { return kVitKeys; }
 
 ModelSpec make_vit(std::string name, const VitSizes& sizes) {
   if (const auto problem = problem_with(sizes)) refuse_sizes(name, *problem);

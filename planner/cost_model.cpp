@@ -20,7 +20,6 @@ using models::UnitSpec;
 constexpr double kReached = 0.7;  // of a data sheet's rate, in large kernels and messages
 constexpr double kUnitOverheadSeconds = 50e-6;
 constexpr double kCollectiveLatencySeconds = 20e-6;
-constexpr int kGpusANode = 8;
 constexpr double kAdamBytesAnElement = 28;  // reads weight, moments, gradient; writes all but that
 constexpr double kHostMemoryGbps = 50;
 constexpr double kHostStepGbps = 10;  // the host's optimizer steps run on one thread a rank

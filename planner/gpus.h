@@ -31,6 +31,9 @@ struct Gpu {
   int64_t l2_bytes = 0;
 };
 
+/// GPUs of one machine, which NVLink joins.
+constexpr int kGpusANode = 8;
+
 /// Newest generation of data centre GPUs first.
 std::span<const Gpu> gpus();
 

@@ -41,8 +41,6 @@ constexpr int kOtherChannels = 8;
 constexpr int kHopperNvlsChannels = 16;
 constexpr int kBlackwellNvlsChannels = 24;
 
-constexpr int kGpusANode = 8;
-
 bool has_nvlink(const Gpu& gpu) { return gpu.capability.minor == 0; }  // 8.0, 9.0, 10.0
 
 int64_t nvls_bytes(const Gpu& gpu, int ranks) {

@@ -24,7 +24,7 @@ using profiler::bytes_text;
 
 // ---- what is tried ------------------------------------------------------------------------------
 
-using Change = std::function<void(Config&)>;
+using Alteration = std::function<void(Config&)>;
 
 /// What the user has left open of a configuration.
 class Space {
@@ -37,27 +37,27 @@ class Space {
   }
 
   template <class... Values>
-  std::vector<Change> words(std::string Config::*field, std::string_view name,
-                            const Values&... values) const {
+  std::vector<Alteration> words(std::string Config::*field, std::string_view name,
+                                const Values&... values) const {
     if (!is_open(field, name)) return {[](Config&) {}};
     return {[field, values](Config& c) { c.*field = values; }...};
   }
 
-  std::vector<Change> layouts() const;
-  std::vector<Change> prefetches() const;
-  std::vector<Change> parts() const;
+  std::vector<Alteration> layouts() const;
+  std::vector<Alteration> prefetches() const;
+  std::vector<Alteration> parts() const;
 
  private:
   const Config& base_;
   const std::vector<std::string>& given_;
 };
 
-std::vector<Change> Space::layouts() const {
+std::vector<Alteration> Space::layouts() const {
   const int64_t world = world_size_of(base_);
   if (!is_open(&Config::strategy, "strategy")) return {[](Config&) {}};
   if (world == 1) return {[](Config& c) { c.strategy = "single"; }};
-  std::vector<Change> layouts = {[](Config& c) { c.strategy = "ddp"; },
-                                 [](Config& c) { c.strategy = "fsdp"; }};
+  std::vector<Alteration> layouts = {[](Config& c) { c.strategy = "ddp"; },
+                                     [](Config& c) { c.strategy = "fsdp"; }};
   for (int64_t replicas = 2; replicas < world; replicas *= 2) {
     if (world % replicas != 0) continue;
     layouts.emplace_back([replicas](Config& c) {
@@ -68,7 +68,7 @@ std::vector<Change> Space::layouts() const {
   return layouts;
 }
 
-std::vector<Change> Space::prefetches() const {
+std::vector<Alteration> Space::prefetches() const {
   const bool are_open = is_open(&Config::forward_prefetch, "forward-prefetch") &&
                         is_open(&Config::backward_prefetch, "backward-prefetch");
   if (!are_open) return {[](Config&) {}};
@@ -76,8 +76,8 @@ std::vector<Change> Space::prefetches() const {
 }
 
 /// The batch in parts, so that as many samples are seen.
-std::vector<Change> Space::parts() const {
-  std::vector<Change> parts = {[](Config&) {}};
+std::vector<Alteration> Space::parts() const {
+  std::vector<Alteration> parts = {[](Config&) {}};
   if (!is_open(&Config::accumulate, "accumulate")) return parts;
   for (const int64_t count : {2, 4}) {
     if (base_.batch % count != 0) continue;
@@ -254,7 +254,7 @@ class Search {
 
 std::vector<Config> candidates_of(const Config& config, const std::vector<std::string>& given) {
   const Space space(config, given);
-  const std::vector<std::vector<Change>> dimensions = {
+  const std::vector<std::vector<Alteration>> dimensions = {
       space.layouts(),
       space.words(&Config::reshard_after_forward, "reshard-after-forward", "auto", "true", "false"),
       space.words(&Config::param_dtype, "param-dtype", "fp32", "bf16"),
@@ -264,10 +264,10 @@ std::vector<Config> candidates_of(const Config& config, const std::vector<std::s
       space.prefetches(),
       space.parts()};
   std::vector<Config> candidates = {config};
-  for (const std::vector<Change>& changes : dimensions) {
+  for (const std::vector<Alteration>& changes : dimensions) {
     std::vector<Config> more;
     for (const Config& candidate : candidates) {
-      for (const Change& change : changes) change(more.emplace_back(candidate));
+      for (const Alteration& change : changes) change(more.emplace_back(candidate));
     }
     candidates = std::move(more);
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "planner/meta/operators.h"
+#include "planner/simulation.h"
 
 namespace shardlens::planner {
 
@@ -22,13 +23,6 @@ void refuse(bool is_wanted, std::string_view what, std::string_view instead) {
   if (!is_wanted) return;
   throw std::invalid_argument(
       fmt::format("--engine pytorch-fsdp2 does not model {}; {}", what, instead));
-}
-
-meta::AttentionKernels kernels_of(const Config& config) {
-  const auto allows = [&](const char* name) {
-    return config.attention == "auto" || config.attention == name;
-  };
-  return {allows("flash"), allows("efficient"), allows("math")};
 }
 
 void check(const Config& config, const Strategy& strategy) {
@@ -78,7 +72,7 @@ PytorchSimulation::PytorchSimulation(const models::ModelSpec& spec, const Config
       context_{.memory = &memory_,
                .gpu = options.gpu,
                .torch = options.torch,
-               .attention = kernels_of(config)},
+               .attention = attention_kernels(config)},
       ops_(context_) {
   if (options.gpu == nullptr) throw std::logic_error("FSDP2 without a GPU");
   check(config, strategy_of(config));

@@ -19,14 +19,14 @@ namespace {
 /// They make what every later step finds: moments, workspaces, cached blocks.
 constexpr int64_t kFirstSteps = 2;
 
-meta::AttentionKernels kernels_of(const Config& config) {
+}  // namespace
+
+meta::AttentionKernels attention_kernels(const Config& config) {
   const auto allows = [&](const char* name) {
     return config.attention == "auto" || config.attention == name;
   };
   return {allows("flash"), allows("efficient"), allows("math")};
 }
-
-}  // namespace
 
 std::vector<Channel> communicator_channels(const Schedule& schedule, int64_t wanted) {
   std::vector<Channel> channels = schedule.channels();
@@ -56,7 +56,7 @@ Simulation::Simulation(const models::ModelSpec& spec, const Config& config, cons
               .torch = options.torch,
               .threads = static_cast<int>(config.threads),
               .processor = meta::this_processor(),
-              .attention = kernels_of(config)},
+              .attention = attention_kernels(config)},
       host_context_{
           .memory = &host_, .torch = options.torch, .threads = static_cast<int>(config.threads)},
       memory_{timeline_, device_, host_,

@@ -45,6 +45,9 @@ struct SimulationOptions {
 /// `wanted`: what --communicators says.
 std::vector<Channel> communicator_channels(const Schedule& schedule, int64_t wanted);
 
+/// The kernels among which --attention lets LibTorch choose.
+meta::AttentionKernels attention_kernels(const Config& config);
+
 /// Borrows the spec and the schedules.
 class Simulation final : public RankSimulation {
  public:

@@ -18,7 +18,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kStep = "step-";
-constexpr const char* kTemporary = ".tmp-";
 constexpr const char* kOld = ".old-";
 constexpr const char* kRead = ".read-";
 constexpr const char* kLatest = "LATEST";

@@ -18,7 +18,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kTorchFile = "full-model.pt";
-constexpr const char* kTemporary = ".tmp-";
 
 ManifestFile add_text(const fs::path& folder, const std::string& name, const std::string& text) {
   write_file(folder / name, text);

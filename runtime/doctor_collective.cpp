@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kNumel = int64_t{4} << 20;  // fp32
 constexpr int64_t kFloatBytes = 4;
-constexpr auto kDeadline = std::chrono::seconds(20);
+constexpr auto kCollectiveDeadline = std::chrono::seconds(20);
 
 /// Shared by all ranks, behind the board and the staging areas.
 struct alignas(64) Measured {
@@ -70,7 +70,7 @@ void sum_for(LocalCommunicator& communicator, double seconds, Measured& measured
   try {
     LocalCommunicator communicator(
         areas,
-        {.layout = layout, .rank = rank, .deadline = kDeadline, .describe = {}, .board = board});
+        {.layout = layout, .rank = rank, .deadline = kCollectiveDeadline, .describe = {}, .board = board});
     sum_for(communicator, seconds, measured);
     ::_exit(0);
   } catch (const std::exception& error) {

@@ -14,6 +14,9 @@
 
 namespace shardlens::runtime {
 
+/// How names begin of what is being written, and gets its own name when it is whole.
+constexpr const char* kTemporary = ".tmp-";
+
 /// A file that several processes may write at once, each its own ranges.
 class SharedFile {
  public:

@@ -18,7 +18,7 @@ constexpr const char* kLine = "line/";
 constexpr const char* kStop = "stop";
 
 /// For those that may be dead.
-constexpr auto kGrace = std::chrono::seconds(3);
+constexpr auto kStoreGrace = std::chrono::seconds(3);
 
 /// A rank's thread answers within a beat, however long its step takes.
 constexpr auto kChoice = std::chrono::seconds(10);
@@ -219,7 +219,7 @@ void Meeting::carry_reason() {
 }
 
 Failure Meeting::first_failure() const {
-  const auto give_up = Clock::now() + kGrace;
+  const auto give_up = Clock::now() + kStoreGrace;
   while (!is_told_ && Clock::now() < give_up) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -265,7 +265,7 @@ void Meeting::leave(bool is_well) {
   ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
   try {
     int64_t left = store_->add(kLeft, 1);
-    const auto patience = is_well ? deadline_ : std::chrono::milliseconds(kGrace);
+    const auto patience = is_well ? deadline_ : std::chrono::milliseconds(kStoreGrace);
     const auto give_up = Clock::now() + patience;
     while (serves(place_) && left < place_.world_size && Clock::now() < give_up) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -43,7 +43,7 @@ Tensor inverse_root(const Tensor& input) {
 }
 
 /// `factor` is broadcast, so its gradient is summed up, in its own type.
-Tensor multiply(const Tensor& input, const Tensor& factor) {
+Tensor times(const Tensor& input, const Tensor& factor) {
   return with_node(product(input, factor), {&input, &factor}, {factor, input},
                    [](Node& self, Tensors&& gradients) -> Tensors {
                      const Tensor &gradient = gradients[0], &own_factor = self.saved[0];
@@ -70,8 +70,8 @@ Tensor composite_rms_norm(const Tensor& input, const Tensor& weight) {
     return inverse_root(means);
   };
   const Tensor factor = factor_of_rows();
-  Tensor output = multiply(wide, factor);
-  output = multiply(output, weight);
+  Tensor output = times(wide, factor);
+  output = times(output, weight);
   output = output.contiguous();
   wide = {};
   return output.to(input.scalar_type());

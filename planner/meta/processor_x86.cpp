@@ -8,10 +8,10 @@ namespace shardlens::planner::meta {
 namespace {
 
 /// EAX to EDX of a leaf of CPUID; zeros where it has no such leaf.
-struct Leaf {
+struct CpuidLeaf {
   unsigned a = 0, b = 0, c = 0, d = 0;
 
-  explicit Leaf(unsigned number, unsigned part) { __get_cpuid_count(number, part, &a, &b, &c, &d); }
+  explicit CpuidLeaf(unsigned number, unsigned part) { __get_cpuid_count(number, part, &a, &b, &c, &d); }
 };
 
 bool has(unsigned flags, int bit) { return (flags >> bit & 1U) != 0; }
@@ -20,7 +20,7 @@ bool has(unsigned flags, int bit) { return (flags >> bit & 1U) != 0; }
 
 Processor this_processor() {
   // Intel's manual, volume 2, CPUID: extended features.
-  const Leaf features(7, 0), more(7, 1);
+  const CpuidLeaf features(7, 0), more(7, 1);
   return {.avx512 = has(features.b, 16),
           .avx512_bf16 = has(more.a, 5),
           .avx512_fp16 = has(features.d, 23),

@@ -17,7 +17,7 @@ using Index = Document::Index;
 
 constexpr std::string_view kOrderedMap = "collections.OrderedDict";
 // Marks open at once; PyTorch's snapshots need five.
-constexpr size_t kMostDepth = input::kRecord.depth;
+constexpr size_t kMostMarks = input::kRecord.depth;
 
 /// Opcodes that are known, to be refused by name.
 struct RefusedOpcode {
@@ -139,7 +139,7 @@ class PickleReader {
     return last;
   }
   bool mark() {
-    if (marks_.size() == kMostDepth) fail(fmt::format("more than {} marks are open", kMostDepth));
+    if (marks_.size() == kMostMarks) fail(fmt::format("more than {} marks are open", kMostMarks));
     marks_.push_back(stack_.size());
     return true;
   }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -20,6 +21,9 @@
 #include "profiler/report/peak_set.h"
 
 namespace shardlens::profiler {
+
+/// Rows of the largest tensors at a peak.
+constexpr size_t kTensorRows = 10;
 
 /// An allocation, with its indices as words.
 struct Tensor {

@@ -15,7 +15,6 @@ namespace shardlens::profiler {
 
 namespace {
 
-constexpr size_t kTensorRows = 10;
 constexpr size_t kStepRows = 6;
 constexpr size_t kLibraryRows = 5;
 constexpr size_t kFaultRows = 6;

@@ -14,7 +14,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kAlignment = 64;
-constexpr std::chrono::microseconds kNap(20);
+constexpr std::chrono::microseconds kCopyNap(20);
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -139,7 +139,7 @@ void StagedCommunicator::finish_copies(const Operation& operation) {
   try {
     while (!staging_->copied.has_passed()) {
       if (Clock::now() > give_up) break;
-      std::this_thread::sleep_for(kNap);
+      std::this_thread::sleep_for(kCopyNap);
     }
     if (staging_->copied.has_passed()) return;
   } catch (const std::runtime_error& error) {

@@ -15,6 +15,7 @@
 #include "input/limits.h"
 #include "profiler/exchange/read_document.h"
 #include "runtime/interchange/allowance.h"
+#include "runtime/interchange/damaged.h"
 #include "runtime/interchange/dcp_classes.h"
 #include "runtime/interchange/torch_archive.h"
 
@@ -61,8 +62,6 @@ constexpr std::array kGlobals = {
     std::string_view("torch.uint8"),
     std::string_view("torch.bool"),
 };
-
-[[noreturn]] void damaged(const std::string& why) { throw std::runtime_error(why); }
 
 std::vector<int64_t> sizes_of(Value size, const std::string& name) {
   const Value arguments = size.of(dcp::kSize);

@@ -12,6 +12,7 @@
 #include "input/limits.h"
 #include "profiler/exchange/read_document.h"
 #include "runtime/interchange/allowance.h"
+#include "runtime/interchange/damaged.h"
 
 namespace shardlens::runtime {
 
@@ -46,8 +47,6 @@ std::vector<std::string_view> known_globals() {
   for (const StorageClass& storage : kStorages) names.push_back(storage.name);
   return names;
 }
-
-[[noreturn]] void damaged(const std::string& why) { throw std::runtime_error(why); }
 
 std::string_view text_of(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

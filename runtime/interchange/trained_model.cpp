@@ -15,6 +15,8 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/interchange/damaged.h"
+
 namespace shardlens::runtime {
 
 namespace {
@@ -22,8 +24,6 @@ namespace {
 using Path = std::vector<std::string>;
 
 constexpr int64_t kElementBytes = 4;  // F32
-
-[[noreturn]] void damaged(const std::string& why) { throw std::runtime_error(why); }
 
 /// What an optimizer keeps of a parameter.
 struct Moment {
@@ -111,7 +111,7 @@ const FloatType& float_type(const SavedTensor& tensor) {
                       fmt::join(tensor.path, "."), tensor.dtype));
 }
 
-int64_t numel_of(const std::vector<int64_t>& shape) {
+int64_t product_of(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
@@ -142,7 +142,7 @@ void expect_whole(const SavedTensor& tensor) {
   }
   for (const SavedPiece& piece : tensor.pieces) {
     if (!is_inside(tensor, piece)) misplaced(tensor);
-    left -= numel_of(piece.shape);
+    left -= product_of(piece.shape);
   }
   if (left != 0) misplaced(tensor);
 }
@@ -158,11 +158,11 @@ bool are_rows(const SavedTensor& tensor) {
 /// The pieces' values in the tensor's order; each element must be told of once.
 std::vector<float> assembled(const SavedTensor& tensor) {
   const FloatType& type = float_type(tensor);
-  std::vector<float> values(static_cast<size_t>(numel_of(tensor.shape)));
+  std::vector<float> values(static_cast<size_t>(product_of(tensor.shape)));
   std::vector<bool> known(values.size());
   for (const SavedPiece& piece : tensor.pieces) {
     std::vector<int64_t> index(piece.shape.size(), 0);
-    const int64_t numel = numel_of(piece.shape);
+    const int64_t numel = product_of(piece.shape);
     for (int64_t i = 0; i < numel; ++i) {
       int64_t to = 0;
       for (size_t d = 0; d < index.size(); ++d) {

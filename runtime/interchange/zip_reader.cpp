@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/interchange/damaged.h"
+
 namespace shardlens::runtime {
 
 namespace {
@@ -24,8 +26,6 @@ constexpr uint32_t kEnd64 = 0x06064b50;
 constexpr uint32_t kLocator64 = 0x07064b50;
 constexpr size_t kEndBytes = 22;
 constexpr size_t kLocatorBytes = 20;
-
-[[noreturn]] void damaged(const std::string& why) { throw std::runtime_error(why); }
 
 /// Reads from an offset on; never beyond the end.
 class Cursor {
@@ -94,7 +94,7 @@ Directory find_directory(Bytes archive) {
   return {.begin = small.number(4), .entries = entries};
 }
 
-struct Entry {
+struct ZipEntry {
   std::string name;
   uint64_t bytes = 0;
   uint64_t packed_bytes = 0;
@@ -103,7 +103,7 @@ struct Entry {
 };
 
 /// What did not fit into 32 bits stands in a field of its own, in this order.
-void widen(Entry& entry, Bytes extra) {
+void widen(ZipEntry& entry, Bytes extra) {
   constexpr uint64_t kElsewhere = 0xffffffff;
   constexpr uint64_t kWide = 1;
   Cursor fields(extra, 0);
@@ -117,8 +117,8 @@ void widen(Entry& entry, Bytes extra) {
   }
 }
 
-Entry read_entry(Cursor& directory) {
-  Entry entry;
+ZipEntry read_entry(Cursor& directory) {
+  ZipEntry entry;
   directory.expect(kCentral, "entry");
   directory.skip(4);
   const uint64_t flags = directory.number(2), method = directory.number(2);
@@ -143,12 +143,12 @@ Entry read_entry(Cursor& directory) {
 
 /// Where an entry lies in the archive, from its header to the end of its data.
 struct Place {
-  Entry entry;
+  ZipEntry entry;
   uint64_t end = 0;
   Bytes data;
 };
 
-Place place_of(Bytes archive, Entry entry) {
+Place place_of(Bytes archive, ZipEntry entry) {
   Cursor local(archive, entry.begin);
   local.expect(kLocal, "entry's header");
   local.skip(22);

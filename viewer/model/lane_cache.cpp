@@ -23,7 +23,6 @@ namespace shardlens::viewer {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 constexpr std::array<char, 8> kMagic = {'S', 'L', 'L', 'A', 'N', 'E', '0', '3'};
 constexpr size_t kSections = 11;  // the info, then the arrays
@@ -53,7 +52,7 @@ fs::path file_of(const std::string& folder, const RecordingStamp& stamp) {
   return fs::path(folder) / fmt::format("{:016x}.lane", hash_of(stamp.path));
 }
 
-Json json_of(const profiler::Header& header) {
+nlohmann::json json_of(const profiler::Header& header) {
   return {{"rank", header.rank},
           {"world_size", header.world_size},
           {"device", header.device},
@@ -67,7 +66,7 @@ Json json_of(const profiler::Header& header) {
           {"start_realtime_ns", header.start_realtime_ns}};
 }
 
-profiler::Header header_of(const Json& json) {
+profiler::Header header_of(const nlohmann::json& json) {
   return {.rank = json.at("rank"),
           .world_size = json.at("world_size"),
           .device = json.at("device"),
@@ -85,28 +84,28 @@ profiler::Header header_of(const Json& json) {
 /// judgement is left out: only lanes of whole recordings are kept.
 std::vector<uint8_t> packed(const LaneInfo& info, const RecordingStamp& stamp) {
   const auto bytes = [](const std::string& text) {
-    return Json::binary({text.begin(), text.end()});
+    return nlohmann::json::binary({text.begin(), text.end()});
   };
-  Json strings = Json::array();
+  nlohmann::json strings = nlohmann::json::array();
   for (const std::string& text : info.strings) strings.push_back(bytes(text));
-  return Json::to_cbor({{"path", bytes(stamp.path)},
-                        {"bytes", stamp.bytes},
-                        {"changed_ns", stamp.changed_ns},
-                        {"header", json_of(info.header)},
-                        {"strings", std::move(strings)},
-                        {"space", static_cast<int>(info.space)},
-                        {"end_ns", info.end_ns},
-                        {"events", info.events},
-                        {"unmatched", info.unmatched},
-                        {"steps_before", info.steps_before}});
+  return nlohmann::json::to_cbor({{"path", bytes(stamp.path)},
+                                  {"bytes", stamp.bytes},
+                                  {"changed_ns", stamp.changed_ns},
+                                  {"header", json_of(info.header)},
+                                  {"strings", std::move(strings)},
+                                  {"space", static_cast<int>(info.space)},
+                                  {"end_ns", info.end_ns},
+                                  {"events", info.events},
+                                  {"unmatched", info.unmatched},
+                                  {"steps_before", info.steps_before}});
 }
 
-std::string text_of(const Json& json) {
+std::string text_of(const nlohmann::json& json) {
   const auto& bytes = json.get_binary();
   return {bytes.begin(), bytes.end()};
 }
 
-LaneInfo info_of(const Json& json) {
+LaneInfo info_of(const nlohmann::json& json) {
   LaneInfo info{.header = header_of(json.at("header")),
                 .strings = {},
                 .space = static_cast<profiler::Space>(json.at("space").get<int>()),
@@ -115,7 +114,7 @@ LaneInfo info_of(const Json& json) {
                 .unmatched = json.at("unmatched"),
                 .steps_before = json.at("steps_before"),
                 .judgement = {}};
-  for (const Json& text : json.at("strings")) info.strings.push_back(text_of(text));
+  for (const nlohmann::json& text : json.at("strings")) info.strings.push_back(text_of(text));
   return info;
 }
 
@@ -269,13 +268,13 @@ std::optional<Lane> load_cached_lane(const std::string& folder, const RecordingS
   if (!preamble || !is_undamaged(file.bytes(), *preamble)) return std::nullopt;
   try {
     const auto packed_info = section<uint8_t>(file.bytes(), preamble->sections[0]);
-    const Json json = Json::from_cbor(packed_info.begin(), packed_info.end());
+    const nlohmann::json json = nlohmann::json::from_cbor(packed_info.begin(), packed_info.end());
     const RecordingStamp stored{text_of(json.at("path")), json.at("bytes"), json.at("changed_ns")};
     if (stored != stamp) return std::nullopt;
     const Lane::Sections sections = sections_of(file.bytes(), *preamble);
     if (!fits(sections)) return std::nullopt;
     return Lane(info_of(json), std::move(file), sections);
-  } catch (const Json::exception&) {
+  } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }
 }
