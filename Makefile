@@ -7,12 +7,13 @@ export SHARDLENS_DEPS
 # The PyTorch to build with, of those in .setup/pins.txt: make TORCH=2.11.0 build.
 export TORCH
 
-.PHONY: help demo programs test build tools gpu bench fuzz test-long test-wheels clean
+.PHONY: help demo programs check test build tools gpu bench fuzz test-long test-wheels clean
 .NOTPARALLEL:
 
 help:
 	@echo 'make demo        train the tutorial model, sharded over two ranks'
 	@echo 'make test        build and run the tests, with and without sanitizers'
+	@echo 'make check       build what needs no LibTorch, and test what has changed'
 	@echo 'make programs    build the programs into build/bin'
 	@echo 'make build       build the tests, too'
 	@echo 'make tools       build what needs no LibTorch into build/core/bin'
@@ -25,6 +26,9 @@ help:
 
 demo: programs
 	@.setup/demo
+
+check:
+	@.setup/check
 
 programs:
 	@.setup/build programs
