@@ -1,6 +1,6 @@
 // The versions of PyTorch differ in where they take memory: this is a table with a row for each
 // minor version. No version is compared anywhere else: whoever allocates, or predicts what is
-// allocated, asks a row. docs/pytorch_versions.md describes how a row is added.
+// allocated, asks a row. docs/add_pytorch_version.md describes how to add a row.
 #pragma once
 
 #include <cstdint>

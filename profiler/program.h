@@ -1,4 +1,4 @@
-// How a command becomes a program: an error is one line, with the exit code of design and README,
+// How a command becomes a program: an error is one line, with the exit code of docs/train.md,
 // and nothing that it prints of others' text moves a terminal's cursor.
 #pragma once
 

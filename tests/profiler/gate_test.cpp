@@ -132,7 +132,7 @@ const std::vector<Spoiled>& spoiled() {
 
 TEST_CASE("a gate refuses what cannot be compared, by the words that docs has a row for") {
   const Files files;
-  const std::string docs = test::read_file(SHARDLENS_SOURCE_DIR "/docs/recording.md");
+  const std::string docs = test::read_file(SHARDLENS_SOURCE_DIR "/docs/record.md");
   CHECK(spoiled().size() == kObstacles);
   for (const Spoiled& one : spoiled()) {
     CAPTURE(one.word);

@@ -230,8 +230,8 @@ def check_gate(folder):
     text = pathlib.Path(report).read_text().strip()
     if "grew too much" not in text or "misbehave.py" not in text:
         raise AssertionError(text)
-    if text not in (HERE.parent.parent / "docs" / "recording.md").read_text():
-        raise AssertionError(f"docs/recording.md shows another one than\n{text}")
+    if text not in (HERE.parent.parent / "docs" / "record.md").read_text():
+        raise AssertionError(f"docs/record.md shows another one than\n{text}")
 
 
 QUICK = [check_fail, check_kill]
