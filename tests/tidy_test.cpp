@@ -29,6 +29,7 @@ constexpr int kMaxLineColumns = 100;
 constexpr int kMaxFunctionLines = 70;
 constexpr int kMaxFunctionLinesP95 = 40;
 constexpr int kMaxArchitectureLines = 150;
+constexpr int kMaxReadmeWords = 900;
 
 using Faults = std::vector<std::string>;
 using Names = std::set<std::string, std::less<>>;
@@ -223,8 +224,16 @@ int columns_of(const std::string& line) {
   return static_cast<int>(std::ranges::count_if(line, starts_character));
 }
 
+int words_of(const std::string& text) {
+  std::istringstream words(text);
+  return static_cast<int>(std::distance(std::istream_iterator<std::string>(words), {}));
+}
+
 Faults size_faults(const SourceFile& file) {
   Faults faults;
+  if (file.path == "README.md" && words_of(file.text) > kMaxReadmeWords) {
+    faults.push_back(file.path + " has " + std::to_string(words_of(file.text)) + " words");
+  }
   const std::vector<std::string> lines = lines_of(file.text);
   const int limit = file.path == "ARCHITECTURE.md" ? kMaxArchitectureLines : kMaxFileLines;
   if (static_cast<int>(lines.size()) > limit) {
@@ -466,9 +475,16 @@ TEST_CASE("p95 is the length that 95 of 100 do not exceed") {
 }
 
 TEST_CASE("long files, long lines and forbidden text are faults") {
+  const auto words = [](int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += " |";
+    return text;
+  };
   CHECK(size_faults({"a.cpp", std::string(600, '\n')}).empty());
   CHECK(size_faults({"a.cpp", std::string(601, '\n')}).size() == 1);
   CHECK(size_faults({"ARCHITECTURE.md", std::string(151, '\n')}).size() == 1);
+  CHECK(size_faults({"README.md", words(900)}).empty());
+  CHECK(size_faults({"README.md", words(901)}).size() == 1);
   CHECK(size_faults({"a.cpp", std::string(100, 'x')}).empty());
   CHECK(size_faults({"a.cpp", std::string(101, 'x')}).size() == 1);
   CHECK(text_faults({"a.cpp", "int todo = 0;  // ends here\n"}).empty());
