@@ -68,9 +68,11 @@ void sum_for(LocalCommunicator& communicator, double seconds, Measured& measured
   std::byte* const areas = region + board_bytes(ranks);
   auto& measured = *reinterpret_cast<Measured*>(areas + LocalCommunicator::bytes(layout));
   try {
-    LocalCommunicator communicator(
-        areas,
-        {.layout = layout, .rank = rank, .deadline = kCollectiveDeadline, .describe = {}, .board = board});
+    LocalCommunicator communicator(areas, {.layout = layout,
+                                           .rank = rank,
+                                           .deadline = kCollectiveDeadline,
+                                           .describe = {},
+                                           .board = board});
     sum_for(communicator, seconds, measured);
     ::_exit(0);
   } catch (const std::exception& error) {

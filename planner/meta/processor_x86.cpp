@@ -11,7 +11,9 @@ namespace {
 struct CpuidLeaf {
   unsigned a = 0, b = 0, c = 0, d = 0;
 
-  explicit CpuidLeaf(unsigned number, unsigned part) { __get_cpuid_count(number, part, &a, &b, &c, &d); }
+  explicit CpuidLeaf(unsigned number, unsigned part) {
+    __get_cpuid_count(number, part, &a, &b, &c, &d);
+  }
 };
 
 bool has(unsigned flags, int bit) { return (flags >> bit & 1U) != 0; }
