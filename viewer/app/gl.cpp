@@ -1,17 +1,16 @@
-#define GL_GLEXT_PROTOTYPES
 #include "viewer/app/gl.h"
 
-#include <GL/gl.h>
-#include <GL/glext.h>
 #include <imgui.h>
 
 #include <algorithm>
 
+#include "viewer/app/gl_functions.h"
+
 namespace shardlens::viewer {
 
 GlBackdrop::~GlBackdrop() {
-  glDeleteFramebuffers(1, &frame_);
-  glDeleteTextures(1, &texture_);
+  gl().DeleteFramebuffers(1, &frame_);
+  gl().DeleteTextures(1, &texture_);
 }
 
 void GlBackdrop::load(const Image& image) {
@@ -26,33 +25,34 @@ void GlBackdrop::load(const Image& image) {
     std::copy(from, from + width_,
               rows_.begin() + static_cast<std::ptrdiff_t>(height_ - 1 - y) * width_);
   }
-  if (texture_ == 0) glGenTextures(1, &texture_);
-  glBindTexture(GL_TEXTURE_2D, texture_);
+  if (texture_ == 0) gl().GenTextures(1, &texture_);
+  gl().BindTexture(GL_TEXTURE_2D, texture_);
   if (is_same_size) {
-    glTexSubImage2D(GL_TEXTURE_2D, 0, 0, 0, width_, height_, GL_RGBA, GL_UNSIGNED_BYTE,
-                    rows_.data());
+    gl().TexSubImage2D(GL_TEXTURE_2D, 0, 0, 0, width_, height_, GL_RGBA, GL_UNSIGNED_BYTE,
+                       rows_.data());
     return;
   }
-  glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MIN_FILTER, GL_NEAREST);
-  glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MAG_FILTER, GL_NEAREST);
-  glTexImage2D(GL_TEXTURE_2D, 0, GL_RGBA8, width_, height_, 0, GL_RGBA, GL_UNSIGNED_BYTE,
-               rows_.data());
+  gl().TexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MIN_FILTER, GL_NEAREST);
+  gl().TexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MAG_FILTER, GL_NEAREST);
+  gl().TexImage2D(GL_TEXTURE_2D, 0, GL_RGBA8, width_, height_, 0, GL_RGBA, GL_UNSIGNED_BYTE,
+                  rows_.data());
   GLint target = 0;
-  glGetIntegerv(GL_READ_FRAMEBUFFER_BINDING, &target);
-  if (frame_ == 0) glGenFramebuffers(1, &frame_);
-  glBindFramebuffer(GL_READ_FRAMEBUFFER, frame_);
-  glFramebufferTexture2D(GL_READ_FRAMEBUFFER, GL_COLOR_ATTACHMENT0, GL_TEXTURE_2D, texture_, 0);
-  glBindFramebuffer(GL_READ_FRAMEBUFFER, static_cast<GLuint>(target));
+  gl().GetIntegerv(GL_READ_FRAMEBUFFER_BINDING, &target);
+  if (frame_ == 0) gl().GenFramebuffers(1, &frame_);
+  gl().BindFramebuffer(GL_READ_FRAMEBUFFER, frame_);
+  gl().FramebufferTexture2D(GL_READ_FRAMEBUFFER, GL_COLOR_ATTACHMENT0, GL_TEXTURE_2D, texture_, 0);
+  gl().BindFramebuffer(GL_READ_FRAMEBUFFER, static_cast<GLuint>(target));
 }
 
 void GlBackdrop::copy() const {
   GLint target = 0;
-  glGetIntegerv(GL_READ_FRAMEBUFFER_BINDING, &target);
-  glBindFramebuffer(GL_READ_FRAMEBUFFER, frame_);
-  glDisable(GL_SCISSOR_TEST);
-  glBlitFramebuffer(0, 0, width_, height_, 0, 0, width_, height_, GL_COLOR_BUFFER_BIT, GL_NEAREST);
-  glEnable(GL_SCISSOR_TEST);
-  glBindFramebuffer(GL_READ_FRAMEBUFFER, static_cast<GLuint>(target));
+  gl().GetIntegerv(GL_READ_FRAMEBUFFER_BINDING, &target);
+  gl().BindFramebuffer(GL_READ_FRAMEBUFFER, frame_);
+  gl().Disable(GL_SCISSOR_TEST);
+  gl().BlitFramebuffer(0, 0, width_, height_, 0, 0, width_, height_, GL_COLOR_BUFFER_BIT,
+                       GL_NEAREST);
+  gl().Enable(GL_SCISSOR_TEST);
+  gl().BindFramebuffer(GL_READ_FRAMEBUFFER, static_cast<GLuint>(target));
 }
 
 void GlBackdrop::add(const Image& image, ImDrawList& list) {
@@ -68,8 +68,8 @@ Image read_target(int width, int height) {
   image.width = width;
   image.height = height;
   image.pixels.resize(static_cast<size_t>(width) * static_cast<size_t>(height));
-  glPixelStorei(GL_PACK_ALIGNMENT, 1);
-  glReadPixels(0, 0, width, height, GL_RGBA, GL_UNSIGNED_BYTE, image.pixels.data());
+  gl().PixelStorei(GL_PACK_ALIGNMENT, 1);
+  gl().ReadPixels(0, 0, width, height, GL_RGBA, GL_UNSIGNED_BYTE, image.pixels.data());
   const auto row = [&](int y) {
     return image.pixels.begin() + static_cast<std::ptrdiff_t>(y) * width;
   };

@@ -76,7 +76,9 @@ class Rows {
 float depth(float x, float y, const Box& box, float radius) {
   const float dx = std::max({box.x + radius - x, x - (box.right() - radius), 0.F});
   const float dy = std::max({box.y + radius - y, y - (box.bottom() - radius), 0.F});
-  if (dx > 0 && dy > 0) return radius - std::hypot(dx, dy);
+  // As std::hypot would, but that is a newer function of glibc's than any other that is called.
+  if (dx > 0 && dy > 0)
+    return radius - static_cast<float>(std::sqrt(double{dx} * dx + double{dy} * dy));
   return std::min({x - box.x, box.right() - x, y - box.y, box.bottom() - y});
 }
 
