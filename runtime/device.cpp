@@ -7,12 +7,10 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sys/wait.h>
 #include <torch/headeronly/version.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -40,23 +38,6 @@ constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGRE
 bool is_on_stubs() { return ::dlsym(RTLD_DEFAULT, kNullDeviceMark) != nullptr; }
 
 fs::path program() { return fs::read_symlink("/proc/self/exe"); }
-
-/// Every library of the null device.
-std::vector<std::string> stub_libraries() {
-  const fs::path folder = support_folder("null_device");
-  std::vector<std::string> libraries;
-  std::error_code missing;
-  for (const auto& entry : fs::directory_iterator(folder, missing)) {
-    // The soname: "libcuda.so.1". The link without a number serves the linker.
-    if (entry.path().extension() != ".so") libraries.push_back(entry.path().string());
-  }
-  if (libraries.empty()) {
-    throw std::runtime_error(
-        fmt::format("the null device's libraries are not in {}; run make build", folder.string()));
-  }
-  std::sort(libraries.begin(), libraries.end());
-  return libraries;
-}
 
 [[noreturn]] void start_anew(const std::vector<std::string>& arguments) {
   const std::string path = program().string();
@@ -106,7 +87,7 @@ void enter_null_device(const planner::Device& device, const std::vector<std::str
         "program; run make build");
   }
   const char* preloaded = std::getenv("LD_PRELOAD");
-  std::string preload = fmt::format("{}", fmt::join(stub_libraries(), ":"));
+  std::string preload = preload_of(support_folder("null_device"));
   if (preloaded != nullptr && *preloaded != '\0') preload += fmt::format(":{}", preloaded);
   ::setenv("LD_PRELOAD", preload.c_str(), 1);
   ::setenv(kNullGpuVariable, device.gpu.c_str(), 1);

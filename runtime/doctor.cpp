@@ -133,8 +133,9 @@ void look_at_trial(const std::string& name, const TrialFact& trial, const std::s
 void look_at_libtorch(const Facts& facts, Findings& findings) {
   look_at_trial("LibTorch", facts.cpu_step,
                 fmt::format("{} trains a step on the CPU", facts.torch_version),
-                "make build fetches and builds what is missing", findings);
-  look_at_trial("null device", facts.null_step, "trains a step", "make build", findings);
+                "where Shardlens is built from its sources, make build", findings);
+  look_at_trial("null device", facts.null_step, "trains a step",
+                "where Shardlens is built from its sources, make build", findings);
 }
 
 void look_at_network(const Facts& facts, Findings& findings) {

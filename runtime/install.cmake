@@ -3,23 +3,35 @@
 include(CMakePackageConfigHelpers)
 set(home lib/shardlens)
 
-install(TARGETS shardlens shardlens-plan shardlens-profile shardlens-gate shardlens-view
-                shardlens-checkpoint shardlens-doctor
-        RUNTIME DESTINATION bin)
-add_custom_target(programs DEPENDS shardlens shardlens-plan shardlens-profile shardlens-gate
-                                   shardlens-view shardlens-checkpoint shardlens-doctor)
+# Components: `tools` and `recorders` are in every installation, and in what is carried to other
+# machines (make wheel), where `portable` takes the place of `linked`: programs that find LibTorch
+# when they start (installation.h).
+set(tools shardlens shardlens-plan shardlens-profile shardlens-gate shardlens-view
+          shardlens-checkpoint shardlens-doctor)
+install(TARGETS ${tools} RUNTIME DESTINATION bin COMPONENT tools)
+add_custom_target(programs DEPENDS ${tools})
 if(NOT SHARDLENS_LIBTORCH)
   return()
 endif()
-install(TARGETS shardlens-train shardlens-infer shardlens-record RUNTIME DESTINATION bin)
-add_dependencies(programs shardlens-train shardlens-infer shardlens-record shardlens_null_device)
-install(TARGETS ${SHARDLENS_NULL_LIBRARIES} LIBRARY DESTINATION ${home}/null_device NAMELINK_SKIP)
-install(TARGETS shardlens_python LIBRARY DESTINATION ${home}/record)
-install(DIRECTORY runtime/record/python DESTINATION ${home}/record)
+install(TARGETS shardlens-record RUNTIME DESTINATION bin COMPONENT tools)
+set(linked shardlens-train shardlens-infer)
+install(TARGETS ${linked} RUNTIME DESTINATION bin COMPONENT linked)
+install(TARGETS ${linked} RUNTIME DESTINATION ${home}/bin COMPONENT portable EXCLUDE_FROM_ALL)
+foreach(name IN LISTS linked)
+  install(PROGRAMS "$<TARGET_FILE:shardlens-with-libtorch>" DESTINATION bin RENAME ${name}
+          COMPONENT portable EXCLUDE_FROM_ALL)
+endforeach()
+add_dependencies(programs ${linked} shardlens-record shardlens-with-libtorch shardlens_null_device)
+install(TARGETS ${SHARDLENS_NULL_LIBRARIES} LIBRARY DESTINATION ${home}/null_device
+        COMPONENT recorders NAMELINK_SKIP)
+install(TARGETS shardlens_python LIBRARY DESTINATION ${home}/record COMPONENT recorders)
+install(DIRECTORY runtime/record/python DESTINATION ${home}/record COMPONENT recorders
+        PATTERN "__pycache__" EXCLUDE)
 install(FILES runtime/null_device/make_stubs.py "${CMAKE_BINARY_DIR}/record/sources.sha256"
-        DESTINATION ${home}/record)
+        DESTINATION ${home}/record COMPONENT recorders)
 # Recorders for other PyTorchs, as far as they have been built; what is being built has a dot.
-install(DIRECTORY "${CMAKE_BINARY_DIR}/record/pytorch" DESTINATION ${home}/record OPTIONAL
+install(DIRECTORY "${CMAKE_BINARY_DIR}/record/pytorch" DESTINATION ${home}/record
+        COMPONENT recorders OPTIONAL
         PATTERN ".*" EXCLUDE
         PATTERN "*.log" EXCLUDE)
 

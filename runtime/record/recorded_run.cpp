@@ -1,7 +1,6 @@
 #include "runtime/record/recorded_run.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "profiler/exchange/import_history.h"
+#include "runtime/installation.h"
 #include "runtime/null_device/null_device.h"
 
 namespace shardlens::runtime {
@@ -86,15 +86,6 @@ void put_first(const char* variable, const std::string& path) {
   const char* const before = std::getenv(variable);
   const bool is_set = before != nullptr && *before != '\0';
   ::setenv(variable, is_set ? fmt::format("{}:{}", path, before).c_str() : path.c_str(), 1);
-}
-
-std::string preload_of(const fs::path& stubs) {
-  std::vector<std::string> libraries;
-  for (const auto& entry : fs::directory_iterator(stubs)) {
-    if (entry.path().extension() != ".so") libraries.push_back(entry.path().string());
-  }
-  std::ranges::sort(libraries);
-  return fmt::format("{}", fmt::join(libraries, ":"));
 }
 
 void set(const char* variable, int64_t number) {
@@ -258,6 +249,7 @@ std::vector<fs::path> claimed_recordings(const fs::path& profiles, const std::st
 
 RecordedRun run_recorded(const RecordOptions& options, const PythonProgram& program,
                          const RecordFiles& files) {
+  if (!options.is_attached()) preload_of(files.stubs);  // is refused here, not by a child
   const fs::path profiles = profiles_of(options);
   fs::create_directories(profiles);
   const std::string claim = own_claim();

@@ -47,15 +47,24 @@ bool is_build(const fs::path& folder) {
   return fs::exists(folder / "CMakeCache.txt", ignored);
 }
 
+/// Who has a folder, and who else can write to it.
+bool is_as_private_as(const struct stat& one, const fs::path& other) {
+  struct stat found {};
+  if (::stat(other.c_str(), &found) != 0) return false;
+  const bool is_trusted = one.st_uid == found.st_uid || one.st_uid == 0;
+  return is_trusted && (one.st_mode & 022 & ~found.st_mode) == 0;
+}
+
 /// Why others than the user may have put into the cache what is there, and what to do; empty: they
-/// cannot have, or there is none. One that was installed is its installer's, root's or the user's,
-/// who alone can write to it.
+/// cannot have, or there is none. Whoever can write to `record` of an installation, from which the
+/// recorder for our own PyTorch is loaded, may also write to what was installed in it.
 std::string why_not_private(const fs::path& record) {
   const std::string path = cache_in(record).string();
   struct stat found {};
   if (::lstat(path.c_str(), &found) != 0) return {};
   const bool is_installed = !is_build(record.parent_path());
   if (!S_ISDIR(found.st_mode)) return fmt::format("{0} is no folder; run rm {0}", path);
+  if (is_installed && is_as_private_as(found, record)) return {};
   if (found.st_uid != ::geteuid() && !(is_installed && found.st_uid == 0)) {
     return fmt::format("{} belongs to user {}, not to you; build Shardlens in a folder of your own",
                        path, found.st_uid);
@@ -130,8 +139,8 @@ std::string why_not_built(const PythonProgram& program, const fs::path& record,
   const fs::path script = sources / ".setup" / "recorder";
   if (sources.empty() || !fs::exists(script)) {
     return fmt::format(
-        "{} here, nor the sources to build it; run build/bin/shardlens record where Shardlens was "
-        "built, with {}, and cmake --install again",
+        "{} here, nor the sources to build it; record where Shardlens is built from its sources, "
+        "with {}",
         none, program.interpreter);
   }
   const input::ProgramOutput said =
@@ -140,6 +149,53 @@ std::string why_not_built(const PythonProgram& program, const fs::path& record,
   if (said.exit_code == 0) return {};
   const auto lines = input::lines_of(said.text);
   return fmt::format("{}: {}", none, lines.empty() ? "its build was ended" : lines.back());
+}
+
+bool is_for_cuda_of(const PythonProgram& program, const fs::path& stubs) {
+  const std::string major = program.cuda_version.substr(0, program.cuda_version.find('.'));
+  std::error_code ignored;
+  return fs::exists(stubs / ("libcudart.so." + major), ignored);
+}
+
+/// Of recorders, and of none that is being built.
+std::vector<fs::path> kept_in(const fs::path& record) {
+  std::vector<fs::path> all;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(cache_in(record), ignored)) {
+    const bool is_whole = entry.path().filename().string().front() != '.';
+    if (is_whole && entry.is_directory()) all.push_back(entry.path());
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
+/// "2.10." of "2.10.0+cu128".
+std::string minor_of(const std::string& torch_version) {
+  return torch_version.substr(0, torch_version.find('.', torch_version.find('.') + 1) + 1);
+}
+
+/// An installation cannot build one for each wheel. PyTorch's are one for each Python, and what the
+/// recorder uses of its libraries is the same in all of a version. Empty: it has none.
+std::string recorder_of_installation(const PythonProgram& program, const fs::path& record,
+                                     Answers answers) {
+  if (is_build(record.parent_path())) return {};
+  for (const fs::path& kept : kept_in(record)) {
+    const fs::path stubs = kept / "null_device";
+    const std::string name = kept.filename().string();
+    if (!name.starts_with(minor_of(program.torch_version))) continue;
+    if (!is_for_cuda_of(program, stubs)) continue;
+    if (answers == Answers::gpu || lack_in(stubs, program, record).empty()) return name;
+  }
+  return {};
+}
+
+/// Which recorder this PyTorch has, or is to have.
+std::string name_for(const PythonProgram& program, const fs::path& record, Answers answers) {
+  const std::string own = recorder_name(program, record);
+  std::error_code ignored;
+  if (fs::exists(cache_in(record) / own, ignored) || !why_not_private(record).empty()) return own;
+  const std::string installed = recorder_of_installation(program, record, answers);
+  return installed.empty() ? own : installed;
 }
 
 /// Empty where it is there, if need be since it has been built.
@@ -159,19 +215,13 @@ std::string why_no_recorder(const PythonProgram& program, const fs::path& record
 
 /// Those of the build and of recorders that are kept, if they are for this CUDA; else the build's.
 std::vector<fs::path> possible_stubs(const PythonProgram& program, const fs::path& record) {
-  const std::string major = program.cuda_version.substr(0, program.cuda_version.find('.'));
   std::vector<fs::path> all = {stubs_of_build(record)};
-  if (why_not_private(record).empty() && fs::exists(cache_in(record))) {
-    for (const auto& entry : fs::directory_iterator(cache_in(record))) {
-      if (entry.path().filename().string().front() != '.')
-        all.push_back(entry.path() / "null_device");
-    }
+  if (why_not_private(record).empty()) {
+    for (const fs::path& kept : kept_in(record)) all.push_back(kept / "null_device");
   }
-  std::sort(all.begin() + 1, all.end());
   std::vector<fs::path> possible;
-  std::ranges::copy_if(all, std::back_inserter(possible), [&](const fs::path& stubs) {
-    return fs::exists(stubs / ("libcudart.so." + major));
-  });
+  std::ranges::copy_if(all, std::back_inserter(possible),
+                       [&](const fs::path& stubs) { return is_for_cuda_of(program, stubs); });
   return possible.empty() ? std::vector{all.front()} : possible;
 }
 
@@ -209,7 +259,7 @@ RecordFiles recorder_for(const PythonProgram& program, const fs::path& record, A
       (answers == Answers::gpu || lack_in(stubs, program, record).empty())) {
     return files_in(record, stubs, record);
   }
-  const std::string name = recorder_name(program, record);
+  const std::string name = name_for(program, record, answers);
   const std::string why = why_no_recorder(program, record, name);
   if (!why.empty()) return history_files(program, record, answers, why);
   const fs::path folder = cache_in(record) / name;

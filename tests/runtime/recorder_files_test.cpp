@@ -170,11 +170,45 @@ TEST_CASE("another PyTorch has the recorder that was kept for its wheel and our 
   }
   SECTION("nor has it once our sources have changed") {
     write(made.record / "sources.sha256", "fedcba9876543210  sources.list\n");
-    made.check_history("cmake --install again");
+    made.check_history("record where Shardlens is built from its sources");
   }
   SECTION("a recorder with a missing file is no recorder") {
     fs::remove(files.library);
     made.check_refused<std::runtime_error>("libshardlens_python.so is missing");
+  }
+}
+
+TEST_CASE("an installation has one recorder for all wheels of a version and a CUDA") {
+  MadeUp made;
+  made.keep(kName);
+  const fs::path kept = made.record / "pytorch" / kName;
+  const auto check_taken = [&] { CHECK(made.recorder().stubs == kept / "null_device"); };
+  write(kept / "null_device" / "libcudart.so.12", "");
+  made.program.wheel = "0ddba11";  // of another Python
+
+  SECTION("of its own version, and of those that mend it") {
+    check_taken();
+    made.program.torch_version = "2.10.1+cu126";
+    made.program.cuda_version = "12.6";
+    check_taken();
+  }
+  SECTION("of no other version or CUDA") {
+    made.program.torch_version = "2.1.0+cu128";
+    made.check_history("there is no recorder for PyTorch 2.1.0+cu128", kept / "null_device");
+    made.program.torch_version = "2.10.0+cu130";
+    made.program.cuda_version = "13.0";
+    made.check_history("there is no recorder for PyTorch 2.10.0+cu130");
+  }
+  SECTION("not where the wheel calls what its stubs lack") {
+    write(made.record / "make_stubs.py",
+          "case $3 in *pytorch*) echo it calls cuMany; exit 1;; esac\n");
+    made.check_refused<std::invalid_argument>("it calls cuMany; there is no recorder");
+    CHECK(recorder_for(made.program, made.record, Answers::gpu).library ==
+          kept / "libshardlens_python.so");
+  }
+  SECTION("a build makes each wheel its own") {
+    made.build_with("echo building it needs cmake; exit 1\n");
+    made.check_history("building it needs cmake", kept / "null_device");
   }
 }
 
@@ -206,6 +240,15 @@ TEST_CASE("recorders are loaded from a folder of the user's own alone") {
     made.recorder();
     set_mode(0775);
     made.check_history("others can write to it; install Shardlens again");
+    // Whoever can write to what is beside it can have put the recorder there, too.
+    fs::permissions(made.record, static_cast<fs::perms>(0775));
+    made.recorder();
+  }
+  SECTION("of an installation: who has installed it") {
+    if (::geteuid() != 0) SKIP("only root can make a folder of another user's");
+    REQUIRE(::chown(cache.c_str(), 12345, 12345) == 0);
+    REQUIRE(::chown(made.record.c_str(), 12345, 12345) == 0);
+    made.recorder();
   }
   SECTION("a link to one is none") {
     fs::rename(cache, made.record / "elsewhere");
