@@ -7,7 +7,8 @@ export SHARDLENS_DEPS
 # The PyTorch to build with, of those in .setup/pins.txt: make TORCH=2.11.0 build.
 export TORCH
 
-.PHONY: help demo programs check test build tools gpu bench fuzz test-long test-wheels clean
+.PHONY: help demo programs check test build tools wheel tarball gpu bench fuzz test-long test-wheels
+.PHONY: clean
 .NOTPARALLEL:
 
 help:
@@ -17,6 +18,8 @@ help:
 	@echo 'make programs    build the programs into build/bin'
 	@echo 'make build       build the tests, too'
 	@echo 'make tools       build what needs no LibTorch into build/core/bin'
+	@echo 'make wheel       make dist/*.whl, with what records PyTorch 2.9 to 2.15 (fetches 6 GB once)'
+	@echo 'make tarball     the same programs for machines without Python, too'
 	@echo 'make bench       measure, and compare steps with PyTorch (fetches 2.5 GB once)'
 	@echo 'make test-long   run the tests that take too long for every change (fetches 2 GB once)'
 	@echo 'make fuzz        hand hostile files to all that reads files, for MINUTES=10'
@@ -42,6 +45,12 @@ build:
 tools:
 	@.setup/build core
 	@echo 'shardlens: the programs are in build/core/bin'
+
+wheel:
+	@.setup/wheel
+
+tarball:
+	@.setup/wheel archive
 
 bench: build
 	@tests/bench/report_time

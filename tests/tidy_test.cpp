@@ -318,7 +318,8 @@ bool is_read(const fs::path& path) {
 
 /// All files of the repository that people write, without what is built, fetched or recorded.
 std::vector<SourceFile> repository() {
-  static const Names skipped = {"build", ".deps", "runs", ".git", "fixtures", "__pycache__"};
+  static const Names skipped = {"build", "dist",     ".deps",      "runs",
+                                ".git",  "fixtures", "__pycache__"};
   const fs::path root = SHARDLENS_SOURCE_DIR;
   std::vector<SourceFile> files;
   for (fs::recursive_directory_iterator it(root), end; it != end; ++it) {

@@ -1,0 +1,82 @@
+"""Finds and starts the programs that came with this package."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Mapping, NamedTuple, Sequence
+
+if sys.version_info < (3, 9):
+    raise SystemExit(
+        "shardlens: Python {}.{} is too old; use Python 3.9 or newer".format(*sys.version_info[:2])
+    )
+
+PROGRAM = Path(__file__).resolve().parent / "bin" / "shardlens"
+
+
+class ShardlensError(Exception):
+    """A command that could not answer: its line of error, and its exit code."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Answer(NamedTuple):
+    exit_code: int
+    output: str
+
+
+def environment() -> Mapping[str, str]:
+    """Names this Python's torch to `train` and `infer`, without importing it."""
+    variables = dict(os.environ)
+    if "SHARDLENS_TORCH" not in variables:
+        try:
+            torch = importlib.util.find_spec("torch")
+        except ValueError:  # something else is in sys.modules under that name
+            torch = None
+        if torch is not None and torch.submodule_search_locations:
+            variables["SHARDLENS_TORCH"] = list(torch.submodule_search_locations)[0]
+    return variables
+
+
+def cannot_start(error: OSError) -> str:
+    return (
+        f"shardlens: {PROGRAM} cannot be started: {error.strerror}; it is for x86-64 Linux with "
+        "glibc 2.34 or newer"
+    )
+
+
+def ask(arguments: Sequence[str], answers: Sequence[int]) -> Answer:
+    """What a command prints. Raises ShardlensError where its exit code is none of `answers`."""
+    try:
+        ended = subprocess.run(
+            [str(PROGRAM), *arguments],
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except OSError as error:
+        raise ShardlensError(cannot_start(error), 127) from None
+    if ended.returncode in answers:
+        return Answer(ended.returncode, ended.stdout)
+    lines = ended.stderr.strip().splitlines() or ended.stdout.strip().splitlines()
+    why = lines[-1] if lines else f"shardlens {arguments[0]}: exit code {ended.returncode}"
+    raise ShardlensError(why, ended.returncode)
+
+
+def flags_of(options: Mapping[str, object]) -> list[str]:
+    """`param_dtype="bf16", explain=True` as `--param-dtype bf16 --explain`."""
+    flags: list[str] = []
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        flags.append("--" + name.replace("_", "-"))
+        if value is not True:
+            flags.append(str(value))
+    return flags
