@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# The wheel in a new Debian 12 that has python3-venv and nothing else, as root:
+#
+#     tests/wheel/debian.sh dist/*.whl [FOLDER]
+#
+# makes that Debian with debootstrap (from DEBIAN_MIRROR, if that is set) in FOLDER, else in a
+# temporary one, which is removed, installs PyTorch and transformers there from pip, where an earlier
+# run has not, then the wheel, and prints how long each step takes. It fails where they take more than a minute without the
+# downloads, where there is a compiler, and where anything is written outside of the environment and
+# the run's folder.
+set -euo pipefail
+
+wheel=$(realpath "$1")
+made=${2:-$(mktemp -d)}
+is_temporary=$([ $# -ge 2 ] && echo no || echo yes)
+here=$(cd "$(dirname "$0")" && pwd)
+
+fail() {
+  echo "debian.sh: $*" >&2
+  exit 1
+}
+
+inside() {
+  chroot "$made" /usr/bin/env -i HOME=/home/user PATH=/home/user/venv/bin:/usr/bin:/bin \
+    LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    ${PIP_INDEX_URL:+PIP_INDEX_URL="$PIP_INDEX_URL"} PIP_DEFAULT_TIMEOUT=180 \
+    sh -c "cd /home/user && $1"
+}
+
+clean_up() {
+  umount "$made/proc" "$made/dev/shm" 2>/dev/null || true
+  [ $is_temporary = no ] || rm -rf --one-file-system "$made"
+}
+
+# timed WORDS COMMAND: words with "counts" add to the total.
+timed() {
+  local begun=$EPOCHREALTIME status=0
+  inside "$2" >"$made/said" 2>&1 || status=$?
+  local took
+  took=$(awk -v a="$begun" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
+  tail -n 3 "$made/said"
+  printf '%6s s  %s\n\n' "$took" "$1"
+  [ "$status" = 0 ] || fail "$2: exit code $status"
+  case $1 in *counts*) total=$(awk -v a="$total" -v b="$took" 'BEGIN { print a + b }') ;; esac
+}
+
+[ "$(id -u)" = 0 ] || fail "only root can make a Debian; run it as root"
+command -v debootstrap >/dev/null || fail "debootstrap is missing; install it"
+if [ ! -x "$made/usr/bin/python3" ]; then
+  debootstrap --variant=minbase --include=python3-venv,ca-certificates bookworm "$made" \
+    ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$made.log" 2>&1 || fail "debootstrap failed (see $made.log)"
+fi
+cp /etc/resolv.conf "$made/etc/"
+cp /etc/ssl/certs/ca-certificates.crt "$made/etc/ssl/certs/"
+mkdir -p "$made/dev/shm"
+trap clean_up EXIT
+mount -t proc none "$made/proc"
+mount -t tmpfs none "$made/dev/shm"
+mkdir -p "$made/home/user"
+cp "$wheel" "$made/home/user/"
+cp "$here/small_llama.py" "$made/home/user/train.py"
+for name in cc c++ gcc g++ cmake ninja make; do
+  [ ! -e "$made/usr/bin/$name" ] || fail "there is $name in that Debian, which is not as it was made"
+done
+
+total=0
+if inside "pip show --quiet torch transformers" 2>/dev/null; then  # of an earlier run
+  inside "rm -rf runs && pip uninstall --quiet --yes shardlens"
+else
+  timed "python3 -m venv" "rm -rf venv runs && python3 -m venv venv"
+  timed "pip install torch transformers (a download)" "pip install torch transformers"
+fi
+touch "$made/home/before"
+timed "pip install of the wheel; counts" "pip install --no-index shardlens-*.whl"
+timed "plan; counts" "shardlens plan --model llama-8b --gpu h100 --world 8 --param-dtype bf16 --batch 1"
+timed "record of a script of transformers; counts" \
+  "shardlens record --device null:h100 --world 8 --rank 3 --out runs/llama -- python train.py"
+timed "view --report; counts" "shardlens view --no-cache runs/llama --report runs/llama.html"
+# Nothing there draws, which is a line.
+for act in "--screenshot runs/llama.png" ""; do
+  why=$(inside "shardlens view --no-cache runs/llama $act" 2>&1) && fail "view $act: has drawn"
+  [[ $why == "shardlens view: "* && $why != *$'\n'* ]] || fail "view $act: $why"
+  echo "$why"
+done
+echo "$total s, without the downloads; at most 60 are wanted"
+
+written=$(cd "$made" && find . -xdev -newer home/before -type f ! -path './home/user/venv/*' \
+  ! -path './home/user/runs/*' ! -path ./said ! -path './proc/*' ! -path './dev/*')
+[ -z "$written" ] || fail "written outside of the environment and the run: $written"
+awk -v total="$total" 'BEGIN { exit total > 60 }' || fail "that is more"
