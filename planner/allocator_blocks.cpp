@@ -39,7 +39,8 @@ void AllocatorModel::insert_free(Block* block) {
 
 void AllocatorModel::erase_free(Block* block) { free_blocks(*block).erase(*block); }
 
-/// Bytes of `from`, which is gone then; 0 where the two cannot be one.
+/// Merges `from` into `into` and returns the bytes of `from`, which no longer exists then. Returns
+/// 0 if they cannot be one block.
 int64_t AllocatorModel::merge(Block* into, Block* from) {
   if (from == nullptr || !from->is_free() || from->is_mapped != into->is_mapped) return 0;
   erase_free(from);
@@ -62,7 +63,8 @@ std::vector<int64_t> AllocatorModel::state(
   for (const Block& block : blocks_) {
     if (!is_dropped[block.id]) present.push_back(&block);
   }
-  // Among blocks of one size the order of making may decide; how many were made before does not.
+  // Among blocks of one size the order in which they were made may decide; the number of blocks
+  // made before them does not matter.
   std::vector<int64_t> orders(blocks_.size());
   if (settings_.prefers_older_blocks) {
     std::ranges::sort(present, {}, &Block::made);
@@ -71,7 +73,7 @@ std::vector<int64_t> AllocatorModel::state(
   std::ranges::sort(present, [](const Block* a, const Block* b) { return ByPlace()(a, b); });
   std::vector<int64_t> state = {device_used_bytes_, outside_bytes_};
   for (const Block* block : present) {
-    // The number of a segment says no more than where the next one begins.
+    // A segment's number matters only in that it says where the next segment begins.
     const bool begins_segment = block->previous == nullptr;
     const bool ages = collects_garbage() && block->is_free();
     state.insert(state.end(),

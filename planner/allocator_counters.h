@@ -1,5 +1,5 @@
-// What PyTorch's caching allocator counts, as torch.cuda.memory_stats() names it. Bytes of blocks
-// are those that were given, after rounding, but for requested_bytes.
+// The counters of PyTorch's caching allocator, named as in torch.cuda.memory_stats(). Bytes of
+// blocks count what was given, after rounding; only requested_bytes counts what was asked for.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Counter {
   bool operator==(const Counter&) const = default;
 };
 
-/// Of one pool of blocks, or of both.
+/// The counters of one pool of blocks, or of both pools together.
 struct PoolCounters {
   Counter allocations;      // blocks that a caller holds
   Counter segments;         // without expandable ones

@@ -1,5 +1,5 @@
-// AllocatorModel's expandable segments: ranges of addresses, an eighth larger than the device, of
-// which as much is mapped as is needed, page by page.
+// AllocatorModel's expandable segments: each is a range of addresses an eighth larger than the
+// device, of which only as much is mapped as is needed, page by page.
 #include <algorithm>
 
 #include "planner/allocator_model.h"
@@ -15,8 +15,8 @@ int64_t AllocatorModel::range_bytes(Pool of) const {
                               page_bytes(of));
 }
 
-/// A free block of at least the request's size, with all memory; nothing where the device has not
-/// as much. What was mapped on the way stays mapped.
+/// Returns a free block of at least the request's size, all of it mapped; nullptr if the device has
+/// too little memory. Pages that were mapped before it ran out stay mapped.
 AllocatorBlock* AllocatorModel::grow_segment(const Request& request) {
   Block* block = find_room(request);
   if (!block->is_mapped && !map(block, std::min(block->bytes, request.bytes))) return nullptr;
@@ -29,7 +29,8 @@ AllocatorBlock* AllocatorModel::grow_segment(const Request& request) {
   return block;
 }
 
-/// The lowest place where free blocks and unmapped ones are large enough together.
+/// Returns the first block of the lowest place where adjacent free blocks, mapped or not, are large
+/// enough together.
 AllocatorBlock* AllocatorModel::find_room(const Request& request) {
   for (Block* unmapped : pool(request.pool).streams[request.stream].unmapped()) {
     Block* first = unmapped;
@@ -76,7 +77,7 @@ bool AllocatorModel::map(Block* block, int64_t bytes) {
   return true;
 }
 
-/// Of a free block, what are whole pages; its ends stay free blocks.
+/// Unmaps the whole pages within a free block; its ends stay free blocks.
 void AllocatorModel::unmap(Block* block) {
   const int64_t page = page_bytes(block->pool);
   const int64_t block_end = block->offset_bytes + block->bytes;

@@ -16,7 +16,8 @@ using profiler::kBlockBytes;
 constexpr int64_t kMostRequestBytes = int64_t{1} << 60;
 constexpr size_t kPoolStreams = 32;
 
-/// Up to the next of `divisions` equal steps between two powers of two; both are powers of two.
+/// Rounds up to the next of `divisions` equal steps between two powers of two. `divisions` is a
+/// power of two too.
 int64_t rounded_to_division(int64_t bytes, uint64_t divisions) {
   const uint64_t size = static_cast<uint64_t>(bytes);
   if (std::has_single_bit(size)) return bytes;
@@ -26,7 +27,7 @@ int64_t rounded_to_division(int64_t bytes, uint64_t divisions) {
   return static_cast<int64_t>((size + step - 1) / step * step);
 }
 
-/// Of c10::Stream, on the first device.
+/// Returns the hash that c10::Stream has on the first device.
 uint64_t hash_of(const StreamName& stream) {
   constexpr uint64_t kCudaDevice = uint64_t{1} << 56;
   constexpr uint64_t kIdBits = (uint64_t{1} << 48) - 1;
@@ -52,7 +53,7 @@ std::vector<StreamName> default_and_pool_streams(size_t count) {
   }
   std::vector<StreamName> streams(1);
   for (size_t i = 1; i < count; ++i) {
-    // Which pool in the low bits, the place in it above.
+    // The low bits name the pool, the bits above them the place in it.
     streams.push_back({.handle = i, .id = static_cast<int64_t>((i - 1) * kPoolStreams + 3)});
   }
   return streams;
@@ -139,7 +140,7 @@ AllocatorBlock* AllocatorModel::find_free(const Request& request) {
   auto found = free.lower_bound({.bytes = request.bytes});
   if (found == free.end()) return nullptr;
   if (settings_.expandable_segments) {
-    // A block at the end of what is mapped counts as large as it can grow.
+    // A block at the end of the mapped pages counts as large as it can grow.
     const auto room = [](const FreeKey& key) {
       const Block* next = key.block->next;
       return key.bytes + (next != nullptr && !next->is_mapped ? next->bytes : 0);
@@ -159,7 +160,9 @@ bool AllocatorModel::is_oversize_for(const Block& block, const Request& request)
   return block.bytes >= request.bytes + settings_.max_non_split_rounding_bytes;
 }
 
-/// In the order in which a device that becomes full is relieved.
+/// Obtains a new segment in LibTorch's steps: collects garbage first, if that is on. If the device
+/// is full, releases oversize blocks and tries again, then releases the whole cache and tries
+/// again.
 AllocatorModel::Obtained AllocatorModel::obtain(const Request& request) {
   const auto released_by = [this](const auto& release) {
     const int64_t before = counters_.all.reserved_bytes.current;
@@ -205,7 +208,7 @@ bool AllocatorModel::should_cut(const Block& block, const Request& request) cons
   return profiler::is_split(block.bytes, request.bytes, settings_.expandable_segments);
 }
 
-/// The request gets the low end.
+/// Cuts a block in two; the request gets the low end.
 AllocatorBlock* AllocatorModel::cut(const Request& request, Block* block) {
   Block* given = new_block(*block, block->offset_bytes, request.bytes);
   link(given, block->previous, block);
@@ -298,7 +301,7 @@ void AllocatorModel::free_now(Block* block) {
   });
 }
 
-/// By the net change, as LibTorch counts, so that a peak is never that of a half-done merge.
+/// Counts the net change, as LibTorch does, so that a peak is never that of a half-done merge.
 void AllocatorModel::count_merged(const Block& block, int64_t merged_blocks, int64_t merged_bytes) {
   const int64_t blocks = (block.is_split() ? 1 : 0) - merged_blocks;
   const int64_t bytes = (block.is_split() ? block.bytes : 0) - merged_bytes;
@@ -329,7 +332,7 @@ void AllocatorModel::insert_events(Block* block) {
   }
 }
 
-/// See [Note: what the device has done].
+/// Frees the blocks that waited for other streams: see [Note: what the device has done].
 void AllocatorModel::complete_events() {
   if (pending_streams_.empty()) return;
   for (size_t place = pending_streams_.first(); place != pending_streams_.end();) {

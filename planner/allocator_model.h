@@ -2,21 +2,23 @@
 // requests give the same blocks, segments, counters and failures, without LibTorch and without
 // memory. The planner sends a step's requests through it to know what is reserved and what fits.
 //
-// Exact: rounding, pools, best fit, splits and merges, streams, expandable segments, the order in
-// which cached memory is given back when the device is full, garbage collection and the limit of a
-// memory fraction. tests/runtime/null_device/allocator_model_test.cpp holds it against the wheel's
-// own allocator, operation by operation.
+// The model is exact in rounding, pools, best fit, splits and merges, streams, expandable segments,
+// the order in which cached memory is given back when the device is full, garbage collection and
+// the limit of a memory fraction. tests/runtime/null_device/allocator_model_test.cpp compares it
+// with the wheel's own allocator, operation by operation.
 //
 // [Note: what the order of addresses is]
-// Of equally large free blocks the one with the lowest address is taken. A new segment lies above
-// all earlier ones here, as on the null device; a driver may reuse addresses that were freed.
+// Among equally large free blocks the one with the lowest address is taken, or in versions that
+// prefer older blocks the one that was made first. A new segment lies above all earlier ones here,
+// as on the null device; a driver may reuse addresses that were freed.
 //
 // [Note: what the device has done]
-// A block that other streams used is kept, when freed, until they have come so far. Here, as on the
-// null device, they have by the next request: that is when such a block is given back.
+// A block that other streams used is kept, when freed, until those streams have passed their last
+// use of it. Here, as on the null device, they have passed it by the next request, which is when
+// the block is freed.
 //
-// Not modelled: private pools (CUDA graphs, MemPool), callbacks that free memory, a change of
-// settings on the way. One thread at a time.
+// Private pools (CUDA graphs, MemPool), callbacks that free memory and a change of settings on the
+// way are not modelled. Only one thread at a time may use a model.
 #pragma once
 
 #include <array>
@@ -37,58 +39,60 @@
 
 namespace shardlens::planner {
 
-/// What a stream is to LibTorch: where several streams' blocks are gone through, it says in which
-/// order.
+/// The names that LibTorch has for a stream. They decide the order in which the blocks of several
+/// streams are gone through.
 struct StreamName {
   uint64_t handle = 0;  // cudaStream_t
   int64_t id = 0;       // c10::StreamId
 };
 
-/// The default stream, then those that c10::cuda::getStreamFromPool() returns in a process that
-/// never asked for one of high priority; up to 33.
+/// Returns the names of `count` streams, at most 33: the default stream, then those that
+/// c10::cuda::getStreamFromPool() returns in a process that never asked for one of high priority.
 std::vector<StreamName> default_and_pool_streams(size_t count);
 
 class AllocatorModel {
  public:
   using Listener = std::function<void(const AllocatorEvent&)>;
 
-  /// `streams` are named by their index from here on. Throws std::invalid_argument where there are
-  /// none or two have one handle, and for settings out of range.
+  /// Each stream is named by its index in `streams` from here on. Throws std::invalid_argument if
+  /// there are none or two have the same handle, and for settings out of range.
   explicit AllocatorModel(const AllocatorSettings& settings = {},
                           const std::vector<StreamName>& streams = {{}});
   AllocatorModel(const AllocatorModel&) = delete;
   AllocatorModel& operator=(const AllocatorModel&) = delete;
 
-  /// Of 1 byte to 1 EiB, else throws std::invalid_argument; LibTorch asks for none for an empty
-  /// tensor.
+  /// Allocates `bytes` for use on `stream`. Throws std::invalid_argument outside 1 byte to 1 EiB;
+  /// LibTorch makes no request for an empty tensor.
   AllocationResult allocate(int64_t bytes, StreamIndex stream);
-  /// Throws std::logic_error where the block is not allocated.
+  /// Frees a block. Throws std::logic_error if the block is not allocated.
   void free(BlockId block);
-  /// The block may be in use on another stream when it is freed. Throws as free does.
+  /// Says that the block may be in use on another stream when it is freed. Throws as free does.
   void record_stream(BlockId block, StreamIndex stream);
 
-  /// torch.cuda.empty_cache().
+  /// Does what torch.cuda.empty_cache() does.
   void empty_cache();
-  /// torch.cuda.set_per_process_memory_fraction(). Throws std::invalid_argument outside 0 to 1.
+  /// Does what torch.cuda.set_per_process_memory_fraction() does. Throws std::invalid_argument
+  /// outside 0 to 1.
   void set_memory_fraction(double fraction);
   void reset_peaks();
   void reset_accumulated();
 
-  /// Memory of the device that others hold or take: the context, NCCL's buffers, in whole pages of
-  /// 2 MiB. False, and nothing taken, where the device has not as much. The allocator gives
-  /// nothing back for it.
+  /// Takes memory of the device for others than the allocator (the context, NCCL's buffers), in
+  /// whole pages of 2 MiB. Returns false and takes nothing if the device has too little left: the
+  /// allocator gives none of its cache back for it.
   bool take_outside(int64_t bytes);
   void give_back_outside(int64_t bytes);
 
-  /// All that later answers depend on, but for the numbers of segments beyond their order: where
-  /// two are equal, the same requests are answered alike from there. `purpose_of` says what a held
-  /// block is to its holder.
+  /// Returns everything that later answers depend on, except the segments' numbers, of which only
+  /// the order counts. Two models with equal states answer the same requests alike from then on.
+  /// `purpose_of` says what a held block is to its holder.
   std::vector<int64_t> state(const std::function<int64_t(BlockId)>& purpose_of) const;
 
   int64_t device_free_bytes() const { return settings_.capacity_bytes - device_used_bytes_; }
   const AllocatorCounters& counters() const { return counters_; }
-  /// Called within allocate, free and empty_cache, after the counters changed where LibTorch does
-  /// so; may not call the model.
+  /// Sets a function that is called with each event, within allocate, free and empty_cache. The
+  /// counters have changed before the call wherever LibTorch changes them first. The function may
+  /// not call the model.
   void set_listener(Listener listener) { listener_ = std::move(listener); }
 
  private:
@@ -116,7 +120,7 @@ class AllocatorModel {
     int64_t ages = 0;            // their sum
   };
 
-  // allocator_model.cpp: requests and frees.
+  // allocator_model.cpp handles requests and frees.
   int64_t rounded(int64_t bytes) const;
   Request request_of(int64_t bytes, StreamIndex stream) const;
   Block* find_free(const Request& request);
@@ -134,7 +138,7 @@ class AllocatorModel {
   void complete_events();
   Block& held_block(BlockId id);
 
-  // allocator_segments.cpp: what is taken from the device and given back.
+  // allocator_segments.cpp takes memory from the device and gives it back.
   Block* new_segment(const Request& request);
   Block* allocate_segment(const Request& request);
   void release_segment(Block* block);
@@ -148,7 +152,7 @@ class AllocatorModel {
   bool take_memory(int64_t bytes);
   void give_memory_back(int64_t bytes);
 
-  // allocator_expandable.cpp: segments that grow page by page.
+  // allocator_expandable.cpp grows segments page by page.
   Block* grow_segment(const Request& request);
   Block* find_room(const Request& request);
   Block* new_range(const Request& request);
@@ -157,7 +161,7 @@ class AllocatorModel {
   int64_t page_bytes(Pool of) const;
   int64_t range_bytes(Pool of) const;
 
-  // allocator_blocks.cpp: blocks and their places.
+  // allocator_blocks.cpp keeps the blocks and their places.
   Block* new_block(const Block& like, int64_t offset_bytes, int64_t bytes);
   void drop(Block* block);
   void link(Block* block, Block* before, Block* after);

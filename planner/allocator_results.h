@@ -1,5 +1,5 @@
-// What the model of PyTorch's caching allocator answers to a request, and what it tells on the way.
-// Whoever drives AllocatorModel reads these; all sizes are bytes.
+// The answers of the model of PyTorch's caching allocator to requests, and the events that it
+// reports meanwhile. Callers that drive AllocatorModel read these; all sizes are bytes.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,10 @@
 
 namespace shardlens::planner {
 
-/// Until the block is freed.
+/// Names a block until it is freed.
 using BlockId = uint32_t;
-/// In the order in which segments were made. An expandable one is a range of addresses.
+/// Numbers segments in the order in which they were made. An expandable segment is a range of
+/// addresses.
 using SegmentIndex = uint32_t;
 
 enum class AllocationSource : uint8_t {
@@ -30,7 +31,7 @@ struct Allocation {
   AllocationSource source = AllocationSource::cache;
 };
 
-/// Bytes, when the allocator gave up.
+/// The result of a request that failed, in bytes at the time when the allocator gave up.
 struct OutOfMemory {
   int64_t requested = 0;
   int64_t rounded = 0;
@@ -56,8 +57,8 @@ enum class AllocatorEventKind : uint8_t {
   segment_unmap,
 };
 
-/// What LibTorch's trace of the allocator records, in its order; OutOfMemory is the result of a
-/// request.
+/// One event as LibTorch's trace of the allocator records it, in the same order. Running out of
+/// memory is no event here: it is the result of a request (OutOfMemory).
 struct AllocatorEvent {
   AllocatorEventKind kind = AllocatorEventKind::alloc;
   StreamIndex stream = 0;

@@ -1,5 +1,5 @@
-// What AllocatorModel takes from the device and gives back: segments, the limit, and what happens
-// when the device is full.
+// The memory that AllocatorModel takes from the device and gives back: segments, the limit, and the
+// ways in which it makes room when the device is full.
 #include <algorithm>
 #include <stdexcept>
 #include <string>
@@ -44,7 +44,7 @@ void AllocatorModel::give_back_outside(int64_t bytes) {
 }
 
 AllocatorBlock* AllocatorModel::new_segment(const Request& request) {
-  // The limit counts the whole segment, also where only pages of it would be mapped.
+  // The limit counts the whole segment, even if only some of its pages would be mapped.
   const int64_t reserved = counters_.all.reserved_bytes.current;
   if (allowed_bytes_ && reserved + request.segment_bytes > *allowed_bytes_) return nullptr;
   return settings_.expandable_segments ? grow_segment(request) : allocate_segment(request);
@@ -65,7 +65,7 @@ AllocatorBlock* AllocatorModel::allocate_segment(const Request& request) {
   return block;
 }
 
-/// The block is the whole segment, and free.
+/// Gives a segment back; `block` is the whole segment, and free.
 void AllocatorModel::release_segment(Block* block) {
   const int64_t bytes = block->bytes;
   ++counters_.driver_frees;
@@ -80,8 +80,9 @@ void AllocatorModel::release_segment(Block* block) {
   drop(block);
 }
 
-/// Gives back one cached block that is large enough, or several, the largest first. Whether that
-/// much came back; only where max_split_bytes is set.
+/// Gives back one cached block that is large enough, or several, the largest first. Returns true if
+/// enough bytes came back. Does nothing unless max_split_bytes is set, nor with expandable
+/// segments.
 bool AllocatorModel::release_oversize(const Request& request) {
   if (settings_.max_split_bytes == kUnlimitedBytes || settings_.expandable_segments) return false;
   const int64_t wanted = std::max(request.bytes, settings_.max_split_bytes);
@@ -101,7 +102,7 @@ bool AllocatorModel::release_oversize(const Request& request) {
   return released >= wanted;
 }
 
-/// Everything that no block of a caller keeps.
+/// Gives back every segment that no caller's block keeps.
 void AllocatorModel::release_cache() {
   ++counters_.synchronizations;
   complete_events();
@@ -129,13 +130,13 @@ bool AllocatorModel::collects_garbage() const {
   return allowed_bytes_ && settings_.garbage_collection_threshold > 0;
 }
 
-/// How often its pool was searched since the block became free.
+/// Returns how often the block's pool was searched since the block became free.
 int64_t AllocatorModel::age_of(const Block& block) const {
   return pool(block.pool).searches - block.searches_when_freed;
 }
 
-/// Gives cached segments of the large pool back, those of at least average age first, until what is
-/// reserved is at the threshold.
+/// Gives back cached segments of the large pool, those of at least average age first, until the
+/// reserved bytes are at the threshold.
 void AllocatorModel::collect_garbage() {
   const auto threshold = static_cast<int64_t>(settings_.garbage_collection_threshold *
                                               static_cast<double>(*allowed_bytes_));

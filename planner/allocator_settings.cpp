@@ -39,7 +39,8 @@ std::vector<std::string> tokens_of(std::string_view text) {
   return tokens;
 }
 
-/// LibTorch reads the text twice, and a key that only the other reading knows is stepped over.
+/// Reads the settings. LibTorch reads the text twice, and skips keys that only the other reading
+/// knows.
 class Reading {
  public:
   using Handler = size_t (Reading::*)(size_t key);  // returns where the value ends
@@ -97,7 +98,7 @@ class Reading {
     }
   }
 
-  /// It comes first wherever it stands, since others must not be smaller.
+  /// Reads this key first wherever it stands, since other sizes must not be smaller.
   void read_large_segment() {
     for (size_t i = 0; i < tokens_.size(); ++i) {
       if (tokens_[i] != "large_segment_size_mb") continue;

@@ -1,10 +1,10 @@
-// How PyTorch's caching allocator of CUDA memory is set, as PYTORCH_CUDA_ALLOC_CONF says it, and
-// the device that it allocates from. Read by the planner; AllocatorModel behaves as it says.
+// The settings of PyTorch's caching allocator of CUDA memory, as PYTORCH_CUDA_ALLOC_CONF gives
+// them, and the device that it allocates from. The planner reads them; AllocatorModel obeys them.
 //
 // The text is read as LibTorch 2.11 reads it, also where that is lenient: a number ends where its
-// digits do ("100MB" is 100), "-1" is very much, and what stands where a colon or a comma belongs
-// is not looked at. So a text that PyTorch takes means here what it means there, and one that
-// PyTorch refuses is refused. Sizes of more than 4 EiB count as 4 EiB.
+// digits do ("100MB" is 100), "-1" is a very large number, and the characters in the place of a
+// colon or a comma are not checked. So a text that PyTorch takes means here what it means there,
+// and one that PyTorch refuses is refused. Sizes of more than 4 EiB count as 4 EiB.
 #pragma once
 
 #include <array>
@@ -16,25 +16,26 @@
 
 namespace shardlens::planner {
 
-/// As max_split_bytes, and as a capacity: more than there is anywhere.
+/// The value that stands for "no limit" as max_split_bytes and as a capacity: more than any device
+/// has.
 inline constexpr int64_t kUnlimitedBytes = int64_t{1} << 62;
 
 struct AllocatorSettings {
-  /// Of request sizes below 2 MiB, below 4 MiB, ... and from 32 GiB on.
+  /// The number of ranges of request sizes: below 2 MiB, below 4 MiB, ... and from 32 GiB on.
   static constexpr size_t kRoundupIntervals = 16;
 
-  // The device.
+  // The device that memory is taken from.
   int64_t capacity_bytes = kUnlimitedBytes;  // what cudaMemGetInfo gives as total
   double memory_fraction = 1;                // of it; per_process_memory_fraction
   bool rounds_memory_fraction = models::own_torch_rules().rounds_memory_fraction;
   bool prefers_older_blocks = models::own_torch_rules().prefers_older_blocks;
 
-  // What is taken from the driver.
+  // These decide what is taken from the driver.
   int64_t large_segment_bytes = int64_t{20} << 20;  // for requests of 1 to 10 MiB
   bool expandable_segments = false;
   double garbage_collection_threshold = 0;  // of what memory_fraction allows; 0: no collection
 
-  // How requests are rounded and blocks are cut.
+  // These decide how requests are rounded and blocks are cut.
   std::array<uint64_t, kRoundupIntervals> roundup_divisions{};  // of a power of two; 0 and 1: none
   int64_t max_split_bytes = kUnlimitedBytes;
   int64_t max_non_split_rounding_bytes = int64_t{20} << 20;
@@ -48,7 +49,8 @@ struct AllocatorSettings {
 /// for backend:cudaMallocAsync.
 AllocatorSettings parse_allocator_settings(std::string_view text);
 
-/// The same settings by the rules of another PyTorch than the build's.
+/// Returns the same settings with the rules of `torch`, which may be another PyTorch than the
+/// build's.
 AllocatorSettings with_rules(AllocatorSettings settings, const models::TorchRules& torch);
 
 }  // namespace shardlens::planner

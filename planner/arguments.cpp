@@ -37,7 +37,7 @@ std::string unknown_flag(const std::string& argument) {
                      mistyped ? fmt::format("did you mean --{}?", nearest.name) : "see --help");
 }
 
-/// What CLI11 found, before any value is checked: flags by the table's order.
+/// The flags that CLI11 found, in the table's order, before any value is checked.
 struct Given {
   std::vector<std::vector<std::string>> values;
   std::string config_file;
@@ -64,7 +64,7 @@ Given parse(const std::vector<std::string>& arguments) {
   CLI::App app;
   declare(app, given);
   try {
-    // CLI11 takes the arguments last first.
+    // CLI11 takes the arguments in reverse order.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ArgumentMismatch& error) {
     throw std::invalid_argument(fmt::format("{}; see --help", error.what()));
@@ -83,7 +83,8 @@ void set_flags(Config& config, const Given& given) {
   }
 }
 
-/// What another program's file means may depend on what stands beside it.
+/// Returns the context of another program's file, since the file's meaning may depend on the flags
+/// and ranks beside it.
 ForeignContext context_of(const Given& given, int64_t launched) {
   Config flags;
   set_flags(flags, given);

@@ -42,7 +42,7 @@ void BackwardBuilder::find_spread_buckets() {
     for (const int bucket : used.buckets) {
       const size_t index = plan_of_[static_cast<size_t>(used.group)][static_cast<size_t>(bucket)];
       if (index == left.size()) left.push_back(plans_[index].segments);
-      // Those that began at least two before the newest one, and are not at their end.
+      // Buckets that began at least two before the newest one, and still miss segments, are spread.
       for (size_t old = 0; old + kRings < left.size(); ++old) {
         if (left[old] > 0) plans_[old].spread = true;
       }
@@ -140,7 +140,8 @@ void BackwardBuilder::add_own_slots(SlotKind kind, int BucketPlan::*slot, TakesS
   }
 }
 
-/// The optimizer takes gradients as it has the masters; steps come one after the other.
+/// Adds the slot in which a gradient is cast to the masters' dtype for its step. One slot is
+/// enough, since steps come one after the other.
 void BackwardBuilder::add_cast_slot() {
   if (step_.strategy().reduce_dtype == kMasterDType) return;
   int64_t bytes = 0;
@@ -215,7 +216,7 @@ void BackwardBuilder::take_ring(BucketPlan& plan) {
   resident = &plan;
 }
 
-/// All of the microbatch's gradients are in the bucket.
+/// Ends a microbatch of the bucket: all of its gradients have arrived.
 void BackwardBuilder::end(BucketPlan& plan) {
   if (step_.strategy().sync == Sync::last && !is_last(plan.microbatch)) return;
   reduce(plan);
@@ -243,7 +244,7 @@ void BackwardBuilder::reduce(BucketPlan& plan) {
   average_over(Channel::replicate, plan, reduced_slot(plan));
 }
 
-/// In place; nothing where the channel joins no other rank.
+/// Averages in place; does nothing if the channel joins no other rank.
 void BackwardBuilder::average_over(Channel channel, const BucketPlan& plan, int slot) {
   if (step_.schedule().ranks_of(channel).size == 1) return;
   Action action = action_of(ActionKind::all_reduce, plan);
@@ -259,7 +260,7 @@ void BackwardBuilder::retire(BucketPlan& plan) {
   plan.is_reduced = false;
   const bool steps = is_last(plan.microbatch);
   const bool has_norm = steps && norm_slot_ >= 0;
-  // The device has it sooner than the host, but for a sum that only the host has.
+  // The device has the gradient before the host does, except a sum, which only the host has.
   if (has_norm && plan.sum_slot < 0) add_to_norm(plan, reduced_slot(plan));
   if (plan.host_slot >= 0) copy_to_host(plan);
   if (plan.sum_slot >= 0) accumulate(plan);
@@ -291,7 +292,7 @@ void BackwardBuilder::add_to_norm(const BucketPlan& plan, int slot) {
   step_.add(std::move(clip));
 }
 
-/// N from what the buckets have added to it.
+/// Computes N, and from it the factor, out of what the buckets have added to N.
 void BackwardBuilder::find_factor() {
   const int64_t bytes = step_.schedule().slot(norm_slot_).bytes;
   if (host_norm_slot_ >= 0) {

@@ -19,18 +19,18 @@
 
 namespace shardlens::planner {
 
-/// Borrows the StepBuilder. The BACKWARD visits of a training step in their order, each once; then
-/// `finish`.
+/// Builds the backward half of a training step. Call `add_unit` for each BACKWARD visit of the step
+/// once, in their order, then `finish`. Borrows the StepBuilder.
 class BackwardBuilder {
  public:
-  /// Adds the slots for gradients.
+  /// Plans the buckets and adds the slots for gradients to `step`.
   explicit BackwardBuilder(StepBuilder& step);
 
-  /// All segments of a unit, with the reductions that they complete; `slot` holds its parameters,
-  /// -1: it reads none.
+  /// Adds all segments of a unit's backward, with the reductions that they complete. `slot` holds
+  /// the unit's parameters; -1: it reads none.
   void add_unit(const Visit& visit, int slot);
 
-  /// The optimizer steps still to be done.
+  /// Adds the optimizer steps that are still to be done.
   void finish();
 
  private:
@@ -52,7 +52,7 @@ class BackwardBuilder {
     int host_slot = -1;    // where a host that steps takes its gradient from
     int master_slot = -1;  // where its masters visit the device
 
-    // Of the microbatch that the pass has come to.
+    // State in the microbatch that the pass has come to.
     int microbatch = -1;
     int segments_left = 0;
     bool is_reduced = false;  // and not retired yet
@@ -71,15 +71,16 @@ class BackwardBuilder {
   void add_norm_slots();
   int64_t slot_bytes(SlotKind kind, const BucketPlan& plan) const;
 
-  /// Whether ranks share the bucket; else it is reduced in place.
+  /// True if ranks share the bucket; else it is reduced in place.
   bool is_shared(const BucketPlan& plan) const;
-  /// Whether its microbatches are added up outside of the reduce slot.
+  /// True if the bucket's microbatches are added up outside of the reduce slot.
   bool has_sum(const BucketPlan& plan) const;
   bool lands_on_host(const BucketPlan&) const { return step_.schedule().steps_on_host(); }
   bool visits_device(const BucketPlan&) const {
     return step_.schedule().offload == Offload::params;
   }
-  /// Whether its reduced gradient stays in its slot of the device until the end of the step.
+  /// True if the bucket's reduced gradient stays in its slot on the device until the end of the
+  /// step.
   bool is_held_on_device(const BucketPlan& plan) const;
   bool receives(const BucketPlan& plan) const;
   bool owns_reduce_slot(const BucketPlan& plan) const;
@@ -98,10 +99,12 @@ class BackwardBuilder {
   void find_factor();
   void step_optimizer(const BucketPlan& plan);
   void fetch_masters(const BucketPlan& plan);
-  /// Brings what a bucket was stepped to, by action `last`, to where gathers look for it.
+  /// Brings the stepped parameters of a bucket, which action `last` wrote, to where gathers read
+  /// them.
   void publish(const BucketPlan& plan, int last);
   Action action_of(ActionKind kind, const BucketPlan& plan) const;
-  /// Where its gradient lies on the device once it is reduced, and where its step takes it from.
+  /// Returns the slot of the device in which the bucket's gradient lies once it is reduced.
+  /// `gradient_slot` returns the slot from which its optimizer step takes it.
   int reduced_slot(const BucketPlan& plan) const;
   int gradient_slot(const BucketPlan& plan) const;
   bool is_last(int microbatch) const { return microbatch + 1 == step_.strategy().microbatches; }

@@ -11,8 +11,8 @@
 namespace shardlens::planner {
 namespace {
 
-/// Walks the units, and issues gathers and reshards around them. A *gather* here is all that fills
-/// a slot: CAST_SHARD or H2D, and ALL_GATHER where ranks share any of it.
+/// Walks the units, and issues gathers and reshards around them. A *gather* here means all actions
+/// that fill a slot: CAST_SHARD or H2D, and ALL_GATHER if ranks share any of it.
 class FsdpBuilder {
  public:
   FsdpBuilder(const models::ModelSpec& spec, const Strategy& strategy, Pass pass);
@@ -130,7 +130,7 @@ Schedule FsdpBuilder::build() {
   issue_gathers();  // before the input, to run while it loads
   for (const Visit& visit : step_.visits()) add_visit(visit);
   if (backward_) backward_->finish();
-  // What an evaluation has kept for a backward that does not come.
+  // An evaluation keeps some groups for a backward that does not come: reshard them.
   for (const int interval : std::vector<int>(resident_)) {
     if (interval >= 0) add_reshard(interval);
   }

@@ -1,5 +1,5 @@
-// When a rank copies its state for a checkpoint, and which part of it: the runtime writes so, the
-// planner counts so.
+// Rules for checkpoints that the runtime writes by and the planner counts by: after which steps a
+// rank copies its state, and which part of it.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,18 @@
 
 namespace shardlens::planner {
 
-/// After so many steps.
+/// True if a checkpoint is due after `step` steps. `ends_epoch`: that step was the last of an
+/// epoch.
 bool is_checkpoint_due(const Checkpointing& checkpointing, int64_t step, bool ends_epoch);
 
-/// Elements of a bucket's shard.
+/// A range of a bucket's shard, in elements.
 struct ShardPart {
   int64_t begin = 0;
   int64_t numel = 0;
 };
 
-/// What a rank writes of its shard: where several ranks hold the same one, its share. The last rank
-/// has the largest.
+/// Returns the part of its shard that a rank writes. If several ranks hold the same shard, each
+/// writes its share, and the last rank has the largest.
 ShardPart part_to_write(const Schedule& schedule, const Bucket& bucket, int rank);
 
 }  // namespace shardlens::planner

@@ -45,11 +45,12 @@ constexpr std::array kRates = {
     NamedRates{"rtx4090", {82.6, 165, 1008, 32, 12.5, 32}},
 };
 
-// A core with wide vectors, and a host's memory; an assumption, for the order of strategies alone.
+// These rates are assumptions about a core with wide vectors and a host's memory; they serve only
+// to put strategies in an order.
 constexpr double kTflopsAThread = 0.05;
 constexpr Rates kHost = {0, 0, kHostMemoryGbps, 10, 1, kHostMemoryGbps};
 
-/// Rows that its matrices see, samples or tokens.
+/// Returns how many rows the unit's matrices multiply, samples or tokens.
 double rows_of(const ModelSpec& spec, UnitKind kind, int64_t batch) {
   const auto samples = static_cast<double>(batch);
   switch (spec.family) {
@@ -85,7 +86,8 @@ bool is_matrix(const models::ParameterSpec& parameter) {
   return parameter.shape.size() == 2 || parameter.shape.size() == 4;  // of linears, convolutions
 }
 
-/// Elements of activations that a unit keeps for its backward: what its matrices take and give.
+/// Returns how many elements of activations a unit keeps for its backward: the inputs and outputs
+/// of its matrices.
 double kept_elements(const ModelSpec& spec, const UnitSpec& unit, int64_t batch) {
   const double rows = rows_of(spec, unit.kind, batch);
   double inputs = 0, outputs = 0;
@@ -108,7 +110,7 @@ double parameter_bytes(const ModelSpec& spec, const UnitSpec& unit, DType dtype)
 
 double per_second(double giga_bytes) { return giga_bytes * 1e9 * kReached; }
 
-/// Of one collective: what the slowest link carries of it.
+/// Returns the seconds of one collective, from the bytes that its slowest link carries.
 double collective_seconds(const Action& action, const Schedule& schedule, const Rates& rates) {
   const RankSet ranks = schedule.ranks_of(action.channel);
   if (ranks.size < 2) return 0;
@@ -162,8 +164,8 @@ class Clock {
     if (is_compute(action.kind)) cost.compute_seconds += seconds;
   }
 
-  /// True where a round begins, and every action of the one before it ended equally long after its
-  /// like in the round before that.
+  /// True if a round begins at `id`, and all actions of the round before it ended by the same time
+  /// later than their likes one round earlier.
   bool has_settled(const StepCost& cost, int id) const {
     constexpr double kTolerance = 1e-9;
     const Repetition& repetition = schedule_.repetition;
@@ -178,7 +180,7 @@ class Clock {
     return true;
   }
 
-  /// Returns the first id behind all rounds.
+  /// Skips the rounds that take as long as the last one. Returns the first id behind all rounds.
   int pass_over_alike(StepCost& cost, Streams& streams, int id) const {
     const Repetition& repetition = schedule_.repetition;
     const int length = repetition.length();

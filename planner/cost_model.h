@@ -1,5 +1,5 @@
-// How long a step takes, roughly: to put strategies that fit in an order, and to give a predicted
-// timeline its axis. Memory never depends on it.
+// Estimates roughly how long a step takes, to put strategies that fit in an order and to give a
+// predicted timeline its axis. Memory never depends on it.
 //
 // A unit's forward:  max(flops / matrix rate, parameter bytes / memory rate)
 //                    + 2 x (bytes kept for backward) / memory rate + kUnitOverhead
@@ -17,8 +17,8 @@
 // what overlaps in the schedule overlaps here. Rates are those of data sheets times kReached; sizes
 // of real kernels, host time, stragglers and clocks are left out. Use ratios, not milliseconds.
 //
-// Rounds of a repetition are timed until one takes as long as the one before it, action by action;
-// those behind it then do so too.
+// Rounds of a repetition are timed one by one until a round takes as long as the one before it,
+// action by action; all later rounds then take as long too.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@
 
 namespace shardlens::planner {
 
-/// Of data sheets: 10^12 operations and 10^9 bytes a second, links in one direction.
+/// Rates from data sheets, in 10^12 operations and 10^9 bytes a second; links count one direction.
 struct Rates {
   double fp32_tflops = 0;
   double half_tflops = 0;  // bf16 and fp16, dense
@@ -41,7 +41,7 @@ struct Rates {
   double copy_gbps = 0;     // to the host
 };
 
-/// `gpu`: none for `threads` threads of a CPU.
+/// Returns the rates of a GPU, or of `threads` threads of a CPU if `gpu` is null.
 Rates rates_of(const Gpu* gpu, int64_t threads);
 
 struct StepCost {
@@ -49,11 +49,12 @@ struct StepCost {
   double compute_seconds = 0;  // of units
   double exposed_seconds = 0;  // what the units wait for others
 
-  /// By action, from the step's beginning; those of `alike` are not among them.
+  /// Seconds from the step's beginning, by action; actions within `alike` have no entry.
   std::vector<double> begin_seconds;
   std::vector<double> end_seconds;
 
-  /// Actions that come as long after those a round before them as `round_seconds` says.
+  /// A range of actions whose times repeat: each begins and ends `round_seconds` later than the
+  /// action one round before it.
   struct Alike {
     int begin = 0;  // ids
     int end = 0;
@@ -69,7 +70,7 @@ struct StepCost {
   double at(const std::vector<double>& seconds, int id) const;
 };
 
-/// Floating-point operations of one forward of a unit, for `batch` samples.
+/// Returns the floating-point operations of one forward of a unit, for `batch` samples.
 double forward_flops(const models::ModelSpec& spec, const models::UnitSpec& unit, int64_t batch);
 
 StepCost step_cost(const models::ModelSpec& spec, const Config& config, const Schedule& schedule,

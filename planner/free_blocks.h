@@ -1,8 +1,8 @@
-// Blocks of the modelled allocator, and the free ones of one stream in one pool in the order in
-// which they are searched. Private to the allocator model.
+// Blocks of the modelled allocator, and the free blocks of one stream in one pool, kept in the
+// order in which they are searched. Private to the allocator model.
 //
 // A segment is cut into blocks without gaps, linked in the order of their offsets. Free neighbours
-// are merged, so that a free block has none but where the memory of one of them is not mapped.
+// are merged, so that two free blocks are adjacent only if the memory of one of them is not mapped.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,9 @@ namespace shardlens::planner {
 
 struct AllocatorBlock;
 
-/// The smallest block comes first. Among equal ones the first made does where the allocator prefers
-/// older blocks (then `made` tells them apart), else the one with the lowest address.
+/// Orders free blocks: the smallest comes first. Among equal ones the one that was made first comes
+/// first if the allocator prefers older blocks (then `made` tells them apart), else the one with
+/// the lowest address.
 struct FreeKey {
   int64_t bytes = 0;
   int64_t made = 0;
@@ -54,14 +55,14 @@ struct AllocatorBlock {
   bool is_free() const { return !is_allocated && pending_events == 0; }
 };
 
-/// Segments are given rising addresses, as the null device does.
+/// Orders blocks by address: segments are given rising addresses, as on the null device.
 struct ByPlace {
   bool operator()(const AllocatorBlock* a, const AllocatorBlock* b) const {
     return std::tie(a->segment, a->offset_bytes) < std::tie(b->segment, b->offset_bytes);
   }
 };
 
-/// Those of one stream in one pool.
+/// The free blocks of one stream in one pool.
 class FreeBlocks {
  public:
   using Mapped = std::set<FreeKey>;

@@ -22,10 +22,11 @@ constexpr ComputeCapability kAda{8, 9, 100_KiB, 99_KiB, 1536, 24};
 constexpr ComputeCapability kHopper{9, 0, 228_KiB, 227_KiB, 2048, 32};
 constexpr ComputeCapability kBlackwell{10, 0, 228_KiB, 227_KiB, 2048, 32};
 
-// Multiprocessors and L2: NVIDIA's data sheets and architecture white papers (SXM modules where
-// there are several forms). Memory: what get_device_properties of PyTorch printed as total_memory
-// for h200, h100, b200, l40s and a10g, deviceQuery for a100-40. Not seen in a printout, and so to
-// be confirmed on the GPU: the memory of a100-80, l4 and rtx4090.
+// The counts of multiprocessors and the sizes of L2 come from NVIDIA's data sheets and architecture
+// white papers (SXM modules if there are several forms). Memory is the total_memory that
+// get_device_properties of PyTorch printed for h200, h100, b200, l40s and a10g, and what
+// deviceQuery printed for a100-40. The memory of a100-80, l4 and rtx4090 was not seen in a
+// printout, so it is to be confirmed on the GPU.
 constexpr std::array kGpus = {
     Gpu{"b200", "NVIDIA B200", kBlackwell, 148, 182631_MiB, 126_MiB},
     Gpu{"h200", "NVIDIA H200", kHopper, 132, 143156_MiB, 60_MiB},

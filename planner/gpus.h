@@ -1,5 +1,5 @@
-// The GPUs that are known by name: what a plan or a null device needs to know of them. Used by the
-// planner, the runtime's null device and the viewer.
+// The GPUs that are known by name, with the properties that a plan or a null device needs. The
+// planner, the runtime's null device and the viewer use them.
 //
 // Numbers are those that a program sees through the driver (cudaGetDeviceProperties), so memory is
 // somewhat less than on the data sheet: the driver keeps a part. It differs between drivers by a
@@ -12,7 +12,7 @@
 
 namespace shardlens::planner {
 
-/// What all GPUs of one compute capability have in common.
+/// The properties that all GPUs of one compute capability share.
 struct ComputeCapability {
   int major = 0;
   int minor = 0;
@@ -31,13 +31,14 @@ struct Gpu {
   int64_t l2_bytes = 0;
 };
 
-/// GPUs of one machine, which NVLink joins.
+/// The number of GPUs in one machine, which NVLink joins.
 constexpr int kGpusANode = 8;
 
-/// Newest generation of data centre GPUs first.
+/// Lists the known GPUs, the newest generation of data centre GPUs first.
 std::span<const Gpu> gpus();
 
-/// Throws std::invalid_argument with all names, and the one that was most likely meant.
+/// Finds a GPU by its name. Throws std::invalid_argument with all names, and the one that was most
+/// likely meant.
 const Gpu& find_gpu(std::string_view name);
 
 }  // namespace shardlens::planner

@@ -14,7 +14,7 @@ constexpr uint64_t kGoldenRatio = 11400714819323198485U;  // of 2^64: Fibonacci 
 
 int log2(size_t buckets) { return std::bit_width(buckets) - 1; }
 
-/// How far from its place an element may be.
+/// Returns how far from its place an element may be.
 int distance_limit(size_t buckets) { return std::max(kLeastDistance, log2(buckets)); }
 
 size_t place_of(uint64_t hash, size_t buckets) {
@@ -47,7 +47,8 @@ bool HashedStreams::insert(StreamIndex stream, uint64_t hash) {
   }
 }
 
-/// Whoever is nearer to the place that it wants gives way to one that is farther from its own.
+/// Inserts an element by Robin Hood probing: an element nearer to the place that it wants makes way
+/// for one that is farther from its own.
 void HashedStreams::insert_new(Slot slot, size_t place) {
   const size_t own_place = place;
   for (;; ++place, ++slot.distance) {

@@ -1,6 +1,6 @@
-// A set of streams in the order in which LibTorch's allocator goes through one: c10's
-// flat_hash_set, a hash table with Robin Hood probing whose places are gone through upwards. The
-// order in which pending frees complete follows from it. Private to the allocator model.
+// A set of streams that is walked in the order in which LibTorch's allocator walks one: c10's
+// flat_hash_set, a hash table with Robin Hood probing whose places are visited upwards. The order
+// in which pending frees complete follows from it. Private to the allocator model.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,16 @@ using StreamIndex = uint32_t;
 
 class HashedStreams {
  public:
-  /// `hash` is that of c10::Stream and the same whenever the stream is inserted. Whether it is new.
+  /// Inserts a stream; returns true if it was not in the set yet. `hash` is the hash of
+  /// c10::Stream, the same whenever the stream is inserted.
   bool insert(StreamIndex stream, uint64_t hash);
 
-  // A walk: for (place = first(); place != end(); place = next(place)).
+  // A walk is written: for (place = first(); place != end(); place = next(place)).
   size_t first() const { return from(0); }
   size_t next(size_t place) const { return from(place + 1); }
   size_t end() const { return slots_.size(); }
   StreamIndex at(size_t place) const { return slots_[place].stream; }
-  /// The place where the walk goes on.
+  /// Removes the stream at `place` and returns the place where the walk goes on.
   size_t erase(size_t place);
 
   bool empty() const { return count_ == 0; }

@@ -1,6 +1,6 @@
-// The four IDX files of the MNIST family, plain or gzipped: opened, their headers read and
-// compared. Who wants the pixels reads on from there; whatever is wrong is for the user to mend, so
-// every error is std::invalid_argument with one line: what file, what is wrong, how to mend.
+// Opens the four IDX files of the MNIST family, plain or gzipped, reads their headers and compares
+// them. Callers that want the pixels read on from there. The user can fix whatever is wrong, so
+// every error is std::invalid_argument with one line: which file, what is wrong, how to fix it.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace shardlens::planner {
 
 constexpr const char* kFashionMnist = "fashion-mnist";
 
-/// A file's content from its beginning, whatever it is packed in.
+/// Reads the content of a file from its beginning, plain or gzipped.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  /// Fills `to` as far as there are bytes and returns how many; less only at the end.
+  /// Fills `to` as far as there are bytes and returns how many; fewer than asked only at the end.
   virtual size_t read(std::span<uint8_t> to) = 0;
 };
 
@@ -28,7 +28,7 @@ struct IdxFile {
   [[noreturn]] void refuse(std::string_view problem) const;
 };
 
-/// Both files of a split, read until behind their headers.
+/// The two files of a split, each read up to the end of its header.
 struct IdxSplit {
   IdxFile images;
   IdxFile labels;
@@ -37,14 +37,15 @@ struct IdxSplit {
   int64_t width = 0;
 };
 
-/// Both splits have images of the same size.
+/// The two splits of a data set; their images have the same size.
 struct IdxFolder {
   IdxSplit train;
   IdxSplit test;
 };
 
-/// `where`: "fashion-mnist" for the files of the package dataset-fashion-mnist, or a folder with
-/// {train,t10k}-{images-idx3,labels-idx1}-ubyte, each with or without ".gz" (plain wins).
+/// Opens both splits. `where` is "fashion-mnist" for the files of the package
+/// dataset-fashion-mnist, or a folder with {train,t10k}-{images-idx3,labels-idx1}-ubyte, each with
+/// or without ".gz" (plain wins).
 IdxFolder open_idx_folder(const std::string& where);
 
 }  // namespace shardlens::planner

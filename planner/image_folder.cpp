@@ -49,7 +49,7 @@ std::vector<fs::path> images_below(const fs::path& folder) {
   return sorted(std::move(images));
 }
 
-/// FNV-1a: the same on every machine, unlike std::hash.
+/// Computes FNV-1a, which is the same on every machine, unlike std::hash.
 uint64_t hash_of(std::string_view text) {
   uint64_t hash = 14695981039346656037U;
   for (const unsigned char c : text) hash = (hash ^ c) * 1099511628211U;
@@ -63,7 +63,8 @@ std::vector<std::string> class_names_in(const fs::path& folder) {
   return names;
 }
 
-/// The images of every class folder in `folder`, each of which must be one of `classes`.
+/// Lists the images of every class folder in `folder`. The name of each folder must be in
+/// `classes`.
 std::vector<ImageFile> files_by_class(const fs::path& folder,
                                       const std::vector<std::string>& classes) {
   std::vector<ImageFile> files;

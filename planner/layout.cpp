@@ -16,7 +16,7 @@
 namespace shardlens::planner {
 namespace {
 
-/// What all parameters of one bucket share.
+/// The properties that all parameters of one bucket share.
 struct BucketClass {
   DType dtype{};
   bool whole = false;
@@ -25,7 +25,7 @@ struct BucketClass {
   bool operator==(const BucketClass&) const = default;
 };
 
-/// What the options say of parameters by name.
+/// Finds a parameter's properties from the options that select parameters by name.
 class Classes {
  public:
   Classes(const models::ModelSpec& spec, const Strategy& strategy)
@@ -59,7 +59,8 @@ class Classes {
   Pattern fp32_;
 };
 
-/// A group before it is cut: its parameters in the order in which backward comes to them.
+/// A group before it is cut into buckets: its parameters in the order in which backward reaches
+/// them.
 struct UncutGroup {
   std::string name;
   std::vector<int> parameters;
@@ -73,9 +74,9 @@ const models::ParameterSpec& parameter_of(const models::ModelSpec& spec, int ind
   return spec.parameters.at(static_cast<size_t>(index));
 }
 
-/// Backward goes through the modules of forward in falling order, and through the parameters of one
-/// as they are. So a matrix comes before its bias: their gradients come together, and the larger
-/// one should find its bucket begun.
+/// Returns the order of backward: the modules of forward in falling order, and the parameters of
+/// one module as they are. So a matrix comes before its bias: their gradients come together, and
+/// the larger one should find its bucket begun.
 std::vector<int> backward_order(const models::ModelSpec& spec, const std::vector<int>& forward) {
   const auto module_of = [&](int parameter) {
     const std::string& name = parameter_of(spec, parameter).name;
@@ -92,8 +93,8 @@ std::vector<int> backward_order(const models::ModelSpec& spec, const std::vector
   return order;
 }
 
-/// In order of first use; walks forward and turns round at the end, so that the first use of a
-/// parameter decides its place.
+/// Groups the parameters, in order of first use. Walks forward and reverses the result, so that the
+/// first use of a parameter decides its place.
 std::vector<UncutGroup> place_parameters(const models::ModelSpec& spec,
                                          const std::vector<std::string>& names) {
   std::vector<UncutGroup> groups;
@@ -119,8 +120,8 @@ std::vector<UncutGroup> place_parameters(const models::ModelSpec& spec,
   return groups;
 }
 
-/// A third of the model's largest block, so that two reduce slots take less than a block. A model
-/// without blocks has its largest group instead.
+/// Returns a third of the model's largest block, so that two reduce slots take less than a block. A
+/// model without blocks uses its largest group instead.
 int64_t bucket_limit(const models::ModelSpec& spec) {
   std::map<std::string, int64_t> groups;
   for (const models::ParameterSpec& parameter : spec.parameters) {
@@ -162,8 +163,9 @@ Group cut_into_buckets(const models::ModelSpec& spec, const UncutGroup& uncut,
   return group;
 }
 
-/// A parameter that other units use later in backward (a tied weight) may lie in the group's last
-/// bucket, and come first here.
+/// Returns the buckets to which a unit's gradients go, in the order in which they come. A parameter
+/// that other units use later in backward (a tied weight) may lie in the group's last bucket, and
+/// come first here.
 std::vector<int> buckets_of_unit(const models::ModelSpec& spec, const models::UnitSpec& unit,
                                  const Group& group) {
   const auto holds = [](const Bucket& bucket, int parameter) {

@@ -1,12 +1,14 @@
-// Where every parameter lies: a model's parameters laid out in groups and buckets. Private to the
-// planner; the schedule builders call it, and the runtime sees only the Groups in a Schedule.
+// Lays out a model's parameters in groups and buckets, which decides where every parameter lies.
+// Private to the planner; the schedule builders call it, and the runtime sees only the Groups in a
+// Schedule.
 //
-// The order in a group is that in which backward finishes gradients: units backwards, within a
-// unit its parameters backwards (bias, weight of the last layer, then of the one before it, ...).
-// A parameter that several units use stands where the first of them puts it, because only there
-// its gradient is complete. A bucket is of one dtype, all frozen or none, all whole or none. Where
-// buckets are cut depends on the model and these alone, never on the number of shards: only the
-// padding at a bucket's end does.
+// The order in a group is that in which backward finishes gradients: units backwards, within a unit
+// its modules backwards, within a module its parameters as they are (weight, bias of the last
+// layer, then of the one before it, ...). A parameter that several units use stands where the first
+// of them puts it, because only there its gradient is complete. A bucket is of one dtype, all
+// frozen or none, all whole or none. The places where buckets are cut depend on the model and these
+// properties alone, never on the number of shards: only the padding at a bucket's end depends on
+// that.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +19,11 @@
 
 namespace shardlens::planner {
 
-/// Bounds of what a schedule may hold, far above any model, so that no count of bytes overflows.
+/// Limits of what a schedule may hold, far above any model, so that no count of bytes overflows.
 constexpr int kMaxWorldSize = 1 << 20;
 constexpr int64_t kMaxNumel = int64_t{1} << 40;  // of one bucket
 
-/// What one unit uses. A unit without parameters has group -1 and no buckets.
+/// The group, buckets and block of one unit. A unit without parameters has group -1 and no buckets.
 struct UnitLayout {
   int group = -1;
   std::vector<int> buckets;  // that its gradients go to, in the order in which they come
@@ -37,8 +39,8 @@ struct Layout {
 
 int64_t round_up(int64_t value, int64_t multiple);
 
-/// Throws std::invalid_argument where an option does not fit the model, and where a parameter is
-/// used by no unit.
+/// Lays a model's parameters out in groups and buckets. Throws std::invalid_argument if an option
+/// does not fit the model, or if no unit uses some parameter.
 Layout make_layout(const models::ModelSpec& spec, const Strategy& strategy);
 
 }  // namespace shardlens::planner

@@ -1,4 +1,4 @@
-// `shardlens COMMAND ...`: becomes the program shardlens-COMMAND beside it, as git does.
+// `shardlens COMMAND ...` executes the program shardlens-COMMAND beside it, as git does.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -69,7 +69,7 @@ int print_completion(std::string_view shell) {
   return 0;
 }
 
-/// `arguments`: those of the command, the first of which is its name.
+/// Replaces this process by the command's program. `arguments` are the command's, its name first.
 int become(std::string_view name, char** arguments) {
   if (!is_command(name))
     return fail(fmt::format("{}: unknown command; see shardlens --help", name));

@@ -12,7 +12,7 @@ namespace shardlens::planner {
 
 namespace {
 
-/// Bytes are compared as bytes, whatever a name is encoded in.
+/// Compiles an expression that compares bytes, whatever encoding a name has.
 std::shared_ptr<const re2::RE2> compiled(const std::string& expression) {
   re2::RE2::Options options(re2::RE2::Latin1);
   options.set_log_errors(false);

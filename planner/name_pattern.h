@@ -1,6 +1,5 @@
-// A regular expression for names of parameters and of the modules that they stand in, as options
-// give it. RE2 matches it in time that is linear in the name, whatever the expression. Private to
-// the planner.
+// A regular expression, given by an option, for names of parameters and of the modules that contain
+// them. RE2 matches it in time linear in the name, whatever the expression. Private to the planner.
 #pragma once
 
 #include <memory>
@@ -16,14 +15,14 @@ namespace shardlens::planner {
 
 class NamePattern {
  public:
-  /// `option` is for messages: "--wrap module:". Throws std::invalid_argument where the expression
-  /// is none, or needs lookahead or backreferences.
+  /// Compiles `expression`. `option` is for messages: "--wrap module:". Throws
+  /// std::invalid_argument if it is no regular expression, or needs lookahead or backreferences.
   NamePattern(const std::string& option, const std::string& expression);
 
-  /// The outermost module whose whole name matches, or the parameter itself; empty: none.
+  /// Returns the outermost module whose whole name matches, or the parameter itself; empty: none.
   std::string match(const std::string& parameter) const;
 
-  /// Throws std::invalid_argument where no parameter of the model matches.
+  /// Throws std::invalid_argument if no parameter of the model matches.
   void expect_matches(const models::ModelSpec& spec) const;
 
  private:

@@ -11,10 +11,10 @@
 
 namespace shardlens::planner {
 
-/// Up to so many edits a word counts as mistyped rather than as another word.
+/// The most edits with which a word counts as mistyped rather than as another word.
 inline constexpr size_t kMistypedEdits = 3;
 
-/// Levenshtein distance.
+/// Returns the Levenshtein distance between two words.
 inline size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -29,13 +29,14 @@ inline size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-/// How far a name that exists is from what was written: a beginning of it is nearest of all.
+/// Returns how far an existing name is from what was written. The distance is 0 if the name begins
+/// with it, so such names are nearest of all.
 inline size_t name_distance(std::string_view written, std::string_view name) {
   const bool begins = !written.empty() && name.starts_with(written);
   return begins ? 0 : edit_distance(written, name);
 }
 
-/// The item of a range that is not empty whose `name` is nearest.
+/// Returns the item whose `name` is nearest. The range must not be empty.
 template <class Items>
 const auto& nearest_named(const Items& items, std::string_view written) {
   return *std::ranges::min_element(

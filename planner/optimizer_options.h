@@ -1,4 +1,4 @@
-// What an optimizer is set to, and what it keeps; how it steps is runtime/optimizer.h's.
+// The settings of an optimizer and the state that it keeps; runtime/optimizer.h says how it steps.
 #pragma once
 
 #include <vector>
@@ -17,10 +17,10 @@ struct OptimizerOptions {
   double momentum = 0;  // of sgd
 };
 
-/// What a configuration says of them.
+/// Reads the optimizer's settings from a configuration.
 OptimizerOptions optimizer_options(const Config& config);
 
-/// Names of what the optimizer keeps beside each weight, as PyTorch calls it.
+/// Returns PyTorch's names of the tensors that the optimizer keeps beside each weight.
 std::vector<const char*> moments_of(const OptimizerOptions& options);
 
 }  // namespace shardlens::planner

@@ -177,7 +177,7 @@ std::string key_of(const Option& option) {
   return key;
 }
 
-/// JSON values travel through the same check as the command line's text.
+/// Returns the text of a JSON value, which then passes the same checks as the command line's text.
 std::string text_of(const nlohmann::json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number() || value.is_boolean()) return value.dump();
@@ -200,7 +200,8 @@ const Option& find_option(const std::string& key, const std::string& file) {
                   input::shown(key)));
 }
 
-/// FSDP1's sharding strategies, as strategy and reshard mode.
+/// Sets strategy and reshard mode from FSDP1's name of a sharding strategy. Returns false if `text`
+/// is none.
 bool set_fsdp1_name(Config& config, std::string_view text) {
   struct Alias {
     std::string_view name, strategy, reshard;

@@ -21,13 +21,13 @@ namespace {
 
 constexpr int64_t operator""_MiB(unsigned long long n) { return static_cast<int64_t>(n) << 20; }
 
-// What torch 2.10 with CUDA 13.0 had on a device before its first tensor: 426 MiB, RTX 6000 Ada
-// (unslothai/unsloth-zoo, issue 1053). CUDA 11.7's lazy loading: 287 MB (pytorch, pull request
-// 86509). No figure for Hopper or Blackwell is published.
+// torch 2.10 with CUDA 13.0 had taken 426 MiB of an RTX 6000 Ada before its first tensor
+// (unslothai/unsloth-zoo, issue 1053). With lazy loading CUDA 11.7 took 287 MB (pytorch, pull
+// request 86509). No figure for Hopper or Blackwell is published.
 constexpr int64_t kContextBytes = 426_MiB;
 
-// Kernels that are loaded when first used; a guess between nothing and the 380 MB that CUDA 11.7
-// saved by not loading them at once (the same pull request).
+// Kernels are loaded when first used. Their size is a guess between nothing and the 380 MB that
+// CUDA 11.7 saved by not loading them at once (the same pull request).
 constexpr int64_t kModulesBytes = 160_MiB;
 
 // NCCL 2.30, transport/p2p.cc and init.cc: a channel's connection has Simple 4 MiB, LL 0.5 MiB and
@@ -55,7 +55,7 @@ bool is_library(const std::string& name, std::string_view part) {
   return name.find(part) != std::string::npos;
 }
 
-/// How many communicators the recorded run had.
+/// Returns how many communicators the recorded run had.
 int recorded_communicators(const profiler::Header& header) {
   Config config;
   read_json(config, header.config, "the recording's configuration");

@@ -1,8 +1,8 @@
-// Memory of a GPU that a rank takes beside LibTorch's caching allocator: CUDA's context, the code
-// that libraries load, NCCL's buffers. A plan takes it from the capacity first.
+// The memory of a GPU that a rank takes beside LibTorch's caching allocator: CUDA's context, the
+// code that libraries load, NCCL's buffers. A plan subtracts it from the capacity first.
 //
-// *Cold* figures come from what is published, and are the planner's weakest; a *calibration* from
-// one recorded run on the same kind of machine replaces them.
+// *Cold* figures come from publications, and are the planner's weakest; a *calibration* from one
+// recorded run on the same kind of machine replaces them.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace shardlens::planner {
 
-/// What one run on a GPU took.
+/// The outside memory that one recorded run on a GPU took.
 struct Calibration {
   int64_t context_bytes = 0;
   int64_t modules_bytes = 0;
@@ -35,21 +35,21 @@ struct OutsideMemory {
   bool is_calibrated() const { return !source.empty(); }
 };
 
-/// NCCL's communicators of a rank that has peers, of which one channel or several use each.
-/// `wanted`: what --communicators says.
+/// Returns how many NCCL communicators a rank shares with peers; each serves one channel or
+/// several. `wanted` is the value of --communicators.
 int communicators_of(const Schedule& schedule, int64_t wanted);
 
-/// Bytes of one communicator between `ranks` ranks, `stride` apart: a ring's and, within a node,
-/// NVLink SHARP's buffers.
+/// Returns the bytes of one communicator between `ranks.size` ranks that are `ranks.stride` apart:
+/// a ring's buffers and, within a node, those of NVLink SHARP.
 int64_t cold_nccl_bytes(const Gpu& gpu, const RankSet& ranks);
 
-/// `calibration`: none for cold figures.
+/// Returns the outside memory of a rank on `gpu`. Cold figures are used if `calibration` is null.
 OutsideMemory outside_memory(const Gpu& gpu, const Schedule& schedule, int64_t communicators,
                              const Calibration* calibration);
 
-/// From a recording (FILE.slp: what the driver gave to whom, what the device said was in use), or
-/// FILE.json, an object with "context_bytes", "modules_bytes" and "nccl_bytes_a_communicator".
-/// Throws std::invalid_argument where it says nothing of them.
+/// Reads a calibration from a recording (FILE.slp: what the driver gave to whom, what the device
+/// said was in use) or from FILE.json, an object with "context_bytes", "modules_bytes" and
+/// "nccl_bytes_a_communicator". Throws std::invalid_argument if the file says nothing of them.
 Calibration read_calibration(const std::string& path);
 
 }  // namespace shardlens::planner

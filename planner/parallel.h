@@ -1,4 +1,4 @@
-// Independent work on all cores of the machine.
+// Runs independent work on all cores of the machine.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace shardlens::planner {
 
-/// Calls `work(i)` once for each i below `count`, in no order, from several threads. Of what they
-/// throw the first is thrown again when all have ended.
+/// Calls `work(i)` once for each i below `count`, in no particular order, from several threads. If
+/// calls throw, the first exception is rethrown when all threads have ended.
 template <class Work>
 void for_all(size_t count, const Work& work) {
   std::atomic<size_t> next = 0;

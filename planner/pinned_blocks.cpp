@@ -8,7 +8,7 @@ namespace shardlens::planner {
 PinnedBlocks::Piece PinnedBlocks::take(int64_t bytes) {
   Piece piece;
   if (filled_bytes_ + bytes > block_bytes_) {
-    // A power of two that holds the piece, and as much of the rest as it fills.
+    // The new block is a power of two that holds the piece, and is as large as the rest can fill.
     const auto holds_piece = std::bit_ceil(static_cast<uint64_t>(bytes));
     const auto fits_rest = std::bit_floor(static_cast<uint64_t>(std::max(left_bytes_, bytes)));
     block_bytes_ = static_cast<int64_t>(std::max(holds_piece, fits_rest));

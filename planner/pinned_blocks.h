@@ -1,6 +1,7 @@
-// How a rank's pinned tensors are cut out of blocks. LibTorch's pinned allocator rounds every block
-// up to a power of two, so tensors are cut from blocks that are powers of two already, of falling
-// size: little more than the sum is taken. The runtime allocates so, the planner counts so.
+// Cuts a rank's pinned tensors out of blocks. LibTorch's pinned allocator rounds every block up to
+// a power of two, so tensors are cut from blocks that are powers of two already, of falling size:
+// that takes little more than the sum. The runtime allocates by this rule and the planner counts by
+// it.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ class PinnedBlocks {
     int64_t new_block_bytes = 0;  // of the block that begins with it; 0: it lies in the last one
   };
 
-  /// For pieces of `total_bytes` in all, each rounded up.
+  /// Plans blocks for pieces of `total_bytes` in all, each piece rounded up.
   explicit PinnedBlocks(int64_t total_bytes) : left_bytes_(total_bytes) {}
 
   Piece take(int64_t bytes);
@@ -32,7 +33,7 @@ class PinnedBlocks {
   int64_t filled_bytes_ = 0;
 };
 
-/// What an offload pins of a rank that has a device: each sum of rounded pieces.
+/// The pinned bytes of an offload on a rank that has a device: each is a sum of rounded pieces.
 struct PinnedTotals {
   int64_t masters_bytes = 0;
   int64_t parameters_bytes = 0;  // the masters' casts
@@ -40,11 +41,12 @@ struct PinnedTotals {
 };
 PinnedTotals pinned_totals(const Schedule& schedule);
 
-/// Whether the device copies a bucket's masters, where they are offloaded.
+/// True if the device copies this bucket's masters. The answer means something only where the
+/// masters are offloaded.
 bool pins_master(const Schedule& schedule, const Bucket& bucket);
-/// Whether the host has its parameters in another dtype too.
+/// True if the host keeps the bucket's parameters in another dtype beside the fp32 masters.
 inline bool has_host_cast(const Bucket& bucket) { return bucket.dtype != kMasterDType; }
-/// A gradient that comes from the device, or the norm that goes there.
+/// True for a host slot of a gradient that comes from the device, or of the norm that goes there.
 bool is_pinned(const Slot& slot);
 
 }  // namespace shardlens::planner

@@ -40,7 +40,7 @@ int exit_code_of(Verdict verdict) {
   return verdict == Verdict::fits_with_retries ? 4 : 0;
 }
 
-/// Before there is anything to be written there.
+/// Checks that an output can be written, before the work that makes it.
 void expect_output(const char* flag, const std::string& path) {
   try {
     profiler::expect_writable(path);
@@ -61,7 +61,7 @@ void make_folder(const std::string& directory) {
   expect_output("config-out", (fs::path(directory) / "pareto-1.json").string());
 }
 
-/// DIR/pareto-1.json, ...: one each.
+/// Writes each configuration of the front to a file of its own: DIR/pareto-1.json, ...
 std::string write_configs(const SearchResult& result, const std::string& directory) {
   std::string text;
   for (size_t i = 0; i < result.front.size(); ++i) {

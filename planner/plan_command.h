@@ -1,5 +1,5 @@
-// `shardlens plan`, without a process around it: arguments in, what is to be printed and the exit
-// code out.
+// `shardlens plan` without a process around it: it takes arguments and returns what is to be
+// printed and the exit code.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ struct PlanOutcome {
   std::string notes{};  // how another program's files were read
 };
 
-/// `arguments` without the program's name: all flags of train, and plan's own. `allocator_settings`
-/// is the value of PYTORCH_CUDA_ALLOC_CONF. Throws std::invalid_argument for wrong usage and
-/// std::runtime_error where a file cannot be written.
+/// Makes the plan that `arguments` ask for: all flags of train, and plan's own, without the
+/// program's name. `allocator_settings` is the value of PYTORCH_CUDA_ALLOC_CONF. Throws
+/// std::invalid_argument for wrong usage and std::runtime_error if a file cannot be written.
 PlanOutcome plan_command(const std::vector<std::string>& arguments,
                          const std::string& allocator_settings);
 

@@ -91,7 +91,7 @@ Json solution_json(const std::optional<PlanSolution>& solution) {
   return {{"what", solution->what}, {"value", std::move(value)}};
 }
 
-/// How the Python program is written that the plan stands for; null for ours.
+/// Says how the Python program of the plan is written; null for our own program.
 Json program_json(const std::vector<PytorchHabit>& habits) {
   if (habits.empty()) return nullptr;
   Json json;
@@ -99,7 +99,8 @@ Json program_json(const std::vector<PytorchHabit>& habits) {
   return json;
 }
 
-/// What the program takes where it is written otherwise, and whether that turns the verdict.
+/// Says how much memory the program takes if it is written otherwise, and if that could change the
+/// verdict.
 Json doubt_json(const Plan& plan) {
   if (!plan.least_written) return nullptr;
   const auto json_of = [](const WrittenOtherwise& written) -> Json {

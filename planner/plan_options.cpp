@@ -115,7 +115,7 @@ PlanArguments parse_plan_arguments(const std::vector<std::string>& arguments) {
     }
   }
   try {
-    // CLI11 takes the arguments last first.
+    // CLI11 takes the arguments in reverse order.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {
     throw std::invalid_argument(fmt::format("{}; see --help", error.what()));

@@ -35,11 +35,12 @@ struct PlanArguments {
   bool help = false;
 };
 
-/// How --pytorch says that the Python program is written; nothing where --engine is ours. Throws
-/// std::invalid_argument.
+/// Reads from --pytorch how the Python program is written; returns nothing if --engine is ours.
+/// Throws std::invalid_argument.
 std::optional<PytorchOptions> pytorch_of(const PlanFlags& flags);
 
-/// Throws std::invalid_argument, also where flags contradict each other.
+/// Parses the arguments of `shardlens plan`. Throws std::invalid_argument, also if flags contradict
+/// each other.
 PlanArguments parse_plan_arguments(const std::vector<std::string>& arguments);
 std::string plan_help();
 

@@ -22,11 +22,11 @@ namespace {
 
 using profiler::bytes_text;
 
-// ---- what is tried ------------------------------------------------------------------------------
+// ---- candidates ---------------------------------------------------------------------------------
 
 using Alteration = std::function<void(Config&)>;
 
-/// What the user has left open of a configuration.
+/// The part of a configuration that the user has left open: which flags a search may change.
 class Space {
  public:
   Space(const Config& base, const std::vector<std::string>& given) : base_(base), given_(given) {}
@@ -75,7 +75,7 @@ std::vector<Alteration> Space::prefetches() const {
   return {[](Config&) {}, [](Config& c) { c.forward_prefetch = c.backward_prefetch = 0; }};
 }
 
-/// The batch in parts, so that as many samples are seen.
+/// Returns alterations that cut the batch in parts; a step still sees as many samples.
 std::vector<Alteration> Space::parts() const {
   std::vector<Alteration> parts = {[](Config&) {}};
   if (!is_open(&Config::accumulate, "accumulate")) return parts;
@@ -89,7 +89,8 @@ std::vector<Alteration> Space::parts() const {
   return parts;
 }
 
-/// What would be the same as another candidate, or reduces in less than it computes in.
+/// True if the configuration would be the same as another candidate, or would reduce in a narrower
+/// dtype than it computes in.
 bool is_redundant(const Config& config, const Config& base) {
   const bool is_sharded = config.strategy == "fsdp" || config.strategy == "hsdp";
   const auto is_changed = [&](auto field) { return config.*field != base.*field; };
@@ -99,13 +100,13 @@ bool is_redundant(const Config& config, const Config& base) {
   return config.strategy == "single" || config.param_dtype == "fp32";
 }
 
-// ---- what comes of one --------------------------------------------------------------------------
+// ---- judging a candidate ------------------------------------------------------------------------
 
 std::string value_text(const Config& config, const Option& option) {
   return std::visit([&](auto field) { return fmt::format("{}", config.*field); }, option.field);
 }
 
-/// The flags in which it differs from what was asked.
+/// Lists the flags in which a configuration differs from what was asked.
 std::string changed_flags(const Config& config, const Config& base) {
   std::string text;
   for (const Option& option : options()) {
@@ -127,7 +128,7 @@ Config launchable(Config config) {
 
 std::string why_full(const PreparedRun& run, const RankSimulation& simulation) {
   const Timeline& timeline = simulation.timeline();
-  // Frees follow it: the run was given up.
+  // Search backwards: frees follow the failed request, since the run ended there.
   const auto event = std::find_if(
       timeline.events().rbegin(), timeline.events().rend(),
       [](const profiler::Event& one) { return one.kind == profiler::EventKind::out_of_memory; });
@@ -145,10 +146,12 @@ std::string why_full(const PreparedRun& run, const RankSimulation& simulation) {
                      timeline.strings()[event->label], where);
 }
 
+/// Judges the candidates and finds the front.
+///
 /// [Note: the bound]
-/// Candidates are judged from the fastest to the slowest. One that takes more than a faster one is
-/// not on the front whatever it takes, so its simulation ends as soon as it is as large: most end
-/// in the first forward.
+/// Candidates are judged from the fastest to the slowest. One that takes more memory than a faster
+/// one cannot be on the front, however much more it takes, so its simulation ends as soon as it is
+/// that large: most end in the first forward.
 class Search {
  public:
   Search(const models::ModelSpec& spec, const PlanTarget& target, const PlanOptions& options,
@@ -187,7 +190,7 @@ class Search {
     }
   }
 
-  /// What the budget, and all that is known to be faster, leave.
+  /// Returns the bytes that the budget and all faster candidates judged so far leave.
   int64_t bound_of(size_t place) const {
     int64_t bytes = result_.budget_bytes;
     for (size_t i = 0; i < place; ++i) bytes = std::min<int64_t>(bytes, taken_[i]);
@@ -215,8 +218,9 @@ class Search {
     }
   }
 
-  /// Whatever is slower than what fits and no smaller, also for what has ended at its bound, is
-  /// given that as its reason: so reasons do not depend on which thread was faster.
+  /// Finds the front. A candidate that is slower and no smaller than one that fits gets that as its
+  /// reason, even if its simulation ended at its bound: so reasons do not depend on which thread
+  /// was faster.
   void find_front() {
     std::vector<size_t>& front = result_.front;
     const auto reject = [&](size_t i, size_t better) {

@@ -1,5 +1,6 @@
 // Tries every strategy of a product of flags and keeps those that fit in a budget: the Pareto front
-// of memory against the cost model's time a step, and of every other one why it is not there.
+// of memory against the cost model's time per step. For every other strategy it keeps the reason
+// why it is not on the front.
 //
 // Flags that were given, or are not at their default, stay as they are: the user has chosen them.
 #pragma once
@@ -29,16 +30,16 @@ struct SearchResult {
   const Candidate& on_front(size_t i) const { return candidates[front[i]]; }
 };
 
-/// `given`: names of flags. `budget_bytes`: of device memory, what is outside the allocator
-/// included; nothing: all of it.
+/// Searches from `config`. `given`: names of the flags that the user gave. `budget_bytes`: the
+/// device memory that may be used, what is outside the allocator included; nothing: all of it.
 SearchResult search_strategies(const Config& config, const std::vector<std::string>& given,
                                const PlanOptions& options, std::optional<int64_t> budget_bytes);
 
-/// {"schema":"shardlens.search/1", ...}
+/// Writes the result as one JSON object: {"schema":"shardlens.search/1", ...}.
 std::string search_json(const SearchResult& result);
 std::string search_text(const SearchResult& result);
 
-/// The configurations that a search of `config` tries.
+/// Returns the configurations that a search of `config` tries.
 std::vector<Config> candidates_of(const Config& config, const std::vector<std::string>& given);
 
 }  // namespace shardlens::planner

@@ -17,7 +17,7 @@ namespace {
 
 using models::ModelSpec;
 
-/// One configuration of those that are tried.
+/// One of the configurations that are tried.
 struct Try {
   ModelSpec spec;
   Config config;
@@ -39,7 +39,7 @@ bool fits(const Try& tried, const PlanOptions& options) {
 
 using Holds = std::function<bool(int64_t)>;
 
-/// The largest number from 1 to `most` that holds; 0: none does.
+/// Returns the largest number from 1 to `most` for which `holds` is true; 0: there is none.
 int64_t largest(const Holds& holds, int64_t most) {
   if (!holds(1)) return 0;
   int64_t low = 1, high = 2;
@@ -52,7 +52,7 @@ int64_t largest(const Holds& holds, int64_t most) {
   return low;
 }
 
-/// The smallest; 0: none up to `most` does.
+/// Returns the smallest number for which `holds` is true; 0: there is none up to `most`.
 int64_t smallest(const Holds& holds, int64_t most) {
   int64_t high = 1;
   while (high <= most && !holds(high)) high *= 2;
@@ -86,7 +86,7 @@ ModelSpec with_layers(const ModelSpec& spec, int64_t layers) {
       "--solve layers: the model {} has no number of layers; give batch, world or gpu", spec.name));
 }
 
-/// Ranks come in multiples of this many.
+/// Returns the number of which the ranks must be a multiple.
 int64_t rank_step(const Config& config) {
   if (config.strategy == "single") {
     throw std::invalid_argument(

@@ -1,4 +1,4 @@
-// The plan turned around: the largest batch, the most layers, the fewest ranks or the smallest GPU
+// Inverts the plan: finds the largest batch, the most layers, the fewest ranks or the smallest GPU
 // with which a run still fits, without retries.
 #pragma once
 
@@ -8,12 +8,12 @@
 
 namespace shardlens::planner {
 
-/// `what`: batch, world, layers or gpu. The plan of what was found, with Plan::solution; where
-/// nothing fits, the plan of what came nearest, with no value. Throws std::invalid_argument for
-/// anything else, and where the model or strategy has no such size.
+/// Solves for `what`: batch, world, layers or gpu. Returns the plan of the value that was found,
+/// with Plan::solution; if nothing fits, the plan that came nearest, with an empty value. Throws
+/// std::invalid_argument for any other word, and if the model or strategy has no such size.
 ///
-/// Found by doubling and halving: memory is taken to grow with batch and layers, and not to grow
-/// with ranks.
+/// The value is found by doubling and halving, on the assumption that memory grows with batch and
+/// layers and does not grow with ranks.
 Plan solve(const std::string& what, const Config& config, const PlanOptions& options);
 
 }  // namespace shardlens::planner

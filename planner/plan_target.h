@@ -1,4 +1,4 @@
-// What a plan is made for: a GPU, a null device or the CPU, and how much memory a rank has there.
+// The target of a plan: a GPU, a null device or the CPU, and how much memory a rank has there.
 #pragma once
 
 #include <cstdint>
@@ -17,29 +17,30 @@ namespace shardlens::planner {
 struct PlanTarget {
   const Gpu* gpu = nullptr;  // none: the CPU
   bool is_null = false;      // a null device: nothing but the allocator's memory is on it
-  /// Of one rank; nothing: not known, so everything fits.
+  /// The memory of one rank's device; nothing: it is not known, so everything fits.
   std::optional<int64_t> capacity_bytes;
   PlanTorch torch{};
-  /// The program: a Python one with PyTorch's FSDP2, written like this; none: ours.
+  /// Set if the program is a Python one with PyTorch's FSDP2; says how it is written. None: ours.
   std::optional<PytorchOptions> pytorch{};
-  /// What --data has; nothing: whoever prepares a run looks. Given where many runs are prepared.
+  /// The contents of --data, given if many runs are prepared; nothing: each preparation looks.
   std::optional<TrainingData> data{};
 
-  /// As --device names it where a run would be simulated: "cpu" or "null:h200".
+  /// Returns the value of --device with which a run would be simulated: "cpu" or "null:h200".
   std::string device() const;
 };
 
-/// `gpu`: what --gpu says, empty where it was not given; else --device decides, and where that is
-/// `auto` or `cuda` the GPU of this machine. Throws std::invalid_argument where there is none, for
-/// a GPU or device that nobody knows, and where --gpu and --device contradict each other.
+/// Finds the target of a plan. `gpu` is the value of --gpu, empty if it was not given; then
+/// --device decides, and if that is `auto` or `cuda`, the GPU of this machine. Throws
+/// std::invalid_argument if the machine has none, for an unknown GPU or device, and if --gpu and
+/// --device contradict each other.
 PlanTarget target_of(const Config& config, const std::string& gpu);
 
-/// The first GPU that NVIDIA's kernel module lists under `proc`, by its name in gpus.h; nothing
-/// where there is none, or one that gpus.h does not know.
+/// Returns the first GPU that NVIDIA's kernel module lists under `proc`, by its name in gpus.h;
+/// nothing if there is none, or one that gpus.h does not know.
 std::optional<std::string> gpu_of_machine(
     const std::filesystem::path& proc = "/proc/driver/nvidia/gpus");
 
-/// The configuration of one rank alone in the place of all, as the simulation takes it.
+/// Returns the configuration with one rank standing for all, which the simulation takes.
 Config one_rank_of(const Config& config, const PlanTarget& target);
 
 }  // namespace shardlens::planner

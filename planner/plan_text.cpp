@@ -31,7 +31,8 @@ std::string verdict_text(const Plan& plan) {
                             wanted.label);
 }
 
-/// ", in Python with FSDP2 of PyTorch 2.15", and who said which version.
+/// Names the program and the version, as in ", in Python with FSDP2 of PyTorch 2.15", and the
+/// source of the version.
 std::string engine_text(const Plan& plan) {
   const models::TorchRules& rules = *plan.torch.rules;
   if (plan.engine == "shardlens") {

@@ -12,7 +12,8 @@ namespace shardlens::planner {
 
 namespace {
 
-/// Prints Python's path and the version of its PyTorch, which it does not load: that takes seconds.
+/// A script that prints Python's path and the version of its PyTorch. It does not import PyTorch:
+/// that takes seconds.
 constexpr const char* kQuestion = R"(
 import importlib.util, sys
 spec, facts = importlib.util.find_spec("torch"), {}
@@ -28,7 +29,7 @@ struct InstalledTorch {
 std::optional<InstalledTorch> torch_of(const char* python) {
   const input::ProgramOutput answer =
       input::output_of({"sh", "-c", "exec \"$0\" -c \"$1\" 2>/dev/null", python, kQuestion});
-  // The user's own sitecustomize may print something first.
+  // The user's own sitecustomize may print something before the two lines.
   const std::vector<std::string> lines = input::lines_of(answer.text);
   if (answer.exit_code != 0 || lines.size() < 2) return std::nullopt;
   return InstalledTorch{.python = lines[lines.size() - 2], .version = lines.back()};

@@ -1,4 +1,4 @@
-// By which version of PyTorch a plan is made, and why by that one.
+// The version of PyTorch by whose rules a plan is made, and why it is that one.
 #pragma once
 
 #include <string>
@@ -13,9 +13,10 @@ struct PlanTorch {
   std::string doubt;                  // empty where that version's rules are known
 };
 
-/// `asked`: what --torch says, empty where it was not given. Then our own program runs with the
-/// LibTorch of this build, and a Python program with the PyTorch that the python on PATH imports,
-/// where there is one. Throws std::invalid_argument for a version that is asked for and not known.
+/// Chooses the version. `asked` is the value of --torch, empty if it was not given: then our own
+/// program is planned with the LibTorch of this build, and a Python program with the PyTorch that
+/// the python on PATH imports, if there is one. Throws std::invalid_argument if the version that is
+/// asked for is not known.
 PlanTorch plan_torch(const std::string& asked, bool is_python_program);
 
 }  // namespace shardlens::planner

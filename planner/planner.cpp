@@ -24,7 +24,7 @@ const Calibration* calibration_of(const PlanOptions& options) {
   return options.calibration ? &*options.calibration : nullptr;
 }
 
-// ---- what was alive -----------------------------------------------------------------------------
+// ---- live memory --------------------------------------------------------------------------------
 
 AtPeak at_peak_of(const PreparedRun& run, const Timeline& timeline) {
   profiler::Analysis analysis;
@@ -46,7 +46,7 @@ AtPeak at_peak_of(const PreparedRun& run, const Timeline& timeline) {
   return peak;
 }
 
-/// What is held when the last step begins.
+/// Returns the bytes that are held when the last step begins.
 int64_t static_bytes_of(const PreparedRun& run, const Timeline& timeline) {
   const auto main = run.target.gpu ? profiler::Space::device : profiler::Space::host;
   int64_t held = 0, at_step = 0;
@@ -78,9 +78,10 @@ PlanFailure failure_at(const PreparedRun& run, const Timeline& timeline, size_t 
   return failure;
 }
 
-// ---- whether it fits ----------------------------------------------------------------------------
+// ---- the verdict --------------------------------------------------------------------------------
 
-/// Settings under which a request may fail though the device has room for all that is reserved.
+/// True for settings under which a request may fail though the device has room for all that is
+/// reserved.
 bool limits_itself(const AllocatorSettings& settings) {
   return settings.memory_fraction < 1 || settings.garbage_collection_threshold > 0;
 }
@@ -161,7 +162,7 @@ WrittenOtherwise written_otherwise(const PreparedRun& run, const PlanOptions& op
   return {words, device_bytes(other, result.simulation->peak())};
 }
 
-/// Finds out whether the verdict hangs on how the program is written.
+/// Finds out if the verdict depends on how the program is written.
 void find_doubt(Plan& plan, const PreparedRun& run, const PlanOptions& options) {
   if (!run.target.pytorch) return;
   const PytorchRange range = pytorch_range(run.spec);
@@ -172,7 +173,8 @@ void find_doubt(Plan& plan, const PreparedRun& run, const PlanOptions& options) 
                           : plan.least_written->device_bytes <= *plan.capacity_bytes;
 }
 
-/// Of a device as large as the target's where the run fits there, else of an unlimited one.
+/// Returns the simulation whose peaks the plan reports: on a device as large as the target's if the
+/// run fits there, else on an unlimited one.
 std::unique_ptr<RankSimulation> judged_simulation(Plan& plan, const PreparedRun& run,
                                                   const AllocatorSettings& settings) {
   RunResult result = simulate(run, settings);
@@ -192,7 +194,7 @@ std::unique_ptr<RankSimulation> judged_simulation(Plan& plan, const PreparedRun&
   return std::move(result.simulation);
 }
 
-/// All but what would change it.
+/// Makes the plan, except for what would change it.
 Plan plan_of(const PreparedRun& run, const PlanOptions& options,
              std::unique_ptr<RankSimulation>& simulation) {
   Plan plan;

@@ -1,13 +1,13 @@
-// Predicts, before anything is launched, what memory a training takes: its peak, whether it fits,
-// what holds the memory then, and what would change it. One rank is simulated allocation by
-// allocation (simulation.h); no GPU and no LibTorch is needed.
+// Predicts, before anything is launched, how much memory a training takes: its peak, whether it
+// fits, what holds the memory at the peak, and what would change it. One rank is simulated
+// allocation by allocation (simulation.h); neither a GPU nor LibTorch is needed.
 //
 // [Note: capacity]
-// What a rank may use is the device's memory less what is outside of LibTorch's allocator
+// A rank may use the device's memory less what is outside of LibTorch's allocator
 // (outside_memory.h). *Fits*: no request ever fails. *Fits with retries*: some request makes the
 // allocator give its whole cache back first, which stalls the device, maybe in every step. *Does
-// not fit*: some request fails even so. What is reserved depends on the capacity, so peaks are
-// those of a device that is as large as it is where the plan fits, else of an unlimited one.
+// not fit*: some request fails even so. How much is reserved depends on the capacity: if the plan
+// fits, peaks are those on the real device, else those on an unlimited one.
 #pragma once
 
 #include <array>
@@ -40,15 +40,16 @@ struct PlanOptions {
   bool explains = false;                    // Plan::what_ifs, a simulation each, also where it fits
 };
 
-/// Ranks that hold the same, by the first of them. Buckets are cut into equal ranges, so today all
-/// ranks of a run are one; of a checkpoint's copy, which may differ by elements, it is the largest.
+/// A set of ranks that hold the same, named by the first of them. Buckets are cut into equal
+/// ranges, so today all ranks of a run form one set. Their copies for a checkpoint may differ by a
+/// few elements; the largest is planned.
 struct RankPlan {
   int rank = 0;
   int count = 1;
   SimulatedPeak peak;
 };
 
-/// Where in the run something is.
+/// A moment of the run: its phase, step and action.
 struct PlanMoment {
   profiler::Phase phase = profiler::Phase::starting;
   int64_t step = -1;
@@ -69,13 +70,13 @@ struct AtPeak {
   std::vector<PlannedTensor> largest;
 };
 
-/// The request that the device has no memory for.
+/// A request that failed because the device has no memory for it.
 struct PlanFailure {
   PlanMoment moment;
   PlannedTensor wanted;
 };
 
-/// What another configuration would change.
+/// The effect of one change of the configuration on memory and time.
 struct WhatIf {
   std::string change;             // "--recompute full"
   int64_t device_bytes = 0;       // more than the plan's, each on an unlimited device
@@ -83,7 +84,7 @@ struct WhatIf {
   double compute_time_ratio = 1;  // of units alone
 };
 
-/// What --solve found.
+/// The answer to --solve.
 struct PlanSolution {
   std::string what;   // "batch"
   std::string value;  // empty: nothing fits
@@ -120,15 +121,16 @@ struct Plan {
       headroom_bytes;  // to least_fast_bytes, or where it is none, least_any_bytes
   Verdict verdict = Verdict::fits;
   int64_t retries = 0;
-  /// A Python program may be written otherwise: these words of --pytorch take the least and the
-  /// most, and the plan is doubtful where the verdict is another one with either.
+  /// A Python program may be written in other ways: these words of --pytorch take the least and the
+  /// most memory. The plan is doubtful if the verdict differs with either.
   std::optional<WrittenOtherwise> least_written, most_written;
   bool is_doubtful = false;
   std::optional<PlanFailure> failure;
-  /// The least device memory for a run without retries, and for one with them.
+  /// The least device memory for a run without retries (fast), and for one with them (any).
   int64_t least_fast_bytes = 0;
   int64_t least_any_bytes = 0;
-  /// Where it does not fit well: whether it does with PyTorch's expandable_segments.
+  /// True if the run fits with PyTorch's expandable_segments, perhaps with retries; nothing if it
+  /// fits without retries or uses them already.
   std::optional<bool> expandable_segments_fit;
   int64_t expandable_device_bytes = 0;
 
@@ -137,43 +139,46 @@ struct Plan {
   std::optional<PlanSolution> solution;
 };
 
-/// What the options name. Throws std::invalid_argument as target_of(config, gpu) does.
+/// Finds the target that the options name. Throws std::invalid_argument as target_of(config, gpu)
+/// does.
 PlanTarget target_of(const Config& config, const PlanOptions& options);
 
-/// `data`: what --data has, where somebody has looked. Throws std::invalid_argument for what nobody
-/// can run.
+/// Makes the plan of a configuration. `data` is what --data has, if the caller has looked. Throws
+/// std::invalid_argument for a configuration that cannot be run.
 Plan make_plan(const Config& config, const PlanOptions& options,
                const std::optional<TrainingData>& data = {});
 
-/// Of a model that `config` does not name.
+/// Makes the plan of a model that `config` does not name.
 Plan make_plan(const models::ModelSpec& spec, const Config& config, const PlanTarget& target,
                const PlanOptions& options);
 
-/// A plan, and the timeline that it was read from.
+/// A plan and the timeline that it was read from.
 struct PlannedTimeline {
   Plan plan;
   profiler::Profile timeline;  // with the cost model's times, and a notice that nothing ran
 };
 
-/// Both of as few simulations as the verdict needs: one where it fits. What would change it is
-/// simulated only where `options.explains`. Throws as make_plan does.
+/// Makes both with as few simulations as the verdict needs: one if the run fits. What would change
+/// it is simulated only if `options.explains`. Throws as make_plan does.
 PlannedTimeline make_timeline(const Config& config, const PlanOptions& options);
 
 /// Writes the predicted timeline of a rank as a recording, with the cost model's times. Its peaks
-/// are the plan's: where it does not fit, those of an unlimited device. Throws std::runtime_error
-/// where the file cannot be written.
+/// are the plan's: if the run does not fit, those of an unlimited device. Throws std::runtime_error
+/// if the file cannot be written.
 void write_predicted_timeline(const std::string& path, const Config& config,
                               const PlanOptions& options);
 
-/// The schedule of a training step, and who owns which range of every parameter in which dtype.
+/// Lists the schedule of a training step. `shards_text` lists which rank owns which range of every
+/// parameter in which dtype.
 std::string schedule_text(const Config& config, const PlanOptions& options);
 std::string shards_text(const Config& config, const PlanOptions& options);
 
-/// {"schema":"shardlens.plan/1", ...}, with a newline at the end.
+/// Writes the plan as one JSON object, {"schema":"shardlens.plan/1", ...}, with a newline at its
+/// end.
 std::string plan_json(const Plan& plan);
-/// Whether it fits, on one line without its end.
+/// Says on one line, without its newline, whether the run fits.
 std::string verdict_line(const Plan& plan);
-/// For people: a screen.
+/// Writes the plan for people, on about one screen.
 std::string plan_text(const Plan& plan);
 
 }  // namespace shardlens::planner

@@ -1,4 +1,4 @@
-// The predicted timeline as a recording, and the other texts of a plan.
+// Turns the predicted timeline into a recording, and writes the other texts of a plan.
 #include "planner/predicted_timeline.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ using profiler::Event;
 using profiler::EventKind;
 
 /// Gives every event a time: that of its action on the cost model's clock, in the order of the
-/// host, which never goes back. What happens within an action of the main stream is spread over it.
+/// host, whose time never goes back. Events within an action of the main stream are spread over it.
 class Times {
  public:
   explicit Times(const PreparedRun& run)
@@ -124,7 +124,7 @@ void write_predicted_timeline(const std::string& path, const Config& config,
   const bool fits = !result.is_full;
   if (!fits) result = simulate(run, options.allocator);
   const profiler::Profile profile = predicted_profile(run, result.simulation->timeline(), fits);
-  // As many blocks as hold all of it: none may be lost because the disk is slow.
+  // The ring has enough blocks for all events: none may be lost because the disk is slow.
   const profiler::WriterOptions all = {
       .blocks =
           static_cast<uint32_t>(profile.events.size() / profiler::WriterOptions{}.block_events + 2),

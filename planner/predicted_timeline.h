@@ -1,5 +1,5 @@
-// The timeline of a simulated run in the words of a recording: what write_predicted_timeline writes
-// and what a viewer draws of a plan that was never written.
+// Writes the timeline of a simulated run in the format of a recording: write_predicted_timeline
+// saves it, and a viewer draws it for a plan that was never saved.
 #pragma once
 
 #include "planner/prepared_run.h"
@@ -8,8 +8,9 @@
 
 namespace shardlens::planner {
 
-/// With the cost model's times. `fits`: on the target's device; else the timeline is that of an
-/// unlimited one, and the recording's notice says so.
+/// Returns the timeline as a recording, with the cost model's times. `fits`: true if the run fits
+/// on the target's device; else the timeline is that of an unlimited device, and the recording's
+/// notice says so.
 profiler::Profile predicted_profile(const PreparedRun& run, const Timeline& timeline, bool fits);
 
 }  // namespace shardlens::planner

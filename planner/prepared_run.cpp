@@ -24,7 +24,8 @@ double product(const std::vector<int64_t>& sizes) {
   return result;
 }
 
-/// No sum over all tensors may leave 64 bits: what would is refused before it is multiplied.
+/// Throws if a sum over all tensors could overflow 64 bits. The check is in floating point, so that
+/// it comes before any product overflows.
 void check_sizes(const models::ModelSpec& spec, const Config& config) {
   constexpr double kMostBytes = 0x1p62;
   constexpr double kBytesAnElement = 8;    // fp64 at most
@@ -48,7 +49,8 @@ void check_sizes(const models::ModelSpec& spec, const Config& config) {
                   config.model, config.batch));
 }
 
-/// As the program that is planned would read it: on the device that it would have.
+/// Reads the checkpoint flags as the planned program would read them, on the device that it would
+/// have.
 Checkpointing checkpointing_of_run(const PreparedRun& run) {
   Config config = run.asked;
   config.data = run.data.kind == DataKind::synthetic ? kSyntheticData : "";
@@ -57,7 +59,8 @@ Checkpointing checkpointing_of_run(const PreparedRun& run) {
   return checkpointing_of(config);
 }
 
-/// One that speaks for all: the last one writes the most into a checkpoint.
+/// Returns the rank that stands for all: unless one is asked for, the last, which writes the most
+/// into a checkpoint.
 int rank_of(const PreparedRun& run) {
   const int64_t asked = run.asked.solo_rank;
   return static_cast<int>(asked >= 0 ? asked : world_size_of(run.asked) - 1);

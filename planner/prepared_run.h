@@ -1,5 +1,5 @@
-// A configuration made ready to be simulated, and what one simulation of it says. All of the
-// planner's questions (a plan, what would change it, a search) are asked of these.
+// A configuration made ready to be simulated, and the result of one simulation of it. All of the
+// planner's questions (a plan, what would change it, a search) are answered from these.
 #pragma once
 
 #include <cstdint>
@@ -35,15 +35,15 @@ struct PreparedRun {
   }
 };
 
-/// Throws std::invalid_argument for a configuration that cannot be run, or a model whose tensors
-/// have more than 2^62 bytes. `calibration`: none for cold figures.
+/// Prepares a run. Throws std::invalid_argument for a configuration that cannot be run, or a model
+/// whose tensors have more than 2^62 bytes. `calibration`: null for cold figures.
 PreparedRun prepare(models::ModelSpec spec, const Config& config, const PlanTarget& target,
                     const Calibration* calibration);
 
-/// What `config` names.
+/// Returns the spec of the model that `config` names.
 models::ModelSpec spec_of(const Config& config);
 
-/// What a simulation came to; where the device was full, until then.
+/// The result of a simulation; if the device became full, of the run until then.
 struct RunResult {
   std::unique_ptr<RankSimulation> simulation;
   bool is_full = false;
@@ -52,17 +52,18 @@ struct RunResult {
   bool fits() const { return !is_full && retries == 0; }
 };
 
-/// `capacity_bytes`: of LibTorch's allocator. The result borrows the run.
+/// Simulates the run with `capacity_bytes` for LibTorch's allocator. The result borrows the run.
 RunResult simulate(const PreparedRun& run, const AllocatorSettings& settings,
                    int64_t capacity_bytes = kUnlimitedBytes);
 
 StepCost cost_of(const PreparedRun& run);
 StepCost evaluation_cost_of(const PreparedRun& run);
 
-/// "BACKWARD unit=mlp3 group=block3 bucket=0"; empty where there is no such action.
+/// Describes an action, as in "BACKWARD unit=mlp3 group=block3 bucket=0"; empty if there is no such
+/// action.
 std::string action_words(const Schedule& schedule, int32_t action);
 
-/// The bytes of the allocator, and what is outside of it.
+/// Returns the reserved bytes of the peak and what is outside of the allocator, together.
 int64_t device_bytes(const PreparedRun& run, const SimulatedPeak& peak);
 
 }  // namespace shardlens::planner

@@ -21,7 +21,7 @@ using profiler::Category;
 
 namespace {
 
-// Both collectives' copies are kernels over many tensors that read a table of int64 in device
+// The copies of both collectives are kernels over many tensors that read a table of int64 in device
 // memory (native/cuda/TensorShape.cu); a block of threads copies one tile.
 constexpr int64_t kTileBytes = 128 * 16;
 constexpr int64_t kTableEntryBytes = 8;
@@ -76,8 +76,8 @@ void Fsdp2::make_again(int parameter) {
   shard.data = std::make_shared<meta::Storage>(memory, bytes);
 }
 
-/// FSDPParam.reset_sharded_param, at the first forward: shards of fewer rows than others have are
-/// copied to as many.
+/// Does what FSDPParam.reset_sharded_param does at the first forward: shards with fewer rows than
+/// others are copied to padded ones.
 void Fsdp2::pad_shards() {
   if (!std::exchange(is_first_forward_, false) || options_.cpu_offload) return;
   const TimelineScope scope(memory_.timeline(), Category::parameter_shard, "parameters");
@@ -125,7 +125,7 @@ void Fsdp2::make_groups(const std::vector<PytorchParameter>& parameters) {
   }
 }
 
-/// -1: in no group of its own.
+/// Returns the index of a unit's group; -1: it has no group of its own.
 int Fsdp2::group_of(int unit) const {
   if (unit >= 0) return units_[static_cast<size_t>(unit)];
   if (unit == kRootUnit) return 0;
@@ -147,7 +147,8 @@ void Fsdp2::set_prefetch() {
 
 // ---- gathering ----------------------------------------------------------------------------------
 
-/// One block of all shards in the compute dtype, or one each where they come from the host.
+/// Allocates what the all-gather sends: one block of all shards in the compute dtype, or one for
+/// each shard if they come from the host.
 std::vector<Fsdp2::Block> Fsdp2::all_gather_inputs(const Group& group) {
   std::vector<Block> inputs;
   int64_t total = 0;
@@ -165,7 +166,7 @@ std::vector<Fsdp2::Block> Fsdp2::all_gather_inputs(const Group& group) {
   return inputs;
 }
 
-/// Nothing where the shard is used as it lies.
+/// Allocates the copy of a shard on one rank; nullptr if the shard is used as it lies.
 Fsdp2::Block Fsdp2::only_input(const ShardedParameter& shard) {
   const Block copy = options_.cpu_offload ? take(shard.padded_numel, Type::fp32) : nullptr;
   return casts() ? take(shard.padded_numel, options_.param_type) : copy;
@@ -187,8 +188,8 @@ void Fsdp2::unshard(Group& group) {
   while (!inputs.empty()) inputs.pop_back();
 }
 
-/// split_with_sizes_copy: the table says for each parameter where it comes from, where it goes and
-/// how much it is, and for each block of threads which parameter it copies.
+/// Models split_with_sizes_copy. Its table says for each parameter where it comes from, where it
+/// goes and how much it is, and for each block of threads which parameter it copies.
 void Fsdp2::copy_out(const Group& group, int ranks) {
   const Gpu& gpu = *context_.gpu;
   const int64_t bytes = meta::bytes_of(options_.param_type);
@@ -213,7 +214,7 @@ void Fsdp2::copy_out(const Group& group, int ranks) {
 void Fsdp2::wait_for_unshard(Group& group) {
   if (!group.is_pending) return;
   const bool is_forward = group.phase == Phase::forward;
-  // A name in Python may keep the output of the group before until this function's end.
+  // A Python name may keep the output of the group before until this function's end.
   Block before;
   if (is_forward) before = std::exchange(forward_output_, nullptr);
   if (context_.torch->fsdp2_releases_at_once) before = nullptr;
@@ -237,7 +238,8 @@ void Fsdp2::wait_for_unshard(Group& group) {
   group.all_gather_output = nullptr;
 }
 
-/// A part that backward had no use for stays until the next one is there.
+/// Keeps a rank's part of the group. A part that backward has not used stays until the next one is
+/// allocated.
 void Fsdp2::to_sharded_after_forward(Group& group) {
   const TimelineScope scope(memory_.timeline(), Category::parameter_shard, "kept after forward");
   for (size_t i = 0; i < group.parameters.size(); ++i) {
@@ -274,7 +276,7 @@ Tensor Fsdp2::cast_input(const Tensor& input) {
   return is_cast ? input.to(options_.param_type) : input;
 }
 
-/// From here on memory is a unit's: a block's, else the whole model's.
+/// Attributes memory to a unit from here on: to a block, or to the whole model.
 void Fsdp2::work_on(int unit) {
   Timeline& timeline = memory_.timeline();
   Purpose purpose = timeline.purpose();
@@ -346,7 +348,7 @@ void Fsdp2::before_backward(Group& group) {
   for (const int target : group.backward_prefetch) prefetch(target, Phase::before_backward);
 }
 
-/// The group whose forward ended before this one's.
+/// Prefetches the group whose forward ended before this one's.
 void Fsdp2::prefetch_backward(Group& group) {
   if (group.forward_positions.empty()) return;
   const size_t position = group.forward_positions.back();
@@ -375,8 +377,9 @@ void Fsdp2::after_backward(Group& group) {
   if (!parameters.empty()) reduce(group, parameters, std::move(gradients));
 }
 
-/// Autograd adds to a gradient that is there in the same dtype at once, in some versions in another
-/// one, too; else the whole gradients are added to after a group's backward.
+/// Models how autograd adds to a gradient of an earlier backward: at once if the dtypes agree, and
+/// in some versions also if they differ. Otherwise the whole gradients are added up after a group's
+/// backward.
 void Fsdp2::add_to_whole_gradients() {
   whole_gradients_.resize(weights_.size());
   const bool is_cast = options_.reduce_type != options_.param_type;
@@ -389,8 +392,8 @@ void Fsdp2::add_to_whole_gradients() {
   }
 }
 
-/// A gradient is cast as it comes where this backward does not reduce it and none is there to add
-/// to.
+/// Sets the dtypes to which arriving gradients are cast. A gradient is cast at once if this
+/// backward does not reduce it and there is none to add it to.
 void Fsdp2::set_gradient_types(const Group& group) {
   if (!context_.torch->fsdp2_adds_in_place) return;
   for (const int index : group.parameters) {
@@ -400,7 +403,7 @@ void Fsdp2::set_gradient_types(const Group& group) {
   }
 }
 
-/// A backward without reduction: gradients stay whole, in the dtype of the reduction.
+/// Ends a backward without reduction: gradients stay whole, in the dtype of the reduction.
 void Fsdp2::accumulate(Group& group) {
   reshard(group);
   for (const int index : group.parameters) {
@@ -412,8 +415,8 @@ void Fsdp2::accumulate(Group& group) {
   }
 }
 
-/// _chunk_cat without a kernel of its own, for dtypes that this has not: gradients whose rows do
-/// not divide are copied to padded ones first.
+/// Models _chunk_cat for pairs of dtypes for which it has no kernel: gradients whose rows do not
+/// divide evenly are copied to padded ones first.
 void Fsdp2::pad_gradients(const std::vector<int>& parameters) {
   std::vector<Block> padded;
   for (const int index : parameters) {
@@ -423,8 +426,8 @@ void Fsdp2::pad_gradients(const std::vector<int>& parameters) {
   }
 }
 
-/// _chunk_cat: the table says for each gradient where it is, where it goes and how much it is, and
-/// for each block of threads which gradient it copies.
+/// Models _chunk_cat. Its table says for each gradient where it is, where it goes and how much it
+/// is, and for each block of threads which gradient it copies.
 void Fsdp2::copy_in(const std::vector<int>& parameters) {
   const meta::OperatorCall call(context_);
   const bool has_kernel = options_.param_type == options_.reduce_type ||
@@ -439,7 +442,7 @@ void Fsdp2::copy_in(const std::vector<int>& parameters) {
   Tensor::empty(context_, {entries * kTableEntryBytes}, Type::uint8);
 }
 
-/// foreach_reduce. With more than one rank names in Python may keep the last gradient, and the
+/// Models foreach_reduce. With more than one rank Python names may keep the last gradient, and the
 /// input of the reduction before, until the end.
 void Fsdp2::reduce(Group& group, const std::vector<int>& parameters, Tensors gradients) {
   const TimelineScope scope(memory_.timeline(), Category::reduce_buffer, "reduce-scatter");
@@ -464,7 +467,8 @@ void Fsdp2::reduce(Group& group, const std::vector<int>& parameters, Tensors gra
   last = {};
 }
 
-/// Under CPU offload each goes to the host, and the whole is dropped.
+/// Sets the shards' gradients from the reduced ones. Under CPU offload each goes to the host, and
+/// the flat block is released.
 void Fsdp2::set_gradients(const std::vector<int>& parameters, const Block& flat) {
   for (const int index : parameters) {
     ShardedParameter& shard = shards_[static_cast<size_t>(index)];

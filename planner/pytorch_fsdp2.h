@@ -1,7 +1,7 @@
-// PyTorch's FSDP2 without values: what torch.distributed.fsdp.fully_shard allocates and frees on
-// which stream, in the order in which its hooks run, by the rules of the context's version. Names
-// are those of torch/distributed/fsdp/_fully_shard: _fsdp_param_group.py, _fsdp_collectives.py,
-// _fsdp_param.py.
+// PyTorch's FSDP2 without values: which memory torch.distributed.fsdp.fully_shard allocates and
+// frees on which stream, in the order in which its hooks run, by the rules of the context's
+// version. Names are those of torch/distributed/fsdp/_fully_shard: _fsdp_param_group.py,
+// _fsdp_collectives.py, _fsdp_param.py.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace shardlens::planner {
 
-/// Streams that blocks are asked for on.
+/// The streams on which FSDP2 asks for blocks.
 enum PytorchStream : StreamIndex { kComputeStream, kCopyInStream, kReduceStream, kAllReduceStream };
 constexpr size_t kPytorchStreams = 4;
 
@@ -46,23 +46,23 @@ struct ShardedParameter {
 
 class Fsdp2 final : public ModuleHooks {
  public:
-  /// Makes the shards, as model.to_empty() does; under CPU offload in `pinned`. Borrows all but the
-  /// parameters.
+  /// Makes the shards, as model.to_empty() does; under CPU offload in `pinned`. Borrows everything
+  /// but the parameters.
   Fsdp2(const std::vector<PytorchParameter>& parameters, const Fsdp2Options& options,
         DeviceMemory& memory, meta::Context& context, meta::Memory& pinned);
 
   const std::vector<meta::Tensor>& weights() const { return weights_; }
-  /// By parameter, in the order of model.parameters().
+  /// Returns the shards by parameter, in the order of model.parameters().
   std::vector<ShardedParameter>& shards() { return shards_; }
-  /// A parameter that two modules share is made once more for the second.
+  /// Makes the shard of a parameter that two modules share once more, for the second module.
   void make_again(int parameter);
 
   meta::Tensor enter(int unit, const meta::Tensor& input) override;
   meta::Tensor leave(int unit, const meta::Tensor& output) override;
-  /// set_requires_gradient_sync(): whether this backward reduces its gradients, or leaves them
-  /// whole on every rank to be added to.
+  /// Does what FSDPModule.set_requires_gradient_sync() does: if `reduces`, the next backward
+  /// reduces its gradients; else it leaves them whole on every rank to be added to.
   void set_requires_gradient_sync(bool reduces) { reduces_ = reduces; }
-  /// The callback at the end of backward.
+  /// Runs the callback that FSDP2 has at the end of backward.
   void finish_backward();
 
  private:

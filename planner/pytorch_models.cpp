@@ -21,7 +21,7 @@ namespace {
 
 using Parameters = std::vector<PytorchParameter>;
 
-/// Puts together the parameters of modules.
+/// Builds the list of a model's parameters, module by module.
 class Table {
  public:
   void add(std::string name, const Sizes& shape, int unit) {
@@ -41,7 +41,7 @@ class Table {
   Parameters parameters_;
 };
 
-// Weights of a block by their place among its parameters.
+// The weights of a block by their place among its parameters.
 enum VitBlock : size_t {
   kNorm1,
   kInProjection = 2,
@@ -134,7 +134,7 @@ Parameters transformer_parameters(const models::TransformerSizes& sizes) {
   return table.take();
 }
 
-/// What the models have in common.
+/// The base of all models: hooks, weights, operators and the loss.
 class Model : public PytorchModel {
  public:
   Model(const models::ModelSpec& spec, PytorchOps& ops, const std::vector<Tensor>& weights,
@@ -147,7 +147,7 @@ class Model : public PytorchModel {
   }
 
  protected:
-  /// As the model's forward returns them.
+  /// Returns the logits as the model's forward does.
   Tensor returned(Tensor logits) {
     if (writing_.fp32_logits) logits = logits.to(Type::fp32);
     return hooks_.leave(kRootUnit, logits);
@@ -309,8 +309,8 @@ class Llama final : public Model {
     return project(mixed.transpose(1, 2).reshape({batch, tokens, -1}), first + kOutput);
   }
 
-  /// [B, T, H, E]: pairs of fp32 as complex numbers, times the rotation; backward multiplies with
-  /// its conjugate, which is a copy.
+  /// Rotates [B, T, H, E]: pairs of fp32 are multiplied as complex numbers with the rotation.
+  /// Backward multiplies with its conjugate, which is a copy.
   Tensor rotate(const Tensor& input) {
     meta::Context& context = ops_.context();
     const Tensor pairs = input.to(Type::fp32);

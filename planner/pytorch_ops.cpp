@@ -30,7 +30,7 @@ Sizes without_last(const Tensor& tensor, int64_t last) {
 
 // ---- matrix products ----------------------------------------------------------------------------
 
-/// Of a x b, for b: laid out as b is.
+/// Returns the gradient of a x b for b, laid out as b is.
 Tensor PytorchOps::right_gradient(const Tensor& gradient, const Tensor& a, const Tensor& b) {
   if (b.stride(0) == 1 && b.stride(1) == b.size(0)) {
     return blas_product(gradient.t(), a).t();
@@ -61,7 +61,7 @@ Tensor PytorchOps::mm(const Tensor& a, const Tensor& b) {
                    });
 }
 
-/// input [..., in] x weight [out, in]
+/// Multiplies input [..., in] by weight [out, in].
 Tensor PytorchOps::matmul(const Tensor& input, const Tensor& weight) {
   const Tensor transposed = weight.t();
   const Tensor rows = input.reshape({-1, input.size(-1)});
@@ -87,15 +87,15 @@ Tensor PytorchOps::linear(const Tensor& input, const Tensor& weight, const Tenso
 
 // ---- layers -------------------------------------------------------------------------------------
 
-/// A product for each sample.
+/// Runs one product for each sample; only cuBLAS's workspace matters here.
 void PytorchOps::multiply_samples(int64_t samples) {
   for (int64_t i = 0; i < samples; ++i) {
     take_blas_workspace(context_, meta::BlasLibrary::cublas);
   }
 }
 
-/// slow_conv2d_forward and its backward in native/cuda/ConvolutionMM2d.cu: one sample after another
-/// is unfolded into columns.
+/// Models slow_conv2d_forward and its backward in native/cuda/ConvolutionMM2d.cu, which unfold one
+/// sample after another into columns.
 Tensor PytorchOps::conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   const OperatorCall call(context_);
   const int64_t patch = weight.size(2), side = input.size(2) / patch;
@@ -127,13 +127,13 @@ Tensor PytorchOps::multi_head_attention(const Tensor& input, const AttentionWeig
   const int64_t batch = input.size(0), tokens = input.size(1), width = input.size(2);
   const Tensor rows = input.transpose(0, 1);
   const Tensor packed = [&] {
-    // Two dimensions change places by way of a third.
+    // Two dimensions are swapped by way of a third, as PyTorch does.
     return linear(rows, weights.in, weights.in_bias)
         .view({tokens, batch, 3, width})
         .permute({2, 0, 1, 3})
         .contiguous();
   }();
-  // All three in step, since backward goes through them in the reverse order.
+  // All three are viewed in step, since backward visits them in the reverse order.
   Tensors parts = {packed.select(0, 0), packed.select(0, 1), packed.select(0, 2)};
   for (Tensor& part : parts) {
     part = part.view({tokens, batch * heads, width / heads}).transpose(0, 1);
@@ -178,7 +178,7 @@ Tensor PytorchOps::silu(const Tensor& input) {
 
 // ---- a norm by hand -----------------------------------------------------------------------------
 
-/// pow(2); its backward takes grad * (2 * input.pow(1)).
+/// Computes pow(2); its backward computes grad * (2 * input.pow(1)).
 Tensor PytorchOps::square(const Tensor& input) {
   const OperatorCall call(context_);
   return with_node(meta::like(input), {&input}, {input},
@@ -203,7 +203,7 @@ Tensor PytorchOps::plus_number(const Tensor& input) {
                    [](Node&, Tensors&& gradients) -> Tensors { return {gradients[0]}; });
 }
 
-/// Its backward takes -0.5 * grad * result.pow(3).
+/// Computes rsqrt; its backward computes -0.5 * grad * result.pow(3).
 Tensor PytorchOps::inverse_root(const Tensor& input) {
   const OperatorCall call(context_);
   Tensor output = meta::like(input);
@@ -214,7 +214,8 @@ Tensor PytorchOps::inverse_root(const Tensor& input) {
   });
 }
 
-/// `b` is broadcast, so that its gradient is summed up, when both are there.
+/// Multiplies by `b`, which is broadcast. Backward sums b's gradient up once both gradients are
+/// there.
 Tensor PytorchOps::multiply_by_broadcast(const Tensor& a, const Tensor& b) {
   const OperatorCall call(context_);
   return with_node(meta::like(a), {&a, &b}, {b, a}, [](Node& self, Tensors&& gradients) -> Tensors {
@@ -241,7 +242,8 @@ Tensor PytorchOps::rms_norm_by_hand(const Tensor& input, const Tensor& weight) {
 
 // ---- losses -------------------------------------------------------------------------------------
 
-/// In another dtype bf16 is copied first, fp16 is read as it is.
+/// Computes log_softmax in another dtype: bf16 logits are copied first, fp16 ones are read as they
+/// are.
 Tensor PytorchOps::log_softmax(const Tensor& logits, Type type) {
   const Tensor input = logits.scalar_type() == Type::bf16 ? logits.to(type) : logits;
   const OperatorCall call(context_);

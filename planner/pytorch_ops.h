@@ -1,6 +1,6 @@
-// Operators of PyTorch as Python calls them, on tensors without values, where models/ writes the
-// same layer differently: which nodes they leave, what these keep, and in which order generated
-// code finds the gradients. What both have in common is in planner/meta/operators.h.
+// Operators of PyTorch as Python calls them, on tensors without values, for layers that models/
+// writes differently: which nodes they leave, what these keep, and in which order generated code
+// finds the gradients. Operators that both share are in planner/meta/operators.h.
 #pragma once
 
 #include <cstdint>
@@ -17,34 +17,34 @@ class PytorchOps {
   explicit PytorchOps(meta::Context& context) : context_(context) {}
 
   meta::Context& context() { return context_; }
-  /// What runs from now on is autograd's, or no longer.
+  /// Says whether operators from now on run on autograd's thread (true) or on the main thread.
   void in_backward(bool backward) { context_.is_autograd_thread = backward; }
 
-  /// functional.linear; `bias` may be undefined.
+  /// Computes functional.linear; `bias` may be undefined.
   meta::Tensor linear(const meta::Tensor& input, const meta::Tensor& weight,
                       const meta::Tensor& bias);
-  /// nn.Conv2d whose stride is its kernel's size, without cuDNN.
+  /// Computes an nn.Conv2d whose stride is its kernel's size, without cuDNN.
   meta::Tensor conv2d(const meta::Tensor& input, const meta::Tensor& weight,
                       const meta::Tensor& bias);
-  /// nn.MultiheadAttention(batch_first=True)(x, x, x, need_weights=False)
+  /// The parameters of nn.MultiheadAttention(batch_first=True)(x, x, x, need_weights=False).
   struct AttentionWeights {
     meta::Tensor in, in_bias, out, out_bias;
   };
   meta::Tensor multi_head_attention(const meta::Tensor& input, const AttentionWeights& weights,
                                     int64_t heads);
 
-  // Element by element; the result lies in memory as the first operand does.
+  // These work element by element; the result is laid out in memory as the first operand is.
   meta::Tensor add(const meta::Tensor& a, const meta::Tensor& b);
   meta::Tensor multiply(const meta::Tensor& a, const meta::Tensor& b);
   meta::Tensor silu(const meta::Tensor& input);
 
-  /// Over the last dimension: (x.float() * rsqrt(x.float().pow(2).mean(-1) + eps)).type_as(x)
-  /// * weight, as who writes it by hand does.
+  /// Computes (x.float() * rsqrt(x.float().pow(2).mean(-1) + eps)).type_as(x) * weight over the
+  /// last dimension, as programs do that write RMSNorm by hand.
   meta::Tensor rms_norm_by_hand(const meta::Tensor& input, const meta::Tensor& weight);
 
-  /// The mean over all tokens of functional.log_softmax(logits, dtype=type) at the targets.
+  /// Returns the mean over all tokens of functional.log_softmax(logits, dtype=type) at the targets.
   meta::Tensor cross_entropy(const meta::Tensor& logits, meta::Type type);
-  /// logits.sum(dtype=float32)
+  /// Computes logits.sum(dtype=float32).
   meta::Tensor sum(const meta::Tensor& logits);
 
  private:

@@ -22,7 +22,7 @@ int64_t PytorchOptimizer::bytes_of(const ShardedParameter& parameter) const {
   return parameter.numel * kFloatBytes;
 }
 
-/// Both moments; step counts are on the device only where the fused kernel reads them.
+/// Makes both moments. Step counts are on the device only if the fused kernel reads them.
 void PytorchOptimizer::make_state() {
   for (const ShardedParameter& parameter : parameters_) {
     if (!parameter.has_gradient) continue;
@@ -31,7 +31,7 @@ void PytorchOptimizer::make_state() {
   }
 }
 
-/// Square roots of all second moments at once.
+/// Takes the square roots of all second moments at once.
 void PytorchOptimizer::step_foreach() {
   std::vector<Block> roots;
   for (const ShardedParameter& parameter : parameters_) {
@@ -40,7 +40,7 @@ void PytorchOptimizer::step_foreach() {
   while (!roots.empty()) roots.pop_back();
 }
 
-/// A denominator lives until the next one takes its name.
+/// Steps one parameter after the other. A denominator lives until the next one takes its name.
 void PytorchOptimizer::step_single() {
   Block denominator;
   for (const ShardedParameter& parameter : parameters_) {
@@ -62,8 +62,8 @@ void PytorchOptimizer::step() {
   return options_.loop == PytorchLoop::foreach ? step_foreach() : step_single();
 }
 
-/// The norm of each gradient from partial ones of its chunks, then of all, summed over the ranks
-/// where there are several.
+/// Computes the norm of each gradient from partial norms of its chunks, then the norm of all,
+/// summed over the ranks if there are several.
 void PytorchOptimizer::clip() {
   constexpr int64_t kChunk = 65536;
   const TimelineScope scope(timeline_, profiler::Category::workspace, "clip");

@@ -11,8 +11,8 @@
 
 namespace shardlens::planner {
 
-/// How an optimizer goes through the parameters: fused=True, foreach=True (PyTorch's default on a
-/// GPU), or neither.
+/// The loop with which an optimizer visits the parameters: fused=True, foreach=True (PyTorch's
+/// default on a GPU), or neither.
 enum class PytorchLoop : uint8_t { fused, foreach, single };
 
 class PytorchOptimizer {
@@ -23,12 +23,12 @@ class PytorchOptimizer {
     const models::TorchRules* torch = &models::own_torch_rules();
   };
 
-  /// `memory`: where the shards lie. Borrows all.
+  /// Creates the optimizer; `memory` is where the shards lie. Borrows all arguments.
   PytorchOptimizer(const Options& options, std::vector<ShardedParameter>& parameters,
                    meta::Memory& memory, Timeline& timeline)
       : options_(options), parameters_(parameters), memory_(memory), timeline_(timeline) {}
 
-  /// torch.nn.utils.clip_grad_norm_
+  /// Does what torch.nn.utils.clip_grad_norm_ does.
   void clip();
   void step();
 

@@ -15,7 +15,7 @@ struct Word {
   void (*set)(PytorchOptions&);
 };
 
-// The first word of each question is what a program does that says nothing.
+// The first word of each group is what a program does by default.
 constexpr std::array kWords = {
     Word{"foreach", [](PytorchOptions& it) { it.loop = PytorchLoop::foreach; }},
     Word{"fused", [](PytorchOptions& it) { it.loop = PytorchLoop::fused; }},

@@ -1,5 +1,5 @@
-// Which Python program a plan stands for: the words of --pytorch, which say how it is written, and
-// the program in words for who reads the plan.
+// The Python program that a plan stands for: reads the words of --pytorch, which say how it is
+// written, and describes the program in words for readers of the plan.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@
 
 namespace shardlens::planner {
 
-/// Reads --pytorch WORD,... Throws std::invalid_argument for a word that is not known.
+/// Reads the value WORD,... of --pytorch. Throws std::invalid_argument for an unknown word.
 PytorchOptions read_pytorch_words(std::string_view words);
-/// All words, for help.
+/// Returns all words, for the help text.
 std::string pytorch_words();
 
 /// One thing that a program may do otherwise, and how this one does it.
@@ -23,11 +23,11 @@ struct PytorchHabit {
   std::string how;   // "set_to_none, behind the optimizer's step"
 };
 
-/// Lists what memory depends on beside the flags, in the words of a Python programmer.
+/// Lists what memory depends on besides the flags, in the words of a Python programmer.
 std::vector<PytorchHabit> habits_of(const models::ModelSpec& spec, const Config& config,
                                     const PytorchOptions& options);
 
-/// The words with which ordinary programs of this model take the least and the most.
+/// The words with which ordinary programs of a model take the least and the most memory.
 struct PytorchRange {
   std::string least;
   std::string most;

@@ -10,7 +10,7 @@ using meta::Tensor;
 using meta::Tensors;
 using meta::Type;
 
-/// One number on the device.
+/// Takes one number on the device.
 PytorchScaler::Block PytorchScaler::take(Type type) {
   return std::make_shared<meta::Storage>(*context_.memory, meta::bytes_of(type));
 }
@@ -27,8 +27,9 @@ Tensor PytorchScaler::scale(const Tensor& loss) {
       [](Node&, Tensors&& gradients) -> Tensors { return {meta::like(gradients[0])}; });
 }
 
-/// _unscale_grads_ copies two numbers to where the gradients are, one of which outlives it. Ranks
-/// that hold shards then agree on the largest of what they found, by a collective on a copy.
+/// Models _unscale_grads_, which copies two numbers to the gradients' device, one of which outlives
+/// the call. Ranks that hold shards then agree on the largest of what they found, by a collective
+/// on a copy.
 void PytorchScaler::check_gradients() {
   if (!options_.gradients_on_device) return;
   found_inf_ = take(Type::fp32);
@@ -49,7 +50,8 @@ void PytorchScaler::unscale() {
   is_unscaled_ = true;
 }
 
-/// An optimizer with fused=True gets the scale and what was found as tensors of their own.
+/// Steps an optimizer with fused=True, which gets the scale and what was found as tensors of its
+/// own.
 void PytorchScaler::step_fused(const std::function<void()>& optimizer_step) {
   if (!is_unscaled_) {
     Block no_scale = take(Type::fp32);

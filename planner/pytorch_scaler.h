@@ -11,8 +11,9 @@
 
 namespace shardlens::planner {
 
-/// One step, in this order: scale() once per microbatch, unscale() where the loop clips, then
-/// step() and update(). No number is ever found to be infinite, so no step is skipped.
+/// Scales the loss of one step after another. In a step call scale() once per microbatch, unscale()
+/// if the loop clips, then step() and update(). No number is ever found to be infinite, so no step
+/// is skipped.
 class PytorchScaler {
  public:
   struct Options {
@@ -21,13 +22,13 @@ class PytorchScaler {
     int shards = 1;                   // ranks that must agree whether a gradient overflowed
   };
 
-  /// Borrows the context.
+  /// Creates the scaler. Borrows the context.
   PytorchScaler(meta::Context& context, const Options& options)
       : context_(context), options_(options) {}
 
-  /// The loss times the scale. The first call makes the scale and the count of good steps.
+  /// Returns the loss times the scale. The first call makes the scale and the count of good steps.
   meta::Tensor scale(const meta::Tensor& loss);
-  /// Divides the gradients, and keeps whether one of them overflowed until update().
+  /// Divides the gradients by the scale, and keeps until update() whether one of them overflowed.
   void unscale();
   void step(const std::function<void()>& optimizer_step);
   void update();

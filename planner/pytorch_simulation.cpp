@@ -81,7 +81,8 @@ PytorchSimulation::PytorchSimulation(const models::ModelSpec& spec, const Config
          fmt::format("'{}' with --pytorch attention= or norm=", spec.name), "they are of Llamas");
 }
 
-/// Module.to_empty(device="cuda") of distributed tensors: twice a fake tensor looks for the device.
+/// Models Module.to_empty(device="cuda") of distributed tensors, where a fake tensor looks for the
+/// device twice.
 void PytorchSimulation::warm_up_fake_tensors() {
   for (int i = 0; i < 2; ++i) meta::pointwise(context_, {1}, Type::fp32);
 }
@@ -153,7 +154,7 @@ void PytorchSimulation::run_microbatch() {
       logits_ = std::move(logits);
       return model_->loss(logits_);
     }();
-    loss_ = std::move(loss);  // only now the one before is given up, and so it is in Python
+    loss_ = std::move(loss);  // only now is the one before released, as it is in Python
   }
   const TimelineScope scope(timeline_, Category::gradient, "backward");
   const Tensor scaled = scaled_loss();
@@ -202,7 +203,7 @@ void PytorchSimulation::run() {
       memory_.allocator().reset_peaks();
     }
     step(number);
-    // The name in the step's function ends with it.
+    // The name that the step's function has for the loss ends with the function.
     loss_ = {};
   }
   raise(steps_);

@@ -1,5 +1,5 @@
-// A run of one rank of a Python program without values: PyTorch's FSDP2, its optimizer and its
-// loop, as far as the rank's memory knows. The counterpart of planner/simulation.h, which is our
+// Simulates a run of one rank of a Python program without values: PyTorch's FSDP2, its optimizer
+// and its loop, as far as they change the rank's memory. planner/simulation.h does the same for our
 // own program.
 #pragma once
 
@@ -19,11 +19,11 @@
 
 namespace shardlens::planner {
 
-/// When the program gives up its gradients: zero_grad() behind or before the step's forward, or
-/// never: zero_grad(set_to_none=False).
+/// The moment when the program releases its gradients: zero_grad() after or before the step's
+/// forward, or never: zero_grad(set_to_none=False).
 enum class PytorchZeroGrad : uint8_t { after, before, keep };
 
-/// What the config has no word for, since our program does it in one way.
+/// Choices of a Python program for which Config has no option, since our program has only one way.
 struct PytorchOptions {
   int rank = 0;
   const Gpu* gpu = nullptr;
@@ -39,8 +39,8 @@ struct PytorchOptions {
   bool every_microbatch = false;  // none is left out
 };
 
-/// Borrows the spec. SGD, DDP, recomputation, frozen parameters, wrapping other than by block and
-/// cuDNN are not modelled.
+/// Simulates one rank. Borrows the spec. SGD, DDP, recomputation, frozen parameters, wrapping other
+/// than by block and cuDNN are not modelled.
 class PytorchSimulation final : public RankSimulation {
  public:
   /// Throws std::invalid_argument for what is not modelled: what, why, how to fix it.

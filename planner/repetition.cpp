@@ -16,7 +16,7 @@ constexpr int kEqualRounds = 3;
 constexpr int kFewest = kEqualRounds + 2;  // microbatches in which rounds are looked for
 constexpr int kMost = 64;
 
-/// Where the microbatches begin.
+/// Returns the ids of the LOAD_INPUT actions, with which microbatches begin.
 std::vector<int> loads_in(const Schedule& schedule) {
   std::vector<int> loads;
   for (int id = 0; id < schedule.size(); ++id) {
@@ -36,7 +36,7 @@ class RoundFinder {
   explicit RoundFinder(const Schedule& schedule)
       : schedule_(schedule), loads_(loads_in(schedule)) {}
 
-  /// The earliest of the shortest.
+  /// Returns the earliest of the shortest rounds.
   std::optional<Round> find() const {
     const auto count = static_cast<int>(loads_.size());
     for (int microbatches = 1; kEqualRounds * microbatches + 2 <= count; ++microbatches) {
@@ -72,7 +72,7 @@ class RoundFinder {
     return true;
   }
 
-  /// Slots that do not last are taken and given back once a step.
+  /// True if the round touches only slots that last: others are taken and given back once per step.
   bool keeps_slots(const Round& round) const {
     const auto lasts = [&](int slot) { return schedule_.slot(slot).lasts(); };
     for (int id = begin_of(round.first); id < begin_of(round.first + round.microbatches); ++id) {
@@ -82,7 +82,7 @@ class RoundFinder {
     return true;
   }
 
-  /// Actions behind the rounds wait for none before the last round.
+  /// True if actions behind the rounds wait for none before the last round.
   bool waits_for_near(const Round& round) const {
     const int last = begin_of(round.first + (kEqualRounds - 1) * round.microbatches);
     for (int id = begin_of(round.first + kEqualRounds * round.microbatches); id < schedule_.size();
@@ -154,14 +154,14 @@ FewMicrobatches few_that_stand_for(int microbatches, const BuildMicrobatches& bu
     const Schedule schedule = build(few);
     const std::optional<Round> round = RoundFinder(schedule).find();
     if (!round) continue;
-    // The rest of the microbatches is whole rounds.
+    // The microbatches that are left must be a number of whole rounds.
     const int odd = (microbatches - few) % round->microbatches;
     if (odd == 0 || RoundFinder(build(few + odd)).is_round(*round)) return {few + odd, round};
   }
   return {microbatches, std::nullopt};
 }
 
-/// One of the equal rounds stays, to be done as often as it takes to come to `microbatches`.
+/// Keeps one of the equal rounds, to be done as often as it takes to come to `microbatches`.
 Schedule repeated(Schedule schedule, const FewMicrobatches& few, int microbatches) {
   if (!few.round) return schedule;
   const RoundFinder places(schedule);

@@ -1,5 +1,6 @@
-// The requests of a simulated rank, sent once more through a fresh model of the allocator: what a
-// device with less memory, or other settings, makes of them. A tenth of the time of a simulation.
+// Sends the requests of a simulated rank once more through a fresh model of the allocator, to learn
+// how they fare on a device with less memory or with other settings. A replay takes a tenth of the
+// time of a simulation.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +15,20 @@ namespace shardlens::planner {
 struct ReplayResult {
   int64_t peak_reserved_bytes = 0;
   int64_t retries = 0;
-  /// The event that found no memory.
+  /// The index of the event that found no memory; nothing: all requests were served.
   std::optional<size_t> failed_event;
 };
 
 class Replay {
  public:
-  /// Of space `device`.
+  /// Keeps the requests that `events` make in space `device`.
   explicit Replay(const std::vector<profiler::Event>& events);
 
   ReplayResult run(const AllocatorSettings& settings) const;
 
-  /// The least capacity with which nothing fails, in pages of 2 MiB, found by halving between what
-  /// is allocated and what is reserved at most. With a page less it does not fit.
+  /// Returns the least capacity with which no request fails, in whole pages of 2 MiB; with a page
+  /// less the run does not fit. It is found by halving between `allocated_bytes` and
+  /// `reserved_bytes`, the peaks.
   int64_t least_capacity_bytes(const AllocatorSettings& settings, int64_t allocated_bytes,
                                int64_t reserved_bytes) const;
 

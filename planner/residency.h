@@ -1,4 +1,5 @@
-// When each group's parameters are gathered under fsdp, and in which slots. Private to the planner.
+// Plans when each group's parameters are gathered under fsdp, and in which slots. Private to the
+// planner.
 //
 // [Note: residency intervals]
 // A step uses groups one after the other: forward in unit order, then backward in reverse, and so
@@ -24,7 +25,7 @@
 
 namespace shardlens::planner {
 
-/// A run of visits to units that read the parameters of one group.
+/// A run of consecutive visits to units that read the parameters of one group.
 struct Use {
   int group = -1;
   int visits = 0;
@@ -41,17 +42,17 @@ struct Interval {
   int kept_slot = -1;      // where its part is kept when it ends; -1: it is not
 };
 
-/// Of a training step, in order of first use.
+/// The uses and intervals of a training step, in order of first use.
 struct Residency {
   std::vector<Use> uses;
   std::vector<Interval> intervals;
 };
 
-/// How many gathers may run ahead of the compute when `use` is gathered for.
+/// Returns how many gathers may run ahead of the compute when `use` is gathered for.
 int prefetch_depth(const Strategy& strategy, const Use& use);
 
-/// Adds the unsharded slots to `step`, and behind them, where a training step keeps parts of
-/// groups, those for the parts.
+/// Plans the residency of `pass`. Adds the unsharded slots to `step` and, if a training step keeps
+/// parts of groups, the slots for those parts behind them.
 Residency plan_residency(StepBuilder& step, Pass pass);
 
 }  // namespace shardlens::planner

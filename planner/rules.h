@@ -1,5 +1,5 @@
-// The rules of a schedule, in four parts that build on each other; `validate` is all of them in
-// this order. Private to the planner. Each throws std::logic_error with the rule and, where it
+// Checks the rules of a schedule, in four parts that build on each other; `validate` runs all of
+// them in this order. Private to the planner. Each throws std::logic_error with the rule and, if it
 // concerns one action, the text of its line.
 #pragma once
 
@@ -9,20 +9,21 @@
 
 namespace shardlens::planner {
 
-/// Ranks, names, buckets and slots, without a look at the actions.
+/// Checks ranks, names, buckets and slots, without a look at the actions.
 void check_tables(const Schedule& schedule);
 
-/// Each action by itself: its indices, and what its kind demands of it.
+/// Checks each action by itself: its indices, and what its kind demands of it.
 void check_actions(const Schedule& schedule);
 
-/// The order of units, and the life of buckets.
+/// Checks the order of units, and the life of buckets.
 void check_order(const Schedule& schedule);
 
-/// Two accesses to a slot, one of them a write, must be ordered by streams and waits (the order of
-/// the list means nothing to two streams), and each access must find in it what it needs.
+/// Checks the slots. Two accesses to a slot, one of them a write, must be ordered by streams and
+/// waits (the order of the list means nothing to two streams), and each access must find in the
+/// slot what it needs.
 void check_slots(const Schedule& schedule);
 
-/// `action` -1: the rule concerns the whole schedule.
+/// Throws std::logic_error for a broken rule. `action` -1: the rule concerns the whole schedule.
 [[noreturn]] void fail_rule(const Schedule& schedule, int action, const std::string& rule);
 
 }  // namespace shardlens::planner

@@ -47,10 +47,10 @@
 // is summed in its R, where the mean over ranks of sum and new gradient is the sum of the means.
 // With sync last every bucket is summed in an R of its own and reduced once.
 //
-// From some microbatch on all but the last ones are done alike. Where there are many, those actions
+// From some microbatch on all but the last ones are done alike. If there are many, their actions
 // stand in the list once, in the round of one or more microbatches that Schedule::repetition names
-// (repetition.cpp finds it). Ids count all actions of the step, done again or not: whoever walks a
-// step goes from 0 to `size()`, and asks for `action(id)` and `waits_of(id)`.
+// (repetition.cpp finds it). Ids count all actions of the step, repeated ones too: to walk a step,
+// go from 0 to `size()`, and ask for `action(id)` and `waits_of(id)`.
 //
 // [Note: holding gradients]
 // Clipping and loss scaling must know all gradients before the first step. CLIP of a bucket adds
@@ -71,7 +71,7 @@ namespace shardlens::planner {
 
 constexpr int64_t kAlignment = 16;  // elements
 
-/// Of masters, moments, and gradients as the optimizer takes them.
+/// The dtype of masters, moments, and gradients as the optimizer takes them.
 constexpr DType kMasterDType = DType::fp32;
 
 enum class ActionKind {
@@ -92,16 +92,17 @@ enum class ActionKind {
   optimizer_step,
 };
 
-/// `host` is no stream of the device: what stands there is done by the CPU, one after the other.
+/// A queue of actions. `host` is no stream of the device: the CPU does its actions one after the
+/// other.
 enum class Stream { main, gather, reduce, replicate, h2d, d2h, host };
 constexpr int kStreams = 7;
 
-/// Which communicator an action uses. Gathers do not queue behind reductions; `regather` joins the
-/// ranks that keep a group after forward, `replicate` those that hold the same range of it.
+/// The communicator that an action uses. Gathers do not queue behind reductions; `regather` joins
+/// the ranks that keep a group after forward, `replicate` those that hold the same range of it.
 enum class Channel { none, gather, reduce, regather, replicate };
 
-/// The ranks that one channel joins with a given rank: `size` of them, `stride` apart. Sets of one
-/// channel do not meet, and each rank is in one.
+/// The ranks that one channel joins with a given rank: `size` of them, `stride` apart. Two sets of
+/// one channel share no rank, and each rank is in one set.
 struct RankSet {
   int size = 1;
   int stride = 1;
@@ -132,14 +133,14 @@ struct Slot {
   bool on_host = false;  // though the rank has a device
 
   std::string name() const;
-  /// false: it has memory only between its first write in a step and its last read (SlotLives).
-  /// Gradients that are held take the place of activations that way, and lie nowhere while those
-  /// are at their peak.
+  /// True if the slot keeps its memory. False: it has memory only between its first write in a step
+  /// and its last read (SlotLives). Gradients that are held take the place of activations that way,
+  /// and use no memory while activations are at their peak.
   bool lasts() const { return on_host || kind != SlotKind::gradient_shard; }
   bool operator==(const Slot&) const = default;
 };
 
-/// Where one parameter lies in its bucket; offset and numel in elements.
+/// The place of one parameter in its bucket; offset and numel in elements.
 struct BucketEntry {
   int parameter = 0;  // index into ModelSpec::parameters
   int64_t offset = 0;
@@ -156,7 +157,7 @@ struct Bucket {
   bool frozen = false;  // its parameters get no gradient
 
   int64_t parameter_bytes() const { return numel * bytes_of(dtype); }
-  /// Gradients that a unit's backward gives to it.
+  /// Returns how many gradients a unit's backward gives to the bucket.
   int gradients_of(const models::UnitSpec& unit) const;
   bool operator==(const Bucket&) const = default;
 };
@@ -167,15 +168,17 @@ struct Group {
 
   int64_t numel() const;
   int64_t parameter_bytes() const;
-  /// What `shards` ranks share of it.
+  /// Returns the bytes of the group that `shards` ranks share: those of its buckets that are not
+  /// whole.
   int64_t shared_bytes() const;
-  /// Where a bucket begins in the group's unsharded slot.
+  /// Returns where a bucket begins in the group's unsharded slot; for `buckets.size()`, where the
+  /// last one ends.
   int64_t bucket_offset_bytes(int bucket) const;
   bool operator==(const Group&) const = default;
 };
 
 /// One thing that the runtime does. Its id is its place in the step. An action starts after the one
-/// before it on the same stream and after all of `waits` (ids, each smaller).
+/// before it on the same stream and after all of `waits` (ids, each smaller than its own).
 struct Action {
   ActionKind kind{};
   int unit = -1;    // index into Schedule::units
@@ -193,8 +196,8 @@ struct Action {
 };
 
 /// The part of a step that is done several times, one after the other: actions [begin, end) of the
-/// list. What waits and microbatch of one of them say is true in the first round; in each later one
-/// they are those of the round before, as much further on.
+/// list. The waits and microbatch of such an action are written for the first round; each later
+/// round adds the round's length to the waits and its microbatches to the microbatch.
 struct Repetition {
   int begin = 0;
   int end = 0;
@@ -202,27 +205,28 @@ struct Repetition {
   int microbatches = 0;  // in a round
 
   int length() const { return end - begin; }
-  /// How many actions the step has more than the list.
+  /// Returns how many actions the step has more than the list.
   int more() const { return (times - 1) * length(); }
-  /// From 0; of an action before the first round, 0, of one behind the last one, the last.
+  /// Returns the round of an action, from 0: 0 before the first round, the last round behind it.
   int round_of(int id) const;
-  /// Where in the list the action with this id stands.
+  /// Returns the place in the list of the action with this id.
   int index_of(int id) const;
-  /// The id, in the first round, of the action that stands there.
+  /// Returns the id, in the first round, of the action at this place in the list.
   int first_id_of(int index) const { return index < end ? index : index + more(); }
   bool is_in_round(int index) const { return index >= begin && index < end; }
   bool operator==(const Repetition&) const = default;
 };
 
-/// When slots that do not last have memory. By place in the list of actions: the slots that take
-/// theirs, of what the main stream has given up, as it ends (on the main stream, before whatever
-/// first writes them), and those that give it back as it ends.
+/// The times at which slots that do not last have memory, by place in the list of actions.
+/// begin[i]: slots that take memory when action i ends, out of what the main stream has released; i
+/// is the last action of the main stream before the slot's first write. end[i]: slots that give
+/// their memory back when action i, their last reader, ends.
 struct SlotLives {
   std::vector<std::vector<int>> begin;
   std::vector<std::vector<int>> end;
 };
 
-/// How a pass runs a unit.
+/// Says how a pass runs one unit.
 struct UnitPlan {
   bool trains = false;       // has a backward
   bool recomputed = false;   // its output is not kept
@@ -244,49 +248,52 @@ struct Schedule {
   std::vector<Action> actions;
   Repetition repetition{};
 
-  /// Actions of a step.
+  /// Returns the number of actions in a step, with all rounds of the repetition.
   int size() const { return static_cast<int>(actions.size()) + repetition.more(); }
-  /// As it stands in the list; ids are below `size()`.
+  /// Returns an action as it stands in the list; ids are below `size()`.
   const Action& action(int id) const {
     return actions[static_cast<size_t>(repetition.index_of(id))];
   }
   std::vector<int> waits_of(int id) const;
   int microbatch_of(int id) const;
-  /// With at most so many rounds, each of which stands in the list; `microbatches` are as many.
+  /// Returns the schedule with at most `most_rounds` rounds, all of which stand in its list; its
+  /// `microbatches` are fewer accordingly.
   Schedule unrolled(int most_rounds) const;
 
-  /// Ranks that hold the same range of the state.
+  /// Returns how many ranks hold the same range of the state.
   int replicas() const { return world_size / shards; }
   RankSet ranks_of(Channel channel) const;
-  /// Those that every rank joins: `reduce` always, since losses are summed over it, the others
-  /// where an action uses them. In the order in which they are joined: each joining waits for
-  /// peers.
+  /// Lists the channels that every rank joins: always `reduce`, since losses are summed over it,
+  /// and the others if an action uses them. They are in the order of joining, which all ranks must
+  /// share because each joining waits for peers.
   std::vector<Channel> channels() const;
-  /// Ranks that share a bucket.
+  /// Returns how many ranks share a bucket.
   int shards_of(const Bucket& bucket) const { return bucket.whole ? 1 : shards; }
-  /// What a rank holds of a bucket before and after its reduction.
+  /// Returns the bytes of a whole bucket's gradients, in the reduction's dtype. `shard_numel`
+  /// returns how many elements of a bucket a rank holds after the reduction.
   int64_t gradient_bytes(const Bucket& bucket) const;
   int64_t shard_numel(const Bucket& bucket) const { return bucket.numel / shards_of(bucket); }
-  /// As much of a slot as the action's group or bucket takes.
+  /// Returns how many bytes of a slot the action's group or bucket uses.
   int64_t used_bytes(const Action& action, int slot) const;
   const Bucket& bucket_of(const Action& action) const {
     return groups[static_cast<size_t>(action.group)].buckets[static_cast<size_t>(action.bucket)];
   }
   const Slot& slot(int index) const { return slots[static_cast<size_t>(index)]; }
 
-  // What the offload leaves to the host.
+  // These say what the offload leaves to the host.
   bool gathers_from_host() const { return offload == Offload::params || offload == Offload::all; }
   bool steps_on_host() const { return offload == Offload::optimizer || offload == Offload::all; }
 
   SlotLives slot_lives() const;
   std::vector<UnitPlan> unit_plans() const;
-  /// By group and bucket: whether microbatches are summed elsewhere than in the reduce slot.
+  /// True, by group and bucket, if microbatches are summed elsewhere than in the reduce slot.
   std::vector<std::vector<bool>> sums_apart() const;
 
-  /// What the offload keeps in a rank's host memory, with so many moments beside each master.
+  /// Returns the bytes that the offload keeps in a rank's host memory, with `moments` moments
+  /// beside each master.
   int64_t host_bytes(int moments) const;
 
-  /// Whether the units read their parameters from unsharded slots, not from the masters.
+  /// True if the units read their parameters from unsharded slots, not from the masters.
   bool has_unsharded_slots() const;
   bool operator==(const Schedule&) const = default;
 };
@@ -295,23 +302,24 @@ struct Schedule {
 /// the slots of the second are the unsharded slots of the first.
 enum class Pass { train, evaluate };
 
-/// Throws std::invalid_argument for a strategy that does not fit the model.
+/// Builds and validates a schedule. Throws std::invalid_argument if the strategy does not fit the
+/// model.
 Schedule build_schedule(const models::ModelSpec& spec, const Strategy& strategy, Pass pass);
 
-/// Throws std::logic_error naming the action where a rule is broken: every gather has its reshard,
+/// Throws std::logic_error naming the action if a rule is broken: every gather has its reshard,
 /// every slot is written before it is read and free before it is written, nothing is used before
 /// its wait, each bucket is reduced and stepped once.
 void validate(const Schedule& schedule);
 
-/// One line a group, bucket, slot and action; `parse_schedule(to_text(s)) == s`.
+/// Writes one line per group, bucket, slot and action; `parse_schedule(to_text(s)) == s`.
 std::string to_text(const Schedule& schedule);
 std::string action_to_text(const Schedule& schedule, int action);
-/// Throws std::invalid_argument with the line number.
+/// Reads a schedule's text. Throws std::invalid_argument with the line number.
 Schedule parse_schedule(std::string_view text);
 
 std::string_view to_string(ActionKind kind);  // "ALL_GATHER"
 
-/// What a slot's memory, and what an action takes beside its slots, is for.
+/// Returns the category of a slot's memory, or of the memory that an action takes beside its slots.
 profiler::Category category_of(SlotKind kind);
 profiler::Category category_of(ActionKind kind);
 

@@ -1,5 +1,5 @@
-// The text form of a schedule, in both directions. A line is a keyword (or an action's id) and
-// fields key=value; names stand for indices, and only fields that say something are written.
+// Writes and reads the text form of a schedule. A line is a keyword (or an action's id) and fields
+// key=value; names stand for indices, and only fields that say something are written.
 //
 //   schedule 1 strategy=fsdp world=2 shards=2
 //   unit 0 embed
@@ -86,7 +86,8 @@ std::string_view word_of(Channel channel) {
 
 // ---- writing ----------------------------------------------------------------------------------
 
-/// "?" and the index where there is none, since error messages show broken schedules too.
+/// Returns the name at `index`, or "?" and the index if there is none, since error messages show
+/// broken schedules too.
 template <typename List, typename Name>
 std::string name_at(const List& list, int index, Name name) {
   if (index < 0 || static_cast<size_t>(index) >= list.size()) return fmt::format("?{}", index);
@@ -99,7 +100,7 @@ std::string slot_names(const Schedule& schedule, const std::vector<int>& slots) 
   return fmt::format("{}", fmt::join(names, ","));
 }
 
-/// A field in its column; a blank column where the value is empty.
+/// Appends a field in its column; the column stays blank if the value is empty.
 void append_field(std::string& line, std::string_view key, const std::string& value, size_t width) {
   const std::string field = value.empty() ? "" : fmt::format("{}={}", key, value);
   line += fmt::format(" {:<{}}", field, width);
@@ -117,7 +118,7 @@ std::string bucket_line(const Group& group, int index, const Bucket& bucket) {
 
 // ---- reading ----------------------------------------------------------------------------------
 
-/// What is quoted in a message may be any bytes.
+/// Quotes a word for a message; the word may consist of any bytes.
 std::string quoted(std::string_view word) {
   constexpr size_t kMaxShown = 40;
   std::string shown(word.substr(0, kMaxShown));
@@ -137,7 +138,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-/// One line: its words, then its fields, each of which must be asked for.
+/// Reads one line: its words, then its fields, each of which must be asked for.
 class Line {
  public:
   Line(std::string_view text, int number) : number_(number) {
@@ -207,7 +208,7 @@ class Line {
   std::map<std::string_view, std::string_view> fields_;
 };
 
-/// The index that a name has been given by an earlier line.
+/// Finds the index that an earlier line has given to a name.
 class Names {
  public:
   void add(const Line& line, std::string_view name) {

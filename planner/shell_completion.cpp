@@ -4,8 +4,8 @@ namespace shardlens {
 
 namespace {
 
-/// Behind a flag whose help lists its words, as in --offload none|params|all, these are offered;
-/// behind another one, and behind "--", files. COMMANDS is replaced.
+/// After a flag whose help lists its words, as in --offload none|params|all, these are offered;
+/// after any other flag, and after "--", files. COMMANDS is replaced.
 constexpr std::string_view kBash = R"(# shardlens completion bash
 _shardlens() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} help words i

@@ -1,5 +1,5 @@
-// What a rank keeps from step to step, without values: the counterpart of runtime/rank_state.h,
-// which allocates the same in the same order.
+// The memory that a rank keeps from step to step, without values: the counterpart of
+// runtime/rank_state.h, which allocates the same in the same order.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace shardlens::planner {
 
-/// Where a rank's tensors lie. On the CPU all three are the host's memory.
+/// The memories in which a rank's tensors lie. On the CPU all three are the host's memory.
 struct RankMemory {
   Timeline& timeline;
   meta::Context& device;
@@ -26,13 +26,13 @@ struct RankMemory {
   bool has_device() const { return device.is_cuda(); }
 };
 
-/// Where one parameter lies.
+/// The group and bucket in which one parameter lies.
 struct ParameterPlace {
   int group = -1;
   int bucket = -1;
 };
 
-/// What a rank's shard has of a parameter.
+/// The part of a parameter that lies in a rank's shard.
 struct BucketPart {
   DType dtype{};
   int64_t numel = 0;
@@ -40,14 +40,14 @@ struct BucketPart {
 
 class SimulatedState {
  public:
-  /// `moments`: names of what the optimizer keeps beside each weight.
+  /// Allocates the state. `moments`: names of what the optimizer keeps beside each weight.
   SimulatedState(const models::ModelSpec& spec, const Schedule& schedule,
                  std::vector<const char*> moments, const RankMemory& memory);
 
   const meta::Tensor& weight(int parameter) const {
     return weights_[static_cast<size_t>(parameter)];
   }
-  /// -1: no parameter's.
+  /// Returns the parameter whose leaf this is; -1: it is no parameter's.
   int parameter_of(const meta::Leaf& leaf) const;
   const ParameterPlace& place(int parameter) const {
     return places_[static_cast<size_t>(parameter)];
@@ -55,7 +55,7 @@ class SimulatedState {
   BucketPart part_of(int parameter, int rank) const;
   void begin_slot(int slot);
   void end_slot(int slot) { slots_[static_cast<size_t>(slot)] = {}; }
-  /// Takes memory for what a rank copies for a checkpoint, and keeps it.
+  /// Takes memory for the copies that a rank makes for a checkpoint, and keeps it.
   void take_staging(int rank);
 
  private:

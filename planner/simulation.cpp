@@ -16,7 +16,7 @@ using profiler::Space;
 
 namespace {
 
-/// They make what every later step finds: moments, workspaces, cached blocks.
+/// The first steps make what every later step finds: moments, workspaces, cached blocks.
 constexpr int64_t kFirstSteps = 2;
 
 }  // namespace
@@ -89,7 +89,7 @@ void Simulation::run() {
   raise(whole_);
 }
 
-/// As take_workspaces of runtime/device.cpp does.
+/// Does what take_workspaces of runtime/device.cpp does.
 void Simulation::take_workspaces() {
   if (device_.torch->blas_workspaces == models::BlasWorkspaces::by_product) return;
   const TimelineScope scope(timeline_, Category::workspace, "cuBLAS");
@@ -98,7 +98,8 @@ void Simulation::take_workspaces() {
   meta::blas_product(matrix, matrix);
 }
 
-/// Each communicator with peers has a buffer for sums, and the host one to read them from.
+/// Allocates for the rendezvous: each communicator with peers has a device buffer for sums, and the
+/// host has one to read them from.
 void Simulation::meet() {
   constexpr int64_t kSumBytes = 512;
   const TimelineScope scope(timeline_, Category::communication, "communicators");
@@ -109,7 +110,7 @@ void Simulation::meet() {
   }
 }
 
-/// The host's own memory serves the CPU.
+/// Keeps a data set's images on the device. On the CPU they already lie in host memory.
 void Simulation::keep_images(std::string_view label, int64_t samples) {
   if (!gpu_memory_) return;
   const TimelineScope scope(timeline_, Category::input, label);
@@ -120,8 +121,8 @@ void Simulation::keep_images(std::string_view label, int64_t samples) {
   keep(samples);
 }
 
-/// On the host, one parameter after the other. What a device keeps in another dtype is cast there
-/// before it is copied.
+/// Draws the weights on the host, one parameter after the other. A part that the device keeps in
+/// another dtype is cast on the host before it is copied.
 void Simulation::draw_weights() {
   for (size_t i = 0; i < spec_.parameters.size(); ++i) {
     const meta::Sizes sizes(std::span<const int64_t>(spec_.parameters[i].shape));
@@ -149,7 +150,7 @@ void Simulation::make_batch() {
   }
 }
 
-/// Of all samples on the host, the indices of those that this rank takes.
+/// Returns the indices of the samples that this rank takes, picked on the host out of all samples.
 meta::Tensor Simulation::split(int64_t samples) {
   const auto make = [&](int64_t count) {
     return meta::pointwise(host_context_, {count}, meta::Type::int64);
@@ -163,7 +164,8 @@ meta::Tensor Simulation::split(int64_t samples) {
   return make(samples);
 }
 
-/// Of one epoch, on the host: a permutation, of which a rank takes every so-manieth.
+/// Makes the order of one epoch on the host: a permutation, of which a rank takes every n-th
+/// sample.
 void Simulation::order_samples() {
   const TimelineScope scope(timeline_, Category::input, "sample order");
   const auto shuffled = [&](int64_t all) {
@@ -179,7 +181,7 @@ void Simulation::order_samples() {
   order_ = indices(order_);
 }
 
-/// Where the source of batches wants them.
+/// Moves indices to where the source of batches wants them.
 meta::Tensor Simulation::indices(const meta::Tensor& order) {
   if (options_.data.kind != DataKind::idx || !gpu_memory_) return order;
   return meta::pointwise(device_, order.sizes(), meta::Type::int64);
@@ -199,7 +201,7 @@ SimulatedBatch Simulation::load(int64_t count) {
   throw std::logic_error("a program's own samples are known to it alone");
 }
 
-/// As runtime/batches.cpp gathers them.
+/// Gathers images as runtime/batches.cpp does.
 SimulatedBatch Simulation::gather_images(int64_t count) {
   const meta::Sizes sizes{count, 1, options_.data.height, options_.data.width};
   SimulatedBatch batch;
@@ -210,8 +212,8 @@ SimulatedBatch Simulation::gather_images(int64_t count) {
   return batch;
 }
 
-/// As it reads them from files, each before the next. Files are not opened here, so that a larger
-/// image takes more until it is cut to size is not known.
+/// Reads images from files one after the other, as runtime/batches.cpp does. Files are not opened
+/// here, so the extra memory that a larger image takes before it is resized is not known.
 SimulatedBatch Simulation::read_images(int64_t count) {
   const models::VitSizes& model = spec_.vit;
   const meta::Sizes sizes{count, model.channels, model.image_px, model.image_px};
@@ -236,7 +238,7 @@ SimulatedBatch Simulation::read_images(int64_t count) {
   return batch;
 }
 
-/// Bytes from -1 to 1.
+/// Converts bytes to numbers from -1 to 1.
 meta::Tensor Simulation::normalised(const meta::Sizes& sizes) {
   meta::Tensor input = meta::pointwise(device_, sizes, meta::Type::fp32);
   for (int number = 0; number < 3; ++number) {
@@ -245,7 +247,7 @@ meta::Tensor Simulation::normalised(const meta::Sizes& sizes) {
   return input;
 }
 
-/// See [Note: what stands for a run].
+/// Returns the steps to simulate: see [Note: what stands for a run].
 std::vector<int64_t> Simulation::typical_steps() const {
   std::set<int64_t> steps;
   for (int64_t step = 0; step <= kFirstSteps; ++step) steps.insert(step);
@@ -271,13 +273,13 @@ void Simulation::train() {
   arrive(last_step_);
 }
 
-/// A step for others behind it, which have the sums of losses beside them.
+/// Prepares a step that stands for later ones: in those, sums of losses are held beside it.
 void Simulation::stand_for_later() {
   if (config_.log_every > 1) add_loss(logged_loss_);
   add_loss(epoch_loss_);
 }
 
-/// What comes when so many steps are done.
+/// Does what follows after `step` steps: checkpoints, evaluations, the end of an epoch.
 void Simulation::arrive(int64_t step) {
   if (step > step_) skip_to(step);
   const bool is_due = is_checkpoint_due(options_.checkpointing, step, ends_epoch());
@@ -321,8 +323,8 @@ void Simulation::train_step() {
   if (is_logged()) read_loss(logged_loss_);
 }
 
-/// Counts from the round that begins with this sample. Where the samples end, a microbatch
-/// has fewer of them.
+/// Returns how many rounds may be left out, from the round that begins with sample `first` on. Only
+/// rounds of whole microbatches count: where the samples end, a microbatch has fewer.
 int64_t Simulation::leave_out(int64_t first, int64_t rounds_left) {
   const int64_t samples = train_.repetition.microbatches * config_.batch;
   const bool is_endless = options_.data.kind == DataKind::synthetic;
@@ -350,7 +352,7 @@ void Simulation::add_loss(meta::Tensor& sum) {
   if (!sum.defined()) sum = meta::pointwise(device_, {}, meta::Type::fp32);
 }
 
-/// As if the steps between had been made.
+/// Changes the state as if the steps up to `step` had been made.
 void Simulation::skip_to(int64_t step) {
   step_ = step;
   add_loss(logged_loss_);
@@ -363,13 +365,13 @@ void Simulation::read_loss(meta::Tensor& sum) {
   sum = {};
 }
 
-/// Through pinned memory, which LibTorch keeps for the next one of this size.
+/// Reads one number through pinned memory, which LibTorch keeps for the next one of this size.
 void Simulation::read_scalar(meta::Type type) {
   if (!gpu_memory_ || !read_types_.insert(type).second) return;
   kept_.push_back(std::make_shared<meta::Storage>(pinned_, meta::bytes_of(type)));
 }
 
-/// Of the random numbers' generator, the whole state on the CPU.
+/// Copies the random generator's state to the host: a GPU's is short, the CPU's is copied whole.
 void Simulation::read_generator() {
   constexpr int64_t kGeneratorBytes = 5056, kGpuGeneratorBytes = 16;
   const int64_t bytes = gpu_memory_ ? kGpuGeneratorBytes : kGeneratorBytes;
@@ -385,7 +387,7 @@ void Simulation::end_epoch() {
   if (options_.data.test_samples > 0) evaluate();
 }
 
-/// What the run goes on from where it `is_due`, else the model alone.
+/// Saves a checkpoint to continue from if it `is_due`, else the model alone.
 void Simulation::save(bool is_due) {
   timeline_.phase(Phase::checkpointing);
   if (is_due) read_scalar(meta::Type::fp32);
@@ -412,7 +414,7 @@ void Simulation::evaluate() {
   }
 }
 
-/// As the trainer finds them.
+/// Counts correct answers as the trainer does.
 void Simulation::count_answers(int64_t count) {
   const meta::Tensor equal = [&] {
     const meta::Tensor answers = meta::pointwise(device_, {count}, meta::Type::int64);

@@ -1,12 +1,12 @@
-// A run of one rank without values: what runtime/launcher.cpp and runtime/trainer.cpp make a rank
-// do, as far as its memory knows.
+// Simulates a run of one rank without values: everything that runtime/launcher.cpp and
+// runtime/trainer.cpp make a rank do, as far as it changes the rank's memory.
 //
 // [Note: what stands for a run]
-// Of all steps few differ in memory: the first ones, the one behind the first evaluation, which
-// finds what that has left, and the one behind the first checkpoint, beside whose copy all later
-// ones run. These are simulated, with the evaluations and checkpoints among them, and the run's
-// end. Of a step's many microbatches those are left out that begin as an earlier one did and take
-// as many samples (settled_rounds.h).
+// Few of a run's steps differ in memory: the first ones, the one after the first evaluation, which
+// finds the memory that the evaluation has left, and the one after the first checkpoint, beside
+// whose copy all later steps run. These are simulated, with the evaluations and checkpoints among
+// them, and the run's end. A step may have many microbatches: those that begin as an earlier one
+// did and take as many samples are left out (settled_rounds.h).
 #pragma once
 
 #include <cstdint>
@@ -41,14 +41,14 @@ struct SimulationOptions {
   bool every_microbatch = false;   // none is left out
 };
 
-/// The channels that have a communicator of NCCL's of their own, for a rank that has peers there.
-/// `wanted`: what --communicators says.
+/// Returns the channels that have an NCCL communicator of their own, for a rank that has peers
+/// there. `wanted` is the value of --communicators.
 std::vector<Channel> communicator_channels(const Schedule& schedule, int64_t wanted);
 
-/// The kernels among which --attention lets LibTorch choose.
+/// Returns the kernels among which LibTorch may choose under --attention.
 meta::AttentionKernels attention_kernels(const Config& config);
 
-/// Borrows the spec and the schedules.
+/// Simulates one rank of our own program. Borrows the spec and the schedules.
 class Simulation final : public RankSimulation {
  public:
   Simulation(const models::ModelSpec& spec, const Config& config, const Schedule& train,

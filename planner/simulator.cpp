@@ -231,7 +231,7 @@ void Simulator::run_autograd(int unit) {
   recomputed_ = {};
   {
     const Tensor gradient = std::exchange(carried_, {});
-    // Autograd wants what it begins with in the output's dtype.
+    // Autograd wants the first gradient in the output's dtype.
     meta::run_backward(device_, output, gradient.to(type));
   }
   if (segment_.unit != unit || segment_.missing > 0) {
@@ -306,7 +306,8 @@ void Simulator::clip(const Action& action) {
   scale_.add(schedule_->shard_numel(schedule_->bucket_of(action)), schedule_->reduce_dtype);
 }
 
-/// What the host's steps need to know of the gradients' norm; kept from then on.
+/// Copies what the host's steps need to know of the gradients' norm; the copies are kept from then
+/// on.
 void Simulator::copy_scalars(const Action& action) {
   if (action.group >= 0) return;
   const auto keep = [&](std::shared_ptr<meta::Storage>& copy) {

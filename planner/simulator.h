@@ -1,7 +1,7 @@
-// Runs a schedule without values: the counterpart of runtime/executor.h. One short function an
-// action, in the order of the list; the units are the code that the runtime runs (models/units.h),
-// on tensors that only count their memory (planner/meta). What comes of it is a timeline in which
-// every allocation stands that the runtime would make, in its order.
+// Runs a schedule without values: the counterpart of runtime/executor.h. Each action is one short
+// function, called in the order of the list; the units are the code that the runtime runs
+// (models/units.h), on tensors that only count their memory (planner/meta). The result is a
+// timeline with every allocation that the runtime would make, in its order.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@ struct SimulatedBatch {
   meta::Tensor targets;
 };
 
-/// What clipping and loss scaling keep, and take: the counterpart of runtime/gradient_scale.h.
+/// The state and memory of clipping and loss scaling: the counterpart of runtime/gradient_scale.h.
 class SimulatedScale {
  public:
   SimulatedScale(const Config& config, const RankMemory& memory);
 
-  /// Undefined: 1.
+  /// Returns the scalar that multiplies the loss before its backward; undefined: 1.
   meta::Tensor loss_gradient(int microbatches) const;
   void add(int64_t numel, DType dtype) const;
   void finish();
@@ -51,18 +51,18 @@ class SimulatedScale {
   meta::Tensor overflowed_;
 };
 
-/// Borrows all that it is given.
+/// Runs schedules without values. Borrows all that its constructor is given.
 class Simulator {
  public:
   using LoadBatch = std::function<SimulatedBatch()>;
-  /// Asked where a round of the schedule's repetition begins; `left`: the rounds to come, this one
-  /// among them. Returns how many of them are left out.
+  /// A function that is asked where a round of the schedule's repetition begins; `left` counts the
+  /// rounds to come, this one included. Returns how many of them are left out.
   using LeaveOut = std::function<int64_t(int64_t left)>;
 
   Simulator(const models::ModelSpec& spec, const Config& config, SimulatedState& state,
             const RankMemory& memory);
 
-  /// A training step or an evaluation pass.
+  /// Runs a training step or an evaluation pass.
   void run(const Schedule& schedule, const LoadBatch& load_batch, const LeaveOut& leave_out);
 
   const meta::Tensor& loss() const { return loss_; }
@@ -82,7 +82,7 @@ class Simulator {
     meta::Edge edge;
     meta::Type type{};
   };
-  /// What came of a parameter's gradient in this microbatch.
+  /// The state of a parameter's gradient in the current microbatch.
   struct Gradient {
     bool stored = false;
     bool early = false;
@@ -130,7 +130,7 @@ class Simulator {
   std::shared_ptr<meta::Storage> host_divisor_;
   std::shared_ptr<meta::Storage> host_overflowed_;
 
-  // One run.
+  // State of the current run.
   const Schedule* schedule_ = nullptr;
   const LoadBatch* load_batch_ = nullptr;
   std::vector<UnitPlan> plans_;

@@ -96,7 +96,8 @@ void check_ranks(const Strategy& strategy) {
   }
 }
 
-/// Keeping all of it is no reshard, keeping one's own range is a whole one.
+/// Simplifies a partial reshard: to keep all of a group is no reshard, to keep only one's own range
+/// is a full one.
 Reshard plain_reshard(const Strategy& strategy) {
   if (strategy.reshard_after_forward != Reshard::partly) return strategy.reshard_after_forward;
   if (strategy.regather_shards == 1) return Reshard::no;
@@ -155,7 +156,7 @@ void StepBuilder::visit_forward(int microbatch) {
   visits_.push_back({ActionKind::loss, -1, microbatch, false});
 }
 
-/// Down to the first unit that trains anything.
+/// Visits the units in backward order, down to the first unit that trains anything.
 void StepBuilder::visit_backward(int microbatch) {
   const int first = first_trained_unit();
   int block = -1;  // whose units are computed again already

@@ -72,7 +72,7 @@ DType dtype(const std::string& word) {
   return word == "fp16" ? DType::fp16 : DType::fp32;
 }
 
-/// A whole number of at least 1; 0: it is none.
+/// Reads a whole number of at least 1; returns 0 if the text is none.
 int64_t count_of(std::string_view text) {
   int64_t count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
@@ -119,7 +119,7 @@ Wrap wrap_of(const std::string& text) {
       "--wrap {}: not a policy; give block, root, size:ELEMENTS or module:REGEX", text));
 }
 
-/// The expression of "module:REGEX" or "REGEX".
+/// Returns the expression of "module:REGEX" or "REGEX".
 std::string expression_of(const std::string& text) {
   constexpr std::string_view kModule = "module:";
   return text.starts_with(kModule) ? text.substr(kModule.size()) : text;
@@ -134,7 +134,7 @@ Offload offload_of(std::string_view text) {
   throw std::logic_error("an offload that the option table does not know");
 }
 
-/// Blocks whose index it divides are computed again.
+/// Reads --recompute: returns N if blocks whose index N divides are computed again, else 0.
 int recompute_every(const std::string& text) {
   constexpr std::string_view kEvery = "every:";
   if (text == "none") return 0;
@@ -145,8 +145,8 @@ int recompute_every(const std::string& text) {
       fmt::format("--recompute {}: not one of its words; give none, full or every:K", text));
 }
 
-/// Who moves the bytes between ranks on this device. NCCL is asked of a solo rank on the null
-/// device, too: its stub plays the absent ranks.
+/// Chooses the communicator for this device. NCCL is chosen for a solo rank on the null device,
+/// too: its stub plays the absent ranks.
 CommunicatorKind communicator(const Config& config, const Device& device) {
   const bool is_alone = config.solo_rank >= 0 && device.is_cpu();
   if (world_size_of(config) == 1 || is_alone) return CommunicatorKind::none;
@@ -330,7 +330,7 @@ Recording recording_of(const Config& config) {
 
 namespace {
 
-/// Why there is nothing to keep of a run; nullptr: there is.
+/// Returns the reason why a run has nothing to keep in checkpoints; nullptr: it has.
 const char* reason_for_no_checkpoint(const Config& config) {
   if (device_of(config).kind == DeviceKind::null) return "a null device keeps no values";
   const bool is_alone = config.solo_rank >= 0 && world_size_of(config) > 1;

@@ -1,6 +1,6 @@
-// How a model is trained: the one table of options behind the command line, config.json and the
-// help text, and the strategy that the schedule is built from. The flag "--log-every" is the JSON
-// key "log_every".
+// The options of a training run: the one table behind the command line, config.json and the help
+// text, and the strategy that the schedule is built from. The flag "--log-every" is the JSON key
+// "log_every".
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,13 @@ std::string_view to_string(DType dtype);
 enum class StrategyKind { single, ddp, fsdp, hsdp };
 std::string_view to_string(StrategyKind kind);
 
-/// `automatic`: false for the head, whose gather in backward would follow at once; else true.
-/// `partly`: fewer ranks than all shards keep a copy between them.
+/// Says if a group is resharded after forward. `automatic`: no for the head, whose gather in
+/// backward would follow at once; yes for others. `partly`: fewer ranks than all shards keep a copy
+/// between them.
 enum class Reshard { automatic, yes, no, partly };
 
-/// What is gathered together: a block of the model, all of it, runs of units of so many elements,
-/// or what stands in a module whose name matches.
+/// The units that are gathered together: those of a block of the model, all of them, runs of units
+/// of so many elements, or what stands in a module whose name matches.
 enum class WrapKind { block, root, size, module };
 
 struct Wrap {
@@ -37,19 +38,22 @@ struct Wrap {
   bool operator==(const Wrap&) const = default;
 };
 
-/// What lives in host memory from step to step: the fp32 masters alone; masters and moments, whose
-/// step the host does, while the device keeps its parameters in their dtype; or everything.
+/// The state that lives in host memory from step to step: the fp32 masters alone; masters and
+/// moments, which the host then steps, while the device keeps its parameters in their dtype; or
+/// all.
 enum class Offload { none, params, optimizer, all };
 std::string_view to_string(Offload offload);
 
 enum class OptimizerKind { adam, adamw, sgd };
 
-/// With several microbatches a step: reduce the gradients of each, or once those of all.
+/// Says when several microbatches of a step reduce gradients: each its own, or once for all of
+/// them.
 enum class Sync { every, last };
 
 enum class CommunicatorKind { none, local, gloo, nccl };
 
-/// `null`: LibTorch's CUDA code on stub libraries that play the GPU (runtime/null_device).
+/// The kind of a device. `null`: LibTorch's CUDA code on stub libraries that stand in for the GPU
+/// (runtime/null_device).
 enum class DeviceKind { cpu, cuda, null };
 
 struct Device {
@@ -61,7 +65,7 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-/// What decides the order of a step and the memory of a rank.
+/// The settings that decide the order of a step and the memory of a rank.
 struct Strategy {
   StrategyKind kind = StrategyKind::fsdp;
   int world_size = 1;
@@ -86,11 +90,11 @@ struct Strategy {
   int recompute_every = 0;       // blocks whose index it divides keep their input alone; 0: none
   bool holds_gradients = false;  // no step before all gradients are known: clipping, loss scale
 
-  /// Ranks that share one copy of the state.
+  /// Returns how many ranks share one copy of the state.
   int shards() const;
 };
 
-/// Everything a user can say about a run, as said; choices are the words of the option table.
+/// The settings of a run as the user gave them; choices are the words of the option table.
 struct Config {
   std::string model = "vit-tutorial";
   std::string data = "auto";
@@ -167,10 +171,10 @@ struct Option {
 
 std::span<const Option> options();
 
-/// Throws std::invalid_argument: what, why, how to mend.
+/// Sets one option from its text. Throws std::invalid_argument: what, why, how to fix it.
 void set_option(Config& config, const Option& option, std::string_view text);
 
-/// The keys of the option table, natural JSON types.
+/// Writes the configuration under the keys of the option table, with natural JSON types.
 std::string to_json(const Config& config);
 /// Sets the keys that `text` has. `file` is for messages. Throws std::invalid_argument.
 void read_json(Config& config, std::string_view text, const std::string& file);
@@ -181,21 +185,21 @@ struct Arguments {
   bool help = false;
 };
 
-/// Flags after the command's name; --config FILE is read first, flags override it. The file may be
-/// another program's (planner/foreign/), for which it counts whether a launcher has started this
-/// process as one of `launched` ranks; 0: none has. Throws std::invalid_argument.
+/// Parses the flags after the command's name; --config FILE is read first, and flags override it.
+/// The file may be another program's (planner/foreign/): then it matters if a launcher has started
+/// this process as one of `launched` ranks; 0: none has. Throws std::invalid_argument.
 Arguments parse_arguments(const std::vector<std::string>& arguments, int64_t launched = 0);
 std::string help_text(std::string_view command);
 
-/// `--device auto` is the runtime's to decide, before it asks. Throws std::invalid_argument for a
-/// device or GPU that nobody knows.
+/// Returns the device that --device names. The runtime resolves `--device auto` before it asks.
+/// Throws std::invalid_argument for an unknown device or GPU.
 Device device_of(const Config& config);
 
-/// Throws std::invalid_argument where options contradict each other.
+/// Returns the strategy of a run. Throws std::invalid_argument if options contradict each other.
 Strategy strategy_of(const Config& config);
 
-/// How the loss is multiplied before it goes back, so that small gradients are not lost in fp16:
-/// not at all, by a constant, or by what has not overflown lately.
+/// The factor that multiplies the loss before backward, so that small gradients are not lost in
+/// fp16: none, a constant, or a factor that has not overflowed lately.
 struct LossScale {
   enum class Kind { none, constant, dynamic };
   Kind kind = Kind::none;
@@ -204,12 +208,12 @@ struct LossScale {
   bool operator==(const LossScale&) const = default;
 };
 
-/// Throws std::invalid_argument, also for fp16 parameters without one.
+/// Reads --loss-scale. Throws std::invalid_argument, also for fp16 parameters without a loss scale.
 LossScale loss_scale_of(const Config& config);
 
 OptimizerKind optimizer_of(const Config& config);
 
-/// What logits are before the loss; nothing: as they were computed.
+/// Returns the dtype to which logits are cast before the loss; nothing: they stay as computed.
 std::optional<DType> output_dtype_of(const Config& config);
 
 /// Steps of a run, counted from 1, both included.
@@ -220,19 +224,19 @@ struct StepRange {
   bool operator==(const StepRange&) const = default;
 };
 
-/// What --profile asks for.
+/// The parts of a run that --profile records.
 struct Recording {
   bool wanted = false;
   std::optional<StepRange> steps;  // nothing: all of the run
 };
 
-/// Throws std::invalid_argument where --profile is neither a word of its nor a range of steps.
+/// Reads --profile. Throws std::invalid_argument if it is none of its words and no range of steps.
 Recording recording_of(const Config& config);
 
-/// What beside the latest checkpoint is worth keeping.
+/// The rule by which checkpoints beside the latest one are kept.
 enum class KeepBy { newest, accuracy, loss };
 
-/// What --checkpoint-every, --checkpoint-async, --keep and --keep-by ask for.
+/// The settings of --checkpoint-every, --checkpoint-async, --keep and --keep-by.
 struct Checkpointing {
   bool wanted = false;
   int64_t every_steps = 0;  // 0: once an epoch
@@ -241,24 +245,25 @@ struct Checkpointing {
   KeepBy by = KeepBy::newest;
 };
 
-/// Throws std::invalid_argument where they are none of their words, and where checkpoints are
-/// asked for of a run that has no values to keep.
+/// Reads those flags. Throws std::invalid_argument if a value is none of their words, and if
+/// checkpoints are asked for of a run that has no values to keep.
 Checkpointing checkpointing_of(const Config& config);
 
-/// Ranks in all, those that others would run included.
+/// Returns how many ranks the run has in all, those that other hosts would run included.
 int64_t world_size_of(const Config& config);
 
-/// The same configuration, also to a process in another folder: files of the model, the data and
-/// the start weights by absolute paths. Relative ones begin at `base`; empty: where this process
-/// is.
+/// Returns the same configuration for a process in another folder: with absolute paths for files of
+/// the model, the data and the start weights. Relative paths begin at `base`; empty: at the current
+/// folder of this process.
 Config with_absolute_inputs(Config config, const std::filesystem::path& base = {});
 
-/// What two runs must share to be the same run: model, data, seed, optimizer settings, global
-/// batch, epochs. World size, strategy and device may differ. One line of JSON.
+/// Returns the settings that two runs must share to be the same run: model, data, start weights,
+/// tokens per sample, global batch, epochs and steps, optimizer settings, frozen parameters, seed.
+/// World size, strategy and device may differ. The result is one line of JSON.
 std::string run_identity(const Config& config);
 
-/// Whether `identity`, which an older release may have written with relative paths, is the
-/// configuration's.
+/// True if `identity` is the configuration's. An older release may have written it with relative
+/// paths.
 bool is_identity_of(const Config& config, std::string_view identity);
 
 }  // namespace shardlens::planner

@@ -27,7 +27,7 @@ void StreamClocks::merge(Clock& into, int action) const {
 }
 
 std::vector<int> StreamClocks::minimal_waits(Stream stream, std::vector<int> waits) const {
-  // Falling, because an action can imply only those before it.
+  // Visit waits in falling order, because an action can imply only those before it.
   std::sort(waits.begin(), waits.end(), std::greater<>());
   Clock clock = clock_of_next(stream);
   std::vector<int> kept;

@@ -1,6 +1,6 @@
-// What has surely ended when an action starts: happens-before over streams and waits, by one
-// vector clock an action. Private to the planner; builders keep waits minimal with it, and
-// `validate` looks for races with it.
+// Knows which actions have surely ended when an action starts: the happens-before order over
+// streams and waits, kept as one vector clock per action. Private to the planner; builders keep
+// waits minimal with it, and `validate` looks for races with it.
 #pragma once
 
 #include <array>
@@ -10,19 +10,21 @@
 
 namespace shardlens::planner {
 
-/// Actions are appended in the order of their ids; a wait names an id appended before.
+/// The clocks of all actions. Append actions in the order of their ids; a wait names an id appended
+/// before.
 class StreamClocks {
  public:
-  /// `waits` without those that the stream's order or another wait implies; rising.
+  /// Returns `waits` without those that the stream's order or another wait implies, in rising
+  /// order.
   std::vector<int> minimal_waits(Stream stream, std::vector<int> waits) const;
 
   void append(Stream stream, const std::vector<int>& waits);
 
-  /// Whether `earlier` has surely ended when `later` starts.
+  /// True if `earlier` has surely ended when `later` starts.
   bool before(int earlier, int later) const;
 
  private:
-  /// Per stream the last action known to have ended, itself included; -1: none.
+  /// The last action of each stream that is known to have ended, itself included; -1: none.
   using Clock = std::array<int, kStreams>;
 
   static Clock nothing();

@@ -13,7 +13,7 @@ using profiler::Space;
 
 namespace {
 
-/// Far enough apart that no segment reaches the next.
+/// Segments' addresses are far enough apart that no segment reaches the next.
 constexpr uint64_t kSegmentDistance = uint64_t{1} << 44;
 constexpr uint64_t kAlignmentBytes = 64;
 

@@ -1,7 +1,8 @@
-// What happens to a rank's memory while a run of it is simulated, in the words of a recording: what
-// is allocated and freed where, for what, and which step and action it belongs to. The same rules
-// as the recorder's (profiler/recorder.h): a block belongs to the purpose in force when it was
-// taken; one that is given back within the same operator call is workspace.
+// Records the changes of a rank's memory while a run of it is simulated, in the format of a
+// recording: each allocation and free, where it is, what it is for, and which step and action it
+// belongs to. The rules are those of the recorder (profiler/recorder.h): a block belongs to the
+// purpose in force when it was taken; a block that is freed within the same operator call is
+// workspace.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@
 
 namespace shardlens::planner {
 
-/// What allocations are for.
+/// The purpose of allocations: their category, label and action.
 struct Purpose {
   profiler::Category category = profiler::Category::other;
   uint32_t label = 0;
@@ -27,7 +28,7 @@ struct Purpose {
 
 class Timeline {
  public:
-  /// A block, until it is freed: the index of its event.
+  /// A block until it is freed, named by the index of its event.
   using Block = int64_t;
 
   uint32_t label(std::string_view text);
@@ -42,13 +43,13 @@ class Timeline {
 
   Block take(profiler::Space space, uint64_t address, int64_t bytes, StreamIndex stream = 0);
   void give_back(Block block);
-  /// What a block turns out to be, it was from the start.
+  /// Gives a block another category, as if it had had it from the start.
   void recategorise(Block block, profiler::Category category);
   void out_of_memory(int64_t free_bytes, int64_t requested_bytes);
-  /// A segment is taken from the driver, or given back.
+  /// Records that a segment is taken from the driver, or given back to it.
   void segment(bool is_taken, uint64_t address, int64_t bytes);
 
-  /// Some of what happens, like what happened before, is not here.
+  /// Says that a part of the run is missing here because it repeats what happened before.
   void leave_out() { leaves_out_ = true; }
   bool leaves_out() const { return leaves_out_; }
 
@@ -68,7 +69,7 @@ class Timeline {
   int64_t operator_begin_ = 0;  // the first event of the outermost operator call
 };
 
-/// What allocations are for, while this lives.
+/// Sets the purpose of allocations for as long as it lives.
 class TimelineScope {
  public:
   TimelineScope(Timeline& timeline, const Purpose& purpose)
@@ -84,7 +85,7 @@ class TimelineScope {
   Purpose before_;
 };
 
-/// Thrown where a device has no memory for a request; what was going on is in the timeline.
+/// Thrown if a device has no memory for a request; the timeline says what was going on.
 struct DeviceFull : std::runtime_error {
   explicit DeviceFull(const OutOfMemory& failure)
       : std::runtime_error("the device is full"), failure(failure) {}
@@ -92,7 +93,7 @@ struct DeviceFull : std::runtime_error {
 };
 
 /// A GPU's memory under PyTorch's caching allocator: each block comes from the pool of the stream
-/// that is current when it is asked for.
+/// that is current when the block is asked for.
 class DeviceMemory final : public meta::Memory {
  public:
   DeviceMemory(Timeline& timeline, const AllocatorSettings& settings, size_t streams = 1);
@@ -102,10 +103,10 @@ class DeviceMemory final : public meta::Memory {
   void begin_operator() override { timeline_.begin_operator(); }
   void end_operator() override { timeline_.end_operator(); }
 
-  /// Makes it the current one; gives the one before.
+  /// Makes `stream` the current one and returns the one before.
   StreamIndex change_stream(StreamIndex stream);
 
-  /// The allocator's state, with what its blocks were taken for.
+  /// Returns the allocator's state, with the purpose of each block.
   MemoryState state() const;
 
   Timeline& timeline() { return timeline_; }
@@ -120,7 +121,7 @@ class DeviceMemory final : public meta::Memory {
   std::vector<int64_t> taken_;   // by BlockId: the timeline's block that is, or was last, there
 };
 
-/// The current stream, while this lives.
+/// Makes a stream the current one for as long as it lives.
 class StreamScope {
  public:
   StreamScope(DeviceMemory& memory, StreamIndex stream)
@@ -134,7 +135,7 @@ class StreamScope {
   StreamIndex before_;
 };
 
-/// Host memory, pinned or not, of which as much is taken as was asked for.
+/// Host memory, pinned or not; it takes exactly as many bytes as are asked for.
 class HostMemory final : public meta::Memory {
  public:
   HostMemory(Timeline& timeline, profiler::Space space) : timeline_(timeline), space_(space) {}

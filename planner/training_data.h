@@ -1,5 +1,5 @@
-// What a model is trained on: which data where nobody says, how many samples and of which size, as
-// the headers and names of files tell, and how many steps an epoch of them has.
+// The data that a model is trained on: which data --data auto means, how many samples there are and
+// of which size, read from headers and names of files, and how many steps an epoch has.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,9 @@ namespace shardlens::planner {
 
 constexpr const char* kSyntheticData = "synthetic";
 
-/// `synthetic`: one random batch for all steps. `idx`: images that a rank keeps on its device as
-/// bytes. `image_folder`: files, read batch by batch. `own`: a program's.
+/// The source of samples. `synthetic`: one random batch for all steps. `idx`: images that a rank
+/// keeps on its device as bytes. `image_folder`: files, read batch by batch. `own`: the data of a
+/// program that brings its own.
 enum class DataKind { synthetic, idx, image_folder, own };
 
 struct TrainingData {
@@ -28,32 +29,33 @@ struct TrainingData {
   bool operator==(const TrainingData&) const = default;
 };
 
-/// The packaged images where the model takes such images, noise where it does not: what
-/// `--data auto` means.
+/// Returns what `--data auto` means for the model: the packaged images if the model takes such
+/// images, else synthetic data.
 std::string data_for(const models::ModelSpec& spec);
 
-/// What `config.data` has for this model. The packaged images need not be installed. Throws
-/// std::invalid_argument where there are none, or where the model takes no images.
+/// Looks at `config.data` and returns what it has for this model. The packaged images need not be
+/// installed. Throws std::invalid_argument if there is no such data, or if the model takes no
+/// images.
 TrainingData find_data(const models::ModelSpec& spec, const Config& config);
 
 TrainingData data_of(const ImageFolder& folder);
 
-/// Throws std::invalid_argument where the model takes no images, but `config.data` names some.
+/// Throws std::invalid_argument if the model takes no images, but `config.data` names some.
 void expect_image_model(const models::ModelSpec& spec, const Config& config);
 
-/// Throws std::invalid_argument where the model takes images of another kind, or where a rank would
-/// have less than a batch of them.
+/// Throws std::invalid_argument if the model takes images of another kind, or if a rank would have
+/// less than a batch of them.
 void check_data(const TrainingData& data, const models::ModelSpec& spec, const Config& config);
 
 int64_t samples_per_rank(int64_t samples, int64_t world_size);
 
-/// Of so many samples, split over the ranks of a configuration.
+/// Returns the steps of an epoch of `samples` samples, split over the configuration's ranks.
 int64_t steps_in_epoch(int64_t samples, const Config& config);
 
-/// Of all epochs, or as many as --steps allows.
+/// Returns the steps of all epochs, or as many as --steps allows.
 int64_t steps_in_run(int64_t steps_per_epoch, const Config& config);
 
-/// Of synthetic data, one epoch's.
+/// Returns how many samples one epoch of synthetic data has.
 int64_t synthetic_samples(const Config& config);
 
 }  // namespace shardlens::planner

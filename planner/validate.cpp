@@ -122,7 +122,8 @@ void check_listed(const Schedule& schedule) {
   check_slots(schedule);
 }
 
-/// What is done again begins and ends with whole microbatches, and its rounds make up the step.
+/// Checks that the repeated part begins and ends with whole microbatches, and that its rounds make
+/// up the step.
 void check_repetition(const Schedule& schedule) {
   const auto [begin, end, times, microbatches] = schedule.repetition;
   const auto size = static_cast<int>(schedule.actions.size());
@@ -143,8 +144,8 @@ void check_repetition(const Schedule& schedule) {
 
 }  // namespace
 
-/// The first rounds are those that differ, by what came before; whatever holds in the third one
-/// holds in all behind it.
+/// Validates a step with at most three rounds. Only the first rounds can differ, because of what
+/// came before them; a rule that holds in the third round holds in all later ones.
 void validate(const Schedule& schedule) {
   constexpr int kTellingRounds = 3;
   if (schedule.repetition == Repetition{}) return check_listed(schedule);

@@ -17,13 +17,13 @@ bool has_index(const List& list, int index) {
   return index >= 0 && index < static_cast<int>(list.size());
 }
 
-/// What an action of one kind names, and the kinds of slots that it may touch.
+/// The fields that an action of one kind must have, and the kinds of slots that it may touch.
 struct Shape {
   bool has_unit = false;
   bool has_group = false;
   bool has_bucket = false;
-  /// One letter a slot, those that it reads before the arrow: "R>GX" reads a reduce slot, and
-  /// writes a gradient shard and a receive buffer.
+  /// One letter stands for a slot's kind, those that the action reads before the arrow: "R>GX"
+  /// reads a reduce slot, and writes a gradient shard and a receive buffer.
   std::vector<std::string> slots{};
 };
 
@@ -52,7 +52,7 @@ class ActionRules {
     check_memory(id, action);
   }
 
-  /// Copies cross over; nothing else does.
+  /// Checks that only copies cross between host and device memory.
   void check_memory(int id, const Action& action) const {
     const bool is_host = action.stream == Stream::host;
     const bool reads_host = is_host || action.kind == ActionKind::h2d;
@@ -128,8 +128,8 @@ class ActionRules {
     return false;
   }
 
-  /// Shards that the host keeps are copied, not cast; those that ranks keep between them are on the
-  /// device.
+  /// True if gathers may begin with a cast. Shards that the host keeps are copied instead, but
+  /// parts that ranks keep between them are on the device, and are cast.
   bool casts_to_gather() const {
     return !schedule_.gathers_from_host() || schedule_.regather_shards > 0;
   }
@@ -186,7 +186,8 @@ class ActionRules {
     return {plain, with_kept};
   }
 
-  /// Masters visit the device; parameters of its own are renewed there.
+  /// Returns the slots of an H2D after a step: masters visit the device, or its own parameters are
+  /// renewed.
   std::string renewal_slots() const { return schedule_.offload == Offload::params ? ">M" : ">"; }
 
   std::vector<std::string> copies_down() const {
@@ -194,8 +195,8 @@ class ActionRules {
     return {"M>"};
   }
 
-  /// A gradient in another dtype than the masters' is cast first. A host that steps has been told
-  /// the norm.
+  /// Returns the slots that an optimizer step may touch. A gradient in another dtype than the
+  /// masters' is cast first. A host that steps has been told the norm, so it reads no norm slot.
   std::vector<std::string> optimizer_slots(const Action& action) const {
     const bool on_host = schedule_.steps_on_host();
     const bool is_whole = schedule_.shards_of(schedule_.bucket_of(action)) == 1;

@@ -34,8 +34,8 @@ class OrderRules {
     bool summed = false;  // with those of earlier microbatches
     bool clipped = false;
     bool stepped = false;
-    // Under offload: to the host, its gradient or what it was stepped to; to the parameters' dtype;
-    // on the device.
+    // Steps under offload. copied: the gradient, or the stepped masters, came to the host; cast: to
+    // the parameters' dtype; renewed: the device's parameters are up to date.
     bool copied = false;
     bool cast = false;
     bool renewed = false;
@@ -117,7 +117,7 @@ class OrderRules {
     recomputed_.clear();
   }
 
-  /// All microbatches go back to the same unit.
+  /// Checks that backward of every microbatch ends at the same unit.
   void end_microbatch(int id) {
     if (microbatch_ < 0 || !trains_) return;
     if (first_unit_ < 0) first_unit_ = last_backward_;
@@ -137,7 +137,7 @@ class OrderRules {
 
   int following_unit() const { return last_backward_ < 0 ? unit_count() : last_backward_; }
 
-  /// Runs of units, each up to the one whose backward comes next.
+  /// Checks recomputation: it goes in runs of units, each up to the unit whose backward comes next.
   void check_recompute(int id, const Action& action) {
     check_microbatch(id, action);
     if (!lost_) fail(id, "nothing goes back yet that would need it");
@@ -177,7 +177,8 @@ class OrderRules {
     if (life.reduced || life.stepped) fail(id, "its bucket is reduced or stepped already");
   }
 
-  /// Between shards first, then between replicas; or between replicas alone, for a whole bucket.
+  /// Checks a reduction: first between shards, then between replicas; or only between replicas, for
+  /// a whole bucket.
   void check_reduction(int id, const Action& action) {
     if (action.group < 0) return check_norm(id);
     BucketLife& life = life_of(action);
@@ -195,7 +196,7 @@ class OrderRules {
     life.summed = true;
   }
 
-  /// Whether what the action reads has come to its last microbatch.
+  /// True if what the action reads includes the last microbatch.
   bool is_whole(const Action& action, const BucketLife& life) const {
     if (!is_reduced(life)) return false;
     const bool is_sum = schedule_.slot(action.reads.front()).kind == SlotKind::gradient_sum;
@@ -252,14 +253,14 @@ class OrderRules {
     if (any_stepped) fail(id, "a bucket of its group holds the next step's parameters already");
   }
 
-  /// Of what a gather will read, to the parameters' dtype.
+  /// Checks the cast of a stepped bucket to the parameters' dtype, which later gathers read.
   void check_host_cast(int id, const Action& action) {
     BucketLife& life = life_of(action);
     if (!is_back(life) || life.cast) fail(id, "a bucket is cast once, after its step");
     life.cast = true;
   }
 
-  /// Whether the host has what the bucket was stepped to.
+  /// True if the host has the stepped masters of the bucket.
   bool is_back(const BucketLife& life) const {
     return life.stepped && (schedule_.steps_on_host() || life.copied);
   }
@@ -283,7 +284,7 @@ class OrderRules {
     life.copied = true;
   }
 
-  /// Whether the next step's gathers find what the bucket was stepped to.
+  /// True if the next step's gathers find what the bucket was stepped to.
   bool is_published(const BucketLife& life, const Bucket& bucket) const {
     if (schedule_.offload == Offload::none) return true;
     const bool is_cast = bucket.dtype == kMasterDType || life.cast;
@@ -318,7 +319,7 @@ class OrderRules {
   bool is_norm_known_ = false;  // what all shards have added to it
   bool is_factor_known_ = false;
 
-  // Of the microbatch that the pass has come to.
+  // State of the microbatch that the pass has come to.
   int microbatch_ = -1;
   bool lost_ = false;
   int next_forward_ = 0;

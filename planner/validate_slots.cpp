@@ -77,7 +77,7 @@ class SlotRules {
     if (frees(action, slot_at(slot).kind)) life.held = false;
   }
 
-  /// Whether nobody needs what the slot holds once the action has read it.
+  /// True if nobody needs what the slot holds once the action has read it.
   static bool frees(const Action& action, SlotKind kind) {
     switch (action.kind) {
       case ActionKind::reduce_scatter:
@@ -91,7 +91,7 @@ class SlotRules {
     }
   }
 
-  /// Whether the action changes what the slot holds, and does not begin to hold something new.
+  /// True if the action changes what the slot holds, rather than beginning to hold something new.
   bool modifies(const Action& action, const SlotLife& life, SlotKind kind) const {
     switch (action.kind) {
       case ActionKind::all_gather:
@@ -111,7 +111,7 @@ class SlotRules {
     }
   }
 
-  /// The memory of what does not last was the main stream's before.
+  /// Checks a slot that does not last: its memory was the main stream's before.
   void check_taken(int id, int slot) const {
     if (last_on_main_ >= 0 && clocks_.before(last_on_main_, id)) return;
     fail(id, fmt::format("nothing orders it after action {}, which may use the memory of slot {}",
@@ -128,8 +128,8 @@ class SlotRules {
     }
   }
 
-  /// What does not last is read, as check_freed() has found; then its memory is the main stream's
-  /// again.
+  /// Checks that slots which do not last are read last on the main stream (check_freed() has found
+  /// that they are read), since their memory is the main stream's again then.
   void check_ends() const {
     const SlotLives lives = schedule_.slot_lives();
     for (size_t id = 0; id < lives.end.size(); ++id) {
@@ -159,12 +159,13 @@ class SlotRules {
   }
 
   static bool holds_after(const Action& action, SlotKind kind) {
-    // What a communicator receives into, and a cast for one step, mean nothing afterwards.
+    // A communicator's receive buffer and a gradient cast for one step hold nothing of use
+    // afterwards.
     if (kind == SlotKind::receive || kind == SlotKind::master_gradient) return false;
     return action.kind != ActionKind::reshard || kind == SlotKind::kept_shard;
   }
 
-  /// Copies this rank's range of a group to an unsharded slot.
+  /// True if the action copies this rank's range of a group to an unsharded slot.
   static bool fills_own_range(const Action& action) {
     const bool copies = action.kind == ActionKind::cast_shard || action.kind == ActionKind::h2d;
     return copies && action.group >= 0 && action.bucket < 0;
@@ -175,7 +176,7 @@ class SlotRules {
     return shards == 1 || schedule_.groups[static_cast<size_t>(action.group)].shared_bytes() == 0;
   }
 
-  /// Of the device's own parameters.
+  /// True if the action renews the device's own parameters.
   static bool is_renewal(const Action& action) {
     return action.kind == ActionKind::h2d && action.bucket >= 0 && action.writes.empty();
   }
@@ -184,7 +185,7 @@ class SlotRules {
     return action.kind == ActionKind::d2h && action.group < 0;
   }
 
-  /// Of a bucket's own state: masters, their cast, the device's parameters.
+  /// True if the action changes a bucket's own state: masters, their cast, the device's parameters.
   static bool changes_state(const Action& action) {
     switch (action.kind) {
       case ActionKind::optimizer_step:
@@ -215,7 +216,7 @@ class SlotRules {
     }
   }
 
-  /// A gather reads what the optimizer writes.
+  /// Checks that the action follows the gathers of its group, which read what the optimizer writes.
   void check_follows_gathers(int id, const Action& action) const {
     for (const int gather : gathers_) {
       const bool same_group = schedule_.actions[static_cast<size_t>(gather)].group == action.group;

@@ -1,5 +1,4 @@
-// What one change of a flag would do to a plan, each computed by simulating the changed
-// configuration.
+// Finds what one change of a flag would do to a plan, by simulating each changed configuration.
 #pragma once
 
 #include <vector>
@@ -9,7 +8,7 @@
 
 namespace shardlens::planner {
 
-/// Those that apply and take less memory, the largest saving first.
+/// Returns the changes that apply and take less memory, the largest saving first.
 std::vector<WhatIf> what_ifs_of(const PreparedRun& run, const Plan& plan,
                                 const PlanOptions& options);
 

@@ -17,7 +17,7 @@ const ParameterSpec& parameter_of(const ModelSpec& spec, int index) {
   return spec.parameters[static_cast<size_t>(index)];
 }
 
-/// Of each unit the parameters that no earlier one uses.
+/// Returns by unit the parameters that no earlier unit uses.
 std::vector<std::vector<int>> own_parameters(const ModelSpec& spec) {
   std::vector<bool> seen(spec.parameters.size());
   std::vector<std::vector<int>> own;
@@ -31,7 +31,7 @@ std::vector<std::vector<int>> own_parameters(const ModelSpec& spec) {
   return own;
 }
 
-/// The model's own groups.
+/// Returns by unit the name of the model's own group.
 std::vector<std::string> by_block(const ModelSpec& spec) {
   const auto own = own_parameters(spec);
   std::vector<std::string> names;
@@ -43,7 +43,7 @@ std::vector<std::string> by_block(const ModelSpec& spec) {
   return names;
 }
 
-/// Runs of units until they have so many elements; the first and the last unit stay alone.
+/// Joins runs of units until they have `numel` elements; the first and the last unit stay alone.
 std::vector<std::string> by_size(const ModelSpec& spec, int64_t numel) {
   const auto own = own_parameters(spec);
   std::vector<std::string> names = by_block(spec);
@@ -63,7 +63,8 @@ std::vector<std::string> by_size(const ModelSpec& spec, int64_t numel) {
   return names;
 }
 
-/// A unit goes with the first of its modules that matches; those without one are the rest.
+/// Groups each unit by the first of its modules that matches. Units without one form the group
+/// "rest", except the first and the last unit, which keep their own group.
 std::vector<std::string> by_module(const ModelSpec& spec, const std::string& expression) {
   const NamePattern pattern("--wrap module:", expression);
   pattern.expect_matches(spec);
@@ -97,7 +98,7 @@ std::vector<std::string> by_policy(const ModelSpec& spec, const Wrap& wrap) {
   return names;
 }
 
-/// Gives all units of two groups the earlier one's name wherever they share a parameter.
+/// Gives all units of two groups the name of the earlier one if they share a parameter.
 void merge_tied(const ModelSpec& spec, std::vector<std::string>& names) {
   std::map<int, size_t> first_unit;  // by parameter
   for (size_t i = 0; i < names.size(); ++i) {

@@ -56,7 +56,8 @@ void read_cpu(ForeignReading& r) {
   r.set("device", "cpu");
 }
 
-/// FSDP and DeepSpeed reduce in the dtype that they compute with, DDP under autocast in fp32.
+/// Reads the precision. FSDP and DeepSpeed reduce in the dtype that they compute with, DDP under
+/// autocast in fp32.
 void read_precision(ForeignReading& r) {
   const std::string word = r.word();
   if (word == "no" || word == "false") return r.ignore("off");
@@ -65,7 +66,7 @@ void read_precision(ForeignReading& r) {
   if (type_of(r) == "FSDP" || type_of(r) == "DEEPSPEED") r.set("reduce-dtype", word);
 }
 
-/// FSDP1's names, also as the numbers from 1 that older files have.
+/// Reads FSDP1's names of strategies, also as the numbers from 1 that older files have.
 void set_fsdp1_strategy(ForeignReading& r) {
   constexpr std::array kNames = {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD",
                                  "HYBRID_SHARD_ZERO2"};
@@ -92,7 +93,8 @@ void read_sharding(ForeignReading& r) {
   set_fsdp1_strategy(r);
 }
 
-/// accelerate's own question for version 1 writes the strategy's name here, too.
+/// Reads the reshard mode. accelerate's own question for version 1 writes the strategy's name here,
+/// too.
 void read_reshard(ForeignReading& r) {
   if (!is_fsdp(r)) return;
   const bool is_first = r.count_of("fsdp_config.fsdp_version", 1) == 1;

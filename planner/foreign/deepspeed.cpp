@@ -12,7 +12,7 @@ namespace {
 
 using enum ForeignEffect;
 
-/// What is missing of the two others follows from it.
+/// Reads the global batch; batch or accumulation, if missing, follows from it.
 void read_global_batch(ForeignReading& r) {
   if (r.has_flag("batch") || r.has_flag("accumulate")) {
     return r.ignore("since --batch and --accumulate say it");
@@ -41,7 +41,8 @@ void read_global_batch(ForeignReading& r) {
   }
 }
 
-/// ZeRO++'s second partition is a copy between neighbours, MiCS' shards are copies of the state.
+/// Reads hpZ, ZeRO++'s second partition: a copy that neighbours keep between them. (MiCS' shards
+/// below are copies of the whole state.)
 void read_hpz(ForeignReading& r) {
   if (r.count() <= 1) return r.ignore("off");
   if (r.count_of("zero_optimization.stage", 0) != 3) r.refuse("of stage 3 alone; leave it out");
@@ -69,7 +70,7 @@ void read_optimizer_offload(ForeignReading& r) {
   r.set("offload", is_on_host(r) ? "optimizer" : "none");
 }
 
-/// Read after the optimizer's, which its own adds to.
+/// Reads the parameters' offload after the optimizer's, since it adds to that.
 void read_parameter_offload(ForeignReading& r) {
   if (!is_on_host(r)) return r.ignore("off");
   offload_parameters(r, "zero_optimization.offload_optimizer.device");
@@ -81,7 +82,7 @@ void read_old_parameter_offload(ForeignReading& r) {
   r.set("offload", r.is_true("zero_optimization.cpu_offload") ? "all" : "params");
 }
 
-/// DeepSpeed reduces gradients in the dtype that it computes with.
+/// Reads bf16. DeepSpeed reduces gradients in the dtype that it computes with.
 void read_bf16(ForeignReading& r) {
   if (!r.flag()) return r.ignore("off");
   r.set("param-dtype", "bf16");
@@ -104,7 +105,7 @@ void read_loss_scale(ForeignReading& r) {
 
 void read_communication(ForeignReading& r) { r.set("reduce-dtype", r.word()); }
 
-/// What DeepSpeed calls Adam decays weights as AdamW does unless it is told not to.
+/// Reads the optimizer. DeepSpeed's Adam decays weights as AdamW does unless it is told not to.
 void read_optimizer(ForeignReading& r) {
   const std::string type = r.word();
   if (type == "SGD" || type == "sgd") return r.set("optimizer", "sgd");

@@ -18,7 +18,8 @@ namespace {
 
 }  // namespace
 
-// toml++ 3.3 asserts, or assumes, of "[[[" what is not so: damaged text shall be an error.
+// toml++ 3.3 asserts or assumes things about "[[[" that damaged text breaks; such text shall be an
+// error.
 #undef NDEBUG
 #define TOML_ASSERT(condition) ((condition) ? static_cast<void>(0) : refuse_toml())
 #include <toml++/toml.h>
@@ -37,7 +38,7 @@ constexpr input::Limits kLimits = input::kWritten;
                   kLimits.values, kLimits.depth));
 }
 
-/// A plain scalar as PyYAML reads it: "no" is false.
+/// Reads a plain scalar as PyYAML does: "no" is false.
 Json scalar_of(const YAML::Node& node) {
   const std::string& text = node.Scalar();
   if (node.Tag() == "!") return text;  // in quotes
@@ -49,7 +50,8 @@ Json scalar_of(const YAML::Node& node) {
 
 class YamlTree {
  public:
-  /// An alias may stand for many nodes, again and again: what is built is counted.
+  /// Returns a node as JSON. An alias may stand for many nodes, again and again, so all that is
+  /// built is counted.
   Json json_of(const YAML::Node& node, size_t depth = 0) {
     if (++nodes_ > kLimits.values || depth > kLimits.depth) refuse_size();
     if (node.IsScalar()) return scalar_of(node);
@@ -82,20 +84,20 @@ Json parse_yaml(const std::string& text) {
   }
 }
 
-/// Looks at brackets and dots alone, before toml++ does, which calls itself for every level and
-/// takes memory as the square of their number. Dots of numbers count as those of keys: neither has
-/// many.
+/// Checks the depth from brackets and dots alone, before toml++ reads the text: it recurses for
+/// every level and takes memory that grows with the square of their number. Dots of numbers count
+/// as those of keys: neither has many.
 class TomlDepth {
  public:
-  /// Throws std::invalid_argument where tables, lists or dotted keys are deeper than configurations
-  /// are.
+  /// Throws std::invalid_argument if tables, lists or dotted keys are deeper than in any
+  /// configuration.
   static void check(std::string_view text) {
     TomlDepth depth;
     for (size_t at = 0; at < text.size();) at = depth.step(text, at);
   }
 
  private:
-  /// Returns where to go on.
+  /// Reads one token and returns where to go on.
   size_t step(std::string_view text, size_t at) {
     switch (text[at]) {
       case '"':

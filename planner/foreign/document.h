@@ -1,4 +1,4 @@
-// A configuration in JSON, YAML or TOML as one kind of tree. Private to planner/foreign/.
+// Reads a configuration in JSON, YAML or TOML as one kind of tree. Private to planner/foreign/.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,8 +8,8 @@ namespace shardlens::planner {
 
 enum class Notation { json, yaml, toml };
 
-/// An object. Throws std::invalid_argument where the text is none, or larger or deeper than any
-/// configuration is.
+/// Parses a document and returns its object. Throws std::invalid_argument if the text is none, or
+/// larger or deeper than any configuration is.
 nlohmann::json parse_document(std::string_view text, Notation notation);
 
 }  // namespace shardlens::planner

@@ -28,7 +28,8 @@ bool is_option(std::string_view key) {
   });
 }
 
-/// Has a key at its top that the format knows and we do not; "optimizer" is a key of ours, too.
+/// True if the document has a key at its top that the format knows and we do not. "optimizer" is a
+/// key of ours, too.
 bool is_of(const nlohmann::json& document, ForeignFormat format) {
   for (const auto& [key, value] : document.items()) {
     const auto begins = [&key = key](const ForeignKey& known) {

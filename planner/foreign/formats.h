@@ -1,4 +1,4 @@
-// The tables of the formats, a file each. Private to planner/foreign/.
+// Lists the keys of each format; every table has a file of its own. Private to planner/foreign/.
 #pragma once
 
 #include <span>

@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kSection = ".*";
 
-// So that the product of two, or of one and the ranks, is in 64 bits.
+// These limits keep the product of two counts, or of a count and the ranks, in 64 bits.
 constexpr double kMostCount = int64_t{1} << 31;
 constexpr int64_t kMostRanks = int64_t{1} << 20;
 
@@ -32,7 +32,7 @@ const Option& option_named(std::string_view name) {
   throw std::logic_error(fmt::format("no option --{}", name));
 }
 
-/// "--batch --accumulate" without the dashes.
+/// Splits "--batch --accumulate" into names without dashes.
 std::vector<std::string_view> names_of(std::string_view flags) {
   std::vector<std::string_view> names;
   while (!flags.empty()) {
@@ -51,7 +51,7 @@ std::string short_text(const Json& value) {
   return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
 }
 
-/// What of a section has no line of its own in the table.
+/// Returns the part of a section that has no line of its own in the table.
 Json without_known(Json section, const std::string& name, std::span<const ForeignKey> keys) {
   if (!section.is_object()) return section;
   for (const ForeignKey& key : keys) {
@@ -62,7 +62,8 @@ Json without_known(Json section, const std::string& name, std::span<const Foreig
   return section;
 }
 
-/// A section is off unless it says that it is on.
+/// True if a key is off: its value is null, empty, false, equal to `off` if that is given, or a
+/// section with "enabled" or "enable" false.
 bool is_off(const Json& value, std::string_view off) {
   if (value.is_null() || (value.is_structured() && value.empty())) return true;
   if (!off.empty()) return value == Json::parse(off);
@@ -176,7 +177,7 @@ void ForeignReading::refuse(std::string_view why) const {
   throw std::invalid_argument(fmt::format("{}: {}", subject(), why));
 }
 
-/// Throws for a key that no table has.
+/// Throws std::invalid_argument if an object, or one within it, has a key that the table lacks.
 void ForeignReading::expect_known(const Json& object, const std::string& prefix,
                                   std::span<const ForeignKey> keys) {
   for (const auto& [name, value] : object.items()) {
@@ -196,8 +197,8 @@ bool ForeignReading::is_overridden(std::string_view flags) const {
   return std::ranges::all_of(names_of(flags), [&](auto name) { return has_flag(name); });
 }
 
-/// Where a Trainer would have filled in what its own arguments say. Told at the end, since other
-/// keys may say it, too.
+/// Describes a key that is "auto", which a Trainer would have filled in from its own arguments. It
+/// is described at the end, since other keys may give the value, too.
 std::string ForeignReading::auto_text(const ForeignKey& key) const {
   std::string taken;
   for (const std::string_view option : names_of(key.text)) {

@@ -1,5 +1,5 @@
-// What the tables of the formats read with: the document, and what has been made of it so far.
-// Private to planner/foreign/.
+// The state with which the tables of the formats read: the document, and what has been made of it
+// so far. Private to planner/foreign/.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -18,11 +18,11 @@ class ForeignReading {
   ForeignReading(Config& config, Json document, const ForeignContext& context)
       : config_(config), document_(std::move(document)), context_(context) {}
 
-  /// Every key of the document, in the order of the table. Throws std::invalid_argument.
+  /// Reads every key of the document, in the order of the table. Throws std::invalid_argument.
   std::vector<std::string> read(std::span<const ForeignKey> keys);
 
-  // For the functions of the table, of the key that is being read. What has another type than is
-  // asked for is refused.
+  // The functions of the table call these for the key that is being read. A value of another type
+  // than is asked for is refused.
 
   const Json& value() const { return *value_; }
   std::string word() const;  // a string, or what a boolean or number is written as
@@ -30,23 +30,23 @@ class ForeignReading {
   double number() const;
   bool flag() const;
 
-  /// Of another key; nullptr where it is missing, null or "auto".
+  /// Returns the value of another key; nullptr if it is missing, null or "auto".
   const Json* find(std::string_view name) const;
   bool is_true(std::string_view name) const;
-  /// A whole number; `otherwise` where it is missing or none.
+  /// Returns another key's whole number; `otherwise` if it is missing or no number.
   int64_t count_of(std::string_view name, int64_t otherwise) const;
 
   bool has_flag(std::string_view name) const;
   bool is_launched() const { return context_.is_launched; }
-  /// Ranks in all: as flags or a launcher say, else as the file has said so far.
+  /// Returns the number of ranks, which flags or a launcher give, or else the file so far.
   int64_t world() const;
   bool has_world() const;
   int64_t option_count(int64_t Config::*field) const { return config_.*field; }
 
-  /// As the flag would.
+  /// Sets an option as its flag would.
   void set(std::string_view option, std::string_view text);
   void ignore(std::string_view why);
-  /// `why` goes on after key and value, and ends with how to mend it.
+  /// Refuses the key. `why` continues the line after key and value, and ends with how to fix it.
   [[noreturn]] void refuse(std::string_view why) const;
 
  private:

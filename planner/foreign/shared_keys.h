@@ -1,4 +1,4 @@
-// What several formats have alike: keys that are read in one way, and reasons to ignore one.
+// Rules that several formats share: keys that are read in one way, and reasons to ignore one.
 // Private to planner/foreign/.
 #pragma once
 
@@ -17,7 +17,7 @@ inline void read_lr(ForeignReading& r) { r.set("lr", fmt::format("{}", r.number(
 inline void read_decay(ForeignReading& r) { r.set("weight-decay", fmt::format("{}", r.number())); }
 inline void read_clipping(ForeignReading& r) { r.set("clip-norm", fmt::format("{}", r.number())); }
 
-/// ZeRO's.
+/// Reads ZeRO's stage.
 inline void read_stage(ForeignReading& r) {
   const int64_t stage = r.count();
   if (stage > 3) r.refuse("ZeRO has stages 0 to 3; give one of them");
@@ -25,7 +25,8 @@ inline void read_stage(ForeignReading& r) {
   if (stage > 0) r.set("reshard-after-forward", stage == 3 ? "true" : "false");
 }
 
-/// ZeRO's parameters, on the host, beside what the key `optimizer` says of the optimizer.
+/// Offloads ZeRO's parameters to the host, together with the optimizer if the key `optimizer` says
+/// so.
 inline void offload_parameters(ForeignReading& r, std::string_view optimizer) {
   const ForeignReading::Json* const other = r.find(optimizer);
   r.set("offload", other != nullptr && *other == "cpu" ? "all" : "params");

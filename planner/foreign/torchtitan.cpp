@@ -47,7 +47,7 @@ void read_optimizer(ForeignReading& r) {
   r.set("optimizer", name == "Adam" ? "adam" : "adamw");
 }
 
-/// -1: as many ranks as are left.
+/// Returns the number of shards; -1 in the file stands for as many ranks as are left.
 int64_t shard_degree(const ForeignReading& r, int64_t replicas) {
   const int64_t given = r.count_of("parallelism.data_parallel_shard_degree", -1);
   return given > 0 ? given : std::max<int64_t>(1, r.world() / replicas);
@@ -78,7 +78,7 @@ void read_reshard(ForeignReading& r) {
                                                       : "false");
 }
 
-/// A global batch of -1 is one of local batches alone.
+/// Reads the global batch. A value of -1 leaves it open: local batches alone count.
 void read_global_batch(ForeignReading& r) {
   if (r.value() == -1) return r.ignore("it leaves the number open");
   const int64_t at_once = r.option_count(&Config::batch) * r.world();

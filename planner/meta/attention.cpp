@@ -12,7 +12,7 @@ namespace shardlens::planner::meta {
 
 namespace {
 
-/// What the rules look at.
+/// The tensors and options that the rules look at.
 struct Question {
   const Tensor& query;
   const Tensor& key;
@@ -23,7 +23,7 @@ struct Question {
   bool has_elements() const { return query.numel() > 0 && key.numel() > 0; }
   bool has_equal_widths() const { return width() == key.size(3) && width() == value.size(3); }
   bool has_equal_heads() const { return query.size(1) == key.size(1); }
-  /// Every query head has its key head.
+  /// True if every query head has its key head.
   bool fits_heads() const {
     if (!options.grouped) return has_equal_heads();
     return query.size(1) % key.size(1) == 0 && key.size(1) == value.size(1);
@@ -33,7 +33,7 @@ struct Question {
   }
 };
 
-/// use_flash_attention in transformers/cuda/sdp_utils.cpp.
+/// Applies use_flash_attention in transformers/cuda/sdp_utils.cpp.
 bool takes_flash(const Question& q) {
   constexpr int64_t kWidest = 256, kTooWide = 192, kNarrowAgain = 224;
   const ComputeCapability& capability = q.query.context().gpu->capability;
@@ -47,7 +47,7 @@ bool takes_flash(const Question& q) {
   return q.fits_heads() && q.has_elements() && q.is_row_by_row();
 }
 
-/// use_mem_efficient_attention in transformers/cuda/sdp_utils.cpp.
+/// Applies use_mem_efficient_attention in transformers/cuda/sdp_utils.cpp.
 bool takes_efficient(const Question& q) {
   constexpr int64_t kAlignmentBytes = 16;
   const int64_t alignment = kAlignmentBytes / bytes_of(q.query.scalar_type());
@@ -57,7 +57,7 @@ bool takes_efficient(const Question& q) {
          q.has_elements() && q.is_row_by_row();
 }
 
-/// use_flash_attention_cpp in transformers/sdp_utils_cpp.cpp.
+/// Applies use_flash_attention_cpp in transformers/sdp_utils_cpp.cpp.
 bool takes_cpu_flash(const Question& q) {
   return q.has_equal_widths() && q.fits_heads() && q.has_elements() && q.is_row_by_row();
 }
@@ -67,7 +67,7 @@ std::string no_kernel(const Question& q) {
          ": none of the allowed kernels takes it; allow the math kernel too";
 }
 
-/// Backward of repeat_interleave with one number: the copies' gradients summed up.
+/// Runs the backward of repeat_interleave with one number: sums the copies' gradients up.
 Tensor sum_of_repeats(const Tensor& gradient, int64_t dim, int64_t repeats) {
   Sizes sizes = gradient.sizes();
   const auto at = static_cast<size_t>(dim);

@@ -11,15 +11,16 @@ namespace shardlens::planner::meta {
 
 namespace {
 
-// What the node keeps, in the order in which it gives it up.
+// The tensors that the node keeps, in the order in which it releases them.
 enum Saved : size_t { kKey, kQuery, kValue, kLogSumExp, kOutput };
 
-/// Queries and keys that a thread works on at a time.
+/// The queries and keys that a thread works on at a time.
 struct Block {
   int64_t queries, keys;
 };
 
-/// flash_attention_kernel_impl in FlashAttentionKernel.cpp, forward and backward alike.
+/// Returns the block that flash_attention_kernel_impl in FlashAttentionKernel.cpp uses, forward and
+/// backward alike.
 Block block_of(int64_t queries, int64_t keys) {
   constexpr int64_t kKeys = 512;
   const int64_t wanted = queries >= 768 ? 256 : queries >= 192 ? 64 : 32;
@@ -31,8 +32,8 @@ struct Forward {
   Tensor log_sum_exp;
 };
 
-/// Whether keys and values are put in the order that matrix instructions want: where the processor
-/// has them (could_pack in CPUBlas.cpp), and that is soon earned back.
+/// True if keys and values are reordered as matrix instructions want them: the processor has such
+/// instructions (could_pack in CPUBlas.cpp), and the cost is soon earned back.
 bool packs(const Tensor& query, const Tensor& key, const Block& block, bool causal) {
   const bool is_bf16 = query.scalar_type() == Type::bf16;
   const Processor& processor = query.context().processor;
@@ -47,7 +48,7 @@ bool packs(const Tensor& query, const Tensor& key, const Block& block, bool caus
   return blocks * block.queries * seen >= least_uses * key_heads * keys;
 }
 
-/// What it takes beside its sums for reduced precision, until all is done.
+/// Returns the buffers that it takes beside its sums for reduced precision, until all is done.
 Tensors reduced_buffers(const Tensor& query, const Tensor& key, const Block& block, bool causal) {
   Context& context = query.context();
   const int64_t threads = context.threads, keys = key.size(2), width = query.size(3);
@@ -66,7 +67,7 @@ Tensors reduced_buffers(const Tensor& query, const Tensor& key, const Block& blo
   return buffers;
 }
 
-/// cpu_flash_attention.
+/// Models cpu_flash_attention.
 Forward run_forward(const Tensor& query, const Tensor& key, bool causal) {
   Context& context = query.context();
   const Type type = query.scalar_type();
@@ -85,8 +86,9 @@ Forward run_forward(const Tensor& query, const Tensor& key, bool causal) {
   return made;
 }
 
-/// Gradients of values, queries and keys are products in reduced precision, of a block of queries
-/// and one of keys, for each head again. oneDNN keeps the scale of the latter two as a tensor.
+/// Computes the gradients of values, queries and keys: products in reduced precision, of a block of
+/// queries and one of keys, for each head again. oneDNN keeps the scale of the latter two as a
+/// tensor.
 void multiply_blocks(Context& context, Type type, const Block& block, int64_t width) {
   const int64_t q = block.queries, k = block.keys;
   const ProductSizes turned{.rows = k, .inner = q, .columns = width, .transposed = true};
@@ -97,7 +99,7 @@ void multiply_blocks(Context& context, Type type, const Block& block, int64_t wi
   take_product_scratch(context, type, turned);
 }
 
-/// cpu_flash_attention_backward.
+/// Models cpu_flash_attention_backward.
 Tensors run_backward(Node& node) {
   const Tensor &query = node.saved[kQuery], &key = node.saved[kKey];
   Context& context = query.context();

@@ -11,17 +11,18 @@ namespace shardlens::planner::meta {
 
 namespace {
 
-// What the node keeps, in the order in which it gives it up.
+// The tensors that the node keeps, in the order in which it releases them.
 enum Saved : size_t { kKey, kQuery, kValue, kLogSumExp, kOutput, kOffset, kSeed };
 
-/// A kernel of backward: queries and keys of a tile, and whether its sums stay in registers.
+/// A kernel of backward: the queries and keys of its tile, and a flag that is true if its sums stay
+/// in registers.
 struct Tile {
   int64_t queries, keys;
   bool in_registers;
 };
 
-/// The first of the kernels in mem_eff_attention/kernels/cutlassB.h that takes the head width and
-/// fits in shared memory; those for compute capability 8.0 and up.
+/// Returns the first of the kernels in mem_eff_attention/kernels/cutlassB.h that takes the head
+/// width and fits in shared memory, among those for compute capability 8.0 and up.
 Tile backward_tile(const Gpu& gpu, Type type, int64_t width) {
   constexpr int64_t kLargeSharedMemory = int64_t{128} << 10;
   const bool is_large = gpu.capability.shared_memory_per_block_opt_in_bytes >= kLargeSharedMemory;
@@ -32,8 +33,8 @@ Tile backward_tile(const Gpu& gpu, Type type, int64_t width) {
   return width <= 96 ? Tile{128, 64, true} : Tile{64, 64, false};
 }
 
-/// Params::workspace_size in mem_eff_attention/kernel_backward.h, and num_splits_key in
-/// attention_backward.cu. Arguments [B, T, H, E].
+/// Applies Params::workspace_size in mem_eff_attention/kernel_backward.h, and num_splits_key in
+/// attention_backward.cu. Arguments are [B, T, H, E].
 int64_t workspace_bytes(const Tensor& query, const Tensor& key) {
   const int64_t batch = query.size(0), heads = query.size(2), width = query.size(3);
   const Tile tile = backward_tile(*query.context().gpu, query.scalar_type(), width);
@@ -55,7 +56,7 @@ struct Forward {
   Tensor log_sum_exp;
 };
 
-/// _efficient_attention_forward in attention.cu.
+/// Models _efficient_attention_forward in attention.cu.
 Forward run_forward(const Tensor& query, const Tensor& value, bool keeps_sums) {
   constexpr int64_t kRowsAlignment = 32, kWidestTile = 128;
   Context& context = query.context();
@@ -76,8 +77,8 @@ Forward run_forward(const Tensor& query, const Tensor& value, bool keeps_sums) {
   return made;
 }
 
-/// Of each row, the product of output and its gradient summed up; the kernels for reduced
-/// precision find it by themselves. Arguments [B, T, H, E].
+/// Sums for each row the product of output and its gradient; kernels for reduced precision compute
+/// it themselves. Arguments are [B, T, H, E].
 Tensor row_sums(const Tensor& gradient, const Tensor& output) {
   Context& context = gradient.context();
   const int64_t batch = gradient.size(0), tokens = gradient.size(1), heads = gradient.size(2);
@@ -89,7 +90,7 @@ Tensor row_sums(const Tensor& gradient, const Tensor& output) {
   return sums.transpose(1, 2).contiguous();
 }
 
-/// _efficient_attention_backward in attention_backward.cu.
+/// Models _efficient_attention_backward in attention_backward.cu.
 Tensors run_backward(Node& node, const Tensor& gradient) {
   const auto seen = [&](size_t i) { return node.saved[i].transpose(1, 2); };
   const Tensor query = seen(kQuery), key = seen(kKey), value = seen(kValue);

@@ -12,13 +12,13 @@ namespace shardlens::planner::meta {
 
 namespace {
 
-// What the node keeps, in the order in which it gives it up.
+// The tensors that the node keeps, in the order in which it releases them.
 enum Saved : size_t { kKey, kQuery, kValue, kLogSumExp, kOutput, kRandom, kRandomUnused };
 
-/// Head width as the kernels' tiles have it.
+/// Returns the head width that the kernels' tiles have.
 int64_t tile_width(int64_t head_width) { return round_up(head_width, head_width <= 128 ? 32 : 64); }
 
-/// Into how many pieces the keys are cut, so that few heads and queries fill the GPU:
+/// Returns into how many pieces the keys are cut, so that few heads and queries fill the GPU:
 /// num_splits_heuristic in flash_api.cpp, in its arithmetic.
 int64_t splits(int64_t blocks, int64_t processors, int64_t key_blocks) {
   constexpr int64_t kMost = 128;
@@ -41,7 +41,8 @@ int64_t splits(int64_t blocks, int64_t processors, int64_t key_blocks) {
   return 1;
 }
 
-/// set_params_splitkv in flash_api.cpp. `key`, `query`: [B, T, H, E] as the kernel sees them.
+/// Applies set_params_splitkv in flash_api.cpp. `key` and `query` are [B, T, H, E], as the kernel
+/// sees them.
 int64_t forward_splits(const Tensor& query, const Tensor& key) {
   const int64_t width = query.size(3);
   const int64_t block = width <= 64 ? 256 : width <= 128 ? 128 : 64;
@@ -49,8 +50,8 @@ int64_t forward_splits(const Tensor& query, const Tensor& key) {
   return splits(blocks, query.context().gpu->sm_count * 2, ceil_div(key.size(1), block));
 }
 
-/// A single query against fewer key heads: each group of heads is seen as rows of one head.
-/// Causal is what callers with groups are, and one query sees every key.
+/// True for a single query against fewer key heads: each group of heads is then seen as rows of one
+/// head. Callers with groups are always causal, and one query sees every key.
 bool swaps_groups(const Tensor& query, const Tensor& key) {
   return query.size(1) == 1 && query.size(2) > key.size(2) && query.size(3) % 8 == 0;
 }
@@ -60,7 +61,7 @@ struct Forward {
   Tensor log_sum_exp, random, random_unused;
 };
 
-/// mha_fwd in flash_api.cpp.
+/// Models mha_fwd in flash_api.cpp.
 Forward run_forward(const Tensor& given_query, const Tensor& given_key) {
   Context& context = given_query.context();
   Tensor query = given_query.transpose(1, 2);
@@ -91,7 +92,7 @@ Forward run_forward(const Tensor& given_query, const Tensor& given_key) {
   return made;
 }
 
-/// mha_bwd in flash_api.cpp, from what the node kept.
+/// Models mha_bwd in flash_api.cpp, from what the node kept.
 Tensors run_backward(Node& node, const Tensor& given_gradient) {
   const auto seen = [&](size_t i) { return node.saved[i].transpose(1, 2); };
   const Tensor query = seen(kQuery), key = seen(kKey), value = seen(kValue);
@@ -112,7 +113,7 @@ Tensors run_backward(Node& node, const Tensor& given_gradient) {
           value_gradient.transpose(1, 2)};
 }
 
-/// The last dimension filled up with zeros: pad_last_dim in transformers/attention.cpp.
+/// Fills the last dimension up with zeros, as pad_last_dim in transformers/attention.cpp does.
 Tensor padded(const Tensor& input, int64_t width) {
   Context& context = input.context();
   Sizes sizes = input.sizes();

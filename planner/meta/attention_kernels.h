@@ -1,5 +1,6 @@
-// The kernels behind attention.h, one function each: what it takes, keeps and gives back. All take
-// query [B, H, T, E], key and value [B, K, S, E]; the result [B, H, T, E] has its edge.
+// The kernels behind attention.h, one function each: it takes and keeps the kernel's memory and
+// returns its result. All take query [B, H, T, E], key and value [B, K, S, E]; the result [B, H, T,
+// E] has its edge.
 #pragma once
 
 #include "planner/meta/attention.h"
@@ -7,17 +8,18 @@
 
 namespace shardlens::planner::meta {
 
-/// CUDA, reduced precision. Head widths that are no multiple of 8 are padded, outside of its node.
+/// Runs flash attention on CUDA in reduced precision. Head widths that are no multiple of 8 are
+/// padded, outside of its node.
 Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& value);
 
-/// CUDA.
+/// Runs memory-efficient attention on CUDA.
 Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor& value);
 
-/// CPU.
+/// Runs flash attention on the CPU.
 Tensor cpu_flash_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                            const AttentionOptions& options);
 
-/// Matrix products and a softmax, which write all scores.
+/// Computes attention by matrix products and a softmax, which write all scores.
 Tensor math_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                       const AttentionOptions& options);
 

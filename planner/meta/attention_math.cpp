@@ -17,14 +17,14 @@ Tensor scaled(const Tensor& input) {
   });
 }
 
-/// Products [n, a, b] x [n, b, c] -> `sizes`, outside a graph.
+/// Takes the memory of products [n, a, b] x [n, b, c] -> `sizes`, outside a graph.
 Tensor products(Context& context, const Sizes& sizes, Type type) {
   Tensor result = Tensor::empty(context, sizes, type);
   take_blas_workspace(context, BlasLibrary::cublas);
   return result;
 }
 
-/// [n, a, b] x [n, b, c] -> [n, a, c]
+/// Multiplies [n, a, b] x [n, b, c] -> [n, a, c].
 Tensor batch_product(const Tensor& a, const Tensor& b) {
   Tensor product = products(a.context(), {a.size(0), a.size(1), b.size(2)}, a.scalar_type());
   return with_node(std::move(product), {&a, &b}, {b, a}, [](Node& self, Tensors&&) -> Tensors {
@@ -37,7 +37,7 @@ Tensor batch_product(const Tensor& a, const Tensor& b) {
   });
 }
 
-/// [B, H, a, b] x [B, H, b, c] -> [B, H, a, c]
+/// Multiplies [B, H, a, b] x [B, H, b, c] -> [B, H, a, c].
 Tensor matrix_product(const Tensor& a, const Tensor& b) {
   const int64_t batch = a.size(0), heads = a.size(1), rows = a.size(2), columns = b.size(3);
   const Tensor left = a.reshape({batch * heads, rows, a.size(3)});
@@ -45,7 +45,7 @@ Tensor matrix_product(const Tensor& a, const Tensor& b) {
   return batch_product(left, right).view({batch, heads, rows, columns});
 }
 
-/// _safe_softmax: rows without anything to look at become zeros.
+/// Models _safe_softmax: rows in which everything is masked become zeros.
 Tensor safe_softmax(const Tensor& scores) {
   Context& context = scores.context();
   const Tensor output = like(scores);
@@ -63,7 +63,7 @@ Tensor safe_softmax(const Tensor& scores) {
   });
 }
 
-/// [T, S], added to the scores.
+/// Makes the mask [T, S] that is added to the scores.
 Tensor causal_mask(Context& context, int64_t queries, int64_t keys) {
   const Sizes sizes = {queries, keys};
   Tensor ones = Tensor::empty(context, sizes, Type::boolean);
@@ -89,7 +89,7 @@ Tensor math_attention(const Tensor& given_query, const Tensor& given_key, const 
   const auto of_all_heads = [&](const Tensor& input) {
     return groups == 1 ? input : repeat_interleave(input, groups, 1);
   };
-  Tensor value;  // made after the key, and given up after it
+  Tensor value;  // made after the key, and released after it
   const Tensor key = of_all_heads(wide_key);
   value = of_all_heads(wide_value);
   Tensor scores = matrix_product(query, scaled(key.transpose(2, 3)));

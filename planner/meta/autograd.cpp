@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t kBeforeAll = std::numeric_limits<int64_t>::max();
 
-/// What takes a leaf's gradient. The graph holds it, and it the leaf, so a leaf's memory lives as
-/// long as the graph.
+/// Returns the node that takes a leaf's gradient. The graph holds the node, and the node the leaf,
+/// so a leaf's memory lives as long as the graph.
 std::shared_ptr<Node> accumulator_of(const Tensor& tensor) {
   Leaf& leaf = *tensor.leaf();
   if (auto node = leaf.accumulator.lock()) return node;
@@ -38,7 +38,7 @@ Edge edge_to(const Tensor& input) {
   return {};
 }
 
-/// One backward: the nodes behind its root with the gradients that have come to them.
+/// Runs one backward: holds the nodes behind its root with the gradients that have come to them.
 class Run {
  public:
   explicit Run(Context& context) : context_(context) {}

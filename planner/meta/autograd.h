@@ -1,10 +1,10 @@
 // Backward over tensors without values: nodes, the order in which LibTorch's engine runs them, and
-// when they give up what they saved.
+// the moments at which they release what they saved.
 //
 // [Note: order] Among the nodes that are ready the one that was made last runs first; those that
-// take a leaf's gradient come before all others. Gradients that meet are added up in the first's
-// memory where nobody else has it. A node's saved tensors are given up after it has run, in the
-// order in which LibTorch's generated code declares them: by name, inputs before results.
+// take a leaf's gradient come before all others. Gradients that meet are added up in the first
+// one's memory if nobody else holds it. A node's saved tensors are released after it has run, in
+// the order in which LibTorch's generated code declares them: by name, inputs before results.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ using Tensors = std::vector<Tensor>;
 struct Leaf;
 
 struct Node {
-  /// Gradients of the outputs in, of the inputs out; undefined: none.
+  /// A node's backward takes the gradients of its outputs and returns those of its inputs. An
+  /// undefined gradient means none.
   using Backward = std::function<Tensors(Node& node, Tensors&& gradients)>;
 
   int64_t sequence = 0;
@@ -36,7 +37,7 @@ struct Node {
   bool wants(size_t input) const { return next[input].node != nullptr; }
 };
 
-/// A leaf's gradient, and who is told when it has come.
+/// A leaf's gradient, and a function that is called when it has come.
 struct Leaf {
   Tensor gradient;
   std::optional<Type> gradient_type;  // to which what comes is cast; none: it stays as it is
@@ -44,19 +45,19 @@ struct Leaf {
   std::weak_ptr<Node> accumulator;
 };
 
-/// Whether an operator on these has to leave a node behind.
+/// True if an operator on these inputs has to leave a node behind.
 bool needs_node(std::initializer_list<const Tensor*> inputs);
 
-/// A node behind an operator on `inputs`, whose output is to get its edge. Called only where
-/// needs_node().
+/// Adds a node behind an operator on `inputs`, whose output is to get its edge. Call it only if
+/// needs_node() is true.
 std::shared_ptr<Node> add_node(std::initializer_list<const Tensor*> inputs, Tensors saved,
                                Node::Backward backward, int outputs = 1);
 
-/// `output` with the edge of such a node, where there has to be one.
+/// Returns `output` with the edge of a new node, or without one if no node is needed.
 Tensor with_node(Tensor output, std::initializer_list<const Tensor*> inputs, Tensors saved,
                  Node::Backward backward);
 
-/// Grad mode of a context, while this lives.
+/// Sets the grad mode of a context for as long as it lives.
 class GradMode {
  public:
   GradMode(Context& context, bool enabled) : context_(context), before_(context.records_graph) {
@@ -71,8 +72,8 @@ class GradMode {
   bool before_;
 };
 
-/// An operator call of LibTorch, while this lives: what is taken and given back inside one is
-/// workspace.
+/// An operator call of LibTorch, which lasts as long as this lives. Memory that is taken and freed
+/// inside one call is workspace.
 class OperatorCall {
  public:
   explicit OperatorCall(Context& context) : memory_(*context.memory) { memory_.begin_operator(); }
@@ -84,8 +85,8 @@ class OperatorCall {
   Memory& memory_;
 };
 
-/// Runs everything behind `root` that leads to a leaf. Whoever calls has the gradient too, so
-/// nothing is added up in its memory.
+/// Runs all nodes behind `root` that lead to a leaf. The caller holds the gradient too, so nothing
+/// is added up in its memory.
 void run_backward(Context& context, const Edge& root, const Tensor& gradient);
 
 }  // namespace shardlens::planner::meta

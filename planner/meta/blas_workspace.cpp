@@ -11,8 +11,8 @@ using models::BlasWorkspaces;
 constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB;
 constexpr int64_t kLtBytes = kMiB;
 
-/// getChosenWorkspaceSize in LibTorch's cuda/CublasHandlePool.cpp: ":4096:2:16:8" of cuBLAS's
-/// documentation, in KiB, and more where tensor cores want more.
+/// Models getChosenWorkspaceSize in LibTorch's cuda/CublasHandlePool.cpp: ":4096:2:16:8" of
+/// cuBLAS's documentation, in KiB, or 32 MiB on GPUs whose tensor cores want more.
 int64_t cublas_bytes(const Context& context) {
   const int generation = context.gpu->capability.major;
   const bool is_large =

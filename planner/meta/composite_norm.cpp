@@ -8,7 +8,7 @@ namespace shardlens::planner::meta {
 
 namespace {
 
-/// A product's operand, read in fp32.
+/// Multiplies by `factor`, which is read in fp32.
 Tensor product(const Tensor& rows, const Tensor& factor) {
   const Tensor read = factor.scalar_type() == Type::fp32 ? Tensor() : like(factor, Type::fp32);
   return like(rows);
@@ -22,7 +22,7 @@ Tensor square(const Tensor& input) {
   });
 }
 
-/// Over the last dimension, plus a number.
+/// Returns the mean over the last dimension, plus a number.
 Tensor mean(const Tensor& input) {
   const Tensor total = sum(input.detach(), {-1}, Type::fp32);
   for (int i = 0; i < 2; ++i) const Number divisor(input.context(), Type::fp32);
@@ -42,7 +42,7 @@ Tensor inverse_root(const Tensor& input) {
   });
 }
 
-/// `factor` is broadcast, so its gradient is summed up, in its own type.
+/// Multiplies by `factor`. It is broadcast, so its gradient is summed up, in its own type.
 Tensor times(const Tensor& input, const Tensor& factor) {
   return with_node(product(input, factor), {&input, &factor}, {factor, input},
                    [](Node& self, Tensors&& gradients) -> Tensors {

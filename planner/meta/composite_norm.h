@@ -1,12 +1,13 @@
-// RMS norm where LibTorch has no kernel for it, the CPU: one operator after another, each with its
-// own node. And what such operators take for a number among their operands.
+// RMS norm for the CPU, where LibTorch has no kernel for it: one operator after another, each with
+// its own node. Also the memory that such operators take for a number among their operands.
 #pragma once
 
 #include "planner/meta/tensor.h"
 
 namespace shardlens::planner::meta {
 
-/// input in fp32 * a number; or + or /.
+/// Computes fp32 `input` times a number, or plus a number, or divided by one: all take the same
+/// memory.
 Tensor with_number(const Tensor& input);
 
 Tensor composite_rms_norm(const Tensor& input, const Tensor& weight);

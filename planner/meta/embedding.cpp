@@ -1,5 +1,5 @@
-// Rows of a table by their number, and the table's gradient: LibTorch's native/cuda/Embedding.cu
-// and EmbeddingBackwardKernel.cu, native/Embedding.cpp.
+// Embedding, which looks up rows of a table by their number, and the table's gradient: LibTorch's
+// native/cuda/Embedding.cu and EmbeddingBackwardKernel.cu, native/Embedding.cpp.
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -11,9 +11,9 @@ namespace shardlens::planner::meta {
 
 namespace {
 
-// [Note: CUB] Memory that CUB's algorithms take, of 8-byte keys and values: parts, each rounded up
-// to 256 bytes, and 255 bytes to align the first. Tile sizes are those of CUB's tuning for the
-// machine code that LibTorch has for a GPU.
+// [Note: CUB] These functions count the memory that CUB's algorithms take for 8-byte keys and
+// values: parts, each rounded up to 256 bytes, and 255 bytes to align the first. Tile sizes are
+// those of CUB's tuning for the machine code that LibTorch has for a GPU.
 constexpr int64_t kPartAlignment = 256;
 constexpr int64_t kSlackBytes = kPartAlignment - 1;
 constexpr int64_t kIndexBytes = 8;
@@ -34,8 +34,8 @@ CubTiles tiles_of(const Context& context) {
 
 int64_t part_bytes(int64_t bytes) { return round_up(bytes, kPartAlignment); }
 
-/// DeviceRadixSort's one-sweep algorithm, in `passes` of a byte each: counts of all digits, those
-/// of each tile, and both arrays once more, between which passes go to and fro.
+/// Returns the bytes of DeviceRadixSort's one-sweep algorithm in `passes` of a byte each: counts of
+/// all digits, those of each tile, and both arrays once more, between which passes go to and fro.
 int64_t sort_bytes(int64_t count, int64_t tile, int64_t passes) {
   constexpr int64_t kDigits = 256, kOffsetBytes = 8, kStateBytes = 4;
   const int64_t arrays = passes > 1 ? 2 * part_bytes(count * kIndexBytes) : 0;
@@ -44,27 +44,28 @@ int64_t sort_bytes(int64_t count, int64_t tile, int64_t passes) {
          part_bytes(passes * kStateBytes) + kSlackBytes;
 }
 
-/// cuda::cub::get_num_bits of the number of rows, in bytes.
+/// Returns cuda::cub::get_num_bits of the number of rows, in bytes: one pass sorts by one byte.
 int64_t sort_passes(const Context& context, int64_t vocabulary) {
   constexpr int64_t kBitsOfPass = 8;
   if (!context.torch->sorts_used_digits) return kIndexBytes;
   return ceil_div(std::bit_width(static_cast<uint64_t>(vocabulary)), kBitsOfPass);
 }
 
-/// A pass in which each tile looks back at those before: DeviceScan, DeviceSelect::UniqueByKey.
+/// Returns the bytes of a pass in which each tile looks back at those before: DeviceScan,
+/// DeviceSelect::UniqueByKey.
 int64_t scan_bytes(int64_t count, int64_t tile) {
   constexpr int64_t kPadding = 32, kStateBytes = 16;
   return part_bytes((ceil_div(count, tile) + kPadding) * kStateBytes) + part_bytes(1) + kSlackBytes;
 }
 
-/// While it lives, nothing more.
+/// Takes `bytes` and frees them at once.
 void take(Context& context, int64_t bytes) { Tensor::empty(context, {bytes}, Type::uint8); }
 
 Tensor indices(Context& context, int64_t count) {
   return Tensor::empty(context, {count}, Type::int64);
 }
 
-/// Gradients of the rows in use, of at most 10 ids each, and which rows these are.
+/// The rows in use and their parts: a part sums the gradients of at most 10 ids of one row.
 struct Parts {
   int64_t segments;  // rows in use, at most
   int64_t count;     // parts of all of them, at most
@@ -72,7 +73,7 @@ struct Parts {
   Parts(int64_t ids, int64_t vocabulary)
       : segments(std::min(ids, vocabulary)), count(ids / 10 + segments) {}
 
-  /// Whether each part is added to its row at once: where rows are too few to fill the GPU.
+  /// True if each part is added to its row at once: there are too few rows to fill the GPU.
   bool add_at_once(int64_t width, const Gpu& gpu) const {
     constexpr int64_t kWarp = 32, kMostThreads = 1024, kBlocksPerProcessor = 4;
     const int64_t lanes = round_up(width, kWarp);
@@ -81,7 +82,7 @@ struct Parts {
   }
 };
 
-/// embedding_backward_cuda_kernel, of ids that have been sorted. `gradient` [ids, width].
+/// Models embedding_backward_cuda_kernel for ids that have been sorted. `gradient` is [ids, width].
 Tensor sum_sorted(const Tensor& gradient, const Sizes& sizes, const CubTiles& tiles) {
   Context& context = gradient.context();
   const Type type = gradient.scalar_type();
@@ -108,7 +109,7 @@ Tensor sum_sorted(const Tensor& gradient, const Sizes& sizes, const CubTiles& ti
   return result;
 }
 
-/// embedding_dense_backward.
+/// Models embedding_dense_backward.
 Tensor table_gradient(const Tensor& given_gradient, const Tensor& ids, const Sizes& sizes) {
   constexpr int64_t kMostUnsorted = 3072;
   const Tensor gradient = given_gradient.contiguous();

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kFloatBytes = 4;
 
-/// log_softmax over classes.
+/// Computes log_softmax over classes.
 Tensor log_softmax(const Tensor& input) {
   const OperatorCall call(input.context());
   Tensor output = like(input);
@@ -21,7 +21,7 @@ Tensor log_softmax(const Tensor& input) {
                    [](Node&, Tensors&& gradients) -> Tensors { return {like(gradients[0])}; });
 }
 
-/// Mean over rows, with the sum of the rows' weights that its backward wants.
+/// Returns the mean over rows; its backward needs the sum of the rows' weights too.
 Tensor nll_loss(const Tensor& input) {
   Context& context = input.context();
   const OperatorCall call(context);
@@ -37,7 +37,7 @@ Tensor mean_cross_entropy(const Tensor& logits) {
   return nll_loss(log_softmax(wide));
 }
 
-/// Of some rows of logits; gives the sum of their losses.
+/// Replaces some rows of logits by their gradient and returns the sum of their losses.
 Tensor replace_by_gradient(const Tensor& rows) {
   Context& context = rows.context();
   const Sizes column{rows.size(0), 1};

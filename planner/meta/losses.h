@@ -11,10 +11,10 @@ struct LossAndGradient {
   Tensor gradient;
 };
 
-/// models::loss; what it takes does not depend on the targets.
+/// Computes models::loss. The memory that it takes does not depend on the targets.
 Tensor loss(const models::ModelSpec& spec, const Tensor& logits);
 
-/// models::loss_and_gradient; `weight` may be undefined.
+/// Computes models::loss_and_gradient; `weight` may be undefined.
 LossAndGradient loss_and_gradient(const models::ModelSpec& spec, Tensor logits,
                                   const Tensor& weight);
 

@@ -11,7 +11,7 @@ namespace shardlens::planner::meta {
 
 namespace {
 
-/// Of the mean, or of one over the standard deviation, of each row.
+/// Allocates one number per row: the mean, or one over the standard deviation.
 Tensor row_statistic(const Tensor& input) {
   const bool is_single = input.is_cuda() && is_reduced(input.scalar_type());
   Sizes sizes = input.sizes();
@@ -19,9 +19,9 @@ Tensor row_statistic(const Tensor& input) {
   return Tensor::empty(input.context(), sizes, is_single ? Type::fp32 : input.scalar_type());
 }
 
-/// The weights' gradients of very many rows: parts for 32 rows each, which are summed up after.
-/// LaunchGammaBetaBackwardCUDAKernel in layer_norm_kernel.cu. `gradients`: those of the weights,
-/// which the sums take the place of.
+/// Takes the memory for weights' gradients of very many rows, as LaunchGammaBetaBackwardCUDAKernel
+/// in layer_norm_kernel.cu does: parts for 32 rows each, which are then summed up. The sums replace
+/// the tensors in `gradients`.
 void sum_parts(const Tensor& input, std::span<Tensor> gradients) {
   constexpr int64_t kRows = 32, kColumns = 32, kMany = int64_t{64} << 10, kMostBlocks = 32 << 10;
   const int64_t width = input.size(-1), rows = input.numel() / width;
@@ -38,7 +38,7 @@ void sum_parts(const Tensor& input, std::span<Tensor> gradients) {
   while (!sums.empty()) sums.pop_back();
 }
 
-/// Gradients of the input and of the `weights`, of which there are one or two.
+/// Returns the gradients of the input and of the weights, of which there are one or two.
 Tensors fused_backward(Node& node, const Tensor& given_gradient, const Tensor& given_input,
                        const Tensor& weight) {
   const Tensor input = given_input.contiguous();
@@ -58,7 +58,7 @@ Tensors fused_backward(Node& node, const Tensor& given_gradient, const Tensor& g
   return results;
 }
 
-/// Output and statistics of each row, of which there are one or two.
+/// Returns the output and one or two statistics of each row.
 Tensors fused_forward(const Tensor& given_input, size_t statistics) {
   const GradMode off(given_input.context(), false);
   const Tensor input = given_input.detach().contiguous();

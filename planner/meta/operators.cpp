@@ -10,7 +10,7 @@ namespace shardlens::planner::meta {
 
 namespace {
 
-/// Whether BLAS reads it as it lies, row by row or column by column.
+/// True if BLAS can read the matrix as it lies, row by row or column by column.
 bool is_blas_matrix(const Tensor& tensor) {
   const int64_t rows = tensor.size(0), columns = tensor.size(1);
   return (tensor.stride(1) == 1 && tensor.stride(0) >= std::max<int64_t>(1, columns)) ||
@@ -18,7 +18,7 @@ bool is_blas_matrix(const Tensor& tensor) {
          tensor.is_contiguous();
 }
 
-/// Strides of the same order of dimensions, without gaps.
+/// Returns strides for the same order of dimensions, without gaps.
 Sizes dense_strides(const Tensor& tensor) {
   const Sizes &sizes = tensor.sizes(), &strides = tensor.strides();
   std::vector<size_t> order(sizes.size());
@@ -38,13 +38,13 @@ Tensor as_matrix(const Tensor& tensor) {
   return tensor.dim() == 2 ? tensor : tensor.reshape({-1, tensor.size(-1)});
 }
 
-/// A copy of a matrix that BLAS can read, where it cannot read it as it lies; else undefined.
+/// Returns a copy of a matrix that BLAS can read if it cannot read it as it lies; else undefined.
 Tensor copy_for_blas(const Tensor& tensor) {
   if (is_blas_matrix(tensor)) return {};
   return Tensor::empty(tensor.context(), tensor.sizes(), tensor.scalar_type());
 }
 
-/// [n, k] x [k, m] -> [n, m], where that goes.
+/// Takes what a product [n, k] x [k, m] -> [n, m] takes beside its result.
 void multiply(const Tensor& a, const Tensor& b, BlasLibrary library = BlasLibrary::cublas) {
   const Tensor first = copy_for_blas(a);
   const Tensor second = copy_for_blas(b);
@@ -56,7 +56,7 @@ void multiply(const Tensor& a, const Tensor& b, BlasLibrary library = BlasLibrar
                         .transposed = a.stride(1) != 1});
 }
 
-/// [n, k] x [k] -> [n]
+/// Multiplies [n, k] x [k] -> [n].
 Tensor product_with_vector(const Tensor& matrix) {
   const OperatorCall call(matrix.context());
   Tensor output = Tensor::empty(matrix.context(), {matrix.size(0)}, matrix.scalar_type());
@@ -70,13 +70,15 @@ Tensor product_with_vector(const Tensor& matrix) {
   return output;
 }
 
-/// Where the weight's gradient goes at once; undefined: nowhere in particular.
+/// Returns the tensor to which the weight's gradient is written at once; undefined: nowhere in
+/// particular.
 Tensor find_place(Context& context, const Leaf* leaf) {
   if (leaf == nullptr || !context.find_place) return {};
   return context.find_place(*leaf).value_or(Tensor());
 }
 
-/// [rows, out] and [rows, in] -> [out, in], where its place is or newly made.
+/// Multiplies [rows, out] and [rows, in] -> [out, in], in the place for the gradient or newly
+/// allocated.
 Tensor weight_gradient(const Tensor& gradient, const Tensor& input, const Leaf* leaf) {
   Tensor place = find_place(gradient.context(), leaf);
   if (!place.defined()) return blas_product(gradient.t(), as_matrix(input));
@@ -118,7 +120,8 @@ Tensors gradients_of_one_row(Node& node, const Tensor& gradient, const Leaf* lea
   return results;
 }
 
-/// Gradients of input and weight, from `gradient` [rows, out]. Saved: input, weight.
+/// Returns the gradients of input and weight, from `gradient` [rows, out]. The node has saved input
+/// and weight.
 Tensors product_gradients(Node& node, const Tensor& gradient, const Leaf* leaf, InputUse use) {
   if (repeats_a_row(gradient)) return gradients_of_one_row(node, gradient, leaf, use);
   const Tensor input = node.saved[0], weight = node.saved[1];
@@ -154,7 +157,7 @@ Tensor linear_forward(const Tensor& input, const Tensor& weight, BlasLibrary lib
       .view(product_sizes(input, weight));
 }
 
-/// Which is kept in a node without keeping the tensor's memory.
+/// Returns a weight's leaf, which a node can keep without keeping the weight's memory.
 std::shared_ptr<Leaf> leaf_of(const Tensor& weight) {
   return weight.edge().node ? nullptr : weight.leaf();
 }

@@ -9,7 +9,7 @@ namespace shardlens::planner::meta {
 
 namespace {
 
-/// Angular frequencies [E / 2], by the operators of models/aten_ops.cpp.
+/// Computes the angular frequencies [E / 2] with the operators of models/aten_ops.cpp.
 Tensor frequencies(const models::LlamaSizes& sizes, Context& context) {
   const Sizes halves{sizes.head_width() / 2};
   const auto make = [&] { return pointwise(context, halves, Type::fp32); };

@@ -1,4 +1,4 @@
-// The planner's tensors for the units of models/units.h.
+// Wraps the planner's tensors for the units of models/units.h.
 #pragma once
 
 #include <vector>

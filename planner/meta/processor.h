@@ -1,10 +1,10 @@
-// What of a processor decides which code multiplies matrices in reduced precision on it, and so
-// what memory that code takes.
+// The features of a processor that decide which code multiplies matrices in reduced precision on
+// it, and so how much memory that code takes.
 #pragma once
 
 namespace shardlens::planner::meta {
 
-/// Of an x86 processor. Others have none of it.
+/// Features of an x86 processor. Others have none of them.
 struct Processor {
   bool avx512 = false;
   bool avx512_bf16 = false;
@@ -13,7 +13,7 @@ struct Processor {
   bool amx_fp16 = false;
 };
 
-/// This machine's.
+/// Returns the features of this machine's processor.
 Processor this_processor();
 
 }  // namespace shardlens::planner::meta

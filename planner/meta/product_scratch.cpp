@@ -9,7 +9,7 @@ namespace shardlens::planner::meta {
 
 namespace {
 
-/// Which of oneDNN's ways a product goes.
+/// The code with which oneDNN multiplies.
 enum class Way {
   none,      // LibTorch's own loops
   widening,  // AVX-512, but not for the type: sums in fp32, then a copy
@@ -35,7 +35,8 @@ Way way_of(const Processor& processor, Type type) {
 // ONEDNN_MAX_CPU_ISA for processors that were not at hand.
 constexpr int64_t kSum = 4;
 
-/// Rows that lie a power of two apart share one set of the cache; many such oneDNN copies.
+/// True if rows lie a power of two apart, so that they share one set of the cache; many such
+/// matrices are copied by oneDNN.
 bool is_far_apart(const ProductSizes& sizes, int64_t least_inner) {
   return sizes.rows >= 1024 && sizes.inner >= least_inner &&
          std::has_single_bit(static_cast<uint64_t>(sizes.inner));
@@ -57,9 +58,10 @@ int64_t tiles_bytes(const ProductSizes& sizes) {
   return bytes + std::min(kElement * std::min(rows, kMostRows) * inner, kMostFirst);
 }
 
-/// Of the first matrix it takes up to 256 rows at a time, of the second 64 columns. What is longer
-/// than 512 is cut, and if the first is copied the sums of up to 1024 columns wait for the last
-/// piece. compute_blocking_heuristic_avx512 in oneDNN's brgemm_matmul_utils.cpp
+/// Returns the bytes of a product by vectors. oneDNN takes up to 256 rows of the first matrix and
+/// 64 columns of the second at a time. An inner length above 512 is cut, and if the first matrix is
+/// copied the sums of up to 1024 columns wait for the last piece: compute_blocking_heuristic_avx512
+/// in oneDNN's brgemm_matmul_utils.cpp.
 int64_t vectors_bytes(Type type, const ProductSizes& sizes, int threads) {
   constexpr int64_t kFixed = 1152, kCacheLine = 64, kColumns = 64, kMostRows = 256;
   const auto& [whole_rows, whole_inner, whole_columns, transposed] = sizes;
@@ -73,11 +75,12 @@ int64_t vectors_bytes(Type type, const ProductSizes& sizes, int threads) {
   const bool waits = is_copied && whole_inner > 512;
   const int64_t columns = std::min<int64_t>(round_up(whole_columns, kColumns), waits ? 1024 : 64);
   int64_t sums = rows * columns;
-  // A long product of few columns is summed up by several threads, each all of it.
+  // A long product of few columns is shared by several threads, each of which holds sums of all of
+  // it.
   const bool is_shared =
       transposed && whole_inner >= 2048 && whole_columns <= (threads - 1) * kColumns;
   if (is_shared) sums = std::max(sums, whole_rows * whole_columns);
-  // Nor are the copy's rows a power of two apart: 512 and 1024 get a line more.
+  // The copy's rows are not a power of two apart either: 512 and 1024 get a line more.
   const int64_t first = is_copied ? rows * (inner + (inner >= 512 ? line : 0)) : 0;
   return kFixed + element * (first + inner * kColumns) + kSum * sums;
 }
@@ -85,7 +88,7 @@ int64_t vectors_bytes(Type type, const ProductSizes& sizes, int threads) {
 }  // namespace
 
 int64_t product_scratch_bytes(const Context& context, Type type, const ProductSizes& sizes) {
-  // use_mkldnn_matmul in LibTorch's Matmul.cpp
+  // LibTorch decides this in use_mkldnn_matmul of Matmul.cpp.
   constexpr int64_t kLeastProduct = 16 * 16 * 16, kAligned = 128;
   if (context.is_cuda() || sizes.rows * sizes.inner * sizes.columns <= kLeastProduct) return 0;
   const Way way = way_of(context.processor, type);

@@ -14,15 +14,15 @@ namespace shardlens::planner::meta {
 
 namespace {
 
-/// A dimension of a loop over elements.
+/// One dimension of a loop over elements; strides are in elements.
 struct Loop {
   int64_t count, input_stride, output_stride;
 
   bool is_reduced() const { return output_stride == 0; }
 };
 
-/// A reduction as TensorIterator lays it out: reduced dimensions first, each kind by growing
-/// stride, those that follow one another in memory joined.
+/// A reduction as TensorIterator lays it out: reduced dimensions first, each kind by rising stride;
+/// dimensions that follow one another in memory are joined.
 struct Layout {
   std::vector<Loop> loops;
   size_t reduced = 0;  // of them
@@ -38,8 +38,8 @@ struct Layout {
   }
 };
 
-/// Above 0: `b` has to come before `a`; below: after it; 0: open. TensorIteratorBase's
-/// reorder_dimensions, which looks at the output first.
+/// Compares as TensorIteratorBase's reorder_dimensions does, which looks at the output first. Above
+/// 0: `b` has to come before `a`; below: after it; 0: open.
 int order_of(const Loop& a, const Loop& b) {
   if (a.is_reduced() != b.is_reduced()) return a.is_reduced() ? -1 : 1;
   if (a.output_stride != 0 && b.output_stride != 0) {
@@ -66,7 +66,7 @@ void reorder(std::vector<Loop>& loops) {
   }
 }
 
-/// TensorIteratorBase::coalesce_dimensions.
+/// Does what TensorIteratorBase::coalesce_dimensions does.
 void join(std::vector<Loop>& loops) {
   if (loops.empty()) return;
   size_t last = 0;
@@ -111,7 +111,8 @@ Layout layout_of(const Tensor& input, const Tensor& output, const std::vector<in
   return layout;
 }
 
-/// What a kernel is started with: ReduceConfig of native/cuda/Reduce.cuh, as far as memory needs.
+/// The shape with which a kernel is started: ReduceConfig of native/cuda/Reduce.cuh, as far as it
+/// decides memory.
 struct Launch {
   int64_t block_width = 1, block_height = 1;
   int64_t vector = 1;  // outputs of a thread
@@ -128,7 +129,7 @@ int64_t floor_power_of_2(int64_t value) {
   return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(value, 1))));
 }
 
-/// get_output_vec_size of Reduce.cuh; all addresses are aligned.
+/// Applies get_output_vec_size of Reduce.cuh; all addresses are aligned.
 int64_t outputs_of_thread(const Layout& layout) {
   constexpr int64_t kMost = 4;
   int64_t vector = kMost;
@@ -142,7 +143,7 @@ int64_t outputs_of_thread(const Layout& layout) {
   return vector;
 }
 
-/// The first half of setReduceConfig of Reduce.cuh: the shape of a block of threads.
+/// Does the first half of setReduceConfig of Reduce.cuh: chooses the shape of a block of threads.
 Launch block_of(const Layout& layout) {
   constexpr int64_t kThreads = 512, kWarp = 32, kInputVector = 4, kLeastVectorized = 128;
   const int64_t outputs = layout.outputs(), inputs = layout.inputs_per_output();
@@ -167,7 +168,7 @@ Launch block_of(const Layout& layout) {
   return launch;
 }
 
-/// setReduceConfig of Reduce.cuh.
+/// Does all of setReduceConfig of Reduce.cuh.
 Launch launch_of(const Gpu& gpu, const Layout& layout) {
   constexpr int64_t kLeastValues = 16, kMostValues = 256;
   Launch launch = block_of(layout);
@@ -189,12 +190,12 @@ Launch launch_of(const Gpu& gpu, const Layout& layout) {
   return launch;
 }
 
-/// Bytes of an element of the input, of the output, and of what sums are kept in.
+/// The bytes of an element of the input, of the output, and of the type in which sums are kept.
 struct ElementBytes {
   int64_t input, output, sum;
 };
 
-/// The loop with the longest way through memory, where one is too long for 32 bits:
+/// Returns the loop with the longest way through memory if a way is too long for 32 bits:
 /// TensorIterator's can_use_32bit_indexing and get_dim_to_split.
 std::optional<size_t> loop_to_split(const Layout& layout, const ElementBytes& bytes) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
@@ -216,7 +217,8 @@ std::optional<size_t> loop_to_split(const Layout& layout, const ElementBytes& by
   return split;
 }
 
-/// gpu_reduce_kernel of Reduce.cuh, for a half after the other where 32 bits do not suffice.
+/// Models gpu_reduce_kernel of Reduce.cuh, which runs one half after the other if 32 bits do not
+/// suffice.
 void run_kernel(Context& context, const Layout& layout, const ElementBytes& bytes) {
   if (const std::optional<size_t> split = loop_to_split(layout, bytes)) {
     Layout first = layout, rest = layout;
@@ -233,8 +235,8 @@ void run_kernel(Context& context, const Layout& layout, const ElementBytes& byte
   const Tensor semaphores = Tensor::empty(context, {launch.grid * kSemaphoreBytes}, Type::uint8);
 }
 
-/// What the kernels take while they run. Halves that cannot be added up in the output, since it is
-/// not precise enough, are in memory of their own.
+/// Takes the memory of the kernels while they run. Halves need memory of their own if they cannot
+/// be added up in the output because its type is not precise enough.
 void run_on_gpu(const Tensor& input, const Tensor& output, const std::vector<int64_t>& dims,
                 int64_t sum_bytes) {
   Context& context = input.context();
@@ -249,8 +251,8 @@ void run_on_gpu(const Tensor& input, const Tensor& output, const std::vector<int
   run_kernel(context, layout, bytes);
 }
 
-/// One result of the whole on the CPU, from one of each thread: two_pass_reduction of
-/// TensorIteratorReduce.cpp.
+/// Joins the results of all threads on the CPU, as two_pass_reduction of TensorIteratorReduce.cpp
+/// does, if the whole tensor is reduced to one number.
 void join_threads(const Tensor& input, const Tensor& output) {
   constexpr int64_t kLeastParallel = 32768;
   const int64_t threads = input.context().threads;
@@ -258,8 +260,8 @@ void join_threads(const Tensor& input, const Tensor& output) {
   const Tensor parts = Tensor::empty(input.context(), {threads}, output.scalar_type());
 }
 
-/// A sum in reduced precision on the CPU that runs over memory with gaps: it is found in fp32 and
-/// copied. should_use_acc_buffer of ReduceOps.cpp.
+/// True for a sum in reduced precision on the CPU over memory with gaps: it is computed in fp32 and
+/// copied. should_use_acc_buffer of ReduceOps.cpp decides so.
 bool needs_wide_sum(const Tensor& input, const Tensor& output, const std::vector<int64_t>& dims) {
   return is_reduced(input.scalar_type()) && input.scalar_type() == output.scalar_type() &&
          layout_of(input, output, dims).reduced >= 2;
@@ -281,7 +283,7 @@ Tensor reduce(const Tensor& input, const std::vector<int64_t>& dims, Type type, 
     join_threads(like(input, Type::fp32), total);
     return output;
   }
-  // Read in the result's type.
+  // The input is read in the result's type.
   const Tensor read = input.scalar_type() == type ? input : like(input, type);
   if (kind != Kind::norm) join_threads(read, output);
   return output;

@@ -8,10 +8,11 @@
 
 namespace shardlens::planner::meta {
 
-/// Over some dimensions, which stay with size 1.
+/// Returns the maxima over `dims`, which stay with size 1.
 Tensor amax(const Tensor& input, const std::vector<int64_t>& dims);
 
-/// The 2-norm of all elements in fp32: at::linalg_vector_norm(input, 2, nullopt, false, kFloat).
+/// Returns the 2-norm of all elements in fp32, as at::linalg_vector_norm(input, 2, nullopt, false,
+/// kFloat) does.
 Tensor vector_norm(const Tensor& input);
 
 }  // namespace shardlens::planner::meta

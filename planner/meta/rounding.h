@@ -1,4 +1,4 @@
-// Integer divisions and multiples as kernels use them to cut their work.
+// Rounds integers up, as kernels do to cut their work.
 #pragma once
 
 #include <cstdint>

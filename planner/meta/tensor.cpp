@@ -17,7 +17,7 @@ void expect(bool holds, const char* what) {
   if (!holds) throw std::logic_error(what);
 }
 
-/// Sizes with the one that is -1 found from the number of elements.
+/// Returns the sizes with the one that is -1 computed from the number of elements.
 Sizes complete(const Sizes& sizes, int64_t numel) {
   Sizes result = sizes;
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -30,8 +30,8 @@ Sizes complete(const Sizes& sizes, int64_t numel) {
   return result;
 }
 
-/// Strides that show the same memory in these sizes, as LibTorch's computeStride finds them;
-/// nothing where it has to be copied.
+/// Returns strides that show the same memory in these sizes, as LibTorch's computeStride finds
+/// them; nothing if the tensor has to be copied.
 std::optional<Sizes> view_strides(const Tensor& tensor, const Sizes& sizes) {
   const Sizes &old_sizes = tensor.sizes(), &old_strides = tensor.strides();
   if (tensor.numel() == 0 || old_sizes.size() == 0) return contiguous_strides(sizes);

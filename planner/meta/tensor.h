@@ -1,6 +1,6 @@
-// Tensors without values: shape, strides, dtype, and memory that only its owner's lifetime counts.
-// The planner runs a model's code on them, so that what LibTorch would allocate and free comes in
-// the same order, and for the same reasons, as it does there.
+// Tensors without values: they have shape, strides, dtype, and memory whose lifetime is counted.
+// The planner runs a model's code on them, so that they allocate and free in the same order, and
+// for the same reasons, as LibTorch's tensors would.
 //
 // Whatever allocates follows LibTorch: operators.h says what each operator takes, here is what
 // views share and when a reshape copies. Where versions differ, the context's row of
@@ -30,15 +30,15 @@ Type type_of(DType dtype);
 constexpr bool is_floating(Type type) { return type <= Type::fp64; }
 constexpr bool is_reduced(Type type) { return type == Type::bf16 || type == Type::fp16; }
 
-/// Who is asked for memory. Bytes are what an operator asks for, before any rounding; nobody asks
-/// for 0.
+/// The memory that operators ask. Bytes are what an operator asks for, before any rounding; nobody
+/// asks for 0.
 class Memory {
  public:
   virtual ~Memory() = default;
-  /// Returns what `free` is given, once.
+  /// Allocates a block and returns its number, which is given to `free` once.
   virtual int64_t allocate(int64_t bytes) = 0;
   virtual void free(int64_t block) = 0;
-  /// Operator calls of LibTorch begin and end, also inside one another.
+  /// These mark where operator calls of LibTorch begin and end, also inside one another.
   virtual void begin_operator() {}
   virtual void end_operator() {}
 };
@@ -47,22 +47,23 @@ class Storage;
 class Tensor;
 struct Leaf;
 
-/// Which of LibTorch's attention kernels may be chosen.
+/// The attention kernels of LibTorch that may be chosen.
 struct AttentionKernels {
   bool flash = true;
   bool efficient = true;
   bool math = true;
 };
 
-/// Workspaces that threads keep for cuBLAS and cuBLASLt: [Note: workspaces] in blas_workspace.h.
+/// The workspaces that threads keep for cuBLAS and cuBLASLt: see [Note: workspaces] in
+/// blas_workspace.h.
 struct KeptWorkspaces {
   std::shared_ptr<Storage> main_thread;
   std::shared_ptr<Storage> autograd_thread;
   std::shared_ptr<Storage> cublas_lt;
 };
 
-/// Where operators run, and what chooses their kernels. One rank has one for its device, and one
-/// for the host beside a GPU.
+/// The place where operators run, and all that chooses their kernels. A rank has one context for
+/// its device, and one for the host beside a GPU.
 struct Context {
   Memory* memory = nullptr;
   const Gpu* gpu = nullptr;  // none: the CPU
@@ -74,14 +75,15 @@ struct Context {
   int64_t next_sequence = 0;        // of autograd's nodes
   bool is_autograd_thread = false;  // backward of a Python program runs, on a thread of its own
   KeptWorkspaces workspaces{};
-  /// Where a linear's weight gradient goes at once (GradientPlaces in models/model.h): asked with
-  /// the weight's leaf, gives a tensor in memory that somebody else counts, or nothing.
+  /// Finds the place to which backward of a linear writes its weight's gradient at once
+  /// (GradientPlaces in models/model.h): called with the weight's leaf, it returns a tensor in
+  /// memory that somebody else counts, or nothing.
   std::function<std::optional<Tensor>(const Leaf& weight)> find_place{};
 
   bool is_cuda() const { return gpu != nullptr; }
 };
 
-/// A few numbers: sizes or strides, in elements.
+/// A short list of numbers: sizes or strides, in elements.
 class Sizes {
  public:
   static constexpr size_t kMost = 6;
@@ -108,10 +110,10 @@ class Sizes {
   size_t count_ = 0;
 };
 
-/// Strides of a tensor of these sizes that lies in memory row by row.
+/// Returns the strides of a tensor of these sizes that lies in memory row by row.
 Sizes contiguous_strides(const Sizes& sizes);
 
-/// Memory that lives as long as some tensor uses it.
+/// A block of memory that lives as long as some tensor uses it.
 class Storage {
  public:
   Storage(Memory& memory, int64_t bytes);
@@ -128,7 +130,7 @@ class Storage {
 
 struct Node;
 
-/// Where a gradient goes: an input of a node.
+/// The input of a node to which a gradient goes.
 struct Edge {
   std::shared_ptr<Node> node;
   int input = 0;
@@ -136,13 +138,13 @@ struct Edge {
 
 class Tensor {
  public:
-  /// Undefined.
+  /// Makes an undefined tensor.
   Tensor() = default;
-  /// Newly allocated, row by row; nothing is where there are no elements.
+  /// Returns a newly allocated tensor, row by row; one without elements takes no memory.
   static Tensor empty(Context& context, const Sizes& sizes, Type type);
   static Tensor empty_strided(Context& context, const Sizes& sizes, const Sizes& strides,
                               Type type);
-  /// In memory that somebody else counts: a weight in a slot.
+  /// Returns a tensor in memory that somebody else counts, as a weight in a slot is.
   static Tensor placed(Context& context, const Sizes& sizes, Type type);
 
   bool defined() const { return context_ != nullptr; }
@@ -160,11 +162,11 @@ class Tensor {
   bool shares_memory(const Tensor& other) const {
     return storage_ != nullptr && storage_ == other.storage_;
   }
-  /// Whether nobody else has this memory; a view keeps the tensor that it is a view of.
+  /// True if nobody else has this memory; a view keeps the tensor that it is a view of.
   bool owns_memory() const { return storage_.use_count() == 1 && !is_view_; }
   const std::shared_ptr<Storage>& storage() const { return storage_; }
 
-  // Views and what may be one, as LibTorch has them; -1 in sizes: what is left.
+  // These return views, or copies where LibTorch copies. -1 in sizes stands for what is left.
   Tensor view(const Sizes& sizes) const;
   Tensor reshape(const Sizes& sizes) const;
   Tensor permute(const Sizes& order) const;
@@ -176,20 +178,20 @@ class Tensor {
   Tensor expand(const Sizes& sizes) const;
   std::vector<Tensor> unbind(int64_t dim) const;
   Tensor contiguous() const;
-  /// In another dtype; the tensor itself where it has it.
+  /// Returns the tensor in another dtype, or itself if it has that dtype.
   Tensor to(Type type) const;
   Tensor relu() const;
 
-  // Autograd.
+  // These belong to autograd.
   Tensor detach() const;
   bool requires_grad() const { return edge_.node != nullptr || leaf_ != nullptr; }
-  /// Makes a leaf of it, or no longer.
+  /// Makes the tensor a leaf, or no longer one.
   Tensor& requires_grad_(bool wanted);
   const std::shared_ptr<Leaf>& leaf() const { return leaf_; }
   const Edge& edge() const { return edge_; }
   void set_edge(Edge edge) { edge_ = std::move(edge); }
 
-  /// The same memory seen in another way, with no node in the graph.
+  /// Returns a view of the same memory with other sizes and strides, with no node in the graph.
   Tensor as_strided(const Sizes& sizes, const Sizes& strides) const;
 
  private:
@@ -205,7 +207,7 @@ class Tensor {
   std::shared_ptr<Leaf> leaf_;
 };
 
-/// Of both shapes, as operators on two tensors broadcast.
+/// Returns the sizes to which operators on two tensors broadcast them.
 Sizes broadcast(const Sizes& a, const Sizes& b);
 
 }  // namespace shardlens::planner::meta
