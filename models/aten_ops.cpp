@@ -16,9 +16,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// Angular frequencies [E / 2], fp32. Llama 3.1's rule: wave lengths that the 8192 tokens of the
-/// first training hold less than once are stretched by the factor, those that they hold more than
-/// 4 times are kept, between them it goes over linearly.
+/// Returns angular frequencies [E / 2], fp32. Llama 3.1's rule: wave lengths that fit less than
+/// once into the 8192 tokens of the first training are stretched by the factor, those that fit more
+/// than 4 times are kept, and between them the stretch changes linearly.
 at::Tensor frequencies(const LlamaSizes& sizes, const at::TensorOptions& options) {
   constexpr double kFirstSeq = 8192, kLow = 1, kHigh = 4;
   const int64_t width = sizes.head_width();
@@ -30,8 +30,8 @@ at::Tensor frequencies(const LlamaSizes& sizes, const at::TensorOptions& options
   return (1 - kept) * frequency / static_cast<double>(sizes.rope_factor) + kept * frequency;
 }
 
-/// The halves of the last dimension are real and imaginary parts, turned by the angle of `cos` and
-/// `sin`; the result is all that is allocated.
+/// Rotates: the halves of the last dimension are real and imaginary parts, turned by the angle of
+/// `cos` and `sin`. Allocates only the result.
 at::Tensor rotated(const at::Tensor& input, const at::Tensor& cos, const at::Tensor& sin,
                    double direction) {
   const int64_t half = input.size(-1) / 2;
@@ -43,7 +43,7 @@ at::Tensor rotated(const at::Tensor& input, const at::Tensor& cos, const at::Ten
   return output;
 }
 
-/// An autograd node of our own, since ATen's would keep a copy for each product and sum.
+/// Rotates in an autograd node of our own, since ATen's would keep a copy for each product and sum.
 struct Rotate : torch::autograd::Function<Rotate> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& cos, const at::Tensor& sin) {
@@ -57,7 +57,7 @@ struct Rotate : torch::autograd::Function<Rotate> {
   }
 };
 
-/// silu(gate) * up, of which backward needs the two factors only: ATen's nodes would also keep
+/// Computes silu(gate) * up. Backward needs only the two factors: ATen's nodes would also keep
 /// silu(gate), a quarter of the MLP's activations.
 struct GatedUnit : torch::autograd::Function<GatedUnit> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate,

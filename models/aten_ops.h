@@ -1,4 +1,4 @@
-// LibTorch's tensors for the units of models/units.h. Private to models/.
+// Wraps LibTorch's tensors for the units of models/units.h. Private to models/.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,7 +10,8 @@
 
 namespace shardlens::models {
 
-/// Of rotary positions, made at the first use and kept: cosines and sines [seq, 1, head_width / 2].
+/// The table of rotary positions, made at the first use and kept: cosines and sines [seq, 1,
+/// head_width / 2].
 struct RotaryTable {
   at::Tensor cos;
   at::Tensor sin;
@@ -36,14 +37,14 @@ struct AtenOps {
   static at::Tensor gelu(const at::Tensor& input);
   static at::Tensor cat(const std::vector<at::Tensor>& parts, int64_t dim);
   static at::Tensor repeat_interleave(const at::Tensor& input, int64_t repeats, int64_t dim);
-  /// ids [B, T] and one matrix [vocab, D] -> [B, T, D]
+  /// Looks up ids [B, T] in one matrix [vocab, D] -> [B, T, D].
   static at::Tensor embedding(const at::Tensor& weight, const at::Tensor& ids);
 
   static void fill(RotaryTable& table, const LlamaSizes& sizes, const at::Tensor& like);
-  /// [B, T, H, E]: the halves of the last dimension are real and imaginary parts, turned by the
-  /// position's angles.
+  /// Rotates [B, T, H, E]: the halves of the last dimension are real and imaginary parts, turned by
+  /// the position's angles.
   static at::Tensor rotate(const at::Tensor& input, const RotaryTable& table);
-  /// silu(gate) * up
+  /// Computes silu(gate) * up.
   static at::Tensor gate(const at::Tensor& gate, const at::Tensor& up);
 };
 

@@ -20,8 +20,8 @@ bool is_matrix(const ParameterSpec& parameter) { return parameter.shape.size() >
 
 int64_t fan_in(const ParameterSpec& matrix) { return matrix.numel() / matrix.shape[0]; }
 
-/// A norm's weight is 1, its bias 0. A linear layer's bias is as wide as its weight says, and
-/// stands right behind it.
+/// Draws weights by PyTorch's defaults. A norm's weight is 1, its bias 0. A linear layer's bias
+/// stands right behind its weight, which decides the range that the bias is drawn from.
 class DefaultWeights {
  public:
   DefaultWeights(const ModelSpec& spec, uint64_t seed)
@@ -55,7 +55,7 @@ at::Tensor draw_uniform(const std::vector<int64_t>& shape, double bound, at::Gen
 
 at::Tensor draw_kaiming(const std::vector<int64_t>& shape, int64_t fan_in,
                         at::Generator& generator) {
-  // In its own order of operations.
+  // The operations are in PyTorch's order, so that the rounding is the same.
   const double gain = std::sqrt(2.0 / (1 + std::pow(std::sqrt(5.0), 2)));
   const double std = gain / std::sqrt(static_cast<double>(fan_in));
   return draw_uniform(shape, std::sqrt(3.0) * std, generator);

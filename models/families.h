@@ -1,5 +1,5 @@
-// What the families' specs share: the sizes of each with their names in JSON and their limits, and
-// a spec while it is being built. Private to models/.
+// The parts that the families' specs share: the sizes of each family with their names in JSON and
+// their limits, and a spec while it is being built. Private to models/.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,8 +19,8 @@ namespace shardlens::models {
 
 using Sizes = std::variant<VitSizes, LlamaSizes, MlpSizes, TransformerSizes>;
 
-/// A size as a model file names it. Limits are far above any real model, low enough that products
-/// of two stay in 64 bits.
+/// A size, named as in a model file. Limits are far above any real model, but low enough that
+/// products of two sizes stay in 64 bits.
 template <class FamilySizes>
 struct SizeKey {
   const char* name;
@@ -41,7 +41,7 @@ std::span<const SizeKey<LlamaSizes>> keys_of(const LlamaSizes& family);
 std::span<const SizeKey<MlpSizes>> keys_of(const MlpSizes& family);
 std::span<const SizeKey<TransformerSizes>> keys_of(const TransformerSizes& family);
 
-/// Nothing where every number lies from 1 to its limit.
+/// Returns what is wrong if some number is below 1 or above its limit; else nothing.
 template <class FamilySizes>
 std::optional<std::string> range_problem(const FamilySizes& sizes) {
   for (const SizeKey<FamilySizes>& key : keys_of(sizes)) {
@@ -54,12 +54,13 @@ std::optional<std::string> range_problem(const FamilySizes& sizes) {
   return std::nullopt;
 }
 
-/// "heads" must divide "width".
+/// Returns what is wrong if `divisor` does not divide `value`, as "heads" must divide "width"; else
+/// nothing.
 std::optional<std::string> division_problem(const char* divisor_name, int64_t divisor,
                                             const char* name, int64_t value);
 
-/// `approximate_numel` in floating point, so that it can be compared with a limit before any
-/// product has overflowed.
+/// Returns what is wrong if a model is too large; else nothing. `approximate_numel` is in floating
+/// point, so that it can be compared with a limit before any product has overflowed.
 std::optional<std::string> numel_problem(int64_t width, double approximate_numel);
 
 [[noreturn]] void refuse_sizes(const std::string& model, const std::string& problem);
@@ -72,13 +73,13 @@ class SpecBuilder {
     spec.family = family;
   }
 
-  /// Returns the parameter's index.
+  /// Adds a parameter and returns its index.
   int add(std::string name, std::vector<int64_t> shape, const std::string& group) {
     spec.parameters.push_back({std::move(name), std::move(shape), group});
     return static_cast<int>(spec.parameters.size()) - 1;
   }
 
-  /// weight [out, in] and bias [out] of nn.Linear
+  /// Adds weight [out, in] and bias [out] of nn.Linear and returns their indices.
   std::vector<int> add_linear(const std::string& name, int64_t out, int64_t in,
                               const std::string& group) {
     const int weight = add(name + ".weight", {out, in}, group);

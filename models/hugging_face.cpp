@@ -21,14 +21,14 @@ using Json = nlohmann::json;
 constexpr int64_t kSeq = 2048;  // a longer one is for --seq to ask for
 constexpr int64_t kRopeFirstSeq = 8192;
 
-/// The keys of a file, and how they were read.
+/// Looks up the keys of a file, and notes how they were read.
 class Reader {
  public:
   explicit Reader(const Json& object) : object_(object) {}
 
   bool has(const char* key) const { return object_.contains(key); }
 
-  /// nullptr where it is missing or null.
+  /// Returns nullptr if the key is missing or null.
   const Json* find(const char* key) const {
     const auto found = object_.find(key);
     return found == object_.end() || found->is_null() ? nullptr : &*found;
@@ -50,7 +50,8 @@ class Reader {
     notes.push_back(fmt::format("{} {} -> {}", key, text_of(object_[key]), as));
   }
 
-  /// Floats are how some writers put whole numbers.
+  /// Returns a whole number of at least 1; nothing if the value is none. Some writers put whole
+  /// numbers as floats.
   std::optional<int64_t> whole(const Json& value) const {
     constexpr double kMost = 1e15;
     if (!value.is_number()) return std::nullopt;
@@ -79,7 +80,7 @@ constexpr std::array kSizes = {
     SizeOf{"vocab_size", "vocab", &LlamaSizes::vocab},
 };
 
-/// What must be as our Llama has it. Missing: as `otherwise` says.
+/// A key whose value must be as in our Llama. If the key is missing, its value is `otherwise`.
 struct Expected {
   const char* key;
   const char* value;      // as JSON
@@ -157,7 +158,8 @@ void read_sizes(Reader& reader, LlamaSizes& sizes) {
   }
 }
 
-/// Our rotary positions can be stretched as Llama 3.1's are, by its numbers.
+/// Reads how rotary positions are stretched. Ours can be stretched as Llama 3.1's are, by its
+/// numbers.
 void read_scaling(Reader& reader, const char* key, const Json& scaling, LlamaSizes& sizes) {
   if (!scaling.is_object()) reader.refuse(key, "give an object or null");
   const char* const type_key = scaling.contains("rope_type") ? "rope_type" : "type";
@@ -189,7 +191,7 @@ void read_theta(Reader& reader, const char* key, const Json& value, LlamaSizes& 
   reader.note(key, fmt::format("rope_theta {}", *theta));
 }
 
-/// Newer files hold all of it in rope_parameters.
+/// Reads the rotary positions. Newer files hold all of it in rope_parameters.
 void read_positions(Reader& reader, LlamaSizes& sizes) {
   sizes.rope_theta = 10000;
   if (const Json* const theta = reader.find("rope_theta")) {
@@ -209,7 +211,8 @@ void read_positions(Reader& reader, LlamaSizes& sizes) {
   }
 }
 
-/// Where a window is shorter than the tokens of a sample, each token sees some of them only.
+/// Reads the attention's window and returns its tokens, 0 for none. A window shorter than a sample
+/// would hide some of its tokens from others, so samples are cut to the window.
 int64_t read_window(Reader& reader, LlamaSizes& sizes) {
   constexpr int64_t kOfMistral = 4096;
   if (is_mistral(reader) && !reader.has("sliding_window")) return kOfMistral;

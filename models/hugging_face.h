@@ -1,5 +1,5 @@
-// Reads the config.json of a model of Hugging Face's transformers, where it is a Llama or computes
-// as one does. Private to models/.
+// Reads the config.json of a model of Hugging Face's transformers if it is a Llama or computes as
+// one does. Private to models/.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,11 +12,11 @@ namespace shardlens::models {
 
 bool is_hugging_face(const nlohmann::json& object);
 
-/// `path` names the model where the file does not. Throws std::invalid_argument: a key and what
-/// could be done about it.
+/// Reads the sizes of the model. `path` names it if the file does not. Throws
+/// std::invalid_argument: a key and what could be done about it.
 NamedSizes read_hugging_face(const nlohmann::json& object, const std::string& path);
 
-/// Every key that is known, for tests.
+/// Lists every known key, for tests.
 std::vector<std::string> hugging_face_keys();
 
 }  // namespace shardlens::models

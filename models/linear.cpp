@@ -24,22 +24,23 @@ at::Tensor weight_gradient_of(const at::Tensor& gradient, const at::Tensor& inpu
   return place;
 }
 
-/// Whether every row is the first one, in the same memory: the gradient of a plain sum or mean.
+/// True if every row is the first one, in the same memory, as in the gradient of a plain sum or
+/// mean.
 bool repeats_a_row(const at::Tensor& matrix) { return matrix.size(0) > 1 && matrix.stride(0) == 0; }
 
 at::Tensor ones_for_rows(const at::Tensor& gradient) {
   return at::ones({gradient.size(0)}, gradient.options());
 }
 
-/// [rows, in], for the gradient of the input: the input's own memory, if it is given up.
+/// Returns memory [rows, in] for the gradient of the input: the input's own, if it is spent.
 at::Tensor memory_for_gradient_of(const at::Tensor& input, bool spends) {
   const at::Tensor matrix = as_matrix(input);
   return spends && matrix.is_alias_of(input) ? matrix : at::empty(matrix.sizes(), input.options());
 }
 
-/// Gradients of input and weight where `gradient` [rows, out] repeats one row. BLAS would want all
-/// rows written out, which takes as much as the logits of a batch; a sum over the input's rows and
-/// one row of the product say the same.
+/// Returns the gradients of input and weight if `gradient` [rows, out] repeats one row. BLAS would
+/// want all rows written out, which takes as much as the logits of a batch; a sum over the input's
+/// rows and one row of the product give the same result.
 variable_list gradients_of_one_row(AutogradContext* context, const at::Tensor& gradient,
                                    bool spends) {
   const variable_list saved = context->get_saved_variables();
@@ -60,8 +61,8 @@ variable_list gradients_of_one_row(AutogradContext* context, const at::Tensor& g
   return {std::move(input_gradient), std::move(weight_gradient)};
 }
 
-/// Gradients of input and weight, from `gradient` [rows, out]. The weight's comes first: after it
-/// nobody needs the values of an input that is given up.
+/// Returns the gradients of input and weight, from `gradient` [rows, out]. The weight's is computed
+/// first: after it nobody needs the values of an input that is spent.
 variable_list product_gradients(AutogradContext* context, const at::Tensor& gradient, bool spends) {
   if (repeats_a_row(gradient)) return gradients_of_one_row(context, gradient, spends);
   const variable_list saved = context->get_saved_variables();
@@ -75,7 +76,7 @@ variable_list product_gradients(AutogradContext* context, const at::Tensor& grad
   return {std::move(input_gradient), std::move(weight_gradient)};
 }
 
-/// `kSpends`: the input is given up to its gradient.
+/// The autograd node of linear. `kSpends`: the input's gradient is written over the input.
 template <bool kSpends>
 struct Linear : torch::autograd::Function<Linear<kSpends>> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,

@@ -52,7 +52,7 @@ class LlamaBuilder : SpecBuilder {
   ModelSpec build() {
     spec.llama = s_;
     spec.sample = {InputKind::tokens, {s_.seq}, {s_.seq}, s_.vocab};
-    // A unit keeps to one group: a tied head shares its matrix, so also its group.
+    // A unit belongs to one group: a tied head shares its matrix, so also its group.
     const std::string head = s_.tied ? "embed" : "head";
     const int embed = add("model.embed_tokens.weight", {s_.vocab, s_.width}, "embed");
     add_unit("embed", UnitKind::token_embed, {embed}).backward_reads_parameters = false;

@@ -1,6 +1,6 @@
-// The units of a Llama decoder, as Hugging Face's LlamaForCausalLM computes them.
+// The units of a Llama decoder, computed as in Hugging Face's LlamaForCausalLM.
 // B batch, T tokens, D width, H heads, K key and value heads, E = D / H head width, V vocabulary.
-// `Ops`: see models/units.h.
+// models/units.h describes `Ops`.
 #pragma once
 
 #include <cstdint>
@@ -38,16 +38,16 @@ class LlamaUnits {
  private:
   static constexpr double kRmsNormEps = 1e-5;
 
-  /// True where a kernel takes fewer key heads as they are. Where none does, PyTorch would fall
-  /// back to one that writes down all T x T scores. On a GPU flash attention takes them in reduced
-  /// precision; in fp32 memory-efficient attention does in some versions, for rows of whole 16
-  /// bytes.
+  /// True if a kernel takes fewer key heads as they are. If none does, PyTorch would fall back to
+  /// one that writes all T x T scores to memory. On a GPU flash attention takes them in reduced
+  /// precision; in fp32 memory-efficient attention takes them in some versions, if rows are
+  /// multiples of 16 bytes.
   static bool takes_groups(const Tensor& q) {
     if (!q.is_cuda() || q.scalar_type() != Ops::kFloat) return true;
     return Ops::torch_rules(q).efficient_takes_groups && q.size(3) % 4 == 0;
   }
 
-  /// q [B, H, T, E], k and v [B, K, T, E] -> [B, H, T, E]
+  /// Attends: q [B, H, T, E], k and v [B, K, T, E] -> [B, H, T, E].
   static Tensor attend(const Tensor& q, Tensor k, Tensor v) {
     const int64_t repeats = q.size(1) / k.size(1);
     if (repeats > 1 && !takes_groups(q)) {
@@ -57,7 +57,7 @@ class LlamaUnits {
     return Ops::attention(q, k, v, /*causal=*/true);
   }
 
-  /// [B, T, D] -> [B, T, D]
+  /// Runs an attention unit: [B, T, D] -> [B, T, D].
   Tensor attention(const Tensor& input, Parameters p) const {
     const int64_t batch = input.size(0), tokens = input.size(1), width = sizes_.head_width();
     Ops::fill(*table_, sizes_, input);
@@ -74,14 +74,14 @@ class LlamaUnits {
     return input + Ops::project(mixed, p[4]);
   }
 
-  /// [B, T, D] -> [B, T, D]
+  /// Runs an MLP unit: [B, T, D] -> [B, T, D].
   Tensor mlp(const Tensor& input, Parameters p) const {
     const Tensor normed = Ops::rms_norm(input, p[0], kRmsNormEps);
     return input + Ops::project_spending(
                        Ops::gate(Ops::project(normed, p[1]), Ops::project(normed, p[2])), p[3]);
   }
 
-  /// [B, T, D] -> [B * T, V]
+  /// Runs the head: [B, T, D] -> [B * T, V].
   Tensor head(const Tensor& input, Parameters p) const {
     return Ops::project_spending(Ops::rms_norm(input, p[0], kRmsNormEps).view({-1, input.size(-1)}),
                                  p[1]);

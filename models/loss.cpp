@@ -14,9 +14,9 @@ namespace {
 
 bool has_token_targets(const ModelSpec& spec) { return !spec.sample.target_shape.empty(); }
 
-/// Puts the gradient of `share` x (sum of losses) in the place of some rows of logits; returns that
-/// sum. The softmax, then (probability - [is the target]) x share, are made in one fp32 copy;
-/// ATen's own nodes hold three such tensors at once.
+/// Replaces some rows of logits by the gradient of `share` x (sum of losses) and returns that sum.
+/// The softmax, then (probability - [is the target]) x share, are made in one fp32 copy; ATen's own
+/// nodes hold three such tensors at once.
 at::Tensor replace_by_gradient(at::Tensor rows, const at::Tensor& targets, double share,
                                const at::Tensor& weight) {
   const at::Tensor columns = targets.unsqueeze(1);
@@ -33,8 +33,8 @@ at::Tensor replace_by_gradient(at::Tensor rows, const at::Tensor& targets, doubl
   return loss;
 }
 
-/// The gradient takes the logits' place, so many rows at a time that their copy is small beside a
-/// vocabulary's logits.
+/// Replaces the logits by their gradient, a few rows at a time, so that their fp32 copy is small
+/// beside a vocabulary's logits.
 LossAndGradient token_loss_and_gradient(at::Tensor logits, const at::Tensor& targets,
                                         const at::Tensor& weight) {
   constexpr int64_t kCopyBytes = 64 << 20;
@@ -59,7 +59,7 @@ LossAndGradient differentiate(const at::Tensor& output, const at::Tensor& weight
   return {value.detach(), leaf.grad()};
 }
 
-/// Of the sum, every element's gradient is the same one.
+/// Returns the sum and its gradient, which is the same for every element, so it takes one element.
 LossAndGradient sum_and_gradient(const at::Tensor& logits, const at::Tensor& weight) {
   const at::NoGradGuard no_grad;
   const at::Tensor one =

@@ -1,4 +1,4 @@
-// The LibTorch code of a model, built from its spec unit by unit, or a program's own
+// The LibTorch code of a model, built from its spec unit by unit, or brought along by a program
 // (make_own_model). The runtime drives the units one after the other and owns every parameter's
 // memory; nothing here keeps a tensor.
 #pragma once
@@ -19,19 +19,19 @@ struct Generator;
 
 namespace shardlens::models {
 
-/// One unit as code. `parameters` in the order of UnitSpec::parameters. Unit 0 takes the input
-/// batch as SampleSpec says, the others the output of the unit before them ([batch, tokens, width],
-/// of an MLP [batch, width]); the last one returns the logits, [batch, classes] or, of tokens,
-/// [batch * seq, vocab].
+/// One unit as code. `parameters` are in the order of UnitSpec::parameters. Unit 0 takes the input
+/// batch that SampleSpec describes, each other unit the output of the one before it ([batch,
+/// tokens, width], in an MLP [batch, width]). The last unit returns the logits: [batch, classes],
+/// or [batch * seq, vocab] for tokens.
 using Forward =
     std::function<at::Tensor(const at::Tensor& input, std::span<const at::Tensor> parameters)>;
 
-/// One Forward for each of spec.units, which must be of a family. They share tables that the first
-/// call makes, so those of one call of this function are for one thread and device.
+/// Returns one Forward for each of spec.units; the model must belong to a family. The functions of
+/// one call share tables that the first forward makes, so they are for one thread and device.
 std::vector<Forward> build_units(const ModelSpec& spec);
 
-/// The model's loss (scalar, fp32): the mean cross entropy of the logits and `targets` (int64, one
-/// a row of the logits), or their sum. Differentiable.
+/// Returns the model's loss (scalar, fp32, differentiable): the mean cross entropy of the logits
+/// and `targets` (int64, one per row of the logits), or the logits' sum.
 at::Tensor loss(const ModelSpec& spec, const at::Tensor& logits, const at::Tensor& targets);
 
 struct LossAndGradient {
@@ -39,16 +39,16 @@ struct LossAndGradient {
   at::Tensor gradient;  // as the logits
 };
 
-/// Where a linear's backward may write its weight's gradient at once. Autograd wants each gradient
-/// as a tensor of its own, which is then copied to where gradients are kept: for a large matrix
-/// that is twice the memory. Whoever runs backward says where the place is.
+/// Tells a linear's backward where it may write its weight's gradient at once. Autograd wants each
+/// gradient as a tensor of its own, which is then copied to where gradients are kept: a large
+/// matrix takes twice the memory that way. The caller of backward gives the place.
 class GradientPlaces {
  public:
-  /// For a weight: where its gradient goes, of its shape and dtype, a tensor known to nobody else;
-  /// undefined: nowhere in particular. Asked before each gradient is computed.
+  /// Finds the place for a weight's gradient: a tensor of its shape and dtype that nobody else
+  /// knows; undefined: nowhere in particular. It is asked before each gradient is computed.
   using Find = std::function<at::Tensor(const at::Tensor& weight)>;
 
-  /// For backward on this thread, while this lives.
+  /// Applies to backward on this thread for as long as the object lives.
   explicit GradientPlaces(Find find);
   ~GradientPlaces();
   GradientPlaces(const GradientPlaces&) = delete;
@@ -61,44 +61,46 @@ class GradientPlaces {
   GradientPlaces* outer_;
 };
 
-/// The same loss and its gradient. Of tokens the logits are a step's largest tensor: they are given
-/// up, and the gradient is written over them.
-/// `weight`: the gradient is that of the loss times this fp32 scalar; undefined: 1.
+/// Returns the same loss and its gradient, which is that of the loss times the fp32 scalar
+/// `weight`; undefined: 1. Logits of tokens are a step's largest tensor, so their values are lost:
+/// the gradient is written over them.
 LossAndGradient loss_and_gradient(const ModelSpec& spec, at::Tensor logits,
                                   const at::Tensor& targets, const at::Tensor& weight = {});
 
-/// Of a program's own: a differentiable scalar from the last unit's output and a batch's targets.
+/// The loss of a program's own model: returns a differentiable scalar from the last unit's output
+/// and a batch's targets.
 using Loss = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& targets)>;
 
-/// The same with such a loss, whose gradient autograd makes. Throws std::invalid_argument where it
-/// gives no scalar.
+/// Does the same with a program's own loss, whose gradient autograd computes. Throws
+/// std::invalid_argument if the loss returns no scalar.
 LossAndGradient loss_and_gradient(const Loss& own, const at::Tensor& output,
                                   const at::Tensor& targets, const at::Tensor& weight);
 
-/// input [..., in] x weight [out, in] + bias [out] as an autograd node of our own: its bias
-/// gradient is a product with ones, since ATen's sum over the batch takes a workspace that can
+/// Computes input [..., in] x weight [out, in] + bias [out] as an autograd node of our own: its
+/// bias gradient is a product with ones, since ATen's sum over the batch takes a workspace that can
 /// exceed 100 MB on a GPU.
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
-/// The same without a bias.
+/// Computes the same without a bias.
 at::Tensor project(const at::Tensor& input, const at::Tensor& weight);
-/// The same, of an input that is *spent*: backward writes the input's gradient over the input, once
-/// the weight's is computed, so that a product never holds both. No other node of the graph may
-/// have saved the input: a GELU's output is fit for it, a ReLU's or an attention's is not.
+/// Computes the same as linear with an input that is *spent*: backward writes the input's gradient
+/// over the input, once the weight's is computed, so that a product never holds both. No other node
+/// of the graph may have saved the input: a GELU's output is fit for it, a ReLU's or an attention's
+/// is not.
 at::Tensor linear_spending(const at::Tensor& input, const at::Tensor& weight,
                            const at::Tensor& bias);
 at::Tensor project_spending(const at::Tensor& input, const at::Tensor& weight);
 
-/// Receives start weights, each parameter once, in any order; `value` is fp32 on the CPU with the
+/// Receives start weights, each parameter once, in any order. `value` is fp32 on the CPU with the
 /// parameter's shape and is gone after the call, so a full model never exists at once.
 using TakeParameter = std::function<void(int parameter, const at::Tensor& value)>;
 
-/// Draws the start weights that the PyTorch model draws after torch.manual_seed(seed), the same
-/// numbers: torchvision.models.VisionTransformer (with other than 3 channels its conv_proj is
+/// Draws the start weights that the PyTorch model draws after torch.manual_seed(seed), with the
+/// same numbers: torchvision.models.VisionTransformer (if the channels are not 3, its conv_proj is
 /// replaced afterwards by a Conv2d, as the Ray Train FSDP2 tutorial does), or modules of nn.Linear,
-/// nn.Embedding and nn.LayerNorm. Llamas: every matrix normal with deviation 0.02 in the order of
-/// the parameters, norms 1, as Hugging Face's model is initialised. A program's own model: what
-/// nn.Linear draws for matrices and for the bias behind one, nn.Embedding for a matrix whose name
-/// ends in "embeddings.weight"; of all else a bias is 0 and a weight 1.
+/// nn.Embedding and nn.LayerNorm. In Llamas every matrix is normal with deviation 0.02, in the
+/// order of the parameters, and norms are 1, as Hugging Face's model is initialised. In a program's
+/// own model matrices and the bias right behind one are drawn as in nn.Linear, a matrix whose name
+/// ends in "embeddings.weight" as in nn.Embedding; all other biases are 0 and weights 1.
 void draw_parameters(const ModelSpec& spec, uint64_t seed, const TakeParameter& take);
 
 struct OwnParameter {
@@ -107,8 +109,8 @@ struct OwnParameter {
 };
 
 /// A unit of a program's own model: a module of its script, or a few that belong together. Its
-/// input comes in the dtype of its parameters, unless --cast-inputs is false. Under --recompute
-/// its forward runs twice a step and must give the same, so it may hold no dropout.
+/// input comes in the dtype of its parameters, unless --cast-inputs is false. Under --recompute its
+/// forward runs twice in a step and must return the same, so it may hold no dropout.
 struct OwnUnit {
   std::string name;
   Forward forward;
@@ -116,12 +118,12 @@ struct OwnUnit {
   std::string group{};  // units of one group are gathered together; empty: this one alone
 };
 
-/// One start weight, fp32 on the CPU with the parameter's shape. Parameters are drawn in their
-/// order from one generator, which --seed seeds.
+/// Draws one start weight, fp32 on the CPU with the parameter's shape. Parameters are drawn in
+/// their order from one generator, which --seed seeds.
 using DrawParameter =
     std::function<at::Tensor(const ParameterSpec& parameter, at::Generator& generator)>;
 
-/// A model that a program brings along, to be trained as the families are.
+/// A model that a program brings along; it is trained as the families are.
 struct OwnModel {
   ModelSpec spec;
   std::vector<Forward> units;  // one for each of spec.units
@@ -129,17 +131,18 @@ struct OwnModel {
   DrawParameter draw{};        // empty: draw_parameters
 };
 
-/// `units` in the order in which they run: the first takes the batch, each other one what the one
-/// before it gave. Throws std::invalid_argument: which unit, why, how to mend.
+/// Makes a model of `units` in the order in which they run: the first takes the batch, each other
+/// one the output of the one before it. Throws std::invalid_argument: which unit, why, how to fix
+/// it.
 OwnModel make_own_model(std::string name, SampleSpec sample, std::vector<OwnUnit> units);
 
 void draw_parameters(const OwnModel& model, uint64_t seed, const TakeParameter& take);
 
-/// Throws std::invalid_argument where a safetensors file does not have exactly the spec's
-/// parameters, F32: names the one that is missing, unknown or of another shape.
+/// Throws std::invalid_argument unless a safetensors file has exactly the spec's parameters in F32.
+/// The message names the one that is missing, unknown or of another shape.
 void check_weights(const ModelSpec& spec, const std::string& path);
 
-/// Start weights from such a file, which is checked first.
+/// Loads start weights from such a file, which is checked first.
 void load_parameters(const ModelSpec& spec, const std::string& path, const TakeParameter& take);
 
 }  // namespace shardlens::models

@@ -17,8 +17,8 @@ struct NamedSizes {
   std::vector<std::string> notes{};  // of another program's file: how it was read
 };
 
-/// Every number is in its range; whether the sizes go together is for the family to say. Throws
-/// std::invalid_argument with one line that names the file.
+/// Reads the sizes of a model; every number is in its range. The maker of the family's spec checks
+/// if the sizes go together. Throws std::invalid_argument with one line that names the file.
 NamedSizes read_model_file(const std::string& path);
 
 }  // namespace shardlens::models

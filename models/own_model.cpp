@@ -12,7 +12,7 @@ namespace shardlens::models {
 
 namespace {
 
-/// Builds the spec unit by unit.
+/// Builds the spec of a program's own model, unit by unit.
 class OwnSpec {
  public:
   OwnSpec(std::string name, SampleSpec sample) {
@@ -47,7 +47,7 @@ class OwnSpec {
   }
 
  private:
-  /// The index of a parameter, which may be an earlier unit's.
+  /// Returns the index of a parameter, which may be an earlier unit's.
   int place(const OwnUnit& unit, const OwnParameter& parameter) {
     const auto known = std::ranges::find(spec_.parameters, parameter.name, &ParameterSpec::name);
     if (known == spec_.parameters.end()) {

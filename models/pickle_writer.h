@@ -1,5 +1,5 @@
-// The opcodes of a pickle (protocol 2) that torch.save's files and DCP's metadata are written in,
-// each with what follows it. Who calls keeps the stack in order.
+// Writes the opcodes of a pickle (protocol 2) that torch.save's files and DCP's metadata consist
+// of, each with its argument. The caller keeps the stack in order.
 #pragma once
 
 #include <bit>
@@ -10,7 +10,7 @@
 
 namespace shardlens::models {
 
-/// Whole numbers, little-endian.
+/// Writes a whole number as bytes, little-endian.
 template <class Integer>
 std::string little_endian(Integer value) {
   std::string bytes;

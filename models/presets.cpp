@@ -19,7 +19,8 @@ VitSizes vit(int64_t patch_px, int64_t layers, int64_t heads, int64_t width) {
           .classes = 1000};
 }
 
-/// Llama 3.1 and 3.2, which differ in sizes and in how far they stretch rotary positions.
+/// Returns the sizes of Llama 3.1 and 3.2, which differ in sizes and in how far they stretch rotary
+/// positions.
 LlamaSizes llama(int64_t layers, int64_t width, int64_t heads, int64_t mlp_width,
                  int64_t rope_factor) {
   return {.layers = layers,
@@ -59,7 +60,7 @@ const std::vector<Preset>& table() {
   return kTable;
 }
 
-// Letters and digits only, so that "ViT_B_16", torchvision's spelling, is vit-b16 itself.
+// Keeps letters and digits only, so that "ViT_B_16", torchvision's spelling, is vit-b16 itself.
 std::string plain(const std::string& name) {
   std::string letters;
   for (const unsigned char c : name) {

@@ -1,4 +1,4 @@
-// The table of models known by name. Private to models/: everybody else asks models/spec.h.
+// The table of models known by name. Private to models/: other folders use models/spec.h.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ struct Preset {
 
 std::span<const Preset> presets();
 
-/// The preset that a mistyped name most likely meant; empty where none is near.
+/// Returns the preset that a mistyped name most likely meant; empty if none is near.
 std::string nearest_preset(const std::string& name);
 
 }  // namespace shardlens::models

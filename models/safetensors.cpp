@@ -50,7 +50,8 @@ std::optional<uint64_t> bits_of(std::string_view dtype) {
   return found->bits;
 }
 
-// nullopt: an unknown dtype, a negative size, a product beyond 64 bits or a broken last byte.
+// Returns nullopt for an unknown dtype, a negative size, a product beyond 64 bits or a broken last
+// byte.
 std::optional<uint64_t> bytes_of(std::string_view dtype, std::span<const int64_t> shape) {
   auto bits = bits_of(dtype);
   if (!bits) return std::nullopt;
@@ -171,7 +172,7 @@ void write_all(const FileDescriptor& file, const std::string& path, const void* 
   }
 }
 
-// The temporary file is gone unless it was renamed.
+// A file under a temporary name; it is removed unless it was renamed.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& target)
@@ -243,7 +244,7 @@ nlohmann::ordered_json entry_of(const SafetensorsTensor& tensor, uint64_t begin,
   return {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
 }
 
-// The length's word, then the text.
+// Returns the header: a word with its length, then the text.
 std::string header_of(const nlohmann::ordered_json& entries) {
   std::string text;
   try {

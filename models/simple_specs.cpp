@@ -1,5 +1,5 @@
-// Two small families of the texts that teach sharding: the MLP `simple-model` and the simplified
-// `transformer`.
+// Builds the specs of two small families from texts that teach sharding: the MLP `simple-model` and
+// the simplified `transformer`.
 #include <fmt/format.h>
 
 #include <array>

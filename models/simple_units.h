@@ -1,5 +1,5 @@
 // The units of the MLP and of the simplified transformer.
-// B batch, T tokens, D width, V vocabulary. `Ops`: see models/units.h.
+// B batch, T tokens, D width, V vocabulary. models/units.h describes `Ops`.
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@ struct MlpUnits {
   using Tensor = typename Ops::Tensor;
   using Parameters = std::span<const Tensor>;
 
-  /// [B, in] -> [B, out]; a batch of features comes as fp32.
+  /// Runs a unit: [B, in] -> [B, out]. A batch of features comes as fp32.
   static Tensor run(UnitKind kind, const Tensor& input, Parameters p) {
     switch (kind) {
       case UnitKind::mlp_input:
@@ -54,20 +54,20 @@ struct TransformerUnits {
  private:
   static constexpr double kLayerNormEps = 1e-5;  // nn.LayerNorm's default
 
-  /// [B, T, D] -> [B, T, D]
+  /// Runs an attention unit: [B, T, D] -> [B, T, D].
   static Tensor attention(const Tensor& input, Parameters p) {
     return input +
            Ops::linear_spending(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3]);
   }
 
-  /// [B, T, D] -> [B, T, D]
+  /// Runs an MLP unit: [B, T, D] -> [B, T, D].
   static Tensor mlp(const Tensor& input, Parameters p) {
     const Tensor hidden =
         Ops::linear_spending(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3]).relu();
     return input + Ops::linear(hidden, p[4], p[5]);
   }
 
-  /// [B, T, D] -> [B * T, V]
+  /// Runs the head: [B, T, D] -> [B * T, V].
   static Tensor head(const Tensor& input, Parameters p) {
     return Ops::linear(input.reshape({-1, input.size(-1)}), p[0], p[1]);
   }

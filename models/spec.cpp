@@ -118,8 +118,8 @@ ModelSpec find_spec(const std::string& name_or_file, int64_t seq) {
         try {
           return make(found.name, sizes);
         } catch (const std::invalid_argument& error) {
-          // The reader names the file in its own errors; sizes that do not go together are told
-          // here, by the model's name.
+          // The reader names the file in its own errors; if sizes do not go together, the error has
+          // the model's name and the file is added here.
           if (!name_or_file.ends_with(".json")) throw;
           throw std::invalid_argument(
               input::shown(fmt::format("{}: {}", name_or_file, error.what())));

@@ -1,11 +1,11 @@
-// A model as plain data: what its parameters are called, what shape they have, which unit uses
-// them and in which group they are communicated.
+// A model as plain data: its parameters' names and shapes, which unit uses them and in which group
+// they are communicated.
 //
-// Everybody reads this and nothing else of a model: planner and viewer need no LibTorch to know
-// it, and models/model.h builds the LibTorch code from it unit by unit. A *unit* is a cut point of
-// the step (embed, attention i, mlp i, head): forward and backward are driven unit by unit. A
-// *group* is what is gathered together (by default a block, the embedding, the head; where the head
-// is tied to the embedding, both are one group).
+// All other folders read this and nothing else of a model: planner and viewer need no LibTorch to
+// know it, and models/model.h builds the LibTorch code from it unit by unit. A *unit* is a cut
+// point of the step (embed, attention i, mlp i, head): forward and backward are driven unit by
+// unit. A *group* is a set of units that is gathered together (by default a block, the embedding,
+// the head; if the head is tied to the embedding, both are one group).
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,11 @@
 
 namespace shardlens::models {
 
-/// `own`: a program's own, whose code is known to that program alone (models/model.h).
+/// The family of a model. `own`: the model of a program, whose code only that program has
+/// (models/model.h).
 enum class Family { vit, llama, mlp, transformer, own };
 
-/// Sizes of a vision transformer as in torchvision.models.VisionTransformer.
+/// Sizes of a vision transformer, as in torchvision.models.VisionTransformer.
 struct VitSizes {
   int64_t image_px = 0;  // images are square
   int64_t patch_px = 0;  // divides image_px
@@ -34,7 +35,7 @@ struct VitSizes {
   bool operator==(const VitSizes&) const = default;
 };
 
-/// Sizes of a decoder as in Hugging Face's LlamaForCausalLM: RMSNorm, rotary positions,
+/// Sizes of a decoder, as in Hugging Face's LlamaForCausalLM: RMSNorm, rotary positions,
 /// grouped-query attention, SwiGLU.
 struct LlamaSizes {
   int64_t layers = 0;
@@ -53,7 +54,7 @@ struct LlamaSizes {
   bool operator==(const LlamaSizes&) const = default;
 };
 
-/// Linear layers with ReLU between them.
+/// Sizes of an MLP: linear layers with ReLU between them.
 struct MlpSizes {
   int64_t inputs = 0;
   int64_t width = 0;
@@ -63,8 +64,8 @@ struct MlpSizes {
   bool operator==(const MlpSizes&) const = default;
 };
 
-/// The simplified transformer of "PyTorch FSDP2: A Practical Guide": where others attend it has a
-/// linear layer.
+/// Sizes of the simplified transformer of "PyTorch FSDP2: A Practical Guide", which has a linear
+/// layer in the place of attention.
 struct TransformerSizes {
   int64_t layers = 0;
   int64_t width = 0;
@@ -78,7 +79,7 @@ struct TransformerSizes {
 
 enum class InputKind { images, features, tokens };
 
-/// What a model is fed with. Images and features are fp32, token ids and targets int64.
+/// One sample of the input. Images and features are fp32, token ids and targets int64.
 struct SampleSpec {
   InputKind input{};
   std::vector<int64_t> shape;         // {channels, height, width}, {features} or {seq}
@@ -86,7 +87,7 @@ struct SampleSpec {
   int64_t classes = 0;                // targets, and token ids, are below this
 };
 
-/// `sum`: of all logits, with no target.
+/// The kind of a loss. `sum`: the sum of all logits, with no target.
 enum class LossKind { mean_cross_entropy, sum };
 
 struct ParameterSpec {
@@ -122,8 +123,8 @@ struct UnitSpec {
   bool backward_reads_parameters = true;  // false: its backward needs no gathered weights
 };
 
-/// parameters: in the order of the state dict. units: in forward order; unit 0 takes the input
-/// batch, each other unit the output of the one before it, and the last gives the logits.
+/// A model. Parameters are in the order of the state dict, units in forward order: unit 0 takes the
+/// input batch, each other unit the output of the one before it, and the last gives the logits.
 struct ModelSpec {
   std::string name;
   Family family{};
@@ -139,25 +140,26 @@ struct ModelSpec {
   std::vector<UnitSpec> units;
 
   int64_t numel() const;
-  /// Of `batch` samples, as the model takes them.
+  /// Returns the bytes of `batch` samples, as the model takes them.
   int64_t input_bytes(int64_t batch) const;
   int64_t target_bytes(int64_t batch) const;
 };
 
-/// The names that `find_spec` knows: "vit-tutorial", "vit-b16", ...
+/// Returns the names that `find_spec` knows: "vit-tutorial", "vit-b16", ...
 std::vector<std::string> preset_names();
 
-/// A preset by name, or a JSON file (a name that ends in ".json"): a family with its sizes, or the
-/// config.json of a Llama or Mistral of Hugging Face.
-/// `seq`: tokens a sample, 0 for the model's own. Throws std::invalid_argument with one line: what,
-/// why, how to mend; also for a `seq` where the model takes no tokens.
+/// Finds a preset by name, or reads a JSON file (a name that ends in ".json"): a family with its
+/// sizes, or the config.json of a Llama or Mistral of Hugging Face. `seq`: tokens per sample, 0 for
+/// the model's own. Throws std::invalid_argument with one line: what, why, how to fix it; also for
+/// a `seq` if the model takes no tokens.
 ModelSpec find_spec(const std::string& name_or_file, int64_t seq = 0);
 
-/// How a Hugging Face config.json was read, lines to print; empty for any other name. Throws where
-/// `find_spec` would for such a file.
+/// Returns lines to print that say how a Hugging Face config.json was read; empty for any other
+/// name. Throws as `find_spec` does for such a file.
 std::vector<std::string> notes_on(const std::string& name_or_file);
 
-/// Models of any sizes. All throw std::invalid_argument where sizes do not divide, or overflow.
+/// These make models of any sizes. All throw std::invalid_argument if sizes do not divide, or
+/// overflow.
 ModelSpec make_vit(std::string name, const VitSizes& sizes);
 ModelSpec make_llama(std::string name, const LlamaSizes& sizes);
 ModelSpec make_mlp(std::string name, const MlpSizes& sizes);

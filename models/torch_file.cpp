@@ -22,7 +22,7 @@ std::vector<int64_t> strides_of(const std::vector<int64_t>& shape) {
   return strides;
 }
 
-/// What unpickling calls torch._utils._rebuild_tensor_v2 with.
+/// Adds a tensor: the arguments with which unpickling calls torch._utils._rebuild_tensor_v2.
 void add_tensor(PickleWriter& pickle, const SafetensorsTensor& tensor, size_t key) {
   const auto numel = static_cast<int64_t>(tensor.data.size() / sizeof(float));
   pickle.global("torch._utils", "_rebuild_tensor_v2").mark();
@@ -44,7 +44,7 @@ std::string pickle_of(std::span<const SafetensorsTensor> tensors) {
   return std::move(pickle).stop();
 }
 
-/// A zip archive whose entries are stored as they are.
+/// Writes a zip archive whose entries are stored without compression.
 class Archive {
  public:
   explicit Archive(std::ostream& out) : out_(out) {}
@@ -54,7 +54,7 @@ class Archive {
     const std::string about = describe(path, data);
     const size_t header_bytes = 4 + about.size() + path.size();
     const std::string padding = padding_for(bytes_ + header_bytes);
-    // The entry is told of twice: before its data, and in the directory at the end.
+    // The entry is described twice: before its data, and in the directory at the end.
     directory_ += "PK\x01\x02" + little_endian<uint16_t>(kVersion) + about +
                   little_endian<uint16_t>(0) + little_endian<uint16_t>(0) +
                   little_endian<uint16_t>(0) + little_endian<uint16_t>(0) +
@@ -79,7 +79,7 @@ class Archive {
  private:
   static constexpr uint16_t kVersion = 20;
 
-  /// What both headers have in common, up to the length of the name.
+  /// Returns the fields that both headers have in common, up to the length of the name.
   static std::string describe(const std::string& path, std::span<const std::byte> data) {
     constexpr uint16_t kUtf8 = 1 << 11, kStored = 0, kTime = 0, kDate = 0x21;
     const auto crc = static_cast<uint32_t>(
@@ -90,8 +90,8 @@ class Archive {
            little_endian(bytes) + little_endian(static_cast<uint16_t>(path.size()));
   }
 
-  /// An extra field after which the data is aligned; `end`: where the header would end without
-  /// its own length of two bytes and this field.
+  /// Returns an extra field after which the data is aligned. `end`: where the header would end
+  /// without its own length of two bytes and this field.
   static std::string padding_for(uint64_t end) {
     constexpr size_t kLengthBytes = 2, kFieldBytes = 4;
     const size_t beyond = (end + kLengthBytes + kFieldBytes) % kTensorAlignmentBytes;

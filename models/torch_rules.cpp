@@ -34,7 +34,7 @@ constexpr TorchRules kTorch2_11{
     .efficient_keeps_seed = false,
 };
 
-/// The rules of the version before, with what is different since.
+/// Returns the rules of the version before, with the changes since.
 constexpr TorchRules next(TorchRules rules, std::string_view version, auto change) {
   rules.version = version;
   change(rules);
@@ -72,7 +72,7 @@ constexpr TorchRules kTorch2_15 = next(kTorch2_14, "2.15", [](TorchRules& rules)
 
 constexpr std::array kRows = {kTorch2_11, kTorch2_12, kTorch2_13, kTorch2_14, kTorch2_15};
 
-/// 9 for "2.9.1"; 0 for a text that is no version of PyTorch 2.
+/// Returns the minor version, 9 for "2.9.1"; 0 for a text that is no version of PyTorch 2.
 int minor_number_of(std::string_view version) {
   constexpr std::string_view kMajor = "2.";
   int number = 0;
@@ -82,7 +82,8 @@ int minor_number_of(std::string_view version) {
   return number;
 }
 
-/// "2.15" is that of "2.15", "2.15.0+cu132" and "2.15.0a0+git1234567", not of "2.150".
+/// True if `version` is a release of `minor`: "2.15" is that of "2.15", "2.15.0+cu132" and
+/// "2.15.0a0+git1234567", not of "2.150".
 bool is_minor_version_of(std::string_view minor, std::string_view version) {
   return version.starts_with(minor) &&
          (version.size() == minor.size() || version[minor.size()] == '.');

@@ -1,6 +1,6 @@
-// The versions of PyTorch differ in where they take memory: this is a table with a row for each
-// minor version. No version is compared anywhere else: whoever allocates, or predicts what is
-// allocated, asks a row. docs/add_pytorch_version.md describes how to add a row.
+// A table of the rules by which versions of PyTorch take memory, with a row for each minor version.
+// No version is compared anywhere else: code that allocates, or predicts what is allocated, asks a
+// row. docs/add_pytorch_version.md describes how a row is added.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace shardlens::models {
 
-/// Where PyTorch keeps the scratch memory that it lends to cuBLAS and cuBLASLt.
+/// Says where PyTorch keeps the scratch memory that it lends to cuBLAS and cuBLASLt.
 enum class BlasWorkspaces : uint8_t {
   separate,    // each thread that multiplies keeps one, and cuBLASLt another one
   shared,      // each thread keeps one, which cuBLASLt uses as well
   by_product,  // none is kept: each product takes one and gives it back
 };
 
-/// How many numbers a block of CUB's UniqueByKey takes at once, as compiled for a GPU.
+/// The count of numbers that a block of CUB's UniqueByKey takes at once, as compiled for a GPU.
 struct UniqueTiles {
   int64_t a100, hopper, blackwell;
 };
@@ -30,26 +30,27 @@ struct TorchRules {
   /// looks for the device.
   bool fake_tensors_allocate;
   /// Among free blocks of one size the allocator takes the one that it has made first, not the one
-  /// with the lowest address. The part that is cut off a block to be given is a new block, the rest
-  /// is not.
+  /// with the lowest address. If a block is cut, the part that is given is a new block, the rest is
+  /// not.
   bool prefers_older_blocks;
   /// The bytes that a memory fraction allows are rounded to the nearest number, and not down.
   bool rounds_memory_fraction;
-  /// FSDP2 gives up the all-gather output of the group before as soon as it waits for the next
+  /// FSDP2 releases the all-gather output of the group before as soon as it waits for the next
   /// group's, not only after that one is copied out.
   bool fsdp2_releases_at_once;
-  /// FSDP2 adds a gradient to one of an earlier backward where that lies, whatever its dtype, and
-  /// casts the first one as it comes; else both happen after the backward of a group.
+  /// FSDP2 adds a gradient in place to that of an earlier backward, whatever its dtype, and casts
+  /// the first one as it comes; else both happen after the backward of a group.
   bool fsdp2_adds_in_place;
   /// A Python name in FSDP2 keeps the last gradient of a group until its reduction is under way.
   bool fsdp2_keeps_last_gradient;
   /// A Python name in FSDP2 keeps the input of the reduction before, too.
   bool fsdp2_keeps_reduce_input;
   /// torch.nn.utils.clip_grad_norm_ packs the partial norms of all gradients, and a table on the
-  /// GPU says where each one's begin; else each gradient gets as much room as the largest.
+  /// GPU says where those of each gradient begin; else each gradient gets as much room as the
+  /// largest.
   bool norm_packs_parts;
-  /// Backward of an embedding sorts by as many digits as the largest row's number has, not by all
-  /// eight of a 64-bit number.
+  /// Backward of an embedding sorts by as many digits as the number of the largest row has, not by
+  /// all eight of a 64-bit number.
   bool sorts_used_digits;
   UniqueTiles unique_tiles;
   /// Memory-efficient attention takes fewer key heads than query heads.
@@ -58,19 +59,20 @@ struct TorchRules {
   bool efficient_keeps_seed;
 };
 
-/// All rows, the oldest version first.
+/// Returns all rows, the oldest version first.
 std::span<const TorchRules> torch_rules();
 
-/// The row of a version such as "2.15", "2.15.0" or "2.15.0+cu132"; null for one without a row.
+/// Returns the row of a version such as "2.15", "2.15.0" or "2.15.0+cu132"; null for one without a
+/// row.
 const TorchRules* find_torch_rules(std::string_view version);
 
-/// The same. Throws std::invalid_argument for a version without a row.
+/// Returns the same row. Throws std::invalid_argument for a version without one.
 const TorchRules& torch_rules(std::string_view version);
 
-/// The same, but for a version without a row the nearest one's.
+/// Returns the same row, or the nearest version's for a version without one.
 const TorchRules& nearest_torch_rules(std::string_view version);
 
-/// The row of the LibTorch that this program was built with, or the nearest one's.
+/// Returns the row of the LibTorch that this program was built with, or the nearest one's.
 const TorchRules& own_torch_rules();
 
 }  // namespace shardlens::models

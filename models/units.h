@@ -1,6 +1,6 @@
 // The units of every family as code, written once for every kind of tensor: LibTorch's, with which
-// models are trained (aten_ops.h), and the planner's, which have no values (planner/meta/ops.h).
-// What is temporary, and how long it lives, is then the same for both.
+// models are trained (aten_ops.h), and the planner's, which have no values (planner/meta/ops.h). So
+// both have the same temporary tensors, which live equally long.
 //
 // `Ops` is a struct of static functions:
 //   Tensor, which has size, scalar_type, to, view, reshape, permute, transpose, select, expand,
@@ -32,8 +32,8 @@ template <class Ops>
 using UnitCode = std::function<typename Ops::Tensor(
     const typename Ops::Tensor& input, std::span<const typename Ops::Tensor> parameters)>;
 
-/// One for each of spec.units, which must be of a family. They share tables that the first call
-/// makes, so those of one call of this function are for one thread and device.
+/// Returns one function for each of spec.units; the model must belong to a family. The functions of
+/// one call share tables that the first run makes, so they are for one thread and device.
 template <class Ops>
 std::vector<UnitCode<Ops>> make_units(const ModelSpec& spec) {
   using Tensor = typename Ops::Tensor;

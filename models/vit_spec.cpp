@@ -39,8 +39,8 @@ std::optional<std::string> problem_with(const VitSizes& sizes) {
   return numel_problem(sizes.width, approximate_numel(sizes));
 }
 
-// The order of the state dict and that of use differ only in the embedding, where torchvision lists
-// the class token before the convolution that runs first.
+// Builds the spec of a vision transformer. The order of the state dict and that of use differ only
+// in the embedding, where torchvision lists the class token before the convolution that runs first.
 class VitBuilder : SpecBuilder {
  public:
   VitBuilder(std::string name, const VitSizes& sizes)

@@ -1,6 +1,6 @@
-// The units of torchvision's VisionTransformer (dropout 0, as its default is).
+// The units of torchvision's VisionTransformer (dropout 0, its default).
 // B batch, C channels, n patches a side, p patch size in px, D width, H heads, T = n * n + 1
-// tokens. `Ops`: see models/units.h.
+// tokens. models/units.h describes `Ops`.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,9 @@ class VitUnits {
  private:
   static constexpr double kLayerNormEps = 1e-6;
 
-  /// [B, C, n * p, n * p] -> [B, n * n, C * p * p]: a convolution whose stride is its kernel size
-  /// is a linear layer over patches, with the convolution's weight read as a matrix.
+  /// Cuts images into patches: [B, C, n * p, n * p] -> [B, n * n, C * p * p]. A convolution whose
+  /// stride is its kernel size is a linear layer over patches, with the convolution's weight read
+  /// as a matrix.
   Tensor patches(const Tensor& images) const {
     const int64_t batch = images.size(0), channels = images.size(1);
     const int64_t patch = sizes_.patch_px, side = images.size(2) / patch;
@@ -48,7 +49,7 @@ class VitUnits {
         .reshape({batch, side * side, channels * patch * patch});
   }
 
-  /// [B, C, px, px] fp32 -> [B, T, D] in the parameters' dtype
+  /// Runs the embedding: [B, C, px, px] fp32 -> [B, T, D] in the parameters' dtype.
   Tensor embed(const Tensor& images, Parameters p) const {
     const Tensor &conv_weight = p[0], &conv_bias = p[1], &class_token = p[2], &position = p[3];
     const Tensor weight = conv_weight.reshape({sizes_.width, -1});
@@ -56,12 +57,12 @@ class VitUnits {
     return Ops::cat({class_token.expand({images.size(0), -1, -1}), tokens}, 1) + position;
   }
 
-  /// [B, T, D] -> [B, T, D]
+  /// Runs an attention unit: [B, T, D] -> [B, T, D].
   Tensor attention(const Tensor& input, Parameters p) const {
     const int64_t batch = input.size(0), tokens = input.size(1);
     const int64_t heads = sizes_.heads, head_width = sizes_.width / heads;
-    // Cut before the heads are moved, so that backward writes the gradients side by side, as the
-    // linear layer wants them: one copy less than with a permute in front.
+    // The product is cut before the heads are moved, so that backward writes the gradients side by
+    // side, as the linear layer wants them: one copy less than with a permute in front.
     const std::vector<Tensor> qkv =
         Ops::linear_spending(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3])
             .view({batch, tokens, 3, heads, head_width})
@@ -73,14 +74,14 @@ class VitUnits {
     return input + Ops::linear(mixed, p[4], p[5]);
   }
 
-  /// [B, T, D] -> [B, T, D]
+  /// Runs an MLP unit: [B, T, D] -> [B, T, D].
   Tensor mlp(const Tensor& input, Parameters p) const {
     const Tensor hidden = Ops::gelu(
         Ops::linear_spending(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3]));
     return input + Ops::linear_spending(hidden, p[4], p[5]);
   }
 
-  /// [B, T, D] -> [B, classes]: only the class token is normalised and classified.
+  /// Runs the head: [B, T, D] -> [B, classes]. Only the class token is normalised and classified.
   Tensor head(const Tensor& input, Parameters p) const {
     return Ops::linear_spending(Ops::layer_norm(input.select(1, 0), p[0], p[1], kLayerNormEps),
                                 p[2], p[3]);

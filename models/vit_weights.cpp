@@ -12,8 +12,8 @@ namespace shardlens::models {
 
 namespace {
 
-/// Draws in the order in which torchvision's constructor draws, also what it overwrites later:
-/// only then are the numbers that stay the same ones.
+/// Draws in the order in which torchvision's constructor draws, also what it overwrites later: only
+/// then are the remaining numbers the same.
 class VitWeights {
  public:
   VitWeights(const ModelSpec& spec, uint64_t seed, const TakeParameter& take)
@@ -58,7 +58,7 @@ class VitWeights {
     }
   }
 
-  /// The last draw of the constructor, or the tutorial's replacement after it.
+  /// Draws the convolution: the constructor's last draw, or the tutorial's replacement after it.
   void draw_conv() {
     const VitSizes& v = spec_.vit;
     const auto fan_in = static_cast<double>(kTorchvisionChannels * v.patch_px * v.patch_px);
@@ -70,7 +70,7 @@ class VitWeights {
     put("conv_proj.bias", bias);
   }
 
-  /// nn.Conv2d's own start: weight, then bias.
+  /// Draws as nn.Conv2d does: weight, then bias.
   std::pair<at::Tensor, at::Tensor> draw_conv_default(int64_t channels) {
     const VitSizes& v = spec_.vit;
     const int64_t fan_in = channels * v.patch_px * v.patch_px;
@@ -79,7 +79,8 @@ class VitWeights {
     return {weight, draw_bias(v.width, fan_in, generator_)};
   }
 
-  /// nn.Linear's own start: weight, then bias; returns the weight, the bias is always replaced.
+  /// Draws as nn.Linear does: weight, then bias. Returns only the weight, since the bias is always
+  /// replaced.
   at::Tensor draw_linear_default(int64_t out, int64_t in) {
     at::Tensor weight = draw_kaiming({out, in}, in, generator_);
     draw_bias(out, in, generator_);
@@ -101,7 +102,7 @@ class VitWeights {
     return at::empty(shape_of(name)).normal_(0, std, generator_);
   }
 
-  /// trunc_normal_ with its default limits, -2 and 2.
+  /// Draws as trunc_normal_ does with its default limits, -2 and 2.
   at::Tensor truncated_normal(const std::vector<int64_t>& shape, double std) {
     const auto cdf = [](double x) { return (1.0 + std::erf(x / std::sqrt(2.0))) / 2.0; };
     at::Tensor tensor = at::empty(shape);

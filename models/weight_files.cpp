@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The file itself, or those of a checkpoint that the weights are in.
+/// Returns the file itself, or the files of a checkpoint that hold its weights.
 std::vector<std::string> files_at(const std::string& path) {
   if (!fs::is_directory(path)) return {path};
   std::vector<std::string> files;
@@ -44,7 +44,7 @@ void WeightFiles::refuse(const std::string& why) const {
                   path_, input::shown(why), spec_.name));
 }
 
-/// A damaged file is the user's to fix here, so it is no failure but wrong use.
+/// Opens the files. The user can fix a damaged file, so it counts as wrong usage, not as a failure.
 void WeightFiles::open() {
   try {
     for (const std::string& file : files_at(path_)) files_.emplace_back(file);
@@ -62,7 +62,8 @@ void WeightFiles::index() {
       if (!known.contains(tensor.name)) {
         refuse(fmt::format("has a tensor {} that is no parameter", tensor.name));
       }
-      // Which of two counts would be for the order of files in a folder to say.
+      // Two tensors of one name are refused: the order of files in a folder would decide which
+      // counts.
       if (!by_name_.emplace(tensor.name, &tensor).second) {
         refuse(fmt::format("has the tensor {} in two files", tensor.name));
       }

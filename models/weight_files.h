@@ -1,5 +1,5 @@
-// Start weights of a model as files, found to fit it: what --init and `infer` read. Nothing here
-// knows LibTorch. Private to models/, beside what load_weights.cpp makes of it.
+// Opens files with start weights of a model and checks that they fit it, for --init and `infer`.
+// Needs no LibTorch. Private to models/; load_weights.cpp makes tensors of them.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,12 @@ namespace shardlens::models {
 
 class WeightFiles {
  public:
-  /// `path`: a safetensors file, or a checkpoint's folder. Throws std::invalid_argument where they
-  /// are damaged, or are not the model's parameters, each once, in F32. `spec` must outlive it.
+  /// Opens a safetensors file, or those in a checkpoint's folder. Throws std::invalid_argument if
+  /// they are damaged, or do not hold the model's parameters, each once, in F32. `spec` must
+  /// outlive it.
   WeightFiles(const ModelSpec& spec, const std::string& path);
 
-  /// The bytes of spec.parameters[parameter]: row-major, aligned to nothing.
+  /// Returns the bytes of spec.parameters[parameter]: row-major, aligned to nothing.
   std::span<const std::byte> data_of(size_t parameter) const {
     return by_name_.at(spec_.parameters[parameter].name)->data;
   }

@@ -1,7 +1,7 @@
-// Start weights of each family; draw_parameters in model.cpp chooses. Private to models/.
+// Draws start weights of each family; draw_parameters in model.cpp chooses. Private to models/.
 //
-// Everything is drawn from one generator of the CPU in the order in which the PyTorch model draws,
-// so that a seed gives its numbers.
+// All numbers are drawn from one generator of the CPU in the order in which the PyTorch model
+// draws, so that a seed gives its numbers.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -16,16 +16,17 @@ namespace shardlens::models {
 
 void draw_vit(const ModelSpec& spec, uint64_t seed, const TakeParameter& take);
 void draw_llama(const ModelSpec& spec, uint64_t seed, const TakeParameter& take);
-/// Models of nn.Embedding, nn.Linear and nn.LayerNorm alone, told apart by name and shape.
+/// Draws weights for models of nn.Embedding, nn.Linear and nn.LayerNorm alone, which are told apart
+/// by name and shape.
 void draw_defaults(const ModelSpec& spec, uint64_t seed, const TakeParameter& take);
 
 at::Tensor draw_uniform(const std::vector<int64_t>& shape, double bound, at::Generator& generator);
 
-/// What nn.Linear and nn.Conv2d draw for their weights: kaiming_uniform_ with a = sqrt(5).
+/// Draws as nn.Linear and nn.Conv2d draw their weights: kaiming_uniform_ with a = sqrt(5).
 at::Tensor draw_kaiming(const std::vector<int64_t>& shape, int64_t fan_in,
                         at::Generator& generator);
 
-/// ... and for their biases.
+/// Draws as nn.Linear and nn.Conv2d draw their biases.
 at::Tensor draw_bias(int64_t out, int64_t fan_in, at::Generator& generator);
 
 }  // namespace shardlens::models
