@@ -1,5 +1,5 @@
-// A hash of numbers that a file names. It begins with a number that the process draws, so that no
-// file can choose addresses which all fall into one place of a table.
+// Hashes numbers that a file gives. The hash begins with a number that the process draws, so that
+// no file can choose addresses which all fall into one place of a table.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,8 @@
 
 namespace shardlens::input {
 
-/// Its high bits depend on all bits of `number`. Differs from process to process.
+/// Returns a hash whose high bits depend on all bits of `number`. It differs from process to
+/// process.
 inline uint64_t hashed(uint64_t number) {
   static const uint64_t seed = uint64_t{std::random_device{}()} << 32 | std::random_device{}();
   number = (number ^ seed) * 0x9E3779B97F4A7C15;

@@ -17,7 +17,7 @@ namespace shardlens::input {
 
 namespace {
 
-/// Why something that is there is no regular file; empty where it is one.
+/// Returns why something that exists is no regular file; empty if it is one.
 std::string kind_problem(mode_t mode) {
   if (S_ISREG(mode)) return "";
   if (S_ISDIR(mode)) return "a folder, not a file";
@@ -37,7 +37,8 @@ InputFile::InputFile(const std::filesystem::path& path) {
   }
   problem_ = kind_problem(status.st_mode);
   if (!problem_.empty()) return;
-  // Should a pipe or a terminal have taken its place, neither waits, and the second look tells.
+  // If a pipe or a terminal has taken the file's place meanwhile, the flags keep open() from
+  // waiting, and the second check refuses it.
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0) {
     problem_ = std::strerror(errno);

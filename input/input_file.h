@@ -1,5 +1,5 @@
-// Files that others wrote, opened for reading. Only regular files are: a pipe, a device, a socket
-// or a folder is refused before it is opened, since the first two may never end and the others hold
+// Opens files that others wrote, for reading. Only regular files are opened: a pipe, a device, a
+// socket or a folder is refused before that, since the first two may never end and the others hold
 // no bytes. So a file's size is known before its first byte is read.
 //
 // Files of the system (/proc, /sys) have no size and are not for this header.
@@ -14,29 +14,32 @@
 
 namespace shardlens::input {
 
-/// A file that is read in pieces, by several threads if need be. Whoever reads a mapped file is
-/// killed where the disk fails; here it is told.
+/// A file that is read in pieces, by several threads if need be. If the disk fails, a reader of a
+/// mapped file is killed; here reads return false.
 class InputFile {
  public:
   InputFile() = default;
-  /// Not open where there is no regular file that can be read; problem() says why.
+  /// Opens a file. It stays closed if there is no regular file that can be read; problem() says
+  /// why.
   explicit InputFile(const std::filesystem::path& path);
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&& other) noexcept;
   ~InputFile();
 
   bool is_open() const { return descriptor_ >= 0; }
-  /// "No such file or directory", "a pipe, not a file": empty where it is open.
+  /// Says why the file is not open, as in "No such file or directory", "a pipe, not a file"; empty
+  /// if it is.
   const std::string& problem() const { return problem_; }
   int descriptor() const { return descriptor_; }
-  /// Hands the descriptor to somebody else who closes it; -1 where it is not open.
+  /// Hands the descriptor to a caller that closes it; returns -1 if the file is not open.
   int release();
 
-  /// As large as it was when it was opened.
+  /// Returns the size that the file had when it was opened.
   uint64_t bytes() const { return bytes_; }
-  /// Lets the disk begin with what will be read: it has more to do at once.
+  /// Tells the disk what will be read, so that it can begin and has more to do at once.
   void announce(int64_t offset_bytes, int64_t bytes) const;
-  /// Fills `into` from byte `offset_bytes` on. False where the file ends before, or the disk fails.
+  /// Fills `into` from byte `offset_bytes` on. Returns false if the file ends before, or the disk
+  /// fails.
   bool read_at(int64_t offset_bytes, std::span<std::byte> into) const;
 
  private:
@@ -45,13 +48,13 @@ class InputFile {
   std::string problem_;
 };
 
-/// A file as mapped bytes, for as long as the object lives. It may be read from several threads; do
-/// not truncate it meanwhile.
+/// A file as mapped bytes, for as long as the object lives. Several threads may read it; do not
+/// truncate the file meanwhile.
 class MappedFile {
  public:
   MappedFile() = default;
-  /// No bytes where there is no regular file that can be mapped, or it is empty; problem() says
-  /// why.
+  /// Maps a file. There are no bytes if there is no regular file that can be mapped, or it is
+  /// empty; problem() says why.
   explicit MappedFile(const std::filesystem::path& path);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
@@ -65,16 +68,17 @@ class MappedFile {
   std::string problem_;
 };
 
-/// All of a file, or why it was not read.
+/// The content of a file, or the reason why it was not read.
 struct FileText {
   std::string text;
   std::string problem;  // empty: it was read
 };
 
-/// As many bytes as it has when it is opened; none of a file with more than `most_bytes`.
+/// Reads as many bytes as the file has when it is opened, but none if it has more than
+/// `most_bytes`.
 FileText read_file(const std::filesystem::path& path, uint64_t most_bytes);
 
-/// The same; throws std::invalid_argument: "PATH: cannot be read (PROBLEM); ADVICE".
+/// Does the same, but throws std::invalid_argument: "PATH: cannot be read (PROBLEM); ADVICE".
 std::string read_file(const std::filesystem::path& path, uint64_t most_bytes,
                       std::string_view advice);
 

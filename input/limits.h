@@ -1,5 +1,5 @@
-// How large, how deep and how many: the numbers that every reader of somebody else's files shares.
-// A text beyond them is refused while it is read, before memory is taken for it.
+// The limits that every reader of somebody else's files shares: how large, how deep and how many. A
+// text beyond them is refused while it is read, before memory is taken for it.
 #pragma once
 
 #include <cstddef>
@@ -13,21 +13,21 @@ struct Limits {
   size_t depth = 0;     // of lists and maps in each other
 };
 
-/// What a person writes: configurations in JSON, YAML and TOML.
+/// Limits of files that a person writes: configurations in JSON, YAML and TOML.
 constexpr Limits kWritten{.bytes = uint64_t{1} << 20, .values = 10'000, .depth = 32};
 
-/// What a program writes about a model, a run or a checkpoint: model files, manifests, results,
-/// calibrations, sessions of the viewer.
+/// Limits of files that a program writes about a model, a run or a checkpoint: model files,
+/// manifests, results, calibrations, sessions of the viewer.
 constexpr Limits kDescription{.bytes = uint64_t{64} << 20, .values = 1 << 24, .depth = 100};
 
-/// What a program records: memory snapshots, the pickles of checkpoints, safetensors headers,
-/// metrics.
+/// Limits of files that a program records: memory snapshots, the pickles of checkpoints,
+/// safetensors headers, metrics.
 constexpr Limits kRecord{.bytes = uint64_t{4} << 30, .values = uint64_t{1} << 28, .depth = 100};
 
-/// Dimensions of a tensor: PyTorch has no more.
+/// The most dimensions of a tensor: PyTorch has no more.
 constexpr size_t kMostDimensions = 64;
 
-/// An image that is decoded: 8192 x 8192, above what cameras make for a training's folder.
+/// The largest image that is decoded: 8192 x 8192, above what cameras make for a training's folder.
 constexpr int64_t kMostImagePixels = int64_t{1} << 26;
 constexpr uint64_t kMostImageBytes = uint64_t{1} << 28;
 

@@ -1,4 +1,4 @@
-// What a program says that is run for an answer.
+// Runs a program and returns its output.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@ struct ProgramOutput {
 };
 
 /// Runs the command, found by PATH, until it ends; it writes its errors to our stderr. Throws
-/// std::runtime_error where there is no pipe to be had.
+/// std::runtime_error if no pipe can be made.
 ProgramOutput output_of(const std::vector<std::string>& command);
 
-/// The lines of a text, without their ends.
+/// Splits a text into its lines, without their ends.
 std::vector<std::string> lines_of(const std::string& text);
 
 }  // namespace shardlens::input

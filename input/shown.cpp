@@ -17,8 +17,8 @@ struct Character {
   bool is_utf8 = true;
 };
 
-/// The character that a text begins with. Forms that are longer than need be, surrogates and what
-/// lies beyond Unicode are no UTF-8.
+/// Returns the character that a text begins with. Overlong forms, surrogates and codes beyond
+/// Unicode are no UTF-8.
 Character first_of(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);

@@ -1,5 +1,5 @@
-// Text that others wrote, as it may be printed: what would move a terminal's cursor, start a line
-// or turn the direction of reading is spelled out.
+// Makes text that others wrote safe to print: characters that would move a terminal's cursor, start
+// a line or turn the direction of reading are spelled out.
 #pragma once
 
 #include <string>
@@ -9,11 +9,12 @@ namespace shardlens::input {
 
 bool is_utf8(std::string_view text);
 
-/// One line. Control characters and those that turn the direction of reading become "\u001b", "\n",
-/// "\u202e"; bytes that are no UTF-8 become "\xff". All else stays as it is.
+/// Returns the text on one line. Control characters and those that turn the direction of reading
+/// become "\u001b", "
+/// ", "\u202e"; bytes that are no UTF-8 become "\xff". All else stays as it is.
 std::string shown(std::string_view text);
 
-/// The same of a whole output, which may have several lines. JSON that prints no such characters
+/// Does the same for a whole output, which may have several lines. JSON that has no such characters
 /// outside its texts stays the same JSON.
 std::string shown_lines(std::string_view text);
 

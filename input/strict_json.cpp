@@ -28,7 +28,7 @@ Members::Container& members_of(nlohmann::ordered_json& object) {
   return object.get_ref<Members&>();
 }
 
-/// Builds the tree; the parser's callback of nlohmann's own looks at all siblings of every value.
+/// Builds the tree. nlohmann's own parser callback would look at all siblings of every value.
 template <class Json>
 class TreeBuilder : public nlohmann::json_sax<Json> {
  public:
