@@ -32,10 +32,11 @@ constexpr std::array kFolders = {"logs", "profiles"};
   throw std::runtime_error(fmt::format("{}: {}", path.string(), why));
 }
 
-/// What of a run goes into a bundle, by paths from the run, in the order of their names.
+/// The files of a run that go into a bundle, as paths relative to the run, in the order of their
+/// names within each folder.
 struct Contents {
   std::vector<fs::path> files;
-  std::vector<fs::path> left_out;  // links to what the run has not
+  std::vector<fs::path> left_out;  // what is no file of the run, such as a link out of it
 };
 
 class Listing {
@@ -49,7 +50,7 @@ class Listing {
   }
 
  private:
-  /// Whether a link, wherever on the way it is, leads out of the run, or nowhere.
+  /// True if the file is, or lies behind, a link that leads out of the run or to no file.
   bool is_outside(const fs::path& file) const {
     std::error_code broken;
     const fs::path real = fs::canonical(run_ / file, broken);
@@ -65,7 +66,7 @@ class Listing {
     if (fs::is_regular_file(run_ / file)) {
       found_.files.push_back(file);
     } else if (itself == fs::file_type::symlink || fs::is_other(run_ / file)) {
-      found_.left_out.push_back(file);  // to a folder, or no file at all
+      found_.left_out.push_back(file);  // a link to a folder, or no regular file
     }
   }
 
@@ -85,7 +86,7 @@ class Listing {
   Contents found_;
 };
 
-/// A file that is being written under another name, and is given its own when it is whole.
+/// A file that is written under a temporary name, and gets its own name when it is whole.
 class Archive {
  public:
   explicit Archive(fs::path path)
@@ -104,7 +105,7 @@ class Archive {
   Archive(const Archive&) = delete;
   Archive& operator=(const Archive&) = delete;
 
-  /// Returns how many bytes.
+  /// Adds a file to the archive and returns its length in bytes.
   int64_t add(const fs::path& file, const std::string& name) {
     const input::InputFile in(file);
     if (!in.is_open()) fail(file, in.problem());
@@ -126,7 +127,8 @@ class Archive {
     return bytes;
   }
 
-  /// Gives it its name. A file of that name that has come meanwhile stays.
+  /// Gives the archive its name and returns its size in bytes. Throws if a file of that name has
+  /// appeared meanwhile, which stays as it is.
   int64_t publish() {
     check(::archive_write_close(archive_.get()));
     const auto bytes = static_cast<int64_t>(fs::file_size(unfinished_));
@@ -176,7 +178,7 @@ Bundle bundle_run(const fs::path& run, const fs::path& file) {
   Contents contents = Listing(folder).list();
   Archive archive(bundle.file);
   for (const fs::path& each : contents.files) {
-    // Where the run's own link leads, which nobody can lead elsewhere meanwhile.
+    // The resolved path is read, so that the run's own link cannot be turned elsewhere meanwhile.
     const fs::path real = fs::canonical(folder / each);
     bundle.input_bytes += archive.add(real, name + "/" + each.generic_string());
     ++bundle.files;

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The R of "rankR.slp".
+/// Returns the R of "rankR.slp".
 std::optional<int32_t> rank_of_file(const fs::path& path) {
   const std::string stem = path.stem().string();
   constexpr std::string_view kPrefix = "rank";
@@ -51,7 +51,7 @@ RankFiles files_of_run(const fs::path& run) {
 
 std::string parse_program(CLI::App& app, const std::vector<std::string>& arguments) {
   try {
-    // CLI11 takes the arguments last first.
+    // CLI11 takes the arguments in reverse order.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::CallForHelp&) {
     return app.help();

@@ -1,5 +1,5 @@
-// Flags as CLI11 takes them, and what the commands of `shardlens profile` share: the recordings
-// that a name stands for.
+// Parses flags with CLI11, for all commands of `shardlens profile`, and finds the recordings that a
+// name on the command line stands for.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,22 @@ class App;
 
 namespace shardlens::profiler {
 
-/// Flags of a program, without its name. Returns the help where it is asked for, else nothing.
-/// CLI11's errors are the user's: throws std::invalid_argument.
+/// Parses a program's flags; `arguments` lack the program's name. Returns the help text if the user
+/// asked for it, else an empty text. Throws std::invalid_argument for each of CLI11's errors, since
+/// those are the user's.
 std::string parse_program(CLI::App& app, const std::vector<std::string>& arguments);
 
-/// The same of one command, whose help is its program's.
+/// Parses one command's flags as parse_program does; help is not a flag here, since the program has
+/// it.
 void parse_flags(CLI::App& app, const std::vector<std::string>& arguments);
 
-/// "2%" or "2", in percent. Throws std::invalid_argument, which names the flag.
+/// Parses "2%" or "2" and returns the number, in percent. Throws std::invalid_argument, which names
+/// the flag, for anything else, and for negative numbers.
 double parse_percent(std::string_view flag, std::string_view text);
 
-/// The recordings of a RUN, by rank, or the FILE itself. Of a run only those of `rank`, where it is
-/// given, by the names of the files. Throws std::invalid_argument where there is no such file, or
-/// no recording in the run.
+/// Returns the recordings of a RUN in the order of their ranks, or the FILE itself. If `rank` is
+/// given, only the recordings of that rank of a run are returned; the file names (rankR.slp) tell
+/// the rank. Throws std::invalid_argument if there is no such file, or no recording in the run.
 std::vector<std::string> recordings_of(const std::string& run_or_file,
                                        std::optional<int32_t> rank = std::nullopt);
 

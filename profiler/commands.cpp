@@ -30,7 +30,7 @@ using Arguments = std::vector<std::string>;
 
 struct Command {
   const char* name;
-  const char* usage;  // after the name
+  const char* usage;  // without the program's name
   const char* does;
   CommandOutcome (*run)(const Arguments& arguments, const Recordings& recordings);
 };
@@ -48,7 +48,8 @@ RankReport analyse_file(const std::string& path, const Recordings& recordings) {
   return report;
 }
 
-/// One unreadable file does not hide the others.
+/// Analyses all recordings. An unreadable file becomes a line of `failures`, so that it does not
+/// hide the others.
 Analysed analyse_all(const Arguments& names, std::optional<int32_t> rank,
                      const Recordings& recordings) {
   Analysed analysed;
@@ -164,7 +165,7 @@ CommandOutcome import_snapshot(const Arguments& arguments, const Recordings&) {
   return {.out = import_command(arguments), .error = {}};
 }
 
-/// As judgements_of says, of those that a run has.
+/// Returns judgements_of the run's recordings, or an empty text if the folder has none.
 std::string judgements_of_run(const std::string& run) {
   if (!fs::is_directory(fs::path(run) / "profiles")) return {};
   return judgements_of(recordings_of(run));

@@ -1,5 +1,5 @@
-// The commands of `shardlens profile`, without a process around them: arguments in, what is to be
-// printed and the exit code out.
+// The commands of `shardlens profile`, without a process around them: each takes arguments and
+// returns the text to print and the exit code.
 #pragma once
 
 #include <functional>
@@ -14,17 +14,18 @@ namespace shardlens::profiler {
 struct CommandOutcome {
   int exit_code = 0;
   std::string out;
-  std::string error;  // for stderr, lines
+  std::string error;  // for stderr, in whole lines
 };
 
-/// Where commands get recordings from. Both throw as Reader does.
+/// The functions by which commands read recordings. Both throw as Reader does.
 struct Recordings {
   std::function<RankReport(const std::string& path)> analyse;
   std::function<FileReport(const std::string& path)> check;
 };
 
-/// `arguments` without the program's name. 0 done, 1 a limit was passed or a file is damaged.
-/// Throws std::invalid_argument for wrong usage and std::runtime_error where a file cannot be read.
+/// Runs the command that `arguments`, which lack the program's name, ask for. The exit code is 0 if
+/// it succeeded, 1 if a limit was passed or a file is damaged. Throws std::invalid_argument for
+/// wrong usage and std::runtime_error if a file cannot be read.
 CommandOutcome profile_command(const std::vector<std::string>& arguments,
                                const Recordings& recordings);
 

@@ -57,7 +57,7 @@ ActionLines::ActionLines(const std::string& schedule) {
   }
 }
 
-/// repeat=BEGIN+LENGTH*TIMES
+/// Reads the field "repeat=BEGIN+LENGTH*TIMES"; any other field changes nothing.
 void ActionLines::read_repetition(const std::string& field) {
   std::istringstream text(field);
   std::string key(std::string_view("repeat=").size(), ' ');

@@ -1,4 +1,4 @@
-// What everybody needs who walks over the events of a recording, whole or damaged.
+// These functions help all code that walks over the events of a recording, whole or damaged.
 #pragma once
 
 #include <cstdint>
@@ -10,28 +10,29 @@
 
 namespace shardlens::profiler {
 
-/// No event has as many; what says so is damaged.
+/// No event is as large; one that claims to be is damaged.
 constexpr int64_t kMostEventBytes = int64_t{1} << 48;
 
-/// An allocation or a free.
+/// True for an allocation or a free.
 bool is_memory(const Event& event);
 
-/// Whether the fields can be used: damage leaves events that name no kind, space, category, phase
+/// True if the fields can be used. Damage leaves events that name no kind, space, category, phase
 /// or counter, or have impossible sizes.
 bool is_usable(const Event& event);
 
-/// The actions of a schedule's text, each line without the id and with single blanks:
+/// The actions of a schedule's text, parsed. Each line lacks its id and has single blanks:
 /// "BACKWARD unit=mlp3 group=block3 bucket=0 stream=main ...".
 class ActionLines {
  public:
   explicit ActionLines(const std::string& schedule);
 
-  /// As they stand in the text.
+  /// Returns the lines in the order of the text.
   const std::vector<std::string>& lines() const { return lines_; }
-  /// The line of the action with this id: one that is done again has many ids. Nothing where the
-  /// schedule has none.
+  /// Returns the index in lines() of the action with this id. A line that the schedule repeats has
+  /// many ids, one for each round. Returns nothing if the schedule has no such id.
   std::optional<size_t> index_of(int32_t id) const;
-  /// That line, with the microbatch that the id means; empty where there is none.
+  /// Returns that line, with the microbatch that the id means; an empty text if there is no such
+  /// id.
   std::string line(int32_t id) const;
 
  private:
@@ -39,7 +40,7 @@ class ActionLines {
   void read_repetition(const std::string& field);
 
   std::vector<std::string> lines_;
-  int64_t begin_ = 0;  // of the lines that are done again, as `length_` and `times_` say
+  int64_t begin_ = 0;  // of the repeated lines, as are `length_` and `times_`
   int64_t length_ = 0;
   int64_t times_ = 1;
   int64_t microbatches_ = 0;  // in a round

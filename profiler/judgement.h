@@ -1,6 +1,6 @@
-// A judgement says what a recording is worth: whether it holds all that happened, and if not, what
-// that means for the numbers taken from it. The reader judges; whoever shows a number shows the
-// judgement beside it, in these words.
+// A judgement says how far a recording can be trusted: if it holds all events, and if not, what
+// that means for the numbers taken from it. The reader judges; every report that shows a number
+// shows the judgement beside it, in these words.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace shardlens::profiler {
 
 enum class RecordingState : uint8_t {
   whole,    // its writer closed it, and every block is intact
-  growing,  // its writer is still at it
+  growing,  // its writer still writes
   killed,   // its writer ended without closing it; what was recorded until then is all there
   newer,    // a later version wrote it, with events that this version leaves out
   damaged,  // blocks are missing, or their bytes are not what was written
 };
 constexpr std::string_view kStateNames[] = {"whole", "growing", "killed", "newer", "damaged"};
 
-/// How a peak that was taken from a recording relates to the program's own.
+/// The relation of a peak that was taken from a recording to the program's own peak.
 enum class PeakBound : uint8_t {
   exact,
   at_least,  // memory that is missing can only add to it
@@ -29,8 +29,8 @@ constexpr std::string_view kBoundNames[] = {"exact", "at_least", "about"};
 
 struct Judgement {
   RecordingState state = RecordingState::whole;
-  int64_t lost_events = 0;            // that happened and could not be kept
-  int64_t missing_from_ns = -1;       // from when on events are missing; -1: none is
+  int64_t lost_events = 0;            // that could not be kept
+  int64_t missing_from_ns = -1;       // events are missing from this time on; -1: none is
   std::vector<std::string> faults{};  // what is damaged or missing, one line each
 
   PeakBound bound() const;
@@ -39,16 +39,16 @@ struct Judgement {
   bool operator==(const Judgement&) const = default;
 };
 
-/// Closed, intact and without lost events.
+/// True if the recording was closed, is intact and has no lost events.
 bool is_whole(const Judgement& judgement);
 
 std::string_view name_of(RecordingState state);
 std::string_view name_of(PeakBound bound);
 
-/// "whole", or what is not right and what it means for the peak, in one line.
+/// Returns "whole", or what is wrong and what it means for the peak, in one line.
 std::string judgement_text(const Judgement& judgement);
 
-/// "at least ", "about " or nothing: stands right before a peak.
+/// Returns "at least ", "about " or an empty text, to be printed right before a peak.
 std::string_view bound_prefix(const Judgement& judgement);
 
 /// Judges two recordings as one: takes the worse state, and all lost events and faults, so that a

@@ -7,7 +7,7 @@
 using namespace shardlens::profiler;
 
 int main(int argc, char** argv) {
-  constexpr int kNotCompared = 2;  // 1 is a peak that grew
+  constexpr int kNotCompared = 2;  // 1 means that a peak grew
   return run_program(
       "shardlens gate",
       [&] {

@@ -13,7 +13,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A pipe or a terminal, such as /dev/stdout: what is written there is there at once.
+/// True for a pipe or a terminal, such as /dev/stdout, where a text that is written cannot be
+/// renamed later.
 bool is_stream(const std::string& path) {
   std::error_code ignored;
   const fs::file_status file = fs::status(path, ignored);

@@ -1,4 +1,5 @@
-// Files that a user names for what a command says: there whole or not at all.
+// Writes the files that a user names for a command's output. Such a file is whole or does not
+// exist.
 #pragma once
 
 #include <functional>
@@ -6,16 +7,16 @@
 
 namespace shardlens::profiler {
 
-/// Throws std::invalid_argument where this process may not make or replace a file of that name, so
-/// that a command can say so before it works. `path` alone changes nothing.
+/// Throws std::invalid_argument if this process may not create or replace a file at `path`. A
+/// command calls it first, so that it fails before it works. Nothing on disk changes.
 void expect_writable(const std::string& path);
 
-/// `write` is given the name of a file beside `path`, which takes that name when `write` returns,
-/// and is removed when it throws. Throws as expect_writable does, and std::runtime_error where the
-/// name cannot be given.
+/// Calls `write` with the name of an unfinished file beside `path`. That file is renamed to `path`
+/// when `write` returns and removed when it throws. Throws as expect_writable does, and
+/// std::filesystem::filesystem_error (a std::runtime_error) if the file cannot be renamed.
 void write_whole(const std::string& path, const std::function<void(const std::string&)>& write);
 
-/// As write_whole, but into a pipe or a terminal (/dev/stdout) directly.
+/// Writes `text` as write_whole does, but directly if `path` is a pipe or a terminal (/dev/stdout).
 void write_text(const std::string& path, const std::string& text);
 
 }  // namespace shardlens::profiler

@@ -1,11 +1,11 @@
-// What a recording of one rank holds: events in the order in which they happened. Whoever records,
-// predicts, reads or draws memory speaks in these words.
+// Defines what a recording of one rank holds: events in the order in which they happened. The
+// recorder, the planner's predictions, the reader and the viewer all use these words.
 //
-// Bytes are counted in *spaces*. `device` and `host` are what LibTorch's allocators gave to
-// tensors, `pinned` what its pinned host allocator gave, `segment` what its caching allocator took
-// from the driver (with a label where it was mapped into an expandable segment), `driver` what the
-// driver gave to anybody in the process. Spaces overlap (a tensor lies in a segment, a segment is
-// the driver's), so totals are taken in one space at a time.
+// Bytes are counted in *spaces*. `device` and `host` count what LibTorch's allocators gave to
+// tensors, `pinned` what its pinned host allocator gave, `segment` what its caching allocator
+// reserved from the driver (with a label if the memory was mapped into an expandable segment),
+// `driver` what the driver gave to any library in the process. Spaces overlap (a tensor lies in a
+// segment, and a segment is the driver's memory), so totals are taken in one space at a time.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace shardlens::profiler {
 
-/// What memory is used for: declared by whoever allocates, never guessed.
+/// The use of an allocation, which the allocating code declares and nobody guesses.
 enum class Category : uint8_t {
   parameter_shard,
   gradient_shard,
@@ -51,13 +51,13 @@ constexpr std::array<std::string_view, kPhases> kPhaseNames = {"starting", "trai
 
 enum class Counter : uint8_t {
   resident_host,
-  device_used,    // by everybody on it, as the driver says
+  device_used,    // by all processes on it, as the driver says
   device_total,   //
   loss,           // of a batch, not bytes
   device_before,  // used before this process had a context there
   device_start,   // used when the recording began, the context included
-  pinned_held,    // what LibTorch's pinned host allocator has of the driver
-  pinned_used,    // of that what is given to tensors, in its powers of two
+  pinned_held,    // what LibTorch's pinned host allocator holds of the driver's
+  pinned_used,    // of that, given to tensors, in powers of two
   steps_before,   // not bytes: steps that ran before the recording began
 };
 constexpr int kCounters = 9;
@@ -65,27 +65,28 @@ constexpr std::array<std::string_view, kCounters> kCounterNames = {
     "resident_host", "device_used", "device_total", "loss",        "device_before",
     "device_start",  "pinned_held", "pinned_used",  "steps_before"};
 
-/// What the fields `address` and `value` of an event mean is said for each kind.
+/// The kind of an event. The meaning of its fields `address` and `value` stands beside each kind.
 enum class EventKind : uint8_t {
   alloc,          // address, value: bytes asked for
   free,           // address, value: bytes asked for, 0: not known
-  recategorise,   // address of a live block: what it turns out to be, it was from the start
+  recategorise,   // address of a live block: its category from its allocation on
   out_of_memory,  // address: bytes free on the device, value: bytes asked for
   phase,          // value: a Phase
   step,           // value: the step that begins, from 0
-  action_begin,   // `action` of the schedule of the phase
+  action_begin,   // `action` of the schedule of the current phase
   action_end,     //
   counter,        // address: a Counter; value: bytes, or of a loss the bits of a double
-  hold,     // address, value: a block that the allocator keeps from others; 0: the one just freed
+  hold,     // address, value: a block the allocator keeps from others; 0: the last freed
   release,  // address of a held block: it is free
 };
 constexpr int kEventKinds = 11;
 
 /// [Note: held blocks]
-/// A freed block that other streams still use is held until they are done: `free`, at once `hold`
-/// with value 0, later `release`. And a recording that begins late says first which blocks there
-/// were: the segments, then of every used block a `hold` with the bytes that it was given and its
-/// `alloc`, so that whoever follows the allocator knows its blocks from there on.
+/// A freed block that other streams still use is held until they are done: the recording has a
+/// `free`, at once a `hold` with value 0, and later a `release`. A recording that begins late first
+/// says which blocks there were: all segments, then for every used block a `hold` with the bytes
+/// that it was given and its `alloc`, so that a BlockTracker knows the allocator's blocks from
+/// there on.
 struct Event {
   int64_t time_ns = 0;   // since the recording began
   uint64_t address = 0;  //
@@ -100,17 +101,17 @@ struct Event {
   bool operator==(const Event&) const = default;
 };
 
-/// Said once, at the beginning.
+/// The facts about a recording that its writer stores once, at the beginning.
 struct Header {
   int32_t rank = 0;
   int32_t world_size = 1;
   std::string device;  // "cpu", "cuda", "null:h200"
   std::string gpu{};   // the driver's name of it; empty on a CPU
   int64_t capacity_bytes = 0;
-  std::string notice;             // what a reader must be told, e.g. that values mean nothing
+  std::string notice;             // what a reader must know, e.g. that values mean nothing
   std::string config;             // config.json
   std::string train;              // the schedule of a training step, as text
-  std::string evaluate;           // and of an evaluation
+  std::string evaluate;           // the schedule of an evaluation
   std::string libraries{};        // versions, one a line: "LibTorch 2.11.0"
   int64_t start_realtime_ns = 0;  // when time_ns was 0, since 1970
 

@@ -1,5 +1,5 @@
-// How a command becomes a program: an error is one line, with the exit code of docs/train.md,
-// and nothing that it prints of others' text moves a terminal's cursor.
+// Runs a command as a program. An error becomes one line with the exit code of design and README,
+// and no foreign text that the command prints can move a terminal's cursor.
 #pragma once
 
 #include <algorithm>
@@ -14,13 +14,13 @@
 
 namespace shardlens::profiler {
 
-/// Keeps the first of several lines: LibTorch's errors go on with advice and a backtrace.
+/// Returns the first of several lines, since LibTorch's errors go on with advice and a backtrace.
 inline std::string error_line(std::string_view text) {
   return input::shown(text.substr(0, std::min(text.find('\n'), text.size())));
 }
 
-/// The output of a command, of which files of others may be a part. Throws std::runtime_error where
-/// it cannot be written.
+/// Prints the output of a command after escaping it, since parts of it may come from foreign files.
+/// Throws std::runtime_error if it cannot be written.
 inline void print_output(std::string_view text, std::FILE* stream = stdout) {
   const std::string shown = input::shown_lines(text);
   const size_t written = std::fwrite(shown.data(), 1, shown.size(), stream);
@@ -28,14 +28,15 @@ inline void print_output(std::string_view text, std::FILE* stream = stdout) {
   throw std::runtime_error("the output cannot be written; is its disk full?");
 }
 
-/// A file that grows beyond `ulimit -f` is then an error of the write, to be told, and not the end
-/// of the process. A handler, unlike SIG_IGN, is not inherited by programs that this one starts.
+/// Makes a file that grows beyond `ulimit -f` an error of the write, which can be reported, instead
+/// of the end of the process. A handler, unlike SIG_IGN, is not inherited by programs that this one
+/// starts.
 inline void survive_file_size_limit() {
   std::signal(SIGXFSZ, [](int) {});
 }
 
-/// The exit code of what `command` returns or throws: 2 for wrong use (std::invalid_argument),
-/// `failed` for anything else.
+/// Runs `command` and returns its exit code, or that of the exception it throws: 2 for wrong use
+/// (std::invalid_argument), `failed` for anything else.
 template <class Command>
 int run_program(const char* name, const Command& command, int failed = 1) {
   const auto fail = [&](const std::string& line, int exit_code) {

@@ -11,7 +11,8 @@ namespace {
 
 struct PyObject;
 
-/// Of Python's stable interface, and PyEval_GetFrame, PyFrame_GetLineNumber and PyFrame_GetBack.
+/// Functions of Python's stable interface, and PyEval_GetFrame, PyFrame_GetLineNumber and
+/// PyFrame_GetBack.
 struct Python {
   int (*is_initialized)();
   void* (*thread_state)();
@@ -63,8 +64,8 @@ std::string text_attribute(PyObject* object, const char* name) {
   return copy;
 }
 
-/// Takes over the reference to `code`: a function that is known is never freed, so that no other
-/// comes to lie at its address. Python's lock guards the table.
+/// Returns the function of a code object, and takes over the reference to `code`: a known function
+/// is never freed, so that no other one can lie at its address. Python's lock guards the table.
 const PythonFunction& function_of(PyObject* code) {
   static auto& known = *new std::unordered_map<PyObject*, std::unique_ptr<PythonFunction>>();
   std::unique_ptr<PythonFunction>& function = known[code];
@@ -82,10 +83,10 @@ const PythonFunction& function_of(PyObject* code) {
 void visit_python_frames(
     const std::function<bool(const PythonFunction& function, int line)>& visit) {
   const Python& py = python();
-  // A thread that Python has not heard of is in none of its functions.
+  // A thread that Python does not know is in none of its functions.
   if (!py.is_complete || py.is_initialized() == 0 || py.thread_state() == nullptr) return;
   const int lock = py.ensure_lock();
-  PyObject* frame = py.current_frame();  // borrowed; all others are ours
+  PyObject* frame = py.current_frame();  // a borrowed reference; all others are ours
   bool is_ours = false;
   while (frame != nullptr) {
     const bool goes_on = visit(function_of(py.code_of(frame)), py.line_of(frame));

@@ -1,6 +1,7 @@
-// The Python functions that the calling thread is in, asked of the interpreter that this process
-// runs, if it runs one. Python's own calls are looked up by name when they are first needed, so one
-// library serves any version of Python and none is needed to build it.
+// Finds the Python functions that the calling thread is in, by asking the interpreter that this
+// process runs, if it runs one. The functions of Python's C interface are looked up by name when
+// they are first needed, so one library serves any version of Python and none is needed to build
+// it.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +10,16 @@
 
 namespace shardlens::profiler {
 
-/// A Python function, for as long as the process lives.
+/// A Python function, which is kept as long as the process lives.
 struct PythonFunction {
   std::string file;
   std::string name;
 };
 
 /// Calls `visit` for the functions of this thread, the innermost first, until it returns false;
-/// `line` is where each of them is. Takes Python's lock, so nobody who holds it may wait for the
-/// caller. Equal functions are the same object. Does nothing where there is no Python, or none any
-/// more.
+/// `line` is the line that each of them is at. Takes Python's lock, so no thread that holds it may
+/// wait for the caller. Equal functions are passed as the same object. Does nothing if there is no
+/// Python in the process, or if it has ended.
 void visit_python_frames(
     const std::function<bool(const PythonFunction& function, int line)>& visit);
 

@@ -7,9 +7,9 @@ namespace shardlens::profiler {
 
 namespace {
 
-// Paths are those of PyTorch 2.11.
+// The paths are those of PyTorch 2.11.
 constexpr std::array kRules = {
-    // FSDP2. What a collective works in, then what it leaves behind.
+    // FSDP2: first the buffers of collectives, then the memory that stays after them.
     PythonRule{"_fully_shard/_fsdp_param.py", "alloc_storage", Category::unsharded_parameter},
     PythonRule{"_fully_shard/_fsdp_param.py", "init_all_gather_outputs",
                Category::unsharded_parameter},
@@ -37,7 +37,7 @@ constexpr std::array kRules = {
     PythonRule{"fsdp/_runtime_utils.py", "_get_reduce_scatter_tensors", Category::reduce_buffer},
     PythonRule{"fsdp/_runtime_utils.py", "_accumulate_sharded_grad", Category::gradient_shard},
     PythonRule{"fsdp/_init_utils.py", "", Category::parameter_shard},
-    // DDP, collectives.
+    // DDP and the collectives.
     PythonRule{"nn/parallel/distributed.py", "_ddp_init_helper", Category::reduce_buffer},
     PythonRule{"nn/parallel/distributed.py", "_pre_forward", Category::reduce_buffer},
     PythonRule{"distributed/utils.py", "_recursive_to", Category::input},
@@ -45,7 +45,7 @@ constexpr std::array kRules = {
     PythonRule{"distributed/distributed_c10d.py", "", Category::communication},
     PythonRule{"distributed/utils.py", "_sync_params_and_buffers", Category::communication},
     PythonRule{"distributed/_functional_collectives.py", "", Category::communication},
-    // What happens to all parameters: made, moved, filled, stepped, clipped.
+    // Functions that go over all parameters: they make, move, fill, step or clip them.
     PythonRule{"torch/nn/modules/module.py", "_apply", Category::parameter_shard},
     PythonRule{"torch/nn/modules/module.py", "convert", Category::parameter_shard},
     PythonRule{"torch/nn/modules/module.py", "<lambda>", Category::parameter_shard},
@@ -56,11 +56,11 @@ constexpr std::array kRules = {
     PythonRule{"torch/amp/grad_scaler.py", "", Category::optimizer_state},
     PythonRule{"torch/optim/", "_init_group", Category::optimizer_state},
     PythonRule{"torch/optim/", "", Category::workspace},
-    // torch.compile chooses a kernel by trying all.
+    // torch.compile tries all kernels and chooses one of them.
     PythonRule{"torch/_inductor/select_algorithm.py", "", Category::workspace},
     PythonRule{"torch/_inductor/runtime/benchmarking.py", "", Category::workspace},
     PythonRule{"torch/_inductor/runtime/triton_heuristics.py", "", Category::workspace},
-    // The passes.
+    // The passes of a step.
     PythonRule{"", "forward", Category::activation},
     PythonRule{"torch/nn/functional.py", "", Category::activation},
     PythonRule{"torch/utils/data/", "", Category::input},
@@ -76,7 +76,7 @@ bool is_of(const PythonRule& rule, std::string_view file) {
 std::span<const PythonRule> python_rules() { return kRules; }
 
 const PythonRule* find_python_rule(std::string_view file, std::string_view function) {
-  const bool is_nameless = function.starts_with('<');  // "<listcomp>": the function around it tells
+  const bool is_nameless = function.starts_with('<');  // "<listcomp>": its caller tells
   const auto found = std::ranges::find_if(kRules, [&](const PythonRule& rule) {
     const bool is_any = rule.function.empty() && !is_nameless;
     return (is_any || rule.function == function) && is_of(rule, file);

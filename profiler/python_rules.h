@@ -1,6 +1,7 @@
-// What an allocation of a Python program is for: from the Python functions that it was made in, the
-// innermost first, and where none of them tells, from the part of the step that it was made in. All
-// rules are one table; what no rule names is `other`, and reports print its share.
+// Classes an allocation of a Python program by the Python functions that it was made in, the
+// innermost first, and if none of them tells, by the part of the step that it was made in. All
+// rules are one table; an allocation that no rule names is `other`, and reports print the share of
+// those.
 #pragma once
 
 #include <cstdint>
@@ -17,27 +18,28 @@ struct PythonRule {
   Category category{};
 };
 
-/// Earlier ones win.
+/// Returns all rules. The first one that matches applies.
 std::span<const PythonRule> python_rules();
 
-/// Null where no rule is about this function.
+/// Returns the rule for this function, or null if there is none.
 const PythonRule* find_python_rule(std::string_view file, std::string_view function);
 
-/// Whether a file is neither PyTorch's nor of what records it (runtime/record/python).
+/// True if a file belongs neither to PyTorch nor to the hooks that record it
+/// (runtime/record/python).
 bool is_of_program(std::string_view file);
 
-/// Of a step, as far as allocations show it.
+/// A part of a training step, as far as allocations show it.
 enum class StepPart : uint8_t {
   starting,        // until the first optimizer is made
-  before_forward,  // what a step begins with: its data
+  before_forward,  // the beginning of a step: its data
   forward,         // from the first allocation of a module's forward
-  backward,        // in what autograd does for a node
+  backward,        // while autograd runs a node
 };
 
-/// Of what is allocated in a part of the step by functions that no rule is about.
+/// Returns the category of an allocation in this part of the step by functions that no rule names.
 Category category_of_part(StepPart part);
 
-/// Whether a function's allocations show that the forward pass has begun.
+/// True if allocations of a function show that the forward pass has begun.
 bool is_forward(std::string_view function);
 
 }  // namespace shardlens::profiler

@@ -18,7 +18,7 @@ namespace shardlens::profiler {
 
 namespace {
 
-constexpr int64_t kMostReserved = 1 << 26;  // events: whatever a file claims
+constexpr int64_t kMostReserved = 1 << 26;  // events, however many a file claims
 
 File open_recording(const std::string& path) {
   input::InputFile file(path);
@@ -29,7 +29,8 @@ File open_recording(const std::string& path) {
   return File(file.release());
 }
 
-/// So that times can be added to one another and to the recording's begin.
+/// True if the time is small enough that sums of times, and of a time and the recording's start, do
+/// not overflow.
 bool is_time(int64_t time_ns) { return -kMaxTime_ns <= time_ns && time_ns <= kMaxTime_ns; }
 
 }  // namespace
@@ -51,7 +52,7 @@ class Reader::Recording {
   int64_t open_events = 0;
 
  private:
-  /// Events or a snapshot: a sealed block, or one of `open_`.
+  /// A block of events or a snapshot: a sealed block, or one of `open_`.
   struct Part {
     bool is_snapshot = false;
     uint64_t sequence = 0;
@@ -60,7 +61,7 @@ class Reader::Recording {
     size_t open = 0;               // of open_.blocks
   };
 
-  /// Once: events may be gone through several times.
+  /// Adds a fault once, since the same events may be read several times.
   void note(const std::string& what) {
     if (known_faults_.insert(what).second) faults_.push_back(what);
   }
@@ -86,7 +87,8 @@ class Reader::Recording {
   LiveSet next_snapshot(size_t part);
   void give_snapshot(size_t number, std::vector<Event>& events);
 
-  // Read in this order: what is sealed between the two is then found in one of them.
+  // These are read in this order: what is sealed between the two reads is then found in one of
+  // them.
   File file_;
   OpenContents open_;
   BlockIndex index_;
@@ -95,21 +97,21 @@ class Reader::Recording {
   Bytes payload_;
   std::vector<Part> parts_;
   size_t position_ = 0;
-  uint64_t expected_ = 1;        // the sequence number of the next events
-  bool state_lost_ = false;      // until the next snapshot
+  uint64_t expected_ = 1;        // the sequence number of the next block of events
+  bool state_lost_ = false;      // true until the next snapshot
   std::optional<LiveSet> sure_;  // while the state is lost: what is live for certain
-  bool sure_stale_ = false;      // more is missing than `sure_` has taken into account
+  bool sure_stale_ = false;      // true if more is missing than `sure_` has taken into account
   bool may_lack_end_ = false;
-  bool starts_here_ = false;        // at a snapshot that is to be given as it is
+  bool starts_here_ = false;        // true at a snapshot that is to be given as it is
   std::optional<size_t> known_at_;  // the last snapshot that agreed with the events given so far
-  uint64_t sequence_of_end_ = 0;    // 0: not closed
+  uint64_t sequence_of_end_ = 0;    // of the end block; 0: not closed
   int64_t last_ns_ = 0;             // of the events given so far
   std::set<size_t> noted_;          // sealed blocks that faults name already
   std::vector<std::string> faults_;
   std::set<std::string> known_faults_;
   int64_t missing_from_ns_ = -1;
   uint64_t lost_ = 0;
-  size_t newer_faults_ = 0;  // of the faults, those that are no damage
+  size_t newer_faults_ = 0;  // how many of the faults are no damage
 };
 
 Reader::Recording::Recording(const std::string& path) : file_(open_recording(path)) {
@@ -205,7 +207,7 @@ void Reader::Recording::take_string(uint32_t id, std::string_view text) {
   if (strings[id].empty()) strings[id] = text;
 }
 
-/// Blocks that are sealed as well are left out.
+/// Adds the open blocks that are not sealed as well.
 void Reader::Recording::take_open() {
   if (!open_.found) return;
   std::set<uint64_t> sealed;
@@ -234,8 +236,8 @@ bool Reader::Recording::has_events(uint64_t sequence) const {
       parts_, [&](const Part& part) { return !part.is_snapshot && part.sequence == sequence; });
 }
 
-/// Notes what the end of the file lacks. While it is written, half a block may stand there: its
-/// events are in the .open file until it is whole.
+/// Notes what the end of the file lacks. While the file is written, half a block may stand there:
+/// its events are in the .open file until it is whole.
 void Reader::Recording::note_ends() {
   const bool has_open = !closed && open_.found;
   if (!index_.torn_tail.empty()) {
@@ -260,7 +262,7 @@ void Reader::Recording::decode(const IndexedBlock& block, std::vector<Event>& ev
   }
 }
 
-/// False where the block is damaged, which is noted once.
+/// Reads a part's events; returns false if the block is damaged, which is noted once.
 bool Reader::Recording::read(const Part& part, std::vector<Event>& events) {
   events.clear();
   if (!take_events(part, events)) return false;
@@ -303,7 +305,7 @@ void Reader::Recording::check_labels(const Part& part, std::vector<Event>& event
   }
 }
 
-/// Before the block of events with this number.
+/// Notes the blocks that are missing before the block of events with this number.
 void Reader::Recording::note_gap(uint64_t sequence) {
   if (sequence <= expected_) return;
   note(sequence == expected_ + 1
@@ -313,7 +315,7 @@ void Reader::Recording::note_gap(uint64_t sequence) {
   expected_ = sequence;
 }
 
-/// Right behind the events that were given last.
+/// Records that events are missing right after those that were given last.
 void Reader::Recording::miss_events() {
   state_lost_ = true;
   sure_stale_ = true;
@@ -328,7 +330,7 @@ bool Reader::Recording::next(std::vector<Event>& events) {
     if (!part.is_snapshot) note_gap(part.sequence);
     if (!part.is_snapshot && sure_stale_) {
       give_up_unsure(number, events);
-      continue;  // with this part, unless there is something to give first
+      continue;  // with this part, unless there are events to give first
     }
     ++position_;
     if (part.is_snapshot) {
@@ -372,7 +374,7 @@ void Reader::Recording::give_snapshot(size_t number, std::vector<Event>& events)
   if (!state_lost_) known_at_ = number;
 }
 
-/// What whoever took all events up to this part believes to be live.
+/// Returns the allocations that a caller who took all events up to this part believes to be live.
 LiveSet Reader::Recording::live_before(size_t part) {
   LiveSet live;
   std::vector<Event> events;
@@ -384,7 +386,7 @@ LiveSet Reader::Recording::live_before(size_t part) {
   return live;
 }
 
-/// The first after a part that can be read; nothing where there is none.
+/// Returns the first readable snapshot from this part on, or an empty set if there is none.
 LiveSet Reader::Recording::next_snapshot(size_t part) {
   LiveSet live;
   std::vector<Event> events;
@@ -396,7 +398,8 @@ LiveSet Reader::Recording::next_snapshot(size_t part) {
   return live;
 }
 
-/// Frees of what may have been freed in the events that are missing before a part.
+/// Replaces `events` by frees of all allocations that may have been freed in the events that are
+/// missing before a part.
 void Reader::Recording::give_up_unsure(size_t part, std::vector<Event>& events) {
   const LiveSet live = sure_ ? *sure_ : live_before(part);
   sure_ = live.common_with(next_snapshot(part));

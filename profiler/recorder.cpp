@@ -33,8 +33,8 @@ std::atomic<Recorder*> active_recorder = nullptr;
 
 uint64_t number_of(const void* address) { return reinterpret_cast<uint64_t>(address); }
 
-/// The operator call that the thread is in, the outermost one, and its blocks. In a backward that
-/// is not observed (see UnobservedBackward) it is what autograd does for one node.
+/// The outermost operator call that the thread is in, with its blocks. In a backward that is not
+/// observed (see UnobservedBackward), all that autograd does for one node is one call.
 struct OperatorCall {
   int depth = 0;  // of observed calls
   const void* node = nullptr;
@@ -54,7 +54,7 @@ std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction&) {
 
 void end_operator(const at::RecordFunction&, at::ObserverContext*) { --operator_call.depth; }
 
-/// Null outside of any call.
+/// Returns the thread's call, or null outside of any call.
 OperatorCall* current_call() {
   OperatorCall& call = operator_call;
   if (call.depth > 0) return &call;
@@ -68,7 +68,7 @@ OperatorCall* current_call() {
   return &call;
 }
 
-/// Whether the block is of the current call, which forgets it.
+/// True if the current call has allocated the block, which it then forgets.
 bool forget_own(uint64_t address) {
   OperatorCall* const call = current_call();
   if (call == nullptr) return false;
@@ -79,7 +79,7 @@ bool forget_own(uint64_t address) {
   return true;
 }
 
-/// Ranks are laid side by side by their starts.
+/// Returns the header with the present time as its start, by which reports lay ranks side by side.
 Header starting_now(Header header) {
   const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
   header.start_realtime_ns = std::chrono::nanoseconds(since_1970).count();
@@ -97,7 +97,7 @@ int64_t resident_bytes() {
 
 }  // namespace
 
-/// Read by any thread that the scope has travelled to.
+/// The purpose of a Scope, which any thread that the scope has travelled to reads.
 struct Scope::Info : c10::DebugInfoBase {
   explicit Info(const Purpose& purpose) { set(purpose); }
 
@@ -143,14 +143,14 @@ UnobservedBackward::UnobservedBackward() {
   if (Recorder::active() != nullptr) guard_.emplace(/*is_enabled=*/false);
 }
 
-/// The writer and everything that feeds it.
+/// Owns the writer and all hooks that feed it with events.
 class Recorder::Hooks {
  public:
-  /// Of LibTorch's.
+  /// A block of LibTorch's.
   struct Block {
     Space space{};
     uint64_t address = 0;
-    int64_t bytes = 0;  // 0 where they are not known
+    int64_t bytes = 0;  // 0 if they are not known
     uint16_t stream = 0;
   };
 
@@ -221,7 +221,8 @@ class Recorder::Hooks {
     append({.address = static_cast<uint64_t>(counter), .value = value, .kind = EventKind::counter});
   }
 
-  /// A free that the allocator has not completed at once waits for streams: [Note: held blocks].
+  /// Records a `hold` for a free that the allocator has not completed at once, since other streams
+  /// still use the block: [Note: held blocks].
   void hold_freed() {
     if (freed_.load(std::memory_order_relaxed) == 0) return;
     const uint64_t address = freed_.exchange(0);
@@ -233,7 +234,8 @@ class Recorder::Hooks {
  private:
   int64_t ns_at(c10::approx_time_t ticks) const { return steady_ns(ticks) - start_ns_; }
 
-  /// Pinned memory is asked for where it is needed, by the thread that needs it.
+  /// Records a change by the driver. Pinned memory gets the purpose of the calling thread, since it
+  /// is allocated where it is needed, by the thread that needs it.
   void changed(const DriverChange& change) {
     const bool is_for_scope = change.is_pinned_host && change.given;
     const Purpose purpose = is_for_scope ? Scope::Info::current() : Purpose{};
@@ -253,7 +255,8 @@ class Recorder::Hooks {
     append({.address = address, .kind = EventKind::release});
   }
 
-  /// The allocator's lock is held by whoever calls.
+  /// Returns the stream's number in order of first appearance. The caller holds the allocator's
+  /// lock.
   uint16_t number_of_stream(void* stream) {
     const auto number = std::find(streams_.begin(), streams_.end(), stream) - streams_.begin();
     if (static_cast<size_t>(number) == streams_.size()) streams_.push_back(stream);
@@ -265,10 +268,10 @@ class Recorder::Hooks {
   at::CallbackHandle operators_{};
   const uint32_t mapped_label_ = writer_.intern("mapped");  // see Space in profile.h
   std::vector<void*> streams_{nullptr};                     // CUDA's default stream is the main one
-  std::atomic<uint64_t> freed_ = 0;  // asked for, not known to be completed; 0: none
+  std::atomic<uint64_t> freed_ = 0;  // free requested, not known to be completed; 0: none
   const std::unique_ptr<StepWindow> window_;
   Purpose (*const purpose_)();
-  std::unique_ptr<DriverWatch> driver_;  // last: it tells of changes at once
+  std::unique_ptr<DriverWatch> driver_;  // last, as it reports changes at once
 };
 
 void Recorder::Hooks::traced(const TraceEntry& entry) {
@@ -280,7 +283,7 @@ void Recorder::Hooks::traced(const TraceEntry& entry) {
   switch (entry.action_) {
     case TraceEntry::ALLOC:
       return allocated({Space::device, entry.addr_, bytes, stream}, time_ns);
-    case TraceEntry::FREE_REQUESTED:  // where LibTorch's own counter of allocated bytes falls
+    case TraceEntry::FREE_REQUESTED:  // LibTorch's counter of allocated bytes falls now
       freed({Space::device, entry.addr_, bytes, stream}, time_ns);
       freed_ = entry.addr_;
       return;
@@ -320,7 +323,8 @@ void Recorder::Hooks::traced(const TraceEntry& entry) {
 
 namespace {
 
-/// LibTorch's CPU allocator, told of. A block keeps LibTorch's context and gets our deleter.
+/// Wraps LibTorch's CPU allocator to report its blocks. A block keeps LibTorch's context and gets
+/// our deleter.
 class WatchedCpuAllocator final : public c10::Allocator {
  public:
   using Tell = void (*)(bool given, const void* address, size_t bytes);
@@ -355,7 +359,8 @@ class WatchedCpuAllocator final : public c10::Allocator {
 
 }  // namespace
 
-/// For ever, as LibTorch has no way to take them away; idle while no recorder is active.
+/// Installs the hooks for the life of the process, as LibTorch cannot remove them; they are idle
+/// while no recorder is active.
 void Recorder::Hooks::install(const RecorderOptions& options) {
   static std::once_flag cpu, cuda;
   const auto watch_cpu = [] {
@@ -468,7 +473,7 @@ std::string out_of_memory_screen(const std::string& path) {
   try {
     return out_of_memory_text(report_of(path));
   } catch (const std::exception&) {
-    return {};  // why the run failed is said elsewhere; a file that is missing adds nothing
+    return {};  // why the run failed is said elsewhere; a missing file adds nothing
   }
 }
 

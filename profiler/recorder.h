@@ -1,16 +1,16 @@
 // Records a rank's memory while it trains: what LibTorch's allocators give and take back, what the
-// driver gives to anybody, and what the runtime says of itself.
+// driver gives to any library in the process, and what the runtime reports about itself.
 //
 // [Note: categories are declared] An allocation belongs to the innermost Scope of the thread that
 // makes it. Scopes travel with LibTorch's thread-local state, so also to a thread that runs
 // backward for another. A block that is taken and given back within one operator call is
-// `workspace`, whatever the scope; in backward all that autograd does for one node is one call.
-// That is known when the block is given back, and said of its whole life. So is `recategorise`:
-// what a block turns out to be, it was from the start.
+// `workspace`, whatever the scope; in backward all that autograd does for one node counts as one
+// call. The recorder knows this only when the block is given back, and it then holds for the
+// block's whole life. So does `recategorise`: the new category holds from the allocation on.
 //
 // LibTorch keeps allocation hooks for the life of a process, so one recorder can be active at a
-// time; all others of its calls are cheap while none is. Any thread may allocate; the calls below
-// are for the thread that trains.
+// time; the hooks cost little while none is. Any thread may allocate; the functions below are for
+// the training thread.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -27,7 +27,7 @@
 
 namespace shardlens::profiler {
 
-/// What allocations are for.
+/// The use of an allocation: its category, label and action.
 struct Purpose {
   Category category = Category::other;
   uint32_t label = 0;
@@ -36,19 +36,20 @@ struct Purpose {
 
 struct RecorderOptions {
   std::string path;
-  Header header;  // its start is set by the recorder
+  Header header;  // the recorder sets its start
   bool on_cuda = false;
-  /// The only ones that are recorded; nothing: everything is.
+  /// Only events of these steps are recorded; without a range all are.
   std::optional<StepRange> steps = {};
-  /// What device_used_bytes() said before this process had a context.
+  /// The result of device_used_bytes() before this process had a context.
   std::optional<int64_t> device_before_bytes = {};
   bool of_host = true;    // what LibTorch's CPU allocator gives
   bool of_driver = true;  // what the driver gives; only with on_cuda
-  /// The device in use has a context, so it can be asked. Else sample_start does, later.
+  /// True if the device in use has a context, so that its memory can be sampled at once. Otherwise
+  /// the caller calls sample_start() later.
   bool has_context = true;
-  /// Says what an allocation is for, instead of a Scope: of a program that knows none. Called on
-  /// the thread that allocates, in the allocator's lock; must not throw, allocate by LibTorch or
-  /// wait.
+  /// Returns the purpose of an allocation, in place of a Scope, for a program that has no scopes.
+  /// The allocating thread calls it under the allocator's lock, so it must not throw, allocate by
+  /// LibTorch or wait.
   Purpose (*purpose)() = nullptr;
 };
 
@@ -62,14 +63,14 @@ struct RecorderSummary {
 
 class Recorder {
  public:
-  /// Begins the file and listens. Throws std::runtime_error where the file cannot be made,
-  /// std::logic_error where another recorder is active.
+  /// Creates the file and begins to listen. Throws std::runtime_error if the file cannot be
+  /// created, std::logic_error if another recorder is active.
   explicit Recorder(const RecorderOptions& options);
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  /// The one that records now, or null.
+  /// Returns the recorder that is recording now, or null.
   static Recorder* active();
 
   void phase(Phase phase);
@@ -77,28 +78,30 @@ class Recorder {
   void begin_action(int32_t action);
   void end_action(int32_t action);
   void loss(double loss);
-  /// Samples host memory, and on CUDA the device's and pinned memory: about 2 us and 10 us.
+  /// Samples the host's memory, in about 2 us; sample_device() samples the device's and pinned
+  /// memory on CUDA, in about 10 us.
   void sample_host();
   void sample_device();
-  /// What the device has in use before LibTorch has allocated anything.
+  /// Samples the memory that the device has in use before LibTorch has allocated any.
   void sample_start();
 
-  /// A live block of LibTorch's is something else than its scope says.
+  /// Changes the category of a live block of LibTorch's, from its allocation on.
   void recategorise(Space space, const void* address, Category category);
 
-  /// For a process that was forked from one that records: nothing of it is recorded, and the
-  /// recorder is never closed. The parent goes on.
+  /// Ends recording in a process that was forked from a recorded one, without closing the recorder.
+  /// The parent goes on recording.
   static void forget_after_fork();
 
-  /// The id of a text for Event::label. Any thread may call.
+  /// Returns the id of a text for Event::label. Any thread may call.
   uint32_t label(std::string_view text);
 
-  /// Why the driver's layer is missing; empty: it is there, or nobody asked for it.
+  /// Returns why the driver's layer is missing; empty if it is there, or was not asked for.
   std::string driver_fault() const;
-  /// Ends the driver's layer, for another that wants CUPTI; the rest goes on.
+  /// Ends the driver's layer, so that another tool can subscribe to CUPTI; the rest of the
+  /// recording goes on.
   void leave_driver();
 
-  /// Stops listening and finishes the file. Called once.
+  /// Stops listening and finishes the file. Must be called at most once.
   RecorderSummary close();
 
  private:
@@ -109,16 +112,18 @@ class Recorder {
   std::unique_ptr<Hooks> hooks_;
 };
 
-/// Bytes of a GPU that all processes use, without a context of this one: NVML is asked, which is
-/// loaded and never linked. Nothing where it is missing or does not know the GPU.
+/// Returns the bytes of a GPU that all processes use, without making a context for this process: it
+/// asks NVML, which is loaded at run time and never linked. Returns nothing if NVML is missing or
+/// does not know the GPU.
 std::optional<int64_t> device_used_bytes(int device);
 
-/// What held the memory when the recording at `path` last ran out of it, as `profile report` shows
-/// it: at most 40 lines. Empty where it never did, or cannot be read.
+/// Returns the report of what held the memory when the recording at `path` last ran out of it, as
+/// `profile report` shows it, in at most 40 lines. Returns an empty text if it never did, or if the
+/// file cannot be read.
 std::string out_of_memory_screen(const std::string& path);
 
-/// What the calling thread's allocations are for while this lives. Does nothing while nobody
-/// records.
+/// Declares the purpose of the calling thread's allocations while it lives. Does nothing while no
+/// recorder is active.
 class Scope {
  public:
   explicit Scope(const Purpose& purpose);
@@ -126,8 +131,8 @@ class Scope {
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 
-  /// From now on they are for something else; says what they were for. A new scope takes three
-  /// allocations, this takes none.
+  /// Replaces the purpose and returns the old one. A new scope costs three allocations, this costs
+  /// none.
   Purpose change(const Purpose& purpose);
 
  private:
@@ -138,11 +143,11 @@ class Scope {
   std::optional<c10::DebugInfoGuard> guard_;
 };
 
-/// To be put around a backward. While this lives and somebody records, LibTorch announces no
-/// operator calls on this thread, nor on one that runs backward for it: there it announces every
-/// node by a name that it first writes through a stream, which is more than half of what recording
-/// costs. The recorder sees by itself which node runs. LibTorch's own profiler, if somebody uses
-/// it, sees no operators meanwhile.
+/// Stops LibTorch from announcing operator calls on this thread, and on one that runs backward for
+/// it, while this object lives and a recorder is active. Put it around a backward: there LibTorch
+/// announces every node by a name that it first writes through a stream, which is more than half of
+/// the cost of recording. The recorder sees by itself which node runs. LibTorch's own profiler, if
+/// it is in use, sees no operators meanwhile.
 class UnobservedBackward {
  public:
   UnobservedBackward();

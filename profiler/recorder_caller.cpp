@@ -10,10 +10,11 @@ namespace shardlens::profiler {
 
 namespace {
 
-/// Who asked is near the top: a few frames each of CUPTI, the driver and the runtime come before.
+/// The caller is near the top of the stack: a few frames each of CUPTI, the driver and the runtime
+/// come before it.
 constexpr int kMaxFrames = 64;
 
-/// The parts of file names before the version, which follows a '.' or a '-'.
+/// The names of libraries that are passed over, without the version, which follows a '.' or a '-'.
 constexpr std::array<std::string_view, 7> kPassedThrough = {
     "libcupti", "libcuda", "libcudart", "libc", "libpthread", "libstdc++", "ld-linux"};
 
@@ -36,7 +37,8 @@ Module module_of(const void* address) {
   return {info.dli_fbase, path.substr(path.rfind('/') + 1)};
 }
 
-/// The module of the call that will return there: a call may be the last thing in its function.
+/// Returns the module of the call that will return to this address. The byte before it is looked
+/// up, since a call may be the last instruction of its function.
 Module module_of_call(const void* returns_to) {
   return module_of(static_cast<const char*>(returns_to) - 1);
 }
@@ -52,7 +54,8 @@ std::string_view caller_of_driver() {
   std::array<void*, kMaxFrames> frames{};
   const int depth = backtrace(frames.data(), kMaxFrames);
   const void* const ours = module_of(reinterpret_cast<const void*>(&caller_of_driver)).base;
-  // We may be linked into the very program that asked, so only our frames on top are passed over.
+  // This code may be linked into the very program that asked, so only its frames on top are passed
+  // over.
   bool in_callback = true;
   for (int i = 0; i < depth; ++i) {
     const Module module = module_of_call(frames[static_cast<size_t>(i)]);

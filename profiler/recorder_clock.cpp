@@ -10,10 +10,10 @@ namespace shardlens::profiler {
 namespace {
 
 constexpr auto kCalibration = std::chrono::milliseconds(2);
-constexpr double kTrustedNs = 1e6;  // how long a reading of the clock serves
+constexpr double kTrustedNs = 1e6;  // how long a reading of the clock is used
 constexpr int kAttempts = 8;
 
-/// Both clocks at one moment.
+/// One moment on both clocks.
 struct Reading {
   int64_t ticks = 0;
   int64_t ns = 0;
@@ -21,7 +21,8 @@ struct Reading {
 
 int64_t ticks_now() { return static_cast<int64_t>(c10::getApproximateTime()); }
 
-/// The best of some attempts: the thread may lose its core between two looks.
+/// Reads both clocks several times and returns the narrowest pair, since the thread may lose its
+/// core between the two readings.
 Reading read_both() {
   Reading best;
   int64_t best_width = std::numeric_limits<int64_t>::max();

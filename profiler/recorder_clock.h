@@ -1,5 +1,6 @@
-// Time from the processor's counter of ticks. LibTorch's allocator reads that for everything that
-// it tells, and a second look at a clock would cost a recorder more than all else it does.
+// Tells time by the processor's tick counter. LibTorch's allocator reads that counter for
+// everything that it reports, and a second reading of a clock would cost a recorder more than all
+// its other work.
 #pragma once
 
 #include <c10/util/ApproximateClock.h>
@@ -8,10 +9,11 @@
 
 namespace shardlens::profiler {
 
-/// Nanoseconds of std::chrono::steady_clock when LibTorch's counter (c10::getApproximateTime) stood
-/// at `ticks`, which must be a recent reading of the calling thread's. Never falls on one thread.
-/// Each thread looks at the clock itself once a millisecond, and so stays within 0.2 us of it. The
-/// first call of a process takes 2 ms, to learn how long a tick is.
+/// Returns the time of std::chrono::steady_clock, in nanoseconds, at which LibTorch's counter
+/// (c10::getApproximateTime) stood at `ticks`, which must be a recent reading by the calling
+/// thread. The result never decreases on one thread. Each thread reads the clock itself once a
+/// millisecond, and so stays within 0.2 us of it. The first call of a process takes 2 ms, to
+/// measure the length of a tick.
 int64_t steady_ns(c10::approx_time_t ticks);
 
 }  // namespace shardlens::profiler

@@ -34,7 +34,7 @@ struct Memory {
 
 enum class Effect { gives, takes_back, retains };
 
-/// A function of the driver, and how to read the parameters that CUPTI hands on.
+/// A function of the driver, with the reader of the parameters that CUPTI hands on.
 struct Call {
   CUpti_CallbackId id;
   const char* name;
@@ -91,8 +91,8 @@ Memory retained(const void* parameters) {
   return {.address = *as<cuMemRetainAllocationHandle_params>(parameters).handle};
 }
 
-/// The functions of the driver alone: the runtime's make these, and would count twice.
-/// cuMemHostAlloc_v2 has the parameters of the first.
+/// The watched functions of the driver. The runtime's functions are not watched, since they call
+/// these and would count twice. The parameters of cuMemHostAlloc_v2 are those of the first version.
 constexpr std::array kCalls = std::to_array<Call>({
     {CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, "cuMemAlloc_v2", Effect::gives,
      given<cuMemAlloc_v2_params>},
@@ -129,7 +129,8 @@ constexpr std::array kCalls = std::to_array<Call>({
 
 // --- CUPTI ---------------------------------------------------------------------------------------
 
-/// The functions of CUPTI that are used. Never unloaded: it has threads of its own.
+/// The functions of CUPTI that are used. The library is never unloaded, since it has threads of its
+/// own.
 struct Cupti {
   decltype(&cuptiGetVersion) get_version;
   decltype(&cuptiGetResultString) get_result_string;
@@ -144,15 +145,16 @@ void find(void* library, const char* name, Function& function) {
   if (function == nullptr) throw std::runtime_error(fmt::format("{} has no {}", kLibrary, name));
 }
 
-/// CUPTI 13.2 does not return where it finds no driver: it calls itself until the stack is full.
+/// Throws std::runtime_error if there is no driver. CUPTI 13.2 does not return then: it calls
+/// itself until the stack is full.
 void expect_driver() {
   if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr) return;
   throw std::runtime_error("there is no GPU, or its driver is missing: libcuda.so.1 is not found");
 }
 
-/// Throws std::runtime_error with the reason where there is none that can be used.
+/// Loads CUPTI. Throws std::runtime_error with the reason if none can be used.
 Cupti load_cupti() {
-  // Where LibTorch has mapped one, the soname finds that and no other.
+  // If LibTorch has mapped a CUPTI, the soname finds that one and no other.
   void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* const reason = dlerror();
@@ -180,7 +182,8 @@ std::string words_of(const Cupti& cupti, CUptiResult result) {
   return fmt::format("{} ({})", text == nullptr ? "an error" : text, static_cast<int>(result));
 }
 
-/// CUPTI says 999, "unknown", where the driver finds no GPU, and 15 where it is too old.
+/// Returns the reason of a failed subscription. CUPTI says 999, "unknown", if the driver finds no
+/// GPU, and 15 if it is too old.
 std::string refusal(const Cupti& cupti, CUptiResult result, const char* other_subscriber) {
   const std::string words = words_of(cupti, result);
   if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
@@ -201,7 +204,7 @@ class DriverWatch::Account {
  public:
   explicit Account(Sink sink) : sink_(std::move(sink)) {}
 
-  /// Takes CUPTI's callbacks. `account` is an Account.
+  /// Receives CUPTI's callbacks. `account` is an Account.
   static void call_back(void* account, CUpti_CallbackDomain domain, CUpti_CallbackId id,
                         const void* data) noexcept {
     if (domain != CUPTI_CB_DOMAIN_DRIVER_API) return;
@@ -226,8 +229,9 @@ class DriverWatch::Account {
     int references = 1;
   };
 
-  /// What is known to go is told before it goes: another thread may be given its address before
-  /// this call has returned. The driver refuses only where the context is lost, and all with it.
+  /// Reports a release of known memory before the driver executes it: another thread may be given
+  /// its address before this call has returned. The driver refuses a release only if the context is
+  /// lost, and all memory with it.
   void enter(const Call& call, const CUpti_CallbackData& data) {
     if (call.effect != Effect::takes_back) return;
     const uint64_t address = call.read(data.functionParams).address;
@@ -246,7 +250,7 @@ class DriverWatch::Account {
     }
   }
 
-  /// Whether the address is that of live memory.
+  /// Releases one reference to the memory. Returns true if live memory has this address or handle.
   bool take_back(uint64_t address) {
     const std::string_view library = caller_of_driver();
     const std::scoped_lock lock(mutex_);
@@ -259,7 +263,8 @@ class DriverWatch::Account {
     return true;
   }
 
-  /// NCCL asks for a handle anew before it gives memory back, and then releases it twice.
+  /// Adds a reference: NCCL retains a handle again before it releases memory, and then releases it
+  /// twice.
   void retain(uint64_t handle) {
     const std::scoped_lock lock(mutex_);
     const auto found = live_.find(handle);
@@ -280,10 +285,11 @@ class DriverWatch::Account {
   std::unordered_map<uint64_t, Block> live_;  // by address or handle
 };
 
-/// As long as it lives, CUPTI calls an account back.
+/// Lets CUPTI call an account back while it lives.
 class DriverWatch::Subscription {
  public:
-  /// Throws std::runtime_error with the reason where CUPTI cannot be had.
+  /// Subscribes to all of kCalls. Throws std::runtime_error with the reason if CUPTI cannot be
+  /// used.
   Subscription(Account& account, std::vector<std::string>& not_watched) : cupti_(load_cupti()) {
     std::array<char, CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN> other{};
     CUpti_SubscriberParams parameters{};
@@ -312,7 +318,8 @@ class DriverWatch::Subscription {
 
 namespace {
 
-/// For ever: another thread may be in a callback that began before the watch ended.
+/// Makes an account that is kept forever: another thread may be in a callback that began before the
+/// watch ended.
 template <class Account, class Sink>
 Account& keep_new(Sink sink) {
   static std::mutex& mutex = *new std::mutex;

@@ -1,6 +1,7 @@
-// The driver layer of a recording: what the CUDA driver gives to anybody in this process and takes
-// back, be it LibTorch's allocator, NCCL or cuBLAS. CUPTI calls back on the driver's allocation
-// calls; it is loaded at run time, and where it is missing or unwilling there is a reason instead.
+// The driver layer of a recording: the memory that the CUDA driver gives to any library in this
+// process and takes back, be it LibTorch's allocator, NCCL or cuBLAS. CUPTI calls back on the
+// driver's allocation calls; it is loaded at run time, and if it is missing or cannot be used,
+// DriverWatch::unavailable() says why.
 //
 // Memory that is mapped (cuMemCreate: expandable segments, NCCL) counts from its creation to the
 // last release of its handle, not when it is mapped: the driver defers a release until nothing is
@@ -16,36 +17,37 @@
 
 namespace shardlens::profiler {
 
-/// Memory that the driver gave, or takes back.
+/// One allocation by the driver, or one release of memory to it.
 struct DriverChange {
   bool given = false;
   bool is_pinned_host = false;
   uint64_t address = 0;      // of memory from cuMemCreate: its handle
-  int64_t bytes = 0;         // as asked for; 0 where memory goes that was given before the watch
-  std::string_view library;  // who asked, e.g. "libnccl.so.2", or the program; empty: not known.
-                             // For as long as the call.
+  int64_t bytes = 0;         // as asked for; 0 if memory from before the watch is released
+  std::string_view library;  // who asked, "libnccl.so.2" or the program; empty: not known.
+                             // The text is valid during the call.
 };
 
-/// As long as it lives, every change is told. One a process: CUPTI has one subscriber.
+/// Passes every change to a sink while it lives. A process has one at most, since CUPTI has one
+/// subscriber.
 class DriverWatch {
  public:
-  /// Called on the thread that allocates, inside the driver's call and maybe under the locks of
-  /// whoever asked, by one thread at a time, in the order of what happens at one address. It must
-  /// not throw, not call CUDA or LibTorch, and not destroy the watch.
+  /// Called on the thread that allocates, inside the driver's call and maybe under locks of the
+  /// library that asked. Calls never overlap, and changes at one address come in the order in which
+  /// they happen. It must not throw, not call CUDA or LibTorch, and not destroy the watch.
   using Sink = std::function<void(const DriverChange&)>;
 
-  /// To be made before the memory that is to be seen is asked for. Does not fail for CUPTI's sake:
-  /// see `unavailable`.
+  /// Begins to watch; memory that was asked for before is not seen. A failure of CUPTI is no error
+  /// here: see `unavailable`.
   explicit DriverWatch(Sink sink);
-  /// The sink is not called once this has returned.
+  /// Ends the watch. The sink is not called once this has returned.
   ~DriverWatch();
   DriverWatch(const DriverWatch&) = delete;
   DriverWatch& operator=(const DriverWatch&) = delete;
 
   bool is_watching() const { return unavailable_.empty(); }
-  /// "CUPTI unavailable: <reason>", one line; empty while it watches.
+  /// Returns "CUPTI unavailable: <reason>", one line; empty while it watches.
   const std::string& unavailable() const { return unavailable_; }
-  /// The driver's functions that this CUPTI cannot watch, e.g. "cuMemHostAlloc_v2".
+  /// Returns the driver's functions that this CUPTI cannot watch, e.g. "cuMemHostAlloc_v2".
   const std::vector<std::string>& not_watched() const { return not_watched_; }
 
  private:

@@ -10,7 +10,7 @@ namespace shardlens::profiler {
 
 namespace {
 
-// NVML comes with the driver, its header with the toolkit, which is not needed otherwise.
+// NVML comes with the driver, but its header comes with the toolkit, which nothing else here needs.
 using NvmlDevice = void*;
 
 struct NvmlMemory {
@@ -21,7 +21,7 @@ struct NvmlMemory {
   unsigned long long used = 0;
 };
 
-/// Closes itself. Every function of NVML returns 0 where it succeeded.
+/// The loaded NVML, which closes itself. Every function of NVML returns 0 if it succeeds.
 class Nvml {
  public:
   Nvml() : library_(::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
@@ -52,7 +52,7 @@ class Nvml {
 
 std::optional<int64_t> device_used_bytes(int device) {
   const Nvml nvml;
-  std::array<char, 32> bus_id{};  // what CUDA and NVML both call a GPU
+  std::array<char, 32> bus_id{};  // CUDA and NVML both name a GPU by it
   if (!nvml.is_open() ||
       cudaDeviceGetPCIBusId(bus_id.data(), bus_id.size(), device) != cudaSuccess) {
     return std::nullopt;

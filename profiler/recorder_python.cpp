@@ -30,20 +30,21 @@ using allocator::RecordContext;
 
 constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 
-/// What the user's own memory history wants to know of an allocation.
+/// The stacks that the user's own memory history wants for an allocation.
 enum class OwnHistory { none, python, with_cpp };
 
 std::atomic<OwnHistory> own_history = OwnHistory::none;
 std::atomic<StepPart> step_part = StepPart::starting;
-std::atomic<bool> start_is_due = false;  // the device has not been asked for what is in use
-bool samples_device = false;             // it is, when a step begins and at the end
+std::atomic<bool> start_is_due = false;  // the device's use has not been sampled yet
+bool samples_device = false;             // if so, at each end of a step and at the end
 std::atomic<int64_t> coming_step = -1;   // begins with the next allocation; -1: none
 
-/// Of the allocation that this thread is about to make. The allocator asks for it before it takes
-/// its lock, where one may wait for Python, and tells of the allocation with the lock held.
+/// The purpose of the allocation that this thread is about to make. The allocator asks for it
+/// before it takes its lock, when this code may still wait for Python, and reports the allocation
+/// with the lock held.
 thread_local Purpose next_purpose;
 
-/// What is always the same of a Python function. Python's lock guards the table.
+/// The facts about a Python function that never change. Python's lock guards the table.
 struct KnownFunction {
   const PythonRule* rule = nullptr;
   bool is_of_program = false;
@@ -65,7 +66,7 @@ std::string place_of(const PythonFunction& function, int line) {
 }
 
 struct Seen {
-  const PythonRule* rule = nullptr;  // about the innermost function that one is about
+  const PythonRule* rule = nullptr;  // the rule of the innermost function that has one
   std::string place;                 // the innermost function of the program
 };
 
@@ -80,7 +81,8 @@ Seen look_at_frames() {
   return seen;
 }
 
-/// A backward ends, and the next microbatch begins, when something is allocated outside of it.
+/// Returns the part of the step that the next allocation is in. A backward ends, and the next
+/// microbatch begins, with the first allocation outside of it.
 StepPart part_now(const Seen& seen, bool in_backward) {
   StepPart part = step_part;
   if (in_backward) {
@@ -103,7 +105,8 @@ Purpose purpose_of_next(Recorder& active) {
           .label = seen.place.empty() ? 0 : active.label(seen.place)};
 }
 
-/// What follows the last step, and allocates nothing, is no step.
+/// Begins the announced step at its first allocation, so that the code after the last step, which
+/// allocates nothing, does not become a step.
 void begin_coming_step(Recorder& active) {
   if (coming_step < 0) return;
   const int64_t step = coming_step.exchange(-1);
@@ -112,10 +115,10 @@ void begin_coming_step(Recorder& active) {
   active.step(step);
 }
 
-/// The allocator asks this for the stacks of its own history.
+/// Makes the context of an allocation. The allocator calls this for the stacks of its own history.
 std::shared_ptr<c10::GatheredContext> gather() {
   if (Recorder* const active = Recorder::active()) {
-    // The allocation makes the context, if there is none, on the device that is in use now.
+    // If there is no context yet, this allocation makes it, on the device that is in use now.
     if (start_is_due.exchange(false)) active->sample_start();
     begin_coming_step(*active);
     next_purpose = purpose_of_next(*active);
@@ -145,12 +148,13 @@ Header header_of(const ShardlensRecordStart& start) {
   return header;
 }
 
-/// Where there is a context, which a first allocation has made.
+/// Samples the device's memory if it has a context, which the first allocation makes.
 void sample_device(Recorder& active) {
   if (samples_device && !start_is_due) active.sample_device();
 }
 
-/// Kept until the program ends: allocations go on while it does.
+/// Returns the recorder of this process, which is kept until the program ends, since allocations go
+/// on while it ends.
 std::unique_ptr<Recorder>& recorder() {
   static auto& only = *new std::unique_ptr<Recorder>();
   return only;
@@ -164,7 +168,7 @@ void begin(const ShardlensRecordStart& start) {
       .on_cuda = true,
       .device_before_bytes = is_attached ? device_used_bytes(start.gpu) : std::nullopt,
       .of_host = false,
-      .of_driver = is_attached,  // a null device's says nothing that segments do not
+      .of_driver = is_attached,  // a null device's driver tells no more than segments do
       .has_context = !is_attached,
       .purpose = [] { return next_purpose; }});
   start_is_due = samples_device = is_attached;

@@ -1,12 +1,12 @@
-// Records a Python program that knows nothing of it: the calls that `shardlens record`'s hooks in
-// Python (runtime/record/python) make of libshardlens_python.so. The library is loaded into the
-// user's process once PyTorch has initialised CUDA, and there uses the PyTorch that is loaded.
+// Records a Python program that does not know of it: these are the calls that the Python hooks of
+// `shardlens record` (runtime/record/python) make into libshardlens_python.so. The library is
+// loaded into the user's process once PyTorch has initialised CUDA, and uses the PyTorch that is
+// loaded there.
 //
-// Allocations are classed by python_rules.h when they are made. What only Python knows (which
-// storage is a parameter, a gradient, optimizer state) is said later by recategorise.
+// Allocations are classed by python_rules.h when they are made. Facts that only Python knows (which
+// storage is a parameter, a gradient, optimizer state) come later, by recategorise.
 //
-// Python's lock is held by whoever calls. No call throws; calls while nothing is recorded do
-// nothing.
+// The caller holds Python's lock. No call throws; a call does nothing while nothing is recorded.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,21 @@ extern "C" {
 struct ShardlensRecordStart {
   const char* path;       // of the recording
   const char* device;     // "null:h100", "cuda"
-  const char* notice;     // what a reader must be told
+  const char* notice;     // what a reader must know
   const char* libraries;  // versions, one a line
   const char* config;     // the command, as JSON
   int32_t rank;
   int32_t world_size;
-  int32_t gpu;          // that the process is expected to use, from 0
-  int32_t is_attached;  // to a program on a real GPU: the driver and the device are asked, too
+  int32_t gpu;          // that the process should use, from 0
+  int32_t is_attached;  // to a program on a real GPU: driver and device are watched, too
 };
 
-/// At the end of a recording.
+/// The counts of a recording when it ends.
 struct ShardlensRecordEnd {
   int64_t events;
   int64_t lost_events;
-  // As PyTorch's own counters say, since the program has reset them:
-  int64_t retries;          // allocations that were served after cached memory was given back
+  // The fields below are PyTorch's own counters, since the program last reset them.
+  int64_t retries;          // allocations served after cached memory was given back
   int64_t allocations;      // that were served
   int64_t allocated_bytes;  // now
   int64_t reserved_bytes;
@@ -38,22 +38,26 @@ struct ShardlensRecordEnd {
   int64_t peak_reserved_bytes;
 };
 
-/// Null, or why there is no recording; valid until the next call. Makes no context on any device:
-/// the program has not chosen its own yet.
+/// Begins a recording. Returns null, or why there is none, as a text that is valid until the next
+/// call. Makes no context on any device, since the program has not chosen its own yet.
 const char* shardlens_record_begin(const ShardlensRecordStart* start);
-/// Null, or why a recording that is attached has no layer of the driver; valid until the next call.
+/// Returns null, or why an attached recording lacks the driver's layer, as a text that is valid
+/// until the next call.
 const char* shardlens_record_driver_fault();
-/// Somebody else wants CUPTI, which serves one.
+/// Ends the driver's layer, since another tool wants CUPTI, which serves one subscriber.
 void shardlens_record_leave_driver();
-/// The first optimizer was made, or a step is over: step `step` begins, from 0.
+/// Begins step `step`, from 0. Call it when the first optimizer was made and whenever a step is
+/// over.
 void shardlens_record_step(int64_t step);
-/// The live block at `address` is of this Category, and was from the start.
+/// Sets the Category of the live block at `address`, from its allocation on.
 void shardlens_record_recategorise(uint64_t address, int32_t category);
-/// The blocks that cuBLAS works in are not what they were first taken for.
+/// Changes the category of the blocks that cuBLAS works in to `workspace`, which nobody knew when
+/// they were allocated.
 void shardlens_record_workspaces();
-/// The program has asked PyTorch for a memory history of its own, with these arguments: it gets
-/// that, and the recording its stacks.
+/// Passes on the arguments with which the program has asked PyTorch for a memory history of its
+/// own. The program gets its history, and the recording still gets its stacks.
 void shardlens_record_share_history(int32_t context, int64_t entries, int32_t with_cpp);
-/// Where there was a recording. False: nothing was being recorded.
+/// Ends the recording and fills `end`. Returns false, and leaves `end` alone, if nothing was being
+/// recorded.
 bool shardlens_record_end(ShardlensRecordEnd* end);
 }

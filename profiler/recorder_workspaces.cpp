@@ -1,4 +1,4 @@
-// Of LibTorch 2.10 and later.
+// Declares the workspaces as LibTorch 2.10 and later do.
 #include "profiler/recorder_workspaces.h"
 
 #include <c10/core/Allocator.h>

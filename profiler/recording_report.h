@@ -1,4 +1,4 @@
-// What a recording's file says: reader and analysis together.
+// Makes a report from a recording's file, with the reader and the analysis together.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace shardlens::profiler {
 
-/// Block by block, in memory of what is alive. `source` is the path. Throws as Reader does.
+/// Reads the file at `path` block by block, so that only what is alive is in memory. The report's
+/// `source` is the path. Throws as Reader does.
 RankReport report_of(const std::string& path);
 
 }  // namespace shardlens::profiler

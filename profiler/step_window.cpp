@@ -35,15 +35,15 @@ void StepWindow::take_before(const Event& event) {
   if (event.kind == EventKind::step) ++steps_before_;
 }
 
-/// Everything at the time of the first event. Blocks come before what lies in them, so that no
-/// moment in between passes for a peak with other blocks.
+/// Writes the state at which the recording begins, all at the time of the first event. Blocks come
+/// before the allocations in them, so that no moment in between counts as a peak with other blocks.
 void StepWindow::begin(int64_t time_ns, bool in_step) {
   const auto write = [&](Event event) {
     event.time_ns = time_ns;
     write_(event);
   };
   for (const auto& counter : counters_) {
-    // What was in use goes with the segments of its moment, and the next sample is near.
+    // The bytes in use belong to the segments of their moment, and the next sample comes soon.
     const auto used = static_cast<uint64_t>(Counter::device_used);
     if (counter && counter->address != used) write(*counter);
   }

@@ -1,8 +1,7 @@
 // Lets through only the events of some steps of training. A recording that begins late begins with
-// what is alive then: the segments, the blocks in them, the allocations with their labels and
-// categories as they turned out to be, and the last value of every counter but
-// the bytes in use. So whoever adds up its
-// events finds for these steps what the whole recording would have said.
+// the state of that moment: the segments, the blocks in them, the live allocations with their
+// labels and latest categories, and the last value of every counter but the bytes in use. So a sum
+// over its events gives for these steps what the whole recording would have given.
 #pragma once
 
 #include <array>
@@ -17,7 +16,8 @@
 
 namespace shardlens::profiler {
 
-/// Both included, the first step of a run is 1: that of a step event with value 0.
+/// A range of training steps, both ends included. The first step of a run is 1: that of a step
+/// event with value 0.
 struct StepRange {
   int64_t first = 1;
   int64_t last = 0;
@@ -25,15 +25,15 @@ struct StepRange {
   bool operator==(const StepRange&) const = default;
 };
 
-/// Any thread may call. Events of a step begin with its `step` and end with the next, or where the
-/// phase changes after the last one. Running out of memory before the first step begins the
-/// recording, too: it would hold nothing else.
+/// Passes on the events of a StepRange. Any thread may call. A step's events begin with its `step`
+/// event and end with the next, or, after the last step, with a change of phase. Running out of
+/// memory before the first step begins the recording, too: it would hold nothing else.
 class StepWindow {
  public:
   /// Called under the window's lock, by one thread at a time.
   using Write = std::function<void(const Event& event)>;
 
-  /// `mapped_label` is what a mapped segment's events carry (see Space).
+  /// `mapped_label` is the label of a mapped segment's events (see Space).
   StepWindow(StepRange range, uint32_t mapped_label, Write write);
 
   void take(const Event& event);

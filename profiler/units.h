@@ -1,4 +1,5 @@
-// Bytes in words, the same everywhere: binary units, since memory is counted in them.
+// Formats and parses bytes, in the same way everywhere: in binary units, since memory is counted in
+// them.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +8,13 @@
 
 namespace shardlens::profiler {
 
-/// "1.50 GiB"; below 1 KiB "640 B". Three digits at least, so that two sizes can be told apart.
+/// Formats bytes as "1.50 GiB", below 1 KiB as "640 B". From 1 KiB on it has three digits at least,
+/// so that two sizes can be told apart.
 std::string bytes_text(int64_t bytes);
 
-/// "80GiB", "512 MiB", "1.5GB" or plain bytes; a unit of 1000s has no i. Throws
-/// std::invalid_argument for anything else, and for less than one byte or more than 2^60.
+/// Parses "80GiB", "512 MiB", "1.5GB" or plain bytes; GB and the like, without an i, count in
+/// 1000s. Throws std::invalid_argument for anything else, and for less than one byte or more than
+/// 2^60.
 int64_t parse_bytes(std::string_view text);
 
 }  // namespace shardlens::profiler

@@ -23,8 +23,8 @@ namespace shardlens::profiler {
 namespace {
 
 constexpr uint32_t kAreaBytes = 1 << 20;
-constexpr int64_t kSealAfterNs = 1'000'000'000;  // of recording, for blocks
-constexpr uint32_t kSealFromEvents = 8 << 10;    // with so many events: fewer compress badly
+constexpr int64_t kSealAfterNs = 1'000'000'000;  // of recording, for a block that is not full
+constexpr uint32_t kSealFromEvents = 8 << 10;    // and holds so many: fewer compress badly
 constexpr uint32_t kNone = UINT32_MAX;
 
 uint64_t draw_id() {
@@ -49,9 +49,9 @@ struct TextHash {
 
 }  // namespace
 
-/// Blocks go around: free, open, full (waiting for the sealing thread), free again. `mutex_` guards
-/// that and is held for moments only; strings have a mutex of their own. Neither is held while
-/// something is compressed or written to the recording.
+/// Writes one recording. Blocks go around: free, open, full (waiting for the sealing thread), free
+/// again. `mutex_` guards that state and is held for moments only; strings have a mutex of their
+/// own. Neither is held while data is compressed or written to the recording.
 class Writer::Recording {
  public:
   Recording(const std::string& path, const Header& header, WriterOptions options);
@@ -66,7 +66,7 @@ class Writer::Recording {
  private:
   struct Block {
     uint64_t sequence = 0;
-    uint64_t lost = 0;  // before it was opened
+    uint64_t lost = 0;  // events lost before it was opened
     uint32_t count = 0;
     int64_t first_ns = 0;
   };
@@ -89,7 +89,7 @@ class Writer::Recording {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Block> blocks_;
-  std::vector<uint32_t> free_;  // the last is taken first: few pages are touched if few suffice
+  std::vector<uint32_t> free_;  // used last in, first out, which touches few pages
   std::vector<uint32_t> full_;  // oldest first
   uint32_t current_ = kNone;
   uint64_t sequence_ = 0;
@@ -104,7 +104,7 @@ class Writer::Recording {
 
   std::mutex strings_mutex_;
   std::unordered_map<std::string, uint32_t, TextHash, std::equal_to<>> numbers_;
-  int area_ = 0;  // where new strings go
+  int area_ = 0;  // the area for new strings
 
   bool is_last_ = false;  // only the sealing thread's
   std::mutex close_mutex_;
@@ -124,7 +124,7 @@ Writer::Recording::Recording(const std::string& path, const Header& header, Writ
   start_sealing();
 }
 
-/// Signals are for the threads of the program.
+/// Starts the sealing thread with all signals blocked, since signals are for the program's threads.
 void Writer::Recording::start_sealing() {
   sigset_t all;
   sigset_t before;
@@ -165,7 +165,7 @@ void Writer::Recording::hand_over() {
   changed_.notify_one();
 }
 
-/// The first reason counts. Call with `mutex_` held.
+/// Stops the recording; the first reason stays. The caller holds `mutex_`.
 void Writer::Recording::fail(const std::string& reason) {
   if (failed_) return;
   failure_ = reason;
@@ -198,7 +198,7 @@ uint32_t Writer::Recording::intern(std::string_view text) {
   return number;
 }
 
-/// Waits for the block to seal next; kNone: only strings are, or it is the end.
+/// Waits for the next block to seal; returns kNone if only strings are due, or at the end.
 uint32_t Writer::Recording::next_full() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !full_.empty() || strings_due_ || closing_; });
@@ -229,14 +229,14 @@ void Writer::Recording::seal_until_closed() {
   }
 }
 
-/// Before the events that use them.
+/// Seals the strings that are due. Call it before the events that use them are sealed.
 void Writer::Recording::seal_strings() {
   int full_area = 0;
   {
     const std::lock_guard lock(strings_mutex_);
     if (open_.area_used_bytes(area_) == 0) return;
     full_area = area_;
-    area_ = 1 - area_;  // empty: only this thread fills and clears them in turn
+    area_ = 1 - area_;  // it is empty: only this thread fills and clears areas in turn
   }
   sealer_.seal_strings(open_.strings(full_area));
   const std::lock_guard lock(strings_mutex_);
@@ -262,7 +262,7 @@ void Writer::Recording::close() {
     changed_.notify_one();
   }
   thread_.join();
-  if (!failed_) open_.remove();  // else it has what could not be sealed
+  if (!failed_) open_.remove();  // else it has the events that could not be sealed
 }
 
 WriterCounts Writer::Recording::counts() const {
