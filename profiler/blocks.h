@@ -71,7 +71,7 @@ struct BlockTotals {
   int64_t pending = 0;    // freed, but kept until other streams are done with it
   int64_t split = 0;      // free beside a used block: LibTorch's inactive_split
   int64_t cached = 0;     // free in whole segments, and all that is free in expandable ones
-  int64_t reserved = 0;   // taken from the driver
+  int64_t reserved = 0;   // reserved from the driver
   int64_t unplaced = 0;   // given outside all recorded segments; part of `allocated`
 
   int64_t allocated() const { return requested + rounding; }
