@@ -1,9 +1,9 @@
-// Numbers, texts, lists and maps as a pickle or a JSON file holds them, in one arena. Values are
-// indices: what a file mentions twice is there once, so no file is larger in memory than a small
-// multiple of its bytes, and nothing here calls itself however deep a file nests.
+// Numbers, texts, lists and maps of a pickle or a JSON file, in one arena. Values are indices: a
+// value that the file mentions twice is stored once, so no file is larger in memory than a small
+// multiple of its bytes, and no function here is recursive, however deep a file nests.
 //
-// A pickle's objects are data, too: the name of a class, what it was called with, and the state
-// that was given to it. What they mean is for the reader of the document to say.
+// A pickle's objects are data, too: the name of a class, the arguments that it was called with, and
+// the state that was given to it. The reader of the document decides what they mean.
 #pragma once
 
 #include <bit>
@@ -41,7 +41,7 @@ class Document {
     texts_.push_back(std::move(text));
     return add(Type::text, static_cast<int64_t>(texts_.size() - 1));
   }
-  /// A class or function by its name, "torch.Size".
+  /// Adds a class or function by its name, such as "torch.Size".
   Index add_global(std::string name) {
     texts_.push_back(std::move(name));
     return add(Type::global, static_cast<int64_t>(texts_.size() - 1));
@@ -54,13 +54,13 @@ class Document {
   int64_t integer(Index index) const { return nodes_[index].number; }
   double real(Index index) const { return std::bit_cast<double>(nodes_[index].number); }
   const std::string& text(Index index) const { return texts_[place(index)]; }
-  /// Of a list; of a map keys and values in turn; of an object its class (none: a persistent id),
-  /// its arguments, and its state where it was given one.
+  /// Returns the items of a list, the keys and values of a map in turn, or of an object its class
+  /// (none: a persistent id), its arguments, and its state if it was given one.
   const std::vector<Index>& items(Index index) const { return containers_[place(index)]; }
   std::vector<Index>& items(Index index) { return containers_[place(index)]; }
 
-  /// Where a map has the value of a key, the last of equal ones; nothing where it has none. Large
-  /// maps are indexed when they are first asked, which nothing may be added to afterwards.
+  /// Returns the value of a key in a map, the last of equal ones, or nothing if the map has no such
+  /// key. A large map is indexed when it is first asked, and no item may be added to it afterwards.
   std::optional<Index> find(Index map, std::string_view key) const {
     const auto& items = containers_[place(map)];
     if (items.size() / 2 > kMostSearched) return find_indexed(map, items, key);
@@ -71,7 +71,7 @@ class Document {
   }
 
  private:
-  static constexpr size_t kMostSearched = 32;  // entries of a map, one after the other
+  static constexpr size_t kMostSearched = 32;  // larger maps are indexed, not searched
   using KeyIndex = std::map<std::string_view, Index>;
 
   bool is_text(Index index, std::string_view text) const {
@@ -110,7 +110,8 @@ class Document {
   mutable std::unordered_map<Index, KeyIndex> indexes_;
 };
 
-/// One value of a document, asked for what it should be; whatever else it is counts as absent.
+/// One value of a document, read as the type that the caller expects; a value of any other type
+/// counts as absent.
 class Value {
  public:
   Value(const Document& document, Document::Index index) : document_(&document), index_(index) {}
@@ -118,14 +119,15 @@ class Value {
 
   bool is(Document::Type type) const { return document_->type(index_) == type; }
 
-  /// None where this is no map or has no such key. Of equal keys the last counts.
+  /// Returns the value of the key, or none if this is no map or has no such key. The last of equal
+  /// keys counts.
   Value operator[](std::string_view key) const {
     if (!is(Document::Type::map)) return {*document_, Document::kNone};
     return {*document_, document_->find(index_, key).value_or(Document::kNone)};
   }
 
-  /// The last part of an object that is an instance of the class, or was called with it: its state,
-  /// else its arguments. None of any other value.
+  /// Returns the last part of an object that is an instance of the class, or the result of a call
+  /// of it: its state, else its arguments. Returns none for any other value.
   Value of(std::string_view global) const {
     if (!is(Document::Type::object)) return {*document_, Document::kNone};
     const auto& items = document_->items(index_);
@@ -133,13 +135,13 @@ class Value {
         document_->type(items[0]) == Document::Type::global && document_->text(items[0]) == global;
     return {*document_, is_it ? items.back() : Document::kNone};
   }
-  /// What a persistent id was made of.
+  /// Returns the value that a persistent id was made of; none if this is no persistent id.
   Value persistent_id() const {
     if (!is(Document::Type::object)) return {*document_, Document::kNone};
     const auto& items = document_->items(index_);
     return {*document_, items[0] == Document::kNone ? items[1] : Document::kNone};
   }
-  /// The name of a class or function.
+  /// Returns the name of a class or function; empty if this is neither.
   std::string_view global() const {
     return is(Document::Type::global) ? std::string_view(document_->text(index_)) : "";
   }
@@ -158,7 +160,7 @@ class Value {
   std::string_view text() const {
     return is(Document::Type::text) ? std::string_view(document_->text(index_)) : "";
   }
-  /// Of a map keys and values in turn.
+  /// Returns the keys and values of a map in turn; nothing if this is no map.
   std::span<const Document::Index> entries() const {
     if (!is(Document::Type::map)) return {};
     return document_->items(index_);

@@ -53,7 +53,7 @@ class PickleWriter : public DocumentWriter {
   void finish() override { out_.put('.'); }
 
  private:
-  // The viewer spreads a batch over the arguments of one call.
+  // PyTorch's viewer passes a batch as the arguments of one call, so batches must be short.
   static constexpr int kListBatch = 1000;
   static constexpr int kMapBatch = 2000;  // keys and values
 
@@ -153,7 +153,7 @@ class JsonWriter : public DocumentWriter {
   }
 
   std::ostream& out_;
-  std::vector<bool> first_;  // of every open container: nothing is in it yet
+  std::vector<bool> first_;  // true for each open container that is still empty
   bool after_key_ = false;
 };
 

@@ -1,5 +1,5 @@
-// Writes nested data as a pickle or as JSON while it is made, so that a long recording never stands
-// in memory twice.
+// Writes nested data as a pickle or as JSON while the caller goes through it, so that a long
+// recording is never in memory twice.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace shardlens::profiler {
 
-/// One value; in a map every value comes after its key. Texts are UTF-8.
+/// Writes one value, which may be nested; in a map every value comes after its key. Texts are
+/// UTF-8.
 class DocumentWriter {
  public:
   virtual ~DocumentWriter() = default;
@@ -23,7 +24,7 @@ class DocumentWriter {
   virtual void integer(int64_t value) = 0;
   virtual void boolean(bool value) = 0;
   virtual void real(double value) = 0;
-  /// After the value.
+  /// Ends the document. Call it once, after the value.
   virtual void finish() = 0;
 
   void field(std::string_view name, std::string_view value) { key(name), text(value); }
@@ -32,7 +33,8 @@ class DocumentWriter {
   void field(std::string_view name, bool value) { key(name), boolean(value); }
 };
 
-/// Protocol 2, in the opcodes that PyTorch's viewer knows; equal texts are written once.
+/// Returns a writer of protocol 2, in the opcodes that PyTorch's viewer knows; equal texts are
+/// written once.
 std::unique_ptr<DocumentWriter> pickle_writer(std::ostream& out);
 
 std::unique_ptr<DocumentWriter> json_writer(std::ostream& out);

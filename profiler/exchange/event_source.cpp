@@ -19,7 +19,7 @@ EventSource events_in(const std::string& path) {
   struct File {
     explicit File(const std::string& path) : reader(path) {}
     Reader reader;
-    std::optional<Judgement> judgement;  // of the first time that all was read
+    std::optional<Judgement> judgement;  // after the first complete reading
   };
   const auto file = std::make_shared<File>(path);
   return {.header = file->reader.header(),

@@ -1,5 +1,5 @@
-// The events of a recording, gone through as often as need be: what is made of them need not keep
-// them. A recording of a few kilobytes can have millions of events, so exporters take them so.
+// Gives the events of a recording as often as the caller needs, so that no caller has to keep them.
+// A recording of a few kilobytes can have millions of events, so exporters read them this way.
 #pragma once
 
 #include <functional>
@@ -16,14 +16,14 @@ struct EventSource {
 
   Header header;
   std::vector<std::string> strings;
-  std::function<void(const Take&)> for_each;  // of all events from the first on, in parts
-  std::function<Judgement()> judgement;       // complete when for_each has come to the end
+  std::function<void(const Take&)> for_each;  // passes on all events from the first on, in parts
+  std::function<Judgement()> judgement;       // complete once for_each has reached the end
 };
 
-/// Of a recording in memory, which must outlive it.
+/// Returns the events of a recording in memory, which must outlive the source.
 EventSource events_of(const Profile& profile);
 
-/// Of a file, one part in memory at a time. Throws as Reader does.
+/// Returns the events of a file, with one part of it in memory at a time. Throws as Reader does.
 EventSource events_in(const std::string& path);
 
 }  // namespace shardlens::profiler

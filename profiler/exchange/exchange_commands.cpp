@@ -34,8 +34,8 @@ namespace fs = std::filesystem;
 
 using Paths = std::vector<std::string>;
 
-constexpr size_t kTablePoints = 10'000;    // a rank
-constexpr size_t kCounterPoints = 20'000;  // the same
+constexpr size_t kTablePoints = 10'000;    // for each rank
+constexpr size_t kCounterPoints = 20'000;  // for each rank
 
 struct ExportOptions {
   std::string source;
@@ -47,7 +47,7 @@ struct ExportOptions {
 
 // --- files ---------------------------------------------------------------------------------------
 
-/// Whole or not at all. Returns what is to be printed.
+/// Writes the file so that it is whole or does not appear. Returns the text to print.
 std::string publish(const std::string& path, const std::function<void(const std::string&)>& write) {
   write_whole(path, write);
   std::error_code ignored;
@@ -67,7 +67,7 @@ std::string publish_stream(const std::string& path,
   });
 }
 
-/// Of a RUN or FILE; only those of `rank`, where it is given.
+/// Returns the recordings of a RUN or FILE; only those of `rank`, if it is given.
 Paths sources_of(const ExportOptions& options) {
   Paths paths = recordings_of(options.source);
   if (!options.rank) return paths;
@@ -128,7 +128,7 @@ std::vector<Timeline> timelines_of(const Paths& paths, size_t points) {
 std::string export_csv(const ExportOptions& options, const Paths& paths) {
   const std::vector<Timeline> timelines =
       timelines_of(paths, options.points.value_or(kTablePoints));
-  // A judgement stands in rows: without any it would be silent.
+  // A judgement stands in the rows of the table: without a row it would be lost.
   for (const Timeline& timeline : timelines) {
     if (is_whole(timeline.judgement) || !timeline.points.empty()) continue;
     throw std::invalid_argument(fmt::format("{}: rank {} has nothing to export, it is {}",
@@ -176,7 +176,7 @@ Judgement judgement_of(const std::string& path) {
   return reader.judgement();
 }
 
-/// Empty where it is whole.
+/// Returns the judgement of the recording in one line; empty if it is whole.
 std::string judgement_line(const std::string& path) {
   const auto unreadable = [](const std::exception& error) {
     return fmt::format("damaged, or no recording: {}\n", error.what());

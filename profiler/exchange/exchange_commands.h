@@ -6,19 +6,20 @@
 
 namespace shardlens::profiler {
 
-/// RUN|FILE --format memory-viz|memory-viz-json|perfetto|csv|html [--rank R] [--points N] --out
-/// PATH
+/// Exports recordings; the arguments are RUN|FILE --format
+/// memory-viz|memory-viz-json|perfetto|csv|html [--rank R] [--points N] --out PATH.
 ///
-/// csv writes PATH and, beside it, NAME.largest.csv for a PATH of NAME.csv. Files are written under
-/// another name and renamed. Returns what is to be printed, a line a file. Throws
-/// std::invalid_argument for wrong usage, std::runtime_error where a file cannot be read or
+/// The format csv writes PATH and, beside it, NAME.largest.csv for a PATH of NAME.csv. Files are
+/// written under another name and then renamed. Returns the text to print, a line for each file.
+/// Throws std::invalid_argument for wrong usage, std::runtime_error if a file cannot be read or
 /// written.
 std::string export_command(const std::vector<std::string>& arguments);
 
-/// SNAPSHOT [--device N] --out FILE.slp; else as export_command.
+/// Imports a snapshot; the arguments are SNAPSHOT [--device N] --out FILE.slp. Returns and throws
+/// as export_command does.
 std::string import_command(const std::vector<std::string>& arguments);
 
-/// A line for each recording that is not whole, or that cannot be read at all, and why.
+/// Returns a line with the reason for each recording that is not whole or cannot be read at all.
 std::string judgements_of(const std::vector<std::string>& paths);
 
 }  // namespace shardlens::profiler

@@ -136,7 +136,7 @@ nlohmann::json rank_data(const Timeline& timeline, const std::vector<size_t>& us
           {"end", timeline.end_ns / 1000}};
 }
 
-/// Numbers and names of ours only: nothing in it could end the script.
+/// Writes only numbers and Shardlens' own names, none of which can end the script.
 void write_data(const std::vector<Timeline>& timelines, std::ostream& out) {
   const std::vector<size_t> used = used_categories(timelines);
   nlohmann::json data = {{"categories", nlohmann::json::array()},

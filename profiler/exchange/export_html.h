@@ -1,6 +1,6 @@
-// Timelines as one HTML page that needs nothing beside it: a stacked area by category a rank, with
-// step marks and the peak named. Drawn by its own script on a canvas; words and bytes of the peak
-// are text, and can be read without it.
+// Exports timelines as one HTML page that needs no other file: a stacked area by category for each
+// rank, with step marks and the peak named. A script in the page draws on a canvas; the words and
+// bytes of the peak are text, which can be read without it.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace shardlens::profiler {
 
-/// In how many points a rank's timeline should come, that the page stays under 1 MB.
+/// Returns the number of points that each rank's timeline should have to keep the page below 1 MB.
 size_t html_points(size_t ranks);
 
-/// One rank or all of a run, in their order.
+/// Writes the timelines of one rank or of all ranks of a run, in the given order.
 void write_html(const std::vector<Timeline>& timelines, std::ostream& out);
 
 }  // namespace shardlens::profiler

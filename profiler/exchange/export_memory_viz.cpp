@@ -17,7 +17,7 @@ namespace shardlens::profiler {
 
 namespace {
 
-constexpr int64_t kDevice = 0;  // one recording knows one device
+constexpr int64_t kDevice = 0;  // a recording knows one device
 
 class SnapshotExport {
  public:
@@ -78,7 +78,7 @@ class SnapshotExport {
         end_entry(event, "unknown", event.label);
       }
     }
-    // The viewer stumbles over categories among which "unknown" is not.
+    // The viewer fails if "unknown" is not among the categories.
     const Event end{.time_ns = profile_.events.empty() ? 0 : profile_.events.back().time_ns,
                     .action = -1};
     begin_entry("snapshot", "addr", 0, end);
@@ -161,7 +161,8 @@ class SnapshotExport {
     out_.end_list();
   }
 
-  /// So that every block has one, also where segments were not recorded.
+  /// Adds a segment for every block that lies in none, so that each has one even if segments were
+  /// not recorded.
   void add_unrecorded_segments() {
     for (const uint32_t life : lives_.last) {
       const uint64_t address = address_of(life);

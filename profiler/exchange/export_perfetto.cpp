@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 enum class Track : uint8_t { phases, steps, actions };
 constexpr std::array<std::string_view, 3> kTrackNames = {"phases", "steps", "actions"};
 
-/// Something that lasts.
+/// A named stretch of time in the trace.
 struct Slice {
   std::string name;
   int64_t begin_ns = 0;
@@ -121,7 +121,7 @@ class RankWriter {
                             .action = event.action});
         return;
       case EventKind::action_end:
-        // One whose beginning was lost has no slice.
+        // An action whose beginning was lost has no slice.
         if (!actions_.empty()) end_action(event.time_ns);
         return;
       default:

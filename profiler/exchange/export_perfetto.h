@@ -1,5 +1,5 @@
-// Recordings as a trace that Perfetto and Chrome open (JSON): a process a rank, with its memory by
-// category as counters and its phases, steps and actions as slices.
+// Exports recordings as a trace that Perfetto and Chrome open (JSON): one process for each rank,
+// with its memory by category as counters and its phases, steps and actions as slices.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 
 namespace shardlens::profiler {
 
-/// Takes rank after rank, so that one recording at a time is in memory.
+/// Writes one rank after another, so that only one recording at a time is in memory.
 class PerfettoWriter {
  public:
-  /// `start_realtime_ns`: when the trace begins, the earliest of the ranks' starts.
+  /// `start_realtime_ns` is the start of the trace: the earliest of the ranks' starts.
   PerfettoWriter(std::ostream& out, int64_t start_realtime_ns);
 
-  /// Counters in at most `most_points` points, with the peak among them.
+  /// Adds one rank. Its counters have at most `most_points` points, with the peak among them.
   void add(const EventSource& source, size_t most_points);
-  /// Once, after the last rank.
+  /// Ends the trace. Call it once, after the last rank.
   void finish();
 
  private:

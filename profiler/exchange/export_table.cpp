@@ -18,7 +18,8 @@ std::string csv(const std::string& recorded) {
   return quoted + '"';
 }
 
-/// In every row, since rows are what is taken elsewhere: "whole", "damaged" or "whole, 12 lost".
+/// Returns the recording's state for every row, since rows are what users copy elsewhere: "whole",
+/// "damaged" or "whole, 12 lost".
 std::string recording_word(const Judgement& judgement) {
   const std::string state(name_of(judgement.state));
   return judgement.lost_events == 0 ? state

@@ -19,7 +19,7 @@ namespace shardlens::profiler {
 
 namespace {
 
-/// Blocks that were allocated and freed, from the program's start on.
+/// Numbers of blocks that were allocated and freed since the program started.
 struct Counts {
   int64_t allocations = 0;
   int64_t frees = 0;
@@ -31,7 +31,7 @@ struct Counts {
 
 struct Mark {
   Counts at;
-  std::optional<int64_t> step;  // else a block is meant
+  std::optional<int64_t> step;  // without it the mark is of a block
   uint64_t address = 0;
   Category category = Category::other;
 };
@@ -60,7 +60,7 @@ bool is_of_block(const Event& event, EventKind kind) {
   return event.space == Space::device && event.kind == kind;
 }
 
-/// The events with the marks in their places.
+/// Puts the marks in their places among the events.
 class Marking {
  public:
   Marking(std::vector<Mark> marks, Counts end, const std::vector<Event>& events)
@@ -86,8 +86,8 @@ class Marking {
     if (is_of_block(event, EventKind::free)) now_.frees += sign;
   }
 
-  /// Marks among the events that the history has forgotten have no place; only the step that was
-  /// running is still of use.
+  /// Skips the marks of the events that the history has forgotten, since they have no place; only
+  /// the step that was running is still of use.
   void skip_lost() {
     while (next_ < marks_.size() && !marks_[next_].at.reach(now_)) {
       if (marks_[next_].step) coming_step_ = marks_[next_].step;

@@ -23,7 +23,7 @@ namespace shardlens::profiler {
 
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{1} << 48;  // of one event; beyond it is damage
+constexpr int64_t kMostBytes = int64_t{1} << 48;  // of one event; a larger one is damage
 constexpr int64_t kMostTime_us = int64_t{1} << 52;
 constexpr size_t kMostStreams = 1 << 16;
 
@@ -51,7 +51,7 @@ struct Entry {
   Category category = Category::other;
 };
 
-/// What is alive at one moment, by address.
+/// A block that is alive at one moment; the table has it by its address.
 struct LiveBlock {
   int64_t bytes = 0;
   int64_t stream = 0;
@@ -95,7 +95,8 @@ class SnapshotImport {
     return known->second;
   }
 
-  /// Entries of one call site share one list of frames, in pickles also in memory.
+  /// Labels are kept by list of frames: entries of one call site share one list, in pickles also in
+  /// memory.
   uint32_t label_of(Value frames) {
     const auto [known, added] = frame_labels_.try_emplace(frames.index(), 0);
     if (added) known->second = intern(frame_text(frames));
@@ -119,14 +120,15 @@ class SnapshotImport {
                        shortened(frame["name"].text()));
   }
 
-  /// Many frames may have one long text in common, of which each label would be a copy.
+  /// Cuts a text to 1024 bytes: many frames may share one long text, and each label would be a copy
+  /// of it.
   static std::string_view shortened(std::string_view text) {
     constexpr size_t kMostBytes = 1024;
     return text.substr(0, kMostBytes);
   }
 
   uint16_t stream_of(int64_t stream) {
-    // 0 is PyTorch's default stream, and our main one.
+    // Stream 0 is PyTorch's default stream, and Shardlens' main one.
     const auto [known, added] =
         streams_.try_emplace(stream, static_cast<uint16_t>(streams_.size()));
     if (streams_.size() > kMostStreams) throw std::invalid_argument("it has too many streams");
@@ -143,7 +145,7 @@ class SnapshotImport {
 
   void read_entry(Value value) {
     const auto action = std::ranges::find(kActionNames, value["action"].text());
-    if (action == kActionNames.end()) return;  // a snapshot, or of a later version
+    if (action == kActionNames.end()) return;  // it is "snapshot", or of a later version
     Entry entry{.time_us = std::clamp<int64_t>(value["time_us"].integer(), 0, kMostTime_us),
                 .bytes = value["size"].integer(-1),
                 .stream = value["stream"].integer(),
@@ -178,7 +180,8 @@ class SnapshotImport {
                           .small = segment["segment_type"].text() == "small"});
     uint64_t address = begin;  // older snapshots say only the sizes of blocks
     const Value blocks = segment["blocks"];
-    // A pickle may give one list to all segments, for two bytes each.
+    // The list is refused if another segment has it: a pickle may give one list to all segments, at
+    // two bytes each.
     if (blocks.size() > 0 && !block_lists_.insert(blocks.index()).second) {
       throw std::invalid_argument("two segments share a list of blocks");
     }
@@ -252,7 +255,7 @@ class SnapshotImport {
     }
   }
 
-  /// An event of a segment has a label where memory is mapped into an expandable one.
+  /// Returns the label of a segment's event if memory is mapped into an expandable segment.
   uint32_t mapped_label() { return intern("expandable segment"); }
 
   void write_trace() {
@@ -265,7 +268,7 @@ class SnapshotImport {
     hold_freed((now_us - start_us_) * 1000);
   }
 
-  /// True for the second half of a free that was requested before. [Note: held blocks]
+  /// True for the completion of a free that was requested before: [Note: held blocks].
   bool completes_free(const Entry& entry, int64_t time_ns) {
     const bool is_completion = entry.action == Action::free_completed;
     if (is_completion && freed_ == entry.address) {
@@ -343,17 +346,17 @@ class SnapshotImport {
   SegmentRanges segments_;                // at the end, then at the start
   std::map<uint64_t, LiveBlock> blocks_;  // the same
   std::map<uint64_t, LiveBlock> live_;
-  uint64_t freed_ = 0;  // the free of this address was the last entry; 0: it was none
+  uint64_t freed_ = 0;  // address freed by the last entry; 0: it freed none
   std::unordered_set<uint64_t> held_;
   std::map<int64_t, uint16_t> streams_;
   std::map<std::string, uint32_t> labels_;
   std::unordered_map<Document::Index, uint32_t> frame_labels_;
-  std::unordered_set<Document::Index> block_lists_;  // that segments have
+  std::unordered_set<Document::Index> block_lists_;  // the lists that segments have
   int64_t start_us_ = 0;
   Profile profile_;
 };
 
-/// Those with an entry in their trace, or a segment.
+/// Returns the devices that have an entry in their trace, or a segment.
 std::vector<int> devices_of(Value snapshot) {
   constexpr int kMostDevices = 1024;
   std::vector<int> devices;

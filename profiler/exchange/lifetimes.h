@@ -1,6 +1,6 @@
-// Who lives when: the allocations of one space of a recording, each with its beginning, its end,
-// the bytes given and the category that it had all along. `recategorise` says what a block was from
-// its allocation on, so this is known only when the whole recording has been seen.
+// Finds the lifetime of every allocation in one space of a recording: its beginning, its end, the
+// bytes given and its category, which holds for the whole life. `recategorise` changes a category
+// from the allocation on, so categories are known only at the end of the recording.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ struct Lifetime {
   Category category{};
 };
 
-/// At one event a life begins or ends.
+/// One event at which a life begins or ends.
 struct LifeChange {
   uint32_t event = 0;
   uint32_t life = 0;
@@ -25,14 +25,14 @@ struct LifeChange {
 };
 
 struct Lifetimes {
-  std::vector<Lifetime> lives;      // by their beginning
+  std::vector<Lifetime> lives;      // in the order of their beginnings
   std::vector<LifeChange> changes;  // in order
   std::vector<uint32_t> last;       // lives that never end, by address
 };
 
-/// Of `device` or `host`. Bytes of the device are those that the caching allocator gave. Where a
-/// free is missing, a life ends when its address is allocated again. At most 2^32 - 1 events;
-/// throws std::invalid_argument for more.
+/// Returns the lifetimes in `device` or `host`. Bytes of the device are those that the caching
+/// allocator gave. If a free is missing, the life ends when its address is allocated again. Throws
+/// std::invalid_argument for more than 2^32 - 2 events.
 Lifetimes lifetimes_of(const Profile& profile, Space space);
 
 }  // namespace shardlens::profiler

@@ -10,14 +10,14 @@ namespace shardlens::profiler {
 
 namespace {
 
-/// Replaces what is no UTF-8.
+/// Returns the text with everything replaced that is no UTF-8.
 std::string utf8(const std::string& text) {
   using Json = nlohmann::json;
   return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace))
       .get<std::string>();
 }
 
-/// Kind and unit of an action, or its group where it has no unit.
+/// Returns the kind of an action with its unit, or with its group if it has no unit.
 std::string name_of_action(const std::string& line) {
   std::istringstream fields(line);
   std::string kind;

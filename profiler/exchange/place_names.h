@@ -1,4 +1,4 @@
-// Where in a run something happened, in words: "step 3, BACKWARD attention2".
+// Names the place in a run at which an event happened: "step 3, BACKWARD attention2".
 #pragma once
 
 #include <cstdint>
@@ -11,26 +11,27 @@
 
 namespace shardlens::profiler {
 
-/// A place while events pass by.
+/// The place in the run that the events so far have reached.
 struct Place {
   Phase phase = Phase::starting;
   int64_t step = -1;  // the last of training that began; -1: none yet
   int32_t action = -1;
 
-  /// Takes what a usable event says.
+  /// Updates the place by a usable event.
   void take(const Event& event);
   bool operator==(const Place&) const = default;
 };
 
-/// Knows the actions of a recording by the schedules in its header.
+/// Names the actions of a recording by the schedules in its header.
 class PlaceNames {
  public:
   explicit PlaceNames(const Header& header);
 
-  /// "BACKWARD attention2"; "action 7" where the schedule has none of this number; empty for -1.
+  /// Returns "BACKWARD attention2"; "action 7" if the schedule has no action of this number; an
+  /// empty text for -1.
   std::string action(Phase phase, int32_t id) const;
 
-  /// "step 3, BACKWARD attention2", "step 3", "evaluating, FORWARD mlp0", "starting".
+  /// Returns "step 3, BACKWARD attention2", "step 3", "evaluating, FORWARD mlp0" or "starting".
   std::string place(const Place& place) const;
 
  private:
@@ -46,7 +47,7 @@ class PlaceNames {
   Names evaluate_;
 };
 
-/// What a label says. UTF-8, whatever was recorded.
+/// Returns the text of a label, as UTF-8 whatever was recorded.
 std::string label_text(const std::vector<std::string>& strings, uint32_t label);
 
 }  // namespace shardlens::profiler

@@ -14,7 +14,8 @@ using Index = Document::Index;
 
 constexpr size_t kMostDepth = input::kRecord.depth;
 
-/// Takes what the parser meets. The parser keeps its own stack: nesting costs no calls.
+/// Builds the document from what the parser meets. The parser keeps its own stack, so nesting costs
+/// no recursion.
 class DocumentBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
   Document take() { return std::move(document_); }

@@ -16,10 +16,10 @@ namespace {
 using Index = Document::Index;
 
 constexpr std::string_view kOrderedMap = "collections.OrderedDict";
-// Marks open at once; PyTorch's snapshots need five.
+// The number of marks that may be open at once; PyTorch's snapshots need five.
 constexpr size_t kMostMarks = input::kRecord.depth;
 
-/// Opcodes that are known, to be refused by name.
+/// An opcode that is known, and refused by its name.
 struct RefusedOpcode {
   unsigned char code;
   const char* name;
@@ -83,7 +83,8 @@ class PickleReader {
     const unsigned unused_bits = 64 - 8 * static_cast<unsigned>(width);
     return static_cast<int64_t>(take_unsigned(width) << unused_bits) >> unused_bits;
   }
-  /// PyTorch writes line -1 as 2^64 - 1: a ninth byte of 0 makes no number of it that is larger.
+  /// Reads an integer of `width` bytes. PyTorch writes line -1 as 2^64 - 1, in nine bytes of which
+  /// the last is 0, so a ninth byte of 0 is allowed.
   int64_t take_long(uint64_t width) {
     if (width <= 8) return take_signed(width);
     const int64_t bits = take_signed(8);
@@ -114,7 +115,7 @@ class PickleReader {
   }
   bool push_text(uint64_t size) { return push(document_.add_text(std::string(take(size)))); }
 
-  /// What lies on the stack above the last mark, or all of it.
+  /// Returns the number of values above the last mark, or of all if no mark is open.
   size_t reach() const { return stack_.size() - (marks_.empty() ? 0 : marks_.back()); }
   Index pop() {
     if (reach() == 0) fail("a value is missing");
@@ -189,7 +190,7 @@ class PickleReader {
     document_.items(object) = {global, arguments};
     return push(object);
   }
-  /// What a class is called with, or a function.
+  /// Calls a class or a function with arguments, which makes an object of data.
   bool call() {
     const std::vector<Index> called = pop_last(2);
     if (document_.type(called[0]) != Document::Type::global) fail("what is called is no class");
@@ -198,7 +199,7 @@ class PickleReader {
     if (!document_.items(called[1]).empty()) fail("an OrderedDict is made of something");
     return push(document_.add_map());
   }
-  /// Attributes of a map are not kept.
+  /// Gives an object its state. Attributes of a map are not kept.
   bool build() {
     const Index state = pop();
     const Index object = top();
@@ -211,7 +212,7 @@ class PickleReader {
   // --- the memo -------------------------------------------------------------------------------
 
   bool memoize(uint64_t number) {
-    // Every pickler counts up; a vector stays as short as the pickle is.
+    // Every pickler counts up, so the vector never becomes longer than the pickle.
     if (number > memo_.size()) fail(fmt::format("memo {} is put before {}", number, memo_.size()));
     if (number == memo_.size()) memo_.push_back(top());
     memo_[number] = top();
@@ -243,7 +244,7 @@ class PickleReader {
                                       : "only plain data and known classes are read here"));
   }
 
-  /// False where the pickle ends.
+  /// Executes one opcode; returns false if the pickle ends with it.
   bool execute(unsigned char opcode) {
     switch (opcode) {
       case '.':

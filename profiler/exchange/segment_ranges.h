@@ -1,5 +1,5 @@
-// The memory that the caching allocator has taken from the driver, as address ranges: while events
-// pass by, or backwards from the end.
+// The memory that the caching allocator has reserved from the driver, as address ranges. It serves
+// walks over the events forwards, or backwards from the end.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,16 @@ namespace shardlens::profiler {
 struct SegmentRange {
   uint64_t end = 0;
   int64_t stream = 0;
-  bool expandable = false;  // ranges of it that touch are one
-  bool small = false;       // which pool it serves
+  bool expandable = false;  // its ranges that touch are one
+  bool small = false;       // the pool it serves is the small one
 };
 
 class SegmentRanges {
  public:
-  /// Replaces what overlaps.
+  /// Adds a range and removes the ranges that it overlaps.
   void add(uint64_t begin, SegmentRange range);
-  /// An expandable segment may lose any part; another goes whole.
+  /// Removes a range of addresses. An expandable segment keeps its parts outside of it; any other
+  /// segment that overlaps goes as a whole.
   void remove(uint64_t begin, uint64_t end);
 
   const std::map<uint64_t, SegmentRange>& ranges() const { return ranges_; }

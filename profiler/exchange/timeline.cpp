@@ -64,7 +64,7 @@ class Sampler {
   std::vector<TimelinePoint> points_;
 };
 
-/// Who is alive, from event to event.
+/// The live allocations of one space, from event to event.
 class LiveBlocks {
  public:
   struct Block {
@@ -79,7 +79,8 @@ class LiveBlocks {
 
   explicit LiveBlocks(Space space) : space_(space) {}
 
-  /// What a usable event changes: at most one end and one beginning, in this order.
+  /// Returns the changes that a usable event makes: at most one end and one beginning, in this
+  /// order.
   std::span<const Change> take(const Event& event) {
     changes_.clear();
     const int64_t given = space_ == Space::device ? tracker_.take(event) : event.value;
@@ -89,7 +90,7 @@ class LiveBlocks {
     return changes_;
   }
 
-  /// Nothing where no block lies at the address.
+  /// Returns the life of the block at the address, or nothing if there is none.
   std::optional<uint32_t> life_at(uint64_t address) const {
     const uint32_t place = places_.find(address);
     return place == AddressMap::kNone ? std::nullopt : std::optional(blocks_[place].life);
@@ -97,7 +98,7 @@ class LiveBlocks {
 
   uint32_t lives() const { return lives_; }
 
-  /// The largest, of equals the older first.
+  /// Returns the `count` largest blocks, the largest first and of equals the older first.
   std::vector<Block> largest(size_t count) const {
     std::vector<Block> alive;
     for (const Block& block : blocks_) {
@@ -151,8 +152,8 @@ class LiveBlocks {
   uint32_t lives_ = 0;
 };
 
-/// What is known of a recording only when all of it has been seen: `recategorise` says what a block
-/// was from its allocation on.
+/// Facts that are known only at the end of a recording: `recategorise` changes a block's category
+/// from its allocation on.
 struct Overview {
   std::vector<Category> categories;  // by life
   size_t changes = 0;
@@ -215,7 +216,7 @@ Overview overview_of(const EventSource& source, Space space) {
   return overview;
 }
 
-/// Marks of steps, evenly thinned out where there are more than anyone draws.
+/// Keeps the marks of steps, evenly thinned out if there are more than a page can show.
 class StepMarks {
  public:
   void take(const StepMark& mark) {
@@ -279,7 +280,8 @@ class TimelineBuilder {
     sampler_.take(now_);
   }
 
-  /// Labels and places stand in the events of their allocations: once more through these.
+  /// Returns the largest tensors. Their labels and places stand in the events of their allocations,
+  /// so this goes through the events once more.
   std::vector<PeakTensor> largest() const {
     std::vector<PeakTensor> tensors(largest_.size());
     LiveBlocks live(space_);

@@ -1,5 +1,5 @@
-// How much memory a recording held over time, by category, in as many points as somebody wants to
-// draw: the peak of every stretch stays what it was.
+// Reduces a recording's memory over time, by category, to as many points as the caller wants to
+// draw. The peak of every stretch of time stays exact.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ struct StepMark {
   int64_t step = 0;
 };
 
-/// Alive at the peak.
+/// A tensor that is alive at the peak.
 struct PeakTensor {
   int64_t bytes = 0;
   Category category{};
@@ -43,22 +43,23 @@ struct Timeline {
   std::vector<TimelinePoint> points;  // in order
   TimelinePoint peak;                 // the first of its height; one of the points
   std::string peak_place;
-  std::vector<StepMark> steps;      // of training; of very many some
+  std::vector<StepMark> steps;      // of training; thinned out if very many
   std::vector<PeakTensor> largest;  // at most ten, the largest first
   int64_t end_ns = 0;
 
   bool uses(Category category) const;
 };
 
-/// The space that a recording is about: the device where it has any event of it, else the host.
+/// Returns the space that a recording is mainly about: the device if it has any event of it, else
+/// the host.
 Space main_space_of(const EventSource& source);
 
-/// Bytes as the report counts them: of the device, those that the caching allocator gave; of the
-/// host, where no device was recorded, those asked for. Where there are more changes than
-/// `most_points`, time is cut into stretches of equal length, of each of which the highest point
-/// and the last stay. Goes through the events three times and keeps what is alive and a byte a life
-/// of them. At most 2^32 - 2 lives; throws std::invalid_argument for more, and for fewer than two
-/// points.
+/// Returns the timeline in at most `most_points` points. Bytes of the device are those that the
+/// caching allocator gave, as in the report; if no device was recorded, they are the bytes asked
+/// for on the host. If there are more changes than `most_points`, time is cut into stretches of
+/// equal length, each of which keeps its highest point and its last. Goes through the events three
+/// times, and holds only what is alive and a byte for each life. Throws std::invalid_argument for
+/// more than 2^32 - 2 lives and for fewer than two points.
 Timeline timeline_of(const EventSource& source, size_t most_points);
 
 }  // namespace shardlens::profiler

@@ -12,9 +12,9 @@ namespace shardlens::profiler {
 
 namespace {
 
-constexpr size_t kMostBlocks = 1024;  // that a writer takes
+constexpr size_t kMostBlocks = 1024;  // that a writer accepts
 
-/// The writer gets buffers for all events, so that none is lost while the disk is slow.
+/// Returns options with buffers for all events, so that none is lost while the disk is slow.
 WriterOptions options_for(const Profile& profile) {
   WriterOptions options{.seals_old = false, .lost = profile.judgement.lost_events};
   const size_t blocks = profile.events.size() / options.block_events + 2;

@@ -1,4 +1,4 @@
-// A recording that is in memory as a file.
+// Writes a recording that is in memory to a file.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace shardlens::profiler {
 
-/// Loses no event, however slow the disk is. Of the judgement only the lost events are kept. Throws
-/// std::runtime_error where the file cannot be written.
+/// Writes the profile without losing an event, however slow the disk is. Only the lost events of
+/// its judgement are kept. Throws std::runtime_error if the file cannot be written.
 void write_recording(const Profile& profile, const std::string& path);
 
 }  // namespace shardlens::profiler
