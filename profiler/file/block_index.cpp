@@ -55,8 +55,8 @@ class Indexer {
     return sound ? std::optional(header) : std::nullopt;
   }
 
-  /// Returns where to go on: after the payload if it is intact, else after the header, since
-  /// nobody knows how many bytes of it are there.
+  /// Indexes a block and returns the offset of the next: after the payload if it is intact, else
+  /// the next sound header, since nobody knows how many bytes of the payload are there.
   uint64_t take_block(uint64_t at, const BlockHeader& header) {
     IndexedBlock block{at, header, ""};
     const uint64_t payload_at = at + sizeof header;
@@ -99,12 +99,13 @@ class Indexer {
     return next;
   }
 
-  /// The first place from `at` on with a sound header; the end of the file where there is none.
+  /// Returns the first offset from `at` on with a sound header, or the end of the file if there is
+  /// none.
   uint64_t next_header(uint64_t at) const {
     const ByteSpan magic = bytes_of(kBlockMagic);
     Bytes window;
     while (at < size_) {
-      // Small at first: where many blocks are damaged, the next header is near.
+      // The window is small at first: if many blocks are damaged, the next header is near.
       window.resize(std::clamp<size_t>(2 * window.size(), kFirstScanBytes, kScanBytes));
       const size_t bytes = file_.read(at, window);
       if (bytes < magic.size()) break;
@@ -124,7 +125,8 @@ class Indexer {
   const uint64_t size_;
   BlockIndex index_;
   Bytes stored_;
-  // Payloads that turn out to be damaged may lie in each other: how much of such is still read.
+  // Payloads that turn out to be damaged may lie in each other; this many bytes of such are still
+  // read.
   uint64_t unsound_left_ = 8 * (size_ + kMaxBlockBytes);
 };
 

@@ -1,5 +1,5 @@
-// Where the blocks of a recording are, and which of them are intact. A damaged one is stepped over:
-// the next is found by its magic number and checksum.
+// Finds the blocks of a recording and tells which of them are intact. The reader steps over a
+// damaged block: it finds the next one by its magic number and checksum.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,15 @@ struct BlockIndex {
   std::vector<IndexedBlock> blocks;  // by offset; only those with a whole header
   std::vector<std::string> faults;   // with offsets, one line each, in order
   std::string
-      torn_tail;  // the fault of what reaches to the end of the file, as while it is written
+      torn_tail;  // the fault at the end of the file, as a file that is being written has
 };
 
-/// Reads every byte once. Throws std::invalid_argument where this is no recording, or one of
-/// another major version; std::runtime_error where it cannot be read.
+/// Reads the whole file, each byte of an intact one once. Throws std::invalid_argument if the file
+/// is no recording, or one of another major version; std::runtime_error if it cannot be read.
 BlockIndex index_blocks(const File& file, const std::string& path);
 
-/// The payload of an intact block. Throws std::runtime_error with what is wrong with it.
+/// Reads and unpacks the payload of an intact block. Throws std::runtime_error with the fault if it
+/// is damaged.
 void read_payload(const File& file, const IndexedBlock& block, BlockCodec& codec, Bytes& payload);
 
 std::string type_name(BlockType type);

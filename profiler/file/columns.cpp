@@ -17,13 +17,14 @@ constexpr size_t kColumns = 8;
 constexpr size_t kMaxVarintBytes = 10;
 constexpr size_t kClassBytes = 6;  // kind, space, category, 0, stream
 
-// Addresses of one slot are close to each other: a space's, or those of events without a space.
-// What a later minor adds has the last slot.
+// The slots of address predictions. Addresses of one slot are close to each other: each space has
+// one, and so has each kind of event without a space. Kinds that a later minor adds share the last
+// slot.
 constexpr size_t kSlots = 16;
 constexpr size_t kLaterSlot = kSlots - 1;
 
-// Version 1.0 had so many kinds and counters. What came later is written as FORMAT.md promises it
-// to a reader of 1.0, which steps over it.
+// The numbers of kinds and counters in version 1.0. Later ones are written in the way that
+// FORMAT.md promises to a reader of 1.0, which steps over them.
 constexpr size_t kFirstKinds = 9;
 constexpr size_t kFirstCounters = 4;
 static_assert(kSpaces + kFirstKinds <= kLaterSlot);
@@ -40,7 +41,7 @@ uint64_t unzigzag(uint64_t code) { return (code >> 1) ^ (0 - (code & 1)); }
 bool refers(EventKind kind) { return kind == EventKind::free || kind == EventKind::recategorise; }
 bool has_block(EventKind kind) { return kind == EventKind::alloc || refers(kind); }
 
-/// By the last of its kind.
+/// True if the value of an event is predicted by the last one of its kind.
 bool is_predicted(EventKind kind) {
   return !has_block(kind) && static_cast<size_t>(kind) < kFirstKinds;
 }
@@ -51,7 +52,7 @@ size_t slot_of(EventKind kind, Space space) {
   return number < kFirstKinds ? kSpaces + number : kLaterSlot;
 }
 
-/// What one event predicts of the next; the same on both sides.
+/// The predictions that one event makes for the next; encoder and decoder have the same.
 struct Predictions {
   uint64_t time = 0;
   uint64_t action = static_cast<uint64_t>(-1);
@@ -59,7 +60,7 @@ struct Predictions {
   std::array<uint64_t, kEventKinds> value{};
   std::array<uint64_t, kFirstCounters> counter{};
 
-  /// Of an event that refers to no allocation of its block.
+  /// Returns the predicted value of an event that refers to no allocation of its block.
   uint64_t& value_of(EventKind kind, uint64_t address_of_event) {
     if (kind == EventKind::counter && address_of_event < kFirstCounters) {
       return counter[address_of_event];
@@ -68,14 +69,14 @@ struct Predictions {
   }
 };
 
-/// Which allocation of the block lies at an address. A slot, once taken by an address, stays its:
-/// steps use the same ones again and again.
+/// Finds the block's allocation that lies at an address. A slot stays with the address that took it
+/// first, since steps use the same addresses again and again.
 class AddressTable {
  public:
   struct Slot {
     uint64_t address = 0;
     uint32_t ordinal = 0;  // from 1; 0: none lives there
-    uint16_t epoch = 0;    // of another block: the slot is empty
+    uint16_t epoch = 0;    // if it is another block's, the slot is empty
     Space space{};
   };
 
@@ -103,7 +104,7 @@ class AddressTable {
   uint16_t epoch_ = 0;
 };
 
-/// Bytes of a column under construction, with room for what comes.
+/// The bytes of a column under construction, with room for all its values.
 class ColumnWriter {
  public:
   void start(size_t values) {
@@ -119,7 +120,7 @@ class ColumnWriter {
     bytes_[used_++] = static_cast<std::byte>(number);
   }
 
-  /// Without the zeros at its end: what a reader does not find is zero.
+  /// Returns the column without the zeros at its end, since a reader takes missing bytes as zeros.
   ByteSpan trimmed() {
     while (used_ > 0 && bytes_[used_ - 1] == std::byte{0}) --used_;
     return ByteSpan(bytes_).first(used_);
@@ -160,7 +161,7 @@ uint64_t class_key(const Event& event) {
          static_cast<uint64_t>(event.category) << 16 | static_cast<uint64_t>(event.stream) << 32;
 }
 
-/// A class as it stands in a block.
+/// A class of events as it stands in a block.
 struct EventClass {
   Event start;  // with kind, space, category and stream set
   bool refers = false;
@@ -239,8 +240,8 @@ uint64_t EventEncoder::State::class_number(const Event& event) {
   return last_class = found->second;
 }
 
-/// How many allocations ago the block was allocated that the event names; 0 and its address if
-/// that was before this block of events. Returns the allocation.
+/// Writes how many allocations ago the event's block was allocated; 0 if that was before this block
+/// of events, so that the caller writes the address. Returns the allocation, or null.
 const Event* EventEncoder::State::put_reference(const Event& event) {
   AddressTable::Slot& slot = table.at(event.address, event.space);
   if (slot.ordinal == 0) {
@@ -311,7 +312,7 @@ const Bytes& EventEncoder::encode(std::span<const Event> events) {
 
 namespace {
 
-/// A block's columns cut apart.
+/// The columns of a block, cut apart.
 struct Columns {
   Lengths lengths;
   std::vector<EventClass> classes;
@@ -347,7 +348,7 @@ Columns split(ByteSpan bytes) {
   return columns;
 }
 
-/// What is left of an event that this version does not know, until it is removed.
+/// Marks an event that this version does not know, until it is removed.
 constexpr auto kUnknownKind = static_cast<EventKind>(255);
 
 class RowDecoder {

@@ -1,6 +1,7 @@
-// Events of one block as columns of small numbers, which zstd then compresses well. FORMAT.md says
-// how each column predicts its values. A block needs no other: a free names the allocation that it
-// ends where that is in the same block, and the address itself where it is not.
+// Encodes the events of one block as columns of small numbers, which zstd then compresses well.
+// FORMAT.md says how each column predicts its values. A block can be decoded without any other: a
+// free refers to the allocation that it ends if that is in the same block, and has the address
+// itself if it is not.
 #pragma once
 
 #include <array>
@@ -13,7 +14,7 @@
 
 namespace shardlens::profiler {
 
-/// At most kMaxBlockEvents; keeps its memory from call to call.
+/// Encodes at most kMaxBlockEvents events a call; keeps its memory from call to call.
 class EventEncoder {
  public:
   EventEncoder();
@@ -21,7 +22,7 @@ class EventEncoder {
   EventEncoder(const EventEncoder&) = delete;
   EventEncoder& operator=(const EventEncoder&) = delete;
 
-  /// Valid until the next call.
+  /// Returns the encoded events, which are valid until the next call.
   const Bytes& encode(std::span<const Event> events);
 
  private:
@@ -29,16 +30,16 @@ class EventEncoder {
   std::unique_ptr<State> state_;
 };
 
-/// Never reads outside `bytes`, whatever they hold.
+/// Decodes blocks of events. It never reads outside `bytes`, whatever they hold.
 class EventDecoder {
  public:
-  /// Appends `count` events, less those of kinds or spaces that this version does not know: their
-  /// number is returned. Categories that it does not know become `other`. Throws
-  /// std::runtime_error with what is wrong.
+  /// Appends the `count` events of a block but those of kinds or spaces that this version does not
+  /// know, and returns how many it left out. Unknown categories become `other`. Throws
+  /// std::runtime_error with the fault if the block is damaged; then no event is added.
   int64_t decode(ByteSpan bytes, uint32_t count, std::vector<Event>& events);
 
  private:
-  std::vector<uint32_t> allocations_;  // where in `events` the n-th of the block lies
+  std::vector<uint32_t> allocations_;  // the index in `events` of the block's n-th allocation
 };
 
 }  // namespace shardlens::profiler

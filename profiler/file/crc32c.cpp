@@ -13,7 +13,7 @@ constexpr uint32_t kPolynomial = 0x82F63B78;  // reflected: bit 31 is the power 
 constexpr int kSlices = 8;
 using Tables = std::array<std::array<uint32_t, 256>, kSlices>;
 
-/// tables[k][b]: what the byte b does to the checksum when k bytes follow it.
+/// Fills tables[k][b] with the effect of the byte b on the checksum when k bytes follow it.
 constexpr Tables make_tables() {
   Tables tables{};
   for (uint32_t byte = 0; byte < 256; ++byte) {
@@ -58,7 +58,7 @@ uint32_t crc32c_product(uint32_t a, uint32_t b) {
   return product;
 }
 
-/// x to the power of 8 x `bytes`.
+/// Returns x to the power of 8 x `bytes`.
 uint32_t crc32c_shift(uint64_t bytes) {
   uint32_t shift = 1U << 31;
   uint32_t factor = 1U << 23;  // one byte's, squared again and again

@@ -8,7 +8,8 @@ namespace shardlens::profiler {
 
 namespace {
 
-/// A result takes three cycles, and one can begin in each: three runs of bytes go side by side.
+/// The length of the three runs of bytes that are summed side by side: a result takes three cycles,
+/// and one can begin in each.
 constexpr size_t kRunBytes = 8 << 10;
 
 uint64_t word_at(const std::byte* bytes) {
@@ -17,7 +18,7 @@ uint64_t word_at(const std::byte* bytes) {
   return word;
 }
 
-/// Of three runs, one behind the other.
+/// Returns the checksum of three runs, one behind the other.
 __attribute__((target("sse4.2"))) uint32_t update_three(uint32_t crc, const std::byte* bytes) {
   static const uint32_t kRun = crc32c_shift(kRunBytes);
   uint64_t first = crc, second = 0, third = 0;

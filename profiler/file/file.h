@@ -1,4 +1,4 @@
-// An open file and whole reads and writes at a place in it.
+// An open file, with reads and writes that transfer all of their bytes at a given place.
 #pragma once
 
 #include <cstddef>
@@ -20,21 +20,23 @@ class File {
     return *this;
   }
 
-  /// Empty, for reading and writing. Throws std::runtime_error.
+  /// Creates an empty file, or empties the one at `path`, for reading and writing. Throws
+  /// std::runtime_error if it cannot.
   static File create(const std::string& path);
   bool is_open() const { return descriptor_ >= 0; }
   int descriptor() const { return descriptor_; }
   uint64_t size() const;
 
-  /// Holds the whole file until it is closed here and in every child that was forked meanwhile.
-  /// Where the file system has no locks, nobody sees one.
+  /// Locks the whole file until it is closed here and in every child that was forked meanwhile. If
+  /// the file system has no locks, is_locked() finds none.
   void lock() const;
-  /// True where somebody else holds it.
+  /// True if another open file description holds the lock.
   bool is_locked() const;
 
-  /// How many bytes were there to read.
+  /// Reads from the offset `at` and returns the number of bytes read, which is less than asked for
+  /// at the end of the file.
   size_t read(uint64_t at, std::span<std::byte> into) const;
-  /// False with errno set where not all could be written.
+  /// Writes at the offset `at`. Returns false, with errno set, if not all bytes could be written.
   bool write(uint64_t at, std::span<const std::byte> bytes) const;
 
  private:

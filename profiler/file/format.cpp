@@ -82,7 +82,7 @@ void set_field(Header& header, uint16_t field, std::string_view text) {
       header.start_realtime_ns = std::clamp(number_of(text), int64_t{0}, kMaxStart_ns);
       break;
     default:
-      break;  // of a newer minor
+      break;  // a field of a newer minor version
   }
 }
 

@@ -1,5 +1,6 @@
-// The bytes of a recording's file, as FORMAT.md describes them: preamble, blocks, header fields.
-// Writer and reader share it; nobody outside profiler/ includes it. All numbers are little endian.
+// Defines the bytes of a recording's file, as FORMAT.md describes them: preamble, blocks, header
+// fields. Writer and reader share it; no code outside profiler/ includes it. All numbers are little
+// endian.
 #pragma once
 
 #include <array>
@@ -57,7 +58,7 @@ struct BlockHeader {
   BlockType type{};
   Codec codec{};
   uint64_t sequence = 0;      // events: from 1, without a gap; snapshot: of the events before it;
-                              // end: what the next events would have had
+                              // end: the number that the next events would have had
   int64_t first_ns = 0;       // of events: the smallest and
   int64_t last_ns = 0;        // the largest time
   uint32_t count = 0;         // events or strings
@@ -75,7 +76,7 @@ ByteSpan bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-/// The checksum of a struct that ends with its own checksum.
+/// Returns the checksum of a struct whose last field is that checksum.
 template <class T>
 uint32_t crc_of(const T& value);
 
@@ -86,7 +87,8 @@ void put(Bytes& bytes, const T& value) {
 }
 void put_text(Bytes& bytes, std::string_view text);
 
-/// Takes values off the front of bytes; what is not there any more is zero, and `failed` says so.
+/// Takes values off the front of bytes. A value that is not there any more is zero, and `failed` is
+/// then true.
 struct ByteReader {
   ByteSpan rest;
   bool failed = false;
@@ -106,21 +108,23 @@ struct ByteReader {
   std::string_view take_text(size_t bytes);
 };
 
-/// Header fields as {number, length, bytes}: a newer minor may add numbers.
+/// Encodes the header fields as {number, length, bytes}; a newer minor version may add numbers.
 Bytes encode_header(const Header& header);
-/// Fields that are missing keep their defaults; false where the bytes end inside one.
+/// Decodes the header fields. Missing fields keep their defaults; returns false if the bytes end
+/// inside a field.
 bool decode_header(ByteSpan bytes, Header& header);
 
 struct NumberedString {
   uint32_t id = 0;
   std::string_view text;
 };
-/// {id, length, bytes}, one after the other, without padding.
+/// Appends {id, length, bytes} without padding, so that strings can follow one another.
 void put_string(Bytes& bytes, const NumberedString& string);
-/// As many as are whole. The texts point into `bytes`.
+/// Returns the strings up to the first that is cut off. The texts point into `bytes`.
 std::vector<NumberedString> decode_strings(ByteSpan bytes);
 
-/// Compresses and decompresses; keeps zstd's memory from block to block. One thread at a time.
+/// Compresses and decompresses blocks; it keeps zstd's memory from block to block. One thread at a
+/// time may call.
 class BlockCodec {
  public:
   BlockCodec();
@@ -128,9 +132,11 @@ class BlockCodec {
   BlockCodec(const BlockCodec&) = delete;
   BlockCodec& operator=(const BlockCodec&) = delete;
 
-  /// Header and payload, ready to be written. `header` says type, count, times.
+  /// Returns header and payload, ready to be written. The caller has set type, count and times of
+  /// `header`.
   Bytes pack(BlockHeader header, ByteSpan payload);
-  /// The payload of an intact block; throws std::runtime_error with what is wrong.
+  /// Replaces `payload` by the payload of an intact block; throws std::runtime_error with the
+  /// fault.
   void unpack(const BlockHeader& header, ByteSpan stored, Bytes& payload);
 
  private:

@@ -1,5 +1,5 @@
-// What is allocated at one moment of a recording, and the phase and step that it is in: what a
-// snapshot holds.
+// The state at one moment of a recording, which a snapshot holds: the live allocations, the phase
+// and the step.
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,21 @@ namespace shardlens::profiler {
 
 class LiveSet {
  public:
-  /// A block that is allocated again was freed unseen; a free of an unknown one changes nothing.
+  /// Updates the state by an event. An allocation at the address of a live block replaces it, since
+  /// its free is missing; a free of an unknown block changes nothing.
   void apply(const Event& event);
 
   size_t size() const { return blocks_.size(); }
 
-  /// Events that lead here from nothing: the phase, the step, then each live allocation with its
-  /// present category, oldest first.
+  /// Returns the events that lead here from an empty state: the phase, the step, then each live
+  /// allocation with its present category, oldest first.
   std::vector<Event> snapshot() const;
 
-  /// Keeps what has been live in both since the same moment; phase and step stay as here.
+  /// Returns this state without the allocations that `other` does not have since the same moment;
+  /// phase and step stay as here.
   LiveSet common_with(const LiveSet& other) const;
 
-  /// Events that lead from here to `target`, all at `time_ns`.
+  /// Returns the events that lead from here to `target`, all at `time_ns`.
   std::vector<Event> path_to(const LiveSet& target, int64_t time_ns) const;
 
  private:
@@ -43,7 +45,7 @@ class LiveSet {
 
   const Event* find(const Event& event) const;
 
-  std::unordered_map<Key, Event, Hash> blocks_;  // by address: the event that allocated it
+  std::unordered_map<Key, Event, Hash> blocks_;  // the event that allocated it
   std::optional<Event> phase_;
   std::optional<Event> step_;
 };

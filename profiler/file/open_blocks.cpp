@@ -20,7 +20,7 @@
 
 namespace shardlens::profiler {
 
-// A record is an Event as it lies in memory; FORMAT.md gives these places.
+// A record is an Event as it lies in memory. FORMAT.md promises these offsets.
 static_assert(sizeof(Event) == 40 && offsetof(Event, address) == 8 && offsetof(Event, value) == 16);
 static_assert(offsetof(Event, action) == 24 && offsetof(Event, label) == 28);
 static_assert(offsetof(Event, stream) == 32 && offsetof(Event, kind) == 34);
@@ -34,7 +34,7 @@ constexpr size_t kBlockHeadBytes = 64;
 constexpr size_t kMaxBlocks = 1024;
 constexpr uint16_t kCheckedMinor = 2;   // from this version on there are checksums
 constexpr size_t kChecksAtOnce = 4096;  // events
-constexpr int kMostTries = 8;           // to read what its writer changes meanwhile
+constexpr int kMostTries = 8;           // to read an area that its writer changes
 
 struct OpenPreamble {
   std::array<char, 8> magic = kOpenMagic;
@@ -51,7 +51,7 @@ uint32_t crc_of_preamble(const OpenPreamble& preamble) {
   return crc32c(bytes_of(preamble).first(offsetof(OpenPreamble, crc)));
 }
 
-/// At the beginning of a block.
+/// The head of a block.
 struct OpenHead {
   uint64_t sequence = 0;  // 0: never used
   uint64_t count = 0;     // of whole events
@@ -66,26 +66,26 @@ constexpr uint32_t kCheckMask = 0xFF'FFFF;
 constexpr size_t kCheckAt = 37;  // in a record, after the category: 3 bytes
 static_assert(kCheckAt == offsetof(Event, category) + 1);
 
-/// The number of lost events in 40 bits, below 24 bits of its checksum.
+/// Packs the number of lost events, in 40 bits, below 24 bits of its checksum.
 uint64_t checked_lost(uint64_t lost) {
   const uint64_t number = std::min(lost, kMostLost);
   return number | uint64_t{crc32c(bytes_of(number)) & kCheckMask} << kLostBits;
 }
 
-/// Bytes in use below the checksum of these bytes.
+/// Packs the number of bytes in use with the checksum of these bytes in the upper half.
 uint64_t area_word(uint32_t used, uint32_t crc) { return uint64_t{crc} << 32 | used; }
 uint32_t used_of(uint64_t word) { return static_cast<uint32_t>(word); }
 uint32_t crc_of_area(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
 
 using Record = std::array<std::byte, sizeof(Event)>;
 
-/// An event is good for the block with this head alone: what an earlier use of the block has left
-/// behind does not pass for new.
+/// Returns the seed of a block's checksums. An event counts only for the block with this head: what
+/// an earlier use of the block has left behind does not pass for new.
 uint32_t seed_of(uint64_t sequence, uint64_t lost) {
   return crc32c(bytes_of(lost), crc32c(bytes_of(sequence)));
 }
 
-/// `record` has zeros where its checksum goes.
+/// Returns the checksum of a record that has zeros where its checksum goes.
 uint32_t check_of(const Record& record, uint32_t seed) {
   return crc32c(std::span(record), seed) & kCheckMask;
 }
@@ -167,7 +167,8 @@ bool OpenBlocks::store(size_t at, const void* bytes, size_t size) {
   return mapped_ || file_.write(at, {memory_ + at, size});
 }
 
-/// What was stored before counts from here on, also for who opens the file after a crash.
+/// Publishes a number: all that was stored before counts from here on, also for a reader that opens
+/// the file after a crash.
 bool OpenBlocks::publish(size_t at, uint64_t number) {
   auto* place = reinterpret_cast<uint64_t*>(memory_ + at);
   std::atomic_ref<uint64_t>(*place).store(number, std::memory_order_release);
@@ -180,7 +181,7 @@ uint64_t OpenBlocks::number_at(size_t at) const {
 }
 
 void OpenBlocks::begin(uint32_t block, uint64_t sequence, uint64_t lost) {
-  // A crash in between leaves an empty block with the number of one that is sealed.
+  // A crash between these leaves an empty block with the number of a sealed one.
   publish(block_at(block) + offsetof(OpenHead, count), 0);
   publish(block_at(block) + offsetof(OpenHead, lost), lost);
   publish(block_at(block) + offsetof(OpenHead, sequence), sequence);
@@ -229,7 +230,7 @@ class OpenReader {
 
   bool is_open() const { return file_.is_open(); }
 
-  /// Empty where the file is this recording's and sound.
+  /// Returns why the file cannot be read; empty if it is this recording's and sound.
   std::string problem(uint64_t id) {
     if (read_at<OpenPreamble>(0, preamble_) < sizeof preamble_) return "it has no whole beginning";
     const OpenShape& shape = preamble_.shape;
@@ -275,7 +276,8 @@ class OpenReader {
     }
   }
 
-  /// Until its words before and after agree: then nobody has changed it meanwhile.
+  /// Reads an area, again and again until its checksum fits or its words before and after agree:
+  /// then nobody has changed it meanwhile.
   void read_strings(int area, OpenContents& contents) const {
     for (int tries = 0; tries < kMostTries; ++tries) {
       const size_t at = area_place(preamble_.shape, area);
@@ -297,7 +299,8 @@ class OpenReader {
     }
   }
 
-  /// Twice its head: what changed meanwhile was sealed, and stands in the recording itself.
+  /// Reads a block between two readings of its head: a block whose head has changed meanwhile was
+  /// sealed, and is in the recording itself.
   void read_block(uint32_t block, OpenContents& contents) const {
     const size_t at = block_place(preamble_.shape, block);
     OpenHead head;
@@ -322,7 +325,8 @@ class OpenReader {
     contents.blocks.push_back(std::move(found));
   }
 
-  /// All up to the first that was not written for this block; the last may not be counted yet.
+  /// Returns the events up to the first that was not written for this block; the count in its head
+  /// may not have the last one yet.
   std::vector<Event> intact_events(size_t block_at, uint32_t seed) const {
     std::vector<Event> events;
     while (events.size() < preamble_.shape.block_events) {
@@ -342,7 +346,7 @@ class OpenReader {
     return events;
   }
 
-  /// As versions without checksums have written them.
+  /// Returns the first `count` events, for versions that wrote no checksums.
   std::vector<Event> counted_events(size_t block_at, uint64_t count) const {
     std::vector<Event> events(std::min<uint64_t>(count, preamble_.shape.block_events));
     const size_t bytes =

@@ -1,11 +1,13 @@
-// The file beside a recording that holds what is not sealed yet: PATH.open. Events are written
-// there as they lie in memory, in a shared mapping, so that they outlive the process; where the
-// file system refuses such a mapping, by write(2). It goes when the recording is closed.
+// Keeps the part of a recording that is not sealed yet, in a file beside it: PATH.open. Events are
+// written there as they lie in memory, through a shared mapping, so that they outlive the process;
+// if the file system refuses such a mapping, by write(2). The file is removed when the recording is
+// closed.
 //
-// Ring of blocks of raw events, each with a sequence number and the number of whole events, and two
-// areas for strings that no sealed block has yet. Every event, area and count has a checksum, so
-// that damage is told from what was written. Its writer holds a lock on the file, by which a reader
-// tells a recording that grows from one whose process is gone. FORMAT.md has the bytes.
+// The file has a ring of blocks of raw events, each with a sequence number and the number of whole
+// events, and two areas for strings that no sealed block has yet. Every event, area and count has a
+// checksum, so that a reader can tell damage from written data. Its writer holds a lock on the
+// file, by which a reader tells a growing recording from one whose process is gone. FORMAT.md
+// describes the bytes.
 #pragma once
 
 #include <cstdint>
@@ -23,29 +25,30 @@ namespace shardlens::profiler {
 struct OpenShape {
   uint32_t blocks = 0;
   uint32_t block_events = 0;
-  uint32_t area_bytes = 0;  // of strings; two such areas
+  uint32_t area_bytes = 0;  // of each of the two areas for strings
 };
 
 constexpr int kStringAreas = 2;
 
 std::string open_blocks_path(const std::string& recording);
 
-/// The writing side. Calls for one block, one area or the lost events must not overlap.
+/// Writes the file. Calls for one block, one area or the lost events must not overlap.
 class OpenBlocks {
  public:
-  /// Takes the disk space for all blocks at once, so that none can run out later. Throws
-  /// std::runtime_error.
+  /// Creates the file and reserves the disk space for all blocks at once, so that it cannot run out
+  /// later. Throws std::runtime_error if it cannot.
   OpenBlocks(const std::string& path, uint64_t id, OpenShape shape, bool map);
   ~OpenBlocks();
   OpenBlocks(const OpenBlocks&) = delete;
   OpenBlocks& operator=(const OpenBlocks&) = delete;
 
   void begin(uint32_t block, uint64_t sequence, uint64_t lost);
-  /// The event outlives the process once this has returned. False where write(2) failed.
+  /// Writes an event, which outlives the process once this has returned. Returns false if write(2)
+  /// failed.
   bool append(uint32_t block, uint32_t index, const Event& event);
   std::span<const Event> events(uint32_t block, uint32_t count) const;
 
-  /// False where it does not fit.
+  /// Adds a string to an area; returns false if it does not fit.
   bool add_string(int area, uint32_t id, std::string_view text);
   uint64_t area_used_bytes(int area) const;
   std::span<const std::byte> strings(int area) const;
@@ -65,30 +68,31 @@ class OpenBlocks {
   std::string path_;
   OpenShape shape_;
   File file_;
-  std::vector<uint32_t> seeds_;  // of each block: the checksum of its head
+  std::vector<uint32_t> seeds_;  // the checksum of each block's head
   bool mapped_ = false;
   size_t size_ = 0;
-  std::byte* memory_ = nullptr;  // the file's, or where it may not be mapped a copy of it
+  std::byte* memory_ = nullptr;  // the mapped file, or a copy of it if it may not be mapped
 };
 
-/// The reading side: all that is whole, sealed meanwhile or not.
+/// The content of the file that is whole, whether it was sealed meanwhile or not.
 struct OpenContents {
   struct Block {
     uint64_t sequence = 0;
     uint64_t lost = 0;  // before its first event
     std::vector<Event> events;
-    bool is_whole = true;  // else damaged after these events
+    bool is_whole = true;  // false: it is damaged after these events
   };
   bool found = false;
-  bool has_writer = false;  // somebody still writes there
+  bool has_writer = false;  // a live writer holds the file's lock
   uint64_t lost = 0;
   std::vector<Block> blocks;  // by rising sequence
   std::vector<std::pair<uint32_t, std::string>> strings;
-  std::string problem;              // why nothing of it is read; empty: nothing wrong
+  std::string problem;              // why none of it can be read; empty: it can
   std::vector<std::string> faults;  // what is damaged, one line each
 };
 
-/// `id` is the recording's: the file of another one is left alone. Never throws for what it holds.
+/// Reads the file. `id` is the recording's: the file of another one is not read. Damage never makes
+/// it throw.
 OpenContents read_open_blocks(const std::string& path, uint64_t id);
 
 }  // namespace shardlens::profiler

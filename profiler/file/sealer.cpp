@@ -13,8 +13,9 @@ namespace shardlens::profiler {
 
 namespace {
 
-// A live allocation costs five to ten bytes in a snapshot: so many events for each keep snapshots
-// below half a byte an event, and the live set is lost for that long at most.
+// The number of events between snapshots for each live allocation, which costs five to ten bytes in
+// a snapshot: so snapshots stay below half a byte an event, and damage hides the live set for no
+// longer than this many events.
 constexpr uint64_t kEventsPerLive = 16;
 
 }  // namespace
@@ -36,7 +37,7 @@ Sealer::Sealer(const std::string& path, uint64_t id, const Header& header)
 void Sealer::write(ByteSpan bytes) {
   if (!file_.write(size_, bytes)) {
     const int error = errno;
-    // Half a block is of no use to anybody; if this fails too, readers step over it.
+    // Half a block is useless. If this fails, too, readers step over it.
     if (::ftruncate(file_.descriptor(), static_cast<off_t>(size_)) != 0) errno = error;
     throw std::runtime_error(fmt::format("cannot write {}: {}", path_, std::strerror(error)));
   }

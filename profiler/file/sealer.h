@@ -1,5 +1,5 @@
 // Turns open blocks into sealed ones: columns, compression, checksum, append to the recording, and
-// a snapshot of what is live where one is due. Used by one thread at a time.
+// a snapshot of the live allocations when one is due. One thread at a time may use it.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace shardlens::profiler {
 
 class Sealer {
  public:
-  /// Makes the file with preamble and header. Throws std::runtime_error.
+  /// Creates the file with preamble and header. Throws std::runtime_error if it cannot.
   Sealer(const std::string& path, uint64_t id, const Header& header);
 
-  // Each throws std::runtime_error where the disk fails, and leaves only whole blocks behind.
+  // Each of these throws std::runtime_error if the disk fails, and leaves only whole blocks behind.
   void seal_strings(std::span<const std::byte> entries);
   void seal_events(uint64_t sequence, uint64_t lost, std::span<const Event> events);
-  /// The last block, and everything to the disk.
+  /// Writes the last block and flushes the file to the disk.
   void seal_end(uint64_t events, uint64_t lost);
 
   uint64_t bytes() const { return size_; }
