@@ -1,6 +1,6 @@
-// A hash table from addresses to indices, for the two lookups that an event of memory costs.
-// Linear probing in one array, at most half full: std::unordered_map allocates a node an address,
-// and is four times slower on ten million events.
+// A hash table from addresses to indices, since each event of memory costs two lookups. It uses
+// linear probing in one array, at most half full: std::unordered_map allocates a node for each
+// address, and is four times slower on ten million events.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@ class AddressMap {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  /// kNone where the address is not there.
+  /// Returns the index of an address; kNone if it is not there.
   uint32_t find(uint64_t address) const { return slots_[place_of(address)].index; }
 
-  /// Replaces the index of an address that is there. `index` is not kNone.
+  /// Inserts an address, or replaces its index. `index` must not be kNone.
   void insert(uint64_t address, uint32_t index) {
     if (2 * (size_ + 1) > slots_.size()) grow();
     Slot& slot = slots_[place_of(address)];
@@ -30,7 +30,7 @@ class AddressMap {
     size_t hole = place_of(address);
     if (slots_[hole].index == kNone) return;
     --size_;
-    // What follows moves up, so that no probe ends before its address.
+    // Slots that follow move up, so that no probe ends before its address.
     for (size_t next = (hole + 1) & mask(); slots_[next].index != kNone;
          next = (next + 1) & mask()) {
       const size_t wanted = home_of(slots_[next].address);

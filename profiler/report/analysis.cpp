@@ -116,13 +116,14 @@ void Analysis::take_used(int64_t bytes) {
 }
 
 void Analysis::take_failure(const Event& event) {
-  // The last one counts most: a run may live with those before it.
+  // The last failure counts most, since a run may survive those before it.
   if (++failure_count_ > static_cast<int64_t>(kMostFailures)) failures_.pop_back();
   const PeakSet& set = set_of(event.space);
   const auto total = last_of(Counter::device_total);
   const auto device_free = static_cast<int64_t>(
       std::min<uint64_t>(event.address, static_cast<uint64_t>(kMostEventBytes)));
-  // Segments come in multiples of 2 MiB; what is cached in whole ones went back before it failed.
+  // Segments come in multiples of 2 MiB; memory that is cached in whole segments went back to the
+  // driver before the request failed.
   const int64_t fresh = device_free / kSegmentRoundingBytes * kSegmentRoundingBytes;
   const bool is_device = event.space == Space::device;
   if (is_device && total) take_used(*total - device_free);

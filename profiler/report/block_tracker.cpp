@@ -25,7 +25,7 @@ int64_t BlockTracker::largest_fit_bytes(uint16_t stream) const {
       if (segment.pool == Pool::small) {
         largest = std::max(largest, std::min(kSmallRequestBytes, blocks_[i].bytes));
       } else if (blocks_[i].bytes >
-                 kSmallRequestBytes) {  // a small request would go to the other pool
+                 kSmallRequestBytes) {  // the other pool serves smaller requests
         largest = std::max(largest, blocks_[i].bytes);
       }
     }
@@ -46,7 +46,7 @@ int64_t BlockTracker::largest_free_bytes() const {
 std::vector<Event> BlockTracker::snapshot(uint32_t mapped_label) const {
   std::vector<Event> events;
   for (const auto& [address, segment] : segments_) {
-    // Mapped page by page, so that their sizes tell the pool.
+    // Expandable segments are written page by page, so that the sizes tell the pool.
     const auto whole = static_cast<int64_t>(segment.end - address);
     const int64_t part = segment.expandable ? page_bytes(segment.pool) : whole;
     for (int64_t done = 0; done < whole; done += part) {
@@ -104,7 +104,7 @@ int64_t BlockTracker::release(uint64_t address) {
   return freed_bytes_;
 }
 
-/// Merges with free neighbours.
+/// Marks the block as free and merges it with free neighbours.
 void BlockTracker::set_free(uint32_t index) {
   Block& block = blocks_[index];
   count_used(block, -1);
@@ -122,7 +122,7 @@ void BlockTracker::set_free(uint32_t index) {
   count_free(blocks_[index], 1);
 }
 
-/// Cuts the block out of what is free.
+/// Splits the block off the free block around it, and marks it as held.
 void BlockTracker::hold(uint64_t address, int64_t bytes) {
   if (bytes == 0 && address == freed_address_) bytes = freed_bytes_;
   uint32_t index = free_block_around(address);
@@ -188,7 +188,7 @@ void BlockTracker::add_segment(const Event& event) {
   const uint64_t begin = event.address;
   const uint64_t end = begin + static_cast<uint64_t>(event.value);
   if (end < begin) return;
-  remove_range(begin, end);  // where its free is missing
+  remove_range(begin, end);  // its free may be missing
   const bool expandable = event.label != 0;
   const bool is_small =
       expandable ? event.value % page_bytes(Pool::large) != 0 : event.value <= kSmallSegmentBytes;
@@ -229,7 +229,8 @@ void BlockTracker::remove_range(uint64_t begin, uint64_t end) {
   }
 }
 
-/// Leaves what lies below and above the range as segments of their own.
+/// Removes the range from a segment, and leaves the parts below and above it as segments of their
+/// own.
 void BlockTracker::cut(Segments::iterator segment, uint64_t begin, uint64_t end) {
   const Segment old = segment->second;
   segments_.erase(segment);
@@ -267,7 +268,7 @@ void BlockTracker::join(Segments::iterator left, Segments::iterator right) {
   while (blocks_[last].next != kNone) last = blocks_[last].next;
   const uint32_t first = right->second.first;
   link(last, first);
-  // Both count as cached, and so does what they become.
+  // Both blocks count as cached, and so does the merged one.
   if (!blocks_[last].used && !blocks_[first].used) merge_with_next(last);
   left->second.end = right->second.end;
   segments_.erase(right);

@@ -1,5 +1,5 @@
-// What the caching allocator held at every moment of a recording, by blocks.h: the bytes given for
-// every allocation, and where the reserved memory that no tensor has is.
+// Follows what the caching allocator held at every moment of a recording, by the rules of blocks.h:
+// the bytes given for every allocation, and the places of reserved memory that no tensor has.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,27 @@
 namespace shardlens::profiler {
 
 /// Follows the allocator by recorded events of the spaces `segment` and `device`. An event of a
-/// segment carries a label where memory was mapped into an expandable segment, or unmapped, and
-/// none where a segment of its own was taken or given back. Events that make no sense (of a
-/// damaged recording) are taken as well as they can be, so long as no size is over kMostBytes.
-/// What `hold` and `release` are for is said in the note of profile.h.
+/// segment carries a label if memory was mapped into an expandable segment, or unmapped, and none
+/// if a segment of its own was reserved or returned. Senseless events (of a damaged recording) are
+/// applied as far as possible, so long as no size is over kMostBytes. The note in profile.h
+/// explains `hold` and `release`.
 class BlockTracker {
  public:
-  /// The bytes that an allocation was given, or a free gave back; 0 for all other events and for
-  /// a free of an unknown address.
+  /// Applies an event. Returns the bytes that an allocation was given, or a free gave back; 0 for
+  /// all other events and for a free of an unknown address.
   int64_t take(const Event& event);
 
   const BlockTotals& totals() const { return totals_; }
 
-  /// The events that lead a new tracker to the segments and blocks of now: in front of each used
-  /// block of tensors its `hold`. Their time is 0 and all else that is not of blocks.
+  /// Returns the events that lead a new tracker to the present segments and blocks; each used block
+  /// of tensors has a `hold`. Their time is 0, and every field that does not describe blocks has
+  /// its default.
   std::vector<Event> snapshot(uint32_t mapped_label) const;
 
-  /// The largest request that the free blocks of a stream serve without the driver. Walks through
-  /// all blocks.
+  /// Returns the largest request that the free blocks of a stream serve without the driver. Walks
+  /// through all blocks.
   int64_t largest_fit_bytes(uint16_t stream) const;
-  /// The largest free block of all streams.
+  /// Returns the bytes of the largest free block of all streams.
   int64_t largest_free_bytes() const;
 
  private:
@@ -97,8 +98,8 @@ class BlockTracker {
   std::vector<uint32_t> unused_;  // of blocks_
   AddressMap by_address_;         // of blocks_ in segments
   AddressMap unplaced_;           // of the others
-  uint64_t freed_address_ = 0;    // the last block that was freed, and
-  int64_t freed_bytes_ = 0;       // what it had been given
+  uint64_t freed_address_ = 0;    // the last block that was freed,
+  int64_t freed_bytes_ = 0;       // and the bytes that it had been given
 };
 
 }  // namespace shardlens::profiler

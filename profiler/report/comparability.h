@@ -1,6 +1,6 @@
-// Says whether the peaks of two runs may be compared as numbers: names each thing that differs, or
-// that a recording lacks, beside what was meant to be compared. `diff` shows it, `gate` refuses it,
-// unless --allow names it by its word.
+// Says if the peaks of two runs may be compared as numbers: names each thing that differs, or that
+// a recording lacks. `diff` shows these obstacles; `gate` refuses to compare unless --allow names
+// each by its word.
 #pragma once
 
 #include <span>
@@ -28,7 +28,7 @@ constexpr int kObstacles = 10;
 
 struct ObstacleInfo {
   std::string_view word;  // for --allow
-  std::string_view why;   // the numbers cannot be compared
+  std::string_view why;   // why the numbers cannot be compared
 };
 const ObstacleInfo& info_of(Obstacle obstacle);
 
@@ -37,16 +37,17 @@ struct Finding {
   std::string text;  // "B, rank 3: still being written: the peak so far"
 };
 
-/// In the order of the ranks; empty where everything can be compared.
+/// Returns the obstacles in the order of the ranks; empty if everything can be compared.
 std::vector<Finding> obstacles_between(const RunDiff& diff);
 
-/// The words of --allow, "steps,device" or one each. Throws std::invalid_argument for one that
-/// there is not, and names those that there are.
+/// Parses the words of --allow, "steps,device" or one at a time. Throws std::invalid_argument for
+/// an unknown word, and lists the known ones.
 std::vector<Obstacle> parse_allowed(const std::vector<std::string>& words);
 
 std::vector<Finding> without(std::vector<Finding> findings, std::span<const Obstacle> allowed);
 
-/// One line: why the two are not compared, and what --allow would have to say. Not for none.
+/// Returns one line: why the two are not compared, and what --allow would have to say. Call it with
+/// at least one finding.
 std::string refusal(std::span<const Finding> findings);
 
 }  // namespace shardlens::profiler

@@ -10,8 +10,8 @@ namespace shardlens::profiler {
 
 namespace {
 
-/// What makes two allocations the same in two recordings: not when they were made, nor the id of
-/// the action where its words are known, since another schedule counts its actions differently.
+/// The key by which allocations of two recordings are the same. It has neither their time nor, if
+/// the action's words are known, its id, since another schedule counts its actions differently.
 using Kind = std::tuple<std::string, Category, std::string, int32_t, int64_t>;
 
 Kind kind_of(const Tensor& tensor) {
@@ -25,7 +25,7 @@ std::map<Kind, int64_t> count_kinds(const std::vector<Tensor>& tensors) {
   return counts;
 }
 
-/// What `tensors` has more of than `others`.
+/// Returns the allocations of which `tensors` has more than `others`, the largest surplus first.
 std::vector<Surplus> surplus_of(const std::vector<Tensor>& tensors,
                                 const std::vector<Tensor>& others) {
   std::map<Kind, int64_t> more = count_kinds(tensors);
@@ -37,7 +37,7 @@ std::vector<Surplus> surplus_of(const std::vector<Tensor>& tensors,
   for (const Tensor& tensor : tensors) {
     int64_t& count = more[kind_of(tensor)];
     if (count > 0) surplus.push_back({.tensor = tensor, .count = count});
-    count = 0;  // told once
+    count = 0;  // each kind is reported once
   }
   std::ranges::stable_sort(surplus, std::greater(), &Surplus::bytes);
   return surplus;
@@ -62,7 +62,7 @@ Side side_of(const RankReport& report) {
 }
 
 std::vector<StepDiff> common_steps(const RankReport& a, const RankReport& b) {
-  // A run that was resumed may record a step twice: the later counts.
+  // A resumed run may record a step twice; the later record counts.
   std::map<int64_t, int64_t> peaks;
   for (const StepPeak& step : a.steps) {
     peaks[step.step] = step.bytes[static_cast<size_t>(a.main)];

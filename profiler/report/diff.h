@@ -1,5 +1,6 @@
-// Two recordings, side by side: what grew or shrank at the peak, in every step and phase, and what
-// only one of them has alive at its peak. B is compared with A, so a growth is positive.
+// Compares two recordings: what grew or shrank at the peak, in every step and phase, and which
+// allocations only one of them has alive at its peak. B is compared with A, so a growth is
+// positive.
 #pragma once
 
 #include <array>
@@ -24,7 +25,8 @@ struct StepDiff {
   Pair peak;
 };
 
-/// Allocations of one kind of which one recording has `count` more alive at its peak.
+/// Allocations of one kind of which one recording has `count` more alive at its peak than the
+/// other.
 struct Surplus {
   Tensor tensor;
   int64_t count = 0;
@@ -32,7 +34,7 @@ struct Surplus {
   int64_t bytes() const { return count * tensor.given_bytes; }
 };
 
-/// What one of two recordings is, and covers.
+/// The facts about one of two recordings that tell if they can be compared.
 struct Side {
   int32_t rank = 0;
   int32_t world_size = 1;
@@ -57,7 +59,7 @@ struct RankDiff {
   std::vector<Surplus> only_a;  // the largest first
   std::vector<Surplus> only_b;
 
-  /// Of the peak, in percent of A's; infinite where A has none and B has.
+  /// Returns the growth of the peak in percent of A's; infinite if A has none and B has one.
   double growth_percent() const;
 };
 
@@ -66,23 +68,24 @@ struct RunDiff {
   std::vector<int32_t> only_a;  // ranks without a partner
   std::vector<int32_t> only_b;
 
-  /// The pair whose peak grew most, in percent. There is one.
+  /// Returns the pair whose peak grew most, in percent. `ranks` must not be empty.
   const RankDiff& worst() const;
 };
 
 RankDiff diff_ranks(const RankReport& a, const RankReport& b);
 
-/// By rank; one recording on each side is one pair whatever their ranks are. Throws
-/// std::invalid_argument where no rank has a partner.
+/// Compares recordings of the same rank; one recording on each side is a pair whatever their ranks
+/// are. Throws std::invalid_argument if no rank has a partner.
 RunDiff diff_runs(const std::vector<RankReport>& a, const std::vector<RankReport>& b);
 
-/// One line: by how much the peak grew, and what of it grew or shrank most.
+/// Returns one line: by how much the peak grew, and what grew or shrank most at it.
 std::string verdict(const RankDiff& diff);
 
-/// For people: the pair that grew most in full, the others in a line each.
+/// Returns the comparison as text for people: the pair that grew most in full, each other one in a
+/// line.
 std::string diff_text(const RunDiff& diff);
 
-/// {"schema":"shardlens.profile_diff/1", ...} with a newline at the end.
+/// Returns {"schema":"shardlens.profile_diff/1", ...} with a newline at the end.
 std::string diff_json(const RunDiff& diff);
 
 }  // namespace shardlens::profiler

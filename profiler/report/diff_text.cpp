@@ -28,7 +28,7 @@ std::string percent_text(double percent) {
   return std::isinf(percent) ? std::string("from nothing") : fmt::format("{:+.1f} %", percent);
 }
 
-/// The categories that differ, the greatest change first.
+/// Returns the categories that differ, the greatest change first.
 std::vector<size_t> changed(const RankDiff& diff) {
   std::vector<size_t> order;
   for (size_t i = 0; i < kCategories; ++i) {

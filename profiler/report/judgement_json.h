@@ -1,4 +1,4 @@
-// A judgement as the fields that every JSON of ours gives it.
+// Writes a judgement as the fields that it has in all of Shardlens' JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,7 +7,8 @@
 
 namespace shardlens::profiler {
 
-/// {"state": "whole", "peak": "exact", "lost_events": 0, "missing_from_ns": null, "faults": []}
+/// Returns {"state": "whole", "peak": "exact", "lost_events": 0, "missing_from_ns": null, "faults":
+/// []}.
 nlohmann::ordered_json judgement_json(const Judgement& judgement);
 
 }  // namespace shardlens::profiler

@@ -1,4 +1,4 @@
-// What is alive in one space while events pass by, and what was alive at its peak.
+// Follows the live allocations of one space from event to event, and keeps those of its peak.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace shardlens::profiler {
 
-/// Where in the run something happened.
+/// The time of an event and its place in the run.
 struct Moment {
   int64_t time_ns = 0;
   int64_t step = -1;  // the last that began; -1: none yet
@@ -28,7 +28,8 @@ struct Level {
   int64_t window = 0;
   Moment peak_at;
 
-  /// Whether it is a new peak. The first moment of a height counts.
+  /// Sets the present bytes. Returns true if they are a new peak; an equal height is none, so the
+  /// first moment of a height counts.
   bool set(int64_t now, const Moment& moment) {
     bytes = now;
     if (now > window) window = now;
@@ -37,7 +38,8 @@ struct Level {
     peak_at = moment;
     return true;
   }
-  /// The peak since the last call, what was alive then included.
+  /// Returns the peak since the last call, which includes what was alive then, and begins a new
+  /// window.
   int64_t next_window() {
     const int64_t peak_of_window = window;
     window = bytes;
@@ -45,13 +47,13 @@ struct Level {
   }
 };
 
-/// One allocation. `given_bytes` differs from what was asked for on a device only.
+/// One live allocation. `given_bytes` differs from `asked_bytes` on a device only.
 struct Live {
   uint64_t address = 0;
   int64_t asked_bytes = 0;
   int64_t given_bytes = 0;
-  int64_t step = -1;     // it was allocated in
-  uint64_t version = 0;  // counts allocations
+  int64_t step = -1;     // in which it was allocated
+  uint64_t version = 0;  // the number of its allocation
   uint32_t label = 0;
   int32_t action = -1;
   Category category{};
@@ -67,11 +69,13 @@ struct Live {
 /// that set.
 class PeakSet {
  public:
-  /// Whether it is a new peak. One that has the address already ends: its free is missing.
+  /// Adds an allocation; returns true if it makes a new peak. A live allocation at the same address
+  /// ends, since its free is missing.
   bool alloc(const Event& event, int64_t given_bytes, const Moment& moment);
-  /// What ended; nothing for an unknown address.
+  /// Removes the allocation and returns it; returns nothing for an unknown address.
   std::optional<Live> free(uint64_t address);
-  /// From its allocation on, so also at the peak. False for an unknown address.
+  /// Changes the category from the allocation on, so also at the peak. Returns false for an unknown
+  /// address.
   bool recategorise(uint64_t address, Category category);
 
   const Level& level() const { return level_; }
@@ -82,7 +86,7 @@ class PeakSet {
   const CategoryBytes& given_at_peak() const { return given_at_peak_; }
   const CategoryBytes& asked_at_peak() const { return asked_at_peak_; }
 
-  /// In no order.
+  /// Return the live allocations, now and at the peak, in no order.
   std::vector<Live> live() const;
   std::vector<Live> live_at_peak() const;
 

@@ -11,11 +11,11 @@ namespace shardlens::profiler {
 
 namespace {
 
-constexpr int64_t kFirstSteadyStep = 2;  // the third step: the first two allocate what stays
+constexpr int64_t kFirstSteadyStep = 2;  // the third: the first two allocate what stays
 
 }  // namespace
 
-/// The words that indices of a recording stand for.
+/// Turns indices of a recording into texts.
 class Names {
  public:
   Names(const Header& header, const std::vector<std::string>& strings)
@@ -25,15 +25,16 @@ class Names {
     return index < strings_.size() ? strings_[index] : "string " + std::to_string(index);
   }
 
-  /// Without its streams and waits; empty where the schedule has no such action, or was not
-  /// recorded.
+  /// Returns the action's words without its streams and waits; empty if the schedule has no such
+  /// action, or was not recorded.
   std::string action(Phase phase, int32_t id) const {
     std::string words = (phase == Phase::evaluating ? evaluate_ : train_).line(id);
     words.resize(std::min(words.find(" stream="), words.size()));
     return words;
   }
 
-  /// The largest first; equal ones in the order of their allocation.
+  /// Returns the allocations with their texts, the largest first and equal ones in the order of
+  /// their allocation.
   std::vector<Tensor> tensors(std::vector<Live> live, int64_t step_now) const {
     std::ranges::sort(live, [](const Live& a, const Live& b) {
       return a.given_bytes != b.given_bytes ? a.given_bytes > b.given_bytes : a.version < b.version;
@@ -142,7 +143,8 @@ Space main_space_of(const std::array<int64_t, kSpaces>& events) {
   return events[static_cast<size_t>(Space::device)] > 0 ? Space::device : Space::host;
 }
 
-/// `before`: steps that ran before those.
+/// Returns each space's highest peak of the steps from the run's third on; its `step` has the main
+/// space's peak. `before` is the number of steps that ran before those recorded.
 std::optional<StepPeak> steady_peak(const std::vector<StepPeak>& steps, int64_t before,
                                     Space main) {
   const int64_t unsteady = std::max<int64_t>(0, kFirstSteadyStep - before);

@@ -1,10 +1,10 @@
-// What a recording says: of every rank its peak, when it was and what was alive then, the steps,
-// where reserved memory went, and every time that memory ran out.
+// Reports what a recording tells of a rank: its peak with the time and the live allocations, the
+// steps, the places of reserved memory, and every time that memory ran out.
 //
 // Analysis takes events one by one, as a reader decodes them, and keeps only what is alive. All
 // sums are exact: the categories of a peak add up to it. Bytes of the device are those that the
-// caching allocator gave (LibTorch's allocated_bytes), as are all where no other is named; what
-// was asked for stands beside them.
+// caching allocator gave (LibTorch's allocated_bytes), unless a name says otherwise; the bytes
+// asked for stand beside them.
 #pragma once
 
 #include <array>
@@ -22,10 +22,10 @@
 
 namespace shardlens::profiler {
 
-/// Rows of the largest tensors at a peak.
+/// The number of rows in the table of the largest tensors at a peak.
 constexpr size_t kTensorRows = 10;
 
-/// An allocation, with its indices as words.
+/// An allocation, with texts in place of indices.
 struct Tensor {
   int64_t given_bytes = 0;
   int64_t asked_bytes = 0;
@@ -36,7 +36,7 @@ struct Tensor {
   int64_t age_steps = 0;  // steps that began since it was allocated
 };
 
-/// "57 REDUCE_SCATTER group=block3", "action 57" where its words are not known, or "outside a
+/// Returns "57 REDUCE_SCATTER group=block3", "action 57" if its words are not known, or "outside a
 /// pass".
 std::string action_text(int32_t id, const std::string& words);
 
@@ -59,16 +59,16 @@ struct StepPeak {
   std::array<int64_t, kSpaces> bytes{};
 };
 
-/// A request that failed, and the memory then.
+/// A request that failed, with the state of memory at that moment.
 struct OutOfMemory {
   Moment at;
   std::string action;
   int64_t asked_bytes = 0;
-  Category category{};  // what it was asked for
+  Category category{};  // of the request
   std::string label;
   int64_t device_free_bytes = 0;
   int64_t would_fit_bytes = 0;     // the largest request that would have been served
-  int64_t largest_free_bytes = 0;  // the largest block of what is reserved and free
+  int64_t largest_free_bytes = 0;  // the largest reserved and free block
   BlockTotals blocks;
   CategoryBytes given{};
   std::vector<Tensor> largest;
@@ -87,8 +87,8 @@ struct Losses {
 };
 
 /// The device's memory by owner, at the sample with the most in use; without samples, at the end.
-/// used = before + context + driver + residual, where what was not recorded counts as none; without
-/// the driver's layer LibTorch's reserved bytes stand for it.
+/// used = before + context + driver + residual, where a part that was not recorded counts as 0;
+/// without the driver's layer LibTorch's reserved bytes take its place.
 struct Ledger {
   std::optional<int64_t> device_total_bytes;
   std::optional<int64_t> device_used_bytes;
@@ -96,9 +96,10 @@ struct Ledger {
   std::optional<int64_t> context_bytes;   // used beyond that when the recording began
   std::optional<int64_t> reserved_bytes;  // by LibTorch
   BlockTotals blocks;                     // where these are
-  std::optional<int64_t> driver_bytes;    // given to anybody in the process, LibTorch too
+  std::optional<int64_t> driver_bytes;    // given to all libraries in the process, LibTorch too
   std::vector<std::pair<std::string, int64_t>> libraries;  // the driver's, the largest first
-  /// In use, but nobody's here: code that was loaded since, what other processes took since.
+  /// Bytes in use that no other field counts: code that was loaded since, and what other processes
+  /// took since.
   std::optional<int64_t> residual_bytes;
 };
 
@@ -107,9 +108,9 @@ struct RankReport {
   Header header;
   int64_t events = 0;
   Judgement judgement;
-  int64_t unmatched = 0;  // frees and changes of addresses that nothing had allocated
-  std::array<std::optional<SpaceReport>, kSpaces> spaces;  // nothing: no event of it
-  Space main = Space::host;                                // whose peak is the rank's
+  int64_t unmatched = 0;  // frees and changes of unknown addresses
+  std::array<std::optional<SpaceReport>, kSpaces> spaces;  // empty: it has no event
+  Space main = Space::host;                                // its peak is the rank's
   std::vector<StepPeak> steps;                             // of training
   std::optional<StepPeak> step_peak;  // from the third step on; its `step` has the main peak
   BlockTotals blocks_at_peak;         // of the device
@@ -120,10 +121,10 @@ struct RankReport {
   Losses losses;
   Ledger ledger;
 
-  /// Nothing where the recording has no allocation.
+  /// Returns the report of the main space; null if the recording has no event in it.
   const SpaceReport* main_space() const;
   int64_t peak_bytes() const;
-  /// Of segments; nothing on a CPU.
+  /// Returns the peak of reserved segments; nothing on a CPU.
   std::optional<int64_t> reserved_peak_bytes() const;
   double other_share() const;  // of the peak, 0 to 1
 };
@@ -134,7 +135,7 @@ class Analysis {
  public:
   void take(const Event& event);
 
-  /// Once, after the last event. `strings` as in Profile.
+  /// Returns the report. Call it once, after the last event. `strings` are those of Profile.
   RankReport finish(const Header& header, const std::vector<std::string>& strings,
                     Judgement judgement);
 
@@ -166,7 +167,7 @@ class Analysis {
   PeakSet& set_of(Space space) { return sets_[static_cast<size_t>(space)]; }
   Level& level_of(size_t space);
 
-  std::array<PeakSet, kSpaces> sets_;  // but that of `segment`, which `tracker_` knows
+  std::array<PeakSet, kSpaces> sets_;  // all but `segment`, which `tracker_` follows
   BlockTracker tracker_;
   Level reserved_;
   BlockTotals blocks_at_peak_;
@@ -187,18 +188,19 @@ class Analysis {
   std::optional<LedgerSample> most_used_;
 };
 
-/// The whole of a recording that is in memory.
+/// Reports a whole recording that is in memory.
 RankReport analyse(const Profile& profile);
 
-/// For people: a screen a rank, the one with the highest peak first. A rank without allocations is
-/// one line.
+/// Returns the report as text for people: a screen for each rank, the one with the highest peak
+/// first. A rank without allocations is one line.
 std::string report_text(std::vector<RankReport> ranks);
 
-/// What held the memory when the recording last ran out of it: at most 40 lines. Empty where it
-/// never did.
+/// Returns what held the memory when the recording last ran out of it, in at most 40 lines. Returns
+/// an empty text if it never did.
 std::string out_of_memory_text(const RankReport& rank);
 
-/// {"schema":"shardlens.profile/1", ...}, ranks in their order, with a newline at the end.
+/// Returns {"schema":"shardlens.profile/1", ...}, ranks in the given order, with a newline at the
+/// end.
 std::string report_json(const std::vector<RankReport>& ranks);
 
 }  // namespace shardlens::profiler

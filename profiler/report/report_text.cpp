@@ -30,7 +30,7 @@ std::string bytes_or(const std::optional<int64_t>& bytes) {
   return bytes ? bytes_text(*bytes) : std::string(kNotRecorded);
 }
 
-/// "  name            value", the look of all plain lines.
+/// Returns "  name            value", the look of all plain lines.
 std::string row(std::string_view name, std::string_view value) {
   return fmt::format("  {:<22}{}\n", name, value);
 }
@@ -52,7 +52,7 @@ std::string title_of(const RankReport& rank) {
   return text;
 }
 
-/// Nothing of a recording that is whole.
+/// Returns the rows of a judgement; none if the recording is whole.
 std::string judgement_rows(const Judgement& judgement) {
   if (is_whole(judgement)) return {};
   std::string text = row("judgement", judgement_text(judgement));
@@ -86,7 +86,7 @@ std::string peak_rows(const RankReport& rank, const SpaceReport& space) {
   return text;
 }
 
-/// Those that have any, the largest first.
+/// Returns the categories that have any bytes, the largest first.
 std::vector<size_t> categories_by_size(const CategoryBytes& bytes) {
   std::vector<size_t> order;
   for (size_t i = 0; i < kCategories; ++i) {
@@ -158,14 +158,15 @@ std::string phase_rows(const SpaceReport& space) {
   return row("phases", peaks);
 }
 
-/// "  name         1.00 MiB", a term of the sum above it; `what` says more of it.
+/// Returns "  name         1.00 MiB", a term of the sum above it; `what` explains it.
 std::string term(std::string_view name, const std::optional<int64_t>& bytes,
                  std::string_view what = "") {
   const std::string text = fmt::format("    {:<20}{:>12}", name, bytes_or(bytes));
   return what.empty() ? text + "\n" : fmt::format("{}  {}\n", text, what);
 }
 
-/// Used = the terms, to the byte: the residual is what they leave.
+/// Returns the rows of the device's used memory. The terms add up to it exactly, since the residual
+/// is what they leave.
 std::string used_rows(const Ledger& ledger) {
   std::string text = row("device, used at most", bytes_or(ledger.device_used_bytes));
   text += term("before us", ledger.before_bytes, "other processes");
@@ -194,7 +195,8 @@ std::string ledger_rows(const Ledger& ledger) {
          reserved_rows(ledger);
 }
 
-/// LibTorch's part by its own count, and what the driver gave to anybody.
+/// Returns the rows of pinned memory: LibTorch's part by its own count, and what the driver gave to
+/// any library.
 std::string pinned_rows(const RankReport& rank) {
   std::string text;
   if (const auto& pinned = rank.spaces[static_cast<size_t>(Space::pinned)]) {
