@@ -7,9 +7,10 @@ namespace shardlens::profiler {
 
 namespace {
 
-// The paths are those of PyTorch 2.11.
+// The paths below are those of PyTorch 2.11.
 constexpr std::array kRules = {
-    // FSDP2: first the buffers of collectives, then the memory that stays after them.
+    // These functions are FSDP2's: those for a collective's buffers come first, then those for the
+    // memory that it leaves behind.
     PythonRule{"_fully_shard/_fsdp_param.py", "alloc_storage", Category::unsharded_parameter},
     PythonRule{"_fully_shard/_fsdp_param.py", "init_all_gather_outputs",
                Category::unsharded_parameter},
@@ -25,7 +26,7 @@ constexpr std::array kRules = {
     PythonRule{"_fully_shard/_fsdp_collectives.py", "foreach_all_gather_copy_out",
                Category::communication},
     PythonRule{"_fully_shard/_fsdp_param_group.py", "post_backward", Category::gradient_shard},
-    // FSDP1.
+    // These functions are FSDP1's.
     PythonRule{"fsdp/_flat_param.py", "_alloc_padded_unsharded_flat_param",
                Category::unsharded_parameter},
     PythonRule{"fsdp/_flat_param.py", "_use_unsharded_flat_param", Category::unsharded_parameter},
@@ -37,7 +38,7 @@ constexpr std::array kRules = {
     PythonRule{"fsdp/_runtime_utils.py", "_get_reduce_scatter_tensors", Category::reduce_buffer},
     PythonRule{"fsdp/_runtime_utils.py", "_accumulate_sharded_grad", Category::gradient_shard},
     PythonRule{"fsdp/_init_utils.py", "", Category::parameter_shard},
-    // DDP and the collectives.
+    // These functions are DDP's and the collectives'.
     PythonRule{"nn/parallel/distributed.py", "_ddp_init_helper", Category::reduce_buffer},
     PythonRule{"nn/parallel/distributed.py", "_pre_forward", Category::reduce_buffer},
     PythonRule{"distributed/utils.py", "_recursive_to", Category::input},
@@ -45,7 +46,7 @@ constexpr std::array kRules = {
     PythonRule{"distributed/distributed_c10d.py", "", Category::communication},
     PythonRule{"distributed/utils.py", "_sync_params_and_buffers", Category::communication},
     PythonRule{"distributed/_functional_collectives.py", "", Category::communication},
-    // Functions that go over all parameters: they make, move, fill, step or clip them.
+    // These functions work on all parameters: they make, move, fill, step or clip them.
     PythonRule{"torch/nn/modules/module.py", "_apply", Category::parameter_shard},
     PythonRule{"torch/nn/modules/module.py", "convert", Category::parameter_shard},
     PythonRule{"torch/nn/modules/module.py", "<lambda>", Category::parameter_shard},
@@ -60,7 +61,7 @@ constexpr std::array kRules = {
     PythonRule{"torch/_inductor/select_algorithm.py", "", Category::workspace},
     PythonRule{"torch/_inductor/runtime/benchmarking.py", "", Category::workspace},
     PythonRule{"torch/_inductor/runtime/triton_heuristics.py", "", Category::workspace},
-    // The passes of a step.
+    // These functions run the passes of a step.
     PythonRule{"", "forward", Category::activation},
     PythonRule{"torch/nn/functional.py", "", Category::activation},
     PythonRule{"torch/utils/data/", "", Category::input},
