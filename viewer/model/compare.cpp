@@ -23,7 +23,7 @@ std::string category_name(Category category) {
 }
 
 int64_t step_of_change(const Lane& lane, int64_t change) {
-  // The last step that had begun, also when a later stretch is no step.
+  // The step is the last one that had begun, even if a later stretch is no step.
   const Stretch* at = lane.stretch_of_change(change);
   const Stretch* const first = lane.arrays().stretches.data();
   for (; at != nullptr; --at) {

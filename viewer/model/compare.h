@@ -1,5 +1,5 @@
-// What differs between strategies: category by category, column by column, and which allocations
-// only one of them holds. B is compared with A, the baseline, so that a growth is positive.
+// Compares strategies: category by category, column by column, and by the allocations that only one
+// of them holds. B is compared with A, the baseline, so that a growth is positive.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,16 @@
 
 namespace shardlens::viewer {
 
-/// b - a.
+/// Returns b - a for each category.
 CategoryBytes difference(const CategoryBytes& a, const CategoryBytes& b);
 
-/// A column where one of them has nothing has no difference.
+/// Returns the difference of each column, at the highest moments of both. A column in which one of
+/// them has nothing has no difference.
 std::vector<std::optional<CategoryBytes>> difference(const std::vector<std::optional<Extent>>& a,
                                                      const std::vector<std::optional<Extent>>& b);
 
-/// "12.5 MiB more (+25.0 %)", "3.00 MiB less (-1.0 %)", "the same"; below the threshold of noise,
-/// the larger of 1 % of `a_bytes` and `noise_bytes`, "about the same".
+/// Returns "12.5 MiB more (+25.0 %)", "3.00 MiB less (-1.0 %)" or "the same". If `noise_bytes` is
+/// above 0, a change up to the larger of it and 1 % of `a_bytes` is "about the same".
 std::string change_in_words(int64_t a_bytes, int64_t b_bytes, int64_t noise_bytes = 0);
 
 enum class Grouping : uint8_t { none, category, label, age };
@@ -28,22 +29,22 @@ constexpr int kGroupings = 4;
 constexpr std::array<std::string_view, kGroupings> kGroupingNames = {"block", "category",
                                                                      "parameter", "age"};
 
-/// Blocks that are alive in one moment and share a name.
+/// Blocks that are alive at one moment and share a name.
 struct AliveRow {
   std::string name;
-  Category category{};  // of the largest of them
+  Category category{};  // of the largest block
   int64_t bytes = 0;
   int64_t count = 0;
   int64_t oldest_steps = 0;     // steps that began since the oldest was allocated
-  uint32_t block = UINT32_MAX;  // the largest of them
+  uint32_t block = UINT32_MAX;  // the largest block
 };
 
-/// Every block alive after a change, once: the rows' bytes add up to the total then. The largest
-/// row first; of equal ones by name.
+/// Returns every block that is alive after a change, once: the rows' bytes add up to the total of
+/// that moment. The largest row comes first; equal ones are sorted by name.
 std::vector<AliveRow> alive_rows(const Lane& lane, const ActionNames& names, int64_t change,
                                  Grouping grouping);
 
-/// What two moments have in common, by category and label.
+/// Allocations of one category and label at two moments.
 struct SharedRow {
   std::string name;
   Category category{};
@@ -60,8 +61,8 @@ struct Moment {
   int64_t change = kBeforeAll;
 };
 
-/// Sums over the rows: a_bytes and b_bytes are the totals of the two moments. The row that
-/// differs most first.
+/// Returns the rows of two moments, the one that differs most first. The sums of a_bytes and of
+/// b_bytes over all rows are the totals of the two moments.
 std::vector<SharedRow> shared_rows(const Moment& a, const Moment& b);
 
 }  // namespace shardlens::viewer

@@ -19,7 +19,7 @@ struct Pair {
   int64_t plan_ns = 0;
 };
 
-/// Which of the plan's stretches stands for one of the lane's. Phases without a number are told
+/// Finds the plan's stretch that stands for one of the lane's. Phases without a number are told
 /// apart by how many of their kind came before.
 class PlanStretches {
  public:
@@ -54,7 +54,7 @@ class PlanStretches {
   std::array<size_t, profiler::kPhases> seen_{};
 };
 
-/// The spans of every stretch: they come in order of time, so each has a range of them.
+/// The spans of every stretch. Spans come in order of time, so each stretch has a range of them.
 class SpanRanges {
  public:
   explicit SpanRanges(const Lane& lane) : spans_(lane.arrays().spans) {
@@ -75,7 +75,8 @@ class SpanRanges {
   std::vector<size_t> begins_;
 };
 
-/// An evaluation runs its schedule several times: an action's number and how often it has run.
+/// Numbers the runs of each action, since an evaluation runs its schedule several times: gives an
+/// action's id and how often it has run before.
 class Occurrences {
  public:
   std::pair<int32_t, int> next(const Span& span) { return {span.action, count_[span.action]++}; }
@@ -84,7 +85,8 @@ class Occurrences {
   std::map<int32_t, int> count_;
 };
 
-/// Begins and ends of the actions that both have, in the lane's order, as far as it is the plan's.
+/// Returns the moments at which actions that both have begin and end, in the lane's order, without
+/// those that come out of order in the plan.
 std::vector<Pair> pairs_of(const Stretch& stretch, std::span<const Span> spans, const Stretch& plan,
                            std::span<const Span> plan_spans) {
   std::map<std::pair<int32_t, int>, const Span*> by_action;
@@ -117,7 +119,8 @@ class Joiner {
         plan_(plan),
         joins_changes_(measured.changes() <= kMostJoined) {}
 
-  /// Where both have as many changes between two moments, change lies on change as well.
+  /// Adds the piece between two shared moments. If both lanes have equally many changes there, each
+  /// change lies on its counterpart as well.
   void join(const Pair& from, const Pair& to) {
     const int64_t begin = first_change(measured_, from.measured_ns);
     const int64_t count = first_change(measured_, to.measured_ns) - begin;

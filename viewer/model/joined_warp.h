@@ -1,4 +1,4 @@
-// Where a plan lies on what was measured: action on action, step on step.
+// Lays a plan over a measured lane: action on action, step on step.
 #pragma once
 
 #include <optional>
@@ -9,15 +9,15 @@
 
 namespace shardlens::viewer {
 
-/// From x to a plan that is drawn over a measured lane of the same schedule, so that every action
+/// Maps x to a plan that is drawn over a measured lane of the same schedule, so that every action
 /// of the plan lies where the lane's action of that number does. A step of the lane beyond the
-/// plan's last is like the last: from the third on every step is the same. Each warp is a stretch
-/// of x in which the plan goes on; between two of them it goes back, leaves something out, or has a
-/// gap.
+/// plan's last lies on the plan's last step, since from the third on every step is the same. Each
+/// warp is a stretch of x in which the plan goes on; between two of them the plan jumps back,
+/// leaves something out, or has a gap.
 using JoinedWarp = std::vector<Warp>;
 JoinedWarp joined_warp(const Warp& measured_warp, const Lane& measured, const Lane& plan);
 
-/// As columns_of.
+/// Returns the plan's columns, as columns_of does.
 std::vector<std::optional<Extent>> joined_columns(const JoinedWarp& warp, const Lane& plan,
                                                   const Range& x, int count);
 

@@ -1,5 +1,5 @@
-// One rank's recording, opened: its arrays (in memory or mapped), its pyramid, and what the
-// recording says about itself. Everything that draws or counts asks a Lane.
+// One rank's recording, opened: its arrays (in memory or mapped), its pyramid, and the facts that
+// the recording has about itself. All code that draws or counts asks a Lane.
 #pragma once
 
 #include <cstdint>
@@ -17,25 +17,25 @@
 
 namespace shardlens::viewer {
 
-/// What is said once of a lane. Saved as JSON beside the arrays.
+/// The facts about a lane that are stored once. The cache saves them as CBOR beside the arrays.
 struct LaneInfo {
   profiler::Header header;
   std::vector<std::string> strings = {""};
-  profiler::Space space{};  // device, or host where the rank had no device
+  profiler::Space space{};  // device, or host if the rank had no device
   int64_t end_ns = 0;
   int64_t events = 0;
-  int64_t unmatched = 0;     // frees and changes of addresses that nothing had allocated
-  int64_t steps_before = 0;  // that ran before the recording began
+  int64_t unmatched = 0;     // frees and changes of unknown addresses
+  int64_t steps_before = 0;  // steps that ran before the recording began
   profiler::Judgement judgement;
 };
 
-/// Moves freely. Every span stays valid as long as the lane, also when it is moved. All questions
-/// may be asked by several threads at a time.
+/// One rank's recording. It can be moved; every span stays valid as long as the lane, also when it
+/// is moved. Several threads may call its const functions at a time.
 class Lane {
  public:
   Lane() = default;
   Lane(LaneInfo info, LaneData data);
-  /// `sections` lie in `file`.
+  /// The arrays of a lane; in the constructor below they lie in `file`.
   struct Sections {
     std::span<const int64_t> times_ns;
     std::span<const uint32_t> words;
@@ -56,27 +56,28 @@ class Lane {
   int32_t rank() const { return info_.header.rank; }
   int64_t changes() const { return pyramid_.changes(); }
 
-  /// The highest moment of the recording, and of its steps from the third on (nothing where it has
-  /// fewer): `profile report` calls them peak and step_peak.
+  /// Returns the highest moment of the recording, and of its steps from the third on (nothing if it
+  /// has fewer): `profile report` calls them peak and step_peak.
   const Extent& peak() const { return peak_; }
   const std::optional<Extent>& step_peak() const { return step_peak_; }
 
-  /// The first change at or after a time.
+  /// Returns the first change at or after a time, in ns; changes() if there is none.
   int64_t change_at(double time_ns) const;
   int64_t time_of(int64_t change) const;  // kBeforeAll: 0
-  /// The highest moment between two times, what was alive at the first included.
+  /// Returns the highest moment between two times; the state at the first one counts.
   Extent between(double begin_ns, double end_ns) const;
-  /// The same by changes: what was alive before `begin` included.
+  /// Returns the highest moment of the changes begin..end-1; the state before `begin` counts.
   Extent between_changes(int64_t begin, int64_t end) const;
-  /// The most that LibTorch had reserved between two times; nothing where that was not recorded.
+  /// Returns the most bytes that LibTorch had reserved between two times; nothing if the recording
+  /// has none of these.
   std::optional<int64_t> reserved_between(double begin_ns, double end_ns) const;
 
-  /// Indices of the blocks that are alive after a change, in order of birth.
+  /// Returns the indices of the blocks that are alive after a change, in order of birth.
   std::vector<uint32_t> alive_after(int64_t change) const;
 
   const Stretch* stretch_at(int64_t time_ns) const;
   const Stretch* stretch_of_change(int64_t change) const;
-  /// The deepest action that was running; nothing outside of all.
+  /// Returns the deepest action that was running at a time; null if none was.
   const Span* span_at(int64_t time_ns) const;
 
   std::string_view label(const Block& block) const;
@@ -85,11 +86,11 @@ class Lane {
   void finish();
 
   LaneInfo info_;
-  std::unique_ptr<LaneData> data_;  // or
+  std::unique_ptr<LaneData> data_;  // holds the arrays, or
   input::MappedFile file_;
   Sections sections_;
   Pyramid pyramid_;
-  std::vector<int64_t> coarse_times_ns_;  // every kCoarse-th: a search that stays in the cache
+  std::vector<int64_t> coarse_times_ns_;  // every kCoarse-th time: a search that stays in the cache
   Extent peak_;
   std::optional<Extent> step_peak_;
 };

@@ -18,9 +18,9 @@ using profiler::Space;
 
 namespace {
 
-constexpr int64_t kMostReserved = 1 << 26;  // events: whatever a file claims
+constexpr int64_t kMostReserved = 1 << 26;  // events, however many a file claims
 
-/// Where each list of alive blocks begins: one before every kAliveEvery changes.
+/// Saves the lists of live blocks: one before every kAliveEvery changes.
 void save_alive(LaneData& data) {
   std::vector<uint32_t> alive;
   data.alive_begins.push_back(0);
@@ -97,7 +97,7 @@ void LaneBuilder::take_alloc(const Event& event) {
   if (event.space == Space::segment) return take_segment(event);
   if (event.space != space_ || data_.words.size() + 2 >= kMostChanges) return;
   const int64_t given = space_ == Space::device ? tracker_.take(event) : event.value;
-  end_block(event.address, event.time_ns);  // its free is missing
+  end_block(event.address, event.time_ns);  // the previous block's free is missing
   const auto block = static_cast<uint32_t>(data_.blocks.size());
   data_.blocks.push_back({.given_bytes = given,
                           .asked_bytes = event.value,
@@ -120,7 +120,7 @@ void LaneBuilder::take_free(const Event& event) {
   if (!end_block(event.address, event.time_ns)) ++unmatched_;
 }
 
-/// Whether there was one.
+/// Ends the block at an address. Returns true if there was one.
 bool LaneBuilder::end_block(uint64_t address, int64_t time_ns) {
   const uint32_t block = live_.find(address);
   if (block == profiler::AddressMap::kNone) return false;
@@ -130,7 +130,8 @@ bool LaneBuilder::end_block(uint64_t address, int64_t time_ns) {
   return true;
 }
 
-/// Time never runs back, whatever a damaged file says, so that it can be searched.
+/// Appends a change. Its time is never below the last one's, whatever a damaged file says, so that
+/// times can be searched.
 void LaneBuilder::append(int64_t time_ns, uint32_t block, bool is_free) {
   if (!data_.times_ns.empty()) time_ns = std::max(time_ns, data_.times_ns.back());
   data_.times_ns.push_back(time_ns);
@@ -188,7 +189,7 @@ void LaneBuilder::begin_action(const Event& event) {
 void LaneBuilder::end_action(const Event& event) {
   for (size_t i = running_.size(); i-- > 0;) {
     if (data_.spans[running_[i]].action != event.action) continue;
-    // What a damaged recording never ends, ends with what encloses it.
+    // A damaged recording may never end an action: it then ends with the action around it.
     for (size_t inner = i; inner < running_.size(); ++inner) {
       data_.spans[running_[inner]].end_ns = last_ns_;
     }

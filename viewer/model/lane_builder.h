@@ -1,5 +1,5 @@
-// Makes a lane of a recording: one pass over its events, as the reader decodes them, then one over
-// the changes for the pyramid, since what an allocation is may become known after it.
+// Makes a lane of a recording: in one pass over its events, as the reader decodes them, and one
+// over the changes for the pyramid, since an allocation's category may become known after it.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,16 @@ namespace shardlens::viewer {
 
 class LaneBuilder {
  public:
-  /// Of `space`; else of the rank's device, or of the host where `header.device` is the CPU.
+  /// Begins a lane of `space`; without one, of the rank's device, or of the host if `header.device`
+  /// is the CPU.
   explicit LaneBuilder(const profiler::Header& header,
                        std::optional<profiler::Space> space = std::nullopt);
 
-  /// How many events come, if that is known: then no array is copied while it grows.
+  /// Tells how many events come, if that is known, so that no array is copied while it grows.
   void expect(int64_t events);
   void take(const profiler::Event& event);
-  /// Once, after the last event. `info` brings what only the file knows; its space, end and counts
-  /// are filled in here.
+  /// Returns the lane. Call it once, after the last event. `info` has the facts that only the file
+  /// knows; its space, end and counts are filled in here.
   Lane finish(LaneInfo info);
 
  private:
@@ -42,24 +43,26 @@ class LaneBuilder {
 
   profiler::Space space_;
   profiler::BlockTracker tracker_;
-  profiler::AddressMap live_;  // of blocks
+  profiler::AddressMap live_;  // indices of blocks by address
   LaneData data_;
   profiler::Phase phase_ = profiler::Phase::starting;
   int32_t step_ = -1;
-  std::vector<size_t> running_;  // of spans, the outermost first
+  std::vector<size_t> running_;  // indices of spans, the outermost first
   int64_t events_ = 0;
   int64_t unmatched_ = 0;
   int64_t steps_before_ = 0;
   int64_t last_ns_ = 0;
 };
 
-/// The whole of a recording that is in memory.
+/// Makes a lane of a recording that is in memory.
 Lane lane_of(const profiler::Profile& profile, std::optional<profiler::Space> space = std::nullopt);
 
-/// Told which part of a recording has been read, from 0 to 1; whether the rest is wanted.
+/// Receives the part of a recording that has been read, from 0 to 1, and returns true if the rest
+/// is wanted.
 using ReadPart = std::function<bool(double part)>;
 
-/// Streams a file. Throws as Reader does, and std::runtime_error where the rest is not wanted.
+/// Makes a lane of a file block by block. Throws as Reader does, and std::runtime_error if `tell`
+/// returns false.
 Lane read_lane(const std::string& path, std::optional<profiler::Space> space = std::nullopt,
                const ReadPart& tell = {});
 

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 constexpr std::array<char, 8> kMagic = {'S', 'L', 'L', 'A', 'N', 'E', '0', '3'};
 constexpr size_t kSections = 11;  // the info, then the arrays
 constexpr size_t kSectionAlignment = 64;
-constexpr int64_t kWorthKeeping = 200'000;  // changes: fewer are parsed before anyone notices
+constexpr int64_t kWorthKeeping = 200'000;  // changes: fewer are parsed at no noticeable cost
 
 struct Section {
   uint64_t offset = 0;
@@ -80,8 +80,8 @@ profiler::Header header_of(const nlohmann::json& json) {
           .start_realtime_ns = json.at("start_realtime_ns")};
 }
 
-/// Labels are whatever bytes a program gave: CBOR keeps them, and the info is never shown. The
-/// judgement is left out: only lanes of whole recordings are kept.
+/// Encodes the info as CBOR, which keeps the bytes of labels: a program may use any. Nobody reads
+/// this form. The judgement is left out: only lanes of whole recordings are kept.
 std::vector<uint8_t> packed(const LaneInfo& info, const RecordingStamp& stamp) {
   const auto bytes = [](const std::string& text) {
     return nlohmann::json::binary({text.begin(), text.end()});
@@ -131,8 +131,8 @@ uint32_t checksum_of(std::span<const std::span<const std::byte>, kSections> part
   return checksum;
 }
 
-/// True where every byte is as it was written. A lane is a net of indices, so a damaged one would
-/// not only show what is not so, but lead out of its arrays.
+/// True if every byte is as it was written. A lane is a net of indices, so a damaged one would not
+/// only show false numbers, but lead out of its arrays.
 bool is_undamaged(std::span<const std::byte> file, const Preamble& preamble) {
   std::array<std::span<const std::byte>, kSections> parts;
   std::ranges::transform(preamble.sections, parts.begin(), [&](const Section& section) {
@@ -141,7 +141,8 @@ bool is_undamaged(std::span<const std::byte> file, const Preamble& preamble) {
   return checksum_of(parts) == preamble.checksum;
 }
 
-/// The preamble of a file that is as long as it says, with every section inside.
+/// Returns the preamble of a file that is as long as it says, with every section inside; nothing
+/// for any other file.
 std::optional<Preamble> whole_preamble(std::span<const std::byte> file) {
   Preamble preamble;
   if (file.size() < sizeof preamble) return std::nullopt;
@@ -169,7 +170,7 @@ Lane::Sections sections_of(std::span<const std::byte> file, const Preamble& prea
           .reserved = section<ReservedSample>(file, at[10])};
 }
 
-/// Whether the arrays belong together.
+/// True if the arrays have lengths that fit together.
 bool fits(const Lane::Sections& arrays) {
   const auto changes = static_cast<int64_t>(arrays.words.size());
   const auto levels = pyramid_levels(changes);

@@ -1,4 +1,4 @@
-// Lanes that were opened before, kept as files that are mapped instead of parsed. A cached lane
+// Keeps lanes that were opened before as files that are mapped instead of parsed. A cached lane
 // belongs to one state of one recording: its path, size and time of change. The folder is
 // $XDG_CACHE_HOME/shardlens or ~/.cache/shardlens; recordings themselves are never written to.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace shardlens::viewer {
 
-/// What tells one state of a recording from another, or from another recording.
+/// Identifies one state of a recording, by which it differs from other states and other recordings.
 struct RecordingStamp {
   std::string path;  // absolute
   int64_t bytes = 0;
@@ -21,24 +21,25 @@ struct RecordingStamp {
   bool operator==(const RecordingStamp&) const = default;
 };
 
-/// Of the file as it is now; of all zeros where it cannot be seen.
+/// Returns the stamp of the file as it is now; an empty one, all zeros, if the file cannot be seen.
 RecordingStamp stamp_of(const std::string& recording);
 
-/// Where cached lanes are kept; empty where the environment names no home: then nothing is kept.
+/// Returns the folder of cached lanes; empty if the environment names no home, and then nothing is
+/// cached.
 std::string default_cache_folder();
 
-/// Nothing where the cache has no whole and undamaged lane of this recording as it is now. Reads
-/// all of the lane's file.
+/// Returns the cached lane of this recording as it is now, or nothing if the cache has none that is
+/// whole and undamaged. Reads all of the lane's file.
 std::optional<Lane> load_cached_lane(const std::string& folder, const RecordingStamp& stamp);
 
-/// Written under another name and renamed. Says nothing where that fails (a full disk, no rights):
-/// the lane is read again the next time. Removes the oldest lanes above `most_bytes`.
+/// Saves a lane under another name and renames it. If that fails (a full disk, no rights), it says
+/// nothing: the recording is read again the next time. Removes the oldest lanes above `most_bytes`.
 void save_cached_lane(const std::string& folder, const RecordingStamp& stamp, const Lane& lane,
                       int64_t most_bytes = int64_t{8} << 30);
 
-/// The recording's lane, from `folder` where it is there, else read and, where its recording is
-/// whole and long enough to be worth it, kept there. Throws as Reader does.
-/// `space`: as LaneBuilder takes it; each is kept for itself. `tell`: as read_lane takes it.
+/// Returns the recording's lane, from `folder` if it is there, else by reading the recording. A
+/// lane that was read is cached if the recording is whole and long enough to be worth it. `space`
+/// and `tell` are those of read_lane; each space is cached for itself. Throws as read_lane does.
 Lane open_lane(const std::string& recording, const std::string& folder,
                std::optional<profiler::Space> space = std::nullopt, const ReadPart& tell = {});
 

@@ -1,5 +1,5 @@
-// What the viewer keeps of one rank's recording: every change of its memory as flat arrays, in
-// order of time, so that a file of them can be mapped and drawn without being parsed.
+// The viewer's data of one rank's recording: every change of its memory in flat arrays, in order of
+// time, so that a file of them can be mapped and drawn without being parsed.
 //
 // A *change* is one allocation or free of the lane's space. It is named by its index; "after
 // change c" means with the changes 0..c applied, and kBeforeAll is the empty state before them.
@@ -24,16 +24,17 @@ constexpr int64_t kBeforeAll = -1;
 constexpr uint32_t kNeverFreed = UINT32_MAX;
 constexpr uint32_t kMostChanges = 1U << 31;  // a change's word has 31 bits for its block
 
-/// One allocation. `given_bytes` is what the allocator gave, as `profile report` counts.
+/// One allocation. `given_bytes` are those that the allocator gave, as `profile report` counts
+/// them.
 struct Block {
   int64_t given_bytes = 0;
   int64_t asked_bytes = 0;
   uint64_t address = 0;
-  uint32_t born = 0;            // its change
-  uint32_t died = kNeverFreed;  //
+  uint32_t born = 0;            // the change that allocated it
+  uint32_t died = kNeverFreed;  // the change that freed it
   uint32_t label = 0;           // index into Lane::strings
   int32_t action = -1;          // of the schedule of its phase
-  int32_t step = -1;            // the last that had begun
+  int32_t step = -1;            // the last one that had begun
   uint16_t stream = 0;
   Category category{};
   profiler::Phase phase{};
@@ -41,8 +42,9 @@ struct Block {
   bool is_alive_after(int64_t change) const { return born <= change && change < died; }
 };
 
-/// The highest moment of a range of changes. `at_max` is what was alive in that moment, so its sum
-/// is `max_bytes`: never the sum of each category's own maximum, which no moment ever had.
+/// The highest moment of a range of changes. `at_max` is the memory by category at that moment, so
+/// its sum is `max_bytes`: never the sum of each category's own maximum, since no moment ever had
+/// that.
 struct Extent {
   int64_t max_bytes = 0;
   int64_t min_bytes = 0;
@@ -55,23 +57,23 @@ struct Stretch {
   int64_t number = -1;
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
-  int64_t first_change = 0;  // of those in it
+  int64_t first_change = 0;  // of the changes in it
   int64_t end_change = 0;
-  int64_t peak_bytes = 0;  // what was alive when it began included
+  int64_t peak_bytes = 0;  // includes what was alive when it began
   int64_t peak_change = kBeforeAll;
   profiler::Phase phase{};
 };
 
-/// An action of the schedule while it ran.
+/// One run of an action of the schedule.
 struct Span {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
   int32_t action = -1;
-  int32_t depth = 0;  // how many were running already
+  int32_t depth = 0;  // the number of actions already running
   int64_t stretch = -1;
 };
 
-/// What LibTorch had taken from the driver, from a time on.
+/// The memory that LibTorch had reserved from a time on.
 struct ReservedSample {
   int64_t time_ns = 0;
   int64_t bytes = 0;
@@ -79,9 +81,9 @@ struct ReservedSample {
 
 constexpr int64_t kLeafChanges = 64;
 constexpr int64_t kFanOut = 8;
-constexpr int64_t kAliveEvery = 65536;  // changes between two saved lists of what is alive
+constexpr int64_t kAliveEvery = 65536;  // changes between two saved lists of live blocks
 
-/// The arrays of a lane that is built in memory; of one in a file they are mapped.
+/// The arrays of a lane that is built in memory; those of a cached lane are mapped.
 struct LaneData {
   std::vector<int64_t> times_ns;
   std::vector<uint32_t> words;  // block << 1 | is_free

@@ -55,7 +55,8 @@ ActionName name_of(const planner::Schedule& schedule, const planner::Action& act
 
 }  // namespace
 
-/// Empty where the text is not a schedule: of an imported recording, or damaged.
+/// Parses a schedule; the names stay empty if the text is none, as in an imported or damaged
+/// recording.
 ActionNames::Names::Names(const std::string& text) {
   if (text.empty()) return;
   try {
@@ -83,7 +84,7 @@ PassPart ActionNames::part_of(profiler::Phase phase, int32_t action) const {
   return known != nullptr ? known->part : PassPart::other;
 }
 
-/// nullptr where the schedule has no such action.
+/// Returns the action's name; nullptr if the schedule has no such action.
 const ActionName* ActionNames::find(profiler::Phase phase, int32_t action) const {
   const Names& names = phase == profiler::Phase::evaluating ? evaluate_ : train_;
   if (action < 0) return nullptr;

@@ -1,5 +1,5 @@
-// What a lane's actions are: its recording carries the schedules of its passes as text. Names and
-// kinds of actions for the ribbon, and the points of a step by which two strategies are aligned.
+// Names the actions of a lane by the schedules that its recording carries as text: names and kinds
+// of actions for the ribbon, and the points of a step by which two strategies are aligned.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace shardlens::viewer {
 
-/// What part of a step an action belongs to.
+/// The part of a step that an action belongs to.
 enum class PassPart : uint8_t { input, gather, forward, loss, backward, reduce, optimizer, other };
 
 struct ActionName {
-  std::string text;  // "BACKWARD unit=mlp3"; "action 57" where the schedule is not known
+  std::string text;  // "BACKWARD unit=mlp3"; "action 57" if the schedule is not known
   PassPart part = PassPart::other;
   std::string unit;  // of compute; empty otherwise
 };
@@ -25,9 +25,9 @@ class ActionNames {
   ActionNames() = default;
   explicit ActionNames(const profiler::Header& header);
 
-  /// "outside a pass" for -1.
+  /// Returns an action's name; its text is "outside a pass" for -1.
   ActionName name_of(profiler::Phase phase, int32_t action) const;
-  /// The same one's part: a picture of many actions asks for nothing else.
+  /// Returns the part of the same action, for pictures of many actions, which need nothing else.
   PassPart part_of(profiler::Phase phase, int32_t action) const;
 
  private:
@@ -52,7 +52,7 @@ struct Landmark {
   int64_t time_ns = 0;
 };
 
-/// Of the stretch with this index, in order of time; no key comes twice.
+/// Returns the landmarks of the stretch with this index, in order of time; every key is unique.
 std::vector<Landmark> landmarks_of(const Lane& lane, const ActionNames& names, size_t stretch);
 
 }  // namespace shardlens::viewer

@@ -1,4 +1,4 @@
-// Plans on a thread of its own, so that a picture never waits longer than it wants to.
+// Plans on a thread of its own, so that a picture never waits longer for a plan than it wants to.
 #pragma once
 
 #include <chrono>
@@ -12,25 +12,26 @@
 
 namespace shardlens::viewer {
 
-/// What came of a request: a run, or one line on why there is none.
+/// The answer to a request: a run, or one line that says why there is none.
 struct PlanAnswer {
   PlanRequest request;
   std::optional<Run> run;
   std::string refusal;
 };
 
-/// Never throws for what a request says.
+/// Plans the request in the calling thread. Never throws for the content of a request: that is a
+/// refusal.
 PlanAnswer answer_of(const PlanRequest& request, std::optional<profiler::Space> space);
 
-/// Answers the newest request; one that was asked meanwhile replaces what still waits. All calls
-/// come from one thread.
+/// Answers the newest request; a new request replaces one that still waits. All calls must come
+/// from one thread.
 class PlanWorker {
  public:
-  /// Its lanes are of `space`, as open_runs takes it.
+  /// Starts the thread. Its lanes are of `space`, as open_runs takes it.
   explicit PlanWorker(std::optional<profiler::Space> space);
 
   void ask(const PlanRequest& request);
-  /// The answer to the newest request, once, as soon as it is there; nothing where that takes
+  /// Returns the answer to the newest request, once, as soon as it is there; nothing if that takes
   /// longer than `most`.
   std::optional<PlanAnswer> wait(std::chrono::milliseconds most);
 
@@ -40,7 +41,7 @@ class PlanWorker {
   const std::optional<profiler::Space> space_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::optional<PlanRequest> wanted_;  // newest, not taken yet
+  std::optional<PlanRequest> wanted_;  // the newest, while it waits
   std::optional<PlanRequest> newest_;
   std::optional<PlanAnswer> answer_;
   std::jthread thread_;  // last: it ends first

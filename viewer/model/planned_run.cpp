@@ -23,13 +23,15 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// As gpus.h names what the driver calls so; empty for one that it does not know.
+/// Returns the name in gpus.h of a GPU that the driver calls by its display name; empty for an
+/// unknown one.
 std::string gpu_of_display_name(const std::string& display_name) {
   const auto gpu = std::ranges::find(planner::gpus(), display_name, &planner::Gpu::display_name);
   return gpu == planner::gpus().end() ? "" : std::string(gpu->name);
 }
 
-/// With the device that a rank was really given.
+/// Returns the configuration with the device that a rank was really given; empty if it is no JSON
+/// object.
 std::string config_on(const std::string& config, const std::string& device) {
   Json json = input::find_json(config, input::kWritten).value_or(nullptr);
   if (!json.is_object()) return "";
@@ -42,15 +44,16 @@ std::string text_of(const std::string& path) {
                           "give a plan's JSON or a run's config.json");
 }
 
-/// plan.json is named after its folder's run, as config.json is.
+/// Returns the name of a request: a run's config.json is named after the run's folder, any other
+/// file, as plan.json, after itself.
 std::string name_of(const std::string& path) {
   const fs::path file = fs::absolute(path).lexically_normal();
   const bool is_of_run = file.filename() == "config.json";
   return is_of_run ? file.parent_path().filename().string() + " plan" : file.stem().string();
 }
 
-/// A recording may come from another machine: where its folder of data is not here, one random
-/// batch stands for them.
+/// Replaces the data by one random batch if its folder does not exist here, since a recording may
+/// come from another machine. Returns true if it did.
 bool stand_in_for_data(planner::Config& config) {
   constexpr std::array kWords = {"auto", "synthetic", "fashion-mnist"};
   std::error_code unreadable;

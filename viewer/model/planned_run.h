@@ -1,5 +1,5 @@
-// Strategies that nobody has run: a configuration is simulated, and its predicted timeline is drawn
-// like a recording.
+// Shows strategies that nobody has run: a configuration is simulated, and its predicted timeline is
+// drawn like a recording.
 #pragma once
 
 #include <optional>
@@ -9,25 +9,25 @@
 
 namespace shardlens::viewer {
 
-/// What is to be planned.
+/// A configuration to be planned, with its name.
 struct PlanRequest {
   std::string name;
   std::string config;  // config.json's text
-  std::string gpu;     // of gpus.h; empty: as the configuration's device says
+  std::string gpu;     // of gpus.h; empty: the configuration's device decides
 
   bool operator==(const PlanRequest&) const = default;
 };
 
-/// The configuration of a run, for the device that it ran on or was planned for. Its config is
-/// empty where the recording has none, as one that was imported.
+/// Returns the configuration of a run, for the device that it ran on or was planned for. Its config
+/// is empty if the recording has none, as an imported one.
 PlanRequest request_of(const Run& run);
 
-/// A .json file: of `shardlens plan --json`, or a run's config.json. Throws std::invalid_argument
-/// for everything else.
+/// Reads a .json file: the output of `shardlens plan --json`, or a run's config.json. Throws
+/// std::invalid_argument for everything else.
 PlanRequest request_of_file(const std::string& path);
 
-/// Simulates it; the lane is of `space`, as open_runs takes it. Throws std::invalid_argument for
-/// what nobody can run.
+/// Simulates the request; the lane is of `space`, as open_runs takes it. Throws
+/// std::invalid_argument for a configuration that cannot run.
 Run planned_run(const PlanRequest& request, std::optional<profiler::Space> space = std::nullopt);
 
 }  // namespace shardlens::viewer

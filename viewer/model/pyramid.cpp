@@ -87,7 +87,7 @@ void build_pyramid(LaneData& data) {
   }
 }
 
-/// The best of what was looked at; compositions of nodes are not copied until the end.
+/// Keeps the best of the moments so far; compositions of nodes are not copied until the end.
 class Pyramid::Best {
  public:
   void take(const Extent& extent) {
@@ -106,7 +106,7 @@ class Pyramid::Best {
     own_ = bytes;
   }
   Extent extent() const {
-    if (max_bytes_ < 0) return {};  // nothing was looked at
+    if (max_bytes_ < 0) return {};  // there was no moment
     return {.max_bytes = max_bytes_,
             .min_bytes = min_bytes_,
             .max_change = max_change_,
@@ -135,7 +135,7 @@ Pyramid::Pyramid(std::span<const uint32_t> words, std::span<const Block> blocks,
   }
 }
 
-/// Replays from the checkpoint of the leaf that the range lies in.
+/// Looks at each change of a range within one leaf, by replaying from the leaf's checkpoint.
 void Pyramid::scan(int64_t begin, int64_t end, Best& best) const {
   if (begin >= end) return;
   const int64_t leaf = begin / kLeafChanges;
@@ -171,7 +171,7 @@ Extent Pyramid::query(int64_t begin, int64_t end) const {
   const int64_t first_leaf = (begin + kLeafChanges - 1) / kLeafChanges;
   const int64_t end_leaf = end / kLeafChanges;
   if (first_leaf >= end_leaf) {
-    // Within two neighbouring leaves.
+    // The range lies within two neighbouring leaves.
     const int64_t border = std::min(end, first_leaf * kLeafChanges);
     scan(begin, border, best);
     scan(border, end, best);

@@ -1,8 +1,10 @@
-// The peak-preserving pyramid: the highest moment of any range of changes, with what was alive in
-// it, in logarithmic time. Leaves hold kLeafChanges changes, each node above kFanOut nodes below.
+// The peak-preserving pyramid: it finds the highest moment of any range of changes, with the memory
+// by category at it, in logarithmic time. Leaves hold kLeafChanges changes, each node above kFanOut
+// nodes below.
 //
-// Merging keeps the child with the higher maximum together with its composition; of equal ones the
-// earlier. That is associative, so a picture does not depend on the path by which it was zoomed to.
+// Merging keeps the child with the higher maximum together with its composition, and the earlier of
+// equal ones. That is associative, so a picture does not depend on the path by which it was zoomed
+// to.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +18,7 @@ namespace shardlens::viewer {
 /// Fills nodes and checkpoints from words and blocks, whose categories must be final.
 void build_pyramid(LaneData& data);
 
-/// A view of arrays that somebody else keeps. Any number of threads may ask at a time.
+/// A view of arrays that their owner keeps. Any number of threads may ask at a time.
 class Pyramid {
  public:
   Pyramid() = default;
@@ -24,8 +26,8 @@ class Pyramid {
           std::span<const Extent> nodes, std::span<const CategoryBytes> checkpoints);
 
   int64_t changes() const { return static_cast<int64_t>(words_.size()); }
-  /// Of the states after the changes begin..end-1, where kBeforeAll may be the first. The range is
-  /// cut to what there is; an empty one gives the empty state.
+  /// Returns the highest of the states after the changes begin..end-1, where kBeforeAll may be the
+  /// first. The range is cut to the changes that exist; an empty one gives the empty state.
   Extent query(int64_t begin, int64_t end) const;
   CategoryBytes after(int64_t change) const;
 
@@ -43,7 +45,7 @@ class Pyramid {
 
 int64_t sum_of(const CategoryBytes& bytes);
 
-/// How many nodes stand in each level above so many changes, leaves first.
+/// Returns the number of nodes in each level above `changes` changes, leaves first.
 std::vector<int64_t> pyramid_levels(int64_t changes);
 
 }  // namespace shardlens::viewer

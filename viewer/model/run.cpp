@@ -30,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The R of "rankR.slp", by which ranks are in order.
+/// Returns the R of "rankR.slp", by which ranks are sorted.
 std::optional<int32_t> rank_of(const fs::path& path) {
   const std::string stem = path.stem().string();
   if (path.extension() != ".slp" || !stem.starts_with("rank")) return std::nullopt;
@@ -40,7 +40,8 @@ std::optional<int32_t> rank_of(const fs::path& path) {
   return error == std::errc{} && stop == end ? std::optional(rank) : std::nullopt;
 }
 
-/// Throws std::invalid_argument where there is nothing to open.
+/// Returns the recordings of a run, or the file itself. Throws std::invalid_argument if there is
+/// none.
 std::vector<std::string> recordings_of(const fs::path& path) {
   if (!fs::exists(path)) {
     throw std::invalid_argument(fmt::format(
@@ -74,7 +75,7 @@ struct Job {
   std::optional<profiler::Space> space;
   std::optional<RankLane> opened{};
   std::optional<Outlook> outlook{};  // of a plan,
-  std::string name{};                // which names itself
+  std::string name{};                // which has its own name
   std::string message{};
 };
 
@@ -82,7 +83,7 @@ bool is_snapshot(const std::string& path) {
   return path.ends_with(".pickle") || path.ends_with(".pkl");
 }
 
-/// Of PyTorch's torch.cuda.memory._dump_snapshot.
+/// Reads a snapshot of PyTorch's torch.cuda.memory._dump_snapshot.
 Lane read_snapshot(const std::string& path, std::optional<profiler::Space> space) {
   return lane_of(profiler::import_memory_viz_file(path), space);
 }
@@ -104,7 +105,7 @@ void open_lane_of(Job& job, const std::string& cache_folder, const ReadPart& tel
       .path = job.path, .lane = std::move(lane), .names = std::move(names), .stamp = stamp};
 }
 
-/// What is wrong with a configuration is said in flags: the file is put before it.
+/// Plans a file. Errors name the file: those about a configuration name only its flags.
 Run read_plan(const std::string& path, std::optional<profiler::Space> space) {
   try {
     return planned_run(request_of_file(path), space);
@@ -132,7 +133,7 @@ void open(Job& job, const std::string& cache_folder, const ReadPart& tell) {
 
 void open_all(std::vector<Job>& jobs, const std::string& cache_folder, const ReadPart& meanwhile) {
   constexpr std::chrono::milliseconds kPause(50);
-  constexpr double kReading = 0.7;  // of a job; the rest is the pyramid, and keeping the lane
+  constexpr double kReading = 0.7;  // of a job; pyramid and caching take the rest
   std::atomic<size_t> next = 0;
   std::atomic<bool> is_wanted = true;
   std::vector<std::atomic<double>> parts(jobs.size());
@@ -159,7 +160,8 @@ void open_all(std::vector<Job>& jobs, const std::string& cache_folder, const Rea
   }
 }
 
-/// Runs of one name get the name of their parent folder with it.
+/// Makes names unique: a run that shares its name with an earlier run gets its number in the list,
+/// as in "keep (2)".
 void tell_apart(std::vector<Run>& runs) {
   for (size_t i = 0; i < runs.size(); ++i) {
     const bool is_taken =
@@ -226,21 +228,23 @@ OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& c
 
 namespace {
 
-/// On a file system without locks, a recording that grows looks like one that was killed.
+/// True if the recording may still grow. A killed one may, too: without locks on the file system, a
+/// growing recording looks like a killed one.
 bool may_grow(const Lane& lane) {
   const profiler::RecordingState state = lane.info().judgement.state;
   return state == profiler::RecordingState::growing || state == profiler::RecordingState::killed;
 }
 
-/// What a mapped file holds changes before its time of change does, so an unchanged one is looked
-/// at too, but more and more rarely: a killed process leaves such a file for ever.
+/// True if the rank's recording must be read again. A mapped file changes before its time of change
+/// does, so an unchanged one is read too, but more and more rarely: a killed process leaves such a
+/// file forever.
 bool is_due(RankLane& rank, const RecordingStamp& now) {
   if (!may_grow(rank.lane)) return false;
   if (now != rank.stamp) return true;
   return rank.wait-- <= 0 && stamp_of(rank.path + ".open").bytes > 0;
 }
 
-/// Whether there is more than before.
+/// Reads the recording again. Returns true if it has more than before.
 bool read_again(RankLane& rank, const RecordingStamp& now) {
   constexpr int kMostPatience = 63;
   Lane lane = read_lane(rank.path, rank.lane.info().space);
@@ -263,7 +267,7 @@ bool follow(Run& run) {
     try {
       has_grown |= read_again(rank, now);
     } catch (const std::exception&) {
-      // Replaced or removed under us: what was read stays on screen.
+      // The file was replaced or removed: the lane stays on screen as it was read.
     }
   }
   return has_grown;
@@ -271,7 +275,7 @@ bool follow(Run& run) {
 
 namespace {
 
-/// What two runs must share, beside their schedule, to take the same memory.
+/// True if two runs share all that makes them take the same memory, besides their schedule.
 bool is_same_work(const profiler::Header& a, const profiler::Header& b) {
   const auto first = input::find_json(a.config, input::kWritten).value_or(nullptr);
   const auto second = input::find_json(b.config, input::kWritten).value_or(nullptr);
@@ -294,7 +298,7 @@ bool is_plan_of(const Run& plan, const Run& run) {
 }  // namespace
 
 void join_plans(std::vector<Run>& runs) {
-  std::vector<std::optional<size_t>> plan_of(runs.size());  // of each run, by index
+  std::vector<std::optional<size_t>> plan_of(runs.size());  // for each run, the index of its plan
   std::vector<bool> is_joined(runs.size());
   for (size_t plan = 0; plan < runs.size(); ++plan) {
     for (size_t run = 0; run < runs.size() && !is_joined[plan]; ++run) {

@@ -1,4 +1,4 @@
-// A strategy as the viewer shows it: a run's folder or one recording, with a lane a rank.
+// A strategy as the viewer shows it: a run's folder or one recording, with one lane for each rank.
 #pragma once
 
 #include <cstdint>
@@ -17,69 +17,75 @@ struct RankLane {
   Lane lane;
   ActionNames names;
   RecordingStamp stamp;  // when it was opened
-  int patience = 0;      // looks to leave out where nothing was new
+  int patience = 0;      // looks to leave out when nothing is new
   int wait = 0;          // of these, how many are left
 };
 
-/// What a plan says beside its timeline.
+/// The facts of a plan that stand beside its timeline.
 struct Outlook {
   std::string verdict;  // in words: "fits: 5.32 GiB of 139.80 GiB, 134.48 GiB free"
-  bool fits = true;     // without retries
+  bool fits = true;     // true if it fits without retries
   int64_t device_bytes = 0;
   int64_t capacity_bytes = 0;
   int64_t headroom_bytes = 0;
 };
 
 struct Run {
-  std::string path;      // as it was given
+  std::string path;      // as the user gave it
   std::string name;      // of the folder or file
-  std::string strategy;  // "fsdp, keeps weights, fp32"; empty where nothing says it
+  std::string strategy;  // "fsdp, keeps weights, fp32"; empty if unknown
   std::vector<RankLane> ranks;
-  std::optional<Outlook> outlook{};  // of one that was planned here,
-  std::string request_config{};      // and what it was planned from
+  std::optional<Outlook> outlook{};  // set if the run was planned here,
+  std::string request_config{};      // and the config it was planned from
 
-  /// The plan that is drawn over what was measured, and the name under which it was opened.
+  /// The plan that is drawn over the measured run, and the name under which it was opened.
   std::optional<RankLane> plan{};
   std::string plan_name{};
   std::optional<Outlook> plan_outlook{};
 
-  /// The one with the highest peak: it decides whether a strategy fits. There is one.
+  /// Returns the index of the rank with the highest peak: it decides if a strategy fits. `ranks`
+  /// must not be empty.
   size_t peak_rank() const;
   const RankLane& at_peak() const { return ranks[peak_rank()]; }
-  /// Of the device; 0: not known, or what is shown does not lie there.
+  /// Returns the memory of the device; 0 if it is not known, or if the shown memory does not lie
+  /// there.
   int64_t capacity_bytes() const;
-  /// Joins those of all ranks: a run is worth what its least trustworthy rank is.
+  /// Joins the judgements of all ranks, so that a run is worth what its least trustworthy rank is.
   profiler::Judgement judgement() const;
-  /// Whether it was computed, not measured.
+  /// True if the run was computed, not measured.
   bool is_predicted() const;
 };
 
 struct OpenedRuns {
   std::vector<Run> runs;
-  std::vector<std::string> messages;  // one line each: what could not be opened, and why
+  std::vector<std::string> messages;  // one line each: why a path could not be opened
 };
 
-/// Opens what it can: folders of runs, recordings, PyTorch's snapshots (.pickle, .pkl), and plans
-/// or configurations (.json), which are simulated. Whatever is damaged, empty or foreign is a
-/// message, and the others are there. Ranks are opened by several threads. Never throws for what a
-/// file holds.
-/// `space`: what is shown of every run, also where it has nothing there; else each one's own
-/// device's, or of the host where that is the CPU.
-/// `meanwhile` is told by the calling thread, several times a second, which part of all has been
-/// read. What is not wanted any more is a message, too.
+/// Opens folders of runs, recordings, PyTorch's snapshots (.pickle, .pkl), and plans or
+/// configurations (.json), which are simulated. A damaged, empty or foreign file becomes a message,
+/// and the others are opened. Several threads open the ranks. Never throws for the content of a
+/// file.
+///
+/// `space` is the shown memory of every run, also if a run has nothing there; without it, each run
+/// shows its own device's, or the host's if that is the CPU.
+///
+/// The calling thread calls `meanwhile` several times a second with the part of all that has been
+/// read. A file that is not wanted any more becomes a message, too.
 OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& cache_folder,
                      std::optional<profiler::Space> space = std::nullopt,
                      const ReadPart& meanwhile = {});
 
-/// Opens the ranks again whose recording was still being written and has grown. Whether any was.
+/// Opens the ranks again whose recording was still being written and has grown. Returns true if any
+/// has.
 bool follow(Run& run);
 
 /// Gives every plan to the first measured run that has the schedule it was made of: from then on it
-/// is drawn there. separate_plans makes them runs of their own again, each behind its measured one.
+/// is drawn there. separate_plans makes the plans runs of their own again, each behind its measured
+/// one.
 void join_plans(std::vector<Run>& runs);
 void separate_plans(std::vector<Run>& runs);
 
-/// In words, from a run's config.json.
+/// Returns the strategy in words, from a run's config.json.
 std::string strategy_text(const std::string& config_json);
 
 }  // namespace shardlens::viewer

@@ -67,8 +67,8 @@ int64_t life_steps(const Lane& lane, const Block& block) {
   return steps;
 }
 
-/// What a block is called, in lower case, remembered by what it depends on: recordings have
-/// millions of blocks and thousands of such texts.
+/// Matches the words of a query with the texts of blocks, in lower case. Results are remembered by
+/// what a text depends on: recordings have millions of blocks and thousands of such texts.
 class Texts {
  public:
   Texts(const Lane& lane, const ActionNames& names) : lane_(lane), names_(names) {}

@@ -1,4 +1,4 @@
-// Finds allocations by words: a name or category, sizes, rank, age, or what is alive at the peak.
+// Finds allocations by words: a name or category, sizes, rank, age, or being alive at the peak.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@
 
 namespace shardlens::viewer {
 
-/// All parts must hold.
+/// The conditions of a search; an allocation must fulfil all of them.
 struct Query {
   std::vector<std::string> words;  // in label, category or action, in lower case
   std::optional<int64_t> more_than_bytes;
   std::optional<int64_t> less_than_bytes;
   std::optional<int32_t> rank;
-  std::optional<int64_t> more_than_steps;  // of life
+  std::optional<int64_t> more_than_steps;  // length of life
   bool alive_at_peak = false;
 
   bool is_empty() const;
 };
 
-/// "mlp3 >64MiB <1GiB rank:3 life>2steps alive@peak": parts by blanks, words in any letters. Throws
-/// std::invalid_argument for a size or number that is none.
+/// Parses "mlp3 >64MiB <1GiB rank:3 life>2steps alive@peak": blanks separate the parts, and the
+/// case of words does not matter. Throws std::invalid_argument for a bad size or number.
 Query parse_query(std::string_view text);
 
 struct Hit {
@@ -33,7 +33,7 @@ struct Hit {
   int64_t bytes = 0;
 };
 
-/// In order of birth.
+/// Returns the allocations that match, in order of birth. An empty query finds nothing.
 std::vector<Hit> search(const Lane& lane, const ActionNames& names, const Query& query);
 
 }  // namespace shardlens::viewer

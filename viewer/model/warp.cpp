@@ -17,10 +17,10 @@ double mapped(double value, const Range& from, const Range& to) {
   return to.begin + std::clamp(at, 0.0, 1.0) * to.length();
 }
 
-/// Behind the last event, so that a column up to there shows it.
+/// Returns the time right behind the last event, so that a column up to there shows it.
 double end_of(const Lane& lane) { return static_cast<double>(lane.info().end_ns + 1); }
 
-/// The indices of the training steps among the stretches.
+/// Returns the indices of the training steps among the stretches.
 std::vector<size_t> steps_of(const Lane& lane) {
   std::vector<size_t> steps;
   const auto& stretches = lane.arrays().stretches;
@@ -40,8 +40,9 @@ Warp by_time(const Lane& lane) {
   return {{{x, position}}, false};
 }
 
-/// Where a step ends: it keeps what follows it (an evaluation) until the next begins, but the last
-/// one, after which the end of the run is a piece of its own.
+/// Returns the time at which a step ends on the axis: a step includes what follows it (an
+/// evaluation) until the next one begins, but the last step does not, since the end of the run is a
+/// piece of its own.
 double end_of_step(const Lane& lane, const std::vector<size_t>& steps, size_t i) {
   const auto& stretches = lane.arrays().stretches;
   const bool is_last = i + 1 == steps.size();
@@ -49,7 +50,7 @@ double end_of_step(const Lane& lane, const std::vector<size_t>& steps, size_t i)
                                      : stretches[steps[i + 1]].begin_ns);
 }
 
-/// The inner points of a step, as fractions of the baseline's step, with the lane's times.
+/// A point within a step: its place as a fraction of the baseline's step, and the lane's time.
 struct Point {
   double fraction = 0;
   double time_ns = 0;
@@ -72,7 +73,7 @@ Pieces pieces_of_step(double number, const Range& position, const StepPoints& po
   return pieces;
 }
 
-/// The baseline's step of the same number; its first where there is none.
+/// Returns the index of the baseline's step of the same number, or nothing if there is none.
 std::optional<size_t> same_step(const Lane& baseline, int64_t number) {
   const auto steps = steps_of(baseline);
   for (const size_t step : steps) {
@@ -81,7 +82,7 @@ std::optional<size_t> same_step(const Lane& baseline, int64_t number) {
   return std::nullopt;
 }
 
-/// Points that both have, as long as their order is the same in both.
+/// Returns the points that both have, without those whose order is not the same in both.
 StepPoints common_points(const LaneToAlign& lane, const LaneToAlign& baseline, size_t step) {
   const auto& stretches = lane.lane->arrays().stretches;
   const auto other = same_step(*baseline.lane, stretches[step].number);
@@ -106,8 +107,8 @@ StepPoints common_points(const LaneToAlign& lane, const LaneToAlign& baseline, s
   return points;
 }
 
-/// `points_of` gives the inner points of the step with an index. What comes before the first step
-/// and after the last takes as much room as a step.
+/// Makes a warp in which each step has the length 1, and so have the parts before the first step
+/// and after the last. `points_of` gives the inner points of the step with an index.
 template <typename PointsOf>
 Warp by_step(const Lane& lane, const PointsOf& points_of) {
   const auto steps = steps_of(lane);
@@ -201,14 +202,16 @@ double x_of_change(const Warp& warp, const Lane& lane, int64_t change) {
 
 namespace {
 
-/// The first change at or after an x that the warp shows; x outside is cut to what it shows.
+/// Returns the first change at or after an x that the warp shows; x is first cut to the warp's
+/// extent.
 int64_t border_at(const Warp& warp, const Lane& lane, double x) {
   const Range all = warp.extent();
   const double position = warp.position_at(std::clamp(x, all.begin, all.end)).value_or(0);
   return warp.by_change() ? static_cast<int64_t>(position + 0.5) : lane.change_at(position);
 }
 
-/// Whether there is nothing between two x.
+/// True if the range lies outside the warp's extent, or if the warp shows nothing at one of its
+/// ends, which are first cut to the extent.
 bool is_gap(const Warp& warp, const Range& x) {
   const Range all = warp.extent();
   if (x.end < all.begin || x.begin > all.end) return true;

@@ -1,6 +1,6 @@
-// Alignment: where each lane's moments lie on an x axis that all strategies share. A warp is
-// piecewise linear and monotone, and values are never interpolated: every column of a picture
-// shows a moment that was recorded. Where a lane has nothing for an x there is a gap.
+// Aligns lanes: maps the moments of each lane to an x axis that all strategies share. A warp is
+// piecewise linear and monotone, and values are never interpolated: every column of a picture shows
+// a moment that was recorded. An x for which a lane has no moment is a gap.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ constexpr int kAlignments = 5;
 constexpr std::array<std::string_view, kAlignments> kAlignmentNames = {"time", "step", "phase",
                                                                        "event", "normalised"};
 
-/// What x counts, for the axis: "seconds from the first step", "step", ...
+/// Returns the unit of x for the axis: "seconds from the first step", "step", ...
 std::string_view axis_title(Alignment alignment);
 
 struct Range {
@@ -31,7 +31,7 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// From x to a lane's positions: times in ns, or changes.
+/// Maps x to a lane's positions: times in ns, or changes.
 class Warp {
  public:
   struct Piece {
@@ -40,7 +40,8 @@ class Warp {
   };
 
   Warp() = default;
-  /// Pieces follow each other in both; those without length in x are left out.
+  /// The pieces must rise in x and in position. Pieces without length in x, or out of order, are
+  /// left out.
   Warp(std::vector<Piece> pieces, bool by_change);
 
   bool by_change() const { return by_change_; }
@@ -48,7 +49,7 @@ class Warp {
   Range extent() const;  // in x
 
   std::optional<double> position_at(double x) const;
-  /// The nearest x where nothing is shown at that position.
+  /// Returns the x of a position; the nearest x if nothing shows that position.
   double x_of(double position) const;
 
  private:
@@ -56,28 +57,28 @@ class Warp {
   bool by_change_ = false;
 };
 
-/// The first lane is the one that the others are compared with: for `phase`, the points of a step
-/// that both have lie on each other. One warp a lane.
+/// A lane with the names of its actions. warp_of makes the warp of `lane`; the others are compared
+/// with `baseline`: for `phase`, the points of a step that both have lie on each other.
 struct LaneToAlign {
   const Lane* lane = nullptr;
   const ActionNames* names = nullptr;
 };
 Warp warp_of(Alignment alignment, const LaneToAlign& lane, const LaneToAlign& baseline);
 
-/// x of a change of the lane.
+/// Returns the x of a change of the lane.
 double x_of_change(const Warp& warp, const Lane& lane, int64_t change);
 
-/// The highest moment that a column from x.begin to x.end shows, and nothing in a gap.
-/// `begins_anew`: what was alive before x.begin does not count, where anything changes in the
-/// column.
+/// Returns the highest moment that a column from x.begin to x.end shows, or nothing in a gap. If
+/// `begins_anew` is set and anything changes in the column, the state before x.begin does not
+/// count.
 std::optional<Extent> column_of(const Warp& warp, const Lane& lane, const Range& x,
                                 bool begins_anew = false);
 
-/// `count` columns of equal width over x.
+/// Returns `count` columns of equal width over x.
 std::vector<std::optional<Extent>> columns_of(const Warp& warp, const Lane& lane, const Range& x,
                                               int count);
 
-/// The change whose state holds at x; nothing in a gap.
+/// Returns the change whose state holds at x, or nothing in a gap.
 std::optional<int64_t> change_at(const Warp& warp, const Lane& lane, double x);
 
 }  // namespace shardlens::viewer
