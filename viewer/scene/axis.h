@@ -1,4 +1,4 @@
-// Where an axis has its ticks and what stands at them.
+// Finds the places and texts of an axis's ticks.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,18 @@ struct Tick {
   std::string text;
 };
 
-/// Round sizes in binary units from 0 up to `top_bytes`, at most `most` beside 0: "64 MiB".
+/// Returns round sizes in binary units from 0 up to `top_bytes`, at most `most` beside 0: "64 MiB".
 std::vector<Tick> byte_ticks(double top_bytes, int most);
-/// From -top to top, with signs: "+64 MiB".
+/// Returns ticks from -top to top, with signs: "+64 MiB".
 std::vector<Tick> signed_byte_ticks(double top_bytes, int most);
 
-/// Inside `range`, at most `most`. Steps are whole numbers; `extent` tells the start and the end
-/// of a recording from its steps.
+/// Returns the ticks inside `range`, at most about `most`. `event` has them at whole numbers only;
+/// `step` and `phase` write "start" and "end" at the ends of `extent`, where no step is.
 std::vector<Tick> x_ticks(Alignment alignment, const Range& range, const Range& extent,
                           double most);
 
-/// "64 MiB", "1.5 GiB": as short as it is exact to two places.
+/// Formats a size: "64 MiB", "1.50 GiB". A whole number, or one from 100 on, has no decimals, one
+/// from 10 on has one, and a smaller one has two.
 std::string short_bytes(double bytes);
 
 }  // namespace shardlens::viewer

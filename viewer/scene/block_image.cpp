@@ -51,7 +51,7 @@ bool is_shown(const LaneStyle& style, const Block& block) {
   return (style.hidden_categories >> static_cast<unsigned>(block.category) & 1U) == 0;
 }
 
-/// The large blocks that are alive in one column after the other.
+/// Follows the large blocks that are alive from one column to the next.
 class LargeBlocks {
  public:
   LargeBlocks(const Lane& lane, const LaneStyle& style, double least_bytes)
@@ -97,7 +97,8 @@ class LargeBlocks {
   bool started_ = false;
 };
 
-/// What is smaller than a pixel, as one band a category. Returns where the bands end.
+/// Draws the blocks that are smaller than a pixel, as one band for each category. Returns where the
+/// bands end, in pixels from below.
 double fill_small_blocks(Image& image, int x, const Extent& column, const Lane& lane,
                          const std::vector<uint32_t>& large, const LaneStyle& style) {
   CategoryBytes rest = column.at_max;
@@ -162,7 +163,7 @@ Placement placement_of(std::vector<AddressRange> blocks, int height) {
   return placement;
 }
 
-/// Those that are seen for half a pixel or more, with the pixels where they begin and end.
+/// A block that is seen for half a pixel or more, with the pixels where it begins and ends.
 struct Seen {
   const Block* block = nullptr;
   uint32_t index = 0;

@@ -1,5 +1,5 @@
-// Single allocations as images: stacked on what was alive when they were born, or where they lie
-// in memory, where gaps are what fragmentation costs.
+// Draws single allocations as images: stacked on what was alive when they were born, or at their
+// addresses in memory, where gaps show the cost of fragmentation.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace shardlens::viewer {
 
-/// The blocks that are at least a pixel high, in order of birth from below; what is smaller lies
-/// under them, a band a category. `columns` are the lane's over the same pixels.
+/// Draws the blocks that are at least a pixel high, in order of birth from below; smaller ones lie
+/// under them, one band for each category. `columns` are the lane's over the same pixels.
 Image block_stack_image(const Lane& lane, const Columns& columns, const LaneStyle& style);
 
-/// A range of addresses that is shown. Large holes between ranges are not.
+/// A range of addresses that is shown. Large holes between ranges are left out.
 struct AddressRange {
   uint64_t begin = 0;
   uint64_t end = 0;
@@ -27,7 +27,7 @@ struct AddressPicture {
   int64_t shown_bytes = 0;           // of all ranges
 };
 
-/// Every block that lives at least half a pixel, one rectangle each, over the x of `range`.
+/// Draws every block that lives at least half a pixel as one rectangle, over the x of `range`.
 AddressPicture address_image(const Lane& lane, const Warp& warp, const Range& range, int width,
                              const LaneStyle& style);
 

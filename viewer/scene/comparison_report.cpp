@@ -26,14 +26,14 @@ constexpr size_t kLargest = 10;  // rows of what is alive
 constexpr int kSvgColumns = 320;
 constexpr int kSvgHeight = 160;
 
-/// A run and what is told of it: all, or the part in a range.
+/// A run with the facts that the report has about it: all of the run, or its part in a range.
 struct Subject {
   const Run* run = nullptr;
   const RankLane* rank = nullptr;  // the one with the highest moment
-  Extent peak{};                   // that moment; empty where the range has nothing of the run
+  Extent peak{};                   // that moment; empty if the range has nothing of the run
   std::vector<int64_t> rank_peaks{};
   Warp warp{};  // of that rank,
-  Range x{};    // and what is drawn of it
+  Range x{};    // and the part of it that is drawn
   bool is_whole = true;
 
   const Lane& lane() const { return rank->lane; }
@@ -78,7 +78,7 @@ Subjects subjects_of(const std::vector<Run>& runs, size_t baseline,
   return subjects;
 }
 
-/// "Memory" is that of tensors on the run's own device.
+/// Returns the name of the run's memory; "Memory" is that of tensors on the run's own device.
 std::string_view memory_of(const Subject& one) {
   const LaneInfo& info = one.lane().info();
   const auto own = info.header.device == "cpu" ? profiler::Space::host : profiler::Space::device;
@@ -86,14 +86,14 @@ std::string_view memory_of(const Subject& one) {
   return info.space == profiler::Space::pinned ? "Pinned memory" : "Host memory";
 }
 
-/// "" or ", from 1 to 3 (step)".
+/// Returns "" or ", from 1 to 3 (step)".
 std::string where_of(const std::optional<ReportRange>& range) {
   if (!range) return "";
   return fmt::format(", from {} to {} ({})", range->x.begin, range->x.end,
                      axis_title(range->alignment));
 }
 
-/// From the top of the stack down; those that some strategy has at its peak.
+/// Returns the categories that some strategy has at its peak, from the top of the stack down.
 std::vector<Category> categories_of(const Subjects& subjects) {
   std::vector<Category> used;
   const auto& order = stacking_order();
@@ -127,7 +127,8 @@ std::string place_of(const Subject& one) {
   return text;
 }
 
-/// Of a plan its verdict, of what was measured what its plan had said; empty where there is none.
+/// Returns a plan's verdict, or for a measured run the comparison with its plan; empty if there is
+/// none.
 std::string plan_words(const Subject& one) {
   const Run& run = *one.run;
   if (run.outlook && one.is_whole) return fmt::format("predicted, {}", run.outlook->verdict);
@@ -138,7 +139,7 @@ std::string plan_words(const Subject& one) {
                      change_in_words(planned, one.peak.max_bytes));
 }
 
-/// Why the numbers of a run are not to be taken as they are; empty where they are.
+/// Returns why the numbers of a run cannot be trusted; empty if they can.
 std::string doubt_of(const Run& run) {
   const profiler::Judgement judgement = run.judgement();
   if (profiler::is_whole(judgement)) return "";
@@ -277,7 +278,7 @@ std::string css_of(Category category) {
   return fmt::format("#{:02x}{:02x}{:02x}", c.r, c.g, c.b);
 }
 
-/// The lane of the highest rank: a rectangle for every column and category.
+/// Draws the lane of the highest rank as SVG: one rectangle for every column and category.
 std::string svg_of(const Subject& one, double top_bytes) {
   std::string svg = fmt::format(
       "<svg viewBox='0 0 {} {}' preserveAspectRatio='none' role='img' "

@@ -1,5 +1,5 @@
-// What the viewer shows, in words and numbers, without any window: for those who cannot see the
-// picture, for scripts, and to be kept beside a run.
+// Writes what the viewer shows in words and numbers, without any window: for users who cannot see
+// the picture, for scripts, and to be kept beside a run.
 #pragma once
 
 #include <optional>
@@ -13,18 +13,18 @@ namespace shardlens::viewer {
 
 enum class ReportFormat { text, json, csv, html };
 
-/// By the end of a file's name. Throws std::invalid_argument for another than .txt, .json, .csv
-/// and .html.
+/// Returns the format by the end of a file's name. Throws std::invalid_argument for any but .txt,
+/// .json, .csv and .html.
 ReportFormat report_format(const std::string& path);
 
-/// A part of x.
+/// A part of the x axis.
 struct ReportRange {
   Alignment alignment{};
   Range x;
 };
 
-/// Every strategy at its own peak, in a range at the peak within it; the one with the index
-/// `baseline` is what the others are compared with. There is at least one run.
+/// Reports every strategy at its own peak, or, if `range` is given, at its peak within that range.
+/// The others are compared with the run of index `baseline`. `runs` must not be empty.
 std::string comparison_report(const std::vector<Run>& runs, size_t baseline, ReportFormat format,
                               const std::optional<ReportRange>& range = std::nullopt);
 

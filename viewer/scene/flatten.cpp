@@ -8,7 +8,8 @@ namespace shardlens::viewer {
 
 namespace {
 
-/// Of 255: how much of `to` is mixed into `from`. Integers, so that pixels are the same everywhere.
+/// Returns `from` with `part` of 255 of `to` mixed into it. It uses integers, so that pixels are
+/// the same on every machine.
 uint32_t mixed(uint32_t from, uint32_t to, uint32_t part) {
   constexpr uint32_t kMask = 0x00FF00FF;
   const uint32_t rest = 255 - part;
@@ -21,7 +22,7 @@ uint32_t mixed(uint32_t from, uint32_t to, uint32_t part) {
 
 uint32_t alpha_of(uint32_t pixel) { return pixel >> 24; }
 
-/// The rows of one thread.
+/// Draws into the rows of one thread.
 class Rows {
  public:
   Rows(Image& image, int begin, int end) : image_(image), begin_(begin), end_(end) {}
@@ -72,7 +73,7 @@ class Rows {
   int end_;
 };
 
-/// How far a pixel's middle is inside a round box, in pixels: below 0 outside.
+/// Returns how far a point is inside a round box, in pixels; below 0 it is outside.
 float depth(float x, float y, const Box& box, float radius) {
   const float dx = std::max({box.x + radius - x, x - (box.right() - radius), 0.F});
   const float dy = std::max({box.y + radius - y, y - (box.bottom() - radius), 0.F});
@@ -82,7 +83,7 @@ float depth(float x, float y, const Box& box, float radius) {
   return std::min({x - box.x, box.right() - x, y - box.y, box.bottom() - y});
 }
 
-/// A row of pixels that are covered as a whole.
+/// Fills pixels of a row that are covered as a whole.
 void Rows::put_row(uint32_t* line, int begin, int end, const Color& color) {
   if (color.a == 255) {
     std::fill(line + begin, line + std::max(begin, end), packed(color));
@@ -91,7 +92,7 @@ void Rows::put_row(uint32_t* line, int begin, int end, const Color& color) {
   for (int x = begin; x < end; ++x) put(line[x], packed(color), color.a);
 }
 
-/// `border` 0: filled.
+/// Draws a round box: an outline of the width `border`, or a filled box if that is 0.
 void Rows::round_box(const Box& wanted, float radius, const Color& color, float border) const {
   const Span xs = columns(wanted.x, wanted.right());
   const Span ys = rows(wanted.y, wanted.bottom());
@@ -120,7 +121,7 @@ void Rows::round_box(const Box& wanted, float radius, const Color& color, float 
       put_row(row(y), xs.begin, xs.end, color);
       continue;
     }
-    // Between the corners a row is plain, or of an outline empty.
+    // A row between the corners is plain, or empty if only an outline is drawn.
     mix(row(y), xs.begin, left, y);
     if (border == 0) put_row(row(y), left, right, color);
     if (border > 0 && !is_inner) mix(row(y), left, right, y);

@@ -6,7 +6,7 @@ namespace shardlens::viewer {
 
 namespace {
 
-// Points.
+// The lengths below are in points.
 constexpr float kMargin = 10;
 constexpr float kGap = 8;
 constexpr float kHeader = 30;
@@ -30,7 +30,7 @@ constexpr float kLeastPlot = 60;     // that bars and ribbon leave to the plot
 
 bool is_in_rows(const ViewState& state) { return state.layout == Layout::rows; }
 
-/// The title stands beside the plot in rows, above it in columns.
+/// Places the parts of a card. The title stands beside the plot in rows, above it in columns.
 CardGeometry card_of(Box box, const ViewState& state, bool has_plans, float scale) {
   const auto px = [scale](float points) { return points * scale; };
   CardGeometry card{.card = box,
@@ -59,7 +59,8 @@ CardGeometry card_of(Box box, const ViewState& state, bool has_plans, float scal
   return card;
 }
 
-/// Below each other, or side by side: more than kMostColumns in as many lines as they need.
+/// Cuts the box into equal parts: below each other, or side by side, where more than kMostColumns
+/// take as many lines as they need.
 std::vector<Box> parts_of(Box box, size_t count, bool in_rows, float gap) {
   if (count == 0) return {};
   const size_t lines = in_rows ? count : (count + kMostColumns - 1) / kMostColumns;

@@ -1,4 +1,4 @@
-// Where the parts of the picture are, in pixels: a function of its size and of what is shown.
+// Places the parts of the picture, in pixels: a function of its size and of what is shown.
 #pragma once
 
 #include <vector>
@@ -13,8 +13,8 @@ struct CardGeometry {
   Box title;   // name, strategy, peak, change
   Box y_axis;  // texts left of the plot
   Box plot;
-  Box residual;  // measured less planned; without height where there is no plan
-  Box bars;      // steps and phases; without height where it is not shown
+  Box residual;  // measured less planned; without height if there is no plan
+  Box bars;      // steps and phases; without height if it is not shown
   Box ribbon;    // actions
   Box x_axis;
 };
@@ -24,10 +24,10 @@ struct Geometry {
   Box legend;
   Box messages;
   Box minimap;
-  Box what_if;  // without width where it is not shown
+  Box what_if;  // without width if it is not shown
   Box alive;
   Box table;
-  std::vector<CardGeometry> cards;  // one a run; one alone in the overlay
+  std::vector<CardGeometry> cards;  // one for each run; a single one in the overlay
 };
 
 struct GeometryInput {

@@ -1,4 +1,4 @@
-// Above the lanes: what is compared and how, the legend, messages, and the minimap.
+// Draws the parts above the lanes: what is compared and how, the legend, messages, and the minimap.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ std::string place_words(const Scene& scene) {
   return on_host > 0 ? "host memory of tensors" : "device memory of tensors";
 }
 
-/// What a reader must be told once: of a null device that values mean nothing.
+/// Returns the notice that a user must see once: that values mean nothing on a null device.
 std::string notice_of(const Scene& scene) {
   for (const Shown& one : scene.shown) {
     const std::string& notice = one.lane->lane.info().header.notice;
@@ -56,7 +56,7 @@ std::string notice_of(const Scene& scene) {
   return "";
 }
 
-/// Plain, or with the category's hatch as in the lanes.
+/// Draws a category's colour, plain or with its hatch as in the lanes.
 void draw_swatch(Scene& scene, Category category, const Box& box) {
   if (!scene.state().panels.hatches) {
     scene.paint.fill(box, color_of(category), scene.paint.px(2));
@@ -99,7 +99,7 @@ void draw_legend_entry(Scene& scene, Category category, Box& line) {
   paint.area({entry, Area::Kind::legend, 0, static_cast<size_t>(category)});
 }
 
-/// Each strategy's outline in the overlay, by name.
+/// Draws the name of each strategy beside the line that its outline has in the overlay.
 void draw_line_names(Scene& scene, Box line) {
   Painter& paint = scene.paint;
   for (const Shown& one : scene.shown) {

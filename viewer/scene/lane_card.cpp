@@ -1,4 +1,4 @@
-// A strategy's card: what it is called, its peak and what changed, its plot with axes and marks.
+// Draws a strategy's card: its name, its peak and the change, its plot with axes and marks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,14 +27,15 @@ std::string peak_words(const Scene& scene, const Shown& one) {
   return words;
 }
 
-/// The baseline; of a run whose tensors lie in other memory than the baseline's, the first like it.
+/// Returns the run with which a strategy is compared: the baseline, or, if its tensors lie in other
+/// memory than the baseline's, the first run like it.
 const Shown& compared_with(const Scene& scene, const Shown& one) {
   const auto space = [](const Shown& run) { return run.lane->lane.info().space; };
   if (space(one) == space(scene.baseline())) return scene.baseline();
   return *std::ranges::find(scene.shown, space(one), space);
 }
 
-/// "12 MiB less than keep (-9.6 %)", with an arrow: the sign is not said by colour alone.
+/// Draws "12 MiB less than keep (-9.6 %)" with an arrow, so that colour is not the only sign.
 void draw_change(Scene& scene, const Shown& one, Box line) {
   Painter& paint = scene.paint;
   const Shown& base = compared_with(scene, one);
@@ -58,7 +59,7 @@ void draw_change(Scene& scene, const Shown& one, Box line) {
   paint.text(line, words, color, Style::small);
 }
 
-/// How far the ranks' peaks are apart; nothing where they are the same.
+/// Returns how far the ranks' peaks are apart; an empty text if they are the same.
 std::string imbalance_words(const Run& run) {
   const auto bytes = [](const RankLane& rank) { return rank.lane.peak().max_bytes; };
   const auto [least, most] = std::ranges::minmax_element(run.ranks, {}, bytes);
@@ -66,7 +67,8 @@ std::string imbalance_words(const Run& run) {
   return fmt::format("ranks {} apart", bytes_text(bytes(*most) - bytes(*least)));
 }
 
-/// How much of the device would be free; nothing where its memory is not known.
+/// Returns how much of the device is used, "62.1 % of 80.00 GiB", and how far the ranks are apart;
+/// only the latter if the device's memory is not known.
 std::string headroom_words(const Shown& one) {
   const int64_t capacity = one.run->capacity_bytes();
   if (capacity <= 0) return imbalance_words(*one.run);
@@ -142,7 +144,7 @@ void draw_peak(Scene& scene, const Shown& one, const Box& plot, double top_bytes
   float left = std::clamp(at - width / 2, plot.x + paint.px(2), plot.right() - width - paint.px(2));
   float top = y - size * 1.2F - height;
   if (top < plot.y) {
-    // No room above: beside it, on a ground of its own.
+    // There is no room above, so the label goes beside the peak.
     top = plot.y + paint.px(1);
     const bool is_left = at + size + width < plot.right();
     left = is_left ? at + size : std::max(plot.x, at - size - width);
@@ -183,7 +185,7 @@ void draw_notes(Scene& scene, const Box& plot) {
   }
 }
 
-/// How much was found, in the plot's upper right corner: also where that is nothing.
+/// Draws how much was found, in the plot's upper right corner, even if it is nothing.
 void draw_found(Scene& scene, const SearchHits& found, const Box& plot) {
   Painter& paint = scene.paint;
   const std::string blocks =
@@ -198,7 +200,7 @@ void draw_found(Scene& scene, const SearchHits& found, const Box& plot) {
              paint.colors.on_accent, Style::small);
 }
 
-/// Where what was searched is alive: a bar on the plot's upper edge.
+/// Draws a bar on the plot's upper edge where blocks that were found are alive.
 void draw_hits(Scene& scene, const Shown& one, const Box& plot) {
   if (one.index >= scene.in.hits.size()) return;
   const SearchHits& found = scene.in.hits[one.index];

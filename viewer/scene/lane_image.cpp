@@ -30,7 +30,7 @@ class Column {
  public:
   Column(Image& image, int x, const LaneStyle& style) : image_(image), x_(x), style_(style) {}
 
-  /// From `low` to `high`; pixels that are covered in part are mixed.
+  /// Fills the column from `low` to `high`; a pixel that is covered in part is mixed.
   void fill(double low, double high, Category category) {
     low = std::clamp(low, 0.0, static_cast<double>(image_.height));
     high = std::clamp(high, 0.0, static_cast<double>(image_.height));
@@ -53,7 +53,7 @@ class Column {
       put(row, color, std::min<double>(row + 1, high) - std::max<double>(row, low));
     }
   }
-  /// Mixes into what is there.
+  /// Mixes a part of the colour into a pixel.
   void tint(int row, const Color& color, double part) {
     if (row < 0 || row >= image_.height) return;
     uint32_t& pixel = at(row);
@@ -96,7 +96,7 @@ bool is_shown(const LaneStyle& style, Category category) {
   return (style.hidden_categories >> static_cast<unsigned>(category) & 1U) == 0;
 }
 
-/// A line over what ends at `high`.
+/// Draws a line over the stack that ends at `high`.
 void draw_edge(Column& column, double high, const LaneStyle& style) {
   const Color& edge = colors_of(style.theme).edge;
   const int row = static_cast<int>(std::ceil(high)) - 1;
@@ -118,7 +118,7 @@ void draw_stack(Column& column, const Extent& extent, const LaneStyle& style) {
     low = high;
   }
   if (low > 0) draw_edge(column, low, style);
-  // Only of the whole is it known how low it was.
+  // The least is known only of the whole stack, not of a part of its categories.
   const int least = static_cast<int>(static_cast<double>(extent.min_bytes) * scale);
   if (style.hidden_categories == 0 && least + 2 < static_cast<int>(low)) {
     column.tint(least, colors_of(style.theme).plot, kLeastStrength);

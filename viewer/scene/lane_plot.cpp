@@ -1,4 +1,4 @@
-// What a plot is filled with.
+// Draws the contents of plots.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 constexpr double kRoomAbovePeak = 1.08;
 constexpr float kLeastRankHeight = 26;  // points
 
-/// Everything that an image of a lane depends on beside its own settings.
+/// Returns the key of an image of a lane: everything that the image depends on.
 std::string key_of(const Scene& scene, const Shown& one, size_t rank, const LaneStyle& style,
                    int width, std::string_view what) {
   const ViewState& state = scene.state();
@@ -54,7 +54,7 @@ std::vector<std::optional<int64_t>> reserved_line(const Scene& scene, const Show
   return line;
 }
 
-/// One rank: its bands or blocks, with what was reserved over them.
+/// Draws one rank: its bands or blocks, with the line of reserved memory over them.
 Image rank_image(const Scene& scene, const Shown& one, size_t rank, const Box& plot,
                  const LaneStyle& style) {
   const Lane& lane = one.run->ranks[rank].lane;
@@ -74,7 +74,7 @@ Image rank_image(const Scene& scene, const Shown& one, size_t rank, const Box& p
   return image;
 }
 
-/// In the upper left corner of a plot, on a ground of its own.
+/// Draws a text in the upper left corner of a plot, on a ground of its own.
 void draw_label(Scene& scene, const Box& plot, const std::string& text) {
   if (text.empty()) return;
   Painter& paint = scene.paint;
@@ -96,7 +96,7 @@ void draw_rank(Scene& scene, const Shown& one, size_t rank, const Box& plot, dou
   scene.paint.area({plot, Area::Kind::lane, one.index, rank});
 }
 
-/// The ranks one below the other, as many as have room.
+/// Draws the ranks one below the other, as many as have room.
 void draw_each_rank(Scene& scene, const Shown& one, Box plot, double top_bytes) {
   const size_t count = one.run->ranks.size();
   const auto room = static_cast<size_t>(plot.h / scene.paint.px(kLeastRankHeight));
@@ -128,7 +128,7 @@ void draw_folded(Scene& scene, const Shown& one, const Box& plot, double top_byt
   scene.paint.area({plot, Area::Kind::lane, one.index, one.rank});
 }
 
-/// The highest growth or fall of a column.
+/// Returns the highest growth or fall of a column.
 double reach_of(const DifferenceColumns& cells, uint32_t hidden) {
   int64_t reach = 1;
   for (const auto& column : cells) {
@@ -148,7 +148,7 @@ DifferenceColumns growth_of(const Scene& scene, const Shown& one, const Box& plo
                     columns(scene, one, one.rank, plot));
 }
 
-/// What the edges of a difference stand for: the highest of all strategies, or of this one.
+/// Returns the bytes at the edges of a difference: the highest of all strategies, or of this one.
 double difference_reach(Scene& scene, const Shown& one, const Box& plot) {
   const uint32_t hidden = scene.state().hidden_categories;
   if (scene.state().height == Height::own) return reach_of(growth_of(scene, one, plot), hidden);
@@ -177,7 +177,7 @@ void draw_difference_plot(Scene& scene, const Shown& one, const CardGeometry& ca
   scene.paint.area({card.plot, Area::Kind::lane, one.index, one.rank});
 }
 
-/// The other strategies as lines over the baseline.
+/// Draws the other strategies as lines over the baseline.
 void draw_outlines(Scene& scene, const CardGeometry& card, double top_bytes) {
   LaneStyle style = style_of(scene, card.plot, top_bytes);
   style.edge *= 2;

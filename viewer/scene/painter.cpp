@@ -32,7 +32,7 @@ void Painter::image(const Box& box, const Image& image) {
 void Painter::put(float x, const Box& box, std::string text, const Color& color, Style style) {
   if (text.empty()) return;
   const float y = box.y + (box.h - height(style)) / 2;
-  // Whole pixels, so that letters are sharp and the same everywhere.
+  // Texts begin at whole pixels, so that letters are sharp and the same on every machine.
   picture_.items.emplace_back(Text{std::round(x), std::round(y), std::move(text), color, style});
 }
 

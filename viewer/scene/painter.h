@@ -1,4 +1,4 @@
-// Puts items into a picture: what every part of it needs to draw text and boxes.
+// Puts items into a picture: every part of it draws text and boxes with a Painter.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ class Painter {
   Painter(Picture& picture, const Fonts& fonts, const Colors& colors, double scale)
       : colors(colors), picture_(picture), fonts_(fonts), scale_(static_cast<float>(scale)) {}
 
-  /// Points to pixels.
+  /// Converts points to pixels.
   float px(float points) const { return points * scale_; }
   float width(Style style, std::string_view text) const { return fonts_.width(style, text); }
   float height(Style style) const { return fonts_.height(style); }
@@ -22,21 +22,22 @@ class Painter {
   void fill(const Box& box, const Color& color, float radius = 0);
   void outline(const Box& box, const Color& color, float radius = 0, float points = 1);
   void line(float x0, float y0, float x1, float y1, const Color& color, float points = 1);
-  /// Pointing up or down, as high as wide.
+  /// Draws a triangle that points up or down, as high as it is wide.
   void triangle(float x, float y, float size, bool up, const Color& color);
   void image(const Box& box, const Image& image);
   void area(const Area& area) { picture_.areas.push_back(area); }
 
-  /// At the left of the box, in its middle from top to bottom, cut to its width. Returns where
-  /// the text ends.
+  /// Draws a text at the left of the box, in its middle from top to bottom, cut to its width.
+  /// Returns the x at which the text ends.
   float text(const Box& box, std::string_view text, const Color& color, Style style = Style::body);
   float text_right(const Box& box, std::string_view text, const Color& color,
                    Style style = Style::body);
   void text_middle(const Box& box, std::string_view text, const Color& color,
                    Style style = Style::body);
-  /// From the top of the box, broken between words, as many lines as it has room for.
+  /// Draws a text from the top of the box, broken between words, with as many lines as the box has
+  /// room for.
   void text_lines(Box box, std::string_view text, const Color& color, Style style);
-  /// With "..." where it is too long.
+  /// Returns the text, shortened with "..." if it is too long.
   std::string fitted(Style style, std::string_view text, float width) const;
 
   const Colors& colors;

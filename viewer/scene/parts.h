@@ -1,4 +1,4 @@
-// The parts of the picture, and what all of them need. Internal to scene/.
+// The parts of the picture, with the types that all of them need. Internal to scene/.
 #pragma once
 
 #include <optional>
@@ -11,16 +11,16 @@
 
 namespace shardlens::viewer {
 
-/// A run as it is shown: its rank, and the moment that tables speak of.
+/// A run as it is shown: its rank, and the moment that the tables are about.
 struct Shown {
   size_t index = 0;
   const Run* run = nullptr;
   size_t rank = 0;
   const RankLane* lane = nullptr;
   const Warp* warp = nullptr;
-  const JoinedWarp* plan_warp = nullptr;  // of the plan that is joined to it; none: there is none
-  int64_t change = kBeforeAll;            // its peak, or what holds at the cursor
-  CategoryBytes bytes{};                  // then
+  const JoinedWarp* plan_warp = nullptr;  // of the joined plan; null: there is none
+  int64_t change = kBeforeAll;            // its peak, or the change at the cursor
+  CategoryBytes bytes{};                  // at that moment
   int64_t total = 0;
   int64_t reserved_peak = 0;  // 0: not recorded
 };
@@ -45,29 +45,30 @@ struct Scene {
 
 std::vector<Shown> shown_of(const SceneInput& input);
 
-/// The categories that any strategy has at the moments that are shown, or had at its peak; in
+/// Returns the categories that any strategy has at the shown moments, or had at its peak, in
 /// stacking order from the top.
 std::vector<Category> used_categories(const std::vector<Shown>& shown);
 
-/// What the upper edge of a strategy's plot stands for.
+/// Returns the bytes at the upper edge of a strategy's plot.
 double top_bytes_of(const ViewState& state, const std::vector<Shown>& shown, const Shown& one);
 
-/// In pixels; 0: categories have no hatches.
+/// Returns the period of hatches in pixels; 0 if categories have no hatches.
 int hatch_period(const Scene& scene);
 
-/// "step 5, BACKWARD mlp3, at 1.24 s".
+/// Returns "step 5, BACKWARD mlp3, at 1.24 s".
 std::string moment_text(const RankLane& rank, int64_t change);
 
-/// Bands, blocks, addresses, folds, differences or outlines, as the state wants it.
+/// Draws bands, blocks, addresses, folds, differences or outlines, as the state wants.
 void draw_plot(Scene& scene, const Shown& one, const CardGeometry& card);
-/// Grid and axes; `top_bytes` below 0: from minus to plus.
+/// Draws grid and axes. The y axis goes from 0 to `top_bytes`, or from -top_bytes if `is_signed`; a
+/// `top_bytes` of 0 leaves it out.
 void draw_axes(Scene& scene, const CardGeometry& card, double top_bytes, bool is_signed);
 void draw_marks(Scene& scene, const Shown& one, const CardGeometry& card, double top_bytes);
-/// The plan's outline over a plot's image, where the run has a plan.
+/// Draws the plan's outline over a plot's image, if the run has a plan.
 void outline_plan(const Scene& scene, const Shown& one, const LaneStyle& style, Image& image);
-/// Under the plot: what was measured less what was planned.
+/// Draws the strip under the plot: the measured bytes less the planned.
 void draw_residual(Scene& scene, const Shown& one, const CardGeometry& card);
-/// The panel in which a strategy is turned into another.
+/// Draws the panel in which the user changes a strategy into another.
 void draw_what_if(Scene& scene);
 void draw_badge(Painter& paint, Box& line, std::string_view text);
 void draw_card(Scene& scene, const Shown& one, const CardGeometry& card);
@@ -80,7 +81,7 @@ void draw_minimap(Scene& scene);
 void draw_table(Scene& scene);
 void draw_alive(Scene& scene);
 
-/// What the rows of the table are, beside its head: all, categories, reserved, headroom.
+/// Returns the number of rows of the table beside its head: all, categories, reserved, headroom.
 size_t table_rows(const std::vector<Shown>& shown);
 
 }  // namespace shardlens::viewer

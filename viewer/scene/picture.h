@@ -1,5 +1,5 @@
-// What is drawn, as values: boxes, lines, texts, triangles and images, in the order in which they
-// cover each other, in pixels of the target. Nothing here knows who will draw it.
+// A picture as values: boxes, lines, texts, triangles and images, in the order in which they cover
+// each other, in pixels of the target. It does not depend on the code that draws it.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct Color {
   Color with_alpha(uint8_t alpha) const { return {r, g, b, alpha}; }
 };
 
-/// As OpenGL reads it on a little-endian machine: red first.
+/// Returns the colour as OpenGL reads it on a little-endian machine: red in the lowest byte.
 constexpr uint32_t packed(const Color& c) {
   return static_cast<uint32_t>(c.r) | static_cast<uint32_t>(c.g) << 8 |
          static_cast<uint32_t>(c.b) << 16 | static_cast<uint32_t>(c.a) << 24;
@@ -43,7 +43,7 @@ struct Box {
   Box inset(float by) const {
     return {x + by, y + by, std::max(0.F, w - 2 * by), std::max(0.F, h - 2 * by)};
   }
-  /// Cut off one side, which is returned; the rest stays.
+  /// Each of these cuts off one side and returns it; the rest stays.
   Box take_top(float height);
   Box take_bottom(float height);
   Box take_left(float width);
@@ -60,8 +60,8 @@ struct Image {
   int width = 0;
   int height = 0;
   std::vector<uint32_t> pixels;  // rows from the top
-  std::string caption;           // what else must be said of it
-  uint64_t version = 0;          // another one for another content
+  std::string caption;           // what the picture must say of it
+  uint64_t version = 0;          // differs if the content differs
 
   uint32_t at(int x, int y) const {
     return pixels[static_cast<size_t>(y) * static_cast<size_t>(width) + static_cast<size_t>(x)];
@@ -100,16 +100,16 @@ struct Text {
 };
 struct Placed {
   Box box;
-  const Image* image = nullptr;  // kept by whoever made the picture
+  const Image* image = nullptr;  // owned by the maker of the picture
 };
 using Item = std::variant<Fill, Outline, Line, Triangle, Text, Placed>;
 
-/// Where the pointer means something.
+/// A box in which the pointer has a meaning.
 struct Area {
   enum class Kind : uint8_t { lane, card, legend, minimap, alive_row, control };
   Box box;
   Kind kind{};
-  size_t run = 0;    // of a control: which
+  size_t run = 0;    // of a control: its number
   size_t index = 0;  // rank of a lane, category of a legend's entry, row, choice of a control
 };
 
@@ -120,13 +120,13 @@ struct Picture {
   std::vector<Area> areas;
 };
 
-/// The topmost area under a point; nullptr: none.
+/// Returns the topmost area under a point; nullptr if there is none.
 const Area* area_at(const Picture& picture, float x, float y);
 
-/// For tests and reports: every item in a line, images by their size.
+/// Returns every item in a line, images by their size: for tests and reports.
 std::string to_text(const Picture& picture);
 
-/// How wide a text is, and how high its style's lines are, in pixels.
+/// Measures text: the width of a text, and the height of its style's lines, in pixels.
 struct Fonts {
   std::function<float(Style, std::string_view)> width;
   std::array<float, kStyles> heights{};
@@ -134,7 +134,8 @@ struct Fonts {
   float height(Style style) const { return heights[static_cast<size_t>(style)]; }
 };
 
-/// A font whose every letter is as wide: for pictures that must not depend on what is installed.
+/// Returns a font whose letters are all equally wide, for pictures that must not depend on the
+/// installed fonts.
 Fonts plain_fonts(double scale);
 
 }  // namespace shardlens::viewer

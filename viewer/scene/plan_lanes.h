@@ -1,5 +1,5 @@
-// Keeps the plans among the runs as a state wants them: joined to what was measured or beside it,
-// those that were kept, and the one of the what-if panel at the end.
+// Keeps the plans among the runs as a state wants them: joined to the measured runs or beside them,
+// then the plans that were kept, and the one of the what-if panel at the end.
 #pragma once
 
 #include <chrono>
@@ -15,10 +15,10 @@
 
 namespace shardlens::viewer {
 
-/// How the what-if panel's plan stands.
+/// The state of the what-if panel's plan.
 struct PlanNews {
-  bool is_stale = false;      // what is shown is the plan before: the new one is being made
-  std::string refusal;        // why there is no plan; empty: there is, or will be
+  bool is_stale = false;      // an older plan is shown while the new one is being made
+  std::string refusal;        // why there is no plan; empty: there is or will be one
   std::optional<size_t> run;  // the run that shows it
 
   bool operator==(const PlanNews&) const = default;
@@ -26,15 +26,15 @@ struct PlanNews {
 
 class PlanLanes {
  public:
-  /// `runs` are those of the files from now on, opened with that space.
+  /// Begins anew with `runs`, which are those of the files, opened with that space.
   void reset(const std::vector<Run>& runs, std::optional<profiler::Space> space);
 
-  /// Makes `runs` what the state wants, waiting at most so long for the what-if panel's plan.
-  /// Whether anything has changed.
+  /// Changes `runs` as the state wants, and waits at most `most` for the what-if panel's plan.
+  /// Returns true if anything has changed.
   bool update(const ViewState& state, std::vector<Run>& runs, std::chrono::milliseconds most);
 
   const PlanNews& news() const { return news_; }
-  /// One line each: what was kept and cannot be planned.
+  /// Returns one line for each kept plan that cannot be planned.
   const std::vector<std::string>& refusals() const { return refusals_; }
 
  private:
@@ -45,12 +45,12 @@ class PlanLanes {
   void drop_what_if(std::vector<Run>& runs);
 
   std::optional<profiler::Space> space_;
-  size_t files_ = 0;  // runs in front of the plans
+  size_t files_ = 0;  // number of runs in front of the plans
   bool joined_ = false;
   std::vector<PlanRequest> kept_;
   std::vector<std::string> refusals_;
   std::optional<PlanRequest> asked_;     // the newest
-  std::optional<PlanRequest> answered_;  // the newest of these
+  std::optional<PlanRequest> answered_;  // the newest answered one
   PlanNews news_;
   std::unique_ptr<PlanWorker> worker_;  // from the first request on
 };

@@ -1,5 +1,5 @@
-// A plan on what was measured: its outline over the plot, and under it what was measured less what
-// was planned.
+// Draws a plan over a measured run: its outline over the plot, and under it the strip of the
+// measured bytes less the planned.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 using Totals = std::vector<std::optional<int64_t>>;
 
-/// Residuals below this part of the y axis are not magnified until they fill the strip.
+/// The part of the y axis below which residuals are not magnified to fill the strip.
 constexpr double kLeastReach = 1e-3;
 constexpr std::string_view kExact = "as planned, to the byte";
 
@@ -41,7 +41,7 @@ Totals residual_of(const Scene& scene, const Shown& one, int width) {
 }
 
 struct Reach {
-  int64_t more = 0;  // measured than planned, at most
+  int64_t more = 0;  // the most that was measured above the plan
   int64_t less = 0;
   bool is_known = false;
 };
@@ -68,7 +68,7 @@ std::string words_of_reach(const Reach& reach) {
   return words;
 }
 
-/// With its words as caption.
+/// Draws the strip; its caption has the residual in words.
 Image residual_strip(const Scene& scene, const Shown& one, int width, int height) {
   const Totals residual = residual_of(scene, one, width);
   const Reach reach = reach_of(residual);
@@ -81,7 +81,7 @@ Image residual_strip(const Scene& scene, const Shown& one, int width, int height
   return image;
 }
 
-/// The plan's peak beside the measured one: "plan 99.24 MiB, the same".
+/// Returns the plan's peak beside the measured one: "plan 99.24 MiB: measured the same".
 std::string peak_words(const Shown& one) {
   const int64_t planned = one.run->plan->lane.peak().max_bytes;
   const int64_t measured = one.lane->lane.peak().max_bytes;

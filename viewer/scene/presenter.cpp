@@ -16,9 +16,9 @@ namespace shardlens::viewer {
 namespace {
 
 constexpr double kNotch = 0.8;    // of the view, for one notch of the wheel
-constexpr float kDragPixels = 4;  // from where on a press is a drag
+constexpr float kDragPixels = 4;  // a press that moves as far is a drag
 
-/// The category that a point of a stack belongs to.
+/// Returns the category, with its bytes, that a point of a stack belongs to.
 std::string band_text(const Extent& extent, double bytes) {
   double low = 0;
   for (const Category category : stacking_order()) {
@@ -83,7 +83,8 @@ bool Presenter::follow_plan() {
   return is_planning() && update_plans(std::chrono::milliseconds(0));
 }
 
-/// Without steps, what has happened is all that strategies can be aligned by.
+/// Replaces alignment by step or phase by that by event if no run has steps: then strategies can be
+/// aligned by their changes only.
 void Presenter::align_by_what_there_is() {
   const bool wants_steps =
       state_.alignment == Alignment::step || state_.alignment == Alignment::phase;
@@ -177,7 +178,7 @@ void Presenter::refresh_hits() {
   try {
     query = parse_query(state_.search);
   } catch (const std::invalid_argument&) {
-    return;  // of a session by hand: nothing is found
+    return;  // the search of an edited session: it finds nothing
   }
   if (query.is_empty()) return;
   for (const Run& run : opened_.runs) {
@@ -200,7 +201,8 @@ void Presenter::change(const ViewState& next) {
   clamp_state();
 }
 
-/// Only where it is asked for: frames of a zoom need not know.
+/// Counts the rows of live allocations. It runs only when they are needed, as frames of a zoom do
+/// not.
 void Presenter::count_alive() {
   refresh();
   facts_.alive_rows = 0;
@@ -301,7 +303,7 @@ void Presenter::drag(float x) {
   }
 }
 
-/// A slider has an area for each of its choices, side by side.
+/// Drags a slider, which has an area for each of its choices, side by side.
 void Presenter::drag_control(float x) {
   const Area* const area = area_at(picture_, x, pressed_->box.y + pressed_->box.h / 2);
   const bool is_same = area != nullptr && area->kind == Area::Kind::control &&

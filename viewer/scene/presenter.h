@@ -1,4 +1,4 @@
-// The viewer without a window: recordings, state, and what the user does to them. A window, a
+// The viewer without a window: recordings, state, and the user's acts on them. A window, a
 // screenshot and a test all drive the same object.
 #pragma once
 
@@ -18,11 +18,11 @@
 
 namespace shardlens::viewer {
 
-/// The target of pictures, in pixels.
+/// The size of the target of pictures, in pixels.
 struct Canvas {
   int width = 0;
   int height = 0;
-  int top = 0;       // that a menu covers
+  int top = 0;       // covered by a menu
   double scale = 1;  // pixels a point
 
   bool operator==(const Canvas&) const = default;
@@ -30,8 +30,8 @@ struct Canvas {
 
 class Presenter {
  public:
-  /// Opens `state.files`. What cannot be opened is in messages(). `meanwhile`: as open_runs takes
-  /// it, here and whenever recordings are read.
+  /// Opens `state.files`. messages() has what cannot be opened. `meanwhile` is called here and
+  /// whenever recordings are read, as open_runs does.
   Presenter(ViewState state, std::string cache_folder, ReadPart meanwhile = {});
 
   const ViewState& state() const { return state_; }
@@ -39,49 +39,50 @@ class Presenter {
   const std::vector<std::string>& messages() const { return messages_; }
   const Facts& facts();
 
-  /// Adds runs to those that are open, keeping the state; or reads all again.
+  /// Adds runs to the open ones, and keeps the state. reload() reads all recordings again.
   void open(const std::vector<std::string>& paths);
   void reload();
-  /// Reads again what has grown since. Whether anything has.
+  /// Reads recordings again that have grown since. Returns true if any has.
   bool follow_recordings();
-  /// How long a picture waits for a plan before it shows the one before: for ever, if nothing is
-  /// said.
+  /// Sets how long a picture waits for a plan before it shows the previous one; an hour unless this
+  /// is called.
   void set_patience(std::chrono::milliseconds most) { patience_ = most; }
-  /// Takes a plan that a picture did not wait for. Whether there is something new to draw.
+  /// Takes a plan that a picture did not wait for. Returns true if there is something new to draw.
   bool follow_plan();
   bool is_planning() const { return plan_lanes_.news().is_stale; }
-  /// What a session file says, its recordings included.
+  /// Replaces the state by that of a session file, and opens its recordings.
   void restore(const ViewState& state);
 
-  /// Does what the command says, and remembers for undo. What it asks of the program around it is
-  /// returned: undo and redo are done here.
+  /// Runs the command and remembers the state for undo. Returns what the command asks of the
+  /// program around; undo and redo are done here.
   Request perform(const Command& command);
-  /// Throws std::invalid_argument for a search that makes no sense.
+  /// Sets the search text. Throws std::invalid_argument for a search that cannot be parsed.
   void set_search(const std::string& text);
-  /// At the cursor, else in the middle of the view.
+  /// Adds a note at the cursor, else in the middle of the view.
   void add_note(const std::string& text);
 
-  /// What is seen of x.
+  /// Sets the range of x that is shown.
   void show(const Range& view);
 
-  /// The pointer, in pixels of the last picture.
+  /// These take the pointer, in pixels of the last picture.
   void press(float x, float y);
   void drag(float x);
   void release();
   void pan(float pixels);
-  /// `notches` upwards zoom in.
+  /// Zooms at the pointer, or scrolls the list of live blocks; `notches` upwards zoom in.
   void wheel(float x, float y, float notches);
-  /// What is under the pointer, in full: empty where that is nothing.
+  /// Returns the full text about the point under the pointer; empty if there is nothing.
   std::string hover_text(float x, float y);
 
-  /// Made again only where something changed. Valid until the next call.
+  /// Returns the picture, made again only if something has changed. It is valid until the next
+  /// call.
   const Picture& picture(const Canvas& canvas, const Fonts& fonts);
-  /// Of the last picture, everything but its text.
+  /// Returns the image of the last picture, which has everything but its text.
   const Image& ground() const { return ground_; }
   int64_t pictures_made() const { return pictures_made_; }
   int64_t images_rastered() const { return cache_.rastered(); }
 
-  /// The table of categories as CSV, as it is on screen.
+  /// Returns the table of categories as CSV, as it is on screen.
   std::string table_csv();
 
  private:
@@ -107,14 +108,14 @@ class Presenter {
   std::chrono::milliseconds patience_ = std::chrono::hours(1);
   std::vector<std::string> messages_;  // of files and of plans
   History history_;
-  uint64_t generation_ = 0;  // of opened_
+  uint64_t generation_ = 0;  // changes with opened_ and its plans
 
-  // What follows from recordings and state; made again when these change.
+  // Derived from recordings and state; made again when these change.
   Warps warps_;
-  std::vector<JoinedWarp> plan_warps_;  // one a run
+  std::vector<JoinedWarp> plan_warps_;  // one for each run
   std::string plan_warps_key_;
   Facts facts_;
-  std::string facts_key_;  // what they were made of
+  std::string facts_key_;  // the inputs that they were made of
   std::vector<SearchHits> hits_;
   struct Made {
     uint64_t generation = 0;

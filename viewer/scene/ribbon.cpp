@@ -1,4 +1,4 @@
-// Under a plot: a bar for every step and phase, as high as its peak, and the actions that ran,
+// Draws under a plot a bar for every step and phase, as high as its peak, and the actions that ran,
 // computation above and communication below.
 #include <fmt/format.h>
 
@@ -12,9 +12,9 @@ namespace shardlens::viewer {
 
 namespace {
 
-constexpr size_t kMostSpans = 4;  // a column in view: above, some of a column's are looked at
+constexpr size_t kMostSpans = 4;  // a column in view: if there are more, only some are looked at
 constexpr std::ptrdiff_t kMostSamples = 8;
-constexpr size_t kMostNamed = 2000;  // in view, that may bear their names
+constexpr size_t kMostNamed = 2000;  // in view: if there are more, none is named
 
 bool is_communication(PassPart part) {
   return part == PassPart::gather || part == PassPart::reduce;
@@ -31,7 +31,7 @@ double x_of_time(const Shown& one, int64_t time_ns) {
       static_cast<double>(one.lane->lane.change_at(static_cast<double>(time_ns))));
 }
 
-/// The indices of the spans that may be seen.
+/// Returns the indices of the spans that may be in view, as first and end.
 std::pair<size_t, size_t> spans_in_view(const Scene& scene, const Shown& one) {
   const auto& spans = one.lane->lane.arrays().spans;
   const auto x = [&](const Span& span) { return x_of_time(one, span.begin_ns); };
@@ -46,7 +46,7 @@ std::pair<size_t, size_t> spans_in_view(const Scene& scene, const Shown& one) {
                    static_cast<size_t>(last - spans.begin()))};
 }
 
-/// Two rows of pixels: in each column the action that took most of it.
+/// Draws the actions into two rows of pixels: each column shows the action that took most of it.
 class RibbonImage {
  public:
   RibbonImage(const Scene& scene, const Shown& one, int width)
@@ -80,7 +80,7 @@ class RibbonImage {
     }
   }
 
-  /// What was running when a column begins, and some of what began in it.
+  /// Looks at the spans that run when a column begins, and at some of those that begin in it.
   void sample(int x) {
     const auto begin_ns = time_at(x);
     const auto end_ns = time_at(x + 1);
@@ -106,7 +106,8 @@ class RibbonImage {
     const auto whole = static_cast<int64_t>(*position);
     return one_.warp->by_change() ? one_.lane->lane.time_of(whole) : whole;
   }
-  /// What began in the column counts, however short it was.
+  /// Returns the time that a span shares with a column; one that begins in the column counts,
+  /// however short it is.
   static double overlap(const Span& span, int64_t begin_ns, int64_t end_ns) {
     const int64_t both = std::min(span.end_ns, end_ns) - std::max(span.begin_ns, begin_ns);
     return static_cast<double>(both) + (span.begin_ns >= begin_ns ? 0.5 : 0);
@@ -128,7 +129,7 @@ class RibbonImage {
   Image image_;
 };
 
-/// Names on those that are wide enough to bear one.
+/// Draws the names of the spans that are wide enough for one.
 void draw_names(Scene& scene, const Shown& one, const Box& box) {
   const auto [first, last] = spans_in_view(scene, one);
   if (last - first > kMostNamed) return;
@@ -151,7 +152,7 @@ void draw_names(Scene& scene, const Shown& one, const Box& box) {
   }
 }
 
-/// `part`: of the highest peak.
+/// Draws the bar of a stretch; `part` is its share of the highest peak.
 void draw_bar(Painter& paint, const Stretch& stretch, const Box& place, float part) {
   const float height = std::max(1.F, part * place.h);
   const bool is_step = stretch.number >= 0;
@@ -205,7 +206,7 @@ void draw_bars(Scene& scene, const Shown& one, const CardGeometry& card) {
     const float end = std::min(box.right(), scene.x_of(box, end_x(stretch)));
     draw_bar(paint, stretch, {begin, box.y, end - begin, box.h},
              static_cast<float>(static_cast<double>(stretch.peak_bytes) / peak));
-    // Of many steps in one pixel the first is drawn: the plot shows the highest.
+    // If many steps share one pixel, the first is drawn; the plot shows the highest.
     ++at;
     if (end - begin >= 1) continue;
     const double next =

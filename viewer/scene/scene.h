@@ -1,5 +1,5 @@
-// The whole picture: recordings and state in, items out. The same for the window, for screenshots
-// and for tests.
+// Makes the whole picture of recordings and state. Windows, screenshots and tests use the same
+// function.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,15 @@
 
 namespace shardlens::viewer {
 
-/// Images that were rastered before, by what they show. One picture's images stay valid until the
-/// next picture is made.
+/// Keeps rastered images by what they show. One picture's images stay valid until the next picture
+/// is made.
 class ImageCache {
  public:
-  /// `slot` names the place, `key` everything that the content depends on.
+  /// Returns the image of a place; `raster` makes it if `key` has changed. `slot` names the place,
+  /// `key` holds everything that the content depends on.
   const Image& get(const std::string& slot, const std::string& key,
                    const std::function<Image()>& raster);
-  /// Forgets what the last picture did not use.
+  /// Removes the images that the last picture did not use.
   void end_picture();
   int64_t rastered() const { return rastered_; }
 
@@ -50,13 +51,13 @@ struct SearchHits {
 struct SceneInput {
   const std::vector<Run>& runs;
   const Warps& warps;
-  const std::vector<JoinedWarp>& plan_warps;  // one a run, of its joined plan
+  const std::vector<JoinedWarp>& plan_warps;  // one for each run, of its joined plan
   const PlanNews& plan_news;
   const ViewState& state;
   const Facts& facts;
-  const std::vector<SearchHits>& hits;       // one a run, or none
+  const std::vector<SearchHits>& hits;       // one for each run, or none
   const std::vector<std::string>& messages;  // what could not be opened
-  uint64_t generation = 0;                   // another one for other recordings
+  uint64_t generation = 0;                   // changes with the recordings
   int width = 0;                             // pixels
   int height = 0;
   int top = 0;       // pixels that a menu covers
@@ -65,7 +66,7 @@ struct SceneInput {
 
 Picture make_picture(const SceneInput& input, const Fonts& fonts, ImageCache& cache);
 
-/// How many pixels wide the plots of such a picture are: what Facts want to know.
+/// Returns the width of the plots of such a picture in pixels, which Facts need.
 int plot_columns(const SceneInput& input);
 
 }  // namespace shardlens::viewer

@@ -1,4 +1,4 @@
-// The table of categories and strategies, and the panel of what is alive.
+// Draws the table of categories and strategies, and the panel of live allocations.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ constexpr float kMostColumn = 270;
 struct Row {
   std::string name;
   std::optional<Category> category;
-  std::vector<std::optional<int64_t>> bytes;  // one a strategy
+  std::vector<std::optional<int64_t>> bytes;  // one for each strategy
   bool is_strong = false;
   bool more_is_better = false;
 };
@@ -64,7 +64,7 @@ std::vector<Row> rows_of(const std::vector<Shown>& shown) {
   return rows;
 }
 
-/// "12.00 MiB  3.00 MiB less": the number at the right of its half, the change beside it.
+/// Draws "12.00 MiB  3.00 MiB less": the number at the right of its half, the change beside it.
 void draw_cell(Scene& scene, const Row& row, size_t run, Box cell) {
   Painter& paint = scene.paint;
   const auto& bytes = row.bytes[run];
@@ -149,7 +149,7 @@ void draw_rows(Scene& scene, const Shown& one, Box& box, float reserve) {
   }
 }
 
-/// Each row as an area of its size.
+/// Draws each row as an area of its size.
 void draw_areas(Scene& scene, const Shown& one, Box& box, float reserve) {
   auto rows = alive_rows(one.lane->lane, one.lane->names, one.change, scene.state().grouping);
   std::erase_if(rows, [](const AliveRow& row) { return row.bytes <= 0; });
@@ -184,7 +184,7 @@ struct Shares {
   int64_t only_b = 0;
 };
 
-/// A bar in three parts: only in the baseline, in both, only in the focused strategy.
+/// Draws a bar in three parts: only in the baseline, in both, only in the focused strategy.
 void draw_shares(Scene& scene, const Shares& shares, Box& box) {
   Painter& paint = scene.paint;
   const auto sum =

@@ -1,6 +1,7 @@
-// Colours. Categories keep theirs in every theme: chosen so that neighbours in a stack, and those
-// that become neighbours where one is empty, can be told apart also with protanopia, deuteranopia
-// and tritanopia; tests compute the distances. Nothing is said by colour alone.
+// Colours of all themes. Categories have the same colours in every theme, chosen so that neighbours
+// in a stack, and those that become neighbours if one is empty, can be told apart also with
+// protanopia, deuteranopia and tritanopia; tests compute the distances. No fact is shown by colour
+// alone.
 #pragma once
 
 #include <array>
@@ -19,7 +20,7 @@ struct Colors {
   Color plot;
   Color grid;
   Color text;
-  Color muted;   // less important text: as readable
+  Color muted;   // less important text, equally readable
   Color accent;  // focus, selection, the baseline's badge
   Color on_accent;
   Color more;  // grew
@@ -27,7 +28,7 @@ struct Colors {
   Color warning;
   Color edge;  // drawn over a band's upper edge
   Color cursor;
-  Color plan;  // the outline of what was planned
+  Color plan;  // the outline of a plan
 };
 
 const Colors& colors_of(Theme theme);
@@ -36,19 +37,20 @@ constexpr int kCategoryCount = profiler::kCategories;
 
 Color color_of(profiler::Category category);
 
-/// From the bottom of a stack to its top: what stays, then weights, then what comes and goes.
+/// Returns the categories from the bottom of a stack to its top: lasting ones, then weights, then
+/// those that come and go.
 const std::array<profiler::Category, kCategoryCount>& stacking_order();
 
-/// "optimizer state".
+/// Returns a category in words: "optimizer state".
 std::string words_of(profiler::Category category);
 
-/// Whether a category's hatch darkens a pixel; `period` in pixels.
+/// True if a category's hatch darkens a pixel; `period` is in pixels.
 bool is_hatched(profiler::Category category, int x, int y, int period);
 
-/// For outlines of strategies on one plot.
+/// Returns the colour of a strategy's outline, if one plot has several.
 Color line_color(size_t run, Theme theme);
 
-/// Of an action on the ribbon.
+/// Returns the colour of an action on the ribbon.
 Color color_of(PassPart part, Theme theme);
 
 }  // namespace shardlens::viewer

@@ -8,7 +8,8 @@ namespace shardlens::viewer {
 
 namespace {
 
-/// Of a row of areas along a side: how far its worst box is from a square, 1 being one.
+/// Returns how far the worst box of a row is from a square; 1 is a square. The row has areas from
+/// `least` to `most`, `sum` in all, along a side.
 double worst_of(double sum, double least, double most, double side) {
   const double thickness = sum / side;
   return std::max(most / (thickness * thickness), thickness * thickness / least);

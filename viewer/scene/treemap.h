@@ -1,4 +1,5 @@
-// A treemap: a box cut into boxes whose areas are as the values are, each as square as it can be.
+// Makes a treemap: a box cut into boxes whose areas are in proportion to values, each as square as
+// it can be.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,8 @@
 
 namespace shardlens::viewer {
 
-/// One box a value, in their order; values fall and are positive. Together they cover `box`.
+/// Returns one box for each value, in their order; together they cover `box`. Values must be
+/// positive and must not rise.
 std::vector<Box> treemap(const Box& box, std::span<const int64_t> values);
 
 }  // namespace shardlens::viewer

@@ -1,4 +1,4 @@
-// The what-if panel: a row for every control, and what the plan says.
+// Draws the what-if panel: a row for every control, and the plan's verdict.
 #include <fmt/format.h>
 
 #include <algorithm>
