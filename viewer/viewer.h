@@ -1,4 +1,4 @@
-// The viewer as a program: arguments in, exit code out.
+// The viewer as a program: takes arguments and returns an exit code.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace shardlens::viewer {
 
-/// `arguments` without the program's name. Prints what it has to say. 0 done; 1 something could
-/// not be opened or drawn (what could is there all the same). Throws std::invalid_argument for
-/// wrong usage and std::runtime_error where nothing can be done.
+/// Runs the viewer; `arguments` lack the program's name. Prints its messages. The exit code is 0 if
+/// all went well, 1 if something could not be opened or drawn (the rest is shown all the same).
+/// Throws std::invalid_argument for wrong usage and std::runtime_error if nothing can be done.
 int run_viewer(const std::vector<std::string>& arguments);
 
 }  // namespace shardlens::viewer

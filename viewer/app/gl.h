@@ -1,4 +1,4 @@
-// The little OpenGL that the viewer itself calls, in a current context of version 3.3.
+// The few OpenGL calls of the viewer itself, in a current context of version 3.3.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace shardlens::viewer {
 
-/// Copies instead of drawing: a software OpenGL copies a whole frame in a fraction of the time that
-/// its shaders take for it.
+/// Copies the image to the target instead of drawing it: a software OpenGL copies a whole frame in
+/// a fraction of the time that its shaders would take.
 class GlBackdrop : public Backdrop {
  public:
   GlBackdrop() = default;
@@ -31,7 +31,7 @@ class GlBackdrop : public Backdrop {
   std::vector<uint32_t> rows_;  // from the bottom, as OpenGL counts
 };
 
-/// What was drawn, rows from the top.
+/// Returns the pixels that were drawn, rows from the top.
 Image read_target(int width, int height);
 
 }  // namespace shardlens::viewer

@@ -11,7 +11,7 @@ namespace shardlens::viewer {
 ImGuiSession::ImGuiSession(std::string font_file) : font_file_(std::move(font_file)) {
   IMGUI_CHECKVERSION();
   ImGui::CreateContext();
-  ImGui::GetIO().IniFilename = nullptr;  // sessions are ours to keep
+  ImGui::GetIO().IniFilename = nullptr;  // the viewer saves its own sessions
   if (!ImGui_ImplOpenGL3_Init("#version 330")) {
     ImGui::DestroyContext();
     throw std::runtime_error("OpenGL 3.3 is not there; use --report, which needs none");

@@ -1,4 +1,5 @@
-// ImGui's context with its renderer, for as long as the object lives, in a current GL context.
+// Keeps ImGui's context with its renderer, for as long as the object lives, in a current GL
+// context.
 #pragma once
 
 #include <string>
@@ -17,7 +18,7 @@ class ImGuiSession {
   ImGuiSession& operator=(const ImGuiSession&) = delete;
 
   FontSet& fonts() { return fonts_; }
-  /// Makes the letters anew where the scale is another one. Between frames.
+  /// Makes the fonts anew if the scale has changed. Call it between frames.
   void set_scale(double scale);
   /// Draws the frame that was just built, which covers all of the target.
   void render();

@@ -21,7 +21,7 @@ namespace {
                   what, egl().GetError()));
 }
 
-/// Mesa's platform without any display where it is there, else whatever EGL takes for default.
+/// Opens Mesa's platform without any display if there is one, else EGL's default display.
 EGLDisplay open_display() {
   gl();  // without it nothing is opened
   const auto get = reinterpret_cast<PFNEGLGETPLATFORMDISPLAYEXTPROC>(

@@ -1,4 +1,4 @@
-// OpenGL without a display: for screenshots and tests.
+// Gives OpenGL without a display, for screenshots and tests.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,8 @@ namespace shardlens::viewer {
 /// A current OpenGL 3.3 context that draws into memory of a given size, until it is destroyed.
 class Offscreen {
  public:
-  /// Throws std::runtime_error where this machine has no EGL that can do it.
+  /// Makes the context current. Throws std::runtime_error if this machine has no EGL that can do
+  /// it.
   Offscreen(int width, int height);
   ~Offscreen();
   Offscreen(const Offscreen&) = delete;

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-// Our own copy: not every distribution has a library of this header.
+// This file compiles the library itself, since not every distribution has a built one.
 #define STB_IMAGE_WRITE_STATIC
 #define STB_IMAGE_WRITE_IMPLEMENTATION
 #include <stb/stb_image_write.h>

@@ -1,4 +1,4 @@
-// Images as PNG files.
+// Writes images as PNG files.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace shardlens::viewer {
 
-/// Opaque, in RGB. Written under another name and renamed. Throws std::runtime_error.
+/// Writes the image, opaque and in RGB, under another name and renames it. Throws
+/// std::runtime_error if it cannot.
 void write_png(const Image& image, const std::string& path);
 
 }  // namespace shardlens::viewer

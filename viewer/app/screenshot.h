@@ -1,4 +1,4 @@
-// The picture of a state, without a window.
+// Makes the picture of a state without a window.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ struct ScreenshotOptions {
   std::string font_file;
 };
 
-/// The same bytes for the same state on the same machine. Throws std::runtime_error where there is
-/// no OpenGL.
+/// Returns the picture of the presenter's state, with the same bytes for the same state on the same
+/// machine. Throws std::runtime_error if there is no OpenGL.
 Image screenshot(Presenter& presenter, const ScreenshotOptions& options);
 
 }  // namespace shardlens::viewer

@@ -125,7 +125,7 @@ void check(const Options& options) {
   }
 }
 
-/// Empty where the environment names no home.
+/// Returns the file of the last session; empty if the environment names no home.
 std::string autosave_file() {
   const std::string folder = default_cache_folder();
   return folder.empty() ? "" : folder + "/last.session.json";
@@ -210,7 +210,7 @@ WindowOptions window_options(const Options& options, const Size& size, Theme the
   return window;
 }
 
-/// 1 where not everything could be opened.
+/// Prints the messages to stderr. Returns 1 if there are any, since not everything could be opened.
 int say_messages(const Presenter& presenter) {
   for (const std::string& message : presenter.messages()) {
     fmt::print(stderr, "shardlens view: {}\n", message);

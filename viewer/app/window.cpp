@@ -27,12 +27,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kIdleSeconds = 0.5;       // between looks at recordings that are being written,
+constexpr double kIdleSeconds = 0.5;       // between looks at live recordings,
 constexpr double kPlanningSeconds = 0.02;  // and at a plan that is being made
-constexpr std::chrono::milliseconds kPatience(30);  // with which a frame waits for a plan
+constexpr std::chrono::milliseconds kPatience(30);  // how long a frame waits for a plan
 constexpr int kRestlessFrames = 3;  // drawn after an event: ImGui needs a few to settle
 
-/// Named after the session; what was exported before is never overwritten.
+/// Returns a free file name that begins with the session's name, so that no earlier export is
+/// overwritten.
 std::string export_name(const std::string& session_file, const std::string& ending) {
   namespace fs = std::filesystem;
   const std::string stem = fs::path(session_file).stem().stem().string();
@@ -47,7 +48,7 @@ std::string last_glfw_error() {
   return text != nullptr ? text : "no reason given";
 }
 
-/// GLFW's library, and one window in it.
+/// GLFW's library with one window.
 class Window {
  public:
   explicit Window(const WindowOptions& options) {
@@ -86,7 +87,7 @@ class Window {
   Window& operator=(const Window&) = delete;
 
   GLFWwindow* get() const { return window_; }
-  /// Since the last call.
+  /// Each returns what came since its last call.
   std::vector<KeyChord> take_pressed() { return std::exchange(pressed_, {}); }
   std::vector<std::string> take_dropped() { return std::exchange(dropped_, {}); }
   double scale() const {
@@ -107,7 +108,7 @@ class Window {
   std::vector<std::string> dropped_;
 };
 
-/// ImGui's side of the window's events.
+/// ImGui's connection to the window's events.
 class Backend {
  public:
   explicit Backend(const Window& window) { ImGui_ImplGlfw_InitForOpenGL(window.get(), true); }
@@ -150,7 +151,7 @@ class Program {
  private:
   double scale() const { return options_.scale > 0 ? options_.scale : window_.scale(); }
 
-  /// For an event or for something new to draw; how many frames are to be drawn then.
+  /// Waits for an event or for something new to draw. Returns how many frames are to be drawn then.
   int wait() {
     const double most = presenter_.is_planning() ? kPlanningSeconds : kIdleSeconds;
     const auto before = Clock::now();
@@ -170,7 +171,7 @@ class Program {
           std::filesystem::path(options_.autosave_file).parent_path());
       save_session(presenter_.state(), options_.autosave_file);
     } catch (const std::exception&) {
-      // A full disk must not disturb who only looks.
+      // A full disk must not disturb a user who only looks.
     }
   }
 
@@ -197,8 +198,8 @@ class Program {
     glfwSwapBuffers(window_.get());
   }
 
-  /// Whether the rest is wanted. A frame that reads recordings itself shows nothing: it cannot hold
-  /// another one.
+  /// Draws the progress of reading; returns true if the rest is wanted. A frame that reads
+  /// recordings itself draws nothing here, since frames cannot nest.
   bool show_progress(double part) {
     if (is_in_frame_) return true;
     glfwPollEvents();
@@ -269,7 +270,7 @@ class Program {
   Backend backend_;
   GlBackdrop backdrop_;
   bool is_in_frame_ = false;
-  const Presenter* shown_ = nullptr;  // none while the first recordings are read
+  const Presenter* shown_ = nullptr;  // null while the first recordings are read
   std::unique_ptr<Presenter> opened_;
   Presenter& presenter_;
   Interface interface_;

@@ -1,4 +1,4 @@
-// The viewer in a window of the desktop.
+// Shows the viewer in a window of the desktop.
 #pragma once
 
 #include <functional>
@@ -12,20 +12,20 @@ namespace shardlens::viewer {
 struct WindowOptions {
   int width = 1600;  // of the window, as the desktop counts
   int height = 1000;
-  double scale = 0;  // pixels a point; 0: what the desktop says
+  double scale = 0;  // pixels a point; 0: the desktop decides
   Theme theme{};     // until there is a presenter
   std::string font_file;
   std::string session_file = "shardlens.session.json";  // where Ctrl+S saves
-  /// Where the session is saved without being asked, when the user pauses and when the window is
-  /// closed; empty: nowhere.
+  /// The file to which the session is saved without a command, when the user pauses and when the
+  /// window is closed; empty: it is not saved.
   std::string autosave_file;
 };
 
-/// Opens what is to be shown; `meanwhile` shows how far that is.
+/// Opens the recordings to be shown; it calls `meanwhile` to show its progress.
 using OpenPresenter = std::function<std::unique_ptr<Presenter>(const ReadPart& meanwhile)>;
 
-/// Until the window is closed. Throws std::runtime_error where there is no display, before anything
-/// is opened.
+/// Shows the window until it is closed. Throws std::runtime_error, before anything is opened, if
+/// there is no display.
 void show_window(const OpenPresenter& open, const WindowOptions& options);
 
 }  // namespace shardlens::viewer

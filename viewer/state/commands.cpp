@@ -22,7 +22,7 @@ void next(Enum& value, int count) {
   value = static_cast<Enum>((static_cast<int>(value) + 1) % count);
 }
 
-/// The view moves only where the cursor would be outside of it.
+/// Moves the cursor to x. The view moves only if the cursor would be outside of it.
 void show(ViewState& state, double x) {
   state.cursor = x;
   state.at = At::cursor;
@@ -50,7 +50,7 @@ void go_to_previous(ViewState& state, const std::vector<double>& places, double 
   show(state, at == places.begin() ? places.back() : *std::prev(at));
 }
 
-/// A hair: places that are shown in one pixel still differ by more.
+/// Returns a distance far below a pixel: places in one pixel that differ by more are different.
 double hair(const Facts& facts) { return facts.column_x * 1e-3; }
 
 void show_step(ViewState& state, const Facts& facts, int direction) {
@@ -105,7 +105,7 @@ void toggle_what_if(ViewState& state, const Facts& facts) {
   }
 }
 
-/// What is planned becomes a strategy that stays; the panel goes on from it.
+/// Makes the panel's plan a strategy that stays; the panel stays open as it is.
 void keep_what_if(ViewState& state) {
   if (!state.what_if) return;
   const PlanRequest request = request_of(*state.what_if);
@@ -124,7 +124,7 @@ using S = ViewState&;
 using F = const Facts&;
 
 constexpr std::array kCommands = {
-    // Files
+    // These commands open, save and export files.
     Command{"file.open", "Ctrl+O", "File", "Open a run or recording", nullptr, Request::open_file},
     Command{"file.reload", "Ctrl+L", "File", "Read all recordings again", nullptr, Request::reload},
     Command{"session.save", "Ctrl+S", "File", "Save this session", nullptr, Request::save_session},
@@ -133,7 +133,7 @@ constexpr std::array kCommands = {
     Command{"export.table", "Ctrl+Shift+E", "File", "Export the table as CSV", nullptr,
             Request::export_table},
     Command{"quit", "Ctrl+Q", "File", "Quit", nullptr, Request::quit},
-    // What is seen
+    // These choose what the picture shows.
     Command{"layout.rows", "1", "View", "In rows", [](S s, F) { s.layout = Layout::rows; }},
     Command{"layout.columns", "2", "View", "In columns",
             [](S s, F) { s.layout = Layout::columns; }},
@@ -166,7 +166,7 @@ constexpr std::array kCommands = {
     Command{"scale.down", "Ctrl+-", "View", "Smaller interface", [](S s, F) { set_scale(s, 0.8); }},
     Command{"scale.reset", "Ctrl+0", "View", "Interface in its own size",
             [](S s, F) { s.zoom = 1; }},
-    // Alignment and baseline
+    // These choose the alignment and the baseline.
     Command{"align.next", "A", "Align", "Next alignment",
             [](S s, F) { next(s.alignment, kAlignments), s.view.reset(), s.cursor.reset(); }},
     Command{"align.time", "Alt+1", "Align", "Align by time",
@@ -187,7 +187,7 @@ constexpr std::array kCommands = {
             [](S s, F f) { move_focus(s, f, 1); }},
     Command{"focus.previous", "Shift+Tab", "Align", "Focus the previous strategy",
             [](S s, F f) { move_focus(s, f, f.runs() - 1); }},
-    // Ways to go
+    // These move and zoom the view.
     Command{"zoom.in", "Up", "Go", "Zoom in",
             [](S s, F f) { zoom_at(s, f, s.cursor.value_or(NAN), kZoomStep); }},
     Command{"zoom.out", "Down", "Go", "Zoom out",
@@ -223,7 +223,7 @@ constexpr std::array kCommands = {
             [](S s, F f) { show_step(s, f, -1); }},
     Command{"undo", "Z", "Go", "Undo", nullptr, Request::undo},
     Command{"redo", "Shift+Z", "Go", "Redo", nullptr, Request::redo},
-    // Find
+    // These search for allocations.
     Command{"search", "/", "Find", "Search allocations", nullptr, Request::search},
     Command{"search.next", "N", "Find", "Next hit",
             [](S s, F f) {
@@ -238,7 +238,7 @@ constexpr std::array kCommands = {
     Command{"note.remove", "Shift+M", "Find", "Remove the nearest note", remove_nearest_note},
     Command{"palette", "Ctrl+P", "Find", "Find a command", nullptr, Request::palette},
     Command{"help", "F1", "Find", "Keys", nullptr, Request::help},
-    // Panels
+    // These open and close panels.
     Command{"panel.alive", "F2", "Panels", "What is alive",
             [](S s, F) { s.panels.alive = !s.panels.alive; }},
     Command{"panel.table", "F3", "Panels", "Table of categories",
@@ -263,7 +263,7 @@ constexpr std::array kCommands = {
             [](S s, F f) { scroll_alive(s, f, kAlivePage); }},
     Command{"alive.up", "PageUp", "Panels", "Further up in what is alive",
             [](S s, F f) { scroll_alive(s, f, -kAlivePage); }},
-    // What if
+    // These belong to the what-if panel.
     Command{"whatif", "Alt+I", "What if", "What if: plan the focused strategy otherwise",
             toggle_what_if},
     Command{"whatif.keep", "Alt+K", "What if", "Keep this plan as a strategy",
@@ -358,7 +358,7 @@ std::vector<const Command*> matching_commands(std::string_view text) {
         words, [&](const std::string& word) { return all.find(word) != std::string::npos; });
     if (fits) found.push_back(&command);
   }
-  // A title that begins as was typed comes first.
+  // A title that begins with the typed text comes first.
   const std::string typed = lower(text);
   std::ranges::stable_partition(
       found, [&](const Command* command) { return lower(command->title).starts_with(typed); });

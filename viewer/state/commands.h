@@ -1,4 +1,5 @@
-// Every act of the user: one table that menus, keys, palette, help sheet and tests are made from.
+// The table of all commands of the user, from which menus, keys, palette, help sheet and tests are
+// made.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace shardlens::viewer {
 
-/// What a command asks of the program around the state.
+/// A command's request to the program around the state.
 enum class Request : uint8_t {
   none,
   open_file,
@@ -29,7 +30,7 @@ enum class Request : uint8_t {
 };
 
 struct Command {
-  std::string_view id;     // "layout.columns", stable: tests and scripts say it
+  std::string_view id;     // "layout.columns"; stable, as tests and scripts use it
   std::string_view key;    // "Shift+P"
   std::string_view menu;   // "View"
   std::string_view title;  // in words, for menu, palette and help
@@ -39,18 +40,18 @@ struct Command {
 
 std::span<const Command> commands();
 
-/// nullptr where there is none.
+/// Each returns nullptr if there is no such command.
 const Command* find_command(std::string_view id);
 const Command* command_of_key(std::string_view key);
 
-/// The commands that have all words of a text in their title, id or key: those whose title begins
-/// with it, then the others, in the table's order.
+/// Returns the commands that have all words of a text in their title, id or key: first those whose
+/// title begins with the text, then the others, in the table's order.
 std::vector<const Command*> matching_commands(std::string_view text);
 
-/// Zooms so that `x` stays where it is; `factor` below 1 shows less. Never below a few columns of
-/// width 1e-9 of everything, never beyond the extent.
+/// Zooms so that `x` stays at its place; `factor` below 1 shows less. The view never becomes
+/// narrower than 1e-9 of the extent, and never goes beyond it.
 void zoom_at(ViewState& state, const Facts& facts, double x, double factor);
-/// Moves the list of what is alive by rows, never past its last.
+/// Scrolls the list of live allocations by rows, never past its last.
 void scroll_alive(ViewState& state, const Facts& facts, int64_t rows);
 void pan_by(ViewState& state, const Facts& facts, double x);
 

@@ -1,5 +1,5 @@
-// What commands must know of the recordings to act: numbers, so that commands are functions of
-// values and can be tried without any recording.
+// The facts about recordings that commands need to act. They are numbers, so that commands are
+// functions of values and can be tried without any recording.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct Facts {
   std::vector<std::vector<double>> peaks_x;  // of each, one a step or phase, in order
   std::vector<std::vector<double>> steps_x;  // where steps begin, in order
   std::vector<double> hits_x;                // of the search, in the focused strategy
-  PlanRequest focus_request{};               // what the focused strategy was made of
-  size_t alive_rows = 0;                     // in the list of what is alive
+  PlanRequest focus_request{};               // the focused strategy's
+  size_t alive_rows = 0;                     // in the list of live allocations
   size_t most_ranks = 1;
   double column_x = 0.001;  // one pixel's width
 
@@ -31,13 +31,14 @@ Warps warps_of(const std::vector<Run>& runs, Alignment alignment, size_t baselin
 
 Range extent_of(const Warps& warps);
 
-/// The rank that is shown of a run.
+/// Returns the index of the rank that is shown of a run.
 size_t shown_rank(const Run& run, const ViewState& state);
 
-/// All but the hits, which a search finds, and the width of a column, which a picture has.
+/// Returns all facts but the hits, which a search finds, the rows of the list, and the width of a
+/// column, which a picture has.
 Facts facts_of(const std::vector<Run>& runs, const Warps& warps, const ViewState& state);
 
-/// What is seen of x: the state's view or all.
+/// Returns the range of x that is shown: the state's view, or the whole extent.
 Range view_of(const ViewState& state, const Range& extent);
 
 }  // namespace shardlens::viewer

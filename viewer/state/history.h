@@ -1,4 +1,4 @@
-// Undo and redo over whole states: they are small values.
+// Keeps undo and redo as whole states, which are small values.
 #pragma once
 
 #include <utility>
@@ -10,14 +10,14 @@ namespace shardlens::viewer {
 
 class History {
  public:
-  /// `before` is what a command is about to change.
+  /// Remembers a state; `before` is the state that a command is about to change.
   void remember(const ViewState& before) {
     if (!past_.empty() && past_.back() == before) return;
     past_.push_back(before);
     future_.clear();
     if (past_.size() > kMost) past_.erase(past_.begin());
   }
-  /// Whether there was something to go back to.
+  /// Each goes back or forward by one state, and returns true if there was one.
   bool undo(ViewState& state) { return move(state, past_, future_); }
   bool redo(ViewState& state) { return move(state, future_, past_); }
 

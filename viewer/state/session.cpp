@@ -119,7 +119,8 @@ std::optional<WhatIf> what_if_of_session(const Json& json) {
                 .gpu = at->at("gpu").get<std::string>()};
 }
 
-/// Relative where it does not have to climb out of the session's folder more than once.
+/// Returns the path as a session stores it: relative, unless it climbs out of the session's folder
+/// by more than one level.
 std::string stored_path(const std::string& path, const std::string& folder) {
   const fs::path relative = fs::absolute(path).lexically_relative(fs::absolute(folder));
   const bool is_far = relative.empty() || relative.string().starts_with("../..");
@@ -200,7 +201,7 @@ ViewState state_of(const Json& json, const std::string& folder) {
 }  // namespace
 
 std::string session_text(const ViewState& state, const std::string& folder) {
-  // Text that is not UTF-8 (a pasted note) must not make a session unsaveable.
+  // Text that is not UTF-8 (a pasted note) must not keep a session from being saved.
   return json_of(state, folder).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -1,5 +1,5 @@
-// A session as a file: what was opened and how it was looked at. Paths are kept relative to the
-// file, so that a folder of runs can be moved with its session.
+// Saves a session as a file: the opened paths and how they are shown. Paths are kept relative to
+// the file, so that a folder of runs can be moved with its session.
 #pragma once
 
 #include <string>
@@ -8,15 +8,16 @@
 
 namespace shardlens::viewer {
 
-/// JSON with a newline at the end. `folder` is where the file will lie.
+/// Returns the session as JSON with a newline at the end. `folder` is the file's future folder.
 std::string session_text(const ViewState& state, const std::string& folder);
 
-/// load(save(state)) is the state. Throws std::invalid_argument, one line, for what is no session.
+/// Parses a session: the result equals the saved state. Throws std::invalid_argument, with one
+/// line, for a text that is no session.
 ViewState parse_session(const std::string& text, const std::string& folder);
 
-/// Written under another name and renamed. Throws std::runtime_error where that fails.
+/// Writes the session under another name and renames it. Throws std::runtime_error if that fails.
 void save_session(const ViewState& state, const std::string& path);
-/// Throws std::invalid_argument where there is no such file or it is no session.
+/// Reads a session. Throws std::invalid_argument if there is no such file or it is no session.
 ViewState load_session(const std::string& path);
 
 }  // namespace shardlens::viewer

@@ -1,5 +1,5 @@
-// Everything that a user can change about what is shown, in one value. Menus, keys, the palette,
-// undo and session files all act on it; pictures follow from it and the recordings alone.
+// Everything that a user can change about the picture, in one value. Menus, keys, the palette, undo
+// and session files all act on it; pictures follow from it and the recordings alone.
 #pragma once
 
 #include <array>
@@ -19,28 +19,30 @@ enum class Layout : uint8_t { rows, columns, overlay, difference };
 constexpr std::array<std::string_view, 4> kLayoutNames = {"rows", "columns", "overlay",
                                                           "difference"};
 
-/// What the y axes go up to: the highest of all peaks, each its own, or the device's memory.
+/// The top of the y axes: the highest of all peaks, each strategy's own peak, or the device's
+/// memory.
 enum class Height : uint8_t { shared, own, capacity };
 constexpr std::array<std::string_view, 3> kHeightNames = {"shared", "own", "capacity"};
 
 enum class Theme : uint8_t { light, dark, contrast };
 constexpr std::array<std::string_view, 3> kThemeNames = {"light", "dark", "contrast"};
 
-/// Of a strategy's ranks: the one with the highest peak (or the chosen one), each in a lane of its
-/// own, or all folded into least, median and most.
+/// The ranks that are shown of a strategy: the one with the highest peak (or the chosen one), each
+/// in a lane of its own, or all folded into least, median and most.
 enum class Ranks : uint8_t { one, each, folded };
 constexpr std::array<std::string_view, 3> kRanksNames = {"one", "each", "folded"};
 
-/// Categories stacked, single blocks stacked, or blocks where they lie in memory.
+/// The content of plots: categories stacked, single blocks stacked, or blocks at their addresses in
+/// memory.
 enum class Detail : uint8_t { bands, blocks, addresses };
 constexpr std::array<std::string_view, 3> kDetailNames = {"bands", "blocks", "addresses"};
 
-/// What memory is shown: of each run's own device (of the host where that is the CPU), or whatever
-/// lies in the host's, pageable or pinned.
+/// The memory that is shown: that of tensors, on each run's own device (the host if that is the
+/// CPU), or that of the host, pageable or pinned.
 enum class Memory : uint8_t { tensors, host, pinned };
 constexpr std::array<std::string_view, 3> kMemoryNames = {"tensors", "host", "pinned"};
 
-/// Whether tables show each strategy at its own peak or all at the cursor.
+/// The moment of the tables: each strategy's own peak, or the cursor for all.
 enum class At : uint8_t { peak, cursor };
 constexpr std::array<std::string_view, 2> kAtNames = {"peak", "cursor"};
 
@@ -59,8 +61,8 @@ struct Panels {
   bool steps = true;
   bool reserved = true;
   bool hatches = false;
-  bool plans = true;     // of measured runs over them; else beside them
-  bool treemap = false;  // what is alive as areas; else as rows
+  bool plans = true;     // of measured runs, over them; else beside them
+  bool treemap = false;  // live allocations as areas; else as rows
 
   bool operator==(const Panels&) const = default;
 };
@@ -78,17 +80,17 @@ struct ViewState {
   Grouping grouping = Grouping::category;
   Panels panels;
   size_t baseline = 0;         // index of a run
-  size_t focus = 0;            // the run that keys and the panel are about
-  std::optional<size_t> rank;  // index among a run's; nothing: the one with the highest peak
+  size_t focus = 0;            // the run that keys and the panel act on
+  std::optional<size_t> rank;  // index in a run; nothing: the highest peak's
   std::optional<Range> view;   // of x; nothing: all
   std::optional<double> cursor;
   std::optional<Range> selection;
   uint32_t hidden_categories = 0;  // a bit each
-  size_t alive_first = 0;          // row of what is alive that is shown first
+  size_t alive_first = 0;          // first shown row of the live allocations
   double zoom = 1;                 // of the whole interface
   std::string search;
   std::vector<Note> notes;
-  std::vector<PlanRequest> plans;   // kept of the what-if panel: strategies behind the files
+  std::vector<PlanRequest> plans;   // kept from the what-if panel: strategies after the files
   std::optional<WhatIf> what_if{};  // while that panel is open: the last strategy of all
 
   bool operator==(const ViewState&) const = default;

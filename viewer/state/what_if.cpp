@@ -17,9 +17,9 @@ using Json = nlohmann::ordered_json;
 
 struct ControlTable {
   std::string_view key;                 // of config.json
-  std::string_view usual;               // where the configuration has no such key
+  std::string_view usual;               // if the configuration has no such key
   std::vector<std::string_view> words;  // or
-  int64_t most = 0;                     // powers of two up to there
+  int64_t most = 0;                     // the choices are the powers of two up to it
 };
 
 const ControlTable& table_of(Control control) {
@@ -49,7 +49,7 @@ std::string text_at(const Json& json, std::string_view key, std::string_view usu
   return at->is_string() ? at->get<std::string>() : at->dump();
 }
 
-/// Ranks are `world`, or where that is 0 as many as `workers`.
+/// Returns the value of a control. The ranks are `world`, or as many as `workers` if that is 0.
 std::string value_of(const std::string& config, Control control) {
   const Json json = json_of(config);
   const ControlTable& table = table_of(control);
@@ -88,7 +88,7 @@ void choose(WhatIf& what_if, Control control, size_t choice) {
     json[key] = number_of(word);
   }
   if (control == Control::world) {
-    // One rank stands for all: a plan runs none of them.
+    // One rank stands for all, since a plan runs none of them.
     json["workers"] = number_of(word);
     json["solo_rank"] = -1;
   }

@@ -1,5 +1,5 @@
-// What would be if a strategy were run otherwise: a configuration, and the controls that turn it.
-// Plain values: who plans it and who draws it is elsewhere.
+// Turns a strategy into another one that was not run: a configuration, and the controls that change
+// it. These are plain values; other code plans and draws them.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@ namespace shardlens::viewer {
 
 struct WhatIf {
   std::string of;      // the strategy that it began with
-  std::string base;    // that one's config.json
-  std::string config;  // as it is now
+  std::string base;    // that strategy's config.json
+  std::string config;  // the changed one
   std::string gpu;     // as in PlanRequest
 
   bool operator==(const WhatIf&) const = default;
@@ -38,20 +38,21 @@ constexpr std::array<std::string_view, kControls> kControlNames = {
     "batch",       "ranks (W)",    "accumulate", "strategy",  "reshard",
     "param dtype", "reduce dtype", "offload",    "recompute", "wrap"};
 
-/// What a control can be set to. What the configuration has is always among it.
+/// The values that a control can be set to. The configuration's own value is always among them.
 struct Choices {
   std::vector<std::string> words;
   size_t chosen = 0;
-  bool is_number = false;  // in rising order: a slider
+  bool is_number = false;  // words are in rising order: a slider
 };
 Choices choices_of(const WhatIf& what_if, Control control);
 
 void choose(WhatIf& what_if, Control control, size_t choice);
-/// The next or the previous choice: of numbers as far as there are, of words round in a circle.
+/// Chooses the next or the previous value: numbers stop at their ends, words go round in a circle.
 void turn(WhatIf& what_if, Control control, int direction);
 
 WhatIf what_if_of(const PlanRequest& request);
-/// Named after what it began with and what has changed since: "keep: batch 128, offload all".
+/// Returns the configuration to plan, named after the strategy it began with and the changes since:
+/// "keep: batch 128, offload all".
 PlanRequest request_of(const WhatIf& what_if);
 
 }  // namespace shardlens::viewer

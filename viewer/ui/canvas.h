@@ -8,16 +8,16 @@ struct ImDrawList;
 
 namespace shardlens::viewer {
 
-/// Brings an image to where the graphics card can read it, and from there to the target.
+/// Brings an image to memory that the graphics card can read, and from there to the target.
 class Backdrop {
  public:
   virtual ~Backdrop() = default;
-  /// Adds to the list what copies the image over the whole target, which is as large. The image is
-  /// loaded where its version is another one than before.
+  /// Adds to the list a command that copies the image over the whole target, which has the same
+  /// size. The image is loaded only if its version has changed.
   virtual void add(const Image& image, ImDrawList& list) = 0;
 };
 
-/// `ground`: everything of the picture but its text.
+/// Draws the texts of the picture over `ground`, which is the image of everything else in it.
 void draw(const Picture& picture, const Image& ground, const FontSet& fonts, Backdrop& backdrop,
           ImDrawList& list);
 

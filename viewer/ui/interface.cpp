@@ -22,7 +22,7 @@ ImVec4 vec(const Color& c) {
           static_cast<float>(c.b) / 255, static_cast<float>(c.a) / 255};
 }
 
-/// In the upper middle, as wide as `part` of the window.
+/// Places the next window in the upper middle, as wide as `part` of the whole window.
 void place_sheet(float part, float height) {
   const ImVec2 size = ImGui::GetIO().DisplaySize;
   ImGui::SetNextWindowPos({size.x * (1 - part) / 2, size.y * 0.12F});
@@ -125,7 +125,7 @@ void Interface::take_keys() {
       run(command);
       break;
     }
-    if (asking_ != Asking::nothing) return;  // what follows is text
+    if (asking_ != Asking::nothing) return;  // what follows is text for the question
   }
 }
 
@@ -190,7 +190,7 @@ void Interface::draw_text_question(const char* title, const char* hint) {
   ImGui::TextUnformatted(title);
   if (just_asked_) ImGui::SetKeyboardFocusHere();
   ImGui::SetNextItemWidth(-1);
-  // A name of its own: ImGui would keep the text of the question before.
+  // Each question has an id of its own, or ImGui would keep the previous one's text.
   ImGui::PushID(questions_);
   ImGui::InputTextWithHint("##typed", hint, typed_.data(), typed_.size());
   ImGui::PopID();
@@ -261,7 +261,7 @@ void Interface::draw_help() {
       for (const Command& command : commands()) {
         if (command.menu != menu) continue;
         ImGui::TextUnformatted(std::string(command.key).c_str());
-        ImGui::SameLine(ImGui::GetFontSize() * 7);  // of the column
+        ImGui::SameLine(ImGui::GetFontSize() * 7);  // the column of titles
         ImGui::TextUnformatted(std::string(command.title).c_str());
       }
       ImGui::Spacing();

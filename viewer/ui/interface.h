@@ -1,5 +1,5 @@
-// One frame of the window's contents: menu, the picture, the palette, the key sheet and the few
-// questions that take text. Turns keys and the pointer into commands.
+// Draws one frame of the window's contents: menu, picture, palette, key sheet and the few questions
+// that take text. Turns keys and the pointer into commands.
 #pragma once
 
 #include <array>
@@ -27,18 +27,18 @@ class Interface {
   Interface(Presenter& presenter, FontSet& fonts, Backdrop& backdrop)
       : presenter_(presenter), fonts_(fonts), backdrop_(backdrop) {}
 
-  /// A key that went down since the last frame. ImGui is not asked for keys: it would miss one that
-  /// is up again before a slow frame begins.
+  /// Takes a key that went down since the last frame. ImGui is not asked for keys: it would miss
+  /// one that is up again before a slow frame begins.
   void press(const KeyChord& chord) { pressed_.push_back(chord); }
 
-  /// Between ImGui::NewFrame and ImGui::Render.
+  /// Draws the frame. Call it between ImGui::NewFrame and ImGui::Render.
   void draw(const Frame& frame);
 
-  /// What the program around must do, once.
+  /// Returns the last request to the program around the interface, and forgets it.
   Request take_request();
-  /// The path that was typed for the last request of file.open or an export.
+  /// Returns the path that was typed for the last request of file.open or an export.
   const std::string& path() const { return path_; }
-  /// Shown in a line at the bottom until the next command.
+  /// Shows a text in a line at the bottom until the next command.
   void say(std::string text) { said_ = std::move(text); }
 
  private:
@@ -73,7 +73,7 @@ class Interface {
   float menu_height_ = 0;
 };
 
-/// A frame that says how far recordings have been read, from 0 to 1.
+/// Draws a frame that shows how far recordings have been read, from 0 to 1.
 void draw_progress(double part, const Colors& colors);
 
 }  // namespace shardlens::viewer

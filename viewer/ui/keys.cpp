@@ -54,7 +54,7 @@ KeyChord parse_chord(std::string_view text) {
   if (named != kNamedKeys.end()) {
     chord.code = named->code;
   } else if (text.size() == 1) {
-    chord.code = static_cast<unsigned char>(text[0]);  // GLFW's codes of these are ASCII's
+    chord.code = static_cast<unsigned char>(text[0]);  // GLFW's codes of these keys are ASCII
   }
   return chord;
 }

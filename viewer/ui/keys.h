@@ -1,4 +1,4 @@
-// Keys by the words of the table of commands.
+// Parses keys in the words of the table of commands.
 #pragma once
 
 #include <string_view>
@@ -14,10 +14,10 @@ struct KeyChord {
   bool operator==(const KeyChord&) const = default;
 };
 
-/// "Ctrl+Shift+E", "F1", "Left", "[".
+/// Parses "Ctrl+Shift+E", "F1", "Left" or "[". The code of an unknown key is -1.
 KeyChord parse_chord(std::string_view text);
 
-/// Of GLFW's callback for keys.
+/// Returns the chord of the arguments of GLFW's key callback.
 KeyChord chord_of(int glfw_key, int glfw_modifiers);
 
 }  // namespace shardlens::viewer
