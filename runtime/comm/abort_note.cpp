@@ -12,7 +12,7 @@ constexpr uint32_t kSilent = 0;
 constexpr uint32_t kWriting = 1;
 constexpr uint32_t kWritten = 2;
 
-// std::atomic_ref of a const object does not exist in C++20.
+// Returns an atomic reference to the state. C++20 has no std::atomic_ref of a const object.
 std::atomic_ref<uint32_t> state_of(const AbortNote& note) {
   return std::atomic_ref<uint32_t>(const_cast<AbortNote&>(note).state);
 }

@@ -1,8 +1,8 @@
-// A flag with a reason that any rank raises once and every rank sees: the first reason stays, with
-// its kind and the rank that is to blame.
+// A flag with a reason that any rank raises and every rank sees. The first reason stays, with its
+// kind and the rank that is to blame.
 //
-// Lies in memory shared between processes or threads; zero-filled memory is a note nobody has
-// written. Written by whoever gives up first, read by every wait of the local communicator.
+// It lies in memory shared between processes or threads; zero-filled memory is a note that is not
+// raised. Whoever gives up first writes it, and every wait of the local communicator reads it.
 #pragma once
 
 #include <array>
@@ -17,13 +17,14 @@ namespace shardlens::runtime {
 struct alignas(64) AbortNote {
   static constexpr size_t kTextBytes = 1012;
 
-  /// Keeps the first reason; later ones are dropped. Cut at kTextBytes. Safe from any thread.
+  /// Raises the note with this reason, cut at kTextBytes. The first reason stays; later ones are
+  /// dropped. Safe from any thread.
   void raise(std::string_view reason, Fault fault = Fault::failed, int rank = -1) noexcept;
-  /// A few ns: one load.
+  /// True if a reason was raised. Takes a few ns: one load.
   bool raised() const noexcept;
-  /// Empty unless raised.
+  /// Returns "" unless the note is raised.
   std::string reason() const;
-  /// Once the reason is there.
+  /// These two are valid once the note is raised.
   Fault fault() const { return kind; }
   int rank() const { return blamed; }
 

@@ -49,17 +49,17 @@ struct alignas(64) Board::Header {
   int32_t version;
   int32_t world_size;
   uint32_t port;
-  int64_t stop_step;  // kNoStop, kBeingChosen, or the steps to be done
+  int64_t stop_step;  // kNoStop, kBeingChosen, or how many steps to do
   AbortNote note;
 };
 
-// A cache line of its own, so that one rank's writes do not slow another's.
+// Has a cache line of its own, so that one rank's writes do not slow another's.
 struct alignas(64) Board::Line {
   int64_t step;
   int32_t pid;
   int32_t phase;
   int32_t action;
-  int64_t boundary;  // steps done when must_stop was last asked
+  int64_t boundary;  // steps done at the last call of must_stop
   uint32_t has_gpu;  // released after the GPU, acquired before it
   GpuUuid gpu;
 };
@@ -72,7 +72,7 @@ struct alignas(64) Board::Ring {
     int32_t phase;
   };
 
-  uint64_t count;  // of all, released after the entry
+  uint64_t count;  // entries ever written, released after the entry
   Entry entries[kActions];
 };
 
@@ -175,9 +175,9 @@ std::vector<RankAction> Board::last_actions(int rank) const {
 // [Note: one step for all]
 // Ranks come to the end of a step at different times, and all must stop after the same one. A rank
 // says how far it is, then reads whether it is to stop; the launcher says that it is choosing, then
-// reads how far all are. All four are sequentially consistent, so of a rank that did not see the
-// choosing the launcher sees the step, and chooses a later one. Whoever sees the choosing waits for
-// the two loops below, no longer.
+// reads how far all are. All four accesses are sequentially consistent. So if a rank did not see
+// that the launcher is choosing, the launcher sees that rank's step, and chooses a later one. A
+// rank that sees the choosing waits for the two loops below, no longer.
 void Board::ask_to_stop() const noexcept {
   std::atomic_ref<int64_t> stop(header_->stop_step);
   stop.store(kBeingChosen, std::memory_order_seq_cst);

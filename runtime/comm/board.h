@@ -1,11 +1,11 @@
-// Where every rank says what it is doing, so that a hang can be explained: one line a rank in
-// shared memory and its last actions, one abort note for all, and what the ranks must tell each
-// other to meet: the port of the rendezvous store, the ids of NCCL's communicators, the GPUs that
-// they are on. Here the launcher asks all ranks to stop after the same step.
+// Holds what every rank is doing, so that a hang can be explained: one line a rank in shared memory
+// and its last actions, one abort note for all, and what the ranks must tell each other to meet:
+// the port of the rendezvous store, the ids of NCCL's communicators, the GPUs that they are on.
+// Here the launcher asks all ranks to stop after the same step.
 //
-// The launcher initialises it over zero-filled memory; ranks and launcher then attach. A Board is
-// a view: copy it freely, the memory must outlive it. A rank writes its own line only, before
-// every action, with relaxed stores (a few ns, and a clock's 20); anybody reads at any time. The
+// The launcher initialises it over zero-filled memory; ranks and launcher then attach. A Board is a
+// view: copy it freely, the memory must outlive it. A rank writes its own line only, before every
+// action, with relaxed stores (a few ns, and a clock's 20); any process reads at any time. The
 // fields of one line are not read as one: a reader may see the step of one action and the id of the
 // next.
 #pragma once
@@ -33,22 +33,24 @@ struct RankStatus {
   bool operator==(const RankStatus&) const = default;
 };
 
-/// What a rank began, and when.
+/// Records an action that a rank began, and the time.
 struct RankAction {
   int64_t time_ns = 0;  // of std::chrono::steady_clock
   RankStatus status;
 };
 
-/// What CUDA calls a GPU, the same in every process.
+/// Holds CUDA's name of a GPU, the same in every process.
 using GpuUuid = std::array<std::byte, 16>;
 
 class Board {
  public:
-  /// A multiple of 64; the memory must start at one too.
+  /// Returns how much memory a board needs: a multiple of 64. The memory must start at a multiple
+  /// of 64 too.
   static size_t bytes(int world_size);
-  /// Once, by the creator, over zero-filled memory.
+  /// Makes a board in zero-filled memory. Its creator calls it once.
   static Board initialise(void* memory, int world_size);
-  /// Attaches. Throws std::runtime_error where no board of this version and size is found.
+  /// Attaches to a board. Throws std::runtime_error if the memory has no board of this version and
+  /// size.
   Board(void* memory, int world_size);
 
   int world_size() const { return world_size_; }
@@ -58,32 +60,33 @@ class Board {
   RankStatus read(int rank) const;
 
   static constexpr size_t kActions = 2000;
-  /// The last kActions that the rank has entered, the oldest first. While it goes on, the first
-  /// ones may be newer than they should be.
+  /// Returns the last kActions that the rank has entered, the oldest first. While the rank goes on,
+  /// the first ones may be newer than they should be.
   std::vector<RankAction> last_actions(int rank) const;
 
-  /// Asks all ranks to stop after the same step, which no rank is past. Called by the launcher
-  /// alone; see [Note: one step for all].
+  /// Asks all ranks to stop after the same step, which no rank is past. The launcher alone calls
+  /// it; see [Note: one step for all].
   void ask_to_stop() const noexcept;
-  /// At the end of each step, and before the first: whether this was the last one. `step`: steps
-  /// done.
+  /// Returns true if the step just done was the last one. A rank calls it at the end of each step,
+  /// and before the first. `step` counts the steps done.
   bool must_stop(int rank, int64_t step) const noexcept;
 
-  /// 0 until the rank that serves the store has set it.
+  /// Sets the store's port, which is 0 until the rank that serves the store has set it.
   void set_port(uint16_t port) const noexcept;
   uint16_t port() const noexcept;
 
   static constexpr size_t kNcclIdBytes = 128;
   static constexpr int kNcclIds = 4;
-  /// `rank` is the first of those that the communicator joins, `number` which one of its own it is.
-  /// Set once, by that rank. Both throw std::logic_error for a number of kNcclIds or more.
+  /// Sets the id of a communicator, once. `rank` is the first of the ranks that it joins, and sets
+  /// the id; `number` says which of that rank's communicators it is. Both functions throw
+  /// std::logic_error for a number of kNcclIds or more.
   void set_nccl_id(int rank, int number, std::span<const std::byte, kNcclIdBytes> id) const;
-  /// Whether it has been set; only then `id` is written.
+  /// Returns true if the id has been set; only then `id` is written.
   bool nccl_id(int rank, int number, std::span<std::byte, kNcclIdBytes> id) const;
 
-  /// Set once, by the rank itself.
+  /// Sets the GPU of a rank, once. The rank itself calls it.
   void set_gpu(int rank, const GpuUuid& gpu) const;
-  /// Whether the rank has set it; only then `gpu` is written.
+  /// Returns true if the rank has set its GPU; only then `gpu` is written.
   bool gpu(int rank, GpuUuid& gpu) const;
 
   AbortNote& abort_note() const noexcept;

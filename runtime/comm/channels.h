@@ -1,5 +1,5 @@
-// One rank's communicators by the schedule's channels, and what is done over all ranks of the
-// world, which no single one of them need join.
+// Maps the schedule's channels to one rank's communicators, and does what is done over all ranks of
+// the world, which no single communicator need join.
 #pragma once
 
 #include <span>
@@ -9,9 +9,9 @@
 
 namespace shardlens::runtime {
 
-/// Whoever made the communicators keeps them. Two channels may share one.
+/// Points to one rank's communicators, whose maker keeps them. Two channels may share one.
 struct Channels {
-  // Null: not among the schedule's channels. `reduce` always is.
+  // Null if the schedule has no such channel. It always has `reduce`.
   Communicator* gather = nullptr;
   Communicator* reduce = nullptr;
   Communicator* regather = nullptr;
@@ -21,11 +21,11 @@ struct Channels {
   Communicator& at(planner::Channel channel) const;
 };
 
-/// As Communicator::sum, over all ranks: over those of `reduce` first, then over `replicate`, which
-/// joins each of them with its like in every other set.
+/// Sums over all ranks as Communicator::sum does: first over the ranks of `reduce`, then over
+/// `replicate`, which joins each of them with the rank in the same place of every other set.
 void world_sum(const Channels& channels, const Operation& operation, std::span<double> values);
 
-/// As Communicator::barrier, over all ranks.
+/// Waits for all ranks, as Communicator::barrier does.
 void world_barrier(const Channels& channels, const Operation& operation);
 
 }  // namespace shardlens::runtime

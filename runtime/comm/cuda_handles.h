@@ -1,4 +1,4 @@
-// What CUDA hands out, as values that give it back. For the .cpp files of device communicators;
+// Owns CUDA's events and pinned memory, and frees them. For the .cpp files of device communicators;
 // headers name CUDA's types by forward declaration only.
 #pragma once
 
@@ -16,7 +16,7 @@ inline void check_cuda(cudaError_t error, const char* call) {
   throw std::runtime_error(std::string(call) + " failed: " + cudaGetErrorString(error));
 }
 
-/// A place in a stream that the host can ask for.
+/// Marks a place in a stream; the host can ask if the device has passed it.
 class CudaEvent {
  public:
   CudaEvent() {
@@ -35,11 +35,12 @@ class CudaEvent {
   void make_wait(cudaStream_t stream) const {
     check_cuda(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent");
   }
-  /// True before the first record. Throws std::runtime_error for what failed on the device before.
+  /// True if the device has passed the place, and before the first record. Throws
+  /// std::runtime_error if work on the device has failed before.
   bool has_passed() const {
     const cudaError_t state = cudaEventQuery(event_);
     if (state == cudaErrorNotReady) {
-      cudaGetLastError();  // or somebody else's next check finds it
+      cudaGetLastError();  // or another caller's next check would find it
       return false;
     }
     check_cuda(state, "work on the device");
@@ -50,7 +51,7 @@ class CudaEvent {
   cudaEvent_t event_ = nullptr;
 };
 
-/// Host memory that the device copies from and to while the host goes on.
+/// Owns host memory that the device copies from and to while the host goes on.
 class PinnedMemory {
  public:
   PinnedMemory() = default;

@@ -1,5 +1,5 @@
-// What ends an attempt to train, by kinds that somebody acts on: the supervisor decides by them
-// whether to start again, and events.jsonl counts them. Standard library only.
+// Names the kinds of failure that end an attempt to train. The supervisor decides by them whether
+// to start again, and events.jsonl counts them. Standard library only.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@ namespace shardlens::runtime {
 
 enum class Fault : uint32_t {
   failed,         // none of the others
-  killed,         // by a signal that was not ours
+  killed,         // by a signal that we did not send
   hung,           // did not come, or did not go on, before a deadline
   connection,     // peers, or what they meet at, cannot be reached
-  disk_full,      // or its quota is
-  disk_failed,    // cannot be written for another reason
+  disk_full,      // or its quota is used up
+  disk_failed,    // the disk cannot be written for another reason
   damaged,        // a checkpoint that it goes on from is not as it was written
-  overtaken,      // of an attempt that a newer one has taken the place of
-  out_of_memory,  // of a device
-  wrong_use,      // the user's to mend
-  interrupted     // the user's wish
+  overtaken,      // a newer attempt has taken the place of this one
+  out_of_memory,  // a device's memory
+  wrong_use,      // the user must fix it
+  interrupted     // the user asked for it
 };
 
 constexpr std::string_view to_string(Fault fault) {
@@ -30,7 +30,7 @@ constexpr std::string_view to_string(Fault fault) {
   return kNames[static_cast<uint32_t>(fault)];
 }
 
-/// An error that knows its kind, and who is to blame: the number of a rank, or -1.
+/// Reports an error with its kind, and the rank that is to blame, or -1.
 class Failure : public std::runtime_error {
  public:
   Failure(Fault fault, const std::string& what, int rank = -1)

@@ -16,11 +16,11 @@ namespace {
 using std::chrono::nanoseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kSpins = 1000;  // about 2 us: two ranks that finish equal work nearly together
+constexpr int kSpins = 1000;  // about 2 us: enough if two ranks finish equal work together
 constexpr int kYields = 64;
 constexpr nanoseconds kSlice = std::chrono::milliseconds(50);
 
-// The wake and the wait are not FUTEX_PRIVATE: ranks are processes.
+// Wakes all sleepers. The wake and the wait are not FUTEX_PRIVATE, because ranks are processes.
 void futex_wake_all(uint32_t& value) {
   syscall(SYS_futex, &value, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
@@ -42,8 +42,8 @@ bool spin(std::atomic_ref<uint32_t> value, uint32_t target) {
   return false;
 }
 
-// Time spent stopped (Ctrl-Z, a debugger) does not count against the peers: no slice is charged
-// more than twice its length.
+// Sleeps until the target is reached. Time spent stopped (Ctrl-Z, a debugger) does not count
+// against the peers: no slice is charged more than twice its length.
 WaitResult sleep_until(FutexWord& word, uint32_t target, nanoseconds& left, const AbortNote& note) {
   const std::atomic_ref<uint32_t> value(word.value);
   Clock::time_point before = Clock::now();

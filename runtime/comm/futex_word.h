@@ -1,8 +1,7 @@
 // A counter in shared memory that one rank raises and the others wait for.
-//
-// Counters grow by one an operation and may wrap: a word has reached a target when it is at most
-// half its range ahead. Zero-filled memory is a counter at 0. One cache line each, so that a
-// waiter of one rank does not slow another.
+// Counters grow by one an operation and may wrap: a word has reached a target if it is at most half
+// its range ahead. Zero-filled memory is a counter at 0. Each has a cache line of its own, so that
+// a waiter of one rank does not slow another.
 #pragma once
 
 #include <chrono>
@@ -19,12 +18,13 @@ struct alignas(64) FutexWord {
 
 enum class WaitResult { reached, deadline_passed, aborted };
 
-/// Everything written before is visible to a rank whose wait for `value` returns. Enters the
-/// kernel only if somebody sleeps.
+/// Raises the word to `value`. A rank whose wait for `value` returns sees everything that was
+/// written before. Enters the kernel only if a rank sleeps.
 void publish(FutexWord& word, uint32_t value);
 
-/// Spins for some microseconds, then yields, then sleeps; an abort is noticed within 50 ms. Takes
-/// the time slept off `left`, so that several waits share one deadline.
+/// Waits until the word has reached `target`: spins for some microseconds, then yields, then
+/// sleeps. It notices an abort within 50 ms. It takes the time slept off `left`, so that several
+/// waits share one deadline.
 WaitResult wait_for(FutexWord& word, uint32_t target, std::chrono::nanoseconds& left,
                     const AbortNote& note);
 

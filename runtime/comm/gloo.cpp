@@ -32,11 +32,12 @@ constexpr std::chrono::milliseconds kSlice(50);  // an abort is noticed within t
 
 constexpr std::chrono::milliseconds kPatience(1000);
 
-// c10's texts go on with a C++ stack trace.
+// Returns the first line of an error. c10's texts go on with a C++ stack trace.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// c10d writes warnings and stack traces to standard error before it throws. The exceptions say all
-// of it, and a library does not print; whoever sets TORCH_CPP_LOG_LEVEL wants to see them.
+// Silences c10d, which writes warnings and stack traces to standard error before it throws. The
+// exceptions say all of it, and a library does not print; whoever sets TORCH_CPP_LOG_LEVEL wants to
+// see them.
 void quiet_c10d() {
   constexpr int kFatal = 3;
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
@@ -56,12 +57,12 @@ c10d::TCPStoreOptions store_options(const GlooStoreOptions& options) {
   c10d::TCPStoreOptions result;
   result.port = options.port;
   result.numWorkers = static_cast<size_t>(options.world_size);
-  result.waitWorkers = false;  // the groups made from it meet by themselves
+  result.waitWorkers = false;  // the groups made from it meet on their own
   result.timeout = options.deadline;
   return result;
 }
 
-// c10d itself would listen on every interface.
+// Returns a socket that listens on loopback alone; c10d itself would listen on every interface.
 int listen_on_loopback(uint16_t port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -84,9 +85,9 @@ uint16_t port_of(int fd) {
   return ntohs(address.sin_port);
 }
 
-// A client of c10d's store waits without a deadline for a server that is stopped. So whatever talks
-// to the store runs on a thread of its own, which is left behind where no answer comes: it shares
-// nothing with us, and the process can only end then.
+// Runs `make` with a deadline. A client of c10d's store waits without a deadline for a server that
+// is stopped. So whatever talks to the store runs on a thread of its own. If no answer comes the
+// thread is left behind: it shares no memory with us, and the process can only end then.
 template <typename Make>
 auto within(std::chrono::milliseconds deadline, Make make) {
   std::packaged_task<decltype(make())()> task(std::move(make));
@@ -212,10 +213,10 @@ class GlooCommunicator final : public Communicator {
   std::string failure_;  // not empty: dead
 };
 
-// The group's destructor joins threads that sit in the operations in flight. After an error of a
-// peer they end within milliseconds (measured: dead peer 1 ms, stopped peer past its deadline
-// 20 ms); after an abort while a peer is stopped joining took the rest of the deadline (11.7 s of
-// 12 s), for which it would hold up the end of this process. Then the group is left behind on
+// The group's destructor joins threads that are busy with the operations in flight. After an error
+// of a peer they end within milliseconds (measured: dead peer 1 ms, stopped peer past its deadline
+// 20 ms). After an abort while a peer is stopped, joining took the rest of the deadline (11.7 s of
+// 12 s), and would delay the end of this process by as much. Then the group is left behind on
 // purpose.
 GlooCommunicator::~GlooCommunicator() {
   const auto give_up = std::chrono::steady_clock::now() + kPatience;
@@ -226,7 +227,7 @@ GlooCommunicator::~GlooCommunicator() {
   while (std::any_of(pending_.begin(), pending_.end(), in_flight)) {
     if (std::chrono::steady_clock::now() > give_up) {
       group_.release();
-      new std::deque<Pending>(std::move(pending_));  // holds buffers that are written
+      new std::deque<Pending>(std::move(pending_));  // holds buffers that are still written
       return;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -247,7 +248,8 @@ Ticket GlooCommunicator::issue(Kind kind, const Operation& operation, Start star
   return next_issue_++;
 }
 
-// c10d's own all-gather takes two temporaries of the whole size; broadcasts work in place.
+// Gathers by broadcasts, which work in place: c10d's own all-gather takes two temporaries of the
+// whole size.
 Ticket GlooCommunicator::all_gather(const Operation& operation,
                                     std::span<const GatherBuffer> buffers) {
   return issue(Kind::plain, operation, [&](Pending& pending) {
@@ -264,7 +266,8 @@ Ticket GlooCommunicator::all_gather(const Operation& operation,
   });
 }
 
-// c10d's own reduce-scatter is a whole all-reduce and about four times slower.
+// Exchanges ranges and sums them here: c10d's own reduce-scatter is a whole all-reduce and about
+// four times slower.
 Ticket GlooCommunicator::reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) {
   return issue(Kind::reduce_scatter, operation, [&](Pending& pending) {
     pending.reduce = buffers;
@@ -325,7 +328,7 @@ void GlooCommunicator::finish(const Operation& operation, c10d::Work& work) {
       work.wait(kSlice);
       return;
     } catch (const std::exception&) {
-      // Also thrown when the slice is over; work.exception() tells the two apart.
+      // wait() also throws when the slice is over; work.exception() tells the two apart.
     }
     if (work.isCompleted()) {
       if (!work.exception()) return;

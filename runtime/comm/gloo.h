@@ -1,12 +1,14 @@
-// Collectives between CPU ranks of one or several hosts over sockets, by c10d's ProcessGroupGloo.
-// This header and its callers need no LibTorch; gloo.cpp is the one file that touches c10d.
+// Implements collectives between CPU ranks of one or several hosts over sockets, by c10d's
+// ProcessGroupGloo. This header and its callers need no LibTorch; gloo.cpp is the one file that
+// touches c10d.
 //
 // Sums run in rank order in fp32 with reduce_scatter, as over shared memory; all_reduce is a ring,
 // whose order of summing differs with the place in the buffer, but not with the rank.
 //
 // After a failure the group is dead; a new one needs a new prefix. Operations in flight may write
-// their buffers until the communicator is destroyed; where they have not ended a second later
-// (abort while a peer is stopped) even beyond, and the process must then only end.
+// their buffers until the communicator is destroyed. If they have not ended a second later (an
+// abort while a peer is stopped) they may write even after that, and the process must then only
+// end.
 //
 // c10d's own lines on standard error are off, unless TORCH_CPP_LOG_LEVEL is set.
 #pragma once
@@ -32,27 +34,28 @@ struct GlooStoreOptions {
   std::chrono::milliseconds deadline = std::chrono::seconds(60);
 };
 
-/// The rendezvous of all ranks, a c10d TCPStore. It must outlive the communicators made from it.
-/// Any thread may use it; one at a time is served.
+/// Lets all ranks meet, in a c10d TCPStore. It must outlive the communicators made from it. Any
+/// thread may use it; it serves one at a time.
 class GlooStore {
  public:
-  /// A store on a loopback host can be reached from this machine only.
+  /// Opens a store. If its host is a loopback address, it can be reached from this machine only.
   static std::unique_ptr<GlooStore> serve(const GlooStoreOptions& options);
-  /// Both throw CommunicationError with host, port and rank.
+  /// Connects to a store. This and serve throw CommunicationError with host, port and rank.
   static std::unique_ptr<GlooStore> connect(const GlooStoreOptions& options);
 
   virtual ~GlooStore() = default;
   virtual uint16_t port() const = 0;
 
-  // Words for all ranks, under any name. All return at once, and throw CommunicationError where the
-  // store is gone or does not answer within the deadline.
+  // These keep words for all ranks, under any name. All return at once, and throw
+  // CommunicationError if the store is gone or does not answer within the deadline.
 
   virtual void set(const std::string& key, const std::string& value) = 0;
-  /// Nothing: nobody has set it yet.
+  /// Returns nothing if no rank has set the key yet.
   virtual std::optional<std::string> find(const std::string& key) = 0;
-  /// The value of whoever came first stays; returns that. Throws std::logic_error for an empty one.
+  /// Sets the key unless it is set, and returns the value that it has then. Throws std::logic_error
+  /// if that is empty.
   virtual std::string set_first(const std::string& key, const std::string& value) = 0;
-  /// To a count that begins at 0; returns the sum.
+  /// Adds to a count that begins at 0, and returns the sum.
   virtual int64_t add(const std::string& key, int64_t amount) = 0;
 };
 
@@ -61,10 +64,10 @@ struct GlooOptions {
   int rank = 0;        // in the world
   planner::RankSet ranks;
   std::chrono::milliseconds deadline = std::chrono::seconds(60);
-  std::optional<Board> board;  // an abort note that stops every wait; none: only abort() does
+  std::optional<Board> board;  // its abort note stops every wait; none: only abort() does
 };
 
-/// Meets the other ranks of the set. Throws CommunicationError where one does not come within the
+/// Meets the other ranks of the set. Throws CommunicationError if one does not come within the
 /// deadline.
 std::unique_ptr<Communicator> make_gloo(GlooStore& store, const GlooOptions& options);
 

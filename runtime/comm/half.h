@@ -1,4 +1,4 @@
-// bf16 and fp16 to fp32 and back, rounded to nearest even, as IEEE 754 and PyTorch do it.
+// Converts bf16 and fp16 to fp32 and back, rounded to nearest even, as IEEE 754 and PyTorch do it.
 //
 // No branches and no intermediate fp32 subnormals: the loops over them vectorise, and a process
 // that flushes subnormals to zero gets the same bits. A NaN comes back as the quiet NaN.
@@ -21,9 +21,9 @@ inline uint16_t fp32_to_bf16(float value) {
 }
 
 // [Note: fp16 subnormals]
-// One step of an fp16 subnormal is 2^-24, which is also one step of fp32 at 0.5. So the fraction
-// put behind an 0.5 and the 0.5 taken off again gives the value, exactly; and adding 0.5 to a
-// small fp32 rounds it to a whole number of such steps, to nearest even.
+// One step of an fp16 subnormal is 2^-24, which is also one step of fp32 at 0.5. So fp16_to_fp32
+// writes the fraction into the low bits of 0.5 and subtracts 0.5, which gives the value exactly.
+// Back, adding 0.5 to a small fp32 rounds it to a whole number of such steps, to nearest even.
 inline float fp16_to_fp32(uint16_t value) {
   const uint32_t magnitude = value & 0x7fffu;
   const uint32_t sign = static_cast<uint32_t>(value & 0x8000u) << 16;

@@ -40,7 +40,7 @@ void copy_bytes(void* target, const void* source, size_t bytes) {
 struct alignas(64) LocalCommunicator::Header {
   uint64_t area_bytes;  // written by the first rank, compared by the others
   uint64_t world_size;
-  uint64_t first_rank;  // and 1, since 0 is not written
+  uint64_t first_rank;  // plus 1, since 0 means not written
   AbortNote note;
 };
 
@@ -110,7 +110,7 @@ Ticket LocalCommunicator::reduce_scatter(const Operation& operation, const Reduc
   const auto before = static_cast<size_t>(rank()) * bytes;
   const size_t all = static_cast<size_t>(world_size()) * bytes;
   begin(Kind::reduce_scatter, operation, static_cast<int64_t>(all)).reduce = buffers;
-  // Own range stays out: only this rank needs it, and it has it.
+  // The own range is not staged: only this rank needs it, and it has it.
   const auto* input = static_cast<const std::byte*>(buffers.input);
   std::byte* target = staging(next_issue_, rank());
   copy_bytes(target, input, before);
@@ -119,8 +119,9 @@ Ticket LocalCommunicator::reduce_scatter(const Operation& operation, const Reduc
   return publish_staged();
 }
 
-// Everybody reads everything. At two ranks this moves as much as a reduce-scatter and a gather
-// would, with one meeting instead of two; with more ranks it moves more.
+// Stages all elements, and every rank reads all of them. At two ranks this moves as much as a
+// reduce-scatter and a gather would, with one meeting instead of two; with more ranks it moves
+// more.
 Ticket LocalCommunicator::all_reduce(const Operation& operation, void* data, int64_t numel,
                                      planner::DType dtype) {
   const int64_t bytes = numel * planner::bytes_of(dtype);

@@ -1,13 +1,14 @@
-// Collectives between ranks of one host through shared memory; the ranks are processes, or threads
-// of one process (tests). Deterministic: sums run in rank order in fp32. Allocates nothing after
-// construction, but for an error's text and for more buffers in one gather than ever before.
+// Implements collectives between ranks of one host through shared memory; the ranks are processes,
+// or threads of one process (tests). Deterministic: sums run in rank order in fp32. It allocates
+// nothing after construction, but for an error's text and for more buffers in one gather than ever
+// before.
 //
 // [Note: protocol]
 // Operations are numbered in order of issue. Operation n stages what others need of this rank in
-// area n % kDepth, then publishes n + 1. Its wait reads the peers' areas once they have published
-// n + 1, then says it has consumed n + 1. An area is written again only after every peer has
-// consumed the operation that used it kDepth before. So issuing copies and returns, and the peers'
-// buffers are never touched.
+// area n % kDepth, then publishes n + 1. Its wait reads the peers' areas once they have published n
+// + 1, then says it has consumed n + 1. An area is written again only after every peer has consumed
+// the operation that used it kDepth operations before. So issuing copies and returns, and the
+// peers' buffers are never touched.
 //
 // Each rank makes one instance over the same zero-filled memory and with the same layout. One
 // thread uses an instance at a time; abort may come from any.
@@ -29,8 +30,8 @@
 namespace shardlens::runtime {
 
 struct LocalLayout {
-  planner::RankSet ranks;        // that share the memory
-  int64_t max_gather_bytes = 0;  // largest sum over the buffers of one gather of one rank's ranges
+  planner::RankSet ranks;        // the ranks that share the memory
+  int64_t max_gather_bytes = 0;  // the most bytes that one rank puts into one gather
   int64_t max_reduce_bytes = 0;  // largest full input of a reduce_scatter, or all_reduce
 
   bool operator==(const LocalLayout&) const = default;
@@ -40,18 +41,20 @@ struct LocalOptions {
   LocalLayout layout;
   int rank = 0;  // in the world
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);
-  std::function<std::string(int rank)> describe;  // where one was last seen; may be empty
-  std::optional<Board> board;  // whose abort note stops this; none: the note in the memory does
+  std::function<std::string(int rank)> describe;  // says where a rank was last seen; may be empty
+  std::optional<Board> board;  // its abort note stops this; none: the note in the memory does
 };
 
 class LocalCommunicator final : public Communicator {
  public:
   static constexpr int kDepth = 4;
 
-  /// A multiple of 64; the memory must start at one too.
+  /// Returns how much memory is needed: a multiple of 64. The memory must start at a multiple of 64
+  /// too.
   static size_t bytes(const LocalLayout& layout);
 
-  /// Throws std::logic_error where the memory is in use with another layout or by another set.
+  /// Throws std::logic_error if the memory is in use with another layout or by another set of
+  /// ranks.
   LocalCommunicator(void* memory, LocalOptions options);
 
   int rank() const override { return index_; }

@@ -25,9 +25,10 @@ constexpr std::chrono::microseconds kNap(50);
 constexpr std::chrono::seconds kPatience(2);  // for NCCL to end
 constexpr size_t kSumDoubles = 64;            // as many as fill a block of LibTorch's allocator
 
-// An abort frees device memory, for which CUDA waits until the device is idle: where a kernel of
-// another communicator hangs, until that one is aborted too. So it runs on a thread of its own,
-// which shares nothing with us and is left behind where it does not come back.
+// Aborts a communicator within a time limit. An abort frees device memory, for which CUDA waits
+// until the device is idle: if a kernel of another communicator hangs, until that one is aborted
+// too. So it runs on a thread of its own, which shares no memory with us and is left behind if it
+// does not come back.
 void abort_in_time(const NcclApi& api, NcclComm* comm, int device) noexcept try {
   std::packaged_task<void()> task([abort = api.comm_abort, comm, device] {
     cudaSetDevice(device);
@@ -37,7 +38,7 @@ void abort_in_time(const NcclApi& api, NcclComm* comm, int device) noexcept try 
   std::thread(std::move(task)).detach();
   done.wait_for(kPatience);
 } catch (const std::exception&) {
-  // Out of threads: the process is about to end.
+  // The system is out of threads, and the process is about to end.
 }
 
 NcclResult gather(const NcclApi& api, NcclComm* comm, std::span<const GatherBuffer> buffers,
@@ -63,8 +64,9 @@ c10::Allocator& initialised_allocator() {
   return of_libtorch;
 }
 
-/// LibTorch's own, which exists from the first tensor on; before it, from here on. LibTorch locks
-/// nothing while it starts, so of several threads that come at once one does it.
+/// Returns LibTorch's allocator. It exists from the first tensor on; if there was none, from here
+/// on. LibTorch locks no mutex while it starts, so of several threads that come at once one starts
+/// it.
 c10::Allocator& allocator() {
   static c10::Allocator& of_libtorch = initialised_allocator();
   return of_libtorch;
@@ -84,11 +86,11 @@ NcclType nccl_type(planner::DType dtype) {
   throw std::logic_error("NCCL: no such dtype");
 }
 
-/// NCCL's communicator and the marks behind its operations.
+/// Holds NCCL's communicator and the marks behind its operations.
 ///
 /// [Note: two threads] Every call into NCCL holds the mutex, and none takes long. But a launch may
-/// block where the device's queue is full because of a hang; then the watchdog aborts without the
-/// mutex, since nothing else brings the launch back.
+/// block if the device's queue is full because of a hang. Then the watchdog aborts without the
+/// mutex, since only an abort lets the launch return.
 class NcclCommunicator::Link final : public Watched {
  public:
   Link(const NcclApi* api, CUstream_st* stream) : api_(api), stream_(stream) {
@@ -98,14 +100,14 @@ class NcclCommunicator::Link final : public Watched {
   ~Link() override;
 
   NcclResult connect(const NcclOptions& options);
-  /// enqueue(api, comm) -> NcclResult
+  /// Runs enqueue(api, comm) -> NcclResult under the mutex.
   template <class Enqueue>
   NcclResult call(Enqueue enqueue) {
     const std::scoped_lock lock(mutex_);
     NcclComm* comm = comm_.load();
     return comm == nullptr ? NcclResult::internal_error : enqueue(*api_, comm);
   }
-  /// How far the last call is.
+  /// Returns how far the last call is.
   NcclResult progress();
 
   void record(size_t mark) { marks_[mark].record(stream_); }
@@ -135,7 +137,7 @@ NcclCommunicator::Link::~Link() {
   }
 }
 
-/// Whether everything in flight has come to its end.
+/// Finalizes. Returns true if everything in flight has come to its end.
 bool NcclCommunicator::Link::finalize() {
   const auto give_up = Clock::now() + kPatience;
   NcclResult state = progress();
@@ -187,12 +189,13 @@ void NcclCommunicator::Link::stop() noexcept {
   if (comm != nullptr) abort_in_time(*api_, comm, device_);
 }
 
-/// Where a sum passes through the device. Every sum is waited for, so one is enough.
+/// Holds the memory in which a sum passes through the device. Every sum is waited for, so one is
+/// enough.
 struct NcclCommunicator::SumBuffers {
   explicit SumBuffers(CUstream_st* stream)
       : host(kSumDoubles * sizeof(double)),
         device(allocator().allocate(kSumDoubles * sizeof(double))) {
-    // The block is the current stream's, which may still use it for what had it before.
+    // The block belongs to the current stream, which may still use it for its previous owner.
     CudaEvent free;
     free.record(c10::cuda::getCurrentCUDAStream().stream());
     free.make_wait(stream);
@@ -215,7 +218,8 @@ NcclCommunicator::NcclCommunicator(const NcclOptions& options) : options_(option
   sums_ = std::make_unique<SumBuffers>(options_.stream);
 }
 
-// Giving memory back waits for the device, which may hang after a failure: then it is left behind.
+// Freeing memory waits for the device, which may hang after a failure: then the memory is left
+// behind.
 NcclCommunicator::~NcclCommunicator() {
   if (!watchdog_->has_failed()) return;
   link_->stop();

@@ -1,12 +1,13 @@
-// Collectives between GPUs, by NCCL on a stream of the caller's. Issuing enqueues; what uses the
-// result waits for the stream on the device. So wait(ticket) does not block: it only throws where
-// something has failed. sum and barrier do wait on the host.
+// Implements collectives between GPUs, by NCCL on a stream of the caller's. Issuing enqueues; what
+// uses the result waits for the stream on the device. So wait(ticket) does not block: it only
+// throws if an operation has failed. sum and barrier do wait on the host.
 //
-// No call into NCCL waits for peers (blocking = 0): one that is in progress is asked for until it
-// is done, and the watchdog ends it at the deadline, as it ends operations on the device. After a
-// failure the communicator is dead and the process should end: kernels may still write buffers.
+// No call into NCCL waits for peers (blocking = 0): while one is in progress its state is polled
+// until it is done, and the watchdog ends it at the deadline, as it ends operations on the device.
+// After a failure the communicator is dead and the process should end: kernels may still write
+// buffers.
 //
-// Means are NCCL's own: the order of summing is its choice, the same at every run on one machine.
+// Means are NCCL's own: it chooses the order of summing, the same at every run on one machine.
 #pragma once
 
 #include <chrono>
@@ -26,7 +27,7 @@ namespace shardlens::runtime {
 
 class Watchdog;
 
-/// A dtype as NCCL numbers it.
+/// Returns NCCL's number of a dtype.
 NcclType nccl_type(planner::DType dtype);
 
 struct NcclOptions {
@@ -36,15 +37,16 @@ struct NcclOptions {
   planner::RankSet ranks{};
   CUstream_st* stream = nullptr;  // a cudaStream_t of the current device; must outlive this
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);
-  std::optional<Board> board{};  // whose abort note stops this; none: only abort() does
+  std::optional<Board> board{};  // its abort note stops this; none: only abort() does
   const NcclApi* api = nullptr;  // null: the library's
 };
 
-/// Takes 512 bytes from LibTorch's allocator, on the current stream, for sums.
+/// Runs collectives by NCCL. It takes 512 bytes from LibTorch's allocator, on the current stream,
+/// for sums.
 class NcclCommunicator final : public Communicator {
  public:
-  /// Meets the other ranks of the set. Throws CommunicationError where one does not come within the
-  /// deadline, std::runtime_error where NCCL is missing.
+  /// Meets the other ranks of the set. Throws CommunicationError if one does not come within the
+  /// deadline, std::runtime_error if NCCL is missing.
   explicit NcclCommunicator(const NcclOptions& options);
   /// Waits for what is in flight some seconds at most, then aborts it.
   ~NcclCommunicator() override;
@@ -56,7 +58,7 @@ class NcclCommunicator final : public Communicator {
   Ticket all_reduce(const Operation& operation, void* data, int64_t numel,
                     planner::DType dtype) override;
   void sum(const Operation& operation, std::span<double> values) override;
-  /// In any order.
+  /// Throws if an operation has failed. Tickets may be waited for in any order.
   void wait(Ticket ticket) override;
   void barrier(const Operation& operation) override;
   void abort(const std::string& reason) noexcept override;
@@ -65,8 +67,8 @@ class NcclCommunicator final : public Communicator {
   class Link;
   struct SumBuffers;
 
-  /// Makes call() -> NcclResult, waits until NCCL has enqueued what it asks for and marks the
-  /// place.
+  /// Calls call() -> NcclResult, waits until NCCL has enqueued what it asks for, and marks the
+  /// place in the stream.
   template <class Call>
   size_t hand_over(const Operation& operation, Call call);
   template <class Enqueue>

@@ -12,7 +12,7 @@ constexpr const char* kRemedy =
 
 class Library {
  public:
-  /// The library stays for as long as the process lives: its threads may.
+  /// Loads the library, which stays for as long as the process lives, since its threads may.
   explicit Library(const char* name) : name_(name), handle_(::dlopen(name, RTLD_NOW)) {
     if (handle_ != nullptr) return;
     const char* why = ::dlerror();
@@ -62,7 +62,7 @@ const NcclApi& nccl_api() {
 
 std::string to_text(const NcclApi& api, NcclResult result) {
   const char* what = api.get_error_string(result);
-  const char* more = api.get_last_error(nullptr);  // of any communicator
+  const char* more = api.get_last_error(nullptr);  // the last error of any communicator
   std::string text = "NCCL: " + std::string(what != nullptr ? what : "unknown error");
   if (more != nullptr && *more != '\0') text += ": " + std::string(more);
   return text.substr(0, text.find('\n'));

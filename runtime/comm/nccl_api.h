@@ -1,8 +1,9 @@
-// The part of NCCL's C API that is used here, declared by ourselves and found when a program runs:
-// machines that run or build this need neither NCCL's header nor, without a GPU, its library.
+// Declares the part of NCCL's C API that is used here. It is found when a program runs, so machines
+// that run or build this need neither NCCL's header nor, without a GPU, its library.
 // tests/runtime/comm/nccl_header_test.cpp compares the declarations with the real header.
 //
-// LibTorch's CUDA library has loaded the very NCCL that it was built with before this asks for it.
+// Before this looks for NCCL, LibTorch's CUDA library has loaded the very one that it was built
+// with.
 #pragma once
 
 #include <array>
@@ -24,7 +25,7 @@ enum class NcclResult : int { success = 0, internal_error = 3, in_progress = 7 }
 enum class NcclType : int { fp16 = 6, fp32 = 7, fp64 = 8, bf16 = 9 };
 enum class NcclReduction : int { sum = 0, average = 4 };
 
-/// ncclConfig_t of NCCL 2.18, which later versions accept: it says its own size.
+/// Mirrors ncclConfig_t of NCCL 2.18, which later versions accept, because it states its own size.
 struct NcclConfig {
   static constexpr int kUndefined = INT_MIN;
 
@@ -63,16 +64,18 @@ struct NcclApi {
   const char* (*get_last_error)(Comm comm);
 };
 
-/// Throws std::runtime_error where the library or one of the calls is missing.
+/// Loads the library and finds its calls. Throws std::runtime_error if the library or a call is
+/// missing.
 NcclApi load_nccl(const char* library = "libnccl.so.2");
 
-/// The library's calls, loaded once a process. Throws as load_nccl does, again at every call.
+/// Returns the library's calls, loaded once a process. Throws as load_nccl does, again at every
+/// call.
 const NcclApi& nccl_api();
 
-/// What a result means, and what the library has to add of its last error.
+/// Returns what a result means, and what the library adds about its last error.
 std::string to_text(const NcclApi& api, NcclResult result);
 
-/// A new id, for one rank to make and the others to be told. Throws std::runtime_error.
+/// Returns a new id, which one rank makes and tells the others. Throws std::runtime_error.
 NcclUniqueId new_nccl_id(const NcclApi& api);
 
 }  // namespace shardlens::runtime

@@ -1,5 +1,5 @@
-// Collectives without peers: the only rank of its set, or a *solo rank*, which plays rank r of W
-// alone (memory and time are those of a real rank, numbers are not).
+// Implements collectives without peers: for the only rank of its set, or for a *solo rank*, which
+// plays rank r of W alone (memory and time are those of a real rank, numbers are not).
 #pragma once
 
 #include <span>
@@ -10,12 +10,12 @@
 
 namespace shardlens::runtime {
 
-/// all_gather leaves the ranges of other ranks as they are; reduce_scatter copies this rank's
-/// range of its own input, both in host memory; all_reduce and sum change nothing. Right for one
-/// rank alone.
+/// Communicates without a transport: all_gather leaves the ranges of other ranks as they are;
+/// reduce_scatter copies this rank's range of its own input, both in host memory; all_reduce and
+/// sum change nothing. The results are right for one rank alone.
 class NoneCommunicator final : public Communicator {
  public:
-  /// `rank` is the number in the world. Throws std::logic_error where it is below 0.
+  /// Takes this rank's number in the world. Throws std::logic_error if it is below 0.
   explicit NoneCommunicator(int rank = 0, planner::RankSet ranks = {});
 
   int rank() const override { return ranks_.index_of(world_rank_); }

@@ -1,4 +1,5 @@
-// How errors of every transport name what was being done. Cold paths only: it allocates.
+// Writes operations as text, in the same words for the errors of every transport. Cold paths only:
+// it allocates.
 #pragma once
 
 #include <chrono>
@@ -9,13 +10,14 @@
 
 namespace shardlens::runtime {
 
-/// "rank 0, step 37, REDUCE_SCATTER of block3 bucket 1"; the rank's number in the world
+/// Returns "rank 0, step 37, REDUCE_SCATTER of block3 bucket 1", with the rank's number in the
+/// world.
 std::string to_text(int rank, const Operation& operation);
 
-/// Those that a rank is one of: "ranks 4 to 7", "ranks 1 to 13 in steps of 4".
+/// Returns the set of ranks that a rank belongs to: "ranks 4 to 7", "ranks 1 to 13 in steps of 4".
 std::string to_text(const planner::RankSet& ranks, int rank);
 
-/// "60 s", "0.5 s"
+/// Returns "60 s", or "0.5 s".
 std::string to_text(std::chrono::nanoseconds deadline);
 
 }  // namespace shardlens::runtime

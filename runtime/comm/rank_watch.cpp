@@ -10,7 +10,7 @@ namespace shardlens::runtime {
 namespace {
 
 constexpr std::chrono::nanoseconds kMostALook = std::chrono::milliseconds(200);
-/// For the ranks' own waits, which say more, to come first.
+/// Lets the ranks' own waits, whose errors say more, come first.
 constexpr std::chrono::nanoseconds kHeadStart = std::chrono::seconds(2);
 
 }  // namespace

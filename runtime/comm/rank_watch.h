@@ -1,6 +1,6 @@
-// Finds ranks that stand still where no other rank would: one that is stopped, and one that does
-// nothing after another has ended. Whoever waits for a peer in a collective has a deadline of its
-// own, which comes first.
+// Finds ranks that stand still where no other rank would find them: one that is stopped, and one
+// that does nothing after another has ended. A rank that waits for a peer in a collective has a
+// deadline of its own, which comes first.
 #pragma once
 
 #include <chrono>
@@ -22,19 +22,20 @@ class RankWatch {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// `deadline`: of the ranks' own waits.
+  /// Watches these ranks; `deadline` is that of their own waits.
   RankWatch(const std::vector<int>& ranks, const Board& board, std::chrono::nanoseconds deadline);
 
   void set_stopped(int rank, bool stopped);
   void set_ended(int rank, bool well);
 
-  /// A rank that is stopped.
+  /// Returns a rank that is stopped, if there is one.
   std::optional<int> stopped() const;
-  /// Of those that have not ended.
+  /// True if all ranks that have not ended are stopped.
   bool all_stopped() const;
 
-  /// Every now and then: who has stood still for too long. Time between two calls counts for
-  /// 200 ms at most, so time in which this process was stopped does not.
+  /// Returns a rank that has stood still for too long. It is called every now and then. Time
+  /// between two calls counts for 200 ms at most, so time in which this process was stopped does
+  /// not count.
   std::optional<QuietRank> look(Time now);
 
  private:
@@ -44,7 +45,7 @@ class RankWatch {
     bool has_ended = false;
     RankStatus seen{};
     std::chrono::nanoseconds stopped_for{0};
-    std::chrono::nanoseconds quiet_for{0};  // since it last did anything, or another one ended
+    std::chrono::nanoseconds quiet_for{0};  // since it last did anything, or another ended
   };
 
   Watched& of(int rank);

@@ -11,9 +11,10 @@ namespace shardlens::runtime {
 
 class SharedRegion {
  public:
-  /// Throws std::runtime_error where the system has no such memory.
+  /// Creates a region of zeros. Throws std::runtime_error if the system has too little memory.
   static SharedRegion create(size_t size_bytes);
-  /// Takes over `fd`. Throws std::runtime_error unless it is a region of exactly `size_bytes`.
+  /// Maps the region behind `fd`, and owns `fd` then. Throws std::runtime_error unless it is a
+  /// region of exactly `size_bytes`.
   static SharedRegion attach(int fd, size_t size_bytes);
 
   SharedRegion(SharedRegion&& other) noexcept;
@@ -22,7 +23,7 @@ class SharedRegion {
 
   std::byte* data() const { return data_; }
   size_t size_bytes() const { return size_bytes_; }
-  /// Survives exec.
+  /// Returns the descriptor, which survives exec.
   int fd() const { return fd_; }
 
  private:

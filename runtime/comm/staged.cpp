@@ -26,7 +26,7 @@ size_t bytes_of(int64_t numel, planner::DType dtype) {
 
 struct StagedCommunicator::Staging {
   PinnedMemory pinned;
-  std::vector<std::byte> receive;  // of the host communicator, which alone touches it
+  std::vector<std::byte> receive;  // for the host communicator, which alone uses it
   std::vector<GatherBuffer> gathers;
   CudaEvent copied;  // behind the last copy
 };
@@ -34,7 +34,8 @@ struct StagedCommunicator::Staging {
 StagedCommunicator::StagedCommunicator(Communicator& host, const StagedOptions& options)
     : host_(host), options_(options), staging_(std::make_unique<Staging>()) {}
 
-// The device may still copy from the staging memory; after a failure it is left behind on purpose.
+// The device may still copy from the staging memory; after a failure that is left behind on
+// purpose.
 StagedCommunicator::~StagedCommunicator() {
   try {
     finish_copies({.step = 0, .kind = "END"});

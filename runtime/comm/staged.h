@@ -3,7 +3,7 @@
 // operation has ended on the host when issuing returns, and its results are enqueued on the stream.
 //
 // Whoever uses a result waits for the stream on the device. Receive buffers that the host
-// communicator needs are kept here: ReduceBuffers::receive is not looked at.
+// communicator needs are kept here, so ReduceBuffers::receive is ignored.
 #pragma once
 
 #include <chrono>
@@ -20,12 +20,12 @@ namespace shardlens::runtime {
 struct StagedOptions {
   int rank = 0;                   // in the world
   CUstream_st* stream = nullptr;  // a cudaStream_t of the current device; must outlive this
-  std::chrono::nanoseconds deadline = std::chrono::seconds(60);  // for the stream to come by
+  std::chrono::nanoseconds deadline = std::chrono::seconds(60);  // for the stream to arrive here
 };
 
 class StagedCommunicator final : public Communicator {
  public:
-  /// The host communicator must outlive this and belongs to it alone.
+  /// Stages for `host`, which must outlive this, and which no other caller may use.
   StagedCommunicator(Communicator& host, const StagedOptions& options);
   ~StagedCommunicator() override;
 
@@ -36,7 +36,7 @@ class StagedCommunicator final : public Communicator {
   Ticket all_reduce(const Operation& operation, void* data, int64_t numel,
                     planner::DType dtype) override;
   void sum(const Operation& operation, std::span<double> values) override;
-  /// Does not block. Throws where the communicator is dead.
+  /// Does not block. Throws if the communicator is dead.
   void wait(Ticket ticket) override;
   void barrier(const Operation& operation) override;
   void abort(const std::string& reason) noexcept override { host_.abort(reason); }
@@ -46,11 +46,11 @@ class StagedCommunicator final : public Communicator {
 
   void check_alive() const;
   [[noreturn]] void fail(const Operation& operation, const std::string& what);
-  /// Host memory for one operation, once the copies of the one before have left it.
+  /// Returns host memory for one operation, once the copies of the one before have left it.
   std::byte* stage(const Operation& operation, size_t bytes);
   /// Enqueues a copy in either direction.
   void copy(const Operation& operation, void* target, const void* source, size_t bytes);
-  /// Returns when the stream has come this far.
+  /// Returns when the stream has done all copies.
   void finish_copies(const Operation& operation);
 
   Communicator& host_;

@@ -1,4 +1,4 @@
-// Looks after what a communicator has handed to a device. Nobody on the host waits for such an
+// Watches what a communicator has handed to a device. No thread of the host waits for such an
 // operation, so a thread here does: every 10 ms it looks at the oldest one that is not finished.
 // Past the deadline, on an error of the transport or when the abort note is raised, it keeps the
 // reason, raises the note for all other ranks and stops the transport.
@@ -23,18 +23,18 @@
 
 namespace shardlens::runtime {
 
-/// The transport and the device, as the watchdog sees them.
+/// Gives the watchdog its view of the transport and the device.
 class Watched {
  public:
   virtual ~Watched() = default;
-  /// Once, on the watchdog's thread, before anything else.
+  /// Is called once, on the watchdog's thread, before anything else.
   virtual void enter_thread() {}
-  /// Whether the device has come by mark `mark`. Any thread; about 1 us. Throws
-  /// std::runtime_error where the device has failed.
+  /// True if the device has passed mark `mark`. Any thread; about 1 us. Throws std::runtime_error
+  /// if the device has failed.
   virtual bool has_passed(size_t mark) = 0;
-  /// Empty while all is well. Must not wait for the thread that issues.
+  /// Returns "" while all is well. It must not wait for the thread that issues.
   virtual std::string error() = 0;
-  /// Ends what the device is doing. Called once at most; comes back within seconds.
+  /// Ends what the device is doing. It is called once at most, and returns within seconds.
   virtual void stop() noexcept = 0;
 };
 
@@ -46,26 +46,27 @@ struct WatchdogOptions {
 
 class Watchdog {
  public:
-  /// Operations in flight at once, each with a mark below this.
+  /// The most operations in flight at once, each with a mark below this.
   static constexpr size_t kMarks = 256;
   static constexpr std::chrono::milliseconds kPeriod{10};
 
   Watchdog(Watched& watched, const WatchdogOptions& options);
-  /// Looks no more; what is in flight stays so.
+  /// Stops watching; what is in flight stays so.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Before an operation is handed over; its deadline counts from here, or from the end of the one
-  /// before it. Waits while kMarks are in flight. Throws CommunicationError as check does.
+  /// Returns a mark for an operation that is about to be handed over. Its deadline counts from
+  /// here, or from the end of the one before it. Waits while kMarks are in flight. Throws
+  /// CommunicationError as check does.
   size_t begin(const Operation& operation);
-  /// The mark lies behind the operation on the device: it may be asked for.
+  /// Says that the mark now lies behind the operation on the device, so that it may be asked for.
   void issued(size_t mark);
 
-  /// Throws CommunicationError where something has failed: the same text at every call.
+  /// Throws CommunicationError if an operation has failed: the same text at every call.
   void check(const Operation& operation);
   bool has_failed() const { return failed_.load(std::memory_order_acquire); }
-  /// The operation failed on the host.
+  /// Records that the operation failed on the host, and throws CommunicationError.
   [[noreturn]] void fail(const Operation& operation, const std::string& what);
 
  private:
