@@ -1,6 +1,6 @@
-// How much may be made of a file. A pickle can mention one dict, one text or one storage as often
-// as it likes for two bytes each; what is copied of it is counted, and is at most so many times as
-// large as the file.
+// Limits how much memory may be made of a file. A pickle can mention one dict, one text or one
+// storage as often as it likes for two bytes each. So every copy of a part counts, and the sum is
+// at most so many times as large as the file.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ class Allowance {
  public:
   explicit Allowance(uint64_t file_bytes) : left_(kTimes * file_bytes + kFreeBytes) {}
 
-  /// Throws std::runtime_error where it is used up.
+  /// Counts `bytes` that are made of the file. Throws std::runtime_error if the allowance is used
+  /// up.
   void spend(uint64_t bytes) {
     if (bytes > left_) {
       throw std::runtime_error("it mentions what it holds so often that more than " +
@@ -21,7 +22,7 @@ class Allowance {
     }
     left_ -= bytes;
   }
-  /// A copy of a text in a list.
+  /// Counts a copy of a text in a list.
   void spend_text(const std::string& text) { spend(text.size() + sizeof text); }
 
  private:

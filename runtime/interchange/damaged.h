@@ -1,4 +1,4 @@
-// How every reader of a saved file ends that cannot go on.
+// Reports a saved file that its reader cannot go on with. Every reader ends in this way.
 #pragma once
 
 #include <stdexcept>
@@ -6,7 +6,8 @@
 
 namespace shardlens::runtime {
 
-/// `why` is a clause about the file, to which the caller adds the file's name.
+/// Throws std::runtime_error. `why` is a clause about the file, to which the caller adds the file's
+/// name.
 [[noreturn]] inline void damaged(const std::string& why) { throw std::runtime_error(why); }
 
 }  // namespace shardlens::runtime

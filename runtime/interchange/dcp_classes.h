@@ -1,5 +1,5 @@
-// What the pickles of PyTorch's distributed checkpoints are made of, by the full names of classes
-// and functions: of those that we read and write.
+// Names the classes and functions in the pickles of PyTorch's distributed checkpoints, in full:
+// those that we read and write.
 #pragma once
 
 #include <string_view>

@@ -30,8 +30,8 @@ using profiler::Value;
 
 constexpr const char* kMetadataFile = ".metadata";
 
-/// All that the metadata of any version may ask for; what has no name in dcp_classes.h is passed
-/// over.
+/// Lists all that the metadata of any version may ask for. Names that are not in dcp_classes.h are
+/// allowed, and ignored.
 constexpr std::array kGlobals = {
     dcp::kMetadata,
     dcp::kTensor,
@@ -45,7 +45,8 @@ constexpr std::array kGlobals = {
     dcp::kSize,
     dcp::kFloat32,
     std::string_view("torch.distributed.checkpoint.metadata.StorageMeta"),
-    // How Python 3.11.2, unlike 3.11.7, pickles an enum's member; looked at, never called.
+    // Python 3.11.2, unlike 3.11.7, pickles an enum's member with it; it is recognised, never
+    // called.
     std::string_view("builtins.getattr"),
     std::string_view("collections.OrderedDict"),
     std::string_view("pathlib.PosixPath"),
@@ -77,7 +78,7 @@ std::vector<int64_t> sizes_of(Value size, const std::string& name) {
   return sizes;
 }
 
-/// Where a piece, or a value, lies.
+/// Says where a piece, or a value, lies.
 struct Stored {
   std::string file;
   uint64_t offset_bytes = 0;
@@ -100,7 +101,7 @@ Stored stored_of(Value info) {
   return stored;
 }
 
-/// By name and offset; a value that is no tensor has none.
+/// Identifies a piece by name and offset. A value that is no tensor has no offset.
 using PieceKey = std::pair<std::string, std::vector<int64_t>>;
 
 class Folder {
@@ -148,7 +149,7 @@ class Folder {
     }
   }
 
-  /// Which keys of nested dicts a name was made of.
+  /// Finds out which keys of nested dicts each name was made of.
   void index_paths() {
     const auto entries = metadata()["planner_data"].entries();
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
@@ -186,7 +187,7 @@ class Folder {
     }
   }
 
-  /// Each piece has bytes of its own: what is read is at most what is there.
+  /// Throws if two pieces share bytes, so that no more is read than the file holds.
   void take_range(const Stored& stored, const std::string& name) {
     std::map<uint64_t, uint64_t>& ends = taken_[stored.file];
     const auto after = ends.lower_bound(stored.offset_bytes);
@@ -212,7 +213,7 @@ class Folder {
     return file->bytes();
   }
 
-  /// Values that are no numbers tell nothing that is asked for.
+  /// Adds a value if it is a number. Other values hold nothing that import asks for.
   void add_number(const std::string& name) {
     const TorchArchive archive = open(name, {});
     const Value value = archive.root();

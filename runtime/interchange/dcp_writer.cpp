@@ -27,7 +27,7 @@ using models::SafetensorsTensor;
 
 constexpr const char* kDataFile = "__0_0.distcp";
 
-/// Where a piece lies in a tensor and in the file; of a value only in the file.
+/// Says where a piece lies in a tensor and in the file; for a value, only in the file.
 struct Piece {
   std::vector<int64_t> begin;
   std::vector<int64_t> shape;
@@ -44,12 +44,12 @@ struct Entry {
   std::string name() const { return fmt::format("{}", fmt::join(path, ".")); }
 };
 
-/// The data file, and how far it is written.
+/// Writes the data file, and knows how far it is written.
 class DataFile {
  public:
   explicit DataFile(const fs::path& path) : path_(path), out_(path, std::ios::binary) {}
 
-  /// What `write` puts there.
+  /// Calls `write`, and returns the piece that it has written.
   Piece add(const std::function<void(std::ostream&)>& write) {
     const auto begin = static_cast<int64_t>(out_.tellp());
     write(out_);
@@ -116,7 +116,7 @@ PickleWriter& global(PickleWriter& pickle, std::string_view name) {
   return pickle.global(std::string(name.substr(0, dot)), std::string(name.substr(dot + 1)));
 }
 
-/// An instance without a constructor's arguments, whose attributes follow.
+/// Begins an object that is made without arguments for its constructor; its attributes follow.
 PickleWriter& begin_object(PickleWriter& pickle, std::string_view name) {
   return global(pickle, name).empty_tuple().new_object();
 }
@@ -125,7 +125,7 @@ PickleWriter& size(PickleWriter& pickle, const std::vector<int64_t>& sizes) {
   return global(pickle, dcp::kSize).numbers(sizes).tuple_of_one().reduce();
 }
 
-/// Of fp32 tensors: dtype, layout, requires_grad, memory format, pinned.
+/// Writes the properties of fp32 tensors: dtype, layout, requires_grad, memory format, pinned.
 void add_properties(PickleWriter& pickle) {
   begin_object(pickle, dcp::kProperties).mark();
   global(pickle, dcp::kFloat32);

@@ -29,19 +29,19 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What is written, before anything is.
+/// Holds what will be written, before any file is made.
 struct Import {
   models::ModelSpec spec;
   std::vector<std::vector<std::string>> moments;  // by parameter
   CheckpointState state;
 };
 
-/// A name of the user's file, on one line of ASCII.
+/// Returns a name of the user's file, on one line of ASCII.
 std::string quoted(const std::string& name) {
   return nlohmann::json(name).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
-/// Names with their dtypes: "steps" (I64), "mask" (U8).
+/// Returns names with their dtypes: "steps" (I64), "mask" (U8).
 std::vector<std::string> integers_in(const TrainedModel& model) {
   std::vector<std::string> names;
   for (const std::string& name : model.order) {
@@ -51,7 +51,7 @@ std::vector<std::string> integers_in(const TrainedModel& model) {
   return names;
 }
 
-/// The first few of many.
+/// Lists the first few of many names.
 std::string listed(std::vector<std::string> names) {
   constexpr size_t kShown = 5;
   const size_t more = names.size() - std::min(names.size(), kShown);
@@ -60,7 +60,7 @@ std::string listed(std::vector<std::string> names) {
                      more == 0 ? "" : fmt::format(" and {} more", more));
 }
 
-/// Of a model that nobody has told of: all but integers.
+/// Returns the spec of a model that no flag describes: all tensors but integers.
 models::ModelSpec spec_of(const TrainedModel& model, const fs::path& source) {
   models::ModelSpec spec;
   for (const std::string& name : model.order) {
@@ -106,7 +106,7 @@ void expect_model(const TrainedModel& model, const models::ModelSpec& spec,
   }
 }
 
-/// As many moments as each parameter has; of a shape of their own they are of no use.
+/// Returns the moments that each parameter has. Moments of another shape are of no use.
 std::vector<std::vector<std::string>> moments_in(const TrainedModel& model,
                                                  const models::ModelSpec& spec) {
   std::vector<std::vector<std::string>> moments;
@@ -119,7 +119,7 @@ std::vector<std::vector<std::string>> moments_in(const TrainedModel& model,
   return moments;
 }
 
-/// Parameters that a run with these flags leaves as they are.
+/// Returns, by parameter, true if a run with these flags does not train it.
 std::vector<bool> frozen_in(const models::ModelSpec& spec, const planner::Config& config) {
   std::vector<bool> frozen(spec.parameters.size(), false);
   const planner::Schedule schedule =
@@ -134,7 +134,8 @@ std::vector<bool> frozen_in(const models::ModelSpec& spec, const planner::Config
   return frozen;
 }
 
-/// What a run with these flags keeps of each parameter: one that is resumed must find all of it.
+/// Returns the moments that a run with these flags keeps of each parameter: one that is resumed
+/// must find all of them.
 std::vector<std::vector<std::string>> moments_wanted(const TrainedModel& model,
                                                      const models::ModelSpec& spec,
                                                      const planner::Config& config,
@@ -158,13 +159,14 @@ std::vector<std::vector<std::string>> moments_wanted(const TrainedModel& model,
   return wanted;
 }
 
-/// The bytes of all files, found to make up the tensors before any file is made.
+/// Holds the bytes of all files, which are checked to make up the tensors before any file is made.
 struct Contents {
   FileLayout layout;
   Fp32Ranges values;
 };
 
-/// What a file of the user's lacks is the user's to fix, whoever finds it. Errors name the source.
+/// Runs `read`, and turns its errors into wrong use that names the source: the user must fix what a
+/// file of the user's lacks, wherever it is found.
 template <class Read>
 auto as_wrong_use(const fs::path& source, const Read& read) {
   try {
@@ -184,7 +186,7 @@ bool is_utf8(const std::string& text) {
   }
 }
 
-/// Throws std::runtime_error where a name is none that our files can hold, or two are one.
+/// Throws std::runtime_error if our files cannot hold a name, or if two names are the same.
 void expect_names(const Import& import) {
   std::set<std::string> names;
   const auto expect = [&](const std::string& name) {
@@ -232,8 +234,8 @@ std::string summary(const Import& import, const fs::path& path) {
                      import.state.step);
 }
 
-/// Settings that the program had and the flags change: said, since training would go on otherwise
-/// than it began.
+/// Returns the settings that the program had and the flags change. The user is told of them, since
+/// training would go on otherwise than it began.
 std::string differences(const TrainedModel& model, const planner::Config& config) {
   std::string text;
   const planner::OptimizerOptions options = optimizer_options(config);
@@ -258,7 +260,7 @@ std::string import_as_run(const TrainedModel& model, const fs::path& source,
         "checkpoint import: give --out FOLDER, or --name RUN and the other flags of the training "
         "that is to go on");
   }
-  if (config.device == "auto") config.device = "cpu";  // train chooses for itself
+  if (config.device == "auto") config.device = "cpu";  // train chooses on its own
   Import import{.spec = models::find_spec(config.model, config.seq), .moments = {}, .state = {}};
   expect_model(model, import.spec, source);
   import.moments = moments_wanted(model, import.spec, config, source);

@@ -44,7 +44,7 @@ SavedState read_torch_file(const fs::path& path) {
   return state;
 }
 
-/// Those of a model, in the order of their names; not our own of its optimizer.
+/// Returns a model's files, sorted by name, without our own files of its optimizer.
 std::vector<fs::path> safetensors_in(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {

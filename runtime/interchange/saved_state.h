@@ -1,5 +1,6 @@
-// What a PyTorch program has saved: nested dicts of tensors and numbers, as plain data, whatever
-// kind of file they lie in. Tensors may lie in pieces, one a rank that saved them.
+// Holds what a PyTorch program has saved: nested dicts of tensors and numbers, as plain data,
+// whatever the kind of file they lie in. Tensors may lie in pieces, one for each rank that saved
+// them.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@
 
 namespace shardlens::runtime {
 
-/// A box of a tensor.
+/// Holds a piece of a tensor: a box of its elements.
 struct SavedPiece {
   std::vector<int64_t> begin;  // where the box begins, by dimension
   std::vector<int64_t> shape;
@@ -37,9 +38,9 @@ struct SavedState {
   std::vector<std::shared_ptr<const void>> memory;  // what the pieces lie in
 };
 
-/// A DCP folder, a file of torch.save's, a safetensors file, or a folder of such. Pickles are read
-/// as data, and refused where they ask for more. Throws std::invalid_argument where there is
-/// nothing of that kind, std::runtime_error where it is damaged or refused; both name the path.
+/// Reads a DCP folder, a file of torch.save's, a safetensors file, or a folder of such files.
+/// Pickles are read as data, and refused if they ask for more. Throws std::invalid_argument if the
+/// path holds none of these, std::runtime_error if it is damaged or refused; both name the path.
 SavedState read_saved_state(const std::filesystem::path& source);
 
 }  // namespace shardlens::runtime

@@ -40,7 +40,7 @@ constexpr std::string_view kRebuildTensor = "torch._utils._rebuild_tensor_v2";
 constexpr std::string_view kRebuildParameter = "torch._utils._rebuild_parameter";
 constexpr std::string_view kOrderedMap = "collections.OrderedDict";
 
-/// All that a pickle of torch.save's may ask for.
+/// Returns all that a pickle of torch.save's may ask for.
 std::vector<std::string_view> known_globals() {
   std::vector<std::string_view> names = {kRebuildTensor, kRebuildParameter, kOrderedMap,
                                          "torch.Size"};
@@ -64,14 +64,14 @@ std::vector<int64_t> sizes_of(Value list) {
   return sizes;
 }
 
-/// How a tensor lies in its storage, in elements.
+/// Says how a tensor lies in its storage, in elements.
 struct Strided {
   int64_t offset = 0;
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;
 };
 
-/// nothing: more than 64 bits hold.
+/// Returns the number of elements, or nothing if 64 bits cannot hold it.
 std::optional<int64_t> numel_of(const std::vector<int64_t>& shape) {
   int64_t numel = 1;
   for (const int64_t size : shape) {
@@ -80,7 +80,8 @@ std::optional<int64_t> numel_of(const std::vector<int64_t>& shape) {
   return numel;
 }
 
-/// Whether all of it lies in a storage of so many elements, none of them twice over.
+/// True if all of the tensor lies in a storage of so many elements, and no element lies there
+/// twice.
 bool lies_in(const Strided& tensor, int64_t storage_numel) {
   const std::optional<int64_t> numel = numel_of(tensor.shape);
   if (!numel || *numel > storage_numel || tensor.shape.size() != tensor.strides.size()) {
@@ -107,7 +108,7 @@ bool is_row_major(const Strided& tensor) {
   return true;
 }
 
-/// A copy in row-major order of one that lies otherwise.
+/// Returns a copy, in row-major order, of a tensor that is stored in another order.
 std::shared_ptr<std::vector<std::byte>> in_order(const Strided& tensor, Bytes storage,
                                                  int64_t element_bytes) {
   const int64_t numel = *numel_of(tensor.shape);
@@ -117,7 +118,8 @@ std::shared_ptr<std::vector<std::byte>> in_order(const Strided& tensor, Bytes st
   for (int64_t to = 0; to < numel; ++to) {
     std::memcpy(copy->data() + to * element_bytes, storage.data() + from * element_bytes,
                 static_cast<size_t>(element_bytes));
-    // Never beyond the last element: the stride of a dimension of size 1 may be any number.
+    // This never steps beyond the last element: the stride of a dimension of size 1 may be any
+    // number.
     for (size_t i = index.size(); i-- > 0;) {
       if (index[i] + 1 < tensor.shape[i]) {
         ++index[i];
@@ -131,7 +133,7 @@ std::shared_ptr<std::vector<std::byte>> in_order(const Strided& tensor, Bytes st
   return copy;
 }
 
-/// Walks through dicts, to a depth that no state has.
+/// Walks through dicts, down to a depth that no state has.
 class Walk {
  public:
   Walk(SavedState& state, const TorchArchive& archive)
@@ -162,7 +164,7 @@ class Walk {
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
       if (document.type(entries[i]) != Document::Type::text) continue;
       path_.push_back(document.text(entries[i]));
-      // Of each element of the path a copy may be kept.
+      // Each element of the path may be copied and kept.
       for (const std::string& key : path_) names_.spend_text(key);
       visit({document, entries[i + 1]});
       path_.pop_back();

@@ -1,6 +1,6 @@
-// What torch.save has written: a zip archive of a pickle and of the storages that its tensors lie
-// in. The pickle is read as data: nothing is called, and classes other than those of tensors and
-// dicts are refused by name.
+// Reads what torch.save has written: a zip archive of a pickle and of the storages that its tensors
+// lie in. The pickle is read as data: no function in it is called, and classes other than those of
+// tensors and dicts are refused by name.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +17,20 @@
 
 namespace shardlens::runtime {
 
-/// One that lies in an archive: its one piece is all of it, and its path is empty.
+/// Holds a tensor of an archive. It has one piece, which is all of it, and its path is empty.
 struct ArchiveTensor {
   SavedTensor tensor;
-  std::shared_ptr<const void> memory;  // where it had to be put in order
+  std::shared_ptr<const void> memory;  // holds the data if they had to be put in order
 };
 
 class TorchArchive {
  public:
-  /// The bytes must outlive it. Throws std::runtime_error saying what is damaged or refused.
+  /// Reads the archive. The bytes must outlive it. Throws std::runtime_error that says what is
+  /// damaged or refused.
   explicit TorchArchive(std::span<const std::byte> bytes);
 
   profiler::Value root() const { return profiler::Value(document_); }
-  /// Nothing where the value is no tensor. Throws as the constructor.
+  /// Returns nothing if the value is no tensor. Throws as the constructor does.
   std::optional<ArchiveTensor> tensor(profiler::Value value) const;
 
   uint64_t bytes() const { return bytes_; }
@@ -50,8 +51,8 @@ class TorchArchive {
   profiler::Document document_;
 };
 
-/// Adds all tensors and numbers of an archive's dicts; those of a list or under a key that is no
-/// text are left out. Throws as TorchArchive, whose bytes must outlive the state.
+/// Adds all tensors and numbers of an archive's dicts. Those of a list or under a key that is no
+/// text are left out. Throws as TorchArchive does, whose bytes must outlive the state.
 void add_archive(SavedState& state, const TorchArchive& archive);
 
 }  // namespace shardlens::runtime

@@ -25,13 +25,14 @@ using Path = std::vector<std::string>;
 
 constexpr int64_t kElementBytes = 4;  // F32
 
-/// What an optimizer keeps of a parameter.
+/// Names one tensor that an optimizer keeps for a parameter.
 struct Moment {
   std::string parameter;
   std::string name;
 };
 
-/// [..., "state", "head.weight", "exp_avg"], or flattened [..., "state.head.weight.exp_avg"].
+/// Parses [..., "state", "head.weight", "exp_avg"], or flattened [...,
+/// "state.head.weight.exp_avg"].
 std::optional<Moment> moment_of(const Path& path) {
   constexpr std::string_view kState = "state";
   const size_t depth = path.size();
@@ -48,7 +49,8 @@ Path without_last(Path path) {
   return path;
 }
 
-/// Where the model's tensors are: the only dict that has some, or the one that bears its name.
+/// Returns the path of the dict with the model's tensors: the only dict that has tensors, or the
+/// one with the model's name.
 Path place_of_model(const SavedState& state, const std::filesystem::path& source) {
   std::set<Path> places;
   for (const SavedTensor& tensor : state.tensors) {
@@ -120,7 +122,7 @@ int64_t product_of(const std::vector<int64_t>& shape) {
                       fmt::join(tensor.path, ".")));
 }
 
-/// Whether a box lies in a tensor.
+/// True if a box lies in its tensor.
 bool is_inside(const SavedTensor& tensor, const SavedPiece& piece) {
   if (piece.shape.size() != tensor.shape.size() || piece.begin.size() != piece.shape.size()) {
     return false;
@@ -133,8 +135,8 @@ bool is_inside(const SavedTensor& tensor, const SavedPiece& piece) {
   return true;
 }
 
-/// As many elements as its pieces have between them, which are there: no tensor that is only said
-/// to be large gets any further.
+/// Throws unless the pieces have as many elements as the tensor. The pieces' bytes exist, so a
+/// tensor that only claims to be large is refused here.
 void expect_whole(const SavedTensor& tensor) {
   int64_t left = 1;
   for (const int64_t size : tensor.shape) {
@@ -147,7 +149,7 @@ void expect_whole(const SavedTensor& tensor) {
   if (left != 0) misplaced(tensor);
 }
 
-/// Whether the pieces are runs of whole rows: what FSDP shards are.
+/// True if the pieces are runs of whole rows, as FSDP shards are.
 bool are_rows(const SavedTensor& tensor) {
   return std::ranges::all_of(tensor.pieces, [&](const SavedPiece& piece) {
     return std::equal(piece.shape.begin() + (piece.shape.empty() ? 0 : 1), piece.shape.end(),
@@ -155,7 +157,7 @@ bool are_rows(const SavedTensor& tensor) {
   });
 }
 
-/// The pieces' values in the tensor's order; each element must be told of once.
+/// Returns the pieces' values in the tensor's order. Each element must come from exactly one piece.
 std::vector<float> assembled(const SavedTensor& tensor) {
   const FloatType& type = float_type(tensor);
   std::vector<float> values(static_cast<size_t>(product_of(tensor.shape)));

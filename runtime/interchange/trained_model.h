@@ -1,4 +1,4 @@
-// A model with its optimizer's state, found in what a program has saved, whatever it called the
+// Finds a model with its optimizer's state in what a program has saved, whatever it called the
 // dicts around them: get_state_dict's {"model": ..., "optim": ...}, a plain state dict, or others.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace shardlens::runtime {
 
-/// Points into the state that it was found in.
+/// Holds a model and its optimizer's state. It points into the state that it was found in.
 struct TrainedModel {
   struct Parameter {
     const SavedTensor* weight = nullptr;
@@ -28,17 +28,19 @@ struct TrainedModel {
   std::map<std::string, double> settings;       // of its first group: "lr", "eps", ...
 };
 
-/// `source` is for messages. Throws std::runtime_error where there is no model, or several.
+/// Finds the one model in `state`. `source` is for messages. Throws std::runtime_error if there is
+/// no model, or several.
 TrainedModel find_model(const SavedState& state, const std::filesystem::path& source);
 
-/// Whether a dtype, in safetensors' words, is of integers or truth values: no weight's.
+/// True if a dtype, in safetensors' words, is of integers or truth values. No weight has such a
+/// dtype.
 bool is_integer(std::string_view dtype);
 
-/// Values as our files keep them, where they belong: fp32, whatever the saved dtype is. Pieces that
-/// are so already are not copied; `copies` keeps the others.
+/// Collects values in the form of our files: fp32, whatever the saved dtype is, with their places
+/// in the files. Pieces in fp32 are not copied; `copies_` keeps the others.
 class Fp32Ranges {
  public:
-  /// Of a tensor that is placed in a file. Throws std::runtime_error where the pieces leave out a
+  /// Adds a tensor that is placed in a file. Throws std::runtime_error if the pieces leave out a
   /// part of the tensor or have one twice, or are no floating-point numbers.
   void add(const PlacedTensor& placed, const SavedTensor& tensor);
 

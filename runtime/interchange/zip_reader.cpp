@@ -18,7 +18,7 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-// Signatures of the format.
+// These are the format's signatures and record sizes.
 constexpr uint32_t kLocal = 0x04034b50;
 constexpr uint32_t kCentral = 0x02014b50;
 constexpr uint32_t kEnd = 0x06054b50;
@@ -27,7 +27,7 @@ constexpr uint32_t kLocator64 = 0x07064b50;
 constexpr size_t kEndBytes = 22;
 constexpr size_t kLocatorBytes = 20;
 
-/// Reads from an offset on; never beyond the end.
+/// Reads from an offset on, never beyond the end.
 class Cursor {
  public:
   Cursor(Bytes bytes, uint64_t at) : bytes_(bytes), at_(at) {
@@ -65,7 +65,7 @@ uint32_t signature_at(Bytes archive, uint64_t at) {
   return static_cast<uint32_t>(Cursor(archive, at).number(4));
 }
 
-/// The last record of the archive; a comment may follow it.
+/// Returns where the last record of the archive begins; a comment may follow it.
 uint64_t find_end(Bytes archive) {
   constexpr size_t kMostCommentBytes = 0xffff;
   if (archive.size() < kEndBytes) damaged("it is too short for an archive");
@@ -98,11 +98,12 @@ struct ZipEntry {
   std::string name;
   uint64_t bytes = 0;
   uint64_t packed_bytes = 0;
-  uint64_t begin = 0;  // of its local header
+  uint64_t begin = 0;  // where its local header begins
   uint32_t crc = 0;
 };
 
-/// What did not fit into 32 bits stands in a field of its own, in this order.
+/// Reads the values that did not fit into 32 bits. They stand in a field of their own, in this
+/// order.
 void widen(ZipEntry& entry, Bytes extra) {
   constexpr uint64_t kElsewhere = 0xffffffff;
   constexpr uint64_t kWide = 1;
@@ -141,7 +142,7 @@ ZipEntry read_entry(Cursor& directory) {
   return entry;
 }
 
-/// Where an entry lies in the archive, from its header to the end of its data.
+/// Says where an entry lies in the archive, from its header to the end of its data.
 struct Place {
   ZipEntry entry;
   uint64_t end = 0;
@@ -159,7 +160,8 @@ Place place_of(Bytes archive, ZipEntry entry) {
   return {.entry = std::move(entry), .end = local.at(), .data = data};
 }
 
-/// No byte belongs to two entries: to sum all of them is to read the archive once.
+/// Throws if a byte belongs to two entries, so that summing all of them reads the archive only
+/// once.
 void expect_apart(std::vector<Place>& places) {
   std::ranges::sort(places, {}, [](const Place& place) { return place.entry.begin; });
   for (size_t i = 1; i < places.size(); ++i) {

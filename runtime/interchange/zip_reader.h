@@ -1,5 +1,5 @@
-// The entries of a zip archive that are stored as they are, as torch.save writes them; also beyond
-// 4 GiB (zip64). Nothing is unpacked: an entry is a part of the archive's bytes.
+// Reads the entries of a zip archive that are stored uncompressed, as torch.save writes them; also
+// beyond 4 GiB (zip64). An entry is a part of the archive's bytes, not a copy.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,9 @@ namespace shardlens::runtime {
 
 using ZipEntries = std::map<std::string, std::span<const std::byte>, std::less<>>;
 
-/// By name, without the folder that PyTorch puts all of them in. Each is checked against its
-/// CRC-32. Throws std::runtime_error with what is damaged, or of no kind that is read here.
+/// Returns the entries by name, without the folder that PyTorch puts all of them in. Each is
+/// checked against its CRC-32. Throws std::runtime_error that says what is damaged, or is of a kind
+/// that is not read here.
 ZipEntries read_zip(std::span<const std::byte> archive);
 
 }  // namespace shardlens::runtime
