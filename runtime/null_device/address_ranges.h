@@ -1,4 +1,4 @@
-// A set of addresses, kept as ranges that do not touch: which memory is known, which is freed.
+// A set of addresses, kept as ranges that do not touch: the memory that is known, or that is freed.
 // Standard library only; not safe for threads.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace shardlens::runtime {
 
-/// [begin, end).
+/// Holds the addresses [begin, end).
 struct AddressRange {
   uint64_t begin = 0;
   uint64_t end = 0;
@@ -25,7 +25,7 @@ class AddressRanges {
   void remove(AddressRange range);
 
   bool overlap(AddressRange range) const;
-  /// Whether every address of `range` is in the set.
+  /// True if every address of `range` is in the set.
   bool cover(AddressRange range) const;
 
  private:

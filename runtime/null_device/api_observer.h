@@ -1,6 +1,6 @@
-// How the stubs of the driver and the runtime tell CUPTI's (cupti*.cpp) of their calls on memory.
-// The pointer to the observer lives in the driver's library, on which the others stand; while it is
-// null a call costs one branch.
+// Reports the driver's and the runtime's calls on memory to CUPTI's stub (cupti*.cpp). The pointer
+// to the observer lives in the driver's library, on which the others stand; while it is null a call
+// costs one branch.
 #pragma once
 
 #include <cupti.h>
@@ -11,7 +11,7 @@
 
 namespace shardlens::runtime {
 
-/// A function as CUPTI knows it.
+/// Names a function in CUPTI's terms.
 struct ApiFunction {
   CUpti_CallbackDomain domain;
   CUpti_CallbackId id;
@@ -57,7 +57,7 @@ inline constexpr ApiFunction kHostAlloc = of_runtime(CUPTI_RUNTIME_TRACE_CBID_cu
 inline constexpr ApiFunction kFreeHost =
     of_runtime(CUPTI_RUNTIME_TRACE_CBID_cudaFreeHost_v3020, "cudaFreeHost", "cudaFreeHost_v3020");
 
-/// Every function that is observed.
+/// Lists every function that is observed.
 inline constexpr std::array kAll = {
     kMemAlloc,       kMemFree,   kMemHostAlloc, kMemFreeHost, kMemAddressReserve,
     kMemAddressFree, kMemCreate, kMemRelease,   kMemMap,      kMemUnmap,
@@ -65,27 +65,27 @@ inline constexpr std::array kAll = {
 
 }  // namespace api
 
-/// One call, from entry to exit on one thread.
+/// Describes one call, from entry to exit on one thread.
 struct ApiCall {
   const ApiFunction& function;
   const void* parameters;  // CUPTI's generated struct
   void* result = nullptr;  // a CUresult or cudaError_t; null until the exit
-  // The observer's.
+  // These belong to the observer.
   uint64_t correlation_data = 0;
   uint32_t correlation_id = 0;
   const ApiCall* outer = nullptr;
   const void* told = nullptr;
 };
 
-/// Memory that was given or taken back within a call.
+/// Describes memory that was allocated or freed within a call.
 struct MemoryChange {
   CUpti_ActivityMemoryOperationType operation;
   CUpti_ActivityMemoryKind kind;
   uint64_t address;
-  uint64_t bytes;  // as they were asked for
+  uint64_t bytes;  // as asked for
 };
 
-/// Any thread calls. An observer outlives every call: it is never destroyed.
+/// Learns of calls, from any thread. An observer outlives every call: it is never destroyed.
 class ApiObserver {
  public:
   virtual void enter(ApiCall& call) = 0;

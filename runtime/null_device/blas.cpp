@@ -1,4 +1,5 @@
-// cuBLAS: handles and their modes. Its products run nowhere; LibTorch gives the workspace.
+// Answers cuBLAS's calls: handles and their modes. Its products do nothing; LibTorch provides the
+// workspace.
 #include "runtime/null_device/handle.h"
 
 using shardlens::runtime::kLibrarySuccess;

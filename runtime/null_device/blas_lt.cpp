@@ -1,5 +1,5 @@
-// cuBLASLt: descriptors, and one algorithm for every product, which needs no workspace of its own
-// beyond what LibTorch allocates before asking.
+// Answers cuBLASLt's calls: descriptors, and one algorithm for every product, which needs no
+// workspace of its own beyond what LibTorch allocates before asking.
 #include <cstddef>
 #include <cstdint>
 
@@ -11,7 +11,7 @@ using shardlens::runtime::kLibrarySuccess;
 
 namespace {
 
-/// cublasLtMatmulHeuristicResult_t
+/// Mirrors cublasLtMatmulHeuristicResult_t.
 struct HeuristicResult {
   uint64_t algorithm[8];
   size_t workspace_bytes;

@@ -1,5 +1,6 @@
-// What the stub libraries tell the checker (null_checks.h). It lives in the driver's library, on
-// which the others stand. Where checking is off the pointer is null, and a call costs a branch:
+// Receives what the stub libraries tell the checker (null_checks.h). It lives in the driver's
+// library, on which the others stand. If checking is off the pointer is null, and a call costs a
+// branch:
 //     if (check_feed != nullptr) check_feed->stream_synchronized(stream);
 #pragma once
 
@@ -14,16 +15,16 @@ class CheckFeed : public NullChecks {
   virtual void event_destroyed(void* event) = 0;
   virtual void stream_waits(void* stream, void* event) = 0;
 
-  // The host knows that everything there has ended.
+  // The host now knows that all work there has ended.
   virtual void stream_synchronized(void* stream) = 0;
   virtual void event_synchronized(void* event) = 0;
   virtual void device_synchronized() = 0;
 
-  // The driver's memory.
+  // These tell of the driver's memory.
   virtual void memory_given(const void* address, size_t bytes) = 0;
   virtual void memory_taken_back(const void* address, size_t bytes) = 0;
 
-  /// Records the call; its uses are told apart.
+  /// Records the call. The uses of memory that it makes are reported separately.
   virtual void nccl_called(const NcclCall& call) = 0;
   virtual void report(const std::string& finding) = 0;
 
@@ -34,13 +35,13 @@ class CheckFeed : public NullChecks {
 }  // namespace shardlens::runtime
 
 extern "C" {
-/// Null where nothing is checked.
+/// Returns null if checking is off.
 shardlens::runtime::CheckFeed* shardlens_null_check_feed();
 }
 
 namespace shardlens::runtime {
 
-/// Each library has its own.
+/// Each library has a pointer of its own.
 inline CheckFeed* const check_feed = shardlens_null_check_feed();
 
 }  // namespace shardlens::runtime

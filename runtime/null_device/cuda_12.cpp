@@ -1,4 +1,4 @@
-// The runtime's calls as CUDA 12 has them. Its header gives some of them other names (_v2).
+// Defines the runtime's calls of CUDA 12. Its header gives some of them other names (_v2).
 #include <cuda_runtime_api.h>
 
 #include "runtime/null_device/graphs.h"

@@ -1,4 +1,4 @@
-// The runtime's calls as CUDA 13 has them.
+// Defines the runtime's calls of CUDA 13.
 #include <cuda_runtime_api.h>
 
 #include "runtime/null_device/graphs.h"

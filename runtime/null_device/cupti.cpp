@@ -1,4 +1,4 @@
-// CUPTI: what it is attached to, its clock, identities and words.
+// Implements CUPTI's attaching, clock, identities and texts.
 #include "runtime/null_device/cupti.h"
 
 #include <cuda.h>
@@ -11,14 +11,14 @@ namespace shardlens::runtime {
 
 namespace {
 
-/// The call that this thread is in.
+/// The call that this thread is in, or null.
 thread_local const ApiCall* current_call = nullptr;
 
 class Tracer final : public ApiObserver {
  public:
   void enter(ApiCall& call) override {
     call.outer = current_call;
-    // What the runtime asks of the driver belongs to the runtime's call.
+    // A call that the runtime makes to the driver belongs to the runtime's call.
     call.correlation_id = call.outer != nullptr ? call.outer->correlation_id : ++last_id_;
     current_call = &call;
     call_back(call, CUPTI_API_ENTER);
@@ -28,7 +28,7 @@ class Tracer final : public ApiObserver {
     current_call = call.outer;
   }
   void memory_changed(const MemoryChange& change) override {
-    // Null where the tracer was attached in the middle of the call.
+    // The call is null if the tracer was attached in the middle of it.
     record(change, current_call == nullptr ? 0 : current_call->correlation_id);
   }
 
@@ -100,7 +100,7 @@ CUptiResult cuptiGetContextId(CUcontext context, uint32_t* id) {
   return CUPTI_SUCCESS;
 }
 
-/// Null means the current context, which is always the one.
+/// Returns the device of a context. Null means the current context, which is always the one.
 CUptiResult cuptiGetDeviceId(CUcontext context, uint32_t* id) {
   if (id == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   uint32_t context_id = 0;

@@ -1,4 +1,4 @@
-// What the files of CUPTI's stub share.
+// Declares what the files of CUPTI's stub share.
 #pragma once
 
 #include <cstdint>
@@ -8,27 +8,27 @@
 
 namespace shardlens::runtime {
 
-/// CUPTI's identity of the one context.
+/// CUPTI's number of the one context.
 inline constexpr uint32_t kContextId = 1;
 
-/// Whether there is a device on which CUPTI can start.
+/// True if there is a device on which CUPTI can start.
 bool can_trace();
 
 /// Attaches to the driver while there is a subscriber or a kind of activity is on, else detaches.
 void attach_or_detach();
 
-/// Nanoseconds since 1970, or what the client's clock says.
+/// Returns nanoseconds since 1970, or what the client's clock says.
 uint64_t timestamp_ns();
 
-// cupti_callbacks.cpp
-/// `other` is told who is subscribed already, if somebody is; null: does not want to know.
+// These are defined in cupti_callbacks.cpp.
+/// Subscribes. If there is a subscriber already, `other` gets its name, unless `other` is null.
 CUptiResult subscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void* data,
                       const std::string& name, std::string* other);
 bool is_subscribed();
 void call_back(ApiCall& call, CUpti_ApiCallbackSite site);
 void drop_subscriber();
 
-// cupti_activity.cpp
+// These are defined in cupti_activity.cpp.
 bool is_recording();
 void record(const MemoryChange& change, uint32_t correlation_id);
 /// Hands back the last buffer and forgets the client.

@@ -1,4 +1,4 @@
-// CUPTI's activity records: of one kind, MEMORY2, into buffers of the client.
+// Implements CUPTI's activity records: of one kind, MEMORY2, into buffers of the client.
 #include <cuda.h>
 #include <unistd.h>
 
@@ -21,8 +21,8 @@ bool is_aligned(const uint8_t* buffer) {
   return reinterpret_cast<uintptr_t>(buffer) % ACTIVITY_RECORD_ALIGNMENT == 0;
 }
 
-/// The buffer that is being filled. All threads may call; the client's functions are called under
-/// the lock, on the thread that needs a buffer or has filled one.
+/// Fills the client's buffers. All threads may call; the client's functions are called under the
+/// lock, on the thread that needs a buffer or has filled one.
 class Buffers {
  public:
   void set_client(CUpti_BuffersCallbackRequestFunc request,
@@ -42,7 +42,7 @@ class Buffers {
     used_bytes_ += sizeof(Record);
   }
 
-  /// False where no client has registered.
+  /// Hands back the buffer. Returns false if no client has registered.
   bool flush() {
     const std::scoped_lock lock(mutex_);
     if (complete_ == nullptr) return false;
@@ -50,7 +50,8 @@ class Buffers {
     return true;
   }
 
-  /// Takes no lock: a client may call this under one that its own functions take.
+  /// Returns how many records were dropped. Takes no lock: a client may call this under one that
+  /// its own functions take.
   size_t take_dropped() { return dropped_.exchange(0); }
 
  private:
@@ -65,7 +66,7 @@ class Buffers {
     request_(&buffer_, &size_bytes_, &max_records_);
     if (buffer_ == nullptr) return false;
     if (is_aligned(buffer_) && has_room()) return true;
-    hand_back();  // it is of no use
+    hand_back();  // it is misaligned or too small
     return false;
   }
 
@@ -83,7 +84,7 @@ class Buffers {
   uint8_t* buffer_ = nullptr;
   size_t size_bytes_ = 0;
   size_t used_bytes_ = 0;
-  size_t max_records_ = 0;  // 0: as many as go in
+  size_t max_records_ = 0;  // 0: as many as fit
   std::atomic<size_t> dropped_{0};
 };
 
@@ -94,7 +95,7 @@ Buffers& buffers() {
 
 std::atomic<bool> is_memory_on{false};
 
-/// MEMORY2 is all that is recorded here.
+/// Turns a kind on or off. MEMORY2 is the only kind that is recorded here.
 CUptiResult switch_kind(CUpti_ActivityKind kind, bool on) {
   if (kind != CUPTI_ACTIVITY_KIND_MEMORY2) return CUPTI_ERROR_INVALID_KIND;
   if (on && !can_trace()) return CUPTI_ERROR_NOT_INITIALIZED;
@@ -103,7 +104,8 @@ CUptiResult switch_kind(CUpti_ActivityKind kind, bool on) {
   return CUPTI_SUCCESS;
 }
 
-/// The external ids that a thread has pushed, of one kind; null where there is no such kind.
+/// Returns the external ids that a thread has pushed, of one kind, or null if there is no such
+/// kind.
 std::vector<uint64_t>* external_ids(CUpti_ExternalCorrelationKind kind) {
   thread_local std::array<std::vector<uint64_t>, CUPTI_EXTERNAL_CORRELATION_KIND_SIZE> ids;
   const bool is_kind =
@@ -155,7 +157,8 @@ CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) { return switch_kind(ki
 
 CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind) { return switch_kind(kind, false); }
 
-/// Every record is complete as soon as it is made, so a forced flush is no other.
+/// Flushes the buffer. Every record is complete as soon as it is made, so a forced flush does the
+/// same.
 CUptiResult cuptiActivityFlushAll(uint32_t) {
   return buffers().flush() ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_OPERATION;
 }
@@ -196,7 +199,7 @@ CUptiResult cuptiActivityPopExternalCorrelationId(CUpti_ExternalCorrelationKind 
   return CUPTI_SUCCESS;
 }
 
-// What would record, time or tune what the null device has not.
+// These calls would record, time or tune what the null device does not have, so they are refused.
 
 CUptiResult cuptiActivityEnableDriverApi(CUpti_CallbackId, uint8_t) {
   return CUPTI_ERROR_NOT_SUPPORTED;

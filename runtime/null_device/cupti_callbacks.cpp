@@ -1,4 +1,4 @@
-// CUPTI's callbacks: one subscriber, who is told of the calls in api_observer.h.
+// Implements CUPTI's callbacks: one subscriber, who is told of the calls in api_observer.h.
 #include <cuda.h>
 
 #include <algorithm>
@@ -17,10 +17,10 @@ namespace shardlens::runtime {
 
 namespace {
 
-/// CUPTI puts it before every subscriber's name.
+/// The text that CUPTI puts before every subscriber's name.
 constexpr const char* kNamePrefix = "CUPTI for ";
 
-/// Which callbacks of a domain are on.
+/// Says which callbacks of a domain are on.
 template <size_t kCount>
 class Switches {
  public:
@@ -53,7 +53,8 @@ struct Subscriber : CUpti_Subscriber_st {
 std::atomic<Subscriber*> current{nullptr};
 std::mutex subscribe_mutex;
 
-/// A call on another thread may still look at one that has just unsubscribed, so they are kept.
+/// Makes a subscriber. All are kept, because a call on another thread may still look at one that
+/// has just unsubscribed.
 Subscriber& keep_new(CUpti_CallbackFunc callback, void* data, const std::string& name) {
   static std::deque<Subscriber>& all = *new std::deque<Subscriber>;
   return all.emplace_back(callback, data, kNamePrefix + name);
@@ -69,12 +70,12 @@ bool is_enabled(const Subscriber& subscriber, const ApiFunction& function) {
                                                        : subscriber.runtime.is_on(function.id);
 }
 
-/// Of the other domains the null device tells nothing.
+/// Returns an error for each domain whose callbacks the null device does not have.
 CUptiResult fault_of(CUpti_CallbackDomain domain) {
   switch (domain) {
     case CUPTI_CB_DOMAIN_DRIVER_API:
     case CUPTI_CB_DOMAIN_RUNTIME_API:
-    case CUPTI_CB_DOMAIN_STATE:  // of faults of CUPTI's own; it has none
+    case CUPTI_CB_DOMAIN_STATE:  // CUPTI reports its own faults in it; here it has none
       return CUPTI_SUCCESS;
     case CUPTI_CB_DOMAIN_RESOURCE:
     case CUPTI_CB_DOMAIN_SYNCHRONIZE:
@@ -114,7 +115,7 @@ void drop_subscriber() {
 void call_back(ApiCall& call, CUpti_ApiCallbackSite site) {
   const Subscriber* const subscriber = current.load(std::memory_order_acquire);
   if (subscriber == nullptr || !is_enabled(*subscriber, call.function)) return;
-  // An exit is told to who was told of the entry.
+  // An exit is reported to the subscriber that was told of the entry.
   if (site == CUPTI_API_EXIT && call.told != subscriber) return;
   call.told = subscriber;
   CUpti_CallbackData data{};
@@ -168,7 +169,7 @@ CUptiResult cuptiEnableDomain(uint32_t enable, CUpti_SubscriberHandle handle,
   return CUPTI_SUCCESS;
 }
 
-/// All that the null device has.
+/// Enables all domains that the null device has.
 CUptiResult cuptiEnableAllDomains(uint32_t enable, CUpti_SubscriberHandle handle) {
   const CUptiResult driver = cuptiEnableDomain(enable, handle, CUPTI_CB_DOMAIN_DRIVER_API);
   return driver != CUPTI_SUCCESS ? driver
@@ -190,7 +191,7 @@ CUptiResult cuptiGetCallbackState(uint32_t* enabled, CUpti_SubscriberHandle hand
   return CUPTI_SUCCESS;
 }
 
-/// Only of the functions that can call back.
+/// Returns the name, but only of functions that can call back.
 CUptiResult cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t id, const char** name) {
   if (name == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   const auto* const found = std::ranges::find_if(api::kAll, [&](const ApiFunction& function) {

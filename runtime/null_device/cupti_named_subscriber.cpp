@@ -1,4 +1,4 @@
-// The call with which CUPTI of CUDA 13 takes a subscriber that says its name.
+// Defines the call with which CUPTI of CUDA 13 takes a subscriber that says its name.
 #include <string>
 
 #include "runtime/null_device/cupti.h"

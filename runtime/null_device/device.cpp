@@ -1,4 +1,4 @@
-// The runtime's calls on the device.
+// Defines the runtime's calls on the device.
 #include <cuda_runtime_api.h>
 
 #include <dlfcn.h>
@@ -91,7 +91,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr name, int device) {
   if (const cudaError_t error = find_device(device); error != cudaSuccess) return error;
-  // Both lists number an attribute alike.
+  // The runtime and the driver number attributes alike.
   return result(cuDeviceGetAttribute(value, static_cast<CUdevice_attribute>(name), 0));
 }
 

@@ -27,7 +27,7 @@ bool DeviceMemory::take(uint64_t bytes) {
 }
 
 std::optional<uint64_t> DeviceMemory::next_addresses(uint64_t bytes) {
-  // A page stays free between two ranges: an address past the end belongs to none.
+  // A page stays free between two ranges, so an address past the end of one belongs to none.
   if (bytes > kVariableAddress - next_address_) return std::nullopt;
   const uint64_t address = next_address_;
   next_address_ += bytes + kPageBytes;

@@ -1,8 +1,8 @@
-// The memory of the null device: addresses and how much of the capacity they hold. No byte of it
-// exists. Owned by the driver (driver_memory.cpp), all threads may call.
+// Manages the memory of the null device: addresses, and how much of the capacity they hold. No byte
+// of it exists. The driver owns it (driver_memory.cpp); all threads may call.
 //
-// Memory is given in pages of 2 MiB, as the driver's is. Addresses only rise, so that one which was
-// freed is never mistaken for a new one.
+// Memory is given in pages of 2 MiB, as the driver's is. Addresses only rise, so that a freed
+// address is never mistaken for a new one.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ namespace shardlens::runtime {
 class DeviceMemory {
  public:
   static constexpr uint64_t kPageBytes = uint64_t{2} << 20;
-  // Between what Linux gives to programs and to mapped files on x86-64 and ARM.
+  // The range lies between what Linux gives to programs and to mapped files on x86-64 and ARM.
   static constexpr uint64_t kFirstAddress = uint64_t{0x1000} << 32;
   static constexpr uint64_t kLastAddress = uint64_t{0x5000} << 32;
-  // Past all that is given: it stands for the variables of kernels' modules.
+  // This address lies past all that is given: it stands for the variables of kernels' modules.
   static constexpr uint64_t kVariableAddress = kLastAddress - kPageBytes;
 
   explicit DeviceMemory(uint64_t capacity_bytes) : capacity_bytes_(capacity_bytes) {}
@@ -30,22 +30,23 @@ class DeviceMemory {
   uint64_t capacity_bytes() const { return capacity_bytes_; }
   uint64_t free_bytes() const;
 
-  /// Memory with its address; nothing where the capacity is exceeded.
+  /// Returns the address of new memory, or nothing if the capacity is exceeded.
   std::optional<uint64_t> allocate(uint64_t bytes);
-  /// How many bytes were asked for; nothing where no allocation starts there.
+  /// Frees an allocation. Returns how many bytes it was asked for, or nothing if none starts there.
   std::optional<uint64_t> free(uint64_t address);
 
-  /// Addresses without memory behind them.
+  /// Reserves addresses without memory behind them.
   std::optional<uint64_t> reserve(uint64_t bytes);
   bool unreserve(uint64_t address, uint64_t bytes);
 
-  /// Memory without an address, a handle. It lives until released and mapped nowhere.
+  /// Creates memory without an address, and returns a handle. It lives until it is released and
+  /// mapped nowhere.
   std::optional<uint64_t> create(uint64_t bytes);
   bool release(uint64_t handle);
 
-  /// Puts all of a handle's memory at a reserved address where nothing is mapped yet.
+  /// Maps all of a handle's memory at a reserved address where nothing is mapped yet.
   bool map(uint64_t address, uint64_t bytes, uint64_t handle);
-  /// A range that consists of whole mappings.
+  /// Unmaps a range that consists of whole mappings.
   bool unmap(uint64_t address, uint64_t bytes);
 
  private:

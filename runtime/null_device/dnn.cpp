@@ -1,5 +1,6 @@
-// cuDNN: versions that LibTorch accepts, and handles. Its graphs are not supported: attention by
-// cuDNN and convolutions end with an error rather than with a workspace that was made up.
+// Answers cuDNN's calls: versions that LibTorch accepts, and handles. Its graphs are not supported:
+// attention by cuDNN and convolutions end with an error rather than with a workspace that was made
+// up.
 #include <cstddef>
 
 #include "runtime/null_device/handle.h"

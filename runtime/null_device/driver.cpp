@@ -1,4 +1,4 @@
-// The driver's calls on the device, its context and its errors.
+// Defines the driver's calls on the device, its context and its errors.
 #include "runtime/null_device/driver.h"
 
 #include <cuda.h>
@@ -79,7 +79,7 @@ int attribute(const planner::Gpu& gpu, CUdevice_attribute name) {
       return capability.max_threads_per_sm;
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
       return capability.max_blocks_per_sm;
-    // The same for every compute capability from 8.0 on.
+    // These are the same for every compute capability from 8.0 on.
     case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
       return 32;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
@@ -113,7 +113,7 @@ int attribute(const planner::Gpu& gpu, CUdevice_attribute name) {
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
       return 1;
     default:
-      return 0;  // a feature that is not there
+      return 0;  // a feature that the device does not have
   }
 }
 

@@ -1,4 +1,4 @@
-// What the files of the driver (libcuda) share.
+// Declares what the files of the driver (libcuda) share.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace shardlens::runtime {
 
-/// What the environment names. `gpu` is null where it names what cannot be; `error` is then why.
+/// Describes the device that the environment names. If that cannot exist, `gpu` is null and `error`
+/// says why.
 struct NullDevice {
   const planner::Gpu* gpu = nullptr;
   int64_t capacity_bytes = 0;
@@ -16,7 +17,7 @@ struct NullDevice {
   std::string error;
 };
 
-/// Read once.
+/// Returns the device; the environment is read once.
 const NullDevice& null_device();
 
 }  // namespace shardlens::runtime

@@ -1,5 +1,5 @@
-// The driver's calls by which NVRTC's and Triton's kernels are loaded and launched. What the weak
-// stubs answer is enough for modules, which have every function, and for most of the rest.
+// Defines the driver's calls by which NVRTC's and Triton's kernels are loaded and launched. The
+// weak stubs' answers are enough for modules, which have every function, and for most of the rest.
 #include <cuda.h>
 
 extern "C" {
@@ -10,7 +10,7 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute name, CUfunction) {
       *value = 1024;
       break;
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
-      *value = 32;  // of so few a multiprocessor keeps as many threads as it can hold
+      *value = 32;  // so few that a multiprocessor can be full of threads
       break;
     default:
       *value = 0;

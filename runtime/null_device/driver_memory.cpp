@@ -1,4 +1,4 @@
-// The driver's calls on memory. libcudart allocates through them, too, so that there is one
+// Defines the driver's calls on memory. libcudart allocates through them, too, so that there is one
 // capacity.
 #include <cuda.h>
 
@@ -13,9 +13,9 @@ using namespace shardlens::runtime;
 
 namespace {
 
-/// Only after cuInit succeeded.
+/// Returns the device's memory. It may be called only after cuInit succeeded.
 DeviceMemory& memory() {
-  // Never destroyed: LibTorch frees memory in destructors of static objects.
+  // It is never destroyed, because LibTorch frees memory in destructors of static objects.
   static DeviceMemory& instance =
       *new DeviceMemory(static_cast<uint64_t>(null_device().capacity_bytes));
   return instance;

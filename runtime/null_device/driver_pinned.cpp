@@ -1,5 +1,5 @@
-// The driver's calls on pinned host memory, which is ordinary memory here, and on what an address
-// is.
+// Defines the driver's calls on pinned host memory, which is ordinary memory here, and on what kind
+// of memory an address is in.
 #include <cuda.h>
 
 #include <cstdint>
@@ -19,14 +19,14 @@ constexpr size_t kPageBytes = 4096;
 
 uint64_t number(const void* address) { return reinterpret_cast<uint64_t>(address); }
 
-/// Ranges that the device may reach.
+/// Holds the ranges of host memory that the device may reach.
 class PinnedRanges {
  public:
   void add(const void* address, size_t bytes) {
     const std::scoped_lock lock(mutex_);
     ranges_.emplace(number(address), bytes);
   }
-  /// How many bytes; nothing where no range starts there.
+  /// Removes a range. Returns its bytes, or nothing if no range starts there.
   std::optional<size_t> remove(const void* address) {
     const std::scoped_lock lock(mutex_);
     const auto found = ranges_.extract(number(address));

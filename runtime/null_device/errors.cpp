@@ -1,4 +1,4 @@
-// The runtime's calls on errors.
+// Defines the runtime's calls on errors.
 #include "runtime/null_device/errors.h"
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
-// The error that a thread's last runtime call left, as cudaGetLastError gives it. Every runtime
-// call that can fail returns through `result`.
+// Keeps the error of a thread's last runtime call, for cudaGetLastError. Every runtime call that
+// can fail returns through `result`.
 #pragma once
 
 #include <cuda.h>
@@ -10,7 +10,7 @@ namespace shardlens::runtime {
 /// Remembers an error for the calling thread, and returns it.
 cudaError_t result(cudaError_t error);
 
-/// A driver's answer in the runtime's words.
+/// Translates a driver's answer into the runtime's, remembers it, and returns it.
 cudaError_t result(CUresult error);
 
 }  // namespace shardlens::runtime

@@ -1,5 +1,6 @@
-// CUDA graphs: what is captured is not kept, since launching it does nothing. What a capture
-// changes for LibTorch is real: its allocator gives blocks of the graph's own pool.
+// Answers the calls on CUDA graphs. What is captured is not kept, since launching it does nothing.
+// But what a capture changes for LibTorch is real: its allocator gives blocks of the graph's own
+// pool.
 #include "runtime/null_device/graphs.h"
 
 #include <cuda_runtime_api.h>
@@ -63,7 +64,7 @@ class Captures {
   }
 
   std::mutex mutex_;
-  std::atomic<int> underway_ = 0;  // so that nothing is locked where no graph is made
+  std::atomic<int> underway_ = 0;  // 0 while no graph is made: then no lock is taken
   uint64_t last_ = 0;
   std::map<cudaStream_t, uint64_t> streams_;
   std::map<cudaEvent_t, uint64_t> events_;
@@ -116,7 +117,7 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   return cudaSuccess;
 }
 
-/// LibTorch asks whether a graph is empty, and warns.
+/// Returns a count of 1, because LibTorch asks if a graph is empty, and would warn.
 cudaError_t cudaGraphGetNodes(cudaGraph_t, cudaGraphNode_t*, size_t* count) {
   *count = 1;
   return cudaSuccess;

@@ -1,4 +1,4 @@
-// Opaque handles of the libraries that stand on CUDA: something to point at. The wheel has no
+// Makes opaque handles of the libraries that stand on CUDA: mere addresses. The wheel has no
 // headers of these libraries, so their calls are declared where they are defined.
 #pragma once
 
@@ -6,7 +6,7 @@ namespace shardlens::runtime {
 
 struct Handle {};
 
-/// What a library's status is where a call succeeded.
+/// The status of a call that succeeded, in each of these libraries.
 inline constexpr int kLibrarySuccess = 0;
 
 inline int create(void** handle) {

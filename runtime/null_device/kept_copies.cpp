@@ -23,7 +23,8 @@ struct KeptCopies {
   std::atomic<bool> is_empty = true;
 };
 
-/// Never destroyed: a program's last frees come after static objects are gone.
+/// Returns the copies. They are never destroyed: a program's last frees come after static objects
+/// are gone.
 KeptCopies& kept() {
   static auto& copies = *new KeptCopies();
   return copies;

@@ -1,5 +1,6 @@
-// The runtime's calls on kernels: what the compiler's host code calls to register and launch one,
-// and what a kernel needs of a multiprocessor. Launching is left to the stubs.
+// Defines the runtime's calls on kernels: those that the compiler's host code makes to register and
+// launch one, and those that ask what a kernel needs of a multiprocessor. Launching is left to the
+// stubs.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -32,7 +33,7 @@ int attribute(cudaDeviceAttr name) {
 
 extern "C" {
 
-// The compiler's interface: no header declares it for others.
+// These are the compiler's interface, which no header declares for others.
 void** __cudaRegisterFatBinary(void*) {
   static void* the_module = nullptr;
   return &the_module;
@@ -59,8 +60,8 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
   return cudaSuccess;
 }
 
-/// The newest machine code of the wheel that runs there: LibTorch has none for Ada (8.9) by itself
-/// and runs that for 8.6.
+/// Returns the newest machine code of the wheel that runs on this GPU. LibTorch has none for Ada
+/// (8.9), and runs that for 8.6 there.
 int code_version() {
   const int version = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
                       attribute(cudaDevAttrComputeCapabilityMinor);
@@ -68,8 +69,8 @@ int code_version() {
   return version == kAda ? kAmpere : version;
 }
 
-/// The code is never looked at, so every kernel takes the registers that let a multiprocessor be
-/// full.
+/// Returns a kernel's attributes. The code is never looked at, so every kernel takes the registers
+/// that let a multiprocessor be full.
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   *attributes = {};
   attributes->numRegs = 32;

@@ -1,4 +1,5 @@
-// The runtime's calls on device memory, and copies. Tells the checker (check_feed.h).
+// Defines the runtime's calls on device memory, and copies, and reports them to the checker
+// (check_feed.h).
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -18,8 +19,8 @@ bool is_on_device(const void* address) {
   return DeviceMemory::is_device_address(reinterpret_cast<uint64_t>(address));
 }
 
-/// Zeros stand for what was on the device: always the same, never what the host had there, but for
-/// what kept_copies.h says.
+/// Copies bytes. Only a copy from host to host moves them: no bytes exist on the device, and a copy
+/// from it gives zeros, never what the host had there, except for what kept_copies.h says.
 cudaError_t copy(void* target, const void* source, size_t bytes) {
   if (bytes == 0) return cudaSuccess;
   if (is_on_device(target)) {
@@ -44,9 +45,10 @@ void check_uses(void* target, const void* source, size_t bytes, cudaStream_t str
   check_feed->use(stream, target, bytes, true, what);
 }
 
-/// When the host may go on is as "API synchronization behavior" in the runtime's manual says: after
-/// the whole copy where it is to the host or from pinned memory; when the stream has come to it
-/// where it is from pageable memory; at once between two places of the device.
+/// Tells the checker of a copy and of when the host goes on, which follows "API synchronization
+/// behavior" in the runtime's manual. The host goes on after the whole copy if it is to the host or
+/// from pinned memory; when the stream has come to it if it is from pageable memory; and at once
+/// between two places of the device.
 void check_copy(void* target, const void* source, size_t bytes) {
   const bool from_host = !is_on_device(source);
   const bool is_staged = from_host && is_pageable(source);
@@ -55,7 +57,7 @@ void check_copy(void* target, const void* source, size_t bytes) {
   if (!is_staged && (from_host || !is_on_device(target))) check_feed->stream_synchronized(nullptr);
 }
 
-/// Only a copy into pageable memory holds the host up.
+/// Tells the checker of an asynchronous copy. Only a copy into pageable memory holds the host up.
 void check_copy_async(void* target, const void* source, size_t bytes, cudaStream_t stream) {
   check_uses(target, source, bytes, stream, "cudaMemcpyAsync");
   if (!is_on_device(target) && is_pageable(target)) check_feed->stream_synchronized(stream);
@@ -116,13 +118,13 @@ cudaError_t cudaMemsetAsync(void* target, int, size_t bytes, cudaStream_t stream
   return cudaSuccess;
 }
 
-/// On the device it does not hold the host up either.
+/// Sets memory. On the device this does not hold the host up, as cudaMemsetAsync does not.
 cudaError_t cudaMemset(void* target, int value, size_t bytes) {
   return cudaMemsetAsync(target, value, bytes, nullptr);
 }
 
 cudaError_t cudaGetSymbolAddress(void** address, const void*) {
-  // A variable of a kernel's module: on the device, in no allocation.
+  // The address is that of a variable of a kernel's module: on the device, in no allocation.
   *address = reinterpret_cast<void*>(DeviceMemory::kVariableAddress);
   return cudaSuccess;
 }

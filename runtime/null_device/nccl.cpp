@@ -1,4 +1,5 @@
-// NCCL's calls on communicators. Every rank of a null device is alone: nobody is waited for.
+// Defines NCCL's calls on communicators. Every rank of a null device is alone and waits for no
+// other.
 #include <climits>
 #include <cstddef>
 
@@ -17,7 +18,7 @@ constexpr int kUndefined = INT_MIN;
 
 using UniqueId = shardlens::runtime::NcclIdBytes;
 
-/// What all versions of ncclConfig_t begin with.
+/// Mirrors the beginning that all versions of ncclConfig_t share.
 struct Config {
   size_t size_bytes;
   unsigned magic;

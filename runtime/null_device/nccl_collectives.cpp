@@ -1,5 +1,5 @@
-// NCCL's calls that move data: their arguments are checked as NCCL checks them, then they are
-// recorded, and the checker (check_feed.h) is told what they read and write.
+// Defines NCCL's calls that move data: their arguments are checked as NCCL checks them, then they
+// are recorded, and the checker (check_feed.h) is told what they read and write.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -17,12 +17,12 @@ namespace shardlens::runtime {
 
 namespace {
 
-/// By ncclDataType_t.
+/// The bytes of an element, indexed by ncclDataType_t.
 constexpr std::array<size_t, 12> kElementBytes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 constexpr int kBuiltInReductions = 5;
 constexpr int kOutOfRange = -2;
 
-/// The reductions that a program made.
+/// Holds the reductions that a program made.
 class MadeReductions {
  public:
   int make() {
@@ -50,11 +50,11 @@ MadeReductions& made_reductions() {
   return instance;
 }
 
-/// What a call touches, in elements.
+/// Says how much a call reads and writes, in elements.
 struct Extent {
   size_t input_count = 0;
   size_t output_count = 0;
-  // In place is where input[in_place_input] and output[in_place_output] are the same element.
+  // A call is in place if input[in_place_input] and output[in_place_output] are the same element.
   bool may_be_in_place = true;
   size_t in_place_input = 0;
   size_t in_place_output = 0;
@@ -66,7 +66,7 @@ struct Enqueued {
   AddressRange output;
 };
 
-/// The calling thread's group: its calls start when it ends.
+/// Holds the calling thread's group: its calls start when it ends.
 struct Group {
   int depth = 0;
   NcclResult error = kNcclSuccess;  // the first; it fails the group
@@ -107,7 +107,7 @@ void start(const Enqueued& enqueued) {
   check_feed->use(call.stream, call.output, enqueued.output.bytes(), true, call.function.data());
 }
 
-/// Nothing orders the calls of a group, even in one stream.
+/// Reports calls of a group that overlap, because no order holds between them, even in one stream.
 void check_overlaps(const std::vector<Enqueued>& calls) {
   for (size_t later = 1; later < calls.size(); ++later) {
     const Enqueued& b = calls[later];
@@ -146,7 +146,7 @@ NcclResult check_arguments(const void* communicator, NcclCall& call) {
   return kNcclSuccess;
 }
 
-/// A call with checked arguments. In a group it starts at the group's end.
+/// Enqueues a call with checked arguments. In a group it starts at the group's end.
 NcclResult enqueue(NcclCall call, const Extent& extent) {
   if (check_feed == nullptr) return kNcclSuccess;
   const size_t element_bytes = kElementBytes[static_cast<size_t>(call.dtype)];
@@ -163,7 +163,7 @@ NcclResult enqueue(NcclCall call, const Extent& extent) {
   return kNcclSuccess;
 }
 
-/// `extent_of` is asked once the call knows its communicator.
+/// Checks and enqueues a call. `extent_of` is called once the call knows its communicator.
 template <class ExtentOf>
 NcclResult run(const void* communicator, NcclCall call, const ExtentOf& extent_of) {
   const NcclResult valid = check_arguments(communicator, call);
@@ -173,14 +173,14 @@ NcclResult run(const void* communicator, NcclCall call, const ExtentOf& extent_o
 size_t ranks_of(const NcclCall& call) { return static_cast<size_t>(call.ranks); }
 size_t rank_of(const NcclCall& call) { return static_cast<size_t>(call.rank); }
 
-/// A number that a caller passed: there, -1 is not "has none".
+/// Returns a number that a caller passed. If it is -1, it must not mean "has none" as in NcclCall.
 int passed(int number) { return number < 0 ? kOutOfRange : number; }
 
 }  // namespace
 
 }  // namespace shardlens::runtime
 
-using namespace shardlens::runtime;  // of which the calls need most
+using namespace shardlens::runtime;  // most of the calls need names of it
 
 extern "C" {
 

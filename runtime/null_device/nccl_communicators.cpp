@@ -10,7 +10,7 @@
 namespace shardlens::runtime {
 
 Communicators& Communicators::instance() {
-  static Communicators& communicators = *new Communicators;  // outlives static objects' destructors
+  static Communicators& communicators = *new Communicators;  // outlives destructors of statics
   return communicators;
 }
 
@@ -23,10 +23,10 @@ NcclIdBytes Communicators::new_id() {
   return id;
 }
 
-/// Whether the rank may.
+/// Records that a rank uses an id. Returns true if it may.
 bool Communicators::use_id(const NcclIdBytes& id, int ranks, int rank) {
   const auto found = ids_.find(id.bytes);
-  if (found == ids_.end()) return true;  // another process made it
+  if (found == ids_.end()) return true;  // made by another process
   Users& users = found->second;
   if (users.seen.empty()) users.ranks = ranks;
   return users.ranks == ranks && users.seen.insert(rank).second;

@@ -1,6 +1,6 @@
-// NCCL's numbers, and the communicators of the process. A handle is never used again, so that a
-// dead communicator is known for one. Of an id that was made here it is known which ranks have used
-// it: none may do so twice, and all must mean as many ranks. All threads may call.
+// Defines NCCL's numbers, and the communicators of the process. A handle is never used again, so
+// that a dead communicator can be told. For each id that was made here, the ranks that have used it
+// are kept: none may use it twice, and all must mean as many ranks. All threads may call.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace shardlens::runtime {
 
-/// ncclResult_t
+/// Lists values of ncclResult_t.
 enum NcclResult : int {
   kNcclSuccess = 0,
   kNcclInvalidArgument = 4,
@@ -20,7 +20,7 @@ enum NcclResult : int {
   kNcclInProgress = 7,
 };
 
-/// ncclUniqueId
+/// Holds the bytes of an ncclUniqueId.
 struct NcclIdBytes {
   std::array<char, 128> bytes;
 };
@@ -30,7 +30,7 @@ struct Communicator {
   int ranks = 0;
   int rank = 0;
   bool is_blocking = true;
-  bool is_in_progress = false;  // until a poll has said so
+  bool is_in_progress = false;  // until a poll has reported it
   bool is_finalized = false;
   bool is_dead = false;
 };
@@ -39,24 +39,25 @@ class Communicators {
  public:
   static Communicators& instance();
 
-  /// Another one at every call, in any process of this machine.
+  /// Returns a new id at every call, different from those that other processes of this machine
+  /// make.
   NcclIdBytes new_id();
 
-  // Where a communicator does not block, these two answer "in progress", and so does the first
-  // poll: a caller's loop turns at least once.
+  // These two answer "in progress" for a communicator that does not block, and so does the first
+  // poll, so that a caller's loop turns at least once.
   NcclResult create(void** handle, int ranks, const NcclIdBytes& id, int rank, bool is_blocking);
   NcclResult finalize(const void* handle);
   NcclResult poll(const void* handle, int* state);
 
-  /// Destroyed or aborted.
+  /// Ends a communicator that is destroyed or aborted.
   NcclResult end(const void* handle);
 
-  /// A copy for a call that needs a working communicator; as NCCL, "invalid argument" where it is
-  /// dead or still in progress, "invalid usage" where it is finalized.
+  /// Copies a communicator for a call that needs a working one. As NCCL does, it answers "invalid
+  /// argument" if that is dead or still in progress, "invalid usage" if it is finalized.
   NcclResult find_usable(const void* handle, Communicator* found);
 
  private:
-  /// Whoever has used one id.
+  /// Holds the ranks that have used one id.
   struct Users {
     int ranks = 0;  // of their communicator
     std::set<int> seen;

@@ -1,6 +1,6 @@
-// What the null device checks of a program, as the program sees it: uses of device memory that no
-// stream order covers, uses of memory that is not there, and NCCL calls. Needs neither CUDA nor
-// LibTorch; find_null_checks() finds it where the null device is preloaded.
+// Checks a program on the null device, as the program sees it: uses of device memory that no stream
+// order covers, uses of memory that does not exist, and NCCL calls. Needs neither CUDA nor
+// LibTorch; find_null_checks() finds it if the null device is preloaded.
 //
 // The stub libraries tell the checker of copies, of NCCL's collectives, of streams and events and
 // of the driver's memory. A kernel's launch names no pointers, so a program declares with `use`
@@ -23,17 +23,17 @@
 
 namespace shardlens::runtime {
 
-/// One call of NCCL that moves data, in the order of the calls; those of a group when it ends.
-/// Numbers are NCCL's.
+/// Records one call of NCCL that moves data. Calls are in order; those of a group come when it
+/// ends. Numbers are NCCL's.
 struct NcclCall {
   std::string_view function;  // "ncclAllGather"; static text
-  int communicator = 0;       // which one of the process, by order of creation from 0
+  int communicator = 0;       // number in the process, by order of creation from 0
   int ranks = 0;              // of the communicator
   int rank = 0;               // the caller's
   size_t count = 0;           // as passed: of a rank for all-gather, reduce-scatter, all-to-all
   int dtype = 0;              // ncclDataType_t
-  int reduction = -1;         // ncclRedOp_t; -1: does not reduce
-  int peer = -1;              // the root, or the other rank of send and receive; -1: has none
+  int reduction = -1;         // ncclRedOp_t; -1: no reduction
+  int peer = -1;              // the root, or the other rank of send and receive; -1: none
   const void* input = nullptr;
   void* output = nullptr;
   void* stream = nullptr;
@@ -42,23 +42,24 @@ struct NcclCall {
 
 class NullChecks {
  public:
-  /// An operation that was enqueued in `stream` reads or writes this memory; on the host: ignored.
-  /// `what` names the operation in findings, e.g. "FORWARD attention2"; it is copied.
+  /// Declares that an operation enqueued in `stream` reads or writes this memory; host memory is
+  /// ignored. `what` names the operation in findings, e.g. "FORWARD attention2"; it is copied.
   virtual void use(void* stream, const void* address, size_t bytes, bool writes,
                    const char* what) = 0;
 
-  /// A block that an allocator gives out counts as written in `stream`: it must be ordered after
-  /// all uses of that memory before.
+  /// Declares a block that an allocator gives out. It counts as written in `stream`: that must be
+  /// ordered after all uses of the memory before.
   virtual void allocated(void* stream, const void* address, size_t bytes) = 0;
-  /// Uses from now on, until the memory is given out again, are findings. `stream` is where the
-  /// block was allocated.
+  /// Declares a block that is freed. Uses from now on, until the memory is given out again, are
+  /// findings. `stream` is the one in which the block was allocated.
   virtual void freed(void* stream, const void* address, size_t bytes) = 0;
 
-  /// One line each; each text once in a process. At most 100 a call, then how many more.
+  /// Returns the new findings, one line each; each text once in a process. At most 100 a call, then
+  /// a line that counts the rest.
   virtual std::vector<std::string> take_findings() = 0;
 
-  /// Since the last call. A program that runs long takes them from time to time: beyond 100000 they
-  /// are left out, which is a finding.
+  /// Returns the calls since the last time. A program that runs long takes them from time to time:
+  /// beyond 100000 they are left out, which is a finding.
   virtual std::vector<NcclCall> take_nccl_calls() = 0;
 
  protected:
@@ -68,13 +69,14 @@ class NullChecks {
 }  // namespace shardlens::runtime
 
 extern "C" {
-/// The process's checks, never destroyed; null unless SHARDLENS_NULL_CHECK was 1 at its start.
+/// Returns the process's checks, never destroyed, or null unless SHARDLENS_NULL_CHECK was 1 at its
+/// start.
 shardlens::runtime::NullChecks* shardlens_null_checks();
 }
 
 namespace shardlens::runtime {
 
-/// Null where no null device is loaded or it does not check.
+/// Returns null if no null device is loaded or it does not check.
 inline NullChecks* find_null_checks() {
   void* const found = ::dlsym(RTLD_DEFAULT, "shardlens_null_checks");
   if (found == nullptr) return nullptr;

@@ -1,15 +1,15 @@
-// NVML: one device without NVLink neighbours, fabric and other processes. LibTorch loads the
-// library by its name, so no wheel says what it imports from it; without it, LibTorch 2.15 calls
-// null pointers when an expandable segment grows. Each of these functions must be there or LibTorch
-// takes none.
+// Answers NVML's calls: one device without NVLink neighbours, fabric and other processes. LibTorch
+// loads the library by its name, so no wheel says what it imports from it; without it, LibTorch
+// 2.15 calls null pointers when an expandable segment grows. Each of these functions must exist, or
+// LibTorch takes none.
 #include <array>
 
 extern "C" {
 
-/// nvmlReturn_t
+/// Lists values of nvmlReturn_t.
 enum { kNvmlSuccess = 0, kNvmlNotSupported = 3 };
 
-/// nvmlGpuFabricInfoV_t; the state 0 says that there is no fabric.
+/// Mirrors nvmlGpuFabricInfoV_t; the state 0 says that there is no fabric.
 struct NvmlFabricInfo {
   unsigned version;
   std::array<unsigned char, 16> cluster;

@@ -1,5 +1,5 @@
-// NVRTC, by which LibTorch compiles some operators (erfinv, which truncated normals are drawn by,
-// i0, gcd...) when they are first used: every program compiles, to nothing.
+// Answers NVRTC's calls. LibTorch compiles some operators by it (erfinv, which draws truncated
+// normals, i0, gcd...) when they are first used: every program compiles, to an empty one.
 #include <cuda.h>
 
 #include <cstdlib>
@@ -10,8 +10,8 @@ using shardlens::runtime::kLibrarySuccess;
 
 namespace {
 
-/// LibTorch keeps what was compiled in the user's cache, where a real GPU would look for it. No
-/// other thread runs yet: the library is preloaded.
+/// Turns off LibTorch's cache of compiled kernels in the user's home, where a real GPU would look
+/// for them. No other thread runs yet: the library is preloaded.
 [[gnu::constructor]] void leave_no_kernels() { ::setenv("USE_PYTORCH_KERNEL_CACHE", "0", 1); }
 
 }  // namespace

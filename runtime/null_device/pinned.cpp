@@ -1,4 +1,4 @@
-// The runtime's calls on pinned host memory, and on what an address is.
+// Defines the runtime's calls on pinned host memory, and on what kind of memory an address is in.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -44,7 +44,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
                                                reinterpret_cast<CUdeviceptr>(address));
   if (error != CUDA_SUCCESS) {
     attributes->type = cudaMemoryTypeUnregistered;
-    attributes->device = -2;  // as the runtime says it of memory that it does not know
+    attributes->device = -2;  // the runtime's answer for memory that it does not know
     attributes->hostPointer = plain;
     return cudaSuccess;
   }

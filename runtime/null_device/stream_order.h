@@ -1,11 +1,11 @@
-// What has surely ended when an operation starts: happens-before over CUDA's streams, events and
-// the host, by vector clocks. Standard library only; not safe for threads.
+// Tells which operations have surely ended when an operation starts: happens-before over CUDA's
+// streams, events and the host, by vector clocks. Standard library only; not safe for threads.
 //
 // A clock says of every stream how many of its operations are known to have ended. Each stream has
-// one, which holds for the operation that it starts next. An event keeps the clock of its stream
-// as it was when the event was recorded, and a stream that waits for the event joins it. The host
-// has one clock for all threads: it joins what a synchronisation or a successful query tells, and
-// whatever the host enqueues later starts after that.
+// a clock, which holds for the operation that it starts next. An event keeps the clock of its
+// stream as it was when the event was recorded, and a stream that waits for the event joins that
+// clock to its own. The host has one clock for all threads: it joins what a synchronisation or a
+// successful query tells, and whatever the host enqueues later starts after that.
 //
 // The legacy default stream, as CUDA documents it: an action in it first waits for all blocking
 // streams, and all blocking streams then wait for it. Non-blocking streams take no part.
@@ -22,7 +22,7 @@ class StreamOrder {
  public:
   using Handle = uint64_t;  // a stream or an event
 
-  /// An operation by its stream and its place there.
+  /// Names an operation by its stream and its place there.
   struct Operation {
     size_t stream = 0;    // by order of appearance
     uint64_t number = 0;  // from 1
@@ -30,17 +30,17 @@ class StreamOrder {
 
   StreamOrder();
 
-  /// A stream that was not created counts as non-blocking; 0 and 1 are the legacy default stream, 2
-  /// the per-thread one, which is taken for one stream.
+  /// Creates a stream. A stream that was not created counts as non-blocking; 0 and 1 are the legacy
+  /// default stream, 2 the per-thread one, which is taken for one stream.
   void create(Handle stream, bool is_blocking);
 
   Operation enqueue(Handle stream);
-  /// Whether `earlier` has surely ended when `later`, the last operation of its stream, starts.
+  /// True if `earlier` has surely ended when `later`, the last operation of its stream, starts.
   bool before(const Operation& earlier, const Operation& later) const;
   Handle stream_of(const Operation& operation) const { return streams_[operation.stream].handle; }
 
   void record(Handle event, Handle stream);
-  /// No order where the event was never recorded.
+  /// Makes the stream wait for the event. Adds no order if the event was never recorded.
   void wait(Handle stream, Handle event);
   void forget(Handle event) { events_.erase(event); }
 
@@ -60,7 +60,7 @@ class StreamOrder {
 
   static void join(Clock& into, const Clock& from);
   size_t index_of(Handle stream);
-  /// The stream after what every action in it waits for.
+  /// Returns the stream's clock after it has joined what every action in it waits for.
   Clock& act(size_t stream);
 
   std::vector<Stream> streams_;

@@ -1,5 +1,5 @@
-// The runtime's calls on streams and events. The device is done with everything at once, so they
-// are handles that exist or do not; handles only rise, so that a destroyed one is never taken for a
+// Defines the runtime's calls on streams and events. All work on the device ends at once, so these
+// are handles that exist or do not. Handles only rise, so that a destroyed one is never taken for a
 // new one.
 #include <cuda_runtime_api.h>
 
@@ -19,7 +19,8 @@ using shardlens::runtime::result;
 
 namespace {
 
-/// CUDA has three streams that nobody creates, named 0, 1 and 2.
+/// The first handle that is given out. CUDA has three streams that no call creates, named 0, 1 and
+/// 2.
 constexpr uint64_t kFirstHandle = 16;
 
 template <class Handle>
@@ -62,7 +63,7 @@ bool is_stream(cudaStream_t stream) {
 
 bool is_event(cudaEvent_t event) { return handles<cudaEvent_t>().contain(event); }
 
-/// The device is done with everything, so a query says as much as a wait.
+/// Answers a query or a wait. Both say the same, since all work on the device has ended.
 cudaError_t ended(cudaStream_t stream) {
   const bool exists = is_stream(stream);
   if (capture_of(stream) != 0) return result(cudaErrorStreamCaptureUnsupported);
@@ -151,7 +152,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) { return ended(event); }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) { return ended(event); }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-  *milliseconds = 1;  // programs divide by it, and measure the longer the shorter it is
+  *milliseconds = 1;  // programs divide by it, and measure longer if it is small
   return known(is_event(start) && is_event(end));
 }
 

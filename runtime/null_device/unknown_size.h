@@ -1,11 +1,11 @@
-// What a stub answers that is asked how much memory another call needs.
+// Answers, for a stub, a call that asks how much memory another call needs.
 #pragma once
 
 #include <cstdio>
 
 namespace shardlens::runtime {
 
-/// An error of the library's: a size that is made up would be allocated, and recorded.
+/// Returns the library's error, because a size that is made up would be allocated, and recorded.
 inline int refuse_size(const char* call, int not_supported) {
   std::fprintf(stderr, "null device: %s: how much memory it needs is not known\n", call);
   return not_supported;
