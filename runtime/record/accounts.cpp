@@ -32,8 +32,9 @@ std::optional<Told> told_in(const std::string& line, int process) {
 
 bool is_error(const Told& told) { return told.what == "import_error" || told.what == "raised"; }
 
-/// A launcher imports PyTorch as the program does, and a script that is looked for and missed may
-/// be followed by another: what has done nothing else is what is wrong.
+/// Returns the program that could not be found, or null. A launcher imports PyTorch as the program
+/// does, and a script that is looked for and missed may be followed by another. So only a process
+/// that has done nothing else after it counts.
 const Told* missing(const Accounts& accounts, std::string_view what) {
   const Told* const found = accounts.first(what);
   if (found == nullptr) return nullptr;

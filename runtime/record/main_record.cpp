@@ -23,12 +23,13 @@ namespace {
 using namespace shardlens;
 using namespace shardlens::runtime;
 
-/// Of a real GPU, what was in use beside PyTorch when most was; of a null device, what that does
-/// not take from its capacity.
+/// Returns the bytes of the GPU that PyTorch does not take. For a real GPU these were in use beside
+/// PyTorch when most was in use; for a null device they are what it does not take from its
+/// capacity.
 int64_t outside_bytes(const RecordOptions& options, const profiler::RankReport& report) {
   if (options.is_attached()) {
     const profiler::Ledger& ledger = report.ledger;
-    if (!ledger.device_used_bytes) return 0;  // nobody has asked: the program was killed too soon
+    if (!ledger.device_used_bytes) return 0;  // unknown: the program was killed too soon
     return *ledger.device_used_bytes - ledger.reserved_bytes.value_or(0);
   }
   const int world_size = report.header.world_size;
@@ -38,7 +39,7 @@ int64_t outside_bytes(const RecordOptions& options, const profiler::RankReport& 
   return cuda_bytes + planner::cold_nccl_bytes(gpu, {.size = world_size, .stride = 1});
 }
 
-/// Prints what was recorded; the verdicts.
+/// Prints what was recorded, and returns the verdicts.
 std::vector<RecordVerdict> report_all(const RecordOptions& options, const RecordedRun& run) {
   const std::string failure = failure_text(run.accounts, run.end);
   std::vector<RecordVerdict> verdicts;

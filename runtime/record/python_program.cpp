@@ -27,7 +27,8 @@ using input::lines_of;
 using input::output_of;
 using input::ProgramOutput;
 
-/// How the versions begin with which tests/record was run, each with CUDA's.
+/// Names the versions with which tests/record was run: the beginning of PyTorch's, and of its
+/// CUDA's.
 struct Tried {
   std::string_view torch;
   std::string_view cuda;
@@ -40,10 +41,10 @@ constexpr std::array<Tried, 7> kTried = {{{"2.9.", "12.8"},
                                           {"2.14.", "13."},
                                           {"2.15.", "13."}}};
 
-/// Prints what PythonProgram has of PyTorch, a line each. Where there is no RECORD the contents of
+/// Prints what PythonProgram has of PyTorch, a line each. If there is no RECORD, the contents of
 /// the files would tell most, but they are gigabytes, and every recording asks. Whoever builds or
-/// installs PyTorch anew writes its files anew, which changes their times; where a package manager
-/// sets all times to the same, it is the sizes of a hundred libraries that differ, or the folder.
+/// installs PyTorch anew writes its files anew, which changes their times. If a package manager
+/// sets all times to the same, the sizes of a hundred libraries differ, or the folder does.
 constexpr const char* kQuestion = R"(
 import glob, hashlib, importlib.util as util, os
 def files_of(folder):
@@ -85,8 +86,8 @@ bool is_python(const std::string& program) {
   return fs::path(program).filename().string().starts_with("python");
 }
 
-/// "#!/usr/bin/env python3 -u" as {"python3", "-u"}: the Python that the first line of a script
-/// names, and its flags. Empty: it names none.
+/// Parses "#!/usr/bin/env python3 -u" into {"python3", "-u"}: the Python that the first line of a
+/// script names, and its flags. Returns no words if it names none.
 Words first_line_of(const fs::path& script) {
   constexpr uint64_t kMostBytes = 4096;
   const input::InputFile file(script);
@@ -107,7 +108,7 @@ std::optional<fs::path> interpreter_in(const fs::path& script) {
 
 bool is_digit(char c) { return '0' <= c && c <= '9'; }
 
-/// "2.15.0+cu130", "2.16.0.dev20261120", "2.11.0a0+git1234567".
+/// True for a version: "2.15.0+cu130", "2.16.0.dev20261120", "2.11.0a0+git1234567".
 bool is_version(std::string_view text) {
   const auto is_part = [](char c) {
     return is_digit(c) || ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z') || c == '.' ||
@@ -117,7 +118,7 @@ bool is_version(std::string_view text) {
          std::ranges::all_of(text, is_part);
 }
 
-/// Of the flags that follow a Python.
+/// Returns the isolating flag among the flags that follow a Python, or "".
 std::string isolating_flag_in(const Words& words) {
   for (size_t i = 1; i < words.size() && words[i].size() > 1 && words[i][0] == '-'; ++i) {
     if (words[i].starts_with("--")) continue;
@@ -126,7 +127,7 @@ std::string isolating_flag_in(const Words& words) {
       if (flag == 'I' || flag == 'E' || flag == 'S') return {'-', flag};
       if (flag == 'c' || flag == 'm') return {};  // the program follows
       if (flag != 'W' && flag != 'X') continue;
-      if (letter + 1 == words[i].size()) ++i;  // what it is given is a word of its own
+      if (letter + 1 == words[i].size()) ++i;  // its value is the next word
       break;
     }
   }
@@ -149,7 +150,7 @@ PythonProgram find_python(const Words& command) {
         "{}: it names no Python and there is no python3; start it with python", program->string()));
   }
   const ProgramOutput answer = output_of({interpreter->string(), "-c", kQuestion});
-  // What the user's own sitecustomize prints comes first.
+  // The user's own sitecustomize may print lines first.
   const Words lines = lines_of(answer.text);
   if (answer.exit_code != 0 || lines.size() < 4) {
     throw std::invalid_argument(
@@ -171,7 +172,7 @@ std::string isolating_flag(const Words& command) {
 }
 
 void check_pytorch(const PythonProgram& program) {
-  // It names a folder of ours, too.
+  // The version also names a folder of ours, so it must be safe as a name.
   if (!is_version(program.torch_version)) {
     throw std::invalid_argument(
         fmt::format("PyTorch of {} calls itself version '{}', which is none; install it anew",

@@ -39,7 +39,7 @@ planner::Device parse_device(const std::string& text, const std::string& capacit
           .capacity_bytes = capacity.empty() ? 0 : profiler::parse_bytes(capacity)};
 }
 
-/// "runs/train-20261121-224500" of "python train.py".
+/// Returns "runs/train-20261121-224500" for "python train.py".
 std::string default_folder(const Words& command) {
   std::string name = std::filesystem::path(command.front()).stem();
   for (const std::string& word : command) {
@@ -53,7 +53,8 @@ std::string default_folder(const Words& command) {
   return fmt::format("runs/{}-{}", name, time);
 }
 
-/// The ranks and the memory of a machine are as they are.
+/// Throws if a flag is given that only a null device can follow: this machine's ranks and memory
+/// are fixed.
 void expect_null_device(const std::string& flag, bool is_given) {
   if (!is_given) return;
   throw std::invalid_argument(fmt::format(
@@ -124,7 +125,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   app.add_option("--true", options.true_at)->allow_extra_args(false);
   app.add_option("--out", options.out);
   try {
-    std::ranges::reverse(flags);  // as CLI11 wants them
+    std::ranges::reverse(flags);  // the order that CLI11 wants
     app.parse(flags);
   } catch (const CLI::ParseError& error) {
     throw std::invalid_argument(

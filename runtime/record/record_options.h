@@ -1,4 +1,4 @@
-// The command line of `shardlens record`.
+// Parses the command line of `shardlens record`.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,22 @@ struct RecordOptions {
   std::optional<int> world_size;
   std::optional<int> rank;
   std::optional<int> gpus_per_node;
-  std::optional<int64_t> steps;  // after so many optimizer steps the program ends
+  std::optional<int64_t> steps;  // the program ends after so many optimizer steps
   std::optional<double> timeout_s;
-  std::vector<std::string> true_at;  // "train.py:30": where tensors of the null device are True
+  std::vector<std::string> true_at;  // "train.py:30": tensors of the null device are True there
   std::string out;                   // folder of the run
   std::vector<std::string> command;  // not empty
 
-  /// As recordings name it: "null:h100", "cuda".
+  /// Returns the device's name in recordings: "null:h100", "cuda".
   std::string device_name() const;
-  /// Of the machine that is not there: as is given, else the largest divisor of the world up to 8;
-  /// 1 where the program says how large the world is.
+  /// Returns how many GPUs the machine has that is not there: the given number, else the largest
+  /// divisor of the world up to 8; 1 if the program says how large the world is.
   int gpus() const;
-  /// To a program that runs on this machine's GPUs, with all of its ranks.
+  /// True if the program runs on this machine's GPUs, with all of its ranks.
   bool is_attached() const { return device.kind == planner::DeviceKind::cuda; }
 };
 
-/// `arguments` without the program's name. Throws std::invalid_argument.
+/// Parses `arguments`, which lack the program's name. Throws std::invalid_argument.
 RecordOptions parse_record_options(const std::vector<std::string>& arguments);
 
 std::string record_help();

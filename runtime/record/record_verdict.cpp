@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using profiler::bytes_text;
 
-/// "in step 2", or "before its first step".
+/// Returns "in step 2", or "before its first step".
 std::string when_text(int64_t step) {
   return step < 0 ? "before its first step" : fmt::format("in step {}", step);
 }
@@ -34,7 +34,7 @@ std::vector<std::string> doubts_in(const nlohmann::json& facts) {
   return doubts;
 }
 
-/// Of the last request that failed: the one that ended the program, if one has.
+/// Describes the last request that failed: the one that ended the program, if one has.
 std::string out_of_memory_line(const profiler::RankReport& report, int64_t outside_bytes,
                                const std::string& failure) {
   const profiler::OutOfMemory& last = report.out_of_memory.back();
@@ -52,7 +52,7 @@ std::string out_of_memory_line(const profiler::RankReport& report, int64_t outsi
       failure.empty() ? "the program went on without it" : failure);
 }
 
-/// A step begins in a recording with its first allocation.
+/// Returns how far the program came. A step begins in a recording with its first allocation.
 std::string progress_text(const profiler::RankReport& report, const RecordFacts& facts) {
   if (facts.steps > 0)
     return fmt::format("after {} step{}", facts.steps, facts.steps > 1 ? "s" : "");
@@ -65,7 +65,7 @@ std::optional<int64_t> counted(const RecordFacts& facts, Figure figure) {
   return facts.counted[static_cast<size_t>(figure)];
 }
 
-/// The peaks that a verdict is about.
+/// Holds the peaks that a verdict is about.
 struct Peaks {
   int64_t allocated = 0;
   int64_t reserved = 0;
@@ -84,7 +84,7 @@ Peaks peaks_of(const profiler::RankReport& report, const RecordFacts& facts) {
           .may_be_lower = report.judgement.bound() == profiler::PeakBound::about};
 }
 
-/// Why the peaks may not be the program's; empty: they are.
+/// Returns why the peaks may not be the program's, or "" if they are.
 std::string why_incomplete(const profiler::RankReport& report, const RecordFacts& facts,
                            const Peaks& peaks, const std::string& failure) {
   if (!failure.empty()) return fmt::format("{}, {}", failure, progress_text(report, facts));
@@ -138,7 +138,7 @@ Figures figures_of(const profiler::RankReport& report) {
           space.end_bytes, report.blocks_at_end.reserved};
 }
 
-/// "10 allocations, not 9": PyTorch's first.
+/// Returns "10 allocations, not 9", with PyTorch's figure first.
 std::string difference(const Figures& by_pytorch, const Figures& recorded) {
   std::string text;
   for (size_t i = 0; i < kFigures; ++i) {

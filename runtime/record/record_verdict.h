@@ -1,4 +1,4 @@
-// Whether a recorded program fits a GPU.
+// Decides whether a recorded program fits a GPU.
 #pragma once
 
 #include <array>
@@ -12,39 +12,39 @@
 
 namespace shardlens::runtime {
 
-/// These figures PyTorch counts by itself, and a recording tells them, too.
+/// Names figures that PyTorch counts by itself, and that a recording tells, too.
 enum class Figure : uint8_t { peak_allocated, peak_reserved, allocations, allocated, reserved };
 constexpr size_t kFigures = 5;
 using Figures = std::array<std::optional<int64_t>, kFigures>;
 
-/// What the recorded process said of itself when it ended.
+/// Holds what the recorded process said of itself when it ended.
 struct RecordFacts {
-  int64_t retries = 0;  // allocations that were served after cached memory was given back
+  int64_t retries = 0;  // allocations served after cached memory was freed
   int64_t steps = 0;
-  int64_t shapes = 0;    // that depended on values of a null device, where all are 0
-  Figures counted = {};  // by PyTorch, over every reset of the program's
+  int64_t shapes = 0;    // that depended on values, which are all 0 on a null device
+  Figures counted = {};  // by PyTorch, over every reset by the program
   std::vector<std::string> doubts = {};  // what the recording may lack, a line each
   bool is_history = false;               // recorded by PyTorch's own memory history
-  bool is_known = false;                 // false: it ended without a word
+  bool is_known = false;                 // false: it ended without telling
 };
 
-/// Of rankR.json beside rankR.slp.
+/// Reads rankR.json beside rankR.slp.
 RecordFacts read_record_facts(const std::string& recording);
 
-/// A recording beside PyTorch's own counters of the same process: both peaks, how many allocations
-/// there were, and what was allocated and reserved when the recording was closed.
+/// Compares a recording with PyTorch's own counters of the same process: both peaks, how many
+/// allocations there were, and what was allocated and reserved when the recording was closed.
 struct Comparison {
   bool is_equal = false;
   std::string line = {};  // "as PyTorch counted: equal", or what differs
   Figures recorded = {};
 };
 
-/// Nothing where the process ended without a word, or has taken nothing.
+/// Returns nothing if the process ended without telling, or has allocated nothing.
 std::optional<Comparison> compare_counters(const profiler::RankReport& report,
                                            const RecordFacts& facts);
 
-/// Adds it to rankR.json beside the recording: `as_pytorch_counted`, and the recording's figures as
-/// `recorded`, by the names that PyTorch's have there.
+/// Adds the comparison to rankR.json beside the recording: `as_pytorch_counted`, and the
+/// recording's figures as `recorded`, under the names that PyTorch's figures have there.
 void keep_comparison(const std::string& recording, const Comparison& comparison);
 
 constexpr int kDoesNotFit = 3;
@@ -53,20 +53,21 @@ constexpr int kNotRecorded = 5;  // or not to the end
 
 struct RecordVerdict {
   std::string line = {};          // "fits: 71.4 GiB of 79.2 GiB (...), 7.8 GiB free"
-  int exit_code = 0;              // 0 fits, 3 does not, 4 only with retries, 5: there is no verdict
-  bool is_out_of_memory = false;  // a request has failed
+  int exit_code = 0;              // 0 fits, 3 does not, 4 only with retries, 5: no verdict
+  bool is_out_of_memory = false;  // a request for memory has failed
 };
 
-/// `outside_bytes`: what CUDA, NCCL and others take of the GPU beside PyTorch. `failure`: how the
-/// program failed; empty: it did not. Nothing fits of a program that failed, or whose recording was
-/// not closed: its peak may have been to come. Where PyTorch's history has forgotten events, the
-/// peaks are those of PyTorch's counters, which have forgotten nothing.
+/// Decides whether the program fits. `outside_bytes` is what CUDA, NCCL and others take of the GPU
+/// beside PyTorch. `failure` says how the program failed; empty: it did not. A program that failed,
+/// or whose recording was not closed, is never said to fit: its peak may have been to come. If
+/// PyTorch's history has forgotten events, the peaks are those of PyTorch's counters, which have
+/// forgotten none.
 RecordVerdict verdict_of(const profiler::RankReport& report, const RecordFacts& facts,
                          int64_t outside_bytes, const std::string& failure);
 
-/// Of `shardlens record`: 3 where memory ran out, however the program ended; else the program's own
-/// where it failed; else the worst verdict, of which 3 is certain; 5 without one.
-/// `is_out_of_memory`: of a process that has no recording.
+/// Returns the exit code of `shardlens record`: 3 if memory ran out, however the program ended;
+/// else the program's own if it failed; else the worst verdict, of which 3 is certain; 5 without
+/// one. `is_out_of_memory` is true if a process that has no recording ran out of memory.
 int exit_code_of(const CommandEnd& end, const std::vector<RecordVerdict>& verdicts,
                  bool is_out_of_memory);
 

@@ -28,22 +28,23 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kTimeToEnd{10};  // after it was interrupted
 
-constexpr int kTimedOut = 124;  // as timeout(1) says it
+constexpr int kTimedOut = 124;  // the exit code of timeout(1)
 
 fs::path profiles_of(const RecordOptions& options) { return fs::path(options.out) / "profiles"; }
 
-/// What torch.compile keeps: here nothing from run to run. To compile anew takes memory, too, and a
-/// GPU is not to find kernels that were chosen where there was none.
+/// Returns the folder of what torch.compile keeps, which is not kept from run to run here.
+/// Compiling anew takes memory, too, and a GPU must not find kernels that were chosen without one.
 fs::path compiled_in(const RecordOptions& options, const std::string& claim) {
   return fs::path(options.out) / ("compiled" + claim);
 }
 
-/// What the processes of the program tell, until it has been read.
+/// Returns the folder in which the program's processes write their accounts, until these have been
+/// read.
 fs::path accounts_in(const RecordOptions& options, const std::string& claim) {
   return fs::path(options.out) / ("accounts" + claim);
 }
 
-/// The ending of the files by which a process tells which rank's recording it makes.
+/// Returns the ending of the files by which a process tells which rank's recording it makes.
 std::string own_claim() {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
@@ -92,7 +93,7 @@ void set(const char* variable, int64_t number) {
   ::setenv(variable, std::to_string(number).c_str(), 1);
 }
 
-/// What torchrun sets. Without --world the program, or a torchrun in the command, says it.
+/// Sets what torchrun sets. Without --world the program, or a torchrun in the command, sets it.
 void set_world(const RecordOptions& options) {
   if (!options.world_size) return;
   const int size = *options.world_size, rank = options.rank.value_or(0), gpus = options.gpus();
@@ -124,7 +125,8 @@ void set_environment(const RecordOptions& options, const PythonProgram& program,
   set_world(options);
 }
 
-/// What is of no use once it has ended, or another of this name was killed.
+/// Removes what is of no use once the command has ended, or was left by one of this name that was
+/// killed.
 void forget(const RecordOptions& options, const std::string& claim) {
   for (const auto& entry : fs::directory_iterator(profiles_of(options))) {
     if (entry.path().extension() == claim) fs::remove(entry.path());
@@ -147,7 +149,7 @@ sigset_t awaited_signals() {
                          const RecordFiles& files, const std::string& claim,
                          const sigset_t& signals) {
   ::sigprocmask(SIG_SETMASK, &signals, nullptr);
-  // A shell lets its background jobs ignore what ends them when their time is over.
+  // A shell lets its background jobs ignore SIGINT, which ends them here when their time is over.
   if (options.timeout_s) ::signal(SIGINT, SIG_DFL);
   set_environment(options, program, files, claim);
   std::vector<char*> argv;
@@ -158,7 +160,7 @@ sigset_t awaited_signals() {
   ::_exit(127);
 }
 
-/// The command as a child, and who may interrupt it.
+/// Holds the command as a child, and passes interrupts on to it.
 class Command {
  public:
   Command(pid_t child, std::optional<double> timeout_s) : child_(child) {
@@ -189,7 +191,7 @@ class Command {
   }
 
  private:
-  /// A terminal tells the command itself.
+  /// Passes a signal on, unless a terminal has sent it: that signals the command itself.
   void pass_on(const siginfo_t& signal, CommandEnd& end) {
     if (signal.si_code == SI_USER) ::kill(child_, signal.si_signo);
     end.how = fmt::format("the command got {}", ::strsignal(signal.si_signo));
@@ -212,8 +214,8 @@ class Command {
 
 // ---- afterwards ---------------------------------------------------------------------------------
 
-/// Makes recordings of the histories that processes have left instead (RecordFiles). A history of
-/// which none can be made is kept.
+/// Makes recordings of the histories that processes have left instead (RecordFiles). If no
+/// recording can be made of a history, it is kept.
 void record_histories(const fs::path& profiles, const std::string& claim, Accounts& accounts) {
   for (const auto& entry : fs::directory_iterator(profiles)) {
     if (entry.path().extension() != claim) continue;
@@ -229,7 +231,7 @@ void record_histories(const fs::path& profiles, const std::string& claim, Accoun
   }
 }
 
-/// A process that has claimed a rank has begun its recording.
+/// Returns the recordings of the processes that have claimed a rank, and so have begun one.
 std::vector<fs::path> claimed_recordings(const fs::path& profiles, const std::string& claim) {
   std::vector<fs::path> recordings;
   for (const auto& entry : fs::directory_iterator(profiles)) {

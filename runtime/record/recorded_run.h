@@ -17,8 +17,8 @@ struct RecordedRun {
   Accounts accounts;                              // of its Python processes
 };
 
-/// Waits until the command ends. Ctrl-C and SIGTERM go to the command, so that its recordings are
-/// closed and can be reported. Throws std::runtime_error where it cannot be started.
+/// Runs the command, and waits until it ends. Ctrl-C and SIGTERM go to the command, so that its
+/// recordings are closed and can be reported. Throws std::runtime_error if it cannot be started.
 RecordedRun run_recorded(const RecordOptions& options, const PythonProgram& program,
                          const RecordFiles& files);
 

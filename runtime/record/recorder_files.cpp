@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of the files that every recorder has or is found by.
+/// Returns the path, and throws if it is missing. It is for files that every recorder has or is
+/// found by.
 fs::path existing(const fs::path& path) {
   if (fs::exists(path)) return path;
   throw std::runtime_error(fmt::format("{} is missing; run make build", path.string()));
@@ -31,7 +32,7 @@ RecordFiles files_in(const fs::path& folder, const fs::path& stubs, const fs::pa
           .stubs = existing(stubs)};
 }
 
-/// "2.10.0+cu128-f00ba4c0ffee-c0ffeef00ba4": of which wheel it is, and of which sources of ours.
+/// Returns "2.10.0+cu128-f00ba4c0ffee-c0ffeef00ba4", which names the wheel and our sources.
 std::string recorder_name(const PythonProgram& program, const fs::path& record) {
   std::ifstream file(existing(record / "sources.sha256"));
   std::string sources;
@@ -39,7 +40,7 @@ std::string recorder_name(const PythonProgram& program, const fs::path& record) 
   return fmt::format("{}-{}-{}", program.torch_version, program.wheel, sources.substr(0, 12));
 }
 
-/// Recorders that were built, and receipts.
+/// Returns the folder of recorders that were built, and of receipts.
 fs::path cache_in(const fs::path& record) { return record / "pytorch"; }
 
 bool is_build(const fs::path& folder) {
@@ -47,7 +48,7 @@ bool is_build(const fs::path& folder) {
   return fs::exists(folder / "CMakeCache.txt", ignored);
 }
 
-/// Who has a folder, and who else can write to it.
+/// True if nobody can write to a folder with the status `one` who could not write to `other`.
 bool is_as_private_as(const struct stat& one, const fs::path& other) {
   struct stat found {};
   if (::stat(other.c_str(), &found) != 0) return false;
@@ -55,9 +56,10 @@ bool is_as_private_as(const struct stat& one, const fs::path& other) {
   return is_trusted && (one.st_mode & 022 & ~found.st_mode) == 0;
 }
 
-/// Why others than the user may have put into the cache what is there, and what to do; empty: they
-/// cannot have, or there is none. Whoever can write to `record` of an installation, from which the
-/// recorder for our own PyTorch is loaded, may also write to what was installed in it.
+/// Returns why others than the user may have put into the cache what is there, and what to do about
+/// it; "" if they cannot have, or if there is no cache. Whoever can write to `record` of an
+/// installation, from which the recorder for our own PyTorch is loaded, may also write to what was
+/// installed in it.
 std::string why_not_private(const fs::path& record) {
   const std::string path = cache_in(record).string();
   struct stat found {};
@@ -81,21 +83,23 @@ std::string why_not_private(const fs::path& record) {
 
 fs::path stubs_of_build(const fs::path& record) { return record.parent_path() / "null_device"; }
 
-/// Is there once the stubs of the build were compared with this wheel; empty: they are others, or
-/// somebody else may have left it.
+/// Returns a file that exists once the stubs of the build were compared with this wheel. Returns ""
+/// if these are other stubs, or if another user may have left the file.
 fs::path receipt_of(const fs::path& stubs, const PythonProgram& program, const fs::path& record) {
   if (stubs != stubs_of_build(record) || !why_not_private(record).empty()) return {};
   return cache_in(record) / (recorder_name(program, record) + ".checked");
 }
 
-/// Where the installation is another user's there is none, and each run compares again.
+/// Leaves the receipt. If the installation is another user's it cannot be left, and each run
+/// compares again.
 void leave(const fs::path& receipt) {
   if (receipt.empty()) return;
   ::mkdir(receipt.parent_path().c_str(), 0700);
   std::ofstream{receipt};
 }
 
-/// By its version and CUDA's: libraries of one major version of CUDA have the same names.
+/// True if the wheel has the version of the build's PyTorch and CUDA: libraries of one major
+/// version of CUDA have the same names.
 bool is_of_build(const PythonProgram& program) {
   const std::string_view own = SHARDLENS_TORCH_VERSION;
   const std::string_view minor = own.substr(0, own.rfind('.') + 1);  // "2.15."
@@ -103,7 +107,7 @@ bool is_of_build(const PythonProgram& program) {
          program.cuda_version.starts_with(SHARDLENS_CUDA_MAJOR ".");
 }
 
-/// Names in words the calls of this wheel that the stubs lack; empty where they lack none.
+/// Returns a text that names the calls of this wheel that the stubs lack, or "" if they lack none.
 std::string lack_in(const fs::path& stubs, const PythonProgram& program, const fs::path& record) {
   const fs::path receipt = receipt_of(stubs, program, record);
   std::error_code ignored;
@@ -120,7 +124,7 @@ std::string lack_in(const fs::path& stubs, const PythonProgram& program, const f
   return lines.empty() ? "its calls cannot be compared with the null device's" : lines.back();
 }
 
-/// Of the sources that a build folder was configured for; empty: it is none.
+/// Returns the sources that a build folder was configured for, or "" if it is no build folder.
 fs::path sources_of(const fs::path& build) {
   constexpr std::string_view kEntry = "CMAKE_HOME_DIRECTORY:INTERNAL=";
   std::ifstream cache(build / "CMakeCache.txt");
@@ -130,7 +134,7 @@ fs::path sources_of(const fs::path& build) {
   return {};
 }
 
-/// Builds it; where that fails, why, and how to fix it.
+/// Builds the recorder. If that fails, returns why, and how to fix it.
 std::string why_not_built(const PythonProgram& program, const fs::path& record,
                           const std::string& name) {
   const std::string none =
@@ -157,7 +161,7 @@ bool is_for_cuda_of(const PythonProgram& program, const fs::path& stubs) {
   return fs::exists(stubs / ("libcudart.so." + major), ignored);
 }
 
-/// Of recorders, and of none that is being built.
+/// Returns the folders of whole recorders; one that is being built has a name with a dot.
 std::vector<fs::path> kept_in(const fs::path& record) {
   std::vector<fs::path> all;
   std::error_code ignored;
@@ -175,7 +179,7 @@ std::string minor_of(const std::string& torch_version) {
 }
 
 /// An installation cannot build one for each wheel. PyTorch's are one for each Python, and what the
-/// recorder uses of its libraries is the same in all of a version. Empty: it has none.
+/// recorder uses of its libraries is the same in all of a version. Returns "" if it has none.
 std::string recorder_of_installation(const PythonProgram& program, const fs::path& record,
                                      Answers answers) {
   if (is_build(record.parent_path())) return {};
@@ -189,7 +193,7 @@ std::string recorder_of_installation(const PythonProgram& program, const fs::pat
   return {};
 }
 
-/// Which recorder this PyTorch has, or is to have.
+/// Returns the name of the recorder that this PyTorch has, or is to have.
 std::string name_for(const PythonProgram& program, const fs::path& record, Answers answers) {
   const std::string own = recorder_name(program, record);
   std::error_code ignored;
@@ -198,7 +202,7 @@ std::string name_for(const PythonProgram& program, const fs::path& record, Answe
   return installed.empty() ? own : installed;
 }
 
-/// Empty where it is there, if need be since it has been built.
+/// Returns "" if the recorder exists, or could be built now; else why not.
 std::string why_no_recorder(const PythonProgram& program, const fs::path& record,
                             const std::string& name) {
   const std::string why_not = why_not_private(record);
@@ -213,7 +217,8 @@ std::string why_no_recorder(const PythonProgram& program, const fs::path& record
 
 // ---- without a recorder -------------------------------------------------------------------------
 
-/// Those of the build and of recorders that are kept, if they are for this CUDA; else the build's.
+/// Returns the stubs of the build and of recorders that are kept, if they are for this CUDA; else
+/// the build's.
 std::vector<fs::path> possible_stubs(const PythonProgram& program, const fs::path& record) {
   std::vector<fs::path> all = {stubs_of_build(record)};
   if (why_not_private(record).empty()) {
@@ -225,7 +230,7 @@ std::vector<fs::path> possible_stubs(const PythonProgram& program, const fs::pat
   return possible.empty() ? std::vector{all.front()} : possible;
 }
 
-/// A folder of stubs that lack nothing.
+/// Returns a folder of stubs that lack no call. Throws if there is none.
 fs::path find_stubs(const PythonProgram& program, const fs::path& record, const std::string& why) {
   std::string lack;
   for (const fs::path& stubs : possible_stubs(program, record)) {
