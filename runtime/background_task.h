@@ -1,4 +1,5 @@
-// One piece of work at a time on a thread of its own. What it throws is thrown by the next call.
+// Does one piece of work at a time on a thread of its own. What the work throws is thrown by the
+// next call.
 #pragma once
 
 #include <atomic>
@@ -9,23 +10,23 @@
 
 namespace shardlens::runtime {
 
-/// One thread uses it.
+/// Belongs to one thread: no two threads may call it at once.
 class BackgroundTask {
  public:
-  /// Is told whether its result is still wanted.
+  /// Does a piece of work. It looks at `is_stopped` to learn that its result is no longer wanted.
   using Work = std::function<void(const std::atomic<bool>& is_stopped)>;
 
   BackgroundTask() = default;
-  /// Asks the work to stop, and waits for it; what it throws is lost.
+  /// Asks the work to stop and waits for it. An exception of the work is lost.
   ~BackgroundTask();
   BackgroundTask(const BackgroundTask&) = delete;
   BackgroundTask& operator=(const BackgroundTask&) = delete;
 
-  /// Waits for the work before.
+  /// Waits for the work before it, and then starts `work`.
   void start(Work work);
-  /// Returns at once.
+  /// Throws what work that has ended threw. Returns at once, even if work is under way.
   void check();
-  /// Returns when nothing is left to do.
+  /// Returns when no work is left to do. Throws what the work threw.
   void wait();
 
  private:

@@ -15,7 +15,8 @@ namespace shardlens::runtime {
 
 namespace {
 
-/// [count] -> [samples_per_rank]: pads by wrapping, then takes every world_size-th from rank on.
+/// Returns rank's part [samples_per_rank] of an order [count]: pads by wrapping, then takes every
+/// world_size-th from `rank` on.
 at::Tensor split(const at::Tensor& order, int rank, int world_size) {
   const int64_t count = order.numel();
   const int64_t padded = planner::samples_per_rank(count, world_size) * world_size;
@@ -27,12 +28,13 @@ at::Tensor view_of(const std::vector<uint8_t>& bytes, at::IntArrayRef sizes) {
   return at::from_blob(const_cast<uint8_t*>(bytes.data()), sizes, at::kByte);
 }
 
-/// [..] uint8 -> fp32 from -1 to 1
+/// Converts [..] uint8 to fp32 from -1 to 1.
 at::Tensor normalised(const at::Tensor& pixels) {
   return pixels.to(at::kFloat).div_(255).sub_(0.5).div_(0.5);
 }
 
-/// What is cut off is resized first: a line of pixels would take gigabytes.
+/// Throws for images far from square. Resizing comes before cutting, so a line of pixels would take
+/// gigabytes.
 void check_sides(const std::string& path, int64_t shorter, int64_t longer) {
   constexpr int64_t kMostRatio = 100;
   if (longer <= kMostRatio * shorter) return;
@@ -41,7 +43,7 @@ void check_sides(const std::string& path, int64_t shorter, int64_t longer) {
                   path, shorter, longer));
 }
 
-/// CenterCrop's, which rounds halves to the even number.
+/// Returns where CenterCrop begins to cut. It rounds halves to the even number.
 int64_t crop_offset(int64_t size, int64_t px) {
   return static_cast<int64_t>(std::nearbyint(static_cast<double>(size - px) / 2));
 }
@@ -118,11 +120,11 @@ Batch synthetic_batch(const models::ModelSpec& spec, int64_t samples, uint64_t s
   auto generator = at::detail::createCPUGenerator(seed);
   const models::SampleSpec& sample = spec.sample;
   if (sample.input == models::InputKind::tokens) {
-    // One token more: the target of each is the one behind it.
+    // There is one token more: the target of each token is the next one.
     const int64_t seq = sample.shape[0];
     const at::Tensor ids = at::randint(sample.classes, {samples, seq + 1}, generator, at::kLong);
     const auto part = [&](int64_t first) {
-      // A copy also where a view would do, so that memory is the same for every batch.
+      // This copies even if a view would do, so that memory is the same for every batch.
       return ids.narrow(1, first, seq).clone(at::MemoryFormat::Contiguous).to(device);
     };
     Batch batch{.input = part(0), .targets = {}};

@@ -1,6 +1,5 @@
-// Where a rank's batches come from: images kept on its device as bytes and gathered by index (no
-// loader, no per-sample work), image files read as they are needed, or one random batch that every
-// step uses.
+// Gives a rank its batches: images kept on its device as bytes and gathered by index (no loader, no
+// per-sample work), image files read as they are needed, or one random batch that every step uses.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,25 +14,27 @@
 
 namespace shardlens::runtime {
 
-/// The samples of one epoch that one rank takes, by the rule of PyTorch's DistributedSampler:
-/// randperm seeded with seed + epoch, padded by wrapping to a multiple of world_size, rank r takes
-/// r, r + world_size, ... Every rank gets the same number. [samples], int64
+/// Returns the samples [samples], int64, that one rank takes in one epoch. The rule is that of
+/// PyTorch's DistributedSampler: randperm seeded with seed + epoch, padded by wrapping to a
+/// multiple of world_size; rank r takes r, r + world_size, ... Every rank gets the same number.
 at::Tensor sample_order(int64_t count, uint64_t seed, int64_t epoch, int rank, int world_size);
 
-/// The same split without a permutation (evaluation). Samples that exist twice by wrapping have
-/// positions at or past `count` in the padded list.
+/// Returns the same split without a permutation (for evaluation). A sample that exists twice by
+/// wrapping has a position at or past `count` in the padded list.
 at::Tensor in_order(int64_t count, int rank, int world_size);
 
-/// Samples by index. Indices are [samples], int64, on the device that the source names.
+/// Gives samples by index. Indices are [samples], int64, on the device that the source names.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
   virtual c10::Device index_device() const = 0;
-  /// Pixels are scaled as ToTensor and Normalize(0.5, 0.5) do: ((pixel / 255) - 0.5) / 0.5.
+  /// Returns the samples at `indices`. Pixels are scaled as ToTensor and Normalize(0.5, 0.5) do:
+  /// ((pixel / 255) - 0.5) / 0.5.
   virtual Batch at(const at::Tensor& indices) const = 0;
 };
 
-/// One image set, kept as bytes on a device; on the CPU it borrows the set's memory.
+/// Gives samples of one image set, kept as bytes on a device. On the CPU it borrows the set's
+/// memory.
 class Batches : public BatchSource {
  public:
   explicit Batches(const ImageSet& set, const c10::Device& device = c10::Device(c10::kCPU));
@@ -46,11 +47,11 @@ class Batches : public BatchSource {
   at::Tensor labels_;  // [count] uint8
 };
 
-/// Image files, read and cut to shape batch by batch: a folder may be larger than memory. Borrows
-/// the list. `at` throws std::runtime_error naming a file that is no image.
+/// Gives samples of image files, read and cut to shape batch by batch, so a folder may be larger
+/// than memory. It borrows the list. `at` throws std::runtime_error naming a file that is no image.
 class FileBatches : public BatchSource {
  public:
-  /// `px`, `channels`: what the model takes.
+  /// Takes the image size `px` and the `channels` that the model takes.
   FileBatches(const std::vector<planner::ImageFile>& files, int64_t px, int64_t channels,
               const c10::Device& device);
 
@@ -64,7 +65,7 @@ class FileBatches : public BatchSource {
   c10::Device device_;
 };
 
-/// Of a program's own samples, which it borrows.
+/// Gives a program's own samples, which it borrows.
 class OwnBatches : public BatchSource {
  public:
   OwnBatches(const OwnData& data, const c10::Device& device) : data_(data), device_(device) {}
@@ -77,13 +78,13 @@ class OwnBatches : public BatchSource {
   c10::Device device_;
 };
 
-/// An image file's pixels [channels, px, px], uint8, on the CPU: resized until its short side has
-/// `px` (bilinear, antialiased), then cut out of the middle, as torchvision's Resize and
-/// CenterCrop.
+/// Returns an image file's pixels [channels, px, px], uint8, on the CPU. The image is resized until
+/// its short side has `px` (bilinear, antialiased), then cut out of the middle, as torchvision's
+/// Resize and CenterCrop do.
 at::Tensor read_square(const std::string& path, int64_t px, int64_t channels);
 
-/// Normal noise with random classes, or random tokens and the ones behind them, drawn on the CPU
-/// from the seed.
+/// Returns a random batch, drawn on the CPU from the seed: normal noise with random classes, or
+/// random tokens and, as targets, the tokens that follow them.
 Batch synthetic_batch(const models::ModelSpec& spec, int64_t samples, uint64_t seed,
                       const c10::Device& device);
 

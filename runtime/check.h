@@ -1,4 +1,5 @@
-// Our own mistakes: on in release too. A failed check is a bug of ours, never the user's fault.
+// Checks for our own mistakes, on in release too. A failed check is a bug of ours, never the user's
+// fault.
 #pragma once
 
 #include <stdexcept>

@@ -23,7 +23,7 @@ constexpr const char* kManifestSchema = "shardlens.checkpoint/1";
 constexpr const char* kStateSchema = "shardlens.checkpoint_state/1";
 constexpr int64_t kElementBytes = 4;  // F32
 
-/// What is no number is null in JSON.
+/// Writes the sum. One that is not a number becomes null in JSON.
 Json json_of(const LossSum& sum) { return {{"sum", sum.sum}, {"batches", sum.batches}}; }
 
 LossSum loss_sum_of(const Json& json) {
@@ -61,7 +61,7 @@ Json parsed(std::string_view text) {
   }
 }
 
-/// What a text of ours says; any fault in it becomes one error.
+/// Parses a text of ours with `read`. Any fault in the text becomes one error.
 template <class Read>
 auto read_json(std::string_view text, const char* schema, const Read& read) {
   try {
@@ -101,12 +101,12 @@ uint32_t crc_of(const std::string& text) {
     const size_t digit = std::string_view("0123456789abcdef").find(c);
     if (digit != std::string_view::npos) crc = crc << 4 | static_cast<uint32_t>(digit);
   }
-  // Any other spelling is damage.
+  // A checksum in any other spelling is damage.
   if (crc_text(crc) != text) throw std::runtime_error("is damaged (a checksum)");
   return crc;
 }
 
-/// Tensors of one kind, in the order of the files that they are cut into.
+/// Holds tensors of one kind, in the order of the files that they are cut into.
 struct Kind {
   std::string name;  // "model"
   std::vector<PlacedTensor*> tensors;
@@ -114,7 +114,7 @@ struct Kind {
 
 int64_t bytes_of(const PlacedTensor& tensor) { return tensor.numel() * kElementBytes; }
 
-/// How many of the tensors from `first` on one file takes.
+/// Returns the end of the tensors, from `first` on, that one file takes.
 size_t files_end(const std::vector<PlacedTensor*>& tensors, size_t first, int64_t most_bytes) {
   int64_t bytes = bytes_of(*tensors[first]);
   size_t end = first + 1;
@@ -124,7 +124,7 @@ size_t files_end(const std::vector<PlacedTensor*>& tensors, size_t first, int64_
   return end;
 }
 
-/// Adds one file of these tensors, and tells each where it lies.
+/// Adds one file of these tensors, and records in each where it lies.
 void add_file(FileLayout& layout, std::span<PlacedTensor* const> placed) {
   std::vector<models::SafetensorsTensor> tensors;
   for (const PlacedTensor* tensor : placed)

@@ -1,4 +1,4 @@
-// What a checkpoint is, as plain data; where it lies is checkpoint_store.h's.
+// Defines a checkpoint as plain data. checkpoint_store.h says where it lies.
 //
 //   step-00000938/ model-00001-of-00001.safetensors      weights, F32, by PyTorch's names
 //                  optimizer-00001-of-00001.safetensors  moments: "head.weight.exp_avg", ...
@@ -23,7 +23,7 @@
 
 namespace shardlens::runtime {
 
-/// Losses that were added up and not told yet.
+/// Losses that were added up and not reported yet.
 struct LossSum {
   double sum = 0;
   int64_t batches = 0;
@@ -31,7 +31,7 @@ struct LossSum {
   bool operator==(const LossSum&) const = default;
 };
 
-/// What one rank knows that the others do not.
+/// Holds what one rank knows and the others do not.
 struct RankProgress {
   LossSum logged{};         // since the last line of metrics
   double logged_ms = 0;     // of these steps
@@ -41,7 +41,7 @@ struct RankProgress {
   bool operator==(const RankProgress&) const = default;
 };
 
-/// Of a loss scale that adapts itself.
+/// Holds the state of a loss scale that adapts itself.
 struct LossScaleState {
   double scale = 1;
   int64_t steps_without_overflow = 0;
@@ -49,7 +49,7 @@ struct LossScaleState {
   bool operator==(const LossScaleState&) const = default;
 };
 
-/// Where training stood: state.json.
+/// Holds where training stood: the contents of state.json.
 struct CheckpointState {
   int64_t step = 0;            // steps done
   int64_t epoch = 0;           // whole epochs done
@@ -66,11 +66,11 @@ struct CheckpointState {
 
 std::string to_json(const CheckpointState& state);
 std::string to_json(const RankProgress& progress);
-// Both throw std::runtime_error saying what is wrong with the text.
+// Both throw std::runtime_error that says what is wrong with the text.
 CheckpointState parse_state(std::string_view text);
 RankProgress parse_rank_progress(std::string_view text);
 
-/// One tensor: where its data begins in which file.
+/// Says where the data of one tensor begin, and in which file.
 struct PlacedTensor {
   std::string name;
   std::vector<int64_t> shape;
@@ -86,25 +86,25 @@ struct PlannedFile {
   int64_t bytes = 0;
 };
 
-/// Safetensors files that are written in pieces.
+/// Describes Safetensors files that are written in pieces.
 struct FileLayout {
   std::vector<PlannedFile> files;
-  /// By parameter: its weight, then its moments, where it has any.
+  /// Indexed by parameter; each entry holds the parameter's weight, then its moments if it has any.
   std::vector<std::vector<PlacedTensor>> parameters;
 
   int64_t bytes() const;
 };
 
-/// `moments`: by parameter, what the optimizer keeps beside it, by PyTorch's names. No file is
-/// larger than `most_file_bytes` but for the sake of a tensor that is.
+/// Returns the files of a checkpoint. `moments` holds, by parameter, the names that PyTorch gives
+/// to what the optimizer keeps beside it. A file exceeds `most_file_bytes` only if one tensor does.
 FileLayout checkpoint_layout(const models::ModelSpec& spec,
                              const std::vector<std::vector<std::string>>& moments,
                              int64_t most_file_bytes = int64_t{4} << 30);
 
-/// A model alone, in one file: model.safetensors.
+/// Returns the layout of a model alone, in one file: model.safetensors.
 FileLayout model_layout(const models::ModelSpec& spec);
 
-/// Which file has which weight: the text of model.safetensors.index.json.
+/// Returns the text of model.safetensors.index.json, which says which file has which weight.
 std::string weight_index(const FileLayout& layout);
 
 struct ManifestFile {
@@ -115,10 +115,11 @@ struct ManifestFile {
   bool operator==(const ManifestFile&) const = default;
 };
 
-/// Of a file's tensors; others are small.
+/// True if the file holds tensors. All other files of a checkpoint are small.
 bool holds_tensors(const ManifestFile& file);
 
-/// What is to be said of a file whose checksum is now `found`; empty: it is as it was written.
+/// Returns what to say of a file whose checksum is now `found`, or "" if the file is as it was
+/// written.
 std::string checksum_fault(const ManifestFile& written, uint32_t found);
 
 struct Manifest {
@@ -129,7 +130,7 @@ struct Manifest {
 };
 
 std::string to_json(const Manifest& manifest);
-/// Throws std::runtime_error saying what is wrong with the text.
+/// Throws std::runtime_error that says what is wrong with the text.
 Manifest parse_manifest(std::string_view text);
 
 }  // namespace shardlens::runtime

@@ -46,7 +46,7 @@ constexpr const char* kUsage =
 
 bool has_manifest(const fs::path& folder) { return fs::exists(folder / "manifest.json"); }
 
-/// What is a checkpoint, or claims to be one, at or under a folder; the oldest first.
+/// Returns the folders at or under `folder` that are checkpoints, or claim to be; the oldest first.
 std::vector<fs::path> candidates(const fs::path& folder) {
   if (has_manifest(folder) || step_of(folder)) return {folder};
   std::vector<fs::path> found;
@@ -78,7 +78,7 @@ CheckpointOutcome verify(const fs::path& folder) {
   return outcome;
 }
 
-/// The newest that is whole.
+/// Returns the newest checkpoint that is whole.
 fs::path choose(const fs::path& folder) {
   const std::vector<fs::path> found = expect_candidates(folder);
   std::string faults;
@@ -139,7 +139,8 @@ std::string text_of(const CheckpointReader& reader) {
   return text;
 }
 
-/// `words` behind "export": one folder, and targets each with its value.
+/// Exports a checkpoint. `words` stand behind "export": one folder, and targets each with its
+/// value.
 std::string export_words(const std::vector<std::string>& words) {
   ExportTargets targets;
   const std::map<std::string, std::string*> flags = {{"--dcp", &targets.dcp},

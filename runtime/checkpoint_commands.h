@@ -1,5 +1,5 @@
-// `shardlens checkpoint`: says of files on the disk whether they are whole and what they hold, and
-// takes them to PyTorch and back.
+// Implements `shardlens checkpoint`: it says of files on the disk whether they are whole and what
+// they hold, and converts them to PyTorch's formats and back.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@ struct CheckpointOutcome {
   int exit_code = 0;  // 1: something is damaged
 };
 
-/// Arguments behind `shardlens checkpoint`: verify DIR, inspect DIR [--json], export DIR with what
-/// to write, import SOURCE. DIR is a checkpoint, a run, or a run's folder of checkpoints or model.
-/// Throws std::invalid_argument for wrong use, std::runtime_error for what cannot be read or
-/// written.
+/// Runs `shardlens checkpoint` with the arguments behind it: verify DIR, inspect DIR [--json],
+/// export DIR with what to write, import SOURCE. DIR is a checkpoint, a run, or a run's folder of
+/// checkpoints or model. Throws std::invalid_argument for wrong use, std::runtime_error for what
+/// cannot be read or written.
 CheckpointOutcome checkpoint_command(const std::vector<std::string>& arguments);
 
 }  // namespace shardlens::runtime

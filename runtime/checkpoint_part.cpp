@@ -24,7 +24,7 @@ std::vector<FileRange> with_headers(const Part& part) {
   return ranges;
 }
 
-/// By file, each in its order.
+/// Returns the ranges of each file, in the order of their offsets.
 std::vector<std::vector<FileRange>> by_file(const Part& part) {
   std::vector<std::vector<FileRange>> files(part.layout.files.size());
   for (const FileRange& range : with_headers(part)) {
@@ -36,7 +36,7 @@ std::vector<std::vector<FileRange>> by_file(const Part& part) {
   return files;
 }
 
-/// Returns the sum.
+/// Writes the range, and returns its checksum.
 uint32_t write_range(const SharedFile& file, const FileRange& range) {
   uint32_t sum = 0;
   for (size_t at = 0; at < range.data.size(); at += profiler::kCrc32cPieceBytes) {
@@ -63,7 +63,7 @@ void write_part(const Part& part) {
   make_folders(part.folder);
   const std::vector<std::vector<FileRange>> files = by_file(part);
   Receipt receipt{.ranges = {}, .progress = part.progress};
-  // Each rank begins with another file, since writes to one wait for each other.
+  // Each rank begins with another file, since writes to one file wait for each other.
   for (size_t i = 0; i < files.size(); ++i) {
     const size_t file = (i + static_cast<size_t>(part.rank)) % files.size();
     if (files[file].empty()) continue;

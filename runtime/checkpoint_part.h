@@ -1,4 +1,4 @@
-// What one rank writes of a set of files, and what rank 0 makes of the parts of all.
+// Writes one rank's part of a set of files, and on rank 0 collects the parts of all ranks.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@
 
 namespace shardlens::runtime {
 
-/// A run of bytes of one file.
+/// Holds a run of bytes, and says where in a file it belongs.
 struct FileRange {
   int file = 0;  // index into FileLayout::files
   int64_t offset_bytes = 0;
   std::span<const std::byte> data;
 };
 
-/// All that is referred to must outlive the call.
+/// Holds one rank's part of a set of files. All that it refers to must outlive the call.
 struct Part {
   const FileLayout& layout;
   std::filesystem::path folder;  // made where it is missing
@@ -27,8 +27,8 @@ struct Part {
   RankProgress progress;
 };
 
-/// Returns when all is on the disk, and the receipt there; rank 0 writes the headers, too. Throws
-/// std::runtime_error where the disk fails.
+/// Writes the part, and on rank 0 the headers too. Returns when all of it is on the disk and the
+/// receipt is there. Throws std::runtime_error if the disk fails.
 void write_part(const Part& part);
 
 struct CollectedParts {
@@ -36,9 +36,9 @@ struct CollectedParts {
   std::vector<RankProgress> ranks;
 };
 
-/// Takes the receipts of all ranks, and removes them. `name`: of what is written, for errors.
-/// Throws std::runtime_error for a rank that left none in time, std::logic_error where the parts
-/// do not make up the files.
+/// Takes the receipts of all ranks, and removes them. `name` is the set's name, for errors. Throws
+/// std::runtime_error for a rank that left none in time, std::logic_error if the parts do not make
+/// up the files.
 CollectedParts collect_parts(const FileLayout& layout, const std::filesystem::path& folder,
                              int world_size, const std::string& name, const Patience& patience);
 

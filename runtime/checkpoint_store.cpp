@@ -33,7 +33,7 @@ std::optional<int64_t> step_in(std::string_view name) {
   return is_ours ? std::optional(step) : std::nullopt;
 }
 
-/// Of a name that may end as Fence::suffix has it.
+/// Returns the name without the generation that Fence::suffix adds, if it ends with one.
 std::string_view without_generation(std::string_view name) {
   const size_t suffix = name.rfind("-g");
   const bool is_number = suffix != std::string_view::npos && suffix + 2 < name.size() &&
@@ -41,7 +41,7 @@ std::string_view without_generation(std::string_view name) {
   return is_number ? name.substr(0, suffix) : name;
 }
 
-/// Of a folder that somebody has begun to write, to remove or to meet in.
+/// True for a folder that a process has begun to write, to remove or to meet in.
 bool is_unfinished(std::string_view name) {
   for (const std::string_view prefix : {kTemporary, kOld, kRead}) {
     if (name.starts_with(prefix) && step_in(without_generation(name.substr(prefix.size())))) {
@@ -51,7 +51,7 @@ bool is_unfinished(std::string_view name) {
   return false;
 }
 
-/// A checkpoint of ours, with nothing of anybody else's in it.
+/// True if the folder is a checkpoint of ours, and holds no files of others.
 bool may_be_removed(const fs::path& folder) {
   std::set<std::string> own = {kManifest};
   try {
@@ -65,7 +65,7 @@ bool may_be_removed(const fs::path& folder) {
                      });
 }
 
-/// The larger the better.
+/// Returns a checkpoint's score; a larger one is better.
 double score_of(const StoredCheckpoint& checkpoint, planner::KeepBy by) {
   constexpr double kWorst = -std::numeric_limits<double>::infinity();
   if (by == planner::KeepBy::newest) return static_cast<double>(checkpoint.step);
@@ -130,7 +130,7 @@ void CheckpointStore::publish(int64_t step) const {
   const fs::path path = folder_ / name_of(step);
   if (fs::exists(path)) set_aside({path, step});
   rename_durably(unfinished(step), path);
-  sync_folder(folder_.parent_path());  // which may have got this folder now
+  sync_folder(folder_.parent_path());  // the parent may have got this folder just now
   tell_latest(step);
 }
 
@@ -146,7 +146,7 @@ void CheckpointStore::give_up(const planner::Checkpointing& wanted, int64_t late
     const double score = score_of(checkpoint, wanted.by);
     others.emplace_back(score, std::move(checkpoint));
   }
-  // Of equals the newer is the better.
+  // If scores are equal, the newer checkpoint is better.
   std::ranges::stable_sort(others, [](const auto& a, const auto& b) {
     return std::pair(a.first, a.second.step) > std::pair(b.first, b.second.step);
   });
@@ -155,7 +155,7 @@ void CheckpointStore::give_up(const planner::Checkpointing& wanted, int64_t late
   }
 }
 
-/// Under another name first: what is half removed must not look like a damaged checkpoint.
+/// Renames the folder first, because a half-removed one must not look like a damaged checkpoint.
 void CheckpointStore::remove(const StoredCheckpoint& checkpoint) const {
   const fs::path old = folder_ / (kOld + name_of(checkpoint.step));
   fs::remove_all(old);
@@ -194,7 +194,7 @@ void CheckpointStore::clear() const {
   }
   std::error_code ignored;
   fs::remove(folder_ / kLatest, ignored);
-  fs::remove(folder_, ignored);  // does nothing where something is left
+  fs::remove(folder_, ignored);  // does nothing if files are left in it
 }
 
 }  // namespace shardlens::runtime

@@ -1,5 +1,5 @@
-// The folder of a run's checkpoints: what is there, whether it is whole, how a new one is made
-// known and an old one given up.
+// The folder of a run's checkpoints: it lists them, checks whether they are whole, publishes new
+// ones and removes old ones.
 //
 //   RUN/checkpoints/  step-00000938/      published: renamed into place when all of it was synced
 //                     .tmp-step-00001876-g3/ being written by the third attempt, or left by it
@@ -7,8 +7,8 @@
 //                     .read-step-00000938-g4/ where ranks meet that go on from it
 //                     LATEST              the name of the newest
 //
-// Whoever holds the run's lock calls, of the newest attempt alone (fence.h); nothing else is ever
-// touched or removed.
+// Only the process that holds the run's lock may call this, and only for the newest attempt
+// (fence.h). Nothing but the names above is ever touched or removed.
 #pragma once
 
 #include <filesystem>
@@ -28,7 +28,7 @@ struct StoredCheckpoint {
   int64_t step = 0;
 };
 
-/// One that was passed over.
+/// Names a checkpoint that was passed over because it is damaged.
 struct DamagedCheckpoint {
   StoredCheckpoint checkpoint;
   std::string fault;
@@ -36,57 +36,60 @@ struct DamagedCheckpoint {
 
 struct NewestCheckpoint {
   std::optional<StoredCheckpoint> found;
-  std::vector<DamagedCheckpoint> damaged;  // that are newer
-  bool is_verified = true;                 // what was found
+  std::vector<DamagedCheckpoint> damaged;  // newer than `found`
+  bool is_verified = true;                 // `found` was read in full
 };
 
-/// Removes a folder that holds a manifest and what it names, and nothing else; returns whether it
-/// is gone, or never was.
+/// Removes a folder that holds a manifest and the files that it names, and nothing else. Returns
+/// true if the folder is gone, or never was.
 bool remove_written(const std::filesystem::path& folder);
 
-/// The step of a checkpoint's folder, by its name.
+/// Returns the step in the name of a checkpoint's folder, or nothing if it is no such name.
 std::optional<int64_t> step_of(const std::filesystem::path& folder);
 
 class CheckpointStore {
  public:
-  /// The folder need not be there. `fence`: of the attempt that writes.
+  /// Takes the folder, which may be missing. `fence` is the fence of the attempt that writes.
   explicit CheckpointStore(std::filesystem::path folder, Fence fence = {})
       : folder_(std::move(folder)), fence_(std::move(fence)) {}
 
   const std::filesystem::path& folder() const { return folder_; }
   const Fence& fence() const { return fence_; }
 
-  /// Whatever bears a checkpoint's name, whole or not; the oldest first.
+  /// Returns every folder with a checkpoint's name, whole or not; the oldest first.
   std::vector<StoredCheckpoint> list() const;
 
-  /// The newest that verifies, as far as was looked.
+  /// Returns the newest checkpoint that verifies. `look` says whether every byte is read, or sizes
+  /// alone.
   NewestCheckpoint newest(Look look = Look::every_byte) const;
 
-  /// Where a checkpoint of that step is written.
+  /// Returns the folder in which a checkpoint of that step is written.
   std::filesystem::path unfinished(int64_t step) const;
 
-  /// Where ranks meet that read a checkpoint.
+  /// Returns the folder in which ranks meet that read the checkpoint of that step.
   std::filesystem::path being_read(int64_t step) const;
 
-  /// Once all of it is on the disk, with its manifest. What bears the name is set aside.
-  /// Throws Failure, overtaken, where a newer attempt has begun.
+  /// Renames an unfinished checkpoint into place. All of it must be on the disk, with its manifest.
+  /// A folder that has the name already is set aside. Throws Failure, overtaken, if a newer attempt
+  /// has begun.
   void publish(int64_t step) const;
 
-  /// Gives up what `wanted` does not ask to keep, never that of step `latest`.
+  /// Removes checkpoints that `wanted` does not ask to keep, never that of step `latest`.
   void give_up(const planner::Checkpointing& wanted, int64_t latest) const;
 
-  /// What newest() has found is gone on from: puts right whatever the run before was killed at.
-  /// Damaged ones are set aside; none is given up before what was found is verified.
+  /// Takes the folder over for an attempt that goes on from what newest() has found: it cleans up
+  /// whatever the run before was doing when it was killed. Damaged checkpoints are set aside. None
+  /// is removed before what was found is verified.
   void take_over(const NewestCheckpoint& newest, const planner::Checkpointing& wanted) const;
 
-  /// Removes all that a run has written here, and the folder if nothing else is there.
+  /// Removes all that a run has written here, and the folder if nothing else is in it.
   void clear() const;
 
  private:
   void tell_latest(int64_t step) const;
   /// Removes what killed runs have left half written or half removed.
   void remove_unfinished() const;
-  /// Makes a name free: "damaged-step-00000938" has it then.
+  /// Frees a checkpoint's name by renaming its folder, for example to "damaged-step-00000938".
   void set_aside(const StoredCheckpoint& checkpoint) const;
   void remove(const StoredCheckpoint& checkpoint) const;
 

@@ -26,7 +26,7 @@ ManifestFile add_text(const fs::path& folder, const std::string& name, const std
           .crc32c = profiler::crc32c(std::as_bytes(std::span(text)))};
 }
 
-/// The model as torch.save writes it; nothing where it is too large for one archive.
+/// Writes the model as torch.save does. Returns nothing if it is too large for one archive.
 std::optional<ManifestFile> add_torch_file(const fs::path& folder, const FileLayout& layout) {
   constexpr int64_t kMostBytes = int64_t{models::kMostTorchFileBytes} / 2;  // far from any limit
   if (layout.bytes() > kMostBytes) return std::nullopt;
@@ -40,7 +40,7 @@ std::optional<ManifestFile> add_torch_file(const fs::path& folder, const FileLay
   return measure_file(path);
 }
 
-/// Of the batches so far; nothing where there were none.
+/// Returns the mean loss of the batches so far, or nothing if a rank has none.
 std::optional<double> mean_epoch_loss(const std::vector<RankProgress>& ranks) {
   double sum = 0;
   for (const RankProgress& rank : ranks) {

@@ -1,5 +1,5 @@
-// A rank's checkpoints while it trains: when one is due, the copy of the state that is written
-// beside the training, and the way back from a file into the state.
+// Makes a rank's checkpoints while it trains: decides when one is due, copies the state, which is
+// written while training goes on, and restores the state from a file.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,18 +20,20 @@ namespace shardlens::runtime {
 
 class CheckpointReader;
 
-/// The files of a job's checkpoints.
+/// Returns the layout of the files of a job's checkpoints.
 FileLayout layout_of(const Job& job);
 
-/// A copy of what one rank writes, in host memory, pinned where a device copies it.
+/// Holds a copy of what one rank writes, in host memory, pinned if a device copies it.
 class Staging {
  public:
-  /// Takes memory for the rank's part of the state; where several hold a range, for its share.
+  /// Allocates memory for the rank's part of the state. If several ranks hold a range, each stages
+  /// its share of it.
   Staging(const planner::Schedule& schedule, RankState& state, int rank);
 
-  /// Copies; returns when the state may change again.
+  /// Copies the state. Returns when the state may change again.
   void take();
-  /// Where each piece of the copy lies in the files; tensors that the layout lacks are left out.
+  /// Returns where each piece of the copy lies in the files. Tensors that the layout lacks are left
+  /// out.
   std::vector<FileRange> ranges(const FileLayout& layout) const;
 
  private:
@@ -41,7 +43,7 @@ class Staging {
     std::vector<at::Tensor> copies{};  // of the same lengths
   };
 
-  /// What of a bucket this rank writes.
+  /// Returns the share of a bucket that this rank writes.
   static StagedBucket share_of(const planner::Schedule& schedule, const planner::Bucket& bucket,
                                const BucketState& held, int rank);
   void take_memory(bool is_pinned);
@@ -50,34 +52,35 @@ class Staging {
   std::vector<std::vector<StagedBucket>> buckets_;  // by group
 };
 
-/// What a run says of its checkpoints at the end.
+/// Holds what a run reports of its checkpoints at its end.
 struct CheckpointCost {
   int64_t count = 0;
-  double waited_ms = 0;  // that training stood still, on this rank
+  double waited_ms = 0;  // how long training stood still, on this rank
 };
 
 class Checkpointer {
  public:
-  /// All that is referred to must outlive it.
+  /// Prepares to write checkpoints. All that is referred to must outlive the checkpointer.
   Checkpointer(const Job& job, int rank, std::filesystem::path run, const Board& board,
                RankState& state, GradientScale& gradient_scale);
 
-  /// Restores the rank's state from the checkpoint that the job goes on from, and says where it
-  /// stood. Throws Failure, damaged, where that is not as it was written.
+  /// Restores the rank's state from the checkpoint that the job goes on from, and returns where it
+  /// stood. Throws Failure, damaged, if the checkpoint is not as it was written.
   CheckpointState restore();
-  /// What this rank knew then; on another number of ranks the mean of what they knew.
+  /// Returns what this rank knew at the checkpoint. On another number of ranks it returns the mean
+  /// of what they knew.
   static RankProgress progress_of(const CheckpointState& state, int rank, int world_size);
 
   bool is_due(int64_t step, bool ends_epoch) const;
 
-  /// Copies the state and returns; the files are written meanwhile, or before where the job says
-  /// so. Waits for the checkpoint before. Throws what that one failed with.
+  /// Copies the state and returns while the files are written in the background, or after that if
+  /// the job says so. It waits for the checkpoint before, and throws what that one failed with.
   void save(CheckpointState position, RankProgress progress);
-  /// Throws what the last one has failed with; returns at once.
+  /// Throws what the last checkpoint has failed with. Returns at once.
   void check() { writing_.check(); }
-  /// Waits for the last one. Throws what it has failed with.
+  /// Waits for the last checkpoint. Throws what it has failed with.
   void wait() { writing_.wait(); }
-  /// Waits for the last one, and writes the trained model.
+  /// Waits for the last checkpoint, and writes the trained model.
   void finish(int64_t step);
 
   const CheckpointCost& cost() const { return cost_; }
@@ -85,7 +88,7 @@ class Checkpointer {
  private:
   void restore_range(const StateRange& range, CheckpointReader& reader);
   Patience patience() const;
-  /// With all ranks; older checkpoints are given up for it.
+  /// Verifies what all ranks have read; only then are older checkpoints removed.
   void verify(CheckpointReader& reader) const;
   std::string drawn_generator() const;
 
@@ -97,7 +100,7 @@ class Checkpointer {
   GradientScale& gradient_scale_;
   FileLayout layout_;
   WriterOptions options_;
-  std::string first_generator_;  // as the process began
+  std::string first_generator_;  // of the process at its start
   std::optional<Staging> staging_;
   CheckpointCost cost_;
   BackgroundTask writing_;  // the last: its work uses the others

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kChunkBytes = size_t{1} << 18;
 constexpr size_t kMostReservedBytes = size_t{1} << 28;
 
-// In chunks: a damaged header must not make us touch gigabytes that the file does not have.
+// Reads in chunks: a damaged header must not make us touch gigabytes that the file does not have.
 std::vector<uint8_t> read_exactly(planner::IdxFile& file, size_t bytes) {
   std::vector<uint8_t> data;
   data.reserve(std::min(bytes, kMostReservedBytes));

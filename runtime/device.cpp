@@ -23,7 +23,7 @@
 #include "runtime/installation.h"
 #include "runtime/null_device/null_device.h"
 
-// The one call of LibTorch that tells its version; its header brings much else.
+// Returns LibTorch's version. It is the one call that does; the header of it includes much else.
 extern "C" uint64_t aoti_torch_abi_version();
 
 namespace shardlens::runtime {
@@ -104,7 +104,7 @@ c10::Device open_device(const planner::Device& device, int index) {
   const c10::Device opened(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
   at::globalContext().lazyInitDevice(c10::kCUDA);
   c10::cuda::set_device(opened.index());
-  // Its choice of kernels is not known before launch, so its memory could not be predicted.
+  // cuDNN's choice of kernels is not known before launch, so its memory could not be predicted.
   at::globalContext().setSDPUseCuDNN(false);
   return opened;
 }
@@ -160,8 +160,8 @@ void keep_backward_on_this_thread() {
 std::optional<MemoryPeak> memory_peak(const c10::Device& device) {
   if (!device.is_cuda()) return std::nullopt;
   const auto stats = allocator::getDeviceStats(device.index());
-  // Nothing of ours is used on a stream that it was not allocated on (streams.h), so the allocator
-  // never holds a freed block back.
+  // We use no block on a stream other than its own (streams.h), so the allocator never holds a
+  // freed block back.
   check(stats.active_bytes[kAll].peak == stats.allocated_bytes[kAll].peak,
         "the allocator delayed a free");
   return MemoryPeak{.allocated_bytes = stats.allocated_bytes[kAll].peak,

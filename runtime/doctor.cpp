@@ -19,7 +19,7 @@ using profiler::bytes_text;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-/// NCCL's own needs between processes of one host, and what CPU ranks share.
+/// NCCL needs this much between processes of one host, and CPU ranks share memory too.
 constexpr int64_t kLittleSharedMemory = 512 * kMiB;
 constexpr int64_t kLittleHostMemory = 2048 * kMiB;
 constexpr int64_t kLittleStorage = 1024 * kMiB;
@@ -34,7 +34,7 @@ std::string nccl_text(int version) {
   return fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
 }
 
-/// Collects them.
+/// Collects findings.
 class Findings {
  public:
   void fine(const std::string& about, const std::string& text) {
@@ -103,7 +103,7 @@ void look_at_nccl(const Facts& facts, Findings& findings) {
   findings.note("NCCL", text, mend);
 }
 
-/// Only where there is a GPU to use them.
+/// Looks at the libraries only if there is a GPU to use them.
 void look_at_cuda_libraries(const Facts& facts, Findings& findings) {
   if (facts.gpus.empty()) {
     return findings.note("CUDA runtime, CUPTI, NCCL", "not looked at: no GPU");
@@ -212,7 +212,7 @@ void look_at_collective(const CollectiveFact& collective, Findings& findings) {
     return findings.wrong("collective", collective.fault,
                           "see what is wrong above; fewer --workers if memory is short");
   }
-  // What every rank must send at least, as NCCL's tests count it.
+  // Each rank must send at least this share of the buffer, as NCCL's tests count it.
   const double shares = 2.0 * (collective.ranks - 1) / collective.ranks;
   const double moved_bytes =
       shares * static_cast<double>(collective.bytes) * static_cast<double>(collective.count);

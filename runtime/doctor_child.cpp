@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Whether the child's end was closed in time.
+/// Reads all that the child writes. Returns true if the child closed its end in time.
 bool read_all(int fd, Clock::time_point give_up, std::string& text) {
   char part[4096];
   for (;;) {

@@ -1,11 +1,11 @@
-// Whether ranks of this host can meet and sum, and how quickly.
+// Tries whether ranks of this host can meet and all-reduce, and measures how quickly.
 #pragma once
 
 #include "runtime/doctor.h"
 
 namespace shardlens::runtime {
 
-/// Sums over `ranks` processes, for `seconds` at most. No process is left behind.
+/// Runs all-reduces over `ranks` processes, for `seconds` at most. No process is left behind.
 CollectiveFact try_collective(int ranks, double seconds);
 
 }  // namespace shardlens::runtime

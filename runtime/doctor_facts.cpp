@@ -50,7 +50,8 @@ void look_at_interfaces(Facts& facts) {
   ::freeifaddrs(all);
 }
 
-/// A server of names may take long to say that it does not know.
+/// Looks up the host's name in a child, because a name server may take long to say that it does not
+/// know it.
 void look_at_host_name(Facts& facts) {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
@@ -68,8 +69,8 @@ void look_at_host_name(Facts& facts) {
   if (said.exit_code == 0) facts.host_address = said.text;
 }
 
-/// As the kernel lists what is mounted: the longest place that `path` is in. It lists nothing of
-/// what lies around a chroot.
+/// Returns the kind of the file system that `path` is in: of all mounts that the kernel lists, the
+/// one with the longest folder around `path`. It lists no mounts around a chroot.
 std::string file_system_of(const fs::path& path) {
   std::ifstream mounts("/proc/self/mounts");
   std::string line;
@@ -87,7 +88,7 @@ std::string file_system_of(const fs::path& path) {
   return kind;
 }
 
-/// Does there what a run does: writes, syncs, renames, locks. Throws where one of them fails.
+/// Does there what a run does: writes, syncs, renames, locks. Throws if one of them fails.
 void try_files(const fs::path& folder) {
   const fs::path file = folder / fmt::format(".doctor-{}", ::getpid());
   const fs::path renamed = file.string() + "-renamed";
@@ -144,7 +145,7 @@ void look_at_data(Facts& facts) {
   }
 }
 
-/// A run of one step, in a storage of its own. What it says last is why it failed.
+/// Runs one step, in a storage of its own. If it fails, its last words are the fault.
 TrialFact try_step(const std::string& trainer, const std::string& device) {
   std::string storage = (fs::temp_directory_path() / "shardlens-doctor-XXXXXX").string();
   if (::mkdtemp(storage.data()) == nullptr) {

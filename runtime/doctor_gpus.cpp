@@ -14,14 +14,14 @@ namespace shardlens::runtime {
 
 namespace {
 
-constexpr auto kDriverDeadline = std::chrono::seconds(60);  // a driver may have to be started
+constexpr auto kDriverDeadline = std::chrono::seconds(60);  // the driver may have to be started
 constexpr int kNoLibrary = 3;
 
 void say(int fd, const std::string& text) {
   [[maybe_unused]] const auto written = ::write(fd, text.data(), text.size());
 }
 
-/// Calls `name`(int*), which tells a version.
+/// Calls `name`(int*), which returns a version.
 LibraryFact ask_version(const char* library, const char* name) {
   const ChildSaid said = ask_child(kDriverDeadline, [&](int fd) {
     void* const loaded = ::dlopen(library, RTLD_NOW);
@@ -38,7 +38,7 @@ LibraryFact ask_version(const char* library, const char* name) {
   return {.fault = said.text.empty() ? fmt::format("{} crashes", library) : said.text};
 }
 
-/// The driver's calls, by their exported names. CUdevice is an int, CUresult an enum.
+/// Holds the driver's calls, by their exported names. CUdevice is an int, CUresult an enum.
 struct Driver {
   int (*init)(unsigned);
   int (*count)(int*);
@@ -61,7 +61,7 @@ struct Driver {
   }
 };
 
-/// As nvidia-smi writes it.
+/// Returns the UUID in nvidia-smi's form.
 std::string uuid_text(const std::array<unsigned char, 16>& uuid) {
   std::string text = "GPU-";
   for (size_t i = 0; i < uuid.size(); ++i) {
@@ -71,7 +71,7 @@ std::string uuid_text(const std::array<unsigned char, 16>& uuid) {
   return text;
 }
 
-/// A line each: memory, UUID, name.
+/// Writes a line for each GPU: memory, UUID, name.
 int list_gpus(int fd) {
   void* const library = ::dlopen("libcuda.so.1", RTLD_NOW);
   if (library == nullptr) return kNoLibrary;

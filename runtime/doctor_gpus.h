@@ -1,12 +1,12 @@
-// What NVIDIA's driver and the libraries beside LibTorch say of themselves, asked without LibTorch,
-// in child processes.
+// Asks NVIDIA's driver and the libraries beside LibTorch about themselves, without LibTorch, in
+// child processes.
 #pragma once
 
 #include "runtime/doctor.h"
 
 namespace shardlens::runtime {
 
-/// Fills in the driver, its GPUs and the libraries that are loaded where there is one.
+/// Fills in the driver and its GPUs, and, if it has any, the libraries that are loaded for them.
 void look_at_gpus(Facts& facts);
 
 }  // namespace shardlens::runtime

@@ -29,7 +29,7 @@ namespace {
 
 [[noreturn]] void fail(const fs::path& path) { fail(path, errno); }
 
-/// As open(), which a signal may interrupt.
+/// Opens a file as open() does, again if a signal interrupts it.
 int open_file(const fs::path& path, int flags) {
   int file = -1;
   do {

@@ -1,6 +1,7 @@
-// Files that are there after a crash, or are not: synced before anybody is told of them.
+// Writes files that are either whole or missing after a crash: they are synced before anybody is
+// told of them.
 //
-// All functions throw Failure, disk_full or disk_failed, with path and reason where the disk fails.
+// All functions throw Failure, disk_full or disk_failed, with path and reason if the disk fails.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +15,15 @@
 
 namespace shardlens::runtime {
 
-/// How names begin of what is being written, and gets its own name when it is whole.
+/// The prefix of a file or folder that is being written. It gets its own name when it is whole.
 constexpr const char* kTemporary = ".tmp-";
 
-/// A file that several processes may write at once, each its own ranges.
+/// Writes a file that several processes may write at once, each its own ranges.
 class SharedFile {
  public:
   enum class Content { keep, drop };
 
-  /// Opens or creates. What is there stays, where other processes may have written it.
+  /// Opens or creates the file. With Content::keep, what other processes may have written stays.
   explicit SharedFile(std::filesystem::path path, Content content = Content::keep);
   SharedFile(SharedFile&& other) noexcept;
   SharedFile& operator=(SharedFile&&) = delete;
@@ -36,31 +37,33 @@ class SharedFile {
   int file_;  // descriptor
 };
 
-/// What was created, renamed or removed in a folder is so for good.
+/// Syncs a folder, so that a crash undoes no creation, renaming or removal in it.
 void sync_folder(const std::filesystem::path& folder);
 
-/// Makes the folder, and those above it, where they are missing.
+/// Creates the folder, and those above it, if they are missing.
 void make_folders(const std::filesystem::path& folder);
 
-/// Within one file system; both folders are synced.
+/// Renames within one file system, and syncs both folders.
 void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
 
-/// Writes under a temporary name, syncs and renames: `path` is never half a file.
+/// Writes under a temporary name, syncs and renames, so `path` is never half a file.
 void write_file(const std::filesystem::path& path, const std::string& text);
 
-/// Adds a line to a file, in one piece, and syncs. What a crash has left of a line is ended first.
+/// Adds a line to a file, in one piece, and syncs. If a crash has left half a line, that is ended
+/// first.
 void append_line(const std::filesystem::path& path, std::string_view line);
 
-/// Syncs the copy, which has the time of the last write to `from`. Leaves nothing where it fails.
+/// Copies a file and syncs the copy, which gets the modification time of `from`. Leaves nothing if
+/// it fails.
 void copy_durably(const std::filesystem::path& from, const std::filesystem::path& to);
 
-/// The path, or the nearest above it that is there; absolute.
+/// Returns the path, or the nearest folder above it that exists, as an absolute path.
 std::filesystem::path nearest_folder(const std::filesystem::path& path);
 
-/// For whoever writes in another way: Failure of the last system call, by errno.
+/// Throws the Failure of the last system call, by errno. It is for code that writes in another way.
 [[noreturn]] void fail_to_write(const std::filesystem::path& path);
 
-/// Throws std::runtime_error, too, where the file cannot be read.
+/// Returns the file's bytes. Throws std::runtime_error, too, if the file cannot be read.
 std::string read_whole_file(const std::filesystem::path& path);
 
 }  // namespace shardlens::runtime

@@ -34,7 +34,7 @@ std::string line_of(const Event& event) {
   const nlohmann::ordered_json json = {
       {"time", event.time},          {"generation", event.generation}, {"kind", event.kind},
       {"rank", or_null(event.rank)}, {"step", or_null(event.step)},    {"text", event.text}};
-  // What the system has said need not be UTF-8.
+  // Texts from the system need not be UTF-8.
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
@@ -49,7 +49,7 @@ void EventLog::add(Event event) {
       unwritten_.erase(unwritten_.begin());
     }
   } catch (const Failure&) {
-    return;  // the run itself will meet the disk's fault, or need not care
+    return;  // the run itself will meet the disk's fault, if it matters
   }
 }
 

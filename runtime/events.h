@@ -36,7 +36,8 @@ class EventLog {
  public:
   explicit EventLog(std::filesystem::path path) : path_(std::move(path)) {}
 
-  /// Never throws for a disk that fails: the line is then written with the next one.
+  /// Adds the event to the file. It never throws if the disk fails: the line is then written with
+  /// the next one.
   void add(Event event);
 
  private:
@@ -44,7 +45,8 @@ class EventLog {
   std::vector<std::string> unwritten_;
 };
 
-/// In order; lines that are no events are left out. Empty where the file is missing.
+/// Returns the events in the order of the file, without lines that are no events. Empty if the file
+/// is missing.
 std::vector<Event> read_events(const std::filesystem::path& path);
 
 }  // namespace shardlens::runtime

@@ -21,7 +21,7 @@ using planner::Schedule;
 
 namespace {
 
-/// By place in the list, whether one on another stream waits for the action there.
+/// Returns, by place in the list, true if an action on another stream waits for the action there.
 std::vector<bool> awaited_in(const Schedule& schedule) {
   const planner::Repetition& repetition = schedule.repetition;
   std::vector<bool> awaited(schedule.actions.size());
@@ -118,8 +118,8 @@ void Executor::execute(int id) {
   if (is_beside) streams_.select(action.stream);
   dispatch(action);
   if (is_beside) streams_.select(planner::Stream::main);
-  // A segment of BACKWARD is finished by its last gradient, before autograd returns; and what the
-  // unit's backward allocates after the segment has begun belongs to the segment.
+  // The last gradient finishes a segment of BACKWARD, before autograd returns. What the unit's
+  // backward allocates after the segment has begun belongs to the segment.
   if (action.kind == ActionKind::backward) return;
   scope_->change(before);
   finish(id);
@@ -138,7 +138,8 @@ void Executor::end_action(int id) {
   if (recorder_ != nullptr) recorder_->end_action(id);
 }
 
-/// A recorder knows the labels that it gave.
+/// Chooses the active recorder, and asks it for labels: each recorder knows only the labels that it
+/// gave.
 void Executor::choose_recorder() {
   profiler::Recorder* const active = profiler::Recorder::active();
   if (std::exchange(recorder_, active) == active) return;
@@ -204,7 +205,8 @@ void Executor::wait_for(int id) {
   }
 }
 
-/// At once, or where the action is the host's, when all it waits for on the device has ended.
+/// Does the work at once, or if the action is the host's, when all that it waits for on the device
+/// has ended.
 void Executor::do_on_stream(const Action& action, HostQueue::Work work) {
   if (action.stream != planner::Stream::host) return work();
   const profiler::Purpose purpose{planner::category_of(action.kind), label_of(action), current_};
@@ -217,7 +219,8 @@ void Executor::do_on_stream(const Action& action, HostQueue::Work work) {
   });
 }
 
-/// A communicator's tickets are waited for in the order of issue.
+/// Waits for the action and for earlier ones, because a communicator's tickets are waited for in
+/// the order of issue.
 void Executor::complete(int id) {
   const auto found = std::find_if(issued_.begin(), issued_.end(),
                                   [&](const Issued& one) { return one.action == id; });
@@ -234,7 +237,7 @@ void Executor::complete_all() {
   while (!issued_.empty()) complete(issued_.back().action);
 }
 
-/// Sums of earlier microbatches stay where they are; of all else the gradients begin anew.
+/// Begins all gradients anew, except that sums of earlier microbatches stay where they are.
 void Executor::begin_microbatch() {
   for (size_t i = 0; i < gradients_.size(); ++i) {
     const Place& place = state_.place(static_cast<int>(i));

@@ -1,18 +1,18 @@
-// Executes a schedule on one rank: one short function an action, in the order of the list. Those
-// that compute stand in executor_compute.cpp, those that move and apply parameters and gradients in
-// executor_state.cpp.
+// Executes a schedule on one rank: one short function an action, in the order of the list. The
+// functions that compute are in executor_compute.cpp, those that move and apply parameters and
+// gradients in executor_state.cpp.
 //
-// Order is the schedule's alone. The one place where autograd could have a say is inside a unit's
+// The schedule alone sets the order. Autograd could change it in one place only, inside a unit's
 // backward, and there the gradient hook runs the schedule's next actions as soon as a segment's
 // gradients are there (see [Note: backward in segments] in planner/schedule.h).
 //
-// An action that is done in several rounds has one event, recorded anew in each. A wait for an
-// earlier round may so become one for a later one, which has been enqueued by then as well.
+// An action that is done in several rounds has one event, recorded anew in each. So a wait for an
+// earlier round may become a wait for a later one, which has been enqueued by then as well.
 //
-// One thread enqueues everything. An action's waits are made good twice: its stream waits for
-// theirs (streams.h), and the host for a collective that its communicator does on the host. What
-// the schedule gives to the host is posted to a thread that does it (host_queue.h), where the
-// action's waits for the device are made good.
+// One thread enqueues everything. An action's waits are enforced twice: its stream waits for theirs
+// (streams.h), and the host waits for a collective that its communicator does on the host. What the
+// schedule gives to the host is posted to a thread that does it (host_queue.h), and that thread
+// enforces the action's waits for the device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -42,50 +42,51 @@ class NullInspection;
 struct ExecutorOptions {
   planner::OptimizerOptions optimizer;
   GradientScaleOptions gradient_scale;
-  std::optional<planner::DType> output_dtype;  // of the logits; nothing: as they were computed
-  /// Of what units hand on, where some parameters keep another dtype than the others.
+  std::optional<planner::DType> output_dtype;  // of the logits; empty: as computed
+  /// The dtype of what units hand on, if some parameters have another dtype than the others.
   std::optional<planner::DType> compute_dtype;
-  /// A unit's floating-point input is cast to the dtype of its parameters, where they share one.
+  /// If true, a unit's floating-point input is cast to the dtype of its parameters, if they share
+  /// one.
   bool cast_inputs = true;
   std::vector<models::Forward> units{};  // of a program's own model; empty: the family's
   models::Loss loss{};                   // likewise; empty: spec.loss
 };
 
-/// What a configuration says of them.
+/// Returns the options that a configuration asks for.
 ExecutorOptions executor_options(const planner::Config& config);
 
 class Executor {
  public:
-  /// Both tensors on the rank's device.
+  /// Returns a batch, both tensors on the rank's device.
   using LoadBatch = std::function<Batch()>;
-  /// Told the id of each action before it runs.
+  /// Learns the id of each action before the action runs.
   using Observer = std::function<void(int action)>;
 
-  /// Everything referred to must outlive the executor.
+  /// Refers to its arguments, which must outlive the executor.
   Executor(const models::ModelSpec& spec, RankState& state, Streams& streams, Channels channels,
            ExecutorOptions options);
 
-  /// Runs a training step or an evaluation pass; asks for a batch once a microbatch. The schedule
-  /// must be one that the state was made for, or the evaluation pass beside it. Throws
-  /// CommunicationError where peers are lost.
+  /// Runs a training step or an evaluation pass, and asks for a batch once a microbatch. The
+  /// schedule must be one that the state was made for, or the evaluation pass beside it. Throws
+  /// CommunicationError if peers are lost.
   void run(const planner::Schedule& schedule, int64_t step, const LoadBatch& load_batch);
 
-  /// Of the last run: mean loss of its microbatches (fp32 scalar), targets of the last one, and
-  /// after an evaluation the logits.
+  /// These return values of the last run: the mean loss of its microbatches (fp32 scalar), after an
+  /// evaluation the logits, and the targets of the last microbatch.
   const at::Tensor& loss() const { return loss_; }
   const at::Tensor& logits() const { return logits_; }
   const at::Tensor& targets() const { return batch_.targets; }
 
-  /// What clipping and loss scaling know of the last step.
+  /// Returns what clipping and loss scaling know of the last step.
   const GradientScale& gradient_scale() const { return gradient_scale_; }
   GradientScale& gradient_scale() { return gradient_scale_; }
 
   void observe(Observer observer) { observer_ = std::move(observer); }
-  /// On a null device that checks; the inspection must outlive the executor.
+  /// Turns on the checks of a null device. The inspection must outlive the executor.
   void inspect(NullInspection& inspection) { inspection_ = &inspection; }
 
  private:
-  /// The part of a unit's backward that fills one bucket.
+  /// Describes the part of a unit's backward that fills one bucket.
   struct Segment {
     int action = -1;
     int unit = -1;
@@ -95,14 +96,14 @@ class Executor {
     int missing = 0;  // gradients still to come
   };
 
-  /// What came of a parameter's gradient in this microbatch.
+  /// Holds the state of a parameter's gradient in this microbatch.
   struct Gradient {
     bool stored = false;  // in its reduce slot, also of an earlier microbatch; more is added
     bool early = false;   // came before its bucket's segment, waits in .grad
-    bool placed = false;  // its place was given out, once
+    bool placed = false;  // a place was given out for it, once
   };
 
-  /// A collective that is under way.
+  /// Names a collective that is under way.
   struct Issued {
     int action = -1;
     Communicator* communicator = nullptr;
@@ -167,14 +168,14 @@ class Executor {
   Observer observer_;
   NullInspection* inspection_ = nullptr;
 
-  // While somebody records.
+  // These are used while a recorder is active.
   profiler::Recorder* recorder_ = nullptr;
   std::vector<uint32_t> unit_labels_;
   std::vector<uint32_t> group_labels_;
   profiler::Scope* scope_ = nullptr;  // of the run
   profiler::Space space_{};           // where the rank's tensors lie
 
-  // One run.
+  // These hold the state of one run.
   const planner::Schedule* schedule_ = nullptr;
   const LoadBatch* load_batch_ = nullptr;
   bool trains_ = false;                   // the schedule has a backward
@@ -189,7 +190,7 @@ class Executor {
   int current_ = -1;           // the one that began last
   std::vector<bool> awaited_;  // by place in the list: another stream waits for it
   planner::SlotLives slot_lives_;
-  std::vector<Issued> issued_;                  // in this order, until somebody has waited
+  std::vector<Issued> issued_;                  // in this order, until they were waited for
   std::vector<Gradient> gradients_;             // by parameter
   std::vector<at::Tensor> inputs_;              // by unit, from its forward to its backward
   std::vector<torch::autograd::Edge> outputs_;  // where backward begins

@@ -1,4 +1,4 @@
-// The actions that compute: units forward and backward, and the loss.
+// Defines the actions that compute: units forward and backward, and the loss.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -56,7 +56,8 @@ std::vector<at::Tensor> Executor::unit_weights(int unit) const {
   return weights;
 }
 
-/// Nothing where the unit's parameters are of several dtypes: then its code knows which it wants.
+/// Returns the dtype of the unit's parameters, or nothing if they have several: then its code knows
+/// which one it wants.
 std::optional<at::ScalarType> Executor::input_dtype(int unit) const {
   std::optional<at::ScalarType> shared;
   for (const int parameter : spec_.units[unit].parameters) {
@@ -79,13 +80,13 @@ void Executor::forward(const Action& action) {
   const planner::UnitPlan& plan = plans_[action.unit];
   const bool keeps_graph = plan.trains && !plan.recomputed;
   const at::AutoGradMode grad_mode(keeps_graph);
-  // The boundary: backward of this unit ends here and hands its gradient on.
+  // This is the boundary: the backward of this unit ends here and hands its gradient on.
   at::Tensor input = std::move(carried_);
   if (keeps_graph) input = input.detach().requires_grad_(plan.passes_back);
   const at::Tensor output = run_unit(action.unit, input);
   carried_ = output.detach();
   if (keeps_graph || plan.begins_run) inputs_[action.unit] = std::move(input);
-  // Not the tensor: the loss may give the logits up.
+  // This keeps an edge, not the tensor, because the loss may free the logits.
   if (keeps_graph) outputs_[action.unit] = torch::autograd::impl::gradient_edge(output);
 }
 
@@ -181,7 +182,8 @@ void Executor::refuse_unused(int unit) const {
       spec_.units[unit].name, fmt::join(names, ", "), fmt::join(names, "|")));
 }
 
-/// Its range of the reduce slot, where its gradient comes first and needs no cast.
+/// Returns a gradient's range of the reduce slot, if it comes in its bucket's turn, is the first
+/// there and needs no cast.
 at::Tensor Executor::place_for(const at::Tensor& weight) {
   const std::optional<int> parameter = state_.find_weight(weight);
   if (!parameter || segment_.bucket < 0) return {};
@@ -192,7 +194,7 @@ at::Tensor Executor::place_for(const at::Tensor& weight) {
   const at::Tensor& range = state_.gradient(*parameter, segment_.slot);
   if (range.scalar_type() != weight.scalar_type()) return {};
   gradient.placed = true;
-  return range.detach();  // a tensor of its own: autograd takes only what nobody else has
+  return range.detach();  // a tensor of its own: autograd takes only unshared ones
 }
 
 void Executor::on_gradient(int parameter) {

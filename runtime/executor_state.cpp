@@ -1,4 +1,4 @@
-// The actions that move parameters and gradients between ranks, and apply the gradients.
+// Defines the actions that move parameters and gradients between ranks, and apply the gradients.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
@@ -13,7 +13,7 @@ using planner::Bucket;
 
 namespace {
 
-/// The host goes on meanwhile. Without a device it copies at once.
+/// Starts a copy, while the host goes on. Without a device it copies at once.
 void start_copy(const at::Tensor& to, const at::Tensor& from) {
   to.copy_(from, /*non_blocking=*/true);
 }
@@ -23,7 +23,7 @@ at::Tensor pinned_like(const at::Tensor& scalar) {
   return at::empty({}, scalar.options().device(at::kCPU).pinned_memory(has_device));
 }
 
-/// What the device has computed of the step, as far as there is any.
+/// Copies a scalar that the device has computed in this step, if there is one.
 void copy_scalar(at::Tensor& to, const at::Tensor& from) {
   if (!from.defined()) return;
   if (!to.defined()) to = pinned_like(from);
@@ -143,7 +143,7 @@ void Executor::clip(const Action& action) {
     gradient_scale_.finish(norm, schedule_->shards, scalars_);
     return;
   }
-  // What every rank holds would be counted by each.
+  // This scales down what several ranks hold, since each of them would count it.
   const Bucket& bucket = schedule_->bucket_of(action);
   const double share = static_cast<double>(schedule_->shards_of(bucket)) / schedule_->shards;
   const at::Tensor gradient = state_.shard_in(action.group, action.bucket, action.reads.front());

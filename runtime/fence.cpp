@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kFile = ".generation";
 
-/// 0 where there is none, or none that can be read.
+/// Returns the number in the file, or 0 if the file is missing or cannot be read.
 int64_t read_generation(const fs::path& file) {
   std::istringstream in(input::read_file(file, input::kDescription.bytes).text);
   int64_t generation = 0;

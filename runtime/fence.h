@@ -1,13 +1,13 @@
-// Keeps the ranks of an earlier attempt from writing into a run. Attempts are numbered, by
-// generations, and the run's folder names the newest; a rank of an older one (stopped over a
-// restart and continued, or on a host that was cut off) finds another number there and gives up.
+// Keeps the ranks of an earlier attempt from writing into a run. Attempts are numbered by
+// generations, and the run's folder names the newest. A rank of an older attempt (stopped over a
+// restart and continued, or on a host that was cut off) finds another number there and ends.
 //
 // [Note: fencing]
 // Whoever begins a generation writes its number durably first, then removes what the one before has
 // left unfinished. Unfinished folders bear their generation in their name, so an old rank cannot
-// write into a new one's. It looks at the number before it publishes; should the next generation
-// begin between this look and the rename, either the rename still finds the folder, which is whole,
-// or it fails, since the folder is gone.
+// write into a new one's. An old rank looks at the number before it publishes. If the next
+// generation begins between this look and the rename, either the rename still finds the folder,
+// which is whole, or it fails, since the folder is gone.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,21 @@ namespace shardlens::runtime {
 
 class Fence {
  public:
-  /// Of files that only one attempt ever writes: lets everything pass.
+  /// Makes a fence that lets everything pass, for files that only one attempt ever writes.
   Fence() = default;
 
-  /// Makes the next generation of a run that one. `run`: its folder. Throws Failure.
+  /// Begins the next generation of a run, and returns its fence. `run` is the run's folder. Throws
+  /// Failure.
   static Fence begin(const std::filesystem::path& run);
 
-  /// Of an attempt that another process has begun.
+  /// Returns the fence of an attempt that another process has begun.
   static Fence of(const std::filesystem::path& run, int64_t generation);
 
-  /// From 1 on; 0: of no run.
+  /// Counts from 1 on; 0 means that there is no run.
   int64_t generation() const { return generation_; }
-  /// What names of unfinished folders end with: "-g3"; empty where there is no generation.
+  /// Returns what names of unfinished folders end with: "-g3", or "" if there is no generation.
   std::string suffix() const;
-  /// Throws Failure, overtaken, where a newer generation has begun.
+  /// Throws Failure, overtaken, if a newer generation has begun.
   void check() const;
 
  private:

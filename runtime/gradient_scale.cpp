@@ -39,7 +39,7 @@ void GradientScale::add(const at::Tensor& gradient, double weight, const at::Ten
 }
 
 void GradientScale::finish(const at::Tensor& sum, double weight, StepScalars& scalars) {
-  constexpr double kTiny = 1e-6;  // as torch.nn.utils.clip_grad_norm_ has it
+  constexpr double kTiny = 1e-6;  // as in torch.nn.utils.clip_grad_norm_
   constexpr double kGrowth = 2, kBackoff = 0.5;
   constexpr int64_t kGrowthSteps = 2000;
   const at::Tensor total = sum.squeeze() * weight;

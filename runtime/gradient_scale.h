@@ -1,9 +1,9 @@
-// What stands between gradients and optimizer where it must know them all first: clipping by their
-// global norm, and the scale of the loss. Nothing here reads a value on the host.
+// Does what needs all gradients before the optimizer's step: clipping by their global norm, and
+// scaling the loss. Nothing here reads a value on the host, except state().
 //
-// The loss is multiplied by the scale before it goes back. With the sum of squares of all scaled
-// gradients, a step divides them by scale / min(1, clip_norm / norm), or does nothing where the sum
-// is not finite. A dynamic scale then halves, or doubles after 2,000 steps without overflow, as
+// The loss is multiplied by the scale before its backward. With the sum of squares of all scaled
+// gradients, a step divides them by scale / min(1, clip_norm / norm), or does nothing if the sum is
+// not finite. A dynamic scale then halves, or doubles after 2,000 steps without overflow, as
 // PyTorch's GradScaler does.
 #pragma once
 
@@ -24,27 +24,28 @@ struct GradientScaleOptions {
 
 class GradientScale {
  public:
-  /// Scalars on `device`.
+  /// Allocates its scalars on `device`.
   GradientScale(const GradientScaleOptions& options, const c10::Device& device);
 
-  /// What the gradient of a microbatch's loss is; undefined: 1.
+  /// Returns the gradient with which the backward of a microbatch's loss starts; undefined: 1.
   at::Tensor loss_gradient(int microbatches) const;
 
   /// Adds weight x (sum of squares) to `sum`, an fp32 tensor of one element.
   void add(const at::Tensor& gradient, double weight, const at::Tensor& sum) const;
 
-  /// From the sum of squares of all gradients, times `weight`: fills the scalars of the step's
-  /// optimizer, and adapts the scale for the next step.
+  /// Fills the scalars of the step's optimizer, and adapts the scale for the next step. `sum` times
+  /// `weight` is the sum of squares of all gradients.
   void finish(const at::Tensor& sum, double weight, StepScalars& scalars);
 
-  /// Of the last finished step, unscaled and before it was clipped; fp32 scalar, undefined: none.
+  /// The gradient norm of the last finished step, unscaled and before clipping; fp32 scalar.
+  /// Undefined: none.
   const at::Tensor& norm() const { return norm_; }
-  /// fp32 scalar; undefined: the loss is not scaled.
+  /// The loss scale, an fp32 scalar. Undefined: the loss is not scaled.
   const at::Tensor& scale() const { return scale_; }
 
-  /// Of a scale that adapts itself; waits for the device.
+  /// Returns the state of a scale that adapts itself, or nothing. Waits for the device.
   std::optional<LossScaleState> state() const;
-  /// Does nothing where the scale does not adapt itself.
+  /// Sets the state of a scale that adapts itself. Does nothing with any other scale.
   void restore(const LossScaleState& state);
 
  private:

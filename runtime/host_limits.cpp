@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The number that a file begins with; "max" is none.
+/// Returns the number that a file begins with, or nothing if there is none, as with "max".
 std::optional<int64_t> number_in(const fs::path& path) {
   std::ifstream file(path);
   int64_t number = 0;
@@ -19,7 +19,7 @@ std::optional<int64_t> number_in(const fs::path& path) {
   return number;
 }
 
-/// The number behind a key, in a file of one a line.
+/// Returns the number behind a key, in a file with one key a line.
 std::optional<int64_t> number_of(std::string_view wanted, const fs::path& path) {
   std::ifstream file(path);
   std::string key;
@@ -36,7 +36,8 @@ std::optional<int64_t> kernel_bytes(const fs::path& meminfo) {
   return kib ? std::optional(*kib * 1024) : std::nullopt;
 }
 
-/// Cached files that nobody uses count as used, and go when somebody asks for memory.
+/// Returns what a container's limit leaves. Cached files that are not in use count as used, but are
+/// dropped when memory is needed, so they are added back.
 std::optional<int64_t> left_below(const fs::path& limit, const fs::path& used,
                                   std::optional<int64_t> cached_bytes) {
   const std::optional<int64_t> limit_bytes = number_in(limit);

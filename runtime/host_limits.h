@@ -1,4 +1,4 @@
-// How much memory of this host a process can still take.
+// Reads how much memory of this host a process can still take.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace shardlens::runtime {
 
-/// The less of what the kernel says is available and what a container's limit (cgroup v2 or v1)
-/// leaves. Nothing where the kernel does not say. `root` holds proc/ and sys/.
+/// Returns the smaller of what the kernel says is available and what a container's limit (cgroup v2
+/// or v1) leaves, in bytes, or nothing if the kernel does not say. `root` holds proc/ and sys/.
 std::optional<int64_t> available_host_bytes(const std::filesystem::path& root = "/");
 
 }  // namespace shardlens::runtime

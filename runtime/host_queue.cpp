@@ -38,7 +38,7 @@ void HostQueue::run() {
     } catch (...) {
       failure = std::current_exception();
     }
-    work = nullptr;  // what it holds is given back before anybody hears that it is done
+    work = nullptr;  // frees what it holds before the others hear that it is done
     lock.lock();
     failure_ = failure;
     if (!failure_) posted_.pop_front();

@@ -1,4 +1,4 @@
-// What the host does for a schedule beside its device: the actions of Stream::host, one after the
+// Does a schedule's work on the host beside its device: the actions of Stream::host, one after the
 // other on a thread of their own, while the thread that posts them goes on to give the device work.
 #pragma once
 
@@ -12,25 +12,25 @@
 
 namespace shardlens::runtime {
 
-/// One thread posts and waits.
+/// Runs posted work in order. One thread alone posts and waits.
 class HostQueue {
  public:
   using Work = std::function<void()>;
 
-  /// `has_device`: else there is nothing to run beside, and `post` does the work at once.
+  /// If `has_device` is false there is nothing to run beside, and `post` does the work at once.
   explicit HostQueue(bool has_device) : has_device_(has_device) {}
-  /// Finishes what has begun, and drops the rest.
+  /// Finishes the work that has begun, and drops the rest.
   ~HostQueue();
   HostQueue(const HostQueue&) = delete;
   HostQueue& operator=(const HostQueue&) = delete;
 
-  /// Ids rise from one `join` to the next.
+  /// Hands `work` to the thread. Ids must rise from one `join` to the next.
   void post(int action, Work work);
 
-  // Both throw what some work has thrown; nothing was done after that.
+  // Both throw what some work has thrown; no work was done after that.
   /// Returns when `action`, which was posted, has been done.
   void wait(int action);
-  /// Returns when all has been done.
+  /// Returns when all work has been done.
   void join();
 
  private:
@@ -40,7 +40,7 @@ class HostQueue {
   };
 
   void run();
-  /// Returns when nothing up to `action` is left.
+  /// Returns when no work up to `action` is left. Throws what some work has thrown.
   void wait_until_past(std::unique_lock<std::mutex>& lock, int action);
 
   const bool has_device_;

@@ -18,7 +18,7 @@ namespace {
                                           input::shown(path), why));
 }
 
-/// ITU-R 601's brightness in units of 2^-16, rounded, as Pillow's "L".
+/// Returns ITU-R 601's brightness, computed in units of 2^-16 and rounded, as Pillow's "L".
 uint8_t grey_of(const uint8_t* colours) {
   constexpr uint32_t kRed = 19595, kGreen = 38470, kBlue = 7471, kHalf = 1 << 15;
   return static_cast<uint8_t>(

@@ -1,4 +1,4 @@
-// The pixels of an image file. No LibTorch, safe from any thread.
+// Decodes image files into pixels. No LibTorch, safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,10 @@ struct DecodedImage {
   std::vector<uint8_t> pixels;  // [height, width, channels]
 };
 
-/// `channels`: 1 (grey) or 3. Throws std::invalid_argument with one line that names the file and
-/// what is wrong with it: to try again would not help. Images of more than input::kMostImagePixels,
-/// or of more than their bytes can hold, are refused before they are decoded.
+/// Returns the pixels of an image file. `channels` is 1 (grey) or 3. Throws std::invalid_argument
+/// with one line that names the file and what is wrong with it; to try again would not help. Images
+/// of more than input::kMostImagePixels, or of more than their bytes can hold, are refused before
+/// they are decoded.
 DecodedImage decode_image(const std::string& path, int64_t channels);
 
 }  // namespace shardlens::runtime

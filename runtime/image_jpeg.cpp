@@ -16,13 +16,13 @@ namespace shardlens::runtime {
 
 namespace {
 
-/// Each block of 8 x 8 pixels takes a bit at least, where no arithmetic coder packs them.
+/// Each block of 8 x 8 pixels takes a bit at least, unless an arithmetic coder packs them.
 constexpr int64_t kMostPixelsAByte = 64 * 8;
 
 /// A progressive file may draw its pixels again and again, in scans of few bytes.
 constexpr int64_t kMostDrawnPixels = 32 * input::kMostImagePixels;
 
-/// How libjpeg's callbacks find their way out: it passes them its first member.
+/// Lets libjpeg's callbacks find their way out: libjpeg passes them its first member.
 struct Way {
   jpeg_error_mgr errors;
   std::jmp_buf out;
@@ -35,7 +35,8 @@ struct Way {
   std::longjmp(way->out, 1);
 }
 
-/// libjpeg would repair the damage that it warns of. Bytes between segments damage no pixel.
+/// Treats a warning as an error, because libjpeg would repair the damage that it warns of. Bytes
+/// between segments are let pass: they damage no pixel.
 void note(j_common_ptr info, int level) {
   constexpr int kWarning = -1;
   if (level == kWarning && info->err->msg_code != JWRN_EXTRANEOUS_DATA) leave(info);
@@ -65,7 +66,7 @@ class Decoder {
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
-  /// Calls libjpeg, which leaves by longjmp where it finds a fault: `step` owns nothing.
+  /// Calls libjpeg, which leaves by longjmp if it finds a fault, so `step` must own nothing.
   template <class Step>
   void run(const Step& step) {
     if (setjmp(way_.out) != 0) throw std::invalid_argument(input::shown(way_.reason.data()));
@@ -105,13 +106,14 @@ void read_rows(Decoder& decoder, uint8_t* pixels) {
   });
 }
 
-/// a * b / 255, rounded.
+/// Returns a * b / 255, rounded.
 int scaled(int a, int b) {
   const int product = a * b + 128;
   return ((product >> 8) + product) >> 8;
 }
 
-/// Files for print hold how much of each of four inks is absent, 255 for none of it.
+/// Converts inks to colours. Files for print hold how much of each of four inks is absent: 255
+/// means that there is none of it.
 std::vector<uint8_t> colours_of_inks(const std::vector<uint8_t>& inks) {
   std::vector<uint8_t> colours;
   colours.reserve(inks.size() / 4 * 3);

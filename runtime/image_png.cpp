@@ -17,7 +17,7 @@ namespace shardlens::runtime {
 
 namespace {
 
-/// A deflated byte stands for up to 1032, and a byte of a row for eight pixels of one bit.
+/// A deflated byte stands for up to 1032 bytes, and a byte of a row for eight pixels of one bit.
 constexpr int64_t kMostPixelsAByte = 1032 * 8;
 
 [[noreturn]] void refuse() {
@@ -31,7 +31,8 @@ uint32_t big_endian(std::string_view bytes) {
   return number;
 }
 
-/// stb_image takes memory for what a chunk claims before it looks whether that is there.
+/// Throws if a chunk is cut off, because stb_image takes memory for what a chunk claims before it
+/// looks whether that is there.
 void expect_whole_chunks(std::string_view bytes) {
   constexpr size_t kSignatureBytes = 8, kHeadBytes = 8, kChecksumBytes = 4;
   std::string_view rest = bytes.substr(std::min(bytes.size(), kSignatureBytes));

@@ -40,12 +40,12 @@ constexpr std::array kFashionNames = {"T-shirt/top", "Trouser", "Pullover", "Dre
 
 // --- weights -----------------------------------------------------------------------------------
 
-/// The folder whose every byte is as it was written, and what was passed over.
+/// Holds the folder whose every byte is as it was written, and the folders that were passed over.
 struct FoundWeights {
   fs::path folder;
   std::vector<std::string> passed_over;
 
-  /// Whether the folder is whole; else it is passed over.
+  /// Takes the folder and returns true if it is whole; else passes it over.
   bool take(const fs::path& candidate) {
     const std::string fault = fault_of(candidate);
     if (fault.empty()) {
@@ -80,7 +80,7 @@ void find_best(FoundWeights& weights, const InferOptions& options) {
     if (!whole.take(one.path)) continue;
     const auto state = CheckpointReader(one.path).state();
     const auto accuracy = state ? state->test_accuracy : std::nullopt;
-    if (!accuracy || *accuracy < best) continue;  // of equals the newer one
+    if (!accuracy || *accuracy < best) continue;  // if equal, the newer one wins
     best = *accuracy;
     weights.folder = one.path;
   }
@@ -103,8 +103,8 @@ FoundWeights find_weights(const InferOptions& options) {
 
 // --- the job -----------------------------------------------------------------------------------
 
-/// Where train was started: an older release left paths relative to that. Nothing where the run is
-/// no longer where it was.
+/// Returns the folder in which train was started, because an older release left paths relative to
+/// it, or nothing if the run has been moved.
 std::optional<fs::path> started_in(const planner::Config& config, const fs::path& run) {
   fs::path folder = fs::canonical(run);
   const fs::path storage = config.storage;
@@ -145,7 +145,7 @@ planner::Config config_of_run(const InferOptions& options) {
   return with_inputs_found(config, options);
 }
 
-/// The model and data of the run, and of the rest what a forward pass needs.
+/// Prepares a job with the run's model and data, and of the rest what a forward pass needs.
 Job prepare(const planner::Config& run, const InferOptions& options) {
   planner::Config config;
   config.model = run.model;
@@ -188,7 +188,8 @@ int64_t test_index(const Job& job, int64_t index) {
                         job.found_data.test_samples, job.found_data.test_samples - 1));
 }
 
-/// [1, channels, px, px], as in training, on the CPU; the target of a file is -1.
+/// Returns the image as [1, channels, px, px], as in training, on the CPU. The target of a file is
+/// -1.
 Batch load_sample(const Job& job, const InferOptions& options) {
   if (!options.image.empty()) {
     const std::vector<planner::ImageFile> files = {{.path = options.image, .label = -1}};
@@ -207,7 +208,7 @@ Batch load_sample(const Job& job, const InferOptions& options) {
 
 // --- the pass ----------------------------------------------------------------------------------
 
-/// Logits of one rank, [classes] on the CPU.
+/// Returns the logits of one rank, [classes] on the CPU.
 at::Tensor run_rank(const Job& job, int rank, void* region, const fs::path& weights,
                     const Batch& sample) {
   const at::NoGradGuard no_grad;

@@ -1,5 +1,5 @@
 // Classifies one image with a run's trained model, on one rank or on several that each keep a part
-// of the weights: the schedule of an evaluation pass, and nothing of training.
+// of the weights. It runs the schedule of an evaluation pass, and nothing of training.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace shardlens::runtime {
 
-/// Which of a run's weights.
+/// Says which of a run's weights to read.
 enum class WeightsFrom {
   model,   // RUN/model, else the newest checkpoint
   latest,  // the newest checkpoint
@@ -21,8 +21,8 @@ enum class WeightsFrom {
 
 struct InferOptions {
   std::filesystem::path run;
-  std::optional<int64_t> index;  // of a test image
-  std::string image;             // a file instead
+  std::optional<int64_t> index;  // number of a test image
+  std::string image;             // an image file instead
   WeightsFrom from = WeightsFrom::model;
   int64_t workers = 1;
   std::string device = "auto";
@@ -37,14 +37,15 @@ struct Guess {
 
 struct Inference {
   std::filesystem::path weights;  // the folder that they were read from, every byte as written
-  std::vector<std::string> passed_over;  // that would have come first but is damaged, a line each
+  std::vector<std::string> passed_over;  // damaged folders that would have come first, a line each
   Picture picture;
-  std::optional<Guess> truth;  // of a test image; its probability is the model's
+  std::optional<Guess> truth;  // of a test image, with the model's probability for it
   std::vector<Guess> guesses;  // of all classes, the likeliest first
 };
 
-/// Ranks are threads of this process. What is damaged is passed over, and told. Throws
-/// std::invalid_argument for what the user must mend, std::runtime_error where a rank fails.
+/// Classifies an image. Ranks are threads of this process. Damaged weights are passed over, and
+/// reported. Throws std::invalid_argument for what the user must fix, std::runtime_error if a rank
+/// fails.
 Inference infer(const InferOptions& options);
 
 }  // namespace shardlens::runtime

@@ -24,10 +24,10 @@ constexpr size_t kShown = 5;
 struct Asked {
   InferOptions options;
   bool as_json = false;
-  std::string help;  // not empty: print it and do nothing
+  std::string help;  // not empty: print it and do no more
 };
 
-/// A name stands for the run of that name in the default storage.
+/// Returns a run's folder. A name stands for the run of that name in the default storage.
 std::filesystem::path run_folder(const std::string& run) {
   const std::filesystem::path in_storage = std::filesystem::path("runs") / run;
   const bool is_name = !std::filesystem::exists(run) && std::filesystem::exists(in_storage);

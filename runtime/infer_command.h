@@ -1,4 +1,4 @@
-// `shardlens infer`: flags in, text or JSON out.
+// Implements `shardlens infer`: flags in, text or JSON out.
 #pragma once
 
 #include <string>
@@ -6,8 +6,9 @@
 
 namespace shardlens::runtime {
 
-/// Flags behind `shardlens infer`. Returns what to print. Throws std::invalid_argument for wrong
-/// use, std::exception where it failed; LibTorch's may have more lines than one.
+/// Runs `shardlens infer` with the flags behind it, and returns what to print. Throws
+/// std::invalid_argument for wrong use, std::exception if it failed; LibTorch's may have more lines
+/// than one.
 std::string infer_command(const std::vector<std::string>& arguments);
 
 }  // namespace shardlens::runtime

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-// Only programs that are built against an installation have it (home.cpp).
+// Only programs that are built against an installation have this function (home.cpp).
 extern "C" const char* shardlens_home() __attribute__((weak));
 
 namespace shardlens::runtime {

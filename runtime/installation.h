@@ -1,9 +1,10 @@
-// Where a program of ours finds what it loads and does not link: the null device's libraries, what
-// is preloaded into a Python program, and, in a wheel, LibTorch.
+// Finds what a program of ours loads and does not link: the null device's libraries, what is
+// preloaded into a Python program, and, in a wheel, LibTorch.
 //
-// A wheel's tree (and make tarball's) is an installation's but for LibTorch, which it takes from
-// where it is: bin/shardlens-train is a program that finds it and becomes the one of that name in
-// lib/shardlens/bin, for which lib/shardlens is the folder that a build is for its programs.
+// The tree of a wheel, and of `make tarball`, is an installation's without LibTorch, which it takes
+// from where it is: bin/shardlens-train is a program that finds LibTorch and becomes the program of
+// that name in lib/shardlens/bin. For that one, lib/shardlens is what the build folder is for the
+// programs of a build.
 #pragma once
 
 #include <filesystem>
@@ -11,9 +12,9 @@
 
 namespace shardlens::runtime {
 
-/// "null_device" or "record": beside the folder of the program in a build, below lib/shardlens of
-/// an installation, also for a program that was built against one. Where it is nowhere, where the
-/// build would have put it.
+/// Returns the folder of "null_device" or "record". In a build it is beside the program's folder;
+/// in an installation it is below lib/shardlens, also for a program that was built against one. If
+/// it is nowhere, returns where the build would have put it.
 std::filesystem::path support_folder(const std::string& name);
 
 /// The null device's libraries in a folder, as LD_PRELOAD wants them. Throws std::runtime_error

@@ -24,7 +24,7 @@ namespace {
 
 constexpr const char* kOwnData = "own";
 
-/// What the planner would find, of what was loaded.
+/// Checks the data that was loaded, and keeps what the planner would find of it.
 void take_data(Job& job, const planner::TrainingData& data) {
   check_data(data, job.spec, job.config);
   job.found_data = data;
@@ -46,7 +46,7 @@ void list_images(Job& job) {
   take_data(job, data_of(job.folder));
 }
 
-/// Of a program: its samples, or one random batch.
+/// Takes a program's data: its samples, or one random batch.
 void take_own_data(Job& job) {
   if (job.own->test.samples > 0 && job.own->model.loss) {
     throw std::invalid_argument(fmt::format(
@@ -59,7 +59,7 @@ void take_own_data(Job& job) {
                   .test_samples = job.own->test.samples});
 }
 
-/// A program's own model has its own samples, where there are any.
+/// Returns the word for --data. A program's own model has its own samples, if there are any.
 std::string own_data_of(const Job& job) {
   const std::string& asked = job.config.data;
   const char* const own = job.own->train.samples > 0 ? kOwnData : planner::kSyntheticData;
@@ -71,7 +71,7 @@ std::string own_data_of(const Job& job) {
                   asked, job.spec.name));
 }
 
-/// Random targets are classes.
+/// Throws if synthetic data cannot be drawn: random targets are classes, so the model needs some.
 void check_synthetic(const Job& job) {
   const bool has_targets = job.spec.loss == models::LossKind::mean_cross_entropy;
   if (job.config.data != planner::kSyntheticData || !has_targets || job.spec.sample.classes > 0)
@@ -97,7 +97,7 @@ void load_data(Job& job) {
   planner::is_image_folder(job.config.data) ? list_images(job) : load_idx(job);
 }
 
-/// The program's own where it has one; --model names one of ours.
+/// Returns the program's own spec if it has one; else --model names one of ours.
 models::ModelSpec spec_of(Job& job) {
   if (!job.own) return models::find_spec(job.config.model, job.config.seq);
   const models::ModelSpec& spec = job.own->model.spec;
@@ -152,7 +152,8 @@ void choose_ranks(Job& job) {
   }
 }
 
-/// Of the ranks that another launcher has started on a host, one reads every byte for all.
+/// Reads --init in full. Of the ranks that another launcher has started on a host, one does it for
+/// all.
 void check_init(Job& job) {
   const std::string& init = job.config.init;
   try {
@@ -168,7 +169,7 @@ void count_steps(Job& job) {
   job.steps = steps_in_run(job.steps_per_epoch, job.config);
 }
 
-/// A recording that nothing would ever be written to.
+/// Throws if a recording would stay empty or could not be written.
 void check_recording(const Job& job) {
   LocalRecordings::check(job.config.profile_dir);
   if (!job.recording.steps || job.recording.steps->first <= job.steps) return;
@@ -226,7 +227,7 @@ std::string describe(const Job& job, const RankStatus& status) {
     return std::string(to_string(status.phase));
   }
   const planner::Schedule& schedule = status.phase == Phase::training ? job.train : job.evaluate;
-  // Step and action are not read as one, so the id may be the other schedule's.
+  // Step and action are not read as one, so the id may belong to the other schedule.
   if (status.action < 0 || status.action >= schedule.size()) {
     return fmt::format("{}, step {}", to_string(status.phase), status.step);
   }

@@ -1,5 +1,5 @@
 // A checked training job: everything that the launcher decides before the first rank starts, and
-// that every rank then shares. Making one touches no disk but to read.
+// that every rank then shares. Making one reads from the disk, and writes nothing.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,11 @@ namespace shardlens::runtime {
 
 using planner::DataKind;
 
-/// One start of the ranks. A run may need several.
+/// Describes one start of the ranks. A run may need several.
 struct Attempt {
-  Fence fence;            // who may write into the run's folder
-  int64_t restarts = 0;   // by the supervisor, before this one
-  bool verifies = false;  // nobody has read the checkpoint that it goes on from: its ranks do
+  Fence fence;            // decides who may write into the run's folder
+  int64_t restarts = 0;   // starts by the supervisor before this one
+  bool verifies = false;  // its ranks verify the checkpoint, which nobody has read
 };
 
 struct Job {
@@ -38,11 +38,11 @@ struct Job {
   planner::Checkpointing checkpointing;
   Attempt attempt{};
   std::optional<std::filesystem::path> resume{};  // the checkpoint that it goes on from
-  Membership place{};      // of this process, where another launcher has started it
-  std::vector<int> ranks;  // those that are no pretence; the first one writes metrics and result
-  int gpus = 0;            // that this process sees, which the ranks of a host take in turn
+  Membership place{};      // of this process, if another launcher has started it
+  std::vector<int> ranks;  // those that are real (not played); the first writes metrics and result
+  int gpus = 0;            // that this process sees; the ranks of a host take them in turn
   std::string notice;      // why values mean nothing; empty: they do
-  std::string init_unverified{};  // why nobody knows that --init is as it was written; empty: it is
+  std::string init_unverified{};  // why --init cannot be verified; empty: it is as it was written
   models::ModelSpec spec;
   std::optional<OwnTraining> own;  // the program's own model and samples
   planner::TrainingData found_data{};
@@ -53,23 +53,23 @@ struct Job {
   int64_t steps_per_epoch = 0;
   int64_t steps = 0;  // in all
 
-  /// That share this host's memory.
+  /// Returns how many of the ranks share this host's memory.
   int64_t ranks_here() const {
     return place.is_alone() ? static_cast<int64_t>(ranks.size()) : place.local_world_size;
   }
   bool writes_results(int rank) const { return rank == ranks.front(); }
 };
 
-/// Puts a device in the place of `auto`.
+/// Replaces the device `auto` by one that this host has.
 void choose_device(planner::Config& config);
 
-/// `own`: what the program brings along in place of --model. Of a rank that another launcher has
-/// started, config.workers are all ranks of the world. Throws std::invalid_argument for whatever
-/// the user must mend.
+/// Checks a configuration and returns its job. `own` is what the program brings along in place of
+/// --model. For a rank that another launcher has started, config.workers must be the number of all
+/// ranks of the world. Throws std::invalid_argument for whatever the user must fix.
 Job prepare_job(const planner::Config& config, const std::optional<OwnTraining>& own = {},
                 const Membership& place = {});
 
-/// Where a rank is, in words: "step 37, BACKWARD of attention3".
+/// Returns where a rank is, in words: "step 37, BACKWARD of attention3".
 std::string describe(const Job& job, const RankStatus& status);
 
 }  // namespace shardlens::runtime

@@ -28,14 +28,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How long the others may take to end by themselves once one rank has failed.
+/// The time that the others may take to end by themselves once one rank has failed.
 constexpr auto kGrace = std::chrono::seconds(3);
-/// How long the kernel may take to end a process that was killed: one that waits for a device or a
-/// network disk does not end before that answers.
+/// The time that the kernel may take to end a process that was killed: one that waits for a device
+/// or a network disk does not end before that answers.
 constexpr auto kKernelGrace = std::chrono::seconds(60);
 constexpr auto kLook = std::chrono::milliseconds(100);
 
-/// The exit code of a rank that has ended well.
+/// True if the status is that of a rank that has ended well.
 bool is_good(int status) {
   return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == kPreempted);
 }
@@ -111,7 +111,7 @@ class Launcher {
     }
   }
 
-  /// Takes what the kernel has to tell of all ranks.
+  /// Returns the ranks that have ended, and notes those that were stopped or continued.
   std::vector<Ended> reap() {
     std::vector<Ended> ended;
     int status = 0;
@@ -130,8 +130,8 @@ class Launcher {
     return ended;
   }
 
-  /// Of those that ended together one that a signal has killed is the cause: whoever lost a peer
-  /// ends after it.
+  /// Fails the attempt if a rank ended badly. Of those that ended together, one that a signal has
+  /// killed is the cause: whoever lost a peer ends after it.
   void judge(const std::vector<Ended>& ended) {
     for (const Ended& one : ended) {
       if (WIFEXITED(one.status) && WEXITSTATUS(one.status) == kPreempted) is_preempted_ = true;
@@ -155,7 +155,8 @@ class Launcher {
          WIFSIGNALED(ended.status) ? Fault::killed : Fault::failed, ended.rank);
   }
 
-  /// A rank that stands still is to blame for whatever the others have met.
+  /// Fails with the note's reason. But if a rank stands still, it is to blame for whatever the
+  /// others have met.
   void fail_as_noted(const AbortNote& note) {
     const std::optional<int> stopped = watch_.stopped();
     const bool is_lost = note.fault() == Fault::hung || note.fault() == Fault::connection;
@@ -169,7 +170,7 @@ class Launcher {
     fail(note.reason() + (is_told ? "" : "; " + where_all_are()), note.fault(), note.rank());
   }
 
-  /// Not every communicator says who is late; the board does.
+  /// Says where all ranks are. Not every communicator says who is late; the board does.
   std::string where_all_are() const {
     std::map<std::pair<int64_t, int32_t>, std::vector<int>> ranks_at;
     for (const int rank : job_.ranks) {
@@ -181,7 +182,7 @@ class Launcher {
                        describe(job_, board_.read(behind.front())));
   }
 
-  /// SIGTERM and SIGUSR1 let a run save, once.
+  /// Handles a signal. SIGTERM and SIGUSR1 let a run save, once.
   void take_signal(int signal) {
     const bool is_first = std::exchange(outcome_.signal, signal) == 0;
     if (is_first && signal != SIGINT && job_.checkpointing.wanted && !has_failed()) {
@@ -193,7 +194,7 @@ class Launcher {
     end_all();
   }
 
-  /// The first reason is the cause; what follows from it is not told.
+  /// Keeps the first reason, which is the cause; what follows from it is not told.
   void fail(const std::string& reason, Fault fault, int rank = -1) {
     if (has_failed()) return;
     outcome_.end = Outcome::End::failed;
@@ -207,7 +208,8 @@ class Launcher {
     board_.abort_note().raise(reason, fault, rank);
   }
 
-  /// Those that are stopped would never end by themselves.
+  /// Ends ranks that take too long, or at once if all are stopped: these would never end by
+  /// themselves.
   void end_slow_ones() const {
     if (Clock::now() > failed_at_ + kGrace || watch_.all_stopped()) end_all();
   }
@@ -218,7 +220,7 @@ class Launcher {
     }
   }
 
-  /// Killed, and yet it does not end.
+  /// True if a process was killed long ago, and has not ended.
   bool is_out_of_reach() {
     if (!has_failed() || Clock::now() < failed_at_ + kGrace + kKernelGrace) return false;
     outcome_.reason +=
@@ -240,7 +242,7 @@ class Launcher {
   RankWatch watch_;
   std::vector<pid_t> pids_;  // by rank; 0: has ended
   bool is_preempted_ = false;
-  std::optional<Clock::time_point> stop_by_;  // where it was asked to save and stop
+  std::optional<Clock::time_point> stop_by_;  // if it was asked to save and stop
   Outcome outcome_;
   Clock::time_point failed_at_;
 };

@@ -20,7 +20,7 @@ namespace {
 
 std::string folder_of(int64_t generation) { return fmt::format("g{}", generation); }
 
-/// The N of "gN"; 0 for other names.
+/// Returns the N of "gN", or 0 for other names.
 int64_t generation_of(const fs::path& folder) {
   const std::string name = folder.filename().string();
   int64_t generation = 0;
@@ -29,10 +29,10 @@ int64_t generation_of(const fs::path& folder) {
   return name == folder_of(generation) ? generation : 0;
 }
 
-/// What a rank that was killed has left beside its recording (profiler/writer.h).
+/// Returns the file that a killed rank has left beside its recording (profiler/writer.h).
 fs::path open_part_of(const fs::path& recording) { return recording.string() + ".open"; }
 
-/// Under a name of the attempt's, so that two hosts can do it at once.
+/// Moves a file, first under a name of the attempt's, so that two hosts can do it at once.
 void move_file(const fs::path& from, const fs::path& to) {
   const fs::path temporary = to.string() + "." + from.parent_path().filename().string();
   copy_durably(from, temporary);
@@ -88,7 +88,7 @@ std::vector<std::string> LocalRecordings::collect_left() const {
   return lines;
 }
 
-/// The oldest attempt's first.
+/// Returns the recordings that earlier attempts have left, the oldest attempt's first.
 std::vector<fs::path> LocalRecordings::left() const {
   std::error_code missing;
   std::vector<std::pair<int64_t, fs::path>> found;
@@ -110,14 +110,14 @@ void LocalRecordings::move(const fs::path& file) const {
   const bool was_killed = fs::exists(open_part_of(file));
   if (was_killed) move_file(open_part_of(file), open_part_of(to));
   move_file(file, to);
-  if (!was_killed) fs::remove(open_part_of(to));  // of the recording that was there
+  if (!was_killed) fs::remove(open_part_of(to));  // it belongs to the recording that was there
   drop(file);
 }
 
 void LocalRecordings::drop(const fs::path& file) const {
   std::error_code ignored;
   for (const fs::path& path : {file, open_part_of(file), file.parent_path(), own_}) {
-    fs::remove(path, ignored);  // folders only where they are empty
+    fs::remove(path, ignored);  // removes a folder only if it is empty
   }
 }
 

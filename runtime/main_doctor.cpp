@@ -14,7 +14,7 @@ namespace {
 
 using namespace shardlens::runtime;
 
-/// The sibling that trains, where this build has it.
+/// Returns the path of the program beside this one that trains, or "" if this build has none.
 std::string trainer() {
   const auto self = std::filesystem::read_symlink("/proc/self/exe");
   const auto program = self.parent_path() / "shardlens-train";
@@ -31,10 +31,10 @@ Version version_of(const char* text) {
   return version;
 }
 
-/// 13020 for "13.2.86".
+/// Returns 13020 for "13.2.86".
 int cuda_number(const Version& cuda) { return cuda.major * 1000 + cuda.minor * 10; }
 
-/// 22809 for "2.28.9".
+/// Returns 22809 for "2.28.9".
 int nccl_number(const Version& nccl) { return nccl.major * 10000 + nccl.minor * 100 + nccl.patch; }
 
 int examine(const DoctorOptions& options, bool as_json) {

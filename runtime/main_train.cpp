@@ -10,7 +10,7 @@ namespace {
 
 using namespace shardlens;
 
-/// Nothing for a GPU that is not known by name.
+/// Returns a forecast, or nothing for a GPU that is not known by name.
 std::optional<runtime::Forecast> forecast(const planner::Config& config,
                                           const planner::TrainingData& data) {
   try {

@@ -16,12 +16,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kChunkBytes = int64_t{4} << 20;  // what a thread takes at a time
+constexpr int64_t kChunkBytes = int64_t{4} << 20;  // the bytes that a thread takes at a time
 constexpr int64_t kPieceBytes = profiler::kCrc32cPieceBytes;
 constexpr int64_t kMostThreads = 8;
 
-/// The checksums of all chunks. Several threads read, since one would wait for the disk and for its
-/// own arithmetic in turn.
+/// Computes the checksums of all chunks. Several threads read, since one would wait for the disk
+/// and for its own arithmetic in turn.
 class Chunks {
  public:
   Chunks(const input::InputFile& file, int64_t bytes)
@@ -29,7 +29,7 @@ class Chunks {
         bytes_(bytes),
         checksums_(static_cast<size_t>((bytes + kChunkBytes - 1) / kChunkBytes)) {}
 
-  /// False where the file cannot be read.
+  /// Reads all chunks. Returns false if the file cannot be read.
   bool measure() {
     const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
     const int64_t threads = std::clamp<int64_t>(cores, 1, kMostThreads);

@@ -17,18 +17,19 @@ constexpr const char* kLeft = "left";
 constexpr const char* kLine = "line/";
 constexpr const char* kStop = "stop";
 
-/// For those that may be dead.
+/// The time to wait for ranks that may be dead.
 constexpr auto kStoreGrace = std::chrono::seconds(3);
 
-/// A rank's thread answers within a beat, however long its step takes.
+/// The time to wait for all to choose. A rank's thread answers within a beat, however long its step
+/// takes.
 constexpr auto kChoice = std::chrono::seconds(10);
 
-/// How often a rank speaks: more ranks less often, since one store hears them all.
+/// Returns how often a rank speaks: less often with more ranks, since one store hears them all.
 std::chrono::milliseconds beat_of(int world_size) {
   return std::chrono::milliseconds(std::max(100, 2 * world_size));
 }
 
-/// Those that ask ranks to stop. The mirror takes them.
+/// Returns the signals that ask ranks to stop. The mirror takes them.
 sigset_t stop_signals() {
   sigset_t signals;
   ::sigemptyset(&signals);
@@ -36,7 +37,7 @@ sigset_t stop_signals() {
   return signals;
 }
 
-/// For this thread and those that it makes; returns what was blocked before.
+/// Blocks the signals for this thread and those that it makes. Returns what was blocked before.
 sigset_t block_signals() {
   const sigset_t signals = stop_signals();
   sigset_t before;
@@ -64,9 +65,9 @@ std::unique_ptr<GlooStore> open_store(const Membership& place, std::chrono::mill
   return serves(place) ? GlooStore::serve(options) : GlooStore::connect(options);
 }
 
-/// "8 2 --batch 0: ...": kind, rank, reason.
+/// Writes "8 2 --batch 0: ...": kind, rank, reason.
 std::string text_of(const AbortNote& note) {
-  const std::string reason = note.reason();  // before what is there with it
+  const std::string reason = note.reason();  // read first: it waits until kind and rank are there
   return std::to_string(static_cast<uint32_t>(note.fault())) + ' ' + std::to_string(note.rank()) +
          ' ' + reason;
 }
@@ -134,7 +135,7 @@ void Meeting::mirror() {
     carry_reason();
   } catch (const std::exception& error) {
     if (!ends_) board_.abort_note().raise(error.what(), Fault::connection);
-    is_told_ = true;  // there is nobody left to tell
+    is_told_ = true;  // no rank is left to be told
   }
 }
 
@@ -150,9 +151,9 @@ void Meeting::ask_to_stop() { wants_stop_ = true; }
 
 // [Note: one step for all hosts]
 // Ranks come to the end of a step at different times, and all must stop after the same one. When
-// the store knows that somebody wants to stop, each rank's thread tells how many steps that rank
-// had done, and holds it at the next boundary. When all have told, the last step is the one after
-// the furthest: no rank can have begun a later one, since a step needs all ranks.
+// the store knows that a rank wants to stop, each rank's thread tells how many steps that rank had
+// done, and holds it at the next boundary. When all have told, the last step is the one after the
+// furthest: no rank can have begun a later one, since a step needs all ranks.
 void Meeting::choose_stop() {
   {
     const std::lock_guard lock(stop_mutex_);
@@ -206,7 +207,7 @@ void Meeting::tell_line(int64_t beat) {
   mirrored_->set(kLine + std::to_string(place_.rank), line.str());
 }
 
-/// From the board to the store, or back.
+/// Carries the reason from the board to the store, or back.
 void Meeting::carry_reason() {
   if (is_told_) return;
   AbortNote& note = board_.abort_note();
@@ -253,7 +254,7 @@ std::vector<int> Meeting::silent_ranks() const {
       if (rank != place_.rank && after[rank] == before[rank]) silent.push_back(rank);
     }
   } catch (const CommunicationError&) {
-    // Without a store nobody can be heard: the failure at hand says more.
+    // Without a store no rank can be heard, and the failure at hand says more.
   }
   return silent;
 }
@@ -272,7 +273,7 @@ void Meeting::leave(bool is_well) {
       left = store_->add(kLeft, 0);
     }
   } catch (const CommunicationError&) {
-    // The store has gone before us; nobody waits for this rank then.
+    // The store has gone before us, so no rank waits for this one.
   }
 }
 

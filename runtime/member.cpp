@@ -38,7 +38,7 @@ constexpr int kDoesNotFit = 3;
 
 constexpr const char* kMarker = ".marker";
 
-/// For a file that another host has just written: shared storage may show it late.
+/// The time to wait for a file that another host has just written: shared storage may show it late.
 constexpr auto kStoragePatience = std::chrono::seconds(10);
 
 std::chrono::milliseconds deadline_of(const planner::Config& config) {
@@ -60,11 +60,11 @@ void tell_torchrun(const Membership& place, const std::string& reason) {
   std::ofstream(place.error_file) << error_file_json(reason, std::time(nullptr));
 }
 
-/// What rank 0 has decided, for all.
+/// Holds what rank 0 has decided, for all ranks.
 struct Opened {
   std::string name;        // of the run in its storage
   std::string checkpoint;  // the folder's name; empty: from the start
-  std::string marker;      // what the folder holds
+  std::string marker;      // the text of the run's .marker file
   int64_t generation = 0;  // of the attempt, on all ranks (fence.h)
 
   std::string to_json() const {
@@ -126,7 +126,7 @@ class Member {
     return kFailed;
   }
 
-  /// Leaves in the run's folder what came of this attempt.
+  /// Writes the result of this attempt into the run's folder.
   void end(Outcome outcome) {
     if (place_.rank != 0 || !directory_) return;
     EventLog events(directory_->events());
@@ -144,7 +144,7 @@ class Member {
     end({.end = Outcome::End::preempted});
   }
 
-  /// Of the first failure of all ranks, told by each.
+  /// Ends the process with the first failure of all ranks, which each rank prints.
   [[noreturn]] void end_badly() {
     const Failure first = meeting_.first_failure();
     const bool is_wrong_use = first.fault() == Fault::wrong_use;
@@ -158,7 +158,7 @@ class Member {
     tell_torchrun(place_, first.what());
     meeting_.leave(false);
     std::fflush(stdout);
-    // Not exit(): gloo's threads may be stuck in a peer that is gone.
+    // This does not call exit(): gloo's threads may be stuck in a peer that is gone.
     ::_exit(is_wrong_use ? kWrongUse : kFailed);
   }
 
@@ -173,7 +173,7 @@ class Member {
     }
   }
 
-  /// Of this host.
+  /// Collects what earlier attempts have left on this host.
   void collect_left() const {
     for (const std::string& line : recordings_of(job_, *directory_).collect_left()) {
       fmt::print("{}\n", line);
@@ -181,11 +181,12 @@ class Member {
     std::fflush(stdout);
   }
 
-  /// A launcher may start again with another number of ranks, and not say that it did so before: a
-  /// node has come, or the job was given again. The run is the same while its global batch is.
+  /// Keeps the run's global batch. A launcher may start again with another number of ranks, and not
+  /// say that it did so before: a node has come, or the job was submitted again. It is the same run
+  /// as long as its global batch is the same.
   void keep_global_batch() {
     if (place_.rank == 0) meeting_.tell("batch", std::to_string(batch_of_run()));
-    // A rank that is started again may be here a deadline before the others have missed it.
+    // A rank that is started again may arrive a deadline before the others have noticed its loss.
     config_.batch =
         std::stoll(meeting_.hear("batch", 0, "read the run's batch", place_.restarts > 0 ? 2 : 1));
   }
@@ -227,7 +228,7 @@ class Member {
     expect_room_for_checkpoints(job_);
     RunDirectory directory = RunDirectory::open(job_.config);
     EventLog events(directory.events());
-    // Their launcher may not start them a second time.
+    // It verifies before they start, because their launcher may not start them a second time.
     const Resumption resumption =
         begin_attempt(job_, directory, events, directory.is_unfinished(), Verified::before);
     if (place_.restarts > 0) {
@@ -310,7 +311,7 @@ planner::Config member_config(const planner::Config& config, const Membership& p
   }
   if (config.solo_rank >= 0) refuse("--solo-rank", "start a solo rank without a launcher");
   joined.workers = place.world_size;
-  joined.fresh = config.fresh && place.restarts == 0;  // was meant once
+  joined.fresh = config.fresh && place.restarts == 0;  // --fresh was meant for the first start only
   if (config.communicator == "local") {
     refuse("--communicator local", "they share no memory: leave it out, or give gloo");
   }
@@ -329,7 +330,7 @@ planner::Config member_config(const planner::Config& config, const Membership& p
 }
 
 std::string error_file_json(const std::string& reason, int64_t unix_s) {
-  // The timestamp is text in PyTorch's own.
+  // The timestamp is text in PyTorch's own file.
   const nlohmann::ordered_json json = {
       {"message",
        {{"message", reason},
@@ -338,7 +339,8 @@ std::string error_file_json(const std::string& reason, int64_t unix_s) {
 }
 
 int train_as_member(const MemberTask& task) {
-  // A peer that is gone is an error to be told, not a reason to die: Gloo writes to sockets.
+  // A peer that is gone is an error to be told, not a reason to die. Gloo writes to sockets, so
+  // SIGPIPE is ignored.
   std::signal(SIGPIPE, SIG_IGN);
   try {
     return Member(task).run();

@@ -1,6 +1,6 @@
-// A training run of which this process is one rank, started by another launcher: torchrun, srun or
-// mpirun. Nobody is forked; the ranks meet in a store (meeting.h). Rank 0 opens the run and decides
-// where it goes on, the others see that they see the same folder.
+// Runs training in a process that is one rank, started by another launcher: torchrun, srun or
+// mpirun. It forks no ranks; they meet in a store (meeting.h). Rank 0 opens the run and decides
+// where it goes on, and the others check that they see the same folder.
 #pragma once
 
 #include <functional>
@@ -25,14 +25,15 @@ struct MemberTask {
       introduce;
 };
 
-/// What the ranks will do, from what the user has said: as many workers as there are ranks, and a
-/// communicator that reaches them. Throws std::invalid_argument where that contradicts the flags.
+/// Returns the configuration that the ranks will run: the user's, with as many workers as there are
+/// ranks, and a communicator that reaches them. Throws std::invalid_argument if that contradicts
+/// the flags.
 planner::Config member_config(const planner::Config& config, const Membership& place);
 
-/// What torchrun reads of a rank that has failed, to say which one was the first.
+/// Returns what torchrun reads of a rank that has failed, to say which one was the first.
 std::string error_file_json(const std::string& reason, int64_t unix_s);
 
-/// Trains to the end; returns the exit code. A failure ends the process instead.
+/// Trains to the end, and returns the exit code. A failure ends the process instead.
 int train_as_member(const MemberTask& task);
 
 }  // namespace shardlens::runtime

@@ -13,15 +13,15 @@ namespace shardlens::runtime {
 
 namespace {
 
-constexpr int kTorchPort = 29500;  // what PyTorch's launchers take where nobody says
+constexpr int kTorchPort = 29500;  // the default of PyTorch's launchers
 
-/// The variables, with the launcher's name for errors.
+/// Reads the variables, with the launcher's name for errors.
 class Variables {
  public:
   Variables(const Environment& environment, LauncherKind launcher)
       : environment_(environment), launcher_(launcher) {}
 
-  /// Empty where it is not set.
+  /// Returns "" if the variable is not set.
   std::string text(const std::string& name) const {
     const auto found = environment_.find(name);
     return found == environment_.end() ? "" : found->second;
@@ -49,7 +49,7 @@ class Variables {
     return *number(name);
   }
 
-  /// Of the first variable that is set.
+  /// Returns the number in the first variable that is set.
   std::optional<int> first_number(std::initializer_list<const char*> names) const {
     for (const char* name : names) {
       if (const auto value = number(name)) return value;
@@ -91,10 +91,11 @@ uint16_t port_of(const Variables& variables, int otherwise) {
   return static_cast<uint16_t>(port);
 }
 
-/// Below the ports that systems give away, another one for jobs that share a host.
+/// Returns a port below those that systems assign by themselves, a different one for jobs that
+/// share a host.
 int port_for(uint64_t job) { return 15000 + static_cast<int>(job % 15000); }
 
-/// FNV-1a.
+/// Computes FNV-1a.
 uint64_t hash_of(const std::string& text) {
   uint64_t hash = 14695981039346656037U;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
@@ -121,7 +122,7 @@ Membership of_torchrun(const Environment& environment) {
   return place;
 }
 
-/// mpirun says nothing of where to meet: on one host that goes without saying.
+/// Chooses where the ranks meet, which mpirun does not say. On one host no choice is needed.
 void choose_meeting_of_mpi(Membership& place, const Variables& variables, const std::string& job) {
   place.host = variables.text("MASTER_ADDR");
   if (place.host.empty() && place.local_world_size < place.world_size) {
@@ -148,7 +149,7 @@ Membership of_open_mpi(const Environment& environment) {
   return place;
 }
 
-/// MPICH's mpirun, and others with its process manager.
+/// Reads the variables of MPICH's mpirun, and of others with its process manager.
 Membership of_pmi(const Environment& environment) {
   const Variables variables(environment, LauncherKind::mpirun);
   Membership place{.launcher = LauncherKind::mpirun,
@@ -163,7 +164,7 @@ Membership of_pmi(const Environment& environment) {
   return place;
 }
 
-/// "4(x2),3": so many tasks on each host, in turn.
+/// Returns the tasks on one host. The list "4(x2),3" says how many each host has, in turn.
 int tasks_on_host(const Variables& variables, int host, int otherwise) {
   const std::string list = variables.text("SLURM_STEP_TASKS_PER_NODE");
   const char* next = list.data();
@@ -213,7 +214,8 @@ Membership of_slurm(const Environment& environment) {
   return place;
 }
 
-/// Some systems export such variables for every process; one that is alone may go on alone.
+/// Throws if a launcher has set WORLD_SIZE above 1 and no RANK. Some systems export such variables
+/// for every process, so a process that is alone may go on alone.
 void refuse_half_a_launcher(const Environment& environment) {
   const Variables variables(environment, LauncherKind::torchrun);
   if (variables.number("WORLD_SIZE").value_or(1) > 1) variables.needed_text("RANK");

@@ -1,8 +1,9 @@
-// Where this process stands: alone, as the user started it, or as one rank of several that another
-// launcher has started: torchrun, mpirun or Slurm's srun. A pure function of the environment.
+// Finds out this process's place: alone, as the user started it, or one rank of several that
+// another launcher has started: torchrun, mpirun or Slurm's srun. A pure function of the
+// environment.
 //
-// Of several launchers the innermost counts: torchrun that srun has started, mpirun in a job of
-// Slurm's.
+// The innermost launcher counts if there are several: torchrun that srun has started, mpirun in a
+// job of Slurm's.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ namespace shardlens::runtime {
 
 using Environment = std::map<std::string, std::string, std::less<>>;
 
-/// Of this process.
+/// Returns the environment of this process.
 Environment this_environment();
 
 enum class LauncherKind { none, torchrun, mpirun, srun };
@@ -26,25 +27,25 @@ struct Membership {
   int local_rank = 0;  // on this host
   int local_world_size = 1;
 
-  // Where the ranks meet.
+  // The place where the ranks meet.
   std::string host{};
   uint16_t port = 0;
-  bool agent_serves = false;  // torchrun's agent has the store open; else rank 0 opens it
-  std::string meeting{};      // what sets this start apart from those before: "torchrun-run7/2"
+  bool agent_serves = false;  // torchrun's agent has opened the store; else rank 0 does
+  std::string meeting{};      // tells this start from those before: "torchrun-run7/2"
 
-  int restarts = 0;          // so often the launcher has started these ranks before
-  bool may_restart = false;  // it starts them again where they fail
-  std::string job{};         // its name for all these starts; empty: none that lasts
+  int restarts = 0;          // how often the launcher has restarted these ranks
+  bool may_restart = false;  // it starts them again if they fail
+  std::string job{};         // its name for all these starts; empty: no lasting one
   std::string error_file{};  // where torchrun looks for the reason of a failure; empty: nowhere
 
   bool is_alone() const { return launcher == LauncherKind::none; }
 };
 
-/// Throws std::invalid_argument where variables are missing, are no numbers, or contradict each
-/// other.
+/// Returns the place that the environment gives to this process. Throws std::invalid_argument if
+/// variables are missing, are no numbers, or contradict each other.
 Membership membership_of(const Environment& environment);
 
-/// The first of Slurm's list of hosts: "gpu-[003-005,9],cpu1" begins with "gpu-003". Throws
+/// Returns the first of Slurm's list of hosts: for "gpu-[003-005,9],cpu1" that is "gpu-003". Throws
 /// std::invalid_argument for what is no such list.
 std::string first_host(const std::string& nodelist);
 

@@ -18,7 +18,8 @@ using planner::ActionKind;
 using planner::Bucket;
 using planner::Schedule;
 
-/// LibTorch keeps trackers for ever, so one is attached for the life of the process.
+/// Follows the allocator. LibTorch keeps trackers for ever, so one is attached for the life of the
+/// process.
 void follow_allocator(NullChecks& checks) {
   using c10::cuda::CUDACachingAllocator::TraceEntry;
   static const bool followed = [&checks] {
@@ -32,7 +33,7 @@ void follow_allocator(NullChecks& checks) {
   static_cast<void>(followed);
 }
 
-/// What a schedule says of one call, in NCCL's words.
+/// Holds one call that a schedule implies, in NCCL's terms.
 struct ExpectedCall {
   std::string_view function;
   int64_t count = 0;
@@ -46,7 +47,7 @@ struct ExpectedCall {
   }
 };
 
-/// An action's line in the schedule, without its columns.
+/// Returns an action's line in the schedule, without its columns.
 std::string words_of(const Schedule& schedule, int id) {
   std::string words = planner::action_to_text(schedule, id);
   const auto both_blank = [](char a, char b) { return a == ' ' && b == ' '; };
@@ -147,7 +148,7 @@ void NullInspection::use_state(const Schedule& schedule, const Action& action) {
 void NullInspection::end_pass(const Schedule& schedule) {
   std::vector<NcclCall> calls = checks_.take_nccl_calls();
   if (!by_nccl_) return;
-  // Sums of metrics are no part of a schedule.
+  // Sums of metrics are not part of a schedule.
   std::erase_if(
       calls, [](const NcclCall& call) { return call.dtype == static_cast<int>(NcclType::fp64); });
   const std::vector<ExpectedCall> expected = expected_calls(schedule, streams_);

@@ -1,8 +1,8 @@
-// What the null device checks of a rank's passes (SHARDLENS_NULL_CHECK=1): that every use of a slot
-// or of the rank's state is ordered by a wait, and that NCCL was called as the schedule says.
+// Checks a rank's passes on a null device (SHARDLENS_NULL_CHECK=1): that every use of a slot or of
+// the rank's state is ordered by a wait, and that NCCL was called as the schedule says.
 //
-// The stubs see the memory of copies, collectives and allocations. What kernels read and write is
-// declared here, action by action, as the schedule has it.
+// The stubs see the memory of copies, collectives and allocations. Uses by kernels are declared
+// here, action by action, as the schedule has them.
 #pragma once
 
 #include <string>
@@ -17,16 +17,16 @@ namespace shardlens::runtime {
 
 class NullInspection {
  public:
-  /// `checks` as find_null_checks() gives them; `by_nccl`: collectives are NCCL's. All must outlive
-  /// it. Follows LibTorch's caching allocator from now on.
+  /// Begins to follow LibTorch's caching allocator. `checks` comes from find_null_checks();
+  /// `by_nccl` is true if collectives are NCCL's. All must outlive the inspection.
   NullInspection(NullChecks& checks, RankState& state, const Streams& streams, bool by_nccl);
 
-  /// The action is about to be enqueued, its waits have been.
+  /// Is called when the action is about to be enqueued, after its waits.
   void enter(const planner::Schedule& schedule, int64_t step, int action);
   /// Compares NCCL's calls since the last pass with those that the schedule has.
   void end_pass(const planner::Schedule& schedule);
 
-  /// One line each; none twice.
+  /// Returns the faults, one line each; none twice.
   std::vector<std::string> take_faults();
 
  private:

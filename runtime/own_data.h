@@ -1,4 +1,4 @@
-// Batches, and where a program that trains a model of its own has its samples.
+// Declares batches, and the samples of a program that trains a model of its own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,11 +13,11 @@ struct Batch {
   at::Tensor targets;  // undefined where the loss needs none
 };
 
-/// A program's own samples, by number.
+/// Gives a program's own samples, by number.
 struct OwnData {
   int64_t samples = 0;
-  /// `indices`: [batch], int64, on the CPU. What it gives is moved to the rank's device. Every rank
-  /// calls it in a process of its own, one batch after the other.
+  /// Returns the samples at `indices`: [batch], int64, on the CPU. The batch is then moved to the
+  /// rank's device. Every rank calls it in a process of its own, one batch after the other.
   std::function<Batch(const at::Tensor& indices)> at{};
 };
 

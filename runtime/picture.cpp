@@ -34,13 +34,13 @@ Picture narrowed(const Picture& picture) {
   return small;
 }
 
-/// Nothing below the last row.
+/// Returns a pixel's light, which is 0 below the last row.
 float light_at(const Picture& picture, int64_t y, int64_t x) {
   if (y >= picture.height) return 0;
   return std::clamp(picture.light[static_cast<size_t>(y * picture.width + x)], 0.0F, 1.0F);
 }
 
-/// Of the terminal's 256 colours, the greys are 232 to 255.
+/// Returns the terminal's colour for a grey. Of its 256 colours, the greys are 232 to 255.
 int grey(float light) { return 232 + static_cast<int>(light * 23.0F + 0.5F); }
 
 }  // namespace

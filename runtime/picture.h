@@ -1,4 +1,4 @@
-// A picture as text: blocks of grey where a terminal shows them, characters elsewhere. No LibTorch.
+// Draws a picture as text: blocks of grey on a terminal, characters elsewhere. No LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ struct Picture {
   std::vector<float> light;  // [height, width], from 0 to 1
 };
 
-/// One line a pair of rows, of half blocks in 24 grey levels of the terminal's 256 colours; larger
-/// pictures are averaged down to 56 columns.
+/// Returns one line a pair of rows, of half blocks in 24 grey levels of the terminal's 256 colours.
+/// Larger pictures are averaged down to 56 columns.
 std::string picture_for_terminal(const Picture& picture);
 
-/// One line a row, two characters a pixel, darker characters for more light. ASCII.
+/// Returns one line a row, two characters a pixel, darker characters for more light. ASCII.
 std::string picture_as_text(const Picture& picture);
 
 }  // namespace shardlens::runtime

@@ -1,4 +1,4 @@
-// Pinned memory of the host: what a device copies from and to while the host goes on.
+// Allocates pinned host memory, which a device copies from and to while the host goes on.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,18 +13,18 @@ namespace shardlens::runtime {
 
 class PinnedMemory {
  public:
-  /// For tensors of `total_bytes` in all, each rounded up. Throws c10::Error where the host has no
-  /// more.
+  /// Takes memory for tensors of `total_bytes` in all, each rounded up. Throws c10::Error if the
+  /// host has too little.
   PinnedMemory(profiler::Category category, std::string label, int64_t total_bytes);
 
-  /// 1D and zero.
+  /// Returns a tensor of zeros, 1D.
   at::Tensor take(int64_t numel, at::ScalarType dtype);
 
  private:
   profiler::Category category_;
   std::string label_;
   planner::PinnedBlocks blocks_;
-  at::Tensor block_;  // bytes; what is taken from it keeps it
+  at::Tensor block_;  // bytes; tensors taken from it keep it alive
 };
 
 }  // namespace shardlens::runtime

@@ -1,4 +1,4 @@
-// What a person sees of a training run: one bar that is redrawn on a terminal, plain lines
+// Shows a person the progress of a training run: one bar that is redrawn on a terminal, plain lines
 // elsewhere. Only rank 0 has one.
 #pragma once
 
@@ -10,34 +10,35 @@
 namespace shardlens::runtime {
 
 struct ProgressState {
-  int64_t restarts = 0;  // so the attempt is one more
+  int64_t restarts = 0;  // the attempt's number is one more
   int64_t step = 0;      // steps done
   int64_t steps = 0;     // in all
   int64_t epoch = 0;
   int64_t epochs = 0;
-  std::optional<double> loss;   // nothing where values mean nothing
+  std::optional<double> loss;   // empty if values mean nothing
   std::string unit = "images";  // "tokens", ...
   double per_s = 0;
 };
 
-/// "epoch 1/1  step 312/469  loss 0.6123  1120 images/s  0:41 left"; after a restart it
-/// begins with "attempt 2  ".
+/// Returns "epoch 1/1 step 312/469 loss 0.6123 1120 images/s 0:41 left"; after a restart it begins
+/// with "attempt 2 ".
 std::string progress_line(const ProgressState& state, double seconds_left);
 
-/// Removes the bar of a rank that can no longer do it.
+/// Removes the bar of a rank that can no longer remove it.
 void clear_bar();
 
 class Progress {
  public:
-  /// Draws on standard output; a bar where that is a terminal.
+  /// Draws on standard output, and draws a bar only if that is a terminal.
   Progress();
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Cheap: draws ten times a second on a terminal, a line every ten seconds elsewhere.
+  /// Shows the state. Cheap: draws ten times a second on a terminal, a line every ten seconds
+  /// elsewhere.
   void update(const ProgressState& state);
-  /// A line that stays.
+  /// Prints a line that stays.
   void say(const std::string& line);
 
  private:

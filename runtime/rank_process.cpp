@@ -39,13 +39,13 @@ void log_to(const std::filesystem::path& file) {
   spdlog::set_default_logger(std::move(logger));
 }
 
-/// Lets the launcher and every waiting rank know why.
+/// Tells the launcher and every waiting rank why this rank gives up.
 void give_up(const Board& board, const std::string& reason, Fault fault, int rank) {
   spdlog::error(reason);
   board.abort_note().raise(reason, fault, rank);
 }
 
-/// Ours first, in one line, then LibTorch's own.
+/// Returns the text of an error: our own first, in one line, then LibTorch's.
 std::string out_of_memory(const Job& job, int rank, const std::string& where,
                           const c10::OutOfMemoryError& error) {
   return fmt::format(
@@ -57,7 +57,7 @@ std::string out_of_memory(const Job& job, int rank, const std::string& where,
       error.what_without_backtrace());
 }
 
-/// Nothing where the user asks for no recording.
+/// Starts the recording. Returns null if the user asks for none.
 std::unique_ptr<profiler::Recorder> record(const Job& job, const RunDirectory& directory, int rank,
                                            const c10::Device& device,
                                            std::optional<int64_t> device_before_bytes) {
@@ -92,7 +92,8 @@ std::chrono::milliseconds deadline_of(const Job& job) {
   return std::chrono::milliseconds(static_cast<int64_t>(job.config.timeout_s * 1e3));
 }
 
-/// Another launcher's ranks see no board but their own: those that say nothing anymore are named.
+/// Adds to a reason the ranks that no longer say anything. Ranks of another launcher see no board
+/// but their own, so such ranks must be named.
 std::string with_silent(const Job& job, const Meeting& meeting, const std::string& reason) {
   if (meeting.board().abort_note().raised()) return reason;
   std::string text = reason;
@@ -103,14 +104,15 @@ std::string with_silent(const Job& job, const Meeting& meeting, const std::strin
   return text;
 }
 
-/// On NCCL no two ranks may be on one GPU.
+/// Throws if two ranks are on one GPU, which NCCL refuses.
 void check_gpu(const Job& job, const Seat& seat, const Board& board, const c10::Device& device) {
   if (!needs_own_gpu(job)) return;
   if (seat.meeting != nullptr) hear_gpus(*seat.meeting, seat.rank, gpu_uuid(device));
   expect_own_gpu(board, seat.rank, gpu_uuid(device), deadline_of(job));
 }
 
-/// Nothing where the launcher says it on the board, or where the run cannot save.
+/// Returns what asks if the run must stop. It is empty if the launcher says so on the board, or if
+/// the run cannot save.
 std::function<bool(int64_t)> stop_of(const Job& job, const Seat& seat) {
   if (seat.meeting == nullptr || !job.checkpointing.wanted) return {};
   seat.meeting->may_stop();
@@ -129,7 +131,7 @@ void write_result(const Job& job, const RunDirectory& directory, const TrainResu
   write_file(directory.result(), to_json(result));
 }
 
-/// Returns the exit code.
+/// Trains as this rank, and returns the exit code.
 int run_rank(const Job& job, const RunDirectory& directory, const Seat& seat, const Board& board) {
   const int rank = seat.rank;
   const int gpu = job.gpus > 0 ? seat.local_rank % job.gpus : 0;
@@ -158,7 +160,7 @@ int run_rank(const Job& job, const RunDirectory& directory, const Seat& seat, co
   return is_whole ? 0 : kPreempted;
 }
 
-/// Runs the rank; whatever ends it is raised on the board.
+/// Runs the rank, and returns its exit code. Whatever ends it is raised on the board.
 int code_of(const Job& job, const RunDirectory& directory, const Seat& seat, const Board& board) {
   const int rank = seat.rank;
   const auto failed = [&](const std::exception& error) {
@@ -198,15 +200,16 @@ void be_rank(const Job& job, const RunDirectory& directory, int rank, std::byte*
              const Parent& parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent.pid) ::_exit(1);
-  // A terminal and a scheduler send them to the whole group; the launcher alone decides.
+  // A terminal and a scheduler send these to the whole group; the launcher alone decides.
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, SIG_IGN);
-  // A peer that is gone is an error to be told, not a reason to die: Gloo writes to sockets.
+  // A peer that is gone is an error to be told, not a reason to die. Gloo writes to sockets, so
+  // SIGPIPE is ignored.
   std::signal(SIGPIPE, SIG_IGN);
   parent.signals.restore();
   const int code =
       live_as_rank(job, directory, {.rank = rank, .local_rank = rank, .region = region});
   std::fflush(stdout);
-  // Not exit(): gloo's threads may be stuck in a peer that is gone.
+  // This does not call exit(): gloo's threads may be stuck in a peer that is gone.
   ::_exit(code);
 }
 

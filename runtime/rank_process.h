@@ -1,4 +1,4 @@
-// The life of one rank, from its process's first line to its exit code.
+// Runs the life of one rank, from its process's first line to its exit code.
 #pragma once
 
 #include <sys/types.h>
@@ -16,26 +16,26 @@ inline constexpr int kPreempted = 143;
 
 class Meeting;
 
-/// Where a rank's process stands among the others.
+/// Holds a rank's place among the others, as its process needs it.
 struct Seat {
   int rank = 0;
   int local_rank = 0;           // on this host
   std::byte* region = nullptr;  // the board of all, or of this rank alone (rendezvous.h)
-  Meeting* meeting = nullptr;   // of ranks that share no memory
+  Meeting* meeting = nullptr;   // for ranks that share no memory; else null
 };
 
-/// In the process that is for this rank alone: trains to the end. What ends it badly is on the
-/// board of the region, as abort note, before this returns. Returns the exit code.
+/// Trains to the end, in the process of this rank alone, and returns the exit code. If it fails,
+/// the reason is on the region's board, as abort note, before this returns.
 int live_as_rank(const Job& job, const RunDirectory& directory, const Seat& seat);
 
-/// Who has forked a rank off.
+/// Names the process that has forked a rank off.
 struct Parent {
   pid_t pid;
-  const WatchedSignals& signals;  // that are still blocked
+  const WatchedSignals& signals;  // the signals that are still blocked
 };
 
-/// The same in a process that `parent` has forked off and that dies with it. Never returns, and
-/// never runs the launcher's destructors.
+/// Does the same in a process that `parent` has forked off and that dies with it. Never returns,
+/// and never runs the launcher's destructors.
 [[noreturn]] void be_rank(const Job& job, const RunDirectory& directory, int rank,
                           std::byte* region, const Parent& parent);
 

@@ -23,7 +23,7 @@ at::Tensor zeros(Category category, const std::string& label, at::IntArrayRef si
   return at::zeros(sizes, options);
 }
 
-/// A tensor whose storage can be pointed somewhere.
+/// Returns a tensor whose storage can be pointed at any memory.
 at::Tensor without_memory(at::IntArrayRef sizes, at::ScalarType dtype, const c10::Device& device) {
   at::Tensor tensor = at::empty({0}, at::dtype(dtype).device(device));
   auto* const described = tensor.unsafeGetTensorImpl();
@@ -40,14 +40,15 @@ void point(const at::Tensor& tensor, at::DataPtr memory, size_t bytes) {
   storage->set_nbytes(bytes);
 }
 
-/// Parameters of several dtypes may lie in one slot.
+/// Returns the dtype of a slot's elements: bytes for parameters, because several dtypes may lie in
+/// one slot.
 at::ScalarType element_of(const planner::Slot& slot) {
   const bool holds_parameters =
       slot.kind == planner::SlotKind::unsharded || slot.kind == planner::SlotKind::kept_shard;
   return holds_parameters ? at::kByte : scalar_type(slot.dtype);
 }
 
-/// What lies between a bucket's parameters and behind them, in a slot that holds the bucket.
+/// Returns the gaps between a bucket's parameters and behind them, in a slot that holds the bucket.
 std::vector<at::Tensor> gaps_in(const planner::Bucket& bucket, const at::Tensor& slot) {
   std::vector<at::Tensor> gaps;
   int64_t filled = 0;
@@ -62,8 +63,8 @@ std::vector<at::Tensor> gaps_in(const planner::Bucket& bucket, const at::Tensor&
   return gaps;
 }
 
-/// What an offload keeps of every bucket: masters, and their casts where parameters have another
-/// dtype. What a device copies is pinned; without a device nothing is.
+/// Holds what an offload keeps of every bucket: masters, and their casts if parameters have another
+/// dtype. Memory that a device copies is pinned; without a device it is not.
 class HostShards {
  public:
   HostShards(const planner::Schedule& schedule, bool has_device)
@@ -298,7 +299,8 @@ at::Tensor RankState::part_of(int group, int bucket, int slot, int parts, int in
   return slots_[slot].narrow(0, first, bytes).view(scalar_type(described.dtype));
 }
 
-/// Of all buckets that ranks share: this rank's part of the copy that fewer ranks keep.
+/// Returns, for all buckets that ranks share, the copies of this rank's part into the copy that
+/// fewer ranks keep.
 std::vector<Copy> RankState::kept_parts(int group, int slot, int kept_slot) const {
   const int parts = schedule_.regather_shards;
   std::vector<Copy> copies;

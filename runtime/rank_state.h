@@ -1,13 +1,13 @@
-// What one rank keeps from step to step: its range of every bucket's fp32 weights and moments, the
-// slots of the schedule, and the weights that autograd sees. What the schedule offloads lies in
-// host memory, pinned where the device copies it.
+// Holds what one rank keeps from step to step: its range of every bucket's fp32 weights and
+// moments, the slots of the schedule, and the weights that autograd sees. Offloaded parts lie in
+// host memory, pinned if the device copies them.
 //
 // [Note: weights are views that move]
-// A weight is one leaf tensor for the whole run. Its memory is not its own: bind() points its
-// storage into an unsharded slot (or, where there is none, into the masters themselves), and
-// unbind() empties it. Autograd keeps the tensor object between forward and backward, never the
-// memory, and no version counter moves. So a group may lie in another slot in backward than in
-// forward, and a slot may be filled by a collective behind autograd's back.
+// A weight is one leaf tensor for the whole run, but its memory is not its own: bind() points its
+// storage into an unsharded slot (or, if there is none, into the masters themselves), and unbind()
+// empties it. Autograd keeps the tensor object between forward and backward, never the memory, and
+// no version counter moves. So a group may lie in another slot in backward than in forward, and a
+// slot may be filled by a collective that autograd does not see.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,14 +26,14 @@
 
 namespace shardlens::runtime {
 
-/// Where one parameter lies.
+/// Says where one parameter lies.
 struct Place {
   int group = -1;
   int bucket = -1;
   planner::BucketEntry entry;
 };
 
-/// A run of one parameter's elements that lies in this rank's state.
+/// Describes a run of one parameter's elements that lies in this rank's state.
 struct StateRange {
   int parameter = -1;
   int64_t begin = 0;  // element of the parameter
@@ -43,7 +43,8 @@ struct StateRange {
   int64_t numel = 0;
 };
 
-/// `to` of one dtype, `from` of the same or another; both 1D of the same length.
+/// Describes a copy to be made: `to` of one dtype, `from` of the same or another; both 1D of the
+/// same length.
 struct Copy {
   at::Tensor to;
   at::Tensor from;
@@ -60,12 +61,12 @@ class RankState {
   /// Copies this rank's part of one parameter's start value (fp32, CPU) into the masters.
   void set_parameter(int parameter, const at::Tensor& value);
 
-  /// All that this rank holds of parameters, bucket by bucket. Whoever has written to masters there
-  /// calls renew_casts().
+  /// Returns all ranges of parameters that this rank holds, bucket by bucket. Whoever has written
+  /// to the masters there must call renew_casts().
   std::vector<StateRange> ranges() const;
   void renew_casts();
 
-  /// Points the group's weights at a slot, or at nothing.
+  /// Points the group's weights at a slot. unbind() leaves them without memory.
   void bind(int group, int slot);
   void unbind(int group);
   bool is_bound(int group) const { return bound_[group]; }
@@ -73,35 +74,36 @@ class RankState {
   /// Zeroes what no gradient will fill: the gaps between parameters and the end of the bucket.
   void zero_padding(int group, int bucket, int slot);
 
-  /// What fills this rank's part of an unsharded slot: its masters, or what is shared by all from
-  /// `kept_slot` (-1: none).
+  /// Returns the copies that fill this rank's part of an unsharded slot: from its masters, or from
+  /// what is shared by all in `kept_slot` (-1: none).
   const std::vector<Copy>& gather_copies(int group, int slot, int kept_slot);
-  /// What keeps a part of an unsharded slot in `kept_slot`.
+  /// Returns the copies that keep a part of an unsharded slot in `kept_slot`.
   const std::vector<Copy>& keep_copies(int group, int slot, int kept_slot);
-  /// Where a parameter's gradient goes in its bucket's reduce slot, in the parameter's shape.
+  /// Returns the place of a parameter's gradient in its bucket's reduce slot, in the parameter's
+  /// shape.
   const at::Tensor& gradient(int parameter, int slot);
-  /// What a slot has of this rank's range: as many elements as the bucket's masters have.
+  /// Returns a slot's part for this rank's range: as many elements as the bucket's masters have.
   at::Tensor shard_in(int group, int bucket, int slot);
 
-  /// Of a slot that does not last: gives it memory, or takes it away.
+  /// These give memory to a slot that does not last, and free it.
   void begin_slot(int index);
   void end_slot(int index);
 
   BucketState& bucket(int group, int bucket) { return buckets_[group][bucket]; }
   const at::Tensor& slot(int index) const { return slots_[index]; }
   const at::Tensor& weight(int parameter) const { return weights_[parameter]; }
-  /// The parameter whose weight this is.
+  /// Returns the parameter whose weight this tensor is, or nothing.
   std::optional<int> find_weight(const at::Tensor& tensor) const;
   const Place& place(int parameter) const { return places_[parameter]; }
 
-  /// Steps taken, as the fused optimizer wants it: fp32 scalar.
+  /// Counts the steps taken, in the form that the fused optimizer wants: fp32 scalar.
   at::Tensor& step_count() { return step_count_; }
 
   int64_t state_bytes() const;
 
  private:
-  /// Views made once, since making one costs as much as launching a kernel. A bucket keeps to its
-  /// slots from step to step.
+  /// Keeps a view for one slot, since making one costs as much as launching a kernel. A bucket
+  /// keeps to its slots from step to step.
   struct View {
     int slot = -1;
     at::Tensor tensor;
@@ -117,10 +119,11 @@ class RankState {
   void allocate_buckets(const planner::OptimizerOptions& optimizer);
   void allocate_slots();
   void make_weights(const models::ModelSpec& spec);
-  /// Without unsharded slots the masters are whole, and are the weights.
+  /// Binds the weights to the masters, which are whole if there are no unsharded slots.
   void bind_to_masters();
   void point_weight(int parameter, void* memory, int64_t bytes) const;
-  /// `parts` equal parts of a bucket in an unsharded slot: the one at `index`.
+  /// Divides a bucket in an unsharded slot into `parts` equal parts, and returns the one at
+  /// `index`.
   at::Tensor part_of(int group, int bucket, int slot, int parts, int index) const;
   std::vector<Copy> kept_parts(int group, int slot, int kept_slot) const;
 

@@ -66,8 +66,8 @@ void wait_for_receipt(const fs::path& folder, int rank, const std::string& name,
 
 }  // namespace
 
-/// Read by a living rank 0 alone, so it is not synced. Once it is there, rank 0 may rename the
-/// folder: nothing may be done in it after that.
+/// Writes a receipt. Only a living rank 0 reads it, so it is not synced. Once it exists, rank 0 may
+/// rename the folder, so the rank must not touch the folder after that.
 void leave_receipt(const fs::path& folder, int rank, const Receipt& receipt) {
   const fs::path path = receipt_path(folder, rank);
   const fs::path temporary = path.string() + ".tmp";

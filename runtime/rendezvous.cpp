@@ -27,7 +27,7 @@ using planner::CommunicatorKind;
 using planner::RankSet;
 using planner::Stream;
 
-/// What is the same for a channel on every rank and transport.
+/// Holds what is the same for a channel on every rank and transport.
 struct Route {
   Channel channel;
   const char* name;  // for errors, and for Gloo's store
@@ -47,7 +47,7 @@ bool is_joined(const Job& job, Channel channel) {
   return std::ranges::count(job.train.channels(), channel) > 0;
 }
 
-/// Sums and barriers of the world run over these two channels.
+/// Throws unless these two channels join all ranks: sums and barriers of the world run over them.
 void check_world_is_covered(const Job& job) {
   int ranks = job.train.ranks_of(Channel::reduce).size;
   if (is_joined(job, Channel::replicate)) ranks *= job.train.ranks_of(Channel::replicate).size;
@@ -56,13 +56,13 @@ void check_world_is_covered(const Job& job) {
                          " ranks of " + std::to_string(job.strategy.world_size));
 }
 
-/// Who joins.
+/// Holds what a rank needs to join.
 struct Joiner {
   const Job& job;
   int rank;
   Board board;
   const Streams& streams;
-  Meeting* meeting = nullptr;  // of ranks that share no memory
+  Meeting* meeting = nullptr;  // for ranks that share no memory
 
   std::chrono::milliseconds deadline() const {
     return std::chrono::milliseconds(static_cast<int64_t>(job.config.timeout_s * 1e3));
@@ -95,13 +95,14 @@ LocalLayout local_layout(const Job& job, Channel channel) {
   return layout;
 }
 
-/// The region holds the board, then for each channel one area a set, by the sets' first ranks.
+/// Makes local communicators. The region holds the board, then for each channel one area a set, by
+/// the sets' first ranks.
 class LocalTransport final : public Transport {
  public:
   LocalTransport(const Joiner& joiner, std::byte* region)
       : joiner_(joiner), next_(region + Board::bytes(joiner.job.strategy.world_size)) {}
 
-  /// Of one channel.
+  /// Returns the bytes of one channel's areas.
   static size_t region_bytes(const Job& job, Channel channel) {
     const LocalLayout layout = local_layout(job, channel);
     if (layout.ranks.size == 1 || !is_joined(job, channel)) return 0;
@@ -131,7 +132,7 @@ class LocalTransport final : public Transport {
   }
 
   Joiner joiner_;
-  std::byte* next_;  // the areas of the channel to come
+  std::byte* next_;  // the areas of the next channel
 };
 
 class GlooTransport final : public Transport {
@@ -216,7 +217,7 @@ class NcclTransport final : public Transport {
   Joiner joiner_;
 };
 
-/// Null where this rank has no peers.
+/// Returns null if this rank has no peers.
 std::unique_ptr<Transport> make_transport(const Joiner& joiner, std::byte* region) {
   // NCCL's stub plays the absent ranks of a solo rank; no other transport could.
   const CommunicatorKind kind = joiner.job.strategy.communicator;
@@ -255,7 +256,7 @@ class JoinedLinks final : public Links {
     return communicators_.emplace_back(std::move(connected)).get();
   }
 
-  /// One communicator of NCCL's can serve gathers and reductions, where the user asks for it.
+  /// True if one communicator of NCCL's serves gathers and reductions, which the user can ask for.
   bool shares_with_gather(const Route& route, const RankSet& ranks) const {
     const Job& job = joiner_.job;
     if (route.channel != Channel::reduce || channels_.gather == nullptr) return false;
@@ -281,7 +282,7 @@ class JoinedLinks final : public Links {
 
   Joiner joiner_;
   std::unique_ptr<Transport> transport_;              // outlives what it connected
-  std::vector<std::unique_ptr<Communicator>> hosts_;  // under staged ones
+  std::vector<std::unique_ptr<Communicator>> hosts_;  // those below staged ones
   std::vector<std::unique_ptr<Communicator>> communicators_;
   Channels channels_;
 };

@@ -8,7 +8,7 @@ namespace shardlens::runtime {
 
 namespace {
 
-/// The last attempts, all from one checkpoint.
+/// Returns the last attempts that all went on from the same checkpoint as the very last one.
 std::span<const FailedAttempt> without_newer_checkpoint(std::span<const FailedAttempt> failures) {
   size_t count = 0;
   for (auto one = failures.rbegin(); one != failures.rend(); ++one, ++count) {
@@ -28,8 +28,8 @@ bool has_one_cause(const FailedAttempt& a, const FailedAttempt& b) {
   return is_one_place && a.fault == b.fault && a.rank == b.rank;
 }
 
-/// How many of the failures, which are all from one checkpoint, have the cause of the last one, in
-/// a row; 0 where that is none of the run's.
+/// Returns how many of the failures, which are all from one checkpoint, have the cause of the last
+/// one, in a row. Returns 0 if that cause lies outside the run.
 int64_t row_of_one_cause(std::span<const FailedAttempt> failures) {
   if (comes_and_goes(failures.back())) return 0;
   int64_t count = 0;

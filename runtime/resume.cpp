@@ -27,7 +27,7 @@ namespace {
                                           checkpoint.string(), why));
 }
 
-/// Flags that may change from one attempt of a run to the next, and are worth a word.
+/// Lists flags that may change from one attempt of a run to the next, and that the user is told of.
 constexpr std::array kTold = {"strategy", "replicas", "param-dtype", "reduce-dtype", "offload",
                               "device",   "workers",  "batch",       "accumulate",   "loss-scale"};
 
@@ -65,7 +65,8 @@ void expect_fits(const Job& job, const fs::path& checkpoint) {
   reader.expect(layout_of(job));
 }
 
-/// Nothing where it has to be read to say what is wrong.
+/// Returns the newest checkpoint by its sizes alone. Returns nothing if the files have to be read
+/// to find out what is wrong.
 std::optional<NewestCheckpoint> newest_at_a_glance(const Job& job, const CheckpointStore& store) {
   const bool all_ranks_read = static_cast<int>(job.ranks.size()) == job.strategy.world_size;
   if (!all_ranks_read || !job.checkpointing.wanted) return std::nullopt;
@@ -92,7 +93,7 @@ void expect_room_for_checkpoints(const Job& job) {
   if (!job.checkpointing.wanted) return;
   std::error_code error;
   const fs::space_info space = fs::space(nearest_folder(job.config.storage), error);
-  if (error) return;  // where the storage cannot be asked, it says itself what is wrong
+  if (error) return;  // storage that cannot be asked reports its fault itself
   const int64_t needed = layout_of(job).bytes() + model_layout(job.spec).bytes();
   const auto free = static_cast<int64_t>(space.available);
   if (needed <= free) return;
@@ -115,7 +116,7 @@ Resumption resume(Job& job, const RunDirectory& directory, Verified verified) {
   job.resume.reset();
   job.attempt.verifies = !newest.is_verified;
   if (newest.found && job.checkpointing.wanted) {
-    if (newest.is_verified) expect_fits(job, newest.found->path);  // else a glance has asked
+    if (newest.is_verified) expect_fits(job, newest.found->path);  // else the glance has done it
     resumption.step = newest.found->step;
     job.resume = newest.found->path;
     lines.push_back(fmt::format("goes on from step {} of {}: {}", resumption.step, job.steps,

@@ -1,5 +1,5 @@
-// Lets an unfinished run go on: which checkpoint it starts from, what the user is told of it, and
-// what is refused. Done by the launcher, before any rank starts.
+// Lets an unfinished run go on: chooses the checkpoint it starts from, tells the user of it, and
+// refuses what cannot go on. The launcher does it, before any rank starts.
 #pragma once
 
 #include <string>
@@ -10,24 +10,24 @@
 
 namespace shardlens::runtime {
 
-/// Throws std::invalid_argument where the disk of the storage has no room for a checkpoint.
+/// Throws std::invalid_argument if the disk of the storage has no room for a checkpoint.
 void expect_room_for_checkpoints(const Job& job);
 
 struct Resumption {
-  int64_t step = 0;                  // that it goes on from
+  int64_t step = 0;                  // the step that it goes on from
   std::vector<std::string> damaged;  // a line for each checkpoint that was passed over
-  std::vector<std::string> lines;    // for the user, those among them
+  std::vector<std::string> lines;    // for the user; includes `damaged`
 };
 
-/// Who reads every byte of the checkpoint that a run goes on from.
+/// Says who reads every byte of the checkpoint that a run goes on from.
 enum class Verified {
-  before,      // whoever calls, here
+  before,      // the caller of resume, inside it
   while_read,  // the ranks, as they copy it (checkpoint_reader.h), if nothing is wrong at a glance
 };
 
 /// Chooses the newest checkpoint that verifies, sets job.resume and job.attempt.verifies, and takes
-/// the run over; a run without checkpoints starts anew. The attempt that goes on has begun. Throws
-/// Failure where the disk fails, and std::invalid_argument, with nothing touched, where all
+/// the run over; a run without checkpoints starts anew. The attempt that goes on must have begun.
+/// Throws Failure if the disk fails, and std::invalid_argument, with nothing touched, if all
 /// checkpoints are damaged, or the newest is of another model.
 Resumption resume(Job& job, const RunDirectory& directory, Verified verified);
 

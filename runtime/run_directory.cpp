@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What a run writes: `--fresh` removes these, checkpoints and model, and nothing else.
+/// Lists what a run writes: `--fresh` removes these, checkpoints and model, and no other files.
 constexpr std::array kOwnFiles = {
     "config.json", "result.json", "metrics.jsonl", "events.jsonl", "logs", "profiles", ".id"};
 
@@ -56,7 +56,7 @@ fs::path run_path(const planner::Config& config) {
       "--storage {}: cannot be written ({}); give a folder of yours", path.string(), why));
 }
 
-/// Empty where there is none.
+/// Returns "" if the file is missing.
 std::string read_file(const fs::path& path) {
   return input::read_file(path, input::kRecord.bytes).text;
 }
@@ -67,7 +67,8 @@ planner::Config read_config(const fs::path& path) {
   return config;
 }
 
-/// The lines of metrics up to a step; the last one of a run that was killed may be half a line.
+/// Returns the lines of metrics up to a step. The last line of a run that was killed may be half a
+/// line.
 std::string lines_until(const std::string& metrics, int64_t step) {
   std::istringstream lines(metrics);
   std::string kept;
@@ -93,7 +94,7 @@ std::string identity_of(const fs::path& path) {
   }
 }
 
-/// Opens the lock without waiting; -1 where a live run holds it.
+/// Opens the lock without waiting. Returns -1 if a live run holds it.
 int take_lock(const fs::path& path) {
   const int lock = ::open((path / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
   if (lock < 0) refuse_storage(path.parent_path(), std::strerror(errno));
@@ -110,7 +111,7 @@ bool is_live(const fs::path& path) {
   return live;
 }
 
-/// Refuses what stands under the name already, unless --fresh may replace it. Returns whether it is
+/// Refuses what stands under the name already, unless --fresh may replace it. Returns true if it is
 /// an unfinished run that may go on.
 bool is_unfinished_run(const fs::path& path, const planner::Config& config) {
   if (fs::is_directory(path) && fs::is_empty(path)) return false;
@@ -127,7 +128,7 @@ bool is_unfinished_run(const fs::path& path, const planner::Config& config) {
   return true;
 }
 
-/// What open() has made, taken back unless all of it succeeded.
+/// Holds the folders that open() has made, and removes them unless all of it succeeded.
 class Made {
  public:
   void folders(const fs::path& path) {
@@ -154,8 +155,8 @@ class Made {
   std::vector<fs::path> made_;
 };
 
-/// What the run keeps: its real name, paths that mean the same from any folder, and not the wish to
-/// start over, which was meant once.
+/// Returns the configuration that the run keeps: with its real name and paths that mean the same
+/// from any folder, and without the wish to start over, which was meant once.
 planner::Config kept_config(const planner::Config& given, const fs::path& path) {
   planner::Config config = planner::with_absolute_inputs(given);
   const auto absolute = [](const std::string& folder) {

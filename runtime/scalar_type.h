@@ -1,4 +1,4 @@
-// The planner's dtypes as LibTorch names them.
+// Translates the planner's dtypes into LibTorch's.
 #pragma once
 
 #include <c10/core/ScalarType.h>

@@ -18,7 +18,7 @@ namespace shardlens::runtime {
 
 namespace {
 
-/// As nvidia-smi writes it.
+/// Returns a GPU's UUID in nvidia-smi's form.
 std::string text_of(const GpuUuid& gpu) {
   std::string text = "GPU-";
   for (size_t i = 0; i < gpu.size(); ++i) {
@@ -28,15 +28,15 @@ std::string text_of(const GpuUuid& gpu) {
   return text;
 }
 
-/// FNV-1a, cut to what sums over ranks keep exactly in a double.
+/// Computes FNV-1a with 32 bits, which sums over ranks keep exactly in a double.
 double digest(std::string_view text) {
   uint32_t hash = 2166136261U;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
   return hash;
 }
 
-/// What every rank must have been given alike: where it may write, and how patient it is, are its
-/// own affair.
+/// Returns the settings that every rank must have been given alike. Each rank may decide for itself
+/// where it may write, and how patient it is.
 std::vector<std::pair<std::string, std::string>> common_settings(const Job& job) {
   static const std::set<std::string> own = {"storage",     "name",    "fresh",  "profile",
                                             "profile_dir", "threads", "timeout"};
@@ -55,7 +55,7 @@ std::vector<std::pair<std::string, std::string>> common_settings(const Job& job)
   return settings;
 }
 
-/// Of what is gathered, in elements; by group how many units use it.
+/// Holds the sizes of what is gathered, in elements, and how many units use the largest group.
 struct Shares {
   int64_t all = 0;
   int largest = -1;
@@ -83,7 +83,8 @@ Shares shares_of(const planner::Schedule& schedule) {
   return shares;
 }
 
-/// A block has two units, as has a tied head; more of them could be gathered one by one.
+/// Warns if one group holds most of the model. A block has two units, as has a tied head; more
+/// units than these could be gathered one by one.
 std::string warning_about_root(const Job& job) {
   constexpr int kUnitsOfBlock = 2;
   if (job.train.shards == 1) return "";

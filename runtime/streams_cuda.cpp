@@ -17,8 +17,9 @@ using planner::Stream;
 
 constexpr bool kHighPriority = true;
 
-/// Main is CUDA's default stream, as in any PyTorch program. The others are taken from LibTorch's
-/// pool with high priority, so that communication starts as soon as it can.
+/// Runs a schedule's streams on CUDA. Main is CUDA's default stream, as in any PyTorch program. The
+/// others are taken from LibTorch's pool with high priority, so that communication starts as soon
+/// as it can.
 class CudaStreams final : public Streams {
  public:
   CudaStreams(const c10::Device& device, bool one_for_both)
@@ -40,7 +41,7 @@ class CudaStreams final : public Streams {
     c10::cuda::setCurrentCUDAStream(on(stream));
   }
 
-  // An event is recorded anew in every pass; a wait means its last record before the wait.
+  // Records the action's event, anew in every pass; a wait means its last record before the wait.
   void record(int action, Stream stream) override {
     events_[static_cast<size_t>(action)].record(on(stream));
   }
@@ -73,7 +74,7 @@ class CudaStreams final : public Streams {
   std::array<bool, planner::kStreams> used_{};  // in this pass
   CUDAEvent start_;
   CUDAEvent end_;
-  std::vector<CUDAEvent> events_;  // by action; created on the first record
+  std::vector<CUDAEvent> events_;  // indexed by action; created on the first record
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Of --max-failures.
+/// Returns the limit that --max-failures sets, as text.
 std::string limit_text(int64_t max_failures) {
   return max_failures < 0 ? std::string() : fmt::format(" of {}", max_failures);
 }
@@ -33,7 +33,7 @@ Fault fault_in(const std::exception& error) {
   return is_full ? Fault::disk_full : Fault::failed;
 }
 
-/// What no rank was there to meet.
+/// Returns the outcome of a failure before any rank was there.
 Outcome failed_before_start(const std::exception& error, int64_t step) {
   Outcome outcome{.end = Outcome::End::failed, .step = step, .fault = fault_in(error)};
   outcome.reason = error.what();
@@ -115,8 +115,8 @@ Outcome Supervisor::restart(const Outcome& last, std::chrono::milliseconds pause
                      signals);
 }
 
-/// No failure of the run's: there is an older checkpoint, or the run is refused as it would have
-/// been at once.
+/// Starts again from another checkpoint. This does not count as a failure of the run: either there
+/// is an older checkpoint, or the run is refused as it would have been at once.
 Outcome Supervisor::look_for_another(const Outcome& last, const WatchedSignals& signals) {
   clear_bar();
   fmt::print(stderr, "shardlens train: {}; looks for a checkpoint that is whole\n",
@@ -147,7 +147,7 @@ int Supervisor::wait_for_signal(const WatchedSignals& signals, std::chrono::mill
   return 0;
 }
 
-/// Between two attempts, when all that there is to save is saved.
+/// Returns the outcome of a signal between two attempts. By then all that can be saved is saved.
 Outcome Supervisor::ended_by(int signal) const {
   Outcome outcome{.step = failures_.back().reached_step, .signal = signal};
   const bool can_go_on = signal != SIGINT && job_.checkpointing.wanted;

@@ -1,11 +1,12 @@
-// A run over all its attempts: each starts the ranks anew from the newest whole checkpoint, until
-// the run is done, asked to end, or no start would help (restart_policy.h). What happens is told in
-// RUN/events.jsonl, what came of it in RUN/result.json.
+// Supervises a run over all its attempts: each starts the ranks anew from the newest whole
+// checkpoint, until the run is done, asked to end, or no start would help (restart_policy.h).
+// RUN/events.jsonl tells what happened, RUN/result.json the result.
 //
 // [Note: one attempt at a time]
 // No attempt begins before every process of the one before has ended and was waited for; ranks die
-// with their launcher (PR_SET_PDEATHSIG), and all of them hold the lock on the run's folder. Where
-// none of this reaches (a folder that another host writes, too), the fence does (fence.h).
+// with their launcher (PR_SET_PDEATHSIG), and all of them hold the lock on the run's folder. If
+// none of this reaches a process (in a folder that another host writes, too), the fence does
+// (fence.h).
 #pragma once
 
 #include <chrono>
@@ -23,16 +24,16 @@ namespace shardlens::runtime {
 
 class Supervisor {
  public:
-  /// Both must outlive it.
+  /// Both must outlive the supervisor.
   Supervisor(Job& job, const RunDirectory& directory);
 
   /// Begins the first attempt: an unfinished run goes on from its newest checkpoint. Returns lines
-  /// for the user. Throws as resume does; where failures are forgiven, one of the disk's is left to
+  /// for the user. Throws as resume does. If failures are allowed, a failure of the disk is left to
   /// run(), which waits and tries again.
   std::vector<std::string> begin();
 
-  /// Blocks until the run has ended; tells of restarts on the standard streams. result.json is
-  /// there afterwards, well or badly.
+  /// Blocks until the run has ended, and tells of restarts on the standard streams. Afterwards
+  /// result.json is there, at a good or a bad end.
   Outcome run();
 
  private:
@@ -43,7 +44,7 @@ class Supervisor {
   Outcome look_for_another(const Outcome& last, const WatchedSignals& signals);
   Outcome start_again(const std::string& why, const Outcome& last, Verified verified,
                       const WatchedSignals& signals);
-  /// 0 where none came.
+  /// Returns the signal, or 0 if none came.
   static int wait_for_signal(const WatchedSignals& signals, std::chrono::milliseconds pause);
   Outcome ended_by(int signal) const;
   void tell(std::string kind, std::string text, int64_t step);

@@ -48,13 +48,13 @@ void introduce(const Job& job, const RunDirectory& directory, const std::vector<
   for (const std::string& warning : warnings_about(job)) fmt::print("warning: {}\n", warning);
 }
 
-/// The shell, and a script's loop, should see that the user ended the run.
+/// Dies of the signal, so that the shell, and a script's loop, see that the user ended the run.
 void die_of(int signal) {
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }
 
-/// What was expected beside what LibTorch has counted.
+/// Prints the forecast beside what LibTorch has counted.
 void compare(const Forecast& forecast, const RunDirectory& directory) {
   const auto result = nlohmann::json::parse(read_whole_file(directory.result()));
   if (!result.contains("memory")) return;
@@ -77,7 +77,7 @@ int refuse(const Forecast& forecast) {
   return kDoesNotFit;
 }
 
-/// Tells of a run that did not come to its end. Returns the exit code.
+/// Tells of a run that did not come to its end, and returns the exit code.
 int unfinished(const Job& job, const Outcome& outcome, const RunDirectory& directory) {
   clear_bar();
   if (outcome.end == Outcome::End::preempted) {

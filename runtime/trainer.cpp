@@ -43,8 +43,9 @@ double percentile(std::vector<float> values, double share) {
   return values[at];
 }
 
-/// A step frees and takes the same large blocks again and again. glibc would give each back to the
-/// system, whose zeroed pages cost 6 % of a CPU step (113.6 to 106.8 ms, two ranks on 2 cores).
+/// Makes glibc keep freed memory. A step frees and takes the same large blocks again and again.
+/// glibc would give each back to the system, whose zeroed pages cost 6 % of a CPU step (113.6 to
+/// 106.8 ms, two ranks on 2 cores).
 void keep_freed_memory() {
   constexpr int kLargestMmapThreshold = 32 << 20;  // glibc's limit; larger ones are rare
   ::mallopt(M_MMAP_THRESHOLD, kLargestMmapThreshold);
@@ -65,7 +66,7 @@ std::string peak_text(const MemoryPeak& peak) {
                      profiler::bytes_text(peak.reserved_bytes));
 }
 
-/// Sum of batch losses, added on the device and read only when somebody asks.
+/// Sums batch losses on the device; they are read only on demand.
 class MeanLoss {
  public:
   void add(const at::Tensor& loss) {
@@ -73,9 +74,9 @@ class MeanLoss {
     ++batches_;
   }
   int64_t batches() const { return batches_; }
-  /// As a checkpoint keeps it; reads the device.
+  /// Returns what a checkpoint keeps; reads the device.
   LossSum state() const { return {sum_.defined() ? sum_.item<double>() : 0, batches_}; }
-  /// To which losses on `device` will be added.
+  /// Restores the sum. Losses on `device` will be added to it.
   void restore(const LossSum& state, const c10::Device& device) {
     batches_ = state.batches;
     if (batches_ > 0) sum_ = at::full({}, state.sum, at::dtype(at::kFloat).device(device));
@@ -93,7 +94,7 @@ class MeanLoss {
 
 enum class Split { train, test };
 
-/// Of samples, whichever way they are kept.
+/// Makes the source of samples, for each way in which they may be kept.
 std::unique_ptr<BatchSource> make_source(const Job& job, Split split, const c10::Device& device) {
   const bool trains = split == Split::train;
   switch (job.found_data.kind) {
@@ -110,7 +111,7 @@ std::unique_ptr<BatchSource> make_source(const Job& job, Split split, const c10:
   throw std::logic_error("synthetic data have no source");
 }
 
-/// A rank's training data, batch by batch.
+/// Gives a rank's training data, batch by batch.
 class TrainData {
  public:
   TrainData(const Job& job, int rank, const c10::Device& device) : job_(job), rank_(rank) {
@@ -140,12 +141,12 @@ class TrainData {
 
   const Job& job_;
   int rank_;
-  std::unique_ptr<BatchSource> source_;  // none: the one batch
+  std::unique_ptr<BatchSource> source_;  // null: the one batch
   Batch batch_;
   at::Tensor order_;  // [samples of one epoch], int64
 };
 
-/// What the configuration says, with a program's own functions.
+/// Returns the options that the configuration asks for, with a program's own functions.
 ExecutorOptions options_of(const Job& job) {
   ExecutorOptions options = executor_options(job.config);
   if (!job.own) return options;
@@ -154,7 +155,7 @@ ExecutorOptions options_of(const Job& job) {
   return options;
 }
 
-/// What a run's speed is told in.
+/// Names the unit in which a run's speed is told.
 struct SpeedUnit {
   std::string name;
   int64_t in_a_step = 0;  // of all ranks
@@ -178,7 +179,7 @@ class PeakWatch {
  public:
   explicit PeakWatch(const c10::Device& device) : device_(device) {}
 
-  /// What was until now is no step.
+  /// Begins to count steps. The peaks so far belong to other work.
   void begin_steps() {
     raise(whole_);
     reset_memory_peak(device_);
@@ -259,7 +260,7 @@ class Trainer {
   }
 
  private:
-  /// On a null device that checks: a fault is a bug of ours.
+  /// Throws if a null device that checks has found a fault, which is a bug of ours.
   void check_passes() {
     if (!inspection_) return;
     const std::vector<std::string> faults = inspection_->take_faults();
@@ -290,7 +291,8 @@ class Trainer {
     }
   }
 
-  /// The null device keeps no values, so none are drawn: the copies alone are made.
+  /// Takes weights without drawing any, because the null device keeps no values: the copies alone
+  /// are made.
   void set_no_weights(const models::TakeParameter& take) const {
     for (size_t i = 0; i < job_.spec.parameters.size(); ++i) {
       take(static_cast<int>(i), at::empty(job_.spec.parameters[i].shape));
@@ -318,7 +320,7 @@ class Trainer {
     if (ends_epoch()) save_if_due();
   }
 
-  /// Whether the launcher wants the run to end here; it asks none that cannot save.
+  /// Finds out if the launcher wants the run to end here. It asks no run that cannot save.
   void look_for_stop() {
     const bool is_asked = options_.must_stop ? options_.must_stop(step_)
                                              : options_.board.must_stop(options_.rank, step_);
@@ -326,7 +328,7 @@ class Trainer {
     check(!stops_ || checkpoints_.has_value(), "a run that saves nothing was asked to stop");
   }
 
-  /// What is there to go on from is saved; the model is not written.
+  /// Ends before the last step. The checkpoint to go on from is saved; the model is not written.
   void end_early() {
     show(Phase::saving);
     checkpoints_->wait();
@@ -362,7 +364,7 @@ class Trainer {
     result_.checkpoints = checkpoints_->cost();
   }
 
-  /// Of all ranks.
+  /// Returns the samples that all ranks take in a step.
   int64_t samples_a_step() const {
     return job_.config.batch * job_.config.accumulate * job_.strategy.world_size;
   }
@@ -375,7 +377,7 @@ class Trainer {
     peaks_.begin_steps();
     for (int64_t first = step_ % job_.steps_per_epoch * batch;
          first < samples && step_ < job_.steps; first += batch) {
-      // The first two make what every later step finds: moments, workspaces, cached blocks.
+      // The first two steps make what every later step finds: moments, workspaces, cached blocks.
       if (step_ == first_step_ + kFirstSteps) peaks_.begin_steps();
       train_step(epoch, first);
       if (checkpoints_) checkpoints_->check();
@@ -391,7 +393,7 @@ class Trainer {
     result_.train_loss = mean_over_ranks(epoch_loss_.take());
   }
 
-  /// The samples of an epoch's last microbatches may begin at its first one again.
+  /// Trains one step. An epoch's last microbatches may take samples from its beginning again.
   void train_step(int64_t epoch, int64_t first) {
     const auto start = Clock::now();
     if (recorder_ != nullptr) recorder_->step(step_);
@@ -435,7 +437,7 @@ class Trainer {
     if (!metrics_) fail_to_write(options_.metrics);
   }
 
-  /// Correct answers over the whole test set, which is split over the ranks.
+  /// Counts correct answers over the whole test set, which is split over the ranks.
   void evaluate() {
     show(Phase::evaluating);
     const int64_t count = job_.found_data.test_samples;
@@ -448,7 +450,7 @@ class Trainer {
       const int64_t samples = std::min(batch, order.numel() - first);
       executor_.run(job_.evaluate, step_,
                     [&] { return test_data_->at(order.narrow(0, first, samples)); });
-      // The padded list wraps at its end: a sample met again there is not counted again.
+      // The padded list wraps at its end: a sample that comes again there is not counted again.
       const int64_t fresh = (count - options_.rank + world_size - 1) / world_size - first;
       correct += correct_answers(std::clamp<int64_t>(fresh, 0, samples));
     }
@@ -512,10 +514,10 @@ class Trainer {
   std::vector<float> step_ms_;
   double logged_ms_ = 0;  // of the steps since the last line of metrics
   double last_loss_ = 0;
-  double last_per_s_ = 0;  // 0: nothing measured yet
+  double last_per_s_ = 0;  // 0: not measured yet
   int64_t step_ = 0;
   int64_t first_step_ = 0;  // of this attempt
-  bool stops_ = false;      // after this step, though there are more
+  bool stops_ = false;      // after this step, though more were to come
   TrainResult result_;
 };
 

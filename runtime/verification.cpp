@@ -52,14 +52,15 @@ void check_folder(const fs::path& folder, Look look) {
                   file.string(), why));
 }
 
-/// Files of that name belong to programs of many kinds. Ours says what it is and lists files, so
-/// that no single damaged byte makes it somebody else's.
+/// True if the manifest belongs to another kind of program. Files of that name belong to programs
+/// of many kinds. Ours says what it is and lists files, so that no single damaged byte makes it
+/// another program's.
 bool is_of_others(const fs::path& manifest) {
   const auto json = input::find_json(read_whole_file(manifest));
   return json && !json->contains("schema") && !json->contains("files");
 }
 
-/// Nothing where there is none, or somebody else's.
+/// Returns nothing if there is no manifest, or another program's.
 std::optional<Manifest> manifest_beside(const fs::path& folder) {
   if (!fs::exists(folder / kManifest) || is_of_others(folder / kManifest)) return std::nullopt;
   try {
@@ -69,7 +70,7 @@ std::optional<Manifest> manifest_beside(const fs::path& folder) {
   }
 }
 
-/// Those that are there, and those that should be.
+/// Returns the names of the weights that exist, and of those that should.
 std::set<std::string> names_of_weights(const fs::path& folder, const Manifest& manifest) {
   std::set<std::string> names;
   for (const ManifestFile& file : manifest.files) {
@@ -129,7 +130,7 @@ std::string fault_of(const fs::path& folder, Look look) {
 std::string why_unverified(const fs::path& weights) {
   if (!fs::exists(weights)) return "";
   const bool is_folder = fs::is_directory(weights);
-  // A link may lie elsewhere than what was written.
+  // A link may lie elsewhere than the file that was written.
   const bool is_beside = fs::exists(weights.parent_path() / kManifest);
   const fs::path path = is_folder || is_beside ? weights : fs::canonical(weights);
   const fs::path folder = is_folder ? path : path.parent_path();

@@ -1,4 +1,4 @@
-// Waiting, with a deadline and a name, for what a rank of this host tells on the board.
+// Waits, with a deadline and a name, for what a rank of this host tells on the board.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace shardlens::runtime {
 
-/// Until `is_told()`. Throws CommunicationError where a rank has given up, or where `rank` would
+/// Waits until `is_told()`. Throws CommunicationError if a rank has given up, or if `rank` would
 /// wait longer than the deadline for what `peer` should have done.
 template <class IsTold>
 void wait_for_peer(const Board& board, int rank, int peer, const std::string& what,

@@ -1,4 +1,4 @@
-// Signals that the launcher takes one by one instead of being interrupted by them: the end or stop
+// Lets the launcher take signals one by one instead of being interrupted by them: the end or stop
 // of a rank, and what a user or a scheduler sends.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace shardlens::runtime {
 
-/// While it lives they are blocked, in this thread and those that it starts.
+/// Blocks the signals while it lives, in this thread and those that it starts.
 class WatchedSignals {
  public:
   WatchedSignals() {
@@ -21,10 +21,10 @@ class WatchedSignals {
   WatchedSignals(const WatchedSignals&) = delete;
   WatchedSignals& operator=(const WatchedSignals&) = delete;
 
-  /// In a rank, which has them as they were.
+  /// Restores the mask of before. A rank calls it, to have the signals as they were.
   void restore() const { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
 
-  /// The next signal, or 0 after so long.
+  /// Returns the next signal, or 0 if none comes within `patience`.
   int next(std::chrono::milliseconds patience) const {
     const auto seconds = std::chrono::floor<std::chrono::seconds>(patience);
     const std::chrono::nanoseconds rest = patience - seconds;
