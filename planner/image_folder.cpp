@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(const fs::path& path, std::string_view problem) {
+[[noreturn]] void refuse_images(const fs::path& path, std::string_view problem) {
   throw std::invalid_argument(path.string() + ": " + std::string(problem) +
                               "; give --data a folder with a folder of .png or .jpg files for each "
                               "class");
@@ -59,7 +59,7 @@ uint64_t hash_of(std::string_view text) {
 std::vector<std::string> class_names_in(const fs::path& folder) {
   std::vector<std::string> names;
   for (const fs::path& path : folders_in(folder)) names.push_back(path.filename().string());
-  if (names.empty()) refuse(folder, "has no folders of classes");
+  if (names.empty()) refuse_images(folder, "has no folders of classes");
   return names;
 }
 
@@ -71,7 +71,7 @@ std::vector<ImageFile> files_by_class(const fs::path& folder,
   for (const fs::path& path : folders_in(folder)) {
     const auto found = std::lower_bound(classes.begin(), classes.end(), path.filename().string());
     if (found == classes.end() || *found != path.filename()) {
-      refuse(path, "is a class that the training images have not");
+      refuse_images(path, "is a class that the training images have not");
     }
     for (const fs::path& image : images_below(path)) {
       files.push_back({image.string(), found - classes.begin()});
@@ -96,7 +96,7 @@ ImageFolder list_folder(const fs::path& folder) {
   const fs::path train = is_split ? folder / "train" : folder;
   ImageFolder found{class_names_in(train), {}, {}};
   found.train = files_by_class(train, found.classes);
-  if (found.train.empty()) refuse(train, "has no .png or .jpg file in its folders");
+  if (found.train.empty()) refuse_images(train, "has no .png or .jpg file in its folders");
   if (!is_split) {
     take_test_files(folder, found);
     return found;
@@ -125,7 +125,7 @@ ImageFolder list_image_folder(const std::string& folder) {
   try {
     return list_folder(folder);
   } catch (const fs::filesystem_error& error) {
-    refuse(error.path1(), "cannot be read (" + error.code().message() + ")");
+    refuse_images(error.path1(), "cannot be read (" + error.code().message() + ")");
   }
 }
 

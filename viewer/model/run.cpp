@@ -63,7 +63,7 @@ std::vector<std::string> recordings_of(const fs::path& path) {
   return paths;
 }
 
-std::string name_of(const fs::path& path) {
+std::string run_name_of(const fs::path& path) {
   const fs::path clean = fs::absolute(path).lexically_normal();
   const fs::path last = clean.filename().empty() ? clean.parent_path() : clean;
   return fs::is_directory(path) ? last.filename().string() : last.stem().string();
@@ -205,7 +205,7 @@ OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& c
       for (std::string& file : recordings_of(path)) {
         jobs.push_back({.run = runs.size(), .path = std::move(file), .space = space});
       }
-      runs.push_back({.path = path, .name = name_of(path), .strategy = {}, .ranks = {}});
+      runs.push_back({.path = path, .name = run_name_of(path), .strategy = {}, .ranks = {}});
     } catch (const std::exception& error) {
       opened.messages.emplace_back(error.what());
     }
