@@ -17,19 +17,22 @@ namespace shardlens::runtime {
 /// it is nowhere, returns where the build would have put it.
 std::filesystem::path support_folder(const std::string& name);
 
-/// The null device's libraries in a folder, as LD_PRELOAD wants them. Throws std::runtime_error
-/// where there are none, std::invalid_argument where the loader cannot be told the folder's name.
+/// Returns the null device's libraries of a folder in the form that LD_PRELOAD wants. Throws
+/// std::runtime_error if there are none, std::invalid_argument if the folder's name has a character
+/// that the loader takes for a separator.
 std::string preload_of(const std::filesystem::path& stubs);
 
-/// Of a wheel's program that links LibTorch, for the one that finds it (main_with_libtorch.cpp).
+/// Returns the path of the program that links LibTorch, for the wheel's program of that name, which
+/// finds LibTorch first (main_with_libtorch.cpp).
 std::filesystem::path program_with_libtorch();
 
-/// The folder of the torch package that this environment has: what SHARDLENS_TORCH names, which
-/// `shardlens` of a wheel sets to that of its Python, else the package beside ours. Throws
-/// std::invalid_argument where there is none, or none of this version that is built for CUDA.
+/// Returns the folder of the torch package that this environment has: the one that SHARDLENS_TORCH
+/// names, which a wheel's `shardlens` sets to that of its Python, else the package beside ours.
+/// Throws std::invalid_argument if there is none, or none of this version that is built for CUDA.
 std::filesystem::path find_torch(const std::string& version);
 
-/// Of such a package, as the loader wants them: "torch/lib:nvidia/cu13/lib".
+/// Returns the folders of a torch package's libraries in the form that LD_LIBRARY_PATH wants:
+/// "torch/lib:nvidia/cu13/lib".
 std::string libtorch_folders(const std::filesystem::path& torch);
 
 }  // namespace shardlens::runtime
