@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import sys
+import time
 import weakref
 
 from . import IS_ATTACHED, OPTIONS, account, counters, history, library, ranks, values
@@ -21,6 +22,8 @@ PARAMETER_SHARD, GRADIENT_SHARD, OPTIMIZER_STATE, GRADIENT = 0, 1, 2, 5
 HISTORY_CONTEXT = {None: 0, "state": 1, "alloc": 2, "all": 3}
 
 NOTICE = "" if IS_ATTACHED else "null device: memory is real, values are not"
+
+_AUTOGRAD_ENDS_S = 0.1  # a thread that waits for Python's lock takes less
 
 # What is in doubt where a hook has failed.
 _CLASSES = "classes of some blocks unknown"
@@ -138,10 +141,12 @@ def _is_recording():
 @guarded("autograd's threads may not have ended")
 def _wait_for_autograd(torch):
     """A thread of autograd's that lets go of a callback in Python when that ends aborts the process:
-    PyTorch's own fault, but a GPU takes longer. It does so before it turns to another backward."""
+    PyTorch's own fault, but a GPU takes longer. It does so before it turns to another backward, and
+    of that one, which is this function's, within far less than the time that is waited."""
     if _Recording.step > 0 and _Recording.process == os.getpid():
         with contextlib.suppress(RuntimeError):  # the program has left no memory
             torch.zeros(1, device="cuda", requires_grad=True).sum().backward()
+        time.sleep(_AUTOGRAD_ENDS_S)
 
 
 @guarded("the recording's end is incomplete")
