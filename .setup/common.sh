@@ -21,8 +21,13 @@ quietly() {
   return 1
 }
 
+# The versions of PyTorch for which the pins have wheels of this use: versions_of USE.
+versions_of() {
+  awk -v use="$1" '$1 == use && $2 != "any" && !seen[$2]++ { print $2 }' "$root/.setup/pins.txt"
+}
+
 # The PyTorch that everything is built with: TORCH, or the base, which is the first of the pins.
-torches() { awk '$1 == "libtorch" && !seen[$2]++ { print $2 }' "$root/.setup/pins.txt"; }
+torches() { versions_of libtorch; }
 base_torch=$(torches | head -n 1)
 torch_version=${TORCH:-$base_torch}
 torch=$deps/libtorch-$torch_version
