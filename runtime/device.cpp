@@ -14,7 +14,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <stdexcept>
 
 #include "models/torch_rules.h"
@@ -30,17 +29,14 @@ namespace shardlens::runtime {
 
 namespace {
 
-namespace fs = std::filesystem;
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
 constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 
 bool is_on_stubs() { return ::dlsym(RTLD_DEFAULT, kNullDeviceMark) != nullptr; }
 
-fs::path program() { return fs::read_symlink("/proc/self/exe"); }
-
 [[noreturn]] void start_anew(const std::vector<std::string>& arguments) {
-  const std::string path = program().string();
+  const std::string path = own_program().string();
   std::vector<char*> argv{const_cast<char*>(path.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -86,10 +82,7 @@ void enter_null_device(const planner::Device& device, const std::vector<std::str
         "the null device's libraries were preloaded but are not of this "
         "program; run make build");
   }
-  const char* preloaded = std::getenv("LD_PRELOAD");
-  std::string preload = preload_of(support_folder("null_device"));
-  if (preloaded != nullptr && *preloaded != '\0') preload += fmt::format(":{}", preloaded);
-  ::setenv("LD_PRELOAD", preload.c_str(), 1);
+  put_first("LD_PRELOAD", preload_of(support_folder("null_device")));
   ::setenv(kNullGpuVariable, device.gpu.c_str(), 1);
   ::setenv(kNullDeviceEntered, "1", 1);
   if (device.capacity_bytes > 0) {

@@ -19,8 +19,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-fs::path program() { return fs::read_symlink("/proc/self/exe"); }
-
 /// "2.15.0+cu132", from a line __version__ = '2.15.0+cu132'; empty: there is none.
 std::string version_of(const fs::path& torch) {
   constexpr std::string_view kName = "__version__ = ";
@@ -43,8 +41,16 @@ fs::path cuda_runtime_of(const fs::path& torch) {
 
 }  // namespace
 
+fs::path own_program() { return fs::read_symlink("/proc/self/exe"); }
+
+void put_first(const char* variable, std::string paths) {
+  const char* const before = std::getenv(variable);
+  if (before != nullptr && *before != '\0') paths += fmt::format(":{}", before);
+  ::setenv(variable, paths.c_str(), 1);
+}
+
 fs::path support_folder(const std::string& name) {
-  const fs::path root = program().parent_path().parent_path();
+  const fs::path root = own_program().parent_path().parent_path();
   const fs::path installed = root / "lib/shardlens" / name;
   if (fs::exists(root / name)) return root / name;
   if (fs::exists(installed)) return installed;
@@ -73,21 +79,20 @@ std::string preload_of(const fs::path& stubs) {
 }
 
 fs::path program_with_libtorch() {
-  const fs::path self = program();
+  const fs::path self = own_program();
   return self.parent_path().parent_path() / "lib/shardlens/bin" / self.filename();
 }
 
 fs::path find_torch(const std::string& version) {
   const char* const named = std::getenv("SHARDLENS_TORCH");
   const bool is_named = named != nullptr && *named != '\0';
-  const fs::path ours = program().parent_path().parent_path();
+  const fs::path ours = own_program().parent_path().parent_path();
   const fs::path torch = is_named ? fs::path(named) : ours.parent_path() / "torch";
   const std::string found = version_of(torch);
   if (found.empty()) {
     throw std::invalid_argument(
         fmt::format("PyTorch {0} is needed, and {1} has none; run pip install torch=={0}, or name "
-                    "the folder of "
-                    "a torch package in SHARDLENS_TORCH",
+                    "the folder of a torch package in SHARDLENS_TORCH",
                     version, torch.string()));
   }
   if (!is_version(found, version)) {

@@ -12,6 +12,12 @@
 
 namespace shardlens::runtime {
 
+/// Returns the file of the running program.
+std::filesystem::path own_program();
+
+/// Puts paths before those that an environment variable lists, with a colon between them.
+void put_first(const char* variable, std::string paths);
+
 /// Returns the folder of "null_device" or "record". In a build it is beside the program's folder;
 /// in an installation it is below lib/shardlens, also for a program that was built against one. If
 /// it is nowhere, returns where the build would have put it.

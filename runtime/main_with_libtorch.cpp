@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -14,12 +13,6 @@
 
 namespace {
 
-void put_first(const char* variable, std::string folders) {
-  const char* const before = std::getenv(variable);
-  if (before != nullptr && *before != '\0') folders += fmt::format(":{}", before);
-  ::setenv(variable, folders.c_str(), 1);
-}
-
 /// "shardlens train" for .../shardlens-train.
 std::string command_of(const std::string& program) {
   return fmt::format("shardlens {}", program.substr(program.rfind('-') + 1));
@@ -27,7 +20,7 @@ std::string command_of(const std::string& program) {
 
 int become(const std::string& program, char** argv) {
   const auto torch = shardlens::runtime::find_torch(SHARDLENS_TORCH_VERSION);
-  put_first("LD_LIBRARY_PATH", shardlens::runtime::libtorch_folders(torch));
+  shardlens::runtime::put_first("LD_LIBRARY_PATH", shardlens::runtime::libtorch_folders(torch));
   argv[0] = const_cast<char*>(program.c_str());
   ::execv(program.c_str(), argv);
   throw std::runtime_error(fmt::format("{} cannot be started: {}", program, std::strerror(errno)));

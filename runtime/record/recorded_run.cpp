@@ -83,12 +83,6 @@ std::string options_json(const RecordOptions& options, const PythonProgram& prog
   return json.dump();
 }
 
-void put_first(const char* variable, const std::string& path) {
-  const char* const before = std::getenv(variable);
-  const bool is_set = before != nullptr && *before != '\0';
-  ::setenv(variable, is_set ? fmt::format("{}:{}", path, before).c_str() : path.c_str(), 1);
-}
-
 void set(const char* variable, int64_t number) {
   ::setenv(variable, std::to_string(number).c_str(), 1);
 }
