@@ -122,7 +122,9 @@ struct Restricted {
 
 const std::vector<Restricted> kRestricted = {
     // The transport comes first, since its headers also look like LibTorch's.
-    {"a transport", {"gloo/", "nccl", "torch/csrc/distributed/"}, {"runtime/comm/"}, {}},
+    {"a transport", {"gloo/", "nccl", "torch/csrc/distributed/"},
+     {"runtime/comm/", "runtime/record/known/collectives"},
+     {}},
     {"LibTorch",
      {"ATen/", "c10/", "torch/", "caffe2/"},
      {"models/", "profiler/recorder", "runtime/"},

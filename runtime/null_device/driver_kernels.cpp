@@ -2,6 +2,8 @@
 // weak stubs' answers are enough for modules, which have every function, and for most of the rest.
 #include <cuda.h>
 
+#include "runtime/null_device/known_memory.h"
+
 extern "C" {
 
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute name, CUfunction) {
@@ -18,7 +20,14 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute name, CUfunction) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                        unsigned, CUstream, void**, void**) {
+  shardlens_null_launched();
+  return CUDA_SUCCESS;
+}
+
 CUresult cuLaunchKernelEx(const CUlaunchConfig*, CUfunction, void**, void**) {
+  shardlens_null_launched();
   return CUDA_SUCCESS;
 }
 

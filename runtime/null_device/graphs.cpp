@@ -12,6 +12,7 @@
 
 #include "runtime/null_device/errors.h"
 #include "runtime/null_device/handle.h"
+#include "runtime/null_device/known_memory.h"
 
 namespace shardlens::runtime {
 
@@ -125,6 +126,12 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t, cudaGraphNode_t*, size_t* count) {
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* graph, cudaGraph_t, unsigned long long) {
   return make(graph);
+}
+
+/// Launches what is not kept: its kernels may write anywhere.
+cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) {
+  if (auto* const known = shardlens_null_known_memory()) known->forget_all();
+  return cudaSuccess;
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return result(cudaError_t(destroy(graph))); }

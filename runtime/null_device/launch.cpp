@@ -1,12 +1,12 @@
 // Defines the runtime's calls on kernels: those that the compiler's host code makes to register and
-// launch one, and those that ask what a kernel needs of a multiprocessor. Launching is left to the
-// stubs.
+// launch one, and those that ask what a kernel needs of a multiprocessor. A launch is told to the
+// observer of kernels (known_memory.h), and does nothing.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 
 #include "runtime/null_device/errors.h"
-#include "runtime/null_device/kept_copies.h"
+#include "runtime/null_device/known_memory.h"
 
 using shardlens::runtime::result;
 
@@ -47,11 +47,16 @@ unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
 
 cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_bytes,
                                        cudaStream_t* stream) {
-  shardlens::runtime::forget_kept_copies();
+  shardlens_null_launched();
   *grid = pushed().grid;
   *block = pushed().block;
   *shared_bytes = pushed().shared_bytes;
   *stream = pushed().stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void*, void**) {
+  shardlens_null_launched();
   return cudaSuccess;
 }
 

@@ -4,12 +4,13 @@
 
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "runtime/null_device/api_observer.h"
 #include "runtime/null_device/check_feed.h"
 #include "runtime/null_device/device_memory.h"
 #include "runtime/null_device/errors.h"
-#include "runtime/null_device/kept_copies.h"
+#include "runtime/null_device/known_memory.h"
 
 using namespace shardlens::runtime;
 
@@ -19,18 +20,54 @@ bool is_on_device(const void* address) {
   return DeviceMemory::is_device_address(reinterpret_cast<uint64_t>(address));
 }
 
-/// Copies bytes. Only a copy from host to host moves them: no bytes exist on the device, and a copy
-/// from it gives zeros, never what the host had there, except for what kept_copies.h says.
+/// Returns null where no values are known.
+KnownMemory* known_memory() {
+  static KnownMemory* const known = shardlens_null_known_memory();
+  return known;
+}
+
+uint64_t number_of(const void* address) { return reinterpret_cast<uint64_t>(address); }
+
+void copy_to_device(void* target, const void* source, size_t bytes) {
+  if (KnownMemory* const known = known_memory()) known->know(number_of(target), source, bytes);
+}
+
+/// Copies values that are known; else gives zeros, never what the host had there.
+void copy_to_host(void* target, const void* source, size_t bytes) {
+  KnownMemory* const known = known_memory();
+  if (known != nullptr && known->read(target, number_of(source), bytes)) return;
+  if (!shardlens_null_answer(target, bytes)) std::memset(target, 0, bytes);
+}
+
+void copy_on_device(void* target, const void* source, size_t bytes) {
+  KnownMemory* const known = known_memory();
+  if (known == nullptr) return;
+  if (bytes > kMostBytesOfRange || !known->knows(number_of(source), bytes)) {
+    return known->forget(number_of(target), bytes);
+  }
+  std::vector<char> values(bytes);
+  known->read(values.data(), number_of(source), bytes);
+  known->know(number_of(target), values.data(), bytes);
+}
+
 cudaError_t copy(void* target, const void* source, size_t bytes) {
   if (bytes == 0) return cudaSuccess;
   if (is_on_device(target)) {
-    if (!is_on_device(source)) keep_copy(target, source, bytes);
+    (is_on_device(source) ? copy_on_device : copy_to_device)(target, source, bytes);
   } else if (is_on_device(source)) {
-    if (!give_kept_copy(target, source, bytes)) std::memset(target, 0, bytes);
+    copy_to_host(target, source, bytes);
   } else {
     std::memmove(target, source, bytes);
   }
   return cudaSuccess;
+}
+
+void set(void* target, int value, size_t bytes) {
+  KnownMemory* const known = known_memory();
+  if (known == nullptr) return;
+  if (bytes > kMostBytesOfRange) return known->forget(number_of(target), bytes);
+  const std::vector<char> values(bytes, static_cast<char>(value));
+  known->know(number_of(target), values.data(), bytes);
 }
 
 bool is_pageable(const void* address) {
@@ -112,8 +149,8 @@ cudaError_t cudaMemcpy2DAsync(void* target, size_t target_pitch, const void* sou
   return cudaSuccess;
 }
 
-cudaError_t cudaMemsetAsync(void* target, int, size_t bytes, cudaStream_t stream) {
-  forget_kept_copies();
+cudaError_t cudaMemsetAsync(void* target, int value, size_t bytes, cudaStream_t stream) {
+  set(target, value, bytes);
   if (check_feed != nullptr) check_feed->use(stream, target, bytes, true, "cudaMemset");
   return cudaSuccess;
 }

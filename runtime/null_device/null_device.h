@@ -67,8 +67,8 @@ inline constexpr const char* kNullDeviceEntered = "SHARDLENS_NULL_DEVICE";
 /// A symbol that only the stubs have.
 inline constexpr const char* kNullDeviceMark = "shardlens_null_checks";
 
-/// If it is 1, what the host copies to the device and back before any kernel is launched comes back
-/// (kept_copies.h); else that is zero, too.
+/// If it is 1, values that can be known without computing on the device come back from it
+/// (known_memory.h): what the host copied there, what was set. Else everything is zero.
 inline constexpr const char* kNullKeepCopiesVariable = "SHARDLENS_NULL_KEEP_COPIES";
 
 /// If it is 1 when a process starts, streams, memory and NCCL are checked (null_checks.h).

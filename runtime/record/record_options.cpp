@@ -72,13 +72,25 @@ void check_nodes(const RecordOptions& options) {
                   options.gpus(), size));
 }
 
+/// Takes ":30" from the end of `place`. Returns false if it does not end so.
+bool take_number(std::string_view& place) {
+  const size_t colon = place.rfind(':');
+  if (colon == std::string_view::npos || colon + 1 == place.size()) return false;
+  if (!std::ranges::all_of(place.substr(colon + 1), ::isdigit)) return false;
+  place = place.substr(0, colon);
+  return true;
+}
+
 void check_places(const Words& places) {
   for (const std::string& place : places) {
-    const size_t colon = place.rfind(':');
-    const std::string line = colon == std::string::npos ? "" : place.substr(colon + 1);
-    if (colon != 0 && !line.empty() && std::ranges::all_of(line, ::isdigit)) continue;
-    throw std::invalid_argument(
-        fmt::format("--true {}: give a file and a line, such as train.py:30", place));
+    std::string_view file = place;
+    const bool has_line = take_number(file);
+    take_number(file);  // it may say from which time on
+    if (has_line && !file.empty() && file.find(':') == std::string_view::npos) continue;
+    throw std::invalid_argument(fmt::format(
+        "--true {}: give a file and a line, such as train.py:30, or train.py:30:5 from the fifth "
+        "time on",
+        place));
   }
 }
 
@@ -155,7 +167,7 @@ std::string record_help() {
          "Records the memory of a PyTorch program that knows nothing of it: on the GPUs of this\n"
          "machine, every rank of it, or, with no GPU, as one rank on a GPU that is not there. "
          "There\n"
-         "memory is exact, values are not: whatever it prints of them is zero.\n\n"
+         "memory is exact, values are not: what only a GPU would compute is zero.\n\n"
          "  --device D         cuda, or a GPU that is not there: null:h100, null:a100-80; default: "
          "cuda\n"
          "  --steps N          end the program after N optimizer steps\n"
@@ -166,9 +178,10 @@ std::string record_help() {
          "  --world W          ranks, of which only one is there\n"
          "  --rank R           which one; default: 0\n"
          "  --gpus-per-node N  ranks of a node; default: the largest divisor of W up to 8\n"
-         "  --true FILE:LINE   a tensor that the program decides by there is True, not False; may "
-         "be\n"
-         "                     given again\n\n"
+         "  --true FILE:LINE   a tensor that the program decides by there, and that is not known, "
+         "is\n"
+         "                     True, not False; FILE:LINE:N: from the Nth time on; may be given "
+         "again\n\n"
          "Where the command has torchrun or calls torch.multiprocessing.spawn, they give the size\n"
          "of that world.\n\n"
          "Exit code: 0 where the program fits the GPU, 3 where it does not (where memory ran out,\n"

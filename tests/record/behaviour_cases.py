@@ -6,8 +6,10 @@
 recorded.py says which Python runs them.
 """
 
+import json
 import os
 import pathlib
+import random
 import re
 import signal
 import subprocess
@@ -113,6 +115,36 @@ def check_decisions(folder):
         found = re.findall(rf"decide\.py:(\d+): .*{told}", run.lines)
         if set(map(int, found)) != expected or len(found) != len(expected):
             raise AssertionError(f"{told}: lines {found}, not {sorted(expected)}:\n{run.lines}")
+
+
+def check_decisions_in_verdict(folder):
+    """Those that the program has taken by values that nobody knows are a doubt of the verdict."""
+    script = HERE / "scripts" / "decide.py"
+    number = next(n for n, line in enumerate(script.read_text().splitlines(), 1) if "# is False" in line)
+    OnNullDevice(folder, PYTHON, script, flags=["--true", f"scripts/decide.py:{number}:2"]).expect(
+        0, "decisions by values that are not known: decide.py:")
+    facts = json.loads((pathlib.Path(folder) / "run" / "profiles" / "rank0.json").read_text())
+    said = " ".join(facts["doubts"])
+    if not re.search(r"^\d+ decisions by .* and \d+ more$", said):
+        raise AssertionError(f"no count of decisions: {said}")
+
+
+def check_known_values(folder):
+    """Programs drawn by seed read and decide on the GPU what they do on the CPU, and no decision is
+    by a value that is not known."""
+    seed = random.SystemRandom().randrange(1 << 30)
+    print(f"  seed {seed}")
+    script = HERE / "scripts" / "known.py"
+    run = OnNullDevice(folder, PYTHON, script, "100", seed).expect(0, "equal: 100 programs")
+    if "not known" in run.lines + run.text:
+        raise AssertionError(f"seed {seed}: a value is not known:\n{run.lines}")
+
+
+def check_known_collectives(folder):
+    """Absent ranks have what this one has: rank 1 of 4, whose values are 1, 2, 3, 4."""
+    script = HERE / "scripts" / "known.py"
+    run = OnNullDevice(folder, PYTHON, script, "collectives", flags=["--world", "4", "--rank", "1"])
+    run.expect(0, "[4, 8, 12, 16] [1, 2, 3, 4] True True [8] [2, 2, 2, 2] [1, 2, 3, 4]")
 
 
 def check_true(folder):
@@ -234,11 +266,11 @@ def check_gate(folder):
         raise AssertionError(f"docs/record.md shows another one than\n{text}")
 
 
-QUICK = [check_fail, check_kill]
+QUICK = [check_fail, check_kill, check_known_values, check_known_collectives]
 LONG = [
     check_exit_code, check_hang, check_hang_for_ever, check_interrupt, check_fork, check_workers,
     check_profiler, check_out_of_memory, check_steps, check_resume, check_no_gpu,
-    check_decisions, check_true, check_two_processes, check_capacity, check_torchrun,
+    check_decisions, check_decisions_in_verdict, check_true, check_two_processes, check_capacity, check_torchrun,
     check_torchrun_rank, check_torchrun_node, check_spawn, check_spawned_rank, check_node,
     check_shards_of_nodes, check_own_sitecustomize, check_refusals, check_gate,
 ]

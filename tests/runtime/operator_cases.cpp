@@ -487,12 +487,12 @@ OperatorCase random_attention(Dice& dice, int64_t most_elements, bool cuda) {
                                  : llama_attention(b, t, h, k, e, dtype, cuda);
 }
 
-/// On the CPU, where attention is in reduced precision.
+/// On some CPUs attention and products in reduced precision take scratch of their own.
 void note_scratch(std::vector<OperatorCase>& cases) {
   for (OperatorCase& operator_case : cases) {
     const std::string& name = operator_case.name;
     const auto has = [&](const char* word) { return name.find(word) != std::string::npos; };
-    operator_case.takes_scratch = has("attention") && !has("fp32");
+    operator_case.takes_scratch = (has("attention") || has("linear")) && !has("fp32");
   }
 }
 

@@ -144,7 +144,7 @@ class MetaApi {
 /// One call, for both.
 struct OperatorCase {
   std::string name;
-  bool takes_scratch = false;  // beside what the planner tells: see attention_cpu.cpp
+  bool takes_scratch = false;  // beside what the planner tells: see product_scratch.h
   std::function<void(RealApi&)> real;
   std::function<void(MetaApi&)> meta;
 };

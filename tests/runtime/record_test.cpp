@@ -113,7 +113,7 @@ TEST_CASE("record refuses what makes no sense, and says why") {
                 "--gpus-per-node 8");
   check_refused({"--device", "null:h100", "--gpus-per-node", "0", "--", "python"}, "--gpus-per");
   check_refused({"--device", "null:h100", "--steps", "0", "--", "python"}, "--steps");
-  for (const std::string place : {"train.py", ":3", "train.py:", "train.py:x"}) {
+  for (const std::string place : {"train.py", ":3", "train.py:", "train.py:x", "a:b:3"}) {
     check_refused({"--device", "null:h100", "--true", place, "--", "python"}, "--true " + place);
   }
 }

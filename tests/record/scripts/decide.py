@@ -1,9 +1,10 @@
-"""Decides by what it has computed. `shardlens record` has to find the lines that say so, no others."""
+"""Decides by what it has computed. `shardlens record` has to find the lines that say so, no others.
+What is drawn on the GPU is not known there, nor is what follows from it."""
 
 import torch
 from torch import nn
 
-model = nn.Linear(64, 64).cuda()
+model = nn.Linear(64, 64, device="cuda")
 optimizer = torch.optim.Adam(model.parameters())
 
 
@@ -74,22 +75,22 @@ def numbers():
     size = int(loss())
     for _ in range(size):  # decides
         print("never")
-    numbers_read = torch.zeros(3, device="cuda").tolist()
+    numbers_read = torch.rand(3, device="cuda").tolist()
     print("any", [number for number in numbers_read if number > 0])  # decides
     print("either", 1 if float(loss()) else 0)  # decides
     assert loss().item() <= 1  # decides
 
 
 def tensors():
-    data = torch.zeros(8, device="cuda")
+    data = torch.rand(8, device="cuda")
     if data.sum() > 0:  # is False
         print("taken")
-    print("list", [1, 2, 3][torch.zeros((), dtype=torch.long, device="cuda")])  # takes a number
+    print("list", [1, 2, 3][torch.randint(1, (), device="cuda")])  # takes a number
 
 
 def shapes():
-    data = torch.zeros(8, device="cuda")
-    counts = torch.ones(8, dtype=torch.long, device="cuda")
+    data = torch.rand(8, device="cuda")
+    counts = torch.randint(2, (8,), device="cuda")
     print(data)
     print(data[2:4].shape, data[counts].shape, torch.where(data > 0, data, data).shape)
     print(counts.repeat_interleave(2).shape, data.repeat_interleave(counts, output_size=9).shape)
@@ -100,6 +101,22 @@ def shapes():
     print(data.unique().shape)  # has a shape by values
     print(counts.bincount().shape)  # has a shape by values
     print(nn.functional.one_hot(counts).shape)  # has a shape by values
+
+
+def known():
+    """What follows from the host's values alone answers as on a GPU, and nothing is said of it."""
+    mask = torch.ones(4, 16, dtype=torch.long, device="cuda")
+    mask[1:, 8:] = 0
+    positions = mask.cumsum(-1)
+    if mask.all() or not (positions[0] == torch.arange(1, 17, device="cuda")).all():
+        print("never")
+    lengths = mask.sum(-1)
+    print("known", lengths.tolist(), positions[mask.bool()].shape, lengths.unique().tolist(),
+          lengths.bincount().shape, lengths.repeat_interleave(lengths).shape,
+          nn.functional.one_hot(mask).shape, [1, 2, 3][mask[0, 0]])
+    done = torch.rand(4, device="cuda") > 2
+    done = done | torch.ones(4, dtype=torch.bool, device="cuda")  # whatever was drawn
+    print("done is known", bool(done.all()))
 
 
 @torch.jit.script
@@ -117,6 +134,7 @@ def main():
     numbers()
     tensors()
     shapes()
+    known()
     print("done", result, scripted(torch.zeros(3)).shape)
 
 

@@ -51,6 +51,8 @@ class Recorder:
         fault = library.shardlens_record_driver_fault()
         if fault:
             say(f"{fault.decode()}: what others than PyTorch allocate is not recorded")
+        if not start["is_attached"]:
+            library.shardlens_follow_known_values()
         self.step = library.shardlens_record_step
         self.recategorise = library.shardlens_record_recategorise
         self.find_workspaces = library.shardlens_record_workspaces

@@ -162,7 +162,7 @@ def end():
     values.say_unmet()
     facts = found | {"history": not OPTIONS["library"]}
     facts |= {"steps": max(_Recording.step, 0), "values_read": values.counts()}
-    facts |= {"doubts": OPTIONS["doubts"] + doubts()}
+    facts |= {"doubts": OPTIONS["doubts"] + doubts() + values.decisions_taken()}
     with open(_file("json"), "w", encoding="utf-8") as file:
         json.dump(facts, file)
 

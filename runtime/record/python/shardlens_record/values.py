@@ -1,8 +1,11 @@
-"""What the null device cannot give: values. Where the program's course or a shape depends on one, that
-is said; what reads cuDNN's answers is taken out of PyTorch's choice."""
+"""What the null device cannot give: values, but for those that are known without computing on it
+(runtime/record/known/values.h). Where the program's course or a shape depends on one that is not, that is
+said; what reads cuDNN's answers is taken out of PyTorch's choice."""
 
+import ctypes
 import functools
 import os
+import re
 import sys
 
 from . import OPTIONS, decisions
@@ -11,18 +14,58 @@ from .guards import guarded, replace, say
 _VALUES = "where the program decides by values of the GPU may be told incompletely"
 
 _COUNTS = {}
-_UNMET = set(OPTIONS["true_at"])
+_DECISIONS = {}  # by unknown values: how each was taken, by its place
 _PYTORCH = f"{os.sep}torch{os.sep}"
 _PRINTING = f"{_PYTORCH}_tensor_str.py"
+_MOST_NAMED = 4  # decisions in a line
 
-_DECIDES = "the program decides by a tensor of the GPU, False on the null device"
-_INDEXES = "the program takes a tensor of the GPU for a number; on the null device it is 0"
-_SHAPES = "a shape depends on values of the GPU; on the null device they are 0"
+_DECIDES = "the program decides by a tensor of the GPU that is not known, False on the null device"
+_INDEXES = ("the program takes a tensor of the GPU for a number; it is not known, and on the null "
+            "device it is 0")
+_SHAPES = "a shape depends on values of the GPU that are not known; on the null device they are 0"
+
+unknown_reads = ctypes.CDLL(None).shardlens_null_unknown_reads  # by this thread
+unknown_reads.restype = ctypes.c_uint64
+
+
+class _TrueAt:
+    """A place that --true names: FILE:LINE, or FILE:LINE:N from the Nth time on. FILE may have
+    folders before it."""
+
+    def __init__(self, text):
+        file, line, first = re.fullmatch(r"(.+?):(\d+)(?::(\d+))?", text).groups()
+        self.text = text
+        self.file = os.path.normpath(file)
+        self.line = int(line)
+        self.first = int(first or 1)
+        self.times = 0
+
+    def is_at(self, frame):
+        file = os.path.normpath(frame.f_code.co_filename)
+        ends_so = file == self.file or file.endswith(os.sep + self.file)
+        return ends_so and frame.f_lineno == self.line
+
+    def takes(self):
+        self.times += 1
+        return self.times >= self.first
+
+
+_TRUE_AT = [_TrueAt(text) for text in OPTIONS["true_at"]]
 
 
 def counts():
-    """How often the program has read which kind of value."""
+    """How often the program has read which kind of value that was not known."""
     return dict(_COUNTS)
+
+
+def decisions_taken():
+    """A line that says by which unknown values the program has decided, or nothing."""
+    if not _DECISIONS:
+        return []
+    named = [f"{place} ({how})" for place, how in _DECISIONS.items()]
+    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    places = "1 decision" if len(named) == 1 else f"{len(named)} decisions"
+    return [f"{places} by values that are not known: {', '.join(named[:_MOST_NAMED])}{more}"]
 
 
 def leave_out_cudnn(torch):
@@ -43,11 +86,16 @@ def _is_printing(frame):
     return frame.f_code.co_filename.endswith(_PRINTING)
 
 
-def _place(frame):
-    """Where the program is, beneath PyTorch's functions."""
+def _own_frame(frame):
+    """The program's, beneath PyTorch's functions."""
     while frame.f_back and _is_pytorchs(frame):
         frame = frame.f_back
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return frame
+
+
+def _place(frame):
+    own = _own_frame(frame)
+    return f"{os.path.basename(own.f_code.co_filename)}:{own.f_lineno}"
 
 
 def _count(name):
@@ -64,10 +112,10 @@ def _numbers_read(name, frame):
     if _is_pytorchs(frame):
         return
     for filename, line in decisions.decided_by(frame, _is_pytorchs):
-        say(
-            f"{os.path.basename(filename)}:{line}: the program decides by a number that it has read "
-            f"from the GPU at {_place(frame)}; on the null device it is 0"
-        )
+        place = f"{os.path.basename(filename)}:{line}"
+        _DECISIONS[place] = "a number, 0 here"
+        say(f"{place}: the program decides by a number that it has read from the GPU at "
+            f"{_place(frame)}; it is not known, and on the null device it is 0")
 
 
 @guarded(_VALUES)
@@ -87,68 +135,42 @@ def _shaped(name, frame):
 
 @guarded(_VALUES, otherwise=False)
 def _is_true(frame):
-    """Of what the program decides by."""
+    """Of what the program decides by, where nothing knows it."""
     if _is_pytorchs(frame):
         return False
-    place = _place(frame)
-    if place not in OPTIONS["true_at"]:
+    place, own = _place(frame), _own_frame(frame)
+    chosen = next((true for true in _TRUE_AT if true.is_at(own)), None)
+    taken = chosen is not None and chosen.takes()
+    _DECISIONS[place] = f"taken {str(taken).lower()}"
+    if taken:
+        say(f"{place}: {_DECIDES}, is taken to be True, as --true says")
+    elif chosen is None:
         say(f"{place}: {_DECIDES}; --true {place} makes it True")
-        return False
-    _UNMET.discard(place)
-    say(f"{place}: {_DECIDES}, is taken to be True, as --true says")
-    return True
+    return taken
 
 
 def say_unmet():
-    for place in sorted(_UNMET):
-        say(f"--true {place}: nothing of the GPU has decided there")
+    for true in _TRUE_AT:
+        if not true.times:
+            say(f"--true {true.text}: nothing of the GPU that is not known has decided there")
 
 
 def _is_on_gpu(value):
     return getattr(value, "is_cuda", False)
 
 
-def _has_gpu_tensor(args, kwargs):
-    return any(map(_is_on_gpu, args)) or any(map(_is_on_gpu, kwargs.values()))
-
-
-def _selects(args, kwargs):
-    """tensor[mask]"""
-    index = args[1]
-    parts = index if isinstance(index, tuple) else (index,)
-    return any(_is_on_gpu(part) and part.dtype.itemsize == 1 and part.dim() > 0 for part in parts)
-
-
-def _given(args, kwargs, index, name, default):
-    return args[index] if len(args) > index else kwargs.get(name, default)
-
-
-def _repeats_by_tensor(args, kwargs):
-    """repeat_interleave(input, repeats), or (repeats) alone"""
-    repeats = _given(args, kwargs, 1, "repeats", args[0] if args else None)
-    return kwargs.get("output_size") is None and _is_on_gpu(repeats)
-
-
-def _counts_classes(args, kwargs):
-    """one_hot(input, num_classes=-1)"""
-    return _given(args, kwargs, 1, "num_classes", -1) < 0 and _has_gpu_tensor(args, kwargs)
-
-
-def _lists_places(args, kwargs):
-    """where(condition)"""
-    return len(args) + len(kwargs) == 1 and _has_gpu_tensor(args, kwargs)
-
-
-def _watch(owner, name, told, when=_has_gpu_tensor):
+def _watch(owner, name, told):
     """The function now and before; None where it was watched already."""
-    asks = guarded(_VALUES, otherwise=False)(when)
 
     def watching(inner):
         @functools.wraps(inner)
         def watched(*args, **kwargs):
-            if asks(args, kwargs):
-                told(f"{owner.__name__}.{name}", sys._getframe(1))
-            return inner(*args, **kwargs)
+            before = unknown_reads()
+            try:
+                return inner(*args, **kwargs)
+            finally:
+                if unknown_reads() != before:
+                    told(f"{owner.__name__}.{name}", sys._getframe(1))
 
         return watched
 
@@ -161,19 +183,21 @@ def _watch_truth(tensor):
     def watching(inner):
         @functools.wraps(inner)
         def watched(self):
-            if not is_on_gpu(self):
-                return inner(self)
+            before = unknown_reads()
+            answer = inner(self)
+            if unknown_reads() == before or not is_on_gpu(self):
+                return answer
             _count("Tensor.__bool__")
-            return inner(self) or _is_true(sys._getframe(1))
+            return answer or _is_true(sys._getframe(1))
 
         return watched
 
     replace(tensor, "__bool__", watching)
 
 
-def _watch_function(torch, module, name, when=_has_gpu_tensor):
+def _watch_function(torch, module, name):
     """torch.jit.script knows PyTorch's functions by identity."""
-    pair = _watch(module, name, _shaped, when)
+    pair = _watch(module, name, _shaped)
     if pair is None:
         return
     watched, inner = pair
@@ -191,16 +215,13 @@ def watch(torch):
         _watch(tensor, name, _numbers_read)
     _watch(tensor, "__index__", _indexed)
     _watch_truth(tensor)
-    for name in ("argwhere", "bincount", "masked_select", "nonzero"):
+    for name in ("argwhere", "bincount", "masked_select", "nonzero", "repeat_interleave"):
         _watch(tensor, name, _shaped)
         _watch_function(torch, torch, name)
-    for name in ("unique", "unique_consecutive"):  # which a tensor's own methods call
+    for name in ("unique", "unique_consecutive", "where"):  # which a tensor's own methods call
         _watch_function(torch, torch, name)
-    _watch(tensor, "__getitem__", _shaped, when=_selects)
-    _watch(tensor, "repeat_interleave", _shaped, when=_repeats_by_tensor)
-    _watch_function(torch, torch, "repeat_interleave", when=_repeats_by_tensor)
-    _watch_function(torch, torch, "where", when=_lists_places)
-    _watch_function(torch, torch.nn.functional, "one_hot", when=_counts_classes)
+    _watch(tensor, "__getitem__", _shaped)
+    _watch_function(torch, torch.nn.functional, "one_hot")
     _watch_scaler(torch)
     _draw_normal(torch)
 
