@@ -20,7 +20,7 @@ constexpr std::array<SizeKey<LlamaSizes>, 10> kLlamaKeys = {{
     {"tied", &LlamaSizes::tied, 1, kOptional},
 }};
 
-double approximate_numel(const LlamaSizes& s) {
+double approximate_llama_numel(const LlamaSizes& s) {
   const auto width = static_cast<double>(s.width);
   const double kv = width / static_cast<double>(s.heads) * static_cast<double>(s.kv_heads);
   const double block =
@@ -29,7 +29,7 @@ double approximate_numel(const LlamaSizes& s) {
          static_cast<double>(s.layers) * block;
 }
 
-std::optional<std::string> problem_with(const LlamaSizes& sizes) {
+std::optional<std::string> llama_problem(const LlamaSizes& sizes) {
   if (auto problem = range_problem(sizes)) return problem;
   if (auto problem = division_problem("heads", sizes.heads, "width", sizes.width)) return problem;
   if (auto problem = division_problem("kv_heads", sizes.kv_heads, "heads", sizes.heads)) {
@@ -41,7 +41,7 @@ std::optional<std::string> problem_with(const LlamaSizes& sizes) {
         "change one of them",
         sizes.heads, sizes.width, sizes.head_width());
   }
-  return numel_problem(sizes.width, approximate_numel(sizes));
+  return numel_problem(sizes.width, approximate_llama_numel(sizes));
 }
 
 class LlamaBuilder : SpecBuilder {
@@ -93,7 +93,7 @@ class LlamaBuilder : SpecBuilder {
 std::span<const SizeKey<LlamaSizes>> keys_of(const LlamaSizes&) { return kLlamaKeys; }
 
 ModelSpec make_llama(std::string name, const LlamaSizes& sizes) {
-  if (const auto problem = problem_with(sizes)) refuse_sizes(name, *problem);
+  if (const auto problem = llama_problem(sizes)) refuse_sizes(name, *problem);
   return LlamaBuilder(std::move(name), sizes).build();
 }
 

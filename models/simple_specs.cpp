@@ -23,14 +23,14 @@ constexpr std::array<SizeKey<TransformerSizes>, 4> kTransformerKeys = {{
     {"seq", &TransformerSizes::seq, kMostSeq, kOptional},
 }};
 
-std::optional<std::string> problem_with(const MlpSizes& sizes) {
+std::optional<std::string> mlp_problem(const MlpSizes& sizes) {
   if (auto problem = range_problem(sizes)) return problem;
   const auto width = static_cast<double>(sizes.width);
   const auto ends = static_cast<double>(sizes.inputs + sizes.classes);
   return numel_problem(sizes.width, width * (ends + width * static_cast<double>(sizes.layers)));
 }
 
-std::optional<std::string> problem_with(const TransformerSizes& sizes) {
+std::optional<std::string> transformer_problem(const TransformerSizes& sizes) {
   if (auto problem = range_problem(sizes)) return problem;
   const auto width = static_cast<double>(sizes.width);
   const double block = 9 * width * width + 10 * width;
@@ -96,12 +96,12 @@ std::span<const SizeKey<TransformerSizes>> keys_of(const TransformerSizes&) {
 }
 
 ModelSpec make_mlp(std::string name, const MlpSizes& sizes) {
-  if (const auto problem = problem_with(sizes)) refuse_sizes(name, *problem);
+  if (const auto problem = mlp_problem(sizes)) refuse_sizes(name, *problem);
   return build_mlp(std::move(name), sizes);
 }
 
 ModelSpec make_transformer(std::string name, const TransformerSizes& sizes) {
-  if (const auto problem = problem_with(sizes)) refuse_sizes(name, *problem);
+  if (const auto problem = transformer_problem(sizes)) refuse_sizes(name, *problem);
   return build_transformer(std::move(name), sizes);
 }
 

@@ -121,19 +121,19 @@ void require_small(std::span<const SafetensorsTensor> tensors) {
   throw std::logic_error("torch file: more than one archive holds");
 }
 
-std::span<const std::byte> bytes_of(const std::string& text) {
+std::span<const std::byte> bytes_of_text(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
 void write_archive(std::ostream& out, const std::string& pickle,
                    std::span<const SafetensorsTensor> tensors) {
   Archive archive(out);
-  archive.add("data.pkl", bytes_of(pickle));
-  archive.add("byteorder", bytes_of("little"));
+  archive.add("data.pkl", bytes_of_text(pickle));
+  archive.add("byteorder", bytes_of_text("little"));
   for (size_t i = 0; i < tensors.size(); ++i) {
     archive.add("data/" + std::to_string(i), tensors[i].data);
   }
-  archive.add("version", bytes_of("3\n"));
+  archive.add("version", bytes_of_text("3\n"));
   archive.end();
 }
 

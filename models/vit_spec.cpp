@@ -19,7 +19,7 @@ constexpr std::array<SizeKey<VitSizes>, 8> kVitKeys = {{
     {"classes", &VitSizes::classes, kMostClasses},
 }};
 
-double approximate_numel(const VitSizes& s) {
+double approximate_vit_numel(const VitSizes& s) {
   const auto width = static_cast<double>(s.width);
   const auto mlp_width = static_cast<double>(s.mlp_width);
   const auto patch = static_cast<double>(s.patch_px) * static_cast<double>(s.patch_px);
@@ -30,13 +30,13 @@ double approximate_numel(const VitSizes& s) {
          static_cast<double>(s.classes) * (width + 1) + 2 * width;
 }
 
-std::optional<std::string> problem_with(const VitSizes& sizes) {
+std::optional<std::string> vit_problem(const VitSizes& sizes) {
   if (auto problem = range_problem(sizes)) return problem;
   if (auto problem = division_problem("patch_px", sizes.patch_px, "image_px", sizes.image_px)) {
     return problem;
   }
   if (auto problem = division_problem("heads", sizes.heads, "width", sizes.width)) return problem;
-  return numel_problem(sizes.width, approximate_numel(sizes));
+  return numel_problem(sizes.width, approximate_vit_numel(sizes));
 }
 
 // Builds the spec of a vision transformer. The order of the state dict and that of use differ only
@@ -106,7 +106,7 @@ class VitBuilder : SpecBuilder {
 std::span<const SizeKey<VitSizes>> keys_of(const VitSizes&) { return kVitKeys; }
 
 ModelSpec make_vit(std::string name, const VitSizes& sizes) {
-  if (const auto problem = problem_with(sizes)) refuse_sizes(name, *problem);
+  if (const auto problem = vit_problem(sizes)) refuse_sizes(name, *problem);
   return VitBuilder(std::move(name), sizes).build();
 }
 

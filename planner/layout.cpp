@@ -70,10 +70,6 @@ int64_t aligned_numel(const models::ParameterSpec& parameter) {
   return round_up(parameter.numel(), kAlignment);
 }
 
-const models::ParameterSpec& parameter_of(const models::ModelSpec& spec, int index) {
-  return spec.parameters.at(static_cast<size_t>(index));
-}
-
 /// Returns the order of backward: the modules of forward in falling order, and the parameters of
 /// one module as they are. So a matrix comes before its bias: their gradients come together, and
 /// the larger one should find its bucket begun.

@@ -106,8 +106,8 @@ Config with_world(const Config& config, int64_t world) {
   return changed;
 }
 
-Plan answer(const Try& tried, const PlanOptions& options, const std::string& what,
-            const std::string& value) {
+Plan solved_plan(const Try& tried, const PlanOptions& options, const std::string& what,
+                 const std::string& value) {
   Plan plan = make_plan(tried.spec, tried.config, tried.target, options);
   plan.solution = PlanSolution{what, value};
   return plan;
@@ -124,7 +124,7 @@ Plan solve_batch(Try base, const PlanOptions& options) {
       },
       kMost);
   base.config.batch = std::max<int64_t>(1, found);
-  return answer(base, options, "batch", text_of(found));
+  return solved_plan(base, options, "batch", text_of(found));
 }
 
 Plan solve_world(Try base, const PlanOptions& options) {
@@ -138,7 +138,7 @@ Plan solve_world(Try base, const PlanOptions& options) {
                                    },
                                    kMostRanks / step);
   base.config = with_world(config, found > 0 ? found : std::max(step, kMostRanks / step * step));
-  return answer(base, options, "world", text_of(found));
+  return solved_plan(base, options, "world", text_of(found));
 }
 
 Plan solve_layers(Try base, const PlanOptions& options) {
@@ -151,7 +151,7 @@ Plan solve_layers(Try base, const PlanOptions& options) {
       },
       kMost);
   base.spec = with_layers(spec, std::max<int64_t>(1, found));
-  return answer(base, options, "layers", text_of(found));
+  return solved_plan(base, options, "layers", text_of(found));
 }
 
 Plan solve_gpu(const Config& config, const PlanOptions& options) {
@@ -171,9 +171,9 @@ Plan solve_gpu(const Config& config, const PlanOptions& options) {
                     .capacity_bytes = gpu->memory_bytes,
                     .pytorch = options.pytorch,
                     .data = data};
-    if (fits(tried, options)) return answer(tried, options, "gpu", std::string(gpu->name));
+    if (fits(tried, options)) return solved_plan(tried, options, "gpu", std::string(gpu->name));
   }
-  return answer(tried, options, "gpu", "");
+  return solved_plan(tried, options, "gpu", "");
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ Channel channel_of(ActionKind kind) {
 
 namespace {
 
-void check_ranks(const Strategy& strategy) {
+void check_world_size(const Strategy& strategy) {
   const int world_size = strategy.world_size;
   if (world_size < 1 || world_size > kMaxWorldSize) {
     throw std::invalid_argument(fmt::format("world size {} is not between 1 and {}; choose another",
@@ -108,7 +108,7 @@ Reshard plain_reshard(const Strategy& strategy) {
 
 StepBuilder::StepBuilder(const models::ModelSpec& spec, const Strategy& strategy, Pass pass)
     : spec_(spec), strategy_(strategy) {
-  check_ranks(strategy);
+  check_world_size(strategy);
   strategy_.reshard_after_forward = plain_reshard(strategy);
   layout_ = make_layout(spec, strategy_);
   schedule_.strategy = strategy_.kind;

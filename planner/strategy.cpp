@@ -80,12 +80,12 @@ int64_t count_of(std::string_view text) {
   return is_whole && count > 0 ? count : 0;
 }
 
-constexpr int64_t kMostCount = int64_t{1} << 20;
+constexpr int64_t kMostSmallCount = int64_t{1} << 20;
 
 int small_count(const std::string& option, int64_t count) {
-  if (count <= kMostCount) return static_cast<int>(count);
+  if (count <= kMostSmallCount) return static_cast<int>(count);
   throw std::invalid_argument(
-      fmt::format("--{} {}: at most {}; give a smaller number", option, count, kMostCount));
+      fmt::format("--{} {}: at most {}; give a smaller number", option, count, kMostSmallCount));
 }
 
 void set_reshard(Strategy& strategy, const std::string& word) {
@@ -191,7 +191,7 @@ void check_communicators(const Config& config, const Device& device) {
   }
 }
 
-void check_ranks(const Config& config) {
+void check_rank_options(const Config& config) {
   constexpr int64_t kMostWorkers = 1024;
   constexpr int64_t kMostRanks = 1 << 20;
   if (config.workers > kMostWorkers) {
@@ -369,7 +369,7 @@ Checkpointing checkpointing_of(const Config& config) {
 
 Strategy strategy_of(const Config& config) {
   const Device device = device_of(config);
-  check_ranks(config);
+  check_rank_options(config);
   check_solo_rank(config, device);
   check_communicators(config, device);
   check_numerics(config, device);

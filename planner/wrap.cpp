@@ -13,10 +13,6 @@ using models::ModelSpec;
 using models::ParameterSpec;
 using models::UnitSpec;
 
-const ParameterSpec& parameter_of(const ModelSpec& spec, int index) {
-  return spec.parameters[static_cast<size_t>(index)];
-}
-
 /// Returns by unit the parameters that no earlier unit uses.
 std::vector<std::vector<int>> own_parameters(const ModelSpec& spec) {
   std::vector<bool> seen(spec.parameters.size());
@@ -111,6 +107,10 @@ void merge_tied(const ModelSpec& spec, std::vector<std::string>& names) {
 }
 
 }  // namespace
+
+const ParameterSpec& parameter_of(const ModelSpec& spec, int index) {
+  return spec.parameters.at(static_cast<size_t>(index));
+}
 
 std::vector<std::string> wrap_units(const ModelSpec& spec, const Wrap& wrap) {
   std::vector<std::string> names = by_policy(spec, wrap);

@@ -13,6 +13,9 @@
 
 namespace shardlens::planner {
 
+/// Returns the parameter that a unit names by its index.
+const models::ParameterSpec& parameter_of(const models::ModelSpec& spec, int index);
+
 /// Returns by unit the name of its group; empty if the unit has no parameters. Throws
 /// std::invalid_argument for a policy that does not fit the model.
 std::vector<std::string> wrap_units(const models::ModelSpec& spec, const Wrap& wrap);

@@ -80,7 +80,7 @@ std::string surplus_rows(std::string_view side, const std::vector<Surplus>& surp
   return text;
 }
 
-std::vector<RankReport> analyse_side(
+std::vector<RankReport> analyse_side_by(
     const std::string& name, const std::function<RankReport(const std::string& path)>& analyse) {
   std::vector<RankReport> ranks;
   for (const std::string& file : recordings_of(name)) ranks.push_back(analyse(file));
@@ -132,7 +132,7 @@ CommandOutcome gate_command(const std::vector<std::string>& arguments,
   parse_flags(app, arguments);
   const double limit = parse_percent("--fail-above", limit_text);
   const std::vector<Obstacle> allowed = parse_allowed(allow);
-  const RunDiff diff = diff_runs(analyse_side(base, analyse), analyse_side(fresh, analyse));
+  const RunDiff diff = diff_runs(analyse_side_by(base, analyse), analyse_side_by(fresh, analyse));
   const std::vector<Finding> found = obstacles_between(diff);
   const std::vector<Finding> refused = without(found, allowed);
   if (!refused.empty()) throw std::invalid_argument(refusal(refused));

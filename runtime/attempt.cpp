@@ -75,7 +75,7 @@ void tell_end(const Job& job, EventLog& events, const Outcome& outcome) {
   events.add(event);
 }
 
-void write_result(const Job& job, const RunDirectory& directory, Outcome& outcome) {
+void write_unfinished(const Job& job, const RunDirectory& directory, Outcome& outcome) {
   if (outcome.ok()) return;
   const Unfinished end{
       .reason = outcome.reason, .steps = outcome.step, .restarts = job.attempt.restarts};

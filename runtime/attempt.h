@@ -33,6 +33,6 @@ void tell_end(const Job& job, EventLog& events, const Outcome& outcome);
 
 /// Writes result.json, unless the run has finished: rank 0 has written it then. If the disk fails,
 /// that is added to the outcome's reason.
-void write_result(const Job& job, const RunDirectory& directory, Outcome& outcome);
+void write_unfinished(const Job& job, const RunDirectory& directory, Outcome& outcome);
 
 }  // namespace shardlens::runtime

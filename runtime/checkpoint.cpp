@@ -21,7 +21,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kManifestSchema = "shardlens.checkpoint/1";
 constexpr const char* kStateSchema = "shardlens.checkpoint_state/1";
-constexpr int64_t kElementBytes = 4;  // F32
 
 /// Writes the sum. One that is not a number becomes null in JSON.
 Json json_of(const LossSum& sum) { return {{"sum", sum.sum}, {"batches", sum.batches}}; }

@@ -70,6 +70,8 @@ std::string to_json(const RankProgress& progress);
 CheckpointState parse_state(std::string_view text);
 RankProgress parse_rank_progress(std::string_view text);
 
+constexpr int64_t kElementBytes = 4;  // of every tensor of a checkpoint: F32
+
 /// Says where the data of one tensor begin, and in which file.
 struct PlacedTensor {
   std::string name;

@@ -92,7 +92,7 @@ fs::path choose(const fs::path& folder) {
   throw std::runtime_error(faults);
 }
 
-Json json_of(const CheckpointReader& reader) {
+Json report_json(const CheckpointReader& reader) {
   Json json = {{"schema", "shardlens.checkpoint_report/1"},
                {"path", reader.folder().string()},
                {"step", reader.manifest().step},
@@ -111,7 +111,7 @@ Json json_of(const CheckpointReader& reader) {
   return json;
 }
 
-std::string text_of(const CheckpointState& state) {
+std::string state_text(const CheckpointState& state) {
   std::string text =
       fmt::format("{} whole epochs and {} samples, by {} rank{}\n", state.epoch,
                   state.epoch_samples, state.ranks.size(), state.ranks.size() == 1 ? "" : "s");
@@ -122,10 +122,10 @@ std::string text_of(const CheckpointState& state) {
   return text + fmt::format("configuration {}\n", input::shown(state.configuration));
 }
 
-std::string text_of(const CheckpointReader& reader) {
+std::string report_text(const CheckpointReader& reader) {
   std::string text =
       fmt::format("{}\nstep {}\n", input::shown(reader.folder().string()), reader.manifest().step);
-  if (reader.state()) text += text_of(*reader.state());
+  if (reader.state()) text += state_text(*reader.state());
   for (const ManifestFile& file : reader.manifest().files) {
     text +=
         fmt::format("  {:<44} {:>10}\n", input::shown(file.name), profiler::bytes_text(file.bytes));
@@ -184,7 +184,7 @@ CheckpointOutcome checkpoint_command(const std::vector<std::string>& arguments) 
   }
   if (verifies) return verify(rest[0]);
   const CheckpointReader reader(choose(rest[0]));
-  return {.out = as_json ? input::json_text(json_of(reader)) : text_of(reader)};
+  return {.out = as_json ? input::json_text(report_json(reader)) : report_text(reader)};
 }
 
 }  // namespace shardlens::runtime

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-[[noreturn]] void refuse(const fs::path& folder, const std::string& why) {
+[[noreturn]] void refuse_checkpoint(const fs::path& folder, const std::string& why) {
   throw std::invalid_argument(
       fmt::format("{}: a checkpoint of another model: {}; give another --name, or --fresh to start "
                   "over",
@@ -46,10 +46,11 @@ const models::SafetensorsTensor* CheckpointReader::find(std::string_view name) c
 
 void CheckpointReader::expect(const PlacedTensor& wanted) const {
   const models::SafetensorsTensor* const found = find(wanted.name);
-  if (found == nullptr) refuse(folder_, fmt::format("it has no tensor {}", wanted.name));
+  if (found == nullptr) refuse_checkpoint(folder_, fmt::format("it has no tensor {}", wanted.name));
   if (found->shape == wanted.shape && found->dtype == "F32") return;
-  refuse(folder_, fmt::format("{} is {} [{}], not F32 [{}]", wanted.name, found->dtype,
-                              fmt::join(found->shape, ", "), fmt::join(wanted.shape, ", ")));
+  refuse_checkpoint(folder_,
+                    fmt::format("{} is {} [{}], not F32 [{}]", wanted.name, found->dtype,
+                                fmt::join(found->shape, ", "), fmt::join(wanted.shape, ", ")));
 }
 
 void CheckpointReader::expect(const FileLayout& wanted) const {
@@ -60,7 +61,8 @@ void CheckpointReader::expect(const FileLayout& wanted) const {
   }
   size_t found = 0;
   for (const models::SafetensorsFile& file : files_) found += file.tensors().size();
-  if (found != count) refuse(folder_, fmt::format("it has {} tensors, not {}", found, count));
+  if (found != count)
+    refuse_checkpoint(folder_, fmt::format("it has {} tensors, not {}", found, count));
 }
 
 void CheckpointReader::fail(const std::string& why) const {

@@ -15,6 +15,7 @@
 #include "profiler/recorder.h"
 #include "runtime/check.h"
 #include "runtime/checkpoint_reader.h"
+#include "runtime/elapsed.h"
 #include "runtime/executor.h"
 #include "runtime/pinned_memory.h"
 #include "runtime/run_directory.h"
@@ -28,10 +29,6 @@ using profiler::Category;
 
 constexpr const char* kStagingLabel = "checkpoint";
 constexpr int64_t kFloatBytes = sizeof(float);
-
-double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()};
@@ -87,7 +84,7 @@ WriterOptions writer_options(const Job& job, int rank, const std::filesystem::pa
           .wanted = job.checkpointing,
           .rank = rank,
           .world_size = job.strategy.world_size,
-          .deadline = std::chrono::milliseconds(static_cast<int64_t>(job.config.timeout_s * 1e3))};
+          .deadline = deadline_of(job.config)};
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace shardlens::runtime {
 namespace {
 
-constexpr size_t kChunkBytes = size_t{1} << 18;
+constexpr size_t kReadChunkBytes = size_t{1} << 18;
 constexpr size_t kMostReservedBytes = size_t{1} << 28;
 
 // Reads in chunks: a damaged header must not make us touch gigabytes that the file does not have.
@@ -19,7 +19,7 @@ std::vector<uint8_t> read_exactly(planner::IdxFile& file, size_t bytes) {
   data.reserve(std::min(bytes, kMostReservedBytes));
   while (data.size() < bytes) {
     const size_t begin = data.size();
-    const size_t wanted = std::min(kChunkBytes, bytes - begin);
+    const size_t wanted = std::min(kReadChunkBytes, bytes - begin);
     data.resize(begin + wanted);
     if (file.source->read(std::span(data).subspan(begin)) < wanted) {
       file.refuse("is truncated (its header promises " + std::to_string(bytes) + " bytes of data)");

@@ -52,7 +52,7 @@ class Findings {
   std::vector<Finding> found_;
 };
 
-void look_at_driver(const Facts& facts, Findings& findings) {
+void judge_driver(const Facts& facts, Findings& findings) {
   if (!facts.driver.version) {
     return findings.note("driver", "this machine has no NVIDIA driver: ranks compute on the CPU");
   }
@@ -69,7 +69,7 @@ void look_at_driver(const Facts& facts, Findings& findings) {
   findings.fine("driver", text);
 }
 
-void look_at_gpus(const Facts& facts, Findings& findings) {
+void judge_gpus(const Facts& facts, Findings& findings) {
   if (facts.gpus.empty()) return;
   std::map<std::string, int> of_uuid;
   for (const GpuFact& gpu : facts.gpus) ++of_uuid[gpu.uuid];
@@ -84,17 +84,17 @@ void look_at_gpus(const Facts& facts, Findings& findings) {
   }
 }
 
-void look_at_library(const std::string& name, const LibraryFact& library, Findings& findings,
-                     const std::string& version) {
+void judge_library(const std::string& name, const LibraryFact& library, Findings& findings,
+                   const std::string& version) {
   if (library.version) return findings.fine(name, version);
   findings.wrong(name, fmt::format("cannot be loaded: {}", library.fault),
                  "make gpu fetches what LibTorch needs on a GPU");
 }
 
-void look_at_nccl(const Facts& facts, Findings& findings) {
+void judge_nccl(const Facts& facts, Findings& findings) {
   const LibraryFact& nccl = facts.nccl;
   if (!nccl.version || *nccl.version == facts.expected_nccl) {
-    return look_at_library("NCCL", nccl, findings, nccl_text(facts.expected_nccl));
+    return judge_library("NCCL", nccl, findings, nccl_text(facts.expected_nccl));
   }
   const std::string text = fmt::format("{}, but LibTorch asks for {}", nccl_text(*nccl.version),
                                        nccl_text(facts.expected_nccl));
@@ -104,41 +104,41 @@ void look_at_nccl(const Facts& facts, Findings& findings) {
 }
 
 /// Looks at the libraries only if there is a GPU to use them.
-void look_at_cuda_libraries(const Facts& facts, Findings& findings) {
+void judge_cuda_libraries(const Facts& facts, Findings& findings) {
   if (facts.gpus.empty()) {
     return findings.note("CUDA runtime, CUPTI, NCCL", "not looked at: no GPU");
   }
   const auto version = [](const LibraryFact& library, auto text) {
     return library.version ? text(*library.version) : std::string();
   };
-  look_at_library("CUDA runtime", facts.cuda, findings, version(facts.cuda, cuda_text));
+  judge_library("CUDA runtime", facts.cuda, findings, version(facts.cuda, cuda_text));
   if (facts.cuda.version && *facts.cuda.version / 1000 != facts.expected_cuda / 1000) {
     findings.wrong("CUDA runtime",
                    fmt::format("{}, but LibTorch was built for {}", cuda_text(*facts.cuda.version),
                                cuda_text(facts.expected_cuda)),
                    "leave other toolkits out of LD_LIBRARY_PATH");
   }
-  look_at_library("CUPTI", facts.cupti, findings,
-                  version(facts.cupti, [](int number) { return fmt::format("API {}", number); }));
-  look_at_nccl(facts, findings);
+  judge_library("CUPTI", facts.cupti, findings,
+                version(facts.cupti, [](int number) { return fmt::format("API {}", number); }));
+  judge_nccl(facts, findings);
 }
 
-void look_at_trial(const std::string& name, const TrialFact& trial, const std::string& text,
-                   const std::string& mend, Findings& findings) {
+void judge_trial(const std::string& name, const TrialFact& trial, const std::string& text,
+                 const std::string& mend, Findings& findings) {
   if (!trial.is_done) return;
   if (trial.fault.empty()) return findings.fine(name, text);
   findings.wrong(name, trial.fault, mend);
 }
 
-void look_at_libtorch(const Facts& facts, Findings& findings) {
-  look_at_trial("LibTorch", facts.cpu_step,
-                fmt::format("{} trains a step on the CPU", facts.torch_version),
-                "where Shardlens is built from its sources, make build", findings);
-  look_at_trial("null device", facts.null_step, "trains a step",
-                "where Shardlens is built from its sources, make build", findings);
+void judge_libtorch(const Facts& facts, Findings& findings) {
+  judge_trial("LibTorch", facts.cpu_step,
+              fmt::format("{} trains a step on the CPU", facts.torch_version),
+              "where Shardlens is built from its sources, make build", findings);
+  judge_trial("null device", facts.null_step, "trains a step",
+              "where Shardlens is built from its sources, make build", findings);
 }
 
-void look_at_network(const Facts& facts, Findings& findings) {
+void judge_network(const Facts& facts, Findings& findings) {
   const auto is_there = [&](const InterfaceFact& interface) {
     return facts.asked_interface.empty() ? !interface.is_loopback
                                          : interface.name == facts.asked_interface;
@@ -167,7 +167,7 @@ void look_at_network(const Facts& facts, Findings& findings) {
   }
 }
 
-void look_at_storage(const Facts& facts, Findings& findings) {
+void judge_storage(const Facts& facts, Findings& findings) {
   if (facts.storage.empty()) return;
   if (!facts.storage_fault.empty()) {
     return findings.wrong("storage", fmt::format("{}: {}", facts.storage, facts.storage_fault),
@@ -181,7 +181,7 @@ void look_at_storage(const Facts& facts, Findings& findings) {
   findings.fine("storage", text);
 }
 
-void look_at_memory(const Facts& facts, Findings& findings) {
+void judge_memory(const Facts& facts, Findings& findings) {
   const std::string shared = fmt::format("{} of {} free", bytes_text(facts.shm_free_bytes),
                                          bytes_text(facts.shm_total_bytes));
   if (facts.shm_free_bytes < kLittleSharedMemory) {
@@ -206,7 +206,7 @@ void look_at_memory(const Facts& facts, Findings& findings) {
   }
 }
 
-void look_at_collective(const CollectiveFact& collective, Findings& findings) {
+void judge_collective(const CollectiveFact& collective, Findings& findings) {
   if (collective.ranks == 0) return;
   if (!collective.fault.empty()) {
     return findings.wrong("collective", collective.fault,
@@ -222,7 +222,7 @@ void look_at_collective(const CollectiveFact& collective, Findings& findings) {
                             moved_bytes / collective.seconds / 1e9));
 }
 
-std::string to_string(Health health) {
+std::string health_name(Health health) {
   switch (health) {
     case Health::fine:
       return "fine";
@@ -238,16 +238,16 @@ std::string to_string(Health health) {
 
 std::vector<Finding> findings_of(const Facts& facts) {
   Findings findings;
-  look_at_driver(facts, findings);
-  look_at_gpus(facts, findings);
-  look_at_cuda_libraries(facts, findings);
-  look_at_libtorch(facts, findings);
-  look_at_network(facts, findings);
-  look_at_storage(facts, findings);
-  look_at_memory(facts, findings);
-  look_at_trial("data", facts.data_found, facts.data + " is there",
-                "install the package dataset-fashion-mnist, or give --data DIR", findings);
-  look_at_collective(facts.collective, findings);
+  judge_driver(facts, findings);
+  judge_gpus(facts, findings);
+  judge_cuda_libraries(facts, findings);
+  judge_libtorch(facts, findings);
+  judge_network(facts, findings);
+  judge_storage(facts, findings);
+  judge_memory(facts, findings);
+  judge_trial("data", facts.data_found, facts.data + " is there",
+              "install the package dataset-fashion-mnist, or give --data DIR", findings);
+  judge_collective(facts.collective, findings);
   return findings.take();
 }
 
@@ -273,7 +273,7 @@ std::string to_json(const std::vector<Finding>& findings) {
                                  {"findings", nlohmann::ordered_json::array()}};
   for (const Finding& finding : findings) {
     json["findings"].push_back({{"about", finding.about},
-                                {"health", to_string(finding.health)},
+                                {"health", health_name(finding.health)},
                                 {"text", finding.text},
                                 {"mend", finding.mend}});
   }

@@ -18,7 +18,7 @@ namespace shardlens::runtime {
 namespace {
 
 template <class Number>
-nlohmann::ordered_json or_null(const std::optional<Number>& number) {
+nlohmann::ordered_json number_or_null(const std::optional<Number>& number) {
   return number ? nlohmann::ordered_json(*number) : nlohmann::ordered_json();
 }
 
@@ -31,9 +31,12 @@ std::string now_text() {
 }
 
 std::string line_of(const Event& event) {
-  const nlohmann::ordered_json json = {
-      {"time", event.time},          {"generation", event.generation}, {"kind", event.kind},
-      {"rank", or_null(event.rank)}, {"step", or_null(event.step)},    {"text", event.text}};
+  const nlohmann::ordered_json json = {{"time", event.time},
+                                       {"generation", event.generation},
+                                       {"kind", event.kind},
+                                       {"rank", number_or_null(event.rank)},
+                                       {"step", number_or_null(event.step)},
+                                       {"text", event.text}};
   // Texts from the system need not be UTF-8.
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

@@ -13,7 +13,7 @@
 namespace shardlens::runtime {
 namespace {
 
-[[noreturn]] void refuse(const std::string& path, std::string_view why) {
+[[noreturn]] void refuse_image(const std::string& path, std::string_view why) {
   throw std::invalid_argument(fmt::format("{}: cannot be read as an image ({}); fix or remove it",
                                           input::shown(path), why));
 }
@@ -48,13 +48,13 @@ void check_image_size(int64_t width, int64_t height, int64_t file_bytes,
 
 DecodedImage decode_image(const std::string& path, int64_t channels) {
   const input::FileText file = input::read_file(path, input::kMostImageBytes);
-  if (!file.problem.empty()) refuse(path, file.problem);
+  if (!file.problem.empty()) refuse_image(path, file.problem);
   try {
     DecodedImage image = is_jpeg(file.text) ? decode_jpeg(file.text) : decode_png(file.text);
     if (channels == 1) make_grey(image);
     return image;
   } catch (const std::invalid_argument& fault) {
-    refuse(path, fault.what());
+    refuse_image(path, fault.what());
   }
 }
 

@@ -17,7 +17,7 @@ namespace shardlens::runtime {
 namespace {
 
 /// Each block of 8 x 8 pixels takes a bit at least, unless an arithmetic coder packs them.
-constexpr int64_t kMostPixelsAByte = 64 * 8;
+constexpr int64_t kMostJpegPixelsAByte = 64 * 8;
 
 /// A progressive file may draw its pixels again and again, in scans of few bytes.
 constexpr int64_t kMostDrawnPixels = 32 * input::kMostImagePixels;
@@ -136,7 +136,7 @@ DecodedImage decode_jpeg(std::string_view bytes) {
   const jpeg_decompress_struct& file = decoder.file();
   if (file.arith_code) throw std::invalid_argument("it is in arithmetic coding");
   check_image_size(file.image_width, file.image_height, static_cast<int64_t>(bytes.size()),
-                   kMostPixelsAByte);
+                   kMostJpegPixelsAByte);
   DecodedImage image{file.image_height, file.image_width, {}};
   const int64_t channels = is_for_print(file) ? 4 : 3;
   image.pixels.resize(static_cast<size_t>(image.height * image.width * channels));

@@ -18,9 +18,9 @@ namespace shardlens::runtime {
 namespace {
 
 /// A deflated byte stands for up to 1032 bytes, and a byte of a row for eight pixels of one bit.
-constexpr int64_t kMostPixelsAByte = 1032 * 8;
+constexpr int64_t kMostPngPixelsAByte = 1032 * 8;
 
-[[noreturn]] void refuse() {
+[[noreturn]] void refuse_png() {
   const char* const reason = stbi_failure_reason();
   throw std::invalid_argument(reason == nullptr ? "it is damaged" : reason);
 }
@@ -54,12 +54,12 @@ DecodedImage decode_png(std::string_view bytes) {
   const auto* const data = reinterpret_cast<const stbi_uc*>(bytes.data());
   const int size = static_cast<int>(bytes.size());
   int width = 0, height = 0, channels_in_file = 0;
-  if (stbi_info_from_memory(data, size, &width, &height, &channels_in_file) == 0) refuse();
-  check_image_size(width, height, size, kMostPixelsAByte);
+  if (stbi_info_from_memory(data, size, &width, &height, &channels_in_file) == 0) refuse_png();
+  check_image_size(width, height, size, kMostPngPixelsAByte);
   const std::unique_ptr<stbi_uc, void (*)(void*)> pixels(
       stbi_load_from_memory(data, size, &width, &height, &channels_in_file, kColours),
       stbi_image_free);
-  if (pixels == nullptr) refuse();
+  if (pixels == nullptr) refuse_png();
   const auto pixel_bytes = static_cast<size_t>(width) * static_cast<size_t>(height) * kColours;
   return {height, width, {pixels.get(), pixels.get() + pixel_bytes}};
 }

@@ -57,8 +57,8 @@ struct FoundWeights {
   }
 };
 
-[[noreturn]] void refuse(const InferOptions& options, const std::string& what,
-                         const std::vector<std::string>& passed_over, const std::string& fix) {
+[[noreturn]] void refuse_run(const InferOptions& options, const std::string& what,
+                             const std::vector<std::string>& passed_over, const std::string& fix) {
   throw std::invalid_argument(fmt::format(
       "--run {}: {}{}; {}", options.run.string(), what,
       passed_over.empty() ? "" : fmt::format(" ({})", fmt::join(passed_over, "; ")), fix));
@@ -69,8 +69,8 @@ void find_newest(FoundWeights& weights, const InferOptions& options) {
   for (auto one = all.rbegin(); one != all.rend(); ++one) {
     if (weights.take(one->path)) return;
   }
-  refuse(options, "has no model and no checkpoint that is whole", weights.passed_over,
-         "train it first, or see shardlens checkpoint verify");
+  refuse_run(options, "has no model and no checkpoint that is whole", weights.passed_over,
+             "train it first, or see shardlens checkpoint verify");
 }
 
 void find_best(FoundWeights& weights, const InferOptions& options) {
@@ -86,8 +86,8 @@ void find_best(FoundWeights& weights, const InferOptions& options) {
   }
   weights.passed_over = whole.passed_over;
   if (!weights.folder.empty()) return;
-  refuse(options, "no whole checkpoint tells a test accuracy", weights.passed_over,
-         "give --from latest");
+  refuse_run(options, "no whole checkpoint tells a test accuracy", weights.passed_over,
+             "give --from latest");
 }
 
 FoundWeights find_weights(const InferOptions& options) {
@@ -209,8 +209,8 @@ Batch load_sample(const Job& job, const InferOptions& options) {
 // --- the pass ----------------------------------------------------------------------------------
 
 /// Returns the logits of one rank, [classes] on the CPU.
-at::Tensor run_rank(const Job& job, int rank, void* region, const fs::path& weights,
-                    const Batch& sample) {
+at::Tensor logits_of_rank(const Job& job, int rank, void* region, const fs::path& weights,
+                          const Batch& sample) {
   const at::NoGradGuard no_grad;
   at::set_num_threads(static_cast<int>(job.config.threads));
   const c10::Device device = open_device(job.device, job.gpus > 0 ? rank % job.gpus : 0);
@@ -239,7 +239,8 @@ at::Tensor run_ranks(const Job& job, const fs::path& weights, const Batch& sampl
   for (int rank = 0; rank < job.strategy.world_size; ++rank) {
     ranks.emplace_back([&, rank] {
       try {
-        logits[static_cast<size_t>(rank)] = run_rank(job, rank, region.data(), weights, sample);
+        logits[static_cast<size_t>(rank)] =
+            logits_of_rank(job, rank, region.data(), weights, sample);
       } catch (const std::exception& error) {
         failures[static_cast<size_t>(rank)] = std::current_exception();
         board.abort_note().raise(error.what());

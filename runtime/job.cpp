@@ -195,6 +195,10 @@ void check_host_memory(const Job& job) {
 
 }  // namespace
 
+std::chrono::milliseconds deadline_of(const planner::Config& config) {
+  return std::chrono::milliseconds(static_cast<int64_t>(config.timeout_s * 1e3));
+}
+
 void choose_device(planner::Config& config) {
   if (config.device == "auto") config.device = count_gpus() > 0 ? "cuda" : "cpu";
 }

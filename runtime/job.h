@@ -2,6 +2,7 @@
 // that every rank then shares. Making one reads from the disk, and writes nothing.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -59,6 +60,9 @@ struct Job {
   }
   bool writes_results(int rank) const { return rank == ranks.front(); }
 };
+
+/// Returns how long a rank waits for others, which --timeout says.
+std::chrono::milliseconds deadline_of(const planner::Config& config);
 
 /// Replaces the device `auto` by one that this host has.
 void choose_device(planner::Config& config);

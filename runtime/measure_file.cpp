@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kChunkBytes = int64_t{4} << 20;  // the bytes that a thread takes at a time
+constexpr int64_t kMeasuredChunkBytes = int64_t{4}
+                                        << 20;  // the bytes that a thread takes at a time
 constexpr int64_t kPieceBytes = profiler::kCrc32cPieceBytes;
 constexpr int64_t kMostThreads = 8;
 
@@ -27,7 +28,7 @@ class Chunks {
   Chunks(const input::InputFile& file, int64_t bytes)
       : file_(file),
         bytes_(bytes),
-        checksums_(static_cast<size_t>((bytes + kChunkBytes - 1) / kChunkBytes)) {}
+        checksums_(static_cast<size_t>((bytes + kMeasuredChunkBytes - 1) / kMeasuredChunkBytes)) {}
 
   /// Reads all chunks. Returns false if the file cannot be read.
   bool measure() {
@@ -54,7 +55,7 @@ class Chunks {
  private:
   int64_t count() const { return static_cast<int64_t>(checksums_.size()); }
   int64_t size_of(int64_t chunk) const {
-    return std::min(kChunkBytes, bytes_ - chunk * kChunkBytes);
+    return std::min(kMeasuredChunkBytes, bytes_ - chunk * kMeasuredChunkBytes);
   }
 
   void work() {
@@ -69,7 +70,7 @@ class Chunks {
     for (int64_t at = 0; at < size_of(chunk) && !failed_; at += kPieceBytes) {
       const auto size = static_cast<size_t>(std::min(kPieceBytes, size_of(chunk) - at));
       const std::span<std::byte> piece = buffer.first(size);
-      if (!file_.read_at(chunk * kChunkBytes + at, piece)) failed_ = true;
+      if (!file_.read_at(chunk * kMeasuredChunkBytes + at, piece)) failed_ = true;
       crc = profiler::crc32c(piece, crc);
     }
     return crc;

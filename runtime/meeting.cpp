@@ -49,7 +49,7 @@ timespec as_timespec(std::chrono::milliseconds time) {
   return {.tv_sec = time.count() / 1000, .tv_nsec = time.count() % 1000 * 1'000'000};
 }
 
-GlooStoreOptions options_of(const Membership& place, std::chrono::milliseconds deadline) {
+GlooStoreOptions meeting_options(const Membership& place, std::chrono::milliseconds deadline) {
   return {.host = place.host,
           .port = place.port,
           .rank = place.rank,
@@ -61,12 +61,12 @@ GlooStoreOptions options_of(const Membership& place, std::chrono::milliseconds d
 bool serves(const Membership& place) { return place.rank == 0 && !place.agent_serves; }
 
 std::unique_ptr<GlooStore> open_store(const Membership& place, std::chrono::milliseconds deadline) {
-  const GlooStoreOptions options = options_of(place, deadline);
+  const GlooStoreOptions options = meeting_options(place, deadline);
   return serves(place) ? GlooStore::serve(options) : GlooStore::connect(options);
 }
 
 /// Writes "8 2 --batch 0: ...": kind, rank, reason.
-std::string text_of(const AbortNote& note) {
+std::string note_text(const AbortNote& note) {
   const std::string reason = note.reason();  // read first: it waits until kind and rank are there
   return std::to_string(static_cast<uint32_t>(note.fault())) + ' ' + std::to_string(note.rank()) +
          ' ' + reason;
@@ -98,7 +98,7 @@ Meeting::Meeting(const Membership& place, const Board& board, std::chrono::milli
       deadline_(deadline),
       signals_before_(block_signals()),
       store_(open_store(place, deadline)),
-      mirrored_(GlooStore::connect(options_of(place, deadline))) {
+      mirrored_(GlooStore::connect(meeting_options(place, deadline))) {
   board_.join(place.rank, ::getpid());
   mirror_ = std::thread([this] { mirror(); });
 }
@@ -212,7 +212,7 @@ void Meeting::carry_reason() {
   if (is_told_) return;
   AbortNote& note = board_.abort_note();
   const std::optional<std::string> first =
-      note.raised() ? mirrored_->set_first(kReason, text_of(note)) : mirrored_->find(kReason);
+      note.raised() ? mirrored_->set_first(kReason, note_text(note)) : mirrored_->find(kReason);
   if (!first) return;
   first_failure_ = failure_of(*first);
   note.raise(first_failure_->what(), first_failure_->fault(), first_failure_->rank());
@@ -225,7 +225,7 @@ Failure Meeting::first_failure() const {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   if (is_told_ && first_failure_) return *first_failure_;
-  return failure_of(text_of(board_.abort_note()));
+  return failure_of(note_text(board_.abort_note()));
 }
 
 std::vector<int64_t> Meeting::ask_beats() const {

@@ -32,18 +32,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kWrongUse = 2;
-constexpr int kDoesNotFit = 3;
-
 constexpr const char* kMarker = ".marker";
 
 /// The time to wait for a file that another host has just written: shared storage may show it late.
 constexpr auto kStoragePatience = std::chrono::seconds(10);
-
-std::chrono::milliseconds deadline_of(const planner::Config& config) {
-  return std::chrono::milliseconds(static_cast<int64_t>(config.timeout_s * 1e3));
-}
 
 std::string host_name() {
   char name[256] = {};
@@ -51,7 +43,7 @@ std::string host_name() {
   return name;
 }
 
-std::string words_of(const fs::path& path) {
+std::string text_in_file(const fs::path& path) {
   return input::read_file(path, input::kDescription.bytes).text;
 }
 
@@ -132,7 +124,7 @@ class Member {
     EventLog events(directory_->events());
     outcome.step = board_.read(0).step;
     tell_end(job_, events, outcome);
-    write_result(job_, *directory_, outcome);
+    write_unfinished(job_, *directory_, outcome);
   }
 
   void tell_preempted() {
@@ -194,7 +186,7 @@ class Member {
   int64_t batch_of_run() const {
     planner::Config before;
     const fs::path file = fs::path(config_.storage) / config_.name / "config.json";
-    const std::string text = words_of(file);
+    const std::string text = text_in_file(file);
     if (text.empty() || config_.fresh) return config_.batch;
     planner::read_json(before, text, file.string());
     const int64_t global = before.batch * before.accumulate * world_size_of(before);
@@ -273,7 +265,7 @@ class Member {
     const auto give_up =
         std::chrono::steady_clock::now() +
         std::min<std::chrono::milliseconds>(kStoragePatience, deadline_of(config_) / 2);
-    while (words_of(run / kMarker) != marker) {
+    while (text_in_file(run / kMarker) != marker) {
       const AbortNote& note = board_.abort_note();
       if (note.raised()) throw CommunicationError(note.reason(), note.fault(), note.rank());
       if (std::chrono::steady_clock::now() > give_up) {

@@ -48,14 +48,14 @@ struct ExpectedCall {
 };
 
 /// Returns an action's line in the schedule, without its columns.
-std::string words_of(const Schedule& schedule, int id) {
+std::string schedule_line(const Schedule& schedule, int id) {
   std::string words = planner::action_to_text(schedule, id);
   const auto both_blank = [](char a, char b) { return a == ' ' && b == ' '; };
   words.erase(std::unique(words.begin(), words.end(), both_blank), words.end());
   return "action" + (words.starts_with(' ') ? words : " " + words);
 }
 
-std::string text_of(std::string_view function, int64_t count, int dtype) {
+std::string call_text(std::string_view function, int64_t count, int dtype) {
   return fmt::format("{} of {} elements of dtype {}", function, count, dtype);
 }
 
@@ -106,7 +106,7 @@ NullInspection::NullInspection(NullChecks& checks, RankState& state, const Strea
 
 void NullInspection::enter(const Schedule& schedule, int64_t step, int id) {
   const Action& action = schedule.action(id);
-  what_ = fmt::format("{} of step {}", words_of(schedule, id), step);
+  what_ = fmt::format("{} of step {}", schedule_line(schedule, id), step);
   for (const int slot : action.reads) use_slot(schedule, action, slot, false);
   for (const int slot : action.writes) use_slot(schedule, action, slot, true);
   use_state(schedule, action);
@@ -161,8 +161,8 @@ void NullInspection::end_pass(const Schedule& schedule) {
     if (expected[i].is(call)) continue;
     faults_.push_back(fmt::format(
         "NCCL call {} is {} over {} ranks where the schedule has {} over {}", i,
-        text_of(call.function, static_cast<int64_t>(call.count), call.dtype), call.ranks,
-        text_of(expected[i].function, expected[i].count, static_cast<int>(expected[i].dtype)),
+        call_text(call.function, static_cast<int64_t>(call.count), call.dtype), call.ranks,
+        call_text(expected[i].function, expected[i].count, static_cast<int>(expected[i].dtype)),
         expected[i].ranks));
   }
 }

@@ -88,10 +88,6 @@ std::unique_ptr<Links> meet(const Job& job, const Seat& seat, const Streams& str
   return join(job, seat.rank, seat.region, streams, seat.meeting);
 }
 
-std::chrono::milliseconds deadline_of(const Job& job) {
-  return std::chrono::milliseconds(static_cast<int64_t>(job.config.timeout_s * 1e3));
-}
-
 /// Adds to a reason the ranks that no longer say anything. Ranks of another launcher see no board
 /// but their own, so such ranks must be named.
 std::string with_silent(const Job& job, const Meeting& meeting, const std::string& reason) {
@@ -108,7 +104,7 @@ std::string with_silent(const Job& job, const Meeting& meeting, const std::strin
 void check_gpu(const Job& job, const Seat& seat, const Board& board, const c10::Device& device) {
   if (!needs_own_gpu(job)) return;
   if (seat.meeting != nullptr) hear_gpus(*seat.meeting, seat.rank, gpu_uuid(device));
-  expect_own_gpu(board, seat.rank, gpu_uuid(device), deadline_of(job));
+  expect_own_gpu(board, seat.rank, gpu_uuid(device), deadline_of(job.config));
 }
 
 /// Returns what asks if the run must stop. It is empty if the launcher says so on the board, or if

@@ -11,7 +11,11 @@
 
 namespace shardlens::runtime {
 
-/// The exit code of a rank that was asked to stop and has saved, and of a run of such.
+/// The exit codes of a rank and of a run, beside 0. One that was asked to stop and has saved is
+/// preempted.
+inline constexpr int kFailed = 1;
+inline constexpr int kWrongUse = 2;
+inline constexpr int kDoesNotFit = 3;
 inline constexpr int kPreempted = 143;
 
 class Meeting;

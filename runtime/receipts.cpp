@@ -25,7 +25,7 @@ fs::path receipt_path(const fs::path& folder, int rank) {
   return folder / fmt::format("part-{}.json", rank);
 }
 
-std::string to_json(const Receipt& receipt) {
+std::string receipt_json(const Receipt& receipt) {
   Json ranges = Json::array();
   for (const SummedRange& range : receipt.ranges) {
     ranges.push_back({range.file, range.offset_bytes, range.bytes, range.crc32c});
@@ -71,7 +71,7 @@ void wait_for_receipt(const fs::path& folder, int rank, const std::string& name,
 void leave_receipt(const fs::path& folder, int rank, const Receipt& receipt) {
   const fs::path path = receipt_path(folder, rank);
   const fs::path temporary = path.string() + ".tmp";
-  const std::string text = to_json(receipt);
+  const std::string text = receipt_json(receipt);
   SharedFile(temporary, SharedFile::Content::drop).write_at(0, std::as_bytes(std::span(text)));
   fs::rename(temporary, path);
 }

@@ -64,9 +64,7 @@ struct Joiner {
   const Streams& streams;
   Meeting* meeting = nullptr;  // for ranks that share no memory
 
-  std::chrono::milliseconds deadline() const {
-    return std::chrono::milliseconds(static_cast<int64_t>(job.config.timeout_s * 1e3));
-  }
+  std::chrono::milliseconds deadline() const { return deadline_of(job.config); }
   bool is_solo() const { return job.config.solo_rank >= 0; }
   template <class IsTold>
   void wait_for(int peer, const std::string& what, const IsTold& is_told) const {

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-[[noreturn]] void refuse(const fs::path& checkpoint, const std::string& why) {
+[[noreturn]] void refuse_to_resume(const fs::path& checkpoint, const std::string& why) {
   throw std::invalid_argument(fmt::format("{}: {}; give another --name, or --fresh to start over",
                                           checkpoint.string(), why));
 }
@@ -47,15 +47,16 @@ std::vector<std::string> changes(const planner::Config& before, const planner::C
 }
 
 void expect_same_run(const Job& job, const CheckpointReader& reader) {
-  if (!reader.state()) refuse(reader.folder(), "a checkpoint without a state");
+  if (!reader.state()) refuse_to_resume(reader.folder(), "a checkpoint without a state");
   const CheckpointState& state = *reader.state();
   if (!planner::is_identity_of(job.config, state.configuration)) {
-    refuse(reader.folder(), "a checkpoint of another configuration");
+    refuse_to_resume(reader.folder(), "a checkpoint of another configuration");
   }
   if (state.epoch != state.step / job.steps_per_epoch || state.step > job.steps) {
-    refuse(reader.folder(),
-           fmt::format("step {} is in epoch {}, but not of {} steps each: the data have changed",
-                       state.step, state.epoch + 1, job.steps_per_epoch));
+    refuse_to_resume(
+        reader.folder(),
+        fmt::format("step {} is in epoch {}, but not of {} steps each: the data have changed",
+                    state.step, state.epoch + 1, job.steps_per_epoch));
   }
 }
 
@@ -122,12 +123,12 @@ Resumption resume(Job& job, const RunDirectory& directory, Verified verified) {
     lines.push_back(fmt::format("goes on from step {} of {}: {}", resumption.step, job.steps,
                                 newest.found->path.string()));
   } else if (newest.found) {
-    refuse(newest.found->path, "--checkpoint-every none does not go on from it");
+    refuse_to_resume(newest.found->path, "--checkpoint-every none does not go on from it");
   } else if (!newest.damaged.empty()) {
-    refuse(store.folder(),
-           fmt::format("none of {} checkpoints is whole; {}: {}", newest.damaged.size(),
-                       newest.damaged.front().checkpoint.path.filename().string(),
-                       newest.damaged.front().fault));
+    refuse_to_resume(store.folder(),
+                     fmt::format("none of {} checkpoints is whole; {}: {}", newest.damaged.size(),
+                                 newest.damaged.front().checkpoint.path.filename().string(),
+                                 newest.damaged.front().fault));
   } else {
     lines.push_back("the run has no checkpoint yet: it starts anew");
   }

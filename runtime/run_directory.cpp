@@ -46,7 +46,7 @@ fs::path run_path(const planner::Config& config) {
   return fs::path(config.storage) / name;
 }
 
-[[noreturn]] void refuse(const fs::path& path, std::string_view why, std::string_view mend) {
+[[noreturn]] void refuse_name(const fs::path& path, std::string_view why, std::string_view mend) {
   throw std::invalid_argument(
       fmt::format("--name {}: {}; {}", path.filename().string(), why, mend));
 }
@@ -116,15 +116,16 @@ bool is_live(const fs::path& path) {
 bool is_unfinished_run(const fs::path& path, const planner::Config& config) {
   if (fs::is_directory(path) && fs::is_empty(path)) return false;
   if (!fs::exists(path / "config.json")) {
-    refuse(path, "the folder is not a run", "give another name, since nothing there is touched");
+    refuse_name(path, "the folder is not a run",
+                "give another name, since nothing there is touched");
   }
   constexpr std::string_view kMend = "give another name, or --fresh to start over";
-  if (is_live(path)) refuse(path, "the run is live", "wait for its end, or give another name");
+  if (is_live(path)) refuse_name(path, "the run is live", "wait for its end, or give another name");
   if (config.fresh) return false;
   if (identity_of(path) != planner::run_identity(config)) {
-    refuse(path, "a run of another configuration", kMend);
+    refuse_name(path, "a run of another configuration", kMend);
   }
-  if (is_finished(path)) refuse(path, "the run is finished", kMend);
+  if (is_finished(path)) refuse_name(path, "the run is finished", kMend);
   return true;
 }
 
@@ -191,7 +192,7 @@ RunDirectory RunDirectory::open(const planner::Config& config) {
   Made made;
   made.folders(path);
   const int lock = take_lock(path);
-  if (lock < 0) refuse(path, "the run is live", "wait for its end, or give another name");
+  if (lock < 0) refuse_name(path, "the run is live", "wait for its end, or give another name");
   RunDirectory run(path, lock);
   run.is_unfinished_ = is_unfinished;
   if (is_unfinished) return run;

@@ -19,7 +19,7 @@ namespace shardlens::runtime {
 namespace {
 
 /// Returns a GPU's UUID in nvidia-smi's form.
-std::string text_of(const GpuUuid& gpu) {
+std::string gpu_text(const GpuUuid& gpu) {
   std::string text = "GPU-";
   for (size_t i = 0; i < gpu.size(); ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
@@ -118,7 +118,7 @@ void expect_own_gpu(const Board& board, int rank, const GpuUuid& gpu,
     throw std::invalid_argument(fmt::format(
         "ranks {} and {} are on the same GPU ({}), but NCCL takes one rank on each; check that "
         "CUDA_VISIBLE_DEVICES names each GPU once, give fewer --workers, or --communicator gloo",
-        peer, rank, text_of(gpu)));
+        peer, rank, gpu_text(gpu)));
   }
 }
 

@@ -99,7 +99,7 @@ Outcome Supervisor::run() {
     if (!decision.restarts) break;
     outcome = restart(outcome, decision.pause, signals);
   }
-  write_result(job_, directory_, outcome);
+  write_unfinished(job_, directory_, outcome);
   return outcome;
 }
 

@@ -27,10 +27,6 @@ namespace shardlens::runtime {
 
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kWrongUse = 2;
-constexpr int kDoesNotFit = 3;
-
 void introduce(const Job& job, const RunDirectory& directory, const std::vector<std::string>& notes,
                const std::vector<std::string>& resumed) {
   for (const std::string& note : notes) fmt::print("{}\n", note);
@@ -71,7 +67,7 @@ void compare(const Forecast& forecast, const RunDirectory& directory) {
              is_equal ? "the same to the byte" : text(allocated_bytes, reserved_bytes));
 }
 
-int refuse(const Forecast& forecast) {
+int refuse_forecast(const Forecast& forecast) {
   fmt::print(stderr, "shardlens train: {}; shardlens plan says what would, --anyway starts it\n",
              forecast.verdict);
   return kDoesNotFit;
@@ -113,7 +109,7 @@ int run(const planner::Arguments& parsed, const Membership& place,
   Job job = prepare_job(config, own);
   expect_room_for_checkpoints(job);
   const auto forecast = forecaster ? forecaster(job.config, job.found_data) : std::nullopt;
-  if (forecast && !forecast->fits && !job.config.anyway) return refuse(*forecast);
+  if (forecast && !forecast->fits && !job.config.anyway) return refuse_forecast(*forecast);
   const RunDirectory directory = RunDirectory::open(job.config);
   Supervisor supervisor(job, directory);
   introduce(job, directory, parsed.notes, supervisor.begin());

@@ -21,6 +21,7 @@
 #include "runtime/batches.h"
 #include "runtime/check.h"
 #include "runtime/durable_files.h"
+#include "runtime/elapsed.h"
 #include "runtime/null_inspection.h"
 #include "runtime/progress.h"
 
@@ -31,10 +32,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kFirstSteps = 2;
-
-double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 double percentile(std::vector<float> values, double share) {
   if (values.empty()) return 0;

@@ -45,7 +45,7 @@ void check_folder(const fs::path& folder, Look look) {
 
 // --- weights that come in ----------------------------------------------------------------------
 
-[[noreturn]] void refuse(const fs::path& file, const std::string& why) {
+[[noreturn]] void refuse_file(const fs::path& file, const std::string& why) {
   throw std::invalid_argument(
       fmt::format("{}: {}; give another checkpoint, or copy this one anew from where it is whole "
                   "(shardlens checkpoint verify says which are)",
@@ -66,7 +66,7 @@ std::optional<Manifest> manifest_beside(const fs::path& folder) {
   try {
     return read_manifest(folder);
   } catch (const std::runtime_error& error) {
-    refuse(folder.empty() ? "." : folder, error.what());
+    refuse_file(folder.empty() ? "." : folder, error.what());
   }
 }
 
@@ -84,17 +84,19 @@ std::set<std::string> names_of_weights(const fs::path& folder, const Manifest& m
 }
 
 void expect_as_written(const fs::path& path, const ManifestFile& written) {
-  if (!fs::exists(path)) refuse(path, "is missing, but manifest.json beside it names it");
+  if (!fs::exists(path)) refuse_file(path, "is missing, but manifest.json beside it names it");
   if (const int64_t bytes = size_of(path); bytes != written.bytes) {
-    refuse(path, fmt::format("is damaged: it ends at byte {}, not {}, as manifest.json beside it "
-                             "says",
-                             bytes, written.bytes));
+    refuse_file(path,
+                fmt::format("is damaged: it ends at byte {}, not {}, as manifest.json beside it "
+                            "says",
+                            bytes, written.bytes));
   }
   const uint32_t found = measure_file(path).crc32c;
   if (found == written.crc32c) return;
-  refuse(path, fmt::format("is damaged: its bytes 0 to {} have the checksum {:08x}, not {:08x}, as "
-                           "manifest.json beside it says",
-                           written.bytes - 1, found, written.crc32c));
+  refuse_file(path,
+              fmt::format("is damaged: its bytes 0 to {} have the checksum {:08x}, not {:08x}, as "
+                          "manifest.json beside it says",
+                          written.bytes - 1, found, written.crc32c));
 }
 
 }  // namespace

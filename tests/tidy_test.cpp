@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cctype>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -17,12 +16,16 @@
 #include <vector>
 
 #include "tests/support/function_scanner.h"
+#include "tests/support/repository.h"
 
 namespace {
 
-namespace fs = std::filesystem;
+using shardlens::tests::Declared;
+using shardlens::tests::declared_in;
 using shardlens::tests::Function;
 using shardlens::tests::functions_of;
+using shardlens::tests::repository;
+using shardlens::tests::SourceFile;
 
 constexpr int kMaxFileLines = 600;
 constexpr int kMaxLineColumns = 100;
@@ -33,11 +36,6 @@ constexpr int kMaxReadmeWords = 900;
 
 using Faults = std::vector<std::string>;
 using Names = std::set<std::string, std::less<>>;
-
-struct SourceFile {
-  std::string path;  // from the root, with '/'
-  std::string text;
-};
 
 std::string module_of(std::string_view path) { return std::string(path.substr(0, path.find('/'))); }
 
@@ -219,6 +217,56 @@ int p95(std::vector<int> lengths) {
   return lengths.empty() ? 0 : lengths[(lengths.size() - 1) * 95 / 100];
 }
 
+// --- names of one batch --------------------------------------------------------------------------
+
+/// Returns the sources of each library and program of a CMakeLists.txt that CMAKE_UNITY_BUILD
+/// compiles as one.
+std::vector<Names> batches_of(const SourceFile& cmake) {
+  static const std::regex comment("#[^\n]*"), command(R"((\w+)\(([^()]*)\))");
+  const std::string text = std::regex_replace(cmake.text, comment, "");
+  if (text.find("set(CMAKE_UNITY_BUILD OFF)") != std::string::npos) return {};
+  const std::string folder = cmake.path.substr(0, cmake.path.rfind('/') + 1);
+  std::vector<Names> batches;
+  Names alone;
+  for (std::sregex_iterator it(text.begin(), text.end(), command), end; it != end; ++it) {
+    const bool is_batch = (*it)[1] == "add_library" || (*it)[1] == "add_executable";
+    const bool is_alone = (*it).str().find("SKIP_UNITY_BUILD_INCLUSION") != std::string::npos;
+    if (is_batch) batches.emplace_back();
+    std::istringstream words((*it)[2]);
+    for (std::string word; words >> word;) {
+      if (word.ends_with(".cpp") && is_batch) batches.back().insert(folder + word);
+      if (word.ends_with(".cpp") && is_alone) alone.insert(folder + word);
+    }
+  }
+  for (Names& batch : batches) {
+    std::erase_if(batch, [&](const std::string& path) { return alone.contains(path); });
+  }
+  return batches;
+}
+
+/// Finds names of one file that another file of its batch has, too. To the compiler the two are one
+/// file: a function of the one takes calls from the other whose arguments fit it better, and
+/// nothing says so.
+Faults batch_faults(const std::vector<SourceFile>& batch) {
+  struct First {
+    std::string path;
+    bool is_local = false;
+  };
+  std::map<std::pair<std::string, std::string>, First> names;
+  Faults faults;
+  for (const SourceFile& file : batch) {
+    for (const Declared& made : declared_in(file.text)) {
+      First& first = names.try_emplace({made.enclosing, made.name}, file.path).first->second;
+      const bool is_same = first.path == file.path;
+      first.is_local |= is_same && made.is_local;
+      if (is_same || (!first.is_local && !made.is_local)) continue;
+      faults.push_back(file.path + ":" + std::to_string(made.line) + ": " + made.name +
+                       " is also in " + first.path + "; name one by what is different");
+    }
+  }
+  return faults;
+}
+
 // --- text ----------------------------------------------------------------------------------------
 
 int columns_of(const std::string& line) {
@@ -304,36 +352,6 @@ Faults text_faults(const SourceFile& file) {
   return faults;
 }
 
-// --- the tree ------------------------------------------------------------------------------------
-
-SourceFile read_file(const fs::path& root, const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return {fs::relative(path, root).generic_string(), text.str()};
-}
-
-bool is_read(const fs::path& path) {
-  static const Names extensions = {".cpp", ".h", ".py", ".txt", ".md", ".json", ".sh", ""};
-  return extensions.contains(path.extension().string()) && path.filename() != "LICENSE";
-}
-
-/// All files of the repository that people write, without what is built, fetched or recorded.
-std::vector<SourceFile> repository() {
-  static const Names skipped = {"build", "dist",     ".deps",      "runs",
-                                ".git",  "fixtures", "__pycache__"};
-  const fs::path root = SHARDLENS_SOURCE_DIR;
-  std::vector<SourceFile> files;
-  for (fs::recursive_directory_iterator it(root), end; it != end; ++it) {
-    if (skipped.contains(it->path().filename().string())) {
-      it.disable_recursion_pending();
-    } else if (it->is_regular_file() && is_read(it->path())) {
-      files.push_back(read_file(root, it->path()));
-    }
-  }
-  return files;
-}
-
 /// Finds doc comments that open with a word after which no sentence follows, as in "Of all ranks."
 Faults comment_faults(const SourceFile& file) {
   static const Names kNoOpening = {"And",  "As",      "By",      "For",   "How",
@@ -406,6 +424,23 @@ TEST_CASE("the repository's functions are short") {
   CHECK(p95(lengths) <= kMaxFunctionLinesP95);
 }
 
+TEST_CASE("no two files that are compiled as one name their own things alike") {
+  size_t batched = 0;
+  CHECK(faults_of_repository([&](const SourceFile& cmake) {
+          Faults faults;
+          if (file_name_of(cmake.path) != "CMakeLists.txt") return faults;
+          for (const Names& paths : batches_of(cmake)) {
+            std::vector<SourceFile> batch;
+            std::ranges::copy_if(repository(), std::back_inserter(batch),
+                                 [&](const auto& file) { return paths.contains(file.path); });
+            std::ranges::copy(batch_faults(batch), std::back_inserter(faults));
+            batched += batch.size();
+          }
+          return faults;
+        }) == "");
+  CHECK(batched > 200);
+}
+
 TEST_CASE("the repository's files and lines are short") {
   CHECK(faults_of_repository(size_faults) == "");
 }
@@ -421,6 +456,32 @@ TEST_CASE("the repository's comments are sentences that stand alone") {
         }) == "");
   CHECK(comment_faults({"a.h", "/// Of all ranks.\nint a;\n"}).size() == 1);
   CHECK(comment_faults({"a.h", "/// Sums over all ranks.\n/// In fp32.\nint a;\n"}).empty());
+}
+
+TEST_CASE("the sources of a library are a batch, but for those that are compiled alone") {
+  const std::string text =
+      "add_library(\n  a STATIC\n  x.cpp  # (new.cpp)\n  in/y.cpp ${z})\n"
+      "add_executable(b main.cpp)\n";
+  const std::vector<Names> both = {{"m/x.cpp", "m/in/y.cpp"}, {"m/main.cpp"}};
+  CHECK(batches_of({"m/CMakeLists.txt", text}) == both);
+  const std::string alone =
+      "set_source_files_properties(in/y.cpp PROPERTIES "
+      "SKIP_UNITY_BUILD_INCLUSION ON)\n";
+  CHECK(batches_of({"m/CMakeLists.txt", alone + text})[0] == Names{"m/x.cpp"});
+  CHECK(batches_of({"m/CMakeLists.txt", "set(CMAKE_UNITY_BUILD OFF)\n" + text}).empty());
+}
+
+TEST_CASE("a file's own name that another file of its batch has is a fault") {
+  const auto faults = [](const std::string& a, const std::string& b) {
+    return batch_faults({{"a.cpp", a}, {"b.cpp", b}}).size();
+  };
+  const std::string local = "namespace n {\nnamespace {\nvoid f(int) {}\n}\n}\n";
+  CHECK(faults(local, "namespace n {\nnamespace {\nvoid f(long) {}\n}\n}\n") == 1);
+  CHECK(faults(local, "namespace n {\nvoid f(long) {}\n}\n") == 1);
+  CHECK(faults("namespace n {\nstatic void f(long) {}\n}\n", local) == 1);
+  CHECK(faults(local, "namespace m {\nnamespace {\nvoid f(long) {}\n}\n}\n") == 0);
+  CHECK(faults(local, "namespace n {\nvoid A::f(long) {}\nvoid g() { f(1); }\n}\n") == 0);
+  CHECK(faults("void f(int) {}\n", "void f(long) {}\n") == 0);
 }
 
 TEST_CASE("an include edge outside the table is a fault") {
@@ -468,36 +529,6 @@ TEST_CASE("the length of a function runs from its head to its closing brace") {
   CHECK(function_faults({"a.cpp", function_with_lines(71)}).size() == 1);
   const std::string in_class = "class A {\n public:\n" + function_with_lines(71) + "};\n";
   CHECK(function_faults({"a.cpp", "namespace n {\n" + in_class + "}\n"}).size() == 1);
-}
-
-TEST_CASE("the function scanner is not misled by initialisers, literals and comments") {
-  const std::vector<Function> found = functions_of(R"(
-#define BRACE {
-constexpr int kTable[] = {1, 2};  // }
-const std::map<int, int> kMap = {{1, f(2)}};
-const char* kText = "}{", kQuote = '{';
-long big = 1'000'000;
-struct Point {
-  int x{0};
-  bool operator==(const Point&) const = default;
-};
-A::A(int a)
-    : a_{a}, b_(f({1})) {
-  if (a) { g(); }
-}
-template <class T>
-T twice(T t) {
-  auto l = [&] { return t; };
-  return l() + l();
-}
-void empty() {}
-)");
-  REQUIRE(found.size() == 3);
-  CHECK(found[0].head.starts_with("A::A(int a)"));
-  CHECK(found[0].lines == 4);
-  CHECK(found[1].head.find("twice") != std::string::npos);
-  CHECK(found[1].lines == 5);
-  CHECK(found[2].lines == 1);
 }
 
 TEST_CASE("p95 is the length that 95 of 100 do not exceed") {

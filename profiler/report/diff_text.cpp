@@ -39,7 +39,7 @@ std::vector<size_t> changed(const RankDiff& diff) {
   return order;
 }
 
-std::string row(std::string_view name, const Pair& pair) {
+std::string pair_row(std::string_view name, const Pair& pair) {
   return fmt::format("  {:<22} {:>12} {:>12} {:>13}\n", name, bytes_text(pair.a_bytes),
                      bytes_text(pair.b_bytes), signed_text(pair.growth_bytes()));
 }
@@ -62,31 +62,31 @@ std::string surplus_rows(std::string_view side, const std::vector<Surplus>& surp
                             surplus.size() - kSurplusRows);
 }
 
-std::string step_rows(const std::vector<StepDiff>& steps) {
+std::string step_diff_rows(const std::vector<StepDiff>& steps) {
   if (steps.empty()) return "  no step is in both\n";
   const auto differ =
       std::ranges::count_if(steps, [](const StepDiff& s) { return s.peak.growth_bytes() != 0; });
   const StepDiff& most = *std::ranges::max_element(
       steps, {}, [](const StepDiff& s) { return std::abs(s.peak.growth_bytes()); });
   std::string text = fmt::format("  {} of {} steps differ\n", differ, steps.size());
-  if (differ > 0) text += row(fmt::format("most in step {}", most.step), most.peak);
+  if (differ > 0) text += pair_row(fmt::format("most in step {}", most.step), most.peak);
   return text;
 }
 
-std::string rank_text(const RankDiff& diff) {
+std::string rank_diff_text(const RankDiff& diff) {
   std::string text = fmt::format("  {:<22} {:>12} {:>12} {:>13}\n", "", "A", "B", "B - A");
-  text += row("peak", diff.peak);
-  if (diff.reserved) text += row("reserved", *diff.reserved);
+  text += pair_row("peak", diff.peak);
+  if (diff.reserved) text += pair_row("reserved", *diff.reserved);
   for (size_t i = 0; i < kCategories; ++i) {
     const Pair& pair = diff.categories[i];
     if (pair.a_bytes != 0 || pair.b_bytes != 0) {
-      text += row("  " + std::string(kCategoryNames[i]), pair);
+      text += pair_row("  " + std::string(kCategoryNames[i]), pair);
     }
   }
   for (size_t i = 0; i < kPhases; ++i) {
-    if (diff.phases[i]) text += row(kPhaseNames[i], *diff.phases[i]);
+    if (diff.phases[i]) text += pair_row(kPhaseNames[i], *diff.phases[i]);
   }
-  return text + step_rows(diff.steps) + surplus_rows("A", diff.only_a) +
+  return text + step_diff_rows(diff.steps) + surplus_rows("A", diff.only_a) +
          surplus_rows("B", diff.only_b);
 }
 
@@ -117,7 +117,7 @@ Json surplus_json(const std::vector<Surplus>& surplus) {
   return json;
 }
 
-Json rank_json(const RankDiff& diff) {
+Json rank_diff_json(const RankDiff& diff) {
   Json json = {{"a_rank", diff.a.rank},
                {"b_rank", diff.b.rank},
                {"a_judgement", judgement_json(diff.a.judgement)},
@@ -179,7 +179,7 @@ std::string diff_text(const RunDiff& diff) {
   for (const Finding& finding : obstacles_between(diff)) {
     text += fmt::format("  not alike: {} ({})\n", finding.text, info_of(finding.obstacle).why);
   }
-  text += rank_text(worst);
+  text += rank_diff_text(worst);
   for (const RankDiff& rank : diff.ranks) {
     if (&rank != &worst) text += fmt::format("{}: {}\n", names(rank), verdict(rank));
   }
@@ -193,7 +193,7 @@ std::string diff_json(const RunDiff& diff) {
                {"only_a", diff.only_a},
                {"only_b", diff.only_b},
                {"obstacles", obstacles_json(diff)}};
-  for (const RankDiff& rank : diff.ranks) json["ranks"].push_back(rank_json(rank));
+  for (const RankDiff& rank : diff.ranks) json["ranks"].push_back(rank_diff_json(rank));
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -48,11 +48,11 @@ std::vector<std::string_view> known_globals() {
   return names;
 }
 
-std::string_view text_of(Bytes bytes) {
+std::string_view text_in(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-std::vector<int64_t> sizes_of(Value list) {
+std::vector<int64_t> sizes_in(Value list) {
   if (list.size() > input::kMostDimensions) {
     damaged(fmt::format("a tensor has more than {} dimensions", input::kMostDimensions));
   }
@@ -184,13 +184,13 @@ TorchArchive::TorchArchive(Bytes bytes) : bytes_(bytes.size()), entries_(read_zi
   const auto pickle = entries_.find("data.pkl");
   if (pickle == entries_.end()) damaged("it has no data.pkl, so it is no file of torch.save's");
   const auto order = entries_.find("byteorder");
-  if (order != entries_.end() && text_of(order->second) != "little") {
+  if (order != entries_.end() && text_in(order->second) != "little") {
     damaged("its numbers are not little-endian");
   }
   pickle_bytes_ = pickle->second.size();
   static const std::vector<std::string_view> kGlobals = known_globals();
   try {
-    document_ = profiler::read_pickle(text_of(pickle->second), kGlobals);
+    document_ = profiler::read_pickle(text_in(pickle->second), kGlobals);
   } catch (const std::invalid_argument& error) {
     damaged(fmt::format("its pickle: {}", error.what()));
   }
@@ -212,8 +212,8 @@ std::optional<ArchiveTensor> TorchArchive::tensor(Value value) const {
   if (parts.size() < 4) return std::nullopt;
   const Storage storage = this->storage(parts.at(0));
   const Strided strided{.offset = parts.at(1).integer(-1),
-                        .shape = sizes_of(parts.at(2)),
-                        .strides = sizes_of(parts.at(3))};
+                        .shape = sizes_in(parts.at(2)),
+                        .strides = sizes_in(parts.at(3))};
   const auto numel = static_cast<int64_t>(storage.data.size()) / storage.element_bytes;
   if (!lies_in(strided, numel)) damaged("a tensor does not lie in its storage");
   ArchiveTensor found{

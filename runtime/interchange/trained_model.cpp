@@ -23,8 +23,6 @@ namespace {
 
 using Path = std::vector<std::string>;
 
-constexpr int64_t kElementBytes = 4;  // F32
-
 /// Names one tensor that an optimizer keeps for a parameter.
 struct Moment {
   std::string parameter;

@@ -1,10 +1,11 @@
-// Finds the functions of a C++ file and their lengths, without a compiler: tidy_test.cpp limits
-// these. It reads braces and relies on clang-format: a body's brace follows a space, the brace of
-// an initialised member follows its name.
+// Finds the functions of a C++ file with their lengths, and the names that its namespaces declare,
+// without a compiler: tidy_test.cpp has rules for both. It reads braces and relies on clang-format:
+// a body's brace follows a space, the brace of an initialised member follows its name.
 #pragma once
 
 #include <algorithm>
 #include <cctype>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -76,11 +77,38 @@ struct Function {
   int lines = 0;
 };
 
-class FunctionScanner {
- public:
-  explicit FunctionScanner(const std::string& text) : text_(Blanker(text).run()) {}
+/// A function, type or object that a namespace declares.
+struct Declared {
+  std::string enclosing;  // the named namespaces around it, as in "shardlens::runtime"
+  std::string name;
+  bool is_local = false;  // no other file sees it: it is static, or its namespace has no name
+  int line = 0;           // from 1
+};
 
-  std::vector<Function> run() {
+/// Returns the name that the head of a declaration in a namespace gives: "twice" for
+/// "template <class T> T twice(T)". Empty for what may be repeated (an alias), is an operator, or
+/// belongs to a class (A::A).
+inline std::string declared_name(std::string head) {
+  static const std::regex unread(
+      R"(<[^<>]*>|\[\[[^\]]*\]\]|\b(alignas|__attribute__)\b[^)]*\)+|^ *template )");
+  static const std::regex nameless(
+      R"(^ *(using|typedef|namespace|static_assert|catch)\b|\boperator\b)");
+  static const std::regex type(
+      R"(^ *(?:class|struct|union|enum class|enum) +(\w+) *(final|[:;]|$))");
+  static const std::regex object(R"(([\w:]+) *([(=\[{;]|$))");  // or a function
+  while (std::regex_search(head, unread)) head = std::regex_replace(head, unread, "");
+  std::smatch found;
+  if (std::regex_search(head, nameless)) return "";
+  if (!std::regex_search(head, found, type) && !std::regex_search(head, found, object)) return "";
+  const std::string name = found[1];
+  return name.find(':') == std::string::npos ? name : "";
+}
+
+class FileScanner {
+ public:
+  explicit FileScanner(const std::string& text) : text_(Blanker(text).run()) {}
+
+  FileScanner& run() {
     for (size_t at = 0; at < text_.size(); ++at) {
       const char c = text_[at];
       if (c == '\n') ++line_;
@@ -92,8 +120,11 @@ class FunctionScanner {
         read_head(c);
       }
     }
-    return functions_;
+    return *this;
   }
+
+  const std::vector<Function>& functions() const { return functions_; }
+  const std::vector<Declared>& declared() const { return declared_; }
 
  private:
   enum class Kind { scope, function, other };  // scope: namespace or class
@@ -111,7 +142,23 @@ class FunctionScanner {
     if (head_.empty()) head_line_ = line_;
     head_ += space ? ' ' : c;
     static const std::set<std::string> labels = {"public:", "private:", "protected:"};
+    if (c == ';') keep_name();
     if (c == ';' || labels.contains(head_)) head_.clear();
+  }
+
+  /// Keeps the name that the head declares, if it is in namespaces alone.
+  void keep_name() {
+    Declared made{.name = declared_name(head_), .line = head_line_};
+    made.is_local = head_.find("static ") != std::string::npos;
+    for (const Brace& brace : braces_) {
+      std::istringstream stream(brace.head);
+      std::string word, name;
+      stream >> word >> name;
+      if (word != "namespace") return;
+      if (name.empty()) made.is_local = true;
+      made.enclosing += (made.enclosing.empty() || name.empty() ? "" : "::") + name;
+    }
+    if (!made.name.empty()) declared_.push_back(made);
   }
 
   /// Of a namespace, a class or the like.
@@ -143,7 +190,9 @@ class FunctionScanner {
   }
 
   void open(size_t at) {
-    braces_.push_back({kind_of_brace(at), head_, head_line_});
+    const Kind kind = kind_of_brace(at);
+    if (kind != Kind::other) keep_name();
+    braces_.push_back({kind, head_, head_line_});
     head_.clear();
   }
 
@@ -151,6 +200,7 @@ class FunctionScanner {
     if (braces_.empty()) return;
     const Brace brace = braces_.back();
     braces_.pop_back();
+    head_.clear();
     if (brace.kind == Kind::function) {
       functions_.push_back({brace.head, brace.head_line, line_ - brace.head_line + 1});
     } else if (brace.kind == Kind::other && in_scope()) {
@@ -162,13 +212,18 @@ class FunctionScanner {
   std::string text_;
   std::vector<Brace> braces_;
   std::vector<Function> functions_;
+  std::vector<Declared> declared_;
   std::string head_;
   int head_line_ = 1;
   int line_ = 1;
 };
 
 inline std::vector<Function> functions_of(const std::string& text) {
-  return FunctionScanner(text).run();
+  return FileScanner(text).run().functions();
+}
+
+inline std::vector<Declared> declared_in(const std::string& text) {
+  return FileScanner(text).run().declared();
 }
 
 }  // namespace shardlens::tests

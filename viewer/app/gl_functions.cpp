@@ -10,7 +10,7 @@ namespace shardlens::viewer {
 
 namespace {
 
-[[noreturn]] void fail() {
+[[noreturn]] void fail_to_load() {
   const char* const why = ::dlerror();
   throw std::runtime_error(
       fmt::format("no OpenGL for pictures: {}; install Mesa's EGL (libegl1, libgl1-mesa-dri) and "
@@ -23,13 +23,13 @@ class Library {
  public:
   Library(const char* name, const char* prefix)
       : library_(::dlopen(name, RTLD_NOW | RTLD_GLOBAL)), prefix_(prefix) {
-    if (library_ == nullptr) fail();
+    if (library_ == nullptr) fail_to_load();
   }
 
   template <class Function>
   void find(Function& function, const char* name) const {
     void* const found = ::dlsym(library_, (prefix_ + name).c_str());
-    if (found == nullptr) fail();
+    if (found == nullptr) fail_to_load();
     function = reinterpret_cast<Function>(found);
   }
 

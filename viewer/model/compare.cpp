@@ -33,8 +33,8 @@ int64_t step_of_change(const Lane& lane, int64_t change) {
   return -1;
 }
 
-std::string name_of(const Lane& lane, const ActionNames& names, const Block& block, int64_t age,
-                    Grouping grouping) {
+std::string name_of_block(const Lane& lane, const ActionNames& names, const Block& block,
+                          int64_t age, Grouping grouping) {
   const std::string label(lane.label(block));
   switch (grouping) {
     case Grouping::category:
@@ -87,7 +87,7 @@ std::vector<AliveRow> alive_rows(const Lane& lane, const ActionNames& names, int
   for (const uint32_t index : lane.alive_after(change)) {
     const Block& block = lane.arrays().blocks[index];
     const int64_t age = block.step < 0 ? step + 1 : step - block.step;
-    AliveRow own{.name = name_of(lane, names, block, age, grouping),
+    AliveRow own{.name = name_of_block(lane, names, block, age, grouping),
                  .category = block.category,
                  .bytes = block.given_bytes,
                  .count = 1,

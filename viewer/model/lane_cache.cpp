@@ -156,7 +156,7 @@ std::optional<Preamble> whole_preamble(std::span<const std::byte> file) {
   return preamble;
 }
 
-Lane::Sections sections_of(std::span<const std::byte> file, const Preamble& preamble) {
+Lane::Sections sections_in_file(std::span<const std::byte> file, const Preamble& preamble) {
   const auto& at = preamble.sections;
   return {.times_ns = section<int64_t>(file, at[1]),
           .words = section<uint32_t>(file, at[2]),
@@ -272,7 +272,7 @@ std::optional<Lane> load_cached_lane(const std::string& folder, const RecordingS
     const nlohmann::json json = nlohmann::json::from_cbor(packed_info.begin(), packed_info.end());
     const RecordingStamp stored{text_of(json.at("path")), json.at("bytes"), json.at("changed_ns")};
     if (stored != stamp) return std::nullopt;
-    const Lane::Sections sections = sections_of(file.bytes(), *preamble);
+    const Lane::Sections sections = sections_in_file(file.bytes(), *preamble);
     if (!fits(sections)) return std::nullopt;
     return Lane(info_of(json), std::move(file), sections);
   } catch (const nlohmann::json::exception&) {

@@ -40,7 +40,7 @@ PassPart part_of(ActionKind kind) {
   return PassPart::other;
 }
 
-ActionName name_of(const planner::Schedule& schedule, const planner::Action& action) {
+ActionName name_of_action(const planner::Schedule& schedule, const planner::Action& action) {
   ActionName name{
       .text = std::string(to_string(action.kind)), .part = part_of(action.kind), .unit = ""};
   if (action.unit >= 0) {
@@ -62,7 +62,7 @@ ActionNames::Names::Names(const std::string& text) {
   try {
     const planner::Schedule schedule = planner::parse_schedule(text);
     for (const planner::Action& action : schedule.actions) {
-      listed.push_back(viewer::name_of(schedule, action));
+      listed.push_back(name_of_action(schedule, action));
     }
     repetition = schedule.repetition;
   } catch (const std::exception&) {

@@ -39,14 +39,14 @@ std::string config_on(const std::string& config, const std::string& device) {
   return json.dump();
 }
 
-std::string text_of(const std::string& path) {
+std::string text_in_file(const std::string& path) {
   return input::read_file(path, input::kDescription.bytes,
                           "give a plan's JSON or a run's config.json");
 }
 
 /// Returns the name of a request: a run's config.json is named after the run's folder, any other
 /// file, as plan.json, after itself.
-std::string name_of(const std::string& path) {
+std::string name_of_request(const std::string& path) {
   const fs::path file = fs::absolute(path).lexically_normal();
   const bool is_of_run = file.filename() == "config.json";
   return is_of_run ? file.parent_path().filename().string() + " plan" : file.stem().string();
@@ -82,14 +82,14 @@ PlanRequest request_of(const Run& run) {
 }
 
 PlanRequest request_of_file(const std::string& path) {
-  const Json json = input::find_json(text_of(path), input::kDescription).value_or(nullptr);
+  const Json json = input::find_json(text_in_file(path), input::kDescription).value_or(nullptr);
   const bool is_plan = json.is_object() && json.contains("config") && json["config"].is_object();
   if (is_plan) {
     const auto text = [&](const char* key) {
       return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
     };
     const std::string device = text("device");
-    return {.name = name_of(path),
+    return {.name = name_of_request(path),
             .config = config_on(json["config"].dump(), device == "cuda" ? "" : device),
             .gpu = device == "cuda" ? text("gpu") : ""};
   }
@@ -99,7 +99,7 @@ PlanRequest request_of_file(const std::string& path) {
         "run's config.json",
         path));
   }
-  return {.name = name_of(path), .config = json.dump(), .gpu = ""};
+  return {.name = name_of_request(path), .config = json.dump(), .gpu = ""};
 }
 
 Run planned_run(const PlanRequest& request, std::optional<profiler::Space> space) {

@@ -101,7 +101,7 @@ class Texts {
   std::map<Key, bool> known_;
 };
 
-bool fits(const Lane& lane, const Block& block, const Query& query) {
+bool fits_query(const Lane& lane, const Block& block, const Query& query) {
   if (query.more_than_bytes && block.given_bytes <= *query.more_than_bytes) return false;
   if (query.less_than_bytes && block.given_bytes >= *query.less_than_bytes) return false;
   if (query.alive_at_peak && !block.is_alive_after(lane.peak().max_change)) return false;
@@ -128,7 +128,7 @@ std::vector<Hit> search(const Lane& lane, const ActionNames& names, const Query&
   Texts texts(lane, names);
   const auto& blocks = lane.arrays().blocks;
   for (size_t i = 0; i < blocks.size(); ++i) {
-    if (!fits(lane, blocks[i], query) || !texts.holds(blocks[i], query.words)) continue;
+    if (!fits_query(lane, blocks[i], query) || !texts.holds(blocks[i], query.words)) continue;
     hits.push_back({static_cast<uint32_t>(i), blocks[i].given_bytes});
   }
   return hits;

@@ -41,7 +41,7 @@ std::string step_text(double value, double step, const Range& extent) {
   return decimal(value, step);
 }
 
-std::string text_of(Alignment alignment, double value, double step, const Range& extent) {
+std::string tick_text(Alignment alignment, double value, double step, const Range& extent) {
   switch (alignment) {
     case Alignment::time:
       return time_text(value, step);
@@ -99,7 +99,7 @@ std::vector<Tick> x_ticks(Alignment alignment, const Range& range, const Range& 
   for (int i = 0; i <= most + 1; ++i) {
     const double at = (first + i) * step;
     if (at > range.end + step * 1e-9) break;
-    ticks.push_back({at, text_of(alignment, at, step, extent)});
+    ticks.push_back({at, tick_text(alignment, at, step, extent)});
   }
   return ticks;
 }

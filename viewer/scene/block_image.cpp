@@ -38,19 +38,6 @@ void fill(Image& image, int x0, int x1, int low, int high, const Color& color) {
   }
 }
 
-Image empty_image(int width, const LaneStyle& style) {
-  const int height = std::max(0, style.height);
-  return {.width = width,
-          .height = height,
-          .pixels = std::vector<uint32_t>(static_cast<size_t>(width) * static_cast<size_t>(height)),
-          .caption = {},
-          .version = 0};
-}
-
-bool is_shown(const LaneStyle& style, const Block& block) {
-  return (style.hidden_categories >> static_cast<unsigned>(block.category) & 1U) == 0;
-}
-
 /// Follows the large blocks that are alive from one column to the next.
 class LargeBlocks {
  public:
@@ -75,7 +62,7 @@ class LargeBlocks {
   void add(uint32_t index, int64_t change) {
     const Block& candidate = block(index);
     const bool is_large = static_cast<double>(candidate.given_bytes) >= least_bytes_;
-    if (is_large && candidate.is_alive_after(change) && is_shown(style_, candidate)) {
+    if (is_large && candidate.is_alive_after(change) && is_shown(style_, candidate.category)) {
       alive_.push_back(index);
     }
   }
@@ -182,7 +169,7 @@ std::vector<Seen> seen_blocks(const Lane& lane, const Warp& warp, const Range& r
   std::vector<Seen> seen;
   const auto take = [&](uint32_t index) {
     const Block& block = blocks[index];
-    if (!is_shown(style, block)) return;
+    if (!is_shown(style, block.category)) return;
     const auto died =
         block.died == kNeverFreed ? lane.changes() - 1 : static_cast<int64_t>(block.died);
     const double x0 = (x_of_change(warp, lane, block.born) - range.begin) * scale;
@@ -201,7 +188,7 @@ std::vector<Seen> seen_blocks(const Lane& lane, const Warp& warp, const Range& r
 }  // namespace
 
 Image block_stack_image(const Lane& lane, const Columns& columns, const LaneStyle& style) {
-  Image image = empty_image(static_cast<int>(columns.size()), style);
+  Image image = empty_image(columns.size(), style);
   const double scale = style.top_bytes > 0 ? style.height / style.top_bytes : 0;
   if (scale <= 0) return image;
   const Colors& colors = colors_of(style.theme);
@@ -226,7 +213,8 @@ Image block_stack_image(const Lane& lane, const Columns& columns, const LaneStyl
 
 AddressPicture address_image(const Lane& lane, const Warp& warp, const Range& range, int width,
                              const LaneStyle& style) {
-  AddressPicture picture{.image = empty_image(width, style), .ranges = {}, .shown_bytes = 0};
+  AddressPicture picture{
+      .image = empty_image(static_cast<size_t>(width), style), .ranges = {}, .shown_bytes = 0};
   if (!(range.length() > 0)) return picture;
   const std::vector<Seen> seen = seen_blocks(lane, warp, range, width, style);
   std::vector<AddressRange> ranges;

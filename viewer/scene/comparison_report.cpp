@@ -146,7 +146,7 @@ std::string doubt_of(const Run& run) {
   return "recording " + profiler::judgement_text(judgement);
 }
 
-std::string text_of(const Subject& one, const Subject& base) {
+std::string subject_text(const Subject& one, const Subject& base) {
   const Run& run = *one.run;
   std::string text = fmt::format("{}\n", run.name);
   if (!run.strategy.empty()) text += fmt::format("  {}\n", run.strategy);
@@ -173,7 +173,7 @@ std::string text_report(const Subjects& subjects, const Subject& base, const std
                          ? fmt::format("{} of {} strategies, compared with {}{}\n\n",
                                        memory_of(base), subjects.size(), base.name(), where)
                          : fmt::format("{} of {}{}\n\n", memory_of(base), base.name(), where);
-  for (const Subject& one : subjects) text += text_of(one, base) + "\n";
+  for (const Subject& one : subjects) text += subject_text(one, base) + "\n";
   text += "At each one's peak\n";
   for (const Category category : categories_of(subjects)) {
     text += fmt::format("  {}\n", words_of(category));

@@ -10,7 +10,7 @@ namespace {
 
 /// Returns `from` with `part` of 255 of `to` mixed into it. It uses integers, so that pixels are
 /// the same on every machine.
-uint32_t mixed(uint32_t from, uint32_t to, uint32_t part) {
+uint32_t mixed_pixel(uint32_t from, uint32_t to, uint32_t part) {
   constexpr uint32_t kMask = 0x00FF00FF;
   const uint32_t rest = 255 - part;
   const auto mix = [&](uint32_t a, uint32_t b) {
@@ -63,7 +63,7 @@ class Rows {
     return image_.pixels.data() + static_cast<size_t>(y) * static_cast<size_t>(image_.width);
   }
   static void put(uint32_t& pixel, uint32_t color, uint32_t alpha) {
-    pixel = alpha >= 255 ? color | 0xFF000000 : mixed(pixel, color | 0xFF000000, alpha);
+    pixel = alpha >= 255 ? color | 0xFF000000 : mixed_pixel(pixel, color | 0xFF000000, alpha);
   }
   static void put_row(uint32_t* line, int begin, int end, const Color& color);
   void round_box(const Box& box, float radius, const Color& color, float border) const;

@@ -82,20 +82,6 @@ class Column {
   const LaneStyle& style_;
 };
 
-Image empty_image(size_t width, const LaneStyle& style) {
-  const int w = static_cast<int>(width);
-  const int h = std::max(0, style.height);
-  return {.width = w,
-          .height = h,
-          .pixels = std::vector<uint32_t>(width * static_cast<size_t>(h)),
-          .caption = {},
-          .version = 0};
-}
-
-bool is_shown(const LaneStyle& style, Category category) {
-  return (style.hidden_categories >> static_cast<unsigned>(category) & 1U) == 0;
-}
-
 /// Draws a line over the stack that ends at `high`.
 void draw_edge(Column& column, double high, const LaneStyle& style) {
   const Color& edge = colors_of(style.theme).edge;
@@ -157,6 +143,20 @@ std::optional<Fold> fold_of(const std::vector<Columns>& ranks, size_t x) {
 }
 
 }  // namespace
+
+Image empty_image(size_t width, const LaneStyle& style) {
+  const int w = static_cast<int>(width);
+  const int h = std::max(0, style.height);
+  return {.width = w,
+          .height = h,
+          .pixels = std::vector<uint32_t>(width * static_cast<size_t>(h)),
+          .caption = {},
+          .version = 0};
+}
+
+bool is_shown(const LaneStyle& style, Category category) {
+  return (style.hidden_categories >> static_cast<unsigned>(category) & 1U) == 0;
+}
 
 Image stack_image(const Columns& columns, const LaneStyle& style) {
   Image image = empty_image(columns.size(), style);

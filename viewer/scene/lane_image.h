@@ -26,6 +26,11 @@ struct LaneStyle {
   int edge = 1;          // pixels of the line over the stack
 };
 
+/// Makes an image of `width` transparent columns.
+Image empty_image(size_t width, const LaneStyle& style);
+
+bool is_shown(const LaneStyle& style, profiler::Category category);
+
 /// Draws the stack of every column, with the least of the column as a faint line. Hidden categories
 /// are left out of the stack.
 Image stack_image(const Columns& columns, const LaneStyle& style);

@@ -46,7 +46,7 @@ struct Reach {
   bool is_known = false;
 };
 
-Reach reach_of(const Totals& residual) {
+Reach residual_reach(const Totals& residual) {
   Reach reach;
   for (const auto& bytes : residual) {
     if (!bytes) continue;
@@ -71,7 +71,7 @@ std::string words_of_reach(const Reach& reach) {
 /// Draws the strip; its caption has the residual in words.
 Image residual_strip(const Scene& scene, const Shown& one, int width, int height) {
   const Totals residual = residual_of(scene, one, width);
-  const Reach reach = reach_of(residual);
+  const Reach reach = residual_reach(residual);
   const double least = kLeastReach * top_bytes_of(scene.state(), scene.shown, one);
   const auto most = static_cast<double>(std::max(reach.more, reach.less));
   Image image = residual_image(
@@ -82,7 +82,7 @@ Image residual_strip(const Scene& scene, const Shown& one, int width, int height
 }
 
 /// Returns the plan's peak beside the measured one: "plan 99.24 MiB: measured the same".
-std::string peak_words(const Shown& one) {
+std::string planned_peak_words(const Shown& one) {
   const int64_t planned = one.run->plan->lane.peak().max_bytes;
   const int64_t measured = one.lane->lane.peak().max_bytes;
   const std::string peaks =
@@ -123,7 +123,7 @@ void draw_residual(Scene& scene, const Shown& one, const CardGeometry& card) {
   const float middle = box.y + std::floor(box.h / 2);
   paint.line(box.x, middle, box.right(), middle, paint.colors.muted);
   paint.outline(box, paint.colors.card_edge);
-  const std::string all = peak_words(one) + "; " + image.caption;
+  const std::string all = planned_peak_words(one) + "; " + image.caption;
   const bool fits = paint.width(Style::small, all) <= words.w;
   paint.text(words, fits ? all : image.caption,
              image.caption == kExact ? paint.colors.less : paint.colors.muted, Style::small);

@@ -38,7 +38,7 @@ const ControlTable& table_of(Control control) {
   return kTables[static_cast<size_t>(control)];
 }
 
-Json json_of(const std::string& config) {
+Json config_json(const std::string& config) {
   Json json = input::find_ordered_json(config, input::kWritten).value_or(nullptr);
   return json.is_object() ? json : Json::object();
 }
@@ -50,8 +50,8 @@ std::string text_at(const Json& json, std::string_view key, std::string_view usu
 }
 
 /// Returns the value of a control. The ranks are `world`, or as many as `workers` if that is 0.
-std::string value_of(const std::string& config, Control control) {
-  const Json json = json_of(config);
+std::string control_value(const std::string& config, Control control) {
+  const Json json = config_json(config);
   const ControlTable& table = table_of(control);
   const std::string text = text_at(json, table.key, table.usual);
   const bool is_of_workers = control == Control::world && text == "0";
@@ -64,7 +64,7 @@ int64_t number_of(const std::string& text) { return std::strtoll(text.c_str(), n
 
 Choices choices_of(const WhatIf& what_if, Control control) {
   const ControlTable& table = table_of(control);
-  const std::string now = value_of(what_if.config, control);
+  const std::string now = control_value(what_if.config, control);
   Choices choices{.words = {}, .chosen = 0, .is_number = table.most > 0};
   for (int64_t number = 1; number <= table.most; number *= 2) {
     choices.words.push_back(std::to_string(number));
@@ -80,7 +80,7 @@ Choices choices_of(const WhatIf& what_if, Control control) {
 void choose(WhatIf& what_if, Control control, size_t choice) {
   const Choices choices = choices_of(what_if, control);
   const std::string& word = choices.words[std::min(choice, choices.words.size() - 1)];
-  Json json = json_of(what_if.config);
+  Json json = config_json(what_if.config);
   const std::string key(table_of(control).key);
   if (!choices.is_number) {
     json[key] = word;
@@ -114,8 +114,8 @@ PlanRequest request_of(const WhatIf& what_if) {
   std::string changes;
   for (int i = 0; i < kControls; ++i) {
     const auto control = static_cast<Control>(i);
-    const std::string now = value_of(what_if.config, control);
-    if (now == value_of(what_if.base, control)) continue;
+    const std::string now = control_value(what_if.config, control);
+    if (now == control_value(what_if.base, control)) continue;
     const std::string name =
         control == Control::world ? "W" : std::string(kControlNames[static_cast<size_t>(i)]);
     changes += fmt::format("{}{} {}", changes.empty() ? "" : ", ", name, now);

@@ -1,0 +1,54 @@
+// Reads the repository's own files, which tidy_test.cpp has rules for.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace shardlens::tests {
+
+struct SourceFile {
+  std::string path;  // from the root, with '/'
+  std::string text;
+};
+
+inline SourceFile read_file(const std::filesystem::path& root, const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return {std::filesystem::relative(path, root).generic_string(), text.str()};
+}
+
+inline bool is_read(const std::filesystem::path& path) {
+  static const std::set<std::string> extensions = {".cpp", ".h",    ".py", ".txt",
+                                                   ".md",  ".json", ".sh", ""};
+  return extensions.contains(path.extension().string()) && path.filename() != "LICENSE";
+}
+
+inline std::vector<SourceFile> read_repository() {
+  static const std::set<std::string> skipped = {"build", "dist",     ".deps",      "runs",
+                                                ".git",  "fixtures", "__pycache__"};
+  const std::filesystem::path root = SHARDLENS_SOURCE_DIR;
+  std::vector<SourceFile> files;
+  for (std::filesystem::recursive_directory_iterator it(root), end; it != end; ++it) {
+    if (skipped.contains(it->path().filename().string())) {
+      it.disable_recursion_pending();
+    } else if (it->is_regular_file() && is_read(it->path())) {
+      files.push_back(read_file(root, it->path()));
+    }
+  }
+  std::ranges::sort(files, {}, &SourceFile::path);
+  return files;
+}
+
+/// All files of the repository that people write, without what is built, fetched or recorded.
+inline const std::vector<SourceFile>& repository() {
+  static const std::vector<SourceFile> files = read_repository();
+  return files;
+}
+
+}  // namespace shardlens::tests
