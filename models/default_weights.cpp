@@ -79,7 +79,7 @@ void draw_parameters(const OwnModel& model, uint64_t seed, const TakeParameter& 
     if (value.sizes() != at::IntArrayRef(parameter.shape) || value.scalar_type() != at::kFloat) {
       throw std::invalid_argument(
           fmt::format("model {}: the start weight of {} is {} of shape [{}], not fp32 of [{}]; "
-                      "mend the model's draw",
+                      "fix the model's draw",
                       model.spec.name, parameter.name, c10::toString(value.scalar_type()),
                       fmt::join(value.sizes(), ", "), fmt::join(parameter.shape, ", ")));
     }

@@ -72,8 +72,8 @@ class OwnSpec {
   }
 
   [[noreturn]] void refuse(const std::string& what, const std::string& why,
-                           const std::string& mend) const {
-    throw std::invalid_argument(fmt::format("model {}: {}: {}; {}", spec_.name, what, why, mend));
+                           const std::string& fix) const {
+    throw std::invalid_argument(fmt::format("model {}: {}: {}; {}", spec_.name, what, why, fix));
   }
 
   ModelSpec spec_;

@@ -40,11 +40,11 @@ class Findings {
   void fine(const std::string& about, const std::string& text) {
     found_.push_back({about, Health::fine, text});
   }
-  void note(const std::string& about, const std::string& text, const std::string& mend = "") {
-    found_.push_back({about, Health::note, text, mend});
+  void note(const std::string& about, const std::string& text, const std::string& fix = "") {
+    found_.push_back({about, Health::note, text, fix});
   }
-  void wrong(const std::string& about, const std::string& text, const std::string& mend) {
-    found_.push_back({about, Health::wrong, text, mend});
+  void wrong(const std::string& about, const std::string& text, const std::string& fix) {
+    found_.push_back({about, Health::wrong, text, fix});
   }
   std::vector<Finding> take() { return std::move(found_); }
 
@@ -98,9 +98,9 @@ void judge_nccl(const Facts& facts, Findings& findings) {
   }
   const std::string text = fmt::format("{}, but LibTorch asks for {}", nccl_text(*nccl.version),
                                        nccl_text(facts.expected_nccl));
-  const char* const mend = "leave another one out of LD_LIBRARY_PATH and LD_PRELOAD";
-  if (*nccl.version < facts.expected_nccl) return findings.wrong("NCCL", text, mend);
-  findings.note("NCCL", text, mend);
+  const char* const fix = "leave another one out of LD_LIBRARY_PATH and LD_PRELOAD";
+  if (*nccl.version < facts.expected_nccl) return findings.wrong("NCCL", text, fix);
+  findings.note("NCCL", text, fix);
 }
 
 /// Looks at the libraries only if there is a GPU to use them.
@@ -124,10 +124,10 @@ void judge_cuda_libraries(const Facts& facts, Findings& findings) {
 }
 
 void judge_trial(const std::string& name, const TrialFact& trial, const std::string& text,
-                 const std::string& mend, Findings& findings) {
+                 const std::string& fix, Findings& findings) {
   if (!trial.is_done) return;
   if (trial.fault.empty()) return findings.fine(name, text);
-  findings.wrong(name, trial.fault, mend);
+  findings.wrong(name, trial.fault, fix);
 }
 
 void judge_libtorch(const Facts& facts, Findings& findings) {
@@ -261,8 +261,8 @@ std::string to_text(const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
     const char* const mark = finding.health == Health::wrong ? "WRONG" : "ok";
     text += fmt::format("{:<6}{}: {}{}{}\n", finding.health == Health::note ? "note" : mark,
-                        finding.about, input::shown(finding.text), finding.mend.empty() ? "" : "; ",
-                        input::shown(finding.mend));
+                        finding.about, input::shown(finding.text), finding.fix.empty() ? "" : "; ",
+                        input::shown(finding.fix));
   }
   return text;
 }
@@ -275,7 +275,7 @@ std::string to_json(const std::vector<Finding>& findings) {
     json["findings"].push_back({{"about", finding.about},
                                 {"health", health_name(finding.health)},
                                 {"text", finding.text},
-                                {"mend", finding.mend}});
+                                {"mend", finding.fix}});
   }
   return input::json_text(json);
 }

@@ -82,7 +82,7 @@ struct Finding {
   std::string about;  // "driver"
   Health health = Health::fine;
   std::string text;
-  std::string mend{};  // how to fix it; not empty if something is wrong
+  std::string fix{};  // how to fix it; not empty if something is wrong
 };
 
 std::vector<Finding> findings_of(const Facts& facts);

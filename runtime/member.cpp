@@ -292,10 +292,10 @@ class Member {
 
 planner::Config member_config(const planner::Config& config, const Membership& place) {
   planner::Config joined = config;
-  const auto refuse = [&](const std::string& what, const std::string& mend) {
+  const auto refuse = [&](const std::string& what, const std::string& fix) {
     throw std::invalid_argument(fmt::format("{}: this is rank {} of {} that {} has started; {}",
                                             what, place.rank, place.world_size,
-                                            to_string(place.launcher), mend));
+                                            to_string(place.launcher), fix));
   };
   if (config.workers != 1 && config.workers != place.world_size) {
     refuse(fmt::format("--workers {}", config.workers),

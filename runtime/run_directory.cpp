@@ -46,9 +46,8 @@ fs::path run_path(const planner::Config& config) {
   return fs::path(config.storage) / name;
 }
 
-[[noreturn]] void refuse_name(const fs::path& path, std::string_view why, std::string_view mend) {
-  throw std::invalid_argument(
-      fmt::format("--name {}: {}; {}", path.filename().string(), why, mend));
+[[noreturn]] void refuse_name(const fs::path& path, std::string_view why, std::string_view fix) {
+  throw std::invalid_argument(fmt::format("--name {}: {}; {}", path.filename().string(), why, fix));
 }
 
 [[noreturn]] void refuse_storage(const fs::path& path, const std::string& why) {
@@ -119,13 +118,13 @@ bool is_unfinished_run(const fs::path& path, const planner::Config& config) {
     refuse_name(path, "the folder is not a run",
                 "give another name, since nothing there is touched");
   }
-  constexpr std::string_view kMend = "give another name, or --fresh to start over";
+  constexpr std::string_view kFix = "give another name, or --fresh to start over";
   if (is_live(path)) refuse_name(path, "the run is live", "wait for its end, or give another name");
   if (config.fresh) return false;
   if (identity_of(path) != planner::run_identity(config)) {
-    refuse_name(path, "a run of another configuration", kMend);
+    refuse_name(path, "a run of another configuration", kFix);
   }
-  if (is_finished(path)) refuse_name(path, "the run is finished", kMend);
+  if (is_finished(path)) refuse_name(path, "the run is finished", kFix);
   return true;
 }
 

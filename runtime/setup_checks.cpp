@@ -90,14 +90,14 @@ std::string warning_about_root(const Job& job) {
   if (job.train.shards == 1) return "";
   const Shares shares = shares_of(job.train);
   if (2 * shares.largest_numel <= shares.all || shares.units <= kUnitsOfBlock) return "";
-  const char* const mend = job.own && job.config.wrap == "block"
-                               ? "give its units groups of their own"
-                               : "give --wrap block";
+  const char* const fix = job.own && job.config.wrap == "block"
+                              ? "give its units groups of their own"
+                              : "give --wrap block";
   return fmt::format(
       "group {} holds {} of {} parameters ({} %) in {} units, and all of them are gathered at "
       "once; {} for less memory",
       job.train.groups[shares.largest].name, shares.largest_numel, shares.all,
-      100 * shares.largest_numel / shares.all, shares.units, mend);
+      100 * shares.largest_numel / shares.all, shares.units, fix);
 }
 
 }  // namespace

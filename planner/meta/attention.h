@@ -17,9 +17,6 @@ struct AttentionOptions {
 AttentionKernel choose_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                  const AttentionOptions& options);
 
-/// Returns every index along `dim` `repeats` times, one after the other.
-Tensor repeat_interleave(const Tensor& input, int64_t repeats, int64_t dim);
-
 /// Computes attention without dropout or mask: query [B, H, T, E], key and value [B, K, S, E] ->
 /// [B, H, T, E].
 Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,

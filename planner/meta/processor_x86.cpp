@@ -7,7 +7,7 @@ namespace shardlens::planner::meta {
 
 namespace {
 
-/// EAX to EDX of a leaf of CPUID; zeros where it has no such leaf.
+/// Holds EAX to EDX of a leaf of CPUID, or zeros if the processor has no such leaf.
 struct CpuidLeaf {
   unsigned a = 0, b = 0, c = 0, d = 0;
 

@@ -79,7 +79,7 @@ TEST_CASE("numbers are read as PyTorch reads them") {
         80 * kMiB);
 }
 
-TEST_CASE("what PyTorch refuses is refused in one line: what, why, how to mend") {
+TEST_CASE("what PyTorch refuses is refused in one line: what, why, how to fix") {
   const std::vector<std::pair<std::string, std::string>> refused = {
       {"max_split_size_mb:19", "max_split_size_mb:19: too small; give 20 or more"},
       {"max_split_size_mb:30,large_segment_size_mb:40",

@@ -154,7 +154,7 @@ TEST_CASE("a plan of a GPU's largest batch names it", "[planner][plan]") {
   CHECK(plan["solve"]["value"] == plan["config"]["batch"]);
 }
 
-TEST_CASE("wrong usage is one line that says how to mend it", "[planner][plan]") {
+TEST_CASE("wrong usage is one line that says how to fix it", "[planner][plan]") {
   const std::vector<Flags> wrong = {
       {"--gpu", "h20"},
       {"--gpu", "h200", "--device", "cpu"},

@@ -74,7 +74,7 @@ TEST_CASE("a config file is read first and flags override it") {
   CHECK(config.log_every == 3);
 }
 
-TEST_CASE("wrong flags get one line: what, why, how to mend") {
+TEST_CASE("wrong flags get one line: what, why, how to fix") {
   CHECK_THAT(refusal({"--bathc", "3"}), ContainsSubstring("did you mean --batch?"));
   CHECK_THAT(refusal({"--frobnicate", "3"}), ContainsSubstring("see --help"));
   CHECK_THAT(refusal({"3"}), ContainsSubstring("not a flag"));

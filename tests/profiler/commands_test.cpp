@@ -116,7 +116,7 @@ TEST_CASE("check lists the blocks and fails where one is damaged") {
   CHECK(damaged.error == "shardlens profile: " + run.file(1) + ": offset 64: checksum\n");
 }
 
-TEST_CASE("wrong usage of profile is refused in a line that says how to mend it") {
+TEST_CASE("wrong usage of profile is refused in a line that says how to fix it") {
   const Run run({"3"});
   const test::TemporaryFolder empty;
   check_refused({"rapport"}, "unknown command; see shardlens profile --help");

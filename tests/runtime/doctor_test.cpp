@@ -60,7 +60,7 @@ std::string complaint(Facts facts, const std::function<void(Facts&)>& change) {
   std::string text;
   for (const Finding& finding : findings_of(facts)) {
     if (finding.health != Health::wrong) continue;
-    CHECK_FALSE(finding.mend.empty());
+    CHECK_FALSE(finding.fix.empty());
     text += finding.about + ": " + finding.text + "\n";
   }
   return text;
@@ -78,7 +78,7 @@ TEST_CASE("a machine without a GPU has nothing wrong with it", "[doctor]") {
   CHECK(static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) == findings.size());
 }
 
-TEST_CASE("each thing that is wrong is one line with its mend", "[doctor]") {
+TEST_CASE("each thing that is wrong is one line with its fix", "[doctor]") {
   const auto on_server = [](const std::function<void(Facts&)>& change) {
     return complaint(server(), change);
   };

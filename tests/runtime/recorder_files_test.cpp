@@ -186,7 +186,7 @@ TEST_CASE("an installation has one recorder for all wheels of a version and a CU
   write(kept / "null_device" / "libcudart.so.12", "");
   made.program.wheel = "0ddba11";  // of another Python
 
-  SECTION("of its own version, and of those that mend it") {
+  SECTION("of its own version, and of its bug-fix releases") {
     check_taken();
     made.program.torch_version = "2.10.1+cu126";
     made.program.cuda_version = "12.6";

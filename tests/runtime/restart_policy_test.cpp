@@ -43,7 +43,7 @@ TEST_CASE("so many failures are forgiven, and not one more") {
   CHECK(decide(2, three).why_not == "this was failure 3 of --max-failures 2: no start follows");
 }
 
-TEST_CASE("what another start would not mend is not tried again") {
+TEST_CASE("what another start would not fix is not tried again") {
   for (const Fault fault :
        {Fault::wrong_use, Fault::out_of_memory, Fault::interrupted, Fault::overtaken}) {
     const std::vector<FailedAttempt> one = {at(0, 10, fault)};

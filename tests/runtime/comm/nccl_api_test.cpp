@@ -9,7 +9,7 @@ using namespace shardlens::runtime;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 
-TEST_CASE("a missing NCCL is one line that says how to mend it") {
+TEST_CASE("a missing NCCL is one line that says how to fix it") {
   CHECK_THROWS_MATCHES(
       load_nccl("libshardlens_has_none.so.2"), std::runtime_error,
       MessageMatches(ContainsSubstring("libshardlens_has_none.so.2") &&
