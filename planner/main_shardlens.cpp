@@ -4,10 +4,10 @@
 
 #include <array>
 #include <cstdio>
-#include <filesystem>
 #include <string>
 #include <string_view>
 
+#include "input/own_program.h"
 #include "planner/shell_completion.h"
 
 namespace {
@@ -73,8 +73,8 @@ int print_completion(std::string_view shell) {
 int become(std::string_view name, char** arguments) {
   if (!is_command(name))
     return fail(fmt::format("{}: unknown command; see shardlens --help", name));
-  const auto self = std::filesystem::read_symlink("/proc/self/exe");
-  const std::string program = (self.parent_path() / fmt::format("shardlens-{}", name)).string();
+  const auto folder = shardlens::input::own_program().parent_path();
+  const std::string program = (folder / fmt::format("shardlens-{}", name)).string();
   arguments[0] = const_cast<char*>(program.c_str());
   ::execv(program.c_str(), arguments);
   return fail(fmt::format("{}: {} is not built; run make build", name, program));

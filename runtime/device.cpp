@@ -16,6 +16,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "input/own_program.h"
 #include "models/torch_rules.h"
 #include "profiler/recorder.h"
 #include "runtime/check.h"
@@ -36,7 +37,7 @@ constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGRE
 bool is_on_stubs() { return ::dlsym(RTLD_DEFAULT, kNullDeviceMark) != nullptr; }
 
 [[noreturn]] void start_anew(const std::vector<std::string>& arguments) {
-  const std::string path = own_program().string();
+  const std::string path = input::own_program().string();
   std::vector<char*> argv{const_cast<char*>(path.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);

@@ -12,9 +12,6 @@
 
 namespace shardlens::runtime {
 
-/// Returns the file of the running program.
-std::filesystem::path own_program();
-
 /// Puts paths before those that an environment variable lists, with a colon between them.
 void put_first(const char* variable, std::string paths);
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "input/own_program.h"
 #include "profiler/command_line.h"
 #include "profiler/program.h"
 #include "runtime/doctor.h"
@@ -16,8 +17,7 @@ using namespace shardlens::runtime;
 
 /// Returns the path of the program beside this one that trains, or "" if this build has none.
 std::string trainer() {
-  const auto self = std::filesystem::read_symlink("/proc/self/exe");
-  const auto program = self.parent_path() / "shardlens-train";
+  const auto program = shardlens::input::own_program().parent_path() / "shardlens-train";
   return std::filesystem::exists(program) ? program.string() : "";
 }
 
