@@ -69,6 +69,14 @@ need_free_gb() {
       "make room or set SHARDLENS_DEPS to another folder"
 }
 
+# Sets the environment of a compiler. Clones in different folders share what ccache keeps, and so do
+# recorders, which are mostly the same for every PyTorch.
+prepare_compiler() {
+  unset CUDA_HOME CUDA_PATH LIBRARY_PATH  # nothing is taken from an installed CUDA toolkit
+  export CCACHE_SLOPPINESS=pch_defines,time_macros  # else ccache misses precompiled headers
+  export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+}
+
 # pip that shows its progress bar to people and is silent in logs.
 pip_install() {
   local python=$1
