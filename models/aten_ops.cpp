@@ -77,21 +77,12 @@ struct GatedUnit : torch::autograd::Function<GatedUnit> {
 }  // namespace
 
 at::Tensor AtenOps::linear(const at::Tensor& input, const at::Tensor& weight,
-                           const at::Tensor& bias) {
-  return models::linear(input, weight, bias);
+                           const at::Tensor& bias, InputUse use) {
+  return models::linear(input, weight, bias, use);
 }
 
-at::Tensor AtenOps::project(const at::Tensor& input, const at::Tensor& weight) {
-  return models::project(input, weight);
-}
-
-at::Tensor AtenOps::linear_spending(const at::Tensor& input, const at::Tensor& weight,
-                                    const at::Tensor& bias) {
-  return models::linear_spending(input, weight, bias);
-}
-
-at::Tensor AtenOps::project_spending(const at::Tensor& input, const at::Tensor& weight) {
-  return models::project_spending(input, weight);
+at::Tensor AtenOps::project(const at::Tensor& input, const at::Tensor& weight, InputUse use) {
+  return models::project(input, weight, use);
 }
 
 at::Tensor AtenOps::layer_norm(const at::Tensor& input, const at::Tensor& weight,

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "models/input_use.h"
 #include "models/spec.h"
 #include "models/torch_rules.h"
 
@@ -24,11 +25,9 @@ struct AtenOps {
   static const TorchRules& torch_rules(const at::Tensor&) { return own_torch_rules(); }
 
   static at::Tensor linear(const at::Tensor& input, const at::Tensor& weight,
-                           const at::Tensor& bias);
-  static at::Tensor project(const at::Tensor& input, const at::Tensor& weight);
-  static at::Tensor linear_spending(const at::Tensor& input, const at::Tensor& weight,
-                                    const at::Tensor& bias);
-  static at::Tensor project_spending(const at::Tensor& input, const at::Tensor& weight);
+                           const at::Tensor& bias, InputUse use = InputUse::kept);
+  static at::Tensor project(const at::Tensor& input, const at::Tensor& weight,
+                            InputUse use = InputUse::kept);
   static at::Tensor layer_norm(const at::Tensor& input, const at::Tensor& weight,
                                const at::Tensor& bias, double eps);
   static at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight, double eps);

@@ -33,16 +33,18 @@ at::Tensor ones_for_rows(const at::Tensor& gradient) {
 }
 
 /// Returns memory [rows, in] for the gradient of the input: the input's own, if it is spent.
-at::Tensor memory_for_gradient_of(const at::Tensor& input, bool spends) {
+at::Tensor memory_for_gradient_of(const at::Tensor& input, InputUse use) {
   const at::Tensor matrix = as_matrix(input);
-  return spends && matrix.is_alias_of(input) ? matrix : at::empty(matrix.sizes(), input.options());
+  return use == InputUse::spent && matrix.is_alias_of(input)
+             ? matrix
+             : at::empty(matrix.sizes(), input.options());
 }
 
 /// Returns the gradients of input and weight if `gradient` [rows, out] repeats one row. BLAS would
 /// want all rows written out, which takes as much as the logits of a batch; a sum over the input's
 /// rows and one row of the product give the same result.
 variable_list gradients_of_one_row(AutogradContext* context, const at::Tensor& gradient,
-                                   bool spends) {
+                                   InputUse use) {
   const variable_list saved = context->get_saved_variables();
   const at::Tensor &input = saved[0], &weight = saved[1];
   const at::Tensor row = gradient.select(0, 0).contiguous();
@@ -54,7 +56,7 @@ variable_list gradients_of_one_row(AutogradContext* context, const at::Tensor& g
     at::mul_out(weight_gradient, row.unsqueeze(1), sums);
   }
   if (context->needs_input_grad(0)) {
-    const at::Tensor rows = memory_for_gradient_of(input, spends);
+    const at::Tensor rows = memory_for_gradient_of(input, use);
     rows.copy_(at::mv(weight.t(), row).expand(rows.sizes()));
     input_gradient = rows.view(input.sizes());
   }
@@ -63,22 +65,23 @@ variable_list gradients_of_one_row(AutogradContext* context, const at::Tensor& g
 
 /// Returns the gradients of input and weight, from `gradient` [rows, out]. The weight's is computed
 /// first: after it nobody needs the values of an input that is spent.
-variable_list product_gradients(AutogradContext* context, const at::Tensor& gradient, bool spends) {
-  if (repeats_a_row(gradient)) return gradients_of_one_row(context, gradient, spends);
+variable_list product_gradients(AutogradContext* context, const at::Tensor& gradient,
+                                InputUse use) {
+  if (repeats_a_row(gradient)) return gradients_of_one_row(context, gradient, use);
   const variable_list saved = context->get_saved_variables();
   const at::Tensor& input = saved[0];
   at::Tensor weight_gradient, input_gradient;
   if (context->needs_input_grad(1)) weight_gradient = weight_gradient_of(gradient, input, saved[1]);
   if (context->needs_input_grad(0)) {
-    at::Tensor rows = memory_for_gradient_of(input, spends);
+    at::Tensor rows = memory_for_gradient_of(input, use);
     input_gradient = at::mm_out(rows, gradient, saved[1]).view(input.sizes());
   }
   return {std::move(input_gradient), std::move(weight_gradient)};
 }
 
-/// The autograd node of linear. `kSpends`: the input's gradient is written over the input.
-template <bool kSpends>
-struct Linear : torch::autograd::Function<Linear<kSpends>> {
+/// The autograd node of linear.
+template <InputUse kUse>
+struct Linear : torch::autograd::Function<Linear<kUse>> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& weight, const at::Tensor& bias) {
     context->save_for_backward({input, weight});
@@ -87,7 +90,7 @@ struct Linear : torch::autograd::Function<Linear<kSpends>> {
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const at::Tensor gradient = as_matrix(gradients[0]);
-    variable_list result = product_gradients(context, gradient, kSpends);
+    variable_list result = product_gradients(context, gradient, kUse);
     at::Tensor& bias_gradient = result.emplace_back();
     if (!context->needs_input_grad(2)) return result;
     bias_gradient = repeats_a_row(gradient) ? gradient.select(0, 0) * gradient.size(0)
@@ -96,8 +99,8 @@ struct Linear : torch::autograd::Function<Linear<kSpends>> {
   }
 };
 
-template <bool kSpends>
-struct Product : torch::autograd::Function<Product<kSpends>> {
+template <InputUse kUse>
+struct Product : torch::autograd::Function<Product<kUse>> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& weight) {
     context->save_for_backward({input, weight});
@@ -105,20 +108,9 @@ struct Product : torch::autograd::Function<Product<kSpends>> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
-    return product_gradients(context, as_matrix(gradients[0]), kSpends);
+    return product_gradients(context, as_matrix(gradients[0]), kUse);
   }
 };
-
-template <bool kSpends>
-at::Tensor apply_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
-  const at::ScalarType dtype = input.scalar_type();
-  return Linear<kSpends>::apply(input, weight.to(dtype), bias.to(dtype));
-}
-
-template <bool kSpends>
-at::Tensor apply_product(const at::Tensor& input, const at::Tensor& weight) {
-  return Product<kSpends>::apply(input, weight.to(input.scalar_type()));
-}
 
 }  // namespace
 
@@ -131,21 +123,18 @@ at::Tensor GradientPlaces::place_of(const at::Tensor& weight) {
   return current_places == nullptr ? at::Tensor() : current_places->find_(weight);
 }
 
-at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
-  return apply_linear</*kSpends=*/false>(input, weight, bias);
+at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                  InputUse use) {
+  const at::ScalarType dtype = input.scalar_type();
+  return use == InputUse::spent
+             ? Linear<InputUse::spent>::apply(input, weight.to(dtype), bias.to(dtype))
+             : Linear<InputUse::kept>::apply(input, weight.to(dtype), bias.to(dtype));
 }
 
-at::Tensor project(const at::Tensor& input, const at::Tensor& weight) {
-  return apply_product</*kSpends=*/false>(input, weight);
-}
-
-at::Tensor linear_spending(const at::Tensor& input, const at::Tensor& weight,
-                           const at::Tensor& bias) {
-  return apply_linear</*kSpends=*/true>(input, weight, bias);
-}
-
-at::Tensor project_spending(const at::Tensor& input, const at::Tensor& weight) {
-  return apply_product</*kSpends=*/true>(input, weight);
+at::Tensor project(const at::Tensor& input, const at::Tensor& weight, InputUse use) {
+  const at::ScalarType dtype = input.scalar_type();
+  return use == InputUse::spent ? Product<InputUse::spent>::apply(input, weight.to(dtype))
+                                : Product<InputUse::kept>::apply(input, weight.to(dtype));
 }
 
 }  // namespace shardlens::models

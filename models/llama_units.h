@@ -8,6 +8,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "models/input_use.h"
 #include "models/spec.h"
 
 namespace shardlens::models {
@@ -77,14 +78,14 @@ class LlamaUnits {
   /// Runs an MLP unit: [B, T, D] -> [B, T, D].
   Tensor mlp(const Tensor& input, Parameters p) const {
     const Tensor normed = Ops::rms_norm(input, p[0], kRmsNormEps);
-    return input + Ops::project_spending(
-                       Ops::gate(Ops::project(normed, p[1]), Ops::project(normed, p[2])), p[3]);
+    return input + Ops::project(Ops::gate(Ops::project(normed, p[1]), Ops::project(normed, p[2])),
+                                p[3], InputUse::spent);
   }
 
   /// Runs the head: [B, T, D] -> [B * T, V].
   Tensor head(const Tensor& input, Parameters p) const {
-    return Ops::project_spending(Ops::rms_norm(input, p[0], kRmsNormEps).view({-1, input.size(-1)}),
-                                 p[1]);
+    return Ops::project(Ops::rms_norm(input, p[0], kRmsNormEps).view({-1, input.size(-1)}), p[1],
+                        InputUse::spent);
   }
 
   LlamaSizes sizes_;

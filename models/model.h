@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "models/input_use.h"
 #include "models/spec.h"
 
 namespace at {
@@ -79,16 +80,11 @@ LossAndGradient loss_and_gradient(const Loss& own, const at::Tensor& output,
 /// Computes input [..., in] x weight [out, in] + bias [out] as an autograd node of our own: its
 /// bias gradient is a product with ones, since ATen's sum over the batch takes a workspace that can
 /// exceed 100 MB on a GPU.
-at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
+at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                  InputUse use = InputUse::kept);
 /// Computes the same without a bias.
-at::Tensor project(const at::Tensor& input, const at::Tensor& weight);
-/// Computes the same as linear with an input that is *spent*: backward writes the input's gradient
-/// over the input, once the weight's is computed, so that a product never holds both. No other node
-/// of the graph may have saved the input: a GELU's output is fit for it, a ReLU's or an attention's
-/// is not.
-at::Tensor linear_spending(const at::Tensor& input, const at::Tensor& weight,
-                           const at::Tensor& bias);
-at::Tensor project_spending(const at::Tensor& input, const at::Tensor& weight);
+at::Tensor project(const at::Tensor& input, const at::Tensor& weight,
+                   InputUse use = InputUse::kept);
 
 /// Receives start weights, each parameter once, in any order. `value` is fp32 on the CPU with the
 /// parameter's shape and is gone after the call, so a full model never exists at once.

@@ -5,6 +5,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "models/input_use.h"
 #include "models/spec.h"
 
 namespace shardlens::models {
@@ -56,14 +57,15 @@ struct TransformerUnits {
 
   /// Runs an attention unit: [B, T, D] -> [B, T, D].
   static Tensor attention(const Tensor& input, Parameters p) {
-    return input +
-           Ops::linear_spending(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3]);
+    return input + Ops::linear(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3],
+                               InputUse::spent);
   }
 
   /// Runs an MLP unit: [B, T, D] -> [B, T, D].
   static Tensor mlp(const Tensor& input, Parameters p) {
     const Tensor hidden =
-        Ops::linear_spending(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3]).relu();
+        Ops::linear(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3], InputUse::spent)
+            .relu();
     return input + Ops::linear(hidden, p[4], p[5]);
   }
 

@@ -6,8 +6,7 @@
 //   Tensor, which has size, scalar_type, to, view, reshape, permute, transpose, select, expand,
 //     unbind, relu, is_cuda and + as LibTorch's has them; kFloat, a dtype of it
 //   torch_rules(x)                  the row of torch_rules.h by which operators run
-//   linear(input, weight, bias), project(input, weight), linear_spending(...) and
-//     project_spending(...)         models/model.h
+//   linear(input, weight, bias, use), project(input, weight, use)              models/model.h
 //   layer_norm(input, weight, bias, eps), rms_norm(input, weight, eps)
 //                        over the last dimension, in the weight's dtype; the result is as the input
 //   attention(q, k, v, causal)      [B, H, T, E]; k and v may have fewer heads

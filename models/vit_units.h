@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "models/input_use.h"
 #include "models/spec.h"
 
 namespace shardlens::models {
@@ -64,7 +65,7 @@ class VitUnits {
     // The product is cut before the heads are moved, so that backward writes the gradients side by
     // side, as the linear layer wants them: one copy less than with a permute in front.
     const std::vector<Tensor> qkv =
-        Ops::linear_spending(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3])
+        Ops::linear(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3], InputUse::spent)
             .view({batch, tokens, 3, heads, head_width})
             .unbind(2);  // each [B, T, H, D / H]
     const Tensor mixed = Ops::attention(qkv[0].transpose(1, 2), qkv[1].transpose(1, 2),
@@ -76,15 +77,15 @@ class VitUnits {
 
   /// Runs an MLP unit: [B, T, D] -> [B, T, D].
   Tensor mlp(const Tensor& input, Parameters p) const {
-    const Tensor hidden = Ops::gelu(
-        Ops::linear_spending(Ops::layer_norm(input, p[0], p[1], kLayerNormEps), p[2], p[3]));
-    return input + Ops::linear_spending(hidden, p[4], p[5]);
+    const Tensor hidden = Ops::gelu(Ops::linear(Ops::layer_norm(input, p[0], p[1], kLayerNormEps),
+                                                p[2], p[3], InputUse::spent));
+    return input + Ops::linear(hidden, p[4], p[5], InputUse::spent);
   }
 
   /// Runs the head: [B, T, D] -> [B, classes]. Only the class token is normalised and classified.
   Tensor head(const Tensor& input, Parameters p) const {
-    return Ops::linear_spending(Ops::layer_norm(input.select(1, 0), p[0], p[1], kLayerNormEps),
-                                p[2], p[3]);
+    return Ops::linear(Ops::layer_norm(input.select(1, 0), p[0], p[1], kLayerNormEps), p[2], p[3],
+                       InputUse::spent);
   }
 
   VitSizes sizes_;

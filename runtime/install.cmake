@@ -36,8 +36,8 @@ install(DIRECTORY "${CMAKE_BINARY_DIR}/record/pytorch" DESTINATION ${home}/recor
         PATTERN "*.log" EXCLUDE)
 
 # What tests/examples/own_model.cpp includes, with all that these include.
-foreach(header IN ITEMS models/model.h models/spec.h planner/strategy.h runtime/own_data.h
-                        runtime/runtime.h)
+foreach(header IN ITEMS models/input_use.h models/model.h models/spec.h planner/strategy.h
+                        runtime/own_data.h runtime/runtime.h)
   cmake_path(GET header PARENT_PATH module)
   install(FILES ${header} DESTINATION include/shardlens/${module})
 endforeach()

@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "models/input_use.h"
 #include "planner/meta/autograd.h"
 #include "planner/meta/blas_workspace.h"
 #include "planner/meta/tensor.h"
@@ -72,9 +73,7 @@ BlasLibrary library_with_bias(const Tensor& input, const Tensor& weight);
 
 // ---- layers -------------------------------------------------------------------------------------
 
-/// Says if backward may write the input's gradient over a product's input, as
-/// models::linear_spending does.
-enum class InputUse : uint8_t { kept, spent };
+using models::InputUse;
 
 /// Computes input [..., in] x weight [out, in] + bias [out], as models::linear does.
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias,

@@ -41,20 +41,13 @@ Tensor frequencies(const models::LlamaSizes& sizes, Context& context) {
 
 }  // namespace
 
-Tensor MetaOps::linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-  return meta::linear(input, weight, bias);
+Tensor MetaOps::linear(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                       InputUse use) {
+  return meta::linear(input, weight, bias, use);
 }
 
-Tensor MetaOps::project(const Tensor& input, const Tensor& weight) {
-  return meta::project(input, weight);
-}
-
-Tensor MetaOps::linear_spending(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-  return meta::linear(input, weight, bias, InputUse::spent);
-}
-
-Tensor MetaOps::project_spending(const Tensor& input, const Tensor& weight) {
-  return meta::project(input, weight, InputUse::spent);
+Tensor MetaOps::project(const Tensor& input, const Tensor& weight, InputUse use) {
+  return meta::project(input, weight, use);
 }
 
 Tensor MetaOps::layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, double) {

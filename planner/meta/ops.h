@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "models/input_use.h"
 #include "models/spec.h"
 #include "planner/meta/tensor.h"
 
@@ -19,10 +20,10 @@ struct MetaOps {
     return *tensor.context().torch;
   }
 
-  static Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias);
-  static Tensor project(const Tensor& input, const Tensor& weight);
-  static Tensor linear_spending(const Tensor& input, const Tensor& weight, const Tensor& bias);
-  static Tensor project_spending(const Tensor& input, const Tensor& weight);
+  static Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                       models::InputUse use = models::InputUse::kept);
+  static Tensor project(const Tensor& input, const Tensor& weight,
+                        models::InputUse use = models::InputUse::kept);
   static Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
                            double eps);
   static Tensor rms_norm(const Tensor& input, const Tensor& weight, double eps);

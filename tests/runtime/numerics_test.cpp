@@ -187,6 +187,11 @@ at::Tensor aten_linear(const at::Tensor& input, const at::Tensor& weight, const 
   return at::linear(input, weight, bias);
 }
 
+template <models::InputUse kUse>
+at::Tensor own_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  return models::linear(input, weight, bias, kUse);
+}
+
 /// Output, and the gradients of input, weight and bias. The input of the linear is a sum, which no
 /// node keeps, so that it may be spent.
 std::vector<at::Tensor> run_linear(LinearCode linear, const at::Tensor& output_gradient) {
@@ -208,8 +213,8 @@ TEST_CASE("the linear nodes equal ATen's", "[numerics]") {
       is_of_mean ? at::randn({}).expand({5, 17, 40}) : at::randn({5, 17, 40});
   const std::vector<at::Tensor> aten = run_linear(aten_linear, gradient);
   const bool spends = GENERATE(false, true);
-  const std::vector<at::Tensor> ours =
-      run_linear(spends ? models::linear_spending : models::linear, gradient);
+  const std::vector<at::Tensor> ours = run_linear(
+      spends ? own_linear<models::InputUse::spent> : own_linear<models::InputUse::kept>, gradient);
   INFO((is_of_mean ? "of a mean" : "written out") << (spends ? ", spending" : ""));
   for (size_t i = 0; i < ours.size(); ++i) {
     INFO("output, input, weight, bias: " << i);

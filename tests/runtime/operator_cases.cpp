@@ -155,21 +155,12 @@ at::Tensor RealApi::repeat_interleave(const at::Tensor& input, int64_t repeats, 
 }
 
 at::Tensor RealApi::linear(const at::Tensor& input, const at::Tensor& weight,
-                           const at::Tensor& bias) {
-  return models::linear(input, weight, bias);
+                           const at::Tensor& bias, InputUse use) {
+  return models::linear(input, weight, bias, use);
 }
 
-at::Tensor RealApi::project(const at::Tensor& input, const at::Tensor& weight) {
-  return models::project(input, weight);
-}
-
-at::Tensor RealApi::linear_spending(const at::Tensor& input, const at::Tensor& weight,
-                                    const at::Tensor& bias) {
-  return models::linear_spending(input, weight, bias);
-}
-
-at::Tensor RealApi::project_spending(const at::Tensor& input, const at::Tensor& weight) {
-  return models::project_spending(input, weight);
+at::Tensor RealApi::project(const at::Tensor& input, const at::Tensor& weight, InputUse use) {
+  return models::project(input, weight, use);
 }
 
 void RealApi::finish(at::Tensor output, OutputGradient kind) {
@@ -326,8 +317,8 @@ OperatorCase spending_case(int64_t rows, int64_t in, int64_t out, DType dtype, b
       [=](auto& api) {
         const auto normed = api.rms_norm(api.leaf({rows, in}, dtype), api.leaf({in}, dtype));
         const auto weight = api.leaf({out, in}, dtype);
-        api.finish(has_bias ? api.linear_spending(normed, weight, api.leaf({out}, dtype))
-                            : api.project_spending(normed, weight),
+        api.finish(has_bias ? api.linear(normed, weight, api.leaf({out}, dtype), InputUse::spent)
+                            : api.project(normed, weight, InputUse::spent),
                    kind);
       });
 }

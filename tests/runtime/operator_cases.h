@@ -16,6 +16,8 @@
 
 namespace shardlens::test {
 
+using models::InputUse;
+
 /// A block is taken, or given back. Blocks are numbered in the order in which they are taken.
 struct BlockEvent {
   int64_t block = 0;
@@ -68,11 +70,9 @@ class RealApi {
                               const at::Tensor& value, bool causal, bool grouped);
   static at::Tensor repeat_interleave(const at::Tensor& input, int64_t repeats, int64_t dim);
   static at::Tensor linear(const at::Tensor& input, const at::Tensor& weight,
-                           const at::Tensor& bias);
-  static at::Tensor project(const at::Tensor& input, const at::Tensor& weight);
-  static at::Tensor linear_spending(const at::Tensor& input, const at::Tensor& weight,
-                                    const at::Tensor& bias);
-  static at::Tensor project_spending(const at::Tensor& input, const at::Tensor& weight);
+                           const at::Tensor& bias, InputUse use = InputUse::kept);
+  static at::Tensor project(const at::Tensor& input, const at::Tensor& weight,
+                            InputUse use = InputUse::kept);
 
   /// Backward from `output`, of which nothing is kept; what comes after is not logged.
   void finish(at::Tensor output, OutputGradient kind = OutputGradient::written_out);
@@ -119,17 +119,12 @@ class MetaApi {
   static Tensor repeat_interleave(const Tensor& input, int64_t repeats, int64_t dim) {
     return planner::meta::repeat_interleave(input, repeats, dim);
   }
-  static Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-    return planner::meta::linear(input, weight, bias);
+  static Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                       InputUse use = InputUse::kept) {
+    return planner::meta::linear(input, weight, bias, use);
   }
-  static Tensor project(const Tensor& input, const Tensor& weight) {
-    return planner::meta::project(input, weight);
-  }
-  static Tensor linear_spending(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-    return planner::meta::linear(input, weight, bias, planner::meta::InputUse::spent);
-  }
-  static Tensor project_spending(const Tensor& input, const Tensor& weight) {
-    return planner::meta::project(input, weight, planner::meta::InputUse::spent);
+  static Tensor project(const Tensor& input, const Tensor& weight, InputUse use = InputUse::kept) {
+    return planner::meta::project(input, weight, use);
   }
 
   void finish(Tensor output, OutputGradient kind = OutputGradient::written_out);
