@@ -108,7 +108,7 @@ const Option kOptions[] = {
      "number",
      &Config::max_failures, !kClosed, -1},
     {"give-up-after", "N",
-     "... but not after N failures in a row of one rank at one step in one way, with no newer "
+     "... but not after N failures of one kind in a row, of one rank at one step, with no newer "
      "checkpoint between",
      &Config::give_up_after, !kClosed, 1},
     {"grace", "S", "seconds that SIGTERM or SIGUSR1 leave the run to save a checkpoint and end",

@@ -93,7 +93,7 @@ std::string logits_of(const PytorchWriting& writing) {
   const std::string cast =
       writing.fp32_logits ? "cast to fp32 by the model's forward" : "as the head computes them";
   return cast + (writing.keeps_logits ? ", named by the loop until the next forward's take it"
-                                      : ", given up behind the loss");
+                                      : ", freed after the loss");
 }
 
 std::string loss_of(const models::ModelSpec& spec, const PytorchWriting& writing) {

@@ -95,9 +95,9 @@ void check_data(const TrainingData& data, const models::ModelSpec& spec, const C
   if (data.kind == DataKind::idx) check_size(data, spec.vit, config);
   if (data.kind == DataKind::image_folder) check_channels(spec.vit, config);
   if (data.kind != DataKind::own && data.classes > spec.sample.classes) {
-    throw std::invalid_argument(fmt::format(
-        "--model {}: tells {} classes apart, but --data {} has {}; give a model file with more",
-        config.model, spec.sample.classes, config.data, data.classes));
+    throw std::invalid_argument(
+        fmt::format("--model {}: has {} classes, but --data {} has {}; give a model file with more",
+                    config.model, spec.sample.classes, config.data, data.classes));
   }
   check_batch(data, config);
 }

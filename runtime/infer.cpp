@@ -86,7 +86,7 @@ void find_best(FoundWeights& weights, const InferOptions& options) {
   }
   weights.passed_over = whole.passed_over;
   if (!weights.folder.empty()) return;
-  refuse_run(options, "no whole checkpoint tells a test accuracy", weights.passed_over,
+  refuse_run(options, "no whole checkpoint has a test accuracy", weights.passed_over,
              "give --from latest");
 }
 

@@ -249,8 +249,8 @@ RecordFiles history_files(const PythonProgram& program, const fs::path& record, 
           .python = existing(record / "python"),
           .stubs = answers == Answers::gpu ? fs::path() : find_stubs(program, record, why),
           .doubt = fmt::format(
-              "PyTorch's own memory history is recorded, which tells of parameters, gradients and "
-              "optimizer state alone what blocks are for, and is lost where a process is killed: "
+              "PyTorch's own memory history is recorded, which says only of parameters, gradients "
+              "and optimizer state what blocks are for, and is lost where a process is killed: "
               "{}",
               why)};
 }

@@ -293,7 +293,7 @@ TEST_CASE("a plan of a Python program says whose it is", "[planner][plan][engine
     return json_of(joined(flags, more))["program"][what].get<std::string>();
   };
   CHECK(habit({}, "model").starts_with("a Llama as torchtitan writes it"));
-  CHECK(habit({}, "logits") == "as the head computes them, given up behind the loss");
+  CHECK(habit({}, "logits") == "as the head computes them, freed after the loss");
   CHECK(habit({"--pytorch", "logits=fp32,keep-logits"}, "logits") ==
         "cast to fp32 by the model's forward, named by the loop until the next forward's take it");
   CHECK(habit({}, "loss") == "cross entropy in fp32");

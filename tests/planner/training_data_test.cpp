@@ -125,7 +125,7 @@ TEST_CASE("data that a model cannot take are refused as train refuses them", "[p
   check(vit(12, 3, 3), config_of(folder.path()), "with 3 channels");
   check(vit(12, 1, 3), config_of(folder.path(), 31), "give --batch 30 or less");
   check(vit(12, 1, 3), config_of(folder.file("none")), "is not a folder");
-  check(vit(28, 1, 3), config_of("auto"), "tells 3 classes apart");
+  check(vit(28, 1, 3), config_of("auto"), "has 3 classes, but");
   check(models::find_spec("simple-model", 0), config_of(folder.path()), "takes no images");
 }
 

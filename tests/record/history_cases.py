@@ -21,7 +21,7 @@ from recorded import HERE, PYTHON, OnNullDevice, report_of, run_cases
 from recorder_cases import ONCE, Build, expect_no_recorder, path_without_compiler
 
 SCRIPT = HERE / "scripts" / "misbehave.py"
-HISTORY = "PyTorch's own memory history is recorded, which tells of "
+HISTORY = "PyTorch's own memory history is recorded, which says only of "
 WHY = "building it needs cmake; install that"
 
 

@@ -262,7 +262,7 @@ TEST_CASE("a folder of images that does not fit the model is refused", "[train]"
   write_picture(pictures + "/third/1.png", plain_picture(8, 8, 1, 2, 3));
   write_file(bench.file("colour.json"), kColourModel);
   check_refused(bench.train({"--model", bench.file("colour.json"), "--data", pictures}),
-                "tells 2 classes apart, but --data " + pictures + " has 3");
+                "has 2 classes, but --data " + pictures + " has 3");
   check_refused(bench.train({"--data", pictures, "--batch", "65"}), "--batch 65");
   check_refused(bench.train({"--model", "simple-model", "--data", pictures}), "takes no images");
   check_refused(bench.train({"--model", "llama-1b", "--data", "fashion-mnist"}), "takes no images");

@@ -11,7 +11,7 @@ import sys
 from . import OPTIONS, decisions
 from .guards import guarded, replace, say
 
-_VALUES = "where the program decides by values of the GPU may be told incompletely"
+_VALUES = "where the program decides by values of the GPU may be reported incompletely"
 
 _COUNTS = {}
 _DECISIONS = {}  # by unknown values: how each was taken, by its place
