@@ -1,6 +1,9 @@
 // Declares what the files of the driver (libcuda) share.
 #pragma once
 
+#include <cuda.h>
+
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -21,3 +24,7 @@ struct NullDevice {
 const NullDevice& null_device();
 
 }  // namespace shardlens::runtime
+
+/// Says whether a stream is captured into a graph. The runtime, which alone knows, sets it when it
+/// is loaded.
+extern "C" std::atomic<bool (*)(CUstream)> shardlens_null_is_captured;

@@ -2,9 +2,24 @@
 // weak stubs' answers are enough for modules, which have every function, and for most of the rest.
 #include <cuda.h>
 
+#include "runtime/null_device/driver.h"
 #include "runtime/null_device/known_memory.h"
 
+std::atomic<bool (*)(CUstream)> shardlens_null_is_captured{nullptr};
+
 extern "C" {
+
+CUresult cuCtxGetDevice(CUdevice* device) {
+  *device = 0;  // devices do not differ
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
+  const auto is_captured = shardlens_null_is_captured.load();
+  *status = is_captured != nullptr && is_captured(stream) ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                                          : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
 
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute name, CUfunction) {
   switch (name) {

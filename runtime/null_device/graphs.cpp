@@ -10,6 +10,7 @@
 #include <mutex>
 #include <utility>
 
+#include "runtime/null_device/driver.h"
 #include "runtime/null_device/errors.h"
 #include "runtime/null_device/handle.h"
 #include "runtime/null_device/known_memory.h"
@@ -74,6 +75,10 @@ class Captures {
 Captures& captures() {
   static auto& instance = *new Captures;  // LibTorch uses streams in static destructors
   return instance;
+}
+
+[[gnu::constructor]] void tell_driver() {
+  shardlens_null_is_captured = [](cudaStream_t stream) { return captures().of(stream) != 0; };
 }
 
 template <class Made>

@@ -159,7 +159,8 @@ struct HashOfPlaces {
 }  // namespace
 
 const KnownOperator& known_operator(const at::RecordFunction& call) {
-  thread_local std::unordered_map<Places, Known, HashOfPlaces> known;
+  // Operators are called until the process ends, after a thread's own objects are gone.
+  thread_local auto& known = *new std::unordered_map<Places, Known, HashOfPlaces>;
   Known& one = known[{call.name(), call.overload_name()}];
   if (one.facts == nullptr || one.name != call.name()) one = {call.name(), &make_facts(call)};
   return *one.facts;

@@ -505,6 +505,23 @@ TEST_CASE("a copy from the device is zero, whatever was there") {
   CHECK(host.abs().sum().item<float>() == 0);
 }
 
+TEST_CASE("the driver knows what the runtime captures") {
+  cudaStream_t stream = nullptr;
+  REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+  const auto status = [&] {
+    CUstreamCaptureStatus found{};
+    REQUIRE(cuStreamIsCapturing(stream, &found) == CUDA_SUCCESS);
+    return found;
+  };
+  CHECK(status() == CU_STREAM_CAPTURE_STATUS_NONE);
+  REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
+  CHECK(status() == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  cudaGraph_t graph = nullptr;
+  REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+  CHECK(status() == CU_STREAM_CAPTURE_STATUS_NONE);
+  cudaGraphDestroy(graph);
+}
+
 TEST_CASE("copy there and back", "[.process]") {
   void* memory = nullptr;
   REQUIRE(cudaMalloc(&memory, 64) == cudaSuccess);
