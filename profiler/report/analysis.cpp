@@ -9,17 +9,6 @@ namespace shardlens::profiler {
 namespace {
 
 constexpr size_t kMostFailures = 3;
-constexpr size_t kLargestTensors = 10;
-
-std::vector<Live> largest_of(std::vector<Live> live) {
-  const size_t count = std::min(kLargestTensors, live.size());
-  const auto end = live.begin() + static_cast<std::ptrdiff_t>(count);
-  std::ranges::partial_sort(live, end, [](const Live& a, const Live& b) {
-    return a.given_bytes != b.given_bytes ? a.given_bytes > b.given_bytes : a.version < b.version;
-  });
-  live.resize(count);
-  return live;
-}
 
 }  // namespace
 
@@ -141,8 +130,8 @@ void Analysis::take_failure(const Event& event) {
                   .largest_free_bytes = tracker_.largest_free_bytes(),
                   .blocks = tracker_.totals(),
                   .given = set.given(),
-                  .largest = {}},
-       .largest = largest_of(set.live())});
+                  .tensors = {}},
+       .live = set.live()});
 }
 
 void Analysis::close_window() {

@@ -189,7 +189,7 @@ RankReport Analysis::finish(const Header& header, const std::vector<std::string>
   for (Failure& failure : failures_) {
     failure.report.action = names.action(failure.report.at.phase, failure.report.at.action);
     failure.report.label = names.label(failure.event.label);
-    failure.report.largest = names.tensors(failure.largest, failure.report.at.step);
+    failure.report.tensors = names.tensors(std::move(failure.live), failure.report.at.step);
     report.out_of_memory.push_back(std::move(failure.report));
   }
   return report;

@@ -22,7 +22,7 @@
 
 namespace shardlens::profiler {
 
-/// The number of rows in the table of the largest tensors at a peak.
+/// The number of rows in the tables of the largest tensors and places at a peak.
 constexpr size_t kTensorRows = 10;
 
 /// An allocation, with texts in place of indices.
@@ -71,7 +71,7 @@ struct OutOfMemory {
   int64_t largest_free_bytes = 0;  // the largest reserved and free block
   BlockTotals blocks;
   CategoryBytes given{};
-  std::vector<Tensor> largest;
+  std::vector<Tensor> tensors;  // alive then, the largest first
 };
 
 struct CounterReport {
@@ -143,7 +143,7 @@ class Analysis {
   struct Failure {
     Event event;
     OutOfMemory report;
-    std::vector<Live> largest;
+    std::vector<Live> live;
   };
   struct LedgerSample {
     int64_t used = 0;

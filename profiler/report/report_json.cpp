@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "profiler/report/judgement_json.h"
+#include "profiler/report/place_totals.h"
 #include "profiler/report/report.h"
 
 namespace shardlens::profiler {
@@ -43,6 +44,25 @@ Json tensors_json(const std::vector<Tensor>& tensors) {
                     {"action", tensor.action_id},
                     {"action_text", tensor.action},
                     {"age_steps", tensor.age_steps}});
+  }
+  return json;
+}
+
+/// Lists all places: their bytes add up to those of the peak.
+Json places_json(const std::vector<Tensor>& tensors) {
+  Json json = Json::array();
+  for (const PlaceTotal& place : place_totals(tensors)) {
+    json.push_back({{"bytes", place.given_bytes},
+                    {"requested_bytes", place.asked_bytes},
+                    {"count", place.count},
+                    {"largest_bytes", place.largest_bytes},
+                    {"smallest_bytes", place.smallest_bytes},
+                    {"category", kCategoryNames[static_cast<size_t>(place.category)]},
+                    {"label", place.label},
+                    {"action", place.action_id},
+                    {"action_text", place.action},
+                    {"youngest_steps", place.youngest_steps},
+                    {"oldest_steps", place.oldest_steps}});
   }
   return json;
 }
@@ -125,7 +145,7 @@ Json failures_json(const RankReport& rank) {
                     {"largest_free_bytes", failure.largest_free_bytes},
                     {"fragmentation", blocks_json(failure.blocks)},
                     {"categories", categories_json(failure.given)},
-                    {"tensors", tensors_json(failure.largest)}});
+                    {"tensors", tensors_json(failure.tensors)}});
   }
   return json;
 }
@@ -151,6 +171,7 @@ Json at_peak_json(const RankReport& rank, const SpaceReport& space) {
   json["requested_categories"] = categories_json(space.asked);
   json["other_share"] = rank.other_share();
   json["tensors"] = tensors_json(space.tensors);
+  json["places"] = places_json(space.tensors);
   if (rank.main == Space::device) json["fragmentation"] = blocks_json(rank.blocks_at_peak);
   return json;
 }

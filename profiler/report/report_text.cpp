@@ -1,13 +1,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "input/shown.h"
+#include "profiler/report/place_totals.h"
 #include "profiler/report/report.h"
 #include "profiler/units.h"
 
@@ -19,20 +22,31 @@ constexpr size_t kStepRows = 6;
 constexpr size_t kLibraryRows = 5;
 constexpr size_t kFaultRows = 6;
 
-constexpr std::string_view kNotRecorded = "not recorded";
-
 std::string percent(int64_t part, int64_t whole) {
   if (whole == 0) return "-";
   return fmt::format("{:.1f} %", 100 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
-std::string bytes_or(const std::optional<int64_t>& bytes) {
-  return bytes ? bytes_text(*bytes) : std::string(kNotRecorded);
-}
-
 /// Returns "  name            value", the look of all plain lines.
 std::string row(std::string_view name, std::string_view value) {
   return fmt::format("  {:<22}{}\n", name, value);
+}
+
+/// Returns the plain line of an amount, or nothing if it was not recorded.
+std::string bytes_row(std::string_view name, const std::optional<int64_t>& bytes) {
+  return bytes ? row(name, bytes_text(*bytes)) : "";
+}
+
+/// Returns the plain line of an action, or nothing outside a pass.
+std::string action_row(int32_t id, const std::string& words) {
+  return id < 0 ? "" : row("action", action_text(id, words));
+}
+
+/// Returns the category's name. Who has no schedule of ours may not shard, and one rank never does.
+std::string_view category_name(const Header& header, size_t category) {
+  const bool is_sharded = header.world_size > 1 && !header.train.empty();
+  const bool is_shard = category == static_cast<size_t>(Category::parameter_shard);
+  return is_shard && !is_sharded ? "parameters" : kCategoryNames[category];
 }
 
 std::string moment_text(const Moment& at) {
@@ -73,17 +87,13 @@ std::string peak_rows(const RankReport& rank, const SpaceReport& space) {
   };
   std::string text = row("peak", peak_text(space.peak_bytes, reserved));
   text += row("when", moment_text(space.peak_at));
-  text += row("action", action_text(space.peak_at.action, space.peak_action));
-  if (rank.step_peak) {
-    const auto& bytes = rank.step_peak->bytes;
-    auto of_segments = reserved;
-    if (of_segments) of_segments = bytes[static_cast<size_t>(Space::segment)];
-    text += row("peak of steps", peak_text(bytes[static_cast<size_t>(rank.main)], of_segments) +
-                                     ", from the third step on");
-  } else {
-    text += row("peak of steps", "fewer than three steps");
-  }
-  return text;
+  text += action_row(space.peak_at.action, space.peak_action);
+  if (!rank.step_peak) return text;
+  const auto& bytes = rank.step_peak->bytes;
+  auto of_segments = reserved;
+  if (of_segments) of_segments = bytes[static_cast<size_t>(Space::segment)];
+  return text + row("peak of steps", peak_text(bytes[static_cast<size_t>(rank.main)], of_segments) +
+                                         ", from the third step on");
 }
 
 /// Returns the categories that have any bytes, the largest first.
@@ -96,7 +106,7 @@ std::vector<size_t> categories_by_size(const CategoryBytes& bytes) {
   return order;
 }
 
-std::string category_rows(const SpaceReport& space) {
+std::string category_rows(const RankReport& rank, const SpaceReport& space) {
   std::string text =
       fmt::format("\n  {:<20} {:>12} {:>12}\n", "alive at the peak", "given", "asked");
   const auto line = [&](std::string_view name, int64_t given, int64_t asked) {
@@ -104,35 +114,65 @@ std::string category_rows(const SpaceReport& space) {
                         bytes_text(asked), percent(given, space.peak_bytes));
   };
   for (const size_t i : categories_by_size(space.given))
-    line(kCategoryNames[i], space.given[i], space.asked[i]);
+    line(category_name(rank.header, i), space.given[i], space.asked[i]);
   line("total", space.peak_bytes, space.peak_asked_bytes);
   return text;
 }
 
-std::string tensor_rows(const std::vector<Tensor>& tensors) {
-  std::string text;
-  for (size_t i = 0; i < std::min(kTensorRows, tensors.size()); ++i) {
-    const Tensor& tensor = tensors[i];
-    text += fmt::format("  {:>12}  {:<19} {:<24} {}, {} {} old\n", bytes_text(tensor.given_bytes),
-                        kCategoryNames[static_cast<size_t>(tensor.category)],
-                        tensor.label.empty() ? "-" : input::shown(tensor.label),
-                        action_text(tensor.action_id, tensor.action), tensor.age_steps,
-                        tensor.age_steps == 1 ? "step" : "steps");
-  }
-  return text;
+/// Returns ", 2 steps old", ", 0 to 2 steps old", or nothing if all is of the step at hand.
+std::string age_text(const PlaceTotal& place) {
+  const auto [youngest, oldest] = std::pair(place.youngest_steps, place.oldest_steps);
+  if (oldest == 0) return {};
+  const std::string from = youngest == oldest ? "" : fmt::format("{} to ", youngest);
+  return fmt::format(", {}{} {} old", from, oldest, oldest == 1 ? "step" : "steps");
 }
 
-std::string fragmentation_rows(const BlockTotals& blocks) {
-  const int64_t free = blocks.pending + blocks.split + blocks.cached;
-  const std::string pending =
-      blocks.pending == 0
-          ? ""
-          : fmt::format(" + {} that other streams still use", bytes_text(blocks.pending));
-  return row("rounding",
-             fmt::format("{} given beyond what was asked", bytes_text(blocks.rounding))) +
-         row("reserved, not given",
-             fmt::format("{} = {} beside used blocks + {} cached{}", bytes_text(free),
-                         bytes_text(blocks.split), bytes_text(blocks.cached), pending));
+/// Returns a row for each of the places with the most bytes, and one for all others.
+std::string place_rows(const Header& header, const std::vector<Tensor>& tensors) {
+  const std::vector<PlaceTotal> places = place_totals(tensors);
+  std::string text;
+  for (size_t i = 0; i < std::min(kTensorRows, places.size()); ++i) {
+    const PlaceTotal& place = places[i];
+    const std::string action =
+        place.action_id < 0 ? "" : ", " + action_text(place.action_id, place.action);
+    text +=
+        fmt::format("  {:>12}  {:<24} {:<19} {}{}{}\n", bytes_text(place.given_bytes),
+                    count_text(place), category_name(header, static_cast<size_t>(place.category)),
+                    place.label.empty() ? "-" : input::shown(place.label), action, age_text(place));
+  }
+  if (places.size() <= kTensorRows) return text;
+  int64_t bytes = 0;
+  for (size_t i = kTensorRows; i < places.size(); ++i) bytes += places[i].given_bytes;
+  return text + fmt::format("  {:>12}  in {} more places\n", bytes_text(bytes),
+                            places.size() - kTensorRows);
+}
+
+/// Returns the reserved memory that no tensor has: "13.00 MiB cached", or the sum and its parts.
+std::string unused_text(const BlockTotals& blocks) {
+  const std::array<std::pair<int64_t, std::string_view>, 3> parts = {
+      {{blocks.split, "beside used blocks"},
+       {blocks.cached, "cached"},
+       {blocks.pending, "that other streams still use"}}};
+  std::string text;
+  int count = 0;
+  for (const auto& [bytes, what] : parts) {
+    if (bytes == 0) continue;
+    text += fmt::format("{}{} {}", count++ == 0 ? "" : ", ", bytes_text(bytes), what);
+  }
+  if (count < 2) return text;
+  const int64_t sum = blocks.split + blocks.cached + blocks.pending;
+  return fmt::format("{} not ({})", bytes_text(sum), text);
+}
+
+/// Returns what the allocator held at a moment: what it gave to tensors, and what it kept beside
+/// that. Returns nothing if nobody recorded its segments.
+std::string held_row(const BlockTotals& blocks) {
+  if (blocks.reserved == 0) return {};
+  std::string text =
+      fmt::format("{}: {} given", bytes_text(blocks.reserved), bytes_text(blocks.allocated()));
+  if (blocks.rounding > 0) text += fmt::format(" ({} rounding)", bytes_text(blocks.rounding));
+  const std::string unused = unused_text(blocks);
+  return row("reserved then", unused.empty() ? text : text + ", " + unused);
 }
 
 std::string step_rows(const RankReport& rank) {
@@ -159,39 +199,48 @@ std::string phase_rows(const SpaceReport& space) {
 }
 
 /// Returns "  name         1.00 MiB", a term of the sum above it; `what` explains it.
-std::string term(std::string_view name, const std::optional<int64_t>& bytes,
-                 std::string_view what = "") {
-  const std::string text = fmt::format("    {:<20}{:>12}", name, bytes_or(bytes));
+std::string term(std::string_view name, int64_t bytes, std::string_view what = "") {
+  const std::string text = fmt::format("    {:<20}{:>12}", name, bytes_text(bytes));
   return what.empty() ? text + "\n" : fmt::format("{}  {}\n", text, what);
+}
+
+/// Returns the row of a term; nothing for one that was not recorded, or is nothing.
+std::string term_if_any(std::string_view name, const std::optional<int64_t>& bytes,
+                        std::string_view what = "") {
+  return bytes.value_or(0) == 0 ? "" : term(name, *bytes, what);
 }
 
 /// Returns the rows of the device's used memory. The terms add up to it exactly, since the residual
 /// is what they leave.
 std::string used_rows(const Ledger& ledger) {
-  std::string text = row("device, used at most", bytes_or(ledger.device_used_bytes));
-  text += term("before us", ledger.before_bytes, "other processes");
-  text += term(ledger.before_bytes ? "context" : "context and others", ledger.context_bytes,
-               "when the recording began");
-  text += term("given by the driver", ledger.driver_bytes);
+  std::string text = bytes_row("device, used at most", ledger.device_used_bytes);
+  text += term_if_any("before us", ledger.before_bytes, "other processes");
+  text += term_if_any(ledger.before_bytes ? "context" : "context and others", ledger.context_bytes,
+                      "when the recording began");
+  text += term_if_any("given by the driver", ledger.driver_bytes);
   for (size_t i = 0; i < std::min(kLibraryRows, ledger.libraries.size()); ++i) {
     const auto& [library, bytes] = ledger.libraries[i];
     text += fmt::format("      {:>12}  {}\n", bytes_text(bytes), input::shown(library));
   }
-  return text + term("residual", ledger.residual_bytes, "not explained");
+  if (!ledger.residual_bytes) return text;
+  return text + term("residual", *ledger.residual_bytes, "not explained");
 }
 
+/// Returns the rows of LibTorch's memory when most of the device was used.
 std::string reserved_rows(const Ledger& ledger) {
+  if (!ledger.device_used_bytes || !ledger.reserved_bytes) return {};
   const BlockTotals& blocks = ledger.blocks;
-  std::string text = row("reserved by LibTorch", bytes_or(ledger.reserved_bytes));
-  if (!ledger.reserved_bytes) return text;
-  text += term("asked for", blocks.requested) + term("rounding", blocks.rounding);
-  text += term("pending", blocks.pending, "freed, other streams still use it");
-  text += term("split", blocks.split, "free beside used blocks");
-  return text + term("cached", blocks.cached);
+  std::string text = bytes_row("reserved by LibTorch", ledger.reserved_bytes);
+  text += term_if_any("asked for", blocks.requested) + term_if_any("rounding", blocks.rounding);
+  text += term_if_any("pending", blocks.pending, "freed, other streams still use it");
+  text += term_if_any("split", blocks.split, "free beside used blocks");
+  return text + term_if_any("cached", blocks.cached);
 }
 
+/// Returns the ledger of the device, if anybody asked the device or the driver.
 std::string ledger_rows(const Ledger& ledger) {
-  return "\n" + row("device, total", bytes_or(ledger.device_total_bytes)) + used_rows(ledger) +
+  if (!ledger.device_used_bytes && !ledger.driver_bytes) return {};
+  return "\n" + bytes_row("device, total", ledger.device_total_bytes) + used_rows(ledger) +
          reserved_rows(ledger);
 }
 
@@ -213,11 +262,11 @@ std::string pinned_rows(const RankReport& rank) {
 
 std::string counter_rows(const RankReport& rank) {
   const CounterReport& resident = rank.counters[static_cast<size_t>(Counter::resident_host)];
-  std::string text =
-      row("host memory", resident.count == 0 ? std::string(kNotRecorded)
-                                             : fmt::format("{} resident at most, {} at the end",
-                                                           bytes_text(resident.largest),
-                                                           bytes_text(resident.last)));
+  std::string text;
+  if (resident.count > 0) {
+    text = row("host memory", fmt::format("{} resident at most, {} at the end",
+                                          bytes_text(resident.largest), bytes_text(resident.last)));
+  }
   text += pinned_rows(rank);
   if (rank.losses.count > 0) {
     text += row("loss", fmt::format("{:.4f} to {:.4f}, {} values", rank.losses.first,
@@ -235,26 +284,27 @@ std::string end_rows(const RankReport& rank, const SpaceReport& space) {
   return text;
 }
 
-std::string failure_rows(const OutOfMemory& failure) {
+std::string failure_rows(const Header& header, const OutOfMemory& failure) {
   std::string text = fmt::format("\n  out of memory: {} asked for, {}\n",
                                  bytes_text(failure.asked_bytes), moment_text(failure.at));
-  text += row("action", action_text(failure.at.action, failure.action));
-  text += row("for", std::string(kCategoryNames[static_cast<size_t>(failure.category)]) +
+  text += action_row(failure.at.action, failure.action);
+  text += row("for", std::string(category_name(header, static_cast<size_t>(failure.category))) +
                          (failure.label.empty() ? "" : " of " + input::shown(failure.label)));
   text += row("free on the device", bytes_text(failure.device_free_bytes));
   text += row("would have fit", bytes_text(failure.would_fit_bytes));
-  text += fragmentation_rows(failure.blocks);
+  text += held_row(failure.blocks);
   text += row("largest free block", bytes_text(failure.largest_free_bytes));
   text += row("allocated", bytes_text(failure.blocks.allocated()));
   for (const size_t i : categories_by_size(failure.given)) {
-    text += fmt::format("    {:<20}{:>12}\n", kCategoryNames[i], bytes_text(failure.given[i]));
+    text +=
+        fmt::format("    {:<20}{:>12}\n", category_name(header, i), bytes_text(failure.given[i]));
   }
-  return text + tensor_rows(failure.largest);
+  return text + place_rows(header, failure.tensors);
 }
 
 std::string failures_text(const RankReport& rank) {
   std::string text;
-  for (const OutOfMemory& failure : rank.out_of_memory) text += failure_rows(failure);
+  for (const OutOfMemory& failure : rank.out_of_memory) text += failure_rows(rank.header, failure);
   const int64_t more = rank.out_of_memory_count - static_cast<int64_t>(rank.out_of_memory.size());
   if (more > 0) text += fmt::format("  and {} more times before the last\n", more);
   return text;
@@ -270,11 +320,12 @@ std::string rank_text(const RankReport& rank) {
   std::string text = title_of(rank) + "\n";
   if (!rank.header.notice.empty()) text += row("notice", input::shown(rank.header.notice));
   text += judgement_rows(rank.judgement);
-  text += peak_rows(rank, *space) + category_rows(*space) + "\n" + tensor_rows(space->tensors);
+  const bool is_device = rank.main == Space::device;
+  text += peak_rows(rank, *space);
+  if (is_device) text += held_row(rank.blocks_at_peak);
+  text += category_rows(rank, *space) + "\n" + place_rows(rank.header, space->tensors);
   text += "\n" + step_rows(rank) + phase_rows(*space);
-  if (rank.main == Space::device) {
-    text += fragmentation_rows(rank.blocks_at_peak) + ledger_rows(rank.ledger);
-  }
+  if (is_device) text += ledger_rows(rank.ledger);
   return text + counter_rows(rank) + end_rows(rank, *space) + failures_text(rank);
 }
 
@@ -303,7 +354,7 @@ std::string action_text(int32_t id, const std::string& words) {
 
 std::string out_of_memory_text(const RankReport& rank) {
   if (rank.out_of_memory.empty()) return {};
-  return title_of(rank) + failure_rows(rank.out_of_memory.back());
+  return title_of(rank) + failure_rows(rank.header, rank.out_of_memory.back());
 }
 
 std::string report_text(std::vector<RankReport> ranks) {

@@ -64,7 +64,7 @@ def out_of_memory(machine, folder):
     command = train_command(folder, "run", "cuda", *flags)
     code, out, error = machines.run(command, env=machine.gpu_environment())
     screen = (out + error).splitlines()
-    wanted = ("out of memory", "asked for", "free on the device", "parameter_shard")
+    wanted = ("out of memory", "asked for", "free on the device", "parameters")
     missing = [word for word in wanted if not any(word in line for line in screen)]
     if code == 0 or missing:
         raise Failed(f"exit code {code}; the screen lacks {missing}: {machines.last_line(error)}")

@@ -268,8 +268,8 @@ TEST_CASE("running out of memory leaves what would have fit") {
   CHECK(failure.label == "libnccl.so.2");
   CHECK(failure.given[static_cast<size_t>(Category::gradient)] == 6 * kMiB);
   CHECK(failure.given[static_cast<size_t>(Category::optimizer_state)] == 0);
-  REQUIRE(failure.largest.size() == 2);
-  CHECK(failure.largest.front().category == Category::gradient);
+  REQUIRE(failure.tensors.size() == 2);
+  CHECK(failure.tensors.front().category == Category::gradient);
 }
 
 TEST_CASE("the ledger is of the sample with the most in use, and names what is left") {

@@ -21,24 +21,21 @@ constexpr const char* kSmallText =
   when                  training, step 0, after 0.004 s
   action                0 FORWARD unit=a group=b0
   peak of steps         7.00 MiB allocated, 20.00 MiB reserved, from the third step on
+  reserved then         20.00 MiB: 7.00 MiB given (100 B rounding), 13.00 MiB beside used blocks
 
   alive at the peak           given        asked
   parameter_shard          4.00 MiB     4.00 MiB   57.1 %
   activation               3.00 MiB     3.00 MiB   42.9 %
   total                    7.00 MiB     7.00 MiB  100.0 %
 
-      4.00 MiB  parameter_shard     mlp0.weight              outside a pass, 1 step old
-      3.00 MiB  activation          -                        0 FORWARD unit=a group=b0, 0 steps old
+      4.00 MiB                           parameter_shard     mlp0.weight, 1 step old
+      3.00 MiB                           activation          -, 0 FORWARD unit=a group=b0
 
   steps from 0          7.00 MiB, 7.00 MiB, 7.00 MiB
   phases                starting 4.00 MiB, training 7.00 MiB
-  rounding              100 B given beyond what was asked
-  reserved, not given   13.00 MiB = 13.00 MiB beside used blocks + 0 B cached
 
   device, total         140.62 GiB
   device, used at most  1000.00 MiB
-    before us           not recorded  other processes
-    context and others  not recorded  when the recording began
     given by the driver   420.00 MiB
         400.00 MiB  libnccl.so.2
          20.00 MiB  libc10_cuda.so
@@ -46,13 +43,38 @@ constexpr const char* kSmallText =
   reserved by LibTorch  20.00 MiB
     asked for               4.00 MiB
     rounding                   100 B
-    pending                      0 B  freed, other streams still use it
     split                  16.00 MiB  free beside used blocks
-    cached                       0 B
   host memory           2.00 GiB resident at most, 2.00 GiB at the end
   at the end            4.00 MiB allocated
   events                21, 0 lost
 )";
+
+/// Blocks of one size that the same place allocates.
+struct Blocks {
+  int count = 0;
+  int64_t bytes = 0;
+  uint32_t label = 0;
+};
+
+/// A Python program's activations, all alive at the end.
+Profile with_blocks(const std::vector<Blocks>& blocks) {
+  Profile profile;
+  profile.header.device = "cuda";
+  profile.strings = {"", "model.py:62 forward", "train.py:9 main"};
+  for (int label = 3; label <= 12; ++label) {
+    profile.strings.push_back("line " + std::to_string(label));
+  }
+  uint64_t address = uint64_t{1} << 40;
+  for (const Blocks& some : blocks) {
+    for (int i = 0; i < some.count; ++i, address += uint64_t{1} << 30) {
+      profile.events.push_back({.address = address,
+                                .value = some.bytes,
+                                .label = some.label,
+                                .category = Category::activation});
+    }
+  }
+  return profile;
+}
 
 }  // namespace
 
@@ -77,13 +99,83 @@ TEST_CASE("the rank with the highest peak comes first, an empty one is a line") 
                      "kept: the peak may be higher or lower\n"));
 }
 
-TEST_CASE("what was not recorded is said to be so") {
+TEST_CASE("a report has no row of what was not recorded, nor of nothing") {
   Profile profile;
-  profile.events = {{.address = 1, .value = 100}};
+  profile.header.device = "cuda";
+  profile.events = {{.address = static_cast<uint64_t>(Counter::device_total),
+                     .value = 80 << 20,
+                     .kind = EventKind::counter},
+                    {.address = 1 << 20, .value = 2 << 20, .space = Space::segment},
+                    {.address = 1 << 20, .value = 2 << 20, .category = Category::parameter_shard}};
+  CHECK(report_text({analyse(profile)}) == R"(rank 0 of 1 on cuda
+  peak                  2.00 MiB allocated, 2.00 MiB reserved
+  when                  starting, after 0.000 s
+  reserved then         2.00 MiB: 2.00 MiB given
+
+  alive at the peak           given        asked
+  parameters               2.00 MiB     2.00 MiB  100.0 %
+  total                    2.00 MiB     2.00 MiB  100.0 %
+
+      2.00 MiB                           parameters          -
+
+  phases                starting 2.00 MiB
+  at the end            2.00 MiB allocated
+  events                3, 0 lost
+)");
+}
+
+TEST_CASE("what is free at the peak is told apart") {
+  constexpr int64_t kMiB = 1 << 20;
+  Profile profile;
+  profile.header.device = "cuda";
+  profile.events = {
+      {.address = 64 * kMiB, .value = 20 * kMiB, .space = Space::segment},
+      {.address = 128 * kMiB, .value = 20 * kMiB, .space = Space::segment},
+      {.address = 64 * kMiB, .value = 12 * kMiB},
+  };
   const std::string text = report_text({analyse(profile)});
-  CHECK_THAT(text, ContainsSubstring("device, used at most  not recorded"));
-  CHECK_THAT(text, ContainsSubstring("residual            not recorded"));
-  CHECK_THAT(text, ContainsSubstring("peak of steps         fewer than three steps"));
+  CHECK_THAT(text, ContainsSubstring("\n  reserved then         40.00 MiB: 12.00 MiB "
+                                     "given, 28.00 MiB not (8.00 MiB beside used blocks, 20.00 "
+                                     "MiB cached)\n"));
+}
+
+TEST_CASE("the blocks of a place are a row, with their number, sizes and ages") {
+  constexpr int64_t kMiB = 1 << 20;
+  Profile profile = with_blocks({{27, 108 * kMiB, 1}, {2, 4 * kMiB, 2}, {1, 3 * kMiB, 2}});
+  profile.events[3] = {.kind = EventKind::step};  // in place of one of 27
+  const std::string text = report_text({analyse(profile)});
+  CHECK_THAT(text, ContainsSubstring(R"(
+      2.74 GiB  26 x 108.00 MiB          activation          model.py:62 forward, 0 to 1 step old
+     11.00 MiB  3 of up to 4.00 MiB      activation          train.py:9 main
+)"));
+}
+
+TEST_CASE("places beyond the table are counted, and in JSON all add up to the peak") {
+  constexpr int64_t kMiB = 1 << 20;
+  std::vector<Blocks> blocks;
+  for (uint32_t label = 1; label <= 12; ++label) blocks.push_back({2, label * kMiB, label});
+  const RankReport report = analyse(with_blocks(blocks));
+  CHECK_THAT(report_text({report}), ContainsSubstring("\n      6.00 MiB  in 2 more places\n"));
+  const auto json = nlohmann::json::parse(report_json({report}));
+  const auto& at_peak = json.at("ranks").at(0).at("at_peak");
+  CHECK(at_peak.at("tensors").size() == kTensorRows);
+  REQUIRE(at_peak.at("places").size() == blocks.size());
+  CHECK(at_peak.at("places").at(0).at("bytes") == 24 * kMiB);
+  CHECK(at_peak.at("places").at(0).at("count") == 2);
+  CHECK(at_peak.at("places").at(0).at("label") == "line 12");
+  int64_t total = 0;
+  for (const auto& place : at_peak.at("places")) total += place.at("bytes").get<int64_t>();
+  CHECK(total == report.peak_bytes());
+}
+
+TEST_CASE("only a schedule of ours on several ranks has shards of parameters") {
+  Profile profile = small_recording();
+  CHECK_THAT(report_text({analyse(profile)}), ContainsSubstring("\n  parameter_shard  "));
+  profile.header.world_size = 1;
+  CHECK_THAT(report_text({analyse(profile)}), ContainsSubstring("\n  parameters  "));
+  profile.header.world_size = 8;
+  profile.header.train.clear();
+  CHECK_THAT(report_text({analyse(profile)}), ContainsSubstring("\n  parameters  "));
 }
 
 TEST_CASE("running out of memory is a screen of its own") {
@@ -105,12 +197,11 @@ TEST_CASE("running out of memory is a screen of its own") {
   for                   activation of mlp0.weight
   free on the device    3.00 MiB
   would have fit        16.00 MiB
-  rounding              100 B given beyond what was asked
-  reserved, not given   16.00 MiB = 16.00 MiB beside used blocks + 0 B cached
+  reserved then         20.00 MiB: 4.00 MiB given (100 B rounding), 16.00 MiB beside used blocks
   largest free block    16.00 MiB
   allocated             4.00 MiB
     parameter_shard         4.00 MiB
-      4.00 MiB  parameter_shard     mlp0.weight              outside a pass, 3 steps old
+      4.00 MiB                           parameter_shard     mlp0.weight, 3 steps old
 )");
   CHECK(out_of_memory_text(analyse(profile)) ==
         "rank 0 of 2 on null:h200 (NVIDIA H200, 141.00 GiB)" + text.substr(at));

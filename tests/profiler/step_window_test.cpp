@@ -138,6 +138,6 @@ TEST_CASE("running out of memory before the first step begins the recording") {
   REQUIRE(part.out_of_memory.size() == 1);
   CHECK(part.out_of_memory.front().at.step == 0);
   CHECK(part.out_of_memory.front().at.phase == Phase::training);
-  CHECK(part.out_of_memory.front().largest.size() == 2);
+  CHECK(part.out_of_memory.front().tensors.size() == 2);
   CHECK(within({events.begin(), events.end() - 1}, {5, 9}).empty());
 }
