@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "planner/gpus.h"
@@ -12,6 +14,7 @@
 #include "profiler/report/report.h"
 #include "runtime/installation.h"
 #include "runtime/record/accounts.h"
+#include "runtime/record/next_steps.h"
 #include "runtime/record/python_program.h"
 #include "runtime/record/record_options.h"
 #include "runtime/record/record_verdict.h"
@@ -39,7 +42,26 @@ int64_t outside_bytes(const RecordOptions& options, const profiler::RankReport& 
   return cuda_bytes + planner::cold_nccl_bytes(gpu, {.size = world_size, .stride = 1});
 }
 
-/// Prints what was recorded, and returns the verdicts.
+/// Returns a verdict, all that speaks against it, and how far PyTorch's own counters agree.
+std::string verdict_text(const std::string& path, const RecordVerdict& verdict,
+                         const std::optional<Comparison>& comparison) {
+  std::string text = fmt::format("{}: {}\n", path, verdict.line);
+  if (comparison) {
+    text += fmt::format("  {}{}\n", comparison->is_equal ? "" : "in doubt: ", comparison->line);
+  }
+  for (const std::string& doubt : verdict.doubts) text += fmt::format("  in doubt: {}\n", doubt);
+  return text;
+}
+
+/// Returns the line of a process that has no recording and ran out of memory; nothing if there is
+/// none, or the verdict of a recording tells of it.
+std::string unrecorded_text(const RecordedRun& run, const std::vector<RecordVerdict>& verdicts) {
+  const Told* const told = run.accounts.first("out_of_memory");
+  if (told == nullptr || std::ranges::any_of(verdicts, &RecordVerdict::is_out_of_memory)) return {};
+  return fmt::format("does not fit: process {} ran out of memory: {}\n", told->process, told->text);
+}
+
+/// Prints what was recorded, the verdicts first, and returns these.
 std::vector<RecordVerdict> report_all(const RecordOptions& options, const RecordedRun& run) {
   const std::string failure = failure_text(run.accounts, run.end);
   std::vector<RecordVerdict> verdicts;
@@ -50,15 +72,14 @@ std::vector<RecordVerdict> report_all(const RecordOptions& options, const Record
     report.source = path.string();
     const RecordFacts facts = read_record_facts(path.string());
     verdicts.push_back(verdict_of(report, facts, outside_bytes(options, report), failure));
-    lines += fmt::format("\n{}: {}\n", path.string(), verdicts.back().line);
-    if (const auto comparison = compare_counters(report, facts)) {
-      lines += fmt::format("  {}{}\n", comparison->is_equal ? "" : "in doubt: ", comparison->line);
-      keep_comparison(path.string(), *comparison);
-    }
-    for (const std::string& doubt : facts.doubts) lines += fmt::format("  in doubt: {}\n", doubt);
+    const auto comparison = compare_counters(report, facts);
+    if (comparison) keep_comparison(path.string(), *comparison);
+    lines += verdict_text(path.string(), verdicts.back(), comparison);
     reports.push_back(std::move(report));
   }
-  profiler::print_output(profiler::report_text(std::move(reports)) + lines);
+  const std::string next = next_steps(options.out, reports, verdicts);
+  profiler::print_output("\n" + unrecorded_text(run, verdicts) + lines + "\n" +
+                         profiler::report_text(std::move(reports)) + next);
   return verdicts;
 }
 
@@ -88,17 +109,12 @@ int record(const RecordOptions& options) {
   std::vector<RecordVerdict> verdicts;
   if (run.recordings.empty()) {
     say_why_nothing(options, run);
+    profiler::print_output(unrecorded_text(run, verdicts));
   } else {
     say_end(run.end);
     verdicts = report_all(options, run);
   }
-  const Told* const out_of_memory = run.accounts.first("out_of_memory");
-  if (out_of_memory != nullptr &&
-      std::ranges::none_of(verdicts, &RecordVerdict::is_out_of_memory)) {
-    fmt::print("\ndoes not fit: process {} ran out of memory: {}\n", out_of_memory->process,
-               out_of_memory->text);
-  }
-  return exit_code_of(run.end, verdicts, out_of_memory != nullptr);
+  return exit_code_of(run.end, verdicts, run.accounts.first("out_of_memory") != nullptr);
 }
 
 }  // namespace

@@ -187,10 +187,12 @@ void keep_comparison(const std::string& recording, const Comparison& comparison)
   profiler::write_text(facts_file_of(recording).string(), json->dump() + "\n");
 }
 
-RecordVerdict verdict_of(const profiler::RankReport& report, const RecordFacts& facts,
-                         int64_t outside_bytes, const std::string& failure) {
+namespace {
+
+/// Returns the verdict without its doubts.
+RecordVerdict judged(const profiler::RankReport& report, const RecordFacts& facts,
+                     const Peaks& peaks, int64_t outside_bytes, const std::string& failure) {
   const int64_t capacity_bytes = report.header.capacity_bytes;
-  const Peaks peaks = peaks_of(report, facts);
   const int64_t allocated_bytes = peaks.allocated + outside_bytes;
   const int64_t reserved_bytes = peaks.reserved + outside_bytes;
   const std::string outside = fmt::format("{} of it beside PyTorch", bytes_text(outside_bytes));
@@ -217,16 +219,32 @@ RecordVerdict verdict_of(const profiler::RankReport& report, const RecordFacts& 
                                 bytes_text(reserved_bytes), outside, capacity),
             .exit_code = kFitsWithRetries};
   }
-  RecordVerdict fits{.line = fmt::format("fits: {} of {} ({}), {} free", bytes_text(reserved_bytes),
-                                         capacity, outside,
-                                         bytes_text(capacity_bytes - reserved_bytes))};
+  const int64_t free_bytes = capacity_bytes - reserved_bytes;
+  return {.line = fmt::format("fits: {} of {} ({}), {} free", bytes_text(reserved_bytes), capacity,
+                              outside, bytes_text(free_bytes)),
+          .is_nearly_full = free_bytes < capacity_bytes / 10};
+}
+
+}  // namespace
+
+RecordVerdict verdict_of(const profiler::RankReport& report, const RecordFacts& facts,
+                         int64_t outside_bytes, const std::string& failure) {
+  const Peaks peaks = peaks_of(report, facts);
+  RecordVerdict verdict = judged(report, facts, peaks, outside_bytes, failure);
   if (peaks.are_counted) {
-    fits.line += "; by PyTorch's own counters, since its history has forgotten events";
+    verdict.doubts.emplace_back(
+        "the peaks are by PyTorch's own counters, since its history has forgotten events");
   }
   if (facts.shapes > 0) {
-    fits.line += "; shapes depended on values, which are 0 here: it may take more";
+    verdict.doubts.emplace_back("shapes depended on values, which are 0 here: it may take more");
   }
-  return fits;
+  if (facts.steps == 1 && verdict.exit_code != kDoesNotFit && verdict.exit_code != kNotRecorded) {
+    verdict.doubts.emplace_back(
+        "only one step was recorded: optimizer state that it made is there from the second on, "
+        "which may take more");
+  }
+  verdict.doubts.insert(verdict.doubts.end(), facts.doubts.begin(), facts.doubts.end());
+  return verdict;
 }
 
 int exit_code_of(const CommandEnd& end, const std::vector<RecordVerdict>& verdicts,

@@ -52,16 +52,18 @@ constexpr int kFitsWithRetries = 4;
 constexpr int kNotRecorded = 5;  // or not to the end
 
 struct RecordVerdict {
-  std::string line = {};          // "fits: 71.4 GiB of 79.2 GiB (...), 7.8 GiB free"
-  int exit_code = 0;              // 0 fits, 3 does not, 4 only with retries, 5: no verdict
-  bool is_out_of_memory = false;  // a request for memory has failed
+  std::string line = {};                 // "fits: 71.4 GiB of 79.2 GiB (...), 7.8 GiB free"
+  int exit_code = 0;                     // 0 fits, 3 does not, 4 only with retries, 5: no verdict
+  bool is_out_of_memory = false;         // a request for memory has failed
+  bool is_nearly_full = false;           // it fits, with less than a tenth of the GPU free
+  std::vector<std::string> doubts = {};  // why the verdict may not hold, a line each
 };
 
 /// Decides whether the program fits. `outside_bytes` is what CUDA, NCCL and others take of the GPU
 /// beside PyTorch. `failure` says how the program failed; empty: it did not. A program that failed,
 /// or whose recording was not closed, is never said to fit: its peak may have been to come. If
 /// PyTorch's history has forgotten events, the peaks are those of PyTorch's counters, which have
-/// forgotten none.
+/// forgotten none. The doubts of `facts` are among those of the verdict.
 RecordVerdict verdict_of(const profiler::RankReport& report, const RecordFacts& facts,
                          int64_t outside_bytes, const std::string& failure);
 

@@ -130,8 +130,28 @@ TEST_CASE("a program that takes more than the GPU has does not fit") {
              ContainsSubstring("fits: 71.00 GiB of 80.00 GiB (1.00 GiB of it beside PyTorch), 9.00 "
                                "GiB free"));
   const RecordFacts shaped{.shapes = 3, .is_known = true};
-  CHECK_THAT(verdict_of(report_of_peak(60, 70), shaped, kGiB, "").line,
-             ContainsSubstring("9.00 GiB free; shapes depended on values"));
+  const RecordVerdict in_doubt = verdict_of(report_of_peak(60, 70), shaped, kGiB, "");
+  CHECK(in_doubt.line == verdict_of(report_of_peak(60, 70), facts, kGiB, "").line);
+  REQUIRE(in_doubt.doubts.size() == 1);
+  CHECK_THAT(in_doubt.doubts.front(), ContainsSubstring("shapes depended on values"));
+  CHECK_FALSE(in_doubt.is_nearly_full);
+  CHECK(verdict_of(report_of_peak(60, 72), facts, kGiB, "").is_nearly_full);
+  CHECK_FALSE(verdict_of(report_of_peak(80, 80), facts, kGiB, "").is_nearly_full);
+}
+
+TEST_CASE("a verdict has all doubts, its own before those of the recording") {
+  const RecordFacts facts{.steps = 1, .shapes = 2, .doubts = {"a", "b"}, .is_known = true};
+  const std::vector<std::string> doubts =
+      verdict_of(report_of_peak(60, 70), facts, kGiB, "").doubts;
+  REQUIRE(doubts.size() == 4);
+  CHECK_THAT(doubts[0], ContainsSubstring("shapes depended on values"));
+  CHECK_THAT(doubts[1], ContainsSubstring("only one step was recorded"));
+  CHECK(doubts[2] == "a");
+  CHECK(doubts[3] == "b");
+  const RecordFacts of_two_steps{.steps = 2, .is_known = true};
+  CHECK(verdict_of(report_of_peak(60, 70), of_two_steps, kGiB, "").doubts.empty());
+  CHECK(
+      verdict_of(report_of_peak(80, 80), {.steps = 1, .is_known = true}, kGiB, "").doubts.empty());
 }
 
 TEST_CASE(
@@ -227,8 +247,10 @@ TEST_CASE("PyTorch's counters stand in for a history that has forgotten events")
   profiler::RankReport report = report_of_peak(10, 20);
   report.judgement.lost_events = 3;
   CHECK(verdict_of(report, facts, kGiB, "").line ==
-        "fits: 76.00 GiB of 80.00 GiB (1.00 GiB of it beside PyTorch), 4.00 GiB free; by PyTorch's "
-        "own counters, since its history has forgotten events");
+        "fits: 76.00 GiB of 80.00 GiB (1.00 GiB of it beside PyTorch), 4.00 GiB free");
+  CHECK(verdict_of(report, facts, kGiB, "").doubts ==
+        std::vector<std::string>{
+            "the peaks are by PyTorch's own counters, since its history has forgotten events"});
   CHECK(verdict_of(report, facts, 6 * kGiB, "").exit_code == 4);
   CHECK(verdict_of(report, facts, 11 * kGiB, "").exit_code == 3);
   CHECK_THAT(verdict_of(report, facts, kGiB, "it failed").line,
