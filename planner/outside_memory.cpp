@@ -34,8 +34,13 @@ constexpr int64_t kModulesBytes = 160_MiB;
 // LL128 4.69 MiB to receive, in pages of 2 MiB, and 2 MiB to send. A ring has one of each.
 constexpr int64_t kRingChannelBytes = 10_MiB + 2_MiB;
 
+// NCCL 2.30, transport/net.cc: a card that reads the GPU's memory needs buffers to send from, too,
+// of 10 MiB in place of 2.
+constexpr int64_t kMoreToSendOverNetwork = 8_MiB;
+
 // NCCL 2.30, graph/connect.cc and nvls.cc: channels of a ring over NVLink, over PCIe or a network;
-// channels of NVLink SHARP, each with two buffers of 1 MiB for every GPU of the node.
+// channels of NVLink SHARP, each with two buffers of 1 MiB for every GPU of the node. A ring over
+// several nodes with NVLink has 16 to 24, by the network's cards; it is given as many as in a node.
 constexpr int kNvlinkChannels = 24;
 constexpr int kOtherChannels = 8;
 constexpr int kHopperNvlsChannels = 16;
@@ -53,6 +58,11 @@ int64_t nvls_bytes(const Gpu& gpu, int ranks) {
 
 bool is_library(const std::string& name, std::string_view part) {
   return name.find(part) != std::string::npos;
+}
+
+/// Returns how many of the ranks share a node, where they are spread evenly.
+int ranks_on_node(const RankSet& ranks) {
+  return std::clamp(kGpusANode / ranks.stride, 1, ranks.size);
 }
 
 /// Returns how many communicators the recorded run had.
@@ -122,11 +132,14 @@ int communicators_of(const Schedule& schedule, int64_t wanted) {
   return static_cast<int>(communicator_channels(schedule, wanted).size());
 }
 
-int64_t cold_nccl_bytes(const Gpu& gpu, const RankSet& ranks) {
-  const bool is_in_node = ranks.size * ranks.stride <= kGpusANode;
-  const bool is_over_nvlink = is_in_node && has_nvlink(gpu);
-  const int64_t ring = kRingChannelBytes * (is_over_nvlink ? kNvlinkChannels : kOtherChannels);
-  return ring + (is_over_nvlink ? nvls_bytes(gpu, ranks.size) : 0);
+int64_t cold_nccl_bytes(const Gpu& gpu, int ranks, int on_node) {
+  const bool is_over_nvlink = on_node > 1 && has_nvlink(gpu);
+  const int channels = is_over_nvlink ? kNvlinkChannels : kOtherChannels;
+  const int64_t in_node =
+      kRingChannelBytes * channels + (is_over_nvlink ? nvls_bytes(gpu, on_node) : 0);
+  if (ranks <= on_node) return in_node;
+  // Each channel leaves the node from one of its GPUs, which take turns.
+  return in_node + kMoreToSendOverNetwork * ((channels + on_node - 1) / on_node);
 }
 
 OutsideMemory outside_memory(const Gpu& gpu, const Schedule& schedule, int64_t communicators,
@@ -143,8 +156,9 @@ OutsideMemory outside_memory(const Gpu& gpu, const Schedule& schedule, int64_t c
   }
   for (const Channel channel : channels) {
     const int64_t measured = calibration ? calibration->nccl_bytes_a_communicator : 0;
+    const RankSet ranks = schedule.ranks_of(channel);
     outside.nccl_bytes +=
-        measured > 0 ? measured : cold_nccl_bytes(gpu, schedule.ranks_of(channel));
+        measured > 0 ? measured : cold_nccl_bytes(gpu, ranks.size, ranks_on_node(ranks));
   }
   return outside;
 }

@@ -39,9 +39,10 @@ struct OutsideMemory {
 /// several. `wanted` is the value of --communicators.
 int communicators_of(const Schedule& schedule, int64_t wanted);
 
-/// Returns the bytes of one communicator between `ranks.size` ranks that are `ranks.stride` apart:
-/// a ring's buffers and, within a node, those of NVLink SHARP.
-int64_t cold_nccl_bytes(const Gpu& gpu, const RankSet& ranks);
+/// Returns the bytes of one communicator between so many ranks, of which `on_node` share a node: a
+/// ring's buffers and, within a node, those of NVLink SHARP. One that reaches beyond the node has
+/// what it has in the node, and buffers to send over the network.
+int64_t cold_nccl_bytes(const Gpu& gpu, int ranks, int on_node);
 
 /// Returns the outside memory of a rank on `gpu`. Cold figures are used if `calibration` is null.
 OutsideMemory outside_memory(const Gpu& gpu, const Schedule& schedule, int64_t communicators,

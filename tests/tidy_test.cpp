@@ -85,6 +85,7 @@ const std::map<std::string, Names, std::less<>> kEdges = {
       "planner/strategy.h",
       "planner/gpus.h",
       "planner/schedule.h",
+      "planner/outside_memory.h",
       "planner/checkpoints.h",
       "planner/pinned_blocks.h",
       "planner/idx_file.h",

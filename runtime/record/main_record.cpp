@@ -7,14 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "planner/gpus.h"
-#include "planner/planner.h"
 #include "profiler/program.h"
 #include "profiler/recording_report.h"
 #include "profiler/report/report.h"
 #include "runtime/installation.h"
 #include "runtime/record/accounts.h"
 #include "runtime/record/next_steps.h"
+#include "runtime/record/outside.h"
 #include "runtime/record/python_program.h"
 #include "runtime/record/record_options.h"
 #include "runtime/record/record_verdict.h"
@@ -26,31 +25,16 @@ namespace {
 using namespace shardlens;
 using namespace shardlens::runtime;
 
-/// Returns the bytes of the GPU that PyTorch does not take. For a real GPU these were in use beside
-/// PyTorch when most was in use; for a null device they are what it does not take from its
-/// capacity.
-int64_t outside_bytes(const RecordOptions& options, const profiler::RankReport& report) {
-  if (options.is_attached()) {
-    const profiler::Ledger& ledger = report.ledger;
-    if (!ledger.device_used_bytes) return 0;  // unknown: the program was killed too soon
-    return *ledger.device_used_bytes - ledger.reserved_bytes.value_or(0);
-  }
-  const int world_size = report.header.world_size;
-  const planner::Gpu& gpu = planner::find_gpu(options.device.gpu);
-  const int64_t cuda_bytes = planner::outside_memory(gpu, {}, 0, nullptr).total_bytes();
-  if (world_size == 1) return cuda_bytes;
-  return cuda_bytes + planner::cold_nccl_bytes(gpu, {.size = world_size, .stride = 1});
-}
-
 /// Returns a verdict, all that speaks against it, and how far PyTorch's own counters agree.
 std::string verdict_text(const std::string& path, const RecordVerdict& verdict,
-                         const std::optional<Comparison>& comparison) {
+                         const std::optional<Comparison>& comparison, const Outside& outside) {
   std::string text = fmt::format("{}: {}\n", path, verdict.line);
   if (comparison) {
     text += fmt::format("  {}{}\n", comparison->is_equal ? "" : "in doubt: ", comparison->line);
   }
   for (const std::string& doubt : verdict.doubts) text += fmt::format("  in doubt: {}\n", doubt);
-  return text;
+  if (outside.estimate.empty()) return text;
+  return text + fmt::format("  estimated, beside PyTorch: {}\n", outside.estimate);
 }
 
 /// Returns the line of a process that has no recording and ran out of memory; nothing if there is
@@ -71,10 +55,11 @@ std::vector<RecordVerdict> report_all(const RecordOptions& options, const Record
     profiler::RankReport report = profiler::report_of(path.string());
     report.source = path.string();
     const RecordFacts facts = read_record_facts(path.string());
-    verdicts.push_back(verdict_of(report, facts, outside_bytes(options, report), failure));
+    const Outside outside = outside_of(options, report, facts);
+    verdicts.push_back(verdict_of(report, facts, outside.bytes, failure));
     const auto comparison = compare_counters(report, facts);
     if (comparison) keep_comparison(path.string(), *comparison);
-    lines += verdict_text(path.string(), verdicts.back(), comparison);
+    lines += verdict_text(path.string(), verdicts.back(), comparison, outside);
     reports.push_back(std::move(report));
   }
   const std::string next = next_steps(options.out, reports, verdicts);

@@ -34,6 +34,21 @@ std::vector<std::string> doubts_in(const nlohmann::json& facts) {
   return doubts;
 }
 
+std::vector<Communicator> communicators_in(const nlohmann::json& facts) {
+  constexpr int64_t kMostRanks = 1 << 24;
+  std::vector<Communicator> communicators;
+  const auto found = facts.find("communicators");
+  if (found == facts.end() || !found->is_array()) return communicators;
+  for (const auto& one : *found) {
+    const int64_t ranks = input::whole_in(one, "ranks").value_or(0);
+    const int64_t on_node = input::whole_in(one, "on_node").value_or(0);
+    if (ranks < 2 || ranks > kMostRanks || on_node < 1 || on_node > ranks) continue;
+    communicators.push_back(
+        {.ranks = static_cast<int>(ranks), .on_node = static_cast<int>(on_node)});
+  }
+  return communicators;
+}
+
 /// Describes the last request that failed: the one that ended the program, if one has.
 std::string out_of_memory_line(const profiler::RankReport& report, int64_t outside_bytes,
                                const std::string& failure) {
@@ -159,6 +174,7 @@ RecordFacts read_record_facts(const std::string& recording) {
           .steps = input::whole_in(*json, "steps").value_or(0),
           .shapes = input::whole_in(read, "shapes").value_or(0),
           .counted = figures_in(*json),
+          .communicators = communicators_in(*json),
           .doubts = doubts_in(*json),
           .is_history = json->value("history", nlohmann::json()) == true,
           .is_known = true};

@@ -17,12 +17,21 @@ enum class Figure : uint8_t { peak_allocated, peak_reserved, allocations, alloca
 constexpr size_t kFigures = 5;
 using Figures = std::array<std::optional<int64_t>, kFigures>;
 
+/// Describes a process group that a rank shared with others on GPUs: one of NCCL's communicators.
+struct Communicator {
+  int ranks = 0;
+  int on_node = 0;  // of these, on the rank's own node
+
+  bool operator==(const Communicator&) const = default;
+};
+
 /// Holds what the recorded process said of itself when it ended.
 struct RecordFacts {
   int64_t retries = 0;  // allocations served after cached memory was freed
   int64_t steps = 0;
   int64_t shapes = 0;    // that depended on values, which are all 0 on a null device
   Figures counted = {};  // by PyTorch, over every reset by the program
+  std::vector<Communicator> communicators = {};
   std::vector<std::string> doubts = {};  // what the recording may lack, a line each
   bool is_history = false;               // recorded by PyTorch's own memory history
   bool is_known = false;                 // false: it ended without telling

@@ -1,5 +1,6 @@
 #include "planner/outside_memory.h"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -82,11 +83,43 @@ TEST_CASE("communicators are those that the schedule uses", "[planner][outside]"
 
 TEST_CASE("NCCL takes channels, not ranks", "[planner][outside]") {
   // 24 channels of 10 + 2 MiB; NVLink SHARP on Hopper, 2 x 16 channels x 1 MiB a GPU.
-  CHECK(cold_nccl_bytes(find_gpu("a100-80"), {8, 1}) == 288 * kMiB);
-  CHECK(cold_nccl_bytes(find_gpu("h200"), {8, 1}) == (288 + 256) * kMiB);
-  CHECK(cold_nccl_bytes(find_gpu("h200"), {2, 1}) == (288 + 64) * kMiB);
-  CHECK(cold_nccl_bytes(find_gpu("h200"), {16, 1}) == cold_nccl_bytes(find_gpu("h200"), {512, 1}));
-  CHECK(cold_nccl_bytes(find_gpu("l4"), {8, 1}) == 96 * kMiB);
+  CHECK(cold_nccl_bytes(find_gpu("a100-80"), 8, 8) == 288 * kMiB);
+  CHECK(cold_nccl_bytes(find_gpu("h200"), 8, 8) == (288 + 256) * kMiB);
+  CHECK(cold_nccl_bytes(find_gpu("h200"), 2, 2) == (288 + 64) * kMiB);
+  CHECK(cold_nccl_bytes(find_gpu("l4"), 8, 8) == 96 * kMiB);
+  // Three of 24 channels leave the node at each of 8 GPUs, which have 8 MiB more to send; all of 8
+  // channels where a rank is alone on its node.
+  CHECK(cold_nccl_bytes(find_gpu("h200"), 16, 8) == (288 + 256 + 24) * kMiB);
+  CHECK(cold_nccl_bytes(find_gpu("h200"), 512, 8) == cold_nccl_bytes(find_gpu("h200"), 16, 8));
+  CHECK(cold_nccl_bytes(find_gpu("h200"), 64, 1) == (96 + 64) * kMiB);
+}
+
+TEST_CASE("more ranks never take less of NCCL", "[planner][outside]") {
+  for (const char* const name : {"l4", "a100-80", "h100", "h200", "b200"}) {
+    for (const int gpus_a_node : {1, 2, 4, 8}) {
+      int64_t before = 0;
+      for (int ranks = 2; ranks <= 1024; ranks *= 2) {
+        INFO(name << ", " << ranks << " ranks, " << gpus_a_node << " a node");
+        const int64_t bytes = cold_nccl_bytes(find_gpu(name), ranks, std::min(ranks, gpus_a_node));
+        CHECK(bytes >= before);
+        before = bytes;
+      }
+    }
+  }
+}
+
+TEST_CASE("ranks of a communicator that lie far apart share no node", "[planner][outside]") {
+  // Shards within a node have two communicators, replicas of them one of two ranks, 8 apart.
+  const auto nccl_mib = [](const std::vector<std::string>& flags) {
+    const PreparedRun run = run_of(flags);
+    return outside_memory(find_gpu("h200"), run.train, run.asked.communicators, nullptr)
+               .nccl_bytes /
+           kMiB;
+  };
+  CHECK(nccl_mib({"--world", "16", "--strategy", "hsdp", "--replicas", "2"}) ==
+        2 * (288 + 256) + (96 + 64));
+  CHECK(nccl_mib({"--world", "4", "--strategy", "hsdp", "--replicas", "2"}) ==
+        2 * (288 + 64) + (288 + 64));
 }
 
 TEST_CASE("a recorded run says what is outside", "[planner][outside]") {

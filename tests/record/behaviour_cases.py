@@ -266,7 +266,20 @@ def check_gate(folder):
         raise AssertionError(f"docs/record.md shows another one than\n{text}")
 
 
-QUICK = [check_fail, check_kill, check_known_values, check_known_collectives]
+def check_groups(folder):
+    """Communicators are counted that PyTorch itself knows as its process groups, without gloo's."""
+    script = HERE / "scripts" / "groups.py"
+    run = OnNullDevice(folder, PYTHON, script, flags=["--world", "16", "--rank", "15"])
+    run.expect(0, "for 1 communicator of 16 ranks, 1 of 8, 1 of 4, 1 of 2, if all of them are used")
+    known = json.loads(re.search("^known (.*)$", run.text, re.MULTILINE).group(1))
+    facts = json.loads((run.out / "profiles" / "rank15.json").read_text())
+    counted, known = (sorted((one["ranks"], one["on_node"]) for one in groups)
+                      for groups in (facts["communicators"], known))
+    if counted != known:
+        raise AssertionError(f"PyTorch knows {known}, not {counted}")
+
+
+QUICK = [check_fail, check_kill, check_known_values, check_known_collectives, check_groups]
 LONG = [
     check_exit_code, check_hang, check_hang_for_ever, check_interrupt, check_fork, check_workers,
     check_profiler, check_out_of_memory, check_steps, check_resume, check_no_gpu,

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from . import IS_ATTACHED, OPTIONS, account
+from . import IS_ATTACHED, OPTIONS, account, groups
 from .guards import replace, say
 
 
@@ -163,6 +163,7 @@ def _replace_object_collectives(c10d):
 
 def replace_absent(c10d):
     _replace_process_groups(c10d)
+    groups.count(c10d)
     _replace_object_collectives(c10d)
 
 

@@ -12,7 +12,7 @@ import sys
 import time
 import weakref
 
-from . import IS_ATTACHED, OPTIONS, account, counters, history, library, ranks, values
+from . import IS_ATTACHED, OPTIONS, account, counters, groups, history, library, ranks, values
 from .guards import describe, doubts, guarded, replace, say
 
 # Of profiler/profile.h.
@@ -163,6 +163,7 @@ def end():
     facts = found | {"history": not OPTIONS["library"]}
     facts |= {"steps": max(_Recording.step, 0), "values_read": values.counts()}
     facts |= {"doubts": OPTIONS["doubts"] + doubts() + values.decisions_taken()}
+    facts |= {"communicators": groups.made()}
     with open(_file("json"), "w", encoding="utf-8") as file:
         json.dump(facts, file)
 
