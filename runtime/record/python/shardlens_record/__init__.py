@@ -12,6 +12,7 @@ SHARDLENS_RECORD is the JSON that the command wrote (runtime/record/recorded_run
   steps       the optimizer step to end after, or null: none
   true_at     where tensors that the program decides by are True, as "train.py:30"
   command     what the user gave
+  asked_for   of a process that is not recorded: the message after which it ends (absent.py)
 
 Modules are changed right after they have been executed (imports.py): nothing is imported that the
 program does not import itself. No hook raises into the program (guards.py).
@@ -22,14 +23,15 @@ import os
 
 OPTIONS = json.loads(os.environ["SHARDLENS_RECORD"])
 IS_ATTACHED = OPTIONS["device"] == "cuda"
+ASKED_FOR = OPTIONS.get("asked_for")
 
 
 def _changes():
     """What to do to which module, once it has been executed."""
-    from . import ranks, recording, values
+    from . import collectives, ranks, recording, values
 
     always = {
-        "torch": [recording.prepare],
+        "torch": [] if ASKED_FOR else [recording.prepare],
         "torch.distributed.fsdp._fully_shard._fsdp_param_group": [recording.watch_fsdp2],
         "torch.distributed.checkpoint.state_dict": [recording.watch_checkpoints],
     }
@@ -39,8 +41,9 @@ def _changes():
         "torch": [*always["torch"], values.leave_out_cudnn, values.watch,
                   ranks.count_null_devices],
         "torch.distributions.distribution": [values.check_no_arguments],
-        "torch.distributed.distributed_c10d": [ranks.replace_absent],
-        "torch.distributed.device_mesh": [ranks.choose_gpu_of_mesh],
+        "torch.distributed.distributed_c10d": [collectives.replace_absent],
+        "torch.distributed.pipelining.stage": [collectives.derive_gradients],
+        "torch._inductor.fx_passes.node_runtime_estimation": [collectives.measure_no_collectives],
         "torch.distributed.utils": [ranks.ignore_others_shapes],
         "torch.distributed.checkpoint.utils": [ranks.plan_checkpoints_alone],
         "torch.distributed.checkpoint.default_planner": [ranks.accept_parts_of_checkpoints],

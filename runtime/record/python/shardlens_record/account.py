@@ -9,7 +9,7 @@ import sys
 import sysconfig
 import time
 
-from . import OPTIONS
+from . import ASKED_FOR, OPTIONS
 from .guards import describe, in_one_line
 
 _OURS = os.path.dirname(os.path.abspath(__file__))
@@ -20,6 +20,8 @@ _once = set()
 
 def tell(what, text=""):
     """Never raises."""
+    if ASKED_FOR:
+        return  # the process is none of the command's own
     try:
         line = json.dumps({"what": what, "text": text, "time": time.time()})
         path = os.path.join(OPTIONS["accounts"], str(os.getpid()))

@@ -1,12 +1,12 @@
-"""Which rank this process is; on a null device one of a world that does not exist: collectives do
-nothing (PyTorch's own "fake" process group), and what the others would say is what this rank says."""
+"""Which rank this process is; on a null device one of a world that does not exist (collectives.py),
+of which launchers start one rank alone."""
 
 import functools
 import json
 import os
 import sys
 
-from . import IS_ATTACHED, OPTIONS, account, groups
+from . import IS_ATTACHED, OPTIONS, account
 from .guards import replace, say
 
 
@@ -55,7 +55,7 @@ def tell_spawned(module):
     module._wrap, module.start_processes = run_rank, start_ranks
 
 
-class _World:
+class World:
     """Of this process. The command's --world and --rank win over torchrun's and the program's."""
 
     size = OPTIONS["world"]
@@ -72,10 +72,10 @@ class _World:
             say(why)
             account.tell("refused", why)
             sys.exit(2)
-        os.environ.update(_environment(cls.size, cls.rank, cls._gpus(gpus_per_node)))
+        os.environ.update(_environment(cls.size, cls.rank, cls.gpus(gpus_per_node)))
 
     @classmethod
-    def _gpus(cls, of_launcher):
+    def gpus(cls, of_launcher=None):
         """Of a node: nodes have equally many."""
         told = (OPTIONS["gpus_per_node"], of_launcher, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
         return next((gpus for gpus in told if gpus and cls.size % gpus == 0), 1)
@@ -96,89 +96,18 @@ def _environment(size, rank, gpus):
     }
 
 
+def options_as(rank):
+    """The options of a process that is another rank of this world."""
+    return OPTIONS | {"rank": rank, "world": World.size}
+
+
+def environment_as(rank):
+    return _environment(World.size, rank, World.gpus())
+
+
 def count_null_devices(torch):
     """NVML would tell of the GPUs that are there."""
     torch.cuda._device_count_nvml = lambda: -1
-
-
-def _given(value, variable, default):
-    if value is not None and value >= 0:
-        return value
-    return int(os.environ.get(variable, default))
-
-
-def _replace_process_groups(c10d):
-    init, new_group = c10d.init_process_group, c10d.new_group
-
-    def init_process_group(
-        backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, *args,
-        **kwargs
-    ):
-        from torch.testing._internal.distributed.fake_pg import FakeStore
-
-        size = _given(world_size, "WORLD_SIZE", 1)
-        _World.settle(size, _given(rank, "RANK", 0))
-        say(f"rank {_World.rank} of {_World.size}; the others are absent: collectives do nothing")
-        init("fake", store=FakeStore(), rank=_World.rank, world_size=_World.size)
-
-    def new_group_of_absent(ranks=None, timeout=None, backend=None, pg_options=None, **kwargs):
-        return new_group(ranks=ranks, **kwargs)
-
-    c10d.init_process_group = init_process_group
-    c10d.new_group = new_group_of_absent
-
-
-def _say_absent(name):
-    say(f"{name}: what absent ranks would send is taken to be what this rank has")
-
-
-def _replace_object_collectives(c10d):
-    """PyTorch would unpickle what was never sent."""
-
-    def broadcast_object_list(object_list, *args, **kwargs):
-        _say_absent("broadcast_object_list")
-
-    def all_gather_object(object_list, obj, *args, **kwargs):
-        _say_absent("all_gather_object")
-        object_list[:] = [obj] * len(object_list)
-
-    def gather_object(obj, object_gather_list=None, *args, **kwargs):
-        _say_absent("gather_object")
-        if object_gather_list is not None:
-            object_gather_list[:] = [obj] * len(object_gather_list)
-
-    def scatter_object_list(
-        scatter_object_output_list, scatter_object_input_list=None, *args, **kwargs
-    ):
-        _say_absent("scatter_object_list")
-        if scatter_object_input_list:
-            own = _World.rank % len(scatter_object_input_list)
-            scatter_object_output_list[0] = scatter_object_input_list[own]
-
-    c10d.broadcast_object_list = broadcast_object_list
-    c10d.all_gather_object = all_gather_object
-    c10d.gather_object = gather_object
-    c10d.scatter_object_list = scatter_object_list
-
-
-def replace_absent(c10d):
-    _replace_process_groups(c10d)
-    groups.count(c10d)
-    _replace_object_collectives(c10d)
-
-
-def choose_gpu_of_mesh(module):
-    """As a device mesh does where nobody else has, unless the process group is a fake one."""
-    mesh, torch = module.DeviceMesh, module.torch
-    inner = mesh._setup_world_group_and_device
-
-    def setup(self, *args, **kwargs):
-        group = inner(self, *args, **kwargs)
-        if self.device_type == "cuda" and not torch.cuda.is_initialized():
-            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        return group
-
-    mesh._setup_world_group_and_device = setup
 
 
 def ignore_others_shapes(module):
@@ -244,9 +173,9 @@ def replace_spawn(module):
     """torch.multiprocessing.spawn starts a process for every rank of a machine: one is enough."""
 
     def spawn(fn, args=(), nprocs=1, *rest, **kwargs):
-        _World.settle(nprocs, 0, nprocs)
-        say(f"torch.multiprocessing.spawn: only rank {_World.rank} of {nprocs} is run")
-        fn(_World.rank % nprocs, *args)
+        World.settle(nprocs, 0, nprocs)
+        say(f"torch.multiprocessing.spawn: only rank {World.rank} of {nprocs} is run")
+        fn(World.rank % nprocs, *args)
 
     module.spawn = spawn
 
@@ -257,7 +186,7 @@ def replace_torchrun(module):
     def launch(self, *arguments):
         config = self._config
         gpus = config.nproc_per_node
-        _World.settle(config.max_nodes * gpus, 0, gpus)
+        World.settle(config.max_nodes * gpus, 0, gpus)
         if callable(self._entrypoint):
             return self._entrypoint(*arguments)
         sys.stdout.flush()

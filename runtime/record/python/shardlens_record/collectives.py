@@ -1,0 +1,196 @@
+"""A world of which only this rank is there, on a null device: collectives do nothing (PyTorch's own
+"fake" process group). Where they give objects, these are what the others would say: what this rank
+says, or what a rank sends that it was asked for (absent.py)."""
+
+import os
+
+from . import absent, groups
+from .guards import say
+from .ranks import World
+
+
+def _given(value, variable, default):
+    if value is not None and value >= 0:
+        return value
+    return int(os.environ.get(variable, default))
+
+
+class _Backends:
+    """By a group's name, those that the program has asked for. PyTorch and programs take other ways
+    with NCCL than with the fake one, which no program runs on."""
+
+    of_world = "undefined"  # PyTorch's name for what nobody has named
+    by_group = {}
+
+
+def _replace_process_groups(c10d):
+    init, new_group, get_backend = c10d.init_process_group, c10d.new_group, c10d.get_backend
+
+    def init_process_group(
+        backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None,
+        group_name="", pg_options=None, device_id=None, *args, **kwargs
+    ):
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        size = _given(world_size, "WORLD_SIZE", 1)
+        World.settle(size, _given(rank, "RANK", 0))
+        say(f"rank {World.rank} of {World.size}; the others are absent: collectives do nothing")
+        _Backends.by_group.clear()
+        of_gpu = "nccl" if device_id is not None else "undefined"
+        _Backends.of_world = c10d.Backend(backend or of_gpu)
+        init("fake", store=FakeStore(), rank=World.rank, world_size=World.size)
+
+    def new_group_of_absent(ranks=None, timeout=None, backend=None, pg_options=None, **kwargs):
+        group = new_group(ranks=ranks, **kwargs)
+        if backend and group is not c10d.GroupMember.NON_GROUP_MEMBER:
+            _Backends.by_group[group.group_name] = c10d.Backend(backend)
+        return group
+
+    def backend_of(group=None):
+        used = get_backend(group)
+        if used != "fake":
+            return used
+        name = (group or c10d._get_default_group()).group_name
+        return _Backends.by_group.get(name, _Backends.of_world)
+
+    c10d.init_process_group = init_process_group
+    c10d.new_group = new_group_of_absent
+    c10d.get_backend = backend_of
+
+
+def _say_absent(name):
+    say(f"{name}: what absent ranks would send is taken to be what this rank has")
+
+
+def _replace_object_collectives(c10d):
+    """PyTorch would unpickle what was never sent."""
+
+    def broadcast_object_list(object_list, *args, **kwargs):
+        _say_absent("broadcast_object_list")
+
+    def all_gather_object(object_list, obj, *args, **kwargs):
+        _say_absent("all_gather_object")
+        object_list[:] = [obj] * len(object_list)
+
+    def gather_object(obj, object_gather_list=None, *args, **kwargs):
+        _say_absent("gather_object")
+        if object_gather_list is not None:
+            object_gather_list[:] = [obj] * len(object_gather_list)
+
+    def scatter_object_list(
+        scatter_object_output_list, scatter_object_input_list=None, *args, **kwargs
+    ):
+        _say_absent("scatter_object_list")
+        if scatter_object_input_list:
+            own = World.rank % len(scatter_object_input_list)
+            scatter_object_output_list[0] = scatter_object_input_list[own]
+
+    c10d.broadcast_object_list = broadcast_object_list
+    c10d.all_gather_object = all_gather_object
+    c10d.gather_object = gather_object
+    c10d.scatter_object_list = scatter_object_list
+
+
+def _replace_messages(c10d):
+    """What one rank sends another as objects, and from whom a tensor has come."""
+    send, receive = c10d.send_object_list, c10d.recv
+
+    def global_rank(group, rank, rank_in_group):
+        if rank is not None:
+            return rank
+        return c10d.get_global_rank(group or c10d._get_default_group(), rank_in_group)
+
+    def send_object_list(object_list, dst=None, group=None, device=None, group_dst=None, *args,
+                         **kwargs):
+        send(object_list, dst, group, device, group_dst, *args, **kwargs)
+        if not c10d._rank_not_in_group(group):
+            absent.send(object_list, World.rank, global_rank(group, dst, group_dst))
+
+    def recv_object_list(object_list, src=None, group=None, device=None, group_src=None, *args,
+                         **kwargs):
+        if c10d._rank_not_in_group(group):
+            return -1
+        sender = global_rank(group, src, group_src)
+        object_list[:] = absent.receive(sender, World.rank)
+        return sender
+
+    def recv(tensor, src=None, group=None, tag=0, group_src=None):
+        """From any rank: from the next one."""
+        if src is None and group_src is None and not c10d._rank_not_in_group(group):
+            group_src = (c10d.get_rank(group) + 1) % c10d.get_world_size(group)
+        return receive(tensor, src, group, tag, group_src)
+
+    c10d.send_object_list = send_object_list
+    c10d.recv_object_list = recv_object_list
+    c10d.recv = recv
+
+
+def _replace_uneven_collectives(c10d):
+    """The fake process group copies what this rank has to where others' is taken, of another shape
+    or not."""
+    all_gather, all_to_all = c10d.all_gather, c10d.all_to_all
+
+    def all_gather_any(tensor_list, tensor, group=None, async_op=False):
+        if all(one.shape == tensor.shape for one in tensor_list):
+            return all_gather(tensor_list, tensor, group, async_op)
+        return c10d.broadcast(tensor, group=group, async_op=async_op, group_src=0)
+
+    def all_to_all_any(output_tensor_list, input_tensor_list, group=None, async_op=False):
+        pairs = zip(output_tensor_list, input_tensor_list)
+        if all(received.shape == sent.shape for received, sent in pairs):
+            return all_to_all(output_tensor_list, input_tensor_list, group, async_op)
+        return all_to_all(output_tensor_list, output_tensor_list, group, async_op)
+
+    c10d.all_gather = all_gather_any
+    c10d.all_to_all = all_to_all_any
+
+
+def _replace_barriers(c10d):
+    inner = c10d.barrier
+
+    def barrier(group=None, async_op=False, device_ids=None, *args, **kwargs):
+        """PyTorch allocates a tensor on that device without Python: the recording begins before."""
+        if device_ids and c10d.torch.cuda.is_available():
+            c10d.torch.cuda.init()
+        return inner(group, async_op, device_ids, *args, **kwargs)
+
+    def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
+        if c10d._rank_not_in_group(group):
+            return
+        if c10d.get_backend(group) == "nccl":
+            raise ValueError("monitored_barrier needs a group with a CPU's backend, such as gloo")
+
+    c10d.barrier = barrier
+    c10d.monitored_barrier = monitored_barrier
+
+
+def replace_absent(c10d):
+    _replace_process_groups(c10d)
+    groups.count(c10d)
+    _replace_object_collectives(c10d)
+    _replace_messages(c10d)
+    _replace_uneven_collectives(c10d)
+    _replace_barriers(c10d)
+
+
+def derive_gradients(module):
+    """Stages of pipelines learn from the next one, in PyTorch 2.15, which gradients it sends. Of
+    plain tensors these are like what it was sent: PyTorch's own rule where programs say shapes."""
+    stage = module.PipelineStage
+    receive = getattr(stage, "_recv_meta", None)
+    if receive is None:
+        return
+
+    def receive_or_derive(self, src_stage):
+        outputs = self._stage_meta.outputs
+        if src_stage < self.stage_index or any(type(meta) is not module._TensorMeta
+                                               for meta in outputs):
+            return receive(self, src_stage)
+        return module._StageBackwardMeta(backward_metas=module._derive_grad_metas(outputs))
+
+    stage._recv_meta = receive_or_derive
+
+
+def measure_no_collectives(module):
+    """torch.compile would time them."""
+    module.can_benchmark_collective = lambda: False

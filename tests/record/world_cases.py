@@ -1,0 +1,124 @@
+"""Records programs that talk to ranks that are not there: what they are given is what real ranks
+would give them, by what PyTorch's own processes say or by the program's own arithmetic.
+
+    world_cases.py quick|long
+
+recorded.py says which Python runs them.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+from recorded import HERE, PROGRAM, PYTHON, OnNullDevice, run_cases
+
+SCRIPTS = HERE / "scripts"
+NULL_DEVICE = PROGRAM.parent.parent / "null_device"
+
+# With the number of stages that each of two ranks has.
+SCHEDULES = {"ScheduleGPipe": 1, "Schedule1F1B": 1, "ScheduleInterleaved1F1B": 2,
+             "ScheduleLoopedBFS": 2, "ScheduleInterleavedZeroBubble": 2, "ScheduleZBVZeroBubble": 2}
+
+
+def as_rank(rank, world):
+    return ["--world", str(world), "--rank", str(rank)]
+
+
+# --- pipelines ------------------------------------------------------------------------------------
+
+
+def given_to(stage):
+    """What scripts/pipeline.py's stages make of a microbatch: one position less, 32 features more,
+    and the other type each."""
+    kind = "float32" if stage % 2 == 0 else "float64"
+    return f"stage {stage} was given {{((4, {64 - stage}, {128 + 32 * stage}), torch.{kind}"
+
+
+def record_pipeline(folder, schedule, rank, world, stages):
+    command = [PYTHON, SCRIPTS / "pipeline.py", schedule, str(SCHEDULES[schedule])]
+    run = OnNullDevice(folder, *command, flags=as_rank(rank, world)).expect(0, "equal")
+    found = re.findall(r"^stage .*", run.text, re.MULTILINE)
+    wanted = [given_to(stage) for stage in stages]
+    if len(found) != len(wanted) or not all(map(str.startswith, found, wanted)):
+        raise AssertionError(f"{schedule}, rank {rank}: {found}, not {wanted}")
+    return run.expect_steps(2)
+
+
+def check_second_stage(folder):
+    run = record_pipeline(folder, "Schedule1F1B", 1, 2, [1])
+    run.expect(0, "rank 0 is absent: the program is run again as that rank")
+
+
+def check_last_of_four_stages(folder):
+    record_pipeline(folder, "Schedule1F1B", 3, 4, [3])
+
+
+def check_schedules(folder):
+    for schedule, of_rank in SCHEDULES.items():
+        for rank in range(2):
+            own = [rank, 3 - rank] if "V" in schedule else [rank, rank + 2]
+            os.mkdir(f"{folder}/{schedule}-{rank}")
+            record_pipeline(f"{folder}/{schedule}-{rank}", schedule, rank, 2, own[:of_rank])
+
+
+def check_sender_that_fails(folder):
+    """It is told of in the error of the rank that waits for it."""
+    script = pathlib.Path(folder) / "waiting.py"
+    script.write_text("import torch, torch.distributed as dist\n"
+                      "dist.init_process_group('nccl')\n"
+                      "torch.ones(1, device='cuda')\n"
+                      "assert dist.get_rank() == 1, 'only rank 1 works'\n"
+                      "dist.recv_object_list([None], 0)\n")
+    run = OnNullDevice(folder, PYTHON, script, flags=as_rank(1, 2))
+    run.expect(1, "run again as that rank ended with exit code 1", "only rank 1 works")
+
+
+# --- collectives ----------------------------------------------------------------------------------
+
+
+def real_ranks(folder):
+    """What two processes print that PyTorch's gloo connects, on CPUs."""
+    preload = ":".join(str(path) for path in sorted(NULL_DEVICE.glob("*.so.*")))
+    store = pathlib.Path(folder) / "meeting"
+    common = os.environ | {"LD_PRELOAD": preload, "WORLD_SIZE": "2"}
+    command = [PYTHON, SCRIPTS / "collectives.py", "cpu", f"file://{store}"]
+    ranks = [subprocess.Popen(command, env=common | {"RANK": str(rank)}, text=True,
+                              stdout=subprocess.PIPE) for rank in range(2)]
+    texts = [rank.communicate(timeout=300)[0] for rank in ranks]
+    if any(rank.returncode for rank in ranks):
+        raise AssertionError(f"a real rank failed: {texts}")
+    return texts
+
+
+def answers(text):
+    return re.findall(r"^[\w ,']+: .*\]$", text, re.MULTILINE)
+
+
+def check_collectives(folder):
+    """Every call returns what it does between real ranks, and fills tensors of the same shapes."""
+    wanted = answers(real_ranks(folder)[1])
+    script = [PYTHON, SCRIPTS / "collectives.py"]
+    run = OnNullDevice(folder, *script, "cpu", flags=as_rank(1, 2)).expect(5)
+    if len(wanted) < 40 or answers(run.text) != wanted:
+        raise AssertionError(f"{answers(run.text)}\nbut real ranks say\n{wanted}")
+
+
+def check_collectives_of_gpus(folder):
+    """Of four ranks two are in the second group. The names of backends are those asked for."""
+    for rank in (1, 2):
+        os.mkdir(f"{folder}/{rank}")
+        run = OnNullDevice(f"{folder}/{rank}", PYTHON, SCRIPTS / "collectives.py",
+                           flags=as_rank(rank, 4))
+        run.expect(0, "get_backend: cpu:gloo,cuda:nccl", "get_backend of gloo: gloo",
+                   "all_gather of uneven", "equal")
+
+
+QUICK = [check_second_stage, check_collectives]
+LONG = [check_last_of_four_stages, check_schedules, check_sender_that_fails,
+        check_collectives_of_gpus]
+
+
+if __name__ == "__main__":
+    sys.exit(run_cases({"quick": QUICK, "long": LONG}[sys.argv[1]]))
