@@ -189,6 +189,27 @@ def check_spawned_rank(folder):
     python(folder, "spawn", flags=["--rank", "3"]).expect(0, "rank 3 of 4").expect_steps(1)
 
 
+LIKE_DEEPSPEED = """
+import os, subprocess, sys
+own = {"WORLD_SIZE": "4", "LOCAL_SIZE": "4", "CROSS_RANK": "0", "CROSS_SIZE": "1"}
+ranks = [subprocess.Popen([sys.executable, *sys.argv[1:]],
+                          env=os.environ | own | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
+         for rank in range(4)]
+sys.exit(max(rank.wait() for rank in ranks))
+"""
+
+
+def check_deepspeed(folder):
+    """Its launcher starts four processes, of which one is run."""
+    launcher = pathlib.Path(folder) / "launch.py"
+    launcher.write_text(LIKE_DEEPSPEED)
+    command = [PYTHON, launcher, SCRIPT, "use_node"]
+    run = OnNullDevice(folder, *command, flags=["--rank", "2"])
+    run.expect(0, "rank 2 of 4", "gpu 2 of 4, node 0 of 1 4")
+    if len(list((run.out / "profiles").glob("*.slp"))) != 1 or run.text.count("gpu 2") != 1:
+        raise AssertionError(run.text)
+
+
 def check_node(folder):
     """Rank 13 of 16 is the sixth of the second node, or the second of the fourth."""
     for flags, said in {
@@ -283,9 +304,11 @@ QUICK = [check_fail, check_kill, check_known_values, check_known_collectives, ch
 LONG = [
     check_exit_code, check_hang, check_hang_for_ever, check_interrupt, check_fork, check_workers,
     check_profiler, check_out_of_memory, check_steps, check_resume, check_no_gpu,
-    check_decisions, check_decisions_in_verdict, check_true, check_two_processes, check_capacity, check_torchrun,
-    check_torchrun_rank, check_torchrun_node, check_spawn, check_spawned_rank, check_node,
-    check_shards_of_nodes, check_own_sitecustomize, check_refusals, check_gate,
+    check_decisions, check_decisions_in_verdict, check_true, check_two_processes,
+    check_capacity, check_torchrun,
+    check_torchrun_rank, check_torchrun_node, check_deepspeed, check_spawn,
+    check_spawned_rank, check_node, check_shards_of_nodes, check_own_sitecustomize, check_refusals,
+    check_gate,
 ]
 
 

@@ -5,6 +5,7 @@ record_cases.py does; and every operator of PyTorch's own database of them.
 recorded.py says which Python runs them: here one that has them all (.setup/python trainer).
 """
 
+import pathlib
 import sys
 
 from record_cases import check
@@ -35,6 +36,16 @@ def check_fsdp2(_):
 def check_fsdp2_as_last(_):
     place = [*DEVICE, "--world", "512", "--rank", "511"]
     check(["trainer.py", "--recompute", "--save"], place, FSDP2)
+
+
+def check_accelerate(folder):
+    """Where it finds several GPUs it needs no --multi_gpu."""
+    script = HERE / "scripts" / "misbehave.py"
+    program = pathlib.Path(PYTHON).with_name("accelerate")
+    for launcher in (["-m", "accelerate.commands.launch"], [program, "launch"]):
+        command = [PYTHON, *launcher, "--num_processes", "4", script, "use_rank"]
+        run = Recorded(folder, *command, flags=[*DEVICE, "--rank", "3"])
+        run.expect(0, "rank 3 of 4")
 
 
 def check_lightning_ddp(_):
@@ -68,6 +79,6 @@ def check_operators(folder):
 
 if __name__ == "__main__":
     sys.exit(run_cases([check_alone, check_saved, check_ddp, check_fsdp2, check_fsdp2_as_last,
-                        check_lightning_ddp, check_lightning_fsdp, check_compiled,
-                        check_compiled_graphs, check_compiled_ddp, check_compiled_fsdp2,
-                        check_operators]))
+                        check_accelerate, check_lightning_ddp, check_lightning_fsdp,
+                        check_compiled, check_compiled_graphs, check_compiled_ddp,
+                        check_compiled_fsdp2, check_operators]))

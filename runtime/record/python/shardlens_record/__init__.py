@@ -54,7 +54,10 @@ def _changes():
 
 
 def wait_for_pytorch():
-    from . import account, imports
+    from . import account, imports, ranks
 
     account.begin()
+    if not IS_ATTACHED:
+        ranks.give_gpus_to_launcher()
+        ranks.settle_under_deepspeed()
     imports.change_when_executed(_changes())

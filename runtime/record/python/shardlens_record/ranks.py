@@ -169,6 +169,51 @@ def reduce_alone(module):
     ddp.register_comm_hook = leave_out
 
 
+# --- launchers ------------------------------------------------------------------------------------
+
+
+def _flag(words, name, default):
+    """The number of --name N or --name=N, with hyphens or underscores, before the first script."""
+    for word, following in zip(words, [*words[1:], ""]):
+        if word.endswith(".py"):
+            break
+        flag, _, value = word.partition("=")
+        if flag.replace("-", "_") == f"__{name}" and (value or following).isdecimal():
+            return int(value or following)
+    return default
+
+
+def _gpus_wanted_by_launcher():
+    """By accelerate, which starts one process where it finds one GPU, however many it is asked for,
+    or by DeepSpeed, which counts GPUs, too."""
+    words = sys.orig_argv
+    programs = {os.path.basename(word) for word in words[:3]}
+    if (programs & {"accelerate-launch", "accelerate.commands.launch"}
+            or ("accelerate" in programs and "launch" in words[:3])):
+        return _flag(words, "num_processes", 1) // _flag(words, "num_machines", 1)
+    if programs & {"deepspeed", "deepspeed.launcher.runner"}:
+        return _flag(words, "num_gpus", 1)
+    return 1
+
+
+def give_gpus_to_launcher():
+    there = int(os.environ.get("SHARDLENS_NULL_GPUS", 1))
+    os.environ["SHARDLENS_NULL_GPUS"] = str(max(_gpus_wanted_by_launcher(), there))
+
+
+def settle_under_deepspeed():
+    """DeepSpeed's launcher starts a process for every rank of a machine: one is enough, of which it
+    has told the GPU already."""
+    names = ("WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_SIZE")
+    if any(name not in os.environ for name in names):
+        return
+    size, gpu, gpus, _ = (int(os.environ[name]) for name in names)
+    if gpu != (World.rank or 0) % gpus:
+        os._exit(0)
+    World.settle(size, 0, gpus)
+    say(f"DeepSpeed's launcher: only rank {World.rank} of {World.size} is run")
+
+
 def replace_spawn(module):
     """torch.multiprocessing.spawn starts a process for every rank of a machine: one is enough."""
 
