@@ -11,6 +11,7 @@
 #include <string>
 
 #include "runtime/null_device/api_observer.h"
+#include "runtime/null_device/cudnn_caller.h"
 #include "runtime/null_device/null_device.h"
 
 namespace shardlens::runtime {
@@ -128,11 +129,14 @@ const NullDevice& null_device() {
 
 std::atomic<shardlens::runtime::ApiObserver*> shardlens_null_api_observer{nullptr};
 
+using shardlens::runtime::is_in_cudnn;
 using shardlens::runtime::null_device;
 
 extern "C" {
 
+// NVIDIA's own cuDNN finds no device, and plans for the one that is described to it (dnn_graph.h).
 CUresult cuInit(unsigned) {
+  if (is_in_cudnn(__builtin_return_address(0))) return CUDA_ERROR_NO_DEVICE;
   return null_device().gpu == nullptr ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
 }
 
@@ -193,6 +197,9 @@ CUresult cuGetErrorString(CUresult error, const char** text) {
       break;
     case CUDA_ERROR_NOT_SUPPORTED:
       *text = "not supported on the null device";
+      break;
+    case CUDA_ERROR_NO_DEVICE:
+      *text = "no CUDA-capable device is detected";
       break;
     case CUDA_ERROR_NOT_INITIALIZED:
       *text = null_device().error.c_str();

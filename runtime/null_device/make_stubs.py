@@ -34,6 +34,25 @@ UNVERSIONED = [("nccl", "libnccl.so."), ("nvshmem", "libnvshmem_host.so."),
 DRIVER_HEADER = "include/c10/cuda/driver_api.h"
 DRIVER_CALL = re.compile(r"_\((cu\w+), \d+\)")
 
+# Calls that NVIDIA's cuDNN looks up by name, by the beginning of their library's name: where one is
+# missing it takes other kernels than on a GPU, or ends the program.
+CUDNN_CALLS = {
+    "libcublasLt.so.": """
+        cublasLtMatmul cublasLtMatmulDescGetAttribute cublasLtMatmulDescInit_internal
+        cublasLtMatmulDescSetAttribute cublasLtMatmulPreferenceInit_internal
+        cublasLtMatmulPreferenceSetAttribute cublasLtMatrixLayoutGetAttribute
+        cublasLtMatrixLayoutInit_internal cublasLtMatrixLayoutSetAttribute cublasLtMatrixTransform
+        cublasLtMatrixTransformDescGetAttribute cublasLtMatrixTransformDescInit_internal
+        cublasLtMatrixTransformDescSetAttribute""",
+    "libcuda.so.": """
+        cuCtxPopCurrent cuCtxPushCurrent cuCtxSetCurrent cuDevicePrimaryCtxRelease
+        cuDevicePrimaryCtxReset cuFuncSetAttribute cuFuncSetCacheConfig cuKernelSetAttribute
+        cuKernelSetCacheConfig cuLaunchCooperativeKernel cuLaunchKernel cuLibraryUnload
+        cuLinkAddData cuLinkAddData_v2 cuLinkAddFile_v2 cuLinkDestroy cuMemcpyDtoH_v2
+        cuMemsetD32Async cuModuleGetFunction cuModuleLoadData cuModuleLoadDataEx cuModuleUnload
+        cuOccupancyMaxActiveBlocksPerMultiprocessor cuStreamSynchronize cuTensorMapEncodeTiled""",
+}
+
 RETURNS_TEXT = re.compile(r"^(?!cuGet)\w+GetErrorString$")
 TEXT_STUB = '[[gnu::weak]] const char* {}() {{ return "null device"; }}\n'
 STUB = "[[gnu::weak]] int {}() {{ return 0; }}\n"
@@ -144,6 +163,8 @@ def collect(torch):
                     if symbol.startswith(prefix):
                         symbols[soname].add(symbol)
                         break
+    for soname in sonames:
+        symbols[soname] |= set(CUDNN_CALLS.get(soname.rstrip("0123456789"), "").split())
     symbols["libcuda.so.1"] |= set(DRIVER_CALL.findall((torch / DRIVER_HEADER).read_text()))
     return symbols, versions, sonames | set(symbols)
 

@@ -35,13 +35,22 @@
 // if they declare it; the definition replaces the stub. A call that would have to answer with
 // something that does not exist here (capture, IPC, memory pools) returns "not supported", never 0.
 //
+// NVIDIA's own cuDNN plans here, where a program has it: shardlens_null_cudnn (dnn_graph.h) lets
+// the stub of cuDNN load it, from 9.8 on, and forward the graph API to it, with a description of
+// the null device where a handle would be. Which kernels are taken and what workspaces they want is
+// then cuDNN's choice. To cuDNN's libraries the driver says that there is no device
+// (cudnn_caller.h), libraries and kernels load, and what it compiles is compiled by NVIDIA's own
+// NVRTC (shardlens_null_nvrtc); where one of these failed, cuDNN would silently take other kernels.
+// What its graphs do not tell (RNNs, CTC, batch norm) needs a handle, and is an error.
+//
 // Limits. A process is meant to use one of several devices: they have one memory between them. No
 // device is ever busy. The context of a real driver and what NVIDIA's libraries allocate for
 // themselves (about 0.5 GB) are not taken from the capacity, and addresses are never used twice.
 // CUPTI calls back for no call but those on memory, whatever is enabled; it hands a full buffer
 // back on the thread that filled it; no record has a program counter or names a library. The sizes
-// of workspaces that cuFFT, cuSOLVER, cuSPARSE and cuDNN would give are not known; no model here
-// uses them.
+// of workspaces that cuFFT, cuSOLVER and cuSPARSE would give are not known, nor cuDNN's where it is
+// not there; no model here uses them. cuDNN was not compared with a GPU; what it would take by
+// timing kernels (benchmark) cannot be known.
 #pragma once
 
 #include <string_view>

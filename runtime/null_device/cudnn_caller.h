@@ -1,0 +1,20 @@
+// Tells calls of NVIDIA's own cuDNN, which plans without a device (dnn_graph.cpp), from those of
+// everybody else. cuDNN's libraries are told that there is no device, and compile in earnest.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <string_view>
+
+namespace shardlens::runtime {
+
+/// True if the code at this address, where a call returns to, lies in one of cuDNN's libraries,
+/// such as libcudnn_graph.so.9. The stub is libcudnn.so.9, without an underscore.
+inline bool is_in_cudnn(const void* return_address) {
+  Dl_info found{};
+  if (::dladdr(return_address, &found) == 0 || found.dli_fname == nullptr) return false;
+  const std::string_view path = found.dli_fname;
+  return path.substr(path.rfind('/') + 1).starts_with("libcudnn_");
+}
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,12 @@
+// Describes the null device to cuDNN, which plans for a GPU by a description of it.
+#pragma once
+
+#include <string>
+
+namespace shardlens::runtime {
+
+/// Returns the JSON of CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION: what the driver's calls say of
+/// device 0. Returns "" if there is no device.
+std::string device_properties_json();
+
+}  // namespace shardlens::runtime
