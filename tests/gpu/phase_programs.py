@@ -35,7 +35,7 @@ PROGRAMS = {
     "lightning": ["lit.py", "alone"],
     "convolutions": ["convolutions.py", "--cudnn", "off"],
 }
-# cuDNN chooses their kernels by itself, and there is none on a null device.
+# cuDNN chooses their kernels by itself; a null device has it where its Python has.
 WITH_CUDNN = {
     "convolutions_cudnn": ["convolutions.py", "--cudnn", "on"],
     "plain_cudnn": ["transformer.py", "--strategy", "plain"],
@@ -124,7 +124,7 @@ def compare(machine, folder, name):
 
 
 def with_cudnn(machine, folder, program):
-    """Kept to be explained later: where cuDNN is used the null device cannot follow."""
+    """Kept to be explained later: the null device follows only where its Python has cuDNN."""
     machine.needs_gpu("has no cuDNN")
     seen, report_ = on_gpu(machine, folder / "gpu", program, has_cudnn=True)
     expected = on_null(machine, folder / "null", program)

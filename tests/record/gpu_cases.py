@@ -12,7 +12,7 @@ import tempfile
 from record_cases import check_events, events_in
 from recorded import HERE, PYTHON, Recorded
 
-# The null device has no cuDNN, which attention prefers on newer GPUs, and convolutions on all.
+# The Python of a null device may have no cuDNN, which attention prefers on newer GPUs.
 ALONE = {"TORCH_CUDNN_SDPA_DEPRIORITIZED": "1", "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1",
          "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29517"}
 PROGRAMS = {

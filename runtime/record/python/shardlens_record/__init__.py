@@ -28,7 +28,7 @@ ASKED_FOR = OPTIONS.get("asked_for")
 
 def _changes():
     """What to do to which module, once it has been executed."""
-    from . import collectives, ranks, recording, values
+    from . import collectives, cudnn, ranks, recording, values
 
     always = {
         "torch": [] if ASKED_FOR else [recording.prepare],
@@ -38,7 +38,7 @@ def _changes():
     if IS_ATTACHED:
         return always | {"torch.multiprocessing.spawn": [ranks.tell_spawned]}
     return always | {
-        "torch": [*always["torch"], values.leave_out_cudnn, values.watch,
+        "torch": [*always["torch"], cudnn.prepare, values.watch,
                   ranks.count_null_devices],
         "torch.distributions.distribution": [values.check_no_arguments],
         "torch.distributed.distributed_c10d": [collectives.replace_absent],
@@ -49,6 +49,7 @@ def _changes():
         "torch.distributed.checkpoint.default_planner": [ranks.accept_parts_of_checkpoints],
         "torch.distributed.launcher.api": [ranks.replace_torchrun],
         "torch.multiprocessing.spawn": [ranks.replace_spawn],
+        "torch.nn.attention": [cudnn.allow_other_attention],
         "torch.nn.parallel.distributed": [ranks.reduce_alone],
     }
 

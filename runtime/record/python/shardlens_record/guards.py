@@ -5,7 +5,7 @@ import functools
 import sys
 
 _said = set()
-_doubts = {}  # what is in doubt, and the error by which it first was
+_doubts = {}  # what is in doubt, and why it first was
 
 _MOST_CHARACTERS = 160
 
@@ -38,10 +38,15 @@ def describe(error):
     return f"{name}: {text}" if text else name
 
 
-def doubt(what, error):
+def note(what, why):
+    """A doubt about the recording."""
     if what not in _doubts:
-        _doubts[what] = describe(error)
-        say(f"{what}: {_doubts[what]}")
+        _doubts[what] = why
+        say(f"{what}: {why}")
+
+
+def doubt(what, error):
+    note(what, describe(error))
 
 
 def doubts():

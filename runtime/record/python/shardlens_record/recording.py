@@ -12,7 +12,8 @@ import sys
 import time
 import weakref
 
-from . import IS_ATTACHED, OPTIONS, account, counters, groups, history, library, ranks, values
+from . import (IS_ATTACHED, OPTIONS, account, counters, cudnn, groups, history, library, ranks,
+               values)
 from .guards import describe, doubts, guarded, replace, say
 
 # Of profiler/profile.h.
@@ -160,6 +161,7 @@ def end():
         return
     _Recording.recorder = None
     values.say_unmet()
+    cudnn.say_fault()
     facts = found | {"history": not OPTIONS["library"]}
     facts |= {"steps": max(_Recording.step, 0), "values_read": values.counts()}
     facts |= {"doubts": OPTIONS["doubts"] + doubts() + values.decisions_taken()}

@@ -1,6 +1,6 @@
 """What the null device cannot give: values, but for those that are known without computing on it
-(runtime/record/known/values.h). Where the program's course or a shape depends on one that is not, that is
-said; what reads cuDNN's answers is taken out of PyTorch's choice."""
+(runtime/record/known/values.h). Where the program's course or a shape depends on one that is not,
+that is said."""
 
 import ctypes
 import functools
@@ -66,13 +66,6 @@ def decisions_taken():
     more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
     places = "1 decision" if len(named) == 1 else f"{len(named)} decisions"
     return [f"{places} by values that are not known: {', '.join(named[:_MOST_NAMED])}{more}"]
-
-
-def leave_out_cudnn(torch):
-    """Its stub does not give the answers that its frontend reads."""
-    torch.backends.cuda.enable_cudnn_sdp(False)
-    torch.backends.cudnn.enabled = False
-    say("cuDNN is left out: attention and convolutions take PyTorch's other kernels")
 
 
 # --- who asks -------------------------------------------------------------------------------------
