@@ -21,7 +21,6 @@ namespace {
 constexpr int kNotSupported = 3000;         // CUDNN_STATUS_NOT_SUPPORTED
 constexpr int kEngine = 2;                  // CUDNN_BACKEND_ENGINE_DESCRIPTOR
 constexpr int kHeuristics = 4;              // CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR
-constexpr int kPlan = 5;                    // CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR
 constexpr int kDeviceProperty = 38;         // CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR
 constexpr int kHeuristicsDevice = 204;      // CUDNN_ATTR_ENGINEHEUR_DEVICEPROP
 constexpr int kPlanHandle = 400;            // CUDNN_ATTR_EXECUTION_PLAN_HANDLE
@@ -32,7 +31,7 @@ constexpr int kDeviceJson = 2702;           // CUDNN_ATTR_DEVICEPROP_JSON_REPRES
 constexpr int kDescriptorType = 15;         // CUDNN_TYPE_BACKEND_DESCRIPTOR
 constexpr int kTextType = 24;               // CUDNN_TYPE_CHAR
 
-/// Tells whether a plan was given up for what is missing here and not on a GPU: a driver or a
+/// Tells whether a kernel was given up for what is missing here and not on a GPU: a driver or a
 /// runtime that cuDNN can use, something that it loads, or what is worse than "not supported",
 /// CUDNN_STATUS_INTERNAL_ERROR and what follows it.
 constexpr bool is_of_this_place(int status) {
@@ -173,8 +172,8 @@ int finalize(const DnnGraph& graph, DnnDescriptor descriptor) {
     if (const int status = set_device(graph, descriptor, *attribute); status != 0) return status;
   }
   const int status = graph.finalize(descriptor);
-  if (type == kPlan && is_of_this_place(status)) {
-    fault().note("cuDNN gave up a plan: " + in_words(graph, status));
+  if (is_of_this_place(status)) {
+    fault().note("cuDNN gave up a kernel: " + in_words(graph, status));
   }
   return status;
 }

@@ -37,7 +37,7 @@ extern "C" {
 /// why it cannot: then cuDNN's graphs are not supported.
 const char* shardlens_null_cudnn(const char* path);
 
-/// Returns "", or the first error by which cuDNN gave up a plan that a GPU may have taken: then its
-/// choices here are in doubt.
+/// Returns "", or the first error by which cuDNN gave up a kernel that a GPU may have taken: then
+/// its choices here are in doubt.
 const char* shardlens_null_cudnn_fault();
 }

@@ -166,7 +166,7 @@ TEST_CASE("a plan that is given up for what is missing here is a fault") {
   find_cudnn();
   finalised(kPlan, kPlanHandle, kHandleType);
   CHECK(std::string(shardlens_null_cudnn_fault()) ==
-        "cuDNN gave up a plan: 5001 SCRIPTED_STATUS: a reason");
+        "cuDNN gave up a kernel: 5001 SCRIPTED_STATUS: a reason");
 }
 
 TEST_CASE("a plan that is not supported on a GPU either is none") {
