@@ -11,3 +11,12 @@ extern "C" cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
   if (id != nullptr) *id = shardlens::runtime::capture_of(stream);
   return cudaStreamIsCapturing(stream, status);
 }
+
+extern "C" cudaError_t cudaMemPrefetchAsync(const void*, size_t, cudaMemLocation, unsigned,
+                                            cudaStream_t) {
+  return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, cudaMemLocation) {
+  return cudaSuccess;
+}

@@ -42,7 +42,7 @@ CUresult allocate(CUdeviceptr* address, size_t bytes) {
 
 CUresult free_memory(CUdeviceptr address) {
   const std::optional<uint64_t> bytes = memory().free(address);
-  if (!bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (!bytes) return cuMemFreeHost(reinterpret_cast<void*>(address));  // managed, or not there
   if (check_feed != nullptr) {
     check_feed->device_synchronized();
     check_feed->memory_taken_back(pointer(address), *bytes);

@@ -181,6 +181,30 @@ def check_torchrun_rank(folder):
     torchrun(folder, "--nproc_per_node", "8", flags=flags).expect(0, "rank 5 of 64")
 
 
+MORE_CALLS = """
+import ctypes, torch
+torch.ones(1, device="cuda")
+try:
+    import more_calls
+except SystemError as error:
+    print("imported:", error)
+library = ctypes.CDLL("./more_calls.so")
+print("managed", library.fill_managed_memory(), "others", library.call_what_is_not_supported())
+"""
+
+
+def check_more_calls(folder):
+    """A library loads, by import and by ctypes, whatever of NVIDIA's it calls. Its calls return the
+    errors of cudaErrorNotSupported, 801, and CUSPARSE_STATUS_NOT_SUPPORTED, 10."""
+    source, library = HERE / "scripts" / "more_calls.cpp", pathlib.Path(folder) / "more_calls.so"
+    subprocess.run(["c++", "-shared", "-fPIC", source, "-o", library], check=True)
+    script = library.with_name("program.py")
+    script.write_text(MORE_CALLS.replace("./", f"{folder}/"))
+    run = OnNullDevice(folder, PYTHON, script)
+    run.expect(0, "imported: initialization of more_calls failed", "managed 0 others 80110",
+               "null device: cusparseSpMMOp: is not supported", "equal")
+
+
 def check_spawn(folder):
     python(folder, "spawn").expect(0, "rank 0 of 4")
 
@@ -300,15 +324,15 @@ def check_groups(folder):
         raise AssertionError(f"PyTorch knows {known}, not {counted}")
 
 
-QUICK = [check_fail, check_kill, check_known_values, check_known_collectives, check_groups]
+QUICK = [check_fail, check_kill, check_known_values, check_known_collectives, check_groups,
+         check_more_calls]
 LONG = [
-    check_exit_code, check_hang, check_hang_for_ever, check_interrupt, check_fork, check_workers,
-    check_profiler, check_out_of_memory, check_steps, check_resume, check_no_gpu,
+    check_exit_code, check_hang, check_hang_for_ever, check_interrupt, check_fork,
+    check_workers, check_profiler, check_out_of_memory, check_steps, check_resume, check_no_gpu,
     check_decisions, check_decisions_in_verdict, check_true, check_two_processes,
-    check_capacity, check_torchrun,
-    check_torchrun_rank, check_torchrun_node, check_deepspeed, check_spawn,
-    check_spawned_rank, check_node, check_shards_of_nodes, check_own_sitecustomize, check_refusals,
-    check_gate,
+    check_capacity, check_torchrun, check_torchrun_rank, check_torchrun_node, check_deepspeed,
+    check_spawn, check_spawned_rank, check_node, check_shards_of_nodes, check_own_sitecustomize,
+    check_refusals, check_gate,
 ]
 
 

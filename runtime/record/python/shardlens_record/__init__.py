@@ -28,7 +28,7 @@ ASKED_FOR = OPTIONS.get("asked_for")
 
 def _changes():
     """What to do to which module, once it has been executed."""
-    from . import collectives, cudnn, ranks, recording, values
+    from . import collectives, cudnn, missing_calls, ranks, recording, values
 
     always = {
         "torch": [] if ASKED_FOR else [recording.prepare],
@@ -40,6 +40,7 @@ def _changes():
     return always | {
         "torch": [*always["torch"], cudnn.prepare, values.watch,
                   ranks.count_null_devices],
+        "ctypes": [missing_calls.watch_ctypes],
         "torch.distributions.distribution": [values.check_no_arguments],
         "torch.distributed.distributed_c10d": [collectives.replace_absent],
         "torch.distributed.pipelining.stage": [collectives.derive_gradients],
@@ -55,10 +56,11 @@ def _changes():
 
 
 def wait_for_pytorch():
-    from . import account, imports, ranks
+    from . import account, imports, missing_calls, ranks
 
     account.begin()
     if not IS_ATTACHED:
         ranks.give_gpus_to_launcher()
         ranks.settle_under_deepspeed()
+        missing_calls.watch_extensions()
     imports.change_when_executed(_changes())
