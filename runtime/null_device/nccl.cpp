@@ -62,6 +62,15 @@ int ncclCommInitRankScalable(void** communicator, int ranks, int rank, int, Uniq
   return create(communicator, ranks, *ids, rank, config);
 }
 
+int ncclCommInitAll(void** communicators, int count, const int*) {
+  const UniqueId id = Communicators::instance().new_id();
+  for (int rank = 0; rank < count; ++rank) {
+    const int result = create(&communicators[rank], count, id, rank, nullptr);
+    if (result != kNcclSuccess) return result;
+  }
+  return kNcclSuccess;
+}
+
 int ncclCommFinalize(void* communicator) {
   return Communicators::instance().finalize(communicator);
 }

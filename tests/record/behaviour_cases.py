@@ -205,6 +205,12 @@ def check_more_calls(folder):
                "null device: cusparseSpMMOp: is not supported", "equal")
 
 
+def check_data_parallel(folder):
+    """One process of four GPUs, which NCCL connects within it."""
+    run = python(folder, "use_all_gpus", flags=["--world", "4"])
+    run.expect(0, "4 GPUs").expect_steps(2)
+
+
 def check_spawn(folder):
     python(folder, "spawn").expect(0, "rank 0 of 4")
 
@@ -332,7 +338,7 @@ LONG = [
     check_decisions, check_decisions_in_verdict, check_true, check_two_processes,
     check_capacity, check_torchrun, check_torchrun_rank, check_torchrun_node, check_deepspeed,
     check_spawn, check_spawned_rank, check_node, check_shards_of_nodes, check_own_sitecustomize,
-    check_refusals, check_gate,
+    check_refusals, check_gate, check_data_parallel,
 ]
 
 

@@ -125,6 +125,12 @@ def use_node():
           os.environ["LOCAL_WORLD_SIZE"], flush=True)
 
 
+def use_all_gpus():
+    model, optimizer = make()
+    take(2, nn.DataParallel(model), optimizer)
+    print(f"{torch.cuda.device_count()} GPUs", flush=True)
+
+
 def of_spawn(rank, world):
     torch.cuda.set_device(rank)
     dist.init_process_group("nccl", init_method="tcp://127.0.0.1:29511", rank=rank, world_size=world)
