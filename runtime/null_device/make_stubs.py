@@ -66,7 +66,7 @@ NOT_SUPPORTED = {"cufft": 16, "cusolver": 9, "cusparse": 10, "cudnn": 3000}  # b
 MOST_NAMED = 3  # symbols in a line
 
 # Names of C, and what the stubs tell one another; what C++ adds stays inside.
-MAP = "{} {{\n  global: cu*; __cuda*; nccl*; nv*; __nvrtc*; shardlens_*;\n  local: *;\n}};\n"
+MAP = "{} {{\n  global: cu*; __cuda*; nccl*; nv*; shardlens_*;\n  local: *;\n}};\n"
 
 
 class Library:

@@ -36,7 +36,7 @@
 // something that does not exist here (capture, IPC, memory pools) returns "not supported", never 0.
 //
 // NVIDIA's own cuDNN plans here, where a program has it: shardlens_null_cudnn (dnn_graph.h) lets
-// the stub of cuDNN load it, from 9.8 on, and forward the graph API to it, with a description of
+// the stub of cuDNN load it, from 9.26 on, and forward the graph API to it, with a description of
 // the null device where a handle would be. Which kernels are taken and what workspaces they want is
 // then cuDNN's choice. To cuDNN's libraries the driver says that there is no device
 // (cudnn_caller.h), libraries and kernels load, and what it compiles is compiled by NVIDIA's own

@@ -53,8 +53,6 @@ const char* shardlens_null_nvrtc(const char* path) {
   return why_not.c_str();
 }
 
-const char* nvrtcGetErrorString(int) { return "null device"; }
-
 int nvrtcVersion(int* major, int* minor) {
   *major = CUDA_VERSION / 1000;
   *minor = CUDA_VERSION % 1000 / 10;
@@ -121,16 +119,6 @@ int nvrtcGetLTOIRSize(void* program, size_t* bytes) {
 
 int nvrtcGetLTOIR(void* program, char* data) {
   return answer(__builtin_return_address(0), __func__, program, data);
-}
-
-// These two NVRTC has for NVIDIA's own libraries, which say nowhere what they take: as many words
-// as a call has in registers are handed on.
-int __nvrtcCPEx(void* a, void* b, void* c, void* d, void* e, void* f) {
-  return answer(__builtin_return_address(0), __func__, a, b, c, d, e, f);
-}
-
-int __nvrtcNvvmHandle(void* a, void* b, void* c, void* d, void* e, void* f) {
-  return answer(__builtin_return_address(0), __func__, a, b, c, d, e, f);
 }
 
 int nvrtcGetPCHCreateStatus(void* program) {
