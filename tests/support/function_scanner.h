@@ -148,7 +148,9 @@ class FileScanner {
 
   /// Keeps the name that the head declares, if it is in namespaces alone.
   void keep_name() {
-    Declared made{.name = declared_name(head_), .line = head_line_};
+    Declared made;
+    made.name = declared_name(head_);
+    made.line = head_line_;
     made.is_local = head_.find("static ") != std::string::npos;
     for (const Brace& brace : braces_) {
       std::istringstream stream(brace.head);
