@@ -8,7 +8,7 @@ import functools
 import os
 import sys
 
-from .guards import guarded, note, replace, say
+from .guards import guarded, note, replace, replace_function, say
 
 _CUDNN = "which of cuDNN's kernels the program takes may be told wrongly"
 _UNKNOWN = "cuDNN's workspace is not known without a GPU"
@@ -235,18 +235,7 @@ def _do_without(torch, owner, name, kind, asks):
 
         return call
 
-    _replace_function(torch, owner, name, doing)
-
-
-def _replace_function(torch, module, name, wrap):
-    """torch.jit.script knows PyTorch's functions by identity."""
-    pair = replace(module, name, wrap)
-    if pair is None:
-        return
-    outer, inner = pair
-    operator = torch.jit._builtins._find_builtin(inner)
-    if operator is not None:
-        torch.jit._builtins._register_builtin(outer, operator)
+    replace_function(torch, owner, name, doing)
 
 
 def _flatten_nothing(torch):

@@ -81,3 +81,17 @@ def replace(owner, name, wrap):
     outer.of_shardlens = True
     setattr(owner, name, outer)
     return outer, inner
+
+
+def replace_function(torch, module, name, wrap):
+    """As replace, of a function of PyTorch's: torch.jit.script knows these by identity."""
+    pair = replace(module, name, wrap)
+    if pair is None:
+        return
+    outer, inner = pair
+    operator = torch.jit._builtins._find_builtin(inner)
+    if operator is not None:
+        torch.jit._builtins._register_builtin(outer, operator)
+    choice = torch._jit_internal.boolean_dispatched.get(inner)
+    if choice is not None:
+        torch._jit_internal.boolean_dispatched[outer] = choice

@@ -9,7 +9,7 @@ import re
 import sys
 
 from . import OPTIONS, decisions
-from .guards import guarded, replace, say
+from .guards import guarded, replace, replace_function, say
 
 _VALUES = "where the program decides by values of the GPU may be reported incompletely"
 
@@ -152,8 +152,8 @@ def _is_on_gpu(value):
     return getattr(value, "is_cuda", False)
 
 
-def _watch(owner, name, told):
-    """The function now and before; None where it was watched already."""
+def _watching(owner, name, told):
+    """What to put in a function's place, to be told when it has read what is not known."""
 
     def watching(inner):
         @functools.wraps(inner)
@@ -167,7 +167,11 @@ def _watch(owner, name, told):
 
         return watched
 
-    return replace(owner, name, watching)
+    return watching
+
+
+def _watch(owner, name, told):
+    replace(owner, name, _watching(owner, name, told))
 
 
 def _watch_truth(tensor):
@@ -189,17 +193,7 @@ def _watch_truth(tensor):
 
 
 def _watch_function(torch, module, name):
-    """torch.jit.script knows PyTorch's functions by identity."""
-    pair = _watch(module, name, _shaped)
-    if pair is None:
-        return
-    watched, inner = pair
-    operator = torch.jit._builtins._find_builtin(inner)
-    if operator is not None:
-        torch.jit._builtins._register_builtin(watched, operator)
-    choice = torch._jit_internal.boolean_dispatched.get(inner)
-    if choice is not None:
-        torch._jit_internal.boolean_dispatched[watched] = choice
+    replace_function(torch, module, name, _watching(module, name, _shaped))
 
 
 def watch(torch):
