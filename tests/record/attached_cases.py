@@ -12,6 +12,7 @@ them.
 import json
 import os
 import socket
+import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -163,7 +164,24 @@ def check_refusals(_):
             raise AssertionError(f"exit code {done.returncode}: {done.stderr}")
 
 
-QUICK = [check_driver, check_spawn, check_refusals]
+def check_without_stubs(folder):
+    """A machine with a GPU has none of the null device's libraries: no hook needs one when it is
+    imported."""
+    options = dict.fromkeys(("library", "rank", "world", "gpus_per_node", "steps"))
+    options |= {"device": "cuda", "true_at": [], "doubts": [], "accounts": folder, "folder": folder,
+                "claim": "claim"}
+    environment = {name: text for name, text in os.environ.items() if name != "LD_PRELOAD"}
+    environment |= {"SHARDLENS_RECORD": json.dumps(options),
+                    "PYTHONPATH": str(PROGRAM.parent.parent / "record" / "python")}
+    done = subprocess.run(
+        [PYTHON, "-c", "from shardlens_record import recording, values\n"
+         "assert values.unknown_reads() == 0"],
+        capture_output=True, text=True, check=False, env=environment)
+    if done.returncode != 0 or done.stderr:
+        raise AssertionError(done.stderr)
+
+
+QUICK = [check_driver, check_spawn, check_refusals, check_without_stubs]
 LONG = [
     check_peaks, check_gpu_cases, check_profiler, check_late_profiler, check_ranks, check_launchers,
     check_no_step, check_steps, check_out_of_memory, check_no_gpu,
