@@ -19,16 +19,18 @@ using shardlens::runtime::result;
 
 namespace {
 
-/// The first handle that is given out. CUDA has three streams that no call creates, named 0, 1 and
-/// 2.
-constexpr uint64_t kFirstHandle = 16;
+/// Handles are multiples of it, as those of CUDA are, which are addresses: LibTorch takes the
+/// number of an odd one for a stream of its own pools. CUDA has three streams that no call creates,
+/// named 0, 1 and 2.
+constexpr uint64_t kAligned = 16;
 
 template <class Handle>
 class Handles {
  public:
   Handle create() {
     const std::scoped_lock lock(mutex_);
-    live_.insert(++last_);
+    last_ += kAligned;
+    live_.insert(last_);
     return reinterpret_cast<Handle>(last_);
   }
   bool destroy(Handle handle) {
@@ -42,7 +44,7 @@ class Handles {
 
  private:
   mutable std::mutex mutex_;
-  uint64_t last_ = kFirstHandle;
+  uint64_t last_ = 0;
   std::set<uint64_t> live_;
 };
 
@@ -57,8 +59,7 @@ cudaError_t known(bool exists) {
 }
 
 bool is_stream(cudaStream_t stream) {
-  return reinterpret_cast<uint64_t>(stream) < kFirstHandle ||
-         handles<cudaStream_t>().contain(stream);
+  return reinterpret_cast<uint64_t>(stream) < kAligned || handles<cudaStream_t>().contain(stream);
 }
 
 bool is_event(cudaEvent_t event) { return handles<cudaEvent_t>().contain(event); }

@@ -505,6 +505,14 @@ TEST_CASE("a copy from the device is zero, whatever was there") {
   CHECK(host.abs().sum().item<float>() == 0);
 }
 
+TEST_CASE("a stream of CUDA's own is one of LibTorch's") {
+  for (int i = 0; i < 5; ++i) {
+    cudaStream_t stream = nullptr;
+    REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+    CHECK(c10::cuda::getStreamFromExternal(stream, 0).stream() == stream);
+  }
+}
+
 TEST_CASE("the driver knows what the runtime captures") {
   cudaStream_t stream = nullptr;
   REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
