@@ -7,7 +7,6 @@ import os
 from .guards import guarded, replace
 
 _made = []
-_backend_of_world = [None]
 
 
 def made():
@@ -16,15 +15,16 @@ def made():
 
 
 def _is_of_gpus(backend):
-    """None is all that PyTorch has: NCCL on GPUs."""
-    return backend is None or "nccl" in str(backend).lower()
+    """Where nobody has named one, PyTorch takes NCCL on GPUs."""
+    return backend == "undefined" or "nccl" in backend
 
 
 @guarded("a communicator of NCCL's is not counted")
-def _note(c10d, ranks, backend):
-    own, world = c10d.get_rank(), c10d.get_world_size()
-    ranks = range(world) if ranks is None else list(ranks)
-    if own not in ranks or len(ranks) < 2 or not _is_of_gpus(backend):
+def _note(c10d, group=None):
+    if group is c10d.GroupMember.NON_GROUP_MEMBER:
+        return
+    own, ranks = c10d.get_rank(), c10d.get_process_group_ranks(group)
+    if len(ranks) < 2 or not _is_of_gpus(c10d.get_backend(group)):
         return
     gpus = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     on_node = sum(rank // gpus == own // gpus for rank in ranks)
@@ -32,20 +32,21 @@ def _note(c10d, ranks, backend):
 
 
 def count(c10d):
+    """After collectives.py has taken PyTorch's place, which tells the backends that were asked for."""
+
     def initialising(inner):
         @functools.wraps(inner)
-        def init_process_group(backend=None, *args, **kwargs):
-            inner(backend, *args, **kwargs)
-            _backend_of_world[0] = backend
-            _note(c10d, None, backend)
+        def init_process_group(*args, **kwargs):
+            inner(*args, **kwargs)
+            _note(c10d)
 
         return init_process_group
 
     def making(inner):
         @functools.wraps(inner)
-        def new_group(ranks=None, timeout=None, backend=None, *args, **kwargs):
-            group = inner(ranks, timeout, backend, *args, **kwargs)
-            _note(c10d, ranks, backend or _backend_of_world[0])
+        def new_group(*args, **kwargs):
+            group = inner(*args, **kwargs)
+            _note(c10d, group)
             return group
 
         return new_group
