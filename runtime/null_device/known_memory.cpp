@@ -151,8 +151,6 @@ class Table final : public KnownMemory {
     is_empty_ = true;
   }
 
-  uint64_t unknown_reads() override { return unknown_reads_of_thread; }
-
   void observe(KernelObserver& observer) override { observer_ = &observer; }
 
   void launched() {
@@ -190,9 +188,7 @@ using shardlens::runtime::table;
 
 shardlens::runtime::KnownMemory* shardlens_null_known_memory() { return table(); }
 
-uint64_t shardlens_null_unknown_reads() {
-  return table() == nullptr ? 0 : table()->unknown_reads();
-}
+uint64_t shardlens_null_unknown_reads() { return shardlens::runtime::unknown_reads_of_thread; }
 
 void shardlens_null_launched() {
   if (auto* const known = table()) known->launched();

@@ -49,9 +49,6 @@ class KnownMemory {
   virtual void forget(uint64_t address, size_t bytes) = 0;
   virtual void forget_all() = 0;
 
-  /// Counts the times that this thread has read a value that nobody knew.
-  virtual uint64_t unknown_reads() = 0;
-
   /// The observer must live until the process ends. There is one; a second call replaces it.
   virtual void observe(KernelObserver& observer) = 0;
 
@@ -65,7 +62,7 @@ extern "C" {
 /// Returns the process's table, never destroyed, or null unless SHARDLENS_NULL_KEEP_COPIES is 1.
 shardlens::runtime::KnownMemory* shardlens_null_known_memory();
 
-/// Counts, for callers that know no C++, what unknown_reads() does; 0 where nothing is ever known.
+/// Returns how often this thread has read a value that nobody knew; 0 where none is ever known.
 uint64_t shardlens_null_unknown_reads();
 
 /// Is called by the stubs' launches.

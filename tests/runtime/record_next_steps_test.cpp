@@ -1,4 +1,4 @@
-// What is said to do next after a program was recorded.
+// Tests what a user is told to do next after a program was recorded.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <string>

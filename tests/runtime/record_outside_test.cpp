@@ -1,4 +1,4 @@
-// What a recorded program takes of a GPU beside PyTorch.
+// Tests what a recorded program is said to take of a GPU beside PyTorch.
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 #include <vector>

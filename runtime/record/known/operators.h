@@ -1,5 +1,5 @@
-// What a call of one of PyTorch's operators does to the values in memory, from its schema and from
-// which kernels it has. values.h goes by it.
+// Tells what a call of one of PyTorch's operators does to the values in memory, from its schema and
+// from which kernels it has. values.h goes by it.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -30,7 +30,8 @@ namespace {
 
 using c10::IValue;
 
-using Values = std::vector<IValue>;  // arguments or results of a call
+using Values = std::vector<IValue>;        // arguments or results of a call
+using ValuesView = c10::ArrayRef<IValue>;  // those of somebody else
 using Tensors = std::vector<at::Tensor>;
 
 /// An argument's tensor on the GPU, and the one on the CPU that stands for it.
@@ -258,7 +259,7 @@ std::optional<Values> computed(const KnownOperator& facts, Values arguments) {
   }
 }
 
-int64_t elements_of(const Values& values) {
+int64_t elements_of(ValuesView values) {
   int64_t most = 0;
   for (const IValue& value : values) {
     each_tensor(value, [&](const at::Tensor& tensor) { most = std::max(most, tensor.numel()); });
@@ -268,7 +269,7 @@ int64_t elements_of(const Values& values) {
 
 /// True if a CPU has the results within a few milliseconds. A product of matrices makes each
 /// element of as many products as the last dimension of its first argument has.
-bool is_quick(const Frame& frame, const Values& outputs) {
+bool is_quick(const Frame& frame, ValuesView outputs) {
   int64_t most = elements_of(outputs);
   for (const Written& one : frame.written) most = std::max(most, one.on_gpu.numel());
   if (most > kMostElements) return false;
@@ -302,19 +303,21 @@ void give_result(const IValue& output, const IValue& result) {
   }
 }
 
-void forget(const Values& values) {
+void forget(ValuesView values) {
   for (const IValue& value : values) {
     each_tensor(value, [](const at::Tensor& tensor) { make_unknown(*known_memory, tensor); });
   }
 }
 
-void forget_results(const Frame& frame, const Values& outputs) {
+/// Makes unknown all that the operator may have written.
+void forget_written(const Frame& frame, ValuesView outputs) {
   for (const Written& one : frame.written) make_unknown(*known_memory, one.on_gpu);
+  forget(frame.arguments);
   forget(outputs);
 }
 
 /// Returns true if all that the operator has written is known now.
-bool give_results(Frame& frame, const Values& outputs) {
+bool give_results(Frame& frame, ValuesView outputs) {
   if (!frame.results) {
     if (!frame.on_cpu || !is_quick(frame, outputs)) return false;
     frame.results = computed(*frame.facts, std::move(*frame.on_cpu));
@@ -342,15 +345,16 @@ void count_results(Frame& frame) {
 }
 
 void prepare_computing(Frame& frame, c10::ArrayRef<const IValue> arguments) {
+  const Unseen unseen;
   frame.on_cpu = Arguments(frame).make(arguments);
-  if (!frame.on_cpu) frame.on_cpu = decided_by_one(*frame.facts, arguments);
-  const bool is_in_place = frame.facts->writes_arguments && frame.written.empty();
-  if (!frame.on_cpu || is_in_place) note_written(frame, arguments);
+  if (!frame.on_cpu) {
+    note_written(frame, arguments);
+    frame.on_cpu = decided_by_one(*frame.facts, arguments);
+  }
   count_results(frame);
 }
 
 void prepare(Frame& frame, c10::ArrayRef<const IValue> arguments) {
-  const Unseen unseen;
   switch (frame.facts->effect) {
     case Effect::computes:
       return prepare_computing(frame, arguments);
@@ -368,38 +372,32 @@ void prepare(Frame& frame, c10::ArrayRef<const IValue> arguments) {
   }
 }
 
-void forget_all_of(const Frame& frame, const Values& outputs) {
-  forget(frame.arguments);
-  forget(outputs);
-}
-
 /// Returns what the operator has returned: a boxed call shows all that lies on the interpreter's
 /// stack, of which the last are its own.
-Values results_of(const at::RecordFunction& call, size_t count) {
-  const Values& shown = call.outputs();
-  return shown.size() <= count ? shown
-                               : Values(shown.end() - static_cast<long>(count), shown.end());
+ValuesView results_of(const at::RecordFunction& call, size_t count) {
+  const ValuesView shown = call.outputs();
+  return shown.size() <= count ? shown : shown.slice(shown.size() - count);
 }
 
 void conclude(Frame& frame, const at::RecordFunction& call) {
-  const Unseen unseen;
-  const Values outputs = results_of(call, frame.facts->results);
+  const ValuesView outputs = results_of(call, frame.facts->results);
   switch (frame.facts->effect) {
-    case Effect::computes:
-      if (!give_results(frame, outputs)) forget_results(frame, outputs);
+    case Effect::computes: {
+      const Unseen unseen;
+      if (!give_results(frame, outputs)) forget_written(frame, outputs);
       return;
+    }
     case Effect::writes:
-      return forget_results(frame, outputs);
-    case Effect::by_others:
-      if (frame.launched) forget_results(frame, outputs);
-      return;
-    case Effect::unclear:
-      if (frame.launched) forget_all_of(frame, outputs);
-      return;
     case Effect::unmarked:
-      return forget_all_of(frame, outputs);
-    case Effect::collective:
+      return forget_written(frame, outputs);
+    case Effect::by_others:
+    case Effect::unclear:
+      if (frame.launched) forget_written(frame, outputs);
+      return;
+    case Effect::collective: {
+      const Unseen unseen;
       return apply_collective(*known_memory, call.name(), frame.arguments);
+    }
     case Effect::none:
       return;
   }

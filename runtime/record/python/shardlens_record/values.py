@@ -162,7 +162,7 @@ def _is_on_gpu(value):
 
 
 def _watching(owner, name, told):
-    """What to put in a function's place, to be told when it has read what is not known."""
+    """Makes what takes a function's place, and tells when it has read what is not known."""
 
     def watching(inner):
         @functools.wraps(inner)
