@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "tests/support/engine_cases.h"
+#include "tests/support/sample.h"
 
 namespace shardlens {
 namespace {
@@ -38,7 +40,9 @@ std::vector<EngineCase> recorded_cases(const models::TorchRules& torch) {
 
 /// What did not fit the GPU must be said not to.
 void check_peaks(const std::vector<EngineCase>& cases) {
+  test::Sample sample(Catch::getSeed());
   for (const EngineCase& engine_case : cases) {
+    if (!sample.has_next()) continue;
     INFO(engine_case.row);
     const auto predicted = test::predicted_peak(engine_case);
     REQUIRE(predicted.has_value() == engine_case.measured.has_value());

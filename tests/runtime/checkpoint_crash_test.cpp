@@ -1,6 +1,7 @@
 // Ranks that are killed at any operation on a checkpoint's files: what is under a final name is
 // whole, nothing that was published is lost, and the next start goes on to the same bytes.
 #include <algorithm>
+#include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <csignal>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include "tests/support/fault_log.h"
 #include "tests/support/memory_folder.h"
 #include "tests/support/process.h"
+#include "tests/support/sample.h"
 
 using namespace shardlens;
 using test::FileOperation;
@@ -90,14 +92,16 @@ bool strike(const Writers& writers, const std::string& fault, int64_t keep) {
   return struck;
 }
 
-/// Every rank at every operation; returns how many cases there were.
+/// Every rank at every operation, or at a sample of them; returns how many cases there were.
 int strike_everywhere(int ranks, int64_t steps, int64_t keep) {
   const Writers whole(ranks, steps, keep);
   REQUIRE(whole.run().exit_code == 0);
   const auto expected = whole.contents();
+  test::Sample sample(Catch::getSeed());
   int cases = 0;
   for (const FileOperation& operation : test::read_fault_log(whole.log(), "begin")) {
     for (const std::string& kind : kinds_of(operation)) {
+      if (!sample.has_next()) continue;
       CAPTURE(ranks, kind, operation.text());
       const Writers writers(ranks, steps, keep);
       const bool struck = strike(writers, operation.fault(kind), keep);
@@ -114,7 +118,7 @@ int strike_everywhere(int ranks, int64_t steps, int64_t keep) {
 TEST_CASE("ranks killed at any operation on a checkpoint lose none", "[checkpoint]") {
   const int cases = strike_everywhere(2, 2, 1);
   WARN("killed at " << cases << " points, 2 ranks");
-  CHECK(cases > 60);
+  CHECK(cases > 60 / test::kCasesPerSample);
 }
 
 TEST_CASE("any number of ranks killed at any operation loses no checkpoint", "[checkpoint][long]") {
@@ -188,10 +192,12 @@ TEST_CASE("a full disk ends the writing, and the checkpoint before stays", "[che
   const Writers whole(2, 2, 2);
   REQUIRE(whole.run().exit_code == 0);
   const auto operations = test::read_fault_log(whole.log(), "begin");
+  test::Sample sample(Catch::getSeed());
   int cases = 0;
   for (const FileOperation& operation : operations) {
     if (operation.name == "remove" || operation.rank < 0) continue;
     if (operation.name == "mkdir") continue;  // another rank may have made it
+    if (!sample.has_next()) continue;
     CAPTURE(operation.text());
     const Writers writers(2, 2, 2);
     const test::Ended ended = writers.run(operation.fault("full"));
@@ -202,7 +208,7 @@ TEST_CASE("a full disk ends the writing, and the checkpoint before stays", "[che
     CHECK(writers.run().exit_code == 0);
     ++cases;
   }
-  CHECK(cases > 40);
+  CHECK(cases > 40 / test::kCasesPerSample);
 }
 
 namespace {
