@@ -7,6 +7,7 @@ Programs are recorded with the first Python of SHARDLENS_PYTHONS that has PyTorc
 cases are left out. Exit code 77: the tools that make wheels cannot be fetched.
 """
 
+import itertools
 import json
 import os
 import pathlib
@@ -132,6 +133,58 @@ def check_a_program_is_recorded(installed):
     installed.expect_nothing_left()
 
 
+def commands_of(file, heading):
+    """The shell's lines below a heading in one of docs/ci's files, which are a block or a list."""
+    lines = (ROOT / "docs/ci" / file).read_text().splitlines()
+    start = next(i for i, line in enumerate(lines) if heading in line) + 1
+    depth = len(lines[start]) - len(lines[start].lstrip())
+    body = itertools.takewhile(lambda line: line.startswith(" " * depth), lines[start:])
+    return [line.strip().removeprefix("- ") for line in body]
+
+
+def command_with(file, words):
+    """The only line of one of docs/ci's files that has these words."""
+    (line,) = [it for it in (ROOT / "docs/ci" / file).read_text().splitlines() if words in it]
+    return line.strip().removeprefix("run: ")
+
+
+def make_project(folder):
+    """A repository whose last commit takes a batch that is twice as large."""
+    folder.mkdir()
+    git = ("git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@localhost")
+    must(*git, "init", "--quiet")
+    for batch in (8, 16):
+        text = SCRIPT.read_text().replace("(8, 256)", f"({batch}, 256)")
+        expect("the script has another batch", f"({batch}, 256)" in text)
+        (folder / "train.py").write_text(text)
+        must(*git, "add", "train.py")
+        must(*git, "commit", "--quiet", "--message", f"batch {batch}")
+
+
+def check_what_ci_files_run(installed):
+    """Their own lines refuse the last commit of a project."""
+    if installed.torch is None:
+        return
+    project = installed.work / "project"
+    make_project(project)
+    environment = installed.environment | {
+        "PATH": f"{installed.torch_python.parent}:{installed.venv}/bin:/usr/bin:/bin",
+        "SCRIPT": "train.py --strategy ddp", "DEVICE": "null:h100", "WORLD": "16",
+        "CI_PROJECT_DIR": str(project), "CI_MERGE_REQUEST_DIFF_BASE_SHA": "HEAD~1",
+    }  # fmt: skip
+    gitlab = commands_of("gitlab-ci.yml", "  script:")
+    github = ["git worktree add new HEAD", "git worktree add base HEAD~1"]  # as its checkouts do
+    github += commands_of("github-actions.yml", "run: |")
+    github += [command_with("github-actions.yml", "shardlens gate")]
+    for commands in (gitlab, github):
+        done = run("bash", "-ec", "\n".join(commands), env=environment, cwd=project)
+        said = f"{commands}: {done.returncode}\n{done.stdout}{done.stderr}"
+        expect(said, done.returncode == 1 and "too much" in done.stdout)
+        expect(said, (project / "memory.md").stat().st_size > 0)
+        must("git", "clean", "--quiet", "-ffdx", cwd=project)
+        must("git", "worktree", "prune", cwd=project)
+
+
 def check_training_takes_the_torch_that_is_there(installed):
     installed.expect(2, "run pip install torch==", "train", "--steps", "1")
     installed.expect(2, "has none; run pip", "infer", "a.png", more={"SHARDLENS_TORCH": "/nowhere"})
@@ -193,19 +246,27 @@ def check_a_home_that_cannot_be_written(installed):
     installed.expect(0, "", "view", "home.slp", "--report", "home.txt", more=home)
 
 
+READ_ONLY_SHM = "mount -t tmpfs -o ro none /dev/shm"
+WITHOUT_SHM = """
+mkdir {folder} && for name in null zero full random urandom; do
+  touch {folder}/$name && mount --bind /dev/$name {folder}/$name || exit 1
+done && mount --rbind {folder} /dev"""
+
+
 def check_a_machine_without_shared_memory(installed):
     hidden = ("unshare", "--map-root-user", "--mount", "sh", "-c")
-    mount = "mount -t tmpfs -o ro none /dev/shm && "
-    if installed.torch is None or run(*hidden, mount + "true").returncode != 0:
+    if installed.torch is None or run(*hidden, f"{READ_ONLY_SHM} && true").returncode != 0:
         return
-    flags = f"--data synthetic --steps 2 --workers 2 --device cpu --storage {installed.work}/shm"
-    done = run(
-        *hidden, f"{mount} exec {installed.venv}/bin/shardlens train {flags}",
-        env=installed.environment | {"SHARDLENS_TORCH": str(installed.torch)}, cwd=installed.work,
-    )  # fmt: skip
-    said = (done.stdout + done.stderr).strip()
-    is_one_line = done.returncode != 0 and len(done.stderr.strip().splitlines()) == 1
-    expect(said, done.returncode == 0 or is_one_line)
+    for number, mount in enumerate((READ_ONLY_SHM, WITHOUT_SHM)):
+        mount = mount.format(folder=installed.folder / "dev")
+        flags = "--data synthetic --steps 2 --workers 2 --device cpu"
+        flags += f" --storage {installed.work}/shm{number}"
+        done = run(
+            *hidden, f"{mount} && exec {installed.venv}/bin/shardlens train {flags}",
+            env=installed.environment | {"SHARDLENS_TORCH": str(installed.torch)}, cwd=installed.work,
+        )  # fmt: skip
+        is_one_line = done.returncode != 0 and len(done.stderr.strip().splitlines()) == 1
+        expect(f"{mount}: {done.stdout}{done.stderr}", done.returncode == 0 or is_one_line)
 
 
 def check_other_machines_are_refused(installed):
