@@ -16,6 +16,7 @@
 #include "input/input_file.h"
 #include "input/program_output.h"
 #include "input/shown.h"
+#include "runtime/installation.h"
 
 namespace shardlens::runtime {
 
@@ -41,12 +42,13 @@ constexpr std::array<Tried, 7> kTried = {{{"2.9.", "12.8"},
                                           {"2.14.", "13."},
                                           {"2.15.", "13."}}};
 
-/// Prints what PythonProgram has of PyTorch, a line each. If there is no RECORD, the contents of
-/// the files would tell most, but they are gigabytes, and every recording asks. Whoever builds or
-/// installs PyTorch anew writes its files anew, which changes their times. If a package manager
-/// sets all times to the same, the sizes of a hundred libraries differ, or the folder does.
+/// Prints which Python it is, and what PythonProgram has of PyTorch, a line each. If there is no
+/// RECORD, the contents of the files would tell most, but they are gigabytes, and every recording
+/// asks. Whoever builds or installs PyTorch anew writes its files anew, which changes their times.
+/// If a package manager sets all times to the same, the sizes of a hundred libraries differ, or the
+/// folder does.
 constexpr const char* kQuestion = R"(
-import glob, hashlib, importlib.util as util, os
+import glob, hashlib, importlib.util as util, os, sys
 def files_of(folder):
     for part in ("lib", "include"):
         for place, _, names in os.walk(os.path.join(folder, part), followlinks=True):
@@ -64,8 +66,13 @@ if spec and spec.submodule_search_locations:
     parts = parts or sorted(line_of(path) for path in files_of(folder) if os.path.exists(path))
     wheel = hashlib.sha256("".join(parts).encode()).hexdigest()[:12]
     without_cuda = "ROCm" if facts.get("hip") else "none"
-    print(folder, facts["__version__"], facts["cuda"] or without_cuda, wheel, sep="\n")
+    print(sys.executable, folder, facts["__version__"], facts["cuda"] or without_cuda, wheel,
+          sep="\n", flush=True)
 )";
+
+/// Ends the Python that has answered. It follows the question's last line, where PyTorch was found:
+/// a runner may start others before the program's, to build packages.
+constexpr const char* kEnd = "    os._exit(0)\n";
 
 std::optional<fs::path> find_program(const std::string& name) {
   const auto is_program = [](const fs::path& path) {
@@ -106,6 +113,64 @@ std::optional<fs::path> interpreter_in(const fs::path& script) {
   return words.empty() ? std::nullopt : find_program(words.front());
 }
 
+/// Names the programs whose `run` starts a command in an environment that they find or make: they
+/// alone know which Python that is, even where they are written in Python themselves.
+struct Runner {
+  std::string_view name;
+  std::string_view adds;  // the command that adds PyTorch to the environment
+};
+constexpr std::array<Runner, 10> kRunners = {{{"uv", "uv add torch"},
+                                              {"poetry", "poetry add torch"},
+                                              {"pdm", "pdm add torch"},
+                                              {"pipenv", "pipenv install torch"},
+                                              {"hatch", "hatch run pip install torch"},
+                                              {"rye", "rye add torch"},
+                                              {"pixi", "pixi add --pypi torch"},
+                                              {"conda", "conda run pip install torch"},
+                                              {"mamba", "mamba run pip install torch"},
+                                              {"micromamba", "micromamba run pip install torch"}}};
+
+/// Returns the runner of `uv run ...`; null if the command starts none.
+const Runner* runner_of(const fs::path& program, const Words& command) {
+  if (std::ranges::count(command, "run") == 0) return nullptr;
+  const auto found = std::ranges::find(kRunners, program.filename().string(), &Runner::name);
+  return found == kRunners.end() ? nullptr : &*found;
+}
+
+/// Returns the question and the command, started so that the first Python of it that has PyTorch
+/// answers and ends (record/python/sitecustomize.py).
+Words question_to(const Runner& runner, const Words& command) {
+  const char* const before = std::getenv("PYTHONPATH");
+  const std::string ours = (support_folder("record") / "python").string();
+  Words words = {"env", fmt::format("PYTHONPATH={}:{}", ours, before == nullptr ? "" : before),
+                 fmt::format("SHARDLENS_RUNNER={}", runner.name),
+                 fmt::format("SHARDLENS_QUESTION={}{}", kQuestion, kEnd)};
+  words.insert(words.end(), command.begin(), command.end());
+  return words;
+}
+
+/// Reads an answer. Returns nothing if there is none: the user's own sitecustomize may print lines
+/// first.
+std::optional<PythonProgram> program_in(const ProgramOutput& answer) {
+  const Words lines = lines_of(answer.text);
+  if (answer.exit_code != 0 || lines.size() < 5) return std::nullopt;
+  const auto last = lines.end();
+  return PythonProgram{.interpreter = last[-5],
+                       .torch = last[-4],
+                       .torch_version = last[-3],
+                       .cuda_version = last[-2],
+                       .wheel = last[-1]};
+}
+
+PythonProgram python_of(const Runner& runner, const Words& command) {
+  const auto program = program_in(output_of(question_to(runner, command)));
+  if (program) return *program;
+  throw std::invalid_argument(
+      fmt::format("{} run: the Python that it starts has no PyTorch; run {}, or give the python of "
+                  "an environment that has it",
+                  runner.name, runner.adds));
+}
+
 bool is_digit(char c) { return '0' <= c && c <= '9'; }
 
 /// True for a version: "2.15.0+cu130", "2.16.0.dev20261120", "2.11.0a0+git1234567".
@@ -143,26 +208,23 @@ PythonProgram find_python(const Words& command) {
         fmt::format("{}: no such command; give one that can be run, such as -- python train.py",
                     command.front()));
   }
+  if (const Runner* const runner = runner_of(*program, command)) {
+    return python_of(*runner, command);
+  }
   const auto named = is_python(program->string()) ? program : interpreter_in(*program);
   const auto interpreter = named ? named : find_program("python3");
   if (!interpreter) {
     throw std::invalid_argument(fmt::format(
         "{}: it names no Python and there is no python3; start it with python", program->string()));
   }
-  const ProgramOutput answer = output_of({interpreter->string(), "-c", kQuestion});
-  // The user's own sitecustomize may print lines first.
-  const Words lines = lines_of(answer.text);
-  if (answer.exit_code != 0 || lines.size() < 4) {
+  auto found = program_in(output_of({interpreter->string(), "-c", kQuestion}));
+  if (!found) {
     throw std::invalid_argument(
         fmt::format("{}: has no PyTorch; activate the environment that has it, or give its python",
                     interpreter->string()));
   }
-  const auto last = lines.end();
-  return {.interpreter = interpreter->string(),
-          .torch = last[-4],
-          .torch_version = last[-3],
-          .cuda_version = last[-2],
-          .wheel = last[-1]};
+  found->interpreter = interpreter->string();
+  return *found;
 }
 
 std::string isolating_flag(const Words& command) {

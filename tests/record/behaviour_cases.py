@@ -240,6 +240,24 @@ def check_deepspeed(folder):
         raise AssertionError(run.text)
 
 
+def check_runners(folder):
+    """They start an environment's Python, not the one of PATH, which has no PyTorch here."""
+    tools = pathlib.Path(folder) / "tools"
+    tools.mkdir()
+    # conda is a Python program itself, whose own environment has nothing to say.
+    conda = f"#!{PYTHON}\nimport os, sys; os.execv({PYTHON!r}, [{PYTHON!r}, *sys.argv[2:]])\n"
+    uv = f'#!/bin/sh\nshift; exec "{PYTHON}" "$@"\n'
+    for name, text in {"uv": uv, "conda": conda, "python3": "#!/bin/sh\nexit 1\n"}.items():
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    path = {"PATH": f"{tools}:{os.environ['PATH']}"}
+    for name in ("uv", "conda"):
+        OnNullDevice(folder, name, "run", SCRIPT, "use_rank", flags=["--world", "4"],
+                     more=path).expect(0, "rank 0 of 4", "equal")
+    (tools / "uv").write_text("#!/bin/sh\nexit 1\n")
+    OnNullDevice(folder, "uv", "run", SCRIPT, more=path).expect(2, "run uv add torch")
+
+
 def check_node(folder):
     """Rank 13 of 16 is the sixth of the second node, or the second of the fourth."""
     for flags, said in {
@@ -294,7 +312,7 @@ def check_refusals(folder):
     bare.write_text("#!/bin/sh\nexit 1\n")
     bare.chmod(0o755)
     refused("has no PyTorch", "--device", "null:h100", "--", bare)
-    bare.write_text("#!/bin/sh\necho /nowhere\necho 2.4.0\necho none\necho feedfacecafe\n")
+    bare.write_text("#!/bin/sh\nprintf '%s\\n' /python /nowhere 2.4.0 none feedfacecafe\n")
     refused("is built without CUDA", "--device", "null:h100", "--", bare)
 
 
@@ -336,7 +354,7 @@ LONG = [
     check_exit_code, check_hang, check_hang_for_ever, check_interrupt, check_fork,
     check_workers, check_profiler, check_out_of_memory, check_steps, check_resume, check_no_gpu,
     check_decisions, check_decisions_in_verdict, check_true, check_two_processes,
-    check_capacity, check_torchrun, check_torchrun_rank, check_torchrun_node, check_deepspeed,
+    check_capacity, check_torchrun, check_torchrun_rank, check_torchrun_node, check_deepspeed, check_runners,
     check_spawn, check_spawned_rank, check_node, check_shards_of_nodes, check_own_sitecustomize,
     check_refusals, check_gate, check_data_parallel,
 ]

@@ -295,9 +295,9 @@ TEST_CASE("a recording says whether PyTorch's own counters agree") {
 
 TEST_CASE("the Python of a command is its program, its first line's, or python3") {
   const test::TemporaryFolder folder;
-  const std::string python =
-      program(folder, "python3.11",
-              "#!/bin/sh\nprintf '/site/torch\\n2.11.0+cu130\\n13.0\\nfeedfacecafe\\n'\n");
+  const std::string python = program(
+      folder, "python3.11",
+      "#!/bin/sh\nprintf '%s\\n' /bin/python /site/torch 2.11.0+cu130 13.0 feedfacecafe\n");
   const std::string script = program(folder, "torchrun", "#!" + python + " -u\n");
   for (const std::string& command : {python, script}) {
     const PythonProgram found = find_python({command, "train.py"});

@@ -1,6 +1,7 @@
 """Python runs this when it starts, since `shardlens record` puts this folder before all others. It
 waits for PyTorch to be imported, and runs the user's own sitecustomize, if there is one."""
 
+import contextlib
 import importlib.machinery
 import importlib.util
 import os
@@ -30,6 +31,21 @@ def _run_own_sitecustomize():
     spec.loader.exec_module(module)
 
 
+def _is_runner():
+    """True in a runner that is itself a Python program, such as `conda run`: the Python that it
+    starts is the one that is asked for."""
+    started = getattr(sys, "orig_argv", sys.argv)[:3]
+    return os.environ["SHARDLENS_RUNNER"] in map(os.path.basename, started)
+
+
+def _answer(question):
+    """Answers which Python a command starts: prints that, and ends, if it has PyTorch."""
+    with contextlib.suppress(Exception):
+        exec(question, {})
+
+
+if "SHARDLENS_QUESTION" in os.environ and not _is_runner():
+    _answer(os.environ["SHARDLENS_QUESTION"])
 if "SHARDLENS_RECORD" in os.environ:
     _wait_for_pytorch()
 _run_own_sitecustomize()
