@@ -19,7 +19,7 @@ namespace shardlens::profiler {
 
 namespace {
 
-constexpr size_t kSurplusRows = 8;
+constexpr size_t kChangedRows = 8;
 constexpr std::string_view kDefaultLimit = "2%";
 
 constexpr std::string_view kUsage =
@@ -66,18 +66,19 @@ std::string markdown_row(std::string_view name, const Pair& pair) {
                      bytes_text(pair.b_bytes), percent_text(growth_percent(pair)));
 }
 
-std::string surplus_rows(std::string_view side, const std::vector<Surplus>& surplus) {
-  if (surplus.empty()) return {};
-  std::string text = fmt::format(
-      "\nOnly {} has at its peak:\n\n| tensors | each | for | allocated at |\n|---|---|---|---|\n",
-      side);
-  for (size_t i = 0; i < std::min(kSurplusRows, surplus.size()); ++i) {
-    const Tensor& tensor = surplus[i].tensor;
-    text += fmt::format("| {} | {} | {} | {} |\n", surplus[i].count, bytes_text(tensor.given_bytes),
-                        kCategoryNames[static_cast<size_t>(tensor.category)],
-                        tensor.label.empty() ? "-" : "`" + input::shown(tensor.label) + "`");
+/// Returns a table of the places that differ at the peaks, the one that differs most first.
+std::string changed_places(const RankDiff& rank) {
+  std::string rows;
+  size_t count = 0;
+  for (const MatchedPlace& row : rank.at_peak.rows) {
+    if (row.changed_bytes() == 0 || count == kChangedRows) break;
+    ++count;
+    const int64_t growth = row.growth_bytes();
+    rows += fmt::format("| {}{} | {} | `{}` | {} |\n", growth > 0 ? "+" : "", bytes_text(growth),
+                        rank.name_of(row.category), input::shown(row.name), holding_text(row));
   }
-  return text;
+  if (rows.empty()) return "";
+  return "\n| change at the peak | for | allocated at | base -> new |\n|---:|---|---|---|\n" + rows;
 }
 
 std::vector<RankReport> analyse_side_by(
@@ -102,15 +103,15 @@ std::string gate_markdown(const RunDiff& diff, double limit_percent) {
   if (worst.reserved) text += markdown_row("**peak reserved**", *worst.reserved);
   for (size_t i = 0; i < kCategories; ++i) {
     const Pair& pair = worst.categories[i];
-    if (pair.a_bytes != 0 || pair.b_bytes != 0) text += markdown_row(kCategoryNames[i], pair);
+    if (pair.a_bytes != 0 || pair.b_bytes != 0) {
+      text += markdown_row(worst.name_of(static_cast<Category>(i)), pair);
+    }
   }
   for (const RankDiff& rank : diff.ranks) {
     if (&rank == &worst) continue;
     text += markdown_row(fmt::format("rank {}: peak allocated", rank.b.rank), rank.peak);
   }
-  text += surplus_rows("the base", worst.only_a);
-  text += surplus_rows("the new one", worst.only_b);
-  return text;
+  return text + changed_places(worst);
 }
 
 CommandOutcome gate_command(const std::vector<std::string>& arguments,

@@ -5,42 +5,29 @@
 #include <map>
 #include <stdexcept>
 #include <tuple>
+#include <utility>
+
+#include "profiler/report/category_name.h"
+#include "profiler/report/origin.h"
 
 namespace shardlens::profiler {
 
 namespace {
 
-/// The key by which allocations of two recordings are the same. It has neither their time nor, if
-/// the action's words are known, its id, since another schedule counts its actions differently.
-using Kind = std::tuple<std::string, Category, std::string, int32_t, int64_t>;
-
-Kind kind_of(const Tensor& tensor) {
-  return {tensor.label, tensor.category, tensor.action,
-          tensor.action.empty() ? tensor.action_id : -1, tensor.given_bytes};
-}
-
-std::map<Kind, int64_t> count_kinds(const std::vector<Tensor>& tensors) {
-  std::map<Kind, int64_t> counts;
-  for (const Tensor& tensor : tensors) ++counts[kind_of(tensor)];
-  return counts;
-}
-
-/// Returns the allocations of which `tensors` has more than `others`, the largest surplus first.
-std::vector<Surplus> surplus_of(const std::vector<Tensor>& tensors,
-                                const std::vector<Tensor>& others) {
-  std::map<Kind, int64_t> more = count_kinds(tensors);
-  for (const Tensor& tensor : others) {
-    const auto found = more.find(kind_of(tensor));
-    if (found != more.end()) --found->second;
-  }
-  std::vector<Surplus> surplus;
+/// Returns the blocks that are alive at a peak, by label, action and category.
+std::vector<Holding> holdings_of(const std::vector<Tensor>& tensors) {
+  std::map<std::tuple<Category, std::string, std::string>, Holding> holdings;
   for (const Tensor& tensor : tensors) {
-    int64_t& count = more[kind_of(tensor)];
-    if (count > 0) surplus.push_back({.tensor = tensor, .count = count});
-    count = 0;  // each kind is reported once
+    const std::string action = short_action(tensor.action_id, tensor.action);
+    Holding& holding = holdings[{tensor.category, tensor.label, action}];
+    if (holding.sizes.empty()) {
+      holding = {.category = tensor.category, .label = tensor.label, .action = action, .sizes = {}};
+    }
+    holding.sizes.push_back(tensor.given_bytes);
   }
-  std::ranges::stable_sort(surplus, std::greater(), &Surplus::bytes);
-  return surplus;
+  std::vector<Holding> list;
+  for (auto& [key, holding] : holdings) list.push_back(std::move(holding));
+  return list;
 }
 
 Side side_of(const RankReport& report) {
@@ -53,6 +40,7 @@ Side side_of(const RankReport& report) {
             .first_step = 0,
             .last_step = 0,
             .ran_out_of_memory = report.out_of_memory_count > 0,
+            .has_shards = has_shards(report.header),
             .judgement = report.judgement};
   if (report.steps.empty()) return side;
   const auto [first, last] = std::ranges::minmax(report.steps, {}, &StepPeak::step);
@@ -81,6 +69,10 @@ std::vector<StepDiff> common_steps(const RankReport& a, const RankReport& b) {
 
 }  // namespace
 
+std::string_view RankDiff::name_of(Category category) const {
+  return category_name(category, a.has_shards || b.has_shards);
+}
+
 double RankDiff::growth_percent() const {
   if (peak.growth_bytes() == 0) return 0;
   if (peak.a_bytes == 0) return std::numeric_limits<double>::infinity();
@@ -108,8 +100,7 @@ RankDiff diff_ranks(const RankReport& a, const RankReport& b) {
     diff.phases[i] = Pair{in_a.phase_peaks[i].value_or(0), in_b.phase_peaks[i].value_or(0)};
   }
   diff.steps = common_steps(a, b);
-  diff.only_a = surplus_of(in_a.tensors, in_b.tensors);
-  diff.only_b = surplus_of(in_b.tensors, in_a.tensors);
+  diff.at_peak = match(holdings_of(in_a.tensors), holdings_of(in_b.tensors));
   return diff;
 }
 

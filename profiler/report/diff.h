@@ -1,14 +1,15 @@
 // Compares two recordings: what grew or shrank at the peak, in every step and phase, and which
-// allocations only one of them has alive at its peak. B is compared with A, so a growth is
-// positive.
+// places hold more or less at it. B is compared with A, so a growth is positive.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "profiler/report/matching.h"
 #include "profiler/report/report.h"
 
 namespace shardlens::profiler {
@@ -25,15 +26,6 @@ struct StepDiff {
   Pair peak;
 };
 
-/// Allocations of one kind of which one recording has `count` more alive at its peak than the
-/// other.
-struct Surplus {
-  Tensor tensor;
-  int64_t count = 0;
-
-  int64_t bytes() const { return count * tensor.given_bytes; }
-};
-
 /// The facts about one of two recordings that tell if they can be compared.
 struct Side {
   int32_t rank = 0;
@@ -45,6 +37,7 @@ struct Side {
   int64_t first_step = 0;
   int64_t last_step = 0;
   bool ran_out_of_memory = false;
+  bool has_shards = false;
   Judgement judgement;
 };
 
@@ -56,9 +49,10 @@ struct RankDiff {
   std::array<Pair, kCategories> categories;  // at each one's own peak
   std::array<std::optional<Pair>, kPhases> phases;
   std::vector<StepDiff> steps;  // that both have
-  std::vector<Surplus> only_a;  // the largest first
-  std::vector<Surplus> only_b;
+  Matching at_peak;             // of what is alive at each one's own peak
 
+  /// Returns a category's name for people, who see shards where one of the two has any.
+  std::string_view name_of(Category category) const;
   /// Returns the growth of the peak in percent of A's; infinite if A has none and B has one.
   double growth_percent() const;
 };
@@ -85,7 +79,7 @@ std::string verdict(const RankDiff& diff);
 /// line.
 std::string diff_text(const RunDiff& diff);
 
-/// Returns {"schema":"shardlens.profile_diff/1", ...} with a newline at the end.
+/// Returns {"schema":"shardlens.profile_diff/2", ...} with a newline at the end.
 std::string diff_json(const RunDiff& diff);
 
 }  // namespace shardlens::profiler

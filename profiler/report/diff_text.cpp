@@ -11,6 +11,7 @@
 #include "profiler/report/comparability.h"
 #include "profiler/report/diff.h"
 #include "profiler/report/judgement_json.h"
+#include "profiler/report/matching_json.h"
 #include "profiler/units.h"
 
 namespace shardlens::profiler {
@@ -19,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kSurplusRows = 10;
+constexpr size_t kChangedRows = 10;
 constexpr size_t kVerdictCategories = 3;
 
 std::string signed_text(int64_t bytes) { return (bytes > 0 ? "+" : "") + bytes_text(bytes); }
@@ -44,22 +45,27 @@ std::string pair_row(std::string_view name, const Pair& pair) {
                      bytes_text(pair.b_bytes), signed_text(pair.growth_bytes()));
 }
 
-std::string surplus_rows(std::string_view side, const std::vector<Surplus>& surplus) {
-  if (surplus.empty()) return {};
-  std::string text = fmt::format("\n  only {} has at its peak\n", side);
-  for (size_t i = 0; i < std::min(kSurplusRows, surplus.size()); ++i) {
-    const Tensor& tensor = surplus[i].tensor;
-    text += fmt::format(
-        "  {:>4} x {:>12}  {:<19} {:<24} {}\n", surplus[i].count, bytes_text(tensor.given_bytes),
-        kCategoryNames[static_cast<size_t>(tensor.category)],
-        tensor.label.empty() ? "-" : input::shown(tensor.label),
-        tensor.action.empty() ? action_text(tensor.action_id, {}) : input::shown(tensor.action));
+/// Returns what is alive in both, and a row for each place that differs, the largest first.
+std::string changed_rows(const RankDiff& diff) {
+  const Matching& matching = diff.at_peak;
+  std::string text =
+      fmt::format("\n  alive at the peaks: {} in both, {} only in A, {} only in B\n",
+                  bytes_text(matching.in_both_bytes), bytes_text(matching.only_a_bytes),
+                  bytes_text(matching.only_b_bytes));
+  size_t rows = 0;
+  int64_t left_bytes = 0;
+  for (const MatchedPlace& row : matching.rows) {
+    if (row.changed_bytes() == 0) continue;
+    if (++rows > kChangedRows) {
+      left_bytes += row.changed_bytes();
+      continue;
+    }
+    text += fmt::format("  {:>13}  {:<19} {}: {}\n", signed_text(row.growth_bytes()),
+                        diff.name_of(row.category), input::shown(row.name), holding_text(row));
   }
-  if (surplus.size() <= kSurplusRows) return text;
-  int64_t bytes = 0;
-  for (size_t i = kSurplusRows; i < surplus.size(); ++i) bytes += surplus[i].bytes();
-  return text + fmt::format("  and {} of {} more kinds\n", bytes_text(bytes),
-                            surplus.size() - kSurplusRows);
+  if (rows <= kChangedRows) return text;
+  return text +
+         fmt::format("  and {} in {} more places\n", bytes_text(left_bytes), rows - kChangedRows);
 }
 
 std::string step_diff_rows(const std::vector<StepDiff>& steps) {
@@ -80,14 +86,13 @@ std::string rank_diff_text(const RankDiff& diff) {
   for (size_t i = 0; i < kCategories; ++i) {
     const Pair& pair = diff.categories[i];
     if (pair.a_bytes != 0 || pair.b_bytes != 0) {
-      text += pair_row("  " + std::string(kCategoryNames[i]), pair);
+      text += pair_row("  " + std::string(diff.name_of(static_cast<Category>(i))), pair);
     }
   }
   for (size_t i = 0; i < kPhases; ++i) {
     if (diff.phases[i]) text += pair_row(kPhaseNames[i], *diff.phases[i]);
   }
-  return text + step_diff_rows(diff.steps) + surplus_rows("A", diff.only_a) +
-         surplus_rows("B", diff.only_b);
+  return text + step_diff_rows(diff.steps) + changed_rows(diff);
 }
 
 Json pair_json(const Pair& pair) {
@@ -99,20 +104,6 @@ Json obstacles_json(const RunDiff& diff) {
   Json json = Json::array();
   for (const Finding& finding : obstacles_between(diff)) {
     json.push_back({{"allow", info_of(finding.obstacle).word}, {"text", finding.text}});
-  }
-  return json;
-}
-
-Json surplus_json(const std::vector<Surplus>& surplus) {
-  Json json = Json::array();
-  for (size_t i = 0; i < std::min(kSurplusRows, surplus.size()); ++i) {
-    const Tensor& tensor = surplus[i].tensor;
-    json.push_back({{"count", surplus[i].count},
-                    {"bytes", tensor.given_bytes},
-                    {"category", kCategoryNames[static_cast<size_t>(tensor.category)]},
-                    {"label", tensor.label},
-                    {"action", tensor.action_id},
-                    {"action_text", tensor.action}});
   }
   return json;
 }
@@ -141,8 +132,7 @@ Json rank_diff_json(const RankDiff& diff) {
     one["step"] = step.step;
     json["steps"].push_back(std::move(one));
   }
-  json["only_a"] = surplus_json(diff.only_a);
-  json["only_b"] = surplus_json(diff.only_b);
+  json["comparison"] = matching_json(diff.at_peak, "a", "b");
   json["verdict"] = verdict(diff);
   return json;
 }
@@ -164,7 +154,7 @@ std::string verdict(const RankDiff& diff) {
   for (size_t i = 0; i < std::min(kVerdictCategories, order.size()); ++i) {
     text += fmt::format("{} {} {}", i == 0 ? ":" : ",",
                         signed_text(diff.categories[order[i]].growth_bytes()),
-                        kCategoryNames[order[i]]);
+                        diff.name_of(static_cast<Category>(order[i])));
   }
   return text;
 }
@@ -187,7 +177,7 @@ std::string diff_text(const RunDiff& diff) {
 }
 
 std::string diff_json(const RunDiff& diff) {
-  Json json = {{"schema", "shardlens.profile_diff/1"},
+  Json json = {{"schema", "shardlens.profile_diff/2"},
                {"verdict", verdict(diff.worst())},
                {"ranks", Json::array()},
                {"only_a", diff.only_a},

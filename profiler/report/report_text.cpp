@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "input/shown.h"
+#include "profiler/report/category_name.h"
 #include "profiler/report/place_totals.h"
 #include "profiler/report/report.h"
 #include "profiler/units.h"
@@ -42,11 +43,8 @@ std::string action_row(int32_t id, const std::string& words) {
   return id < 0 ? "" : row("action", action_text(id, words));
 }
 
-/// Returns the category's name. Who has no schedule of ours may not shard, and one rank never does.
-std::string_view category_name(const Header& header, size_t category) {
-  const bool is_sharded = header.world_size > 1 && !header.train.empty();
-  const bool is_shard = category == static_cast<size_t>(Category::parameter_shard);
-  return is_shard && !is_sharded ? "parameters" : kCategoryNames[category];
+std::string_view name_in(const Header& header, Category category) {
+  return category_name(category, has_shards(header));
 }
 
 std::string moment_text(const Moment& at) {
@@ -114,7 +112,7 @@ std::string category_rows(const RankReport& rank, const SpaceReport& space) {
                         bytes_text(asked), percent(given, space.peak_bytes));
   };
   for (const size_t i : categories_by_size(space.given))
-    line(category_name(rank.header, i), space.given[i], space.asked[i]);
+    line(name_in(rank.header, static_cast<Category>(i)), space.given[i], space.asked[i]);
   line("total", space.peak_bytes, space.peak_asked_bytes);
   return text;
 }
@@ -137,7 +135,7 @@ std::string place_rows(const Header& header, const std::vector<Tensor>& tensors)
         place.action_id < 0 ? "" : ", " + action_text(place.action_id, place.action);
     text +=
         fmt::format("  {:>12}  {:<24} {:<19} {}{}{}\n", bytes_text(place.given_bytes),
-                    count_text(place), category_name(header, static_cast<size_t>(place.category)),
+                    count_text(place), name_in(header, place.category),
                     place.label.empty() ? "-" : input::shown(place.label), action, age_text(place));
   }
   if (places.size() <= kTensorRows) return text;
@@ -288,7 +286,7 @@ std::string failure_rows(const Header& header, const OutOfMemory& failure) {
   std::string text = fmt::format("\n  out of memory: {} asked for, {}\n",
                                  bytes_text(failure.asked_bytes), moment_text(failure.at));
   text += action_row(failure.at.action, failure.action);
-  text += row("for", std::string(category_name(header, static_cast<size_t>(failure.category))) +
+  text += row("for", std::string(name_in(header, failure.category)) +
                          (failure.label.empty() ? "" : " of " + input::shown(failure.label)));
   text += row("free on the device", bytes_text(failure.device_free_bytes));
   text += row("would have fit", bytes_text(failure.would_fit_bytes));
@@ -296,8 +294,8 @@ std::string failure_rows(const Header& header, const OutOfMemory& failure) {
   text += row("largest free block", bytes_text(failure.largest_free_bytes));
   text += row("allocated", bytes_text(failure.blocks.allocated()));
   for (const size_t i : categories_by_size(failure.given)) {
-    text +=
-        fmt::format("    {:<20}{:>12}\n", category_name(header, i), bytes_text(failure.given[i]));
+    text += fmt::format("    {:<20}{:>12}\n", name_in(header, static_cast<Category>(i)),
+                        bytes_text(failure.given[i]));
   }
   return text + place_rows(header, failure.tensors);
 }

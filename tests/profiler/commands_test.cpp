@@ -103,7 +103,7 @@ TEST_CASE("diff fails above the limit only") {
         "shardlens profile: B's peak is 2.00 MiB above A's (+28.6 %): +2.00 MiB activation; "
         "--fail-above allows 2 %\n");
   CHECK(nlohmann::json::parse(command({"diff", a.path(), b.path(), "--json"}).out).at("schema") ==
-        "shardlens.profile_diff/1");
+        "shardlens.profile_diff/2");
 }
 
 TEST_CASE("check lists the blocks and fails where one is damaged") {

@@ -24,30 +24,6 @@ RankReport small_report(int32_t rank = 0, int64_t activation_bytes = 3 * kMiB) {
   return analyse(small_recording(rank, activation_bytes));
 }
 
-/// Bytes that only `a` has, by taking partners away one by one.
-int64_t unpaired_bytes(const std::vector<Tensor>& a, std::vector<Tensor> b) {
-  int64_t bytes = 0;
-  for (const Tensor& one : a) {
-    const auto partner = std::ranges::find_if(b, [&](const Tensor& other) {
-      return one.label == other.label && one.category == other.category &&
-             one.given_bytes == other.given_bytes && one.action == other.action &&
-             (!one.action.empty() || one.action_id == other.action_id);
-    });
-    if (partner == b.end()) {
-      bytes += one.given_bytes;
-    } else {
-      b.erase(partner);
-    }
-  }
-  return bytes;
-}
-
-int64_t bytes_of(const std::vector<Surplus>& surplus) {
-  int64_t bytes = 0;
-  for (const Surplus& one : surplus) bytes += one.bytes();
-  return bytes;
-}
-
 }  // namespace
 
 TEST_CASE("a diff tells what grew, where and by how much") {
@@ -64,19 +40,17 @@ TEST_CASE("a diff tells what grew, where and by how much") {
   3 of 3 steps differ
   most in step 0             7.00 MiB     9.00 MiB     +2.00 MiB
 
-  only A has at its peak
-     1 x     3.00 MiB  activation          -                        FORWARD unit=a group=b0
-
-  only B has at its peak
-     1 x     5.00 MiB  activation          -                        FORWARD unit=a group=b0
+  alive at the peaks: 7.00 MiB in both, 0 B only in A, 2.00 MiB only in B
+      +2.00 MiB  activation          FORWARD a: 1 block, 3.00 MiB -> 1 block, 5.00 MiB
 )");
 }
 
 TEST_CASE("a recording does not differ from itself") {
   const RankDiff diff = diff_ranks(small_report(), small_report());
   CHECK(diff.growth_percent() == 0);
-  CHECK(diff.only_a.empty());
-  CHECK(diff.only_b.empty());
+  CHECK(diff.at_peak.in_both_bytes == 7 * kMiB);
+  CHECK(diff.at_peak.only_a_bytes == 0);
+  CHECK(diff.at_peak.only_b_bytes == 0);
   CHECK(verdict(diff) == "the peaks are equal, 7.00 MiB");
 }
 
@@ -86,9 +60,8 @@ TEST_CASE("what differs in two random recordings adds up to the growth") {
     const RankReport a = analyse(test::random_recording(seed, false, 1500).profile);
     const RankReport b = analyse(test::random_recording(seed + 100, false, 1500).profile);
     const RankDiff diff = diff_ranks(a, b);
-    CHECK(bytes_of(diff.only_b) - bytes_of(diff.only_a) == diff.peak.growth_bytes());
-    CHECK(bytes_of(diff.only_a) ==
-          unpaired_bytes(a.main_space()->tensors, b.main_space()->tensors));
+    CHECK(diff.at_peak.in_both_bytes + diff.at_peak.only_a_bytes == diff.peak.a_bytes);
+    CHECK(diff.at_peak.in_both_bytes + diff.at_peak.only_b_bytes == diff.peak.b_bytes);
     int64_t growth = 0;
     for (const Pair& pair : diff.categories) growth += pair.growth_bytes();
     CHECK(growth == diff.peak.growth_bytes());
@@ -120,12 +93,18 @@ TEST_CASE("runs are compared rank by rank, the worst in full") {
 TEST_CASE("the diff as JSON has every pair, and no infinity") {
   const auto json =
       nlohmann::json::parse(diff_json(diff_runs({small_report()}, {small_report(0, 5 * kMiB)})));
-  CHECK(json.at("schema") == "shardlens.profile_diff/1");
+  CHECK(json.at("schema") == "shardlens.profile_diff/2");
   const auto& rank = json.at("ranks").at(0);
   CHECK(rank.at("peak").at("growth_bytes") == 2 * kMiB);
   CHECK(rank.at("categories").at("activation").at("a_bytes") == 3 * kMiB);
   CHECK(rank.at("steps").size() == 3);
-  CHECK(rank.at("only_b").at(0).at("bytes") == 5 * kMiB);
+  const auto& comparison = rank.at("comparison");
+  CHECK(comparison.at("in_both_bytes") == 7 * kMiB);
+  CHECK(comparison.at("only_a_bytes") == 0);
+  CHECK(comparison.at("only_b_bytes") == 2 * kMiB);
+  REQUIRE(comparison.at("rows").size() == 1);
+  CHECK(comparison.at("rows").at(0).at("place") == "FORWARD a");
+  CHECK(comparison.at("rows").at(0).at("change_bytes") == 2 * kMiB);
   const RunDiff grown = diff_runs({analyse(Profile{})}, {small_report()});
   CHECK(std::isinf(grown.worst().growth_percent()));
   CHECK(nlohmann::json::parse(diff_json(grown)).at("ranks").at(0).at("growth_percent").is_null());

@@ -76,8 +76,7 @@ TEST_CASE("reserved memory is gated, too") {
                         .categories = {},
                         .phases = {},
                         .steps = {},
-                        .only_a = {},
-                        .only_b = {}});
+                        .at_peak = {}});
   CHECK(gated_growth_percent(diff) == 5);
   CHECK_THAT(gate_markdown(diff, 2), ContainsSubstring("reserved memory of rank 0 grew too much"));
 }

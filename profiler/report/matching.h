@@ -1,0 +1,65 @@
+// Matches what is alive in one run with what is alive in another, so that a comparison shows what
+// changed and nothing else. `profile diff`, the gate and the viewer all compare by these rules. B
+// is compared with A, so a growth is positive.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "profiler/profile.h"
+
+namespace shardlens::profiler {
+
+/// Live blocks of one category that have the same label and action.
+struct Holding {
+  Category category{};
+  std::string label;
+  std::string action{};  // as short_action returns it; empty outside a pass
+  std::vector<int64_t> sizes;
+};
+
+/// The blocks of one place and category in two runs. A block that both have counts in both with the
+/// smaller of its two sizes, and the rest of the larger one counts for its side alone.
+struct MatchedPlace {
+  std::string name;  // "train.py:41 forward", or "block0-23 master" for repeated layers
+  Category category{};
+  int64_t a_bytes = 0;
+  int64_t b_bytes = 0;
+  int64_t in_both_bytes = 0;
+  int64_t a_count = 0;  // of blocks
+  int64_t b_count = 0;
+  int64_t layers = 1;  // places that the row stands for
+
+  int64_t only_a_bytes() const { return a_bytes - in_both_bytes; }
+  int64_t only_b_bytes() const { return b_bytes - in_both_bytes; }
+  int64_t changed_bytes() const { return only_a_bytes() + only_b_bytes(); }
+  int64_t growth_bytes() const { return b_bytes - a_bytes; }
+};
+
+/// Returns what a place holds in both: "2 blocks, 6.00 MiB -> 3 blocks, 9.00 MiB", "new, 1 block,
+/// 3.00 MiB", or "gone, 1 block, 3.00 MiB".
+std::string holding_text(const MatchedPlace& place);
+
+struct Matching {
+  std::vector<MatchedPlace> rows;  // the one that differs most first
+  int64_t in_both_bytes = 0;
+  int64_t only_a_bytes = 0;
+  int64_t only_b_bytes = 0;
+};
+
+/// [Note: matching]
+/// A place is a line of a program, or a module with the kind of an action. Lines are found again by
+/// align_lines after the program was edited. Blocks of one category are paired:
+/// 1. in a place that both sides have, those of equal size; then what is left, the largest with
+///    the largest: twice the batch is the same blocks, larger;
+/// 2. in places that only one side has, those of one function and size, since lines are moved, and
+///    those of one module and size, since its work is done in another action; then what is left of
+///    a module, the largest with the largest. Workspaces of one size are paired in any place.
+/// Blocks without a partner are in one run alone. All this sorts the sizes of a place, so n blocks
+/// cost n log n.
+///
+/// The sums of a_bytes and of b_bytes over all rows are the totals of the two runs.
+Matching match(const std::vector<Holding>& a, const std::vector<Holding>& b);
+
+}  // namespace shardlens::profiler
