@@ -109,7 +109,9 @@ const std::map<std::string, Names, std::less<>> kEdges = {
       "planner/planner.h", "profiler/profile.h", "profiler/blocks.h", "profiler/units.h",
       "profiler/reader.h", "profiler/events.h", "profiler/exchange/import_memory_viz.h",
       "profiler/file/crc32c.h", "profiler/report/address_map.h", "profiler/report/block_tracker.h",
-      "profiler/report/judgement_json.h"}},
+      "profiler/report/category_name.h", "profiler/report/judgement_json.h",
+      "profiler/report/matching.h", "profiler/report/matching_json.h",
+      "profiler/report/origin.h"}},
 };
 
 /// Libraries that only some files may include; all others are free. All are prefixes.

@@ -75,19 +75,27 @@ TEST_CASE("an allocation's age is counted in steps") {
 TEST_CASE("only in A, in both and only in B make up the two totals") {
   const Lane a = lane_of(test::view_recording({.keep_weights = true}));
   const Lane b = lane_of(test::view_recording({.activation_bytes = 5 << 20}));
-  const Moment at_a{&a, a.peak().max_change};
-  const Moment at_b{&b, b.peak().max_change};
+  const ActionNames names_a(a.info().header);
+  const ActionNames names_b(b.info().header);
+  const Moment at_a{&a, &names_a, a.peak().max_change};
+  const Moment at_b{&b, &names_b, b.peak().max_change};
+  const profiler::Matching matching = match(at_a, at_b);
   int64_t total_a = 0;
   int64_t total_b = 0;
-  for (const SharedRow& row : shared_rows(at_a, at_b)) {
-    CHECK(row.only_a_bytes() + row.both_bytes() == row.a_bytes);
-    CHECK(row.only_b_bytes() + row.both_bytes() == row.b_bytes);
+  CategoryBytes growth{};
+  for (const profiler::MatchedPlace& row : matching.rows) {
     total_a += row.a_bytes;
     total_b += row.b_bytes;
+    growth[static_cast<size_t>(row.category)] += row.growth_bytes();
   }
   CHECK(total_a == a.peak().max_bytes);
   CHECK(total_b == b.peak().max_bytes);
-  for (const SharedRow& row : shared_rows(at_a, at_a)) CHECK(row.only_b_bytes() == 0);
+  CHECK(matching.in_both_bytes + matching.only_a_bytes == total_a);
+  CHECK(matching.in_both_bytes + matching.only_b_bytes == total_b);
+  CHECK(growth == difference(a.peak().at_max, b.peak().at_max));
+  CHECK(match(at_a, at_a).only_b_bytes == 0);
+  // Groups keep their parameters, so what changed begins with what every layer has more of.
+  CHECK(matching.rows.front().layers > 1);
 }
 
 TEST_CASE("a change is said in words, with its sign") {

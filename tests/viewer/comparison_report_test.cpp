@@ -54,6 +54,28 @@ TEST_CASE("the JSON's categories add up to its peak") {
   CHECK(json["strategies"][0]["growth_bytes"] > 0);
 }
 
+TEST_CASE("the comparison is in the JSON and the text, and adds up to both peaks") {
+  const auto runs = two_runs();
+  const auto json = nlohmann::json::parse(comparison_report(runs, 0, ReportFormat::json));
+  const auto& base = json["strategies"][0];
+  const auto& other = json["strategies"][1];
+  CHECK(base["comparison"].is_null());
+  const auto& comparison = other["comparison"];
+  const int64_t in_both = comparison["in_both_bytes"];
+  CHECK(in_both + comparison["only_baseline_bytes"].get<int64_t>() == base["peak_allocated_bytes"]);
+  CHECK(in_both + comparison["only_here_bytes"].get<int64_t>() == other["peak_allocated_bytes"]);
+  int64_t change = 0;
+  for (const auto& row : comparison["rows"]) {
+    CHECK_FALSE(row["place"].get<std::string>().empty());
+    change += row["change_bytes"].get<int64_t>();
+  }
+  CHECK(change == other["growth_bytes"]);
+  const std::string text = comparison_report(runs, 0, ReportFormat::text);
+  CHECK(text.find("\nChanged from keep to lean <&>\n") != std::string::npos);
+  CHECK(text.find("  " + comparison["rows"][0]["place"].get<std::string>() + " (") !=
+        std::string::npos);
+}
+
 TEST_CASE("the CSV has a line a strategy and category") {
   const std::string csv = comparison_report(two_runs(), 0, ReportFormat::csv);
   CHECK(csv.starts_with("strategy,category,bytes,growth_bytes,recording\n\"keep\",all,"));

@@ -114,7 +114,7 @@ TEST_CASE("categories can be told apart with every colour vision") {
   CHECK(std::set<Category>(order.begin(), order.end()).size() == kCategories);
   for (size_t i = 0; i < order.size(); ++i) {
     for (size_t j = i + 1; j < order.size(); ++j) {
-      CAPTURE(words_of(order[i]), words_of(order[j]));
+      CAPTURE(words_of(order[i], true), words_of(order[j], true));
       const double distance = least_distance(color_of(order[i]), color_of(order[j]));
       // Neighbours, those with one empty band between them, and any two.
       CHECK(distance >= (j == i + 1 ? 20 : j == i + 2 ? 15 : 11));

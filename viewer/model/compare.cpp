@@ -7,19 +7,18 @@
 #include <tuple>
 #include <utility>
 
+#include "profiler/report/category_name.h"
+#include "profiler/report/origin.h"
 #include "profiler/units.h"
 
 namespace shardlens::viewer {
 
 using profiler::bytes_text;
-using profiler::kCategoryNames;
 
 namespace {
 
-std::string category_name(Category category) {
-  std::string name(kCategoryNames[static_cast<size_t>(category)]);
-  std::ranges::replace(name, '_', ' ');
-  return name;
+std::string category_in_words(Category category, const Lane& lane) {
+  return in_words(profiler::category_name(category, profiler::has_shards(lane.info().header)));
 }
 
 int64_t step_of_change(const Lane& lane, int64_t change) {
@@ -38,7 +37,7 @@ std::string name_of_block(const Lane& lane, const ActionNames& names, const Bloc
   const std::string label(lane.label(block));
   switch (grouping) {
     case Grouping::category:
-      return category_name(block.category);
+      return category_in_words(block.category, lane);
     case Grouping::label:
       return label.empty() ? "without a name" : label;
     case Grouping::age:
@@ -48,10 +47,17 @@ std::string name_of_block(const Lane& lane, const ActionNames& names, const Bloc
       break;
   }
   const std::string action = names.name_of(block.phase, block.action).text;
-  return label.empty() ? fmt::format("{} of {}", category_name(block.category), action) : label;
+  return label.empty() ? fmt::format("{} of {}", category_in_words(block.category, lane), action)
+                       : label;
 }
 
 }  // namespace
+
+std::string in_words(std::string_view name) {
+  std::string words(name);
+  std::ranges::replace(words, '_', ' ');
+  return words;
+}
 
 CategoryBytes difference(const CategoryBytes& a, const CategoryBytes& b) {
   CategoryBytes growth{};
@@ -110,31 +116,39 @@ std::vector<AliveRow> alive_rows(const Lane& lane, const ActionNames& names, int
   }
   for (auto& [name, row] : groups) rows.push_back(std::move(row));
   std::ranges::stable_sort(rows, [](const AliveRow& a, const AliveRow& b) {
-    return std::tie(b.bytes, a.name) < std::tie(a.bytes, b.name);
+    return a.bytes != b.bytes ? a.bytes > b.bytes : profiler::is_naturally_less(a.name, b.name);
   });
   return rows;
 }
 
-std::vector<SharedRow> shared_rows(const Moment& a, const Moment& b) {
-  std::map<std::pair<Category, std::string>, SharedRow> rows;
-  const auto add = [&](const Moment& moment, int64_t SharedRow::*bytes) {
-    for (const uint32_t index : moment.lane->alive_after(moment.change)) {
-      const Block& block = moment.lane->arrays().blocks[index];
-      const std::string label(moment.lane->label(block));
-      SharedRow& row = rows[{block.category, label}];
-      row.category = block.category;
-      row.name = label.empty() ? category_name(block.category) : label;
-      row.*bytes += block.given_bytes;
+namespace {
+
+/// Returns the blocks that are alive at a moment, by label, action and category.
+std::vector<profiler::Holding> holdings_of(const Moment& moment) {
+  const Lane& lane = *moment.lane;
+  std::map<std::tuple<Category, uint32_t, profiler::Phase, int32_t>, size_t> places;
+  std::vector<profiler::Holding> holdings;
+  for (const uint32_t index : lane.alive_after(moment.change)) {
+    const Block& block = lane.arrays().blocks[index];
+    const std::tuple key{block.category, block.label, block.phase, block.action};
+    const auto [place, is_new] = places.try_emplace(key, holdings.size());
+    if (is_new) {
+      const bool is_in_pass = block.action >= 0;
+      holdings.push_back(
+          {.category = block.category,
+           .label = std::string(lane.label(block)),
+           .action = is_in_pass ? moment.names->name_of(block.phase, block.action).text : "",
+           .sizes = {}});
     }
-  };
-  add(a, &SharedRow::a_bytes);
-  add(b, &SharedRow::b_bytes);
-  std::vector<SharedRow> sorted;
-  for (auto& [key, row] : rows) sorted.push_back(std::move(row));
-  std::ranges::stable_sort(sorted, std::greater{}, [](const SharedRow& row) {
-    return std::pair(row.only_a_bytes() + row.only_b_bytes(), row.both_bytes());
-  });
-  return sorted;
+    holdings[place->second].sizes.push_back(block.given_bytes);
+  }
+  return holdings;
+}
+
+}  // namespace
+
+profiler::Matching match(const Moment& a, const Moment& b) {
+  return profiler::match(holdings_of(a), holdings_of(b));
 }
 
 }  // namespace shardlens::viewer

@@ -1,16 +1,21 @@
-// Compares strategies: category by category, column by column, and by the allocations that only one
-// of them holds. B is compared with A, the baseline, so that a growth is positive.
+// Compares strategies: category by category, column by column, and place by place. B is compared
+// with A, the baseline, so that a growth is positive.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "profiler/report/matching.h"
 #include "viewer/model/lane.h"
 #include "viewer/model/passes.h"
 
 namespace shardlens::viewer {
+
+/// Returns the name of a category as it is shown: "optimizer state" of "optimizer_state".
+std::string in_words(std::string_view name);
 
 /// Returns b - a for each category.
 CategoryBytes difference(const CategoryBytes& a, const CategoryBytes& b);
@@ -44,25 +49,13 @@ struct AliveRow {
 std::vector<AliveRow> alive_rows(const Lane& lane, const ActionNames& names, int64_t change,
                                  Grouping grouping);
 
-/// Allocations of one category and label at two moments.
-struct SharedRow {
-  std::string name;
-  Category category{};
-  int64_t a_bytes = 0;
-  int64_t b_bytes = 0;
-
-  int64_t only_a_bytes() const { return std::max<int64_t>(0, a_bytes - b_bytes); }
-  int64_t only_b_bytes() const { return std::max<int64_t>(0, b_bytes - a_bytes); }
-  int64_t both_bytes() const { return std::min(a_bytes, b_bytes); }
-};
-
 struct Moment {
   const Lane* lane = nullptr;
+  const ActionNames* names = nullptr;
   int64_t change = kBeforeAll;
 };
 
-/// Returns the rows of two moments, the one that differs most first. The sums of a_bytes and of
-/// b_bytes over all rows are the totals of the two moments.
-std::vector<SharedRow> shared_rows(const Moment& a, const Moment& b);
+/// Matches what is alive at two moments, by the rules of `profile diff`.
+profiler::Matching match(const Moment& a, const Moment& b);
 
 }  // namespace shardlens::viewer

@@ -7,7 +7,9 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "profiler/report/category_name.h"
 #include "profiler/report/judgement_json.h"
+#include "profiler/report/matching_json.h"
 #include "profiler/units.h"
 #include "viewer/model/compare.h"
 #include "viewer/scene/theme.h"
@@ -22,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kLargest = 10;  // rows of what is alive
+constexpr size_t kLargest = 10;  // rows of what is alive, and of what changed
 constexpr int kSvgColumns = 320;
 constexpr int kSvgHeight = 160;
 
@@ -76,6 +78,17 @@ Subjects subjects_of(const std::vector<Run>& runs, size_t baseline,
   const Warps warps = warps_of(runs, range->alignment, baseline);
   for (size_t i = 0; i < runs.size(); ++i) subjects.push_back(part(runs[i], warps[i], range->x));
   return subjects;
+}
+
+bool subjects_have_shards(const Subjects& subjects) {
+  return std::ranges::any_of(
+      subjects, [](const Subject& one) { return profiler::has_shards(one.lane().info().header); });
+}
+
+/// Matches what a strategy has at its peak with what the baseline has at its own.
+profiler::Matching matched(const Subject& base, const Subject& one) {
+  return match({&base.lane(), &base.rank->names, base.peak.max_change},
+               {&one.lane(), &one.rank->names, one.peak.max_change});
 }
 
 /// Returns the name of the run's memory; "Memory" is that of tensors on the run's own device.
@@ -168,7 +181,28 @@ std::string subject_text(const Subject& one, const Subject& base) {
   return text;
 }
 
+/// Returns what changed against the baseline, the place that differs most first.
+std::string changes_text(const Subject& one, const Subject& base, bool has_shards) {
+  const profiler::Matching matching = matched(base, one);
+  std::string text = fmt::format(
+      "\nChanged from {} to {}\n  {:>12}  in both\n  {:>12}  only in {}\n"
+      "  {:>12}  only in {}\n",
+      base.name(), one.name(), bytes_text(matching.in_both_bytes),
+      bytes_text(matching.only_a_bytes), base.name(), bytes_text(matching.only_b_bytes),
+      one.name());
+  size_t rows = 0;
+  for (const profiler::MatchedPlace& row : matching.rows) {
+    if (row.changed_bytes() == 0) continue;
+    if (++rows > kLargest) continue;
+    text += fmt::format("  {} ({}): {}; {}\n", row.name, words_of(row.category, has_shards),
+                        change_in_words(row.a_bytes, row.b_bytes), holding_text(row));
+  }
+  if (rows > kLargest) text += fmt::format("  {} more places differ\n", rows - kLargest);
+  return text;
+}
+
 std::string text_report(const Subjects& subjects, const Subject& base, const std::string& where) {
+  const bool has_shards = subjects_have_shards(subjects);
   std::string text = subjects.size() > 1
                          ? fmt::format("{} of {} strategies, compared with {}{}\n\n",
                                        memory_of(base), subjects.size(), base.name(), where)
@@ -176,7 +210,7 @@ std::string text_report(const Subjects& subjects, const Subject& base, const std
   for (const Subject& one : subjects) text += subject_text(one, base) + "\n";
   text += "At each one's peak\n";
   for (const Category category : categories_of(subjects)) {
-    text += fmt::format("  {}\n", words_of(category));
+    text += fmt::format("  {}\n", words_of(category, has_shards));
     for (const Subject& one : subjects) {
       const int64_t bytes = one.bytes(category);
       text += fmt::format("    {:>12}  {}", bytes_text(bytes), one.name());
@@ -185,10 +219,13 @@ std::string text_report(const Subjects& subjects, const Subject& base, const std
     }
   }
   for (const Subject& one : subjects) {
+    if (&one != &base) text += changes_text(one, base, has_shards);
+  }
+  for (const Subject& one : subjects) {
     text += fmt::format("\nLargest at the peak of {}\n", one.name());
     for (const AliveRow& row : largest_of(one)) {
       text += fmt::format("  {:>12}  {} ({}, {} block{})\n", bytes_text(row.bytes), row.name,
-                          words_of(row.category), row.count, row.count == 1 ? "" : "s");
+                          words_of(row.category, has_shards), row.count, row.count == 1 ? "" : "s");
     }
   }
   return text;
@@ -211,6 +248,8 @@ Json json_of(const Subject& one, const Subject& base) {
   }
   const Json nothing = nullptr;
   const auto& step_peak = one.lane().step_peak();
+  const Json comparison =
+      &one == &base ? nothing : profiler::matching_json(matched(base, one), "baseline", "here");
   return {{"name", run.name},
           {"strategy", run.strategy},
           {"judgement", profiler::judgement_json(run.judgement())},
@@ -218,6 +257,7 @@ Json json_of(const Subject& one, const Subject& base) {
           {"step_peak_allocated_bytes",
            one.is_whole && step_peak ? Json(step_peak->max_bytes) : nothing},
           {"growth_bytes", one.peak.max_bytes - base.peak.max_bytes},
+          {"comparison", comparison},
           {"at_peak", {{"place", place_of(one)}, {"categories", categories}}},
           {"capacity_bytes", run.capacity_bytes()},
           {"predicted", run.is_predicted()},
@@ -304,9 +344,10 @@ std::string html_table(const Subjects& subjects, const Subject& base) {
   std::string html = "<table><tr><th>at each one's peak</th>";
   for (const Subject& one : subjects) html += fmt::format("<th>{}</th>", html_quoted(one.name()));
   html += "</tr>\n";
+  const bool has_shards = subjects_have_shards(subjects);
   for (const Category category : categories_of(subjects)) {
     html += fmt::format("<tr><td><i style='background:{}'></i>{}</td>", css_of(category),
-                        words_of(category));
+                        words_of(category, has_shards));
     for (const Subject& one : subjects) {
       const int64_t bytes = one.bytes(category);
       const std::string change = change_in_words(base.bytes(category), bytes);

@@ -80,7 +80,7 @@ void draw_swatch(Scene& scene, Category category, const Box& box) {
 
 void draw_legend_entry(Scene& scene, Category category, Box& line) {
   Painter& paint = scene.paint;
-  const std::string words = words_of(category);
+  const std::string words = words_of(category, have_shards(scene.shown));
   const float width = paint.px(19) + paint.width(Style::small, words) + paint.px(14);
   if (line.w < width) return;
   Box entry = line.take_left(width);

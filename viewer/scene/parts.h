@@ -45,6 +45,9 @@ struct Scene {
 
 std::vector<Shown> shown_of(const SceneInput& input);
 
+/// True if any strategy cuts its parameters into shards.
+bool have_shards(const std::vector<Shown>& shown);
+
 /// Returns the categories that any strategy has at the shown moments, or had at its peak, in
 /// stacking order from the top.
 std::vector<Category> used_categories(const std::vector<Shown>& shown);

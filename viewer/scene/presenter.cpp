@@ -19,12 +19,12 @@ constexpr double kNotch = 0.8;    // of the view, for one notch of the wheel
 constexpr float kDragPixels = 4;  // a press that moves as far is a drag
 
 /// Returns the category, with its bytes, that a point of a stack belongs to.
-std::string band_text(const Extent& extent, double bytes) {
+std::string band_text(const Extent& extent, double bytes, bool has_shards) {
   double low = 0;
   for (const Category category : stacking_order()) {
     const int64_t size = extent.at_max[static_cast<size_t>(category)];
     if (bytes >= low && bytes < low + static_cast<double>(size)) {
-      return fmt::format("{}: {}", words_of(category), profiler::bytes_text(size));
+      return fmt::format("{}: {}", words_of(category, has_shards), profiler::bytes_text(size));
     }
     low += static_cast<double>(size);
   }
@@ -96,6 +96,12 @@ void Presenter::align_by_what_there_is() {
   state_.alignment = Alignment::event;
 }
 
+void Presenter::focus_on_change() {
+  if (opened_.runs.size() > 1 && state_.focus == state_.baseline) {
+    state_.focus = state_.baseline == 0 ? 1 : 0;
+  }
+}
+
 void Presenter::open(const std::vector<std::string>& paths) {
   ViewState next = state_;
   for (const std::string& path : paths) {
@@ -103,6 +109,7 @@ void Presenter::open(const std::vector<std::string>& paths) {
   }
   change(next);
   reload();
+  focus_on_change();
 }
 
 void Presenter::restore(const ViewState& state) {
@@ -348,7 +355,8 @@ std::string Presenter::hover_text(float x, float y) {
   if (is_stack) {
     const std::vector<Shown> shown = shown_of(input());
     const double top = top_bytes_of(state_, shown, shown[area->run]);
-    const std::string band = band_text(*column, top * (area->box.bottom() - y) / area->box.h);
+    const std::string band =
+        band_text(*column, top * (area->box.bottom() - y) / area->box.h, have_shards(shown));
     if (!band.empty()) text += "\n" + band;
   }
   return text;

@@ -39,6 +39,8 @@ class Presenter {
   const std::vector<std::string>& messages() const { return messages_; }
   const Facts& facts();
 
+  /// Focuses the first run that is compared with the baseline, so that what changed is shown.
+  void focus_on_change();
   /// Adds runs to the open ones, and keeps the state. reload() reads all recordings again.
   void open(const std::vector<std::string>& paths);
   void reload();

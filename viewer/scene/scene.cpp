@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "profiler/report/category_name.h"
 #include "viewer/scene/parts.h"
 
 namespace shardlens::viewer {
@@ -45,6 +46,15 @@ const Image& ImageCache::get(const std::string& slot, const std::string& key,
   return entry->image;
 }
 
+const profiler::Matching& ImageCache::matching(const std::string& key,
+                                               const std::function<profiler::Matching()>& make) {
+  if (matching_key_ != key) {
+    matching_ = make();
+    matching_key_ = key;
+  }
+  return matching_;
+}
+
 void ImageCache::end_picture() {
   std::erase_if(entries_, [](const auto& entry) { return !entry.second->used; });
   for (auto& [slot, entry] : entries_) entry->used = false;
@@ -73,6 +83,11 @@ std::vector<Shown> shown_of(const SceneInput& input) {
     all.push_back(one);
   }
   return all;
+}
+
+bool have_shards(const std::vector<Shown>& shown) {
+  return std::ranges::any_of(
+      shown, [](const Shown& one) { return profiler::has_shards(one.lane->lane.info().header); });
 }
 
 std::vector<Category> used_categories(const std::vector<Shown>& shown) {

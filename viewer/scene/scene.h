@@ -20,14 +20,17 @@
 
 namespace shardlens::viewer {
 
-/// Keeps rastered images by what they show. One picture's images stay valid until the next picture
-/// is made.
+/// Keeps what a picture was made of, by what it shows. One picture's images stay valid until the
+/// next picture is made.
 class ImageCache {
  public:
   /// Returns the image of a place; `raster` makes it if `key` has changed. `slot` names the place,
   /// `key` holds everything that the content depends on.
   const Image& get(const std::string& slot, const std::string& key,
                    const std::function<Image()>& raster);
+  /// Returns the comparison of two moments; `make` makes it if `key` has changed.
+  const profiler::Matching& matching(const std::string& key,
+                                     const std::function<profiler::Matching()>& make);
   /// Removes the images that the last picture did not use.
   void end_picture();
   int64_t rastered() const { return rastered_; }
@@ -41,6 +44,8 @@ class ImageCache {
   std::map<std::string, std::unique_ptr<Entry>> entries_;
   uint64_t version_ = 0;
   int64_t rastered_ = 0;
+  std::string matching_key_;
+  profiler::Matching matching_;
 };
 
 struct SearchHits {

@@ -18,6 +18,7 @@ constexpr float kRow = 19;       // points
 constexpr float kAliveRow = 27;  //
 constexpr float kNameColumn = 150;
 constexpr float kMostColumn = 270;
+constexpr float kComparisonPart = 0.5F;  // of the panel of what is alive
 
 struct Row {
   std::string name;
@@ -42,9 +43,9 @@ std::vector<Row> rows_of(const std::vector<Shown>& shown) {
   std::vector<Row> rows;
   rows.push_back(row_of(shown, "all", true, [](const Shown& one) { return one.total; }));
   for (const Category category : used_categories(shown)) {
-    rows.push_back(row_of(shown, words_of(category), false, [&](const Shown& one) {
-      return one.bytes[static_cast<size_t>(category)];
-    }));
+    rows.push_back(
+        row_of(shown, words_of(category, have_shards(shown)), false,
+               [&](const Shown& one) { return one.bytes[static_cast<size_t>(category)]; }));
     rows.back().category = category;
   }
   const auto reserved = [](const Shown& one) {
@@ -178,24 +179,18 @@ void draw_areas(Scene& scene, const Shown& one, Box& box, float reserve) {
   }
 }
 
-struct Shares {
-  int64_t only_a = 0;
-  int64_t both = 0;
-  int64_t only_b = 0;
-};
-
 /// Draws a bar in three parts: only in the baseline, in both, only in the focused strategy.
-void draw_shares(Scene& scene, const Shares& shares, Box& box) {
+void draw_shares(Scene& scene, const profiler::Matching& matching, Box& box) {
   Painter& paint = scene.paint;
-  const auto sum =
-      static_cast<double>(std::max<int64_t>(1, shares.only_a + shares.both + shares.only_b));
+  const auto sum = static_cast<double>(
+      std::max<int64_t>(1, matching.only_a_bytes + matching.in_both_bytes + matching.only_b_bytes));
   Box bar = box.take_top(paint.px(8));
   const float width = bar.w;
   const auto part = [&](int64_t bytes) {
     return width * static_cast<float>(static_cast<double>(bytes) / sum);
   };
-  paint.fill(bar.take_left(part(shares.only_a)), paint.colors.less);
-  paint.fill(bar.take_left(part(shares.both)), paint.colors.muted);
+  paint.fill(bar.take_left(part(matching.only_a_bytes)), paint.colors.less);
+  paint.fill(bar.take_left(part(matching.in_both_bytes)), paint.colors.muted);
   paint.fill(bar, paint.colors.more);
   const auto line = [&](const std::string& name, int64_t bytes, const Color& color) {
     Box row = box.take_top(paint.px(17));
@@ -206,38 +201,62 @@ void draw_shares(Scene& scene, const Shares& shares, Box& box) {
                      Style::small);
     paint.text(row, name, paint.colors.text, Style::small);
   };
-  line("only in " + scene.baseline().run->name, shares.only_a, paint.colors.less);
-  line("in both", shares.both, paint.colors.muted);
-  line("only in " + scene.focus().run->name, shares.only_b, paint.colors.more);
+  line("only in " + scene.baseline().run->name, matching.only_a_bytes, paint.colors.less);
+  line("in both", matching.in_both_bytes, paint.colors.muted);
+  line("only in " + scene.focus().run->name, matching.only_b_bytes, paint.colors.more);
 }
 
-void draw_shared(Scene& scene, Box box) {
+void draw_changed_place(Scene& scene, const profiler::MatchedPlace& row, Box line) {
   Painter& paint = scene.paint;
+  const int64_t growth = row.growth_bytes();
+  const Color& color = growth > 0   ? paint.colors.more
+                       : growth < 0 ? paint.colors.less
+                                    : paint.colors.muted;
+  const Box arrow = line.take_left(paint.px(14));
+  if (growth != 0) {
+    paint.triangle(arrow.x, arrow.y + arrow.h / 2, paint.px(8), growth > 0, color);
+  }
+  const Box swatch = line.take_left(paint.px(14));
+  paint.fill({swatch.x, swatch.y + swatch.h / 2 - paint.px(4.5F), paint.px(9), paint.px(9)},
+             color_of(row.category), paint.px(2));
+  const int64_t size = growth < 0 ? -growth : growth;
+  const std::string change =
+      growth == 0 ? "other blocks"
+                  : fmt::format("{} {}", bytes_text(size), growth > 0 ? "more" : "less");
+  paint.text_right(line.take_right(paint.px(108)), change, color, Style::small);
+  const std::string layers = row.layers > 1 ? fmt::format(" x {}", row.layers) : "";
+  paint.text(line, row.name + layers, paint.colors.text, Style::small);
+}
+
+const profiler::Matching& matching_of(Scene& scene) {
   const Shown& base = scene.baseline();
   const Shown& one = scene.focus();
-  const auto rows = shared_rows({&base.lane->lane, base.change}, {&one.lane->lane, one.change});
-  Shares shares;
-  for (const SharedRow& row : rows) {
-    shares.only_a += row.only_a_bytes();
-    shares.both += row.both_bytes();
-    shares.only_b += row.only_b_bytes();
-  }
-  paint.text(box.take_top(paint.px(20)), "Compared with " + base.run->name, paint.colors.text,
-             Style::strong);
-  draw_shares(scene, shares, box);
+  const std::string key = fmt::format("{} {} {} {} {} {} {}", scene.in.generation, base.index,
+                                      base.rank, base.change, one.index, one.rank, one.change);
+  return scene.cache.matching(key, [&] {
+    return match({&base.lane->lane, &base.lane->names, base.change},
+                 {&one.lane->lane, &one.lane->names, one.change});
+  });
+}
+
+void draw_comparison(Scene& scene, Box box) {
+  Painter& paint = scene.paint;
+  const profiler::Matching& matching = matching_of(scene);
+  paint.text(box.take_top(paint.px(20)), "Compared with " + scene.baseline().run->name,
+             paint.colors.text, Style::strong);
+  draw_shares(scene, matching, box);
   box.take_top(paint.px(4));
-  for (const SharedRow& row : rows) {
-    const int64_t growth = row.b_bytes - row.a_bytes;
-    if (growth == 0 || box.h < paint.px(17)) break;
+  const auto changed =
+      std::ranges::count_if(matching.rows, [](const auto& row) { return row.changed_bytes() > 0; });
+  for (int64_t i = 0; i < changed && box.h >= paint.px(17); ++i) {
     Box line = box.take_top(paint.px(17));
-    const Color& color = growth > 0 ? paint.colors.more : paint.colors.less;
-    const Box arrow = line.take_left(paint.px(14));
-    paint.triangle(arrow.x, arrow.y + arrow.h / 2, paint.px(8), growth > 0, color);
-    const int64_t size = growth > 0 ? growth : -growth;
-    paint.text_right(line.take_right(paint.px(112)),
-                     fmt::format("{} {}", bytes_text(size), growth > 0 ? "more" : "less"), color,
-                     Style::small);
-    paint.text(line, row.name, paint.colors.text, Style::small);
+    const bool is_cut = i + 1 < changed && box.h < paint.px(17);
+    if (!is_cut) {
+      draw_changed_place(scene, matching.rows[static_cast<size_t>(i)], line);
+      continue;
+    }
+    paint.text(line, fmt::format("{} more places differ", changed - i), paint.colors.muted,
+               Style::small);
   }
 }
 
@@ -297,7 +316,7 @@ void draw_alive(Scene& scene) {
   paint.text(sum, fmt::format("by {}", kGroupingNames[static_cast<size_t>(scene.state().grouping)]),
              paint.colors.muted, Style::small);
   const bool compares = !scene.is_baseline(one);
-  const float reserve = compares ? box.h * 0.42F : 0;
+  const float reserve = compares ? box.h * kComparisonPart : 0;
   if (scene.state().panels.treemap) {
     draw_areas(scene, one, box, reserve);
   } else {
@@ -305,7 +324,7 @@ void draw_alive(Scene& scene) {
   }
   if (!compares) return;
   box.take_top(paint.px(8));
-  draw_shared(scene, box);
+  draw_comparison(scene, box);
 }
 
 }  // namespace shardlens::viewer

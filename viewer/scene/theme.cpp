@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "profiler/report/category_name.h"
+#include "viewer/model/compare.h"
+
 namespace shardlens::viewer {
 
 using profiler::Category;
@@ -121,10 +124,8 @@ const std::array<Category, kCategoryCount>& stacking_order() {
   return order;
 }
 
-std::string words_of(Category category) {
-  std::string words(profiler::kCategoryNames[static_cast<size_t>(category)]);
-  std::ranges::replace(words, '_', ' ');
-  return words;
+std::string words_of(Category category, bool has_shards) {
+  return in_words(profiler::category_name(category, has_shards));
 }
 
 bool is_hatched(Category category, int x, int y, int period) {

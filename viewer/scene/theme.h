@@ -41,8 +41,8 @@ Color color_of(profiler::Category category);
 /// those that come and go.
 const std::array<profiler::Category, kCategoryCount>& stacking_order();
 
-/// Returns a category in words: "optimizer state".
-std::string words_of(profiler::Category category);
+/// Returns a category in words: "optimizer state"; "parameters" if no strategy has shards.
+std::string words_of(profiler::Category category, bool has_shards);
 
 /// True if a category's hatch darkens a pixel; `period` is in pixels.
 bool is_hatched(profiler::Category category, int x, int y, int period);
