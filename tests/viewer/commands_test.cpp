@@ -27,6 +27,7 @@ Facts some_facts() {
           .hits_x = {0.2, 0.7, 3.1},
           .focus_request = {"keep", kConfig, "h200"},
           .alive_rows = 25,
+          .table_rows = 9,
           .most_ranks = 4,
           .column_x = 0.005};
 }
@@ -255,6 +256,10 @@ const std::map<std::string_view, Effect> kEffects = {
      {.given = [](auto& s) { s.alive_first = 20; }, .wanted = [](auto& s) { s.alive_first = 24; }}},
     {"alive.up",
      {.given = [](auto& s) { s.alive_first = 12; }, .wanted = [](auto& s) { s.alive_first = 2; }}},
+    {"table.down",
+     {.given = [](auto& s) { s.table_first = 2; }, .wanted = [](auto& s) { s.table_first = 3; }}},
+    {"table.up",
+     {.given = [](auto& s) { s.table_first = 2; }, .wanted = [](auto& s) { s.table_first = 1; }}},
     {"group.next", {.wanted = [](auto& s) { s.grouping = Grouping::label; }}},
 };
 

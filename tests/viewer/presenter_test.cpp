@@ -278,6 +278,56 @@ TEST_CASE("the list of what is alive can be scrolled to its end, and no further"
   draw(presenter);
 }
 
+TEST_CASE("legend and table name what is drawn in the view, not only what is there at the peak") {
+  Presenter presenter(runs().state, "");
+  const auto in_legend = [&](Category category) {
+    return std::ranges::any_of(draw(presenter).areas, [&](const Area& area) {
+      return area.kind == Area::Kind::legend && area.index == static_cast<size_t>(category);
+    });
+  };
+  // Forward takes a workspace that is gone at the peak, which is in backward.
+  for (const Run& run : presenter.runs()) {
+    CHECK(run.at_peak().lane.peak().at_max[static_cast<size_t>(Category::workspace)] == 0);
+  }
+  CHECK(in_legend(Category::workspace));
+  CHECK(presenter.table_csv().find("\nworkspace,0,0,0\n") != std::string::npos);
+  CHECK_FALSE(in_legend(Category::checkpoint_staging));
+}
+
+TEST_CASE("the table scrolls where it has no room, and keeps the sum and what decides") {
+  Presenter presenter(runs().state, "");
+  const Canvas low{1400, 560, 0, 1};
+  const auto picture = [&] { return presenter.picture(low, plain_fonts(low.scale)); };
+  CHECK(shows(picture(), "more rows: Shift+PageDown"));
+  CHECK(shows(picture(), "optimizer state"));
+  const Area table = area_of(picture(), Area::Kind::table, 0);
+  const auto rows_below = [&](const std::string& text) {
+    // The legend names categories, too, above the table.
+    for (const Item& item : picture().items) {
+      const auto* const written = std::get_if<Text>(&item);
+      if (written != nullptr && written->text == text && written->y > table.box.y) return true;
+    }
+    return false;
+  };
+  CHECK(rows_below("optimizer state"));
+  CHECK_FALSE(rows_below("headroom"));
+  for (int i = 0; i < 20; ++i) presenter.wheel(table.box.x + 1, table.box.y + 1, -1);
+  CHECK(rows_below("all"));
+  CHECK(rows_below("headroom"));
+  CHECK_FALSE(rows_below("optimizer state"));
+  for (int i = 0; i < 20; ++i) perform(presenter, "table.up");
+  CHECK(presenter.state().table_first == 0);
+}
+
+TEST_CASE("two runs open with what changed") {
+  Presenter presenter(runs().state, "");
+  CHECK_FALSE(shows(draw(presenter), "Compared with keep"));
+  presenter.focus_on_change();
+  CHECK(presenter.state().focus == 1);
+  CHECK(shows(draw(presenter), "Compared with keep"));
+  CHECK(shows(draw(presenter), "in both"));
+}
+
 TEST_CASE("the table's CSV is what is on screen") {
   Presenter presenter(runs().state, "");
   const std::string csv = presenter.table_csv();

@@ -44,6 +44,7 @@ ViewState random_state(std::mt19937_64& engine) {
   state.selection = range();
   state.hidden_categories = static_cast<uint32_t>(below(1U << kCategories));
   state.alive_first = below(100);
+  state.table_first = below(12);
   state.zoom = flag() ? 1.25 : 2;
   state.search = "mlp3 >64MiB \"quoted\" \u00fc";
   for (uint64_t i = below(4); i > 0; --i) state.notes.push_back({uniform(engine), "note\nof two"});

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "profiler/units.h"
 #include "viewer/scene/parts.h"
@@ -78,12 +80,14 @@ void draw_swatch(Scene& scene, Category category, const Box& box) {
                     }));
 }
 
-void draw_legend_entry(Scene& scene, Category category, Box& line) {
+float legend_width(Scene& scene, Category category) {
+  const std::string words = words_of(category, have_shards(scene.shown));
+  return scene.paint.px(33) + scene.paint.width(Style::small, words);
+}
+
+void draw_legend_entry(Scene& scene, Category category, Box entry) {
   Painter& paint = scene.paint;
   const std::string words = words_of(category, have_shards(scene.shown));
-  const float width = paint.px(19) + paint.width(Style::small, words) + paint.px(14);
-  if (line.w < width) return;
-  Box entry = line.take_left(width);
   const bool is_shown = scene.state().shows(category);
   const Box swatch{entry.x, entry.y + entry.h / 2 - paint.px(6), paint.px(12), paint.px(12)};
   if (is_shown) draw_swatch(scene, category, swatch);
@@ -97,6 +101,35 @@ void draw_legend_entry(Scene& scene, Category category, Box& line) {
                paint.colors.muted);
   }
   paint.area({entry, Area::Kind::legend, 0, static_cast<size_t>(category)});
+}
+
+/// Returns the categories that have room in the legend: what decides first, then the largest.
+std::vector<Category> legend_choice(Scene& scene, std::vector<Category> used, float room) {
+  std::ranges::stable_sort(used, std::greater(), [&](Category category) {
+    return std::pair(is_decisive(category), most_bytes(scene.shown, category));
+  });
+  std::erase_if(used, [&](Category category) {
+    const float width = legend_width(scene, category);
+    const bool fits = width <= room;
+    room = fits ? room - width : 0;
+    return !fits;
+  });
+  return used;
+}
+
+/// Draws the categories in stacking order from the top, and how many have no room.
+void draw_legend_categories(Scene& scene, Box& line) {
+  const std::vector<Category> used = used_categories(scene.shown);
+  const float others = scene.paint.px(210);  // for "reserved", "plan" and "3 more"
+  const auto chosen = legend_choice(scene, used, line.w - others);
+  for (const Category category : used) {
+    if (std::ranges::find(chosen, category) == chosen.end()) continue;
+    draw_legend_entry(scene, category, line.take_left(legend_width(scene, category)));
+  }
+  if (chosen.size() == used.size()) return;
+  scene.paint.text(line.take_left(scene.paint.px(52)),
+                   fmt::format("{} more", used.size() - chosen.size()), scene.paint.colors.muted,
+                   Style::small);
 }
 
 /// Draws the name of each strategy beside the line that its outline has in the overlay.
@@ -137,9 +170,7 @@ void draw_header(Scene& scene) {
 
 void draw_legend(Scene& scene) {
   Box line = scene.geometry.legend;
-  for (const Category category : used_categories(scene.shown)) {
-    draw_legend_entry(scene, category, line);
-  }
+  draw_legend_categories(scene, line);
   const bool has_reserved =
       std::ranges::any_of(scene.shown, [](const Shown& one) { return one.reserved_peak > 0; });
   Painter& paint = scene.paint;

@@ -35,9 +35,8 @@ LaneStyle style_of(const Scene& scene, const Box& plot, double top_bytes) {
           .edge = std::max(1, static_cast<int>(std::lround(scene.paint.px(1))))};
 }
 
-Columns columns(const Scene& scene, const Shown& one, size_t rank, const Box& plot) {
-  return columns_of(scene.in.warps[one.index][rank], one.run->ranks[rank].lane, scene.view,
-                    static_cast<int>(plot.w));
+const Columns& columns(const Scene& scene, const Shown& one, size_t rank, const Box& plot) {
+  return drawn_columns(scene.in, scene.cache, one.index, rank, static_cast<int>(plot.w)).cells;
 }
 
 std::vector<std::optional<int64_t>> reserved_line(const Scene& scene, const Shown& one,
@@ -63,7 +62,7 @@ Image rank_image(const Scene& scene, const Shown& one, size_t rank, const Box& p
                          static_cast<int>(plot.w), style)
         .image;
   }
-  const Columns cells = columns(scene, one, rank, plot);
+  const Columns& cells = columns(scene, one, rank, plot);
   Image image = scene.state().detail == Detail::blocks ? block_stack_image(lane, cells, style)
                                                        : stack_image(cells, style);
   if (scene.state().panels.reserved && rank == one.rank && one.reserved_peak > 0) {

@@ -21,6 +21,7 @@ struct Shown {
   const JoinedWarp* plan_warp = nullptr;  // of the joined plan; null: there is none
   int64_t change = kBeforeAll;            // its peak, or the change at the cursor
   CategoryBytes bytes{};                  // at that moment
+  CategoryBytes drawn{};                  // the most that is drawn of each category in the view
   int64_t total = 0;
   int64_t reserved_peak = 0;  // 0: not recorded
 };
@@ -45,10 +46,24 @@ struct Scene {
 
 std::vector<Shown> shown_of(const SceneInput& input);
 
+/// Returns the columns that are drawn of a rank, as many as its plot is wide.
+const DrawnColumns& drawn_columns(const SceneInput& input, ImageCache& cache, size_t run,
+                                  size_t rank, int width);
+
+/// Notes in every strategy what is drawn of it.
+void find_drawn(const SceneInput& input, ImageCache& cache, std::vector<Shown>& shown);
+
+/// Returns the most bytes that any strategy has of a category, at its moment or in what is drawn.
+int64_t most_bytes(const std::vector<Shown>& shown, Category category);
+
+/// True for what a strategy decides and keeps in all steps: parameters and the optimizer's state.
+/// Where there is no room for all, these are shown first.
+bool is_decisive(Category category);
+
 /// True if any strategy cuts its parameters into shards.
 bool have_shards(const std::vector<Shown>& shown);
 
-/// Returns the categories that any strategy has at the shown moments, or had at its peak, in
+/// Returns the categories that any strategy has at the shown moments or in what is drawn, in
 /// stacking order from the top.
 std::vector<Category> used_categories(const std::vector<Shown>& shown);
 

@@ -106,7 +106,7 @@ using Item = std::variant<Fill, Outline, Line, Triangle, Text, Placed>;
 
 /// A box in which the pointer has a meaning.
 struct Area {
-  enum class Kind : uint8_t { lane, card, legend, minimap, alive_row, control };
+  enum class Kind : uint8_t { lane, card, legend, minimap, alive_row, control, table };
   Box box;
   Kind kind{};
   size_t run = 0;    // of a control: its number

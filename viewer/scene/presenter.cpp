@@ -208,13 +208,17 @@ void Presenter::change(const ViewState& next) {
   clamp_state();
 }
 
-/// Counts the rows of live allocations. It runs only when they are needed, as frames of a zoom do
-/// not.
+/// Counts the rows of live allocations and of the table. It runs only when they are needed, as
+/// frames of a zoom do not.
 void Presenter::count_alive() {
   refresh();
   facts_.alive_rows = 0;
+  facts_.table_rows = 0;
   if (state_.focus >= opened_.runs.size()) return;
-  const Shown one = shown_of(input())[state_.focus];
+  std::vector<Shown> shown = shown_of(input());
+  find_drawn(input(), cache_, shown);
+  facts_.table_rows = table_rows(shown);
+  const Shown& one = shown[state_.focus];
   facts_.alive_rows =
       alive_rows(one.lane->lane, one.lane->names, one.change, state_.grouping).size();
 }
@@ -291,6 +295,7 @@ void Presenter::press(float x, float y) {
       break;
     case Area::Kind::minimap:
     case Area::Kind::alive_row:
+    case Area::Kind::table:
       break;
   }
   change(next);
@@ -331,6 +336,10 @@ void Presenter::wheel(float x, float y, float notches) {
   if (area->kind == Area::Kind::alive_row) {
     count_alive();
     return scroll_alive(state_, facts_, notches > 0 ? -1 : 1);
+  }
+  if (area->kind == Area::Kind::table) {
+    count_alive();
+    return scroll_table(state_, facts_, notches > 0 ? -1 : 1);
   }
   const auto at = x_at(*area, x);
   if (!at) return;
@@ -395,7 +404,8 @@ const Picture& Presenter::picture(const Canvas& canvas, const Fonts& fonts) {
 
 std::string Presenter::table_csv() {
   refresh();
-  const std::vector<Shown> shown = shown_of(input());
+  std::vector<Shown> shown = shown_of(input());
+  find_drawn(input(), cache_, shown);
   std::string csv = "category";
   const auto quoted = [](std::string text) {
     std::string whole = "\"";

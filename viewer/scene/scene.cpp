@@ -46,6 +46,21 @@ const Image& ImageCache::get(const std::string& slot, const std::string& key,
   return entry->image;
 }
 
+const DrawnColumns& ImageCache::columns(const std::string& slot, const std::string& key,
+                                        const std::function<Columns()>& make) {
+  ColumnsEntry& entry = columns_[slot];
+  entry.used = true;
+  if (entry.key == key) return entry.drawn;
+  entry.key = key;
+  entry.drawn = {.cells = make(), .most = {}};
+  for (const std::optional<Extent>& cell : entry.drawn.cells) {
+    for (size_t c = 0; cell && c < kCategories; ++c) {
+      entry.drawn.most[c] = std::max(entry.drawn.most[c], cell->at_max[c]);
+    }
+  }
+  return entry.drawn;
+}
+
 const profiler::Matching& ImageCache::matching(const std::string& key,
                                                const std::function<profiler::Matching()>& make) {
   if (matching_key_ != key) {
@@ -58,6 +73,8 @@ const profiler::Matching& ImageCache::matching(const std::string& key,
 void ImageCache::end_picture() {
   std::erase_if(entries_, [](const auto& entry) { return !entry.second->used; });
   for (auto& [slot, entry] : entries_) entry->used = false;
+  std::erase_if(columns_, [](const auto& entry) { return !entry.second.used; });
+  for (auto& [slot, entry] : columns_) entry.used = false;
 }
 
 std::vector<Shown> shown_of(const SceneInput& input) {
@@ -85,6 +102,29 @@ std::vector<Shown> shown_of(const SceneInput& input) {
   return all;
 }
 
+const DrawnColumns& drawn_columns(const SceneInput& input, ImageCache& cache, size_t run,
+                                  size_t rank, int width) {
+  const Range view = view_of(input.state, input.facts.extent);
+  const std::string key = fmt::format("{} {} {} {} {} {}", input.generation, width,
+                                      static_cast<int>(input.state.alignment), input.state.baseline,
+                                      view.begin, view.end);
+  return cache.columns(fmt::format("{} {}", run, rank), key, [&] {
+    return columns_of(input.warps[run][rank], input.runs[run].ranks[rank].lane, view, width);
+  });
+}
+
+void find_drawn(const SceneInput& input, ImageCache& cache, std::vector<Shown>& shown) {
+  const int width = plot_columns(input);
+  const bool draws_one = input.state.ranks == Ranks::one;
+  for (Shown& one : shown) {
+    for (size_t rank = 0; rank < one.run->ranks.size(); ++rank) {
+      if (draws_one && rank != one.rank) continue;
+      const CategoryBytes& most = drawn_columns(input, cache, one.index, rank, width).most;
+      for (size_t c = 0; c < kCategories; ++c) one.drawn[c] = std::max(one.drawn[c], most[c]);
+    }
+  }
+}
+
 bool have_shards(const std::vector<Shown>& shown) {
   return std::ranges::any_of(
       shown, [](const Shown& one) { return profiler::has_shards(one.lane->lane.info().header); });
@@ -95,12 +135,22 @@ std::vector<Category> used_categories(const std::vector<Shown>& shown) {
   const auto& order = stacking_order();
   for (size_t i = order.size(); i-- > 0;) {
     const auto c = static_cast<size_t>(order[i]);
-    const bool is_used = std::ranges::any_of(shown, [&](const Shown& one) {
-      return one.bytes[c] > 0 || one.lane->lane.peak().at_max[c] > 0;
-    });
+    const bool is_used = std::ranges::any_of(
+        shown, [&](const Shown& one) { return one.bytes[c] > 0 || one.drawn[c] > 0; });
     if (is_used) used.push_back(order[i]);
   }
   return used;
+}
+
+int64_t most_bytes(const std::vector<Shown>& shown, Category category) {
+  const auto c = static_cast<size_t>(category);
+  int64_t most = 0;
+  for (const Shown& one : shown) most = std::max({most, one.bytes[c], one.drawn[c]});
+  return most;
+}
+
+bool is_decisive(Category category) {
+  return category == Category::parameter_shard || category == Category::optimizer_state;
 }
 
 std::string moment_text(const RankLane& rank, int64_t change) {
@@ -125,6 +175,7 @@ Picture make_picture(const SceneInput& input, const Fonts& fonts, ImageCache& ca
   const Colors& colors = colors_of(input.state.theme);
   Painter paint(picture, fonts, colors, input.scale * input.state.zoom);
   std::vector<Shown> shown = shown_of(input);
+  find_drawn(input, cache, shown);
   const size_t rows = table_rows(shown);
   Scene scene{.in = input,
               .paint = paint,

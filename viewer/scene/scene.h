@@ -20,6 +20,12 @@
 
 namespace shardlens::viewer {
 
+/// The columns of a lane in the view, and the most bytes that each category has in any of them.
+struct DrawnColumns {
+  Columns cells;
+  CategoryBytes most{};
+};
+
 /// Keeps what a picture was made of, by what it shows. One picture's images stay valid until the
 /// next picture is made.
 class ImageCache {
@@ -28,6 +34,10 @@ class ImageCache {
   /// `key` holds everything that the content depends on.
   const Image& get(const std::string& slot, const std::string& key,
                    const std::function<Image()>& raster);
+  /// Returns the columns of a lane; `make` makes them if `key` has changed. They stay valid like
+  /// images.
+  const DrawnColumns& columns(const std::string& slot, const std::string& key,
+                              const std::function<Columns()>& make);
   /// Returns the comparison of two moments; `make` makes it if `key` has changed.
   const profiler::Matching& matching(const std::string& key,
                                      const std::function<profiler::Matching()>& make);
@@ -41,7 +51,13 @@ class ImageCache {
     Image image;
     bool used = false;
   };
+  struct ColumnsEntry {
+    std::string key;
+    DrawnColumns drawn;
+    bool used = false;
+  };
   std::map<std::string, std::unique_ptr<Entry>> entries_;
+  std::map<std::string, ColumnsEntry> columns_;
   uint64_t version_ = 0;
   int64_t rastered_ = 0;
   std::string matching_key_;

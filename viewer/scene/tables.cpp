@@ -2,6 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <ranges>
+#include <utility>
 
 #include "profiler/units.h"
 #include "viewer/model/compare.h"
@@ -17,7 +20,7 @@ namespace {
 constexpr float kRow = 19;       // points
 constexpr float kAliveRow = 27;  //
 constexpr float kNameColumn = 150;
-constexpr float kMostColumn = 270;
+constexpr float kMostColumn = 420;
 constexpr float kComparisonPart = 0.5F;  // of the panel of what is alive
 
 struct Row {
@@ -39,10 +42,21 @@ Row row_of(const std::vector<Shown>& shown, std::string name, bool is_strong,
   return row;
 }
 
+/// Returns the most bytes that any strategy has of a category at the moment of the table.
+int64_t bytes_at_moment(const std::vector<Shown>& shown, Category category) {
+  const auto bytes = [&](const Shown& one) { return one.bytes[static_cast<size_t>(category)]; };
+  return shown.empty() ? 0 : std::ranges::max(shown | std::views::transform(bytes));
+}
+
+/// Returns the sum, the categories with the largest first, and what the device has left.
 std::vector<Row> rows_of(const std::vector<Shown>& shown) {
   std::vector<Row> rows;
   rows.push_back(row_of(shown, "all", true, [](const Shown& one) { return one.total; }));
-  for (const Category category : used_categories(shown)) {
+  std::vector<Category> categories = used_categories(shown);
+  std::ranges::stable_sort(categories, std::greater(), [&](Category category) {
+    return std::pair(bytes_at_moment(shown, category), most_bytes(shown, category));
+  });
+  for (const Category category : categories) {
     rows.push_back(
         row_of(shown, words_of(category, have_shards(shown)), false,
                [&](const Shown& one) { return one.bytes[static_cast<size_t>(category)]; }));
@@ -264,12 +278,49 @@ void draw_comparison(Scene& scene, Box box) {
 
 size_t table_rows(const std::vector<Shown>& shown) { return rows_of(shown).size(); }
 
+namespace {
+
+void draw_row(Scene& scene, const Row& row, Box line, float name_width, float width) {
+  draw_row_name(scene, row, line.take_left(name_width));
+  for (size_t i = 0; i < scene.shown.size(); ++i) draw_cell(scene, row, i, line.take_left(width));
+}
+
+/// Draws the rows that have room. Where not all have, the sum stays and the others scroll, those
+/// first that decide.
+void draw_table_rows(Scene& scene, Box box, float name_width, float width) {
+  Painter& paint = scene.paint;
+  const float height = paint.px(kRow);
+  std::vector<Row> rows = rows_of(scene.shown);
+  const bool fits = box.h >= height * (static_cast<float>(rows.size()) - 0.1F);
+  if (!fits) {
+    std::stable_partition(rows.begin() + 1, rows.end(), [](const Row& row) {
+      return row.category && is_decisive(*row.category);
+    });
+  }
+  draw_row(scene, rows.front(), box.take_top(height), name_width, width);
+  const size_t first = fits ? 1 : std::min(1 + scene.state().table_first, rows.size() - 1);
+  for (size_t i = first; i < rows.size(); ++i) {
+    if (box.h < height * 0.9F) return;
+    Box line = box.take_top(height);
+    const bool is_cut = i + 1 < rows.size() && box.h < height * 0.9F;
+    if (!is_cut) {
+      draw_row(scene, rows[i], line, name_width, width);
+      continue;
+    }
+    paint.text(line, fmt::format("{} more rows: Shift+PageDown", rows.size() - i),
+               paint.colors.muted, Style::small);
+  }
+}
+
+}  // namespace
+
 void draw_table(Scene& scene) {
   if (scene.geometry.table.h <= 0) return;
   Painter& paint = scene.paint;
   const Box& card = scene.geometry.table;
   paint.fill(card, paint.colors.card, paint.px(5));
   paint.outline(card, paint.colors.card_edge, paint.px(5));
+  paint.area({card, Area::Kind::table, 0, 0});
   Box box = card.inset(paint.px(8));
   const float name_width = paint.px(kNameColumn);
   const float width = std::min(paint.px(kMostColumn),
@@ -288,12 +339,7 @@ void draw_table(Scene& scene) {
                is_sound ? paint.colors.text : paint.colors.warning, Style::strong);
   }
   paint.line(box.x, box.y, box.right(), box.y, paint.colors.card_edge);
-  for (const Row& row : rows_of(scene.shown)) {
-    if (box.h < paint.px(kRow) * 0.9F) break;
-    Box line = box.take_top(paint.px(kRow));
-    draw_row_name(scene, row, line.take_left(name_width));
-    for (size_t i = 0; i < scene.shown.size(); ++i) draw_cell(scene, row, i, line.take_left(width));
-  }
+  draw_table_rows(scene, box, name_width, width);
 }
 
 void draw_alive(Scene& scene) {

@@ -263,6 +263,10 @@ constexpr std::array kCommands = {
             [](S s, F f) { scroll_alive(s, f, kAlivePage); }},
     Command{"alive.up", "PageUp", "Panels", "Further up in what is alive",
             [](S s, F f) { scroll_alive(s, f, -kAlivePage); }},
+    Command{"table.down", "Shift+PageDown", "Panels", "Further down in the table of categories",
+            [](S s, F f) { scroll_table(s, f, 1); }},
+    Command{"table.up", "Shift+PageUp", "Panels", "Further up in the table of categories",
+            [](S s, F f) { scroll_table(s, f, -1); }},
     // These belong to the what-if panel.
     Command{"whatif", "Alt+I", "What if", "What if: plan the focused strategy otherwise",
             toggle_what_if},
@@ -318,6 +322,12 @@ constexpr std::array kCommands = {
             turn_control<Control::wrap, -1>},
 };
 
+/// Returns the first shown row of `count` after a list was scrolled by rows.
+size_t scrolled(size_t first, int64_t rows, size_t count) {
+  const int64_t last = std::max<int64_t>(0, static_cast<int64_t>(count) - 1);
+  return static_cast<size_t>(std::clamp<int64_t>(static_cast<int64_t>(first) + rows, 0, last));
+}
+
 std::string lower(std::string_view text) {
   std::string low(text);
   std::ranges::transform(low, low.begin(),
@@ -328,10 +338,13 @@ std::string lower(std::string_view text) {
 }  // namespace
 
 void scroll_alive(ViewState& state, const Facts& facts, int64_t rows) {
-  const auto most = static_cast<int64_t>(facts.alive_rows) - 1;
-  const auto first = static_cast<int64_t>(state.alive_first) + rows;
-  state.alive_first =
-      static_cast<size_t>(std::clamp<int64_t>(first, 0, std::max<int64_t>(0, most)));
+  state.alive_first = scrolled(state.alive_first, rows, facts.alive_rows);
+}
+
+void scroll_table(ViewState& state, const Facts& facts, int64_t rows) {
+  // The sum is a row that does not scroll.
+  const size_t scrolling = facts.table_rows == 0 ? 0 : facts.table_rows - 1;
+  state.table_first = scrolled(state.table_first, rows, scrolling);
 }
 
 std::span<const Command> commands() { return kCommands; }

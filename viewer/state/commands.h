@@ -53,6 +53,8 @@ std::vector<const Command*> matching_commands(std::string_view text);
 void zoom_at(ViewState& state, const Facts& facts, double x, double factor);
 /// Scrolls the list of live allocations by rows, never past its last.
 void scroll_alive(ViewState& state, const Facts& facts, int64_t rows);
+/// Scrolls the table of categories by rows, never past its last.
+void scroll_table(ViewState& state, const Facts& facts, int64_t rows);
 void pan_by(ViewState& state, const Facts& facts, double x);
 
 }  // namespace shardlens::viewer

@@ -19,6 +19,7 @@ struct Facts {
   std::vector<double> hits_x;                // of the search, in the focused strategy
   PlanRequest focus_request{};               // the focused strategy's
   size_t alive_rows = 0;                     // in the list of live allocations
+  size_t table_rows = 0;                     // in the table of categories
   size_t most_ranks = 1;
   double column_x = 0.001;  // one pixel's width
 
@@ -34,8 +35,8 @@ Range extent_of(const Warps& warps);
 /// Returns the index of the rank that is shown of a run.
 size_t shown_rank(const Run& run, const ViewState& state);
 
-/// Returns all facts but the hits, which a search finds, the rows of the list, and the width of a
-/// column, which a picture has.
+/// Returns all facts but the hits, which a search finds, the rows of list and table, and the width
+/// of a column, which a picture has.
 Facts facts_of(const std::vector<Run>& runs, const Warps& warps, const ViewState& state);
 
 /// Returns the range of x that is shown: the state's view, or the whole extent.

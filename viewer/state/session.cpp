@@ -157,6 +157,7 @@ Json json_of(const ViewState& state, const std::string& folder) {
           {"selection", range_json(state.selection)},
           {"hidden_categories", state.hidden_categories},
           {"alive_first", state.alive_first},
+          {"table_first", state.table_first},
           {"zoom", state.zoom},
           {"search", state.search},
           {"notes", notes},
@@ -188,6 +189,7 @@ ViewState state_of(const Json& json, const std::string& folder) {
   state.selection = range_of(json, "selection");
   state.hidden_categories = json.value("hidden_categories", usual.hidden_categories);
   state.alive_first = json.value("alive_first", usual.alive_first);
+  state.table_first = json.value("table_first", usual.table_first);
   state.zoom = std::clamp(json.value("zoom", usual.zoom), 0.25, 8.0);
   state.search = json.value("search", usual.search);
   state.plans = plans_of(json);

@@ -87,6 +87,7 @@ struct ViewState {
   std::optional<Range> selection;
   uint32_t hidden_categories = 0;  // a bit each
   size_t alive_first = 0;          // first shown row of the live allocations
+  size_t table_first = 0;          // and of the table, below the sum
   double zoom = 1;                 // of the whole interface
   std::string search;
   std::vector<Note> notes;
