@@ -76,8 +76,8 @@ enum class EventKind : uint8_t {
   action_begin,   // `action` of the schedule of the current phase
   action_end,     //
   counter,        // address: a Counter; value: bytes, or of a loss the bits of a double
-  hold,     // address, value: a block the allocator keeps from others; 0: the last freed
-  release,  // address of a held block: it is free
+  hold,           // address, value: a block the allocator keeps from others; 0: the last freed
+  release,        // address of a held block: it is free
 };
 constexpr int kEventKinds = 11;
 
@@ -118,10 +118,34 @@ struct Header {
   bool operator==(const Header&) const = default;
 };
 
+/// [Note: stacks]
+/// A label belongs to one stack: the same place of a program has a label for each of the ways on
+/// which it was reached, all with the same text. So an event needs no field more, and who groups by
+/// text need not know of stacks. Frames are shared: a stack is its innermost frame, and every frame
+/// names the one that called it.
+struct StackFrame {
+  uint32_t caller = 0;    // index into Stacks::frames, below its own; 0: this is the outermost
+  uint32_t file = 0;      // index into Profile::strings; 0: an operator, which has no file
+  uint32_t function = 0;  // the same
+  uint32_t line = 0;      // 0: not known
+
+  bool operator==(const StackFrame&) const = default;
+};
+
+/// The stacks of a recording. `frames[0]` stands for none.
+struct Stacks {
+  std::vector<StackFrame> frames = {{}};
+  std::vector<uint32_t> of_label;  // the innermost frame by label, or 0; shorter: 0 for the rest
+
+  uint32_t innermost(uint32_t label) const { return label < of_label.size() ? of_label[label] : 0; }
+  bool operator==(const Stacks&) const = default;
+};
+
 /// A whole recording in memory. `strings[0]` is empty.
 struct Profile {
   Header header;
   std::vector<std::string> strings = {""};
+  Stacks stacks = {};
   std::vector<Event> events;
   Judgement judgement;  // of the file that it was read from
 };

@@ -11,8 +11,8 @@ namespace {
 
 struct PyObject;
 
-/// Functions of Python's stable interface, and PyEval_GetFrame, PyFrame_GetLineNumber and
-/// PyFrame_GetBack.
+/// Functions of Python's stable interface, and those of PyFrame_ and PyCode_ below.
+/// PyFrame_GetLasti came with Python 3.11.
 struct Python {
   int (*is_initialized)();
   void* (*thread_state)();
@@ -25,6 +25,9 @@ struct Python {
   PyObject* (*attribute)(PyObject*, const char*);
   const char* (*text_of)(PyObject*, ssize_t*);
   void (*drop)(PyObject*);
+  void (*clear_error)();
+  int (*line_at)(PyObject*, int);
+  int (*instruction_of)(PyObject*);
   bool is_complete = true;
 
   Python() {
@@ -39,6 +42,10 @@ struct Python {
     find("PyObject_GetAttrString", attribute);
     find("PyUnicode_AsUTF8AndSize", text_of);
     find("Py_DecRef", drop);
+    find("PyErr_Clear", clear_error);
+    find("PyCode_Addr2Line", line_at);
+    instruction_of =
+        reinterpret_cast<int (*)(PyObject*)>(::dlsym(RTLD_DEFAULT, "PyFrame_GetLasti"));
   }
 
  private:
@@ -57,7 +64,10 @@ const Python& python() {
 std::string text_attribute(PyObject* object, const char* name) {
   const Python& py = python();
   PyObject* const value = py.attribute(object, name);
-  if (value == nullptr) return {};
+  if (value == nullptr) {
+    python().clear_error();
+    return {};
+  }
   const char* const text = py.text_of(value, nullptr);
   std::string copy = text == nullptr ? "" : text;
   py.drop(value);
@@ -74,14 +84,22 @@ const PythonFunction& function_of(PyObject* code) {
     return *function;
   }
   function = std::make_unique<PythonFunction>(text_attribute(code, "co_filename"),
-                                              text_attribute(code, "co_name"));
+                                              text_attribute(code, "co_name"),
+                                              text_attribute(code, "co_qualname"), code);
+  if (function->qualified_name.empty()) function->qualified_name = function->name;
   return *function;
+}
+
+/// Returns the instruction that a frame is at; before Python 3.11 its line stands for that.
+int instruction_of(PyObject* frame) {
+  const Python& py = python();
+  return py.instruction_of != nullptr ? py.instruction_of(frame) : py.line_of(frame);
 }
 
 }  // namespace
 
-void visit_python_frames(
-    const std::function<bool(const PythonFunction& function, int line)>& visit) {
+void find_python_places(std::vector<PythonPlace>& places) {
+  places.clear();
   const Python& py = python();
   // A thread that Python does not know is in none of its functions.
   if (!py.is_complete || py.is_initialized() == 0 || py.thread_state() == nullptr) return;
@@ -89,13 +107,22 @@ void visit_python_frames(
   PyObject* frame = py.current_frame();  // a borrowed reference; all others are ours
   bool is_ours = false;
   while (frame != nullptr) {
-    const bool goes_on = visit(function_of(py.code_of(frame)), py.line_of(frame));
-    PyObject* const outer = goes_on ? py.outer_frame(frame) : nullptr;
+    places.push_back({&function_of(py.code_of(frame)), instruction_of(frame)});
+    PyObject* const outer = py.outer_frame(frame);
     if (is_ours) py.drop(frame);
     frame = outer;
     is_ours = true;
   }
   py.release_lock(lock);
+}
+
+int line_of(const PythonPlace& place) {
+  const Python& py = python();
+  if (py.instruction_of == nullptr) return place.instruction;
+  const int lock = py.ensure_lock();
+  const int line = py.line_at(static_cast<PyObject*>(place.function->code), place.instruction);
+  py.release_lock(lock);
+  return line;
 }
 
 }  // namespace shardlens::profiler

@@ -4,23 +4,34 @@
 // it.
 #pragma once
 
-#include <cstdint>
-#include <functional>
 #include <string>
+#include <vector>
 
 namespace shardlens::profiler {
 
 /// A Python function, which is kept as long as the process lives.
 struct PythonFunction {
   std::string file;
-  std::string name;
+  std::string name;            // "forward"
+  std::string qualified_name;  // "Attention.forward"; before Python 3.11 the same as `name`
+  void* code = nullptr;        // Python's object
 };
 
-/// Calls `visit` for the functions of this thread, the innermost first, until it returns false;
-/// `line` is the line that each of them is at. Takes Python's lock, so no thread that holds it may
-/// wait for the caller. Equal functions are passed as the same object. Does nothing if there is no
-/// Python in the process, or if it has ended.
-void visit_python_frames(
-    const std::function<bool(const PythonFunction& function, int line)>& visit);
+/// A function at an instruction. Equal functions are the same object, so two places can be compared
+/// without looking into them.
+struct PythonPlace {
+  const PythonFunction* function = nullptr;
+  int instruction = 0;
+
+  bool operator==(const PythonPlace&) const = default;
+};
+
+/// Replaces `places` by those that this thread is in, the innermost first. Takes Python's lock, so
+/// no thread that holds it may wait for the caller. There are none if there is no Python in the
+/// process, or if it has ended.
+void find_python_places(std::vector<PythonPlace>& places);
+
+/// Returns the line of a place. Takes Python's lock.
+int line_of(const PythonPlace& place);
 
 }  // namespace shardlens::profiler

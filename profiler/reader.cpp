@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -47,6 +48,7 @@ class Reader::Recording {
 
   Header header;
   std::vector<std::string> strings = {""};
+  Stacks stacks;
   bool closed = false;
   int64_t stored_events = 0;
   int64_t open_events = 0;
@@ -71,6 +73,9 @@ class Reader::Recording {
   void take_block(size_t number);
   void take_strings(const Bytes& payload);
   void take_string(uint32_t id, std::string_view text);
+  void take_frame(uint32_t number, std::string_view bytes);
+  void take_stack(uint32_t label, std::string_view bytes);
+  void drop_broken_stacks();
   void take_open();
   void note_ends();
   bool has_events(uint64_t sequence) const;
@@ -122,6 +127,7 @@ Reader::Recording::Recording(const std::string& path) : file_(open_recording(pat
   for (const std::string& fault : index_.faults) note(fault);
   take_sealed();
   take_open();
+  drop_broken_stacks();
   note_ends();
 }
 
@@ -202,9 +208,48 @@ void Reader::Recording::take_strings(const Bytes& payload) {
 }
 
 void Reader::Recording::take_string(uint32_t id, std::string_view text) {
+  if ((id & kFrameEntry) != 0) return take_frame(id & ~kFrameEntry, text);
+  if ((id & kStackEntry) != 0) return take_stack(id & ~kStackEntry, text);
   if (id == 0 || id >= kMaxStrings) return;
   if (id >= strings.size()) strings.resize(id + 1);
   if (strings[id].empty()) strings[id] = text;
+}
+
+void Reader::Recording::take_frame(uint32_t number, std::string_view bytes) {
+  StackFrame frame;
+  if (number == 0 || number >= kMaxFrames || bytes.size() != sizeof frame) return;
+  std::memcpy(&frame, bytes.data(), sizeof frame);
+  if (number >= stacks.frames.size()) stacks.frames.resize(number + 1);
+  if (stacks.frames[number] == StackFrame{}) stacks.frames[number] = frame;
+}
+
+void Reader::Recording::take_stack(uint32_t label, std::string_view bytes) {
+  uint32_t innermost = 0;
+  if (label == 0 || label >= kMaxStrings || bytes.size() != sizeof innermost) return;
+  std::memcpy(&innermost, bytes.data(), sizeof innermost);
+  if (label >= stacks.of_label.size()) stacks.of_label.resize(label + 1);
+  if (stacks.of_label[label] == 0) stacks.of_label[label] = innermost;
+}
+
+/// Takes the stacks away whose frames are not all there, or do not lead outwards.
+void Reader::Recording::drop_broken_stacks() {
+  std::vector<StackFrame>& frames = stacks.frames;
+  const auto is_there = [&](uint32_t id) { return id < strings.size() && !strings[id].empty(); };
+  std::vector<bool> is_whole(frames.size());
+  for (uint32_t i = 1; i < frames.size(); ++i) {
+    const StackFrame& frame = frames[i];
+    const bool leads_out = frame.caller < i && (frame.caller == 0 || is_whole[frame.caller]);
+    const bool has_file = frame.file == 0 || is_there(frame.file);
+    is_whole[i] = leads_out && has_file && is_there(frame.function);
+    if (!is_whole[i]) frames[i] = {};
+  }
+  int64_t broken = 0;
+  for (uint32_t& innermost : stacks.of_label) {
+    if (innermost == 0 || (innermost < frames.size() && is_whole[innermost])) continue;
+    innermost = 0;
+    ++broken;
+  }
+  if (broken > 0) note(fmt::format("{} labels have stacks whose frames are missing", broken));
 }
 
 /// Adds the open blocks that are not sealed as well.
@@ -466,6 +511,7 @@ Reader::~Reader() = default;
 
 const Header& Reader::header() const { return recording_->header; }
 const std::vector<std::string>& Reader::strings() const { return recording_->strings; }
+const Stacks& Reader::stacks() const { return recording_->stacks; }
 int64_t Reader::stored_events() const { return recording_->stored_events; }
 Judgement Reader::judgement() const { return recording_->judgement(); }
 bool Reader::next(std::vector<Event>& events) { return recording_->next(events); }
@@ -476,6 +522,7 @@ Profile read_profile(const std::string& path) {
   Profile profile;
   profile.header = reader.header();
   profile.strings = reader.strings();
+  profile.stacks = reader.stacks();
   profile.events.reserve(static_cast<size_t>(std::min(reader.stored_events(), kMostReserved)));
   std::vector<Event> block;
   while (reader.next(block)) {

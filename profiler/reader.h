@@ -31,6 +31,9 @@ class Reader {
   /// Returns all strings of the recording; every label that next() gives is an index of one of
   /// them.
   const std::vector<std::string>& strings() const;
+  /// Returns the stacks of the labels. Every frame's caller is below it, and its strings are there,
+  /// whatever a damaged file says.
+  const Stacks& stacks() const;
   /// Returns how many events next() gives from the beginning, if no block turns out to be damaged.
   int64_t stored_events() const;
   /// Returns the judgement so far, which is complete once next() has given all events: some damage

@@ -36,7 +36,8 @@ uint64_t number_of(const void* address) { return reinterpret_cast<uint64_t>(addr
 /// The outermost operator call that the thread is in, with its blocks. In a backward that is not
 /// observed (see UnobservedBackward), all that autograd does for one node is one call.
 struct OperatorCall {
-  int depth = 0;  // of observed calls
+  size_t depth = 0;                // of observed calls
+  std::vector<std::string> names;  // of these, the outermost first; longer than `depth`
   const void* node = nullptr;
   uint64_t node_number = 0;  // another node may come to lie at the same address
   std::vector<uint64_t> allocated;
@@ -44,15 +45,20 @@ struct OperatorCall {
 
 thread_local OperatorCall operator_call;
 
-std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction&) {
+std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& function) {
   OperatorCall& call = operator_call;
+  if (call.names.size() == call.depth) call.names.emplace_back();
+  call.names[call.depth] = function.name();
   if (call.depth++ > 0) return nullptr;
   call.allocated.clear();
   call.node = nullptr;
   return nullptr;
 }
 
-void end_operator(const at::RecordFunction&, at::ObserverContext*) { --operator_call.depth; }
+void end_operator(const at::RecordFunction&, at::ObserverContext*) {
+  // An asynchronous call may end on another thread than it has begun on.
+  if (operator_call.depth > 0) --operator_call.depth;
+}
 
 /// Returns the thread's call, or null outside of any call.
 OperatorCall* current_call() {
@@ -476,6 +482,16 @@ std::string out_of_memory_screen(const std::string& path) {
   }
 }
 
-uint32_t Recorder::label(std::string_view text) { return hooks_->writer().intern(text); }
+uint32_t Recorder::label(std::string_view text) { return label(text, 0); }
+
+uint32_t Recorder::label(std::string_view text, uint32_t innermost) {
+  return hooks_->writer().intern(text, innermost);
+}
+
+uint32_t Recorder::frame(const StackFrame& frame) { return hooks_->writer().frame(frame); }
+
+std::span<const std::string> Recorder::running_operators() {
+  return std::span(operator_call.names).first(operator_call.depth);
+}
 
 }  // namespace shardlens::profiler

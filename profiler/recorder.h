@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -94,6 +95,14 @@ class Recorder {
 
   /// Returns the id of a text for Event::label. Any thread may call.
   uint32_t label(std::string_view text);
+  /// Returns the id of a text for Event::label, with the stack whose innermost frame is given.
+  uint32_t label(std::string_view text, uint32_t innermost);
+  /// Returns the number of a frame; 0 if it cannot be kept now. Any thread may call.
+  uint32_t frame(const StackFrame& frame);
+
+  /// Returns the names of the operators that the calling thread is in, the outermost first. They
+  /// are valid until one of them ends.
+  static std::span<const std::string> running_operators();
 
   /// Returns why the driver's layer is missing; empty if it is there, or was not asked for.
   std::string driver_fault() const;

@@ -8,12 +8,14 @@
 #include <torch/csrc/profiler/combined_traceback.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "profiler/python_frames.h"
 #include "profiler/python_rules.h"
@@ -44,14 +46,16 @@ std::atomic<int64_t> coming_step = -1;   // begins with the next allocation; -1:
 /// with the lock held.
 thread_local Purpose next_purpose;
 
-/// The facts about a Python function that never change. Python's lock guards the table.
+/// The facts about a Python function that never change.
 struct KnownFunction {
   const PythonRule* rule = nullptr;
   bool is_of_program = false;
 };
 
 const KnownFunction& known(const PythonFunction& function) {
+  static auto& guard = *new std::mutex();
   static auto& table = *new std::unordered_map<const PythonFunction*, KnownFunction>();
+  const std::lock_guard lock(guard);
   const auto [entry, added] = table.try_emplace(&function);
   if (added) {
     entry->second = {find_python_rule(function.file, function.name), is_of_program(function.file)};
@@ -59,10 +63,12 @@ const KnownFunction& known(const PythonFunction& function) {
   return entry->second;
 }
 
-std::string place_of(const PythonFunction& function, int line) {
+std::string text_of(const PythonPlace& place) {
+  const PythonFunction& function = *place.function;
   const size_t folder = function.file.rfind('/');
   const size_t name = folder == std::string::npos ? 0 : folder + 1;
-  return fmt::format("{}:{} {}", std::string_view(function.file).substr(name), line, function.name);
+  return fmt::format("{}:{} {}", std::string_view(function.file).substr(name), line_of(place),
+                     function.name);
 }
 
 struct Seen {
@@ -70,16 +76,94 @@ struct Seen {
   std::string place;                 // the innermost function of the program
 };
 
-Seen look_at_frames() {
+Seen look_at(const std::vector<PythonPlace>& places) {
   Seen seen;
-  visit_python_frames([&](const PythonFunction& function, int line) {
-    const KnownFunction& what = known(function);
+  for (const PythonPlace& place : places) {
+    const KnownFunction& what = known(*place.function);
     if (seen.rule == nullptr) seen.rule = what.rule;
-    if (seen.place.empty() && what.is_of_program) seen.place = place_of(function, line);
-    return seen.rule == nullptr || seen.place.empty();
-  });
+    if (seen.place.empty() && what.is_of_program) seen.place = text_of(place);
+    if (seen.rule != nullptr && !seen.place.empty()) break;
+  }
   return seen;
 }
+
+/// The stacks that a thread has been in, so that one that it is in again costs a look at each of
+/// its frames. A number of 0, which stands for a frame that the recording could not keep, is never
+/// remembered.
+class ThreadStacks {
+ public:
+  /// Returns those of the calling thread in this recording. They are never destroyed, since threads
+  /// allocate while they end.
+  static ThreadStacks& of(Recorder& active) {
+    thread_local auto& stacks = *new ThreadStacks();
+    if (stacks.recorder_ != &active) stacks = ThreadStacks();
+    stacks.recorder_ = &active;
+    return stacks;
+  }
+
+  /// Returns the innermost frame of the Python functions that the thread is in, called by `caller`.
+  uint32_t frame_of(const std::vector<PythonPlace>& places, uint32_t caller) {
+    for (auto place = places.rbegin(); place != places.rend(); ++place) {
+      uint32_t& frame = frames_[{caller, *place}];
+      if (frame == 0) frame = new_frame(*place, caller);
+      if (frame == 0) return 0;
+      caller = frame;
+    }
+    return caller;
+  }
+
+  /// Returns the frame of an operator or a node of autograd, which have a name alone.
+  uint32_t frame_of(const std::string& name, uint32_t caller) {
+    const uint32_t function = recorder_->label(name);
+    return function == 0 ? 0 : recorder_->frame({.caller = caller, .function = function});
+  }
+
+  /// Returns the innermost frame of the operators that the thread is in, called by `caller`.
+  uint32_t frame_of_operators(uint32_t caller) {
+    for (const std::string& name : Recorder::running_operators()) {
+      if (caller != 0) caller = frame_of(name, caller);
+    }
+    return caller;
+  }
+
+  const Seen& seen(const std::vector<PythonPlace>& places, uint32_t frame) {
+    if (frame == 0) return unkept_ = look_at(places);
+    const auto [found, added] = seen_.try_emplace(frame);
+    if (added) found->second = look_at(places);
+    return found->second;
+  }
+
+  std::vector<PythonPlace> places;  // keeps its memory
+
+ private:
+  struct Call {
+    uint32_t caller = 0;
+    PythonPlace place;
+
+    bool operator==(const Call&) const = default;
+  };
+  struct CallHash {
+    size_t operator()(const Call& call) const {
+      const auto function = reinterpret_cast<uint64_t>(call.place.function);
+      const uint64_t at =
+          uint64_t{call.caller} << 32 | static_cast<uint32_t>(call.place.instruction);
+      return (at * 0x9E37'79B9'7F4A'7C15U ^ function) * 0xD6E8'FEB8'6659'FD93U >> 7;
+    }
+  };
+
+  uint32_t new_frame(const PythonPlace& place, uint32_t caller) {
+    const uint32_t file = recorder_->label(place.function->file);
+    const uint32_t function = recorder_->label(place.function->qualified_name);
+    if (file == 0 || function == 0) return 0;
+    const auto line = static_cast<uint32_t>(std::max(0, line_of(place)));
+    return recorder_->frame({.caller = caller, .file = file, .function = function, .line = line});
+  }
+
+  Recorder* recorder_ = nullptr;
+  std::unordered_map<Call, uint32_t, CallHash> frames_;
+  std::unordered_map<uint32_t, Seen> seen_;  // by the innermost frame
+  Seen unkept_;
+};
 
 /// Returns the part of the step that the next allocation is in. A backward ends, and the next
 /// microbatch begins, with the first allocation outside of it.
@@ -96,13 +180,30 @@ StepPart part_now(const Seen& seen, bool in_backward) {
   return part;
 }
 
+/// Returns the label of the next allocation: the place in the program, or the node of autograd
+/// where no function of the program runs, with the whole stack down to the operators.
+uint32_t label_of_next(Recorder& active, ThreadStacks& stacks, const Seen& seen, uint32_t innermost,
+                       const torch::autograd::Node* node) {
+  std::string text = seen.place;
+  if (text.empty() && node != nullptr) {
+    text = node->name();
+    const uint32_t outermost = stacks.frame_of(text, 0);
+    innermost = outermost == 0 ? 0 : stacks.frame_of(stacks.places, outermost);
+  }
+  if (text.empty()) return 0;
+  if (innermost == 0) return active.label(text);
+  return active.label(text, stacks.frame_of_operators(innermost));
+}
+
 Purpose purpose_of_next(Recorder& active) {
-  Seen seen = look_at_frames();
+  ThreadStacks& stacks = ThreadStacks::of(active);
+  find_python_places(stacks.places);
+  const uint32_t innermost = stacks.frame_of(stacks.places, 0);
+  const Seen& seen = stacks.seen(stacks.places, innermost);
   const auto node = torch::autograd::get_current_node();
-  if (seen.place.empty() && node != nullptr) seen.place = node->name();
   const StepPart part = part_now(seen, node != nullptr);
   return {.category = seen.rule != nullptr ? seen.rule->category : category_of_part(part),
-          .label = seen.place.empty() ? 0 : active.label(seen.place)};
+          .label = label_of_next(active, stacks, seen, innermost, node.get())};
 }
 
 /// Begins the announced step at its first allocation, so that the code after the last step, which

@@ -42,10 +42,44 @@ OpenShape shape_of(const WriterOptions& options) {
   return {options.blocks, options.block_events, kAreaBytes};
 }
 
-struct TextHash {
-  using is_transparent = void;
-  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+/// A label's text and the innermost frame of its stack.
+struct Label {
+  std::string_view text;
+  uint32_t innermost = 0;
+
+  bool operator==(const Label&) const = default;
 };
+
+struct OwnedLabel {
+  std::string text;
+  uint32_t innermost = 0;
+
+  operator Label() const { return {text, innermost}; }
+};
+
+struct LabelHash {
+  using is_transparent = void;
+  size_t operator()(const Label& label) const {
+    return std::hash<std::string_view>()(label.text) ^ label.innermost * 0x9E37'79B9'7F4A'7C15U;
+  }
+};
+
+struct LabelsAreEqual {
+  using is_transparent = void;
+  bool operator()(const Label& a, const Label& b) const { return a == b; }
+};
+
+struct FrameHash {
+  size_t operator()(const StackFrame& frame) const {
+    const uint64_t place = uint64_t{frame.caller} << 32 | frame.line;
+    const uint64_t names = uint64_t{frame.file} << 32 | frame.function;
+    return (place * 0x9E37'79B9'7F4A'7C15U ^ names) * 0xD6E8'FEB8'6659'FD93U >> 7;
+  }
+};
+
+std::string_view text_of(const auto& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
 
 }  // namespace
 
@@ -58,7 +92,8 @@ class Writer::Recording {
   ~Recording() { close(); }
 
   void append(const Event& event);
-  uint32_t intern(std::string_view text);
+  uint32_t intern(Label label);
+  uint32_t frame(const StackFrame& frame);
   void close();
   WriterCounts counts() const;
   std::string failure() const;
@@ -80,6 +115,8 @@ class Writer::Recording {
   uint32_t next_full();
   void seal(uint32_t index);
   void seal_strings();
+  bool keep_strings(const Bytes& entries, bool& is_due);
+  void announce_strings();
 
   const WriterOptions options_;
   const uint64_t id_ = draw_id();
@@ -103,7 +140,8 @@ class Writer::Recording {
   std::atomic<uint64_t> bytes_ = 0;
 
   std::mutex strings_mutex_;
-  std::unordered_map<std::string, uint32_t, TextHash, std::equal_to<>> numbers_;
+  std::unordered_map<OwnedLabel, uint32_t, LabelHash, LabelsAreEqual> labels_;
+  std::unordered_map<StackFrame, uint32_t, FrameHash> frames_;
   int area_ = 0;  // the area for new strings
 
   bool is_last_ = false;  // only the sealing thread's
@@ -172,29 +210,63 @@ void Writer::Recording::fail(const std::string& reason) {
   failed_ = true;
 }
 
-uint32_t Writer::Recording::intern(std::string_view text) {
-  text = text.substr(0, kMaxStringBytes);
-  if (text.empty() || failed_) return 0;
+/// Adds entries to the area for new strings; `is_due` becomes true if that is to be sealed. The
+/// caller holds `strings_mutex_`.
+bool Writer::Recording::keep_strings(const Bytes& entries, bool& is_due) {
+  const bool is_kept = open_.add_strings(area_, entries);
+  is_due = open_.area_used_bytes(area_) > kAreaBytes / 2;
+  return is_kept;
+}
+
+void Writer::Recording::announce_strings() {
+  const std::lock_guard lock(mutex_);
+  strings_due_ = true;
+  changed_.notify_one();
+}
+
+uint32_t Writer::Recording::intern(Label label) {
+  label.text = label.text.substr(0, kMaxStringBytes);
+  if (label.text.empty() || failed_) return 0;
   bool is_due = false;
   uint32_t number = 0;
   {
     const std::lock_guard lock(strings_mutex_);
-    if (const auto found = numbers_.find(text); found != numbers_.end()) return found->second;
-    if (numbers_.size() + 1 >= kMaxStrings) return 0;
-    const auto next = static_cast<uint32_t>(numbers_.size() + 1);
-    const auto added = numbers_.emplace(text, next).first;
-    if (open_.add_string(area_, next, text)) {
+    if (const auto found = labels_.find(label); found != labels_.end()) return found->second;
+    if (labels_.size() + 1 >= kMaxStrings) return 0;
+    const auto next = static_cast<uint32_t>(labels_.size() + 1);
+    Bytes entries;
+    put_string(entries, {next, label.text});
+    if (label.innermost != 0) put_string(entries, {next | kStackEntry, text_of(label.innermost)});
+    const auto added = labels_.emplace(OwnedLabel{std::string(label.text), label.innermost}, next);
+    if (keep_strings(entries, is_due)) {
       number = next;
     } else {
-      numbers_.erase(added);
+      labels_.erase(added.first);
     }
-    is_due = open_.area_used_bytes(area_) > kAreaBytes / 2;
   }
-  if (is_due) {
-    const std::lock_guard lock(mutex_);
-    strings_due_ = true;
-    changed_.notify_one();
+  if (is_due) announce_strings();
+  return number;
+}
+
+uint32_t Writer::Recording::frame(const StackFrame& frame) {
+  if (failed_) return 0;
+  bool is_due = false;
+  uint32_t number = 0;
+  {
+    const std::lock_guard lock(strings_mutex_);
+    if (const auto found = frames_.find(frame); found != frames_.end()) return found->second;
+    if (frames_.size() + 1 >= kMaxFrames || frame.caller > frames_.size()) return 0;
+    const auto next = static_cast<uint32_t>(frames_.size() + 1);
+    Bytes entry;
+    put_string(entry, {next | kFrameEntry, text_of(frame)});
+    const auto added = frames_.emplace(frame, next);
+    if (keep_strings(entry, is_due)) {
+      number = next;
+    } else {
+      frames_.erase(added.first);
+    }
   }
+  if (is_due) announce_strings();
   return number;
 }
 
@@ -284,11 +356,21 @@ Writer::~Writer() = default;
 
 void Writer::append(const Event& event) noexcept { recording_->append(event); }
 
-uint32_t Writer::intern(std::string_view text) noexcept {
+uint32_t Writer::intern(std::string_view text) noexcept { return intern(text, 0); }
+
+uint32_t Writer::intern(std::string_view text, uint32_t innermost) noexcept {
   try {
-    return recording_->intern(text);
+    return recording_->intern({text, innermost});
   } catch (const std::exception&) {
     return 0;  // no memory: the event goes without its label
+  }
+}
+
+uint32_t Writer::frame(const StackFrame& frame) noexcept {
+  try {
+    return recording_->frame(frame);
+  } catch (const std::exception&) {
+    return 0;
   }
 }
 

@@ -52,6 +52,12 @@ class Writer {
   /// for a moment, there are a million strings, or the recording has stopped. Texts are cut at 64
   /// KiB. Any thread may call.
   uint32_t intern(std::string_view text) noexcept;
+  /// Returns the number of a label, which differs from that of the same text with another stack:
+  /// [Note: stacks] in profile.h. `innermost` is a number from frame(), or 0 for no stack.
+  uint32_t intern(std::string_view text, uint32_t innermost) noexcept;
+  /// Returns the number of a frame in Stacks::frames, the same for equal frames; `caller` is such a
+  /// number, or 0. Returns 0 if it cannot be kept now, as intern() does. Any thread may call.
+  uint32_t frame(const StackFrame& frame) noexcept;
 
   /// Seals the open blocks and removes PATH.open, unless the recording has failed. Later calls do
   /// nothing.

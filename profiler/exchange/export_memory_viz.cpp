@@ -130,19 +130,29 @@ class SnapshotExport {
     const std::string name = label(label_index);
     out_.field("category", category);
     out_.field("user_metadata", fmt::format("{} {}", category, name));
-    write_frames(name, names_.place(place_), event.action);
+    write_frames(label_index, names_.place(place_), event.action);
     out_.end_map();
   }
 
-  void write_frames(const std::string& name, const std::string& place, int64_t action) {
+  /// Writes the stack of a label; if it has none, a frame of its text and its place in the run.
+  void write_frames(uint32_t label_index, const std::string& place, int64_t action) {
     out_.key("frames");
     out_.begin_list();
+    uint32_t frame = profile_.stacks.innermost(label_index);
+    if (frame == 0) write_frame(label(label_index), place, action);
+    for (; frame != 0; frame = profile_.stacks.frames[frame].caller) {
+      const StackFrame& call = profile_.stacks.frames[frame];
+      write_frame(label(call.function), label(call.file), call.line);
+    }
+    out_.end_list();
+  }
+
+  void write_frame(const std::string& name, const std::string& file, int64_t line) {
     out_.begin_map();
     out_.field("name", name);
-    out_.field("filename", place);
-    out_.field("line", action);
+    out_.field("filename", file);
+    out_.field("line", line);
     out_.end_map();
-    out_.end_list();
   }
 
   // --- the end -----------------------------------------------------------------------------------
@@ -210,7 +220,7 @@ class SnapshotExport {
       const Event& event = event_of(life);
       if (event.address > begin) write_free_block(begin, event.address);
       begin_block(event.address, lives_.lives[life].given_bytes, event.value, "active_allocated");
-      write_frames(label(event.label),
+      write_frames(event.label,
                    std::string(kCategoryNames[static_cast<size_t>(lives_.lives[life].category)]),
                    event.action);
       out_.end_map();

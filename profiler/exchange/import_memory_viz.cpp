@@ -7,6 +7,7 @@
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -26,6 +27,11 @@ namespace {
 constexpr int64_t kMostBytes = int64_t{1} << 48;  // of one event; a larger one is damage
 constexpr int64_t kMostTime_us = int64_t{1} << 52;
 constexpr size_t kMostStreams = 1 << 16;
+constexpr size_t kMostFrames = 1 << 20;
+
+/// Parts of the names of functions that allocate for others, as PyTorch 2.15 has them.
+constexpr std::array<std::string_view, 4> kAllocators = {"CachingAllocator", "CachedAllocator",
+                                                         "gather_with_cpp", "at::detail::empty_"};
 
 enum class Action : uint8_t {
   alloc,
@@ -87,19 +93,59 @@ class SnapshotImport {
  private:
   // --- texts -------------------------------------------------------------------------------------
 
-  uint32_t intern(const std::string& text) {
+  /// Returns the label of this text and stack: [Note: stacks] in profile.h.
+  uint32_t intern(const std::string& text, uint32_t innermost = 0) {
     if (text.empty()) return 0;
     const auto [known, added] =
-        labels_.try_emplace(text, static_cast<uint32_t>(profile_.strings.size()));
-    if (added) profile_.strings.push_back(text);
+        labels_.try_emplace({text, innermost}, static_cast<uint32_t>(profile_.strings.size()));
+    if (!added) return known->second;
+    profile_.strings.push_back(text);
+    profile_.stacks.of_label.resize(profile_.strings.size());
+    profile_.stacks.of_label.back() = innermost;
     return known->second;
+  }
+
+  /// Returns the innermost frame of a stack; 0 if there is none, or the recording has too many.
+  uint32_t stack_of(Value frames) {
+    uint32_t caller = 0;
+    for (size_t i = frames.size(); i-- > innermost_of(frames);) {
+      caller = frame_of(frames.at(i), caller);
+      if (caller == 0) return 0;
+    }
+    return caller;
+  }
+
+  uint32_t frame_of(Value value, uint32_t caller) {
+    std::vector<StackFrame>& frames = profile_.stacks.frames;
+    const std::string name(shortened(value["name"].text()));
+    const StackFrame frame{
+        .caller = caller,
+        .file = intern(std::string(shortened(value["filename"].text()))),
+        .function = intern(name.empty() ? "??" : name),
+        .line = static_cast<uint32_t>(std::clamp<int64_t>(value["line"].integer(), 0, INT32_MAX))};
+    const auto key = std::tuple(frame.caller, frame.file, frame.function, frame.line);
+    if (const auto known = frames_.find(key); known != frames_.end()) return known->second;
+    if (frames.size() >= kMostFrames) return 0;
+    frames.push_back(frame);
+    return frames_[key] = static_cast<uint32_t>(frames.size() - 1);
+  }
+
+  /// Returns the index of the first frame that is not one of those which took the stack.
+  static size_t innermost_of(Value frames) {
+    const auto takes_stacks = [&](size_t i) {
+      const std::string_view name = frames.at(i)["name"].text();
+      return name.starts_with("torch::unwind::") || name.starts_with("torch::CapturedTraceback::");
+    };
+    size_t first = 0;
+    while (first < frames.size() && takes_stacks(first)) ++first;
+    return first;
   }
 
   /// Labels are kept by list of frames: entries of one call site share one list, in pickles also in
   /// memory.
   uint32_t label_of(Value frames) {
     const auto [known, added] = frame_labels_.try_emplace(frames.index(), 0);
-    if (added) known->second = intern(frame_text(frames));
+    if (added) known->second = intern(frame_text(frames), stack_of(frames));
     return known->second;
   }
 
@@ -111,8 +157,20 @@ class SnapshotImport {
       if (is_of_program(file)) return python_text(frames.at(i));
       if (innermost.empty()) innermost = python_text(frames.at(i));
     }
-    if (!innermost.empty() || frames.size() == 0) return innermost;
-    return std::string(shortened(frames.at(0)["name"].text()));
+    return innermost.empty() ? native_text(frames) : innermost;
+  }
+
+  /// Returns the innermost function that is none of the allocator's; without Python, the best name
+  /// that there is.
+  static std::string native_text(Value frames) {
+    const size_t first = innermost_of(frames);
+    for (size_t i = first; i < frames.size(); ++i) {
+      const std::string_view name = frames.at(i)["name"].text();
+      const bool is_allocator = std::ranges::any_of(
+          kAllocators, [&](std::string_view part) { return name.find(part) != name.npos; });
+      if (!name.empty() && name != "??" && !is_allocator) return std::string(shortened(name));
+    }
+    return first < frames.size() ? std::string(shortened(frames.at(first)["name"].text())) : "";
   }
 
   static std::string python_text(Value frame) {
@@ -149,9 +207,10 @@ class SnapshotImport {
     Entry entry{.time_us = std::clamp<int64_t>(value["time_us"].integer(), 0, kMostTime_us),
                 .bytes = value["size"].integer(-1),
                 .stream = value["stream"].integer(),
-                .label = label_of(value["frames"]),
                 .action = static_cast<Action>(action - kActionNames.begin()),
                 .category = category_of(value["category"].text())};
+    const bool asks = entry.action == Action::alloc || entry.action == Action::oom;
+    if (asks) entry.label = label_of(value["frames"]);
     const char* const address = entry.action == Action::oom ? "device_free" : "addr";
     entry.address = static_cast<uint64_t>(value[address].integer());
     if (entry.bytes < 0 || entry.bytes >= kMostBytes) {
@@ -349,7 +408,8 @@ class SnapshotImport {
   uint64_t freed_ = 0;  // address freed by the last entry; 0: it freed none
   std::unordered_set<uint64_t> held_;
   std::map<int64_t, uint16_t> streams_;
-  std::map<std::string, uint32_t> labels_;
+  std::map<std::pair<std::string, uint32_t>, uint32_t> labels_;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, uint32_t> frames_;
   std::unordered_map<Document::Index, uint32_t> frame_labels_;
   std::unordered_set<Document::Index> block_lists_;  // the lists that segments have
   int64_t start_us_ = 0;

@@ -25,7 +25,7 @@ using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<const std::byte>;
 
 constexpr uint16_t kMajor = 1;  // a reader of another major refuses the file
-constexpr uint16_t kMinor = 2;  // a reader of an older minor skips what it does not know
+constexpr uint16_t kMinor = 3;  // a reader of an older minor skips what it does not know
 
 constexpr uint32_t kBlockMagic = 0x4B42'4C53;  // "SLBK"
 constexpr std::array<char, 8> kFileMagic = {'S', 'L', 'P', '\r', '\n', '\x1a', '\n', '\0'};
@@ -35,6 +35,7 @@ constexpr uint32_t kMaxBlockEvents = 1 << 20;
 constexpr uint32_t kMaxBlockBytes = 64 << 20;  // of a payload, before and after compression
 constexpr uint32_t kMaxStringBytes = 64 << 10;
 constexpr uint32_t kMaxStrings = 1 << 20;
+constexpr uint32_t kMaxFrames = 1 << 20;
 constexpr int64_t kMaxTime_ns = int64_t{1} << 61;   // 73 years, of an event, to either side
 constexpr int64_t kMaxStart_ns = int64_t{1} << 62;  // the year 2116, of a recording's begin
 
@@ -114,10 +115,15 @@ Bytes encode_header(const Header& header);
 /// inside a field.
 bool decode_header(ByteSpan bytes, Header& header);
 
+/// An entry of a block of strings. Its id is a string's, or one of the kinds below and a number:
+/// readers of 1.2 and older step over those.
 struct NumberedString {
   uint32_t id = 0;
   std::string_view text;
 };
+constexpr uint32_t kFrameEntry = 1U << 31;  // | the frame's number; its bytes are a StackFrame
+constexpr uint32_t kStackEntry = 1U << 30;  // | a label; its bytes are the innermost frame's number
+static_assert(sizeof(StackFrame) == 16);
 /// Appends {id, length, bytes} without padding, so that strings can follow one another.
 void put_string(Bytes& bytes, const NumberedString& string);
 /// Returns the strings up to the first that is cut off. The texts point into `bytes`.

@@ -199,15 +199,13 @@ std::span<const Event> OpenBlocks::events(uint32_t block, uint32_t count) const 
   return {reinterpret_cast<const Event*>(memory_ + block_at(block) + kBlockHeadBytes), count};
 }
 
-bool OpenBlocks::add_string(int area, uint32_t id, std::string_view text) {
+bool OpenBlocks::add_strings(int area, std::span<const std::byte> entries) {
   const uint64_t word = area_number(area);
   const uint32_t used = used_of(word);
-  Bytes entry;
-  put_string(entry, {id, text});
-  if (sizeof word + used + entry.size() > shape_.area_bytes) return false;
-  const auto now_used = static_cast<uint32_t>(used + entry.size());
-  return store(area_at(area) + sizeof word + used, entry.data(), entry.size()) &&
-         publish(area_at(area), area_word(now_used, crc32c(entry, crc_of_area(word))));
+  if (sizeof word + used + entries.size() > shape_.area_bytes) return false;
+  const auto now_used = static_cast<uint32_t>(used + entries.size());
+  return store(area_at(area) + sizeof word + used, entries.data(), entries.size()) &&
+         publish(area_at(area), area_word(now_used, crc32c(entries, crc_of_area(word))));
 }
 
 uint64_t OpenBlocks::area_used_bytes(int area) const { return used_of(area_number(area)); }

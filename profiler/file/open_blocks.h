@@ -48,8 +48,9 @@ class OpenBlocks {
   bool append(uint32_t block, uint32_t index, const Event& event);
   std::span<const Event> events(uint32_t block, uint32_t count) const;
 
-  /// Adds a string to an area; returns false if it does not fit.
-  bool add_string(int area, uint32_t id, std::string_view text);
+  /// Adds entries of strings (see put_string) to an area; returns false, and adds none, if they do
+  /// not fit.
+  bool add_strings(int area, std::span<const std::byte> entries);
   uint64_t area_used_bytes(int area) const;
   std::span<const std::byte> strings(int area) const;
   void clear_strings(int area);

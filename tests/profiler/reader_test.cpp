@@ -13,6 +13,7 @@
 #include <map>
 #include <stdexcept>
 
+#include "profiler/exchange/write_recording.h"
 #include "profiler/file/format.h"
 #include "tests/support/random_events.h"
 #include "tests/support/synthetic_profile.h"
@@ -37,6 +38,26 @@ std::string as_csv(const Profile& profile) {
   }
   return csv;
 }
+
+/// A line for each label that has a stack: the label, then its frames from the innermost on.
+std::string stacks_text(const Profile& profile) {
+  std::string text;
+  const auto& [frames, of_label] = profile.stacks;
+  for (size_t label = 0; label < of_label.size(); ++label) {
+    if (of_label[label] == 0) continue;
+    text += profile.strings.at(label);
+    for (uint32_t at = of_label[label]; at != 0; at = frames.at(at).caller) {
+      text += fmt::format(" < {} {}:{}", profile.strings.at(frames[at].function),
+                          profile.strings.at(frames[at].file), frames[at].line);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+constexpr std::string_view kFixtureStacks =
+    "train.py:7 main < aten::mm :0 < main /home/user/train.py:7\n"
+    "train.py:7 main < main /home/user/train.py:7\n";
 
 using Key = std::pair<Space, uint64_t>;
 
@@ -91,7 +112,7 @@ void change(std::string& bytes, size_t at, const std::function<void(T&)>& edit) 
 }  // namespace
 
 TEST_CASE("recordings of every version so far are read") {
-  for (const std::string version : {"v1", "v1.1", "v1.2"}) {
+  for (const std::string version : {"v1", "v1.1", "v1.2", "v1.3"}) {
     CAPTURE(version);
     const Profile profile = read_profile((kFixtures / (version + ".slp")).string());
     CHECK(profile.judgement.faults.empty());
@@ -99,6 +120,7 @@ TEST_CASE("recordings of every version so far are read") {
     CHECK(profile.header.world_size == 8);
     CHECK(profile.header.libraries == "LibTorch 2.11.0\n");
     CHECK(as_csv(profile) == test::read_file((kFixtures / (version + ".csv")).string()));
+    CHECK(stacks_text(profile) == (version < "v1.3" ? "" : kFixtureStacks));
   }
 }
 
@@ -118,7 +140,20 @@ TEST_CASE("write the fixture of this version", "[.fixture]") {
     profile.events.push_back(
         {.address = static_cast<uint64_t>(counter), .value = 1000, .kind = EventKind::counter});
   }
-  test::write_profile(path.string(), profile, {.block_events = 150, .blocks = 64});
+  const auto add_text = [&](const char* text) {
+    profile.strings.push_back(text);
+    return static_cast<uint32_t>(profile.strings.size() - 1);
+  };
+  const uint32_t file = add_text("/home/user/train.py");
+  profile.stacks.frames.push_back({.file = file, .function = add_text("main"), .line = 7});
+  profile.stacks.frames.push_back({.caller = 1, .function = add_text("aten::mm")});
+  for (const uint32_t innermost : {2, 1}) {
+    const uint32_t label = add_text("train.py:7 main");
+    profile.stacks.of_label.resize(label + 1);
+    profile.stacks.of_label[label] = innermost;
+    profile.events.push_back({.address = 1 << 20, .value = 512, .label = label});
+  }
+  write_recording(profile, path.string());
   test::write_file((kFixtures / (version + ".csv")).string(), as_csv(profile));
 }
 
@@ -260,7 +295,7 @@ TEST_CASE("another major version is refused, a later minor's blocks are skipped"
   });
   test::write_file(path, bytes);
   CHECK_THROWS_MATCHES(read_profile(path), std::invalid_argument,
-                       MessageMatches(ContainsSubstring("format 2.2")));
+                       MessageMatches(ContainsSubstring("format 2.3")));
   bytes = sound;
   change<Preamble>(bytes, 0, [](Preamble& preamble) {
     preamble.minor = kMinor + 1;
@@ -273,7 +308,7 @@ TEST_CASE("another major version is refused, a later minor's blocks are skipped"
   CHECK(read.header == profile.header);
   CHECK(read.events == profile.events);
   REQUIRE(read.judgement.faults.size() == 1);
-  CHECK_THAT(read.judgement.faults.front(), ContainsSubstring("format 1.3"));
+  CHECK_THAT(read.judgement.faults.front(), ContainsSubstring("format 1.4"));
 }
 
 TEST_CASE("what is no recording is refused") {
