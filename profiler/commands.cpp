@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "input/shown.h"
+#include "profiler/alive_command.h"
 #include "profiler/bundle.h"
 #include "profiler/command_line.h"
 #include "profiler/exchange/exchange_commands.h"
@@ -157,6 +158,10 @@ CommandOutcome check(const Arguments& arguments, const Recordings& recordings) {
   return outcome;
 }
 
+CommandOutcome alive(const Arguments& arguments, const Recordings&) {
+  return {.out = alive_command(arguments), .error = {}};
+}
+
 CommandOutcome export_recording(const Arguments& arguments, const Recordings&) {
   return {.out = export_command(arguments), .error = {}};
 }
@@ -199,6 +204,10 @@ constexpr std::array kCommands = {
             "two runs or files; exit 1 where B's peak is above A's by more than P percent, 2 where "
             "they cannot be compared; see shardlens gate --help",
             diff},
+    Command{"alive",
+            "RUN|FILE [--rank R] [--at peak|end|SECONDS] [--by stack|module|category]\n"
+            "      [--from top|bottom] [--threshold P%] [--json|--folded]",
+            "what is alive at a moment, as a tree; --folded is for flame graph tools", alive},
     Command{"export",
             "RUN|FILE --format memory-viz|memory-viz-json|perfetto|csv|html [--rank R] --out PATH",
             "for PyTorch's memory viewer, Perfetto, spreadsheets, a browser", export_recording},

@@ -108,10 +108,10 @@ const std::map<std::string, Names, std::less<>> kEdges = {
      {"models/spec.h", "planner/strategy.h", "planner/gpus.h", "planner/schedule.h",
       "planner/planner.h", "profiler/profile.h", "profiler/blocks.h", "profiler/units.h",
       "profiler/reader.h", "profiler/events.h", "profiler/exchange/import_memory_viz.h",
-      "profiler/file/crc32c.h", "profiler/report/address_map.h", "profiler/report/block_tracker.h",
-      "profiler/report/category_name.h", "profiler/report/judgement_json.h",
-      "profiler/report/matching.h", "profiler/report/matching_json.h",
-      "profiler/report/origin.h"}},
+       "profiler/file/crc32c.h", "profiler/report/address_map.h", "profiler/report/alive_tree.h",
+       "profiler/report/block_tracker.h", "profiler/report/category_name.h",
+       "profiler/report/judgement_json.h", "profiler/report/matching.h",
+       "profiler/report/matching_json.h", "profiler/report/origin.h"}},
 };
 
 /// Libraries that only some files may include; all others are free. All are prefixes.
@@ -124,7 +124,8 @@ struct Restricted {
 
 const std::vector<Restricted> kRestricted = {
     // The transport comes first, since its headers also look like LibTorch's.
-    {"a transport", {"gloo/", "nccl", "torch/csrc/distributed/"},
+    {"a transport",
+     {"gloo/", "nccl", "torch/csrc/distributed/"},
      {"runtime/comm/", "runtime/record/known/collectives"},
      {}},
     {"LibTorch",

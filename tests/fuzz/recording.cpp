@@ -52,6 +52,14 @@ void report(const std::string& path) {
   });
 }
 
+void show_alive(const std::string& path) {
+  for (const char* by : {"stack", "module", "category"}) {
+    answers([&] { profile({"alive", path, "--by", by, "--from", "bottom"}); });
+    answers([&] { expect_json(profile({"alive", path, "--by", by, "--json"}).out); });
+    answers([&] { profile({"alive", path, "--by", by, "--at", "end", "--folded"}); });
+  }
+}
+
 void export_all(const std::string& path) {
   for (const char* format : {"memory-viz", "memory-viz-json", "perfetto", "csv", "html"}) {
     answers([&] {
@@ -94,6 +102,7 @@ void read_everywhere(const std::vector<Part>& parts) {
   const std::string path = write_parts(parts, empty_folder());
   report(path);
   if (!is_bounded(path)) return;
+  show_alive(path);
   export_all(path);
   calibrate(path);
   view(path);

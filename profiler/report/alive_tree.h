@@ -1,0 +1,120 @@
+// What is alive at a moment, as a tree: by the stack on which it was allocated, by the modules
+// whose forward asked for it, or by its category. A flame graph is a drawing of such a tree.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "profiler/events.h"
+#include "profiler/profile.h"
+
+namespace shardlens::profiler {
+
+enum class TreeBy : uint8_t { stack, module, category };
+constexpr std::array<std::string_view, 3> kTreeByNames = {"stack", "module", "category"};
+
+/// The end of a stack at which its tree begins: the program's first function, or the call that
+/// allocated.
+enum class TreeFrom : uint8_t { top, bottom };
+constexpr std::array<std::string_view, 2> kTreeFromNames = {"top", "bottom"};
+
+/// A function at a line, a module, a category, an action of the schedule or a label.
+struct TreePlace {
+  std::string name;
+  std::string file{};  // with its folders; empty where there is none
+  uint32_t line = 0;   // 0: none
+
+  bool operator==(const TreePlace&) const = default;
+};
+
+/// Returns "forward  llama.py:62", or the name alone.
+std::string place_text(const TreePlace& place);
+
+using TreePath = std::vector<TreePlace>;
+
+/// Blocks that have everything in common by which a tree can tell blocks apart.
+struct AliveGroup {
+  uint32_t label = 0;
+  int32_t action = -1;  // of the schedule of its phase
+  Phase phase{};
+  Category category{};
+  int64_t bytes = 0;  // of all, as the allocator gave them
+  int64_t count = 0;
+};
+
+/// Finds the path of a block in a tree. The recording's strings and stacks must outlive it.
+class TreePaths {
+ public:
+  TreePaths(const Header& header, const std::vector<std::string>& strings, const Stacks& stacks);
+
+  /// Returns the path from the root on. It has one place at least, and at most a few hundred:
+  /// of a deeper stack the outer calls are one place.
+  TreePath path(const AliveGroup& group, TreeBy by, TreeFrom from) const;
+
+  /// Returns the stack of a label, the outermost call first; nothing if it has none.
+  TreePath stack(uint32_t label) const;
+
+ private:
+  std::string text(uint32_t string) const;
+  TreePath called(const AliveGroup& group) const;
+  TreePath modules(const AliveGroup& group) const;
+
+  const std::vector<std::string>& strings_;
+  const Stacks& stacks_;
+  ActionLines train_;
+  ActionLines evaluate_;
+};
+
+struct TreeNode {
+  TreePlace place;
+  uint32_t parent = 0;
+  int64_t bytes = 0;  // of all blocks below it
+  int64_t count = 0;
+  int64_t baseline_bytes = 0;  // the same of the run that is compared with
+  int64_t baseline_count = 0;
+  std::vector<uint32_t> children;  // the largest first, equal ones as they came
+
+  int64_t largest_bytes() const { return bytes > baseline_bytes ? bytes : baseline_bytes; }
+};
+
+/// `nodes[0]` is the root, which is everything. A child comes after its parent.
+struct AliveTree {
+  std::vector<TreeNode> nodes = {{}};
+
+  /// Returns the bytes of the blocks that end at this node, so not those of its children.
+  int64_t own_bytes(uint32_t node) const;
+};
+
+/// Builds the tree of one run, or of two. With two, places are the same if they have the same name
+/// and file, whatever its folder and the line: an edit of a script moves its lines.
+class TreeBuilder {
+ public:
+  explicit TreeBuilder(bool compares) : compares_(compares) {}
+
+  void add(const TreePath& path, const AliveGroup& group, bool is_baseline = false);
+  AliveTree finish();
+
+ private:
+  using Key = std::tuple<uint32_t, std::string, std::string, uint32_t>;
+
+  uint32_t child(uint32_t parent, const TreePlace& place);
+
+  bool compares_;
+  AliveTree tree_;
+  std::map<Key, uint32_t> known_;
+};
+
+/// Returns the tree in rows, each with its share of all bytes. Rows below `least_share` of them (0
+/// to 1) are left out, and counted. A chain of calls that leads to one place is not indented.
+std::string tree_text(const AliveTree& tree, double least_share);
+/// Returns nested objects of name, file, line, bytes, own_bytes, count and children.
+std::string tree_json(const AliveTree& tree);
+/// Returns a line "a;b;c BYTES" for each path that blocks end at, as flame graph tools read it.
+std::string tree_folded(const AliveTree& tree);
+
+}  // namespace shardlens::profiler
