@@ -108,10 +108,10 @@ struct Header {
   std::string device;  // "cpu", "cuda", "null:h200"
   std::string gpu{};   // the driver's name of it; empty on a CPU
   int64_t capacity_bytes = 0;
-  std::string notice;             // what a reader must know, e.g. that values mean nothing
-  std::string config;             // config.json
-  std::string train;              // the schedule of a training step, as text
-  std::string evaluate;           // the schedule of an evaluation
+  std::string notice{};           // what a reader must know, e.g. that values mean nothing
+  std::string config{};           // config.json
+  std::string train{};            // the schedule of a training step, as text
+  std::string evaluate{};         // the schedule of an evaluation
   std::string libraries{};        // versions, one a line: "LibTorch 2.11.0"
   int64_t start_realtime_ns = 0;  // when time_ns was 0, since 1970
 

@@ -42,14 +42,14 @@ struct Side {
 };
 
 struct RankDiff {
-  Side a;
-  Side b;
-  Pair peak;
-  std::optional<Pair> reserved;              // where both recorded segments
-  std::array<Pair, kCategories> categories;  // at each one's own peak
-  std::array<std::optional<Pair>, kPhases> phases;
-  std::vector<StepDiff> steps;  // that both have
-  Matching at_peak;             // of what is alive at each one's own peak
+  Side a{};
+  Side b{};
+  Pair peak{};
+  std::optional<Pair> reserved{};              // where both recorded segments
+  std::array<Pair, kCategories> categories{};  // at each one's own peak
+  std::array<std::optional<Pair>, kPhases> phases{};
+  std::vector<StepDiff> steps{};  // that both have
+  Matching at_peak{};             // of what is alive at each one's own peak
 
   /// Returns a category's name for people, who see shards where one of the two has any.
   std::string_view name_of(Category category) const;

@@ -71,12 +71,7 @@ TEST_CASE("a gate writes what grew as Markdown, also where nothing did") {
 
 TEST_CASE("reserved memory is gated, too") {
   RunDiff diff;
-  diff.ranks.push_back({.peak = {100, 101},
-                        .reserved = Pair{100, 105},
-                        .categories = {},
-                        .phases = {},
-                        .steps = {},
-                        .at_peak = {}});
+  diff.ranks.push_back({.peak = {100, 101}, .reserved = Pair{100, 105}});
   CHECK(gated_growth_percent(diff) == 5);
   CHECK_THAT(gate_markdown(diff, 2), ContainsSubstring("reserved memory of rank 0 grew too much"));
 }
