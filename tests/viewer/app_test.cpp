@@ -245,6 +245,7 @@ TEST_CASE("a range is what a session with that view shows") {
   const std::string session = files.folder.file("range.session.json");
   ViewState state;
   state.files = {files.a, files.b};
+  state.focus = 1;  // two files are opened with the second one in focus, a session as it was saved
   state.view = Range{1, 2.5};
   save_session(state, session);
   const std::string first = files.folder.file("first.png");
