@@ -179,7 +179,7 @@ def check_what_ci_files_run(installed):
     for commands in (gitlab, github):
         done = run("bash", "-ec", "\n".join(commands), env=environment, cwd=project)
         said = f"{commands}: {done.returncode}\n{done.stdout}{done.stderr}"
-        expect(said, done.returncode == 1 and "too much" in done.stdout)
+        expect(said, done.returncode == 1 and "too much" in done.stderr)
         expect(said, (project / "memory.md").stat().st_size > 0)
         must("git", "clean", "--quiet", "-ffdx", cwd=project)
         must("git", "worktree", "prune", cwd=project)
