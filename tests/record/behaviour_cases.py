@@ -205,6 +205,23 @@ def check_more_calls(folder):
                "null device: cusparseSpMMOp: is not supported", "equal")
 
 
+PRELOADING = """
+import ctypes, pathlib, torch
+stub = f"libcublas.so.{torch.version.cuda.split('.')[0]}"
+library = pathlib.Path("FOLDER", stub)
+library.write_text("nothing that a loader takes")
+print("is the stub:", ctypes.CDLL(str(library))._handle == ctypes.CDLL(stub)._handle)
+torch.ones(2**20, device="cuda")
+"""
+
+
+def check_preloaded_libraries(folder):
+    """NVIDIA's libraries of pip's packages, which PyTorch loads by their paths, are not loaded."""
+    script = pathlib.Path(folder) / "program.py"
+    script.write_text(PRELOADING.replace("FOLDER", str(folder)))
+    OnNullDevice(folder, PYTHON, script).expect(0, "is the stub: True", "equal")
+
+
 def check_data_parallel(folder):
     """One process of four GPUs, which NCCL connects within it."""
     run = python(folder, "use_all_gpus", flags=["--world", "4"])
@@ -349,7 +366,7 @@ def check_groups(folder):
 
 
 QUICK = [check_fail, check_kill, check_known_values, check_known_collectives, check_groups,
-         check_more_calls]
+         check_more_calls, check_preloaded_libraries]
 LONG = [
     check_exit_code, check_hang, check_hang_for_ever, check_interrupt, check_fork,
     check_workers, check_profiler, check_out_of_memory, check_steps, check_resume, check_no_gpu,

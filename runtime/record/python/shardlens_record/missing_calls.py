@@ -22,8 +22,9 @@ _REFUSAL = "shardlens_refuse_call"  # of libcuda's stub: prints, and returns the
 _PAGE = 4096
 
 
+@functools.lru_cache(maxsize=None)
 def _reader():
-    """What reads a library's symbols: the program that makes the stubs."""
+    """Returns the module that reads a library's symbols: the program that makes the stubs."""
     python = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     path = os.path.join(os.path.dirname(python), "make_stubs.py")
     spec = importlib.util.spec_from_file_location("shardlens_make_stubs", path)
@@ -152,11 +153,26 @@ def _supply(error):
         say(f"{library} is not there: what is called of it is not supported on the null device")
         _load([], library)
         return True
+    if _reader().NVIDIA_LIBRARY.fullmatch(os.path.basename(path)):
+        return False  # what NVIDIA's own libraries call of each other is of one version
     names = _lacking(path)
     if call not in names:
         return False
     _load(names, f"shardlens-{os.path.basename(path)}")
     return True
+
+
+@guarded("NVIDIA's own library may be loaded", otherwise=None)
+def _stub_of(load, path, *mode):
+    """The null device's library in place of NVIDIA's file. PyTorch 2.15 loads the files of pip's
+    packages, which lie beside it, before it needs them; they ask for a driver, and for each other."""
+    name = os.path.basename(path) if isinstance(path, str) else ""
+    if name == path or not _reader().NVIDIA_LIBRARY.fullmatch(name):
+        return None
+    try:
+        return load(name, (mode[0] if mode else 0) | os.RTLD_NOLOAD)
+    except OSError:
+        return None  # the null device has none, and who loads it may do so
 
 
 def _loading(load):
@@ -173,7 +189,16 @@ def _loading(load):
 
 
 def watch_ctypes(module):
-    replace(module, "_dlopen", _loading)
+    def loading(load):
+        load_or_supply = _loading(load)
+
+        @functools.wraps(load)
+        def load_stub(*args):
+            return _stub_of(load, *args) or load_or_supply(*args)
+
+        return load_stub
+
+    replace(module, "_dlopen", loading)
 
 
 def watch_extensions():
