@@ -118,6 +118,13 @@ int attribute(const planner::Gpu& gpu, CUdevice_attribute name) {
   }
 }
 
+std::atomic<int> set_gpus{0};  // 0: nobody has set their number
+
+int gpus_there() {
+  const int set = set_gpus.load();
+  return set != 0 && null_device().gpu != nullptr ? set : null_device().count;
+}
+
 }  // namespace
 
 const NullDevice& null_device() {
@@ -129,6 +136,11 @@ const NullDevice& null_device() {
 
 std::atomic<shardlens::runtime::ApiObserver*> shardlens_null_api_observer{nullptr};
 
+void shardlens_null_set_gpus(int count) {
+  if (count >= 1 && count <= shardlens::runtime::kMaxNullGpus) shardlens::runtime::set_gpus = count;
+}
+
+using shardlens::runtime::gpus_there;
 using shardlens::runtime::is_in_cudnn;
 using shardlens::runtime::null_device;
 
@@ -148,11 +160,11 @@ CUresult cuDriverGetVersion(int* version) {
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   *device = ordinal;
   if (const CUresult error = cuInit(0); error != CUDA_SUCCESS) return error;
-  return ordinal >= 0 && ordinal < null_device().count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  return ordinal >= 0 && ordinal < gpus_there() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDeviceGetCount(int* count) {
-  *count = null_device().count;
+  *count = gpus_there();
   return cuInit(0);
 }
 

@@ -16,7 +16,7 @@ namespace shardlens::runtime {
 struct NullDevice {
   const planner::Gpu* gpu = nullptr;
   int64_t capacity_bytes = 0;
-  int count = 0;
+  int count = 0;  // until shardlens_null_set_gpus says another
   std::string error;
 };
 
@@ -28,3 +28,7 @@ const NullDevice& null_device();
 /// Says whether a stream is captured into a graph. The runtime, which alone knows, sets it when it
 /// is loaded.
 extern "C" std::atomic<bool (*)(CUstream)> shardlens_null_is_captured;
+
+/// Says how many GPUs there are from now on, 1 to kMaxNullGpus: a program may name its world after
+/// something has asked the driver. Any other number is ignored. Safe on any thread.
+extern "C" void shardlens_null_set_gpus(int count);

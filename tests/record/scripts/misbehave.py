@@ -1,6 +1,7 @@
 """Trains a small model, and does what its argument says: what happens to people."""
 
 import copy
+import ctypes
 import os
 import signal
 import sys
@@ -139,6 +140,8 @@ def of_spawn(rank, world):
 
 
 def spawn():
+    # As cuDNN does when it is loaded: the driver is asked before the program has named its world.
+    ctypes.CDLL("libcuda.so.1").cuDeviceGetCount(ctypes.byref(ctypes.c_int()))
     torch.multiprocessing.spawn(of_spawn, args=(4,), nprocs=4)
 
 

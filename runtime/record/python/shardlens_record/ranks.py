@@ -1,6 +1,7 @@
 """Which rank this process is; on a null device one of a world that does not exist (collectives.py),
 of which launchers start one rank alone."""
 
+import ctypes
 import functools
 import json
 import os
@@ -72,13 +73,23 @@ class World:
             say(why)
             account.tell("refused", why)
             sys.exit(2)
-        os.environ.update(_environment(cls.size, cls.rank, cls.gpus(gpus_per_node)))
+        gpus = cls.gpus(gpus_per_node)
+        os.environ.update(_environment(cls.size, cls.rank, gpus))
+        _set_null_gpus(gpus)
 
     @classmethod
     def gpus(cls, of_launcher=None):
         """Of a node: nodes have equally many."""
         told = (OPTIONS["gpus_per_node"], of_launcher, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
         return next((gpus for gpus in told if gpus and cls.size % gpus == 0), 1)
+
+
+def _set_null_gpus(gpus):
+    """The driver may have been asked already, by cuDNN as it was loaded: then the environment, which
+    it reads once, is too late."""
+    set_gpus = getattr(ctypes.CDLL(None), "shardlens_null_set_gpus", None)
+    if set_gpus is not None:
+        set_gpus(gpus)
 
 
 def _environment(size, rank, gpus):
