@@ -60,16 +60,18 @@ std::string why_not_loaded(const std::vector<std::string>& command) {
 }
 
 std::string why_no_gpu(const Accounts& accounts, const CommandEnd& end, bool is_attached) {
+  const std::string_view hint =
+      is_attached ? " (where there is none, give --device, such as null:h100)" : "";
   const Told* const error = accounts.first_error();
   if (error != nullptr && end.is_failure()) {
-    return fmt::format("the program failed {} it used a GPU: {}",
-                       error->what == "import_error" ? "at an import, before" : "before",
+    const bool is_import = error->what == "import_error";
+    return fmt::format("the program failed {} it used a GPU{}: {}",
+                       is_import ? "at an import, before" : "before", is_import ? "" : hint,
                        error->text);
   }
   if (end.is_failure()) return "the program ended before it used a GPU; it may have said why";
   if (accounts.first("torch") == nullptr) return "the program has not imported PyTorch";
-  return fmt::format("the program has imported PyTorch and used no GPU{}",
-                     is_attached ? " (where there is none, give --device, such as null:h100)" : "");
+  return fmt::format("the program has imported PyTorch and used no GPU{}", hint);
 }
 
 }  // namespace

@@ -67,6 +67,10 @@ TEST_CASE("the cause is named where nothing was recorded") {
         "the program failed at an import, before it used a GPU: ImportError: x (a.py:1)");
   CHECK(why({started, torch, tells(1, "raised", "ValueError: x (a.py:1)")}, kFailed) ==
         "the program failed before it used a GPU: ValueError: x (a.py:1)");
+  CHECK(why({started, torch, tells(1, "raised", "RuntimeError: no driver")}, kFailed,
+            /*is_attached=*/true) ==
+        "the program failed before it used a GPU (where there is none, give --device, such as "
+        "null:h100): RuntimeError: no driver");
   CHECK(why({started, torch}, kFailed) ==
         "the program ended before it used a GPU; it may have said why");
   CHECK(why({started, torch}, {.exit_code = 137, .how = "the command was ended by Killed"}) ==
