@@ -83,9 +83,11 @@ const PythonFunction& function_of(PyObject* code) {
     python().drop(code);
     return *function;
   }
-  function = std::make_unique<PythonFunction>(text_attribute(code, "co_filename"),
-                                              text_attribute(code, "co_name"),
-                                              text_attribute(code, "co_qualname"), code);
+  function = std::make_unique<PythonFunction>(
+      PythonFunction{.file = text_attribute(code, "co_filename"),
+                     .name = text_attribute(code, "co_name"),
+                     .qualified_name = text_attribute(code, "co_qualname"),
+                     .code = code});
   if (function->qualified_name.empty()) function->qualified_name = function->name;
   return *function;
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <ranges>
 #include <utility>
 
 #include "profiler/units.h"
@@ -44,8 +43,9 @@ Row row_of(const std::vector<Shown>& shown, std::string name, bool is_strong,
 
 /// Returns the most bytes that any strategy has of a category at the moment of the table.
 int64_t bytes_at_moment(const std::vector<Shown>& shown, Category category) {
-  const auto bytes = [&](const Shown& one) { return one.bytes[static_cast<size_t>(category)]; };
-  return shown.empty() ? 0 : std::ranges::max(shown | std::views::transform(bytes));
+  int64_t most = 0;
+  for (const Shown& one : shown) most = std::max(most, one.bytes[static_cast<size_t>(category)]);
+  return most;
 }
 
 /// Returns the sum, the categories with the largest first, and what the device has left.

@@ -373,8 +373,9 @@ std::vector<const Command*> matching_commands(std::string_view text) {
   }
   // A title that begins with the typed text comes first.
   const std::string typed = lower(text);
-  std::ranges::stable_partition(
-      found, [&](const Command* command) { return lower(command->title).starts_with(typed); });
+  std::stable_partition(found.begin(), found.end(), [&](const Command* command) {
+    return lower(command->title).starts_with(typed);
+  });
   return found;
 }
 
