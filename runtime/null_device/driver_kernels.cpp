@@ -1,9 +1,8 @@
-// Defines the driver's calls by which NVRTC's and Triton's kernels are loaded and launched. The
-// weak stubs' answers are enough for modules, which have every function, and for most of the rest.
+// Defines the driver's calls that ask what a kernel needs and what a context allows. Kernels are
+// loaded and launched in driver_modules.cpp.
 #include <cuda.h>
 
 #include "runtime/null_device/driver.h"
-#include "runtime/null_device/known_memory.h"
 
 std::atomic<bool (*)(CUstream)> shardlens_null_is_captured{nullptr};
 
@@ -32,17 +31,6 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute name, CUfunction) {
     default:
       *value = 0;
   }
-  return CUDA_SUCCESS;
-}
-
-CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                        unsigned, CUstream, void**, void**) {
-  shardlens_null_launched();
-  return CUDA_SUCCESS;
-}
-
-CUresult cuLaunchKernelEx(const CUlaunchConfig*, CUfunction, void**, void**) {
-  shardlens_null_launched();
   return CUDA_SUCCESS;
 }
 

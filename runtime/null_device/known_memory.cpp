@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/null_device/device_memory.h"
 #include "runtime/null_device/null_device.h"
 
 namespace shardlens::runtime {
@@ -62,6 +63,22 @@ class Pieces {
         by_address_.erase(piece);
       }
       piece = next;
+    }
+  }
+
+  /// Calls `look` for each aligned word of 8 bytes in the range that lies in one piece.
+  template <class Look>
+  void each_word(uint64_t address, size_t bytes, Look look) const {
+    const uint64_t end = address + bytes;
+    for (auto piece = first_that_ends_after(address);
+         piece != by_address_.end() && piece->first < end; ++piece) {
+      const uint64_t last = std::min<uint64_t>(piece->first + piece->second.size(), end);
+      uint64_t at = (std::max(piece->first, address) + 7) / 8 * 8;
+      for (; at + 8 <= last; at += 8) {
+        uint64_t word = 0;
+        std::memcpy(&word, piece->second.data() + (at - piece->first), sizeof word);
+        look(word);
+      }
     }
   }
 
@@ -151,12 +168,28 @@ class Table final : public KnownMemory {
     is_empty_ = true;
   }
 
+  std::vector<uint64_t> addresses_in(uint64_t address, size_t bytes) override {
+    std::vector<uint64_t> found;
+    if (is_empty_) return found;
+    const std::lock_guard lock(mutex_);
+    pieces_.each_word(address, bytes, [&](uint64_t word) {
+      if (DeviceMemory::is_device_address(word)) found.push_back(word);
+    });
+    return found;
+  }
+
   void observe(KernelObserver& observer) override { observer_ = &observer; }
 
   void launched() {
     KernelObserver* const observer = observer_;
     if (observer == nullptr) return forget_all();
     observer->launched();
+  }
+
+  void launched_with(const uint64_t* addresses, size_t count) {
+    KernelObserver* const observer = observer_;
+    if (observer == nullptr) return forget_all();
+    observer->launched_with(addresses, count);
   }
 
   bool answer(void* target, size_t bytes) {
@@ -192,6 +225,10 @@ uint64_t shardlens_null_unknown_reads() { return shardlens::runtime::unknown_rea
 
 void shardlens_null_launched() {
   if (auto* const known = table()) known->launched();
+}
+
+void shardlens_null_launched_with(const uint64_t* addresses, size_t count) {
+  if (auto* const known = table()) known->launched_with(addresses, count);
 }
 
 bool shardlens_null_answer(void* target, size_t bytes) {

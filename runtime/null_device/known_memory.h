@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace shardlens::runtime {
 
@@ -31,6 +32,10 @@ class KernelObserver {
   /// Is called when this thread launches a kernel, before any of its results are read. The observer
   /// makes unknown what the kernel may write.
   virtual void launched() = 0;
+
+  /// The same of a kernel that is given these `count` device addresses and reaches no other memory
+  /// than by them.
+  virtual void launched_with(const uint64_t* addresses, size_t count) = 0;
 
   /// Is asked for a value that this thread reads and that is unknown. Returns false if the observer
   /// does not know it either; else it has written `bytes` bytes.
@@ -49,6 +54,9 @@ class KnownMemory {
   virtual void forget(uint64_t address, size_t bytes) = 0;
   virtual void forget_all() = 0;
 
+  /// Returns the device addresses that known words of this memory hold, as tables of pointers do.
+  virtual std::vector<uint64_t> addresses_in(uint64_t address, size_t bytes) = 0;
+
   /// The observer must live until the process ends. There is one; a second call replaces it.
   virtual void observe(KernelObserver& observer) = 0;
 
@@ -65,8 +73,9 @@ shardlens::runtime::KnownMemory* shardlens_null_known_memory();
 /// Returns how often this thread has read a value that nobody knew; 0 where none is ever known.
 uint64_t shardlens_null_unknown_reads();
 
-/// Is called by the stubs' launches.
+/// Are called by the stubs' launches; the second where it is known what the kernel is given.
 void shardlens_null_launched();
+void shardlens_null_launched_with(const uint64_t* addresses, size_t count);
 /// Is called by the stubs' copies to the host, with memory that is unknown.
 bool shardlens_null_answer(void* target, size_t bytes);
 }

@@ -222,6 +222,13 @@ def check_preloaded_libraries(folder):
     OnNullDevice(folder, PYTHON, script).expect(0, "is the stub: True", "equal")
 
 
+def check_launches(folder):
+    """A kernel makes unknown the tensors that it is given, or all where nobody knows which."""
+    run = OnNullDevice(folder, PYTHON, HERE / "scripts" / "launch.py")
+    run.expect(0, "given two of four: 0 8 0 8", "given one and a table: 0 8 8 0",
+               "not described: 0 0 0 0", "equal")
+
+
 def check_data_parallel(folder):
     """One process of four GPUs, which NCCL connects within it."""
     run = python(folder, "use_all_gpus", flags=["--world", "4"])
@@ -366,7 +373,7 @@ def check_groups(folder):
 
 
 QUICK = [check_fail, check_kill, check_known_values, check_known_collectives, check_groups,
-         check_more_calls, check_preloaded_libraries]
+         check_more_calls, check_preloaded_libraries, check_launches]
 LONG = [
     check_exit_code, check_hang, check_hang_for_ever, check_interrupt, check_fork,
     check_workers, check_profiler, check_out_of_memory, check_steps, check_resume, check_no_gpu,

@@ -11,10 +11,12 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "runtime/record/known/collectives.h"
+#include "runtime/record/known/given_blocks.h"
 #include "runtime/record/known/operators.h"
 #include "runtime/record/known/tensors.h"
 
@@ -435,14 +437,39 @@ void end_operator(const at::RecordFunction& call, at::ObserverContext* context) 
   }
 }
 
+namespace allocator = c10::cuda::CUDACachingAllocator;
+
+/// Returns the blocks since values are followed. They are never destroyed: a program's last frees
+/// come after static objects are gone.
+GivenBlocks& blocks() {
+  static auto& all = *new GivenBlocks;
+  return all;
+}
+
+/// Makes unknown what a kernel may write that is given these addresses: the blocks around them, and
+/// those to which known tables of pointers in these lead.
+void forget_reachable(std::vector<uint64_t> addresses) {
+  const size_t given = addresses.size();
+  std::set<uint64_t> seen;
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const auto block = blocks().around(addresses[i]);
+    if (!block && i < given) return known_memory->forget_all();  // memory of another allocator
+    if (!block || !seen.insert(block->first).second) continue;
+    const auto pointers = known_memory->addresses_in(block->first, block->second);
+    addresses.insert(addresses.end(), pointers.begin(), pointers.end());
+    known_memory->forget(block->first, block->second);
+  }
+}
+
 /// Answers for the frames of the thread on which the null device asks.
 class Observer final : public KernelObserver {
  public:
   void launched() override {
-    if (innermost == nullptr || innermost->facts->handle == nullptr) {
-      return known_memory->forget_all();
-    }
-    innermost->launched = true;
+    if (!note_in_frame()) known_memory->forget_all();
+  }
+
+  void launched_with(const uint64_t* addresses, size_t count) override {
+    if (!note_in_frame()) forget_reachable({addresses, addresses + count});
   }
 
   /// Answers an operator, or one that it calls to read what it has counted.
@@ -454,15 +481,28 @@ class Observer final : public KernelObserver {
     std::memcpy(target, &frame->count, bytes);  // its lower bytes come first
     return true;
   }
+
+ private:
+  /// Returns false if no operator has launched the kernel.
+  static bool note_in_frame() {
+    if (innermost == nullptr || innermost->facts->handle == nullptr) return false;
+    innermost->launched = true;
+    return true;
+  }
 };
 
-namespace allocator = c10::cuda::CUDACachingAllocator;
-
-/// Forgets what memory held before it was given out.
+/// Follows the allocator's blocks, and forgets what memory held before it was given out.
 void note_memory(const allocator::TraceEntry& entry) {
   using Action = allocator::TraceEntry;
-  if (entry.action_ != Action::ALLOC && entry.action_ != Action::FREE_COMPLETED) return;
-  known_memory->forget(static_cast<uint64_t>(entry.addr_), entry.size_);
+  const auto address = static_cast<uint64_t>(entry.addr_);
+  if (entry.action_ == Action::ALLOC) {
+    blocks().add(address, entry.size_);
+  } else if (entry.action_ == Action::FREE_COMPLETED) {
+    blocks().remove(address);
+  } else {
+    return;
+  }
+  known_memory->forget(address, entry.size_);
 }
 
 void follow() {

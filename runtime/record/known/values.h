@@ -7,7 +7,8 @@
 // operator computes what its results are, and they are written into the table of known memory
 // (runtime/null_device/known_memory.h), from which copies to the host are answered. Results that
 // nobody computed become unknown, and so does memory that is allocated anew. A kernel that is
-// launched outside of every frame may write anywhere: then all is forgotten.
+// launched outside of every frame, as Triton's are, may write the blocks that its arguments lie in:
+// these become unknown, or everything where its module does not describe its arguments.
 //
 // Example. mask = torch.ones(4, 2048, device="cuda") is filled in a frame of fill_; mask.all()
 // reads known values, and is True; x.sum() > 0 of a matrix product is unknown, and reads as False.
