@@ -147,6 +147,12 @@ def check_known_collectives(folder):
     run.expect(0, "[4, 8, 12, 16] [1, 2, 3, 4] True True [8] [2, 2, 2, 2] [1, 2, 3, 4]")
 
 
+def check_unknown_masks(folder):
+    """A mask that is not known selects nothing, and what it would have changed stays known."""
+    run = OnNullDevice(folder, PYTHON, HERE / "scripts" / "known.py", "masks")
+    run.expect(0, "ends [7, 7, 7, 7]", "shapes depended on values")
+
+
 def check_true(folder):
     """Of three lines one is said to be True, one is not there and one decides by no tensor."""
     script = HERE / "scripts" / "decide.py"
@@ -372,8 +378,8 @@ def check_groups(folder):
         raise AssertionError(f"PyTorch knows {known}, not {counted}")
 
 
-QUICK = [check_fail, check_kill, check_known_values, check_known_collectives, check_groups,
-         check_more_calls, check_preloaded_libraries, check_launches]
+QUICK = [check_fail, check_kill, check_known_values, check_known_collectives, check_unknown_masks,
+         check_groups, check_more_calls, check_preloaded_libraries, check_launches]
 LONG = [
     check_exit_code, check_hang, check_hang_for_ever, check_interrupt, check_fork,
     check_workers, check_profiler, check_out_of_memory, check_steps, check_resume, check_no_gpu,

@@ -125,7 +125,8 @@ KnownOperator facts_of(const c10::OperatorHandle& handle) {
                       .beta = schema.argumentIndexWithName("beta").value_or(-1),
                       .writes_arguments = false,
                       .counts = count_of(name),
-                      .absorbing = absorbing_of(name)};
+                      .absorbing = absorbing_of(name),
+                      .writes_by_index = name == "_index_put_impl_"};
   for (const c10::Argument& argument : schema.arguments()) {
     facts.uses.push_back(use_of(argument, name));
     facts.writes_arguments = facts.writes_arguments || is_written(argument);

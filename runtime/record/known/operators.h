@@ -38,6 +38,7 @@ struct KnownOperator {
   bool writes_arguments = false;
   Count counts = Count::nothing;  // and reads from the GPU while it runs
   Absorbing absorbing = Absorbing::none;
+  bool writes_by_index = false;  // the elements of its first argument that the second one selects
 };
 
 /// Returns the facts about the operator that is being called, or, for a part of a program that only

@@ -346,8 +346,23 @@ void count_results(Frame& frame) {
   frame.count = asks_for_true ? input.sum().item<int64_t>() : first.size(0);
 }
 
+/// Returns true if one of the indices is a mask whose values are not known. PyTorch then counts no
+/// elements that it selects, as for any shape that depends on values, and so none is written.
+bool selects_nothing(const IValue& indices) {
+  bool has_unknown_mask = false;
+  each_tensor(indices, [&](const at::Tensor& index) {
+    const bool is_mask = index.scalar_type() == at::kBool || index.scalar_type() == at::kByte;
+    has_unknown_mask |= is_mask && is_plain(index) && !known_values(*known_memory, index);
+  });
+  return has_unknown_mask;
+}
+
 void prepare_computing(Frame& frame, c10::ArrayRef<const IValue> arguments) {
   const Unseen unseen;
+  if (frame.facts->writes_by_index && selects_nothing(arguments[1])) {
+    frame.is_followed = false;
+    return;
+  }
   frame.on_cpu = Arguments(frame).make(arguments);
   if (!frame.on_cpu) {
     note_written(frame, arguments);

@@ -1,7 +1,7 @@
 """Runs small programs, drawn by seed, on the GPU and on the CPU, and compares what the host reads of
 both: values, shapes that follow from values, and decisions. Prints "equal" with their number.
 
-usage: known.py PROGRAMS SEED, or known.py collectives"""
+usage: known.py PROGRAMS SEED, or known.py collectives|masks"""
 
 import random
 import sys
@@ -96,10 +96,18 @@ def collectives():
           exchanged.tolist(), mine.tolist())
 
 
+def masks():
+    """Where each row ends that may end nowhere, as generation asks of tokens that it has drawn."""
+    ends = torch.full((4,), 7, device="cuda")
+    is_end = torch.rand(4, 8, device="cuda") > 0.5
+    ends[is_end.any(1)] = is_end.int().argmax(1)[is_end.any(1)]
+    print("ends", ends.tolist())
+
+
 def main():
     torch.ones(1, device="cuda").item()
-    if sys.argv[1] == "collectives":
-        collectives()
+    if sys.argv[1] in ("collectives", "masks"):
+        globals()[sys.argv[1]]()
     else:
         compare(int(sys.argv[1]), int(sys.argv[2]))
 
