@@ -148,9 +148,12 @@ def check_known_collectives(folder):
 
 
 def check_unknown_masks(folder):
-    """A mask that is not known selects nothing, and what it would have changed stays known."""
+    """A mask that is not known selects nothing, and what it would have changed stays known. Numbers
+    that are not known are finite."""
     run = OnNullDevice(folder, PYTHON, HERE / "scripts" / "known.py", "masks")
-    run.expect(0, "ends [7, 7, 7, 7]", "shapes depended on values")
+    run.expect(0, "ends [7, 7, 7, 7]", "shapes depended on values",
+               "finite [False, False, True, False] 8",
+               "told [False, True, False] [True, False, False]")
 
 
 def check_true(folder):

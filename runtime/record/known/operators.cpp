@@ -94,6 +94,13 @@ Absorbing absorbing_of(string_view name) {
   return name == "mul" || name == "mul_" ? Absorbing::zero : Absorbing::none;
 }
 
+Finiteness finiteness_of(string_view name) {
+  if (name == "isfinite") return Finiteness::is_finite;
+  constexpr std::array kNotFinite = {string_view("isnan"), string_view("isinf"),
+                                     string_view("isposinf"), string_view("isneginf")};
+  return is_among(kNotFinite, name) ? Finiteness::is_not : Finiteness::nothing;
+}
+
 Count count_of(string_view name) {
   if (name.starts_with("_unique")) return Count::results_or_true;
   return name == "nonzero" || name.starts_with("unique_") ? Count::results : Count::nothing;
@@ -126,6 +133,7 @@ KnownOperator facts_of(const c10::OperatorHandle& handle) {
                       .writes_arguments = false,
                       .counts = count_of(name),
                       .absorbing = absorbing_of(name),
+                      .asks = finiteness_of(name),
                       .writes_by_index = name == "_index_put_impl_"};
   for (const c10::Argument& argument : schema.arguments()) {
     facts.uses.push_back(use_of(argument, name));

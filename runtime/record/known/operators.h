@@ -29,6 +29,10 @@ enum class Count : uint8_t { nothing, results, results_or_true };
 /// The value that decides the result of a logical operator whatever the other argument is.
 enum class Absorbing : uint8_t { none, zero, one };
 
+/// What an operator asks of each number of a tensor. A number that is not known is taken to be
+/// finite, as in a training that goes well.
+enum class Finiteness : uint8_t { nothing, is_finite, is_not };
+
 struct KnownOperator {
   const c10::OperatorHandle* handle = nullptr;  // null: this is no operator
   Effect effect = Effect::none;
@@ -38,6 +42,7 @@ struct KnownOperator {
   bool writes_arguments = false;
   Count counts = Count::nothing;  // and reads from the GPU while it runs
   Absorbing absorbing = Absorbing::none;
+  Finiteness asks = Finiteness::nothing;
   bool writes_by_index = false;  // the elements of its first argument that the second one selects
 };
 

@@ -396,8 +396,17 @@ ValuesView results_of(const at::RecordFunction& call, size_t count) {
   return shown.size() <= count ? shown : shown.slice(shown.size() - count);
 }
 
-void conclude(Frame& frame, const at::RecordFunction& call) {
-  const ValuesView outputs = results_of(call, frame.facts->results);
+/// Answers for numbers that are not known that they are finite.
+void take_to_be_finite(Finiteness asks, ValuesView outputs) {
+  if (asks == Finiteness::nothing || outputs.empty() || !outputs[0].isTensor()) return;
+  const at::Tensor& answers = outputs[0].toTensor();
+  if (!is_plain(answers) || answers.numel() > kMostElements) return;
+  const Unseen unseen;
+  if (known_values(*known_memory, answers)) return;
+  give(answers, empty_like_on_cpu(answers).fill_(asks == Finiteness::is_finite));
+}
+
+void apply_effect(Frame& frame, const at::RecordFunction& call, ValuesView outputs) {
   switch (frame.facts->effect) {
     case Effect::computes: {
       const Unseen unseen;
@@ -418,6 +427,12 @@ void conclude(Frame& frame, const at::RecordFunction& call) {
     case Effect::none:
       return;
   }
+}
+
+void conclude(Frame& frame, const at::RecordFunction& call) {
+  const ValuesView outputs = results_of(call, frame.facts->results);
+  apply_effect(frame, call, outputs);
+  take_to_be_finite(frame.facts->asks, outputs);
 }
 
 /// Follows the call if it is an operator's and is not made once more. A boxed call shows more than

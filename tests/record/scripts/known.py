@@ -102,6 +102,11 @@ def masks():
     is_end = torch.rand(4, 8, device="cuda") > 0.5
     ends[is_end.any(1)] = is_end.int().argmax(1)[is_end.any(1)]
     print("ends", ends.tolist())
+    drawn = torch.randn(8, device="cuda")
+    asked = [torch.isnan(drawn), torch.isinf(drawn), torch.isfinite(drawn), torch.isneginf(drawn)]
+    print("finite", [bool(one.any()) for one in asked], drawn[~asked[0]].shape[0])
+    read = torch.tensor([1, float("nan"), float("inf")], device="cuda")
+    print("told", torch.isnan(read).tolist(), torch.isfinite(read).tolist())
 
 
 def main():
