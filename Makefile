@@ -8,7 +8,7 @@ export SHARDLENS_DEPS
 export TORCH
 
 .PHONY: help demo programs check test build tools wheel tarball gpu bench fuzz test-long test-wheels
-.PHONY: clean
+.PHONY: test-programs clean
 .NOTPARALLEL:
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo 'make test-long   run the tests that take too long for every change (fetches 2 GB once)'
 	@echo 'make fuzz        hand hostile files to all that reads files, for MINUTES=10'
 	@echo 'make test-wheels compare the null device with and without NVIDIA'"'"'s wheels (fetches 2.5 GB once)'
+	@echo 'make test-programs record programs of others as they are (fetches 5 GB once)'
 	@echo 'make gpu         fetch NVIDIA'"'"'s libraries for LibTorch (make build does it where a GPU is)'
 	@echo 'make clean       remove build/ (the installed .deps/ and your runs/ stay)'
 
@@ -71,6 +72,9 @@ gpu: build
 
 test-wheels:
 	@.setup/test-wheels
+
+test-programs: programs
+	@tests/programs/run
 
 test-long:
 	@.setup/test long

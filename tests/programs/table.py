@@ -1,0 +1,101 @@
+"""Writes trials as lines for people, and as the table of docs/programs.md."""
+
+import dataclasses
+import re
+import textwrap
+
+from program import ROOT
+
+PAGE = ROOT / "docs" / "programs.md"
+BEGIN, END = "<!-- programs -->\n", "<!-- end of programs -->\n"
+HEAD = ("| program | library | seconds | peak recorded, allocated / reserved | of the process | "
+        "in doubt | exit code |", "|---|---|---:|---:|---|---|---:|")
+ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \|.*\|$")
+EQUAL = "equal"
+
+
+def _bytes(peaks):
+    return " / ".join(f"{number:,}" for number in peaks)
+
+
+def _verdict(trial):
+    """Returns what the process's own counters are beside the recording's."""
+    if not trial.peaks:
+        return trial.failure or "nothing was recorded"
+    if all(one.is_equal for one in trial.peaks):
+        return EQUAL
+    return "; ".join(_bytes(one.counted) for one in trial.peaks if not one.is_equal)
+
+
+def line_of(trial):
+    mark = "equal" if trial.is_equal else "explained" if trial.program.explained else "FAILED"
+    peak = _bytes(trial.peaks[0].recorded) if trial.peaks else "-"
+    parts = [f"{mark:9}", f"{trial.program.name:32}", f"{trial.program.library} {trial.version}",
+             f"{trial.seconds:.0f} s", peak, f"exit code {trial.exit_code}"]
+    if trial.failure or not trial.is_equal:
+        parts.append(trial.failure or _verdict(trial))
+    return "  ".join(parts + [f"in doubt: {doubt}" for doubt in trial.doubts])
+
+
+def _row_of(trial):
+    doubts = "; ".join(trial.doubts).replace("|", "\\|")
+    said = _verdict(trial).replace("|", "\\|")
+    if trial.program.explained:
+        said += f": {trial.program.explained}"
+    peak = "; ".join(_bytes(one.recorded) for one in trial.peaks) or "-"
+    return (f"| {trial.program.name} | {trial.program.library} {trial.version} | "
+            f"{trial.seconds:.0f} | {peak} | {said} | {doubts or '-'} | {trial.exit_code} |")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Row:
+    library: str
+    text: str
+    is_equal: bool
+
+
+def _rows_in(block):
+    found = {}
+    for line in block.splitlines():
+        match = ROW.match(line)
+        if match and match.group(1) != "program":
+            cells = line.split(" | ")
+            is_equal = cells[4] == EQUAL and cells[-1] == "0 |"
+            found[match.group(1)] = _Row(match.group(2).split()[0], line, is_equal)
+    return found
+
+
+def _command_of(program):
+    """The program as it is typed, with the words in braces that stand for folders."""
+    words = ["shardlens record --device null:h100", *program.flags, "--",
+             *(word if word else "''" for word in program.command)]
+    text = " ".join(word if " " not in word or word.startswith("shardlens") else f"'{word}'"
+                    for word in words)
+    text = text.replace("{python}", "python").replace("{bin}/", "")
+    return "\n".join(textwrap.wrap(text, 96, subsequent_indent="    ", break_long_words=False,
+                                   break_on_hyphens=False))
+
+
+def _block(rows, catalogue):
+    known = [program for program in catalogue if program.name in rows]
+    kept = [rows[program.name] for program in known]
+    equal = sum(row.is_equal for row in kept)
+    libraries = len({row.library for row in kept})
+    lines = [f"{equal} of {len(kept)} programs of {libraries} libraries are equal.", "", *HEAD]
+    lines += [row.text for row in kept]
+    lines += ["", "## The commands", "",
+              "Words in braces stand for folders: the source's, and those of inputs that "
+              "`tests/programs/inputs` makes."]
+    for program in known:
+        origin = f", {program.source.url} at {program.source.commit[:12]}" if program.source else ""
+        lines += ["", f"{program.name}{origin}:", "", "```text", _command_of(program), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def write(trials, catalogue):
+    """Puts the trials into the page's table; the rows of other programs stay as they are."""
+    page = PAGE.read_text()
+    before, rest = page.split(BEGIN)
+    block, after = rest.split(END)
+    rows = _rows_in(block) | _rows_in("\n".join(map(_row_of, trials)))
+    PAGE.write_text(before + BEGIN + _block(rows, catalogue) + END + after)
