@@ -4,9 +4,11 @@ Every environment sees the packages of .deps/peers, the one PyTorch with NVIDIA'
 are gigabytes, and has its own in front of these.
 """
 
+import fcntl
 import hashlib
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -30,15 +32,24 @@ def _hash_of(*paths):
 
 
 def _make_once(folder, mark, make):
-    """Calls make(folder) unless the folder has been made for this mark."""
-    done = folder / ".made"
-    if done.exists() and done.read_text() == mark:
-        return folder
-    shutil.rmtree(folder, ignore_errors=True)
+    """Calls make(folder) unless the folder has been made for this mark. Of several that want it one
+    makes it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    make(folder)
-    done.write_text(mark)  # last: without it the folder counts as half made
+    done = folder / ".made"
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if done.exists() and done.read_text() == mark:
+            return folder
+        shutil.rmtree(folder, ignore_errors=True)
+        make(folder)
+        done.write_text(mark)  # last: without it the folder counts as half made
     return folder
+
+
+def _own_modules(script):
+    """The scripts beside it that it imports."""
+    names = re.findall(r"^(?:import|from) (\w+)", script.read_text(), re.MULTILINE)
+    return [path for name in names if (path := script.with_name(f"{name}.py")).exists()]
 
 
 def _site_of(folder):
@@ -85,7 +96,7 @@ class Environment:
     def make_input(self, name):
         """inputs/NAME.py gets a folder to write into, and this environment's packages."""
         script = HERE / "inputs" / f"{name}.py"
-        mark = _hash_of(*sorted(script.parent.glob("*.py")), self.pins)
+        mark = _hash_of(script, *_own_modules(script), self.pins)
 
         def make(folder):
             folder.mkdir()

@@ -9,7 +9,7 @@ import pathlib
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-DEPS = pathlib.Path(os.environ.get("SHARDLENS_DEPS", ROOT / ".deps"))
+DEPS = pathlib.Path(os.environ.get("SHARDLENS_DEPS", ROOT / ".deps")).resolve()
 FOLDER = DEPS / "programs"
 
 

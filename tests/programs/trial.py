@@ -58,7 +58,7 @@ def _peaks_in(shardlens, out):
         raise Failure(done.stderr.strip())
     for report in json.loads(done.stdout)["ranks"]:
         rank, peak = report["rank"], report["peak"]
-        recorded = (peak["allocated_bytes"], peak["reserved_bytes"])
+        recorded = (peak["allocated_bytes"] or 0, peak["reserved_bytes"] or 0)
         path = out / "profiles" / f"rank{rank}.json"
         facts = json.loads(path.read_text()) if path.exists() else {}
         counted = (facts.get("peak_allocated_bytes", 0), facts.get("peak_reserved_bytes", 0))
