@@ -156,6 +156,18 @@ def check_unknown_masks(folder):
                "told [False, True, False] [True, False, False]")
 
 
+def check_checks(folder):
+    """Those that the program makes of values that are not known pass, and are no decisions of it."""
+    script = HERE / "scripts" / "known.py"
+    lines = script.read_text().splitlines()
+    decides = next(n for n, line in enumerate(lines, 1) if "not taken" in line)
+    run = OnNullDevice(folder, PYTHON, script, "checks").expect(
+        0, "passed 1 not taken", f"1 decision by values that are not known: known.py:{decides}")
+    told = len(re.findall(r"known\.py:\d+: the program checks values", run.lines))
+    if told != 5:
+        raise AssertionError(f"5 lines check, not {told}:\n{run.lines}")
+
+
 def check_true(folder):
     """Of three lines one is said to be True, one is not there and one decides by no tensor."""
     script = HERE / "scripts" / "decide.py"
@@ -382,7 +394,7 @@ def check_groups(folder):
 
 
 QUICK = [check_fail, check_kill, check_known_values, check_known_collectives, check_unknown_masks,
-         check_groups, check_more_calls, check_preloaded_libraries, check_launches]
+         check_checks, check_groups, check_more_calls, check_preloaded_libraries, check_launches]
 LONG = [
     check_exit_code, check_hang, check_hang_for_ever, check_interrupt, check_fork,
     check_workers, check_profiler, check_out_of_memory, check_steps, check_resume, check_no_gpu,

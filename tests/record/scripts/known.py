@@ -1,7 +1,7 @@
 """Runs small programs, drawn by seed, on the GPU and on the CPU, and compares what the host reads of
 both: values, shapes that follow from values, and decisions. Prints "equal" with their number.
 
-usage: known.py PROGRAMS SEED, or known.py collectives|masks"""
+usage: known.py PROGRAMS SEED, or known.py collectives|masks|checks"""
 
 import random
 import sys
@@ -109,9 +109,33 @@ def masks():
     print("told", torch.isnan(read).tolist(), torch.isfinite(read).tolist())
 
 
+def check(answer):
+    """The caller's test decides by the answer of another function, and is no check of this one's."""
+    if answer:
+        return 1
+    raise ValueError("an answer is not as it should be")
+
+
+def checks():
+    """A program that checks what it has drawn goes on, whichever way it asks."""
+    drawn = torch.rand(4, device="cuda")
+    if not (drawn >= 0).all():
+        raise ValueError("drawn below zero")
+    if (drawn > 1).any() or not (
+            drawn == drawn).all():
+        raise ValueError("drawn above one")
+    if torch.allclose(drawn, drawn.flip(0).flip(0)) and drawn.equal(drawn + 0):
+        pass
+    else:
+        raise ValueError("two copies differ")
+    assert (drawn < 2).all() and not (drawn > 2).any(), "drawn above two"
+    passed = sum(map(check, [(drawn >= 0).all()]))
+    print("passed", passed, "taken" if (drawn > 0.5).any() else "not taken")
+
+
 def main():
     torch.ones(1, device="cuda").item()
-    if sys.argv[1] in ("collectives", "masks"):
+    if sys.argv[1] in ("collectives", "masks", "checks"):
         globals()[sys.argv[1]]()
     else:
         compare(int(sys.argv[1]), int(sys.argv[2]))

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 
-from . import OPTIONS, decisions
+from . import OPTIONS, checks, decisions
 from .guards import guarded, replace, replace_function, say
 
 _VALUES = "where the program decides by values of the GPU may be reported incompletely"
@@ -17,11 +17,13 @@ _COUNTS = {}
 _DECISIONS = {}  # by unknown values: how each was taken, by its place
 _PYTORCH = f"{os.sep}torch{os.sep}"
 _PRINTING = f"{_PYTORCH}_tensor_str.py"
+_OWN = os.path.dirname(__file__) + os.sep
 _MOST_NAMED = 4  # decisions in a line
 
 _DECIDES = "the program decides by a tensor of the GPU that is not known, False on the null device"
 _INDEXES = ("the program takes a tensor of the GPU for a number; it is not known, and on the null "
             "device it is 0")
+_CHECKS = "the program checks values of the GPU that are not known: they are taken to pass"
 _SHAPES = "a shape depends on values of the GPU that are not known; on the null device they are 0"
 
 
@@ -84,6 +86,13 @@ def _is_pytorchs(frame):
     return _PYTORCH in frame.f_code.co_filename
 
 
+def _asking(frame):
+    """The first that is none of ours."""
+    while frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back
+    return frame
+
+
 def _is_printing(frame):
     return frame.f_code.co_filename.endswith(_PRINTING)
 
@@ -138,10 +147,14 @@ def _shaped(name, frame):
 @guarded(_VALUES, otherwise=False)
 def _is_true(frame):
     """Of what the program decides by, where nothing knows it."""
+    passing = checks.answer_that_passes(frame)
     if _is_pytorchs(frame):
-        return False
+        return bool(passing)
     place, own = _place(frame), _own_frame(frame)
     chosen = next((true for true in _TRUE_AT if true.is_at(own)), None)
+    if chosen is None and passing is not None:
+        say(f"{place}: {_CHECKS}")
+        return passing
     taken = chosen is not None and chosen.takes()
     _DECISIONS[place] = f"taken {str(taken).lower()}"
     if taken:
@@ -172,7 +185,7 @@ def _watching(owner, name, told):
                 return inner(*args, **kwargs)
             finally:
                 if unknown_reads() != before:
-                    told(f"{owner.__name__}.{name}", sys._getframe(1))
+                    told(f"{owner.__name__}.{name}", _asking(sys._getframe(1)))
 
         return watched
 
@@ -194,11 +207,29 @@ def _watch_truth(tensor):
             if unknown_reads() == before or not is_on_gpu(self):
                 return answer
             _count("Tensor.__bool__")
-            return answer or _is_true(sys._getframe(1))
+            return answer or _is_true(_asking(sys._getframe(1)))
 
         return watched
 
     replace(tensor, "__bool__", watching)
+
+
+def _answering(inner):
+    """Of functions that compare tensors, and answer the host."""
+
+    @functools.wraps(inner)
+    def watched(*args, **kwargs):
+        before = unknown_reads()
+        answer = inner(*args, **kwargs)
+        return answer or unknown_reads() != before and _is_true(_asking(sys._getframe(1)))
+
+    return watched
+
+
+def _watch_comparisons(torch):
+    for name in ("allclose", "equal"):
+        replace(torch.Tensor, name, _answering)
+        replace_function(torch, torch, name, _answering)
 
 
 def _watch_function(torch, module, name):
@@ -211,6 +242,7 @@ def watch(torch):
         _watch(tensor, name, _numbers_read)
     _watch(tensor, "__index__", _indexed)
     _watch_truth(tensor)
+    _watch_comparisons(torch)
     for name in ("argwhere", "bincount", "masked_select", "nonzero", "repeat_interleave"):
         _watch(tensor, name, _shaped)
         _watch_function(torch, torch, name)
