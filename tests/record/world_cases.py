@@ -112,7 +112,9 @@ def check_collectives_of_gpus(folder):
         run = OnNullDevice(f"{folder}/{rank}", PYTHON, SCRIPTS / "collectives.py",
                            flags=as_rank(rank, 4))
         run.expect(0, "get_backend: cpu:gloo,cuda:nccl", "get_backend of gloo: gloo",
-                   "all_gather of uneven", "equal")
+                   "all_gather of uneven",
+                   "all_gather_into_tensor of a row: None ['torch.float32[1, 12]']",
+                   "reduce_scatter_tensor of a row: None ['torch.float32[3]']", "equal")
 
 
 QUICK = [check_second_stage, check_collectives]

@@ -52,6 +52,12 @@ def reduce_and_gather(group, rank, size):
     if DEVICE != "cpu":  # gloo cannot
         out = [make(2 + i) for i in range(size)]
         tell("all_gather of uneven", dist.all_gather(out, make(2 + rank), group=group), out)
+        out = make(1, 3 * size)
+        tell("all_gather_into_tensor of a row",
+             dist.all_gather_into_tensor(out, make(3), group=group), out)
+        out = make(3)
+        tell("reduce_scatter_tensor of a row",
+             dist.reduce_scatter_tensor(out, make(1, 3 * size), group=group), out)
     out = make(2 * size, 3)
     tell("all_gather_into_tensor", dist.all_gather_into_tensor(out, make(2, 3), group=group), out)
     out = [make(4) for _ in range(size)] if rank == 1 else None

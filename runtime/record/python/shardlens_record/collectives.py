@@ -2,10 +2,11 @@
 "fake" process group). Where they give objects, these are what the others would say: what this rank
 says, or what a rank sends that it was asked for (absent.py)."""
 
+import functools
 import os
 
 from . import absent, groups
-from .guards import say
+from .guards import replace, say
 from .ranks import World
 
 
@@ -145,6 +146,28 @@ def _replace_uneven_collectives(c10d):
     c10d.all_to_all = all_to_all_any
 
 
+def _flatten_single_tensors(c10d):
+    """NCCL takes the numbers in a tensor, whatever its shape; the fake group cuts the first dimension
+    for each rank."""
+
+    def flat(value):
+        is_flat = isinstance(value, c10d.torch.Tensor) and value.is_contiguous()
+        return value.view(-1) if is_flat else value
+
+    def flattening(inner):
+        @functools.wraps(inner)
+        def call(*args, **kwargs):
+            return inner(*map(flat, args), **{name: flat(value) for name, value in kwargs.items()})
+
+        return call
+
+    for name in ("all_gather_single", "reduce_scatter_single"):  # from PyTorch 2.15 on
+        if hasattr(c10d, name):
+            replace(c10d, name, flattening)
+    for name in ("all_gather_into_tensor", "reduce_scatter_tensor"):
+        replace(c10d, name, flattening)
+
+
 def _replace_barriers(c10d):
     inner = c10d.barrier
 
@@ -170,6 +193,7 @@ def replace_absent(c10d):
     _replace_object_collectives(c10d)
     _replace_messages(c10d)
     _replace_uneven_collectives(c10d)
+    _flatten_single_tensors(c10d)
     _replace_barriers(c10d)
 
 
