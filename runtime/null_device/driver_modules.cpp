@@ -115,6 +115,7 @@ using namespace shardlens::runtime;
 extern "C" {
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return load(module, image, bytes_of_elf(image));
 }
 

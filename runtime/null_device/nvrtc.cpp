@@ -1,7 +1,7 @@
 // Answers NVRTC's calls. LibTorch compiles some operators by it (erfinv, which draws truncated
-// normals, i0, gcd...) when they are first used: every program compiles, to an empty one. What
-// NVIDIA's own cuDNN compiles, NVIDIA's own NVRTC does: cuDNN leaves out the kernels that it cannot
-// compile, and takes others than on a GPU.
+// normals, i0, gcd, products of whole numbers...) when they are first used: every program compiles,
+// to an empty text. What NVIDIA's own cuDNN compiles, NVIDIA's own NVRTC does: cuDNN leaves out the
+// kernels that it cannot compile, and takes others than on a GPU.
 #include "runtime/null_device/nvrtc.h"
 
 #include <cuda.h>
@@ -42,6 +42,18 @@ int answer(const void* caller, const char* name, Arguments... arguments) {
   void* const found = library == nullptr ? nullptr : ::dlsym(library, name);
   if (found == nullptr) return kInternalError;
   return reinterpret_cast<int (*)(Arguments...)>(found)(arguments...);
+}
+
+/// Answers a call for a size or a text, which is empty where cuDNN is not the caller: its only byte
+/// ends it.
+int answer_size(const void* caller, const char* name, void* program, size_t* bytes) {
+  *bytes = 1;
+  return answer(caller, name, program, bytes);
+}
+
+int answer_text(const void* caller, const char* name, void* program, char* text) {
+  *text = '\0';
+  return answer(caller, name, program, text);
 }
 
 }  // namespace
@@ -90,35 +102,35 @@ int nvrtcGetLoweredName(void* program, const char* name, const char** lowered) {
 }
 
 int nvrtcGetProgramLogSize(void* program, size_t* bytes) {
-  return answer(__builtin_return_address(0), __func__, program, bytes);
+  return answer_size(__builtin_return_address(0), __func__, program, bytes);
 }
 
 int nvrtcGetProgramLog(void* program, char* text) {
-  return answer(__builtin_return_address(0), __func__, program, text);
+  return answer_text(__builtin_return_address(0), __func__, program, text);
 }
 
 int nvrtcGetPTXSize(void* program, size_t* bytes) {
-  return answer(__builtin_return_address(0), __func__, program, bytes);
+  return answer_size(__builtin_return_address(0), __func__, program, bytes);
 }
 
 int nvrtcGetPTX(void* program, char* text) {
-  return answer(__builtin_return_address(0), __func__, program, text);
+  return answer_text(__builtin_return_address(0), __func__, program, text);
 }
 
 int nvrtcGetCUBINSize(void* program, size_t* bytes) {
-  return answer(__builtin_return_address(0), __func__, program, bytes);
+  return answer_size(__builtin_return_address(0), __func__, program, bytes);
 }
 
 int nvrtcGetCUBIN(void* program, char* data) {
-  return answer(__builtin_return_address(0), __func__, program, data);
+  return answer_text(__builtin_return_address(0), __func__, program, data);
 }
 
 int nvrtcGetLTOIRSize(void* program, size_t* bytes) {
-  return answer(__builtin_return_address(0), __func__, program, bytes);
+  return answer_size(__builtin_return_address(0), __func__, program, bytes);
 }
 
 int nvrtcGetLTOIR(void* program, char* data) {
-  return answer(__builtin_return_address(0), __func__, program, data);
+  return answer_text(__builtin_return_address(0), __func__, program, data);
 }
 
 int nvrtcGetPCHCreateStatus(void* program) {

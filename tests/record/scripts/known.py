@@ -32,6 +32,7 @@ STEPS = (
     lambda a, b, k: a.index_select(0, b.long().clamp(0, a.numel() - 1)),
     lambda a, b, k: a.sort(stable=True).values,
     lambda a, b, k: a.float().mean().expand(a.numel()),
+    lambda a, b, k: a.long().clamp(1, 2).prod().expand(a.numel()),  # PyTorch compiles it by itself
     lambda a, b, k: a[(a > k).nonzero().flatten()],
     lambda a, b, k: a[a.bool()],
     lambda a, b, k: a.unique(),
@@ -64,7 +65,8 @@ def run(seed, device):
         made = step(a[:size], b[:size], k)
         if bool((made.long() > k).any()):  # decides
             values.append(made.flatten()[:8])
-        read.append((tuple(made.shape), str(made.dtype), made.float().cpu().tolist()))
+        # A sum's last bits depend on how its elements lie.
+        read.append((tuple(made.shape), str(made.dtype), made.float().cpu().mul(1e4).round().tolist()))
     return read
 
 
