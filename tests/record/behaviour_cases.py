@@ -183,6 +183,29 @@ def check_two_processes(folder):
     python(folder, "two_processes").expect(0, "uses the GPU too; only the first").expect_steps(1)
 
 
+LAUNCHER = """
+import os, subprocess, sys, torch
+torch.cuda.init()
+how, command = sys.argv[1], [sys.executable, *sys.argv[2:]]
+if how == "becoming":
+    os.execv(command[0], command)
+if how == "using":
+    torch.ones(1, device="cuda")
+sys.exit(subprocess.run(command).returncode)
+"""
+
+
+def check_launcher_with_gpu(folder):
+    """What is recorded is the program, not a launcher that has asked for the GPU before."""
+    launcher = pathlib.Path(folder) / "launcher.py"
+    launcher.write_text(LAUNCHER)
+    for how, steps in {"starting": 3, "becoming": 3, "using": 0}.items():
+        run = OnNullDevice(folder, PYTHON, launcher, how, SCRIPT, "fork")
+        run.expect(0, "as PyTorch counted: equal").expect_steps(steps)
+        if ("uses the GPU too" in run.lines) != (how == "using"):
+            raise AssertionError(f"{how}: {run.lines}")
+
+
 def check_capacity(folder):
     """Less than CUDA itself takes, which the null device does not count."""
     python(folder, "fork", flags=["--capacity", "512MiB"]).expect(3, "does not fit")
@@ -398,7 +421,7 @@ QUICK = [check_fail, check_kill, check_known_values, check_known_collectives, ch
 LONG = [
     check_exit_code, check_hang, check_hang_for_ever, check_interrupt, check_fork,
     check_workers, check_profiler, check_out_of_memory, check_steps, check_resume, check_no_gpu,
-    check_decisions, check_decisions_in_verdict, check_true, check_two_processes,
+    check_decisions, check_decisions_in_verdict, check_true, check_two_processes, check_launcher_with_gpu,
     check_capacity, check_torchrun, check_torchrun_rank, check_torchrun_node, check_deepspeed, check_runners,
     check_spawn, check_spawned_rank, check_node, check_shards_of_nodes, check_own_sitecustomize,
     check_refusals, check_gate, check_data_parallel,

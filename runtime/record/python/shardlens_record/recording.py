@@ -8,6 +8,7 @@ import functools
 import importlib
 import json
 import os
+import subprocess
 import sys
 import time
 import weakref
@@ -48,18 +49,56 @@ def _file(ending):
     return os.path.join(OPTIONS["folder"], f"rank{_Recording.rank}.{ending}")
 
 
+_IDLE = "idle"  # in a claim: its process has allocated nothing
+
+
+def _write_claim(mode, *more):
+    with open(_file(OPTIONS["claim"]), mode, encoding="utf-8") as claim:
+        claim.write(" ".join([str(os.getpid()), *more]))
+
+
+def _read_claim():
+    """The process that has claimed the rank, and whether it is idle."""
+    with open(_file(OPTIONS["claim"]), encoding="utf-8") as claim:
+        process, *more = claim.read().split()
+    return int(process), _IDLE in more
+
+
 def _claim():
-    """False where another process of this rank has a recording already."""
+    """False where another process of this rank has a recording already. One that was idle when it
+    started this one is its launcher, and one that has become this one by exec is no other."""
     try:
-        with open(_file(OPTIONS["claim"]), "x", encoding="utf-8") as claim:
-            claim.write(str(os.getpid()))
+        _write_claim("x")
     except FileExistsError:
-        say(f"process {os.getpid()} uses the GPU too; only the first of a rank is recorded")
-        return False
+        process, is_idle = _read_claim()
+        if process != os.getpid() and not is_idle:
+            say(f"process {os.getpid()} uses the GPU too; only the first of a rank is recorded")
+            return False
+        _write_claim("w")
     for ending in ("slp", "json", history.Recorder.ENDING):  # of an earlier run
         with contextlib.suppress(FileNotFoundError):
             os.remove(_file(ending))
     return True
+
+
+def _offer_claim():
+    """To the process that is about to be started."""
+    torch = sys.modules["torch"]
+    if not _is_recording() or _read_claim()[0] != os.getpid():
+        return
+    stats = torch._C._cuda_memoryStats(torch.cuda.current_device())
+    _write_claim("w", *([] if stats["allocation"]["all"]["allocated"] else [_IDLE]))
+
+
+def _starting(inner):
+    offer = guarded("a process that was started may have been recorded, or not")(_offer_claim)
+
+    @functools.wraps(inner)
+    def init(self, *args, **kwargs):
+        offer()
+        inner(self, *args, **kwargs)
+
+    return init
 
 
 def _refuse(why):
@@ -98,6 +137,7 @@ def _begin(torch):
         atexit.register(_wait_for_autograd, torch)
     atexit.register(end)  # is called first
     replace(os, "_exit", _close_before)
+    replace(subprocess.Popen, "__init__", _starting)
     return None
 
 
@@ -160,6 +200,10 @@ def end():
     if found is None:
         return
     _Recording.recorder = None
+    if _read_claim()[0] != os.getpid():  # of what it has started another one is recorded
+        if found["allocations"]:
+            say(f"process {os.getpid()} uses the GPU too; what it has started is recorded")
+        return
     values.say_unmet()
     cudnn.say_fault()
     facts = found | {"history": not OPTIONS["library"]}
