@@ -29,8 +29,8 @@ enum class Count : uint8_t { nothing, results, results_or_true };
 /// The value that decides the result of a logical operator whatever the other argument is.
 enum class Absorbing : uint8_t { none, zero, one };
 
-/// What an operator asks of each number of a tensor. A number that is not known is taken to be
-/// finite, as in a training that goes well.
+/// Some operators ask of each number of a tensor whether it is finite, or is not. A number that is
+/// not known is taken to be finite, as in a training that goes well.
 enum class Finiteness : uint8_t { nothing, is_finite, is_not };
 
 struct KnownOperator {
