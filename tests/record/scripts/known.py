@@ -131,6 +131,7 @@ def checks():
     else:
         raise ValueError("two copies differ")
     assert (drawn < 2).all() and not (drawn > 2).any(), "drawn above two"
+    torch.testing.assert_close(drawn, drawn.flip(0).flip(0))
     passed = sum(map(check, [(drawn >= 0).all()]))
     print("passed", passed, "taken" if (drawn > 0.5).any() else "not taken")
 

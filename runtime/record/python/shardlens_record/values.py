@@ -254,6 +254,29 @@ def watch(torch):
     _draw_normal(torch)
 
 
+def pass_comparisons(module):
+    """Of torch.testing.assert_close, which raises by functions of its own."""
+
+    @guarded(_VALUES)
+    def tell(frame):
+        say(f"{_place(frame)}: {_CHECKS}")
+
+    def passing(inner):
+        @functools.wraps(inner)
+        def compare_values(self, *args, **kwargs):
+            before = unknown_reads()
+            try:
+                inner(self, *args, **kwargs)
+            except Exception:  # pylint: disable=broad-except
+                if unknown_reads() == before:
+                    raise
+                tell(sys._getframe(1))
+
+        return compare_values
+
+    replace(module.TensorLikePair, "_compare_values", passing)
+
+
 def check_no_arguments(module):
     """Of distributions: every comparison is False, so that none would pass."""
     module.Distribution.set_default_validate_args(False)
