@@ -117,9 +117,18 @@ def check_collectives_of_gpus(folder):
                    "reduce_scatter_tensor of a row: None ['torch.float32[3]']", "equal")
 
 
+def check_optimizer_states(folder):
+    """FSDP1 gathers the state of all 6 parameters, four matrices and two biases, on each rank."""
+    for rank in (0, 3):
+        os.mkdir(f"{folder}/{rank}")
+        run = OnNullDevice(f"{folder}/{rank}", PYTHON, SCRIPTS / "optimizer_state.py",
+                           flags=as_rank(rank, 4))
+        run.expect(0, f"gathered 6 {4 * 64 * 64 + 2 * 64}\n", "equal")
+
+
 QUICK = [check_second_stage, check_collectives]
 LONG = [check_last_of_four_stages, check_schedules, check_sender_that_fails,
-        check_collectives_of_gpus]
+        check_collectives_of_gpus, check_optimizer_states]
 
 
 if __name__ == "__main__":

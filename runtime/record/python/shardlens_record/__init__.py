@@ -49,6 +49,7 @@ def _changes():
         "torch.distributed.utils": [ranks.ignore_others_shapes],
         "torch.distributed.checkpoint.utils": [ranks.plan_checkpoints_alone],
         "torch.distributed.checkpoint.default_planner": [ranks.accept_parts_of_checkpoints],
+        "torch.distributed.fsdp._optim_utils": [ranks.complete_optimizer_states],
         "torch.distributed.launcher.api": [ranks.replace_torchrun],
         "torch.multiprocessing.spawn": [ranks.replace_spawn],
         "torch.nn.attention": [cudnn.allow_other_attention],

@@ -158,6 +158,33 @@ def accept_parts_of_checkpoints(module):
     module._validate_global_plan = accept
 
 
+def complete_optimizer_states(module):
+    """FSDP1 asks all ranks which parameters they have optimizer state of, and of what shapes: another
+    rank has what this one has none of."""
+    map_keys, gather = module._map_param_key_to_optim_keys, module._allgather_state_info
+
+    def map_all_keys(states, group, params, names, infos, merge_keys=False):
+        keys, own = map_keys(states, group, params, names, infos, merge_keys)
+        if not merge_keys or not own:
+            return keys, own
+        known = {name for key in keys for name in key.unflat_param_names}
+        others = [module._OptimStateKey((name,), True) for name, info in infos.items()
+                  if name not in known and info.param_requires_grad[info.param_indices[name]]]
+        return sorted(keys + others), own
+
+    def gather_all(fsdp_state, input_states):
+        gathered = gather(fsdp_state, input_states)
+        here = gathered[fsdp_state.rank]
+        like = next((info for info in here.values() if info.tensors), None)
+        if like is not None:
+            lacking = {name: like for name, state in input_states.items() if not state}
+            gathered[fsdp_state.rank - 1] = here | lacking
+        return gathered
+
+    module._map_param_key_to_optim_keys = map_all_keys
+    module._allgather_state_info = gather_all
+
+
 def reduce_alone(module):
     """DDP waits for the sum as a value, which the fake process group does not give: a bucket is
     taken to be its own sum. The sum of a hook takes no other memory than the one that DDP makes."""
