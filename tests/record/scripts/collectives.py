@@ -37,6 +37,14 @@ def make(*shape):
     return torch.ones(*shape, device=DEVICE)
 
 
+def hear_numbers(group, rank):
+    """Of the other rank, as DeepSpeed and Megatron tell lists and lengths."""
+    for holder in (-1, 0):
+        numbers = torch.tensor([3, 1, 4] if rank == 0 else [holder] * 3, device=DEVICE)
+        dist.broadcast(numbers, 0, group=group)
+        print(f"numbers in place of {holder * -1}: {numbers.tolist()}", flush=True)
+
+
 def reduce_and_gather(group, rank, size):
     tell("get_backend", dist.get_backend(group))
     tell("barrier", dist.barrier(group=group))
@@ -138,6 +146,8 @@ def main():
     out = [torch.ones(1) for _ in range(dist.get_world_size())]
     tell("gather on the CPU", dist.all_gather(out, torch.ones(1), group=group))
     pair = dist.new_group([0, 1])
+    if rank < 2:
+        hear_numbers(pair, rank)
     for one in (None, pair) if rank < 2 else (None,):
         reduce_and_gather(one, rank, dist.get_world_size(one))
         exchange(one, rank, dist.get_world_size(one))

@@ -12,7 +12,8 @@ SHARDLENS_RECORD is the JSON that the command wrote (runtime/record/recorded_run
   steps       the optimizer step to end after, or null: none
   true_at     where tensors that the program decides by are True, as "train.py:30"
   command     what the user gave
-  asked_for   of a process that is not recorded: the message after which it ends (absent.py)
+  asked_for   of a process that is not recorded but run for its messages: the file that says which
+              one is wanted, and the process that wants it (absent.py)
 
 Modules are changed right after they have been executed (imports.py): nothing is imported that the
 program does not import itself. No hook raises into the program (guards.py).
@@ -31,7 +32,7 @@ def _changes():
     from . import collectives, cudnn, missing_calls, ranks, recording, values
 
     always = {
-        "torch": [] if ASKED_FOR else [recording.prepare],
+        "torch": [recording.follow_values if ASKED_FOR else recording.prepare],
         "torch.distributed.fsdp._fully_shard._fsdp_param_group": [recording.watch_fsdp2],
         "torch.distributed.checkpoint.state_dict": [recording.watch_checkpoints],
     }
@@ -58,9 +59,11 @@ def _changes():
 
 
 def wait_for_pytorch():
-    from . import account, imports, missing_calls, ranks
+    from . import absent, account, imports, missing_calls, ranks
 
     account.begin()
+    if ASKED_FOR:
+        absent.end_with_asker()
     if not IS_ATTACHED:
         ranks.give_gpus_to_launcher()
         ranks.settle_under_deepspeed()

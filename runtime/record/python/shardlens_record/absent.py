@@ -1,9 +1,13 @@
-"""What an absent rank sends to this one as a Python object: the program is run again as that rank,
-up to the message that is waited for. That run is not recorded, and waits for absent ranks in turn.
+"""What an absent rank tells this one: objects that it sends, and whole numbers that it broadcasts. The
+program is run again as that rank, up to the message that is waited for, and goes on when another one
+is. That run is not recorded, and waits for absent ranks in turn.
 
-Messages lie in a folder that all of these processes share, each in the file SENDER-RECEIVER-NUMBER.
+Messages lie in a folder that all of these processes share, each in the file SENDER-RECEIVER-NUMBER;
+the receiver may be a group. A rank that was run for its messages reads which one is wanted in a file
+wanted-SENDER-ASKER.
 """
 
+import atexit
 import collections
 import json
 import os
@@ -11,6 +15,8 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 
 from . import ASKED_FOR, OPTIONS, ranks
 from .guards import in_one_line, say
@@ -18,6 +24,9 @@ from .guards import in_one_line, say
 # As the program was started: it may change its environment and its folder since.
 _ENVIRONMENT = dict(os.environ)
 _START = os.getcwd()
+
+_MOMENT_S = 0.02
+_LONG_S = 0.5
 
 _sent = collections.Counter()  # how many messages, by sender and receiver
 _received = collections.Counter()
@@ -46,39 +55,93 @@ def _write(name, message):
     os.replace(file.name, _path(name))
 
 
-def send(objects, sender, receiver):
-    """Ends a process that was started to send this message."""
+def send(message, sender, receiver):
+    """A process that was started for its messages waits here until another one is wanted."""
     name = _next(_sent, sender, receiver)
-    _write(name, list(objects))
-    if name == ASKED_FOR:
-        os._exit(0)
+    if not os.path.exists(_path(name)):
+        _write(name, message)
+    while ASKED_FOR and _wanted() == name:
+        time.sleep(_MOMENT_S)
 
 
 def receive(sender, receiver):
-    """The objects that the sender sends."""
+    """What the sender sends."""
     name = _next(_received, sender, receiver)
     if not os.path.exists(_path(name)):
-        _ask(sender, receiver, name)
+        _Runs.of(sender).wait_for(name)
     with open(_path(name), "rb") as file:
         return pickle.load(file)
 
 
-def _ask(sender, receiver, name):
-    say(f"rank {sender} is absent: the program is run again as that rank, until it has sent what "
-        f"rank {receiver} waits for")
-    environment = _ENVIRONMENT | ranks.environment_as(sender)
-    environment["SHARDLENS_RECORD"] = json.dumps(ranks.options_as(sender) | {"asked_for": name})
-    done = subprocess.run(
-        [sys.executable, *sys.orig_argv[1:]], cwd=_START, env=environment, check=False, text=True,
-        errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE)
-    if not os.path.exists(_path(name)):
-        raise Failure(_why_not_sent(sender, done))
+def skip(sender, receiver):
+    """Receives a message that this rank has no use for."""
+    _next(_received, sender, receiver)
 
 
-def _why_not_sent(sender, done):
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
-    last = f": {in_one_line(lines[-1])}" if lines and done.returncode != 0 else ""
+def _wanted():
+    try:
+        with open(ASKED_FOR["file"], encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:  # the run has ended
+        return None
+
+
+def end_with_asker():
+    """Of a process that was started for its messages."""
+
+    def watch():
+        while os.path.exists(f"/proc/{ASKED_FOR['process']}"):
+            time.sleep(_LONG_S)
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+class _Runs:
+    """The program, run again as an absent rank."""
+
+    by_rank = {}
+
+    @classmethod
+    def of(cls, rank):
+        if rank not in cls.by_rank:
+            cls.by_rank[rank] = cls(rank)
+        return cls.by_rank[rank]
+
+    def __init__(self, rank):
+        self.rank = rank
+        self.wanted = _path(f"wanted-{rank}-{os.getpid()}")
+        self.errors = tempfile.TemporaryFile("w+", errors="replace")
+        self.process = None
+
+    def wait_for(self, name):
+        with open(self.wanted + "~", "w", encoding="utf-8") as file:
+            file.write(name)
+        os.replace(self.wanted + "~", self.wanted)
+        if self.process is None:
+            self._start()
+        while not os.path.exists(_path(name)):
+            if self.process.poll() is not None and not os.path.exists(_path(name)):
+                raise Failure(_why_not_sent(self.rank, self.process.returncode, self.errors))
+            time.sleep(_MOMENT_S)
+
+    def _start(self):
+        say(f"rank {self.rank} is absent: the program is run again as that rank, for what it sends to "
+            f"rank {ranks.World.rank}")
+        environment = _ENVIRONMENT | ranks.environment_as(self.rank)
+        asked = {"file": self.wanted, "process": os.getpid()}
+        environment["SHARDLENS_RECORD"] = json.dumps(ranks.options_as(self.rank)
+                                                     | {"asked_for": asked})
+        self.process = subprocess.Popen(
+            [sys.executable, *sys.orig_argv[1:]], cwd=_START, env=environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.errors)
+        atexit.register(self.process.kill)
+
+
+def _why_not_sent(sender, code, errors):
+    errors.seek(0)
+    lines = [line for line in errors if line.strip()]
+    last = f": {in_one_line(lines[-1])}" if lines and code != 0 else ""
     return (f"rank {sender} is absent, and the program that was run again as that rank ended with "
-            f"exit code {done.returncode} before it had sent what this rank waits for{last}; "
+            f"exit code {code} before it had sent what this rank waits for{last}; "
             "a PipelineStage that is given input_args and output_args waits for nothing")

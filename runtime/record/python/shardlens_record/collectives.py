@@ -4,10 +4,14 @@ says, or what a rank sends that it was asked for (absent.py)."""
 
 import functools
 import os
+import zlib
 
-from . import absent, groups
-from .guards import replace, say
+from . import absent, groups, values
+from .guards import guarded, replace, say
 from .ranks import World
+
+
+_MOST_NUMBERS = 1 << 14  # of a broadcast that is heard
 
 
 def _given(value, variable, default):
@@ -92,20 +96,22 @@ def _replace_object_collectives(c10d):
     c10d.scatter_object_list = scatter_object_list
 
 
+def _global_rank(c10d, group, rank, rank_in_group):
+    if rank is not None:
+        return rank
+    return c10d.get_global_rank(group or c10d._get_default_group(), rank_in_group)
+
+
 def _replace_messages(c10d):
     """What one rank sends another as objects, and from whom a tensor has come."""
     send, receive = c10d.send_object_list, c10d.recv
-
-    def global_rank(group, rank, rank_in_group):
-        if rank is not None:
-            return rank
-        return c10d.get_global_rank(group or c10d._get_default_group(), rank_in_group)
+    global_rank = functools.partial(_global_rank, c10d)
 
     def send_object_list(object_list, dst=None, group=None, device=None, group_dst=None, *args,
                          **kwargs):
         send(object_list, dst, group, device, group_dst, *args, **kwargs)
         if not c10d._rank_not_in_group(group):
-            absent.send(object_list, World.rank, global_rank(group, dst, group_dst))
+            absent.send(list(object_list), World.rank, global_rank(group, dst, group_dst))
 
     def recv_object_list(object_list, src=None, group=None, device=None, group_src=None, *args,
                          **kwargs):
@@ -124,6 +130,51 @@ def _replace_messages(c10d):
     c10d.send_object_list = send_object_list
     c10d.recv_object_list = recv_object_list
     c10d.recv = recv
+
+
+def _whole_numbers(tensor):
+    """The numbers of a small tensor, or None: they are not known."""
+    before = values.unknown_reads()
+    numbers = tensor.detach().cpu().tolist()
+    return numbers if values.unknown_reads() == before else None
+
+
+def _are_place_holders(numbers):
+    """What programs put where another rank's numbers will be."""
+    if isinstance(numbers, list):
+        is_one = bool(numbers) and numbers.count(numbers[0]) == len(numbers)
+        return is_one and _are_place_holders(numbers[0])
+    return numbers in (0, -1)
+
+
+@guarded("what an absent rank broadcasts is not known")
+def _hear(c10d, tensor, sender, group):
+    ranks = c10d.get_process_group_ranks(group or c10d._get_default_group())
+    everyone = f"all{zlib.crc32(repr(ranks).encode())}"
+    numbers = _whole_numbers(tensor)
+    if sender == World.rank:
+        return absent.send(numbers, sender, everyone)
+    if not _are_place_holders(numbers):
+        return absent.skip(sender, everyone)
+    said = absent.receive(sender, everyone)
+    if said is not None:
+        tensor.copy_(c10d.torch.tensor(said, dtype=tensor.dtype))
+    return None
+
+
+def _replace_broadcast(c10d):
+    """Small whole numbers, as lengths and lists that ranks compare, are those of the sender."""
+    inner = c10d.broadcast
+
+    @functools.wraps(inner)
+    def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
+        work = inner(tensor, src, group, async_op, group_src)
+        is_whole = not (tensor.is_floating_point() or tensor.is_complex())
+        if is_whole and tensor.numel() <= _MOST_NUMBERS and not c10d._rank_not_in_group(group):
+            _hear(c10d, tensor, _global_rank(c10d, group, src, group_src), group)
+        return work
+
+    c10d.broadcast = broadcast
 
 
 def _replace_uneven_collectives(c10d):
@@ -192,6 +243,7 @@ def replace_absent(c10d):
     groups.count(c10d)
     _replace_object_collectives(c10d)
     _replace_messages(c10d)
+    _replace_broadcast(c10d)
     _replace_uneven_collectives(c10d)
     _flatten_single_tensors(c10d)
     _replace_barriers(c10d)

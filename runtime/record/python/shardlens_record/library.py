@@ -22,7 +22,7 @@ class _End(ctypes.Structure):
         "peak_allocated_bytes", "peak_reserved_bytes")]
 
 
-def _load():
+def load():
     library = ctypes.PyDLL(OPTIONS["library"])  # keeps Python's lock
     library.shardlens_record_begin.restype = ctypes.c_char_p
     library.shardlens_record_driver_fault.restype = ctypes.c_char_p
@@ -34,6 +34,10 @@ def _load():
     return library
 
 
+def follow_values(library):
+    library.shardlens_follow_known_values()
+
+
 class Failure(Exception):
     """There is no recording, and why."""
 
@@ -42,7 +46,7 @@ class Recorder:
     ENDING = "slp"  # of the file that it writes
 
     def __init__(self, start):
-        library = _load()
+        library = load()
         texts = {name: start[name].encode() for name in _TEXTS}
         numbers = {name: int(start[name]) for name in _NUMBERS}
         failure = library.shardlens_record_begin(ctypes.byref(_Start(**texts, **numbers)))
@@ -52,7 +56,7 @@ class Recorder:
         if fault:
             say(f"{fault.decode()}: what others than PyTorch allocate is not recorded")
         if not start["is_attached"]:
-            library.shardlens_follow_known_values()
+            follow_values(library)
         self.step = library.shardlens_record_step
         self.recategorise = library.shardlens_record_recategorise
         self.find_workspaces = library.shardlens_record_workspaces

@@ -537,6 +537,21 @@ def _begin_with_cuda(torch):
     torch.cuda._lazy_call(lambda: _watch_out_of_memory(torch))
 
 
+def follow_values(torch):
+    """In place of a recording: of a process that is run for its messages."""
+
+    def following(inner):
+        @functools.wraps(inner)
+        def init():
+            inner()
+            if OPTIONS["library"]:
+                library.follow_values(library.load())
+
+        return init
+
+    replace(torch._C, "_cuda_init", following)
+
+
 def prepare(torch):
     account.tell_once("torch")
     for part in (_begin_with_cuda, _watch_optimizers, _share_history, _watch_profiler,
