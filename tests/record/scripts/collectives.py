@@ -142,6 +142,7 @@ def main():
     group = dist.new_group(backend="gloo")
     tell("get_backend of gloo", dist.get_backend(group))
     tell("monitored_barrier", dist.monitored_barrier(group, datetime.timedelta(seconds=30)))
+    tell("monitored_barrier of the group's own", group.monitored_barrier())
     tell("gloo on the CPU", dist.all_reduce(torch.ones(3), group=group))
     out = [torch.ones(1) for _ in range(dist.get_world_size())]
     tell("gather on the CPU", dist.all_gather(out, torch.ones(1), group=group))

@@ -234,8 +234,13 @@ def _replace_barriers(c10d):
         if c10d.get_backend(group) == "nccl":
             raise ValueError("monitored_barrier needs a group with a CPU's backend, such as gloo")
 
+    def group_barrier(self, *args, **kwargs):
+        """Of a group's own, which programs may ask without torch.distributed."""
+        return monitored_barrier(self)
+
     c10d.barrier = barrier
     c10d.monitored_barrier = monitored_barrier
+    c10d.ProcessGroup.monitored_barrier = group_barrier
 
 
 def replace_absent(c10d):
