@@ -162,8 +162,8 @@ CommandOutcome alive(const Arguments& arguments, const Recordings&) {
   return {.out = alive_command(arguments), .error = {}};
 }
 
-CommandOutcome export_recording(const Arguments& arguments, const Recordings&) {
-  return {.out = export_command(arguments), .error = {}};
+CommandOutcome export_recording(const Arguments& arguments, const Recordings& recordings) {
+  return {.out = export_command(arguments, recordings.write_page), .error = {}};
 }
 
 CommandOutcome import_snapshot(const Arguments& arguments, const Recordings&) {

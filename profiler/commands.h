@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "profiler/exchange/exchange_commands.h"
 #include "profiler/reader.h"
 #include "profiler/report/report.h"
 
@@ -17,10 +18,11 @@ struct CommandOutcome {
   std::string error;  // for stderr, in whole lines
 };
 
-/// The functions by which commands read recordings. Both throw as Reader does.
+/// The functions by which commands read recordings and write pages. All throw as Reader does.
 struct Recordings {
   std::function<RankReport(const std::string& path)> analyse;
   std::function<FileReport(const std::string& path)> check;
+  WritePage write_page = {};
 };
 
 /// Runs the command that `arguments`, which lack the program's name, ask for. The exit code is 0 if

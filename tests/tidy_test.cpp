@@ -63,7 +63,8 @@ constexpr std::string_view kFoundation = "input";
 
 const Names kVerbs = {"models/model.h",      "profiler/writer.h", "profiler/reader.h",
                       "profiler/recorder.h", "planner/planner.h", "runtime/runtime.h",
-                      "viewer/viewer.h",     "profiler/program.h"};
+                      "viewer/viewer.h",     "profiler/program.h",
+                      "viewer/page/export_page.h"};
 
 /// What a module may include beside its own files.
 const std::map<std::string, Names, std::less<>> kEdges = {
@@ -108,7 +109,8 @@ const std::map<std::string, Names, std::less<>> kEdges = {
      {"models/spec.h", "planner/strategy.h", "planner/gpus.h", "planner/schedule.h",
       "planner/planner.h", "profiler/profile.h", "profiler/blocks.h", "profiler/units.h",
       "profiler/reader.h", "profiler/events.h", "profiler/exchange/import_memory_viz.h",
-       "profiler/file/crc32c.h", "profiler/report/address_map.h", "profiler/report/alive_tree.h",
+       "profiler/file/crc32c.h", "profiler/output_file.h", "profiler/report/address_map.h",
+       "profiler/report/alive_tree.h",
        "profiler/report/block_tracker.h", "profiler/report/category_name.h",
        "profiler/report/judgement_json.h", "profiler/report/matching.h",
        "profiler/report/matching_json.h", "profiler/report/origin.h"}},

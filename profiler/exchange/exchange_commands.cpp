@@ -15,7 +15,6 @@
 
 #include "profiler/command_line.h"
 #include "profiler/exchange/event_source.h"
-#include "profiler/exchange/export_html.h"
 #include "profiler/exchange/export_memory_viz.h"
 #include "profiler/exchange/export_perfetto.h"
 #include "profiler/exchange/export_table.h"
@@ -43,6 +42,7 @@ struct ExportOptions {
   std::string out;
   std::optional<int32_t> rank;
   std::optional<size_t> points;
+  WritePage write_page;
 };
 
 // --- files ---------------------------------------------------------------------------------------
@@ -141,10 +141,12 @@ std::string export_csv(const ExportOptions& options, const Paths& paths) {
          publish_stream(largest.string(), [&](auto& file) { write_largest_csv(timelines, file); });
 }
 
-std::string export_html(const ExportOptions& options, const Paths& paths) {
-  const std::vector<Timeline> timelines =
-      timelines_of(paths, options.points.value_or(html_points(paths.size())));
-  return publish_stream(options.out, [&](auto& file) { write_html(timelines, file); });
+std::string export_html(const ExportOptions& options, const Paths&) {
+  if (options.points) {
+    throw std::invalid_argument("--points: a page has every allocation; leave it out");
+  }
+  return publish_stream(
+      options.out, [&](auto& file) { options.write_page(options.source, options.rank, file); });
 }
 
 struct Format {
@@ -199,9 +201,10 @@ std::string judgements_of(const std::vector<std::string>& paths) {
   return text;
 }
 
-std::string export_command(const std::vector<std::string>& arguments) {
+std::string export_command(const std::vector<std::string>& arguments, const WritePage& write_page) {
   CLI::App app;
   ExportOptions options;
+  options.write_page = write_page;
   app.add_option("SOURCE", options.source)->required();
   app.add_option("--format", options.format)->required();
   app.add_option("--rank", options.rank);

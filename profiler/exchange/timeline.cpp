@@ -216,28 +216,6 @@ Overview overview_of(const EventSource& source, Space space) {
   return overview;
 }
 
-/// Keeps the marks of steps, evenly thinned out if there are more than a page can show.
-class StepMarks {
- public:
-  void take(const StepMark& mark) {
-    if (count_++ % stride_ != 0) return;
-    if (marks_.size() == kMost) {
-      for (size_t i = 0; 2 * i < marks_.size(); ++i) marks_[i] = marks_[2 * i];
-      marks_.resize(marks_.size() / 2);
-      stride_ *= 2;
-      if ((count_ - 1) % stride_ != 0) return;
-    }
-    marks_.push_back(mark);
-  }
-  std::vector<StepMark> finish() { return std::move(marks_); }
-
- private:
-  static constexpr size_t kMost = size_t{1} << 16;
-  std::vector<StepMark> marks_;
-  size_t count_ = 0;
-  size_t stride_ = 1;
-};
-
 class TimelineBuilder {
  public:
   TimelineBuilder(const EventSource& source, size_t most_points)
@@ -253,18 +231,13 @@ class TimelineBuilder {
     timeline_.space = space_;
     timeline_.end_ns = overview_.end_ns;
     timeline_.points = sampler_.finish();
-    timeline_.steps = steps_.finish();
     if (timeline_.peak.total_bytes > 0) timeline_.largest = largest();
-    timeline_.peak_place = PlaceNames(source_.header).place(timeline_.peak.place);
     return std::move(timeline_);
   }
 
  private:
   void take(const Event& event) {
     now_.place.take(event);
-    if (event.kind == EventKind::step && now_.place.phase == Phase::training) {
-      steps_.take({.time_ns = event.time_ns, .step = event.value});
-    }
     for (const LiveBlocks::Change& change : live_.take(event)) take_change(change, event.time_ns);
   }
 
@@ -307,7 +280,6 @@ class TimelineBuilder {
   Overview overview_;
   LiveBlocks live_;
   Sampler sampler_;
-  StepMarks steps_;
   std::vector<LiveBlocks::Block> largest_;
   size_t changes_ = 0;
   Timeline timeline_;

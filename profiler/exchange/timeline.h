@@ -23,11 +23,6 @@ struct TimelinePoint {
   int64_t total_bytes = 0;
 };
 
-struct StepMark {
-  int64_t time_ns = 0;
-  int64_t step = 0;
-};
-
 /// A tensor that is alive at the peak.
 struct PeakTensor {
   int64_t bytes = 0;
@@ -42,8 +37,6 @@ struct Timeline {
   Space space = Space::host;
   std::vector<TimelinePoint> points;  // in order
   TimelinePoint peak;                 // the first of its height; one of the points
-  std::string peak_place;
-  std::vector<StepMark> steps;      // of training; thinned out if very many
   std::vector<PeakTensor> largest;  // at most ten, the largest first
   int64_t end_ns = 0;
 

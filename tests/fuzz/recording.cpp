@@ -13,6 +13,7 @@
 #include "tests/fuzz/checksums.h"
 #include "tests/fuzz/harness.h"
 #include "viewer/model/lane_builder.h"
+#include "viewer/page/export_page.h"
 
 namespace shardlens::fuzz {
 
@@ -63,8 +64,8 @@ void show_alive(const std::string& path) {
 void export_all(const std::string& path) {
   for (const char* format : {"memory-viz", "memory-viz-json", "perfetto", "csv", "html"}) {
     answers([&] {
-      profiler::export_command(
-          {path, "--format", format, "--points", "100", "--out", path + ".out"});
+      profiler::export_command({path, "--format", format, "--out", path + ".out"},
+                               viewer::export_page);
     });
   }
 }

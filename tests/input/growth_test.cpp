@@ -33,6 +33,7 @@
 #include "tests/support/large_recording.h"
 #include "tests/support/reader_cost.h"
 #include "tests/support/temporary_folder.h"
+#include "viewer/page/export_page.h"
 
 using namespace shardlens;
 namespace fs = std::filesystem;
@@ -166,7 +167,8 @@ void make_configuration(const std::string& path, int64_t values) {
 void read_configuration(const std::string& path) { planner::parse_arguments({"--config", path}); }
 
 void export_html(const std::string& path) {
-  profiler::export_command({path, "--format", "html", "--out", path + ".html"});
+  profiler::export_command({path, "--format", "html", "--out", path + ".html"},
+                           viewer::export_page);
 }
 
 const std::vector<ReaderCase> kCases = {

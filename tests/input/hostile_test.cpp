@@ -263,20 +263,17 @@ TEST_CASE("a map of 100,000 keys that 10,000 entries share is searched once", "[
   CHECK_FALSE(cost.is_refused);
 }
 
-TEST_CASE("exports of millions of events keep what is alive, not the events", "[hostile]") {
+TEST_CASE("an export of millions of events keeps what is alive, not the events", "[hostile]") {
   const test::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   test::write_file(path, recording_of_nothing(8));
   REQUIRE(test::read_file(path).size() < 4096);
-  for (const char* format : {"csv", "html"}) {
-    const test::ReaderCost cost = test::cost_of([&] {
-      profiler::export_command({path, "--format", format, "--out", folder.file("out")});
-    });
-    INFO(format);
-    CHECK_FALSE(cost.is_refused);
-    CHECK_FALSE(cost.is_ended);
-    CHECK(cost.peak_bytes < 200 * kMiB);  // of 8 Mi events, 40 bytes each
-  }
+  const test::ReaderCost cost = test::cost_of([&] {
+    profiler::export_command({path, "--format", "csv", "--out", folder.file("out")}, {});
+  });
+  CHECK_FALSE(cost.is_refused);
+  CHECK_FALSE(cost.is_ended);
+  CHECK(cost.peak_bytes < 200 * kMiB);  // of 8 Mi events, 40 bytes each
 }
 
 TEST_CASE("damaged blocks that lie in each other are read a few times, not each", "[hostile]") {

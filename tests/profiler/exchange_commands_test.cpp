@@ -12,6 +12,7 @@
 #include "profiler/writer.h"
 #include "tests/support/small_recording.h"
 #include "tests/support/temporary_folder.h"
+#include "viewer/page/export_page.h"
 
 namespace {
 
@@ -21,6 +22,10 @@ using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
 using nlohmann::json;
 namespace fs = std::filesystem;
+
+std::string export_words(const std::vector<std::string>& arguments) {
+  return export_command(arguments, viewer::export_page);
+}
 
 /// A run of two ranks.
 class Run {
@@ -42,7 +47,7 @@ class Run {
   std::string exported(const std::string& format, std::vector<std::string> more = {}) const {
     std::vector<std::string> arguments = {path(), "--format", format, "--out", file("out.csv")};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    CHECK_THAT(export_command(arguments), StartsWith("wrote " + file("out.csv")));
+    CHECK_THAT(export_words(arguments), StartsWith("wrote " + file("out.csv")));
     return test::read_file(file("out.csv"));
   }
 
@@ -91,23 +96,25 @@ TEST_CASE("wrong exports and imports are refused in one line, and leave no file"
   const Run run;
   const test::TemporaryFolder empty;
   const std::string out = empty.file("out");
-  check_refused(export_command, {run.path()}, "see --help");
-  check_refused(export_command, {run.path(), "--format", "pdf", "--out", out},
+  check_refused(export_words, {run.path()}, "see --help");
+  check_refused(export_words, {run.path(), "--format", "pdf", "--out", out},
                 "--format pdf: choose one of memory-viz, memory-viz-json, perfetto, csv, html");
-  check_refused(export_command, {run.path(), "--format", "memory-viz", "--out", out},
+  check_refused(export_words, {run.path(), "--format", "memory-viz", "--out", out},
                 "2 ranks, but a snapshot has one; choose it with --rank");
-  check_refused(export_command, {run.path(), "--format", "csv", "--rank", "7", "--out", out},
+  check_refused(export_words, {run.path(), "--format", "csv", "--rank", "7", "--out", out},
                 "--rank 7:");
-  check_refused(export_command, {empty.path(), "--format", "csv", "--out", out},
+  check_refused(export_words, {empty.path(), "--format", "csv", "--out", out},
                 "train with --profile");
-  check_refused(export_command, {out, "--format", "csv", "--out", out}, "no such file");
-  check_refused(export_command, {run.path(), "--format", "csv", "--points", "1", "--out", out},
+  check_refused(export_words, {out, "--format", "csv", "--out", out}, "no such file");
+  check_refused(export_words, {run.path(), "--format", "csv", "--points", "1", "--out", out},
                 "see --help");
+  check_refused(export_words, {run.path(), "--format", "html", "--points", "9", "--out", out},
+                "--points: a page has every allocation");
   check_refused(import_command, {out, "--out", out}, "cannot be read");
   test::write_file(empty.file("snapshot"), "\x80\x04\x8c\x02os\x8c\x06system\x93.");
   check_refused(import_command, {empty.file("snapshot"), "--out", out},
                 "snapshot: byte 14: STACK_GLOBAL of os.system is refused");
   CHECK_FALSE(fs::exists(out));
-  check_refused(export_command, {run.path(), "--format", "html", "--out", "/nowhere/at/all"},
+  check_refused(export_words, {run.path(), "--format", "html", "--out", "/nowhere/at/all"},
                 "/nowhere/at/all: there is no folder /nowhere");
 }

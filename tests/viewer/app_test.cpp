@@ -172,11 +172,15 @@ std::string driven_picture(const Display& display, const Files& files, const std
 
 }  // namespace
 
-TEST_CASE("a report is written without OpenGL or display") {
+TEST_CASE("reports and pages are written without OpenGL or display") {
   const Files files;
-  for (const char* ending : {"txt", "json", "csv", "html"}) {
-    const std::string path = files.folder.file(std::string("report.") + ending);
-    const Ended ended = view({files.a, files.b, "--report", path});
+  const std::vector<std::pair<std::string, std::string>> kinds = {{"--report", "report.txt"},
+                                                                  {"--report", "report.json"},
+                                                                  {"--report", "report.csv"},
+                                                                  {"--export", "page.html"}};
+  for (const auto& [flag, name] : kinds) {
+    const std::string path = files.folder.file(name);
+    const Ended ended = view({files.a, files.b, flag, path});
     CAPTURE(ended.err);
     CHECK(ended.exit_code == 0);
     CHECK(test::read_file(path).find("reshard") != std::string::npos);

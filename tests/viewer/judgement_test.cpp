@@ -26,6 +26,7 @@
 #include "tests/support/synthetic_profile.h"
 #include "tests/support/temporary_folder.h"
 #include "viewer/model/run.h"
+#include "viewer/page/export_page.h"
 #include "viewer/scene/comparison_report.h"
 #include "viewer/scene/presenter.h"
 
@@ -127,7 +128,8 @@ struct Consumer {
 };
 
 const profiler::Recordings kFiles = {.analyse = profiler::report_of,
-                                     .check = profiler::check_profile};
+                                     .check = profiler::check_profile,
+                                     .write_page = export_page};
 
 std::string profile_words(const std::vector<std::string>& arguments) {
   const profiler::CommandOutcome outcome = profiler::profile_command(arguments, kFiles);
@@ -215,7 +217,6 @@ const std::vector<Consumer>& consumers() {
       view_report("txt", ReportFormat::text),
       view_report("json", ReportFormat::json),
       view_report("csv", ReportFormat::csv),
-      view_report("html", ReportFormat::html),
       {"view", drawn},
       {"--calibration", calibrated},
   };

@@ -75,7 +75,7 @@ timed "pip install of the wheel; counts" "pip install --no-index shardlens-*.whl
 timed "plan; counts" "shardlens plan --model llama-8b --gpu h100 --world 8 --param-dtype bf16 --batch 1"
 timed "record of a script of transformers; counts" \
   "shardlens record --device null:h100 --world 8 --rank 3 --out runs/llama -- python train.py"
-timed "view --report; counts" "shardlens view --no-cache runs/llama --report runs/llama.html"
+timed "view --export; counts" "shardlens view --no-cache runs/llama --export runs/llama.html"
 # Nothing there draws, which is a line.
 for act in "--screenshot runs/llama.png" ""; do
   why=$(inside "shardlens view --no-cache runs/llama $act" 2>&1) && fail "view $act: has drawn"

@@ -14,10 +14,12 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "profiler/output_file.h"
 #include "viewer/app/png.h"
 #include "viewer/app/screenshot.h"
 #include "viewer/app/window.h"
 #include "viewer/model/lane_cache.h"
+#include "viewer/page/page.h"
 #include "viewer/scene/comparison_report.h"
 #include "viewer/scene/presenter.h"
 #include "viewer/state/commands.h"
@@ -36,6 +38,7 @@ struct Options {
   std::string range;
   std::string screenshot;
   std::string report;
+  std::string page;
   std::string size = "1600x1000";
   double scale = 0;
   std::string baseline;
@@ -56,7 +59,9 @@ Options parse_options(const std::vector<std::string>& arguments) {
   app.add_option("--range", options.range,
                  "BEGIN:END of the x axis that is shown first, such as 3:5 for steps 3 and 4");
   app.add_option("--screenshot", options.screenshot, "write the picture as PNG; needs no display");
-  app.add_option("--report", options.report, "write a .txt, .json, .csv or .html; needs no OpenGL");
+  app.add_option("--report", options.report, "write a .txt, .json or .csv; needs no OpenGL");
+  app.add_option("--export", options.page,
+                 "write one .html page to hand on, which a browser shows; needs no OpenGL");
   app.add_option("--size", options.size, "WIDTHxHEIGHT in pixels");
   app.add_option("--scale", options.scale, "pixels a point: 2 for a fine screen");
   app.add_option("--baseline", options.baseline, "the run that others are compared with, by name");
@@ -102,10 +107,14 @@ Size parse_size(const std::string& text) {
   return size;
 }
 
+bool wants_window(const Options& options) {
+  return options.screenshot.empty() && options.report.empty() && options.page.empty();
+}
+
 void check(const Options& options) {
   const bool is_scale = options.scale == 0 || (options.scale >= 0.5 && options.scale <= 8);
   if (!is_scale) throw std::invalid_argument("--scale: give a number from 0.5 to 8");
-  const bool has_window = options.screenshot.empty() && options.report.empty();
+  const bool has_window = wants_window(options);
   if (options.last && !options.session.empty()) {
     throw std::invalid_argument("--last: is a session too; give it or --session");
   }
@@ -115,6 +124,9 @@ void check(const Options& options) {
   if (!options.screenshot.empty() && !options.screenshot.ends_with(".png")) {
     throw std::invalid_argument(
         fmt::format("--screenshot {}: end its name in .png", options.screenshot));
+  }
+  if (!options.page.empty() && !options.page.ends_with(".html")) {
+    throw std::invalid_argument(fmt::format("--export {}: end its name in .html", options.page));
   }
   for (const std::string& id : options.commands) {
     const Command* const command = find_command(id);
@@ -198,6 +210,19 @@ void write_report(Presenter& presenter, const std::string& path,
   }
 }
 
+/// Writes what is shown as a page, under another name until it is whole.
+void write_page_file(Presenter& presenter, const std::string& path) {
+  presenter.facts();  // reads and plans what the commands asked for
+  profiler::write_whole(path, [&](const std::string& unfinished) {
+    std::ofstream file(unfinished, std::ios::binary | std::ios::trunc);
+    if (file) write_page(presenter.runs(), presenter.state(), file);
+    if (!file.flush()) {
+      throw std::runtime_error(
+          fmt::format("{}: cannot write this page; choose a folder that can be written", path));
+    }
+  });
+}
+
 WindowOptions window_options(const Options& options, const Size& size, Theme theme) {
   WindowOptions window;
   window.width = size.width;
@@ -228,7 +253,7 @@ int run_viewer(const std::vector<std::string>& arguments) {
   const auto range =
       options.range.empty() ? std::nullopt : std::optional(parse_range(options.range));
   if (!options.report.empty()) report_format(options.report);
-  const bool has_window = options.screenshot.empty() && options.report.empty();
+  const bool has_window = wants_window(options);
   const ViewState state = first_state(options);
   int exit_code = 0;
   const auto open = [&](const ReadPart& meanwhile) {
@@ -249,6 +274,7 @@ int run_viewer(const std::vector<std::string>& arguments) {
   const auto presenter = open({});
   if (presenter->runs().empty()) return 1;
   if (!options.report.empty()) write_report(*presenter, options.report, range);
+  if (!options.page.empty()) write_page_file(*presenter, options.page);
   if (!options.screenshot.empty()) {
     const double scale = options.scale > 0 ? options.scale : 1;
     write_png(screenshot(*presenter, {size.width, size.height, scale, options.font}),

@@ -25,8 +25,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kLargest = 10;  // rows of what is alive, and of what changed
-constexpr int kSvgColumns = 320;
-constexpr int kSvgHeight = 160;
 
 /// A run with the facts that the report has about it: all of the run, or its part in a range.
 struct Subject {
@@ -34,8 +32,6 @@ struct Subject {
   const RankLane* rank = nullptr;  // the one with the highest moment
   Extent peak{};                   // that moment; empty if the range has nothing of the run
   std::vector<int64_t> rank_peaks{};
-  Warp warp{};  // of that rank,
-  Range x{};    // and the part of it that is drawn
   bool is_whole = true;
 
   const Lane& lane() const { return rank->lane; }
@@ -44,16 +40,14 @@ struct Subject {
 };
 
 Subject whole(const Run& run) {
-  Subject subject{.run = &run, .rank = &run.at_peak(), .x = {0, 1}};
+  Subject subject{.run = &run, .rank = &run.at_peak()};
   subject.peak = subject.lane().peak();
   for (const RankLane& rank : run.ranks) subject.rank_peaks.push_back(rank.lane.peak().max_bytes);
-  const double end = static_cast<double>(subject.lane().info().end_ns) + 1;
-  subject.warp = Warp({{subject.x, {0, end}}}, false);
   return subject;
 }
 
 Subject part(const Run& run, const std::vector<Warp>& warps, const Range& x) {
-  Subject subject{.run = &run, .rank = &run.ranks.front(), .warp = warps.front(), .x = x};
+  Subject subject{.run = &run, .rank = &run.ranks.front()};
   subject.is_whole = false;
   for (size_t i = 0; i < run.ranks.size(); ++i) {
     const auto extent = column_of(warps[i], run.ranks[i].lane, x);
@@ -61,7 +55,6 @@ Subject part(const Run& run, const std::vector<Warp>& warps, const Range& x) {
     if (!extent || extent->max_bytes <= subject.peak.max_bytes) continue;
     subject.rank = &run.ranks[i];
     subject.peak = *extent;
-    subject.warp = warps[i];
   }
   return subject;
 }
@@ -305,103 +298,16 @@ std::string csv_report(const Subjects& subjects, const Subject& base) {
   return csv;
 }
 
-std::string html_quoted(const std::string& text) {
-  std::string quoted;
-  for (const char c : text) {
-    quoted += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
-  }
-  return quoted;
-}
-
-std::string css_of(Category category) {
-  const Color c = color_of(category);
-  return fmt::format("#{:02x}{:02x}{:02x}", c.r, c.g, c.b);
-}
-
-/// Draws the lane of the highest rank as SVG: one rectangle for every column and category.
-std::string svg_of(const Subject& one, double top_bytes) {
-  std::string svg = fmt::format(
-      "<svg viewBox='0 0 {} {}' preserveAspectRatio='none' role='img' "
-      "aria-label='memory of {} over time, by category'>",
-      kSvgColumns, kSvgHeight, html_quoted(one.name()));
-  const auto columns = columns_of(one.warp, one.lane(), one.x, kSvgColumns);
-  for (int x = 0; x < kSvgColumns; ++x) {
-    const Extent extent = columns[static_cast<size_t>(x)].value_or(Extent{});
-    double low = kSvgHeight;
-    for (const Category category : stacking_order()) {
-      const auto bytes = static_cast<double>(extent.at_max[static_cast<size_t>(category)]);
-      const double height = bytes / top_bytes * kSvgHeight;
-      if (height < 0.05) continue;
-      low -= height;
-      svg += fmt::format("<path fill='{}' d='M{} {:.1f}h1.05v{:.1f}h-1.05z'/>", css_of(category), x,
-                         low, height);
-    }
-  }
-  return svg + "</svg>";
-}
-
-std::string html_table(const Subjects& subjects, const Subject& base) {
-  std::string html = "<table><tr><th>at each one's peak</th>";
-  for (const Subject& one : subjects) html += fmt::format("<th>{}</th>", html_quoted(one.name()));
-  html += "</tr>\n";
-  const bool has_shards = subjects_have_shards(subjects);
-  for (const Category category : categories_of(subjects)) {
-    html += fmt::format("<tr><td><i style='background:{}'></i>{}</td>", css_of(category),
-                        words_of(category, has_shards));
-    for (const Subject& one : subjects) {
-      const int64_t bytes = one.bytes(category);
-      const std::string change = change_in_words(base.bytes(category), bytes);
-      html += fmt::format("<td title='{} bytes'>{}{}</td>", bytes, bytes_text(bytes),
-                          &one == &base ? "" : "<br><small>" + change + "</small>");
-    }
-    html += "</tr>\n";
-  }
-  return html + "</table>\n";
-}
-
-constexpr std::string_view kStyleSheet =
-    "body{font:14px/1.4 system-ui,sans-serif;color:#1b1f24;background:#f3f4f6;margin:2rem}"
-    "section{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:1rem}"
-    "article{background:#fff;border:1px solid #d5d9df;border-radius:6px;padding:1rem}"
-    "h2{margin:0;font-size:1rem}p{margin:.2rem 0;color:#59626d}b{color:#1b1f24}"
-    "svg{width:100%;height:200px;background:#fafbfc}.doubt{color:#a3260e;font-weight:600}"
-    "table{border-collapse:collapse;background:#fff;margin-top:1rem}"
-    "td,th{border:1px solid #d5d9df;padding:.3rem .6rem;text-align:right}"
-    "td:first-child,th:first-child{text-align:left}"
-    "i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.4em}";
-
-std::string html_report(const Subjects& subjects, const Subject& base, const std::string& where) {
-  double top = 1;
-  for (const Subject& one : subjects) {
-    top = std::max(top, 1.05 * static_cast<double>(one.peak.max_bytes));
-  }
-  std::string html = fmt::format(
-      "<!doctype html><html lang='en'><meta charset='utf-8'><title>Memory of {} strategies</title>"
-      "<style>{}</style><h1>{} of {} strategies{}</h1>\n<section>\n",
-      subjects.size(), kStyleSheet, memory_of(base), subjects.size(), where);
-  for (const Subject& one : subjects) {
-    const int64_t peak = one.peak.max_bytes;
-    html += fmt::format(
-        "<article><h2>{}</h2><p>{}</p><p class='doubt'>{}</p><p><b>{}{}</b> at the peak, {}</p>"
-        "<p>{}</p><p>{}</p>{}</article>\n",
-        html_quoted(one.name()), html_quoted(one.run->strategy), html_quoted(doubt_of(*one.run)),
-        bound_prefix(one.run->judgement()), bytes_text(peak), html_quoted(place_of(one)),
-        &one == &base ? "the others are compared with this"
-                      : change_in_words(base.peak.max_bytes, peak),
-        html_quoted(plan_words(one)), svg_of(one, top));
-  }
-  return html + "</section>\n" + html_table(subjects, base) + "</html>\n";
-}
-
 }  // namespace
 
 ReportFormat report_format(const std::string& path) {
   if (path.ends_with(".txt")) return ReportFormat::text;
   if (path.ends_with(".json")) return ReportFormat::json;
   if (path.ends_with(".csv")) return ReportFormat::csv;
-  if (path.ends_with(".html")) return ReportFormat::html;
   throw std::invalid_argument(fmt::format(
-      "--report {}: not a kind of report; end its name in .txt, .json, .csv or .html", path));
+      "--report {}: not a kind of report; end its name in .txt, .json or .csv, or write "
+      "a page with --export",
+      path));
 }
 
 std::string comparison_report(const std::vector<Run>& runs, size_t baseline, ReportFormat format,
@@ -414,11 +320,9 @@ std::string comparison_report(const std::vector<Run>& runs, size_t baseline, Rep
     case ReportFormat::json:
       return json_report(subjects, base, range);
     case ReportFormat::csv:
-      return csv_report(subjects, base);
-    case ReportFormat::html:
       break;
   }
-  return html_report(subjects, base, where_of(range));
+  return csv_report(subjects, base);
 }
 
 }  // namespace shardlens::viewer

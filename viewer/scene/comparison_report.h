@@ -11,10 +11,10 @@
 
 namespace shardlens::viewer {
 
-enum class ReportFormat { text, json, csv, html };
+enum class ReportFormat { text, json, csv };
 
 /// Returns the format by the end of a file's name. Throws std::invalid_argument for any but .txt,
-/// .json, .csv and .html.
+/// .json and .csv.
 ReportFormat report_format(const std::string& path);
 
 /// A part of the x axis.

@@ -73,9 +73,6 @@ double top_bytes_of(const ViewState& state, const std::vector<Shown>& shown, con
 /// Returns the period of hatches in pixels; 0 if categories have no hatches.
 int hatch_period(const Scene& scene);
 
-/// Returns "step 5, BACKWARD mlp3, at 1.24 s".
-std::string moment_text(const RankLane& rank, int64_t change);
-
 /// Draws bands, blocks, addresses, folds, differences or outlines, as the state wants.
 void draw_plot(Scene& scene, const Shown& one, const CardGeometry& card);
 /// Draws grid and axes. The y axis goes from 0 to `top_bytes`, or from -top_bytes if `is_signed`; a

@@ -85,6 +85,9 @@ struct SceneInput {
   double scale = 1;  // pixels a point
 };
 
+/// Returns "step 5, BACKWARD mlp3, at 1.24 s".
+std::string moment_text(const RankLane& rank, int64_t change);
+
 Picture make_picture(const SceneInput& input, const Fonts& fonts, ImageCache& cache);
 
 /// Returns the width of the plots of such a picture in pixels, which Facts need.

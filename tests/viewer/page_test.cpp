@@ -1,0 +1,136 @@
+// The page to hand on, as text: what it says without its script, and that nothing in a recording
+// can become a part of it. What the script makes of the rest is tried in a browser: page_cases.py.
+
+#include "viewer/page/page.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "profiler/units.h"
+#include "tests/support/view_recording.h"
+#include "viewer/model/lane_builder.h"
+#include "viewer/page/page_columns.h"
+#include "viewer/scene/theme.h"
+
+namespace shardlens::viewer {
+namespace {
+
+const std::string kHostile = "</script><script>alert(1)</script>\"'&<b>";
+
+Run run_of(const std::string& name, const test::ViewRecordingOptions& options) {
+  const profiler::Profile profile = test::view_recording(options);
+  Run run{.path = name, .name = name, .strategy = {}, .ranks = {}};
+  run.ranks.push_back({.path = name, .lane = lane_of(profile), .names = {}, .stamp = {}});
+  run.ranks.front().names = ActionNames(profile.header);
+  return run;
+}
+
+std::vector<Run> two_runs() {
+  std::vector<Run> runs;
+  runs.push_back(run_of("keep", {.keep_weights = true}));
+  runs.push_back(run_of(kHostile, {.steps = 5}));
+  return runs;
+}
+
+std::string page_of(const std::vector<Run>& runs, const ViewState& state = {}) {
+  std::ostringstream out;
+  write_page(runs, state, out);
+  return out.str();
+}
+
+nlohmann::json facts_of(const std::string& page) {
+  const std::string begins = "id=\"facts\">";
+  const size_t begin = page.find(begins) + begins.size();
+  return nlohmann::json::parse(page.substr(begin, page.find("</script>", begin) - begin));
+}
+
+bool has(const std::string& page, const std::string& text) {
+  return page.find(text) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a page says its peaks without a script, and its facts are those of the lanes") {
+  const auto runs = two_runs();
+  const std::string page = page_of(runs);
+  CHECK(page.starts_with("<!doctype html>"));
+  const nlohmann::json facts = facts_of(page);
+  REQUIRE(facts["lanes"].size() == 2);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const Extent& peak = runs[i].at_peak().lane.peak();
+    CHECK(has(page, "(" + std::to_string(peak.max_bytes) + " bytes)"));
+    const nlohmann::json& lane = facts["lanes"][i];
+    CHECK(lane["name"] == runs[i].name + ", rank 0");
+    CHECK(lane["peak"]["bytes"] == peak.max_bytes);
+    int64_t sum = 0;
+    for (const auto& bytes : lane["peak"]["categories"]) sum += bytes.get<int64_t>();
+    CHECK(sum == peak.max_bytes);
+  }
+  CHECK(facts["lanes"][0]["steps"] == 3);
+  CHECK(facts["lanes"][0]["comparison"].is_null());
+  const nlohmann::json& comparison = facts["lanes"][1]["comparison"];
+  int64_t change = 0;
+  for (const auto& row : comparison["rows"]) change += row["change_bytes"].get<int64_t>();
+  CHECK(change ==
+        runs[1].at_peak().lane.peak().max_bytes - runs[0].at_peak().lane.peak().max_bytes);
+}
+
+TEST_CASE("a page has the colours of the viewer") {
+  const std::string page = page_of(two_runs());
+  const nlohmann::json facts = facts_of(page);
+  REQUIRE(facts["categories"].size() == size_t{kCategoryCount});
+  for (const auto& category : facts["categories"]) {
+    const Color color = color_of(static_cast<Category>(category["id"].get<int>()));
+    CHECK(category["color"] == nlohmann::json{color.r, color.g, color.b});
+  }
+  for (const Theme theme : {Theme::light, Theme::dark, Theme::contrast}) {
+    const Color color = colors_of(theme).accent;
+    std::ostringstream css;
+    css << std::hex << "--accent: #" << (color.r >> 4) << (color.r & 15) << (color.g >> 4)
+        << (color.g & 15) << (color.b >> 4) << (color.b & 15) << ";";
+    CHECK(has(page, css.str()));
+  }
+}
+
+TEST_CASE("no name of a recording becomes a part of a page, and it loads nothing") {
+  auto runs = two_runs();
+  const std::string plain = page_of(runs);
+  CHECK(has(plain, "&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;&quot;'&amp;&lt;b&gt;"));
+  CHECK_FALSE(has(plain, "<script>alert"));
+  CHECK_FALSE(has(plain, "<b>alert"));
+  CHECK_FALSE(has(plain, "http:"));
+  CHECK_FALSE(has(plain, "https:"));
+  CHECK_FALSE(has(plain, "src="));
+  CHECK(has(plain, "default-src 'none'"));
+}
+
+TEST_CASE("a page says what its recording is worth beside the number") {
+  profiler::Profile profile = test::view_recording({});
+  profile.judgement.state = profiler::RecordingState::damaged;
+  profile.judgement.missing_from_ns = 1'000'000;
+  profile.judgement.lost_events = 7;
+  std::vector<Run> runs;
+  runs.push_back({.path = "a", .name = "a", .strategy = {}, .ranks = {}});
+  runs.front().ranks.push_back({.path = "a", .lane = lane_of(profile), .names = {}, .stamp = {}});
+  const std::string page = page_of(runs);
+  const profiler::Judgement judgement = runs.front().judgement();
+  CHECK(has(page, "This recording: " + profiler::judgement_text(judgement)));
+  CHECK(has(page, "<b>" + std::string(profiler::bound_prefix(judgement)) +
+                      profiler::bytes_text(runs.front().at_peak().lane.peak().max_bytes) + "</b>"));
+}
+
+TEST_CASE("a step that is like the one before costs nearly nothing but its times") {
+  const Run few = run_of("few", {.steps = 100});
+  const Run many = run_of("many", {.steps = 200});
+  const auto size_of = [](const Run& run) {
+    const Lane& lane = run.ranks.front().lane;
+    return packed_changes(lane, kinds_of(lane)).size();
+  };
+  const auto changes = few.ranks.front().lane.changes();
+  const auto more = many.ranks.front().lane.changes() - changes;
+  CHECK(static_cast<double>(size_of(many) - size_of(few)) < 0.5 * static_cast<double>(more));
+}
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,473 @@
+// The page itself: its state, what stands in it, and what keys and pointer do. Everything that is
+// drawn follows from `state`.
+
+const facts = JSON.parse(document.getElementById('facts').textContent);
+facts.categoryNames = [];  // by id
+facts.categoryIds = new Map();
+for (const category of facts.categories) {
+  facts.categoryNames[category.id] = category.name;
+  facts.categoryIds.set(category.word, category.id);
+}
+const lanes = [];
+const plots = [];
+let panel = null;
+let flame = null;
+
+const state = {
+  alignment: facts.alignment,
+  view: { begin: 0, end: 1 },
+  focus: facts.lanes.length > 1 ? Number(facts.baseline === 0) : 0,
+  cursor: null,    // { x, lane, change }; null: panels are about peaks
+  hover: null,     // x
+  selected: null,  // a Selected
+  shown: null,     // a set of categories; null: all
+  heights: 'same height',
+  order: 'as given',
+  folded: new Set(),  // numbers of lanes that show their name and peak alone
+  magnified: 1,  // how often the plots are higher than what fits
+  panel: facts.lanes.length > 1 ? 'what changed' : 'table',
+  tree: { by: 'stack', from: 'top' },
+  difference: facts.lanes.length > 1,
+  sort: { column: 0, isRising: false },
+  search: '',
+};
+
+function shows(category) { return state.shown === null || state.shown.has(category); }
+function wordsOf(category) { return facts.categoryNames[category]; }
+function warpOf(lane) { return lane.warps[state.alignment]; }
+function swatch(category) {
+  const made = element('i');
+  const [red, green, blue] = facts.categories.find((it) => it.id === category).color;
+  made.style.background = `rgb(${red} ${green} ${blue})`;
+  return made;
+}
+
+// --- the view ------------------------------------------------------------------------------------
+
+function extent() {
+  const begin = Math.min(...lanes.map((lane) => warpOf(lane).begin()));
+  const end = Math.max(...lanes.map((lane) => warpOf(lane).end()));
+  return { begin, end: end > begin ? end : begin + 1 };
+}
+
+function setView(begin, end) {
+  const all = extent();
+  const most = all.end - all.begin;
+  const length = Math.min(most, Math.max(most * 1e-9, end - begin));
+  begin = Math.min(Math.max(all.begin, begin), all.end - length);
+  state.view = { begin, end: begin + length };
+  draw();
+}
+
+function zoomAt(x, factor) {
+  const { begin, end } = state.view;
+  setView(x - (x - begin) * factor, x + (end - x) * factor);
+}
+
+function fit() {
+  const { begin, end } = extent();
+  state.magnified = 1;
+  setView(begin, end);
+}
+
+function align(alignment) {
+  state.alignment = alignment;
+  state.cursor = state.hover = null;
+  fit();
+  drawPanel();
+}
+
+// Returns the bytes at the upper edge of a lane: memory of a device and of the host do not share it.
+function topOf(lane) {
+  const like = state.heights === 'own height'
+    ? [lane] : lanes.filter((other) => other.facts.space === lane.facts.space);
+  return (1.05 * Math.max(1, ...like.map((other) => other.peak.bytes))) / state.magnified;
+}
+
+function isolate(category) {
+  const isAlone = state.shown !== null && state.shown.size === 1 && state.shown.has(category);
+  state.shown = isAlone ? null : new Set([category]);
+  for (const lane of lanes) lane.show(state.shown);
+  orderLanes();
+  drawLegend();
+  draw();
+  drawPanel();
+}
+
+// Puts the lanes in the chosen order. Each keeps its number.
+function orderLanes() {
+  const numbers = lanes.map((lane, i) => i);
+  if (state.order !== 'as given') numbers.sort((a, b) => lanes[b].peak.bytes - lanes[a].peak.bytes);
+  document.querySelector('main').append(...numbers.map((i) => plots[i].section));
+  draw();
+}
+
+function fold(numbers, isFolded) {
+  for (const i of numbers) {
+    if (isFolded) state.folded.add(i);
+    else state.folded.delete(i);
+    plots[i].section.classList.toggle('folded', isFolded);
+  }
+  draw();
+}
+
+function select(lane, block) {
+  state.selected = new Selected(lane, block);
+  state.focus = lanes.indexOf(lane);
+  draw();
+  drawPanel();
+  drawBlock();
+}
+
+function focusOn(index) {
+  state.focus = (index + lanes.length) % lanes.length;
+  draw();
+  drawPanel();
+}
+
+// --- drawing -------------------------------------------------------------------------------------
+
+let isDue = false;
+
+// Draws in the browser's next frame, however often it is called before.
+function draw() {
+  if (isDue) return;
+  isDue = true;
+  requestAnimationFrame(drawNow);
+}
+
+function drawNow() {
+  isDue = false;
+  const began = performance.now();
+  for (const plot of plots) {
+    if (isVisible(plot.canvas)) plot.draw(warpOf(plot.lane), topOf(plot.lane));
+  }
+  page.frames.push(performance.now() - began);
+  if (page.frames.length > 1000) page.frames.shift();
+}
+
+function isVisible(canvas) {
+  const box = canvas.getBoundingClientRect();
+  return box.height > 0 && box.bottom > 0 && box.top < window.innerHeight;
+}
+
+// Says the height of what is shown: the peak of all, or of the isolated category.
+function drawHeadline(lane, line, index) {
+  const { peak } = lane;
+  const what = state.shown === null ? `peak of ${lane.facts.space} memory`
+                                    : `peak of ${wordsOf([...state.shown][0])}`;
+  line.replaceChildren(what + ': ', element('b', '', lane.facts.bound + bytesText(peak.bytes)),
+                       ` (${peak.bytes} bytes), ` +
+                       (state.shown === null ? lane.facts.peak.place : lane.momentText(peak.change)));
+  const base = baselineLane();
+  if (lane !== base && lane.facts.space === base.facts.space) {
+    const growth = peak.bytes - base.peak.bytes;
+    const kind = growth > 0 ? 'more' : growth < 0 ? 'less' : '';
+    line.append('; ', element('span', kind, changeText(base.peak.bytes, peak.bytes)),
+                ' against ' + base.facts.name);
+  }
+  line.parentElement.classList.toggle('focused', index === state.focus);
+}
+
+function drawLegend() {
+  const legend = document.getElementById('legend');
+  legend.replaceChildren();
+  for (const { id } of [...facts.categories].reverse()) {
+    if (!lanes.some((lane) => lane.category.includes(id))) continue;
+    const name = wordsOf(id);
+    const made = button(name, `${name} alone, or all again`, () => isolate(id));
+    made.prepend(swatch(id));
+    made.setAttribute('aria-pressed', String(state.shown !== null && state.shown.has(id)));
+    made.classList.toggle('off', !shows(id));
+    legend.append(made);
+  }
+}
+
+function drawPanel() {
+  plots.forEach((plot, i) => drawHeadline(plot.lane, plot.headline, i));
+  const lane = focusedLane();
+  const change = momentOf(lane);
+  const bytes = lane.totalAfter(change);
+  const at = state.cursor === null ? 'at its peak' : 'at the cursor';
+  document.getElementById('moment').textContent =
+    `${lane.facts.name} ${at}: ${lane.facts.bound}${bytesText(bytes)}, ${lane.momentText(change)}`;
+  if (state.panel === 'table') drawTable(lane, change);
+  if (state.panel === 'flame graph') drawFlame(lane, change);
+  if (state.panel === 'what changed') drawChanges(lane);
+  document.getElementById('tree').hidden = state.panel !== 'flame graph';
+  for (const tab of document.querySelectorAll('#tabs button')) {
+    tab.setAttribute('aria-pressed', String(tab.textContent === state.panel));
+  }
+}
+
+function showPanel(name) {
+  state.panel = name;
+  drawPanel();
+}
+
+// --- the pointer ---------------------------------------------------------------------------------
+
+function tooltipText(plot, event) {
+  const moment = plot.momentAt(event.offsetX);
+  if (!moment) return [];
+  const { lane } = plot;
+  const bytes = lane.bytesAfter(moment.change);
+  const lines = [`${lane.facts.bound}${bytesText(moment.bytes)}, ${lane.momentText(moment.change)}`];
+  for (const { id } of [...facts.categories].reverse()) {
+    if (bytes[id] > 0 && shows(id)) lines.push(`${bytesText(bytes[id])}  ${wordsOf(id)}`);
+  }
+  const block = plot.blockAt(event.offsetX, event.offsetY);
+  if (block !== null) lines.push(`under the pointer: ${lane.nameOf(block)}, ` +
+                                 bytesText(lane.size(block)));
+  return lines;
+}
+
+function showTooltip(lines, event) {
+  const tooltip = document.getElementById('tooltip');
+  tooltip.hidden = lines.length === 0;
+  tooltip.replaceChildren(...lines.map((text, i) => element(i === 0 ? 'b' : 'div', '', text)));
+  const box = tooltip.getBoundingClientRect();
+  tooltip.style.left = Math.min(event.clientX + 14, window.innerWidth - box.width - 8) + 'px';
+  tooltip.style.top = Math.min(event.clientY + 14, window.innerHeight - box.height - 8) + 'px';
+}
+
+function listen(plot) {
+  const { canvas } = plot;
+  let pressed = null;  // { x, view }
+  canvas.addEventListener('wheel', (event) => {
+    if (event.ctrlKey) return;
+    event.preventDefault();
+    const notches = (event.deltaY || event.deltaX) / 100;
+    if (event.shiftKey) {
+      state.magnified = Math.min(1000, Math.max(1, state.magnified * 1.25 ** -notches));
+      draw();
+    } else {
+      zoomAt(plot.xAt(event.offsetX), 1.25 ** notches);
+    }
+  }, { passive: false });
+  canvas.addEventListener('pointerdown', (event) => {
+    canvas.setPointerCapture(event.pointerId);
+    pressed = { x: event.offsetX, view: state.view, isDragged: false };
+  });
+  canvas.addEventListener('pointermove', (event) => {
+    state.hover = plot.xAt(event.offsetX);
+    if (pressed && Math.abs(event.offsetX - pressed.x) > 3) pressed.isDragged = true;
+    if (pressed && pressed.isDragged) {
+      const { begin, end } = pressed.view;
+      const moved = ((pressed.x - event.offsetX) / plot.width) * (end - begin);
+      setView(begin + moved, end + moved);
+    }
+    showTooltip(pressed && pressed.isDragged ? [] : tooltipText(plot, event), event);
+    draw();
+  });
+  canvas.addEventListener('pointerup', (event) => {
+    if (pressed && !pressed.isDragged) click(plot, event);
+    pressed = null;
+  });
+  canvas.addEventListener('pointerleave', () => {
+    state.hover = null;
+    document.getElementById('tooltip').hidden = true;
+    draw();
+  });
+  canvas.addEventListener('dblclick', fit);
+}
+
+// Puts the cursor on the highest moment of the column, so that the panels say what the tooltip has
+// said, and selects the block under the pointer.
+function click(plot, event) {
+  const moment = plot.momentAt(event.offsetX);
+  if (!moment) return;
+  state.focus = lanes.indexOf(plot.lane);
+  state.cursor = { x: plot.xAt(event.offsetX), lane: plot.lane, change: moment.change };
+  const block = plot.blockAt(event.offsetX, event.offsetY);
+  if (block !== null) select(plot.lane, block);
+  draw();
+  drawPanel();
+}
+
+// --- keys ----------------------------------------------------------------------------------------
+
+const KEY_NAMES = { ArrowLeft: '←', ArrowRight: '→' };
+const KEYS = [
+  { key: 'f', does: 'fit everything', act: fit },
+  { key: 'Tab', does: 'the next lane', act: () => focusOn(state.focus + 1) },
+  { key: '+', does: 'zoom in', act: () => zoomAt((state.view.begin + state.view.end) / 2, 0.8) },
+  { key: '-', does: 'zoom out', act: () => zoomAt((state.view.begin + state.view.end) / 2, 1.25) },
+  { key: 'ArrowLeft', does: 'go left', act: () => pan(-0.1) },
+  { key: 'ArrowRight', does: 'go right', act: () => pan(0.1) },
+  { key: 't', does: 'the table', act: () => showPanel('table') },
+  { key: 'g', does: 'the flame graph', act: () => showPanel('flame graph') },
+  { key: 'c', does: 'what changed', act: () => showPanel('what changed') },
+  { key: '/', does: 'search', act: () => document.getElementById('search').focus() },
+  { key: 'd', does: 'the next theme', act: nextTheme },
+  { key: 'Escape', does: 'back to the peaks, no selection, all categories', act: leaveAll },
+];
+
+function pan(part) {
+  const moved = part * (state.view.end - state.view.begin);
+  setView(state.view.begin + moved, state.view.end + moved);
+}
+
+function leaveAll() {
+  state.cursor = state.selected = null;
+  if (state.shown !== null) isolate([...state.shown][0]);
+  draw();
+  drawPanel();
+  drawBlock();
+}
+
+function nextTheme() {
+  const themes = ['light', 'dark', 'contrast'];
+  const root = document.documentElement;
+  root.dataset.theme = themes[(themes.indexOf(root.dataset.theme) + 1) % themes.length];
+  known.clear();
+  draw();
+  drawPanel();
+}
+
+function takeKey(event) {
+  const isTyping = event.target.matches('input, select, textarea');
+  if (event.key === 'Escape' && isTyping) event.target.blur();
+  if (isTyping || event.ctrlKey || event.altKey || event.metaKey) return;
+  const found = KEYS.find(({ key }) => key === event.key);
+  if (!found || (event.key === 'Tab' && (event.shiftKey || lanes.length === 1))) return;
+  event.preventDefault();
+  found.act();
+}
+
+// --- what stands in the page ---------------------------------------------------------------------
+
+function addControls() {
+  const controls = element('div');
+  controls.id = 'controls';
+  controls.append(
+    chooser('what the x axis counts', Object.keys(facts.lanes[0].warps), state.alignment, align),
+    chooser('height of the plots', ['same height', 'own height'], state.heights, (heights) => {
+      state.heights = heights;
+      draw();
+    }),
+    chooser('order of the lanes', ['as given', 'highest first'], state.order, (order) => {
+      state.order = order;
+      orderLanes();
+    }),
+    button('fold', 'fold all lanes but the focused one, or unfold all', () => {
+      const others = lanes.map((lane, i) => i).filter((i) => i !== state.focus);
+      fold(others, state.folded.size === 0);
+    }),
+    button('fit', 'show everything (F, or a double click)', fit),
+    button('theme', 'light, dark, high contrast (D)', nextTheme));
+  const hints = KEYS.map(({ key, does }) => `${KEY_NAMES[key] || key} ${does}`).join(' · ');
+  const help = element('p', 'muted', 'wheel zoom, with Shift the height · drag move · click what ' +
+                                     `lies there · ${hints}`);
+  const legend = element('nav');
+  legend.id = 'legend';
+  document.querySelector('header').append(controls, help, legend);
+}
+
+function addPanels() {
+  const panels = element('section', 'panels');
+  const tabs = element('div');
+  tabs.id = 'tabs';
+  for (const name of ['table', 'flame graph', 'what changed']) {
+    if (name === 'what changed' && lanes.length === 1) continue;
+    tabs.append(button(name, 'show the ' + name, () => showPanel(name)));
+  }
+  const search = element('input');
+  search.id = 'search';
+  search.type = 'search';
+  search.placeholder = 'search names (/)';
+  search.addEventListener('input', () => {
+    state.search = search.value;
+    drawPanel();
+  });
+  tabs.append(search);
+  panel = element('div', 'panel');
+  panels.append(element('h2', '', ''), tabs, treeControls(), panel);
+  panels.firstChild.id = 'moment';
+  const block = element('section', 'panels');
+  block.id = 'block';
+  const both = element('div', 'below');
+  both.append(panels, block);
+  document.body.append(both);
+  const tooltip = element('div');
+  tooltip.id = 'tooltip';
+  tooltip.hidden = true;
+  document.body.append(tooltip);
+}
+
+function treeControls() {
+  const controls = element('div');
+  controls.id = 'tree';
+  const set = (name) => (value) => {
+    state.tree[name] = value;
+    drawPanel();
+  };
+  controls.append(chooser('what the tree is made of', ['stack', 'module', 'category'], 'stack',
+                          set('by')),
+                  chooser('where the tree begins', ['top', 'bottom'], 'top', set('from')));
+  if (lanes.length === 1) return controls;
+  controls.append(chooser('what is drawn', ['less the baseline', 'alone'], 'less the baseline',
+                          (value) => {
+                            state.difference = value !== 'alone';
+                            drawPanel();
+                          }));
+  return controls;
+}
+
+function addPlot(lane, section, index) {
+  const canvas = element('canvas', 'plot');
+  canvas.setAttribute('role', 'img');
+  canvas.setAttribute('aria-label', `memory of ${lane.facts.name} over time, by category`);
+  section.append(canvas);
+  if (index === facts.baseline && lanes.length > 1) {
+    section.querySelector('h2').append(element('span', 'badge', 'baseline'));
+  }
+  section.addEventListener('click', () => {
+    if (state.focus !== index) focusOn(index);
+  });
+  const plot = new Plot(lane, canvas);
+  plot.section = section;
+  section.querySelector('h2').addEventListener('click', () => {
+    fold([index], !state.folded.has(index));
+  });
+  section.querySelector('h2').title = 'fold or unfold';
+  plot.headline = section.querySelector('.peak');
+  plots.push(plot);
+  listen(plot);
+}
+
+async function start() {
+  const names = [...document.querySelectorAll('script.names')];
+  const changes = [...document.querySelectorAll('script.changes')];
+  for (let i = 0; i < facts.lanes.length; ++i) {
+    const text = new TextDecoder().decode(await unpacked(names[i].textContent));
+    const lane = new Lane(facts.lanes[i], await unpacked(changes[i].textContent), JSON.parse(text));
+    lane.warps = {};
+    for (const [word, warp] of Object.entries(lane.facts.warps)) lane.warps[word] = new Warp(warp);
+    lanes.push(lane);
+    names[i].remove();
+    changes[i].remove();
+  }
+  addControls();
+  addPanels();
+  const sections = document.querySelectorAll('section.lane');
+  lanes.forEach((lane, i) => addPlot(lane, sections[i], i));
+  drawLegend();
+  drawBlock();
+  const { begin, end } = extent();
+  const view = facts.view || [begin, end];
+  setView(view[0], view[1]);
+  drawPanel();
+  window.addEventListener('resize', draw);
+  window.addEventListener('scroll', draw);
+  document.addEventListener('keydown', takeKey);
+  page.isReady = true;
+}
+
+// What a test can ask; frames are the milliseconds that each picture took.
+const page = { isReady: false, frames: [], lanes, plots, state };
+window.page = page;
+start().catch((error) => {
+  const line = `This page cannot be drawn here: ${error.message}. It needs a browser of 2023 or later.`;
+  document.querySelector('header').append(element('p', 'doubt', line));
+});

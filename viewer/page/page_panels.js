@@ -1,0 +1,255 @@
+// The panels below the lanes: what is alive as a table and as a flame graph, what changed against
+// the baseline, and the selected block.
+
+function element(tag, className, text) {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (text !== undefined) made.textContent = text;  // never as HTML: a recording's names are text
+  return made;
+}
+
+function button(text, title, act) {
+  const made = element('button', '', text);
+  made.type = 'button';
+  made.title = title;
+  made.addEventListener('click', act);
+  return made;
+}
+
+function chooser(title, words, chosen, act) {
+  const made = element('select');
+  made.title = title;
+  made.setAttribute('aria-label', title);
+  for (const word of words) made.append(new Option(word, word, false, word === chosen));
+  made.addEventListener('change', () => act(made.value));
+  return made;
+}
+
+// Returns the change of a lane that the panels are about: at the cursor, or the lane's peak.
+function momentOf(lane) {
+  if (state.cursor === null) return lane.peak.change;
+  if (state.cursor.lane === lane) return state.cursor.change;
+  const changes = warpOf(lane).changes(lane, state.cursor.x, state.cursor.x);
+  return changes === null ? BEFORE_ALL : Math.min(changes[0], lane.changes) - 1;
+}
+
+function focusedLane() { return lanes[state.focus]; }
+function baselineLane() { return lanes[facts.baseline]; }
+function comparesTree() {
+  return state.difference && focusedLane() !== baselineLane();
+}
+
+// --- the table -----------------------------------------------------------------------------------
+
+const MOST_ROWS = 500;
+const COLUMNS = [
+  { name: 'size', value: (row) => row.bytes, text: (row) => bytesText(row.bytes) },
+  { name: 'blocks', value: (row) => row.count, text: (row) => String(row.count) },
+  { name: 'name', value: (row) => row.name, text: (row) => row.name },
+  { name: 'category', value: (row) => wordsOf(row.category), text: (row) => wordsOf(row.category) },
+  { name: 'born in', value: (row) => row.step, text: (row) => bornText(row.step) },
+];
+
+function bornText(step) { return step < 0 ? 'before step 0' : 'step ' + step; }
+
+// Returns the blocks that are alive after a change, those of one name and category as a row.
+function aliveRows(lane, change) {
+  const rows = new Map();
+  for (const block of lane.aliveAfter(change)) {
+    const category = lane.categoryOf(block);
+    if (!shows(category)) continue;
+    const name = lane.nameOf(block);
+    const key = category + name;
+    const bytes = lane.size(block);
+    const row = rows.get(key) || { name, category, bytes: 0, count: 0, most: -1, block, step: 0 };
+    row.bytes += bytes;
+    row.count += 1;
+    if (bytes > row.most) {
+      row.most = bytes;
+      row.block = block;
+      row.step = lane.stretchOf(lane.born[block])[0];
+    }
+    rows.set(key, row);
+  }
+  return [...rows.values()];
+}
+
+function sorted(rows) {
+  const { value } = COLUMNS[state.sort.column];
+  const sign = state.sort.isRising ? 1 : -1;
+  const order = (a, b) => (typeof a === 'string' ? a.localeCompare(b, 'en', { numeric: true }) : a - b);
+  return rows.sort((a, b) => sign * order(value(a), value(b)) || b.bytes - a.bytes);
+}
+
+function drawTable(lane, change) {
+  const wanted = state.search.toLowerCase();
+  const all = aliveRows(lane, change);
+  const rows = sorted(all.filter((row) => row.name.toLowerCase().includes(wanted)));
+  const table = element('table');
+  const head = table.createTHead().insertRow();
+  COLUMNS.forEach((column, i) => {
+    const cell = element('th');
+    const mark = state.sort.column === i ? (state.sort.isRising ? ' ▲' : ' ▼') : '';
+    cell.append(button(column.name + mark, 'sort by ' + column.name, () => sortBy(i)));
+    head.append(cell);
+  });
+  const body = table.createTBody();
+  for (const row of rows.slice(0, MOST_ROWS)) body.append(tableRow(lane, row));
+  panel.replaceChildren(table);
+  if (rows.length > MOST_ROWS) {
+    panel.append(element('p', 'muted', `${rows.length - MOST_ROWS} more rows: search for them`));
+  }
+  if (rows.length === 0) panel.append(element('p', 'muted', 'nothing is alive here'));
+}
+
+function tableRow(lane, row) {
+  const made = element('tr');
+  made.tabIndex = 0;
+  made.title = 'select the largest of these blocks';
+  for (const column of COLUMNS) made.append(element('td', column.name, column.text(row)));
+  made.children[3].prepend(swatch(row.category));
+  const isSelected = state.selected && state.selected.lane === lane &&
+                     lane.nameOf(state.selected.block) === row.name &&
+                     lane.categoryOf(state.selected.block) === row.category;
+  if (isSelected) made.classList.add('selected');
+  const act = () => select(lane, row.block);
+  made.addEventListener('click', act);
+  made.addEventListener('keydown', (event) => {
+    if (event.key === 'Enter') act();
+  });
+  return made;
+}
+
+function sortBy(column) {
+  const isRising = state.sort.column === column ? !state.sort.isRising : column > 1;
+  state.sort = { column, isRising };
+  drawPanel();
+}
+
+// --- the flame graph -----------------------------------------------------------------------------
+
+function treeOf(lane, change) {
+  const tree = new AliveTree(comparesTree());
+  tree.add(lane, change, state.tree, false);
+  if (comparesTree()) tree.add(baselineLane(), momentOf(baselineLane()), state.tree, true);
+  return tree;
+}
+
+function drawFlame(lane, change) {
+  const canvas = element('canvas', 'flame');
+  const said = element('p', 'said', 'point at a place; click to let it fill the width');
+  panel.replaceChildren(said, canvas);
+  const tree = treeOf(lane, change);
+  flame = new Flame(canvas, tree);
+  flame.draw(state.search);
+  canvas.addEventListener('mousemove', (event) => {
+    const node = flame.nodeAt(event.offsetX, event.offsetY);
+    if (node) said.textContent = nodeText(node, tree);
+  });
+  canvas.addEventListener('click', (event) => {
+    const node = flame.nodeAt(event.offsetX, event.offsetY);
+    if (node) flame.enter(node);
+    flame.draw(state.search);
+  });
+}
+
+function nodeText(node, tree) {
+  const share = (100 * node.bytes) / Math.max(1, tree.root.bytes);
+  const text = `${placeText(node.place)}: ${bytesText(node.bytes)} (${share.toFixed(1)} %), ` +
+               `${node.count} blocks`;
+  if (!tree.compares) return text;
+  return `${text}; ${changeText(node.base, node.bytes)} than in ${baselineLane().facts.name}`;
+}
+
+// --- what changed --------------------------------------------------------------------------------
+
+function drawChanges(lane) {
+  const found = lane.facts.comparison;
+  const base = baselineLane().facts.name;
+  panel.replaceChildren();
+  if (found === null) {
+    const isBase = lane === baselineLane();
+    panel.append(element('p', 'muted', isBase
+      ? 'the others are compared with this; choose one of them'
+      : `its memory lies elsewhere than that of ${base}, so they are not compared`));
+    return;
+  }
+  panel.append(element('p', '', `at the peaks: ${bytesText(found.in_both_bytes)} in both, ` +
+    `${bytesText(found.only_a_bytes)} only in ${base}, ` +
+    `${bytesText(found.only_b_bytes)} only in ${lane.facts.name}`));
+  const table = element('table');
+  const head = table.createTHead().insertRow();
+  for (const name of ['change', 'place', 'category', base, lane.facts.name]) {
+    head.append(element('th', '', name));
+  }
+  const body = table.createTBody();
+  const wanted = state.search.toLowerCase();
+  for (const row of found.rows) {
+    if (!row.place.toLowerCase().includes(wanted)) continue;
+    const made = body.insertRow();
+    const sign = row.change_bytes > 0 ? '+' : '';
+    made.append(element('td', row.change_bytes > 0 ? 'size more' : 'size less',
+                        sign + bytesText(row.change_bytes)));
+    const layers = row.layers > 1 ? ` (${row.layers} layers)` : '';
+    made.append(element('td', 'name', row.place + layers));
+    const category = facts.categoryIds.get(row.category);
+    const cell = element('td', 'category', wordsOf(category));
+    cell.prepend(swatch(category));
+    made.append(cell);
+    made.append(element('td', 'size', `${row.a_blocks} blocks, ${bytesText(row.a_bytes)}`));
+    made.append(element('td', 'size', `${row.b_blocks} blocks, ${bytesText(row.b_bytes)}`));
+  }
+  panel.append(table);
+}
+
+// --- the selected block --------------------------------------------------------------------------
+
+function stackLines(lane, block) {
+  const path = pathTo(lane.names, lane.groupOf(block)[3]);
+  return path.map(placeText).reverse();
+}
+
+function blockLines(lane, block) {
+  const [, action] = lane.groupOf(block);
+  const died = lane.died[block];
+  const asked = lane.asked[lane.kind[block]];
+  const size = lane.size(block);
+  const where = lane.names.texts[action];
+  return [
+    ['name', lane.nameOf(block)],
+    ['size', `${bytesText(size)} (${size} bytes${asked === size ? '' : `, ${asked} asked for`})`],
+    ['category', wordsOf(lane.categoryOf(block))],
+    ['born', lane.momentText(lane.born[block]) + (where === '' ? '' : ', ' + where)],
+    ['died', died === lane.changes ? 'not in this recording' : lane.momentText(died)],
+    ['in', lane.facts.name],
+  ];
+}
+
+function drawBlock() {
+  const box = document.getElementById('block');
+  if (state.selected === null) {
+    const hint = 'click a block in a plot, or a row of the table, to see what it is';
+    box.replaceChildren(element('h3', '', 'Block'), element('p', 'muted', hint));
+    return;
+  }
+  const { lane, block } = state.selected;
+  const list = element('dl');
+  const lines = blockLines(lane, block);
+  for (const [name, text] of lines) list.append(element('dt', '', name), element('dd', '', text));
+  const stack = stackLines(lane, block);
+  const text = lines.map((line) => line.join(': ')).concat(stack).join('\n');
+  const copy = button('copy', 'copy all of this as text', () => copyText(text));
+  box.replaceChildren(element('h3', '', 'Block '), list, element('h4', '', 'stack, innermost first'),
+                      element('pre', 'stack', stack.join('\n')));
+  box.firstChild.append(copy);
+}
+
+// The clipboard of navigator is closed to pages from disk in some browsers; this is not.
+function copyText(text) {
+  const area = element('textarea');
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand('copy');
+  area.remove();
+}
