@@ -128,6 +128,31 @@ TEST_CASE("files cut or changed anywhere open or are a message") {
   CHECK(opened_files > 30);
 }
 
+TEST_CASE("a folder of runs opens as its runs, in natural order, and says what has no room") {
+  const test::TemporaryFolder folder;
+  const auto write_run = [&](const std::string& name) {
+    fs::create_directories(folder.file(name + "/profiles"));
+    test::write_profile(folder.file(name + "/profiles/rank0.slp"),
+                        test::view_recording({.steps = 1}));
+  };
+  for (const char* name : {"run10", "run2", "run1"}) write_run(name);
+  fs::create_directories(folder.file("plans"));
+  const OpenedRuns opened = open_runs({folder.path()}, "");
+  REQUIRE(opened.runs.size() == 3);
+  CHECK(opened.messages.empty());
+  CHECK(opened.runs[0].name == "run1");
+  CHECK(opened.runs[1].name == "run2");
+  CHECK(opened.runs[2].name == "run10");
+  CHECK(open_runs({folder.file("plans")}, "").messages.front().find("no recording profiles") !=
+        std::string::npos);
+  for (int i = 11; i < 75; ++i) write_run("run" + std::to_string(i));
+  const OpenedRuns many = open_runs({folder.path()}, "");
+  CHECK(many.runs.size() == 64);
+  REQUIRE(many.messages.size() == 1);
+  CHECK(many.messages.front().ends_with(
+      "its first 64 runs are open, of 67; name others to see them"));
+}
+
 TEST_CASE("a recording that is still being written is followed") {
   const test::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");

@@ -53,7 +53,8 @@ Options parse_options(const std::vector<std::string>& arguments) {
   CLI::App app{"Shows recordings side by side: memory over time, by category.", "shardlens view"};
   app.add_option(
       "RUN", options.runs,
-      "a run's folder, a .slp file, a plan's .json or a snapshot's .pickle, one or more");
+      "a run's folder or one of runs, a .slp file, a plan's .json or a snapshot's "
+                 ".pickle, one or more");
   app.add_option("--session", options.session, "a session saved with Ctrl+S");
   app.add_flag("--last", options.last, "the session of the window that was closed last");
   app.add_option("--range", options.range,

@@ -22,6 +22,7 @@
 #include "input/limits.h"
 #include "input/strict_json.h"
 #include "profiler/exchange/import_memory_viz.h"
+#include "profiler/report/origin.h"
 #include "viewer/model/planned_run.h"
 
 namespace shardlens::viewer {
@@ -29,6 +30,8 @@ namespace shardlens::viewer {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr size_t kMostRunsOfFolder = 64;
 
 /// Returns the R of "rankR.slp", by which ranks are sorted.
 std::optional<int32_t> rank_of(const fs::path& path) {
@@ -40,27 +43,48 @@ std::optional<int32_t> rank_of(const fs::path& path) {
   return error == std::errc{} && stop == end ? std::optional(rank) : std::nullopt;
 }
 
-/// Returns the recordings of a run, or the file itself. Throws std::invalid_argument if there is
-/// none.
-std::vector<std::string> recordings_of(const fs::path& path) {
-  if (!fs::exists(path)) {
-    throw std::invalid_argument(fmt::format(
-        "{}: no such file or folder; give a run's folder or a .slp file", path.string()));
-  }
-  if (!fs::is_directory(path)) return {path.string()};
-  const fs::path inside = path / "profiles";
+/// Returns the recordings of a run's folder, by rank; none if it is no such folder.
+std::vector<std::string> recordings_in(const fs::path& folder) {
+  const fs::path inside = folder / "profiles";
   std::vector<std::pair<int32_t, std::string>> files;
-  for (const auto& entry : fs::directory_iterator(fs::is_directory(inside) ? inside : path)) {
+  for (const auto& entry : fs::directory_iterator(fs::is_directory(inside) ? inside : folder)) {
     if (const auto rank = rank_of(entry.path())) files.emplace_back(*rank, entry.path().string());
-  }
-  if (files.empty()) {
-    throw std::invalid_argument(fmt::format(
-        "{}: no recording profiles/rank0.slp; train with --profile to make one", path.string()));
   }
   std::ranges::sort(files);
   std::vector<std::string> paths;
   for (auto& [rank, file] : files) paths.push_back(std::move(file));
   return paths;
+}
+
+/// Returns the recordings of a run, or the file itself. Throws std::invalid_argument if there is
+/// none.
+std::vector<std::string> recordings_of(const fs::path& path) {
+  if (!fs::exists(path)) throw std::invalid_argument(missing_text(path.string()));
+  if (!fs::is_directory(path)) return {path.string()};
+  std::vector<std::string> paths = recordings_in(path);
+  if (paths.empty()) {
+    throw std::invalid_argument(fmt::format(
+        "{}: no recording profiles/rank0.slp; train with --profile to make one", path.string()));
+  }
+  return paths;
+}
+
+/// Returns the runs of a folder of runs, in natural order of their names, or the path itself if it
+/// is no such folder. `message` says how many have no room.
+std::vector<std::string> runs_of(const std::string& path, std::string& message) {
+  if (!fs::is_directory(path) || !recordings_in(path).empty()) return {path};
+  std::vector<std::string> runs;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    if (!entry.is_directory() || recordings_in(entry.path()).empty()) continue;
+    runs.push_back(entry.path().string());
+  }
+  std::ranges::sort(runs, profiler::is_naturally_less);
+  if (runs.empty()) return {path};
+  if (runs.size() <= kMostRunsOfFolder) return runs;
+  message = fmt::format("{}: its first {} runs are open, of {}; name others to see them", path,
+                        kMostRunsOfFolder, runs.size());
+  runs.resize(kMostRunsOfFolder);
+  return runs;
 }
 
 std::string run_name_of(const fs::path& path) {
@@ -173,6 +197,10 @@ void tell_apart(std::vector<Run>& runs) {
 
 }  // namespace
 
+std::string missing_text(const std::string& path) {
+  return fmt::format("{}: no such file or folder; give a run's folder or a .slp file", path);
+}
+
 profiler::Judgement Run::judgement() const {
   profiler::Judgement all;
   for (const RankLane& rank : ranks) all = profiler::joined(all, rank.lane.info().judgement);
@@ -200,15 +228,20 @@ OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& c
   OpenedRuns opened;
   std::vector<Job> jobs;
   std::vector<Run> runs;
-  for (const std::string& path : paths) {
-    try {
-      for (std::string& file : recordings_of(path)) {
-        jobs.push_back({.run = runs.size(), .path = std::move(file), .space = space});
-      }
-      runs.push_back({.path = path, .name = run_name_of(path), .strategy = {}, .ranks = {}});
-    } catch (const std::exception& error) {
-      opened.messages.emplace_back(error.what());
+  const auto add = [&](const std::string& path) {
+    for (std::string& file : recordings_of(path)) {
+      jobs.push_back({.run = runs.size(), .path = std::move(file), .space = space});
     }
+    runs.push_back({.path = path, .name = run_name_of(path), .strategy = {}, .ranks = {}});
+  };
+  for (const std::string& path : paths) {
+    std::string message;
+    try {
+      std::ranges::for_each(runs_of(path, message), add);
+    } catch (const std::exception& error) {
+      message = error.what();
+    }
+    if (!message.empty()) opened.messages.push_back(message);
   }
   open_all(jobs, cache_folder, meanwhile);
   for (Job& job : jobs) {

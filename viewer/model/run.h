@@ -23,7 +23,7 @@ struct RankLane {
 
 /// The facts of a plan that stand beside its timeline.
 struct Outlook {
-  std::string verdict;  // in words: "fits: 5.32 GiB of 139.80 GiB, 134.48 GiB free"
+  std::string verdict;         // in words: "fits: 5.32 GiB of 139.80 GiB, 134.48 GiB free"
   bool fits = true;     // true if it fits without retries
   int64_t device_bytes = 0;
   int64_t capacity_bytes = 0;
@@ -61,10 +61,13 @@ struct OpenedRuns {
   std::vector<std::string> messages;  // one line each: why a path could not be opened
 };
 
-/// Opens folders of runs, recordings, PyTorch's snapshots (.pickle, .pkl), and plans or
-/// configurations (.json), which are simulated. A damaged, empty or foreign file becomes a message,
-/// and the others are opened. Several threads open the ranks. Never throws for the content of a
-/// file.
+/// Returns the line that says that nothing is at a path.
+std::string missing_text(const std::string& path);
+
+/// Opens runs, folders that hold runs (up to 64 of each), recordings, PyTorch's snapshots (.pickle,
+/// .pkl), and plans or configurations (.json), which are simulated. A damaged, empty or foreign
+/// file becomes a message, and the others are opened. Several threads open the ranks. Never throws
+/// for the content of a file.
 ///
 /// `space` is the shown memory of every run, also if a run has nothing there; without it, each run
 /// shows its own device's, or the host's if that is the CPU.
