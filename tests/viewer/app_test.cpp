@@ -187,6 +187,15 @@ TEST_CASE("reports and pages are written without OpenGL or display") {
   }
 }
 
+TEST_CASE("a file that is missing is said before a display is asked for") {
+  const Ended ended = test::run({"/usr/bin/env", "-u", "DISPLAY", "-u", "WAYLAND_DISPLAY",
+                                 kDriverLeaks, SHARDLENS, "view", "nothing.slp"});
+  CHECK(ended.exit_code == 2);
+  CHECK(
+      ended.err ==
+      "shardlens view: nothing.slp: no such file or folder; give a run's folder or a .slp file\n");
+}
+
 TEST_CASE("a report is of the memory that the last command chose") {
   const Files files;
   const std::string path = files.folder.file("report.txt");
@@ -297,6 +306,8 @@ TEST_CASE("wrong usage is one line and exit code 2") {
       {files.a, "--screenshot", png, "--scale", "99"},
       {files.a, "--screenshot", png, "--do", "no.such"},
       {files.a, "--report", files.folder.file("x.pdf")},
+      {files.a, "--report", files.folder.file("x.html")},
+      {files.a, "--export", files.folder.file("x.txt")},
       {files.a, "--report", files.folder.file("x.txt"), "--baseline", "nobody"},
       {"--report", files.folder.file("x.txt")},
       {files.a, "--screenshot", png, "--range", "5:3"},

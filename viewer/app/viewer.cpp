@@ -51,9 +51,8 @@ struct Options {
 Options parse_options(const std::vector<std::string>& arguments) {
   Options options;
   CLI::App app{"Shows recordings side by side: memory over time, by category.", "shardlens view"};
-  app.add_option(
-      "RUN", options.runs,
-      "a run's folder or one of runs, a .slp file, a plan's .json or a snapshot's "
+  app.add_option("RUN", options.runs,
+                 "a run's folder or one of runs, a .slp file, a plan's .json or a snapshot's "
                  ".pickle, one or more");
   app.add_option("--session", options.session, "a session saved with Ctrl+S");
   app.add_flag("--last", options.last, "the session of the window that was closed last");
@@ -224,6 +223,16 @@ void write_page_file(Presenter& presenter, const std::string& path) {
   });
 }
 
+/// Refuses a window for nothing, before a display is asked for.
+void check_any_exists(const std::vector<std::string>& files) {
+  const auto exists = [](const std::string& path) {
+    std::error_code unreadable;
+    return std::filesystem::exists(path, unreadable);
+  };
+  if (files.empty() || std::ranges::any_of(files, exists)) return;
+  throw std::invalid_argument(missing_text(files.front()));
+}
+
 WindowOptions window_options(const Options& options, const Size& size, Theme theme) {
   WindowOptions window;
   window.width = size.width;
@@ -269,6 +278,7 @@ int run_viewer(const std::vector<std::string>& arguments) {
     return presenter;
   };
   if (has_window) {
+    check_any_exists(state.files);
     show_window(open, window_options(options, size, state.theme));
     return exit_code;
   }
