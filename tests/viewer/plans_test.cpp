@@ -333,6 +333,17 @@ TEST_CASE("the what-if panel shows the plan that the planner makes, turns it, an
   CHECK(presenter.runs().size() == 1);
 }
 
+TEST_CASE("the what-if panel says of what is too large that it does not fit") {
+  const std::string config =
+      R"({"model":"vit-l16","batch":4096,"workers":8,"device":"null:h200"})";
+  ViewState state;
+  state.what_if = WhatIf{.of = "large", .base = config, .config = config, .gpu = ""};
+  Presenter presenter(state, "");
+  const Picture& picture = draw(presenter);
+  CHECK(shows(picture, "it does not fit"));
+  CHECK_FALSE(shows(picture, "fit well"));
+}
+
 TEST_CASE("what cannot be planned is said, and the last plan stays") {
   Pair pair(0);
   Presenter presenter(pair.state, "");

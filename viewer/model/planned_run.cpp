@@ -66,6 +66,7 @@ bool stand_in_for_data(planner::Config& config) {
 Outlook outlook_of(const planner::Plan& plan) {
   return {.verdict = planner::verdict_line(plan),
           .fits = plan.verdict == planner::Verdict::fits,
+          .needs_retries = plan.verdict == planner::Verdict::fits_with_retries,
           .device_bytes = plan.device_bytes,
           .capacity_bytes = plan.capacity_bytes.value_or(0),
           .headroom_bytes = plan.headroom_bytes.value_or(0)};

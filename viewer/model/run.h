@@ -24,7 +24,8 @@ struct RankLane {
 /// The facts of a plan that stand beside its timeline.
 struct Outlook {
   std::string verdict;         // in words: "fits: 5.32 GiB of 139.80 GiB, 134.48 GiB free"
-  bool fits = true;     // true if it fits without retries
+  bool fits = true;            // true if it fits without retries,
+  bool needs_retries = false;  // or if it fits with them alone
   int64_t device_bytes = 0;
   int64_t capacity_bytes = 0;
   int64_t headroom_bytes = 0;

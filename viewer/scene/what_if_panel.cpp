@@ -63,9 +63,10 @@ void draw_verdict(Scene& scene, Box box) {
   if (!news.run) return (void)paint.text(state, "planning ...", paint.colors.muted, Style::small);
   const Run& run = scene.in.runs[*news.run];
   const Outlook& outlook = *run.outlook;
-  const std::string title = news.is_stale  ? "planning; the last plan:"
-                            : outlook.fits ? "it fits"
-                                           : "it does not fit well";
+  const std::string title = news.is_stale           ? "planning; the last plan:"
+                            : outlook.fits          ? "it fits"
+                            : outlook.needs_retries ? "it fits with retries alone"
+                                                    : "it does not fit";
   paint.text(state, title,
              news.is_stale  ? paint.colors.muted
              : outlook.fits ? paint.colors.less
