@@ -82,6 +82,45 @@ class Stage {
 
 }  // namespace
 
+TEST_CASE("a key is what the user's keyboard says that it is") {
+  struct Press {
+    int key;  // by its place, as on an American keyboard
+    int modifiers;
+    const char* name;
+    unsigned character;  // 0: it gives none
+    std::string_view meant;
+  };
+  constexpr int kShift = 1;  // as GLFW numbers them
+  constexpr int kCtrl = 2;
+  constexpr int kAlt = 4;
+  const std::vector<Press> presses = {
+      {'Z', 0, "z", 'z', "Z"},                 // American
+      {'Y', 0, "z", 'z', "Z"},                 // German
+      {'Y', kShift, "z", 'Z', "Shift+Z"},      //
+      {'7', kShift, "7", '/', "/"},            //
+      {'8', 0, "8", '[', "["},                 // with AltGr
+      {'/', 0, "/", '/', "/"},                 // American
+      {'1', 0, "&", '&', "&"},                 // French
+      {'1', kShift, "&", '1', "1"},            //
+      {'Q', kCtrl, "a", 0, "Ctrl+A"},          //
+      {'P', kCtrl, "p", 0, "Ctrl+P"},          // American
+      {'1', kAlt, "1", 0, "Alt+1"},            //
+      {'P', 0, "\xd0\xb7", 0x437, "P"},        // Russian: by its place
+      {'=', kCtrl, "=", 0, "Ctrl+="},          // American
+      {290, 0, nullptr, 0, "F1"},              //
+      {258, kShift, nullptr, 0, "Shift+Tab"},  //
+  };
+  for (const Press& press : presses) {
+    CAPTURE(press.meant);
+    KeyChord chord = chord_of(press.key, press.modifiers, press.name);
+    if (press.character != 0) chord = with_character(chord, press.character);
+    CHECK(chord == parse_chord(press.meant));
+  }
+  constexpr int kKeypad4 = 324;  // an arrow or a digit
+  CHECK(chord_of(kKeypad4, 0, "4") != parse_chord("4"));
+  CHECK(with_character(chord_of(kKeypad4, 0, "4"), '4') == parse_chord("4"));
+}
+
 TEST_CASE("every key of the table is a key of the keyboard, and no two are the same") {
   std::set<std::string> chords;
   for (const Command& command : commands()) {

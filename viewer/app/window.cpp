@@ -27,9 +27,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kIdleSeconds = 0.5;       // between looks at live recordings,
-constexpr double kPlanningSeconds = 0.02;  // and at a plan that is being made
+constexpr double kIdleSeconds = 0.5;                // between looks at live recordings,
+constexpr double kPlanningSeconds = 0.02;           // and at a plan that is being made
 constexpr std::chrono::milliseconds kPatience(30);  // how long a frame waits for a plan
+constexpr const char* kInstead = "use --export page.html, --screenshot out.png or --report out.txt";
 constexpr int kRestlessFrames = 3;  // drawn after an event: ImGui needs a few to settle
 
 /// Returns a free file name that begins with the session's name, so that no earlier export is
@@ -54,8 +55,7 @@ class Window {
   explicit Window(const WindowOptions& options) {
     if (glfwInit() != GLFW_TRUE) {
       throw std::runtime_error(
-          fmt::format("cannot open a window: {}; use --screenshot out.png or --report out.txt",
-                      last_glfw_error()));
+          fmt::format("cannot open a window: {}; {}", last_glfw_error(), kInstead));
     }
     glfwWindowHint(GLFW_CONTEXT_VERSION_MAJOR, 3);
     glfwWindowHint(GLFW_CONTEXT_VERSION_MINOR, 3);
@@ -64,18 +64,10 @@ class Window {
     if (window_ == nullptr) {
       const std::string why = last_glfw_error();
       glfwTerminate();
-      throw std::runtime_error(fmt::format(
-          "cannot open a window: {}; use --screenshot out.png or --report out.txt", why));
+      throw std::runtime_error(fmt::format("cannot open a window: {}; {}", why, kInstead));
     }
     glfwSetWindowUserPointer(window_, this);
-    glfwSetKeyCallback(window_, [](GLFWwindow* window, int key, int, int action, int modifiers) {
-      auto* const self = static_cast<Window*>(glfwGetWindowUserPointer(window));
-      if (action != GLFW_RELEASE) self->pressed_.push_back(chord_of(key, modifiers));
-    });
-    glfwSetDropCallback(window_, [](GLFWwindow* window, int count, const char** paths) {
-      auto* const self = static_cast<Window*>(glfwGetWindowUserPointer(window));
-      self->dropped_.assign(paths, paths + count);
-    });
+    listen();
     glfwMakeContextCurrent(window_);
     glfwSwapInterval(1);
   }
@@ -90,6 +82,8 @@ class Window {
   /// Each returns what came since its last call.
   std::vector<KeyChord> take_pressed() { return std::exchange(pressed_, {}); }
   std::vector<std::string> take_dropped() { return std::exchange(dropped_, {}); }
+  /// Returns true if anything has happened to the window since the last call.
+  bool take_happened() { return std::exchange(has_happened_, false); }
   double scale() const {
     float x = 1;
     float y = 1;
@@ -103,9 +97,40 @@ class Window {
   }
 
  private:
+  /// Returns the window, and notes that something has happened to it.
+  static Window& of(GLFWwindow* window) {
+    auto& self = *static_cast<Window*>(glfwGetWindowUserPointer(window));
+    self.has_happened_ = true;
+    return self;
+  }
+
+  void listen() {
+    glfwSetKeyCallback(
+        window_, [](GLFWwindow* window, int key, int scancode, int action, int modifiers) {
+          Window& self = of(window);
+          if (action == GLFW_RELEASE) return;
+          self.pressed_.push_back(chord_of(key, modifiers, glfwGetKeyName(key, scancode)));
+        });
+    // The character of a key comes right behind it.
+    glfwSetCharCallback(window_, [](GLFWwindow* window, unsigned character) {
+      Window& self = of(window);
+      if (self.pressed_.empty()) return;
+      self.pressed_.back() = with_character(self.pressed_.back(), character);
+    });
+    glfwSetDropCallback(window_, [](GLFWwindow* window, int count, const char** paths) {
+      of(window).dropped_.assign(paths, paths + count);
+    });
+    glfwSetCursorPosCallback(window_, [](GLFWwindow* window, double, double) { of(window); });
+    glfwSetMouseButtonCallback(window_, [](GLFWwindow* window, int, int, int) { of(window); });
+    glfwSetScrollCallback(window_, [](GLFWwindow* window, double, double) { of(window); });
+    glfwSetFramebufferSizeCallback(window_, [](GLFWwindow* window, int, int) { of(window); });
+    glfwSetWindowRefreshCallback(window_, [](GLFWwindow* window) { of(window); });
+  }
+
   GLFWwindow* window_ = nullptr;
   std::vector<KeyChord> pressed_;
   std::vector<std::string> dropped_;
+  bool has_happened_ = false;
 };
 
 /// ImGui's connection to the window's events.
@@ -141,6 +166,7 @@ class Program {
         frames = wait();
         if (frames == 0) continue;
       }
+      if (window_.take_happened()) frames = kRestlessFrames;  // also in the middle of drawing
       take_events();
       draw();
       serve(interface_.take_request());

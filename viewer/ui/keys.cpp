@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 namespace shardlens::viewer {
 
@@ -59,12 +60,25 @@ KeyChord parse_chord(std::string_view text) {
   return chord;
 }
 
-KeyChord chord_of(int glfw_key, int glfw_modifiers) {
-  const bool is_enter = glfw_key == GLFW_KEY_KP_ENTER;
-  return {.code = is_enter ? GLFW_KEY_ENTER : glfw_key,
+KeyChord chord_of(int glfw_key, int glfw_modifiers, const char* name) {
+  int code = glfw_key == GLFW_KEY_KP_ENTER ? GLFW_KEY_ENTER : glfw_key;
+  const std::string_view text = name == nullptr ? "" : name;
+  // What a key of the number pad means depends on more than its name.
+  const bool is_named = glfw_key < GLFW_KEY_ESCAPE && text.size() == 1 &&
+                        std::isgraph(static_cast<unsigned char>(text[0])) != 0;
+  if (is_named) code = std::toupper(static_cast<unsigned char>(text[0]));
+  return {.code = code,
           .ctrl = (glfw_modifiers & GLFW_MOD_CONTROL) != 0,
           .shift = (glfw_modifiers & GLFW_MOD_SHIFT) != 0,
           .alt = (glfw_modifiers & GLFW_MOD_ALT) != 0};
+}
+
+KeyChord with_character(KeyChord chord, unsigned character) {
+  constexpr unsigned kLastAscii = 126;
+  const bool is_sign =
+      character > ' ' && character <= kLastAscii && std::isalpha(static_cast<int>(character)) == 0;
+  if (!is_sign || chord.ctrl || chord.alt) return chord;
+  return {.code = static_cast<int>(character)};
 }
 
 }  // namespace shardlens::viewer

@@ -17,7 +17,12 @@ struct KeyChord {
 /// Parses "Ctrl+Shift+E", "F1", "Left" or "[". The code of an unknown key is -1.
 KeyChord parse_chord(std::string_view text);
 
-/// Returns the chord of the arguments of GLFW's key callback.
-KeyChord chord_of(int glfw_key, int glfw_modifiers);
+/// Returns the chord of the arguments of GLFW's key callback. `name` is the key's name on the
+/// user's keyboard, as glfwGetKeyName returns it: Z is where that says "z".
+KeyChord chord_of(int glfw_key, int glfw_modifiers, const char* name = nullptr);
+
+/// Returns the chord whose key has given a character: a digit or a sign is that key wherever it
+/// stands, and with Shift or without, as "/" is on 7 of a German keyboard.
+KeyChord with_character(KeyChord chord, unsigned character);
 
 }  // namespace shardlens::viewer
