@@ -30,6 +30,7 @@ using Clock = std::chrono::steady_clock;
 constexpr double kIdleSeconds = 0.5;                // between looks at live recordings,
 constexpr double kPlanningSeconds = 0.02;           // and at a plan that is being made
 constexpr std::chrono::milliseconds kPatience(30);  // how long a frame waits for a plan
+constexpr std::chrono::seconds kMessageTime(15);    // that what was not opened is shown
 constexpr const char* kInstead = "use --export page.html, --screenshot out.png or --report out.txt";
 constexpr int kRestlessFrames = 3;  // drawn after an event: ImGui needs a few to settle
 
@@ -183,10 +184,22 @@ class Program {
     const auto before = Clock::now();
     glfwWaitEventsTimeout(most);
     const bool had_event = Clock::now() - before < std::chrono::duration<double>(most);
-    const bool has_news =
-        presenter_.follow_plan() || (!presenter_.is_planning() && presenter_.follow_recordings());
+    const bool has_news = presenter_.follow_plan() ||
+                          (!presenter_.is_planning() && presenter_.follow_recordings()) ||
+                          interface_.forgets() || forgets_messages();
     if (!had_event) autosave();
     return had_event || has_news ? kRestlessFrames : 0;
+  }
+
+  /// Forgets what was not opened, once it was shown for long enough. Returns true if it does.
+  bool forgets_messages() {
+    if (presenter_.messages() != messages_) {
+      messages_ = presenter_.messages();
+      messages_since_ = Clock::now();
+    }
+    if (messages_.empty() || Clock::now() - messages_since_ < kMessageTime) return false;
+    presenter_.forget_messages();
+    return true;
   }
 
   void autosave() {
@@ -301,6 +314,8 @@ class Program {
   Presenter& presenter_;
   Interface interface_;
   bool wants_picture_ = false;
+  std::vector<std::string> messages_;
+  Clock::time_point messages_since_{};
   std::optional<ViewState> autosaved_ = presenter_.state();
 };
 

@@ -70,6 +70,12 @@ void Presenter::reload() {
   align_by_what_there_is();
 }
 
+void Presenter::forget_messages() {
+  opened_.messages.clear();
+  messages_.clear();
+  ++generation_;
+}
+
 bool Presenter::update_plans(std::chrono::milliseconds most) {
   if (!plan_lanes_.update(state_, opened_.runs, most)) return false;
   ++generation_;

@@ -44,6 +44,8 @@ class Presenter {
   /// Adds runs to the open ones, and keeps the state. reload() reads all recordings again.
   void open(const std::vector<std::string>& paths);
   void reload();
+  /// Forgets the messages, when they have been read.
+  void forget_messages();
   /// Reads recordings again that have grown since. Returns true if any has.
   bool follow_recordings();
   /// Sets how long a picture waits for a plan before it shows the previous one; an hour unless this

@@ -93,7 +93,6 @@ void Interface::draw(const Frame& frame) {
   const Picture& picture = presenter_.picture(canvas, fonts_.metrics());
   viewer::draw(picture, presenter_.ground(), fonts_, backdrop_, *ImGui::GetBackgroundDrawList());
   draw_question();
-  draw_said(frame);
   pressed_.clear();
 }
 
@@ -110,7 +109,33 @@ void Interface::draw_menu() {
     ImGui::EndMenu();
   }
   menu_height_ = ImGui::GetWindowSize().y;
+  draw_hint();
   ImGui::EndMainMenuBar();
+}
+
+/// Says at the right of the menu what has just been done, else how to find everything: there it
+/// covers nothing.
+void Interface::draw_hint() {
+  const std::string text = said_.empty() ? "F1: keys, Ctrl+P: find a command" : said_;
+  const float width = ImGui::CalcTextSize(text.c_str()).x + 2 * ImGui::GetStyle().ItemSpacing.x;
+  ImGui::SetCursorPosX(std::max(ImGui::GetCursorPosX(), ImGui::GetWindowWidth() - width));
+  if (said_.empty()) {
+    ImGui::TextDisabled("%s", text.c_str());
+  } else {
+    ImGui::TextUnformatted(text.c_str());
+  }
+}
+
+void Interface::say(std::string text) {
+  said_ = std::move(text);
+  said_at_ = std::chrono::steady_clock::now();
+}
+
+bool Interface::forgets() {
+  constexpr std::chrono::seconds kLong(8);
+  if (said_.empty() || std::chrono::steady_clock::now() - said_at_ < kLong) return false;
+  said_.clear();
+  return true;
 }
 
 bool Interface::is_pressed(std::string_view key) const {
@@ -268,16 +293,6 @@ void Interface::draw_help() {
     }
     ImGui::EndTable();
   }
-  ImGui::End();
-}
-
-void Interface::draw_said(const Frame& frame) {
-  if (said_.empty()) return;
-  const auto height = static_cast<float>(frame.height);
-  ImGui::SetNextWindowPos({10, height - ImGui::GetFrameHeight() - 18});
-  ImGui::Begin("said", nullptr,
-               kSheet | ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoFocusOnAppearing);
-  ImGui::TextUnformatted(said_.c_str());
   ImGui::End();
 }
 

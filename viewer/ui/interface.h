@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,8 +39,10 @@ class Interface {
   Request take_request();
   /// Returns the path that was typed for the last request of file.open or an export.
   const std::string& path() const { return path_; }
-  /// Shows a text in a line at the bottom until the next command.
-  void say(std::string text) { said_ = std::move(text); }
+  /// Shows a text in the menu's line for a while, or until the next command.
+  void say(std::string text);
+  /// Returns true once what was said has been there for long enough, and forgets it.
+  bool forgets();
 
  private:
   enum class Asking { nothing, palette, search, note, open, help };
@@ -55,7 +58,7 @@ class Interface {
   void draw_help();
   void draw_text_question(const char* title, const char* hint);
   void answer();
-  void draw_said(const Frame& frame);
+  void draw_hint();
   void apply_theme();
 
   Presenter& presenter_;
@@ -70,6 +73,7 @@ class Interface {
   size_t chosen_ = 0;
   std::string path_;
   std::string said_;
+  std::chrono::steady_clock::time_point said_at_{};
   float menu_height_ = 0;
 };
 
