@@ -9,6 +9,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "profiler/units.h"
 #include "tests/support/random_events.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/view_recording.h"
@@ -120,6 +121,27 @@ TEST_CASE("a session drawn twice is the same to the last pixel, and so it is whe
     CHECK(first[i] == second[i]);
     if (i > 0) CHECK(first[i] != first[i - 1]);
   }
+}
+
+TEST_CASE("runs of a device and of the host are compared among themselves, on card and in table") {
+  Runs mixed;
+  mixed.state.files.resize(1);  // on a device
+  mixed.write("host", {.device = "cpu"}, 1);
+  mixed.write("more", {.activation_bytes = 5 << 20, .device = "cpu"}, 1);
+  Presenter presenter(mixed.state, "");
+  const std::string text = to_text(draw(presenter));
+  const auto peak = [&](size_t run) {
+    return presenter.runs()[run].at_peak().lane.peak().max_bytes;
+  };
+  REQUIRE(peak(2) - peak(1) != peak(2) - peak(0));
+  const auto count = [&](int64_t growth) {
+    const std::string words = profiler::bytes_text(growth) + " more";
+    size_t found = 0;
+    for (size_t at = 0; (at = text.find(words, at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  CHECK(count(peak(2) - peak(1)) >= 2);
+  CHECK(count(peak(2) - peak(0)) == 0);
 }
 
 TEST_CASE("every strategy is named with its peak and what changed, in words") {

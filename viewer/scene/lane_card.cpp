@@ -27,14 +27,6 @@ std::string peak_words(const Scene& scene, const Shown& one) {
   return words;
 }
 
-/// Returns the run with which a strategy is compared: the baseline, or, if its tensors lie in other
-/// memory than the baseline's, the first run like it.
-const Shown& compared_with(const Scene& scene, const Shown& one) {
-  const auto space = [](const Shown& run) { return run.lane->lane.info().space; };
-  if (space(one) == space(scene.baseline())) return scene.baseline();
-  return *std::ranges::find(scene.shown, space(one), space);
-}
-
 /// Draws "12 MiB less than keep (-9.6 %)" with an arrow, so that colour is not the only sign.
 void draw_change(Scene& scene, const Shown& one, Box line) {
   Painter& paint = scene.paint;
@@ -258,6 +250,12 @@ void draw_cursor(Scene& scene, const Shown& one, const Box& plot) {
 }
 
 }  // namespace
+
+const Shown& compared_with(const Scene& scene, const Shown& one) {
+  const auto space = [](const Shown& run) { return run.lane->lane.info().space; };
+  if (space(one) == space(scene.baseline())) return scene.baseline();
+  return *std::ranges::find(scene.shown, space(one), space);
+}
 
 void draw_badge(Painter& paint, Box& line, std::string_view text) {
   const float width = paint.width(Style::small, text) + paint.px(10);

@@ -210,7 +210,10 @@ double top_bytes_of(const ViewState& state, const std::vector<Shown>& shown, con
   if (state.height == Height::capacity) {
     top = std::max(top, one.run->capacity_bytes());
   } else if (state.height == Height::shared) {
-    for (const Shown& other : shown) top = std::max(top, own(other));
+    const auto space = [](const Shown& run) { return run.lane->lane.info().space; };
+    for (const Shown& other : shown) {
+      if (space(other) == space(one)) top = std::max(top, own(other));
+    }
   }
   return kRoomAbovePeak * static_cast<double>(top);
 }

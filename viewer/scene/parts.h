@@ -67,7 +67,12 @@ bool have_shards(const std::vector<Shown>& shown);
 /// stacking order from the top.
 std::vector<Category> used_categories(const std::vector<Shown>& shown);
 
-/// Returns the bytes at the upper edge of a strategy's plot.
+/// Returns the run with which a strategy is compared: the baseline, or, if its tensors lie in other
+/// memory than the baseline's, the first run like it.
+const Shown& compared_with(const Scene& scene, const Shown& one);
+
+/// Returns the bytes at the upper edge of a strategy's plot. Runs of a device's memory and of the
+/// host's do not share it.
 double top_bytes_of(const ViewState& state, const std::vector<Shown>& shown, const Shown& one);
 
 /// Returns the period of hatches in pixels; 0 if categories have no hatches.

@@ -90,8 +90,9 @@ void draw_cell(Scene& scene, const Row& row, size_t run, Box cell) {
   const Style style = row.is_strong ? Style::strong : Style::small;
   const float share = scene.shown.size() > 1 ? 0.44F : 1.F;
   paint.text_right(cell.take_left(cell.w * share), bytes_text(*bytes), paint.colors.text, style);
-  const auto& base = row.bytes[scene.baseline().index];
-  if (run == scene.baseline().index || !base) return;
+  const size_t other = compared_with(scene, scene.shown[run]).index;
+  const auto& base = row.bytes[other];
+  if (run == other || !base) return;
   const int64_t growth = *bytes - *base;
   cell.take_left(paint.px(8));
   if (growth == 0) {
