@@ -144,6 +144,22 @@ TEST_CASE("runs of a device and of the host are compared among themselves, on ca
   CHECK(count(peak(2) - peak(0)) == 0);
 }
 
+TEST_CASE("a category that is alone has its own headline, change and axis") {
+  Presenter presenter(runs().state, "");
+  draw(presenter);
+  ViewState state = presenter.state();
+  constexpr auto kActivation = static_cast<size_t>(Category::activation);
+  state.hidden_categories = ((1U << kCategories) - 1) & ~(1U << kActivation);
+  presenter.restore(state);
+  const std::string text = to_text(draw(presenter));
+  CHECK(text.find("activation at the peak") != std::string::npos);
+  const auto bytes = [&](size_t run) {
+    return presenter.runs()[run].at_peak().lane.peak().at_max[kActivation];
+  };
+  CHECK(text.find(profiler::bytes_text(bytes(0))) != std::string::npos);
+  CHECK(text.find(change_in_words(bytes(0), bytes(2))) != std::string::npos);
+}
+
 TEST_CASE("every strategy is named with its peak and what changed, in words") {
   Presenter presenter(runs().state, "");
   const Picture& picture = draw(presenter);

@@ -18,9 +18,19 @@ namespace {
 constexpr float kTickDistance = 34;   // points, of the y axis
 constexpr float kXTickDistance = 62;  //
 
+/// Returns the name of the category that is shown alone, or a word for several.
+std::string shown_words(const Scene& scene) {
+  std::vector<Category> all = used_categories(scene.shown);
+  std::erase_if(all, [&](Category category) { return !scene.state().shows(category); });
+  return all.size() == 1 ? words_of(all.front(), have_shards(scene.shown)) : "what is shown";
+}
+
 std::string peak_words(const Scene& scene, const Shown& one) {
   const bool at_cursor = scene.state().at == At::cursor && scene.state().cursor;
   std::string words = at_cursor ? "at the cursor" : "peak";
+  if (scene.state().hidden_categories != 0) {
+    words = fmt::format("{} at the {}", shown_words(scene), at_cursor ? "cursor" : "peak");
+  }
   if (one.run->ranks.size() > 1) {
     words += fmt::format(", rank {} of {}", one.lane->lane.rank(), one.run->ranks.size());
   }
@@ -37,7 +47,9 @@ void draw_change(Scene& scene, const Shown& one, Box line) {
     }
     return;
   }
-  const int64_t growth = one.total - base.total;
+  const int64_t here = shown_bytes(scene.state(), one.bytes);
+  const int64_t there = shown_bytes(scene.state(), base.bytes);
+  const int64_t growth = here - there;
   const Color& color = growth > 0   ? paint.colors.more
                        : growth < 0 ? paint.colors.less
                                     : paint.colors.muted;
@@ -45,7 +57,7 @@ void draw_change(Scene& scene, const Shown& one, Box line) {
     const Box arrow = line.take_left(paint.px(13));
     paint.triangle(arrow.x, arrow.y + arrow.h / 2, paint.px(8), growth > 0, color);
   }
-  std::string words = change_in_words(base.total, one.total);
+  std::string words = change_in_words(there, here);
   const std::string full = fmt::format("{}, against {}", words, base.run->name);
   if (paint.width(Style::small, full) <= line.w) words = full;
   paint.text(line, words, color, Style::small);
@@ -106,7 +118,8 @@ void draw_title(Scene& scene, const Shown& one, Box box) {
              is_sound ? one.run->strategy : profiler::judgement_text(judgement),
              is_sound ? paint.colors.muted : paint.colors.warning, Style::small);
   Box figure = box.take_top(paint.px(24));
-  const std::string total = std::string(bound_prefix(judgement)) + bytes_text(one.total);
+  const std::string total =
+      std::string(bound_prefix(judgement)) + bytes_text(shown_bytes(scene.state(), one.bytes));
   figure.take_left(paint.text(figure, total, paint.colors.text, Style::figure) - figure.x +
                    paint.px(8));
   figure.y += paint.px(2);
@@ -303,7 +316,7 @@ void draw_marks(Scene& scene, const Shown& one, const CardGeometry& card, double
   draw_hits(scene, one, card.plot);
   if (has_bands) {
     draw_budget(scene, one, card.plot, top_bytes);
-    draw_peak(scene, one, card.plot, top_bytes);
+    if (scene.state().hidden_categories == 0) draw_peak(scene, one, card.plot, top_bytes);
   }
   draw_notes(scene, card.plot);
   draw_cursor(scene, one, card.plot);

@@ -203,6 +203,7 @@ void draw_outlines(Scene& scene, const CardGeometry& card, double top_bytes) {
 double top_bytes_of(const ViewState& state, const std::vector<Shown>& shown, const Shown& one) {
   const auto own = [&](const Shown& run) {
     int64_t top = 1;
+    if (state.hidden_categories != 0) return std::max(top, shown_bytes(state, run.drawn));
     for (const RankLane& rank : run.run->ranks) top = std::max(top, rank.lane.peak().max_bytes);
     return state.panels.reserved ? std::max(top, run.reserved_peak) : top;
   };

@@ -53,6 +53,9 @@ const DrawnColumns& drawn_columns(const SceneInput& input, ImageCache& cache, si
 /// Notes in every strategy what is drawn of it.
 void find_drawn(const SceneInput& input, ImageCache& cache, std::vector<Shown>& shown);
 
+/// Returns the bytes of the categories that the state shows.
+int64_t shown_bytes(const ViewState& state, const CategoryBytes& bytes);
+
 /// Returns the most bytes that any strategy has of a category, at its moment or in what is drawn.
 int64_t most_bytes(const std::vector<Shown>& shown, Category category);
 
@@ -72,7 +75,7 @@ std::vector<Category> used_categories(const std::vector<Shown>& shown);
 const Shown& compared_with(const Scene& scene, const Shown& one);
 
 /// Returns the bytes at the upper edge of a strategy's plot. Runs of a device's memory and of the
-/// host's do not share it.
+/// host's do not share it. Where categories are hidden it is what is drawn of the others.
 double top_bytes_of(const ViewState& state, const std::vector<Shown>& shown, const Shown& one);
 
 /// Returns the period of hatches in pixels; 0 if categories have no hatches.

@@ -142,6 +142,14 @@ std::vector<Category> used_categories(const std::vector<Shown>& shown) {
   return used;
 }
 
+int64_t shown_bytes(const ViewState& state, const CategoryBytes& bytes) {
+  int64_t sum = 0;
+  for (size_t c = 0; c < kCategories; ++c) {
+    if (state.shows(static_cast<Category>(c))) sum += bytes[c];
+  }
+  return sum;
+}
+
 int64_t most_bytes(const std::vector<Shown>& shown, Category category) {
   const auto c = static_cast<size_t>(category);
   int64_t most = 0;
