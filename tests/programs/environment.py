@@ -133,6 +133,14 @@ def replaced(text, words):
     return text
 
 
+def make_links(program, words):
+    """Models and data that the program names by themselves lie where it looks for them."""
+    for name, target in program.links.items():
+        link = pathlib.Path(words["work"]) / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(replaced(target, words))
+
+
 def variables_of(program, environment, words):
     """The program's environment: nothing is fetched or sent while it runs."""
     own = {name: replaced(value, words) for name, value in program.variables.items()}

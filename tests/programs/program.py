@@ -33,7 +33,7 @@ class Source:
 class Program:
     """One program of others, as it is started.
 
-    In `command` and in the values of `variables` these words are replaced:
+    In `command` and in the values of `variables` and `links` these words are replaced:
       {python}, {bin}   the environment's Python, and the folder of its programs
       {site}            the folder of the environment's packages
       {source}          the folder of the source
@@ -49,5 +49,6 @@ class Program:
     inputs: tuple = ()
     flags: tuple = ()  # of shardlens record, such as ("--world", "8", "--rank", "3")
     variables: dict = dataclasses.field(default_factory=dict)
+    links: dict = dataclasses.field(default_factory=dict)  # names in {work}, and what they lead to
     timeout_s: int = 300
     explained: str = ""  # why its peaks are not PyTorch's, or why it does not end with 0

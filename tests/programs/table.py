@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-import textwrap
 
 from program import ROOT
 
@@ -20,6 +19,8 @@ def _bytes(peaks):
 
 def _verdict(trial):
     """Returns what the process's own counters are beside the recording's."""
+    if trial.exit_code != 0 and trial.program.explained:
+        return f"it failed: {trial.program.explained}"
     if not trial.peaks:
         return trial.failure or "nothing was recorded"
     if all(one.is_equal for one in trial.peaks):
@@ -28,7 +29,7 @@ def _verdict(trial):
 
 
 def line_of(trial):
-    mark = "equal" if trial.is_equal else "explained" if trial.program.explained else "FAILED"
+    mark = "equal" if trial.is_equal else "FAILED" if trial.is_fault else "explained"
     peak = _bytes(trial.peaks[0].recorded) if trial.peaks else "-"
     parts = [f"{mark:9}", f"{trial.program.name:32}", f"{trial.program.library} {trial.version}",
              f"{trial.seconds:.0f} s", peak, f"exit code {trial.exit_code}"]
@@ -40,7 +41,7 @@ def line_of(trial):
 def _row_of(trial):
     doubts = "; ".join(trial.doubts).replace("|", "\\|")
     said = _verdict(trial).replace("|", "\\|")
-    if trial.program.explained:
+    if trial.program.explained and trial.exit_code == 0 and not trial.is_equal:
         said += f": {trial.program.explained}"
     peak = "; ".join(_bytes(one.recorded) for one in trial.peaks) or "-"
     return (f"| {trial.program.name} | {trial.program.library} {trial.version} | "
@@ -67,13 +68,10 @@ def _rows_in(block):
 
 def _command_of(program):
     """The program as it is typed, with the words in braces that stand for folders."""
-    words = ["shardlens record --device null:h100", *program.flags, "--",
-             *(word if word else "''" for word in program.command)]
-    text = " ".join(word if " " not in word or word.startswith("shardlens") else f"'{word}'"
-                    for word in words)
-    text = text.replace("{python}", "python").replace("{bin}/", "")
-    return "\n".join(textwrap.wrap(text, 96, subsequent_indent="    ", break_long_words=False,
-                                   break_on_hyphens=False))
+    words = [*program.flags, "--", *(f"'{word}'" if " " in word or not word else word
+                                     for word in program.command)]
+    text = " ".join(["shardlens record --device null:h100", *words])
+    return text.replace("{python}", "python").replace("{bin}/", "")
 
 
 def _block(rows, catalogue):
@@ -85,10 +83,10 @@ def _block(rows, catalogue):
     lines += [row.text for row in kept]
     lines += ["", "## The commands", "",
               "Words in braces stand for folders: the source's, and those of inputs that "
-              "`tests/programs/inputs` makes."]
+              "`tests/programs/inputs` makes.", ""]
     for program in known:
-        origin = f", {program.source.url} at {program.source.commit[:12]}" if program.source else ""
-        lines += ["", f"{program.name}{origin}:", "", "```text", _command_of(program), "```"]
+        origin = f" ({program.source.url} at {program.source.commit[:12]})" if program.source else ""
+        lines.append(f"- {program.name}{origin}: `{_command_of(program)}`")
     return "\n".join(lines) + "\n"
 
 

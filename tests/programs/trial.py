@@ -100,6 +100,7 @@ def run(program, shardlens, folder):
         made = environment.Environment(program.environment)
         version = made.version_of(program.library)
         words = environment.words_of(program, made, work)
+        environment.make_links(program, words)
     except Failure as failure:
         return Trial(program, failure=str(failure))
     command = [environment.replaced(word, words) for word in program.command]
