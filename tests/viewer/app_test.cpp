@@ -338,6 +338,34 @@ TEST_CASE("without a display the window is refused with what to do instead") {
   CHECK(ended.err.find("--screenshot") != std::string::npos);
 }
 
+TEST_CASE("keys mean what a German keyboard says that they are") {
+  for (const char* program : {"/usr/bin/Xvfb", "/usr/bin/xdotool", "/usr/bin/setxkbmap"}) {
+    if (!is_program(program)) SKIP(std::string(program) + " is not installed");
+  }
+  const Files files;
+  const Display display;
+  REQUIRE(test::run({"/usr/bin/env", display.name(), "setxkbmap", "de"}).exit_code == 0);
+  const std::string folder = files.folder.file("german");
+  fs::create_directories(folder);
+  const std::string session = folder + "/s.json";
+  ViewState state;
+  state.files = {files.a};
+  save_session(state, session);
+  DrivenWindow window(display, folder, session);
+  window.keys({"bracketright"});  // AltGr and 9
+  CHECK(window.settles(session, [](const ViewState& saved) { return saved.view.has_value(); }));
+  const auto settles = [&](Grouping wanted) {
+    return window.settles(session,
+                          [=](const ViewState& saved) { return saved.grouping == wanted; });
+  };
+  window.keys({"g"});
+  CHECK(settles(Grouping::label));
+  window.keys({"z"});  // where an American keyboard has Y
+  CHECK(settles(Grouping::category));
+  window.keys({"ctrl+q"});
+  CHECK(window.wait().exit_code == 0);
+}
+
 TEST_CASE("a window is driven by keyboard and mouse, twice to the same picture") {
   if (!is_program("/usr/bin/Xvfb") || !is_program("/usr/bin/xdotool")) {
     SKIP("Xvfb or xdotool is not installed");
