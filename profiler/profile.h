@@ -39,6 +39,9 @@ constexpr std::array<std::string_view, kCategories> kCategoryNames = {
     "reduce_buffer",   "gradient",       "activation",         "input",
     "workspace",       "communication",  "checkpoint_staging", "other"};
 
+/// Ends the label of an allocation whose size is an upper bound of what it is on a GPU.
+constexpr std::string_view kUpperBound = ", an upper bound";
+
 enum class Space : uint8_t { device, host, pinned, segment, driver };
 constexpr int kSpaces = 5;
 constexpr std::array<std::string_view, kSpaces> kSpaceNames = {"device", "host", "pinned",

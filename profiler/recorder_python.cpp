@@ -40,6 +40,7 @@ std::atomic<StepPart> step_part = StepPart::starting;
 std::atomic<bool> start_is_due = false;  // the device's use has not been sampled yet
 bool samples_device = false;             // if so, at each end of a step and at the end
 std::atomic<int64_t> coming_step = -1;   // begins with the next allocation; -1: none
+std::atomic<const char* (*)()> bound_of_next = nullptr;
 
 /// The purpose of the allocation that this thread is about to make. The allocator asks for it
 /// before it takes its lock, when this code may still wait for Python, and reports the allocation
@@ -180,6 +181,14 @@ StepPart part_now(const Seen& seen, bool in_backward) {
   return part;
 }
 
+/// Returns what is added to the place of the next allocation if its size is an upper bound.
+std::string bound_text(std::string_view place) {
+  const auto next = bound_of_next.load();
+  const char* const bound = next == nullptr ? nullptr : next();
+  return bound == nullptr ? ""
+                          : fmt::format("{}{}{}", place.empty() ? "" : ": ", bound, kUpperBound);
+}
+
 /// Returns the label of the next allocation: the place in the program, or the node of autograd
 /// where no function of the program runs, with the whole stack down to the operators.
 uint32_t label_of_next(Recorder& active, ThreadStacks& stacks, const Seen& seen, uint32_t innermost,
@@ -190,6 +199,7 @@ uint32_t label_of_next(Recorder& active, ThreadStacks& stacks, const Seen& seen,
     const uint32_t outermost = stacks.frame_of(text, 0);
     innermost = outermost == 0 ? 0 : stacks.frame_of(stacks.places, outermost);
   }
+  text += bound_text(text);
   if (text.empty()) return 0;
   if (innermost == 0) return active.label(text);
   return active.label(text, stacks.frame_of_operators(innermost));
@@ -325,6 +335,8 @@ void shardlens_record_workspaces() {
     active->recategorise(Space::device, block, Category::workspace);
   });
 }
+
+void shardlens_record_name_bounds(const char* (*next)()) { bound_of_next = next; }
 
 void shardlens_record_share_history(int32_t context, int64_t entries, int32_t with_cpp) {
   if (Recorder::active() == nullptr) return;

@@ -54,6 +54,10 @@ void shardlens_record_recategorise(uint64_t address, int32_t category);
 /// Changes the category of the blocks that cuBLAS works in to `workspace`, which nobody knew when
 /// they were allocated.
 void shardlens_record_workspaces();
+/// Sets the function that says of what the calling thread's next allocation is an upper bound ("a
+/// workspace of cuFFT"), or null where it is as large as on a GPU. It is asked once an allocation,
+/// and its texts live as long as the process.
+void shardlens_record_name_bounds(const char* (*bound_of_next)());
 /// Passes on the arguments with which the program has asked PyTorch for a memory history of its
 /// own. The program gets its history, and the recording still gets its stacks.
 void shardlens_record_share_history(int32_t context, int64_t entries, int32_t with_cpp);

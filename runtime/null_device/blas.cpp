@@ -1,5 +1,5 @@
-// Answers cuBLAS's calls: handles and their modes. Its products do nothing; LibTorch provides the
-// workspace.
+// Answers cuBLAS's calls: handles and their modes, and the host's verdict of factorisations in
+// batches. Its products do nothing; LibTorch provides the workspace.
 #include "runtime/null_device/handle.h"
 
 using shardlens::runtime::kLibrarySuccess;
@@ -18,5 +18,31 @@ int cublasGetPointerMode_v2(void*, int* mode) {
   *mode = 0;  // CUBLAS_POINTER_MODE_HOST
   return kLibrarySuccess;
 }
+
+// No argument is wrong. The calls for float, double and both complex types take the same arguments,
+// but for pointers.
+
+int cublasSgeqrfBatched(void*, int, int, const void*, int, const void*, int* info, int) {
+  *info = 0;
+  return kLibrarySuccess;
+}
+[[gnu::alias("cublasSgeqrfBatched")]] decltype(cublasSgeqrfBatched) cublasDgeqrfBatched,
+    cublasCgeqrfBatched, cublasZgeqrfBatched;
+
+int cublasSgetrsBatched(void*, int, int, int, const void*, int, const void*, const void*, int,
+                        int* info, int) {
+  *info = 0;
+  return kLibrarySuccess;
+}
+[[gnu::alias("cublasSgetrsBatched")]] decltype(cublasSgetrsBatched) cublasDgetrsBatched,
+    cublasCgetrsBatched, cublasZgetrsBatched;
+
+int cublasSgelsBatched(void*, int, int, int, int, const void*, int, const void*, int, int* info,
+                       void*, int) {
+  *info = 0;
+  return kLibrarySuccess;
+}
+[[gnu::alias("cublasSgelsBatched")]] decltype(cublasSgelsBatched) cublasDgelsBatched,
+    cublasCgelsBatched, cublasZgelsBatched;
 
 }  // extern "C"

@@ -43,13 +43,13 @@
 // NVRTC (shardlens_null_nvrtc); where one of these failed, cuDNN would silently take other kernels.
 // What its graphs do not tell (RNNs, CTC, batch norm) needs a handle, and is an error.
 //
-// Limits. A process is meant to use one of several devices: they have one memory between them. No
-// device is ever busy. The context of a real driver and what NVIDIA's libraries allocate for
+// Limits. A process is meant to use one of several devices: they have one memory between them.
+// No device is ever busy. The context of a real driver and what NVIDIA's libraries allocate for
 // themselves (about 0.5 GB) are not taken from the capacity, and addresses are never used twice.
 // CUPTI calls back for no call but those on memory, whatever is enabled; it hands a full buffer
-// back on the thread that filled it; no record has a program counter or names a library. The sizes
-// of workspaces that cuFFT, cuSOLVER and cuSPARSE would give are not known, nor cuDNN's where it is
-// not there; no model here uses them. cuDNN was not compared with a GPU; what it would take by
+// back on the thread that filled it; no record has a program counter or names a library.
+// Workspaces of cuFFT, cuSOLVER and cuSPARSE are upper bounds (workspace_bounds.h); cuDNN's are
+// not known where it is not there. cuDNN was not compared with a GPU; what it would take by
 // timing kernels (benchmark) cannot be known.
 #pragma once
 

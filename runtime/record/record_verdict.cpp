@@ -241,6 +241,19 @@ RecordVerdict judged(const profiler::RankReport& report, const RecordFacts& fact
           .is_nearly_full = free_bytes < capacity_bytes / 10};
 }
 
+/// Returns a line on what of the peak has a size that only a GPU tells, or "".
+std::string bounds_text(const profiler::RankReport& report) {
+  if (report.main_space() == nullptr) return {};
+  int64_t bytes = 0;
+  for (const profiler::Tensor& tensor : report.main_space()->tensors) {
+    if (tensor.label.ends_with(profiler::kUpperBound)) bytes += tensor.given_bytes;
+  }
+  if (bytes == 0) return {};
+  return fmt::format("{} of the peak are upper bounds: it lies between {} and {}",
+                     bytes_text(bytes), bytes_text(report.peak_bytes() - bytes),
+                     bytes_text(report.peak_bytes()));
+}
+
 }  // namespace
 
 RecordVerdict verdict_of(const profiler::RankReport& report, const RecordFacts& facts,
@@ -250,6 +263,9 @@ RecordVerdict verdict_of(const profiler::RankReport& report, const RecordFacts& 
   if (peaks.are_counted) {
     verdict.doubts.emplace_back(
         "the peaks are by PyTorch's own counters, since its history has forgotten events");
+  }
+  if (const std::string bounds = bounds_text(report); !bounds.empty()) {
+    verdict.doubts.push_back(bounds);
   }
   if (facts.shapes > 0) {
     verdict.doubts.emplace_back("shapes depended on values, which are 0 here: it may take more");

@@ -101,6 +101,14 @@ Finiteness finiteness_of(string_view name) {
   return is_among(kNotFinite, name) ? Finiteness::is_not : Finiteness::nothing;
 }
 
+/// Returns the place of the result by which LAPACK's routines say what they failed at.
+int status_of(const c10::FunctionSchema& schema, string_view name) {
+  if (!name.starts_with("linalg_") && !name.starts_with("_linalg_")) return -1;
+  const auto& returns = schema.returns();
+  const auto found = std::ranges::find(returns, "info", &c10::Argument::name);
+  return found == returns.end() ? -1 : static_cast<int>(found - returns.begin());
+}
+
 Count count_of(string_view name) {
   if (name.starts_with("_unique")) return Count::results_or_true;
   return name == "nonzero" || name.starts_with("unique_") ? Count::results : Count::nothing;
@@ -134,6 +142,7 @@ KnownOperator facts_of(const c10::OperatorHandle& handle) {
                       .counts = count_of(name),
                       .absorbing = absorbing_of(name),
                       .asks = finiteness_of(name),
+                      .status = status_of(schema, name),
                       .writes_by_index = name == "_index_put_impl_"};
   for (const c10::Argument& argument : schema.arguments()) {
     facts.uses.push_back(use_of(argument, name));

@@ -43,6 +43,7 @@ struct KnownOperator {
   Count counts = Count::nothing;  // and reads from the GPU while it runs
   Absorbing absorbing = Absorbing::none;
   Finiteness asks = Finiteness::nothing;
+  int status = -1;  // the result that says whether a factorisation succeeded, where there is one
   bool writes_by_index = false;  // the elements of its first argument that the second one selects
 };
 

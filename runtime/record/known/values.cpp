@@ -406,6 +406,15 @@ void take_to_be_finite(Finiteness asks, ValuesView outputs) {
   give(answers, empty_like_on_cpu(answers).fill_(asks == Finiteness::is_finite));
 }
 
+/// Answers for a factorisation that was not computed that it has succeeded.
+void take_to_succeed(int status, ValuesView outputs) {
+  if (status < 0 || outputs.size() <= static_cast<size_t>(status)) return;
+  const IValue& output = outputs[static_cast<size_t>(status)];
+  if (!output.isTensor() || !is_plain(output.toTensor())) return;
+  const Unseen unseen;
+  give(output.toTensor(), empty_like_on_cpu(output.toTensor()).zero_());
+}
+
 void apply_effect(Frame& frame, const at::RecordFunction& call, ValuesView outputs) {
   switch (frame.facts->effect) {
     case Effect::computes: {
@@ -433,6 +442,7 @@ void conclude(Frame& frame, const at::RecordFunction& call) {
   const ValuesView outputs = results_of(call, frame.facts->results);
   apply_effect(frame, call, outputs);
   take_to_be_finite(frame.facts->asks, outputs);
+  take_to_succeed(frame.facts->status, outputs);
 }
 
 /// Follows the call if it is an operator's and is not made once more. A boxed call shows more than

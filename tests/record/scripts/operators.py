@@ -1,6 +1,5 @@
 """Runs every operator of PyTorch's own database of them on the GPU that it finds, forward and backward.
-Fails where one does that is not known to: operators that ask their values, and those of libraries that
-say how much memory they need."""
+Fails where one does that is not known to: operators that ask their values."""
 
 import sys
 import warnings
@@ -9,9 +8,9 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves
 
-NOT_ON_ANY_GPU = {"sparse.mm", "_softmax_backward_data"}  # with these samples
-ASK_VALUES = {"cov", "isin", "matrix_exp", "index_fill", "_segment_reduce"}
-NEED_SIZES = ("cusolver error", "cuFFT error", "CUSPARSE_STATUS")
+NOT_ON_ANY_GPU = {"sparse.mm", "_softmax_backward_data",
+                  "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu"}  # with these samples
+ASK_VALUES = {"cov", "linalg.eig", "isin", "matrix_exp", "index_fill", "_segment_reduce"}
 SAMPLES = 3
 
 
@@ -46,8 +45,7 @@ def main():
     unknown = 0
     for operator in op_db:
         fault = fault_of(operator)
-        known = operator.name in NOT_ON_ANY_GPU | ASK_VALUES or any(part in fault for part in NEED_SIZES)
-        if fault and not known:
+        if fault and operator.name not in NOT_ON_ANY_GPU | ASK_VALUES:
             unknown += 1
             print(f"fault of {operator.name}: {fault[:300]}", file=sys.stderr)
     mean, deviation = torch.zeros(8, 1, device="cuda"), torch.ones(4, device="cuda")

@@ -4,7 +4,7 @@ does."""
 import ctypes
 import sys
 
-from . import OPTIONS, counters
+from . import OPTIONS, bounds, counters
 from .guards import say
 
 _TEXTS = ("path", "device", "notice", "libraries", "config")
@@ -57,6 +57,7 @@ class Recorder:
             say(f"{fault.decode()}: what others than PyTorch allocate is not recorded")
         if not start["is_attached"]:
             follow_values(library)
+            bounds.name_in(library)
         self.step = library.shardlens_record_step
         self.recategorise = library.shardlens_record_recategorise
         self.find_workspaces = library.shardlens_record_workspaces

@@ -13,7 +13,7 @@ import sys
 import time
 import weakref
 
-from . import (IS_ATTACHED, OPTIONS, account, counters, cudnn, groups, history, library, ranks,
+from . import (IS_ATTACHED, OPTIONS, account, bounds, counters, cudnn, groups, history, library, ranks,
                values)
 from .guards import describe, doubts, guarded, replace, say
 
@@ -208,7 +208,7 @@ def end():
     cudnn.say_fault()
     facts = found | {"history": not OPTIONS["library"]}
     facts |= {"steps": max(_Recording.step, 0), "values_read": values.counts()}
-    facts |= {"doubts": OPTIONS["doubts"] + doubts() + values.decisions_taken()}
+    facts |= {"doubts": OPTIONS["doubts"] + doubts() + bounds.doubts() + values.decisions_taken()}
     facts |= {"communicators": groups.made()}
     with open(_file("json"), "w", encoding="utf-8") as file:
         json.dump(facts, file)
