@@ -104,7 +104,8 @@ def run(program, shardlens, folder):
     except Failure as failure:
         return Trial(program, failure=str(failure))
     command = [environment.replaced(word, words) for word in program.command]
-    flags = ["--device", "null:h100", "--timeout", str(program.timeout_s), *program.flags]
+    device = () if "--device" in program.flags else ("--device", "null:h100")
+    flags = [*device, "--timeout", str(program.timeout_s), *program.flags]
     variables = environment.variables_of(program, made, words)
     start = time.monotonic()
     code = _record([shardlens, "record", *flags, "--out", out, "--", *command], log,
