@@ -1,0 +1,94 @@
+"""Programs that are spread over ranks: by data, tensors, stages, sequence and experts."""
+
+from program import Program, Source
+
+EXAMPLES = Source("https://github.com/pytorch/examples", "77f55b912142e11fcfdf5b530231fb9c52f181e8")
+DEEPSPEED = Source("https://github.com/deepspeedai/DeepSpeedExamples",
+                   "45b4b7156c8794a3452a5a7d03dbd8d797068569")
+ACCELERATE = Source("https://github.com/huggingface/accelerate",
+                    "16cb6eb80dd9aa8b4df1a63ef57863e455d53b83")
+NANOGPT = Source("https://github.com/karpathy/nanoGPT", "3adf61e154c3fe3fca428ad6bc3818b27a3b8291")
+
+
+def world(size, **which):
+    """Flags of a rank, or of several: world(4, rank=2)."""
+    return ("--world", str(size), *(word for name, value in which.items()
+                                    for word in (f"--{name}", str(value))))
+
+
+def example(name, script, **options):
+    return Program(name, "torch", "parallel", ("{python}", f"{{source}}/distributed/{script}"),
+                   source=EXAMPLES, flags=world(8, rank=3), **options)
+
+
+def torchtitan(name, flags, *words, module="llama3", config="llama3_debugmodel"):
+    command = ("{python}", "-m", "torchtitan.train", "--module", module, "--config", config,
+               "--hf_assets_path", "{titan_assets}/tokenizer",
+               "--dataloader.dataset_path", "{titan_assets}/c4", "--training.steps", "3")
+    return Program(f"torchtitan-{name}", "torchtitan", "parallel", (*command, *words),
+                   inputs=("titan_assets",), flags=flags, timeout_s=600)
+
+
+def in_parallel(**degrees):
+    """torchtitan's flags; its CUDA graphs, which are the default, know no stages."""
+    names = {"shard": "data_parallel_shard", "replicate": "data_parallel_replicate",
+             "tensor": "tensor_parallel", "context": "context_parallel",
+             "pipeline": "pipeline_parallel"}
+    return ("--training.disable_cuda_graphs",
+            *(word for name, degree in degrees.items()
+              for word in (f"--parallelism.{names[name]}_degree", str(degree))))
+
+
+def schedule(name):
+    return ("--parallelism.pipeline_parallel_schedule", name)
+
+
+def deepspeed(stage):
+    return Program(f"deepspeed-zero{stage}", "deepspeed", "parallel",
+                   ("{python}", "{source}/training/bf16_master_weight/train.py",
+                    "--deepspeed_config", f"{{zero}}/stage{stage}.json", "--num_layers", "4",
+                    "--batch_size", "2", "--num_steps", "3", "--warmup_steps", "1"),
+                   source=DEEPSPEED, inputs=("zero",), flags=world(4, rank=2), timeout_s=600)
+
+
+PROGRAMS = [
+    example("pytorch-fsdp2", "FSDP2/example.py"),
+    example("pytorch-tensor-parallel", "tensor_parallelism/tensor_parallel_example.py"),
+    example("pytorch-sequence-parallel", "tensor_parallelism/sequence_parallel_example.py"),
+    example("pytorch-fsdp-tp", "tensor_parallelism/fsdp_tp_example.py"),
+
+    torchtitan("fsdp", world(8, rank=3)),
+    torchtitan("hsdp", world(8, rank=5), *in_parallel(replicate=2, shard=4)),
+    torchtitan("tp", world(8, rank=3), *in_parallel(tensor=2)),
+    torchtitan("cp", world(8, rank=3), *in_parallel(context=2)),
+    torchtitan("pp4", world(4, rank=2), *in_parallel(pipeline=4), *schedule("1F1B")),
+    torchtitan("4d", world(16, rank=5), *in_parallel(pipeline=2, tensor=2, context=2, shard=2),
+               *schedule("Interleaved1F1B")),
+
+    *map(deepspeed, (2, 3)),
+    Program("deepspeed-offload", "deepspeed", "parallel",
+            ("{python}", "{source}/training/offload_states/offload_states.py", "--nlayers", "4",
+             "--iteration", "6"),
+            source=DEEPSPEED, flags=world(4, rank=1)),
+
+    Program("accelerate-nd-parallel", "accelerate", "accelerate",
+            ("env", "-C", "{stories}", "{python}", "-m", "accelerate.commands.launch",
+             "--config-file", "{source}/examples/torch_native_parallelism/configs/tp_hsdp.yaml",
+             "{source}/examples/torch_native_parallelism/nd_parallel.py", "--dp-replicate-size", "2",
+             "--dp-shard-size", "2", "--tp-size", "2", "--num-steps", "3", "--sequence-length", "128",
+             "--model-name", "{tiny_llama}", "--save-dir", "{work}/out"),
+            source=ACCELERATE, inputs=("stories", "tiny_llama"), flags=("--rank", "3")),
+    Program("litgpt-finetune", "litgpt", "parallel",
+            ("{bin}/litgpt", "finetune_full", "{tiny_pythia}", "--data", "JSON", "--data.json_path",
+             "{instructions}/instructions.json", "--data.val_split_fraction", "0.1",
+             "--train.max_steps", "3", "--train.epochs", "1", "--train.global_batch_size", "8",
+             "--train.micro_batch_size", "2", "--train.max_seq_length", "128", "--eval.max_iters",
+             "1", "--out_dir", "{work}/out", "--devices", "4", "--logger_name", "csv"),
+            inputs=("instructions", "tiny_pythia"), flags=world(4, rank=2)),
+    Program("nanogpt-ddp", "torch", "parallel",
+            ("env", "-C", "{source}", "{python}", "train.py", "--dataset={token_files}",
+             "--out_dir={work}", "--compile=False", "--max_iters=3",
+             "--eval_iters=1", "--batch_size=4", "--block_size=256", "--n_layer=4", "--n_head=4",
+             "--n_embd=256", "--gradient_accumulation_steps=8"),
+            source=NANOGPT, inputs=("token_files",), flags=world(4, rank=1)),
+]
