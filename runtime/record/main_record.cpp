@@ -2,19 +2,17 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "profiler/program.h"
-#include "profiler/recording_report.h"
 #include "profiler/report/report.h"
 #include "runtime/installation.h"
 #include "runtime/record/accounts.h"
+#include "runtime/record/judged_rank.h"
 #include "runtime/record/next_steps.h"
-#include "runtime/record/outside.h"
 #include "runtime/record/python_program.h"
+#include "runtime/record/rank_runs.h"
 #include "runtime/record/record_options.h"
 #include "runtime/record/record_verdict.h"
 #include "runtime/record/recorded_run.h"
@@ -25,16 +23,22 @@ namespace {
 using namespace shardlens;
 using namespace shardlens::runtime;
 
-/// Returns a verdict, all that speaks against it, and how far PyTorch's own counters agree.
-std::string verdict_text(const std::string& path, const RecordVerdict& verdict,
-                         const std::optional<Comparison>& comparison, const Outside& outside) {
-  std::string text = fmt::format("{}: {}\n", path, verdict.line);
-  if (comparison) {
-    text += fmt::format("  {}{}\n", comparison->is_equal ? "" : "in doubt: ", comparison->line);
-  }
-  for (const std::string& doubt : verdict.doubts) text += fmt::format("  in doubt: {}\n", doubt);
-  if (outside.estimate.empty()) return text;
-  return text + fmt::format("  estimated, beside PyTorch: {}\n", outside.estimate);
+std::vector<RecordVerdict> verdicts_of(const std::vector<JudgedRank>& ranks) {
+  std::vector<RecordVerdict> verdicts;
+  for (const JudgedRank& rank : ranks) verdicts.push_back(rank.verdict);
+  return verdicts;
+}
+
+std::vector<profiler::RankReport> reports_of(const std::vector<JudgedRank>& ranks) {
+  std::vector<profiler::RankReport> reports;
+  for (const JudgedRank& rank : ranks) reports.push_back(rank.report);
+  return reports;
+}
+
+std::string verdicts_text(const std::vector<JudgedRank>& ranks) {
+  std::string text;
+  for (const JudgedRank& rank : ranks) text += verdict_text(rank);
+  return text;
 }
 
 /// Returns the line of a process that has no recording and ran out of memory; nothing if there is
@@ -47,24 +51,11 @@ std::string unrecorded_text(const RecordedRun& run, const std::vector<RecordVerd
 
 /// Prints what was recorded, the verdicts first, and returns these.
 std::vector<RecordVerdict> report_all(const RecordOptions& options, const RecordedRun& run) {
-  const std::string failure = failure_text(run.accounts, run.end);
-  std::vector<RecordVerdict> verdicts;
-  std::vector<profiler::RankReport> reports;
-  std::string lines;
-  for (const auto& path : run.recordings) {
-    profiler::RankReport report = profiler::report_of(path.string());
-    report.source = path.string();
-    const RecordFacts facts = read_record_facts(path.string());
-    const Outside outside = outside_of(options, report, facts);
-    verdicts.push_back(verdict_of(report, facts, outside.bytes, failure));
-    const auto comparison = compare_counters(report, facts);
-    if (comparison) keep_comparison(path.string(), *comparison);
-    lines += verdict_text(path.string(), verdicts.back(), comparison, outside);
-    reports.push_back(std::move(report));
-  }
-  const std::string next = next_steps(options.out, reports, verdicts);
-  profiler::print_output("\n" + unrecorded_text(run, verdicts) + lines + "\n" +
-                         profiler::report_text(std::move(reports)) + next);
+  const std::vector<JudgedRank> ranks = judge(options, run);
+  const std::vector<RecordVerdict> verdicts = verdicts_of(ranks);
+  const std::string next = next_steps(options.out, reports_of(ranks), verdicts);
+  profiler::print_output("\n" + unrecorded_text(run, verdicts) + verdicts_text(ranks) + "\n" +
+                         profiler::report_text(reports_of(ranks)) + next);
   return verdicts;
 }
 
@@ -84,13 +75,9 @@ void say_end(const CommandEnd& end) {
   }
 }
 
-int record(const RecordOptions& options) {
-  const PythonProgram program = find_python(options.command);
-  const auto record = support_folder("record");
-  const RecordFiles files =
-      recorder_for(program, record, options.is_attached() ? Answers::gpu : Answers::null_device);
-  if (!files.doubt.empty()) fmt::print(stderr, "shardlens record: {}\n", files.doubt);
-  const RecordedRun run = run_recorded(options, program, files);
+int record_one(const RecordOptions& options, const PythonProgram& program,
+               const RecordFiles& files) {
+  const RecordedRun run = RecordedRuns(options, program, files).run();
   std::vector<RecordVerdict> verdicts;
   if (run.recordings.empty()) {
     say_why_nothing(options, run);
@@ -100,6 +87,28 @@ int record(const RecordOptions& options) {
     verdicts = report_all(options, run);
   }
   return exit_code_of(run.end, verdicts, run.accounts.first("out_of_memory") != nullptr);
+}
+
+/// Prints the verdicts of all ranks that were run, and the report of the fullest.
+int record_ranks(const RecordOptions& options, const PythonProgram& program,
+                 const RecordFiles& files) {
+  const RankRuns runs = run_ranks(options, program, files);
+  const JudgedRank* const fullest = runs.fullest();
+  if (fullest == nullptr) return runs.exit_code();
+  const std::string next = next_steps(options.out, reports_of(runs.ranks), verdicts_of(runs.ranks));
+  profiler::print_output("\n" + verdicts_text(runs.ranks) + "\n" + ranks_text(runs) + "\n" +
+                         profiler::report_text({fullest->report}) + next);
+  return runs.exit_code();
+}
+
+int record(const RecordOptions& options) {
+  const PythonProgram program = find_python(options.command);
+  const auto record = support_folder("record");
+  const RecordFiles files =
+      recorder_for(program, record, options.is_attached() ? Answers::gpu : Answers::null_device);
+  if (!files.doubt.empty()) fmt::print(stderr, "shardlens record: {}\n", files.doubt);
+  return options.ranks ? record_ranks(options, program, files)
+                       : record_one(options, program, files);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <ctime>
 #include <filesystem>
 #include <stdexcept>
@@ -94,15 +95,41 @@ void check_places(const Words& places) {
   }
 }
 
+WantedRanks parse_ranks(const std::string& text) {
+  if (text == "all") return {.kind = WantedRanks::Kind::all};
+  if (text == "roles") return {.kind = WantedRanks::Kind::roles};
+  WantedRanks wanted{.kind = WantedRanks::Kind::listed};
+  const std::string_view all = text;
+  for (size_t begin = 0; begin <= all.size();) {
+    const size_t end = std::min(all.find(',', begin), all.size());
+    int rank = 0;
+    const auto [stop, error] = std::from_chars(all.data() + begin, all.data() + end, rank);
+    if (error != std::errc() || stop != all.data() + end) {
+      throw std::invalid_argument(
+          fmt::format("--ranks {}: give all, roles, or ranks such as 0,3", text));
+    }
+    const bool is_new = std::ranges::find(wanted.listed, rank) == wanted.listed.end();
+    if (is_new) wanted.listed.push_back(rank);
+    begin = end + 1;
+  }
+  return wanted;
+}
+
+void check_rank(const RecordOptions& options, const char* flag, int rank) {
+  const int size = options.world_size.value_or(1 << 30);
+  if (rank >= 0 && rank < size) return;
+  throw std::invalid_argument(
+      fmt::format("{} {}: the ranks of a world of {} are 0 to {}", flag, rank, size, size - 1));
+}
+
 void check_world(const RecordOptions& options) {
   if (options.world_size && *options.world_size < 1) {
     throw std::invalid_argument(fmt::format("--world {}: give 1 or more", *options.world_size));
   }
-  const int size = options.world_size.value_or(1 << 30);
-  if (options.rank && (*options.rank < 0 || *options.rank >= size)) {
-    throw std::invalid_argument(fmt::format("--rank {}: the ranks of a world of {} are 0 to {}",
-                                            *options.rank, size, size - 1));
-  }
+  if (options.rank) check_rank(options, "--rank", *options.rank);
+  if (!options.ranks) return;
+  if (options.rank) throw std::invalid_argument("--ranks and --rank: give one of them");
+  for (const int rank : options.ranks->listed) check_rank(options, "--ranks", rank);
 }
 
 }  // namespace
@@ -125,12 +152,13 @@ RecordOptions parse_record_options(const Words& arguments) {
   if (dashes != arguments.end()) options.command.assign(dashes + 1, arguments.end());
   CLI::App app;
   app.set_help_flag();
-  std::string device(kCuda), capacity;
+  std::string device(kCuda), capacity, ranks;
   app.add_flag("--help,-h", options.help);
   app.add_option("--device", device);
   app.add_option("--capacity", capacity);
   app.add_option("--world", options.world_size);
   app.add_option("--rank", options.rank);
+  app.add_option("--ranks", ranks);
   app.add_option("--gpus-per-node", options.gpus_per_node)->check(CLI::Range(1, kMaxNullGpus));
   app.add_option("--steps", options.steps)->check(CLI::PositiveNumber);
   app.add_option("--timeout", options.timeout_s)->check(CLI::PositiveNumber);
@@ -152,9 +180,11 @@ RecordOptions parse_record_options(const Words& arguments) {
     expect_null_device("--capacity", !capacity.empty());
     expect_null_device("--world", options.world_size.has_value());
     expect_null_device("--rank", options.rank.has_value());
+    expect_null_device("--ranks", !ranks.empty());
     expect_null_device("--gpus-per-node", options.gpus_per_node.has_value());
     expect_null_device("--true", !options.true_at.empty());
   }
+  if (!ranks.empty()) options.ranks = parse_ranks(ranks);
   check_world(options);
   check_nodes(options);
   check_places(options.true_at);
@@ -177,6 +207,8 @@ std::string record_help() {
          "  --capacity BYTES   its memory, where that is to be another, such as 141GB\n"
          "  --world W          ranks, of which only one is there\n"
          "  --rank R           which one; default: 0\n"
+         "  --ranks WHICH      several, and which is the fullest: all, 0,3, or roles: one of each\n"
+         "                     kind that differs\n"
          "  --gpus-per-node N  ranks of a node; default: the largest divisor of W up to 8\n"
          "  --true FILE:LINE   a tensor that the program decides by there, and that is not known, "
          "is\n"

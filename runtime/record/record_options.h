@@ -10,16 +10,25 @@
 
 namespace shardlens::runtime {
 
+/// Says which ranks of a world that is not there are run, each in a process of its own.
+struct WantedRanks {
+  enum class Kind : uint8_t { all, roles, listed };
+  Kind kind = Kind::all;
+  std::vector<int> listed = {};  // in the order given, none twice
+};
+
 struct RecordOptions {
   bool help = false;
   planner::Device device;  // a null one, or cuda
   std::optional<int> world_size;
   std::optional<int> rank;
+  std::optional<WantedRanks> ranks;  // more than one; `rank` is then not given
   std::optional<int> gpus_per_node;
   std::optional<int64_t> steps;  // the program ends after so many optimizer steps
   std::optional<double> timeout_s;
   std::vector<std::string> true_at;  // "train.py:30": tensors of the null device are True there
   std::string out;                   // folder of the run
+  std::string log;                   // what the program prints goes there; empty: where ours goes
   std::vector<std::string> command;  // not empty
 
   /// Returns the device's name in recordings: "null:h100", "cuda".

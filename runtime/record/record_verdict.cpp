@@ -49,6 +49,18 @@ std::vector<Communicator> communicators_in(const nlohmann::json& facts) {
   return communicators;
 }
 
+std::vector<std::vector<int>> groups_in(const nlohmann::json& facts) {
+  std::vector<std::vector<int>> groups;
+  const auto found = facts.find("groups");
+  if (found == facts.end() || !found->is_array()) return groups;
+  for (const auto& ranks : *found) {
+    const auto is_rank = [](const auto& rank) { return rank.is_number_integer(); };
+    if (!ranks.is_array() || !std::ranges::all_of(ranks, is_rank)) continue;
+    groups.push_back(ranks.template get<std::vector<int>>());
+  }
+  return groups;
+}
+
 /// Describes the last request that failed: the one that ended the program, if one has.
 std::string out_of_memory_line(const profiler::RankReport& report, int64_t outside_bytes,
                                const std::string& failure) {
@@ -175,6 +187,7 @@ RecordFacts read_record_facts(const std::string& recording) {
           .shapes = input::whole_in(read, "shapes").value_or(0),
           .counted = figures_in(*json),
           .communicators = communicators_in(*json),
+          .groups = groups_in(*json),
           .doubts = doubts_in(*json),
           .is_history = json->value("history", nlohmann::json()) == true,
           .is_known = true};

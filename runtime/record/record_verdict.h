@@ -32,9 +32,10 @@ struct RecordFacts {
   int64_t shapes = 0;    // that depended on values, which are all 0 on a null device
   Figures counted = {};  // by PyTorch, over every reset by the program
   std::vector<Communicator> communicators = {};
-  std::vector<std::string> doubts = {};  // what the recording may lack, a line each
-  bool is_history = false;               // recorded by PyTorch's own memory history
-  bool is_known = false;                 // false: it ended without telling
+  std::vector<std::vector<int>> groups = {};  // the ranks of all that the program has made
+  std::vector<std::string> doubts = {};       // what the recording may lack, a line each
+  bool is_history = false;                    // recorded by PyTorch's own memory history
+  bool is_known = false;                      // false: it ended without telling
 };
 
 /// Reads rankR.json beside rankR.slp.

@@ -6,6 +6,7 @@ would give them, by what PyTorch's own processes say or by the program's own ari
 recorded.py says which Python runs them.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -126,9 +127,80 @@ def check_optimizer_states(folder):
         run.expect(0, f"gathered 6 {4 * 64 * 64 + 2 * 64}\n", "equal")
 
 
-QUICK = [check_second_stage, check_collectives]
-LONG = [check_last_of_four_stages, check_schedules, check_sender_that_fails,
-        check_collectives_of_gpus, check_optimizer_states]
+# --- several ranks --------------------------------------------------------------------------------
+
+
+def peaks_in(out):
+    """By rank, what its process has counted."""
+    facts = {path: json.loads(path.read_text()) for path in (out / "profiles").glob("*.json")}
+    return {int(path.stem.removeprefix("rank")): one["peak_allocated_bytes"]
+            for path, one in facts.items()}
+
+
+def fullest_in(run):
+    """The first rank of the table, and which ranks each stands for."""
+    rows = re.findall(r"^  rank (\d+) .* reserved(?:, stands for (.*))?$", run.text, re.MULTILINE)
+    return int(rows[0][0]), dict(rows)
+
+
+def record_ranks(folder, name, which, *command, world):
+    os.mkdir(f"{folder}/{name}")
+    flags = ["--world", str(world), "--ranks", which]
+    return OnNullDevice(f"{folder}/{name}", *command, flags=flags).expect(0, f"of {world} ranks were run")
+
+
+def check_roles_of_pipeline(folder):
+    """The fullest of all four stages is the fullest of the roles, each of which is a stage."""
+    command = [PYTHON, SCRIPTS / "pipeline.py", "Schedule1F1B"]
+    all_ranks = record_ranks(folder, "all", "all", *command, world=4)
+    roles = record_ranks(folder, "roles", "roles", *command, world=4)
+    if fullest_in(all_ranks) != fullest_in(roles) or peaks_in(all_ranks.out) != peaks_in(roles.out):
+        raise AssertionError(f"{all_ranks.text}\nbut the roles are\n{roles.text}")
+    if len(peaks_in(roles.out)) != 4 or "in doubt: ranks" in roles.text:
+        raise AssertionError(roles.text)
+
+
+def check_roles_of_uneven_shards(folder):
+    """10 rows on 8 ranks: by torch.chunk five have two, and the others none."""
+    script = pathlib.Path(folder) / "uneven.py"
+    script.write_text("import torch, torch.distributed as dist\n"
+                      "from torch.distributed.fsdp import fully_shard\n"
+                      "dist.init_process_group('nccl')\n"
+                      "model = fully_shard(torch.nn.Linear(2**16, 10, bias=False, device='cuda'))\n"
+                      "optimizer = torch.optim.AdamW(model.parameters())\n"
+                      "for _ in range(2):\n"
+                      "    model(torch.ones(1, 2**16, device='cuda')).sum().backward()\n"
+                      "    optimizer.step()\n")
+    all_ranks = record_ranks(folder, "all", "all", PYTHON, script, world=8)
+    roles = record_ranks(folder, "roles", "roles", PYTHON, script, world=8)
+    peaks = peaks_in(all_ranks.out)
+    if len(set(peaks.values())) != 2 or len({peaks[rank] for rank in range(5)}) != 1:
+        raise AssertionError(f"not two kinds of ranks: {peaks}")
+    fullest, stands_for = fullest_in(roles)
+    if fullest not in range(5) or set(filter(None, stands_for.values())) != {"0-4", "5-7"}:
+        raise AssertionError(roles.text)
+    roles.expect(0, "in doubt: ranks that were not run are taken to be like")
+
+
+def check_ranks_that_fail(folder):
+    """The worst exit code counts, the others are recorded, and the failure is in the verdict."""
+    script = pathlib.Path(folder) / "failing.py"
+    script.write_text("import os, sys, torch\n"
+                      "torch.ones(2**20, device='cuda')\n"
+                      "print('I am rank', os.environ['RANK'])\n"
+                      "sys.exit(7 if os.environ['RANK'] == '1' else 0)\n")
+    flags = ["--world", "3", "--ranks", "2,1"]
+    run = OnNullDevice(folder, PYTHON, script, flags=flags)
+    run.expect(7, "2 of 3 ranks were run", "rank1.slp: no verdict: the program ended with exit code 7")
+    logs = [(run.out / "logs" / f"rank{rank}.log").read_text() for rank in (1, 2)]
+    if "I am rank 1" not in logs[0] or "I am rank 2" not in logs[1] or "I am" in run.text:
+        raise AssertionError(f"{logs}\n{run.text}")
+
+
+QUICK = [check_second_stage, check_collectives, check_roles_of_pipeline]
+LONG = [check_roles_of_uneven_shards, check_ranks_that_fail, check_last_of_four_stages,
+        check_schedules, check_sender_that_fails, check_collectives_of_gpus,
+        check_optimizer_states]
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ SHARDLENS_RECORD is the JSON that the command wrote (runtime/record/recorded_run
   torch       the version of PyTorch that the library was built from
   python      the interpreter that was asked which PyTorch it has
   folder      where to put rankR.slp, rankR.json beside it once it is closed, and rankR.CLAIM
+  messages    where ranks leave what they tell each other as objects (absent.py)
   accounts    where each process says how far it came (account.py)
   claim       CLAIM, of one `shardlens record` alone: those of other machines may share the folder
   device      "null:h100", or "cuda": the program runs on its GPUs, and nothing of it is changed

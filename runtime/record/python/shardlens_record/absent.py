@@ -37,9 +37,8 @@ class Failure(RuntimeError):
 
 
 def _path(name):
-    folder = os.path.join(OPTIONS["accounts"], "messages")
-    os.makedirs(folder, exist_ok=True)
-    return os.path.join(folder, name)
+    os.makedirs(OPTIONS["messages"], exist_ok=True)
+    return os.path.join(OPTIONS["messages"], name)
 
 
 def _next(counted, sender, receiver):

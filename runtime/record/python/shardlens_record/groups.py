@@ -7,11 +7,18 @@ import os
 from .guards import guarded, replace
 
 _made = []
+_all_ranks = []  # of each group that any rank shares
 
 
 def made():
     """Of each group that this rank shares with others: its ranks, and how many are on this node."""
     return list(_made)
+
+
+def all_ranks():
+    """The ranks of each group that the program has made, this rank's or not, without repetition:
+    `--ranks roles` finds by them which ranks differ (runtime/record/roles.h)."""
+    return [list(ranks) for ranks in dict.fromkeys(_all_ranks)]
 
 
 def _is_of_gpus(backend):
@@ -31,6 +38,12 @@ def _note(c10d, group=None):
     _made.append({"ranks": len(ranks), "on_node": on_node})
 
 
+@guarded("ranks that differ may be missed")
+def _note_ranks(ranks):
+    if ranks is not None:
+        _all_ranks.append(tuple(int(rank) for rank in ranks))
+
+
 def count(c10d):
     """After collectives.py has taken PyTorch's place, which tells the backends that were asked for."""
 
@@ -44,9 +57,10 @@ def count(c10d):
 
     def making(inner):
         @functools.wraps(inner)
-        def new_group(*args, **kwargs):
-            group = inner(*args, **kwargs)
+        def new_group(ranks=None, *args, **kwargs):
+            group = inner(ranks, *args, **kwargs)
             _note(c10d, group)
+            _note_ranks(ranks)
             return group
 
         return new_group

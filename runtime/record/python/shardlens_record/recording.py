@@ -209,7 +209,7 @@ def end():
     facts = found | {"history": not OPTIONS["library"]}
     facts |= {"steps": max(_Recording.step, 0), "values_read": values.counts()}
     facts |= {"doubts": OPTIONS["doubts"] + doubts() + bounds.doubts() + values.decisions_taken()}
-    facts |= {"communicators": groups.made()}
+    facts |= {"communicators": groups.made(), "groups": groups.all_ranks()}
     with open(_file("json"), "w", encoding="utf-8") as file:
         json.dump(facts, file)
 
