@@ -147,9 +147,12 @@ class Table final : public KnownMemory {
   }
 
   void know(uint64_t address, const void* source, size_t bytes) override {
-    if (bytes > kMostBytesOfRange) return forget(address, bytes);
+    if (bytes > kMostBytesOfWideRange) return forget(address, bytes);
     const std::lock_guard lock(mutex_);
-    if (pieces_.bytes() + bytes > kMostKnownBytes) pieces_.clear();
+    if (pieces_.bytes() + bytes > kMostKnownBytes) {
+      if (bytes > kMostBytesOfRange) return pieces_.remove(address, bytes);
+      pieces_.clear();
+    }
     pieces_.add(address, static_cast<const char*>(source), bytes);
     is_empty_ = false;
   }

@@ -23,8 +23,12 @@ namespace shardlens::runtime {
 /// A copy or a memset of more bytes than this makes its memory unknown rather than known.
 inline constexpr size_t kMostBytesOfRange = size_t{1} << 20;
 
-/// If more would be known all is forgotten: a program that needs so much has no use for it.
-inline constexpr size_t kMostKnownBytes = size_t{96} << 20;
+/// know() makes nothing known of more bytes than these.
+inline constexpr size_t kMostBytesOfWideRange = size_t{64} << 20;
+
+/// If more would be known all is forgotten: a program that needs so much has no use for it. But a
+/// wide range is left out, and nothing is forgotten for it.
+inline constexpr size_t kMostKnownBytes = size_t{160} << 20;
 
 /// Is told of what happens on the device outside of this table.
 class KernelObserver {

@@ -29,7 +29,10 @@ KnownMemory* known_memory() {
 uint64_t number_of(const void* address) { return reinterpret_cast<uint64_t>(address); }
 
 void copy_to_device(void* target, const void* source, size_t bytes) {
-  if (KnownMemory* const known = known_memory()) known->know(number_of(target), source, bytes);
+  KnownMemory* const known = known_memory();
+  if (known == nullptr) return;
+  if (bytes > kMostBytesOfRange) return known->forget(number_of(target), bytes);
+  known->know(number_of(target), source, bytes);
 }
 
 /// Copies values that are known; else gives zeros, never what the host had there.

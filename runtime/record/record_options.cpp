@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <ctime>
 #include <filesystem>
 #include <stdexcept>
@@ -115,6 +116,24 @@ WantedRanks parse_ranks(const std::string& text) {
   return wanted;
 }
 
+Routing parse_routing(const std::string& text) {
+  constexpr std::string_view kSkewed = "skewed:";
+  if (text == "balanced") return {.kind = Routing::Kind::balanced};
+  if (text == "worst") return {.kind = Routing::Kind::worst};
+  double factor = 0;
+  if (text.starts_with(kSkewed)) {
+    const auto [stop, error] =
+        std::from_chars(text.data() + kSkewed.size(), text.data() + text.size(), factor);
+    const bool is_whole = error == std::errc() && stop == text.data() + text.size();
+    if (!is_whole || !std::isfinite(factor)) factor = 0;
+  }
+  if (factor >= 1) return {.kind = Routing::Kind::skewed, .factor = factor};
+  throw std::invalid_argument(fmt::format(
+      "--routing {}: give balanced, worst, or skewed:F, where the busiest expert gets F times its "
+      "share, F at least 1",
+      text));
+}
+
 void check_rank(const RecordOptions& options, const char* flag, int rank) {
   const int size = options.world_size.value_or(1 << 30);
   if (rank >= 0 && rank < size) return;
@@ -152,7 +171,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   if (dashes != arguments.end()) options.command.assign(dashes + 1, arguments.end());
   CLI::App app;
   app.set_help_flag();
-  std::string device(kCuda), capacity, ranks;
+  std::string device(kCuda), capacity, ranks, routing;
   app.add_flag("--help,-h", options.help);
   app.add_option("--device", device);
   app.add_option("--capacity", capacity);
@@ -162,6 +181,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   app.add_option("--gpus-per-node", options.gpus_per_node)->check(CLI::Range(1, kMaxNullGpus));
   app.add_option("--steps", options.steps)->check(CLI::PositiveNumber);
   app.add_option("--timeout", options.timeout_s)->check(CLI::PositiveNumber);
+  app.add_option("--routing", routing);
   app.add_option("--true", options.true_at)->allow_extra_args(false);
   app.add_option("--out", options.out);
   try {
@@ -182,8 +202,10 @@ RecordOptions parse_record_options(const Words& arguments) {
     expect_null_device("--rank", options.rank.has_value());
     expect_null_device("--ranks", !ranks.empty());
     expect_null_device("--gpus-per-node", options.gpus_per_node.has_value());
+    expect_null_device("--routing", !routing.empty());
     expect_null_device("--true", !options.true_at.empty());
   }
+  if (!routing.empty()) options.routing = parse_routing(routing);
   if (!ranks.empty()) options.ranks = parse_ranks(ranks);
   check_world(options);
   check_nodes(options);
@@ -210,6 +232,10 @@ std::string record_help() {
          "  --ranks WHICH      several, and which is the fullest: all, 0,3, or roles: one of each\n"
          "                     kind that differs\n"
          "  --gpus-per-node N  ranks of a node; default: the largest divisor of W up to 8\n"
+         "  --routing HOW      of tokens to experts whose scores are not known: balanced (the\n"
+         "                     default), skewed:F, where the busiest expert gets F times its "
+         "share,\n"
+         "                     or worst: this rank's experts get all\n"
          "  --true FILE:LINE   a tensor that the program decides by there, and that is not known, "
          "is\n"
          "                     True, not False; FILE:LINE:N: from the Nth time on; may be given "

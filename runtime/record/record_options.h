@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/strategy.h"
+#include "runtime/record/known/routing.h"
 
 namespace shardlens::runtime {
 
@@ -27,6 +28,7 @@ struct RecordOptions {
   std::optional<int64_t> steps;  // the program ends after so many optimizer steps
   std::optional<double> timeout_s;
   std::vector<std::string> true_at;  // "train.py:30": tensors of the null device are True there
+  Routing routing;                   // of tokens to experts by scores that are not known
   std::string out;                   // folder of the run
   std::string log;                   // what the program prints goes there; empty: where ours goes
   std::vector<std::string> command;  // not empty

@@ -88,6 +88,8 @@ std::string options_json(const RecordOptions& options, const PythonProgram& prog
       {"gpus_per_node", or_null(options.gpus_per_node)},
       {"steps", or_null(options.steps)},
       {"true_at", options.true_at},
+      {"routing", static_cast<int>(options.routing.kind)},
+      {"routing_factor", options.routing.factor},
       {"command", options.command}};
   return json.dump();
 }

@@ -127,6 +127,57 @@ def check_optimizer_states(folder):
         run.expect(0, f"gathered 6 {4 * 64 * 64 + 2 * 64}\n", "equal")
 
 
+# --- experts --------------------------------------------------------------------------------------
+
+
+def shares(total, number):
+    return [total // number + (i < total % number) for i in range(number)]
+
+
+def counts_of(routing, rank, ranks, tokens, k, experts):
+    """By docs/record.md, how many of one rank's tokens each expert gets."""
+    own = experts // ranks
+    if routing == "worst":
+        to_own = tokens * min(k, own)
+        others = shares(tokens * k - to_own, experts - own)
+        return others[:rank * own] + shares(to_own, own) + others[rank * own:]
+    if routing == "balanced":
+        return shares(tokens * k, experts)
+    busy = min(tokens, round(float(routing.removeprefix("skewed:")) * tokens * k / experts))
+    return [busy, *shares(tokens * k - busy, experts - 1)]
+
+
+def check_one_routing(folder, routing, rank, tokens, k, experts):
+    ranks = 4
+    os.mkdir(folder)
+    flags = [*as_rank(rank, ranks), "--routing", routing]
+    sizes = [str(size) for size in (tokens, k, experts)]
+    run = OnNullDevice(folder, PYTHON, SCRIPTS / "experts.py", *sizes, flags=flags)
+    run.expect(0, "equal", "in doubt: experts: ", "(--routing)")
+    found = json.loads(re.search("^found (.*)$", run.text, re.MULTILINE).group(1))
+    counts = counts_of(routing, rank, ranks, tokens, k, experts)
+    own = counts[rank * experts // ranks:(rank + 1) * experts // ranks]
+    busiest = max(expert for expert, count in enumerate(counts) if count)
+    wanted = {"counts": counts, "map": counts, "masks": counts, "sorted": busiest,
+              "received": [ranks * count for count in own], "rows": ranks * sum(own),
+              "gathered": ranks * sum(own)}
+    if {name: [int(one) for one in value] if isinstance(value, list) else int(value)
+            for name, value in found.items()} != wanted:
+        raise AssertionError(f"{routing}, rank {rank}: {found}, not {wanted}")
+
+
+def check_routings(folder):
+    """Four ranks share the experts: counts, splits and buffers are those of closed formulas."""
+    for number, routing in enumerate(("balanced", "skewed:4", "worst")):
+        check_one_routing(f"{folder}/{number}", routing, 1, 512, 2, 16)
+
+
+def check_more_routings(folder):
+    """Of sizes that divide nothing evenly, whose maps and masks are larger than other known values."""
+    for number, routing in enumerate(("balanced", "skewed:1.5", "worst")):
+        check_one_routing(f"{folder}/{number}", routing, number, 4099, 6, 128)
+
+
 # --- several ranks --------------------------------------------------------------------------------
 
 
@@ -197,10 +248,10 @@ def check_ranks_that_fail(folder):
         raise AssertionError(f"{logs}\n{run.text}")
 
 
-QUICK = [check_second_stage, check_collectives, check_roles_of_pipeline]
-LONG = [check_roles_of_uneven_shards, check_ranks_that_fail, check_last_of_four_stages,
-        check_schedules, check_sender_that_fails, check_collectives_of_gpus,
-        check_optimizer_states]
+QUICK = [check_second_stage, check_collectives, check_roles_of_pipeline, check_routings]
+LONG = [check_more_routings, check_roles_of_uneven_shards, check_ranks_that_fail,
+        check_last_of_four_stages, check_schedules, check_sender_that_fails,
+        check_collectives_of_gpus, check_optimizer_states]
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
+#include <numeric>
 #include <optional>
 
+#include "runtime/record/known/experts.h"
 #include "runtime/record/known/tensors.h"
 
 namespace shardlens::runtime {
@@ -115,17 +117,35 @@ void reduce_scatter(KnownMemory& memory, const Group& group, const at::Tensor& o
   give(memory, output, reduced(values->reshape({group.size, -1})[group.rank], group));
 }
 
-/// Every rank sends to this one what this one sends to itself. With uneven splits that is of no
-/// certain size, and the output is unknown.
+/// Returns what this rank sends to itself, if that is certain.
+std::optional<at::Tensor> own_part(const Call& call, const at::Tensor& values) {
+  const auto& [size, rank, _] = call.group;
+  if (call.numbers.size() != 2) return std::nullopt;
+  const std::vector<int64_t>& sent = call.numbers[1];
+  if (sent.empty()) {
+    if (values.size(0) % size != 0) return std::nullopt;
+    return values.narrow(0, rank * (values.size(0) / size), values.size(0) / size);
+  }
+  if (sent.size() != static_cast<size_t>(size)) return std::nullopt;
+  const auto before = std::accumulate(sent.begin(), sent.begin() + rank, int64_t{0});
+  const int64_t own = sent[static_cast<size_t>(rank)];
+  return before + own <= values.size(0) ? std::optional(values.narrow(0, before, own))
+                                        : std::nullopt;
+}
+
+/// Every rank sends to this one what this one sends to itself. Where that is not as much as this
+/// one expects, the output is unknown.
 void all_to_all(KnownMemory& memory, const Call& call) {
   const at::Tensor& output = call.tensors[0];
   const at::Tensor& input = call.tensors[1];
-  auto values = values_of(memory, input);
-  const bool is_even = call.numbers.size() == 2 && call.numbers[0].empty() &&
-                       call.numbers[1].empty() && input.numel() % call.group.size == 0;
-  if (!values || !is_even) return give(memory, output, std::nullopt);
-  const at::Tensor own = values->reshape({call.group.size, -1})[call.group.rank];
-  give(memory, output, own.expand({call.group.size, -1}).reshape({-1}));
+  note_exchange(call.group.size);
+  const auto values = input.dim() > 0 ? values_of(memory, input) : std::nullopt;
+  const auto own = values ? own_part(call, *values) : std::nullopt;
+  if (!own || output.numel() != own->numel() * call.group.size) {
+    return give(memory, output, std::nullopt);
+  }
+  const std::vector<at::Tensor> parts(static_cast<size_t>(call.group.size), *own);
+  give(memory, output, at::cat(parts));
 }
 
 void forget_all_of(KnownMemory& memory, const Call& call) {

@@ -1,7 +1,9 @@
-// Follows which blocks PyTorch's allocator has given out, so that an address tells whose it is.
+// Follows which blocks PyTorch's allocator has given out, so that an address tells whose it is, and
+// which of them hold what experts were chosen.
 // Standard library only.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -16,26 +18,57 @@ class GivenBlocks {
  public:
   void add(uint64_t address, size_t bytes) {
     const std::lock_guard lock(mutex_);
-    bytes_[address] = bytes;
+    blocks_[address] = {.bytes = bytes};
   }
 
   void remove(uint64_t address) {
     const std::lock_guard lock(mutex_);
-    bytes_.erase(address);
+    blocks_.erase(address);
+  }
+
+  /// Marks the block around an address, until it is removed or added anew.
+  void mark(uint64_t address) {
+    const std::lock_guard lock(mutex_);
+    const auto block = find(address);
+    if (block == blocks_.end()) return;
+    block->second.is_marked = true;
+    has_marks_ = true;
+  }
+
+  bool has_marks() const { return has_marks_; }
+
+  bool is_marked(uint64_t address) {
+    if (!has_marks_) return false;
+    const std::lock_guard lock(mutex_);
+    const auto block = find(address);
+    return block != blocks_.end() && block->second.is_marked;
   }
 
   /// Returns the first address and the bytes of the block around an address, if there is one.
   std::optional<std::pair<uint64_t, size_t>> around(uint64_t address) {
     const std::lock_guard lock(mutex_);
-    auto block = bytes_.upper_bound(address);
-    if (block == bytes_.begin()) return std::nullopt;
-    --block;
-    return address - block->first < block->second ? std::optional(*block) : std::nullopt;
+    const auto block = find(address);
+    if (block == blocks_.end()) return std::nullopt;
+    return std::pair(block->first, block->second.bytes);
   }
 
  private:
+  struct Block {
+    size_t bytes = 0;
+    bool is_marked = false;
+  };
+  using Blocks = std::map<uint64_t, Block>;  // by first address
+
+  Blocks::iterator find(uint64_t address) {
+    auto block = blocks_.upper_bound(address);
+    if (block == blocks_.begin()) return blocks_.end();
+    --block;
+    return address - block->first < block->second.bytes ? block : blocks_.end();
+  }
+
   std::mutex mutex_;
-  std::map<uint64_t, size_t> bytes_;  // by first address
+  Blocks blocks_;
+  std::atomic<bool> has_marks_ = false;  // or had
 };
 
 }  // namespace shardlens::runtime

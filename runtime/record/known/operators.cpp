@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "runtime/record/known/experts.h"
+
 namespace shardlens::runtime {
 
 namespace {
@@ -143,6 +145,9 @@ KnownOperator facts_of(const c10::OperatorHandle& handle) {
                       .absorbing = absorbing_of(name),
                       .asks = finiteness_of(name),
                       .status = status_of(schema, name),
+                      .lacks_whole_numbers = name == "histc",
+                      .chooses = name == "topk",
+                      .places = places_by_values(name),
                       .writes_by_index = name == "_index_put_impl_"};
   for (const c10::Argument& argument : schema.arguments()) {
     facts.uses.push_back(use_of(argument, name));

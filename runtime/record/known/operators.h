@@ -44,6 +44,9 @@ struct KnownOperator {
   Absorbing absorbing = Absorbing::none;
   Finiteness asks = Finiteness::nothing;
   int status = -1;  // the result that says whether a factorisation succeeded, where there is one
+  bool lacks_whole_numbers = false;  // on the CPU, of its first argument
+  bool chooses = false;              // the largest of its first argument
+  bool places = false;               // something by the values of its arguments (experts.h)
   bool writes_by_index = false;  // the elements of its first argument that the second one selects
 };
 

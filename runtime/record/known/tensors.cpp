@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <vector>
 
 namespace shardlens::runtime {
@@ -12,6 +15,20 @@ constexpr c10::DispatchKeySet kWrappers =
     c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::FuncTorchGradWrapper,
                          c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::Functionalize,
                          c10::DispatchKey::Batched});
+
+/// The numbers of elements that are allowed, oldest first to be replaced: a program has few. 0:
+/// none.
+std::array<std::atomic<int64_t>, 32> allowed{};
+std::atomic<size_t> next_allowed = 0;
+
+bool is_allowed(int64_t elements) {
+  if (elements > kMostAllowedElements) return false;
+  return std::ranges::any_of(allowed, [&](const auto& one) { return one == elements; });
+}
+
+size_t most_bytes_of(const at::Tensor& tensor) {
+  return is_allowed(tensor.numel()) ? kMostBytesOfWideRange : kMostBytesOfRange;
+}
 
 size_t bytes_of_element(const at::Tensor& tensor) { return tensor.dtype().itemsize(); }
 
@@ -29,6 +46,15 @@ bool has_gaps(const at::Tensor& tensor, const Span& span) {
 
 bool is_wrapper(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->key_set().has_any(kWrappers);
+}
+
+void allow_elements(int64_t elements) {
+  if (elements <= 0 || is_allowed(elements)) return;
+  allowed[next_allowed++ % allowed.size()] = elements;
+}
+
+bool is_small(const at::Tensor& tensor) {
+  return tensor.numel() <= kMostElements || is_allowed(tensor.numel());
 }
 
 bool is_plain(const at::Tensor& tensor) {
@@ -50,11 +76,11 @@ std::optional<Span> span_of(const at::Tensor& tensor) {
 }
 
 std::optional<at::Tensor> known_values(KnownMemory& memory, const at::Tensor& tensor) {
-  if (tensor.numel() > kMostElements) return std::nullopt;
+  if (!is_small(tensor)) return std::nullopt;
   const auto options = tensor.options().device(at::kCPU).requires_grad(false);
   if (tensor.numel() == 0) return at::empty(tensor.sizes(), options);
   const auto span = span_of(tensor);
-  if (!span || span->bytes > kMostBytesOfRange) return std::nullopt;
+  if (!span || span->bytes > most_bytes_of(tensor)) return std::nullopt;
   if (!memory.knows(span->address, span->bytes)) return std::nullopt;
   std::vector<char> bytes(span->bytes);
   if (!memory.read(bytes.data(), span->address, span->bytes)) return std::nullopt;
@@ -69,7 +95,7 @@ void make_unknown(KnownMemory& memory, const at::Tensor& tensor) {
 void make_known(KnownMemory& memory, const at::Tensor& tensor, const at::Tensor& values) {
   const auto span = span_of(tensor);
   if (!span) return;
-  if (span->bytes > kMostBytesOfRange) return make_unknown(memory, tensor);
+  if (span->bytes > most_bytes_of(tensor)) return make_unknown(memory, tensor);
   std::vector<char> bytes(span->bytes);
   if (has_gaps(tensor, *span) && !memory.read(bytes.data(), span->address, span->bytes)) {
     return make_unknown(memory, tensor);

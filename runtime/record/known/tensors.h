@@ -15,6 +15,9 @@ namespace shardlens::runtime {
 /// expanded from less memory, and a millisecond of a CPU.
 inline constexpr int64_t kMostElements = int64_t{1} << 20;
 
+/// The same of tensors that have exactly as many elements as allow_elements() was told.
+inline constexpr int64_t kMostAllowedElements = int64_t{1} << 23;
+
 /// The memory that a tensor's elements lie in, from the first byte to the last, with the gaps that
 /// its strides leave.
 struct Span {
@@ -29,6 +32,12 @@ bool is_wrapper(const at::Tensor& tensor);
 /// True if the tensor has memory of its own on the GPU, as a plain strided tensor: no subclass, no
 /// wrapper of a transform, no fake tensor, and no conjugate or negative view.
 bool is_plain(const at::Tensor& tensor);
+
+/// Allows tensors of this many elements to be computed although others of their size are not.
+void allow_elements(int64_t elements);
+
+/// True if the tensor's values may be computed in the GPU's place.
+bool is_small(const at::Tensor& tensor);
 
 /// Returns nothing for a tensor without elements.
 std::optional<Span> span_of(const at::Tensor& tensor);

@@ -1,7 +1,6 @@
 #include "runtime/record/known/values.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
@@ -16,15 +15,11 @@
 #include <vector>
 
 #include "runtime/record/known/collectives.h"
+#include "runtime/record/known/experts.h"
 #include "runtime/record/known/given_blocks.h"
 #include "runtime/record/known/operators.h"
 #include "runtime/record/known/tensors.h"
-
-// OpenMP's, of whichever library LibTorch is linked with, for the calling thread alone.
-extern "C" {
-[[gnu::weak]] int omp_get_max_threads();
-[[gnu::weak]] void omp_set_num_threads(int threads);
-}
+#include "runtime/record/known/unseen.h"
 
 namespace shardlens::runtime {
 
@@ -53,35 +48,20 @@ struct Frame final : at::ObserverContext {
   int64_t count = 0;              // that it then reads from the GPU
   std::vector<Written> written;   // arguments on the GPU that it writes
   Values arguments;               // of a collective, or of what may write any of them
+  Values asked;                   // the arguments of what chooses
+  bool is_of_choices = false;     // it was given what was chosen (experts.h), or made of it
 };
 
 thread_local Frame* innermost = nullptr;
 
 KnownMemory* known_memory = nullptr;  // set once, before any frame
 
-/// Keeps OpenMP from starting threads, who would wait busily for the next operator.
-class OneThread {
- public:
-  OneThread() { set(1); }
-  ~OneThread() { set(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  static void set(int threads) {
-    if (omp_set_num_threads != nullptr && threads > 0) omp_set_num_threads(threads);
-  }
-
-  int before_ = omp_get_max_threads == nullptr ? 0 : omp_get_max_threads();
-};
-
-/// Calls the operator on the CPU, unseen by whoever watches operators.
-class Unseen {
-  OneThread one_thread_;
-  at::DisableRecordFunctionGuard no_callbacks_;
-  at::AutoDispatchBelowADInplaceOrView no_autograd_;
-  c10::impl::ExcludeDispatchKeyGuard no_autocast_{c10::autocast_dispatch_keyset};
-};
+/// Returns the blocks since values are followed. They are never destroyed: a program's last frees
+/// come after static objects are gone.
+GivenBlocks& blocks() {
+  static auto& all = *new GivenBlocks;
+  return all;
+}
 
 /// True if whatever the program has put over operators will call this one again, or another one in
 /// its place, on the tensors that it wraps.
@@ -163,7 +143,7 @@ class Arguments {
   }
 
   static std::optional<at::Tensor> empty_of(const at::Tensor& tensor) {
-    if (tensor.numel() > kMostElements) return std::nullopt;
+    if (!is_small(tensor)) return std::nullopt;
     return empty_like_on_cpu(tensor);
   }
 
@@ -206,7 +186,7 @@ std::optional<at::Tensor> deciding_values(Absorbing absorbing, const at::Tensor&
     return at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
   };
   if (!is_whole(one) || !is_whole(other)) return std::nullopt;
-  if (one.numel() < other.numel() || other.numel() > kMostElements) return std::nullopt;
+  if (one.numel() < other.numel() || !is_small(other)) return std::nullopt;
   if (absorbing == Absorbing::one && one.scalar_type() != at::kBool) return std::nullopt;
   auto values = known_values(*known_memory, one);
   if (!values || values->numel() == 0) return std::nullopt;
@@ -251,9 +231,21 @@ void note_written(Frame& frame, c10::ArrayRef<const IValue> arguments) {
 
 // ---- results ------------------------------------------------------------------------------------
 
+/// Returns what an operator makes of whole numbers that has them on the GPU alone.
+Values computed_in_double(const KnownOperator& facts, Values arguments) {
+  const auto type = arguments[0].toTensor().scalar_type();
+  arguments[0] = arguments[0].toTensor().to(at::kDouble);
+  facts.handle->callBoxed(&arguments);
+  for (IValue& result : arguments) {
+    if (result.isTensor()) result = result.toTensor().to(type);
+  }
+  return arguments;
+}
+
 /// Returns the results of the operator on the CPU, or nothing where it fails there.
 std::optional<Values> computed(const KnownOperator& facts, Values arguments) {
   try {
+    if (facts.lacks_whole_numbers) return computed_in_double(facts, std::move(arguments));
     facts.handle->callBoxed(&arguments);
     return arguments;
   } catch (const std::exception&) {
@@ -261,26 +253,30 @@ std::optional<Values> computed(const KnownOperator& facts, Values arguments) {
   }
 }
 
-int64_t elements_of(ValuesView values) {
+/// Returns the elements of the largest of the tensors, or nothing if one may not be computed.
+std::optional<int64_t> elements_of(const Frame& frame, ValuesView outputs) {
   int64_t most = 0;
-  for (const IValue& value : values) {
-    each_tensor(value, [&](const at::Tensor& tensor) { most = std::max(most, tensor.numel()); });
-  }
-  return most;
+  bool are_small = true;
+  const auto look = [&](const at::Tensor& tensor) {
+    most = std::max(most, tensor.numel());
+    are_small = are_small && is_small(tensor);
+  };
+  for (const IValue& value : outputs) each_tensor(value, look);
+  for (const Written& one : frame.written) look(one.on_gpu);
+  return are_small ? std::optional(most) : std::nullopt;
 }
 
 /// True if a CPU has the results within a few milliseconds. A product of matrices makes each
 /// element of as many products as the last dimension of its first argument has.
 bool is_quick(const Frame& frame, ValuesView outputs) {
-  int64_t most = elements_of(outputs);
-  for (const Written& one : frame.written) most = std::max(most, one.on_gpu.numel());
-  if (most > kMostElements) return false;
+  const auto most = elements_of(frame, outputs);
+  if (!most) return false;
   const Values& arguments = *frame.on_cpu;
   if (arguments.size() < 2 || !arguments[0].isTensor() || !arguments[1].isTensor()) return true;
   const at::Tensor& first = arguments[0].toTensor();
   if (!first.defined() || first.dim() < 2) return true;
   constexpr int64_t kMostProducts = int64_t{1} << 24;
-  return most * first.size(-1) <= kMostProducts || first.numel() >= most;
+  return *most * first.size(-1) <= kMostProducts || first.numel() >= *most;
 }
 
 void give(const at::Tensor& output, const at::Tensor& values) {
@@ -318,6 +314,16 @@ void forget_written(const Frame& frame, ValuesView outputs) {
   forget(outputs);
 }
 
+/// Marks blocks that hold what was chosen, or made of it.
+void mark_choices(const Frame& frame, ValuesView outputs) {
+  const auto mark = [](const at::Tensor& tensor) {
+    const auto span = is_plain(tensor) ? span_of(tensor) : std::nullopt;
+    if (span) blocks().mark(span->address);
+  };
+  for (const Written& one : frame.written) mark(one.on_gpu);
+  for (const IValue& output : outputs) each_tensor(output, mark);
+}
+
 /// Returns true if all that the operator has written is known now.
 bool give_results(Frame& frame, ValuesView outputs) {
   if (!frame.results) {
@@ -328,6 +334,7 @@ bool give_results(Frame& frame, ValuesView outputs) {
   if (outputs.size() != frame.results->size()) return false;
   for (const Written& one : frame.written) give(one.on_gpu, one.values);
   for (size_t i = 0; i < outputs.size(); ++i) give_result(outputs[i], (*frame.results)[i]);
+  if (frame.is_of_choices) mark_choices(frame, outputs);
   return true;
 }
 
@@ -357,8 +364,26 @@ bool selects_nothing(const IValue& indices) {
   return has_unknown_mask;
 }
 
+bool has_choices(c10::ArrayRef<const IValue> arguments) {
+  bool has = false;
+  for (const IValue& argument : arguments) {
+    each_tensor(argument, [&](const at::Tensor& tensor) {
+      const auto span = is_plain(tensor) ? span_of(tensor) : std::nullopt;
+      has = has || (span && blocks().is_marked(span->address));
+    });
+  }
+  return has;
+}
+
+void note_choices(Frame& frame, c10::ArrayRef<const IValue> arguments) {
+  if (frame.facts->chooses) frame.asked.assign(arguments.begin(), arguments.end());
+  frame.is_of_choices = blocks().has_marks() && has_choices(arguments);
+  if (frame.is_of_choices && frame.facts->places) note_placed();
+}
+
 void prepare_computing(Frame& frame, c10::ArrayRef<const IValue> arguments) {
   const Unseen unseen;
+  note_choices(frame, arguments);
   if (frame.facts->writes_by_index && selects_nothing(arguments[1])) {
     frame.is_followed = false;
     return;
@@ -400,7 +425,7 @@ ValuesView results_of(const at::RecordFunction& call, size_t count) {
 void take_to_be_finite(Finiteness asks, ValuesView outputs) {
   if (asks == Finiteness::nothing || outputs.empty() || !outputs[0].isTensor()) return;
   const at::Tensor& answers = outputs[0].toTensor();
-  if (!is_plain(answers) || answers.numel() > kMostElements) return;
+  if (!is_plain(answers) || !is_small(answers)) return;
   const Unseen unseen;
   if (known_values(*known_memory, answers)) return;
   give(answers, empty_like_on_cpu(answers).fill_(asks == Finiteness::is_finite));
@@ -419,7 +444,12 @@ void apply_effect(Frame& frame, const at::RecordFunction& call, ValuesView outpu
   switch (frame.facts->effect) {
     case Effect::computes: {
       const Unseen unseen;
-      if (!give_results(frame, outputs)) forget_written(frame, outputs);
+      if (give_results(frame, outputs)) return;
+      forget_written(frame, outputs);
+      if (frame.facts->chooses && outputs.size() == 2 && outputs[1].isTensor() &&
+          choose(*known_memory, frame.asked, outputs[1].toTensor())) {
+        mark_choices(frame, outputs.slice(1));
+      }
       return;
     }
     case Effect::writes:
@@ -478,13 +508,6 @@ void end_operator(const at::RecordFunction& call, at::ObserverContext* context) 
 }
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
-
-/// Returns the blocks since values are followed. They are never destroyed: a program's last frees
-/// come after static objects are gone.
-GivenBlocks& blocks() {
-  static auto& all = *new GivenBlocks;
-  return all;
-}
 
 /// Makes unknown what a kernel may write that is given these addresses: the blocks around them, and
 /// those to which known tables of pointers in these lead.

@@ -11,6 +11,7 @@ SHARDLENS_RECORD is the JSON that the command wrote (runtime/record/recorded_run
   device      "null:h100", or "cuda": the program runs on its GPUs, and nothing of it is changed
   rank, world, gpus_per_node   null where the program or torchrun says so
   steps       the optimizer step to end after, or null: none
+  routing     how tokens choose experts, and routing_factor, as shardlens_set_routing takes them
   true_at     where tensors that the program decides by are True, as "train.py:30"
   command     what the user gave
   asked_for   of a process that is not recorded but run for its messages: the file that says which
@@ -30,7 +31,7 @@ ASKED_FOR = OPTIONS.get("asked_for")
 
 def _changes():
     """What to do to which module, once it has been executed."""
-    from . import collectives, cudnn, missing_calls, ranks, recording, values
+    from . import collectives, cudnn, experts, missing_calls, ranks, recording, values
 
     always = {
         "torch": [recording.follow_values if ASKED_FOR else recording.prepare],
@@ -45,6 +46,7 @@ def _changes():
         "ctypes": [missing_calls.watch_ctypes],
         "torch.distributions.distribution": [values.check_no_arguments],
         "torch.testing._comparison": [values.pass_comparisons],
+        "torch.distributed.device_mesh": [experts.watch_meshes],
         "torch.distributed.distributed_c10d": [collectives.replace_absent],
         "torch.distributed.pipelining.stage": [collectives.derive_gradients],
         "torch._inductor.fx_passes.node_runtime_estimation": [collectives.measure_no_collectives],

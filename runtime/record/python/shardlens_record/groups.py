@@ -4,6 +4,7 @@ with buffers that no recording of PyTorch's allocator holds: `shardlens record` 
 import functools
 import os
 
+from . import experts
 from .guards import guarded, replace
 
 _made = []
@@ -61,6 +62,7 @@ def count(c10d):
             group = inner(ranks, *args, **kwargs)
             _note(c10d, group)
             _note_ranks(ranks)
+            experts.note_group(c10d, group, kwargs.get("group_desc"))
             return group
 
         return new_group

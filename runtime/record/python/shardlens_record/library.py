@@ -4,7 +4,7 @@ does."""
 import ctypes
 import sys
 
-from . import OPTIONS, bounds, counters
+from . import OPTIONS, bounds, counters, experts
 from .guards import say
 
 _TEXTS = ("path", "device", "notice", "libraries", "config")
@@ -27,6 +27,8 @@ def load():
     library.shardlens_record_begin.restype = ctypes.c_char_p
     library.shardlens_record_driver_fault.restype = ctypes.c_char_p
     library.shardlens_record_end.restype = ctypes.c_bool
+    library.shardlens_set_routing.argtypes = [ctypes.c_int32, ctypes.c_double]
+    library.shardlens_place_experts.argtypes = [ctypes.c_int64, ctypes.c_int64]
     library.shardlens_record_step.argtypes = [ctypes.c_int64]
     library.shardlens_record_recategorise.argtypes = [ctypes.c_uint64, ctypes.c_int32]
     library.shardlens_record_share_history.argtypes = [ctypes.c_int32, ctypes.c_int64,
@@ -35,6 +37,7 @@ def load():
 
 
 def follow_values(library):
+    experts.follow(library)
     library.shardlens_follow_known_values()
 
 

@@ -13,8 +13,8 @@ import sys
 import time
 import weakref
 
-from . import (IS_ATTACHED, OPTIONS, account, bounds, counters, cudnn, groups, history, library, ranks,
-               values)
+from . import (IS_ATTACHED, OPTIONS, account, bounds, counters, cudnn, experts, groups, history,
+               library, ranks, values)
 from .guards import describe, doubts, guarded, replace, say
 
 # Of profiler/profile.h.
@@ -208,7 +208,8 @@ def end():
     cudnn.say_fault()
     facts = found | {"history": not OPTIONS["library"]}
     facts |= {"steps": max(_Recording.step, 0), "values_read": values.counts()}
-    facts |= {"doubts": OPTIONS["doubts"] + doubts() + bounds.doubts() + values.decisions_taken()}
+    taken = values.decisions_taken() + experts.choices_taken()
+    facts |= {"doubts": OPTIONS["doubts"] + doubts() + bounds.doubts() + taken}
     facts |= {"communicators": groups.made(), "groups": groups.all_ranks()}
     with open(_file("json"), "w", encoding="utf-8") as file:
         json.dump(facts, file)
