@@ -20,7 +20,7 @@ SimulatedState::SimulatedState(const models::ModelSpec& spec, const Schedule& sc
       masters_(pinned_totals(schedule).masters_bytes),
       casts_(pinned_totals(schedule).parameters_bytes),
       slots_(schedule.slots.size()),
-      places_(spec.parameters.size()) {
+      places_(step::places_of(schedule)) {
   allocate_buckets();
   allocate_slots();
   make_weights(spec);
@@ -42,9 +42,6 @@ void SimulatedState::allocate_buckets() {
       const Bucket& bucket = group.buckets[b];
       const std::string name = fmt::format("{} bucket {}", group.name, b);
       const int64_t numel = schedule_.shard_numel(bucket);
-      for (const BucketEntry& entry : bucket.entries) {
-        places_[static_cast<size_t>(entry.parameter)] = {static_cast<int>(g), static_cast<int>(b)};
-      }
       if (is_offloaded) {
         allocate_host_copies(bucket, name);
       } else {
@@ -120,6 +117,23 @@ void SimulatedState::allocate_slots() {
   }
 }
 
+meta::Tensor SimulatedState::slot(int index) const {
+  const Slot& slot = schedule_.slot(index);
+  return meta::Tensor::placed(memory_.device, {slot.bytes / bytes_of(slot.dtype)},
+                              meta::type_of(slot.dtype));
+}
+
+meta::Tensor SimulatedState::shard_in(int group, int bucket, int slot) const {
+  const Bucket& held =
+      schedule_.groups[static_cast<size_t>(group)].buckets[static_cast<size_t>(bucket)];
+  return meta::Tensor::placed(memory_.device, {schedule_.shard_numel(held)},
+                              meta::type_of(schedule_.slot(slot).dtype));
+}
+
+meta::Tensor SimulatedState::step_count() const {
+  return meta::Tensor::placed(memory_.device, {}, meta::type_of(kMasterDType));
+}
+
 void SimulatedState::begin_slot(int index) {
   const Slot& slot = schedule_.slot(index);
   const TimelineScope scope(memory_.timeline, category_of(slot.kind), slot.name());
@@ -129,7 +143,7 @@ void SimulatedState::begin_slot(int index) {
 
 void SimulatedState::make_weights(const models::ModelSpec& spec) {
   for (size_t i = 0; i < places_.size(); ++i) {
-    const ParameterPlace& place = places_[i];
+    const step::Place& place = places_[i];
     const Bucket& bucket = schedule_.groups[static_cast<size_t>(place.group)]
                                .buckets[static_cast<size_t>(place.bucket)];
     meta::Tensor weight = meta::Tensor::placed(
@@ -142,14 +156,13 @@ void SimulatedState::make_weights(const models::ModelSpec& spec) {
 }
 
 BucketPart SimulatedState::part_of(int parameter, int rank) const {
-  const ParameterPlace& at = place(parameter);
+  const step::Place& at = places_[static_cast<size_t>(parameter)];
   const Bucket& bucket =
       schedule_.groups[static_cast<size_t>(at.group)].buckets[static_cast<size_t>(at.bucket)];
   const int64_t own_numel = schedule_.shard_numel(bucket);
   const int64_t own_begin = rank % schedule_.shards_of(bucket) * own_numel;
-  const auto entry = std::ranges::find(bucket.entries, parameter, &BucketEntry::parameter);
-  const int64_t begin = std::max(entry->offset, own_begin);
-  const int64_t end = std::min(entry->offset + entry->numel, own_begin + own_numel);
+  const int64_t begin = std::max(at.entry.offset, own_begin);
+  const int64_t end = std::min(at.entry.offset + at.entry.numel, own_begin + own_numel);
   return {.dtype = bucket.dtype, .numel = std::max<int64_t>(0, end - begin)};
 }
 

@@ -13,6 +13,7 @@
 #include "planner/pinned_blocks.h"
 #include "planner/schedule.h"
 #include "planner/timeline.h"
+#include "step/step.h"
 
 namespace shardlens::planner {
 
@@ -24,12 +25,6 @@ struct RankMemory {
   meta::Memory& pinned;
 
   bool has_device() const { return device.is_cuda(); }
-};
-
-/// The group and bucket in which one parameter lies.
-struct ParameterPlace {
-  int group = -1;
-  int bucket = -1;
 };
 
 /// The part of a parameter that lies in a rank's shard.
@@ -49,10 +44,12 @@ class SimulatedState {
   }
   /// Returns the parameter whose leaf this is; -1: it is no parameter's.
   int parameter_of(const meta::Leaf& leaf) const;
-  const ParameterPlace& place(int parameter) const {
-    return places_[static_cast<size_t>(parameter)];
-  }
   BucketPart part_of(int parameter, int rank) const;
+  // These have no memory of their own: a slot's, or a bucket's shard in it.
+  meta::Tensor slot(int index) const;
+  meta::Tensor shard_in(int group, int bucket, int slot) const;
+  meta::Tensor step_count() const;
+  void zero_padding(int, int, int) {}
   void begin_slot(int slot);
   void end_slot(int slot) { slots_[static_cast<size_t>(slot)] = {}; }
   /// Takes memory for the copies that a rank makes for a checkpoint, and keeps it.
@@ -75,7 +72,7 @@ class SimulatedState {
   PinnedBlocks casts_;
   std::vector<std::shared_ptr<meta::Storage>> kept_;
   std::vector<std::shared_ptr<meta::Storage>> slots_;
-  std::vector<ParameterPlace> places_;
+  std::vector<step::Place> places_;
   std::vector<meta::Tensor> weights_;
   std::unordered_map<const meta::Leaf*, int> parameters_;
 };

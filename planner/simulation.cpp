@@ -187,7 +187,7 @@ meta::Tensor Simulation::indices(const meta::Tensor& order) {
   return meta::pointwise(device_, order.sizes(), meta::Type::int64);
 }
 
-SimulatedBatch Simulation::load(int64_t count) {
+StepOps::Batch Simulation::load(int64_t count) {
   switch (options_.data.kind) {
     case DataKind::synthetic:
       return batch_;
@@ -202,9 +202,9 @@ SimulatedBatch Simulation::load(int64_t count) {
 }
 
 /// Gathers images as runtime/batches.cpp does.
-SimulatedBatch Simulation::gather_images(int64_t count) {
+StepOps::Batch Simulation::gather_images(int64_t count) {
   const meta::Sizes sizes{count, 1, options_.data.height, options_.data.width};
-  SimulatedBatch batch;
+  StepOps::Batch batch;
   const meta::Tensor pixels = meta::pointwise(device_, sizes, meta::Type::uint8);
   batch.input = normalised(sizes);
   const meta::Tensor labels = meta::pointwise(device_, {count}, meta::Type::uint8);
@@ -214,7 +214,7 @@ SimulatedBatch Simulation::gather_images(int64_t count) {
 
 /// Reads images from files one after the other, as runtime/batches.cpp does. Files are not opened
 /// here, so the extra memory that a larger image takes before it is resized is not known.
-SimulatedBatch Simulation::read_images(int64_t count) {
+StepOps::Batch Simulation::read_images(int64_t count) {
   const models::VitSizes& model = spec_.vit;
   const meta::Sizes sizes{count, model.channels, model.image_px, model.image_px};
   const auto resized = [&] {
@@ -225,7 +225,7 @@ SimulatedBatch Simulation::read_images(int64_t count) {
     if (!gpu_memory_) return tensor;
     return meta::pointwise(device_, tensor.sizes(), tensor.scalar_type());
   };
-  SimulatedBatch batch;
+  StepOps::Batch batch;
   const meta::Tensor pixels = meta::pointwise(host_context_, sizes, meta::Type::uint8);
   const meta::Tensor labels = meta::pointwise(host_context_, {count}, meta::Type::int64);
   {
@@ -408,8 +408,7 @@ void Simulation::evaluate() {
   for (int64_t i = 0; i < batches; ++i) {
     if (i + 1 >= options_.evaluation_batches && i + 1 < batches) continue;
     const int64_t count = std::min(config_.batch, samples - i * config_.batch);
-    simulator_->run(
-        evaluate_, [&] { return load(count); }, [](int64_t) { return 0; });
+    simulator_->run(evaluate_, [&] { return load(count); });
     count_answers(count);
   }
 }

@@ -72,9 +72,9 @@ class Simulation final : public RankSimulation {
   void make_batch();
   meta::Tensor split(int64_t samples);
   void order_samples();
-  SimulatedBatch load(int64_t count);
-  SimulatedBatch gather_images(int64_t count);
-  SimulatedBatch read_images(int64_t count);
+  StepOps::Batch load(int64_t count);
+  StepOps::Batch gather_images(int64_t count);
+  StepOps::Batch read_images(int64_t count);
   meta::Tensor normalised(const meta::Sizes& sizes);
   meta::Tensor indices(const meta::Tensor& order);
   void train();
@@ -117,7 +117,7 @@ class Simulation final : public RankSimulation {
   std::vector<std::shared_ptr<meta::Storage>> kept_;
   std::optional<SimulatedState> state_;
   std::optional<Simulator> simulator_;
-  SimulatedBatch batch_;
+  StepOps::Batch batch_;
   meta::Tensor order_;
   int64_t samples_ = 0;  // of an epoch, of this rank
   int64_t steps_per_epoch_ = 0;

@@ -1,154 +1,99 @@
-// Runs a schedule without values: the counterpart of runtime/executor.h. Each action is one short
-// function, called in the order of the list; the units are the code that the runtime runs
-// (models/units.h), on tensors that only count their memory (planner/meta). The result is a
-// timeline with every allocation that the runtime would make, in its order.
+// Runs schedules without values: the backend of step/interpreter.h for tensors that only count
+// their memory (planner/meta). The result is a timeline with every allocation that the runtime's
+// backend (runtime/executor.h) would make, in its order.
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <optional>
-#include <vector>
+#include <string_view>
 
 #include "models/spec.h"
-#include "models/units.h"
 #include "planner/meta/autograd.h"
-#include "planner/meta/ops.h"
+#include "planner/meta/losses.h"
+#include "planner/meta/operators.h"
+#include "planner/meta/reductions.h"
 #include "planner/schedule.h"
 #include "planner/simulated_state.h"
-#include "planner/strategy.h"
+#include "planner/timeline.h"
+#include "step/interpreter.h"
 
 namespace shardlens::planner {
 
-struct SimulatedBatch {
-  meta::Tensor input;
-  meta::Tensor targets;
+/// The part of a step that is the planner's tensors'.
+struct StepOps {
+  using Tensor = meta::Tensor;
+  struct Batch {
+    Tensor input;
+    Tensor targets;
+  };
+  struct Edge {
+    meta::Edge edge;
+    meta::Type type{};  // of the output
+  };
+  using Device = RankMemory;
+
+  static meta::Type type_of(DType dtype) { return meta::type_of(dtype); }
+  static Edge edge(const Tensor& output) { return {output.edge(), output.scalar_type()}; }
+  static Tensor gradient(const Tensor& input) {
+    return input.leaf() ? input.leaf()->gradient : Tensor();
+  }
+
+  static TimelineScope state_scope(const Device& device, std::string_view label) {
+    return {device.timeline, profiler::Category::optimizer_state, label};
+  }
+  static Tensor full(const Device& device, double) {
+    return meta::pointwise(device.device, {}, meta::Type::fp32);
+  }
+  static Tensor zero_count(const Device& device) {
+    return meta::pointwise(device.device, {}, meta::Type::int32);
+  }
+  static Tensor vector_norm(const Tensor& gradient) { return meta::vector_norm(gradient); }
+  static void update_scale(const Tensor&, const Tensor&, const Tensor&, double, double, int64_t) {}
 };
 
-/// The state and memory of clipping and loss scaling: the counterpart of runtime/gradient_scale.h.
-class SimulatedScale {
+/// Borrows all that its constructor is given.
+class Simulator : public step::Interpreter<Simulator, StepOps> {
  public:
-  SimulatedScale(const Config& config, const RankMemory& memory);
-
-  /// Returns the scalar that multiplies the loss before its backward; undefined: 1.
-  meta::Tensor loss_gradient(int microbatches) const;
-  void add(int64_t numel, DType dtype) const;
-  void finish();
-  void begin_step();
-
-  bool overflows() const { return overflowed_.defined(); }
-
- private:
-  bool scales() const { return scale_.defined(); }
-  meta::Tensor scalar() const;
-  meta::Tensor scalar_with_number() const;
-
-  double clip_norm_;
-  meta::Context& device_;
-  meta::Tensor scale_;
-  meta::Tensor steps_without_overflow_;
-  meta::Tensor norm_;
-  meta::Tensor divisor_;
-  meta::Tensor overflowed_;
-};
-
-/// Runs schedules without values. Borrows all that its constructor is given.
-class Simulator {
- public:
-  using LoadBatch = std::function<SimulatedBatch()>;
-  /// A function that is asked where a round of the schedule's repetition begins; `left` counts the
-  /// rounds to come, this one included. Returns how many of them are left out.
-  using LeaveOut = std::function<int64_t(int64_t left)>;
-
   Simulator(const models::ModelSpec& spec, const Config& config, SimulatedState& state,
             const RankMemory& memory);
 
-  /// Runs a training step or an evaluation pass.
-  void run(const Schedule& schedule, const LoadBatch& load_batch, const LeaveOut& leave_out);
-
-  const meta::Tensor& loss() const { return loss_; }
-  const meta::Tensor& logits() const { return logits_; }
-  const meta::Tensor& targets() const { return batch_.targets; }
+  void run(const Schedule& schedule, const LoadBatch& load_batch,
+           const LeaveOut& leave_out = none_left_out);
 
  private:
-  /// The part of a unit's backward that fills one bucket.
-  struct Segment {
-    int action = -1;
-    int unit = -1;
-    int group = -1;
-    int bucket = -1;
-    int missing = 0;  // gradients still to come
-  };
-  struct Output {
-    meta::Edge edge;
-    meta::Type type{};
-  };
-  /// The state of a parameter's gradient in the current microbatch.
-  struct Gradient {
-    bool stored = false;
-    bool early = false;
-    bool placed = false;
-  };
+  friend Interpreter;
+
+  // The interpreter calls these. Copies and collectives, and what the host does beside a device,
+  // take no memory of their own, so they do nothing.
+  SimulatedState& state() { return state_; }
+  bool begin_pass(bool is_new) { return is_new; }
+  uint32_t label(std::string_view name) { return memory_.timeline.label(name); }
+  Purpose enter(const Action& action, uint32_t label);
+  void leave(const Action&, const Purpose& before) { memory_.timeline.change(before); }
+  void end_action(int id) { memory_.timeline.end_action(id); }
+  void finished(int) {}
+  meta::GradMode grad_mode(bool enabled) { return {memory_.device, enabled}; }
+  void bind(const Action&) {}
+  void run_backward(const StepOps::Edge& output, const Tensor& gradient);
+  void recategorise_gradient(int parameter);
+  void store_gradient(int parameter, int slot, bool adds);
+  Tensor loss_of(const Tensor& logits, const Tensor&) const { return meta::loss(spec_, logits); }
+  meta::LossAndGradient loss_and_gradient(Tensor logits, const Tensor&, const Tensor& weight) const;
+  template <class Work>
+  void do_on_stream(const Action& action, Work&& work) const {
+    if (action.stream != Stream::host || !memory_.has_device()) work();
+  }
+  void move(const Action&) {}
+  void copy_to_host(Tensor& to, const Tensor& from);
+  auto step_of(const Action&) const {
+    return [](const auto&) {};
+  }
 
   void install_hooks();
-  void begin(const Schedule& schedule);
-  void begin_microbatch();
-  void leave_out_rounds(const LeaveOut& leave_out);
-  void execute(int id);
-  void dispatch(const Action& action);
-  void finish(int id);
-  uint32_t label_of(const Action& action) const;
-  void load_input();
-  meta::Tensor run_unit(int unit, const meta::Tensor& input);
-  std::optional<meta::Type> input_type(int unit) const;
-  void forward(const Action& action);
-  void recompute(const Action& action);
-  void compute_loss();
-  void backward(const Action& action);
-  void begin_segment(const Action& action);
-  void run_autograd(int unit);
-  std::optional<meta::Tensor> place_for(const meta::Leaf& leaf);
-  void on_gradient(int parameter);
-  void store_gradient(int parameter);
-  void continue_unit();
-  std::optional<int> next_segment(int unit) const;
-  void copy_scalars(const Action& action);
-  void clip(const Action& action);
-  void optimizer_step(const Action& action);
 
   const models::ModelSpec& spec_;
   SimulatedState& state_;
   RankMemory memory_;
-  meta::Context& device_;
-  std::vector<models::UnitCode<meta::MetaOps>> units_;
-  std::optional<DType> output_dtype_;
-  std::optional<DType> compute_dtype_;
-  bool cast_inputs_;
-  SimulatedScale scale_;
-  std::vector<std::optional<meta::Type>> input_types_;  // by unit
-  std::vector<uint32_t> unit_labels_;
-  std::vector<uint32_t> group_labels_;
-  std::shared_ptr<meta::Storage> host_divisor_;
-  std::shared_ptr<meta::Storage> host_overflowed_;
-
-  // State of the current run.
-  const Schedule* schedule_ = nullptr;
-  const LoadBatch* load_batch_ = nullptr;
-  std::vector<UnitPlan> plans_;
-  std::vector<std::vector<bool>> sums_apart_;
-  SlotLives slot_lives_;
-  bool trains_ = false;
-  bool is_counted_ = false;
-  int next_ = 0;
-  int current_ = -1;  // the action that began last
-  std::vector<Gradient> gradients_;
-  std::vector<meta::Tensor> inputs_;
-  std::vector<Output> outputs_;  // where backward begins
-  meta::Tensor recomputed_;
-  meta::Tensor carried_;
-  Segment segment_;
-  SimulatedBatch batch_;
-  meta::Tensor loss_;
-  meta::Tensor logits_;
+  meta::Context pinned_;
 };
 
 }  // namespace shardlens::planner

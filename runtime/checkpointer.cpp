@@ -16,7 +16,6 @@
 #include "runtime/check.h"
 #include "runtime/checkpoint_reader.h"
 #include "runtime/elapsed.h"
-#include "runtime/executor.h"
 #include "runtime/pinned_memory.h"
 #include "runtime/run_directory.h"
 
@@ -177,7 +176,7 @@ std::vector<FileRange> Staging::ranges(const FileLayout& layout) const {
 }
 
 Checkpointer::Checkpointer(const Job& job, int rank, std::filesystem::path run, const Board& board,
-                           RankState& state, GradientScale& gradient_scale)
+                           RankState& state, const GradientScale& gradient_scale)
     : job_(job),
       rank_(rank),
       run_(std::move(run)),
@@ -208,7 +207,7 @@ void Checkpointer::save(CheckpointState position, RankProgress progress) {
   if (!staging_) staging_.emplace(job_.train, state_, rank_);
   staging_->take();
   position.optimizer_steps = state_.step_count().item<double>();
-  position.loss_scale = gradient_scale_.state();
+  position.loss_scale = state_of(gradient_scale_);
   position.configuration = planner::run_identity(job_.config);
   progress.generator = drawn_generator();
   CheckpointShare share{.ranges = staging_->ranges(layout_), .progress = std::move(progress)};
@@ -263,7 +262,7 @@ CheckpointState Checkpointer::restore() {
   runtime::check(reader.state().has_value(), "a checkpoint's state is gone since it was checked");
   const CheckpointState& state = *reader.state();
   state_.step_count().fill_(state.optimizer_steps);
-  if (state.loss_scale) gradient_scale_.restore(*state.loss_scale);
+  if (state.loss_scale) runtime::restore(*state.loss_scale, gradient_scale_);
   const auto rank = static_cast<size_t>(rank_);
   if (rank < state.ranks.size() && !state.ranks[rank].generator.empty()) {
     at::Generator generator = at::globalContext().defaultGenerator(state_.device());

@@ -62,7 +62,7 @@ class Checkpointer {
  public:
   /// Prepares to write checkpoints. All that is referred to must outlive the checkpointer.
   Checkpointer(const Job& job, int rank, std::filesystem::path run, const Board& board,
-               RankState& state, GradientScale& gradient_scale);
+               RankState& state, const GradientScale& gradient_scale);
 
   /// Restores the rank's state from the checkpoint that the job goes on from, and returns where it
   /// stood. Throws Failure, damaged, if the checkpoint is not as it was written.
@@ -97,7 +97,7 @@ class Checkpointer {
   std::filesystem::path run_;
   Board board_;
   RankState& state_;
-  GradientScale& gradient_scale_;
+  const GradientScale& gradient_scale_;
   FileLayout layout_;
   WriterOptions options_;
   std::string first_generator_;  // of the process at its start

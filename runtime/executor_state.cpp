@@ -1,7 +1,7 @@
 // Defines the actions that move parameters and gradients between ranks, and apply the gradients.
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 
+#include <stdexcept>
 #include <utility>
 
 #include "runtime/executor.h"
@@ -9,6 +9,7 @@
 namespace shardlens::runtime {
 
 using planner::Action;
+using planner::ActionKind;
 using planner::Bucket;
 
 namespace {
@@ -23,14 +24,30 @@ at::Tensor pinned_like(const at::Tensor& scalar) {
   return at::empty({}, scalar.options().device(at::kCPU).pinned_memory(has_device));
 }
 
-/// Copies a scalar that the device has computed in this step, if there is one.
-void copy_scalar(at::Tensor& to, const at::Tensor& from) {
-  if (!from.defined()) return;
-  if (!to.defined()) to = pinned_like(from);
-  start_copy(to, from);
-}
-
 }  // namespace
+
+void Executor::move(const Action& action) {
+  switch (action.kind) {
+    case ActionKind::h2d:
+      return h2d(action);
+    case ActionKind::d2h:
+      return d2h(action);
+    case ActionKind::cast_shard:
+      return cast_shard(action);
+    case ActionKind::all_gather:
+      return all_gather(action);
+    case ActionKind::reshard:
+      return reshard(action);
+    case ActionKind::reduce_scatter:
+      return reduce_scatter(action);
+    case ActionKind::all_reduce:
+      return all_reduce(action);
+    case ActionKind::accumulate:
+      return accumulate(action);
+    default:
+      throw std::logic_error("an action that moves nothing");
+  }
+}
 
 void Executor::h2d(const Action& action) {
   const at::NoGradGuard no_grad;
@@ -52,10 +69,6 @@ void Executor::h2d(const Action& action) {
 
 void Executor::d2h(const Action& action) {
   const at::NoGradGuard no_grad;
-  if (action.group < 0) {
-    copy_scalar(host_scalars_.divisor, scalars_.divisor);
-    return copy_scalar(host_scalars_.overflowed, scalars_.overflowed);
-  }
   const at::Tensor from = state_.shard_in(action.group, action.bucket, action.reads.front());
   const bool is_master = action.writes.empty();
   start_copy(is_master ? state_.bucket(action.group, action.bucket).master
@@ -81,7 +94,7 @@ void Executor::cast_shard(const Action& action) {
 void Executor::all_gather(const Action& action) {
   auto* memory = static_cast<std::byte*>(state_.slot(action.writes.front()).data_ptr());
   std::vector<GatherBuffer> buffers;
-  for (const Bucket& bucket : schedule_->groups[action.group].buckets) {
+  for (const Bucket& bucket : schedule().groups[action.group].buckets) {
     if (!bucket.whole) buffers.push_back({memory, bucket.numel, bucket.dtype});
     memory += bucket.parameter_bytes();
   }
@@ -104,15 +117,15 @@ void Executor::reduce_scatter(const Action& action) {
       .input = state_.slot(action.reads.front()).data_ptr(),
       .output = state_.shard_in(action.group, action.bucket, action.writes.front()).data_ptr(),
       .receive = receives ? state_.slot(action.writes.back()).data_ptr() : nullptr,
-      .shard_numel = schedule_->shard_numel(schedule_->bucket_of(action)),
-      .dtype = schedule_->reduce_dtype};
+      .shard_numel = schedule().shard_numel(schedule().bucket_of(action)),
+      .dtype = schedule().reduce_dtype};
   issued(action, channels_.at(action.channel).reduce_scatter(operation(action), buffers));
 }
 
 void Executor::all_reduce(const Action& action) {
   const int slot_index = action.reads.front();
-  const planner::Slot& slot = schedule_->slot(slot_index);
-  const int64_t numel = schedule_->used_bytes(action, slot_index) / planner::bytes_of(slot.dtype);
+  const planner::Slot& slot = schedule().slot(slot_index);
+  const int64_t numel = schedule().used_bytes(action, slot_index) / planner::bytes_of(slot.dtype);
   void* const data = action.group < 0
                          ? state_.slot(slot_index).data_ptr()
                          : state_.shard_in(action.group, action.bucket, slot_index).data_ptr();
@@ -133,49 +146,35 @@ void Executor::accumulate(const Action& action) {
   });
 }
 
-void Executor::clip(const Action& action) {
-  const at::NoGradGuard no_grad;
-  const at::Tensor norm = state_.slot(action.writes.front());
-  const bool begins = !std::exchange(is_norm_begun_, true);
-  if (action.group < 0) {
-    if (begins) norm.zero_();
-    // The mean over shards times their number is the sum.
-    gradient_scale_.finish(norm, schedule_->shards, scalars_);
-    return;
-  }
-  // This scales down what several ranks hold, since each of them would count it.
-  const Bucket& bucket = schedule_->bucket_of(action);
-  const double share = static_cast<double>(schedule_->shards_of(bucket)) / schedule_->shards;
-  const at::Tensor gradient = state_.shard_in(action.group, action.bucket, action.reads.front());
-  do_on_stream(action, [this, gradient, share, norm, begins] {
-    const at::NoGradGuard no_grad_there;
-    if (begins) norm.zero_();
-    gradient_scale_.add(gradient, share, norm);
-  });
+void Executor::copy_to_host(at::Tensor& to, const at::Tensor& from) {
+  if (!to.defined()) to = pinned_like(from);
+  start_copy(to, from);
 }
 
-void Executor::count_step(StepScalars& scalars) {
-  if (std::exchange(is_counted_, true)) return;
-  scalars.count = state_.step_count();
-  scalars.count.add_(1);
-  if (scalars.overflowed.defined()) scalars.count.sub_(scalars.overflowed);
-}
-
-void Executor::optimizer_step(const Action& action) {
+std::function<void(const StepScalars&)> Executor::step_of(const Action& action) {
   at::Tensor gradient = state_.shard_in(action.group, action.bucket, action.reads.front());
   at::Tensor cast;
   BucketState bucket = state_.bucket(action.group, action.bucket);
   for (const int slot : action.writes) {
-    const bool is_master = schedule_->slot(slot).kind == planner::SlotKind::master;
+    const bool is_master = schedule().slot(slot).kind == planner::SlotKind::master;
     (is_master ? bucket.master : cast) = state_.shard_in(action.group, action.bucket, slot);
   }
-  StepScalars& scalars = schedule_->steps_on_host() ? host_scalars_ : scalars_;
-  do_on_stream(action, [this, bucket, gradient, cast, &scalars]() mutable {
-    const at::NoGradGuard no_grad;
-    count_step(scalars);
+  return [this, bucket, gradient, cast](const StepScalars& scalars) mutable {
     if (cast.defined()) gradient = cast.copy_(gradient);
-    step_bucket(options_.optimizer, bucket, gradient, scalars);
-  });
+    step_bucket(optimizer_, bucket, gradient, scalars);
+  };
+}
+
+Operation Executor::operation(const Action& action) const {
+  return {
+      .step = step_,
+      .kind = planner::to_string(action.kind),
+      .group = action.group < 0 ? "all" : std::string_view(schedule().groups[action.group].name),
+      .bucket = action.bucket};
+}
+
+void Executor::issued(const Action& action, Ticket ticket) {
+  issued_.push_back({current(), &channels_.at(action.channel), ticket});
 }
 
 }  // namespace shardlens::runtime

@@ -1,59 +1,42 @@
 #include "runtime/gradient_scale.h"
 
 #include <ATen/ATen.h>
-
-#include "profiler/recorder.h"
+#include <torch/csrc/autograd/variable.h>
 
 namespace shardlens::runtime {
 
-GradientScale::GradientScale(const GradientScaleOptions& options, const c10::Device& device)
-    : options_(options), scalar_(at::dtype(at::kFloat).device(device)) {
-  if (!scales()) return;
-  const profiler::Scope scope(profiler::Category::optimizer_state, "loss scale");
-  scale_ = at::full({}, options.loss_scale.value, scalar_);
-  if (options.loss_scale.kind == planner::LossScale::Kind::dynamic) {
-    steps_without_overflow_ = at::zeros({}, scalar_.dtype(at::kInt));
-  }
+torch::autograd::Edge StepOps::edge(const at::Tensor& output) {
+  return torch::autograd::impl::gradient_edge(output);
 }
 
-at::Tensor GradientScale::loss_gradient(int microbatches) const {
-  if (!scales() && microbatches == 1) return {};
-  const double share = 1.0 / microbatches;
-  return scales() ? scale_ * share : at::full({}, share, scalar_);
+at::Tensor StepOps::full(const Device& device, double value) {
+  return at::full({}, value, at::dtype(at::kFloat).device(device));
 }
 
-std::optional<LossScaleState> GradientScale::state() const {
-  if (!steps_without_overflow_.defined()) return std::nullopt;
-  return LossScaleState{scale_.item<double>(), steps_without_overflow_.item<int64_t>()};
+at::Tensor StepOps::zero_count(const Device& device) {
+  return at::zeros({}, at::dtype(at::kInt).device(device));
 }
 
-void GradientScale::restore(const LossScaleState& state) {
-  if (!steps_without_overflow_.defined()) return;
-  scale_.fill_(state.scale);
-  steps_without_overflow_.fill_(state.steps_without_overflow);
+at::Tensor StepOps::vector_norm(const at::Tensor& gradient) {
+  return at::linalg_vector_norm(gradient, 2, std::nullopt, false, at::kFloat);
 }
 
-void GradientScale::add(const at::Tensor& gradient, double weight, const at::Tensor& sum) const {
-  const at::Tensor norm = at::linalg_vector_norm(gradient, 2, std::nullopt, false, at::kFloat);
-  sum.addcmul_(norm, norm, weight);
+void StepOps::update_scale(at::Tensor& scale, at::Tensor& steps_without_overflow,
+                           const at::Tensor& overflowed, double growth, double backoff,
+                           int64_t growth_steps) {
+  at::_amp_update_scale_(scale, steps_without_overflow, overflowed, growth, backoff, growth_steps);
 }
 
-void GradientScale::finish(const at::Tensor& sum, double weight, StepScalars& scalars) {
-  constexpr double kTiny = 1e-6;  // as in torch.nn.utils.clip_grad_norm_
-  constexpr double kGrowth = 2, kBackoff = 0.5;
-  constexpr int64_t kGrowthSteps = 2000;
-  const at::Tensor total = sum.squeeze() * weight;
-  norm_ = total.sqrt();
-  if (scales()) norm_ = norm_ / scale_;
-  scalars.divisor = scales() ? scale_.clone() : at::ones({}, scalar_);
-  if (options_.clip_norm > 0) {
-    scalars.divisor.div_(at::clamp_max(options_.clip_norm / (norm_ + kTiny), 1.0));
-  }
-  if (!scales()) return;
-  scalars.overflowed = at::isfinite(total).logical_not_().to(at::kFloat);
-  if (!steps_without_overflow_.defined()) return;
-  at::_amp_update_scale_(scale_, steps_without_overflow_, scalars.overflowed, kGrowth, kBackoff,
-                         kGrowthSteps);
+std::optional<LossScaleState> state_of(const GradientScale& scale) {
+  if (!scale.steps_without_overflow().defined()) return std::nullopt;
+  return LossScaleState{scale.scale().item<double>(),
+                        scale.steps_without_overflow().item<int64_t>()};
+}
+
+void restore(const LossScaleState& state, const GradientScale& scale) {
+  if (!scale.steps_without_overflow().defined()) return;
+  scale.scale().fill_(state.scale);
+  scale.steps_without_overflow().fill_(state.steps_without_overflow);
 }
 
 }  // namespace shardlens::runtime

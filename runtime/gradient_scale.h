@@ -1,61 +1,49 @@
-// Does what needs all gradients before the optimizer's step: clipping by their global norm, and
-// scaling the loss. Nothing here reads a value on the host, except state().
-//
-// The loss is multiplied by the scale before its backward. With the sum of squares of all scaled
-// gradients, a step divides them by scale / min(1, clip_norm / norm), or does nothing if the sum is
-// not finite. A dynamic scale then halves, or doubles after 2,000 steps without overflow, as
-// PyTorch's GradScaler does.
+// Clipping and loss scaling (step/gradient_scale.h) with LibTorch's tensors, and what a checkpoint
+// keeps of it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <torch/csrc/autograd/function.h>
 
+#include <cstdint>
 #include <optional>
 
-#include "planner/strategy.h"
+#include "profiler/recorder.h"
 #include "runtime/checkpoint.h"
-#include "runtime/optimizer.h"
+#include "runtime/own_data.h"
+#include "runtime/scalar_type.h"
+#include "step/gradient_scale.h"
 
 namespace shardlens::runtime {
 
-struct GradientScaleOptions {
-  double clip_norm = 0;  // 0: no clipping
-  planner::LossScale loss_scale;
+/// LibTorch's part of a step.
+struct StepOps {
+  using Tensor = at::Tensor;
+  using Batch = runtime::Batch;
+  using Edge = torch::autograd::Edge;
+  using Device = c10::Device;
+
+  static at::ScalarType type_of(planner::DType dtype) { return scalar_type(dtype); }
+  static Edge edge(const at::Tensor& output);
+  static const at::Tensor& gradient(const at::Tensor& input) { return input.grad(); }
+
+  static profiler::Scope state_scope(const Device&, std::string_view label) {
+    return {profiler::Category::optimizer_state, label};
+  }
+  static at::Tensor full(const Device& device, double value);
+  static at::Tensor zero_count(const Device& device);
+  static at::Tensor vector_norm(const at::Tensor& gradient);
+  static void update_scale(at::Tensor& scale, at::Tensor& steps_without_overflow,
+                           const at::Tensor& overflowed, double growth, double backoff,
+                           int64_t growth_steps);
 };
 
-class GradientScale {
- public:
-  /// Allocates its scalars on `device`.
-  GradientScale(const GradientScaleOptions& options, const c10::Device& device);
+using GradientScale = step::GradientScale<StepOps>;
 
-  /// Returns the gradient with which the backward of a microbatch's loss starts; undefined: 1.
-  at::Tensor loss_gradient(int microbatches) const;
-
-  /// Adds weight x (sum of squares) to `sum`, an fp32 tensor of one element.
-  void add(const at::Tensor& gradient, double weight, const at::Tensor& sum) const;
-
-  /// Fills the scalars of the step's optimizer, and adapts the scale for the next step. `sum` times
-  /// `weight` is the sum of squares of all gradients.
-  void finish(const at::Tensor& sum, double weight, StepScalars& scalars);
-
-  /// The gradient norm of the last finished step, unscaled and before clipping; fp32 scalar.
-  /// Undefined: none.
-  const at::Tensor& norm() const { return norm_; }
-  /// The loss scale, an fp32 scalar. Undefined: the loss is not scaled.
-  const at::Tensor& scale() const { return scale_; }
-
-  /// Returns the state of a scale that adapts itself, or nothing. Waits for the device.
-  std::optional<LossScaleState> state() const;
-  /// Sets the state of a scale that adapts itself. Does nothing with any other scale.
-  void restore(const LossScaleState& state);
-
- private:
-  bool scales() const { return options_.loss_scale.kind != planner::LossScale::Kind::none; }
-
-  GradientScaleOptions options_;
-  at::TensorOptions scalar_;
-  at::Tensor scale_;
-  at::Tensor steps_without_overflow_;  // int32 scalar
-  at::Tensor norm_;
-};
+/// Returns the state of a scale that adapts itself, or nothing. Waits for the device.
+std::optional<LossScaleState> state_of(const GradientScale& scale);
+/// Sets the state of a scale that adapts itself. Does nothing with any other scale.
+void restore(const LossScaleState& state, const GradientScale& scale);
 
 }  // namespace shardlens::runtime

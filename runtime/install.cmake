@@ -51,7 +51,7 @@ target_compile_features(shardlens_runtime INTERFACE cxx_std_20)
 
 set_target_properties(shardlens_runtime PROPERTIES EXPORT_NAME runtime)
 install(TARGETS shardlens_runtime shardlens_model shardlens_spec shardlens_safetensors
-                shardlens_schedule shardlens_comm shardlens_gloo shardlens_nccl shardlens_run_files
+                shardlens_schedule shardlens_step shardlens_comm shardlens_gloo shardlens_nccl shardlens_run_files
                 shardlens_installation shardlens_training_data shardlens_command_line
                 shardlens_recorder shardlens_driver_watch shardlens_recording shardlens_report shardlens_profile shardlens_document
                 shardlens_units shardlens_input shardlens_flags shardlens_libtorch shardlens_libc10_cuda

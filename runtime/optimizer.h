@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/optimizer_options.h"
+#include "step/gradient_scale.h"
 
 namespace shardlens::runtime {
 
@@ -19,12 +20,7 @@ struct BucketState {
   at::Tensor parameters;  // what gathers take: the cast, or a copy of it on the device
 };
 
-/// Holds what all steps of a pass share, as fp32 scalars beside the masters.
-struct StepScalars {
-  at::Tensor count;       // of steps, this one included
-  at::Tensor divisor;     // of gradients; undefined: 1
-  at::Tensor overflowed;  // 1: change nothing; undefined: never
-};
+using StepScalars = step::StepScalars<at::Tensor>;
 
 /// Takes one step on the bucket. `gradient` is fp32, and is divided in place.
 void step_bucket(const planner::OptimizerOptions& options, BucketState& bucket,

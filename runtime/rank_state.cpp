@@ -104,8 +104,8 @@ class HostShards {
 
 RankState::RankState(const models::ModelSpec& spec, const planner::Schedule& schedule, int rank,
                      const c10::Device& device, const planner::OptimizerOptions& optimizer)
-    : schedule_(schedule), rank_(rank), device_(device), places_(spec.parameters.size()) {
-  place_parameters();
+    : schedule_(schedule), rank_(rank), device_(device), places_(step::places_of(schedule)) {
+  check(places_.size() == spec.parameters.size(), "a parameter lies in no bucket");
   allocate_buckets(optimizer);
   allocate_slots();
   make_weights(spec);
@@ -114,23 +114,11 @@ RankState::RankState(const models::ModelSpec& spec, const planner::Schedule& sch
 
 void RankState::bind_to_masters() {
   for (size_t parameter = 0; parameter < places_.size(); ++parameter) {
-    const Place& place = places_[parameter];
+    const step::Place& place = places_[parameter];
     float* base = buckets_[place.group][place.bucket].master.data_ptr<float>();
     point_weight(static_cast<int>(parameter), base + place.entry.offset, place.entry.numel * 4);
   }
   bound_.assign(bound_.size(), true);
-}
-
-void RankState::place_parameters() {
-  for (size_t group = 0; group < schedule_.groups.size(); ++group) {
-    const auto& buckets = schedule_.groups[group].buckets;
-    for (size_t bucket = 0; bucket < buckets.size(); ++bucket) {
-      for (const planner::BucketEntry& entry : buckets[bucket].entries) {
-        places_[entry.parameter] = {static_cast<int>(group), static_cast<int>(bucket), entry};
-      }
-    }
-  }
-  for (const Place& place : places_) check(place.group >= 0, "a parameter lies in no bucket");
 }
 
 void RankState::allocate_buckets(const planner::OptimizerOptions& optimizer) {
@@ -184,7 +172,7 @@ void RankState::allocate_slots() {
 
 void RankState::make_weights(const models::ModelSpec& spec) {
   for (size_t i = 0; i < places_.size(); ++i) {
-    const Place& place = places_[i];
+    const step::Place& place = places_[i];
     const planner::Bucket& bucket = schedule_.groups[place.group].buckets[place.bucket];
     at::Tensor weight =
         without_memory(spec.parameters[i].shape, scalar_type(bucket.dtype), device_);
@@ -215,7 +203,7 @@ void RankState::begin_slot(int index) {
 void RankState::end_slot(int index) { point(slots_[index], at::DataPtr(nullptr, device_), 0); }
 
 void RankState::set_parameter(int parameter, const at::Tensor& value) {
-  const Place& place = places_[parameter];
+  const step::Place& place = places_[parameter];
   const BucketState& state = buckets_[place.group][place.bucket];
   const planner::Bucket& bucket = schedule_.groups[place.group].buckets[place.bucket];
   const int64_t own_numel = state.master.numel();

@@ -23,15 +23,9 @@
 #include "models/spec.h"
 #include "planner/schedule.h"
 #include "runtime/optimizer.h"
+#include "step/step.h"
 
 namespace shardlens::runtime {
-
-/// Says where one parameter lies.
-struct Place {
-  int group = -1;
-  int bucket = -1;
-  planner::BucketEntry entry;
-};
 
 /// Describes a run of one parameter's elements that lies in this rank's state.
 struct StateRange {
@@ -94,7 +88,6 @@ class RankState {
   const at::Tensor& weight(int parameter) const { return weights_[parameter]; }
   /// Returns the parameter whose weight this tensor is, or nothing.
   std::optional<int> find_weight(const at::Tensor& tensor) const;
-  const Place& place(int parameter) const { return places_[parameter]; }
 
   /// Counts the steps taken, in the form that the fused optimizer wants: fp32 scalar.
   at::Tensor& step_count() { return step_count_; }
@@ -115,7 +108,6 @@ class RankState {
   };
   using CopyKey = std::array<int, 3>;  // group, slot, kept slot
 
-  void place_parameters();
   void allocate_buckets(const planner::OptimizerOptions& optimizer);
   void allocate_slots();
   void make_weights(const models::ModelSpec& spec);
@@ -130,7 +122,7 @@ class RankState {
   const planner::Schedule& schedule_;
   int rank_;
   c10::Device device_;
-  std::vector<Place> places_;  // by parameter
+  std::vector<step::Place> places_;  // by parameter
   std::vector<std::vector<BucketState>> buckets_;
   std::vector<at::Tensor> slots_;  // 1D, of the slot's dtype; those of parameters in bytes
   std::vector<at::Tensor> weights_;

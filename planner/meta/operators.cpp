@@ -235,6 +235,39 @@ Tensor compared_with_number(Context& context, const Sizes& sizes, Type type) {
   return output;
 }
 
+namespace {
+
+Tensor beside_number(const Tensor& input) {
+  return with_number(input.context(), input.sizes(), input.scalar_type());
+}
+
+}  // namespace
+
+Tensor operator*(const Tensor& a, double) { return beside_number(a); }
+Tensor operator+(const Tensor& a, double) { return beside_number(a); }
+Tensor operator/(const Tensor& a, double) { return beside_number(a); }
+Tensor operator/(double, const Tensor& b) { return like(b); }
+Tensor operator/(const Tensor& a, const Tensor&) { return like(a); }
+Tensor Tensor::sqrt() const { return like(*this); }
+Tensor Tensor::clone() const { return like(*this); }
+Tensor Tensor::clamp_max(double) const { return like(*this); }
+
+const Tensor& Tensor::add_(double) const {
+  in_place_with_number(*context_, type_);
+  return *this;
+}
+
+/// LibTorch multiplies two comparisons: of the absolute value with infinity, of the input with
+/// itself.
+Tensor Tensor::isfinite() const {
+  const OperatorCall call(*context_);
+  const auto flags_of = [](const Tensor& a, const Tensor&) { return like(a, Type::boolean); };
+  const Tensor size = like(*this);
+  const Tensor is_bounded = compared_with_number(*context_, size.sizes(), size.scalar_type());
+  const Tensor is_number = flags_of(*this, *this);
+  return flags_of(is_bounded, is_number);
+}
+
 Tensor power(const Tensor& exponents) {
   Context& context = exponents.context();
   const OperatorCall call(context);

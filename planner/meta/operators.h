@@ -38,6 +38,11 @@ struct Number {
 };
 /// Returns the result of an operator on a tensor and a number, outside a graph.
 Tensor with_number(Context& context, const Sizes& sizes, Type type);
+Tensor operator*(const Tensor& a, double number);
+Tensor operator+(const Tensor& a, double number);
+Tensor operator/(const Tensor& a, double number);
+Tensor operator/(double number, const Tensor& b);
+Tensor operator/(const Tensor& a, const Tensor& b);
 /// Runs an operator on a tensor and a number in place.
 void in_place_with_number(Context& context, Type type);
 /// Compares a tensor of `type` with a number and returns booleans.

@@ -269,6 +269,14 @@ Tensor Tensor::unsqueeze(int64_t dim) const {
                         [before = sizes_](const Tensor& g) { return g.reshape(before); });
 }
 
+Tensor Tensor::squeeze() const {
+  Sizes sizes;
+  for (const int64_t size : sizes_) {
+    if (size != 1) sizes.push_back(size);
+  }
+  return view(sizes);
+}
+
 Tensor Tensor::expand(const Sizes& wanted) const {
   Sizes sizes = wanted, strides = wanted;
   const size_t shift = wanted.size() - sizes_.size();

@@ -182,6 +182,20 @@ class Tensor {
   Tensor to(Type type) const;
   Tensor relu() const;
 
+  // These compute outside a graph. The names that end in _ write over the tensor.
+  bool is_floating_point() const { return is_floating(type_); }
+  Tensor squeeze() const;
+  Tensor sqrt() const;
+  Tensor clone() const;
+  Tensor clamp_max(double number) const;
+  Tensor isfinite() const;
+  const Tensor& add_(double number) const;
+  const Tensor& sub_(const Tensor&) const { return *this; }
+  const Tensor& div_(const Tensor&) const { return *this; }
+  const Tensor& addcmul_(const Tensor&, const Tensor&, double) const { return *this; }
+  const Tensor& zero_() const { return *this; }
+  const Tensor& logical_not_() const { return *this; }
+
   // These belong to autograd.
   Tensor detach() const;
   bool requires_grad() const { return edge_.node != nullptr || leaf_ != nullptr; }

@@ -143,7 +143,7 @@ TEST_CASE("random numbers and the loss scale go on where they were", "[checkpoin
   const std::vector<std::string> flags = {"--param-dtype", "fp16"};
   const test::MemoryFolder folder;
   Ranks before(flags, 1), after(flags, 1);
-  before.scales[0].restore({.scale = 2048, .steps_without_overflow = 17});
+  restore({.scale = 2048, .steps_without_overflow = 17}, before.scales[0]);
   at::Generator& generator = const_cast<at::Generator&>(at::detail::getDefaultCPUGenerator());
   const at::Tensor at_first = generator.get_state();
   at::Tensor drawn;
@@ -157,7 +157,7 @@ TEST_CASE("random numbers and the loss scale go on where they were", "[checkpoin
   generator.set_state(at_first);
   after.restore(folder.path(), 1);
   CHECK(at::equal(at::rand({5}), drawn));
-  REQUIRE(after.scales[0].state().has_value());
-  CHECK(after.scales[0].state()->scale == 2048);
-  CHECK(after.scales[0].state()->steps_without_overflow == 17);
+  REQUIRE(state_of(after.scales[0]).has_value());
+  CHECK(state_of(after.scales[0])->scale == 2048);
+  CHECK(state_of(after.scales[0])->steps_without_overflow == 17);
 }

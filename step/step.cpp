@@ -1,0 +1,45 @@
+#include "step/step.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string_view>
+
+namespace shardlens::step {
+
+StepOptions step_options(const planner::Config& config) {
+  StepOptions options{.gradient_scale = {.clip_norm = config.clip_norm,
+                                         .loss_scale = planner::loss_scale_of(config)},
+                      .output_dtype = planner::output_dtype_of(config),
+                      .compute_dtype = std::nullopt,
+                      .cast_inputs = config.cast_inputs};
+  if (!config.keep_fp32.empty()) options.compute_dtype = planner::strategy_of(config).param_dtype;
+  return options;
+}
+
+void refuse_unused(const models::ModelSpec& spec, int unit, const std::vector<int>& parameters) {
+  std::vector<std::string_view> names;
+  for (const int parameter : parameters) names.push_back(spec.parameters[parameter].name);
+  throw std::invalid_argument(fmt::format(
+      "unit {}: no gradient came for {}, so its forward does not use it; leave it out of the unit, "
+      "or give --freeze '{}'",
+      spec.units[unit].name, fmt::join(names, ", "), fmt::join(names, "|")));
+}
+
+std::vector<Place> places_of(const planner::Schedule& schedule) {
+  std::vector<Place> places;
+  for (int group = 0; group < static_cast<int>(schedule.groups.size()); ++group) {
+    const auto& buckets = schedule.groups[group].buckets;
+    for (int bucket = 0; bucket < static_cast<int>(buckets.size()); ++bucket) {
+      for (const planner::BucketEntry& entry : buckets[bucket].entries) {
+        places.resize(std::max<size_t>(places.size(), entry.parameter + 1));
+        places[entry.parameter] = {group, bucket, entry};
+      }
+    }
+  }
+  return places;
+}
+
+}  // namespace shardlens::step
