@@ -8,6 +8,7 @@
 
 #include "planner/meta/operators.h"
 #include "planner/simulation.h"
+#include "step/step.h"
 
 namespace shardlens::planner {
 
@@ -194,11 +195,10 @@ void PytorchSimulation::step(int64_t number) {
 }
 
 void PytorchSimulation::run() {
-  constexpr int64_t kFirstSteps = 2;
   start();
   timeline_.phase(Phase::training);
   for (int64_t number = 0; number < options_.steps; ++number) {
-    if (number == kFirstSteps) {
+    if (number == step::kFirstSteps) {
       raise(whole_);
       memory_.allocator().reset_peaks();
     }

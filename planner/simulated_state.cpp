@@ -155,17 +155,6 @@ void SimulatedState::make_weights(const models::ModelSpec& spec) {
   }
 }
 
-BucketPart SimulatedState::part_of(int parameter, int rank) const {
-  const step::Place& at = places_[static_cast<size_t>(parameter)];
-  const Bucket& bucket =
-      schedule_.groups[static_cast<size_t>(at.group)].buckets[static_cast<size_t>(at.bucket)];
-  const int64_t own_numel = schedule_.shard_numel(bucket);
-  const int64_t own_begin = rank % schedule_.shards_of(bucket) * own_numel;
-  const int64_t begin = std::max(at.entry.offset, own_begin);
-  const int64_t end = std::min(at.entry.offset + at.entry.numel, own_begin + own_numel);
-  return {.dtype = bucket.dtype, .numel = std::max<int64_t>(0, end - begin)};
-}
-
 int SimulatedState::parameter_of(const meta::Leaf& leaf) const {
   const auto found = parameters_.find(&leaf);
   return found == parameters_.end() ? -1 : found->second;

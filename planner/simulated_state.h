@@ -27,12 +27,6 @@ struct RankMemory {
   bool has_device() const { return device.is_cuda(); }
 };
 
-/// The part of a parameter that lies in a rank's shard.
-struct BucketPart {
-  DType dtype{};
-  int64_t numel = 0;
-};
-
 class SimulatedState {
  public:
   /// Allocates the state. `moments`: names of what the optimizer keeps beside each weight.
@@ -44,7 +38,6 @@ class SimulatedState {
   }
   /// Returns the parameter whose leaf this is; -1: it is no parameter's.
   int parameter_of(const meta::Leaf& leaf) const;
-  BucketPart part_of(int parameter, int rank) const;
   // These have no memory of their own: a slot's, or a bucket's shard in it.
   meta::Tensor slot(int index) const;
   meta::Tensor shard_in(int group, int bucket, int slot) const;

@@ -14,13 +14,6 @@ using profiler::Category;
 using profiler::Phase;
 using profiler::Space;
 
-namespace {
-
-/// The first steps make what every later step finds: moments, workspaces, cached blocks.
-constexpr int64_t kFirstSteps = 2;
-
-}  // namespace
-
 meta::AttentionKernels attention_kernels(const Config& config) {
   const auto allows = [&](const char* name) {
     return config.attention == "auto" || config.attention == name;
@@ -80,8 +73,8 @@ void Simulation::run() {
   const TrainingData& data = options_.data;
   if (data.kind == DataKind::synthetic) make_batch();
   if (data.kind == DataKind::idx) {
-    keep_images("training data", data.train_samples);
-    keep_images("test data", data.test_samples);
+    train_images_ = keep_images("training data", data.train_samples);
+    test_images_ = keep_images("test data", data.test_samples);
   }
   if (options_.checkpointing.wanted) read_generator();
   draw_weights();
@@ -110,28 +103,32 @@ void Simulation::meet() {
   }
 }
 
-/// Keeps a data set's images on the device. On the CPU they already lie in host memory.
-void Simulation::keep_images(std::string_view label, int64_t samples) {
-  if (!gpu_memory_) return;
-  const TimelineScope scope(timeline_, Category::input, label);
-  const auto keep = [&](int64_t bytes) {
-    kept_.push_back(std::make_shared<meta::Storage>(*device_.memory, bytes));
+/// Copies a data set's images to the device. On the CPU they already lie in host memory.
+StepOps::Batch Simulation::keep_images(std::string_view label, int64_t samples) {
+  const auto bytes = [&](const meta::Sizes& sizes) {
+    return meta::Tensor::placed(device_, sizes, meta::Type::uint8);
   };
-  keep(samples * options_.data.height * options_.data.width);
-  keep(samples);
+  const TrainingData& data = options_.data;
+  const StepOps::Batch images{bytes({samples, 1, data.height, data.width}), bytes({samples})};
+  if (!gpu_memory_) return images;
+  const TimelineScope scope(timeline_, Category::input, label);
+  return {images.input.clone(), images.targets.clone()};
 }
 
 /// Draws the weights on the host, one parameter after the other. A part that the device keeps in
 /// another dtype is cast on the host before it is copied.
 void Simulation::draw_weights() {
-  for (size_t i = 0; i < spec_.parameters.size(); ++i) {
-    const meta::Sizes sizes(std::span<const int64_t>(spec_.parameters[i].shape));
-    const meta::Tensor drawn = meta::pointwise(host_context_, sizes, meta::Type::fp32);
-    const BucketPart part = state_->part_of(static_cast<int>(i), options_.rank);
-    const bool is_cast = gpu_memory_ && part.dtype != kMasterDType;
-    if (!is_cast || part.numel == 0 || strategy_.offload != Offload::optimizer) continue;
+  const bool has_cast = gpu_memory_ && strategy_.offload == Offload::optimizer;
+  for (const step::Place& place : step::places_of(train_)) {
+    const auto& shape = spec_.parameters[place.entry.parameter].shape;
+    const meta::Tensor drawn = meta::pointwise(
+        host_context_, meta::Sizes(std::span<const int64_t>(shape)), meta::Type::fp32);
+    const step::StateRange range = step::range_of(train_, place, options_.rank);
+    const DType dtype = train_.groups[place.group].buckets[place.bucket].dtype;
+    if (!has_cast || dtype == kMasterDType || range.numel == 0) continue;
     const meta::OperatorCall call(host_context_);
-    meta::pointwise(host_context_, {part.numel}, meta::type_of(part.dtype));
+    const meta::Tensor part = drawn.reshape({-1}).narrow(0, range.begin, range.numel);
+    meta::take_and_release(host_context_, part.sizes(), meta::type_of(dtype));
   }
 }
 
@@ -150,20 +147,6 @@ void Simulation::make_batch() {
   }
 }
 
-/// Returns the indices of the samples that this rank takes, picked on the host out of all samples.
-meta::Tensor Simulation::split(int64_t samples) {
-  const auto make = [&](int64_t count) {
-    return meta::pointwise(host_context_, {count}, meta::Type::int64);
-  };
-  const meta::Tensor positions = make(samples);
-  const meta::Tensor wrapped = [&] {
-    const meta::OperatorCall call(host_context_);
-    const meta::Tensor count = make(1);
-    return make(samples);
-  }();
-  return make(samples);
-}
-
 /// Makes the order of one epoch on the host: a permutation, of which a rank takes every n-th
 /// sample.
 void Simulation::order_samples() {
@@ -171,86 +154,54 @@ void Simulation::order_samples() {
   const auto shuffled = [&](int64_t all) {
     const meta::OperatorCall call(host_context_);
     meta::Tensor made = meta::pointwise(host_context_, {all}, meta::Type::int64);
-    meta::pointwise(host_context_, {}, meta::Type::int64);
+    meta::take_and_release(host_context_, {}, meta::Type::int64);
     return made;
   };
-  order_ = [&] {
-    const meta::Tensor permutation = shuffled(options_.data.train_samples);
-    return split(samples_);
-  }();
-  order_ = indices(order_);
+  const auto drawn = [&] { return own_part(shuffled(options_.data.train_samples)); };
+  order_ = drawn();
+  order_ = StepOps::to(index_device(), order_);
 }
 
-/// Moves indices to where the source of batches wants them.
-meta::Tensor Simulation::indices(const meta::Tensor& order) {
-  if (options_.data.kind != DataKind::idx || !gpu_memory_) return order;
-  return meta::pointwise(device_, order.sizes(), meta::Type::int64);
+meta::Tensor Simulation::own_part(const meta::Tensor& order) const {
+  return step::split<StepOps>(order, options_.rank % strategy_.world_size, strategy_.world_size);
 }
 
-StepOps::Batch Simulation::load(int64_t count) {
+/// Returns the place where the source of batches wants its indices.
+meta::Context& Simulation::index_device() {
+  return options_.data.kind == DataKind::idx ? device_ : host_context_;
+}
+
+StepOps::Batch Simulation::load(const StepOps::Batch& images, const meta::Tensor& indices) {
   switch (options_.data.kind) {
     case DataKind::synthetic:
       return batch_;
     case DataKind::idx:
-      return gather_images(count);
+      return step::gather<StepOps>(images.input, images.targets, indices);
     case DataKind::image_folder:
-      return read_images(count);
+      return read_images(indices.numel());
     case DataKind::own:
       break;
   }
   throw std::logic_error("a program's own samples are known to it alone");
 }
 
-/// Gathers images as runtime/batches.cpp does.
-StepOps::Batch Simulation::gather_images(int64_t count) {
-  const meta::Sizes sizes{count, 1, options_.data.height, options_.data.width};
-  StepOps::Batch batch;
-  const meta::Tensor pixels = meta::pointwise(device_, sizes, meta::Type::uint8);
-  batch.input = normalised(sizes);
-  const meta::Tensor labels = meta::pointwise(device_, {count}, meta::Type::uint8);
-  batch.targets = meta::pointwise(device_, {count}, meta::Type::int64);
-  return batch;
-}
-
 /// Reads images from files one after the other, as runtime/batches.cpp does. Files are not opened
 /// here, so the extra memory that a larger image takes before it is resized is not known.
 StepOps::Batch Simulation::read_images(int64_t count) {
   const models::VitSizes& model = spec_.vit;
-  const meta::Sizes sizes{count, model.channels, model.image_px, model.image_px};
-  const auto resized = [&] {
-    return meta::pointwise(host_context_, {model.channels, model.image_px, model.image_px},
-                           meta::Type::uint8);
-  };
-  const auto to_device = [&](const meta::Tensor& tensor) {
-    if (!gpu_memory_) return tensor;
-    return meta::pointwise(device_, tensor.sizes(), tensor.scalar_type());
-  };
-  StepOps::Batch batch;
-  const meta::Tensor pixels = meta::pointwise(host_context_, sizes, meta::Type::uint8);
+  const meta::Sizes sizes{model.channels, model.image_px, model.image_px};
+  const auto resized = [&] { return meta::pointwise(host_context_, sizes, meta::Type::uint8); };
+  const meta::Tensor pixels = meta::pointwise(
+      host_context_, {count, model.channels, model.image_px, model.image_px}, meta::Type::uint8);
   const meta::Tensor labels = meta::pointwise(host_context_, {count}, meta::Type::int64);
-  {
-    const meta::Tensor whole = resized();
-    const meta::Tensor cut = resized();
-  }
-  const meta::Tensor moved = to_device(pixels);
-  batch.input = normalised(sizes);
-  batch.targets = to_device(labels);
-  return batch;
-}
-
-/// Converts bytes to numbers from -1 to 1.
-meta::Tensor Simulation::normalised(const meta::Sizes& sizes) {
-  meta::Tensor input = meta::pointwise(device_, sizes, meta::Type::fp32);
-  for (int number = 0; number < 3; ++number) {
-    meta::in_place_with_number(device_, meta::Type::fp32);
-  }
-  return input;
+  resized().clone();  // cut out of what was resized
+  return step::move_batch<StepOps>(device_, pixels, labels);
 }
 
 /// Returns the steps to simulate: see [Note: what stands for a run].
 std::vector<int64_t> Simulation::typical_steps() const {
   std::set<int64_t> steps;
-  for (int64_t step = 0; step <= kFirstSteps; ++step) steps.insert(step);
+  for (int64_t step = 0; step <= step::kFirstSteps; ++step) steps.insert(step);
   const bool is_last_short = samples_ % (config_.batch * config_.accumulate) != 0;
   if (is_last_short) steps.insert(steps_per_epoch_ - 1);
   if (options_.data.test_samples > 0) steps.insert(steps_per_epoch_);
@@ -275,8 +226,8 @@ void Simulation::train() {
 
 /// Prepares a step that stands for later ones: in those, sums of losses are held beside it.
 void Simulation::stand_for_later() {
-  if (config_.log_every > 1) add_loss(logged_loss_);
-  add_loss(epoch_loss_);
+  if (config_.log_every > 1) logged_loss_.add(simulator_->loss());
+  epoch_loss_.add(simulator_->loss());
 }
 
 /// Does what follows after `step` steps: checkpoints, evaluations, the end of an epoch.
@@ -299,7 +250,7 @@ void Simulation::begin_epoch() {
 }
 
 void Simulation::train_step() {
-  if (step_ == kFirstSteps) {
+  if (step_ == step::kFirstSteps) {
     raise(whole_);
     reset_peak();
   }
@@ -310,15 +261,16 @@ void Simulation::train_step() {
       train_,
       [&] {
         const int64_t begin = std::exchange(first, first + config_.batch) % samples_;
-        return load(std::min(config_.batch, samples_ - begin));
+        const int64_t count = std::min(config_.batch, samples_ - begin);
+        return load(train_images_, order_.narrow(0, begin, count));
       },
       [&](int64_t rounds_left) {
         const int64_t left_out = leave_out(first % samples_, rounds_left);
         first += left_out * train_.repetition.microbatches * config_.batch;
         return left_out;
       });
-  add_loss(logged_loss_);
-  add_loss(epoch_loss_);
+  logged_loss_.add(simulator_->loss());
+  epoch_loss_.add(simulator_->loss());
   ++step_;
   if (is_logged()) read_loss(logged_loss_);
 }
@@ -348,19 +300,15 @@ MemoryState Simulation::memory_state() const {
   return state;
 }
 
-void Simulation::add_loss(meta::Tensor& sum) {
-  if (!sum.defined()) sum = meta::pointwise(device_, {}, meta::Type::fp32);
-}
-
 /// Changes the state as if the steps up to `step` had been made.
 void Simulation::skip_to(int64_t step) {
   step_ = step;
-  add_loss(logged_loss_);
-  add_loss(epoch_loss_);
+  logged_loss_.add(simulator_->loss());
+  epoch_loss_.add(simulator_->loss());
   if (is_logged()) read_loss(logged_loss_);
 }
 
-void Simulation::read_loss(meta::Tensor& sum) {
+void Simulation::read_loss(step::RunningLoss<meta::Tensor>& sum) {
   read_scalar(meta::Type::fp32);
   sum = {};
 }
@@ -375,12 +323,12 @@ void Simulation::read_scalar(meta::Type type) {
 void Simulation::read_generator() {
   constexpr int64_t kGeneratorBytes = 5056, kGpuGeneratorBytes = 16;
   const int64_t bytes = gpu_memory_ ? kGpuGeneratorBytes : kGeneratorBytes;
-  meta::pointwise(host_context_, {bytes}, meta::Type::uint8);
+  meta::take_and_release(host_context_, {bytes}, meta::Type::uint8);
 }
 
 void Simulation::end_epoch() {
-  const bool has_more = last_step_ > kFirstSteps;
-  if (step_ > kFirstSteps || !has_more) raise(steps_);
+  const bool has_more = last_step_ > step::kFirstSteps;
+  if (step_ > step::kFirstSteps || !has_more) raise(steps_);
   raise(whole_);
   reset_peak();
   read_loss(epoch_loss_);
@@ -400,32 +348,19 @@ void Simulation::evaluate() {
   timeline_.phase(Phase::evaluating);
   const int64_t all = options_.data.test_samples;
   const int64_t samples = samples_per_rank(all, strategy_.world_size);
-  const meta::Tensor order = indices([&] {
-    const meta::Tensor list = meta::pointwise(host_context_, {all}, meta::Type::int64);
-    return split(samples);
-  }());
+  const auto in_order = [&] {
+    return own_part(meta::pointwise(host_context_, {all}, meta::Type::int64));
+  };
+  const meta::Tensor order = StepOps::to(index_device(), in_order());
   const int64_t batches = (samples + config_.batch - 1) / config_.batch;
   for (int64_t i = 0; i < batches; ++i) {
     if (i + 1 >= options_.evaluation_batches && i + 1 < batches) continue;
-    const int64_t count = std::min(config_.batch, samples - i * config_.batch);
-    simulator_->run(evaluate_, [&] { return load(count); });
-    count_answers(count);
+    const int64_t first = i * config_.batch;
+    const int64_t count = std::min(config_.batch, samples - first);
+    simulator_->run(evaluate_, [&] { return load(test_images_, order.narrow(0, first, count)); });
+    step::count_correct(simulator_->logits(), simulator_->targets(), count,
+                        [&](const meta::Tensor& number) { read_scalar(number.scalar_type()); });
   }
-}
-
-/// Counts correct answers as the trainer does.
-void Simulation::count_answers(int64_t count) {
-  const meta::Tensor equal = [&] {
-    const meta::Tensor answers = meta::pointwise(device_, {count}, meta::Type::int64);
-    return meta::pointwise(device_, {count}, meta::Type::boolean);
-  }();
-  const meta::Tensor correct = [&] {
-    const meta::OperatorCall call(device_);
-    meta::Tensor total = meta::pointwise(device_, {}, meta::Type::int64);
-    meta::pointwise(device_, {count}, meta::Type::int64);
-    return total;
-  }();
-  read_scalar(meta::Type::int64);
 }
 
 int64_t Simulation::counted_retries() const {

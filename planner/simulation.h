@@ -27,6 +27,7 @@
 #include "planner/strategy.h"
 #include "planner/timeline.h"
 #include "planner/training_data.h"
+#include "step/samples.h"
 
 namespace shardlens::planner {
 
@@ -67,16 +68,14 @@ class Simulation final : public RankSimulation {
  private:
   void take_workspaces();
   void meet();
-  void keep_images(std::string_view label, int64_t samples);
+  StepOps::Batch keep_images(std::string_view label, int64_t samples);
   void draw_weights();
   void make_batch();
-  meta::Tensor split(int64_t samples);
   void order_samples();
-  StepOps::Batch load(int64_t count);
-  StepOps::Batch gather_images(int64_t count);
+  meta::Tensor own_part(const meta::Tensor& order) const;
+  StepOps::Batch load(const StepOps::Batch& images, const meta::Tensor& indices);
   StepOps::Batch read_images(int64_t count);
-  meta::Tensor normalised(const meta::Sizes& sizes);
-  meta::Tensor indices(const meta::Tensor& order);
+  meta::Context& index_device();
   void train();
   std::vector<int64_t> typical_steps() const;
   bool ends_epoch() const { return step_ % steps_per_epoch_ == 0; }
@@ -87,15 +86,13 @@ class Simulation final : public RankSimulation {
   void train_step();
   int64_t leave_out(int64_t first, int64_t rounds_left);
   MemoryState memory_state() const;
-  void add_loss(meta::Tensor& sum);
   void skip_to(int64_t step);
   void end_epoch();
-  void read_loss(meta::Tensor& sum);
+  void read_loss(step::RunningLoss<meta::Tensor>& sum);
   void read_scalar(meta::Type type);
   void read_generator();
   void save(bool is_due);
   void evaluate();
-  void count_answers(int64_t count);
   int64_t counted_retries() const;
   SimulatedPeak current_peak() const;
   void reset_peak();
@@ -118,12 +115,14 @@ class Simulation final : public RankSimulation {
   std::optional<SimulatedState> state_;
   std::optional<Simulator> simulator_;
   StepOps::Batch batch_;
+  StepOps::Batch train_images_;  // all of them, as bytes
+  StepOps::Batch test_images_;
   meta::Tensor order_;
   int64_t samples_ = 0;  // of an epoch, of this rank
   int64_t steps_per_epoch_ = 0;
   int64_t last_step_ = 0;
-  meta::Tensor logged_loss_;
-  meta::Tensor epoch_loss_;
+  step::RunningLoss<meta::Tensor> logged_loss_;
+  step::RunningLoss<meta::Tensor> epoch_loss_;
   int64_t step_ = 0;  // steps done
   SettledRounds rounds_;
   bool is_staged_ = false;

@@ -31,10 +31,19 @@ struct StepOps {
   };
   using Device = RankMemory;
 
+  static constexpr meta::Type kInt64 = meta::Type::int64;
   static meta::Type type_of(DType dtype) { return meta::type_of(dtype); }
   static Edge edge(const Tensor& output) { return {output.edge(), output.scalar_type()}; }
   static Tensor gradient(const Tensor& input) {
     return input.leaf() ? input.leaf()->gradient : Tensor();
+  }
+
+  static Tensor range(const Tensor& like, int64_t begin, int64_t end, int64_t step) {
+    return meta::pointwise(like.context(), {(end - begin + step - 1) / step}, kInt64);
+  }
+  static Tensor to(meta::Context& device, const Tensor& tensor) {
+    const bool lies_there = device.memory == tensor.context().memory;
+    return lies_there ? tensor : meta::pointwise(device, tensor.sizes(), tensor.scalar_type());
   }
 
   static TimelineScope state_scope(const Device& device, std::string_view label) {

@@ -8,29 +8,16 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "planner/training_data.h"
 #include "runtime/image_file.h"
+#include "runtime/step_ops.h"
+#include "step/samples.h"
 
 namespace shardlens::runtime {
 
 namespace {
 
-/// Returns rank's part [samples_per_rank] of an order [count]: pads by wrapping, then takes every
-/// world_size-th from `rank` on.
-at::Tensor split(const at::Tensor& order, int rank, int world_size) {
-  const int64_t count = order.numel();
-  const int64_t padded = planner::samples_per_rank(count, world_size) * world_size;
-  const at::Tensor positions = at::arange(rank, padded, world_size, at::kLong);
-  return order.index_select(0, positions.remainder(count));
-}
-
 at::Tensor view_of(const std::vector<uint8_t>& bytes, at::IntArrayRef sizes) {
   return at::from_blob(const_cast<uint8_t*>(bytes.data()), sizes, at::kByte);
-}
-
-/// Converts [..] uint8 to fp32 from -1 to 1.
-at::Tensor normalised(const at::Tensor& pixels) {
-  return pixels.to(at::kFloat).div_(255).sub_(0.5).div_(0.5);
 }
 
 /// Throws for images far from square. Resizing comes before cutting, so a line of pixels would take
@@ -52,11 +39,11 @@ int64_t crop_offset(int64_t size, int64_t px) {
 
 at::Tensor sample_order(int64_t count, uint64_t seed, int64_t epoch, int rank, int world_size) {
   auto generator = at::detail::createCPUGenerator(seed + static_cast<uint64_t>(epoch));
-  return split(at::randperm(count, generator, at::kLong), rank, world_size);
+  return step::split<StepOps>(at::randperm(count, generator, at::kLong), rank, world_size);
 }
 
 at::Tensor in_order(int64_t count, int rank, int world_size) {
-  return split(at::arange(count, at::kLong), rank, world_size);
+  return step::split<StepOps>(at::arange(count, at::kLong), rank, world_size);
 }
 
 Batches::Batches(const ImageSet& set, const c10::Device& device)
@@ -64,8 +51,7 @@ Batches::Batches(const ImageSet& set, const c10::Device& device)
       labels_(view_of(set.labels, {set.count}).to(device)) {}
 
 Batch Batches::at(const at::Tensor& indices) const {
-  return {.input = normalised(pixels_.index_select(0, indices)),
-          .targets = labels_.index_select(0, indices).to(at::kLong)};
+  return step::gather<StepOps>(pixels_, labels_, indices);
 }
 
 FileBatches::FileBatches(const std::vector<planner::ImageFile>& files, int64_t px, int64_t channels,
@@ -82,7 +68,7 @@ Batch FileBatches::at(const at::Tensor& indices) const {
     pixels[i].copy_(read_square(file.path, px_, channels_));
     labels[i] = file.label;
   }
-  return {.input = normalised(pixels.to(device_)), .targets = labels.to(device_)};
+  return step::move_batch<StepOps>(device_, pixels, labels);
 }
 
 at::Tensor read_square(const std::string& path, int64_t px, int64_t channels) {

@@ -12,7 +12,7 @@
 #include "runtime/background_task.h"
 #include "runtime/checkpoint.h"
 #include "runtime/checkpoint_writer.h"
-#include "runtime/gradient_scale.h"
+#include "runtime/step_ops.h"
 #include "runtime/job.h"
 #include "runtime/rank_state.h"
 

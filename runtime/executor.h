@@ -26,7 +26,7 @@
 #include "planner/schedule.h"
 #include "profiler/recorder.h"
 #include "runtime/comm/channels.h"
-#include "runtime/gradient_scale.h"
+#include "runtime/step_ops.h"
 #include "runtime/host_queue.h"
 #include "runtime/optimizer.h"
 #include "runtime/rank_state.h"

@@ -203,37 +203,22 @@ void RankState::begin_slot(int index) {
 void RankState::end_slot(int index) { point(slots_[index], at::DataPtr(nullptr, device_), 0); }
 
 void RankState::set_parameter(int parameter, const at::Tensor& value) {
-  const step::Place& place = places_[parameter];
-  const BucketState& state = buckets_[place.group][place.bucket];
-  const planner::Bucket& bucket = schedule_.groups[place.group].buckets[place.bucket];
-  const int64_t own_numel = state.master.numel();
-  const int64_t own_begin = rank_ % schedule_.shards_of(bucket) * own_numel;
-  const int64_t begin = std::max(place.entry.offset, own_begin);
-  const int64_t end = std::min(place.entry.offset + place.entry.numel, own_begin + own_numel);
-  if (begin >= end) return;
-  const at::Tensor part = value.reshape({-1}).narrow(0, begin - place.entry.offset, end - begin);
+  const StateRange range = step::range_of(schedule_, places_[parameter], rank_);
+  if (range.numel == 0) return;
+  const BucketState& state = buckets_[range.group][range.bucket];
+  const at::Tensor part = value.reshape({-1}).narrow(0, range.begin, range.numel);
   for (const at::Tensor& copy : {state.master, state.cast, state.parameters}) {
-    copy.narrow(0, begin - own_begin, end - begin).copy_(part);
+    copy.narrow(0, range.shard_begin, range.numel).copy_(part);
   }
 }
 
 std::vector<StateRange> RankState::ranges() const {
   std::vector<StateRange> ranges;
-  for (size_t group = 0; group < buckets_.size(); ++group) {
-    for (size_t bucket = 0; bucket < buckets_[group].size(); ++bucket) {
-      const planner::Bucket& layout = schedule_.groups[group].buckets[bucket];
-      const int64_t own_numel = schedule_.shard_numel(layout);
-      const int64_t own_begin = rank_ % schedule_.shards_of(layout) * own_numel;
-      for (const planner::BucketEntry& entry : layout.entries) {
-        const int64_t begin = std::max(entry.offset, own_begin);
-        const int64_t end = std::min(entry.offset + entry.numel, own_begin + own_numel);
-        if (begin >= end) continue;
-        ranges.push_back({.parameter = entry.parameter,
-                          .begin = begin - entry.offset,
-                          .group = static_cast<int>(group),
-                          .bucket = static_cast<int>(bucket),
-                          .shard_begin = begin - own_begin,
-                          .numel = end - begin});
+  for (int group = 0; group < static_cast<int>(buckets_.size()); ++group) {
+    for (int bucket = 0; bucket < static_cast<int>(buckets_[group].size()); ++bucket) {
+      for (const auto& entry : schedule_.groups[group].buckets[bucket].entries) {
+        const StateRange range = step::range_of(schedule_, {group, bucket, entry}, rank_);
+        if (range.numel > 0) ranges.push_back(range);
       }
     }
   }

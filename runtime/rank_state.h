@@ -27,15 +27,7 @@
 
 namespace shardlens::runtime {
 
-/// Describes a run of one parameter's elements that lies in this rank's state.
-struct StateRange {
-  int parameter = -1;
-  int64_t begin = 0;  // element of the parameter
-  int group = -1;
-  int bucket = -1;
-  int64_t shard_begin = 0;  // element of the bucket's masters and moments
-  int64_t numel = 0;
-};
+using StateRange = step::StateRange;
 
 /// Describes a copy to be made: `to` of one dtype, `from` of the same or another; both 1D of the
 /// same length.

@@ -24,14 +24,13 @@
 #include "runtime/elapsed.h"
 #include "runtime/null_inspection.h"
 #include "runtime/progress.h"
+#include "step/samples.h"
 
 namespace shardlens::runtime {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr int64_t kFirstSteps = 2;
 
 double percentile(std::vector<float> values, double share) {
   if (values.empty()) return 0;
@@ -63,30 +62,20 @@ std::string peak_text(const MemoryPeak& peak) {
                      profiler::bytes_text(peak.reserved_bytes));
 }
 
-/// Sums batch losses on the device; they are read only on demand.
-class MeanLoss {
- public:
-  void add(const at::Tensor& loss) {
-    sum_ = sum_.defined() ? sum_.add_(loss) : loss.clone();
-    ++batches_;
-  }
-  int64_t batches() const { return batches_; }
+/// Sums batch losses; they are read only on demand.
+struct MeanLoss : step::RunningLoss<at::Tensor> {
   /// Returns what a checkpoint keeps; reads the device.
-  LossSum state() const { return {sum_.defined() ? sum_.item<double>() : 0, batches_}; }
+  LossSum state() const { return {sum.defined() ? sum.item<double>() : 0, steps}; }
   /// Restores the sum. Losses on `device` will be added to it.
   void restore(const LossSum& state, const c10::Device& device) {
-    batches_ = state.batches;
-    if (batches_ > 0) sum_ = at::full({}, state.sum, at::dtype(at::kFloat).device(device));
+    steps = state.batches;
+    if (steps > 0) sum = at::full({}, state.sum, at::dtype(at::kFloat).device(device));
   }
   double take() {
-    const double mean = sum_.defined() ? sum_.item<double>() / static_cast<double>(batches_) : 0;
+    const double mean = sum.defined() ? sum.item<double>() / static_cast<double>(steps) : 0;
     *this = {};
     return mean;
   }
-
- private:
-  at::Tensor sum_;
-  int64_t batches_ = 0;
 };
 
 enum class Split { train, test };
@@ -374,8 +363,7 @@ class Trainer {
     peaks_.begin_steps();
     for (int64_t first = step_ % job_.steps_per_epoch * batch;
          first < samples && step_ < job_.steps; first += batch) {
-      // The first two steps make what every later step finds: moments, workspaces, cached blocks.
-      if (step_ == first_step_ + kFirstSteps) peaks_.begin_steps();
+      if (step_ == first_step_ + step::kFirstSteps) peaks_.begin_steps();
       train_step(epoch, first);
       if (checkpoints_) checkpoints_->check();
       if (ends_epoch()) continue;
@@ -383,7 +371,7 @@ class Trainer {
       save_if_due();
       if (stops_) return;
     }
-    if (step_ > first_step_ + kFirstSteps) peaks_.end_steps();
+    if (step_ > first_step_ + step::kFirstSteps) peaks_.end_steps();
     const bool whole = step_ == (epoch + 1) * job_.steps_per_epoch;
     result_.epochs = whole ? epoch + 1 : epoch;
     result_.steps = step_;
@@ -403,7 +391,7 @@ class Trainer {
     epoch_loss_.add(executor_.loss());
     ++step_;
     logged_ms_ += ms_since(start);
-    if (logged_loss_.batches() == job_.config.log_every || step_ == job_.steps) log(epoch);
+    if (logged_loss_.steps == job_.config.log_every || step_ == job_.steps) log(epoch);
     if (progress_ && last_per_s_ > 0) progress_->update(progress_state(epoch));
     if (recorder_ != nullptr) sample_memory();
     step_ms_.push_back(static_cast<float>(ms_since(start)));
@@ -415,7 +403,7 @@ class Trainer {
   }
 
   void log(int64_t epoch) {
-    const double step_ms = logged_ms_ / static_cast<double>(logged_loss_.batches());
+    const double step_ms = logged_ms_ / static_cast<double>(logged_loss_.steps);
     logged_ms_ = 0;
     last_loss_ = mean_over_ranks(logged_loss_.take());
     last_per_s_ = 1e3 / step_ms * static_cast<double>(unit_.in_a_step);
@@ -449,16 +437,13 @@ class Trainer {
                     [&] { return test_data_->at(order.narrow(0, first, samples)); });
       // The padded list wraps at its end: a sample that comes again there is not counted again.
       const int64_t fresh = (count - options_.rank + world_size - 1) / world_size - first;
-      correct += correct_answers(std::clamp<int64_t>(fresh, 0, samples));
+      correct += step::count_correct(
+          executor_.logits(), executor_.targets(), std::clamp<int64_t>(fresh, 0, samples),
+          [](const at::Tensor& number) { return number.item<int64_t>(); });
     }
     double total = static_cast<double>(correct);
     sum({.step = step_, .kind = "SUM", .group = "test accuracy"}, total);
     result_.test_accuracy = total / static_cast<double>(count);
-  }
-
-  int64_t correct_answers(int64_t samples) const {
-    const at::Tensor answers = executor_.logits().argmax(1).eq(executor_.targets());
-    return answers.narrow(0, 0, samples).sum().item<int64_t>();
   }
 
   double mean_over_ranks(double value) {

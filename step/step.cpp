@@ -42,4 +42,15 @@ std::vector<Place> places_of(const planner::Schedule& schedule) {
   return places;
 }
 
+StateRange range_of(const planner::Schedule& schedule, const Place& place, int rank) {
+  const planner::Bucket& bucket = schedule.groups[place.group].buckets[place.bucket];
+  const int64_t own_numel = schedule.shard_numel(bucket);
+  const int64_t own_begin = rank % schedule.shards_of(bucket) * own_numel;
+  const auto& [parameter, offset, numel] = place.entry;
+  const int64_t begin = std::max(offset, own_begin);
+  const int64_t end = std::min(offset + numel, own_begin + own_numel);
+  if (begin >= end) return {};
+  return {parameter, begin - offset, place.group, place.bucket, begin - own_begin, end - begin};
+}
+
 }  // namespace shardlens::step

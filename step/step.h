@@ -1,6 +1,7 @@
 // What a step is told beside its schedule, and where its parameters lie.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -41,5 +42,21 @@ struct Place {
 
 /// Returns the places of all parameters.
 std::vector<Place> places_of(const planner::Schedule& schedule);
+
+/// Describes a run of one parameter's elements that lies in a rank's state.
+struct StateRange {
+  int parameter = -1;
+  int64_t begin = 0;  // element of the parameter
+  int group = -1;
+  int bucket = -1;
+  int64_t shard_begin = 0;  // element of the bucket's masters and moments
+  int64_t numel = 0;
+};
+
+/// Returns what `rank` holds of the parameter at `place`; numel is 0 where that is nothing.
+StateRange range_of(const planner::Schedule& schedule, const Place& place, int rank);
+
+/// Counts the steps that make what every later step finds: moments, workspaces, cached blocks.
+constexpr int64_t kFirstSteps = 2;
 
 }  // namespace shardlens::step

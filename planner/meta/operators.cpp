@@ -194,6 +194,10 @@ Tensor pointwise(Context& context, const Sizes& sizes, Type type) {
   return Tensor::empty(context, sizes, type);
 }
 
+void take_and_release(Context& context, const Sizes& sizes, Type type) {
+  Tensor::empty(context, sizes, type);
+}
+
 Tensor add(const Tensor& a, const Tensor& b) {
   Context& context = a.context();
   const OperatorCall call(context);
@@ -255,6 +259,35 @@ Tensor Tensor::clamp_max(double) const { return like(*this); }
 const Tensor& Tensor::add_(double) const {
   in_place_with_number(*context_, type_);
   return *this;
+}
+
+Tensor Tensor::index_select(int64_t dim, const Tensor& indices) const {
+  Sizes sizes = sizes_;
+  sizes[index(dim)] = indices.numel();
+  return pointwise(*context_, sizes, type_);
+}
+
+/// LibTorch makes a tensor of the number first.
+Tensor Tensor::remainder(int64_t) const {
+  const OperatorCall call(*context_);
+  const Tensor number = empty(*context_, {1}, type_);
+  return empty(*context_, broadcast(sizes_, number.sizes()), type_);
+}
+
+Tensor Tensor::argmax(int64_t dim) const {
+  Sizes sizes = sizes_;
+  sizes.erase(index(dim));
+  return pointwise(*context_, sizes, Type::int64);
+}
+
+Tensor Tensor::eq(const Tensor&) const { return like(*this, Type::boolean); }
+
+/// LibTorch reads booleans in the sum's dtype.
+Tensor Tensor::sum() const {
+  const OperatorCall call(*context_);
+  Tensor total = empty(*context_, {}, Type::int64);
+  take_and_release(*context_, sizes_, Type::int64);
+  return total;
 }
 
 /// LibTorch multiplies two comparisons: of the absolute value with infinity, of the input with

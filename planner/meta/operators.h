@@ -27,6 +27,8 @@ inline Tensor like(const Tensor& tensor) { return like(tensor, tensor.scalar_typ
 
 /// Returns the result of any operator that takes no memory beside it, outside a graph.
 Tensor pointwise(Context& context, const Sizes& sizes, Type type);
+/// Takes the memory of a tensor that nobody keeps, and gives it back.
+void take_and_release(Context& context, const Sizes& sizes, Type type);
 Tensor add(const Tensor& a, const Tensor& b);
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 /// A number among an operator's operands: the CPU makes a tensor of it, in its own dtype and then

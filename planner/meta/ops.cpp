@@ -1,10 +1,5 @@
 #include "planner/meta/ops.h"
 
-#include <utility>
-
-#include "planner/meta/attention.h"
-#include "planner/meta/operators.h"
-
 namespace shardlens::planner::meta {
 
 namespace {
@@ -60,18 +55,6 @@ Tensor MetaOps::rms_norm(const Tensor& input, const Tensor& weight, double) {
 
 Tensor MetaOps::attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
   return meta::attention(q, k, v, {.causal = causal, .grouped = k.size(1) < q.size(1)});
-}
-
-Tensor MetaOps::gelu(const Tensor& input) { return meta::gelu(input); }
-
-Tensor MetaOps::cat(const std::vector<Tensor>& parts, int64_t dim) { return meta::cat(parts, dim); }
-
-Tensor MetaOps::repeat_interleave(const Tensor& input, int64_t repeats, int64_t dim) {
-  return meta::repeat_interleave(input, repeats, dim);
-}
-
-Tensor MetaOps::embedding(const Tensor& weight, const Tensor& ids) {
-  return meta::embedding(weight, ids);
 }
 
 void MetaOps::fill(RotaryTable& table, const models::LlamaSizes& sizes, const Tensor& like) {

@@ -1,11 +1,10 @@
 // Wraps the planner's tensors for the units of models/units.h.
 #pragma once
 
-#include <vector>
-
 #include "models/input_use.h"
 #include "models/spec.h"
-#include "planner/meta/tensor.h"
+#include "planner/meta/attention.h"
+#include "planner/meta/operators.h"
 
 namespace shardlens::planner::meta {
 
@@ -28,10 +27,10 @@ struct MetaOps {
                            double eps);
   static Tensor rms_norm(const Tensor& input, const Tensor& weight, double eps);
   static Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal);
-  static Tensor gelu(const Tensor& input);
-  static Tensor cat(const std::vector<Tensor>& parts, int64_t dim);
-  static Tensor repeat_interleave(const Tensor& input, int64_t repeats, int64_t dim);
-  static Tensor embedding(const Tensor& weight, const Tensor& ids);
+  static constexpr auto gelu = meta::gelu;
+  static constexpr auto cat = meta::cat;
+  static constexpr auto repeat_interleave = meta::repeat_interleave;
+  static constexpr auto embedding = meta::embedding;
 
   static void fill(RotaryTable& table, const models::LlamaSizes& sizes, const Tensor& like);
   static Tensor rotate(const Tensor& input, const RotaryTable& table);

@@ -189,7 +189,16 @@ class Tensor {
   Tensor clone() const;
   Tensor clamp_max(double number) const;
   Tensor isfinite() const;
+  Tensor index_select(int64_t dim, const Tensor& indices) const;
+  Tensor remainder(int64_t number) const;
+  Tensor argmax(int64_t dim) const;
+  Tensor eq(const Tensor& other) const;
+  /// Counts a tensor of booleans.
+  Tensor sum() const;
   const Tensor& add_(double number) const;
+  const Tensor& sub_(double number) const { return add_(number); }
+  const Tensor& div_(double number) const { return add_(number); }
+  const Tensor& add_(const Tensor&) const { return *this; }
   const Tensor& sub_(const Tensor&) const { return *this; }
   const Tensor& div_(const Tensor&) const { return *this; }
   const Tensor& addcmul_(const Tensor&, const Tensor&, double) const { return *this; }

@@ -1,5 +1,4 @@
-// Clipping and loss scaling (step/gradient_scale.h) with LibTorch's tensors, and what a checkpoint
-// keeps of it.
+// LibTorch's part of what step/ has written once, and what a checkpoint keeps of a loss scale.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,16 +16,19 @@
 
 namespace shardlens::runtime {
 
-/// LibTorch's part of a step.
 struct StepOps {
   using Tensor = at::Tensor;
   using Batch = runtime::Batch;
   using Edge = torch::autograd::Edge;
   using Device = c10::Device;
 
+  static constexpr at::ScalarType kInt64 = at::kLong;
   static at::ScalarType type_of(planner::DType dtype) { return scalar_type(dtype); }
   static Edge edge(const at::Tensor& output);
   static const at::Tensor& gradient(const at::Tensor& input) { return input.grad(); }
+
+  static at::Tensor range(const at::Tensor& like, int64_t begin, int64_t end, int64_t step);
+  static at::Tensor to(const Device& device, const at::Tensor& tensor) { return tensor.to(device); }
 
   static profiler::Scope state_scope(const Device&, std::string_view label) {
     return {profiler::Category::optimizer_state, label};

@@ -1,4 +1,4 @@
-#include "runtime/gradient_scale.h"
+#include "runtime/step_ops.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/variable.h>
@@ -7,6 +7,10 @@ namespace shardlens::runtime {
 
 torch::autograd::Edge StepOps::edge(const at::Tensor& output) {
   return torch::autograd::impl::gradient_edge(output);
+}
+
+at::Tensor StepOps::range(const at::Tensor& like, int64_t begin, int64_t end, int64_t step) {
+  return at::arange(begin, end, step, like.options());
 }
 
 at::Tensor StepOps::full(const Device& device, double value) {
