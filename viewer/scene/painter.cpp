@@ -77,15 +77,17 @@ void Painter::text_lines(Box box, std::string_view text, const Color& color, Sty
 
 std::string Painter::fitted(Style style, std::string_view text, float width) const {
   if (this->width(style, text) <= width) return std::string(text);
-  size_t letters = text.size();
-  while (letters > 0) {
-    --letters;
-    const bool splits = (static_cast<unsigned char>(text[letters]) & 0xC0) == 0x80;  // UTF-8
-    if (splits) continue;
-    std::string cut = std::string(text.substr(0, letters)) + "...";
-    if (this->width(style, cut) <= width) return letters == 0 ? "" : cut;
+  const auto cut_to = [text](size_t bytes) {
+    // A character of several bytes is not split.
+    while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) --bytes;
+    return bytes == 0 ? "" : std::string(text.substr(0, bytes)) + "...";
+  };
+  size_t fits = 0;
+  for (size_t too_long = text.size(); too_long - fits > 1;) {
+    const size_t middle = fits + (too_long - fits) / 2;
+    (this->width(style, cut_to(middle)) <= width ? fits : too_long) = middle;
   }
-  return "";
+  return cut_to(fits);
 }
 
 }  // namespace shardlens::viewer
