@@ -117,7 +117,7 @@ uint32_t TreeBuilder::child(uint32_t parent, const TreePlace& place) {
   return next;
 }
 
-void TreeBuilder::add(const TreePath& path, const AliveGroup& group, bool is_baseline) {
+uint32_t TreeBuilder::add(const TreePath& path, const AliveGroup& group, bool is_baseline) {
   const auto count = [&](TreeNode& node) {
     (is_baseline ? node.baseline_bytes : node.bytes) += group.bytes;
     (is_baseline ? node.baseline_count : node.count) += group.count;
@@ -128,6 +128,7 @@ void TreeBuilder::add(const TreePath& path, const AliveGroup& group, bool is_bas
     at = child(at, place);
     count(tree_.nodes[at]);
   }
+  return at;
 }
 
 AliveTree TreeBuilder::finish() {

@@ -96,7 +96,8 @@ class TreeBuilder {
  public:
   explicit TreeBuilder(bool compares) : compares_(compares) {}
 
-  void add(const TreePath& path, const AliveGroup& group, bool is_baseline = false);
+  /// Adds the blocks of a group to every node of a path. Returns the last of these.
+  uint32_t add(const TreePath& path, const AliveGroup& group, bool is_baseline = false);
   AliveTree finish();
 
  private:

@@ -159,5 +159,10 @@ int main(int argc, char** argv) {
   Frames frames(presenter);
   print_frames("frame while zooming", kFrames, [&](int frame) { frames.zoom(frame); });
   print_frames("frame of a still view", kFrames, [&](int) { frames.draw(); });
+  presenter.perform(*find_command("tree"));
+  print_frames("... with flame graph", kFrames, [&](int frame) { frames.zoom(frame); });
+  presenter.perform(*find_command("tree.form"));
+  presenter.perform(*find_command("pick.next"));
+  print_frames("... with list, selected", kFrames, [&](int frame) { frames.zoom(frame); });
   return presenter.messages().empty() ? 0 : 1;
 }

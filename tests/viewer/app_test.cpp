@@ -14,8 +14,10 @@
 #define STB_IMAGE_IMPLEMENTATION
 #include <stb/stb_image.h>
 
+#include "profiler/exchange/write_recording.h"
 #include "tests/support/process.h"
 #include "tests/support/random_events.h"
+#include "tests/support/stacked_recording.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/view_recording.h"
 #include "viewer/state/session.h"
@@ -95,11 +97,12 @@ class Display {
 /// A window on a display, driven by events of a keyboard and a mouse.
 class DrivenWindow {
  public:
-  DrivenWindow(const Display& display, const std::string& folder, const std::string& session)
+  DrivenWindow(const Display& display, const std::string& folder, const std::string& session,
+               const std::string& editor = "")
       : display_(display.name()),
         program_({"/usr/bin/env", "-C", folder, display_, kDriverLeaks,
-                  "XDG_CACHE_HOME=" + folder + "/cache", SHARDLENS, "view", "--session", session,
-                  "--size", "1200x800", "--no-cache"}) {
+                  "XDG_CACHE_HOME=" + folder + "/cache", "SHARDLENS_EDITOR=" + editor, SHARDLENS,
+                  "view", "--session", session, "--size", "1200x800", "--no-cache"}) {
     const Ended found = xdotool({"search", "--sync", "--onlyvisible", "--name", "^Shardlens$"});
     REQUIRE(found.exit_code == 0);
     window_ = found.out.substr(0, found.out.find('\n'));
@@ -168,6 +171,12 @@ std::string driven_picture(const Display& display, const Files& files, const std
   CHECK(last.grouping == Grouping::label);
   CHECK(last.files == state.files);
   return picture;
+}
+
+/// Returns true for a session in which a place of the tree is selected, as in `has`.
+bool is_at_place(const ViewState& state, bool is_zoomed) {
+  return state.pick && state.pick->scope == PickScope::place &&
+         state.tree.zoom.empty() != is_zoomed;
 }
 
 }  // namespace
@@ -311,6 +320,7 @@ TEST_CASE("wrong usage is one line and exit code 2") {
       {files.a, "--report", files.folder.file("x.txt"), "--baseline", "nobody"},
       {"--report", files.folder.file("x.txt")},
       {files.a, "--screenshot", png, "--range", "5:3"},
+      {files.a, "--screenshot", png, "--editor", "vi"},
       {files.a, "--screenshot", png, "--range", "3"},
       {files.a, "--report", files.folder.file("x.txt"), "--range", "30:40"},
       {"--session", png, "--last"},
@@ -376,6 +386,39 @@ TEST_CASE("a window is driven by keyboard and mouse, twice to the same picture")
   const std::string second = driven_picture(display, files, files.folder.file("second"));
   CHECK(pixels_of(first).colors.size() > 50);
   CHECK(test::read_file(first) == test::read_file(second));
+}
+
+TEST_CASE("a block is selected, opened in the editor and found in the flame graph, by hand") {
+  if (!is_program("/usr/bin/Xvfb") || !is_program("/usr/bin/xdotool")) {
+    SKIP("Xvfb or xdotool is not installed");
+  }
+  const test::TemporaryFolder folder;
+  const std::string session = folder.file("s.json");
+  ViewState state;
+  state.files = {folder.file("run.slp")};
+  profiler::write_recording(test::stacked_recording({}, 0, folder.file("src")), state.files[0]);
+  fs::create_directories(folder.file("src"));
+  test::write_file(folder.file("src/model.py"), "the script");
+  save_session(state, session);
+  const Display display;
+  DrivenWindow window(display, folder.file(""), session, "cp {file} opened-{line}");
+  window.keys({"s"});
+  CHECK(window.settles(session, [](const ViewState& saved) { return saved.pick.has_value(); }));
+  window.keys({"e"});
+  CHECK(test::wait_until([&] { return fs::exists(folder.file("opened-40")); },
+                         std::chrono::seconds(300)));
+  window.keys({"F9"});
+  CHECK(window.settles(session, [](const ViewState& saved) { return saved.tree.is_open; }));
+  window.click(300, 545);
+  CHECK(window.settles(session, [](const ViewState& saved) { return is_at_place(saved, true); }));
+  window.keys({"shift+Return"});
+  CHECK(window.settles(session, [](const ViewState& saved) { return is_at_place(saved, false); }));
+  window.keys({"l", "Escape"});
+  CHECK(window.settles(session, [](const ViewState& saved) {
+    return saved.tree.form == TreeForm::list && !saved.pick;
+  }));
+  window.keys({"ctrl+q"});
+  CHECK(window.wait().exit_code == 0);
 }
 
 }  // namespace shardlens::viewer

@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 void check_same(const Lane& a, const Lane& b) {
   CHECK(a.info().header == b.info().header);
   CHECK(a.info().strings == b.info().strings);
+  CHECK(a.info().stacks == b.info().stacks);
   CHECK(a.info().events == b.info().events);
   CHECK(a.info().end_ns == b.info().end_ns);
   CHECK(a.info().space == b.info().space);

@@ -20,16 +20,21 @@ const std::string kConfig =
     R"({"model":"vit-tutorial","batch":48,"workers":2,"world":0,"solo_rank":0,"offload":"none"})";
 
 Facts some_facts() {
-  return {.extent = {-1, 4},
-          .peak_x = {0.5, 1.5, 2.5},
-          .peaks_x = {{-0.5, 0.5, 1.25}, {0.1, 1.5}, {2.5}},
-          .steps_x = {{0, 1, 2}, {0, 1, 2}, {0, 1, 2}},
-          .hits_x = {0.2, 0.7, 3.1},
-          .focus_request = {"keep", kConfig, "h200"},
-          .alive_rows = 25,
-          .table_rows = 9,
-          .most_ranks = 4,
-          .column_x = 0.005};
+  return {
+      .extent = {-1, 4},
+      .peak_x = {0.5, 1.5, 2.5},
+      .peaks_x = {{-0.5, 0.5, 1.25}, {0.1, 1.5}, {2.5}},
+      .steps_x = {{0, 1, 2}, {0, 1, 2}, {0, 1, 2}},
+      .hits_x = {0.2, 0.7, 3.1},
+      .focus_request = {"keep", kConfig, "h200"},
+      .pickable = {{7, Category::activation}, {3, Category::gradient}, {5, Category::activation}},
+      .focus_rank = 2,
+      .tree_rows = 40,
+      .tree_above = {"main"},
+      .alive_rows = 25,
+      .table_rows = 9,
+      .most_ranks = 4,
+      .column_x = 0.005};
 }
 
 ViewState after(std::string_view id, ViewState state = {}) {
@@ -91,6 +96,11 @@ const std::vector<Turn> kTurns = {
     {"whatif.wrap.next", {{"wrap", "block"}}, {{"wrap", "root"}}},
     {"whatif.wrap.previous", {{"wrap", "root"}}, {{"wrap", "block"}}},
 };
+
+/// A block of the focused strategy, selected.
+Pick picked(uint32_t block, Category category) {
+  return {.run = 0, .rank = 2, .block = block, .category = category};
+}
 
 /// What each command does to a state, where a change of one field says it.
 struct Effect {
@@ -211,9 +221,10 @@ const std::map<std::string_view, Effect> kEffects = {
     {"cursor.clear",
      {.given =
           [](auto& s) {
-            s.cursor = 1, s.selection = Range{1, 2}, s.at = At::cursor;
+            s.cursor = 1, s.selection = Range{1, 2}, s.at = At::cursor, s.pick = Pick{};
           },
-      .wanted = [](auto& s) { s.cursor.reset(), s.selection.reset(), s.at = At::peak; }}},
+      .wanted =
+          [](auto& s) { s.cursor.reset(), s.selection.reset(), s.at = At::peak, s.pick.reset(); }}},
     {"peak", {.wanted = [](auto& s) { s.cursor = 0.5, s.at = At::cursor; }}},
     {"peak.next",
      {.given = [](auto& s) { s.cursor = 0.5; },
@@ -260,6 +271,51 @@ const std::map<std::string_view, Effect> kEffects = {
      {.given = [](auto& s) { s.table_first = 2; }, .wanted = [](auto& s) { s.table_first = 3; }}},
     {"table.up",
      {.given = [](auto& s) { s.table_first = 2; }, .wanted = [](auto& s) { s.table_first = 1; }}},
+    {"pick.next",
+     {.given = [](auto& s) { s.pick = picked(7, Category::activation); },
+      .wanted = [](auto& s) { s.pick = picked(3, Category::gradient); }}},
+    {"pick.previous", {.wanted = [](auto& s) { s.pick = picked(5, Category::activation); }}},
+    {"pick.wider",
+     {.given = [](auto& s) { s.pick = picked(7, Category::activation); },
+      .wanted =
+          [](auto& s) {
+            s.pick = picked(7, Category::activation), s.pick->scope = PickScope::name;
+          }}},
+    {"tree", {.wanted = [](auto& s) { s.tree.is_open = true; }}},
+    {"tree.form", {.wanted = [](auto& s) { s.tree.is_open = true, s.tree.form = TreeForm::list; }}},
+    {"tree.of",
+     {.given = [](auto& s) { s.tree.zoom = {"main"}; },
+      .wanted =
+          [](auto& s) { s.tree.is_open = true, s.tree.of = TreeOf::churn, s.tree.zoom.clear(); }}},
+    {"tree.by",
+     {.wanted = [](auto& s) { s.tree.is_open = true, s.tree.by = profiler::TreeBy::module; }}},
+    {"tree.from",
+     {.wanted = [](auto& s) { s.tree.is_open = true, s.tree.from = profiler::TreeFrom::bottom; }}},
+    {"tree.sort",
+     {.given = [](auto& s) { s.tree.first = 3; },
+      .wanted = [](auto& s) { s.tree.sort = PlaceSort::total, s.tree.first = 0; }}},
+    {"tree.compare", {.wanted = [](auto& s) { s.tree.compares = false; }}},
+    {"tree.fewer", {.wanted = [](auto& s) { s.tree.threshold = 2; }}},
+    {"tree.more", {.wanted = [](auto& s) { s.tree.threshold = 0; }}},
+    {"tree.zoom",
+     {.given =
+          [](auto& s) {
+            s.pick = Pick{.scope = PickScope::place, .path = {"main", "step"}}, s.tree.first = 2;
+          },
+      .wanted =
+          [](auto& s) {
+            s.tree.zoom = {"main", "step"}, s.tree.first = 0;
+          }}},
+    {"tree.out",
+     {.given =
+          [](auto& s) {
+            s.tree.zoom = {"main", "step"};
+          },
+      .wanted = [](auto& s) { s.tree.zoom = {"main"}; }}},
+    {"tree.down",
+     {.given = [](auto& s) { s.tree.first = 35; }, .wanted = [](auto& s) { s.tree.first = 39; }}},
+    {"tree.up",
+     {.given = [](auto& s) { s.tree.first = 12; }, .wanted = [](auto& s) { s.tree.first = 2; }}},
     {"group.next", {.wanted = [](auto& s) { s.grouping = Grouping::label; }}},
 };
 

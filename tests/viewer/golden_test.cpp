@@ -21,7 +21,9 @@
 #include <string>
 #include <string_view>
 
+#include "profiler/exchange/write_recording.h"
 #include "tests/support/random_events.h"
+#include "tests/support/stacked_recording.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/view_recording.h"
 #include "viewer/model/lane_builder.h"
@@ -151,10 +153,41 @@ std::map<std::string, Image> what_if_images() {
   return {{"what-if", plots(presenter, Area::Kind::control, kPanelCanvas)}};
 }
 
+/// Selected in every kind of plot, and the tree in its forms.
+std::map<std::string, Image> tree_images() {
+  const test::TemporaryFolder folder;
+  ViewState state;
+  state.files = {folder.file("before.slp"), folder.file("after.slp")};
+  profiler::write_recording(test::stacked_recording({.keep_weights = true}), state.files[0]);
+  profiler::write_recording(
+      test::stacked_recording({.keep_weights = true, .activation_bytes = 4 << 20}, 9),
+      state.files[1]);
+  Presenter presenter(state, "");
+  std::map<std::string, Image> images;
+  perform(presenter, {"pick.next", "pick.wider", "pick.wider"});
+  images["pick-category"] = plots(presenter, Area::Kind::lane);
+  perform(presenter, {"detail.next", "pick.wider"});
+  images["pick-block"] = plots(presenter, Area::Kind::lane);
+  perform(presenter, {"detail.next"});
+  images["pick-address"] = plots(presenter, Area::Kind::lane);
+  perform(presenter, {"cursor.clear", "tree"});
+  images["tree-flame"] = plots(presenter, Area::Kind::frame, kPanelCanvas);
+  presenter.set_search("mlp");
+  images["tree-search"] = plots(presenter, Area::Kind::frame, kPanelCanvas);
+  perform(presenter, {"search.clear", "tree.from", "tree.by", "tree.by"});
+  images["tree-category"] = plots(presenter, Area::Kind::frame, kPanelCanvas);
+  perform(presenter, {"tree.by", "tree.from", "focus.next"});
+  images["tree-changed"] = plots(presenter, Area::Kind::frame, kPanelCanvas);
+  perform(presenter, {"tree.form", "theme.next"});
+  images["tree-list"] = plots(presenter, Area::Kind::place_row, kPanelCanvas);
+  return images;
+}
+
 std::map<std::string, Image> all_images() {
   auto all = lane_images();
   all.merge(session_images());
   all.merge(what_if_images());
+  all.merge(tree_images());
   return all;
 }
 

@@ -180,6 +180,20 @@ TEST_CASE("a search, a note and a path are typed") {
   stage.frame();
 }
 
+TEST_CASE("what is selected is copied, and its line is asked for") {
+  Stage stage;
+  stage.press("Ctrl+C");
+  const char* const before = ImGui::GetClipboardText();
+  CHECK((before == nullptr || *before == '\0'));
+  stage.press("S");
+  REQUIRE(stage.state().pick);
+  stage.press("Ctrl+C");
+  CHECK(ImGui::GetClipboardText() == stage.presenter.pick_text());
+  CHECK_FALSE(stage.presenter.pick_text().empty());
+  stage.press("E");
+  CHECK(stage.request == Request::edit_pick);
+}
+
 TEST_CASE("letters that are typed are no commands") {
   Stage stage;
   stage.press("/");

@@ -4,7 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <stdexcept>
 
-#include "tests/support/view_recording.h"
+#include "tests/support/stacked_recording.h"
 #include "viewer/model/lane_builder.h"
 
 namespace shardlens::viewer {
@@ -46,6 +46,17 @@ TEST_CASE("a search finds by name, category, action, size, rank and life") {
   CHECK(searched("no-such-thing").empty());
   CHECK(searched("alive@peak").size() ==
         searched.lane.alive_after(searched.lane.peak().max_change).size());
+}
+
+TEST_CASE("a search finds by every call of a stack") {
+  Searched searched;
+  searched.lane = lane_of(test::stacked_recording());
+  const auto found = searched("mlp.forward model.py:90");
+  CHECK_FALSE(found.empty());
+  const auto is_mlp = [&](const Block& block) {
+    return searched.lane.label(block).starts_with("mlp");
+  };
+  CHECK(std::ranges::count_if(searched.lane.arrays().blocks, is_mlp) == std::ssize(found));
 }
 
 TEST_CASE("a size or number that is none is refused") {

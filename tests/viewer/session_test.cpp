@@ -46,6 +46,25 @@ ViewState random_state(std::mt19937_64& engine) {
   state.alive_first = below(100);
   state.table_first = below(12);
   state.zoom = flag() ? 1.25 : 2;
+  if (flag()) {
+    state.pick = Pick{.run = below(3),
+                      .rank = below(8),
+                      .scope = static_cast<PickScope>(below(kPickScopeNames.size())),
+                      .block = flag() ? kNoBlock : static_cast<uint32_t>(below(1U << 20)),
+                      .category = static_cast<Category>(below(kCategories)),
+                      .path = {"main  train.py:3", "\"a\" \u00fc"}};
+    if (flag()) state.pick->call = below(40);
+  }
+  state.tree = {.is_open = flag(),
+                .of = static_cast<TreeOf>(below(kTreeOfNames.size())),
+                .form = static_cast<TreeForm>(below(kTreeFormNames.size())),
+                .by = static_cast<profiler::TreeBy>(below(profiler::kTreeByNames.size())),
+                .from = static_cast<profiler::TreeFrom>(below(profiler::kTreeFromNames.size())),
+                .sort = static_cast<PlaceSort>(below(kPlaceSortNames.size())),
+                .compares = flag(),
+                .threshold = below(kTreeThresholds.size()),
+                .first = below(100)};
+  if (flag()) state.tree.zoom = {"main  train.py:3"};
   state.search = "mlp3 >64MiB \"quoted\" \u00fc";
   for (uint64_t i = below(4); i > 0; --i) state.notes.push_back({uniform(engine), "note\nof two"});
   return state;

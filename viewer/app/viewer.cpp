@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "profiler/output_file.h"
+#include "viewer/app/editor.h"
 #include "viewer/app/png.h"
 #include "viewer/app/screenshot.h"
 #include "viewer/app/window.h"
@@ -44,6 +45,7 @@ struct Options {
   std::string baseline;
   std::vector<std::string> commands;
   std::string font;
+  std::string editor;
   bool caches = true;
   std::string text;  // of --help
 };
@@ -68,6 +70,9 @@ Options parse_options(const std::vector<std::string>& arguments) {
   app.add_option("--do", options.commands, "commands to do first, such as layout.rows,theme.next")
       ->delimiter(',');
   app.add_option("--font", options.font, "a .ttf file");
+  app.add_option("--editor", options.editor,
+                 "the command that E opens a line with, such as 'code -g {file}:{line}'")
+      ->envname("SHARDLENS_EDITOR");
   app.add_flag("!--no-cache", options.caches, "neither use nor keep opened recordings");
   bool wants_help = false;
   app.set_help_flag();
@@ -112,6 +117,7 @@ bool wants_window(const Options& options) {
 }
 
 void check(const Options& options) {
+  Editor{options.editor};  // throws
   const bool is_scale = options.scale == 0 || (options.scale >= 0.5 && options.scale <= 8);
   if (!is_scale) throw std::invalid_argument("--scale: give a number from 0.5 to 8");
   const bool has_window = wants_window(options);
@@ -240,6 +246,7 @@ WindowOptions window_options(const Options& options, const Size& size, Theme the
   window.scale = options.scale;
   window.theme = theme;
   window.font_file = options.font;
+  window.editor = options.editor;
   if (!options.session.empty()) window.session_file = options.session;
   window.autosave_file = autosave_file();
   return window;

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "viewer/app/editor.h"
 #include "viewer/app/gl.h"
 #include "viewer/app/imgui_session.h"
 #include "viewer/app/png.h"
@@ -147,6 +148,7 @@ class Program {
  public:
   Program(const OpenPresenter& open, const WindowOptions& options)
       : options_(options),
+        editor_(options.editor),
         window_(options),
         session_(options.font_file),
         backend_(window_),
@@ -265,6 +267,8 @@ class Program {
         return presenter_.reload();
       case Request::open_file:
         return presenter_.open({interface_.path()});
+      case Request::edit_pick:
+        return edit();
       case Request::save_session:
         return tell(options_.session_file,
                     [&] { save_session(presenter_.state(), options_.session_file); });
@@ -303,7 +307,15 @@ class Program {
     });
   }
 
+  /// Opens the call that the user has marked, and says what came of it.
+  void edit() {
+    const auto call = presenter_.pick_call();
+    interface_.say(call ? editor_.open(*call)
+                        : "no line of a file is selected: click a block, then a call of its stack");
+  }
+
   WindowOptions options_;
+  Editor editor_;
   Window window_;
   ImGuiSession session_;
   Backend backend_;

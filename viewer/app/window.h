@@ -15,6 +15,7 @@ struct WindowOptions {
   double scale = 0;  // pixels a point; 0: the desktop decides
   Theme theme{};     // until there is a presenter
   std::string font_file;
+  std::string editor;                                   // as Editor takes it
   std::string session_file = "shardlens.session.json";  // where Ctrl+S saves
   /// The file to which the session is saved without a command, when the user pauses and when the
   /// window is closed; empty: it is not saved.

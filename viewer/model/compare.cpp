@@ -21,17 +21,6 @@ std::string category_in_words(Category category, const Lane& lane) {
   return in_words(profiler::category_name(category, profiler::has_shards(lane.info().header)));
 }
 
-int64_t step_of_change(const Lane& lane, int64_t change) {
-  // The step is the last one that had begun, even if a later stretch is no step.
-  const Stretch* at = lane.stretch_of_change(change);
-  const Stretch* const first = lane.arrays().stretches.data();
-  for (; at != nullptr; --at) {
-    if (at->number >= 0) return at->number;
-    if (at == first) break;
-  }
-  return -1;
-}
-
 std::string name_of_block(const Lane& lane, const ActionNames& names, const Block& block,
                           int64_t age, Grouping grouping) {
   const std::string label(lane.label(block));
@@ -52,6 +41,21 @@ std::string name_of_block(const Lane& lane, const ActionNames& names, const Bloc
 }
 
 }  // namespace
+
+int64_t step_of_change(const Lane& lane, int64_t change) {
+  // The step is the last one that had begun, even if a later stretch is no step.
+  const Stretch* at = lane.stretch_of_change(change);
+  const Stretch* const first = lane.arrays().stretches.data();
+  for (; at != nullptr; --at) {
+    if (at->number >= 0) return at->number;
+    if (at == first) break;
+  }
+  return -1;
+}
+
+int64_t age_in_steps(const Block& block, int64_t step) {
+  return block.step < 0 ? step + 1 : step - block.step;
+}
 
 std::string in_words(std::string_view name) {
   std::string words(name);
@@ -92,7 +96,7 @@ std::vector<AliveRow> alive_rows(const Lane& lane, const ActionNames& names, int
   std::vector<AliveRow> rows;
   for (const uint32_t index : lane.alive_after(change)) {
     const Block& block = lane.arrays().blocks[index];
-    const int64_t age = block.step < 0 ? step + 1 : step - block.step;
+    const int64_t age = age_in_steps(block, step);
     AliveRow own{.name = name_of_block(lane, names, block, age, grouping),
                  .category = block.category,
                  .bytes = block.given_bytes,

@@ -49,6 +49,12 @@ struct AliveRow {
 std::vector<AliveRow> alive_rows(const Lane& lane, const ActionNames& names, int64_t change,
                                  Grouping grouping);
 
+/// Returns the last step that had begun at a change; -1 if there is none.
+int64_t step_of_change(const Lane& lane, int64_t change);
+
+/// Returns how many steps have begun since a block was allocated, up to `step`.
+int64_t age_in_steps(const Block& block, int64_t step);
+
 struct Moment {
   const Lane* lane = nullptr;
   const ActionNames* names = nullptr;

@@ -21,6 +21,7 @@ namespace shardlens::viewer {
 struct LaneInfo {
   profiler::Header header;
   std::vector<std::string> strings = {""};
+  profiler::Stacks stacks = {};
   profiler::Space space{};  // device, or host if the rank had no device
   int64_t end_ns = 0;
   int64_t events = 0;

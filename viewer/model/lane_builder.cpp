@@ -215,8 +215,10 @@ Lane LaneBuilder::finish(LaneInfo info) {
 Lane lane_of(const profiler::Profile& profile, std::optional<Space> space) {
   LaneBuilder builder(profile.header, space);
   for (const Event& event : profile.events) builder.take(event);
-  return builder.finish(
-      {.header = profile.header, .strings = profile.strings, .judgement = profile.judgement});
+  return builder.finish({.header = profile.header,
+                         .strings = profile.strings,
+                         .stacks = profile.stacks,
+                         .judgement = profile.judgement});
 }
 
 Lane read_lane(const std::string& path, std::optional<Space> space, const ReadPart& tell) {
@@ -234,8 +236,10 @@ Lane read_lane(const std::string& path, std::optional<Space> space, const ReadPa
           fmt::format("{}: reading was stopped; Ctrl+L reads all recordings again", path));
     }
   }
-  return builder.finish(
-      {.header = reader.header(), .strings = reader.strings(), .judgement = reader.judgement()});
+  return builder.finish({.header = reader.header(),
+                         .strings = reader.strings(),
+                         .stacks = reader.stacks(),
+                         .judgement = reader.judgement()});
 }
 
 }  // namespace shardlens::viewer

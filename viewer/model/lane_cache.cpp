@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<char, 8> kMagic = {'S', 'L', 'L', 'A', 'N', 'E', '0', '3'};
+constexpr std::array<char, 8> kMagic = {'S', 'L', 'L', 'A', 'N', 'E', '0', '4'};
 constexpr size_t kSections = 11;  // the info, then the arrays
 constexpr size_t kSectionAlignment = 64;
 constexpr int64_t kWorthKeeping = 200'000;  // changes: fewer are parsed at no noticeable cost
@@ -80,6 +80,22 @@ profiler::Header header_of(const nlohmann::json& json) {
           .start_realtime_ns = json.at("start_realtime_ns")};
 }
 
+/// Packs numbers as they lie in memory: a lane's file is read on the machine that wrote it.
+template <typename T>
+nlohmann::json packed_array(const std::vector<T>& values) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  const auto* const begin = reinterpret_cast<const uint8_t*>(values.data());
+  return nlohmann::json::binary({begin, begin + values.size() * sizeof(T)});
+}
+
+template <typename T>
+std::vector<T> array_of(const nlohmann::json& json) {
+  const auto& bytes = json.get_binary();
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  return values;
+}
+
 /// Encodes the info as CBOR, which keeps the bytes of labels: a program may use any. Nobody reads
 /// this form. The judgement is left out: only lanes of whole recordings are kept.
 std::vector<uint8_t> packed(const LaneInfo& info, const RecordingStamp& stamp) {
@@ -93,6 +109,8 @@ std::vector<uint8_t> packed(const LaneInfo& info, const RecordingStamp& stamp) {
                                   {"changed_ns", stamp.changed_ns},
                                   {"header", json_of(info.header)},
                                   {"strings", std::move(strings)},
+                                  {"frames", packed_array(info.stacks.frames)},
+                                  {"stacks", packed_array(info.stacks.of_label)},
                                   {"space", static_cast<int>(info.space)},
                                   {"end_ns", info.end_ns},
                                   {"events", info.events},
@@ -108,6 +126,8 @@ std::string text_of(const nlohmann::json& json) {
 LaneInfo info_of(const nlohmann::json& json) {
   LaneInfo info{.header = header_of(json.at("header")),
                 .strings = {},
+                .stacks = {.frames = array_of<profiler::StackFrame>(json.at("frames")),
+                           .of_label = array_of<uint32_t>(json.at("stacks"))},
                 .space = static_cast<profiler::Space>(json.at("space").get<int>()),
                 .end_ns = json.at("end_ns"),
                 .events = json.at("events"),

@@ -9,18 +9,12 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "profiler/report/alive_tree.h"
 #include "profiler/units.h"
 
 namespace shardlens::viewer {
 
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string low(text);
-  std::ranges::transform(low, low.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return low;
-}
 
 int64_t number_of(std::string_view text, std::string_view part) {
   int64_t number = 0;
@@ -49,7 +43,7 @@ void add_part(Query& query, std::string_view part) {
   } else if (part.starts_with('<')) {
     query.less_than_bytes = profiler::parse_bytes(part.substr(1));
   } else {
-    query.words.push_back(lower(part));
+    query.words.push_back(in_lower_case(part));
   }
 }
 
@@ -71,17 +65,23 @@ int64_t life_steps(const Lane& lane, const Block& block) {
 /// what a text depends on: recordings have millions of blocks and thousands of such texts.
 class Texts {
  public:
-  Texts(const Lane& lane, const ActionNames& names) : lane_(lane), names_(names) {}
+  Texts(const Lane& lane, const ActionNames& names)
+      : lane_(lane),
+        names_(names),
+        paths_(lane.info().header, lane.info().strings, lane.info().stacks) {}
 
   bool holds(const Block& block, const std::vector<std::string>& words) {
     if (words.empty()) return true;
     const Key key{block.label, block.action, block.category, block.phase};
     const auto known = known_.find(key);
     if (known != known_.end()) return known->second;
-    const std::string text =
-        lower(fmt::format("{} {} {}", lane_.label(block),
-                          profiler::kCategoryNames[static_cast<size_t>(block.category)],
-                          names_.name_of(block.phase, block.action).text));
+    std::string text = fmt::format("{} {} {}", lane_.label(block),
+                                   profiler::kCategoryNames[static_cast<size_t>(block.category)],
+                                   names_.name_of(block.phase, block.action).text);
+    for (const profiler::TreePlace& call : paths_.stack(block.label)) {
+      text += " " + profiler::place_text(call);
+    }
+    text = in_lower_case(text);
     const bool all = std::ranges::all_of(
         words, [&](const std::string& word) { return text.find(word) != std::string::npos; });
     return known_[key] = all;
@@ -98,6 +98,7 @@ class Texts {
 
   const Lane& lane_;
   const ActionNames& names_;
+  profiler::TreePaths paths_;
   std::map<Key, bool> known_;
 };
 
@@ -110,6 +111,13 @@ bool fits_query(const Lane& lane, const Block& block, const Query& query) {
 
 }  // namespace
 
+std::string in_lower_case(std::string_view text) {
+  std::string low(text);
+  std::ranges::transform(low, low.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return low;
+}
+
 bool Query::is_empty() const {
   return words.empty() && !more_than_bytes && !less_than_bytes && !rank && !more_than_steps &&
          !alive_at_peak;
@@ -120,6 +128,14 @@ Query parse_query(std::string_view text) {
   std::istringstream parts{std::string(text)};
   for (std::string part; parts >> part;) add_part(query, part);
   return query;
+}
+
+Query query_of_session(std::string_view text) {
+  try {
+    return parse_query(text);
+  } catch (const std::invalid_argument&) {
+    return {};
+  }
 }
 
 std::vector<Hit> search(const Lane& lane, const ActionNames& names, const Query& query) {

@@ -14,7 +14,7 @@ namespace shardlens::viewer {
 
 /// The conditions of a search; an allocation must fulfil all of them.
 struct Query {
-  std::vector<std::string> words;  // in label, category or action, in lower case
+  std::vector<std::string> words;  // of label, category, action or stack, in lower case
   std::optional<int64_t> more_than_bytes;
   std::optional<int64_t> less_than_bytes;
   std::optional<int32_t> rank;
@@ -27,6 +27,11 @@ struct Query {
 /// Parses "mlp3 >64MiB <1GiB rank:3 life>2steps alive@peak": blanks separate the parts, and the
 /// case of words does not matter. Throws std::invalid_argument for a bad size or number.
 Query parse_query(std::string_view text);
+/// Does the same for the search of a session, which may be edited: one that cannot be parsed is
+/// empty.
+Query query_of_session(std::string_view text);
+
+std::string in_lower_case(std::string_view text);
 
 struct Hit {
   uint32_t block = 0;

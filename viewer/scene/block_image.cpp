@@ -84,15 +84,21 @@ class LargeBlocks {
   bool started_ = false;
 };
 
-/// Draws the blocks that are smaller than a pixel, as one band for each category. Returns where the
-/// bands end, in pixels from below.
-double fill_small_blocks(Image& image, int x, const Extent& column, const Lane& lane,
-                         const std::vector<uint32_t>& large, const LaneStyle& style) {
+/// The small blocks of a category, in one band.
+struct SmallBand {
+  Category category{};
+  ColumnPart part;
+};
+
+/// Returns the bands of the blocks that are smaller than a pixel, from below.
+std::vector<SmallBand> small_bands(const Extent& column, const Lane& lane,
+                                   const std::vector<uint32_t>& large, const LaneStyle& style) {
   CategoryBytes rest = column.at_max;
   for (const uint32_t index : large) {
     const Block& block = lane.arrays().blocks[index];
     rest[static_cast<size_t>(block.category)] -= block.given_bytes;
   }
+  std::vector<SmallBand> bands;
   double low = 0;
   for (const Category category : stacking_order()) {
     const int64_t bytes = rest[static_cast<size_t>(category)];
@@ -100,11 +106,10 @@ double fill_small_blocks(Image& image, int x, const Extent& column, const Lane& 
       continue;
     }
     const double high = low + static_cast<double>(bytes) * style.height / style.top_bytes;
-    fill(image, x, x + 1, static_cast<int>(std::lround(low)), static_cast<int>(std::lround(high)),
-         color_of(category));
+    bands.push_back({category, {low, high}});
     low = high;
   }
-  return low;
+  return bands;
 }
 
 struct Placement {
@@ -185,6 +190,15 @@ std::vector<Seen> seen_blocks(const Lane& lane, const Warp& warp, const Range& r
   return seen;
 }
 
+Placement placement_of(const std::vector<Seen>& seen, int height) {
+  std::vector<AddressRange> ranges;
+  for (const Seen& one : seen) {
+    const uint64_t begin = one.block->address;
+    ranges.push_back({begin, begin + static_cast<uint64_t>(one.block->given_bytes)});
+  }
+  return placement_of(std::move(ranges), height);
+}
+
 }  // namespace
 
 Image block_stack_image(const Lane& lane, const Columns& columns, const LaneStyle& style) {
@@ -193,22 +207,49 @@ Image block_stack_image(const Lane& lane, const Columns& columns, const LaneStyl
   if (scale <= 0) return image;
   const Colors& colors = colors_of(style.theme);
   LargeBlocks large(lane, style, 1 / scale);
+  std::vector<std::optional<ColumnPart>> marked(columns.size());
   for (int x = 0; x < image.width; ++x) {
     const auto& column = columns[static_cast<size_t>(x)];
     if (!column) continue;
     const auto& alive = large.after(column->max_change);
-    double low = fill_small_blocks(image, x, *column, lane, alive, style);
+    double low = 0;
+    for (const SmallBand& band : small_bands(*column, lane, alive, style)) {
+      fill(image, x, x + 1, static_cast<int>(std::lround(band.part.low)),
+           static_cast<int>(std::lround(band.part.high)), color_of(band.category));
+      low = band.part.high;
+    }
     for (const uint32_t index : alive) {
       const Block& block = lane.arrays().blocks[index];
       const double high = low + static_cast<double>(block.given_bytes) * scale;
       const int top = static_cast<int>(std::lround(high));
+      if (style.marked_block == index) marked[static_cast<size_t>(x)] = ColumnPart{low, high};
       fill(image, x, x + 1, static_cast<int>(std::lround(low)), top,
            shaded(color_of(block.category), index));
       if (high - low >= 3) fill(image, x, x + 1, top - 1, top, colors.plot);
       low = high;
     }
   }
+  outline_parts(image, marked, style);
   return image;
+}
+
+std::optional<StackPoint> stack_point(const Lane& lane, const Extent& column,
+                                      const LaneStyle& style, double y) {
+  const double scale = style.top_bytes > 0 ? style.height / style.top_bytes : 0;
+  if (scale <= 0) return std::nullopt;
+  LargeBlocks large(lane, style, 1 / scale);
+  const auto& alive = large.after(column.max_change);
+  double low = 0;
+  for (const SmallBand& band : small_bands(column, lane, alive, style)) {
+    if (y < band.part.high) return StackPoint{.block = {}, .category = band.category};
+    low = band.part.high;
+  }
+  for (const uint32_t index : alive) {
+    const Block& block = lane.arrays().blocks[index];
+    low += static_cast<double>(block.given_bytes) * scale;
+    if (y < low) return StackPoint{.block = index, .category = block.category};
+  }
+  return std::nullopt;
 }
 
 AddressPicture address_image(const Lane& lane, const Warp& warp, const Range& range, int width,
@@ -217,21 +258,22 @@ AddressPicture address_image(const Lane& lane, const Warp& warp, const Range& ra
       .image = empty_image(static_cast<size_t>(width), style), .ranges = {}, .shown_bytes = 0};
   if (!(range.length() > 0)) return picture;
   const std::vector<Seen> seen = seen_blocks(lane, warp, range, width, style);
-  std::vector<AddressRange> ranges;
-  for (const Seen& one : seen) {
-    const uint64_t begin = one.block->address;
-    ranges.push_back({begin, begin + static_cast<uint64_t>(one.block->given_bytes)});
-  }
-  Placement placement = placement_of(std::move(ranges), style.height);
+  Placement placement = placement_of(seen, style.height);
+  std::vector<std::optional<ColumnPart>> marked(static_cast<size_t>(width));
   for (const Seen& one : seen) {
     const double low = placement.y_of(one.block->address);
     const double high =
         low + static_cast<double>(one.block->given_bytes) * placement.pixels_per_byte;
     const int x0 = static_cast<int>(std::lround(one.x0));
-    fill(picture.image, x0, std::max(x0 + 1, static_cast<int>(std::lround(one.x1))),
-         static_cast<int>(std::lround(low)), static_cast<int>(std::lround(high)),
-         shaded(color_of(one.block->category), one.index));
+    const int x1 = std::max(x0 + 1, static_cast<int>(std::lround(one.x1)));
+    fill(picture.image, x0, x1, static_cast<int>(std::lround(low)),
+         static_cast<int>(std::lround(high)), shaded(color_of(one.block->category), one.index));
+    if (style.marked_block != one.index) continue;
+    for (int x = std::max(0, x0); x < std::min(x1, width); ++x) {
+      marked[static_cast<size_t>(x)] = ColumnPart{low, high};
+    }
   }
+  outline_parts(picture.image, marked, style);
   for (const AddressRange& shown : placement.ranges) {
     picture.shown_bytes += static_cast<int64_t>(shown.end - shown.begin);
   }
@@ -240,6 +282,22 @@ AddressPicture address_image(const Lane& lane, const Warp& warp, const Range& ra
       fmt::format("{} of addresses in {} range{}", profiler::bytes_text(picture.shown_bytes),
                   picture.ranges.size(), picture.ranges.size() == 1 ? "" : "s");
   return picture;
+}
+
+std::optional<uint32_t> block_at_address(const Lane& lane, const Warp& warp, const Range& range,
+                                         int width, const LaneStyle& style, double x, double y) {
+  if (!(range.length() > 0)) return std::nullopt;
+  const std::vector<Seen> seen = seen_blocks(lane, warp, range, width, style);
+  const Placement placement = placement_of(seen, style.height);
+  std::optional<uint32_t> found;
+  for (const Seen& one : seen) {
+    const double low = placement.y_of(one.block->address);
+    const double high =
+        low + static_cast<double>(one.block->given_bytes) * placement.pixels_per_byte;
+    // What is drawn later covers what was drawn before.
+    if (x >= one.x0 && x < one.x1 && y >= low && y < high) found = one.index;
+  }
+  return found;
 }
 
 }  // namespace shardlens::viewer

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "viewer/model/lane.h"
@@ -14,6 +15,17 @@ namespace shardlens::viewer {
 /// Draws the blocks that are at least a pixel high, in order of birth from below; smaller ones lie
 /// under them, one band for each category. `columns` are the lane's over the same pixels.
 Image block_stack_image(const Lane& lane, const Columns& columns, const LaneStyle& style);
+
+/// A point of what block_stack_image draws: a block, or the band of all small blocks of a category.
+struct StackPoint {
+  std::optional<uint32_t> block;
+  Category category{};
+};
+
+/// Returns what is at a height of a column, which counts from below in pixels; nothing above the
+/// stack.
+std::optional<StackPoint> stack_point(const Lane& lane, const Extent& column,
+                                      const LaneStyle& style, double y);
 
 /// A range of addresses that is shown. Large holes between ranges are left out.
 struct AddressRange {
@@ -30,5 +42,10 @@ struct AddressPicture {
 /// Draws every block that lives at least half a pixel as one rectangle, over the x of `range`.
 AddressPicture address_image(const Lane& lane, const Warp& warp, const Range& range, int width,
                              const LaneStyle& style);
+
+/// Returns the block that such a picture has at a point, in pixels from the left and from below;
+/// nothing in a gap.
+std::optional<uint32_t> block_at_address(const Lane& lane, const Warp& warp, const Range& range,
+                                         int width, const LaneStyle& style, double x, double y);
 
 }  // namespace shardlens::viewer

@@ -20,6 +20,11 @@ constexpr float kRowTitle = 250;  // beside the plot, where strategies are in ro
 constexpr float kYAxis = 60;
 constexpr float kResidual = 40;
 constexpr float kWhatIf = 424;
+constexpr float kDetailsPart = 0.52F;  // of the column at the right
+constexpr float kLeastDetails = 150;   // below it the details take the whole column
+constexpr float kLeastSplit = 600;     // of a window that has room for the column beside lanes
+constexpr float kTreePart = 0.5F;      // of the height beside that column
+constexpr float kLeastTree = 120;
 constexpr float kBars = 22;
 constexpr float kRibbon = 26;
 constexpr float kXAxis = 34;
@@ -80,6 +85,31 @@ std::vector<Box> parts_of(Box box, size_t count, bool in_rows, float gap) {
   return parts;
 }
 
+/// Places the panels of the column at the right: what-if, what is alive, and what is selected. A
+/// narrow window has the column only for what was selected.
+void place_column(Geometry& geometry, Box& rest, const ViewState& state, float scale) {
+  const auto px = [scale](float points) { return points * scale; };
+  const bool is_wide = rest.w >= px(kLeastWidth);
+  const bool has_panels = is_wide && (state.panels.alive || state.what_if);
+  const bool has_details = state.pick && rest.w >= px(kLeastSplit);
+  if (!has_panels && !has_details) return;
+  Box right = rest.take_right(px(kAlive));
+  rest.take_right(px(kGap));
+  if (is_wide && state.what_if) {
+    geometry.what_if = state.panels.alive || has_details ? right.take_top(px(kWhatIf)) : right;
+    right.take_top(px(kGap));
+  }
+  const bool shows_alive = is_wide && state.panels.alive;
+  if (has_details && shows_alive && right.h * (1 - kDetailsPart) >= px(kLeastDetails)) {
+    geometry.details = right.take_bottom(right.h * kDetailsPart);
+    right.take_bottom(px(kGap));
+  } else if (has_details) {
+    geometry.details = right;
+    return;
+  }
+  if (shows_alive) geometry.alive = right;
+}
+
 }  // namespace
 
 Geometry geometry_of(const GeometryInput& input, const ViewState& state) {
@@ -99,16 +129,11 @@ Geometry geometry_of(const GeometryInput& input, const ViewState& state) {
     geometry.minimap = rest.take_top(px(kMinimap));
     rest.take_top(px(kGap));
   }
-  if ((state.panels.alive || state.what_if) && rest.w >= px(kLeastWidth)) {
-    Box right = rest.take_right(px(kAlive));
-    rest.take_right(px(kGap));
-    if (state.what_if) {
-      geometry.what_if = state.panels.alive ? right.take_top(px(kWhatIf)) : right;
-      right.take_top(px(kGap));
-    }
-    if (state.panels.alive) geometry.alive = right;
-  }
-  if (state.panels.table && input.runs > 0) {
+  place_column(geometry, rest, state, scale);
+  if (state.tree.is_open && input.runs > 0 && rest.h * kTreePart >= px(kLeastTree)) {
+    geometry.tree = rest.take_bottom(rest.h * kTreePart);
+    rest.take_bottom(px(kGap));
+  } else if (state.panels.table && input.runs > 0) {
     const float wanted = px(kTableRow) * static_cast<float>(input.table_rows + 1) + px(2 * kGap);
     const float height = std::min(wanted, rest.h - px(kLeastLanes));
     if (height >= px(3 * kTableRow)) {

@@ -26,6 +26,8 @@ struct Geometry {
   Box minimap;
   Box what_if;  // without width if it is not shown
   Box alive;
+  Box details;  // of what is selected; without width if nothing is
+  Box tree;     // in the table's place; without height if it is not shown
   Box table;
   std::vector<CardGeometry> cards;  // one for each run; a single one in the overlay
 };

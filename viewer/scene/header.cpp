@@ -100,7 +100,13 @@ void draw_legend_entry(Scene& scene, Category category, Box entry) {
     paint.line(text.x, middle, text.x + paint.width(Style::small, words), middle,
                paint.colors.muted);
   }
-  paint.area({entry, Area::Kind::legend, 0, static_cast<size_t>(category)});
+  const auto index = static_cast<size_t>(category);
+  paint.area({text, Area::Kind::category, 0, index});
+  paint.area({{entry.x, entry.y, text.x - entry.x, entry.h}, Area::Kind::legend, 0, index});
+  const auto& pick = scene.state().pick;
+  if (!pick || pick->category != category) return;
+  const float foot = entry.bottom() - paint.px(3);
+  paint.line(text.x, foot, text.x + paint.width(Style::small, words), foot, paint.colors.accent, 2);
 }
 
 /// Returns the categories that have room in the legend: what decides first, then the largest.

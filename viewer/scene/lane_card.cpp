@@ -239,6 +239,29 @@ void draw_hits(Scene& scene, const Shown& one, const Box& plot) {
   draw_found(scene, found, plot);
 }
 
+/// Draws when the selected block lived, as a bar under the plot's upper edge.
+void draw_life(Scene& scene, const Shown& one, const Box& plot) {
+  const auto& pick = scene.state().pick;
+  if (!pick || pick->run != one.index || pick->rank != one.rank) return;
+  const Lane& lane = one.lane->lane;
+  if (pick->block >= lane.arrays().blocks.size()) return;
+  const Block& block = lane.arrays().blocks[pick->block];
+  const auto died =
+      block.died == kNeverFreed ? lane.changes() - 1 : static_cast<int64_t>(block.died);
+  const auto x = [&](int64_t change) {
+    return std::clamp(scene.x_of(plot, x_of_change(*one.warp, lane, change)), plot.x, plot.right());
+  };
+  const float begin = x(block.born);
+  const float end = x(died);
+  if (begin >= plot.right() || end <= plot.x) return;
+  Painter& paint = scene.paint;
+  const Box bar{begin, plot.y + paint.px(1), std::max(paint.px(2), end - begin), paint.px(5)};
+  paint.fill(bar, paint.colors.cursor, paint.px(1));
+  for (const float at : {bar.x, bar.right() - paint.px(1)}) {
+    paint.fill({at, plot.y, paint.px(1), paint.px(11)}, paint.colors.cursor);
+  }
+}
+
 void draw_cursor(Scene& scene, const Shown& one, const Box& plot) {
   const auto& cursor = scene.state().cursor;
   Painter& paint = scene.paint;
@@ -318,6 +341,7 @@ void draw_marks(Scene& scene, const Shown& one, const CardGeometry& card, double
     draw_budget(scene, one, card.plot, top_bytes);
     if (scene.state().hidden_categories == 0) draw_peak(scene, one, card.plot, top_bytes);
   }
+  draw_life(scene, one, card.plot);
   draw_notes(scene, card.plot);
   draw_cursor(scene, one, card.plot);
   scene.paint.outline(card.plot, scene.paint.colors.card_edge);

@@ -160,11 +160,63 @@ bool is_shown(const LaneStyle& style, Category category) {
 
 Image stack_image(const Columns& columns, const LaneStyle& style) {
   Image image = empty_image(columns.size(), style);
+  std::vector<std::optional<ColumnPart>> marked(columns.size());
   for (size_t x = 0; x < columns.size(); ++x) {
     Column column(image, static_cast<int>(x), style);
-    if (columns[x]) draw_stack(column, *columns[x], style);
+    if (!columns[x]) continue;
+    draw_stack(column, *columns[x], style);
+    if (style.marked_category) {
+      marked[x] = part_of_category(*columns[x], style, *style.marked_category);
+    }
   }
+  outline_parts(image, marked, style);
   return image;
+}
+
+void outline_parts(Image& image, const std::vector<std::optional<ColumnPart>>& parts,
+                   const LaneStyle& style) {
+  const Color& color = colors_of(style.theme).cursor;
+  std::optional<ColumnPart> before;
+  for (int x = 0; x < image.width && x < static_cast<int>(parts.size()); ++x) {
+    const auto& part = parts[static_cast<size_t>(x)];
+    const bool has_next = x + 1 < static_cast<int>(parts.size());
+    const auto next = has_next ? parts[static_cast<size_t>(x) + 1] : std::nullopt;
+    if (part) {
+      Column column(image, x, style);
+      const auto line = [&](double from, double to) {
+        const int low = static_cast<int>(std::lround(std::min(from, to)));
+        const int high = static_cast<int>(std::lround(std::max(from, to))) + style.edge;
+        for (int y = low; y < high; ++y) column.tint(y - style.edge, color, 1);
+      };
+      line(before.value_or(*part).low, part->low + style.edge);
+      line(before.value_or(*part).high, part->high);
+      if (!before || !next) line(part->low, part->high);  // where the parts begin and end
+    }
+    before = part;
+  }
+}
+
+std::optional<ColumnPart> part_of_category(const Extent& column, const LaneStyle& style,
+                                           Category category) {
+  if (!is_shown(style, category) || column.at_max[static_cast<size_t>(category)] <= 0) {
+    return std::nullopt;
+  }
+  double low = 0;
+  for (const Category below : stacking_order()) {
+    const double high = low + static_cast<double>(column.at_max[static_cast<size_t>(below)]) *
+                                  pixels_per_byte(style);
+    if (below == category) return ColumnPart{low, high};
+    if (is_shown(style, below)) low = high;
+  }
+  return std::nullopt;
+}
+
+std::optional<Category> category_at(const Extent& column, const LaneStyle& style, double y) {
+  for (const Category category : stacking_order()) {
+    const auto part = part_of_category(column, style, category);
+    if (part && y >= part->low && y < part->high) return category;
+  }
+  return std::nullopt;
 }
 
 Image difference_image(const DifferenceColumns& columns, const LaneStyle& style) {

@@ -22,9 +22,28 @@ struct LaneStyle {
   double top_bytes = 1;  // the bytes at the upper edge
   Theme theme = Theme::light;
   uint32_t hidden_categories = 0;
-  int hatch_period = 0;  // pixels; 0: no hatches
-  int edge = 1;          // pixels of the line over the stack
+  int hatch_period = 0;                       // pixels; 0: no hatches
+  int edge = 1;                               // pixels of the line over the stack
+  std::optional<Category> marked_category{};  // its band has an outline, as
+  std::optional<uint32_t> marked_block{};     // this block has
 };
+
+/// A part of a column, in pixels from below.
+struct ColumnPart {
+  double low = 0;
+  double high = 0;
+};
+
+/// Draws an outline around parts of columns: a line along both ends, and where the parts begin and
+/// end.
+void outline_parts(Image& image, const std::vector<std::optional<ColumnPart>>& parts,
+                   const LaneStyle& style);
+
+/// Returns the part of a column that a category takes; nothing if it has no bytes there.
+std::optional<ColumnPart> part_of_category(const Extent& column, const LaneStyle& style,
+                                           Category category);
+/// Returns the category at a height of a column, which counts from below in pixels.
+std::optional<Category> category_at(const Extent& column, const LaneStyle& style, double y);
 
 /// Makes an image of `width` transparent columns.
 Image empty_image(size_t width, const LaneStyle& style);

@@ -18,11 +18,24 @@ constexpr float kLeastRankHeight = 26;  // points
 std::string key_of(const Scene& scene, const Shown& one, size_t rank, const LaneStyle& style,
                    int width, std::string_view what) {
   const ViewState& state = scene.state();
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", what, scene.in.generation,
-                     one.index, rank, width, style.height, style.top_bytes,
+  const auto number = [](const auto& mark) {
+    return mark ? static_cast<int64_t>(*mark) : int64_t{-1};
+  };
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", what,
+                     scene.in.generation, one.index, rank, width, style.height, style.top_bytes,
                      static_cast<int>(style.theme), style.hidden_categories, style.hatch_period,
                      style.edge, static_cast<int>(state.alignment), state.baseline,
-                     scene.view.begin, scene.view.end);
+                     scene.view.begin, scene.view.end, number(style.marked_category),
+                     number(style.marked_block));
+}
+
+/// Marks what is selected: a category in all strategies, a block where it is.
+void mark_pick(const Scene& scene, const Shown& one, size_t rank, LaneStyle& style) {
+  const auto& pick = scene.state().pick;
+  if (!pick) return;
+  if (pick->scope == PickScope::category) style.marked_category = pick->category;
+  const bool is_here = pick->run == one.index && pick->rank == rank;
+  if (is_here && pick->block != kNoBlock) style.marked_block = pick->block;
 }
 
 LaneStyle style_of(const Scene& scene, const Box& plot, double top_bytes) {
@@ -84,7 +97,8 @@ void draw_label(Scene& scene, const Box& plot, const std::string& text) {
 }
 
 void draw_rank(Scene& scene, const Shown& one, size_t rank, const Box& plot, double top_bytes) {
-  const LaneStyle style = style_of(scene, plot, top_bytes);
+  LaneStyle style = style_of(scene, plot, top_bytes);
+  mark_pick(scene, one, rank, style);
   const std::string what = fmt::format("rank {} {}", static_cast<int>(scene.state().detail),
                                        scene.state().panels.reserved ? 1 : 0);
   const std::string key = key_of(scene, one, rank, style, static_cast<int>(plot.w), what);

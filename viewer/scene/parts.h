@@ -81,6 +81,11 @@ double top_bytes_of(const ViewState& state, const std::vector<Shown>& shown, con
 /// Returns the period of hatches in pixels; 0 if categories have no hatches.
 int hatch_period(const Scene& scene);
 
+/// Each returns a part of what moment_text says; the first two are empty if nothing is known.
+std::string stretch_text(const Lane& lane, int64_t change);
+std::string action_text(const RankLane& rank, int64_t change);
+std::string clock_text(const Lane& lane, int64_t change);
+
 /// Draws bands, blocks, addresses, folds, differences or outlines, as the state wants.
 void draw_plot(Scene& scene, const Shown& one, const CardGeometry& card);
 /// Draws grid and axes. The y axis goes from 0 to `top_bytes`, or from -top_bytes if `is_signed`; a
@@ -103,6 +108,10 @@ void draw_messages(Scene& scene);
 void draw_minimap(Scene& scene);
 void draw_table(Scene& scene);
 void draw_alive(Scene& scene);
+/// Draws what is selected: the facts of a block, and its stack.
+void draw_details(Scene& scene);
+/// Draws the flame graph or the list of the tree.
+void draw_tree(Scene& scene);
 
 /// Returns the number of rows of the table beside its head: all, categories, reserved, headroom.
 size_t table_rows(const std::vector<Shown>& shown);

@@ -106,11 +106,26 @@ using Item = std::variant<Fill, Outline, Line, Triangle, Text, Placed>;
 
 /// A box in which the pointer has a meaning.
 struct Area {
-  enum class Kind : uint8_t { lane, card, legend, minimap, alive_row, control, table };
+  enum class Kind : uint8_t {
+    lane,
+    card,
+    legend,    // shows and hides a category
+    category,  // selects it
+    minimap,
+    alive_row,
+    control,
+    table,
+    call,         // of the selected block's stack
+    tree,         // all of the panel
+    tree_choice,  // of what, by what, from where, in which form
+    tree_sort,    // a head of the list
+    frame,        // a node of the tree, in the flame graph
+    place_row,    // a node of the tree, in the list
+  };
   Box box;
   Kind kind{};
-  size_t run = 0;    // of a control: its number
-  size_t index = 0;  // rank of a lane, category of a legend's entry, row, choice of a control
+  size_t run = 0;    // of a control: its number, as of a choice of the tree
+  size_t index = 0;  // rank of a lane, a category, row, call or node, choice of a control
 };
 
 struct Picture {

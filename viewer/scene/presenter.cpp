@@ -10,6 +10,8 @@
 #include "viewer/model/joined_warp.h"
 #include "viewer/scene/flatten.h"
 #include "viewer/scene/parts.h"
+#include "viewer/scene/pick.h"
+#include "viewer/scene/tree_panel.h"
 
 namespace shardlens::viewer {
 
@@ -18,17 +20,9 @@ namespace {
 constexpr double kNotch = 0.8;    // of the view, for one notch of the wheel
 constexpr float kDragPixels = 4;  // a press that moves as far is a drag
 
-/// Returns the category, with its bytes, that a point of a stack belongs to.
-std::string band_text(const Extent& extent, double bytes, bool has_shards) {
-  double low = 0;
-  for (const Category category : stacking_order()) {
-    const int64_t size = extent.at_max[static_cast<size_t>(category)];
-    if (bytes >= low && bytes < low + static_cast<double>(size)) {
-      return fmt::format("{}: {}", words_of(category, has_shards), profiler::bytes_text(size));
-    }
-    low += static_cast<double>(size);
-  }
-  return "";
+bool is_in_tree(Area::Kind kind) {
+  return kind == Area::Kind::tree || kind == Area::Kind::frame || kind == Area::Kind::place_row ||
+         kind == Area::Kind::tree_choice || kind == Area::Kind::tree_sort;
 }
 
 std::optional<profiler::Space> space_of(Memory memory) {
@@ -56,6 +50,10 @@ void Presenter::clamp_state() {
   const size_t last = opened_.runs.empty() ? 0 : opened_.runs.size() - 1;
   state_.baseline = std::min(state_.baseline, last);
   state_.focus = std::min(state_.focus, last);
+  if (!state_.pick || opened_.runs.empty()) return;
+  const bool is_here = state_.pick->run == state_.focus &&
+                       state_.pick->rank == shown_rank(opened_.runs[state_.focus], state_);
+  if (!is_here) state_.pick->leave_place();
 }
 
 void Presenter::reload() {
@@ -187,12 +185,7 @@ void Presenter::refresh_hits() {
   if (hits_made_ == wanted) return;
   hits_made_ = wanted;
   hits_.clear();
-  Query query;
-  try {
-    query = parse_query(state_.search);
-  } catch (const std::invalid_argument&) {
-    return;  // the search of an edited session: it finds nothing
-  }
+  const Query query = query_of_session(state_.search);
   if (query.is_empty()) return;
   for (const Run& run : opened_.runs) {
     const RankLane& rank = run.ranks[shown_rank(run, state_)];
@@ -204,6 +197,7 @@ void Presenter::refresh_hits() {
 
 const Facts& Presenter::facts() {
   count_alive();
+  count_tree();
   return facts_;
 }
 
@@ -229,6 +223,27 @@ void Presenter::count_alive() {
       alive_rows(one.lane->lane, one.lane->names, one.change, state_.grouping).size();
 }
 
+/// Finds what can be selected, and counts the rows of the tree.
+void Presenter::count_tree() {
+  facts_.pickable.clear();
+  facts_.tree_rows = 0;
+  facts_.tree_above.clear();
+  if (opened_.runs.empty()) return;
+  facts_.pickable = pickable_blocks(input(), cache_);
+  facts_.tree_rows = tree_rows(input(), cache_);
+  facts_.tree_above = tree_above(input(), cache_);
+}
+
+std::string Presenter::pick_text() {
+  refresh();
+  return text_of_pick(input(), cache_);
+}
+
+std::optional<profiler::TreePlace> Presenter::pick_call() {
+  refresh();
+  return call_of_pick(input());
+}
+
 Request Presenter::perform(const Command& command) {
   if (command.request == Request::undo || command.request == Request::redo) {
     const std::vector<std::string> files = state_.files;
@@ -240,6 +255,7 @@ Request Presenter::perform(const Command& command) {
   }
   if (command.apply == nullptr) return command.request;
   count_alive();
+  count_tree();
   ViewState next = state_;
   command.apply(next, facts_);
   change(next);
@@ -299,13 +315,42 @@ void Presenter::press(float x, float y) {
     case Area::Kind::control:
       if (next.what_if) choose(*next.what_if, static_cast<Control>(area->run), area->index);
       break;
-    case Area::Kind::minimap:
+    case Area::Kind::call:
+      if (next.pick) next.pick->call = area->index;
+      break;
+    case Area::Kind::tree_choice:
+      choose_in_tree(next, static_cast<TreeChoice>(area->run), area->index);
+      break;
+    case Area::Kind::tree_sort:
+      next.tree.sort = static_cast<PlaceSort>(area->index);
+      next.tree.first = 0;
+      break;
+    case Area::Kind::category:
     case Area::Kind::alive_row:
+    case Area::Kind::frame:
+    case Area::Kind::place_row:
+    case Area::Kind::minimap:
     case Area::Kind::table:
+    case Area::Kind::tree:
       break;
   }
+  select(*area, x, y, next);
   change(next);
   if (area->kind == Area::Kind::minimap) drag(x);
+}
+
+/// Selects what was pressed, and lets a frame of the flame graph fill the width: the frame that
+/// fills it already is left for what is above.
+void Presenter::select(const Area& area, float x, float y, ViewState& next) {
+  std::swap(state_, next);  // what was pressed is found in the state that the press leads to
+  const std::optional<Pick> pick = pick_at(input(), cache_, area, x, y);
+  if (pick || area.kind == Area::Kind::lane) state_.pick = pick;
+  if (pick && area.kind == Area::Kind::frame) {
+    const bool is_root = pick->path.empty() || pick->path == state_.tree.zoom;
+    zoom_tree(state_, is_root ? tree_above(input(), cache_) : pick->path);
+    if (pick->path.empty()) state_.pick.reset();
+  }
+  std::swap(state_, next);
 }
 
 void Presenter::drag(float x) {
@@ -347,6 +392,10 @@ void Presenter::wheel(float x, float y, float notches) {
     count_alive();
     return scroll_table(state_, facts_, notches > 0 ? -1 : 1);
   }
+  if (is_in_tree(area->kind)) {
+    count_tree();
+    return scroll_tree(state_, facts_, notches > 0 ? -1 : 1);
+  }
   const auto at = x_at(*area, x);
   if (!at) return;
   refresh();
@@ -355,8 +404,15 @@ void Presenter::wheel(float x, float y, float notches) {
 
 std::string Presenter::hover_text(float x, float y) {
   const Area* const area = area_at(picture_, x, y);
-  if (area == nullptr || area->kind != Area::Kind::lane) return "";
+  if (area == nullptr) return "";
   refresh();
+  if (area->kind == Area::Kind::frame || area->kind == Area::Kind::place_row) {
+    return tree_hover_text(input(), cache_, static_cast<uint32_t>(area->index));
+  }
+  if (area->kind == Area::Kind::alive_row) {
+    return hover_text_of_pick(input(), cache_, *area, x, y);
+  }
+  if (area->kind != Area::Kind::lane) return "";
   const auto begin = x_at(*area, x);
   const RankLane& rank = opened_.runs[area->run].ranks[area->index];
   const Warp& warp = warps_[area->run][area->index];
@@ -366,13 +422,21 @@ std::string Presenter::hover_text(float x, float y) {
                                  rank.lane.rank(), profiler::bytes_text(column->max_bytes),
                                  column->max_bytes, moment_text(rank, column->max_change));
   const bool is_stack = state_.detail == Detail::bands && state_.ranks == Ranks::one &&
-                        state_.layout != Layout::difference && state_.hidden_categories == 0;
+                        state_.layout != Layout::difference;
   if (is_stack) {
     const std::vector<Shown> shown = shown_of(input());
-    const double top = top_bytes_of(state_, shown, shown[area->run]);
-    const std::string band =
-        band_text(*column, top * (area->box.bottom() - y) / area->box.h, have_shards(shown));
-    if (!band.empty()) text += "\n" + band;
+    const LaneStyle style{.height = static_cast<int>(area->box.h),
+                          .top_bytes = top_bytes_of(state_, shown, shown[area->run]),
+                          .hidden_categories = state_.hidden_categories};
+    if (const auto category = category_at(*column, style, area->box.bottom() - y)) {
+      const int64_t bytes = column->at_max[static_cast<size_t>(*category)];
+      text += fmt::format("\n{}: {}", words_of(*category, have_shards(shown)),
+                          profiler::bytes_text(bytes));
+    }
+  }
+  if (state_.detail == Detail::blocks) {
+    const std::string block = hover_text_of_pick(input(), cache_, *area, x, y);
+    if (!block.empty()) text += "\n" + block;
   }
   return text;
 }

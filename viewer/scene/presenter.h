@@ -86,6 +86,11 @@ class Presenter {
   int64_t pictures_made() const { return pictures_made_; }
   int64_t images_rastered() const { return cache_.rastered(); }
 
+  /// Returns what is selected as text, with its whole stack; empty if nothing is.
+  std::string pick_text();
+  /// Returns the call that is marked in the stack of the selected block, if it has a file.
+  std::optional<profiler::TreePlace> pick_call();
+
   /// Returns the table of categories as CSV, as it is on screen.
   std::string table_csv();
 
@@ -97,6 +102,8 @@ class Presenter {
   void refresh_hits();
   void refresh_facts();
   void count_alive();
+  void count_tree();
+  void select(const Area& area, float x, float y, ViewState& next);
   void clamp_state();
   void align_by_what_there_is();
   std::optional<double> x_at(const Area& area, float x) const;

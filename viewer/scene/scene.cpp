@@ -61,15 +61,6 @@ const DrawnColumns& ImageCache::columns(const std::string& slot, const std::stri
   return entry.drawn;
 }
 
-const profiler::Matching& ImageCache::matching(const std::string& key,
-                                               const std::function<profiler::Matching()>& make) {
-  if (matching_key_ != key) {
-    matching_ = make();
-    matching_key_ = key;
-  }
-  return matching_;
-}
-
 void ImageCache::end_picture() {
   std::erase_if(entries_, [](const auto& entry) { return !entry.second->used; });
   for (auto& [slot, entry] : entries_) entry->used = false;
@@ -161,21 +152,31 @@ bool is_decisive(Category category) {
   return category == Category::parameter_shard || category == Category::optimizer_state;
 }
 
-std::string moment_text(const RankLane& rank, int64_t change) {
-  const Lane& lane = rank.lane;
-  if (change < 0) return "before anything was allocated";
-  const int64_t time_ns = lane.time_of(change);
+std::string clock_text(const Lane& lane, int64_t change) {
+  return fmt::format("at {:.3f} s", static_cast<double>(lane.time_of(change)) / 1e9);
+}
+
+std::string stretch_text(const Lane& lane, int64_t change) {
   const Stretch* const stretch = lane.stretch_of_change(change);
+  if (stretch == nullptr) return "";
+  if (stretch->number >= 0) return fmt::format("step {}", stretch->number);
+  return std::string(profiler::kPhaseNames[static_cast<size_t>(stretch->phase)]);
+}
+
+std::string action_text(const RankLane& rank, int64_t change) {
+  const Span* const span = rank.lane.span_at(rank.lane.time_of(change));
+  const Stretch* const stretch = rank.lane.stretch_of_change(change);
+  if (span == nullptr || stretch == nullptr) return "";
+  return rank.names.name_of(stretch->phase, span->action).text;
+}
+
+std::string moment_text(const RankLane& rank, int64_t change) {
+  if (change < 0) return "before anything was allocated";
   std::string text;
-  if (stretch != nullptr && stretch->number >= 0) {
-    text = fmt::format("step {}, ", stretch->number);
-  } else if (stretch != nullptr) {
-    text = fmt::format("{}, ", profiler::kPhaseNames[static_cast<size_t>(stretch->phase)]);
+  for (const std::string& part : {stretch_text(rank.lane, change), action_text(rank, change)}) {
+    if (!part.empty()) text += part + ", ";
   }
-  if (const Span* const span = lane.span_at(time_ns); span != nullptr && stretch != nullptr) {
-    text += rank.names.name_of(stretch->phase, span->action).text + ", ";
-  }
-  return text + fmt::format("at {:.3f} s", static_cast<double>(time_ns) / 1e9);
+  return text + clock_text(rank.lane, change);
 }
 
 Picture make_picture(const SceneInput& input, const Fonts& fonts, ImageCache& cache) {
@@ -208,8 +209,10 @@ Picture make_picture(const SceneInput& input, const Fonts& fonts, ImageCache& ca
     draw_card(scene, is_overlay ? scene.baseline() : scene.shown[i], scene.geometry.cards[i]);
   }
   draw_table(scene);
+  draw_tree(scene);
   draw_what_if(scene);
   draw_alive(scene);
+  draw_details(scene);
   cache.end_picture();
   return picture;
 }

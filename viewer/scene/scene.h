@@ -6,12 +6,15 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "viewer/model/alive_graph.h"
 #include "viewer/model/joined_warp.h"
 #include "viewer/model/run.h"
 #include "viewer/model/search.h"
+#include "viewer/scene/block_facts.h"
 #include "viewer/scene/lane_image.h"
 #include "viewer/scene/picture.h"
 #include "viewer/scene/plan_lanes.h"
@@ -26,6 +29,23 @@ struct DrawnColumns {
   CategoryBytes most{};
 };
 
+/// Keeps the last result of a computation, by all that it depends on.
+template <typename T>
+class Memo {
+ public:
+  const T& get(const std::string& key, const std::function<T()>& make) {
+    if (!value_ || key_ != key) {
+      value_ = make();
+      key_ = key;
+    }
+    return *value_;
+  }
+
+ private:
+  std::string key_;
+  std::optional<T> value_;
+};
+
 /// Keeps what a picture was made of, by what it shows. One picture's images stay valid until the
 /// next picture is made.
 class ImageCache {
@@ -38,12 +58,14 @@ class ImageCache {
   /// images.
   const DrawnColumns& columns(const std::string& slot, const std::string& key,
                               const std::function<Columns()>& make);
-  /// Returns the comparison of two moments; `make` makes it if `key` has changed.
-  const profiler::Matching& matching(const std::string& key,
-                                     const std::function<profiler::Matching()>& make);
   /// Removes the images that the last picture did not use.
   void end_picture();
   int64_t rastered() const { return rastered_; }
+
+  Memo<profiler::Matching> matching;          // of two moments
+  Memo<AliveGraph> graph;                     // of the tree's panel
+  Memo<std::vector<uint32_t>> picked_blocks;  // that are selected
+  Memo<BlockFacts> facts;                     // of the one that is shown
 
  private:
   struct Entry {
@@ -60,8 +82,6 @@ class ImageCache {
   std::map<std::string, ColumnsEntry> columns_;
   uint64_t version_ = 0;
   int64_t rastered_ = 0;
-  std::string matching_key_;
-  profiler::Matching matching_;
 };
 
 struct SearchHits {

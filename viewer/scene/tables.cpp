@@ -111,6 +111,7 @@ void draw_cell(Scene& scene, const Row& row, size_t run, Box cell) {
 void draw_row_name(Scene& scene, const Row& row, Box cell) {
   Painter& paint = scene.paint;
   if (row.category) {
+    paint.area({cell, Area::Kind::category, 0, static_cast<size_t>(*row.category)});
     const Box swatch = cell.take_left(paint.px(15));
     paint.fill({swatch.x, swatch.y + swatch.h / 2 - paint.px(4.5F), paint.px(9), paint.px(9)},
                color_of(*row.category), paint.px(2));
@@ -123,9 +124,33 @@ std::string table_title(const Scene& scene) {
   return at_cursor ? "at the cursor" : "at each one's peak";
 }
 
+/// True for the row that has what is selected.
+bool is_row_picked(const Scene& scene, const AliveRow& row) {
+  const auto& pick = scene.state().pick;
+  const Shown& one = scene.focus();
+  if (!pick || pick->run != one.index || pick->rank != one.rank) return false;
+  switch (scene.state().grouping) {
+    case Grouping::category:
+      return row.category == pick->category;
+    case Grouping::none:
+      return row.block == pick->block;
+    case Grouping::label: {
+      const auto& blocks = one.lane->lane.arrays().blocks;
+      return pick->block < blocks.size() && row.block < blocks.size() &&
+             one.lane->lane.label(blocks[pick->block]) == one.lane->lane.label(blocks[row.block]);
+    }
+    case Grouping::age:
+      break;
+  }
+  return false;
+}
+
 void draw_alive_row(Scene& scene, const AliveRow& row, int64_t total, size_t index, Box box) {
   Painter& paint = scene.paint;
   paint.area({box, Area::Kind::alive_row, scene.focus().index, index});
+  if (is_row_picked(scene, row)) {
+    paint.fill(box.inset(-paint.px(1)), paint.colors.accent.with_alpha(60), paint.px(2));
+  }
   Box line = box.take_top(paint.px(17));
   const Box swatch = line.take_left(paint.px(14));
   paint.fill({swatch.x, swatch.y + swatch.h / 2 - paint.px(4.5F), paint.px(9), paint.px(9)},
@@ -179,6 +204,9 @@ void draw_areas(Scene& scene, const Shown& one, Box& box, float reserve) {
     if (inside.w < 1 || inside.h < 1) continue;
     paint.fill(inside, color_of(rows[i].category), paint.px(2));
     paint.area({areas[i], Area::Kind::alive_row, one.index, i});
+    if (is_row_picked(scene, rows[i])) {
+      paint.outline(inside, paint.colors.cursor, paint.px(2), 2);
+    }
     if (inside.w < paint.px(44) || inside.h < paint.px(17)) continue;
     Box label = inside.inset(paint.px(2));
     const auto write = [&](const std::string& text) {
@@ -248,7 +276,7 @@ const profiler::Matching& matching_of(Scene& scene) {
   const Shown& one = scene.focus();
   const std::string key = fmt::format("{} {} {} {} {} {} {}", scene.in.generation, base.index,
                                       base.rank, base.change, one.index, one.rank, one.change);
-  return scene.cache.matching(key, [&] {
+  return scene.cache.matching.get(key, [&] {
     return match({&base.lane->lane, &base.lane->names, base.change},
                  {&one.lane->lane, &one.lane->names, one.change});
   });
@@ -282,6 +310,10 @@ size_t table_rows(const std::vector<Shown>& shown) { return rows_of(shown).size(
 namespace {
 
 void draw_row(Scene& scene, const Row& row, Box line, float name_width, float width) {
+  const auto& pick = scene.state().pick;
+  if (pick && row.category == pick->category) {
+    scene.paint.fill(line, scene.paint.colors.accent.with_alpha(60), scene.paint.px(2));
+  }
   draw_row_name(scene, row, line.take_left(name_width));
   for (size_t i = 0; i < scene.shown.size(); ++i) draw_cell(scene, row, i, line.take_left(width));
 }

@@ -108,6 +108,11 @@ Color color_of(Category category) {
   return rgb(0x5F6B73);
 }
 
+Color ink_on(const Color& ground) {
+  const double light = 0.299 * ground.r + 0.587 * ground.g + 0.114 * ground.b;
+  return light > 128 ? rgb(0x000000) : rgb(0xFFFFFF);
+}
+
 const std::array<Category, kCategoryCount>& stacking_order() {
   static constexpr std::array order = {Category::parameter_shard,
                                        Category::gradient_shard,

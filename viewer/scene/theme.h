@@ -37,6 +37,9 @@ constexpr int kCategoryCount = profiler::kCategories;
 
 Color color_of(profiler::Category category);
 
+/// Returns black or white: what can be read on a ground.
+Color ink_on(const Color& ground);
+
 /// Returns the categories from the bottom of a stack to its top: lasting ones, then weights, then
 /// those that come and go.
 const std::array<profiler::Category, kCategoryCount>& stacking_order();

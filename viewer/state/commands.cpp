@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cmath>
 #include <sstream>
 #include <vector>
+
+#include "viewer/model/search.h"
 
 namespace shardlens::viewer {
 
@@ -96,6 +97,48 @@ void set_scale(ViewState& state, double factor) {
   state.zoom = std::clamp(state.zoom * factor, kLeastZoom, kMostZoom);
 }
 
+/// Selects the next block: of those that are selected, or of all that are in the tree.
+void pick_next(ViewState& state, const Facts& facts, int64_t forward) {
+  const auto count = static_cast<int64_t>(facts.pickable.size());
+  if (count == 0) return;
+  const bool is_here =
+      state.pick && state.pick->run == state.focus && state.pick->rank == facts.focus_rank;
+  if (!is_here) state.pick = Pick{.run = state.focus, .rank = facts.focus_rank};
+  const auto now = std::ranges::find(facts.pickable, state.pick->block, &Pickable::block);
+  const int64_t at = now - facts.pickable.begin();
+  const int64_t first = forward > 0 ? 0 : count - 1;
+  const Pickable& next_one =
+      facts.pickable[static_cast<size_t>(at == count ? first : (at + forward + count) % count)];
+  state.pick->block = next_one.block;
+  state.pick->category = next_one.category;
+  state.pick->call.reset();
+}
+
+/// Selects all blocks of the selected one's name, then of its category, then that block alone.
+void widen_pick(ViewState& state) {
+  if (!state.pick || state.pick->block == kNoBlock) return;
+  const PickScope now = state.pick->scope;
+  state.pick->scope = now == PickScope::block  ? PickScope::name
+                      : now == PickScope::name ? PickScope::category
+                                               : PickScope::block;
+  state.pick->path.clear();
+}
+
+/// Changes what the tree is of or by; its places are then others.
+template <typename Enum>
+void turn_tree(ViewState& state, Enum& value, int count) {
+  next(value, count);
+  state.tree.is_open = true;
+  zoom_tree(state, {});
+  if (state.pick) state.pick->leave_place();
+}
+
+void set_threshold(ViewState& state, int64_t step) {
+  const auto most = static_cast<int64_t>(kTreeThresholds.size()) - 1;
+  const auto now = static_cast<int64_t>(state.tree.threshold);
+  state.tree.threshold = static_cast<size_t>(std::clamp<int64_t>(now + step, 0, most));
+}
+
 /// Opens the panel with the focused strategy, or closes it.
 void toggle_what_if(ViewState& state, const Facts& facts) {
   if (state.what_if) {
@@ -146,7 +189,7 @@ constexpr std::array kCommands = {
     Command{"detail.next", "V", "View", "Show categories, blocks or addresses",
             [](S s, F) { next(s.detail, 3); }},
     Command{"memory.next", "X", "View", "Memory: of the device, the host, or pinned",
-            [](S s, F) { next(s.memory, 3); }},
+            [](S s, F) { next(s.memory, 3), s.pick.reset(); }},
     Command{"ranks.next", "K", "View", "Show one rank, each, or all folded",
             [](S s, F) { next(s.ranks, 3); }},
     Command{"rank.next", "R", "View", "Next rank", [](S s, F f) { next_rank(s, f, 1); }},
@@ -207,7 +250,9 @@ constexpr std::array kCommands = {
     Command{"cursor.right", ".", "Go", "Cursor one pixel right",
             [](S s, F f) { show(s, from(s, f) + f.column_x); }},
     Command{"cursor.clear", "Escape", "Go", "Remove cursor and selection",
-            [](S s, F) { s.cursor.reset(), s.selection.reset(), s.at = At::peak; }},
+            [](S s, F) {
+              s.cursor.reset(), s.selection.reset(), s.pick.reset(), s.at = At::peak;
+            }},
     Command{"peak", "P", "Go", "Go to the peak",
             [](S s, F f) {
               if (s.focus < f.runs()) show(s, f.peak_x[s.focus]);
@@ -238,6 +283,46 @@ constexpr std::array kCommands = {
     Command{"note.remove", "Shift+M", "Find", "Remove the nearest note", remove_nearest_note},
     Command{"palette", "Ctrl+P", "Find", "Find a command", nullptr, Request::palette},
     Command{"help", "F1", "Find", "Keys", nullptr, Request::help},
+    // These select blocks.
+    Command{"pick.next", "S", "Select", "Select the next block, the largest first",
+            [](S s, F f) { pick_next(s, f, 1); }},
+    Command{"pick.previous", "Shift+S", "Select", "Select the previous block",
+            [](S s, F f) { pick_next(s, f, -1); }},
+    Command{"pick.wider", "W", "Select", "Select all of its name, then of its category",
+            [](S s, F) { widen_pick(s); }},
+    Command{"pick.copy", "Ctrl+C", "Select", "Copy what is selected, with its stack", nullptr,
+            Request::copy_pick},
+    Command{"pick.edit", "E", "Select", "Open the marked call in the editor", nullptr,
+            Request::edit_pick},
+    // These belong to the tree of what is alive.
+    Command{"tree", "F9", "Select", "Flame graph or list of what is alive",
+            [](S s, F) { s.tree.is_open = !s.tree.is_open; }},
+    Command{"tree.form", "L", "Select", "The tree as flame graph or as list",
+            [](S s, F) { next(s.tree.form, 2), s.tree.is_open = true, s.tree.first = 0; }},
+    Command{"tree.of", "Q", "Select", "The tree of what is alive, of churn, or of what is kept",
+            [](S s, F) { turn_tree(s, s.tree.of, 3); }},
+    Command{"tree.by", "D", "Select", "The tree by stack, module or category",
+            [](S s, F) { turn_tree(s, s.tree.by, 3); }},
+    Command{"tree.from", "U", "Select", "The tree from the top or from the bottom",
+            [](S s, F) { turn_tree(s, s.tree.from, 2); }},
+    Command{"tree.sort", "Shift+L", "Select", "Sort the list by its next column",
+            [](S s, F) { next(s.tree.sort, 6), s.tree.first = 0; }},
+    Command{"tree.compare", "Shift+D", "Select", "Compare the tree with the baseline's, or not",
+            [](S s, F) { s.tree.compares = !s.tree.compares; }},
+    Command{"tree.fewer", "O", "Select", "Fewer frames: a higher threshold",
+            [](S s, F) { set_threshold(s, 1); }},
+    Command{"tree.more", "Shift+O", "Select", "More frames: a lower threshold",
+            [](S s, F) { set_threshold(s, -1); }},
+    Command{"tree.zoom", "Enter", "Select", "Zoom into this place of the tree",
+            [](S s, F) {
+              if (s.pick && s.pick->scope == PickScope::place) zoom_tree(s, s.pick->path);
+            }},
+    Command{"tree.out", "Shift+Enter", "Select", "Zoom out of the place in the tree",
+            [](S s, F f) { zoom_tree(s, f.tree_above); }},
+    Command{"tree.down", "Ctrl+PageDown", "Select", "Further down in the tree",
+            [](S s, F f) { scroll_tree(s, f, kAlivePage); }},
+    Command{"tree.up", "Ctrl+PageUp", "Select", "Further up in the tree",
+            [](S s, F f) { scroll_tree(s, f, -kAlivePage); }},
     // These open and close panels.
     Command{"panel.alive", "F2", "Panels", "What is alive",
             [](S s, F) { s.panels.alive = !s.panels.alive; }},
@@ -252,7 +337,7 @@ constexpr std::array kCommands = {
     Command{"panel.reserved", "F7", "Panels", "What the allocator has reserved",
             [](S s, F) { s.panels.reserved = !s.panels.reserved; }},
     Command{"panel.plans", "J", "Panels", "Plans over what was measured, or beside it",
-            [](S s, F) { s.panels.plans = !s.panels.plans; }},
+            [](S s, F) { s.panels.plans = !s.panels.plans, s.pick.reset(); }},
     Command{"panel.treemap", "F8", "Panels", "What is alive as areas, or as rows",
             [](S s, F) { s.panels.treemap = !s.panels.treemap; }},
     Command{"at.next", "C", "Panels", "Tables at the peak or at the cursor",
@@ -328,17 +413,19 @@ size_t scrolled(size_t first, int64_t rows, size_t count) {
   return static_cast<size_t>(std::clamp<int64_t>(static_cast<int64_t>(first) + rows, 0, last));
 }
 
-std::string lower(std::string_view text) {
-  std::string low(text);
-  std::ranges::transform(low, low.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return low;
-}
-
 }  // namespace
 
 void scroll_alive(ViewState& state, const Facts& facts, int64_t rows) {
   state.alive_first = scrolled(state.alive_first, rows, facts.alive_rows);
+}
+
+void scroll_tree(ViewState& state, const Facts& facts, int64_t rows) {
+  state.tree.first = scrolled(state.tree.first, rows, facts.tree_rows);
+}
+
+void zoom_tree(ViewState& state, std::vector<std::string> path) {
+  state.tree.zoom = std::move(path);
+  state.tree.first = 0;
 }
 
 void scroll_table(ViewState& state, const Facts& facts, int64_t rows) {
@@ -361,20 +448,20 @@ const Command* command_of_key(std::string_view key) {
 
 std::vector<const Command*> matching_commands(std::string_view text) {
   std::vector<std::string> words;
-  std::istringstream parts{lower(text)};
+  std::istringstream parts{in_lower_case(text)};
   for (std::string word; parts >> word;) words.push_back(word);
   std::vector<const Command*> found;
   for (const Command& command : kCommands) {
-    const std::string all = lower(std::string(command.title) + " " + std::string(command.id) + " " +
-                                  std::string(command.key));
+    const std::string all = in_lower_case(std::string(command.title) + " " +
+                                          std::string(command.id) + " " + std::string(command.key));
     const bool fits = std::ranges::all_of(
         words, [&](const std::string& word) { return all.find(word) != std::string::npos; });
     if (fits) found.push_back(&command);
   }
   // A title that begins with the typed text comes first.
-  const std::string typed = lower(text);
+  const std::string typed = in_lower_case(text);
   std::stable_partition(found.begin(), found.end(), [&](const Command* command) {
-    return lower(command->title).starts_with(typed);
+    return in_lower_case(command->title).starts_with(typed);
   });
   return found;
 }

@@ -22,6 +22,8 @@ enum class Request : uint8_t {
   export_table,
   search,
   add_note,
+  copy_pick,
+  edit_pick,
   palette,
   help,
   undo,
@@ -55,6 +57,10 @@ void zoom_at(ViewState& state, const Facts& facts, double x, double factor);
 void scroll_alive(ViewState& state, const Facts& facts, int64_t rows);
 /// Scrolls the table of categories by rows, never past its last.
 void scroll_table(ViewState& state, const Facts& facts, int64_t rows);
+/// Scrolls the panel of the tree by rows, never past its last.
+void scroll_tree(ViewState& state, const Facts& facts, int64_t rows);
+/// Lets a place of the tree fill the panel's width.
+void zoom_tree(ViewState& state, std::vector<std::string> path);
 void pan_by(ViewState& state, const Facts& facts, double x);
 
 }  // namespace shardlens::viewer

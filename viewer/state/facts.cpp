@@ -37,7 +37,9 @@ Facts facts_of(const std::vector<Run>& runs, const Warps& warps, const ViewState
   Facts facts;
   facts.extent = extent_of(warps);
   if (!runs.empty()) {
-    facts.focus_request = request_of(runs[std::min(state.focus, runs.size() - 1)]);
+    const Run& focus = runs[std::min(state.focus, runs.size() - 1)];
+    facts.focus_request = request_of(focus);
+    facts.focus_rank = shown_rank(focus, state);
   }
   for (size_t i = 0; i < runs.size(); ++i) {
     const size_t rank = shown_rank(runs[i], state);

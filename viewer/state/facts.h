@@ -11,6 +11,12 @@
 
 namespace shardlens::viewer {
 
+/// A block that can be selected.
+struct Pickable {
+  uint32_t block = kNoBlock;
+  Category category{};
+};
+
 struct Facts {
   Range extent{0, 1};                        // of all strategies
   std::vector<double> peak_x;                // of each strategy
@@ -18,6 +24,10 @@ struct Facts {
   std::vector<std::vector<double>> steps_x;  // where steps begin, in order
   std::vector<double> hits_x;                // of the search, in the focused strategy
   PlanRequest focus_request{};               // the focused strategy's
+  std::vector<Pickable> pickable;            // in the focused strategy, the largest first
+  size_t focus_rank = 0;                     // of which they are, as an index in the run
+  size_t tree_rows = 0;                      // in the tree's panel
+  std::vector<std::string> tree_above{};     // the place that its zoom is left for
   size_t alive_rows = 0;                     // in the list of live allocations
   size_t table_rows = 0;                     // in the table of categories
   size_t most_ranks = 1;
@@ -35,8 +45,8 @@ Range extent_of(const Warps& warps);
 /// Returns the index of the rank that is shown of a run.
 size_t shown_rank(const Run& run, const ViewState& state);
 
-/// Returns all facts but the hits, which a search finds, the rows of list and table, and the width
-/// of a column, which a picture has.
+/// Returns all facts but the hits, which a search finds, what can be selected, the rows of lists,
+/// tree and table, and the width of a column, which a picture has.
 Facts facts_of(const std::vector<Run>& runs, const Warps& warps, const ViewState& state);
 
 /// Returns the range of x that is shown: the state's view, or the whole extent.

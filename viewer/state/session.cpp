@@ -102,6 +102,58 @@ std::vector<PlanRequest> plans_of(const Json& json) {
   return plans;
 }
 
+Json pick_json(const std::optional<Pick>& pick) {
+  if (!pick) return nullptr;
+  return {{"run", pick->run},
+          {"rank", pick->rank},
+          {"scope", name_of(kPickScopeNames, pick->scope)},
+          {"block", pick->block},
+          {"category", name_of(profiler::kCategoryNames, pick->category)},
+          {"path", pick->path},
+          {"call", optional_json(pick->call)}};
+}
+
+std::optional<Pick> pick_of(const Json& json) {
+  const auto at = json.find("pick");
+  if (at == json.end() || at->is_null()) return std::nullopt;
+  const Pick usual;
+  return Pick{.run = at->value("run", usual.run),
+              .rank = at->value("rank", usual.rank),
+              .scope = value_of(*at, "scope", kPickScopeNames, usual.scope),
+              .block = at->value("block", usual.block),
+              .category = value_of(*at, "category", profiler::kCategoryNames, usual.category),
+              .path = at->value("path", usual.path),
+              .call = optional_of<size_t>(*at, "call")};
+}
+
+Json tree_json(const TreeView& tree) {
+  return {{"open", tree.is_open},
+          {"of", name_of(kTreeOfNames, tree.of)},
+          {"form", name_of(kTreeFormNames, tree.form)},
+          {"by", name_of(profiler::kTreeByNames, tree.by)},
+          {"from", name_of(profiler::kTreeFromNames, tree.from)},
+          {"sort", name_of(kPlaceSortNames, tree.sort)},
+          {"compares", tree.compares},
+          {"threshold", tree.threshold},
+          {"first", tree.first},
+          {"zoom", tree.zoom}};
+}
+
+TreeView tree_of(const Json& json) {
+  const TreeView usual;
+  return {
+      .is_open = json.value("open", usual.is_open),
+      .of = value_of(json, "of", kTreeOfNames, usual.of),
+      .form = value_of(json, "form", kTreeFormNames, usual.form),
+      .by = value_of(json, "by", profiler::kTreeByNames, usual.by),
+      .from = value_of(json, "from", profiler::kTreeFromNames, usual.from),
+      .sort = value_of(json, "sort", kPlaceSortNames, usual.sort),
+      .compares = json.value("compares", usual.compares),
+      .threshold = std::min(json.value("threshold", usual.threshold), kTreeThresholds.size() - 1),
+      .first = json.value("first", usual.first),
+      .zoom = json.value("zoom", usual.zoom)};
+}
+
 Json what_if_json(const std::optional<WhatIf>& what_if) {
   if (!what_if) return nullptr;
   return {{"of", what_if->of},
@@ -161,6 +213,8 @@ Json json_of(const ViewState& state, const std::string& folder) {
           {"zoom", state.zoom},
           {"search", state.search},
           {"notes", notes},
+          {"pick", pick_json(state.pick)},
+          {"tree", tree_json(state.tree)},
           {"plans", plans_json(state.plans)},
           {"what_if", what_if_json(state.what_if)}};
 }
@@ -192,6 +246,8 @@ ViewState state_of(const Json& json, const std::string& folder) {
   state.table_first = json.value("table_first", usual.table_first);
   state.zoom = std::clamp(json.value("zoom", usual.zoom), 0.25, 8.0);
   state.search = json.value("search", usual.search);
+  state.pick = pick_of(json);
+  if (json.contains("tree")) state.tree = tree_of(json.at("tree"));
   state.plans = plans_of(json);
   state.what_if = what_if_of_session(json);
   for (const Json& note : json.value("notes", Json::array())) {

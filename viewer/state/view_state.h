@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "viewer/model/alive_graph.h"
 #include "viewer/model/compare.h"
 #include "viewer/model/warp.h"
 #include "viewer/state/what_if.h"
@@ -45,6 +46,54 @@ constexpr std::array<std::string_view, 3> kMemoryNames = {"tensors", "host", "pi
 /// The moment of the tables: each strategy's own peak, or the cursor for all.
 enum class At : uint8_t { peak, cursor };
 constexpr std::array<std::string_view, 2> kAtNames = {"peak", "cursor"};
+
+/// The scope of what the user has selected: a block, all blocks of its name, all of its category,
+/// or all below a place of the tree.
+enum class PickScope : uint8_t { block, name, category, place };
+constexpr std::array<std::string_view, 4> kPickScopeNames = {"block", "name", "category", "place"};
+
+constexpr uint32_t kNoBlock = UINT32_MAX;
+
+/// A selection of the user. The block is the one whose facts are shown: with a wider scope, one of
+/// the blocks.
+struct Pick {
+  size_t run = 0;
+  size_t rank = 0;  // index in the run
+  PickScope scope{};
+  uint32_t block = kNoBlock;  // none: a category of which no block was alive
+  Category category{};
+  std::vector<std::string> path{};  // of a place, from below the tree's root
+  std::optional<size_t> call{};     // of the block's stack, from the innermost: the marked one
+
+  /// Leaves a place for its block alone: the tree has other places now.
+  void leave_place() {
+    if (scope == PickScope::place) scope = PickScope::block;
+    path.clear();
+  }
+
+  bool operator==(const Pick&) const = default;
+};
+
+enum class TreeForm : uint8_t { flame, list };
+constexpr std::array<std::string_view, 2> kTreeFormNames = {"flame", "list"};
+
+constexpr std::array<double, 7> kTreeThresholds = {0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05};
+
+/// The panel that shows blocks as a tree.
+struct TreeView {
+  bool is_open = false;
+  TreeOf of{};
+  TreeForm form{};
+  profiler::TreeBy by{};
+  profiler::TreeFrom from{};
+  PlaceSort sort{};
+  bool compares = true;             // with the baseline, where another run is in focus
+  size_t threshold = 1;             // index in kTreeThresholds: smaller frames are one
+  size_t first = 0;                 // first shown row
+  std::vector<std::string> zoom{};  // the path of the place that fills the width
+
+  bool operator==(const TreeView&) const = default;
+};
 
 struct Note {
   double x = 0;
@@ -91,6 +140,8 @@ struct ViewState {
   double zoom = 1;                 // of the whole interface
   std::string search;
   std::vector<Note> notes;
+  std::optional<Pick> pick{};
+  TreeView tree{};
   std::vector<PlanRequest> plans;   // kept from the what-if panel: strategies after the files
   std::optional<WhatIf> what_if{};  // while that panel is open: the last strategy of all
 

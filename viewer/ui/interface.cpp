@@ -12,7 +12,8 @@ namespace shardlens::viewer {
 
 namespace {
 
-constexpr std::array kMenus = {"File", "View", "Align", "Go", "Find", "Panels", "What if"};
+constexpr std::array kMenus = {"File", "View",   "Align",  "Go",
+                               "Find", "Select", "Panels", "What if"};
 
 constexpr ImGuiWindowFlags kSheet = ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoResize |
                                     ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings;
@@ -59,9 +60,17 @@ void Interface::run(const Command& command) {
       return ask(Asking::note);
     case Request::open_file:
       return ask(Asking::open);
+    case Request::copy_pick:
+      return copy(presenter_.pick_text());
     default:
       request_ = request;
   }
+}
+
+void Interface::copy(const std::string& text) {
+  if (text.empty()) return say("nothing is selected: click a block, a row or a frame, or press S");
+  ImGui::SetClipboardText(text.c_str());
+  say("copied: " + text.substr(0, text.find('\n')));
 }
 
 void Interface::apply_theme() {

@@ -50,6 +50,7 @@ class Interface {
   bool is_pressed(std::string_view key) const;
   void run(const Command& command);
   void ask(Asking what);
+  void copy(const std::string& text);
   void draw_menu();
   void take_keys();
   void take_pointer();

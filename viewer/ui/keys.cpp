@@ -16,23 +16,15 @@ struct NamedKey {
 };
 
 constexpr std::array kNamedKeys = {
-    NamedKey{"Left", GLFW_KEY_LEFT},
-    NamedKey{"Right", GLFW_KEY_RIGHT},
-    NamedKey{"Up", GLFW_KEY_UP},
-    NamedKey{"Down", GLFW_KEY_DOWN},
-    NamedKey{"Tab", GLFW_KEY_TAB},
-    NamedKey{"Escape", GLFW_KEY_ESCAPE},
-    NamedKey{"Enter", GLFW_KEY_ENTER},
-    NamedKey{"F1", GLFW_KEY_F1},
-    NamedKey{"F2", GLFW_KEY_F2},
-    NamedKey{"F3", GLFW_KEY_F3},
-    NamedKey{"F4", GLFW_KEY_F4},
-    NamedKey{"F5", GLFW_KEY_F5},
-    NamedKey{"F6", GLFW_KEY_F6},
-    NamedKey{"F7", GLFW_KEY_F7},
-    NamedKey{"F8", GLFW_KEY_F8},
-    NamedKey{"PageUp", GLFW_KEY_PAGE_UP},
-    NamedKey{"PageDown", GLFW_KEY_PAGE_DOWN},
+    NamedKey{"Left", GLFW_KEY_LEFT},      NamedKey{"Right", GLFW_KEY_RIGHT},
+    NamedKey{"Up", GLFW_KEY_UP},          NamedKey{"Down", GLFW_KEY_DOWN},
+    NamedKey{"Tab", GLFW_KEY_TAB},        NamedKey{"Escape", GLFW_KEY_ESCAPE},
+    NamedKey{"Enter", GLFW_KEY_ENTER},    NamedKey{"F1", GLFW_KEY_F1},
+    NamedKey{"F2", GLFW_KEY_F2},          NamedKey{"F3", GLFW_KEY_F3},
+    NamedKey{"F4", GLFW_KEY_F4},          NamedKey{"F5", GLFW_KEY_F5},
+    NamedKey{"F6", GLFW_KEY_F6},          NamedKey{"F7", GLFW_KEY_F7},
+    NamedKey{"F8", GLFW_KEY_F8},          NamedKey{"F9", GLFW_KEY_F9},
+    NamedKey{"PageUp", GLFW_KEY_PAGE_UP}, NamedKey{"PageDown", GLFW_KEY_PAGE_DOWN},
 };
 
 bool take_prefix(std::string_view& text, std::string_view prefix) {

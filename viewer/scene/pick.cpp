@@ -1,0 +1,320 @@
+#include "viewer/scene/pick.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "input/shown.h"
+#include "profiler/report/category_name.h"
+#include "profiler/units.h"
+#include "viewer/scene/block_image.h"
+
+namespace shardlens::viewer {
+
+namespace {
+
+/// Returns the rank of a selection; null if the recordings do not have it.
+const RankLane* rank_of_pick(const SceneInput& input, const Pick& pick) {
+  if (pick.run >= input.runs.size() || pick.rank >= input.runs[pick.run].ranks.size()) {
+    return nullptr;
+  }
+  return &input.runs[pick.run].ranks[pick.rank];
+}
+
+bool has_block(const RankLane& rank, uint32_t block) {
+  return block < rank.lane.arrays().blocks.size();
+}
+
+uint32_t largest_block_of(const Lane& lane, int64_t change, Category category) {
+  uint32_t largest = kNoBlock;
+  const auto& blocks = lane.arrays().blocks;
+  for (const uint32_t index : lane.alive_after(change)) {
+    if (blocks[index].category != category) continue;
+    const bool is_larger =
+        largest == kNoBlock || blocks[index].given_bytes > blocks[largest].given_bytes;
+    if (is_larger) largest = index;
+  }
+  return largest;
+}
+
+void sort_by_size(const Lane& lane, std::vector<uint32_t>& blocks) {
+  std::ranges::sort(blocks, {}, [&](uint32_t index) {
+    return std::pair(-lane.arrays().blocks[index].given_bytes, index);
+  });
+}
+
+/// Returns the moment of the rank that a selection is of: that of the tables, or its peak where
+/// another rank is shown.
+int64_t moment_of_pick(const std::vector<Shown>& shown, const Pick& pick, const RankLane& rank) {
+  const Shown& one = shown[pick.run];
+  return one.rank == pick.rank ? one.change : rank.lane.peak().max_change;
+}
+
+/// Returns the blocks of a selection, the largest first.
+std::vector<uint32_t> blocks_of_pick(const SceneInput& input, ImageCache& cache,
+                                     const std::vector<Shown>& shown, const Pick& pick) {
+  const RankLane& rank = *rank_of_pick(input, pick);
+  const auto& all = rank.lane.arrays().blocks;
+  const bool is_block = has_block(rank, pick.block);
+  if (pick.scope == PickScope::block)
+    return is_block ? std::vector{pick.block} : std::vector<uint32_t>{};
+  const int64_t change = moment_of_pick(shown, pick, rank);
+  const bool is_place = pick.scope == PickScope::place;
+  std::vector<uint32_t> blocks =
+      blocks_of(rank.lane, change, is_place ? input.state.tree.of : TreeOf::alive);
+  const AliveGraph* const graph = is_place ? &tree_graph(input, cache, shown) : nullptr;
+  const uint32_t node = is_place ? node_at(*graph, pick.path) : 0;
+  if (is_place && path_of(*graph, node) != pick.path) return {};  // nothing is there now
+  const std::string_view name = is_block ? rank.lane.label(all[pick.block]) : std::string_view();
+  std::erase_if(blocks, [&](uint32_t index) {
+    if (pick.scope == PickScope::category) return all[index].category != pick.category;
+    if (pick.scope == PickScope::name) return !is_block || rank.lane.label(all[index]) != name;
+    const auto end = graph->end_of(all[index]);
+    return !end || !graph->is_below(*end, node);
+  });
+  sort_by_size(rank.lane, blocks);
+  return blocks;
+}
+
+/// Returns what is stacked at a point of a lane: a block, or else a category.
+std::optional<StackPoint> point_in_lane(const SceneInput& input, ImageCache& cache,
+                                        const std::vector<Shown>& shown, const Area& area, float x,
+                                        float y) {
+  const ViewState& state = input.state;
+  const Lane& lane = input.runs[area.run].ranks[area.index].lane;
+  const LaneStyle style{.height = static_cast<int>(area.box.h),
+                        .top_bytes = top_bytes_of(state, shown, shown[area.run]),
+                        .hidden_categories = state.hidden_categories};
+  const int width = static_cast<int>(area.box.w);
+  const double above = area.box.bottom() - y;
+  if (state.detail == Detail::addresses) {
+    const auto block =
+        block_at_address(lane, input.warps[area.run][area.index],
+                         view_of(state, input.facts.extent), width, style, x - area.box.x, above);
+    if (!block) return std::nullopt;
+    return StackPoint{.block = block, .category = lane.arrays().blocks[*block].category};
+  }
+  const Columns& columns = drawn_columns(input, cache, area.run, area.index, width).cells;
+  const auto at = static_cast<size_t>(std::max(0.F, x - area.box.x));
+  if (at >= columns.size() || !columns[at]) return std::nullopt;
+  if (state.detail == Detail::blocks) return stack_point(lane, *columns[at], style, above);
+  const auto category = category_at(*columns[at], style, above);
+  if (!category) return std::nullopt;
+  return StackPoint{.block = {}, .category = *category};
+}
+
+std::optional<Pick> pick_in_lane(const SceneInput& input, ImageCache& cache,
+                                 const std::vector<Shown>& shown, const Area& area, float x,
+                                 float y) {
+  const ViewState& state = input.state;
+  const bool has_stack = state.ranks != Ranks::folded || input.runs[area.run].ranks.size() == 1;
+  const bool is_difference = state.layout == Layout::difference && area.run != state.baseline;
+  if (!has_stack || is_difference) return std::nullopt;
+  const auto point = point_in_lane(input, cache, shown, area, x, y);
+  if (!point) return std::nullopt;
+  Pick pick{.run = area.run, .rank = area.index, .category = point->category};
+  if (point->block) {
+    pick.block = *point->block;
+    return pick;
+  }
+  // The press has set the cursor, so the shown moment is that of the point.
+  const Lane& lane = input.runs[area.run].ranks[area.index].lane;
+  const int64_t change = moment_of_pick(shown, pick, input.runs[area.run].ranks[area.index]);
+  pick.scope = PickScope::category;
+  pick.block = largest_block_of(lane, change, point->category);
+  return pick;
+}
+
+PickScope scope_of_row(Grouping grouping) {
+  switch (grouping) {
+    case Grouping::category:
+      return PickScope::category;
+    case Grouping::label:
+      return PickScope::name;
+    case Grouping::age:
+    case Grouping::none:
+      break;
+  }
+  return PickScope::block;
+}
+
+std::optional<Pick> pick_in_tree(const SceneInput& input, ImageCache& cache,
+                                 const std::vector<Shown>& shown, uint32_t node) {
+  const AliveGraph& graph = tree_graph(input, cache, shown);
+  if (node >= graph.nodes.size()) return std::nullopt;
+  const Shown& one = shown[std::min(input.state.focus, shown.size() - 1)];
+  return Pick{.run = one.index,
+              .rank = one.rank,
+              .scope = PickScope::place,
+              .block = graph.nodes[node].block,
+              .category = graph.nodes[node].category,
+              .path = path_of(graph, node)};
+}
+
+std::string_view scope_words(PickScope scope) {
+  switch (scope) {
+    case PickScope::name:
+      return "of its name";
+    case PickScope::category:
+      return "of its category";
+    case PickScope::place:
+      return "of this place";
+    case PickScope::block:
+      break;
+  }
+  return "";
+}
+
+}  // namespace
+
+const AliveGraph& tree_graph(const SceneInput& input, ImageCache& cache,
+                             const std::vector<Shown>& shown) {
+  const TreeView& tree = input.state.tree;
+  const Shown& one = shown[std::min(input.state.focus, shown.size() - 1)];
+  const Shown& base = shown[std::min(input.state.baseline, shown.size() - 1)];
+  const bool are_in_one_memory = one.lane->lane.info().space == base.lane->lane.info().space;
+  const bool compares = tree.compares && one.index != base.index && are_in_one_memory;
+  std::string key = fmt::format("{} {} {} {} {} {} {}", input.generation, static_cast<int>(tree.of),
+                                static_cast<int>(tree.by), static_cast<int>(tree.from), one.index,
+                                one.rank, one.change);
+  if (compares) key += fmt::format(" {} {} {}", base.index, base.rank, base.change);
+  return cache.graph.get(key, [&] {
+    return graph_of({one.lane, one.change},
+                    compares ? std::optional(GraphSide{base.lane, base.change}) : std::nullopt,
+                    {tree.of, tree.by, tree.from});
+  });
+}
+
+std::optional<Pick> pick_at(const SceneInput& input, ImageCache& cache, const Area& area, float x,
+                            float y) {
+  const std::vector<Shown> shown = shown_of(input);
+  if (shown.empty()) return std::nullopt;
+  const Shown& one = shown[std::min(input.state.focus, shown.size() - 1)];
+  switch (area.kind) {
+    case Area::Kind::lane:
+      return pick_in_lane(input, cache, shown, area, x, y);
+    case Area::Kind::category: {
+      const auto category = static_cast<Category>(area.index);
+      return Pick{.run = one.index,
+                  .rank = one.rank,
+                  .scope = PickScope::category,
+                  .block = largest_block_of(one.lane->lane, one.change, category),
+                  .category = category};
+    }
+    case Area::Kind::alive_row: {
+      const auto rows =
+          alive_rows(one.lane->lane, one.lane->names, one.change, input.state.grouping);
+      if (area.index >= rows.size()) return std::nullopt;
+      const AliveRow& row = rows[area.index];
+      return Pick{.run = one.index,
+                  .rank = one.rank,
+                  .scope = scope_of_row(input.state.grouping),
+                  .block = row.block,
+                  .category = row.category};
+    }
+    case Area::Kind::frame:
+    case Area::Kind::place_row:
+      return pick_in_tree(input, cache, shown, static_cast<uint32_t>(area.index));
+    default:
+      return std::nullopt;
+  }
+}
+
+std::string hover_text_of_pick(const SceneInput& input, ImageCache& cache, const Area& area,
+                               float x, float y) {
+  const auto pick = pick_at(input, cache, area, x, y);
+  const RankLane* const rank = pick ? rank_of_pick(input, *pick) : nullptr;
+  if (rank == nullptr || !has_block(*rank, pick->block)) return "";
+  const Block& block = rank->lane.arrays().blocks[pick->block];
+  const std::string_view label = rank->lane.label(block);
+  return fmt::format("{}{}{}, block of {} ({} bytes)", label, label.empty() ? "" : "\n",
+                     words_of(block.category, profiler::has_shards(rank->lane.info().header)),
+                     profiler::bytes_text(block.given_bytes), block.given_bytes);
+}
+
+std::vector<Pickable> pickable_blocks(const SceneInput& input, ImageCache& cache) {
+  const std::vector<Shown> shown = shown_of(input);
+  if (shown.empty()) return {};
+  const Shown& one = shown[std::min(input.state.focus, shown.size() - 1)];
+  const auto& pick = input.state.pick;
+  const bool is_here = pick && pick->run == one.index && pick->rank == one.rank;
+  std::vector<uint32_t> blocks;
+  if (is_here && pick->scope != PickScope::block) {
+    blocks = blocks_of_pick(input, cache, shown, *pick);
+  } else {
+    const TreeView& tree = input.state.tree;
+    blocks = blocks_of(one.lane->lane, one.change, tree.is_open ? tree.of : TreeOf::alive);
+    sort_by_size(one.lane->lane, blocks);
+  }
+  std::vector<Pickable> all;
+  for (const uint32_t block : blocks) {
+    all.push_back({block, one.lane->lane.arrays().blocks[block].category});
+  }
+  return all;
+}
+
+std::optional<Picked> picked_of(const SceneInput& input, ImageCache& cache,
+                                const std::vector<Shown>& shown) {
+  const auto& pick = input.state.pick;
+  if (!pick || shown.empty()) return std::nullopt;
+  const RankLane* const rank = rank_of_pick(input, *pick);
+  if (rank == nullptr) return std::nullopt;
+  std::string key =
+      fmt::format("{} {} {} {} {} {} {}", input.generation, pick->run, pick->rank,
+                  static_cast<int>(pick->scope), pick->block, static_cast<int>(pick->category),
+                  moment_of_pick(shown, *pick, *rank));
+  if (pick->scope == PickScope::place) {
+    const TreeView& tree = input.state.tree;
+    key += fmt::format(" {} {} {} {} {}", static_cast<int>(tree.of), static_cast<int>(tree.by),
+                       static_cast<int>(tree.from), tree.compares, input.state.baseline);
+    for (const std::string& name : pick->path) key += "\n" + name;
+  }
+  Picked picked{.run = &input.runs[pick->run], .rank = rank, .blocks = {}};
+  picked.blocks =
+      cache.picked_blocks.get(key, [&] { return blocks_of_pick(input, cache, shown, *pick); });
+  for (const uint32_t block : picked.blocks) {
+    picked.bytes += rank->lane.arrays().blocks[block].given_bytes;
+  }
+  return picked;
+}
+
+std::string scope_text(const Pick& pick, const Picked& picked) {
+  if (pick.scope == PickScope::block) return "one block";
+  const auto at = std::ranges::find(picked.blocks, pick.block);
+  const std::string which =
+      at == picked.blocks.end() || picked.blocks.size() == 1
+          ? ""
+          : fmt::format(", this is number {}", at - picked.blocks.begin() + 1);
+  return fmt::format("{} block{} {}, {}{}", picked.blocks.size(),
+                     picked.blocks.size() == 1 ? "" : "s", scope_words(pick.scope),
+                     profiler::bytes_text(picked.bytes), which);
+}
+
+std::string text_of_pick(const SceneInput& input, ImageCache& cache) {
+  const auto& pick = input.state.pick;
+  const auto picked = picked_of(input, cache, shown_of(input));
+  if (!picked) return "";
+  std::string text;
+  for (const std::string& place : pick->path) text += (text.empty() ? "" : " > ") + place;
+  if (!text.empty()) text += "\n";
+  if (pick->scope != PickScope::block) text += scope_text(*pick, *picked) + "\n";
+  if (has_block(*picked->rank, pick->block)) {
+    text += facts_text(block_facts(*picked->rank, pick->block));
+  }
+  text += fmt::format("in        {}, rank {}\n", picked->run->name, picked->rank->lane.rank());
+  return input::shown_lines(text);
+}
+
+std::optional<profiler::TreePlace> call_of_pick(const SceneInput& input) {
+  const auto& pick = input.state.pick;
+  const RankLane* const rank = pick ? rank_of_pick(input, *pick) : nullptr;
+  if (rank == nullptr || !has_block(*rank, pick->block)) return std::nullopt;
+  const BlockFacts facts = block_facts(*rank, pick->block);
+  const size_t call = pick->call.value_or(main_call(facts));
+  if (call >= facts.stack.size() || facts.stack[call].file.empty()) return std::nullopt;
+  return facts.stack[call];
+}
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,53 @@
+// Finds what the pointer selects, and what a selection holds.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "viewer/scene/block_facts.h"
+#include "viewer/scene/parts.h"
+#include "viewer/scene/scene.h"
+
+namespace shardlens::viewer {
+
+/// Returns the tree of the focused strategy at its moment.
+const AliveGraph& tree_graph(const SceneInput& input, ImageCache& cache,
+                             const std::vector<Shown>& shown);
+
+/// Returns what a press at a point of an area selects; nothing if there is nothing to select.
+std::optional<Pick> pick_at(const SceneInput& input, ImageCache& cache, const Area& area, float x,
+                            float y);
+
+/// Returns the name and the size of what a press at a point would select.
+std::string hover_text_of_pick(const SceneInput& input, ImageCache& cache, const Area& area,
+                               float x, float y);
+
+/// Returns the blocks that can be selected one after the other, the largest first: those of the
+/// selection, or all of the tree's kind.
+std::vector<Pickable> pickable_blocks(const SceneInput& input, ImageCache& cache);
+
+/// The blocks of a selection at the moment of its strategy, the largest first.
+struct Picked {
+  const Run* run = nullptr;
+  const RankLane* rank = nullptr;
+  std::vector<uint32_t> blocks;
+  int64_t bytes = 0;  // of these blocks
+};
+
+/// Returns nothing if nothing is selected, or if the recordings do not have it.
+std::optional<Picked> picked_of(const SceneInput& input, ImageCache& cache,
+                                const std::vector<Shown>& shown);
+
+/// Says in a line what is selected: "block 2 of 64, 2.00 GiB in all".
+std::string scope_text(const Pick& pick, const Picked& picked);
+
+/// Returns what is selected as text: all facts, and the stack. It is empty if nothing is.
+std::string text_of_pick(const SceneInput& input, ImageCache& cache);
+
+/// Returns the call of the selected block that is marked, or the one that its name says; nothing if
+/// no block is selected, or if its stack has no files.
+std::optional<profiler::TreePlace> call_of_pick(const SceneInput& input);
+
+}  // namespace shardlens::viewer
