@@ -144,6 +144,25 @@ TEST_CASE("runs of a device and of the host are compared among themselves, on ca
   CHECK(count(peak(2) - peak(0)) == 0);
 }
 
+TEST_CASE("the table of fourteen runs cuts no number") {
+  Runs many;
+  many.state.files.clear();
+  for (int i = 0; i < 14; ++i) {
+    many.write("run" + std::to_string(i), {.steps = 1, .activation_bytes = (3 + i) << 20}, 1);
+  }
+  Presenter presenter(many.state, "");
+  perform(presenter, "panel.alive");
+  const Picture& picture = draw(presenter);
+  const Box table = area_of(picture, Area::Kind::table, 0).box;
+  for (const Item& item : picture.items) {
+    const auto* const text = std::get_if<Text>(&item);
+    if (text == nullptr || text->y < table.y || text->text.empty()) continue;
+    const bool is_number = std::isdigit(static_cast<unsigned char>(text->text[0])) != 0;
+    CAPTURE(text->text);
+    CHECK_FALSE((is_number && text->text.ends_with("...")));
+  }
+}
+
 TEST_CASE("a category that is alone has its own headline, change and axis") {
   Presenter presenter(runs().state, "");
   draw(presenter);

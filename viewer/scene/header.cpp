@@ -18,11 +18,19 @@ std::string title_of(const Scene& scene) {
   return fmt::format("Memory of {} strategies", count);
 }
 
+bool is_on_host(const Shown& one) { return one.lane->lane.info().space == profiler::Space::host; }
+
+/// True if some runs have their tensors on a device, and others on the host.
+bool are_mixed(const std::vector<Shown>& shown) {
+  return !std::ranges::all_of(shown, is_on_host) && std::ranges::any_of(shown, is_on_host);
+}
+
 std::string height_words(const Scene& scene) {
   if (scene.state().height == Height::capacity && scene.state().layout != Layout::difference) {
     return "y axis up to the device's memory";
   }
-  return scene.state().height == Height::own ? "a y axis each" : "one y axis for all";
+  if (scene.state().height == Height::own) return "a y axis each";
+  return are_mixed(scene.shown) ? "a y axis for each memory" : "one y axis for all";
 }
 
 std::string layout_words(const Scene& scene) {
@@ -41,12 +49,9 @@ std::string layout_words(const Scene& scene) {
 
 std::string place_words(const Scene& scene) {
   if (scene.state().memory == Memory::pinned) return "pinned memory of the host";
-  const auto is_on_host = [](const Shown& one) {
-    return one.lane->lane.info().space == profiler::Space::host;
-  };
-  const auto on_host = std::ranges::count_if(scene.shown, is_on_host);
-  if (on_host > 0 && on_host < std::ssize(scene.shown)) return "device or host memory of tensors";
-  return on_host > 0 ? "host memory of tensors" : "device memory of tensors";
+  if (are_mixed(scene.shown)) return "device or host memory of tensors";
+  const bool on_host = std::ranges::any_of(scene.shown, is_on_host);
+  return on_host ? "host memory of tensors" : "device memory of tensors";
 }
 
 /// Returns the notice that a user must see once: that values mean nothing on a null device.
@@ -228,7 +233,7 @@ void draw_minimap(Scene& scene) {
   const Shown& one = scene.focus();
   const Range& all = scene.in.facts.extent;
   const LaneStyle style{.height = static_cast<int>(box.h),
-                        .top_bytes = 1.1 * static_cast<double>(one.lane->lane.peak().max_bytes),
+                        .top_bytes = 1,
                         .theme = scene.state().theme,
                         .hidden_categories = scene.state().hidden_categories};
   const int width = static_cast<int>(box.w);
@@ -238,7 +243,13 @@ void draw_minimap(Scene& scene) {
                   static_cast<int>(scene.state().alignment), scene.state().baseline);
   paint.fill(box, paint.colors.card, paint.px(3));
   paint.image(box, scene.cache.get("minimap", key, [&] {
-    return stack_image(columns_of(*one.warp, one.lane->lane, all, width), style);
+    const Columns cells = columns_of(*one.warp, one.lane->lane, all, width);
+    LaneStyle fitted = style;
+    for (const auto& total : totals_of(cells, style.hidden_categories)) {
+      const double top = 1.1 * static_cast<double>(total.value_or(0));
+      fitted.top_bytes = std::max(fitted.top_bytes, top);
+    }
+    return stack_image(cells, fitted);
   }));
   const auto x = [&](double at) {
     return box.x + static_cast<float>((at - all.begin) / all.length()) * box.w;

@@ -88,8 +88,14 @@ void draw_cell(Scene& scene, const Row& row, size_t run, Box cell) {
     return;
   }
   const Style style = row.is_strong ? Style::strong : Style::small;
+  const std::string number = bytes_text(*bytes);
   const float share = scene.shown.size() > 1 ? 0.44F : 1.F;
-  paint.text_right(cell.take_left(cell.w * share), bytes_text(*bytes), paint.colors.text, style);
+  if (paint.width(style, number) > cell.w * share) {
+    // A number that is cut says something else, so the change beside it gives way.
+    paint.text_right(cell, number, paint.colors.text, style);
+    return;
+  }
+  paint.text_right(cell.take_left(cell.w * share), number, paint.colors.text, style);
   const size_t other = compared_with(scene, scene.shown[run]).index;
   const auto& base = row.bytes[other];
   if (run == other || !base) return;
