@@ -41,7 +41,7 @@ constexpr Canvas kSessionCanvas{1000, 640, 0, 1};
 constexpr Canvas kPanelCanvas{1400, 900, 0, 1};
 
 std::string path_of(const std::string& name) {
-  return std::string(SHARDLENS_SOURCE_DIR) + "/tests/fixtures/viewer/" + name + ".png";
+  return SHARDLENS_SOURCE_DIR "/tests/fixtures/viewer/" + name + ".png";
 }
 
 struct Opened {
