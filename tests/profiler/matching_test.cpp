@@ -174,12 +174,14 @@ TEST_CASE("random edits are found, and nothing beside them") {
   for (int round = 0; round < 200; ++round) {
     CAPTURE(round);
     Program before;
-    int64_t number = 1;
+    int64_t number = 1, size = 30;  // MiB; what is added is smaller or as large
     for (const std::string& function : functions) {
       for (int64_t i = 0; i < 2 + below(10); ++i) {
         number += 1 + below(4);
         Line line{function, number, static_cast<Category>(below(3)), {}};
-        for (int64_t block = 0; block < 1 + below(3); ++block) line.mib.push_back(1 << below(4));
+        // Blocks of sizes that no other line has: where lines are alike, any of them may be the same.
+        const int64_t blocks = 1 + below(3);
+        for (int64_t block = 0; block < blocks; ++block) line.mib.push_back(++size);
         before.push_back(line);
       }
     }
