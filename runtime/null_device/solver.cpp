@@ -11,7 +11,7 @@
 //                                            copy of each result in full, and two panels
 //
 // with rows and columns rounded up to tiles, for each matrix of a batch, and one allowance a call.
-// All sizes that others have published of GPUs are below (tests/runtime/null_device/solver_test.cpp
+// All sizes that others have published of GPUs are below (tests/runtime/null_device/bounds_test.cpp
 // has them). A size of the calls for one type is a number of elements, and fits an int on a GPU,
 // too.
 #include <library_types.h>
