@@ -179,7 +179,7 @@ TEST_CASE("random edits are found, and nothing beside them") {
       for (int64_t i = 0; i < 2 + below(10); ++i) {
         number += 1 + below(4);
         Line line{function, number, static_cast<Category>(below(3)), {}};
-        // Blocks of sizes that no other line has: where lines are alike, any of them may be the same.
+        // No other line has blocks of these sizes: of lines that are alike any may be the same.
         const int64_t blocks = 1 + below(3);
         for (int64_t block = 0; block < blocks; ++block) line.mib.push_back(++size);
         before.push_back(line);
