@@ -18,7 +18,6 @@ OUT = ("--output_dir", "{work}/out", "--max_steps", "3", "--report_to", "none",
 LORA = ("--use_peft", "--lora_r", "8", "--lora_target_modules", "all-linear")
 GENERATING = ("--num_generations", "2", "--max_completion_length", "32", "--reward_funcs",
               "think_format_reward")
-SOLVER = "torch.linalg needs cuSOLVER, whose workspaces are not known without a GPU"
 TORCHRUN = ("{python}", "-m", "torch.distributed.run")
 LAUNCH = ("{bin}/accelerate", "launch")
 
@@ -101,7 +100,7 @@ PROGRAMS = [
     trl("sft-adamw-8bit", "sft", "chats", "--optim", "adamw_8bit", library="bitsandbytes"),
     trl("sft-adamw-torch-8bit", "sft", "chats", "--optim", "adamw_torch_8bit", library="torchao"),
     trl("sft-galore", "sft", "chats", "--optim", "galore_adamw", "--optim_target_modules", ".*mlp.*",
-        library="galore-torch", explained=SOLVER),
+        library="galore-torch"),
     trl("sft-evaluation", "sft", "chats", "--eval_strategy", "steps", "--eval_steps", "2"),
     trl("sft-compiled", "sft", "chats", "--torch_compile", timeout_s=600),
     trl("sft-fsdp2", "sft", "chats", launcher=(
@@ -143,7 +142,7 @@ PROGRAMS = [
             inputs=("tiny_gpt2",)),
     peft("olora", "olora_finetuning/olora_finetuning.py", "--base_model", "{tiny_llama}",
          "--data_path", "{alpaca}", "--output_dir", "{work}/out", "--batch_size", "4",
-         "--num_epochs", "1", "--val_set_size", "8", "--cutoff_len", "128", explained=SOLVER),
+         "--num_epochs", "1", "--val_set_size", "8", "--cutoff_len", "128"),
     peft("miss", "miss_finetuning/miss_finetuning.py", "--base_model_name_or_path", "{tiny_llama}",
          "--output_dir", "{work}/out", "--data_path", "{alpaca}", "--dataset_split", "train",
          "--dataset_field", "instruction", "output", "--max_steps", "3", "--report_to", "none"),
