@@ -2,6 +2,7 @@
 
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 #include <random>
 #include <stdexcept>
@@ -126,6 +127,9 @@ TEST_CASE("what is no session is refused in one line") {
         "{\"schema\":\"shardlens.session/1\",\"files\":[],\"view\":[2,1]}"}) {
     CHECK_THROWS_AS(parse_session(text, "/x"), std::invalid_argument);
   }
+  CHECK_THROWS_WITH(
+      parse_session(R"({"schema":"shardlens.session/1","files":[],"theme":"da\nrk"})", "/x"),
+      Catch::Matchers::StartsWith("theme: da\\nrk: not one of "));
   for (int i = 0; i < 500; ++i) {
     std::string damaged = whole;
     damaged[engine() % damaged.size()] = static_cast<char>(engine());

@@ -10,6 +10,7 @@
 
 #include "input/input_file.h"
 #include "input/limits.h"
+#include "input/shown.h"
 #include "input/strict_json.h"
 
 namespace shardlens::viewer {
@@ -29,7 +30,7 @@ Enum value_of(const Json& json, const char* key, const Names& names, Enum otherw
   const auto name = std::ranges::find(names, text);
   if (name == names.end()) {
     throw std::invalid_argument(
-        fmt::format("{}: {}: not one of {}", key, text, fmt::join(names, ", ")));
+        fmt::format("{}: {}: not one of {}", key, input::shown(text), fmt::join(names, ", ")));
   }
   return static_cast<Enum>(name - names.begin());
 }
