@@ -1,5 +1,5 @@
-// What a rank does around its steps, written once for any kind of tensor: which samples it takes,
-// how they become batches, what is summed and counted. `Ops` also has
+// Does what surrounds a rank's steps, once for any kind of tensor: takes its samples, makes batches
+// of them, sums losses and counts answers. `Ops` also has
 //   kInt64, range(like, begin, end, step), to(device, tensor)   as tensors of LibTorch have them
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a step is told beside its schedule, and where its parameters lie.
+// Holds what a step is told beside its schedule, and says where its parameters lie.
 #pragma once
 
 #include <cstdint>

@@ -214,7 +214,7 @@ TEST_CASE("S goes through every block that is alive, the largest first") {
     CHECK(seen.insert(presenter.state().pick->block).second);
   }
   CHECK(seen == std::set<uint32_t>(alive.begin(), alive.end()));
-  // Of a category only its own.
+  // A category selects its own blocks only.
   act(presenter, {"pick.next", "pick.wider", "pick.wider"});
   CHECK(presenter.state().pick->scope == PickScope::category);
   for (int i = 0; i < 30; ++i) {

@@ -8,8 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "profiler/exchange/import_memory_viz.h"
-#include "profiler/reader.h"
 #include "profiler/units.h"
 #include "viewer/page/page_columns.h"
 #include "viewer/page/page_facts.h"
@@ -124,18 +122,9 @@ void write_data(const PageLane& lane, std::ostream& out) {
       << packed_changes(lane.rank->lane, kinds) << "</script>\n";
 }
 
-/// Returns the stacks of a recording's labels; none for a plan, which has no file of events.
-profiler::Stacks stacks_in(const std::string& path) {
-  if (path.ends_with(".slp")) return profiler::Reader(path).stacks();
-  if (path.ends_with(".pickle") || path.ends_with(".pkl")) {
-    return profiler::import_memory_viz_file(path).stacks;
-  }
-  return {};
-}
-
 PageLane page_lane(const Run& run, const RankLane& rank) {
   PageLane lane{
-      .name = run.name, .strategy = run.strategy, .rank = &rank, .stacks = stacks_in(rank.path)};
+      .name = run.name, .strategy = run.strategy, .rank = &rank, .stacks = rank.lane.info().stacks};
   if (rank.lane.info().header.world_size > 1)
     lane.name += fmt::format(", rank {}", rank.lane.rank());
   return lane;

@@ -1,6 +1,6 @@
 // Chooses experts for tokens whose scores nobody knows, as `--routing` says. Standard library only.
 //
-// What an expert gets of T tokens that choose k of E experts each:
+// An expert gets so many of T tokens that choose k of E experts each:
 //   balanced   T k / E, rounded up for the first and down for the others
 //   skewed     expert 0 gets F times its share, T at most; the others alike what is left
 //   worst      the experts of this rank get all, alike; where they are fewer than k each gets T,
