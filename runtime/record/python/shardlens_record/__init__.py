@@ -31,7 +31,7 @@ ASKED_FOR = OPTIONS.get("asked_for")
 
 def _changes():
     """What to do to which module, once it has been executed."""
-    from . import collectives, cudnn, experts, missing_calls, ranks, recording, values
+    from . import autotuning, collectives, cudnn, experts, missing_calls, ranks, recording, values
 
     always = {
         "torch": [recording.follow_values if ASKED_FOR else recording.prepare],
@@ -58,6 +58,7 @@ def _changes():
         "torch.multiprocessing.spawn": [ranks.replace_spawn],
         "torch.nn.attention": [cudnn.allow_other_attention],
         "torch.nn.parallel.distributed": [ranks.reduce_alone],
+        "triton.runtime.autotuner": [autotuning.take_first],
     }
 
 
