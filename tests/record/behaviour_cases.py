@@ -279,6 +279,16 @@ def check_tuning(folder):
     run.expect(0, "taken 128 of 1", "equal")
 
 
+def check_other_gpu(folder):
+    """The thread that ends the program uses another GPU than the one that has allocated."""
+    code = ("import threading, torch\n"
+            "def use(): torch.cuda.set_device(1); torch.ones(1 << 20, device='cuda')\n"
+            "thread = threading.Thread(target=use); thread.start(); thread.join()\n"
+            "print('GPU', torch.cuda.current_device())\n")
+    run = OnNullDevice(folder, PYTHON, "-c", code, flags=["--gpus-per-node", "2"])
+    run.expect(0, "GPU 0", "peak                  4.00 MiB allocated", "as PyTorch counted: equal")
+
+
 def check_data_parallel(folder):
     """One process of four GPUs, which NCCL connects within it."""
     run = python(folder, "use_all_gpus", flags=["--world", "4"])
@@ -430,7 +440,7 @@ LONG = [
     check_decisions, check_decisions_in_verdict, check_true, check_two_processes, check_launcher_with_gpu,
     check_capacity, check_torchrun, check_torchrun_rank, check_torchrun_node, check_deepspeed, check_runners,
     check_spawn, check_spawned_rank, check_node, check_shards_of_nodes, check_own_sitecustomize,
-    check_refusals, check_gate, check_data_parallel, check_tuning,
+    check_refusals, check_gate, check_data_parallel, check_tuning, check_other_gpu,
 ]
 
 

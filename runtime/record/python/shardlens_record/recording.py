@@ -190,13 +190,23 @@ def _wait_for_autograd(torch):
         time.sleep(_AUTOGRAD_ENDS_S)
 
 
+def _used_gpu(torch):
+    """The current one is each thread's own, and another thread may end the program than has used it."""
+    current = torch.cuda.current_device()
+    made = [torch._C._cuda_memoryStats(gpu)["allocation"]["all"]["allocated"]
+            for gpu in range(torch._C._cuda_getDeviceCount())]
+    return current if made[current] else made.index(max(made))
+
+
 @guarded("the recording's end is incomplete")
 def end():
     """Closes the recording, and leaves beside it what only this process knows."""
     if not _is_recording():
         return
-    _Recording.recorder.find_workspaces()
-    found = _Recording.recorder.end()
+    torch = sys.modules["torch"]
+    with torch.cuda.device(_used_gpu(torch)):
+        _Recording.recorder.find_workspaces()
+        found = _Recording.recorder.end()
     if found is None:
         return
     _Recording.recorder = None
