@@ -152,7 +152,7 @@ def check_unknown_masks(folder):
     that are not known are finite."""
     run = OnNullDevice(folder, PYTHON, HERE / "scripts" / "known.py", "masks")
     run.expect(0, "ends [7, 7, 7, 7]", "shapes depended on values",
-               "finite [False, False, True, False] 8",
+               "finite [False, False, True, False] 8", "listed torch.Size([1, 2])",
                "told [False, True, False] [True, False, False]")
 
 

@@ -108,6 +108,7 @@ def masks():
     asked = [torch.isnan(drawn), torch.isinf(drawn), torch.isfinite(drawn), torch.isneginf(drawn)]
     print("finite", [bool(one.any()) for one in asked], drawn[~asked[0]].shape[0])
     read = torch.tensor([1, float("nan"), float("inf")], device="cuda")
+    print("listed", torch.tensor([[drawn.norm(), drawn.sum()]]).shape)  # each is asked for its length
     print("told", torch.isnan(read).tolist(), torch.isfinite(read).tolist())
 
 

@@ -236,6 +236,28 @@ def _watch_function(torch, module, name):
     replace_function(torch, module, name, _watching(module, name, _shaped))
 
 
+def _item_slot(kind):
+    """Where CPython keeps sq_item of a class, by which it is a sequence: PyTypeObject has ten words
+    before tp_as_sequence, whose fourth it is."""
+    word = ctypes.sizeof(ctypes.c_void_p)
+    slots = ctypes.c_void_p.from_address(id(kind) + tuple.__basicsize__ + 10 * word).value
+    return ctypes.c_void_p.from_address(slots + 3 * word)
+
+
+def _and_subclasses(kind):
+    return [kind, *(one for sub in kind.__subclasses__() for one in _and_subclasses(sub))]
+
+
+def _watch_indices(tensor):
+    """Python makes a class with a __getitem__ of Python's a sequence, which tensors are not:
+    torch.tensor would ask those of no dimension that a list has for their length."""
+    slots = [_item_slot(kind) for kind in _and_subclasses(tensor)]
+    before = [slot.value for slot in slots]
+    _watch(tensor, "__getitem__", _shaped)
+    for slot, value in zip(slots, before):
+        slot.value = value
+
+
 def watch(torch):
     tensor = torch.Tensor
     for name in ("item", "tolist", "__float__", "__int__"):
@@ -248,7 +270,7 @@ def watch(torch):
         _watch_function(torch, torch, name)
     for name in ("unique", "unique_consecutive", "where"):  # which a tensor's own methods call
         _watch_function(torch, torch, name)
-    _watch(tensor, "__getitem__", _shaped)
+    _watch_indices(tensor)
     _watch_function(torch, torch.nn.functional, "one_hot")
     _watch_scaler(torch)
     _draw_normal(torch)
