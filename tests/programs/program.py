@@ -23,10 +23,12 @@ class Source:
 
     url: str
     commit: str
+    is_one_of_several: bool = False  # other programs want other commits
 
     @property
     def name(self):
-        return self.url.removesuffix(".git").rsplit("/", 1)[-1]
+        name = self.url.removesuffix(".git").rsplit("/", 1)[-1]
+        return f"{name}-{self.commit[:12]}" if self.is_one_of_several else name
 
 
 @dataclasses.dataclass(frozen=True)
