@@ -2,7 +2,6 @@
 #include <cuda_runtime_api.h>
 
 #include <dlfcn.h>
-#include <cstdio>
 
 #include "runtime/null_device/errors.h"
 
@@ -77,6 +76,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
   if (const cudaError_t error = find_device(device); error != cudaSuccess) return error;
   cuDeviceGetName(properties->name, sizeof properties->name, device);
+  cuDeviceGetUuid_v2(&properties->uuid, device);
+  properties->pciBusID = device;
   properties->major = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
   properties->minor = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   properties->multiProcessorCount = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
@@ -96,8 +97,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr name, int device) 
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int device) {
-  std::snprintf(text, static_cast<size_t>(size), "0000:%02x:00.0", device);
-  return cudaSuccess;
+  return result(cuDeviceGetPCIBusId(text, size, device));
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {

@@ -4,7 +4,9 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -174,6 +176,27 @@ CUresult cuDeviceGetName(char* name, int size, CUdevice) {
   const std::string text = std::string(null_device().gpu->display_name) + " (null device)";
   name[text.copy(name, static_cast<size_t>(size) - 1)] = '\0';
   return CUDA_SUCCESS;
+}
+
+// The UUID ends with the number of the GPU, which is its PCI bus, too.
+CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
+  static constexpr std::array<char, sizeof uuid->bytes> kUuid{"null device"};
+  std::memcpy(uuid->bytes, kUuid.data(), kUuid.size());
+  uuid->bytes[kUuid.size() - 1] = static_cast<char>(device);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetPCIBusId(char* text, int size, CUdevice device) {
+  const int length = std::snprintf(text, static_cast<size_t>(size), "0000:%02x:00.0", device);
+  return length < size ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* bus_id) {
+  unsigned domain = 0, bus = 0, slot = 0;
+  if (std::sscanf(bus_id, "%x:%x:%x", &domain, &bus, &slot) != 3 || domain != 0 || slot != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return cuDeviceGet(device, static_cast<int>(bus));
 }
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute name, CUdevice) {

@@ -289,6 +289,12 @@ def check_other_gpu(folder):
     run.expect(0, "GPU 0", "peak                  4.00 MiB allocated", "as PyTorch counted: equal")
 
 
+def check_nvml(folder):
+    """It has the GPUs that CUDA has, and their memory."""
+    run = OnNullDevice(folder, PYTHON, HERE / "scripts" / "nvml.py", flags=["--gpus-per-node", "3"])
+    run.expect(0, "GPUs 3 3 differ [[], [], []]", "another None None None", "equal")
+
+
 def check_data_parallel(folder):
     """One process of four GPUs, which NCCL connects within it."""
     run = python(folder, "use_all_gpus", flags=["--world", "4"])
@@ -441,6 +447,7 @@ LONG = [
     check_capacity, check_torchrun, check_torchrun_rank, check_torchrun_node, check_deepspeed, check_runners,
     check_spawn, check_spawned_rank, check_node, check_shards_of_nodes, check_own_sitecustomize,
     check_refusals, check_gate, check_data_parallel, check_tuning, check_other_gpu,
+    check_nvml,
 ]
 
 

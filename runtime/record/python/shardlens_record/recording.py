@@ -242,6 +242,21 @@ def _watch_out_of_memory(torch):
     torch._C._cuda_attach_out_of_memory_observer(tell)
 
 
+def end_with_ray_worker(module):
+    """Ray Train asks its workers to shut down when the program's function has returned, and kills them
+    once they have: nothing that Python does at exit is done."""
+
+    def ending(inner):
+        @functools.wraps(inner)
+        def shutdown(self, *args, **kwargs):
+            inner(self, *args, **kwargs)
+            end()
+
+        return shutdown
+
+    replace(module.RayTrainWorker, "shutdown", ending)
+
+
 # --- what blocks are ------------------------------------------------------------------------------
 
 
