@@ -148,6 +148,15 @@ void all_to_all(KnownMemory& memory, const Call& call) {
   give(memory, output, at::cat(parts));
 }
 
+/// The same of a tensor for each rank.
+void all_to_all_lists(KnownMemory& memory, const Call& call) {
+  const std::vector<at::Tensor>& inputs = call.lists[1];
+  const auto rank = static_cast<size_t>(call.group.rank);
+  note_exchange(call.group.size);
+  const auto own = rank < inputs.size() ? values_of(memory, inputs[rank]) : std::nullopt;
+  for (const at::Tensor& output : call.lists[0]) give(memory, output, own);
+}
+
 void forget_all_of(KnownMemory& memory, const Call& call) {
   for (const at::Tensor& tensor : call.tensors) make_unknown(memory, tensor);
   for (const auto& list : call.lists) {
@@ -177,6 +186,8 @@ void apply_collective(KnownMemory& memory, std::string_view name,
     reduce_scatter(memory, call.group, call.tensors[0], call.tensors[1]);
   } else if (name == "c10d::alltoall_base_" && has_pair) {
     all_to_all(memory, call);
+  } else if (name == "c10d::alltoall_" && call.lists.size() == 2) {
+    all_to_all_lists(memory, call);
   } else if (name == "c10d::allgather_" && call.lists.size() == 2 && call.lists[1].size() == 1) {
     for (const at::Tensor& output : call.lists[0]) {
       give(memory, output, values_of(memory, call.lists[1][0]));

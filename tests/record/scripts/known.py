@@ -92,10 +92,12 @@ def collectives():
     shard, exchanged = mine.new_zeros(1), torch.empty_like(mine)
     dist.reduce_scatter_tensor(shard, mine)
     dist.all_to_all_single(exchanged, mine)
+    parts = list(torch.empty_like(mine).chunk(size))
+    dist.all_to_all(parts, list(mine.chunk(size)))
     dist.broadcast(mine, src=(rank + 1) % size)
     print(total.tolist(), most.tolist(), gathered.tolist() == mine.tolist() * size,
           [one.tolist() for one in listed] == [mine.tolist()] * size, shard.tolist(),
-          exchanged.tolist(), mine.tolist())
+          exchanged.tolist(), mine.tolist(), [part.item() for part in parts])
 
 
 def masks():
