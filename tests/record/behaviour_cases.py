@@ -149,10 +149,11 @@ def check_known_collectives(folder):
 
 def check_unknown_masks(folder):
     """A mask that is not known selects nothing, and what it would have changed stays known. Numbers
-    that are not known are finite."""
+    that are not known are finite, as is the mean of those that it selects; the mean of none is not."""
     run = OnNullDevice(folder, PYTHON, HERE / "scripts" / "known.py", "masks")
     run.expect(0, "ends [7, 7, 7, 7]", "shapes depended on values",
-               "finite [False, False, True, False] 8", "listed torch.Size([1, 2])",
+               "finite [False, False, True, False] 8", "nothing nan",
+               "large [True, False, [True, True]] False", "few True", "listed torch.Size([1, 2])",
                "told [False, True, False] [True, False, False]")
 
 

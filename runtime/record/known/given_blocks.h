@@ -1,6 +1,6 @@
-// Follows which blocks PyTorch's allocator has given out, so that an address tells whose it is, and
-// which of them hold what experts were chosen.
-// Standard library only.
+// Follows which blocks PyTorch's allocator has given out, so that an address tells whose it is,
+// which of them hold what experts were chosen, and which hold one answer for all numbers of a
+// tensor. Standard library only.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ class GivenBlocks {
  public:
   void add(uint64_t address, size_t bytes) {
     const std::lock_guard lock(mutex_);
-    blocks_[address] = {.bytes = bytes};
+    blocks_[address] = {.bytes = bytes, .is_marked = false, .answer = {}};
   }
 
   void remove(uint64_t address) {
@@ -44,6 +44,30 @@ class GivenBlocks {
     return block != blocks_.end() && block->second.is_marked;
   }
 
+  /// Notes that all elements in the block around an address are true, or all false, until it is
+  /// written or removed.
+  void note_answer(uint64_t address, bool answer) {
+    const std::lock_guard lock(mutex_);
+    const auto block = find(address);
+    if (block == blocks_.end()) return;
+    block->second.answer = answer;
+    has_answers_ = true;
+  }
+
+  void note_written(uint64_t address) {
+    if (!has_answers_) return;
+    const std::lock_guard lock(mutex_);
+    const auto block = find(address);
+    if (block != blocks_.end()) block->second.answer.reset();
+  }
+
+  std::optional<bool> answer_in(uint64_t address) {
+    if (!has_answers_) return std::nullopt;
+    const std::lock_guard lock(mutex_);
+    const auto block = find(address);
+    return block == blocks_.end() ? std::nullopt : block->second.answer;
+  }
+
   /// Returns the first address and the bytes of the block around an address, if there is one.
   std::optional<std::pair<uint64_t, size_t>> around(uint64_t address) {
     const std::lock_guard lock(mutex_);
@@ -56,6 +80,7 @@ class GivenBlocks {
   struct Block {
     size_t bytes = 0;
     bool is_marked = false;
+    std::optional<bool> answer;
   };
   using Blocks = std::map<uint64_t, Block>;  // by first address
 
@@ -68,7 +93,8 @@ class GivenBlocks {
 
   std::mutex mutex_;
   Blocks blocks_;
-  std::atomic<bool> has_marks_ = false;  // or had
+  std::atomic<bool> has_marks_ = false;    // or had
+  std::atomic<bool> has_answers_ = false;  // or had
 };
 
 }  // namespace shardlens::runtime

@@ -144,6 +144,7 @@ KnownOperator facts_of(const c10::OperatorHandle& handle) {
                       .counts = count_of(name),
                       .absorbing = absorbing_of(name),
                       .asks = finiteness_of(name),
+                      .asks_all = name == "all" || name == "any",
                       .status = status_of(schema, name),
                       .lacks_whole_numbers = name == "histc",
                       .chooses = name == "topk",

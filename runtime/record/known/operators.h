@@ -43,6 +43,7 @@ struct KnownOperator {
   Count counts = Count::nothing;  // and reads from the GPU while it runs
   Absorbing absorbing = Absorbing::none;
   Finiteness asks = Finiteness::nothing;
+  bool asks_all = false;  // or any of the elements of its first argument
   int status = -1;  // the result that says whether a factorisation succeeded, where there is one
   bool lacks_whole_numbers = false;  // on the CPU, of its first argument
   bool chooses = false;              // the largest of its first argument

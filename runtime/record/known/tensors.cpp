@@ -104,4 +104,8 @@ void make_known(KnownMemory& memory, const at::Tensor& tensor, const at::Tensor&
   memory.know(span->address, bytes.data(), span->bytes);
 }
 
+at::Tensor empty_like_on_cpu(const at::Tensor& tensor) {
+  return at::empty(tensor.sizes(), tensor.options().device(at::kCPU).requires_grad(false));
+}
+
 }  // namespace shardlens::runtime

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 #include <cstdint>
 #include <optional>
@@ -51,5 +52,18 @@ std::optional<at::Tensor> known_values(KnownMemory& memory, const at::Tensor& te
 void make_known(KnownMemory& memory, const at::Tensor& tensor, const at::Tensor& values);
 
 void make_unknown(KnownMemory& memory, const at::Tensor& tensor);
+
+/// Returns a tensor on the CPU of the same sizes and type, with any values.
+at::Tensor empty_like_on_cpu(const at::Tensor& tensor);
+
+/// Calls `look` with each tensor of an argument: it may be one, or a list of them.
+template <class Look>
+void each_tensor(const c10::IValue& argument, Look look) {
+  if (argument.isTensor()) {
+    if (argument.toTensor().defined()) look(argument.toTensor());
+  } else if (argument.isList()) {
+    for (const c10::IValue& element : argument.toListRef()) each_tensor(element, look);
+  }
+}
 
 }  // namespace shardlens::runtime

@@ -7,6 +7,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "runtime/record/known/given_blocks.h"
 #include "runtime/record/known/operators.h"
 #include "runtime/record/known/tensors.h"
+#include "runtime/record/known/unknown_numbers.h"
 #include "runtime/record/known/unseen.h"
 
 namespace shardlens::runtime {
@@ -50,11 +52,15 @@ struct Frame final : at::ObserverContext {
   Values arguments;               // of a collective, or of what may write any of them
   Values asked;                   // the arguments of what chooses
   bool is_of_choices = false;     // it was given what was chosen (experts.h), or made of it
+  bool is_of_nothing = false;     // it was given numbers of which there are none
+  std::optional<bool> answer;     // of all elements that it asks, where these are too many to know
 };
 
 thread_local Frame* innermost = nullptr;
 
 KnownMemory* known_memory = nullptr;  // set once, before any frame
+
+std::atomic<bool> has_unknown_counts{false};  // a shape depends on values that are not known
 
 /// Returns the blocks since values are followed. They are never destroyed: a program's last frees
 /// come after static objects are gone.
@@ -74,20 +80,6 @@ bool is_called_again() {
 }
 
 // ---- arguments ----------------------------------------------------------------------------------
-
-/// Calls `look` with each tensor of an argument: it may be one, or a list of them.
-template <class Look>
-void each_tensor(const IValue& argument, Look look) {
-  if (argument.isTensor()) {
-    if (argument.toTensor().defined()) look(argument.toTensor());
-  } else if (argument.isList()) {
-    for (const IValue& element : argument.toListRef()) each_tensor(element, look);
-  }
-}
-
-at::Tensor empty_like_on_cpu(const at::Tensor& tensor) {
-  return at::empty(tensor.sizes(), tensor.options().device(at::kCPU).requires_grad(false));
-}
 
 /// Makes the arguments on the CPU for a frame.
 class Arguments {
@@ -303,13 +295,19 @@ void give_result(const IValue& output, const IValue& result) {
 
 void forget(ValuesView values) {
   for (const IValue& value : values) {
-    each_tensor(value, [](const at::Tensor& tensor) { make_unknown(*known_memory, tensor); });
+    each_tensor(value, [](const at::Tensor& tensor) {
+      drop_answer(blocks(), tensor);
+      make_unknown(*known_memory, tensor);
+    });
   }
 }
 
 /// Makes unknown all that the operator may have written.
 void forget_written(const Frame& frame, ValuesView outputs) {
-  for (const Written& one : frame.written) make_unknown(*known_memory, one.on_gpu);
+  for (const Written& one : frame.written) {
+    drop_answer(blocks(), one.on_gpu);
+    make_unknown(*known_memory, one.on_gpu);
+  }
   forget(frame.arguments);
   forget(outputs);
 }
@@ -324,15 +322,34 @@ void mark_choices(const Frame& frame, ValuesView outputs) {
   for (const IValue& output : outputs) each_tensor(output, mark);
 }
 
+/// Returns true if an argument that is read has numbers, but none of them.
+bool reads_nothing(const Frame& frame) {
+  const Values& arguments = *frame.on_cpu;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (frame.facts->uses[i] == Use::reads && is_empty_of_numbers(arguments[i])) return true;
+  }
+  return false;
+}
+
+/// Returns true for the mean of no numbers and its like, where it may be that there are none only
+/// because a count is not known: the GPU has a number there.
+bool lacks_numbers(const Frame& frame) {
+  return frame.is_of_nothing && has_unknown_counts && std::ranges::any_of(*frame.results, has_nan);
+}
+
 /// Returns true if all that the operator has written is known now.
 bool give_results(Frame& frame, ValuesView outputs) {
   if (!frame.results) {
     if (!frame.on_cpu || !is_quick(frame, outputs)) return false;
+    frame.is_of_nothing = reads_nothing(frame);
     frame.results = computed(*frame.facts, std::move(*frame.on_cpu));
-    if (!frame.results) return false;
+    if (!frame.results || lacks_numbers(frame)) return false;
   }
   if (outputs.size() != frame.results->size()) return false;
-  for (const Written& one : frame.written) give(one.on_gpu, one.values);
+  for (const Written& one : frame.written) {
+    drop_answer(blocks(), one.on_gpu);
+    give(one.on_gpu, one.values);
+  }
   for (size_t i = 0; i < outputs.size(); ++i) give_result(outputs[i], (*frame.results)[i]);
   if (frame.is_of_choices) mark_choices(frame, outputs);
   return true;
@@ -341,8 +358,12 @@ bool give_results(Frame& frame, ValuesView outputs) {
 // ---- frames -------------------------------------------------------------------------------------
 
 /// Computes at once what the operator itself will read from the GPU.
-void count_results(Frame& frame) {
-  if (frame.facts->counts == Count::nothing || !frame.on_cpu) return;
+void count_results(Frame& frame, const IValue& counted) {
+  if (frame.facts->counts == Count::nothing) return;
+  if (!frame.on_cpu) {
+    has_unknown_counts = has_unknown_counts || is_plain(counted.toTensor());
+    return;
+  }
   const at::Tensor input = frame.on_cpu->at(0).toTensor();
   frame.results = computed(*frame.facts, std::move(*frame.on_cpu));
   frame.on_cpu.reset();
@@ -392,8 +413,9 @@ void prepare_computing(Frame& frame, c10::ArrayRef<const IValue> arguments) {
   if (!frame.on_cpu) {
     note_written(frame, arguments);
     frame.on_cpu = decided_by_one(*frame.facts, arguments);
+    if (frame.facts->asks_all) frame.answer = answer_in(blocks(), arguments[0]);
   }
-  count_results(frame);
+  count_results(frame, arguments[0]);
 }
 
 void prepare(Frame& frame, c10::ArrayRef<const IValue> arguments) {
@@ -421,25 +443,6 @@ ValuesView results_of(const at::RecordFunction& call, size_t count) {
   return shown.size() <= count ? shown : shown.slice(shown.size() - count);
 }
 
-/// Answers for numbers that are not known that they are finite.
-void take_to_be_finite(Finiteness asks, ValuesView outputs) {
-  if (asks == Finiteness::nothing || outputs.empty() || !outputs[0].isTensor()) return;
-  const at::Tensor& answers = outputs[0].toTensor();
-  if (!is_plain(answers) || !is_small(answers)) return;
-  const Unseen unseen;
-  if (known_values(*known_memory, answers)) return;
-  give(answers, empty_like_on_cpu(answers).fill_(asks == Finiteness::is_finite));
-}
-
-/// Answers for a factorisation that was not computed that it has succeeded.
-void take_to_succeed(int status, ValuesView outputs) {
-  if (status < 0 || outputs.size() <= static_cast<size_t>(status)) return;
-  const IValue& output = outputs[static_cast<size_t>(status)];
-  if (!output.isTensor() || !is_plain(output.toTensor())) return;
-  const Unseen unseen;
-  give(output.toTensor(), empty_like_on_cpu(output.toTensor()).zero_());
-}
-
 void apply_effect(Frame& frame, const at::RecordFunction& call, ValuesView outputs) {
   switch (frame.facts->effect) {
     case Effect::computes: {
@@ -461,6 +464,8 @@ void apply_effect(Frame& frame, const at::RecordFunction& call, ValuesView outpu
       return;
     case Effect::collective: {
       const Unseen unseen;
+      for (const IValue& argument : frame.arguments)
+        each_tensor(argument, [](const at::Tensor& tensor) { drop_answer(blocks(), tensor); });
       return apply_collective(*known_memory, call.name(), frame.arguments);
     }
     case Effect::none:
@@ -471,8 +476,9 @@ void apply_effect(Frame& frame, const at::RecordFunction& call, ValuesView outpu
 void conclude(Frame& frame, const at::RecordFunction& call) {
   const ValuesView outputs = results_of(call, frame.facts->results);
   apply_effect(frame, call, outputs);
-  take_to_be_finite(frame.facts->asks, outputs);
-  take_to_succeed(frame.facts->status, outputs);
+  take_to_be_finite(*known_memory, blocks(), frame.facts->asks, outputs);
+  give_answer(*known_memory, frame.answer, outputs);
+  take_to_succeed(*known_memory, frame.facts->status, outputs);
 }
 
 /// Follows the call if it is an operator's and is not made once more. A boxed call shows more than
@@ -520,6 +526,7 @@ void forget_reachable(std::vector<uint64_t> addresses) {
     if (!block || !seen.insert(block->first).second) continue;
     const auto pointers = known_memory->addresses_in(block->first, block->second);
     addresses.insert(addresses.end(), pointers.begin(), pointers.end());
+    blocks().note_written(block->first);
     known_memory->forget(block->first, block->second);
   }
 }

@@ -3,6 +3,7 @@ both: values, shapes that follow from values, and decisions. Prints "equal" with
 
 usage: known.py PROGRAMS SEED, or known.py collectives|masks|checks"""
 
+import math
 import random
 import sys
 
@@ -101,7 +102,9 @@ def collectives():
 
 
 def masks():
-    """Where each row ends that may end nowhere, as generation asks of tokens that it has drawn."""
+    """Where each row ends that may end nowhere, as generation asks of tokens that it has drawn, and
+    means of no numbers."""
+    print("nothing", torch.empty(0, device="cuda").mean().item())
     ends = torch.full((4,), 7, device="cuda")
     is_end = torch.rand(4, 8, device="cuda") > 0.5
     ends[is_end.any(1)] = is_end.int().argmax(1)[is_end.any(1)]
@@ -110,7 +113,13 @@ def masks():
     asked = [torch.isnan(drawn), torch.isinf(drawn), torch.isfinite(drawn), torch.isneginf(drawn)]
     print("finite", [bool(one.any()) for one in asked], drawn[~asked[0]].shape[0])
     read = torch.tensor([1, float("nan"), float("inf")], device="cuda")
+    large = torch.randn(1 << 21, device="cuda")
+    answers = torch.isfinite(large)
+    said = [bool(answers.all()), bool(torch.isnan(large).any()), answers.view(2, -1).all(1).tolist()]
+    answers[0] = False
+    print("large", said, bool(answers.all()))
     print("listed", torch.tensor([[drawn.norm(), drawn.sum()]]).shape)  # each is asked for its length
+    print("few", math.isfinite(drawn[drawn > 9].mean().item()))
     print("told", torch.isnan(read).tolist(), torch.isfinite(read).tolist())
 
 
