@@ -35,6 +35,17 @@ def nanogpt(*arguments):
             f"exec {command}")
 
 
+def linear_attention(model, *arguments):
+    return Program(f"fla-{model.replace('_', '-')}", library="flash-linear-attention",
+                   environment="linear_attention", timeout_s=600, source=Source(
+                       "https://github.com/fla-org/flash-linear-attention",
+                       "bc3b101dcb713ddc5bd8924b66754eb68b5ccf89"),
+                   command=("{python}", "{source}/benchmarks/benchmark_training_throughput.py",
+                            "--name", model, "--batch_size", "1", "--seq_len", "1024",
+                            "--num_hidden_layers", "2", "--warmup_steps", "2", "--steps", "2",
+                            *arguments))
+
+
 PROGRAMS = [
     Program("nanogpt", command=nanogpt("--compile=False"), **NANOGPT),
     Program("mingpt-adder", command=("{python}", "{source}/projects/adder/adder.py",
@@ -68,6 +79,8 @@ PROGRAMS = [
                 "https://github.com/meta-pytorch/attention-gym",
                 "7fdb85d0b96668397adee48de54b6f1036497717"),
             command=("{python}", "{source}/examples/benchmark.py", "--examples", "causal")),
+    linear_attention("gla"),
+    linear_attention("delta_net"),
     Program("cleanrl-ppo", library="gymnasium", environment="vision", source=Source(
         "https://github.com/vwxyzjn/cleanrl", "fe8d8a03c41a7ef5b523e2e354bd01c363e786bb"),
             command=("{python}", "{source}/cleanrl/ppo.py", "--total-timesteps", "1024")),

@@ -5,6 +5,8 @@ from program import Program, Source
 EXAMPLES = Source("https://github.com/pytorch/examples", "77f55b912142e11fcfdf5b530231fb9c52f181e8")
 DEEPSPEED = Source("https://github.com/deepspeedai/DeepSpeedExamples",
                    "45b4b7156c8794a3452a5a7d03dbd8d797068569")
+MEGATRON = Source("https://github.com/NVIDIA/Megatron-LM",
+                  "55ac7082517c3878ae653c07c09c534b8aed49f6")
 ACCELERATE = Source("https://github.com/huggingface/accelerate",
                     "16cb6eb80dd9aa8b4df1a63ef57863e455d53b83")
 NANOGPT = Source("https://github.com/karpathy/nanoGPT", "3adf61e154c3fe3fca428ad6bc3818b27a3b8291")
@@ -33,7 +35,7 @@ def in_parallel(**degrees):
     """torchtitan's flags; its CUDA graphs, which are the default, know no stages."""
     names = {"shard": "data_parallel_shard", "replicate": "data_parallel_replicate",
              "tensor": "tensor_parallel", "context": "context_parallel",
-             "pipeline": "pipeline_parallel"}
+             "pipeline": "pipeline_parallel", "expert": "expert_parallel"}
     return ("--training.disable_cuda_graphs",
             *(word for name, degree in degrees.items()
               for word in (f"--parallelism.{names[name]}_degree", str(degree))))
@@ -51,6 +53,25 @@ def deepspeed(stage):
                    source=DEEPSPEED, inputs=("zero",), flags=world(4, rank=2), timeout_s=600)
 
 
+def megatron(name, flags, *words):
+    """With Megatron's own layers, since Transformer Engine, Apex and its fused kernels need nvcc. What
+    rank 0 compiles for all is the wheel's."""
+    helpers = "/megatron/core/datasets/"
+    command = ("bash", "-c", f"ln -sf {{site}}{helpers}helpers_cpp*.so {{source}}{helpers} && "
+               'exec "$0" "$@"', "{python}", "{source}/pretrain_gpt.py", "--num-layers", "4",
+               "--hidden-size", "256", "--num-attention-heads", "8", "--seq-length", "256",
+               "--max-position-embeddings", "256", "--micro-batch-size", "2", "--global-batch-size",
+               "16", "--train-iters", "3", "--lr", "1e-4", "--mock-data", "--tokenizer-type",
+               "NullTokenizer", "--vocab-size", "1000", "--bf16", "--eval-iters", "1",
+               "--eval-interval", "100", "--transformer-impl", "local",
+               "--no-gradient-accumulation-fusion", "--no-persist-layer-norm", "--no-rope-fusion",
+               "--no-masked-softmax-fusion", "--no-bias-gelu-fusion", "--no-bias-dropout-fusion",
+               "--attention-backend", "unfused")
+    return Program(f"megatron-{name}", "megatron-core", "parallel", (*command, *words),
+                   source=MEGATRON, flags=flags, timeout_s=600,
+                   variables={"CUDA_DEVICE_MAX_CONNECTIONS": "1", "PYTHONPATH": "{source}"})
+
+
 PROGRAMS = [
     example("pytorch-fsdp2", "FSDP2/example.py"),
     example("pytorch-tensor-parallel", "tensor_parallelism/tensor_parallel_example.py"),
@@ -61,15 +82,35 @@ PROGRAMS = [
     torchtitan("hsdp", world(8, rank=5), *in_parallel(replicate=2, shard=4)),
     torchtitan("tp", world(8, rank=3), *in_parallel(tensor=2)),
     torchtitan("cp", world(8, rank=3), *in_parallel(context=2)),
-    torchtitan("pp4", world(4, rank=2), *in_parallel(pipeline=4), *schedule("1F1B")),
+    torchtitan("2d", world(8, rank=3), *in_parallel(shard=4, tensor=2)),
+    torchtitan("pp4", world(4, ranks="all"), *in_parallel(pipeline=4), *schedule("1F1B")),
+    torchtitan("interleaved", world(4, rank=1), *in_parallel(pipeline=2, shard=2),
+               *schedule("Interleaved1F1B")),
+    torchtitan("3d", world(8, rank=5), *in_parallel(pipeline=2, tensor=2, shard=2), *schedule("1F1B")),
     torchtitan("4d", world(16, rank=5), *in_parallel(pipeline=2, tensor=2, context=2, shard=2),
                *schedule("Interleaved1F1B")),
 
-    *map(deepspeed, (2, 3)),
+    torchtitan("experts", world(4, rank=1), *in_parallel(shard=4, expert=4), module="deepseek_v3",
+               config="deepseek_v3_debugmodel"),
+
+    megatron("tp-pp", world(8, rank=5), "--tensor-model-parallel-size", "2",
+             "--pipeline-model-parallel-size", "2"),
+    megatron("optimizer", world(8, rank=3), "--tensor-model-parallel-size", "2",
+             "--use-distributed-optimizer"),
+    megatron("interleaved", world(4, rank=2), "--pipeline-model-parallel-size", "2",
+             "--num-layers-per-virtual-pipeline-stage", "1"),
+    megatron("pp4", world(4, ranks="all"), "--pipeline-model-parallel-size", "4"),
+
+    *map(deepspeed, (1, 2, 3)),
     Program("deepspeed-offload", "deepspeed", "parallel",
             ("{python}", "{source}/training/offload_states/offload_states.py", "--nlayers", "4",
              "--iteration", "6"),
             source=DEEPSPEED, flags=world(4, rank=1)),
+
+    Program("ray-linear", "ray", "parallel",
+            ("{python}", "{site}/ray/train/examples/pytorch/torch_linear_example.py", "--use-gpu",
+             "--num-workers", "2", "--epochs", "1"),
+            flags=("--gpus-per-node", "2"), variables={"HOME": "{work}"}),
 
     Program("accelerate-nd-parallel", "accelerate", "accelerate",
             ("env", "-C", "{stories}", "{python}", "-m", "accelerate.commands.launch",

@@ -29,6 +29,17 @@ IGNITE = {"library": "pytorch-ignite", "environment": "vision",
           "source": Source("https://github.com/pytorch/ignite",
                            "de08e799cfb55a6cf4aa778575d6bad725385453")}
 
+VISION = {"library": "torchvision", "environment": "torchvision", "inputs": ("scenes",),
+          "source": Source("https://github.com/pytorch/vision",
+                           "acccf86477759b2d3500f1ae1be065f7b1e409ec")}
+
+
+def reference(name, part, *arguments):
+    """One of torchvision's own trainings, with random weights."""
+    return Program(f"torchvision-{name}", **VISION, command=(
+        "{python}", f"{{source}}/references/{part}/train.py", "--epochs", "1", "--workers", "1",
+        "--output-dir", "{work}", *arguments))
+
 
 def with_data(data, place, command):
     """A program that looks for its data at a place of its own."""
@@ -101,6 +112,23 @@ PROGRAMS = [
     Program("ignite-dcgan", inputs=("pictures",), flags=("--steps", "4"), command=(
         "{python}", "{source}/examples/gan/dcgan.py", "--dataset", "folder", "--dataroot",
         "{pictures}/train", "--batch-size", "16", "--epochs", "1", "--workers", "1"), **IGNITE),
+    reference("resnet18", "classification", "--data-path", "{scenes}/classes", "--model",
+              "resnet18", "--batch-size", "8", "--amp"),
+    reference("mobilenet-ema", "classification", "--data-path", "{scenes}/classes", "--model",
+              "mobilenet_v3_small", "--batch-size", "8", "--opt", "rmsprop", "--model-ema",
+              "--auto-augment", "imagenet", "--mixup-alpha", "0.2"),
+    reference("vit", "classification", "--data-path", "{scenes}/classes", "--model",
+              "vit_b_32", "--batch-size", "8", "--opt", "adamw", "--clip-grad-norm", "1"),
+    reference("faster-rcnn", "detection", "--data-path", "{scenes}/coco", "--model",
+              "fasterrcnn_mobilenet_v3_large_320_fpn", "--batch-size", "2"),
+    reference("mask-rcnn", "detection", "--data-path", "{scenes}/coco", "--model",
+              "maskrcnn_resnet50_fpn", "--batch-size", "2", "--amp"),
+    reference("retinanet", "detection", "--data-path", "{scenes}/coco", "--model",
+              "retinanet_resnet50_fpn", "--batch-size", "2"),
+    reference("fcn", "segmentation", "--data-path", "{scenes}/voc", "--dataset", "voc",
+              "--model", "fcn_resnet50", "--batch-size", "2", "--aux-loss"),
+    reference("deeplab", "segmentation", "--data-path", "{scenes}/coco", "--dataset",
+              "coco", "--model", "deeplabv3_mobilenet_v3_large", "--batch-size", "2"),
     Program("vector-quantize", library="vector-quantize-pytorch", environment="vision",
             inputs=("digits",), variables={"HOME": "{work}"}, source=Source(
                 "https://github.com/lucidrains/vector-quantize-pytorch",
