@@ -82,11 +82,9 @@ PROGRAMS = [
     torchtitan("hsdp", world(8, rank=5), *in_parallel(replicate=2, shard=4)),
     torchtitan("tp", world(8, rank=3), *in_parallel(tensor=2)),
     torchtitan("cp", world(8, rank=3), *in_parallel(context=2)),
-    torchtitan("2d", world(8, rank=3), *in_parallel(shard=4, tensor=2)),
     torchtitan("pp4", world(4, ranks="all"), *in_parallel(pipeline=4), *schedule("1F1B")),
     torchtitan("interleaved", world(4, rank=1), *in_parallel(pipeline=2, shard=2),
                *schedule("Interleaved1F1B")),
-    torchtitan("3d", world(8, rank=5), *in_parallel(pipeline=2, tensor=2, shard=2), *schedule("1F1B")),
     torchtitan("4d", world(16, rank=5), *in_parallel(pipeline=2, tensor=2, context=2, shard=2),
                *schedule("Interleaved1F1B")),
 
