@@ -388,6 +388,42 @@ TEST_CASE("a window is driven by keyboard and mouse, twice to the same picture")
   CHECK(test::read_file(first) == test::read_file(second));
 }
 
+TEST_CASE("lanes are sorted, folded, renamed, closed and brought back by hand") {
+  if (!is_program("/usr/bin/Xvfb") || !is_program("/usr/bin/xdotool")) {
+    SKIP("Xvfb or xdotool is not installed");
+  }
+  const test::TemporaryFolder folder;
+  const std::string session = folder.file("s.json");
+  ViewState state;
+  for (int i = 0; i < 12; ++i) {
+    state.files.push_back(folder.file("run" + std::to_string(i) + ".slp"));
+    test::write_profile(state.files.back(),
+                        test::view_recording({.steps = 1, .activation_bytes = (3 + i) << 20}));
+  }
+  save_session(state, session);
+  const Display display;
+  DrivenWindow window(display, folder.file(""), session);
+  const auto settles = [&](const std::function<bool(const Lanes&)>& wanted) {
+    return window.settles(session, [&](const ViewState& saved) { return wanted(saved.lanes); });
+  };
+  window.keys({"shift+k"});
+  CHECK(settles([](const Lanes& lanes) { return lanes.sort == LaneSort::peak; }));
+  window.keys({"alt+Page_Down"});
+  CHECK(settles([](const Lanes& lanes) { return lanes.first == 1; }));
+  window.keys({"ctrl+n", "x", "y", "Return"});
+  CHECK(settles([](const Lanes& lanes) { return lanes.names.size() == 1; }));
+  window.keys({"ctrl+f"});
+  CHECK(settles([](const Lanes& lanes) { return lanes.folded.size() == 11; }));
+  window.keys({"ctrl+w"});
+  CHECK(settles([](const Lanes& lanes) { return lanes.closed.size() == 1; }));
+  window.keys({"z"});
+  CHECK(settles([](const Lanes& lanes) { return lanes.closed.empty(); }));
+  window.keys({"ctrl+u"});
+  CHECK(settles([](const Lanes& lanes) { return lanes.folded.empty(); }));
+  window.keys({"ctrl+q"});
+  CHECK(window.wait().exit_code == 0);
+}
+
 TEST_CASE("a block is selected, opened in the editor and found in the flame graph, by hand") {
   if (!is_program("/usr/bin/Xvfb") || !is_program("/usr/bin/xdotool")) {
     SKIP("Xvfb or xdotool is not installed");

@@ -33,6 +33,11 @@ Facts some_facts() {
       .tree_above = {"main"},
       .alive_rows = 25,
       .table_rows = 9,
+      .keys = {"a", "b", "c"},
+      .order = {2, 0, 1},
+      .bases = {0, 0, 0},
+      .lane_columns = 1,
+      .lane_lines = 2,
       .most_ranks = 4,
       .column_x = 0.005};
 }
@@ -165,9 +170,38 @@ const std::map<std::string_view, Effect> kEffects = {
     {"align.event", {.wanted = [](auto& s) { s.alignment = Alignment::event; }}},
     {"align.normalised", {.wanted = [](auto& s) { s.alignment = Alignment::normalised; }}},
     {"baseline",
-     {.given = [](auto& s) { s.focus = 2; }, .wanted = [](auto& s) { s.baseline = 2; }}},
-    {"focus.next", {.wanted = [](auto& s) { s.focus = 1; }}},
-    {"focus.previous", {.wanted = [](auto& s) { s.focus = 2; }}},
+     {.given = [](auto& s) { s.focus = 2, s.earlier_baselines = {2}; },
+      .wanted = [](auto& s) { s.baseline = 2, s.earlier_baselines = {0}; }}},
+    {"focus.next", {.wanted = [](auto& s) { s.focus = 1, s.lanes.first = 1; }}},
+    {"focus.previous",
+     {.given = [](auto& s) { s.lanes.first = 1; },
+      .wanted = [](auto& s) { s.focus = 2, s.lanes.first = 0; }}},
+    {"lanes.sort",
+     {.given = [](auto& s) { s.lanes.first = 1; },
+      .wanted = [](auto& s) { s.lanes.sort = LaneSort::peak, s.lanes.first = 0; }}},
+    {"lanes.down", {.wanted = [](auto& s) { s.lanes.first = 1; }}},
+    {"lanes.up",
+     {.given = [](auto& s) { s.lanes.first = 1; }, .wanted = [](auto& s) { s.lanes.first = 0; }}},
+    {"lane.fold", {.wanted = [](auto& s) { s.lanes.folded = {"a"}; }}},
+    {"lane.fold.others",
+     {.wanted =
+          [](auto& s) {
+            s.lanes.folded = {"b", "c"};
+          }}},
+    {"lane.unfold",
+     {.given = [](auto& s) { s.lanes.folded = {"b"}; },
+      .wanted = [](auto& s) { s.lanes.folded.clear(); }}},
+    {"lane.close",
+     {.given =
+          [](auto& s) {
+            s.focus = 1, s.baseline = 2, s.earlier_baselines = {1, 2}, s.lanes.folded = {"b"};
+            s.pick = Pick{.run = 2};
+          },
+      .wanted =
+          [](auto& s) {
+            s.focus = 1, s.baseline = 1, s.earlier_baselines = {1}, s.lanes.folded.clear();
+            s.pick = Pick{.run = 1}, s.lanes.closed = {"b"};
+          }}},
     {"zoom.in",
      {.wanted =
           [](auto& s) {

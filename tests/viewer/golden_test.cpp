@@ -142,6 +142,26 @@ std::map<std::string, Image> session_images() {
   return images;
 }
 
+/// More lanes than have room, some of them folded.
+std::map<std::string, Image> lanes_images() {
+  const test::TemporaryFolder folder;
+  ViewState state;
+  for (int i = 0; i < 14; ++i) {
+    state.files.push_back(folder.file("run" + std::to_string(i) + ".slp"));
+    test::write_profile(state.files.back(),
+                        test::view_recording({.steps = 1, .activation_bytes = (3 + i % 5) << 20}));
+    if (i % 3 == 1) state.lanes.folded.push_back(state.files.back());
+  }
+  state.lanes.sort = LaneSort::peak;
+  Presenter presenter(state, "");
+  std::map<std::string, Image> images;
+  images["lanes-many"] = plots(presenter, Area::Kind::lane);
+  images["lanes-folded"] = plots(presenter, Area::Kind::folded_lane);
+  perform(presenter, {"lanes.down", "layout.rows"});
+  images["lanes-bar"] = plots(presenter, Area::Kind::lane_bar);
+  return images;
+}
+
 std::map<std::string, Image> what_if_images() {
   const test::TemporaryFolder folder;
   ViewState state;
@@ -186,6 +206,7 @@ std::map<std::string, Image> tree_images() {
 std::map<std::string, Image> all_images() {
   auto all = lane_images();
   all.merge(session_images());
+  all.merge(lanes_images());
   all.merge(what_if_images());
   all.merge(tree_images());
   return all;

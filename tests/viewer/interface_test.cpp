@@ -153,6 +153,11 @@ TEST_CASE("every command can be given by its key, and by its title in the palett
     stage.type(std::string(command.title));
     CHECK(stage.request == asked);
     by_key.files = stage.state().files;
+    const auto path = [&](std::vector<std::string>& keys) {
+      for (std::string& key : keys) key = by_key.files[0];
+    };
+    path(by_key.lanes.folded);
+    path(by_key.lanes.closed);
     CHECK(stage.state() == by_key);
   }
 }
@@ -168,6 +173,9 @@ TEST_CASE("a search, a note and a path are typed") {
   stage.type("here it grows");
   REQUIRE(stage.state().notes.size() == 1);
   CHECK(stage.state().notes[0].text == "here it grows");
+  stage.press("Ctrl+N");
+  stage.type("!");  // behind the name that it has
+  CHECK(stage.presenter.runs().front().name == "run!");
   stage.press("Ctrl+O");
   stage.type("/some/run");
   CHECK(stage.request == Request::open_file);

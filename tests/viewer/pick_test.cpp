@@ -364,6 +364,8 @@ TEST_CASE("details have room beside narrow lanes, and parts still do not cover e
                                            .top = 20,
                                            .scale = scale,
                                            .runs = 2,
+                                           .lanes = 2,
+                                           .folded = 0,
                                            .table_rows = 12,
                                            .messages = 0,
                                            .has_plans = false},

@@ -426,14 +426,35 @@ TEST_CASE("any state can be drawn at any size") {
 }
 
 TEST_CASE("parts of the picture do not cover each other") {
-  for (const Layout layout : {Layout::rows, Layout::columns}) {
+  struct Case {
+    Layout layout{};
+    size_t lanes = 0;
+    size_t folded = 0;
+    size_t cards = 0;
+  };
+  for (const Case& one : {Case{Layout::rows, 5, 0, 5}, Case{Layout::columns, 5, 0, 5},
+                          Case{Layout::rows, 44, 20, 4}, Case{Layout::columns, 44, 20, 10}}) {
+    CAPTURE(one.lanes);
     ViewState state;
-    state.layout = layout;
-    const Geometry geometry = geometry_of({1600, 1000, 20, 1, 5, 12, 1}, state);
+    state.layout = one.layout;
+    const Geometry geometry = geometry_of({.width = 1600,
+                                           .height = 1000,
+                                           .top = 20,
+                                           .scale = 1,
+                                           .runs = one.lanes + one.folded,
+                                           .lanes = one.lanes,
+                                           .folded = one.folded,
+                                           .table_rows = 12,
+                                           .messages = 1,
+                                           .has_plans = false},
+                                          state);
     std::vector<Box> boxes = {geometry.header,  geometry.legend, geometry.messages,
                               geometry.minimap, geometry.alive,  geometry.table};
     for (const CardGeometry& card : geometry.cards) boxes.push_back(card.card);
-    REQUIRE(geometry.cards.size() == 5);
+    boxes.insert(boxes.end(), geometry.folded.begin(), geometry.folded.end());
+    if (one.cards < one.lanes) boxes.push_back(geometry.lane_bar);
+    CHECK(geometry.cards.size() == one.cards);
+    CHECK(geometry.folded.size() == one.folded);
     for (size_t i = 0; i < boxes.size(); ++i) {
       CHECK(boxes[i].x >= 0);
       CHECK(boxes[i].right() <= 1600);

@@ -99,6 +99,51 @@ TEST_CASE("runs of one name are told apart") {
   CHECK(opened.runs[1].name == "same (2)");
 }
 
+TEST_CASE("a run is named by its folder, also where one of its recordings is given") {
+  const test::TemporaryFolder folder;
+  const std::string first = write_run(folder, "monday/keep");
+  const std::string second = write_run(folder, "tuesday/keep");
+  const OpenedRuns inside =
+      open_runs({first + "/profiles", first + "/profiles/rank1.slp", second}, "");
+  REQUIRE(inside.runs.size() == 3);
+  CHECK(inside.runs[0].name == "monday/keep");
+  CHECK(inside.runs[1].name == "keep rank1");
+  CHECK(inside.runs[2].name == "tuesday/keep");
+}
+
+TEST_CASE("a closed run is left out of its folder, and a renamed one has its name again") {
+  const test::TemporaryFolder folder;
+  const std::string first = write_run(folder, "runs/a");
+  write_run(folder, "runs/b");
+  OpenedRuns opened = open_runs({folder.file("runs")}, "", std::nullopt, {}, {first});
+  REQUIRE(opened.runs.size() == 1);
+  CHECK(opened.messages.empty());
+  Run& run = opened.runs.front();
+  CHECK(run.key() == folder.file("runs/b"));
+  CHECK(run.rename("mine"));
+  CHECK_FALSE(run.rename("mine"));
+  CHECK(run.name == "mine");
+  CHECK(run.rename(""));
+  CHECK(run.name == "b");
+}
+
+TEST_CASE("runs are compared with the first wanted one that shows the same memory") {
+  const test::TemporaryFolder folder;
+  std::vector<std::string> paths;
+  for (const char* name : {"gpu0.slp", "cpu0.slp", "gpu1.slp", "cpu1.slp"}) {
+    paths.push_back(folder.file(name));
+    const bool is_cpu = std::string_view(name).starts_with("cpu");
+    test::write_profile(paths.back(),
+                        test::view_recording({.steps = 1, .device = is_cpu ? "cpu" : "cuda"}));
+  }
+  const OpenedRuns opened = open_runs(paths, "");
+  using Bases = std::vector<size_t>;
+  CHECK(bases_of(opened.runs, {0}) == Bases{0, 1, 0, 1});
+  CHECK(bases_of(opened.runs, {3}) == Bases{0, 3, 0, 3});
+  CHECK(bases_of(opened.runs, {2, 3, 0}) == Bases{2, 3, 2, 3});
+  CHECK(bases_of(opened.runs, {9}) == Bases{0, 1, 0, 1});
+}
+
 TEST_CASE("files cut or changed anywhere open or are a message") {
   const auto seed = Catch::getSeed();
   CAPTURE(seed);

@@ -37,6 +37,17 @@ ViewState random_state(std::mt19937_64& engine) {
   state.panels = {flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag()};
   if (flag()) state.what_if = WhatIf{"keep", "{}", R"({"batch":7})", "h200"};
   for (uint64_t i = below(3); i > 0; --i) state.plans.push_back({"a plan", "{}", ""});
+  state.lanes = {.sort = static_cast<LaneSort>(below(kLaneSortNames.size())),
+                 .first = below(9),
+                 .folded = {},
+                 .closed = {},
+                 .names = {}};
+  if (flag()) state.lanes.folded = {state.files[1], "a plan"};
+  if (!state.plans.empty()) state.lanes.names.push_back({"a plan", "\u00fc"});
+  if (state.plans.empty()) state.lanes.folded.clear();
+  if (flag()) state.lanes.closed = {"/somewhere/runs/b/one"};
+  if (flag()) state.lanes.names.push_back({state.files[0], "first"});
+  if (flag()) state.earlier_baselines = {below(6), below(6)};
   state.baseline = below(6);
   state.focus = below(6);
   if (flag()) state.rank = below(64);

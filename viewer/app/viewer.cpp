@@ -206,8 +206,8 @@ void write_report(Presenter& presenter, const std::string& path,
   presenter.facts();  // reads and plans what the commands asked for
   const ViewState& state = presenter.state();
   const auto part = range ? std::optional<ReportRange>({state.alignment, *range}) : std::nullopt;
-  const std::string text =
-      comparison_report(presenter.runs(), state.baseline, report_format(path), part);
+  const std::string text = comparison_report(presenter.runs(), state.baseline, report_format(path),
+                                             part, state.earlier_baselines);
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << text;
   if (!file.flush()) {

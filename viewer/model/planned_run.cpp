@@ -119,6 +119,7 @@ Run planned_run(const PlanRequest& request, std::optional<profiler::Space> space
   Run run{.path = "", .name = name, .strategy = {}, .ranks = {}};
   run.strategy = strategy_text(request.config);
   run.outlook = outlook_of(planned.plan);
+  run.request_name = request.name;
   run.request_config = request.config;
   ActionNames names(planned.timeline.header);
   run.ranks.push_back({.path = "",

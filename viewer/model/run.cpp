@@ -10,6 +10,7 @@
 #include <exception>
 #include <filesystem>
 #include <future>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -87,10 +88,21 @@ std::vector<std::string> runs_of(const std::string& path, std::string& message) 
   return runs;
 }
 
-std::string run_name_of(const fs::path& path) {
+/// Returns the folder or the file by which a run is named: its folder, also where the user gave
+/// what lies in it.
+fs::path named_by(const fs::path& path) {
   const fs::path clean = fs::absolute(path).lexically_normal();
   const fs::path last = clean.filename().empty() ? clean.parent_path() : clean;
-  return fs::is_directory(path) ? last.filename().string() : last.stem().string();
+  if (fs::is_directory(path)) return last.filename() == "profiles" ? last.parent_path() : last;
+  const bool is_in_run = last.parent_path().filename() == "profiles" && rank_of(last);
+  return is_in_run ? last.parent_path().parent_path() : last;
+}
+
+std::string run_name_of(const fs::path& path) {
+  const fs::path by = named_by(path);
+  if (fs::is_directory(path)) return by.filename().string();
+  if (!fs::is_directory(by)) return by.stem().string();
+  return fmt::format("{} {}", by.filename().string(), path.stem().string());
 }
 
 struct Job {
@@ -184,9 +196,26 @@ void open_all(std::vector<Job>& jobs, const std::string& cache_folder, const Rea
   }
 }
 
-/// Makes names unique: a run that shares its name with an earlier run gets its number in the list,
-/// as in "keep (2)".
+/// Writes the folder before the names of runs that share a name, if that tells them apart.
+void name_by_folder(std::vector<Run>& runs) {
+  std::map<std::string, std::vector<Run*>> sharing;
+  for (Run& run : runs) sharing[run.name].push_back(&run);
+  for (const auto& [name, group] : sharing) {
+    std::set<std::string> folders;
+    for (const Run* run : group) {
+      folders.insert(named_by(run->path).parent_path().filename().string());
+    }
+    if (group.size() == 1 || folders.size() < group.size()) continue;
+    for (Run* run : group) {
+      run->name = named_by(run->path).parent_path().filename().string() + "/" + name;
+    }
+  }
+}
+
+/// Makes names unique: a run that still shares its name with an earlier run gets its number in the
+/// list, as in "keep (2)".
 void tell_apart(std::vector<Run>& runs) {
+  name_by_folder(runs);
   for (size_t i = 0; i < runs.size(); ++i) {
     const bool is_taken =
         std::ranges::any_of(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(i),
@@ -199,6 +228,16 @@ void tell_apart(std::vector<Run>& runs) {
 
 std::string missing_text(const std::string& path) {
   return fmt::format("{}: no such file or folder; give a run's folder or a .slp file", path);
+}
+
+const std::string& Run::key() const { return path.empty() ? request_name : path; }
+
+bool Run::rename(const std::string& wanted) {
+  if (opened_name.empty()) opened_name = name;
+  const std::string& next = wanted.empty() ? opened_name : wanted;
+  if (next == name) return false;
+  name = next;
+  return true;
 }
 
 profiler::Judgement Run::judgement() const {
@@ -223,12 +262,27 @@ bool Run::is_predicted() const {
   return ranks.front().lane.info().header.notice.starts_with("predicted");
 }
 
+std::vector<size_t> bases_of(const std::vector<Run>& runs, const std::vector<size_t>& wanted) {
+  std::vector<size_t> bases;
+  for (const Run& run : runs) {
+    const auto is_like = [&](size_t other) {
+      return other < runs.size() && runs[other].space() == run.space();
+    };
+    const auto at = std::ranges::find_if(wanted, is_like);
+    const auto first = std::ranges::find(runs, run.space(), &Run::space) - runs.begin();
+    bases.push_back(at != wanted.end() ? *at : static_cast<size_t>(first));
+  }
+  return bases;
+}
+
 OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& cache_folder,
-                     std::optional<profiler::Space> space, const ReadPart& meanwhile) {
+                     std::optional<profiler::Space> space, const ReadPart& meanwhile,
+                     const std::vector<std::string>& closed) {
   OpenedRuns opened;
   std::vector<Job> jobs;
   std::vector<Run> runs;
   const auto add = [&](const std::string& path) {
+    if (std::ranges::find(closed, path) != closed.end()) return;
     for (std::string& file : recordings_of(path)) {
       jobs.push_back({.run = runs.size(), .path = std::move(file), .space = space});
     }

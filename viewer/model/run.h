@@ -37,13 +37,24 @@ struct Run {
   std::string strategy;  // "fsdp, keeps weights, fp32"; empty if unknown
   std::vector<RankLane> ranks;
   std::optional<Outlook> outlook{};  // set if the run was planned here,
-  std::string request_config{};      // and the config it was planned from
+  std::string request_name{};        // as was asked for,
+  std::string request_config{};      // from this config
 
   /// The plan that is drawn over the measured run, and the name under which it was opened.
   std::optional<RankLane> plan{};
   std::string plan_name{};
   std::optional<Outlook> plan_outlook{};
 
+  std::string opened_name{};  // before the user gave `name`; empty: `name` is still that
+
+  /// Returns what the run is called as long as it is open, whatever its name: its path, or how a
+  /// plan was asked for.
+  const std::string& key() const;
+  /// Gives the run a name of the user's; an empty one is its first name again. Returns true if that
+  /// changes it.
+  bool rename(const std::string& wanted);
+  /// Returns the memory that is shown.
+  profiler::Space space() const { return ranks.front().lane.info().space; }
   /// Returns the index of the rank with the highest peak: it decides if a strategy fits. `ranks`
   /// must not be empty.
   size_t peak_rank() const;
@@ -74,10 +85,15 @@ std::string missing_text(const std::string& path);
 /// shows its own device's, or the host's if that is the CPU.
 ///
 /// The calling thread calls `meanwhile` several times a second with the part of all that has been
-/// read. A file that is not wanted any more becomes a message, too.
+/// read. A file that is not wanted any more becomes a message, too. Runs whose path is `closed` are
+/// left out.
 OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& cache_folder,
                      std::optional<profiler::Space> space = std::nullopt,
-                     const ReadPart& meanwhile = {});
+                     const ReadPart& meanwhile = {}, const std::vector<std::string>& closed = {});
+
+/// Returns for each run the index of that with which it is compared: the first of `wanted` that
+/// shows the same memory, else the first run that does.
+std::vector<size_t> bases_of(const std::vector<Run>& runs, const std::vector<size_t>& wanted);
 
 /// Opens the ranks again whose recording was still being written and has grown. Returns true if any
 /// has.

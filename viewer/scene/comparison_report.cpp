@@ -1,6 +1,7 @@
 #include "viewer/scene/comparison_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -33,7 +34,9 @@ struct Subject {
   Extent peak{};                   // that moment; empty if the range has nothing of the run
   std::vector<int64_t> rank_peaks{};
   bool is_whole = true;
+  const Subject* base = nullptr;  // with which it is compared: itself, or one of the same memory
 
+  bool is_base() const { return base == this; }
   const Lane& lane() const { return rank->lane; }
   const std::string& name() const { return run->name; }
   int64_t bytes(Category category) const { return peak.at_max[static_cast<size_t>(category)]; }
@@ -64,13 +67,18 @@ using Subjects = std::vector<Subject>;
 Subjects subjects_of(const std::vector<Run>& runs, size_t baseline,
                      const std::optional<ReportRange>& range) {
   Subjects subjects;
-  if (!range) {
-    for (const Run& run : runs) subjects.push_back(whole(run));
-    return subjects;
+  const Warps warps = range ? warps_of(runs, range->alignment, baseline) : Warps();
+  for (size_t i = 0; i < runs.size(); ++i) {
+    subjects.push_back(range ? part(runs[i], warps[i], range->x) : whole(runs[i]));
   }
-  const Warps warps = warps_of(runs, range->alignment, baseline);
-  for (size_t i = 0; i < runs.size(); ++i) subjects.push_back(part(runs[i], warps[i], range->x));
   return subjects;
+}
+
+/// Compares each strategy with the first of the baselines that shows the same memory.
+void choose_bases(Subjects& subjects, const std::vector<Run>& runs,
+                  const std::vector<size_t>& baselines) {
+  const std::vector<size_t> bases = bases_of(runs, baselines);
+  for (size_t i = 0; i < subjects.size(); ++i) subjects[i].base = &subjects[bases[i]];
 }
 
 bool subjects_have_shards(const Subjects& subjects) {
@@ -152,7 +160,7 @@ std::string doubt_of(const Run& run) {
   return "recording " + profiler::judgement_text(judgement);
 }
 
-std::string subject_text(const Subject& one, const Subject& base) {
+std::string subject_text(const Subject& one) {
   const Run& run = *one.run;
   std::string text = fmt::format("{}\n", run.name);
   if (!run.strategy.empty()) text += fmt::format("  {}\n", run.strategy);
@@ -163,9 +171,10 @@ std::string subject_text(const Subject& one, const Subject& base) {
   if (const auto& step_peak = one.lane().step_peak(); step_peak && one.is_whole) {
     text += fmt::format("  of steps from the third on: {}\n", bytes_text(step_peak->max_bytes));
   }
-  if (&one != &base) {
+  if (!one.is_base()) {
     text += fmt::format("  {} against {}\n",
-                        change_in_words(base.peak.max_bytes, one.peak.max_bytes), base.name());
+                        change_in_words(one.base->peak.max_bytes, one.peak.max_bytes),
+                        one.base->name());
   }
   if (const int64_t capacity = run.capacity_bytes(); capacity > 0) {
     text += fmt::format("  headroom {} of {}\n", bytes_text(capacity - one.peak.max_bytes),
@@ -174,8 +183,9 @@ std::string subject_text(const Subject& one, const Subject& base) {
   return text;
 }
 
-/// Returns what changed against the baseline, the place that differs most first.
-std::string changes_text(const Subject& one, const Subject& base, bool has_shards) {
+/// Returns what changed against the strategy's baseline, the place that differs most first.
+std::string changes_text(const Subject& one, bool has_shards) {
+  const Subject& base = *one.base;
   const profiler::Matching matching = matched(base, one);
   std::string text = fmt::format(
       "\nChanged from {} to {}\n  {:>12}  in both\n  {:>12}  only in {}\n"
@@ -194,25 +204,37 @@ std::string changes_text(const Subject& one, const Subject& base, bool has_shard
   return text;
 }
 
+/// Returns ", compared with keep", with a name for each memory in which strategies are compared.
+std::string bases_text(const Subjects& subjects) {
+  std::vector<std::string> names;
+  for (const Subject& one : subjects) {
+    const std::string& name = one.base->name();
+    if (!one.is_base() && std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return names.empty() ? "" : fmt::format(", compared with {}", fmt::join(names, " and "));
+}
+
 std::string text_report(const Subjects& subjects, const Subject& base, const std::string& where) {
   const bool has_shards = subjects_have_shards(subjects);
-  std::string text = subjects.size() > 1
-                         ? fmt::format("{} of {} strategies, compared with {}{}\n\n",
-                                       memory_of(base), subjects.size(), base.name(), where)
-                         : fmt::format("{} of {}{}\n\n", memory_of(base), base.name(), where);
-  for (const Subject& one : subjects) text += subject_text(one, base) + "\n";
+  const std::string what =
+      subjects.size() > 1 ? fmt::format("{} strategies", subjects.size()) : base.name();
+  std::string text =
+      fmt::format("{} of {}{}{}\n\n", memory_of(base), what, bases_text(subjects), where);
+  for (const Subject& one : subjects) text += subject_text(one) + "\n";
   text += "At each one's peak\n";
   for (const Category category : categories_of(subjects)) {
     text += fmt::format("  {}\n", words_of(category, has_shards));
     for (const Subject& one : subjects) {
       const int64_t bytes = one.bytes(category);
       text += fmt::format("    {:>12}  {}", bytes_text(bytes), one.name());
-      if (&one != &base) text += fmt::format(": {}", change_in_words(base.bytes(category), bytes));
+      if (!one.is_base()) {
+        text += fmt::format(": {}", change_in_words(one.base->bytes(category), bytes));
+      }
       text += "\n";
     }
   }
   for (const Subject& one : subjects) {
-    if (&one != &base) text += changes_text(one, base, has_shards);
+    if (!one.is_base()) text += changes_text(one, has_shards);
   }
   for (const Subject& one : subjects) {
     text += fmt::format("\nLargest at the peak of {}\n", one.name());
@@ -224,7 +246,7 @@ std::string text_report(const Subjects& subjects, const Subject& base, const std
   return text;
 }
 
-Json json_of(const Subject& one, const Subject& base) {
+Json json_of(const Subject& one) {
   const Run& run = *one.run;
   Json categories = Json::object();
   for (int i = 0; i < kCategories; ++i) {
@@ -242,14 +264,16 @@ Json json_of(const Subject& one, const Subject& base) {
   const Json nothing = nullptr;
   const auto& step_peak = one.lane().step_peak();
   const Json comparison =
-      &one == &base ? nothing : profiler::matching_json(matched(base, one), "baseline", "here");
+      one.is_base() ? nothing
+                    : profiler::matching_json(matched(*one.base, one), "baseline", "here");
   return {{"name", run.name},
           {"strategy", run.strategy},
           {"judgement", profiler::judgement_json(run.judgement())},
           {"peak_allocated_bytes", one.peak.max_bytes},
           {"step_peak_allocated_bytes",
            one.is_whole && step_peak ? Json(step_peak->max_bytes) : nothing},
-          {"growth_bytes", one.peak.max_bytes - base.peak.max_bytes},
+          {"baseline", one.base->name()},
+          {"growth_bytes", one.peak.max_bytes - one.base->peak.max_bytes},
           {"comparison", comparison},
           {"at_peak", {{"place", place_of(one)}, {"categories", categories}}},
           {"capacity_bytes", run.capacity_bytes()},
@@ -270,7 +294,7 @@ std::string json_report(const Subjects& subjects, const Subject& base,
         {"axis", axis_title(range->alignment)}, {"begin", range->x.begin}, {"end", range->x.end}};
   }
   report["strategies"] = Json::array();
-  for (const Subject& one : subjects) report["strategies"].push_back(json_of(one, base));
+  for (const Subject& one : subjects) report["strategies"].push_back(json_of(one));
   return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -280,7 +304,7 @@ std::string csv_quoted(const std::string& text) {
   return quoted + "\"";
 }
 
-std::string csv_report(const Subjects& subjects, const Subject& base) {
+std::string csv_report(const Subjects& subjects) {
   std::string csv = "strategy,category,bytes,growth_bytes,recording\n";
   for (const Subject& one : subjects) {
     const std::string name = csv_quoted(one.name());
@@ -288,11 +312,11 @@ std::string csv_report(const Subjects& subjects, const Subject& base) {
     const profiler::Judgement judgement = one.run->judgement();
     const std::string word =
         csv_quoted(profiler::is_whole(judgement) ? "whole" : profiler::judgement_text(judgement));
-    csv += fmt::format("{},all,{},{},{}\n", name, peak, peak - base.peak.max_bytes, word);
+    csv += fmt::format("{},all,{},{},{}\n", name, peak, peak - one.base->peak.max_bytes, word);
     for (const Category category : categories_of(subjects)) {
       const int64_t bytes = one.bytes(category);
       csv += fmt::format("{},{},{},{},{}\n", name, kCategoryNames[static_cast<size_t>(category)],
-                         bytes, bytes - base.bytes(category), word);
+                         bytes, bytes - one.base->bytes(category), word);
     }
   }
   return csv;
@@ -311,8 +335,12 @@ ReportFormat report_format(const std::string& path) {
 }
 
 std::string comparison_report(const std::vector<Run>& runs, size_t baseline, ReportFormat format,
-                              const std::optional<ReportRange>& range) {
-  const Subjects subjects = subjects_of(runs, baseline, range);
+                              const std::optional<ReportRange>& range,
+                              const std::vector<size_t>& earlier_baselines) {
+  Subjects subjects = subjects_of(runs, baseline, range);
+  std::vector<size_t> baselines = earlier_baselines;
+  baselines.insert(baselines.begin(), baseline);
+  choose_bases(subjects, runs, baselines);
   const Subject& base = subjects[baseline];
   switch (format) {
     case ReportFormat::text:
@@ -322,7 +350,7 @@ std::string comparison_report(const std::vector<Run>& runs, size_t baseline, Rep
     case ReportFormat::csv:
       break;
   }
-  return csv_report(subjects, base);
+  return csv_report(subjects);
 }
 
 }  // namespace shardlens::viewer

@@ -24,8 +24,10 @@ struct ReportRange {
 };
 
 /// Reports every strategy at its own peak, or, if `range` is given, at its peak within that range.
-/// The others are compared with the run of index `baseline`. `runs` must not be empty.
+/// The others are compared with the run of index `baseline`, or, if they show other memory, with
+/// the first of the earlier baselines that shows the same. `runs` must not be empty.
 std::string comparison_report(const std::vector<Run>& runs, size_t baseline, ReportFormat format,
-                              const std::optional<ReportRange>& range = std::nullopt);
+                              const std::optional<ReportRange>& range = std::nullopt,
+                              const std::vector<size_t>& earlier_baselines = {});
 
 }  // namespace shardlens::viewer

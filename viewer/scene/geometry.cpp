@@ -28,10 +28,18 @@ constexpr float kLeastTree = 120;
 constexpr float kBars = 22;
 constexpr float kRibbon = 26;
 constexpr float kXAxis = 34;
-constexpr float kLeastWidth = 1000;  // of a window with the panel of what is alive
-constexpr float kLeastLanes = 260;   // that the table leaves to the lanes
-constexpr size_t kMostColumns = 6;   // of strategies side by side
-constexpr float kLeastPlot = 60;     // that bars and ribbon leave to the plot
+constexpr float kLeastWidth = 1000;     // of a window with the panel of what is alive
+constexpr float kLeastLanes = 260;      // that the table leaves to the lanes
+constexpr size_t kMostColumns = 6;      // of strategies side by side,
+constexpr float kLeastCardWidth = 190;  // which are at least as wide,
+constexpr float kLeastCard = 184;       // and as high;
+constexpr float kLeastRow = 92;         // in rows
+constexpr float kLaneBar = 10;
+constexpr float kFoldedWidth = 250;  // at least
+constexpr float kFoldedLine = 20;
+constexpr float kFoldedGap = 3;
+constexpr float kFoldedPart = 0.35F;  // of the lanes' height, at most
+constexpr float kLeastPlot = 60;      // that bars and ribbon leave to the plot
 
 bool is_in_rows(const ViewState& state) { return state.layout == Layout::rows; }
 
@@ -64,12 +72,13 @@ CardGeometry card_of(Box box, const ViewState& state, bool has_plans, float scal
   return card;
 }
 
-/// Cuts the box into equal parts: below each other, or side by side, where more than kMostColumns
-/// take as many lines as they need.
-std::vector<Box> parts_of(Box box, size_t count, bool in_rows, float gap) {
-  if (count == 0) return {};
-  const size_t lines = in_rows ? count : (count + kMostColumns - 1) / kMostColumns;
-  const size_t columns = (count + lines - 1) / lines;
+/// Returns how many pieces of at least a length fit beside each other.
+size_t pieces_in(float length, float least, float gap) {
+  return static_cast<size_t>(std::max(1.F, (length + gap) / (least + gap)));
+}
+
+/// Cuts the box into equal parts, line by line.
+std::vector<Box> parts_of(Box box, size_t lines, size_t columns, float gap) {
   const auto share = [gap](float length, size_t parts) {
     const auto n = static_cast<float>(parts);
     return (length - gap * (n - 1)) / n;
@@ -77,12 +86,54 @@ std::vector<Box> parts_of(Box box, size_t count, bool in_rows, float gap) {
   const float width = share(box.w, columns);
   const float height = share(box.h, lines);
   std::vector<Box> parts;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < lines * columns; ++i) {
     const auto x = static_cast<float>(i % columns) * (width + gap);
     const auto y = static_cast<float>(i / columns) * (height + gap);
     parts.push_back({box.x + x, box.y + y, width, height});
   }
   return parts;
+}
+
+/// Places the folded lanes as lines below the cards. Where not all have room, the last place is for
+/// the number of the others.
+void place_folded(Geometry& geometry, Box& rest, const GeometryInput& input) {
+  if (input.folded == 0) return;
+  const auto px = [&](float points) { return points * static_cast<float>(input.scale); };
+  const size_t columns = pieces_in(rest.w, px(kFoldedWidth), px(kGap));
+  const size_t lines = (input.folded + columns - 1) / columns;
+  const float part = input.lanes > 0 ? kFoldedPart : 1.F;
+  const size_t room = pieces_in(part * rest.h, px(kFoldedLine), px(kFoldedGap));
+  const auto drawn = std::min(lines, room);
+  const float height =
+      px(kFoldedLine) * static_cast<float>(drawn) + px(kFoldedGap) * static_cast<float>(drawn - 1);
+  geometry.folded = parts_of(input.lanes > 0 ? rest.take_bottom(height) : rest.take_top(height),
+                             drawn, columns, px(kFoldedGap));
+  geometry.folded.resize(std::min(geometry.folded.size(), input.folded));
+  rest.take_bottom(px(kGap));
+}
+
+/// Places the cards: below each other, or side by side in as many lines as are needed. Where they
+/// would become too small, some lines are scrolled.
+void place_cards(Geometry& geometry, Box rest, const GeometryInput& input, const ViewState& state) {
+  if (input.lanes == 0) return;
+  const auto px = [&](float points) { return points * static_cast<float>(input.scale); };
+  const bool in_rows = is_in_rows(state);
+  const size_t most =
+      in_rows ? 1 : std::min(kMostColumns, pieces_in(rest.w, px(kLeastCardWidth), px(kGap)));
+  geometry.all_lines = (input.lanes + most - 1) / most;
+  geometry.lane_columns = (input.lanes + geometry.all_lines - 1) / geometry.all_lines;
+  const float least = px(in_rows ? kLeastRow : kLeastCard);
+  geometry.lane_lines = std::min(geometry.all_lines, pieces_in(rest.h, least, px(kGap)));
+  const size_t last = geometry.all_lines - geometry.lane_lines;
+  geometry.first_lane = std::min(state.lanes.first, last) * geometry.lane_columns;
+  if (last > 0) {
+    geometry.lane_bar = rest.take_right(px(kLaneBar));
+    rest.take_right(px(kGap / 2));
+  }
+  for (const Box& box : parts_of(rest, geometry.lane_lines, geometry.lane_columns, px(kGap))) {
+    if (geometry.first_lane + geometry.cards.size() == input.lanes) break;
+    geometry.cards.push_back(card_of(box, state, input.has_plans, static_cast<float>(input.scale)));
+  }
 }
 
 /// Places the panels of the column at the right: what-if, what is alive, and what is selected. A
@@ -141,11 +192,8 @@ Geometry geometry_of(const GeometryInput& input, const ViewState& state) {
       rest.take_bottom(px(kGap));
     }
   }
-  const size_t cards =
-      state.layout == Layout::overlay ? std::min<size_t>(1, input.runs) : input.runs;
-  for (const Box& box : parts_of(rest, cards, is_in_rows(state), px(kGap))) {
-    geometry.cards.push_back(card_of(box, state, input.has_plans, scale));
-  }
+  place_folded(geometry, rest, input);
+  place_cards(geometry, rest, input, state);
   return geometry;
 }
 

@@ -29,7 +29,13 @@ struct Geometry {
   Box details;  // of what is selected; without width if nothing is
   Box tree;     // in the table's place; without height if it is not shown
   Box table;
-  std::vector<CardGeometry> cards;  // one for each run; a single one in the overlay
+  std::vector<CardGeometry> cards;  // of the lanes that have room, from `first_lane` on
+  size_t first_lane = 0;
+  size_t lane_columns = 1;  // cards in a line
+  size_t lane_lines = 1;    // lines that have room,
+  size_t all_lines = 1;     // of all
+  Box lane_bar;             // where they are scrolled; without width if all have room
+  std::vector<Box> folded;  // of the folded lanes, or of as many as have room
 };
 
 struct GeometryInput {
@@ -38,6 +44,8 @@ struct GeometryInput {
   int top = 0;
   double scale = 1;
   size_t runs = 0;
+  size_t lanes = 0;   // that have a card,
+  size_t folded = 0;  // and that have a line
   size_t table_rows = 0;
   size_t messages = 0;
   bool has_plans = false;

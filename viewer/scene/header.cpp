@@ -15,7 +15,12 @@ namespace {
 std::string title_of(const Scene& scene) {
   const size_t count = scene.shown.size();
   if (count == 1) return fmt::format("Memory of {}", scene.shown.front().run->name);
-  return fmt::format("Memory of {} strategies", count);
+  const size_t first = scene.geometry.first_lane;
+  const std::string part =
+      scene.geometry.lane_bar.w > 0
+          ? fmt::format(": {} to {}", first + 1, first + scene.geometry.cards.size())
+          : "";
+  return fmt::format("Memory of {} strategies{}", count, part);
 }
 
 bool is_on_host(const Shown& one) { return one.lane->lane.info().space == profiler::Space::host; }
@@ -33,8 +38,19 @@ std::string height_words(const Scene& scene) {
   return are_mixed(scene.shown) ? "a y axis for each memory" : "one y axis for all";
 }
 
+/// Returns the names of the runs with which others are compared.
+std::string base_words(const Scene& scene) {
+  std::string names;
+  for (const Shown& one : scene.shown) {
+    if (!Scene::is_baseline(one) || !one.has_others) continue;
+    names += (names.empty() ? "" : " and ") + one.run->name;
+  }
+  return names;
+}
+
 std::string layout_words(const Scene& scene) {
-  const std::string& base = scene.baseline().run->name;
+  const std::string base = base_words(scene);
+  if (base.empty()) return "";
   switch (scene.state().layout) {
     case Layout::difference:
       return fmt::format("minus {}", base);
@@ -44,7 +60,13 @@ std::string layout_words(const Scene& scene) {
     case Layout::columns:
       break;
   }
-  return scene.shown.size() > 1 ? fmt::format("compared with {}", base) : "";
+  return fmt::format("compared with {}", base);
+}
+
+std::string sort_words(const Scene& scene) {
+  const LaneSort sort = scene.state().lanes.sort;
+  if (sort == LaneSort::opened || scene.shown.size() < 2) return "";
+  return fmt::format("sorted by {}", kLaneSortNames[static_cast<size_t>(sort)]);
 }
 
 std::string place_words(const Scene& scene) {
@@ -146,8 +168,9 @@ void draw_legend_categories(Scene& scene, Box& line) {
 /// Draws the name of each strategy beside the line that its outline has in the overlay.
 void draw_line_names(Scene& scene, Box line) {
   Painter& paint = scene.paint;
-  for (const Shown& one : scene.shown) {
-    if (scene.is_baseline(one)) continue;
+  for (const size_t run : scene.compared) {
+    const Shown& one = scene.shown[run];
+    if (Scene::is_baseline(one)) continue;
     const float width = paint.width(Style::small, one.run->name);
     Box entry = line.take_right(width + paint.px(36));
     const float middle = entry.y + entry.h / 2;
@@ -175,6 +198,7 @@ void draw_header(Scene& scene) {
   add(fmt::format("aligned by {}", kAlignmentNames[static_cast<size_t>(scene.state().alignment)]));
   add(height_words(scene));
   add(layout_words(scene));
+  add(sort_words(scene));
   Box right{end + paint.px(16), box.y, box.right() - end - paint.px(16), box.h};
   paint.text_right(right, how, paint.colors.muted, Style::body);
 }

@@ -40,10 +40,11 @@ std::string peak_words(const Scene& scene, const Shown& one) {
 /// Draws "12 MiB less than keep (-9.6 %)" with an arrow, so that colour is not the only sign.
 void draw_change(Scene& scene, const Shown& one, Box line) {
   Painter& paint = scene.paint;
-  const Shown& base = compared_with(scene, one);
+  const Shown& base = scene.base_of(one);
   if (base.index == one.index) {
     if (scene.shown.size() > 1) {
-      paint.text(line, "the others are compared with this", paint.colors.muted, Style::small);
+      paint.text(line, one.has_others ? "the others are compared with this" : "alone in its memory",
+                 paint.colors.muted, Style::small);
     }
     return;
   }
@@ -57,10 +58,11 @@ void draw_change(Scene& scene, const Shown& one, Box line) {
     const Box arrow = line.take_left(paint.px(13));
     paint.triangle(arrow.x, arrow.y + arrow.h / 2, paint.px(8), growth > 0, color);
   }
-  std::string words = change_in_words(there, here);
-  const std::string full = fmt::format("{}, against {}", words, base.run->name);
-  if (paint.width(Style::small, full) <= line.w) words = full;
-  paint.text(line, words, color, Style::small);
+  const std::string words = change_in_words(there, here);
+  const std::string amount = bytes_text(growth < 0 ? -growth : growth);
+  paint.text_that_fits(line,
+                       {fmt::format("{}, against {}", words, base.run->name), words, amount, "..."},
+                       color, Style::small);
 }
 
 /// Returns how far the ranks' peaks are apart; an empty text if they are the same.
@@ -101,7 +103,8 @@ void draw_title(Scene& scene, const Shown& one, Box box) {
   Painter& paint = scene.paint;
   paint.area({box, Area::Kind::card, one.index, 0});
   Box name = box.take_top(paint.px(19));
-  if (scene.is_baseline(one) && scene.shown.size() > 1) draw_badge(paint, name, "baseline");
+  draw_lane_buttons(scene, one, name);
+  if (Scene::is_baseline(one) && one.has_others) draw_badge(paint, name, "baseline");
   const profiler::Judgement judgement = one.run->judgement();
   const bool is_sound = profiler::is_whole(judgement);
   if (!is_sound) draw_badge(paint, name, badge_words(judgement));
@@ -286,12 +289,6 @@ void draw_cursor(Scene& scene, const Shown& one, const Box& plot) {
 }
 
 }  // namespace
-
-const Shown& compared_with(const Scene& scene, const Shown& one) {
-  const auto space = [](const Shown& run) { return run.lane->lane.info().space; };
-  if (space(one) == space(scene.baseline())) return scene.baseline();
-  return *std::ranges::find(scene.shown, space(one), space);
-}
 
 void draw_badge(Painter& paint, Box& line, std::string_view text) {
   const float width = paint.width(Style::small, text) + paint.px(10);

@@ -24,9 +24,8 @@ std::string key_of(const Scene& scene, const Shown& one, size_t rank, const Lane
   return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", what,
                      scene.in.generation, one.index, rank, width, style.height, style.top_bytes,
                      static_cast<int>(style.theme), style.hidden_categories, style.hatch_period,
-                     style.edge, static_cast<int>(state.alignment), state.baseline,
-                     scene.view.begin, scene.view.end, number(style.marked_category),
-                     number(style.marked_block));
+                     style.edge, static_cast<int>(state.alignment), one.base, scene.view.begin,
+                     scene.view.end, number(style.marked_category), number(style.marked_block));
 }
 
 /// Marks what is selected: a category in all strategies, a block where it is.
@@ -157,23 +156,22 @@ double reach_of(const DifferenceColumns& cells, uint32_t hidden) {
 }
 
 DifferenceColumns growth_of(const Scene& scene, const Shown& one, const Box& plot) {
-  return difference(columns(scene, scene.baseline(), scene.baseline().rank, plot),
-                    columns(scene, one, one.rank, plot));
+  const Shown& base = scene.base_of(one);
+  return difference(columns(scene, base, base.rank, plot), columns(scene, one, one.rank, plot));
 }
 
-/// Returns the bytes at the edges of a difference: the highest of all strategies, or of this one.
+/// Returns the bytes at the edges of a difference: the highest of the lanes in view that are
+/// compared with the same run, or of this one.
 double difference_reach(Scene& scene, const Shown& one, const Box& plot) {
   const uint32_t hidden = scene.state().hidden_categories;
   if (scene.state().height == Height::own) return reach_of(growth_of(scene, one, plot), hidden);
-  if (!scene.difference_reach) {
-    scene.difference_reach = 1;
-    for (const Shown& other : scene.shown) {
-      if (scene.is_baseline(other)) continue;
-      scene.difference_reach =
-          std::max(*scene.difference_reach, reach_of(growth_of(scene, other, plot), hidden));
-    }
+  const auto [known, is_new] = scene.difference_reach.try_emplace(one.base, 1.0);
+  for (const size_t run : scene.cards) {
+    const Shown& other = scene.shown[run];
+    if (!is_new || other.base != one.base || Scene::is_baseline(other)) continue;
+    known->second = std::max(known->second, reach_of(growth_of(scene, other, plot), hidden));
   }
-  return *scene.difference_reach;
+  return known->second;
 }
 
 void draw_difference_plot(Scene& scene, const Shown& one, const CardGeometry& card) {
@@ -190,12 +188,13 @@ void draw_difference_plot(Scene& scene, const Shown& one, const CardGeometry& ca
   scene.paint.area({card.plot, Area::Kind::lane, one.index, one.rank});
 }
 
-/// Draws the other strategies as lines over the baseline.
-void draw_outlines(Scene& scene, const CardGeometry& card, double top_bytes) {
+/// Draws the strategies that are compared with a run as lines over it.
+void draw_outlines(Scene& scene, const Shown& base, const CardGeometry& card, double top_bytes) {
   LaneStyle style = style_of(scene, card.plot, top_bytes);
   style.edge *= 2;
-  for (const Shown& one : scene.shown) {
-    if (scene.is_baseline(one)) continue;
+  for (const size_t run : scene.compared) {
+    const Shown& one = scene.shown[run];
+    if (one.base != base.index || Scene::is_baseline(one)) continue;
     const std::string key =
         key_of(scene, one, one.rank, style, static_cast<int>(card.plot.w), "outline");
     scene.paint.image(card.plot, scene.cache.get(fmt::format("outline {}", one.index), key, [&] {
@@ -227,7 +226,7 @@ double top_bytes_of(const ViewState& state, const std::vector<Shown>& shown, con
   } else if (state.height == Height::shared) {
     const auto space = [](const Shown& run) { return run.lane->lane.info().space; };
     for (const Shown& other : shown) {
-      if (space(other) == space(one)) top = std::max(top, own(other));
+      if (!other.is_folded && space(other) == space(one)) top = std::max(top, own(other));
     }
   }
   return kRoomAbovePeak * static_cast<double>(top);
@@ -243,7 +242,7 @@ int hatch_period(const Scene& scene) {
 void draw_plot(Scene& scene, const Shown& one, const CardGeometry& card) {
   const bool is_difference = scene.state().layout == Layout::difference;
   scene.paint.fill(card.plot, scene.paint.colors.plot);
-  if (is_difference && !scene.is_baseline(one)) {
+  if (is_difference && !Scene::is_baseline(one)) {
     draw_difference_plot(scene, one, card);
     draw_marks(scene, one, card, 0);
     return;
@@ -261,7 +260,7 @@ void draw_plot(Scene& scene, const Shown& one, const CardGeometry& card) {
   } else {
     draw_rank(scene, one, one.rank, card.plot, top_bytes);
   }
-  if (scene.state().layout == Layout::overlay) draw_outlines(scene, card, top_bytes);
+  if (scene.state().layout == Layout::overlay) draw_outlines(scene, one, card, top_bytes);
   draw_marks(scene, one, card, top_bytes);
 }
 

@@ -1,5 +1,6 @@
 #include "viewer/scene/painter.h"
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 #include <utility>
@@ -41,6 +42,13 @@ float Painter::text(const Box& box, std::string_view text, const Color& color, S
   const float end = box.x + width(style, shown);
   put(box.x, box, std::move(shown), color, style);
   return end;
+}
+
+void Painter::text_that_fits(const Box& box, const std::vector<std::string>& texts,
+                             const Color& color, Style style) {
+  const auto fits = [&](const std::string& text) { return width(style, text) <= box.w; };
+  const auto first = std::ranges::find_if(texts, fits);
+  this->text(box, first == texts.end() ? texts.back() : *first, color, style);
 }
 
 float Painter::text_right(const Box& box, std::string_view text, const Color& color, Style style) {

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "viewer/scene/picture.h"
 #include "viewer/scene/theme.h"
@@ -30,6 +31,9 @@ class Painter {
   /// Draws a text at the left of the box, in its middle from top to bottom, cut to its width.
   /// Returns the x at which the text ends.
   float text(const Box& box, std::string_view text, const Color& color, Style style = Style::body);
+  /// Draws the first of the texts that fits the box; the last is cut if none does.
+  void text_that_fits(const Box& box, const std::vector<std::string>& texts, const Color& color,
+                      Style style);
   float text_right(const Box& box, std::string_view text, const Color& color,
                    Style style = Style::body);
   void text_middle(const Box& box, std::string_view text, const Color& color,

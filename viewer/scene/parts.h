@@ -1,6 +1,7 @@
 // The parts of the picture, with the types that all of them need. Internal to scene/.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,9 @@ struct Shown {
   CategoryBytes drawn{};                  // the most that is drawn of each category in the view
   int64_t total = 0;
   int64_t reserved_peak = 0;  // 0: not recorded
+  size_t base = 0;            // the run with which it is compared; itself: the others are with it
+  bool has_others = false;    // true if other runs show the same memory
+  bool is_folded = false;
 };
 
 struct Scene {
@@ -31,14 +35,18 @@ struct Scene {
   Painter& paint;
   ImageCache& cache;
   Geometry geometry;
-  std::vector<Shown> shown;
+  std::vector<Shown> shown;        // all runs, as they were opened
+  std::vector<size_t> cards{};     // the runs whose cards have room, in the order of lanes
+  std::vector<size_t> compared{};  // the runs that are drawn in any way: the table's
   Range view;
-  std::optional<double> difference_reach;  // of all strategies, once it is known
+  std::map<size_t, double> difference_reach{};  // of the runs with a base, once it is known
 
   const ViewState& state() const { return in.state; }
   const Shown& baseline() const { return shown[std::min(in.state.baseline, shown.size() - 1)]; }
   const Shown& focus() const { return shown[std::min(in.state.focus, shown.size() - 1)]; }
-  bool is_baseline(const Shown& one) const { return one.index == baseline().index; }
+  const Shown& base_of(const Shown& one) const { return shown[one.base]; }
+  /// True for the baseline of the memory that the run shows.
+  static bool is_baseline(const Shown& one) { return one.index == one.base; }
   float x_of(const Box& plot, double x) const {
     return plot.x + static_cast<float>((x - view.begin) / view.length()) * plot.w;
   }
@@ -50,7 +58,17 @@ std::vector<Shown> shown_of(const SceneInput& input);
 const DrawnColumns& drawn_columns(const SceneInput& input, ImageCache& cache, size_t run,
                                   size_t rank, int width);
 
-/// Notes in every strategy what is drawn of it.
+/// The runs by how their lanes are shown, each in the order of lanes.
+struct LaneLists {
+  std::vector<size_t> cards;  // in the overlay the baselines alone
+  std::vector<size_t> folded;
+};
+LaneLists lane_lists(const SceneInput& input);
+
+/// Places the parts of the picture around a table of so many rows.
+Geometry place_parts(const SceneInput& input, size_t rows);
+
+/// Notes in every strategy that is in view what is drawn of it.
 void find_drawn(const SceneInput& input, ImageCache& cache, std::vector<Shown>& shown);
 
 /// Returns the bytes of the categories that the state shows.
@@ -69,10 +87,6 @@ bool have_shards(const std::vector<Shown>& shown);
 /// Returns the categories that any strategy has at the shown moments or in what is drawn, in
 /// stacking order from the top.
 std::vector<Category> used_categories(const std::vector<Shown>& shown);
-
-/// Returns the run with which a strategy is compared: the baseline, or, if its tensors lie in other
-/// memory than the baseline's, the first run like it.
-const Shown& compared_with(const Scene& scene, const Shown& one);
 
 /// Returns the bytes at the upper edge of a strategy's plot. Runs of a device's memory and of the
 /// host's do not share it. Where categories are hidden it is what is drawn of the others.
@@ -100,6 +114,11 @@ void draw_residual(Scene& scene, const Shown& one, const CardGeometry& card);
 void draw_what_if(Scene& scene);
 void draw_badge(Painter& paint, Box& line, std::string_view text);
 void draw_card(Scene& scene, const Shown& one, const CardGeometry& card);
+/// Draws the buttons that fold and close a lane, at the right of a line.
+void draw_lane_buttons(Scene& scene, const Shown& one, Box& line);
+/// Draws the lines of folded lanes, and the bar by which lanes are scrolled.
+void draw_folded_lanes(Scene& scene);
+void draw_lane_bar(Scene& scene);
 void draw_ribbon(Scene& scene, const Shown& one, const CardGeometry& card);
 void draw_bars(Scene& scene, const Shown& one, const CardGeometry& card);
 void draw_header(Scene& scene);

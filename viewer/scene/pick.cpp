@@ -110,7 +110,7 @@ std::optional<Pick> pick_in_lane(const SceneInput& input, ImageCache& cache,
                                  float y) {
   const ViewState& state = input.state;
   const bool has_stack = state.ranks != Ranks::folded || input.runs[area.run].ranks.size() == 1;
-  const bool is_difference = state.layout == Layout::difference && area.run != state.baseline;
+  const bool is_difference = state.layout == Layout::difference && area.run != shown[area.run].base;
   if (!has_stack || is_difference) return std::nullopt;
   const auto point = point_in_lane(input, cache, shown, area, x, y);
   if (!point) return std::nullopt;
@@ -173,9 +173,8 @@ const AliveGraph& tree_graph(const SceneInput& input, ImageCache& cache,
                              const std::vector<Shown>& shown) {
   const TreeView& tree = input.state.tree;
   const Shown& one = shown[std::min(input.state.focus, shown.size() - 1)];
-  const Shown& base = shown[std::min(input.state.baseline, shown.size() - 1)];
-  const bool are_in_one_memory = one.lane->lane.info().space == base.lane->lane.info().space;
-  const bool compares = tree.compares && one.index != base.index && are_in_one_memory;
+  const Shown& base = shown[one.base];
+  const bool compares = tree.compares && one.index != base.index;
   std::string key = fmt::format("{} {} {} {} {} {} {}", input.generation, static_cast<int>(tree.of),
                                 static_cast<int>(tree.by), static_cast<int>(tree.from), one.index,
                                 one.rank, one.change);
@@ -268,7 +267,7 @@ std::optional<Picked> picked_of(const SceneInput& input, ImageCache& cache,
   if (pick->scope == PickScope::place) {
     const TreeView& tree = input.state.tree;
     key += fmt::format(" {} {} {} {} {}", static_cast<int>(tree.of), static_cast<int>(tree.by),
-                       static_cast<int>(tree.from), tree.compares, input.state.baseline);
+                       static_cast<int>(tree.from), tree.compares, shown[pick->run].base);
     for (const std::string& name : pick->path) key += "\n" + name;
   }
   Picked picked{.run = &input.runs[pick->run], .rank = rank, .blocks = {}};

@@ -121,11 +121,16 @@ struct Area {
     tree_sort,    // a head of the list
     frame,        // a node of the tree, in the flame graph
     place_row,    // a node of the tree, in the list
+    folded_lane,  // a lane's line, which unfolds it
+    lane_fold,
+    lane_close,
+    lane_bar,  // scrolls the lanes
   };
   Box box;
   Kind kind{};
   size_t run = 0;    // of a control: its number, as of a choice of the tree
-  size_t index = 0;  // rank of a lane, a category, row, call or node, choice of a control
+  size_t index = 0;  // rank of a lane, a category, row, call or node, choice of a control,
+                     // lines of the lanes
 };
 
 struct Picture {

@@ -60,7 +60,8 @@ bool PlanLanes::keep(const std::vector<PlanRequest>& wanted, std::vector<Run>& r
   refusals_.clear();
   for (const PlanRequest& request : wanted) {
     const auto same = std::ranges::find_if(before, [&](const Run& run) {
-      return !run.ranks.empty() && run.name == request.name && run.request_config == request.config;
+      return !run.ranks.empty() && run.request_name == request.name &&
+             run.request_config == request.config;
     });
     if (same != before.end()) {
       runs.push_back(std::move(*same));

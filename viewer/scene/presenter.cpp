@@ -1,6 +1,7 @@
 #include "viewer/scene/presenter.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +13,7 @@
 #include "viewer/scene/parts.h"
 #include "viewer/scene/pick.h"
 #include "viewer/scene/tree_panel.h"
+#include "viewer/state/lanes.h"
 
 namespace shardlens::viewer {
 
@@ -23,6 +25,13 @@ constexpr float kDragPixels = 4;  // a press that moves as far is a drag
 bool is_in_tree(Area::Kind kind) {
   return kind == Area::Kind::tree || kind == Area::Kind::frame || kind == Area::Kind::place_row ||
          kind == Area::Kind::tree_choice || kind == Area::Kind::tree_sort;
+}
+
+/// True for what is beside a lane's plot.
+bool is_of_lanes(Area::Kind kind) {
+  return kind == Area::Kind::card || kind == Area::Kind::folded_lane ||
+         kind == Area::Kind::lane_fold || kind == Area::Kind::lane_close ||
+         kind == Area::Kind::lane_bar;
 }
 
 std::optional<profiler::Space> space_of(Memory memory) {
@@ -58,8 +67,9 @@ void Presenter::clamp_state() {
 
 void Presenter::reload() {
   const std::optional<profiler::Space> space = space_of(state_.memory);
-  opened_ = open_runs(state_.files, cache_folder_, space, meanwhile_);
+  opened_ = open_runs(state_.files, cache_folder_, space, meanwhile_, state_.lanes.closed);
   opened_memory_ = state_.memory;
+  opened_without_ = state_.lanes.closed;
   plan_lanes_.reset(opened_.runs, space);
   messages_ = opened_.messages;
   ++generation_;
@@ -109,6 +119,7 @@ void Presenter::focus_on_change() {
 void Presenter::open(const std::vector<std::string>& paths) {
   ViewState next = state_;
   for (const std::string& path : paths) {
+    std::erase(next.lanes.closed, path);
     if (std::ranges::find(next.files, path) == next.files.end()) next.files.push_back(path);
   }
   change(next);
@@ -129,8 +140,9 @@ bool Presenter::follow_recordings() {
 }
 
 void Presenter::refresh() {
-  if (opened_memory_ != state_.memory) reload();
+  if (opened_memory_ != state_.memory || opened_without_ != state_.lanes.closed) reload();
   update_plans(patience_);
+  name_runs();
   const Made wanted{generation_, state_.alignment, state_.baseline};
   if (warps_made_ != wanted) {
     warps_ = warps_of(opened_.runs, state_.alignment, state_.baseline);
@@ -138,8 +150,9 @@ void Presenter::refresh() {
   }
   refresh_plan_warps();
   refresh_hits();
-  std::string key = fmt::format("{} {} {} {}", generation_, static_cast<int>(state_.alignment),
-                                state_.baseline, state_.focus);
+  std::string key = fmt::format(
+      "{} {} {} {} {} {}", generation_, static_cast<int>(state_.alignment), state_.baseline,
+      state_.focus, static_cast<int>(state_.lanes.sort), fmt::join(state_.earlier_baselines, " "));
   for (const Run& run : opened_.runs) key += fmt::format(" {}", shown_rank(run, state_));
   key += state_.search;
   if (key != facts_key_) {
@@ -148,6 +161,15 @@ void Presenter::refresh() {
   }
   const int columns = canvas_.width > 0 ? plot_columns(input()) : 1000;
   facts_.column_x = view_of(state_, facts_.extent).length() / columns;
+}
+
+/// Gives the runs the names that the user wants.
+void Presenter::name_runs() {
+  const auto& names = state_.lanes.names;
+  for (Run& run : opened_.runs) {
+    const auto at = std::ranges::find(names, run.key(), &LaneName::run);
+    if (run.rename(at == names.end() ? "" : at->name)) ++generation_;
+  }
 }
 
 void Presenter::refresh_plan_warps() {
@@ -208,8 +230,8 @@ void Presenter::change(const ViewState& next) {
   clamp_state();
 }
 
-/// Counts the rows of live allocations and of the table. It runs only when they are needed, as
-/// frames of a zoom do not.
+/// Counts the rows of live allocations and of the table, and the lanes that have room. It runs only
+/// when they are needed, as frames of a zoom do not.
 void Presenter::count_alive() {
   refresh();
   facts_.alive_rows = 0;
@@ -218,6 +240,9 @@ void Presenter::count_alive() {
   std::vector<Shown> shown = shown_of(input());
   find_drawn(input(), cache_, shown);
   facts_.table_rows = table_rows(shown);
+  const Geometry geometry = place_parts(input(), facts_.table_rows);
+  facts_.lane_columns = geometry.lane_columns;
+  facts_.lane_lines = geometry.lane_lines;
   const Shown& one = shown[state_.focus];
   facts_.alive_rows =
       alive_rows(one.lane->lane, one.lane->names, one.change, state_.grouping).size();
@@ -278,6 +303,16 @@ void Presenter::add_note(const std::string& text) {
   change(next);
 }
 
+void Presenter::rename(const std::string& name) {
+  refresh();
+  if (state_.focus >= facts_.keys.size()) return;
+  const std::string& key = facts_.keys[state_.focus];
+  ViewState next = state_;
+  std::erase_if(next.lanes.names, [&](const LaneName& one) { return one.run == key; });
+  if (!name.empty()) next.lanes.names.push_back({key, name});
+  change(next);
+}
+
 void Presenter::show(const Range& view) {
   ViewState next = state_;
   next.view = view;
@@ -293,6 +328,7 @@ std::optional<double> Presenter::x_at(const Area& area, float x) const {
 }
 
 void Presenter::press(float x, float y) {
+  refresh();
   const Area* const area = area_at(picture_, x, y);
   if (area == nullptr) return;
   pressed_ = *area;
@@ -325,6 +361,13 @@ void Presenter::press(float x, float y) {
       next.tree.sort = static_cast<PlaceSort>(area->index);
       next.tree.first = 0;
       break;
+    case Area::Kind::folded_lane:
+    case Area::Kind::lane_fold:
+    case Area::Kind::lane_close:
+    case Area::Kind::lane_bar:
+      count_alive();
+      press_lane(*area, y, next);
+      break;
     case Area::Kind::category:
     case Area::Kind::alive_row:
     case Area::Kind::frame:
@@ -337,6 +380,26 @@ void Presenter::press(float x, float y) {
   select(*area, x, y, next);
   change(next);
   if (area->kind == Area::Kind::minimap) drag(x);
+}
+
+void Presenter::press_lane(const Area& area, float y, ViewState& next) const {
+  switch (area.kind) {
+    case Area::Kind::folded_lane:
+      next.focus = area.run;
+      toggle_fold(next, facts_, area.run);
+      return show_focus(next, facts_);
+    case Area::Kind::lane_fold:
+      return toggle_fold(next, facts_, area.run);
+    case Area::Kind::lane_close:
+      return close_run(next, facts_, area.run);
+    default: {
+      // The pressed place becomes the middle of the lines that are shown.
+      const double part = static_cast<double>((y - area.box.y) / area.box.h);
+      const auto line = static_cast<int64_t>(part * static_cast<double>(area.index));
+      const auto half = static_cast<int64_t>(facts_.lane_lines / 2);
+      return scroll_lanes(next, facts_, line - half - static_cast<int64_t>(next.lanes.first));
+    }
+  }
 }
 
 /// Selects what was pressed, and lets a frame of the flame graph fill the width: the frame that
@@ -391,6 +454,10 @@ void Presenter::wheel(float x, float y, float notches) {
   if (area->kind == Area::Kind::table) {
     count_alive();
     return scroll_table(state_, facts_, notches > 0 ? -1 : 1);
+  }
+  if (is_of_lanes(area->kind)) {
+    count_alive();
+    return scroll_lanes(state_, facts_, notches > 0 ? -1 : 1);
   }
   if (is_in_tree(area->kind)) {
     count_tree();

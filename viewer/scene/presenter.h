@@ -65,6 +65,9 @@ class Presenter {
   /// Adds a note at the cursor, else in the middle of the view.
   void add_note(const std::string& text);
 
+  /// Renames the focused run; an empty name is its first one again.
+  void rename(const std::string& name);
+
   /// Sets the range of x that is shown.
   void show(const Range& view);
 
@@ -73,7 +76,8 @@ class Presenter {
   void drag(float x);
   void release();
   void pan(float pixels);
-  /// Zooms at the pointer, or scrolls the list of live blocks; `notches` upwards zoom in.
+  /// Zooms at the pointer, or scrolls the list or the lanes that are under it; `notches` upwards
+  /// zoom in.
   void wheel(float x, float y, float notches);
   /// Returns the full text about the point under the pointer; empty if there is nothing.
   std::string hover_text(float x, float y);
@@ -98,11 +102,13 @@ class Presenter {
   SceneInput input();
   void refresh();
   bool update_plans(std::chrono::milliseconds most);
+  void name_runs();
   void refresh_plan_warps();
   void refresh_hits();
   void refresh_facts();
   void count_alive();
   void count_tree();
+  void press_lane(const Area& area, float y, ViewState& next) const;
   void select(const Area& area, float x, float y, ViewState& next);
   void clamp_state();
   void align_by_what_there_is();
@@ -115,6 +121,7 @@ class Presenter {
   ReadPart meanwhile_;
   OpenedRuns opened_;
   Memory opened_memory_{};
+  std::vector<std::string> opened_without_;  // the runs that were closed then
   PlanLanes plan_lanes_;
   std::chrono::milliseconds patience_ = std::chrono::hours(1);
   std::vector<std::string> messages_;  // of files and of plans

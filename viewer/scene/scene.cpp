@@ -7,21 +7,25 @@
 
 #include "profiler/report/category_name.h"
 #include "viewer/scene/parts.h"
+#include "viewer/state/lanes.h"
 
 namespace shardlens::viewer {
 
 namespace {
 
-GeometryInput geometry_input(const SceneInput& input, size_t rows) {
-  return {.width = input.width,
-          .height = input.height,
-          .top = input.top,
-          .scale = input.scale * input.state.zoom,
-          .runs = input.runs.size(),
-          .table_rows = rows,
-          .messages = std::min<size_t>(3, input.messages.size()),
-          .has_plans =
-              std::ranges::any_of(input.runs, [](const Run& run) { return run.plan.has_value(); })};
+/// Returns the runs that may be drawn: those of the lines that have room beside a long table, and
+/// of the lines next to these.
+std::vector<size_t> runs_in_view(const SceneInput& input) {
+  std::vector<size_t> runs = unfolded(input.state, input.facts);
+  if (input.state.layout == Layout::overlay) return runs;
+  const Geometry geometry = place_parts(input, kCategories);
+  const size_t line = geometry.lane_columns;
+  const size_t first = geometry.first_lane - std::min(geometry.first_lane, line);
+  const size_t end = geometry.first_lane + (geometry.lane_lines + 1) * line;
+  runs.resize(std::min(runs.size(), end));
+  runs.erase(runs.begin(),
+             runs.begin() + static_cast<std::ptrdiff_t>(std::min(first, runs.size())));
+  return runs;
 }
 
 void draw_nothing(Scene& scene) {
@@ -68,11 +72,46 @@ void ImageCache::end_picture() {
   for (auto& [slot, entry] : columns_) entry.used = false;
 }
 
+LaneLists lane_lists(const SceneInput& input) {
+  LaneLists lists;
+  const Facts& facts = input.facts;
+  for (const size_t run : facts.order) {
+    const bool is_base = facts.bases[run] == run;
+    const bool is_over_base = input.state.layout == Layout::overlay && !is_base;
+    const bool folds = is_folded(input.state.lanes, facts.keys[run]);
+    if (folds && (is_over_base || input.state.layout != Layout::overlay)) {
+      lists.folded.push_back(run);
+    } else if (!is_over_base) {
+      lists.cards.push_back(run);
+    }
+  }
+  return lists;
+}
+
+Geometry place_parts(const SceneInput& input, size_t rows) {
+  const LaneLists lists = lane_lists(input);
+  const GeometryInput sizes{.width = input.width,
+                            .height = input.height,
+                            .top = input.top,
+                            .scale = input.scale * input.state.zoom,
+                            .runs = input.runs.size(),
+                            .lanes = lists.cards.size(),
+                            .folded = lists.folded.size(),
+                            .table_rows = rows,
+                            .messages = std::min<size_t>(3, input.messages.size()),
+                            .has_plans = std::ranges::any_of(
+                                input.runs, [](const Run& run) { return run.plan.has_value(); })};
+  return geometry_of(sizes, input.state);
+}
+
 std::vector<Shown> shown_of(const SceneInput& input) {
   std::vector<Shown> all;
   const bool at_cursor = input.state.at == At::cursor && input.state.cursor;
   for (size_t i = 0; i < input.runs.size(); ++i) {
     Shown one{.index = i, .run = &input.runs[i], .rank = shown_rank(input.runs[i], input.state)};
+    one.base = input.facts.bases[i];
+    one.has_others = std::ranges::count(input.facts.bases, one.base) > 1;
+    one.is_folded = is_folded(input.state.lanes, input.facts.keys[i]);
     one.lane = &one.run->ranks[one.rank];
     one.warp = &input.warps[i][one.rank];
     if (one.run->plan) one.plan_warp = &input.plan_warps[i];
@@ -107,7 +146,8 @@ const DrawnColumns& drawn_columns(const SceneInput& input, ImageCache& cache, si
 void find_drawn(const SceneInput& input, ImageCache& cache, std::vector<Shown>& shown) {
   const int width = plot_columns(input);
   const bool draws_one = input.state.ranks == Ranks::one;
-  for (Shown& one : shown) {
+  for (const size_t run : runs_in_view(input)) {
+    Shown& one = shown[run];
     for (size_t rank = 0; rank < one.run->ranks.size(); ++rank) {
       if (draws_one && rank != one.rank) continue;
       const CategoryBytes& most = drawn_columns(input, cache, one.index, rank, width).most;
@@ -179,20 +219,32 @@ std::string moment_text(const RankLane& rank, int64_t change) {
   return text + clock_text(rank.lane, change);
 }
 
+namespace {
+
+/// Notes which runs have a card, and which are drawn.
+void choose_lanes(Scene& scene) {
+  const std::vector<size_t> all = lane_lists(scene.in).cards;
+  const auto first = all.begin() + static_cast<std::ptrdiff_t>(scene.geometry.first_lane);
+  scene.cards.assign(first, first + static_cast<std::ptrdiff_t>(scene.geometry.cards.size()));
+  const bool is_overlay = scene.state().layout == Layout::overlay;
+  scene.compared = is_overlay ? unfolded(scene.state(), scene.in.facts) : scene.cards;
+}
+
+}  // namespace
+
 Picture make_picture(const SceneInput& input, const Fonts& fonts, ImageCache& cache) {
   Picture picture{.width = input.width, .height = input.height, .items = {}, .areas = {}};
   const Colors& colors = colors_of(input.state.theme);
   Painter paint(picture, fonts, colors, input.scale * input.state.zoom);
   std::vector<Shown> shown = shown_of(input);
   find_drawn(input, cache, shown);
-  const size_t rows = table_rows(shown);
   Scene scene{.in = input,
               .paint = paint,
               .cache = cache,
-              .geometry = geometry_of(geometry_input(input, rows), input.state),
+              .geometry = place_parts(input, table_rows(shown)),
               .shown = std::move(shown),
-              .view = view_of(input.state, input.facts.extent),
-              .difference_reach = {}};
+              .view = view_of(input.state, input.facts.extent)};
+  choose_lanes(scene);
   paint.fill({0, 0, static_cast<float>(input.width), static_cast<float>(input.height)},
              colors.background);
   draw_messages(scene);
@@ -204,10 +256,11 @@ Picture make_picture(const SceneInput& input, const Fonts& fonts, ImageCache& ca
   draw_header(scene);
   draw_legend(scene);
   draw_minimap(scene);
-  for (size_t i = 0; i < scene.geometry.cards.size(); ++i) {
-    const bool is_overlay = input.state.layout == Layout::overlay;
-    draw_card(scene, is_overlay ? scene.baseline() : scene.shown[i], scene.geometry.cards[i]);
+  for (size_t i = 0; i < scene.cards.size(); ++i) {
+    draw_card(scene, scene.shown[scene.cards[i]], scene.geometry.cards[i]);
   }
+  draw_folded_lanes(scene);
+  draw_lane_bar(scene);
   draw_table(scene);
   draw_tree(scene);
   draw_what_if(scene);
@@ -218,7 +271,7 @@ Picture make_picture(const SceneInput& input, const Fonts& fonts, ImageCache& ca
 }
 
 int plot_columns(const SceneInput& input) {
-  const Geometry geometry = geometry_of(geometry_input(input, kCategories), input.state);
+  const Geometry geometry = place_parts(input, kCategories);
   return geometry.cards.empty() ? 1 : std::max(1, static_cast<int>(geometry.cards[0].plot.w));
 }
 

@@ -20,6 +20,7 @@ constexpr float kRow = 19;       // points
 constexpr float kAliveRow = 27;  //
 constexpr float kNameColumn = 150;
 constexpr float kMostColumn = 420;
+constexpr float kLeastColumn = 92;
 constexpr float kComparisonPart = 0.5F;  // of the panel of what is alive
 
 struct Row {
@@ -96,7 +97,7 @@ void draw_cell(Scene& scene, const Row& row, size_t run, Box cell) {
     return;
   }
   paint.text_right(cell.take_left(cell.w * share), number, paint.colors.text, style);
-  const size_t other = compared_with(scene, scene.shown[run]).index;
+  const size_t other = scene.shown[run].base;
   const auto& base = row.bytes[other];
   if (run == other || !base) return;
   const int64_t growth = *bytes - *base;
@@ -110,8 +111,10 @@ void draw_cell(Scene& scene, const Row& row, size_t run, Box cell) {
   const Box arrow = cell.take_left(paint.px(11));
   paint.triangle(arrow.x, arrow.y + arrow.h / 2, paint.px(7), growth > 0, color);
   const int64_t size = growth > 0 ? growth : -growth;
-  paint.text(cell, fmt::format("{} {}", bytes_text(size), growth > 0 ? "more" : "less"), color,
-             Style::small);
+  const std::string amount = bytes_text(size);
+  paint.text_that_fits(cell,
+                       {fmt::format("{} {}", amount, growth > 0 ? "more" : "less"), amount, ""},
+                       color, Style::small);
 }
 
 void draw_row_name(Scene& scene, const Row& row, Box cell) {
@@ -250,7 +253,8 @@ void draw_shares(Scene& scene, const profiler::Matching& matching, Box& box) {
                      Style::small);
     paint.text(row, name, paint.colors.text, Style::small);
   };
-  line("only in " + scene.baseline().run->name, matching.only_a_bytes, paint.colors.less);
+  line("only in " + scene.base_of(scene.focus()).run->name, matching.only_a_bytes,
+       paint.colors.less);
   line("in both", matching.in_both_bytes, paint.colors.muted);
   line("only in " + scene.focus().run->name, matching.only_b_bytes, paint.colors.more);
 }
@@ -278,8 +282,8 @@ void draw_changed_place(Scene& scene, const profiler::MatchedPlace& row, Box lin
 }
 
 const profiler::Matching& matching_of(Scene& scene) {
-  const Shown& base = scene.baseline();
   const Shown& one = scene.focus();
+  const Shown& base = scene.base_of(one);
   const std::string key = fmt::format("{} {} {} {} {} {} {}", scene.in.generation, base.index,
                                       base.rank, base.change, one.index, one.rank, one.change);
   return scene.cache.matching.get(key, [&] {
@@ -291,7 +295,7 @@ const profiler::Matching& matching_of(Scene& scene) {
 void draw_comparison(Scene& scene, Box box) {
   Painter& paint = scene.paint;
   const profiler::Matching& matching = matching_of(scene);
-  paint.text(box.take_top(paint.px(20)), "Compared with " + scene.baseline().run->name,
+  paint.text(box.take_top(paint.px(20)), "Compared with " + scene.base_of(scene.focus()).run->name,
              paint.colors.text, Style::strong);
   draw_shares(scene, matching, box);
   box.take_top(paint.px(4));
@@ -315,18 +319,43 @@ size_t table_rows(const std::vector<Shown>& shown) { return rows_of(shown).size(
 
 namespace {
 
-void draw_row(Scene& scene, const Row& row, Box line, float name_width, float width) {
+/// The columns of the table: the strategies, and how wide they are.
+struct TableColumns {
+  std::vector<size_t> runs;
+  float name_width = 0;
+  float width = 0;
+};
+
+/// Chooses the strategies that are drawn above the table, behind those with which they are
+/// compared, as many as have room for a whole number.
+TableColumns table_columns(const Scene& scene, const Box& box) {
+  TableColumns columns{.runs = scene.compared, .name_width = scene.paint.px(kNameColumn)};
+  for (const size_t run : scene.compared) {
+    const size_t base = scene.shown[run].base;
+    if (std::ranges::find(columns.runs, base) == columns.runs.end()) {
+      columns.runs.insert(columns.runs.begin(), base);
+    }
+  }
+  const float room = box.w - columns.name_width;
+  const auto most = static_cast<size_t>(std::max(1.F, room / scene.paint.px(kLeastColumn)));
+  columns.runs.resize(std::min(columns.runs.size(), most));
+  columns.width = std::min(scene.paint.px(kMostColumn),
+                           room / static_cast<float>(std::max<size_t>(1, columns.runs.size())));
+  return columns;
+}
+
+void draw_row(Scene& scene, const Row& row, Box line, const TableColumns& columns) {
   const auto& pick = scene.state().pick;
   if (pick && row.category == pick->category) {
     scene.paint.fill(line, scene.paint.colors.accent.with_alpha(60), scene.paint.px(2));
   }
-  draw_row_name(scene, row, line.take_left(name_width));
-  for (size_t i = 0; i < scene.shown.size(); ++i) draw_cell(scene, row, i, line.take_left(width));
+  draw_row_name(scene, row, line.take_left(columns.name_width));
+  for (const size_t run : columns.runs) draw_cell(scene, row, run, line.take_left(columns.width));
 }
 
 /// Draws the rows that have room. Where not all have, the sum stays and the others scroll, those
 /// first that decide.
-void draw_table_rows(Scene& scene, Box box, float name_width, float width) {
+void draw_table_rows(Scene& scene, Box box, const TableColumns& columns) {
   Painter& paint = scene.paint;
   const float height = paint.px(kRow);
   std::vector<Row> rows = rows_of(scene.shown);
@@ -336,14 +365,14 @@ void draw_table_rows(Scene& scene, Box box, float name_width, float width) {
       return row.category && is_decisive(*row.category);
     });
   }
-  draw_row(scene, rows.front(), box.take_top(height), name_width, width);
+  draw_row(scene, rows.front(), box.take_top(height), columns);
   const size_t first = fits ? 1 : std::min(1 + scene.state().table_first, rows.size() - 1);
   for (size_t i = first; i < rows.size(); ++i) {
     if (box.h < height * 0.9F) return;
     Box line = box.take_top(height);
     const bool is_cut = i + 1 < rows.size() && box.h < height * 0.9F;
     if (!is_cut) {
-      draw_row(scene, rows[i], line, name_width, width);
+      draw_row(scene, rows[i], line, columns);
       continue;
     }
     paint.text(line, fmt::format("{} more rows: Shift+PageDown", rows.size() - i),
@@ -361,14 +390,14 @@ void draw_table(Scene& scene) {
   paint.outline(card, paint.colors.card_edge, paint.px(5));
   paint.area({card, Area::Kind::table, 0, 0});
   Box box = card.inset(paint.px(8));
-  const float name_width = paint.px(kNameColumn);
-  const float width = std::min(paint.px(kMostColumn),
-                               (box.w - name_width) / static_cast<float>(scene.shown.size()));
+  const TableColumns columns = table_columns(scene, box);
   Box head = box.take_top(paint.px(kRow));
-  paint.text(head.take_left(name_width), table_title(scene), paint.colors.muted, Style::small);
-  for (const Shown& one : scene.shown) {
-    Box cell = head.take_left(width);
-    const bool is_base = scene.is_baseline(one) && scene.shown.size() > 1;
+  paint.text(head.take_left(columns.name_width), table_title(scene), paint.colors.muted,
+             Style::small);
+  for (const size_t run : columns.runs) {
+    const Shown& one = scene.shown[run];
+    Box cell = head.take_left(columns.width);
+    const bool is_base = Scene::is_baseline(one) && one.has_others;
     cell.take_left(paint.px(12));
     const profiler::Judgement judgement = one.run->judgement();
     const bool is_sound = profiler::is_whole(judgement);
@@ -378,7 +407,7 @@ void draw_table(Scene& scene) {
                is_sound ? paint.colors.text : paint.colors.warning, Style::strong);
   }
   paint.line(box.x, box.y, box.right(), box.y, paint.colors.card_edge);
-  draw_table_rows(scene, box, name_width, width);
+  draw_table_rows(scene, box, columns);
 }
 
 void draw_alive(Scene& scene) {
@@ -400,7 +429,7 @@ void draw_alive(Scene& scene) {
                    Style::strong);
   paint.text(sum, fmt::format("by {}", kGroupingNames[static_cast<size_t>(scene.state().grouping)]),
              paint.colors.muted, Style::small);
-  const bool compares = !scene.is_baseline(one);
+  const bool compares = !Scene::is_baseline(one);
   const float reserve = compares ? box.h * kComparisonPart : 0;
   if (scene.state().panels.treemap) {
     draw_areas(scene, one, box, reserve);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "viewer/model/search.h"
+#include "viewer/state/lanes.h"
 
 namespace shardlens::viewer {
 
@@ -80,10 +81,6 @@ void isolate_next(ViewState& state) {
 void next_rank(ViewState& state, const Facts& facts, size_t forward) {
   const size_t now = state.rank.value_or(facts.most_ranks - 1);
   state.rank = (now + forward) % facts.most_ranks;
-}
-
-void move_focus(ViewState& state, const Facts& facts, size_t forward) {
-  if (facts.runs() > 0) state.focus = (state.focus + forward) % facts.runs();
 }
 
 void remove_nearest_note(ViewState& state, const Facts& facts) {
@@ -225,11 +222,28 @@ constexpr std::array kCommands = {
               s.alignment = Alignment::normalised, s.view.reset(), s.cursor.reset();
             }},
     Command{"baseline", "B", "Align", "Compare with the focused strategy",
-            [](S s, F) { s.baseline = s.focus; }},
+            choose_baseline_of_memory},
     Command{"focus.next", "Tab", "Align", "Focus the next strategy",
             [](S s, F f) { move_focus(s, f, 1); }},
     Command{"focus.previous", "Shift+Tab", "Align", "Focus the previous strategy",
-            [](S s, F f) { move_focus(s, f, f.runs() - 1); }},
+            [](S s, F f) { move_focus(s, f, -1); }},
+    // These arrange the lanes of many runs.
+    Command{"lanes.sort", "Shift+K", "Lanes", "Sort lanes: as opened, by peak or by name",
+            [](S s, F) { next(s.lanes.sort, 3), s.lanes.first = 0; }},
+    Command{"lanes.down", "Alt+PageDown", "Lanes", "Further down in the lanes",
+            [](S s, F f) { scroll_lanes(s, f, 1); }},
+    Command{"lanes.up", "Alt+PageUp", "Lanes", "Further up in the lanes",
+            [](S s, F f) { scroll_lanes(s, f, -1); }},
+    Command{"lane.fold", "Shift+F", "Lanes", "Fold the focused lane, or unfold it",
+            [](S s, F f) { toggle_fold(s, f, s.focus); }},
+    Command{"lane.fold.others", "Ctrl+F", "Lanes", "Fold all lanes but the focused one",
+            fold_others},
+    Command{"lane.unfold", "Ctrl+U", "Lanes", "Unfold all lanes",
+            [](S s, F) { s.lanes.folded.clear(); }},
+    Command{"lane.rename", "Ctrl+N", "Lanes", "Rename the focused strategy", nullptr,
+            Request::rename_lane},
+    Command{"lane.close", "Ctrl+W", "Lanes", "Close the focused strategy",
+            [](S s, F f) { close_run(s, f, s.focus); }},
     // These move and zoom the view.
     Command{"zoom.in", "Up", "Go", "Zoom in",
             [](S s, F f) { zoom_at(s, f, s.cursor.value_or(NAN), kZoomStep); }},

@@ -22,6 +22,7 @@ enum class Request : uint8_t {
   export_table,
   search,
   add_note,
+  rename_lane,
   copy_pick,
   edit_pick,
   palette,

@@ -1,6 +1,10 @@
 #include "viewer/state/facts.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "profiler/report/origin.h"
 
 namespace shardlens::viewer {
 
@@ -29,6 +33,27 @@ Range extent_of(const Warps& warps) {
   return all.value_or(Range{0, 1});
 }
 
+std::vector<size_t> lane_order(const std::vector<Run>& runs, const ViewState& state) {
+  std::vector<size_t> order(runs.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto peak = [&](size_t i) {
+    return runs[i].ranks[shown_rank(runs[i], state)].lane.peak().max_bytes;
+  };
+  if (state.lanes.sort == LaneSort::peak) {
+    std::ranges::stable_sort(order, std::greater(), peak);
+  } else if (state.lanes.sort == LaneSort::name) {
+    std::ranges::stable_sort(order, profiler::is_naturally_less,
+                             [&](size_t i) { return runs[i].name; });
+  }
+  return order;
+}
+
+std::vector<size_t> bases_of(const std::vector<Run>& runs, const ViewState& state) {
+  std::vector<size_t> wanted = state.earlier_baselines;
+  wanted.insert(wanted.begin(), state.baseline);
+  return bases_of(runs, wanted);
+}
+
 size_t shown_rank(const Run& run, const ViewState& state) {
   return state.rank ? std::min(*state.rank, run.ranks.size() - 1) : run.peak_rank();
 }
@@ -41,7 +66,10 @@ Facts facts_of(const std::vector<Run>& runs, const Warps& warps, const ViewState
     facts.focus_request = request_of(focus);
     facts.focus_rank = shown_rank(focus, state);
   }
+  facts.order = lane_order(runs, state);
+  facts.bases = bases_of(runs, state);
   for (size_t i = 0; i < runs.size(); ++i) {
+    facts.keys.push_back(runs[i].key());
     const size_t rank = shown_rank(runs[i], state);
     const Lane& lane = runs[i].ranks[rank].lane;
     const Warp& warp = warps[i][rank];

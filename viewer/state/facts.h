@@ -30,6 +30,11 @@ struct Facts {
   std::vector<std::string> tree_above{};     // the place that its zoom is left for
   size_t alive_rows = 0;                     // in the list of live allocations
   size_t table_rows = 0;                     // in the table of categories
+  std::vector<std::string> keys{};           // of the runs
+  std::vector<size_t> order{};               // of the runs' lanes, as they are sorted
+  std::vector<size_t> bases{};               // of each run, the one that it is compared with
+  size_t lane_columns = 1;                   // lanes in a line
+  size_t lane_lines = 1;                     // lines that have room
   size_t most_ranks = 1;
   double column_x = 0.001;  // one pixel's width
 
@@ -42,10 +47,17 @@ Warps warps_of(const std::vector<Run>& runs, Alignment alignment, size_t baselin
 
 Range extent_of(const Warps& warps);
 
+/// Returns the runs' indices in the order of their lanes.
+std::vector<size_t> lane_order(const std::vector<Run>& runs, const ViewState& state);
+
+/// Returns for each run the index of that with which the state compares it.
+std::vector<size_t> bases_of(const std::vector<Run>& runs, const ViewState& state);
+
 /// Returns the index of the rank that is shown of a run.
 size_t shown_rank(const Run& run, const ViewState& state);
 
-/// Returns all facts but the hits, which a search finds, what can be selected, the rows of lists,
+/// Returns all facts but the hits, which a search finds, what can be selected, the rows of lists
+/// and the room of lanes,
 /// tree and table, and the width of a column, which a picture has.
 Facts facts_of(const std::vector<Run>& runs, const Warps& warps, const ViewState& state);
 

@@ -85,6 +85,33 @@ Panels panels_of(const Json& json) {
           .treemap = json.value("treemap", usual.treemap)};
 }
 
+/// Returns the path as a session stores it: relative, unless it climbs out of the session's folder
+/// by more than one level.
+std::string stored_path(const std::string& path, const std::string& folder) {
+  const fs::path relative = fs::absolute(path).lexically_relative(fs::absolute(folder));
+  const bool is_far = relative.empty() || relative.string().starts_with("../..");
+  return is_far ? fs::absolute(path).lexically_normal().string() : relative.string();
+}
+
+std::string opened_path(const std::string& stored, const std::string& folder) {
+  const fs::path path(stored);
+  return path.is_absolute() ? stored : (fs::absolute(folder) / path).lexically_normal().string();
+}
+
+Json paths_json(const std::vector<std::string>& paths, const std::string& folder) {
+  Json stored = Json::array();
+  for (const std::string& path : paths) stored.push_back(stored_path(path, folder));
+  return stored;
+}
+
+std::vector<std::string> paths_of(const Json& json, const char* key, const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const Json& path : json.value(key, Json::array())) {
+    paths.push_back(opened_path(path.get<std::string>(), folder));
+  }
+  return paths;
+}
+
 Json plans_json(const std::vector<PlanRequest>& plans) {
   Json all = Json::array();
   for (const PlanRequest& plan : plans) {
@@ -101,6 +128,54 @@ std::vector<PlanRequest> plans_of(const Json& json) {
                      .gpu = plan.at("gpu").get<std::string>()});
   }
   return plans;
+}
+
+/// Returns a run's key as it is stored: a path, or the name of a plan that the session makes.
+template <typename Path>
+std::string key_in_session(const std::string& key, const std::vector<PlanRequest>& plans,
+                           const Path& path) {
+  const bool is_plan = std::ranges::find(plans, key, &PlanRequest::name) != plans.end();
+  return is_plan ? key : path(key);
+}
+
+Json lanes_json(const ViewState& state, const std::string& folder) {
+  const auto stored = [&](const std::string& key) {
+    return key_in_session(key, state.plans,
+                          [&](const std::string& path) { return stored_path(path, folder); });
+  };
+  const Lanes& lanes = state.lanes;
+  Json folded = Json::array();
+  for (const std::string& key : lanes.folded) folded.push_back(stored(key));
+  Json names = Json::array();
+  for (const LaneName& one : lanes.names) {
+    names.push_back({{"run", stored(one.run)}, {"name", one.name}});
+  }
+  return {{"sort", name_of(kLaneSortNames, lanes.sort)},
+          {"first", lanes.first},
+          {"folded", folded},
+          {"closed", paths_json(lanes.closed, folder)},
+          {"names", names}};
+}
+
+Lanes lanes_of(const Json& json, const std::vector<PlanRequest>& plans, const std::string& folder) {
+  const auto opened = [&](const std::string& key) {
+    return key_in_session(key, plans,
+                          [&](const std::string& path) { return opened_path(path, folder); });
+  };
+  const Lanes usual;
+  Lanes lanes{.sort = value_of(json, "sort", kLaneSortNames, usual.sort),
+              .first = json.value("first", usual.first),
+              .folded = {},
+              .closed = paths_of(json, "closed", folder),
+              .names = {}};
+  for (const Json& key : json.value("folded", Json::array())) {
+    lanes.folded.push_back(opened(key.get<std::string>()));
+  }
+  for (const Json& one : json.value("names", Json::array())) {
+    lanes.names.push_back(
+        {opened(one.at("run").get<std::string>()), one.at("name").get<std::string>()});
+  }
+  return lanes;
 }
 
 Json pick_json(const std::optional<Pick>& pick) {
@@ -172,26 +247,11 @@ std::optional<WhatIf> what_if_of_session(const Json& json) {
                 .gpu = at->at("gpu").get<std::string>()};
 }
 
-/// Returns the path as a session stores it: relative, unless it climbs out of the session's folder
-/// by more than one level.
-std::string stored_path(const std::string& path, const std::string& folder) {
-  const fs::path relative = fs::absolute(path).lexically_relative(fs::absolute(folder));
-  const bool is_far = relative.empty() || relative.string().starts_with("../..");
-  return is_far ? fs::absolute(path).lexically_normal().string() : relative.string();
-}
-
-std::string opened_path(const std::string& stored, const std::string& folder) {
-  const fs::path path(stored);
-  return path.is_absolute() ? stored : (fs::absolute(folder) / path).lexically_normal().string();
-}
-
 Json json_of(const ViewState& state, const std::string& folder) {
-  Json files = Json::array();
-  for (const std::string& file : state.files) files.push_back(stored_path(file, folder));
   Json notes = Json::array();
   for (const Note& note : state.notes) notes.push_back({{"x", note.x}, {"text", note.text}});
   return {{"schema", kSchema},
-          {"files", files},
+          {"files", paths_json(state.files, folder)},
           {"alignment", name_of(kAlignmentNames, state.alignment)},
           {"layout", name_of(kLayoutNames, state.layout)},
           {"height", name_of(kHeightNames, state.height)},
@@ -202,7 +262,9 @@ Json json_of(const ViewState& state, const std::string& folder) {
           {"memory", name_of(kMemoryNames, state.memory)},
           {"grouping", name_of(kGroupingNames, state.grouping)},
           {"panels", panels_json(state.panels)},
+          {"lanes", lanes_json(state, folder)},
           {"baseline", state.baseline},
+          {"earlier_baselines", state.earlier_baselines},
           {"focus", state.focus},
           {"rank", optional_json(state.rank)},
           {"view", range_json(state.view)},
@@ -223,9 +285,8 @@ Json json_of(const ViewState& state, const std::string& folder) {
 ViewState state_of(const Json& json, const std::string& folder) {
   const ViewState usual;
   ViewState state;
-  for (const Json& file : json.at("files")) {
-    state.files.push_back(opened_path(file.get<std::string>(), folder));
-  }
+  json.at("files");  // throws where there are none
+  state.files = paths_of(json, "files", folder);
   state.alignment = value_of(json, "alignment", kAlignmentNames, usual.alignment);
   state.layout = value_of(json, "layout", kLayoutNames, usual.layout);
   state.height = value_of(json, "height", kHeightNames, usual.height);
@@ -237,6 +298,7 @@ ViewState state_of(const Json& json, const std::string& folder) {
   state.grouping = value_of(json, "grouping", kGroupingNames, usual.grouping);
   if (json.contains("panels")) state.panels = panels_of(json.at("panels"));
   state.baseline = json.value("baseline", usual.baseline);
+  state.earlier_baselines = json.value("earlier_baselines", usual.earlier_baselines);
   state.focus = json.value("focus", usual.focus);
   state.rank = optional_of<size_t>(json, "rank");
   state.view = range_of(json, "view");
@@ -250,6 +312,7 @@ ViewState state_of(const Json& json, const std::string& folder) {
   state.pick = pick_of(json);
   if (json.contains("tree")) state.tree = tree_of(json.at("tree"));
   state.plans = plans_of(json);
+  if (json.contains("lanes")) state.lanes = lanes_of(json.at("lanes"), state.plans, folder);
   state.what_if = what_if_of_session(json);
   for (const Json& note : json.value("notes", Json::array())) {
     state.notes.push_back({note.at("x").get<double>(), note.at("text").get<std::string>()});

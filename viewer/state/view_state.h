@@ -47,6 +47,10 @@ constexpr std::array<std::string_view, 3> kMemoryNames = {"tensors", "host", "pi
 enum class At : uint8_t { peak, cursor };
 constexpr std::array<std::string_view, 2> kAtNames = {"peak", "cursor"};
 
+/// The order of lanes: as they were opened, the highest peak first, or by name.
+enum class LaneSort : uint8_t { opened, peak, name };
+constexpr std::array<std::string_view, 3> kLaneSortNames = {"opened", "peak", "name"};
+
 /// The scope of what the user has selected: a block, all blocks of its name, all of its category,
 /// or all below a place of the tree.
 enum class PickScope : uint8_t { block, name, category, place };
@@ -102,6 +106,25 @@ struct Note {
   bool operator==(const Note&) const = default;
 };
 
+/// A name that the user has given to a run.
+struct LaneName {
+  std::string run;  // its key
+  std::string name;
+
+  bool operator==(const LaneName&) const = default;
+};
+
+/// The lanes of runs, which are named by their keys (Run::key).
+struct Lanes {
+  LaneSort sort{};
+  size_t first = 0;                 // first shown line of them
+  std::vector<std::string> folded;  // shown by name and peak alone
+  std::vector<std::string> closed;  // not opened, although they belong to a file or folder that is
+  std::vector<LaneName> names;
+
+  bool operator==(const Lanes&) const = default;
+};
+
 struct Panels {
   bool alive = true;
   bool table = true;
@@ -128,10 +151,12 @@ struct ViewState {
   Memory memory = Memory::tensors;
   Grouping grouping = Grouping::category;
   Panels panels;
-  size_t baseline = 0;         // index of a run
-  size_t focus = 0;            // the run that keys and the panel act on
-  std::optional<size_t> rank;  // index in a run; nothing: the highest peak's
-  std::optional<Range> view;   // of x; nothing: all
+  Lanes lanes{};
+  size_t baseline = 0;                      // index of a run
+  std::vector<size_t> earlier_baselines{};  // the latest first: for runs in other memory
+  size_t focus = 0;                         // the run that keys and the panel act on
+  std::optional<size_t> rank;               // index in a run; nothing: the highest peak's
+  std::optional<Range> view;                // of x; nothing: all
   std::optional<double> cursor;
   std::optional<Range> selection;
   uint32_t hidden_categories = 0;  // a bit each

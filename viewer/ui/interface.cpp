@@ -12,7 +12,7 @@ namespace shardlens::viewer {
 
 namespace {
 
-constexpr std::array kMenus = {"File", "View",   "Align",  "Go",
+constexpr std::array kMenus = {"File", "View",   "Align",  "Go",     "Lanes",
                                "Find", "Select", "Panels", "What if"};
 
 constexpr ImGuiWindowFlags kSheet = ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoResize |
@@ -40,8 +40,11 @@ void Interface::ask(Asking what) {
   just_asked_ = true;
   chosen_ = 0;
   typed_.fill('\0');
-  if (what == Asking::search) {
-    presenter_.state().search.copy(typed_.data(), typed_.size() - 1);
+  const size_t room = typed_.size() - 1;
+  const ViewState& state = presenter_.state();
+  if (what == Asking::search) state.search.copy(typed_.data(), room);
+  if (what == Asking::rename && state.focus < presenter_.runs().size()) {
+    presenter_.runs()[state.focus].name.copy(typed_.data(), room);
   }
 }
 
@@ -58,6 +61,8 @@ void Interface::run(const Command& command) {
       return ask(Asking::search);
     case Request::add_note:
       return ask(Asking::note);
+    case Request::rename_lane:
+      return ask(Asking::rename);
     case Request::open_file:
       return ask(Asking::open);
     case Request::copy_pick:
@@ -208,6 +213,10 @@ void Interface::draw_question() {
     case Asking::note:
       draw_text_question("Note at the cursor", "what is to be remembered, then Enter");
       break;
+    case Asking::rename:
+      draw_text_question("Name of the focused strategy",
+                         "another name, then Enter; none: its first name");
+      break;
     case Asking::open:
       draw_text_question("Open", "the path of a run's folder or a .slp file, then Enter");
       break;
@@ -241,6 +250,9 @@ void Interface::answer() {
         break;
       case Asking::note:
         presenter_.add_note(text);
+        break;
+      case Asking::rename:
+        presenter_.rename(text);
         break;
       case Asking::open:
         path_ = text;

@@ -45,7 +45,7 @@ class Interface {
   bool forgets();
 
  private:
-  enum class Asking { nothing, palette, search, note, open, help };
+  enum class Asking { nothing, palette, search, note, rename, open, help };
 
   bool is_pressed(std::string_view key) const;
   void run(const Command& command);

@@ -1,0 +1,248 @@
+// Many runs: their lanes are scrolled, folded, sorted, closed and renamed, no number of theirs is
+// cut, and runs of two memories are compared each with their own.
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cctype>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "profiler/units.h"
+#include "tests/support/random_events.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/view_recording.h"
+#include "viewer/scene/comparison_report.h"
+#include "viewer/scene/presenter.h"
+#include "viewer/state/session.h"
+
+namespace shardlens::viewer {
+namespace {
+
+constexpr int kRuns = 64;
+constexpr Canvas kSmall{1000, 600, 20, 1};
+constexpr Canvas kLarge{3840, 2160, 40, 2};
+
+/// Runs whose peaks are in another order than their names.
+struct ManyRuns {
+  explicit ManyRuns(int count) {
+    for (int i = 0; i < count; ++i) {
+      const int64_t activations = 3 + i * 29 % count;
+      write("run-" + std::string(1, static_cast<char>('a' + i / 26)) +
+                std::string(1, static_cast<char>('a' + i % 26)),
+            {.steps = 1, .activation_bytes = activations << 18});
+    }
+  }
+  void write(const std::string& name, const test::ViewRecordingOptions& options) {
+    std::filesystem::create_directories(folder.file(name));
+    test::write_profile(folder.file(name + "/rank0.slp"), test::view_recording(options));
+    state.files.push_back(folder.file(name));
+  }
+
+  test::TemporaryFolder folder;
+  ViewState state;
+};
+
+const ManyRuns& many() {
+  static const ManyRuns runs(kRuns);
+  return runs;
+}
+
+const Picture& draw_on(Presenter& presenter, const Canvas& canvas) {
+  return presenter.picture(canvas, plain_fonts(canvas.scale));
+}
+
+void give(Presenter& presenter, std::string_view id) { presenter.perform(*find_command(id)); }
+
+std::vector<Area> areas_of(const Picture& picture, Area::Kind kind) {
+  std::vector<Area> areas;
+  std::ranges::copy_if(picture.areas, std::back_inserter(areas),
+                       [&](const Area& area) { return area.kind == kind; });
+  return areas;
+}
+
+/// Returns the runs that have a card, in their order.
+std::vector<size_t> cards_of(const Picture& picture) {
+  std::vector<size_t> runs;
+  for (const Area& area : areas_of(picture, Area::Kind::card)) runs.push_back(area.run);
+  return runs;
+}
+
+bool says(const Picture& picture, const std::string& text) {
+  return to_text(picture).find(text) != std::string::npos;
+}
+
+/// Returns the texts that were cut within a number: "12.3..." for "12.34 MiB".
+std::vector<std::string> cut_numbers(const Picture& picture) {
+  std::vector<std::string> cut;
+  for (const Item& item : picture.items) {
+    const auto* const text = std::get_if<Text>(&item);
+    if (text == nullptr || !text->text.ends_with("...") || text->text.size() < 4) continue;
+    const char before = text->text[text->text.size() - 4];
+    const bool is_in_number =
+        std::isdigit(static_cast<unsigned char>(before)) != 0 || before == '.';
+    if (is_in_number) cut.push_back(text->text);
+  }
+  return cut;
+}
+
+}  // namespace
+
+TEST_CASE("sixty-four lanes are scrolled: each has its card, and no number is cut") {
+  Presenter presenter(many().state, "");
+  for (const Canvas& canvas : {kSmall, kLarge}) {
+    for (const char* layout : {"layout.columns", "layout.rows", "layout.difference"}) {
+      give(presenter, layout);
+      for (int i = 0; i < kRuns; ++i) give(presenter, "lanes.up");
+      std::set<size_t> seen;
+      for (int i = 0; i < kRuns; ++i) {
+        const Picture& picture = draw_on(presenter, canvas);
+        const auto cards = cards_of(picture);
+        CAPTURE(layout, canvas.width, i, cut_numbers(picture));
+        CHECK(cut_numbers(picture).empty());
+        for (const size_t run : cards) {
+          const auto peak = presenter.runs()[run].at_peak().lane.peak().max_bytes;
+          CHECK(says(picture, " " + profiler::bytes_text(peak) + "\n"));
+          seen.insert(run);
+        }
+        give(presenter, "lanes.down");
+      }
+      CHECK(seen.size() == kRuns);
+    }
+  }
+}
+
+TEST_CASE("the wheel beside a plot scrolls the lanes, and a press on their bar jumps") {
+  Presenter presenter(many().state, "");
+  const Picture& picture = draw_on(presenter, kSmall);
+  const auto bar = areas_of(picture, Area::Kind::lane_bar);
+  REQUIRE(bar.size() == 1);
+  const auto card = areas_of(picture, Area::Kind::card).front();
+  presenter.wheel(card.box.x + 1, card.box.y + 1, -1);
+  CHECK(presenter.state().lanes.first == 1);
+  presenter.press(bar[0].box.x + 1, bar[0].box.bottom() - 1);
+  presenter.release();
+  CHECK(cards_of(draw_on(presenter, kSmall)).back() == kRuns - 1);
+  presenter.press(bar[0].box.x + 1, bar[0].box.y + 1);
+  CHECK(cards_of(draw_on(presenter, kSmall)).front() == 0);
+}
+
+TEST_CASE("the focus goes through the lanes in their order, and its lane is shown") {
+  Presenter presenter(many().state, "");
+  draw_on(presenter, kSmall);
+  give(presenter, "lanes.sort");
+  const auto peak = [&](size_t run) {
+    return presenter.runs()[run].at_peak().lane.peak().max_bytes;
+  };
+  give(presenter, "focus.next");
+  std::vector<size_t> visited;
+  for (int i = 0; i < kRuns; ++i) {
+    const auto cards = cards_of(draw_on(presenter, kSmall));
+    CHECK(std::ranges::is_sorted(cards, std::greater(), peak));
+    CHECK(std::ranges::find(cards, presenter.state().focus) != cards.end());
+    visited.push_back(presenter.state().focus);
+    give(presenter, "focus.next");
+  }
+  CHECK(std::set<size_t>(visited.begin(), visited.end()).size() == kRuns);
+  give(presenter, "lanes.sort");
+  CHECK(presenter.state().lanes.sort == LaneSort::name);
+}
+
+TEST_CASE("lanes are folded to a line with their peak, and unfolded by a press") {
+  Presenter presenter(many().state, "");
+  draw_on(presenter, kSmall);
+  give(presenter, "lane.fold.others");
+  const Picture& picture = draw_on(presenter, kSmall);
+  CHECK(cards_of(picture) == std::vector<size_t>{0});
+  const auto lines = areas_of(picture, Area::Kind::folded_lane);
+  REQUIRE_FALSE(lines.empty());
+  CHECK(says(picture, std::to_string(kRuns - 1 - lines.size()) + " more are folded: Ctrl+U"));
+  const size_t run = lines.back().run;
+  CHECK(says(picture, " " + presenter.runs()[run].name + "\n"));
+  presenter.press(lines.back().box.x + 1, lines.back().box.y + 1);
+  presenter.release();
+  CHECK(presenter.state().focus == run);
+  CHECK(cards_of(draw_on(presenter, kSmall)) == std::vector<size_t>{0, run});
+  give(presenter, "lane.unfold");
+  CHECK(areas_of(draw_on(presenter, kSmall), Area::Kind::folded_lane).empty());
+  const auto fold = areas_of(draw_on(presenter, kSmall), Area::Kind::lane_fold).front();
+  presenter.press(fold.box.x + 1, fold.box.y + 1);
+  CHECK(presenter.state().lanes.folded ==
+        std::vector<std::string>{presenter.runs()[fold.run].key()});
+}
+
+TEST_CASE("a run is closed by its button, comes back by undo, and stays closed in a session") {
+  ManyRuns three(3);
+  ViewState state = three.state;
+  state.files = {three.folder.path()};  // a folder of runs
+  Presenter presenter(state, "");
+  const auto close = areas_of(draw_on(presenter, kSmall), Area::Kind::lane_close);
+  REQUIRE(close.size() == 3);
+  const std::string gone = presenter.runs()[1].name;
+  presenter.press(close[1].box.x + 1, close[1].box.y + 1);
+  presenter.release();
+  draw_on(presenter, kSmall);
+  REQUIRE(presenter.runs().size() == 2);
+  CHECK(presenter.messages().empty());
+  save_session(presenter.state(), three.folder.file("s.json"));
+  Presenter again(load_session(three.folder.file("s.json")), "");
+  CHECK(again.runs().size() == 2);
+  give(presenter, "undo");
+  draw_on(presenter, kSmall);
+  REQUIRE(presenter.runs().size() == 3);
+  CHECK(presenter.runs()[1].name == gone);
+}
+
+TEST_CASE("a run is renamed wherever it is named, and an empty name is its first one") {
+  ManyRuns two(2);
+  Presenter presenter(two.state, "");
+  draw_on(presenter, kSmall);
+  presenter.rename("before the change");
+  CHECK(says(draw_on(presenter, kSmall), "compared with before the change"));
+  CHECK(presenter.table_csv().starts_with("category,\"before the change bytes\""));
+  save_session(presenter.state(), two.folder.file("s.json"));
+  Presenter again(load_session(two.folder.file("s.json")), "");
+  CHECK(says(draw_on(again, kSmall), "before the change"));
+  presenter.rename("");
+  CHECK(says(draw_on(presenter, kSmall), "compared with run-aa"));
+}
+
+TEST_CASE("every memory has its baseline: card, table, panel, difference and report agree") {
+  ManyRuns mixed(2);
+  mixed.write("host", {.steps = 1, .device = "cpu"});
+  mixed.write("more", {.steps = 1, .activation_bytes = 5 << 20, .device = "cpu"});
+  mixed.write("most", {.steps = 1, .activation_bytes = 6 << 20, .device = "cpu"});
+  Presenter presenter(mixed.state, "");
+  constexpr Canvas kWide{1600, 1000, 0, 1};
+  const auto focus = [&](size_t run) {
+    while (presenter.state().focus != run) give(presenter, "focus.next");
+  };
+  draw_on(presenter, kWide);
+  focus(4);
+  CHECK(says(draw_on(presenter, kWide), " Compared with host\n"));
+  CHECK(says(draw_on(presenter, kWide), "compared with run-aa and host"));
+  focus(3);
+  give(presenter, "baseline");
+  focus(1);
+  give(presenter, "baseline");
+  focus(4);
+  const Picture& picture = draw_on(presenter, kWide);
+  CHECK(says(picture, " Compared with more\n"));
+  CHECK(says(picture, "compared with run-ab and more"));
+  const auto peak = [&](size_t run) {
+    return presenter.runs()[run].at_peak().lane.peak().max_bytes;
+  };
+  CHECK(says(picture, change_in_words(peak(3), peak(4))));
+  const ViewState& state = presenter.state();
+  const std::string report = comparison_report(presenter.runs(), state.baseline, ReportFormat::text,
+                                               std::nullopt, state.earlier_baselines);
+  CHECK(report.find("compared with run-ab and more") != std::string::npos);
+  CHECK(report.find(change_in_words(peak(3), peak(4)) + " against more") != std::string::npos);
+  CHECK(report.find("against host") == std::string::npos);
+  // The overlay has a card for each memory.
+  give(presenter, "layout.overlay");
+  CHECK(cards_of(draw_on(presenter, kWide)) == std::vector<size_t>{1, 3});
+}
+
+}  // namespace shardlens::viewer

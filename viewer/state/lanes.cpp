@@ -1,0 +1,101 @@
+#include "viewer/state/lanes.h"
+
+#include <algorithm>
+
+namespace shardlens::viewer {
+
+namespace {
+
+size_t lines_of(size_t lanes, const Facts& facts) {
+  const size_t columns = std::max<size_t>(1, facts.lane_columns);
+  return (lanes + columns - 1) / columns;
+}
+
+/// Returns the index of a run after the run `closed` has left.
+size_t without(size_t run, size_t closed) { return run > closed ? run - 1 : run; }
+
+/// Closes a run that the state itself has made. Returns true if there is such a run.
+bool close_plan(ViewState& state, const std::string& key) {
+  if (state.what_if && request_of(*state.what_if).name == key) {
+    state.what_if.reset();
+    return true;
+  }
+  return std::erase_if(state.plans, [&](const PlanRequest& plan) { return plan.name == key; }) > 0;
+}
+
+}  // namespace
+
+bool is_folded(const Lanes& lanes, const std::string& key) {
+  return std::ranges::find(lanes.folded, key) != lanes.folded.end();
+}
+
+std::vector<size_t> unfolded(const ViewState& state, const Facts& facts) {
+  std::vector<size_t> shown = facts.order;
+  std::erase_if(shown, [&](size_t run) { return is_folded(state.lanes, facts.keys[run]); });
+  return shown;
+}
+
+void toggle_fold(ViewState& state, const Facts& facts, size_t run) {
+  if (run >= facts.keys.size()) return;
+  const std::string& key = facts.keys[run];
+  if (std::erase(state.lanes.folded, key) == 0) state.lanes.folded.push_back(key);
+}
+
+void fold_others(ViewState& state, const Facts& facts) {
+  if (state.focus >= facts.keys.size()) return;
+  state.lanes.folded = facts.keys;
+  std::erase(state.lanes.folded, facts.keys[state.focus]);
+  state.lanes.first = 0;
+}
+
+void close_run(ViewState& state, const Facts& facts, size_t run) {
+  if (run >= facts.keys.size()) return;
+  const std::string& key = facts.keys[run];
+  std::erase(state.lanes.folded, key);
+  if (!close_plan(state, key)) state.lanes.closed.push_back(key);
+  if (state.pick && state.pick->run == run) state.pick.reset();
+  if (state.pick) state.pick->run = without(state.pick->run, run);
+  std::erase(state.earlier_baselines, run);
+  for (size_t& earlier : state.earlier_baselines) earlier = without(earlier, run);
+  state.focus = without(state.focus, run);
+  if (state.baseline == run) {
+    state.baseline = 0;
+  } else {
+    state.baseline = without(state.baseline, run);
+  }
+}
+
+void choose_baseline_of_memory(ViewState& state, const Facts& facts) {
+  if (state.focus >= facts.runs() || state.focus == state.baseline) return;
+  std::erase(state.earlier_baselines, state.focus);
+  state.earlier_baselines.insert(state.earlier_baselines.begin(), state.baseline);
+  state.baseline = state.focus;
+}
+
+void move_focus(ViewState& state, const Facts& facts, int64_t forward) {
+  const auto count = static_cast<int64_t>(facts.order.size());
+  if (count == 0) return;
+  const auto now = std::ranges::find(facts.order, state.focus) - facts.order.begin();
+  state.focus = facts.order[static_cast<size_t>((now + forward + count) % count)];
+  show_focus(state, facts);
+}
+
+void scroll_lanes(ViewState& state, const Facts& facts, int64_t lines) {
+  const size_t all = lines_of(unfolded(state, facts).size(), facts);
+  const auto last = static_cast<int64_t>(all - std::min(all, facts.lane_lines));
+  state.lanes.first = static_cast<size_t>(
+      std::clamp<int64_t>(static_cast<int64_t>(state.lanes.first) + lines, 0, last));
+}
+
+void show_focus(ViewState& state, const Facts& facts) {
+  const std::vector<size_t> lanes = unfolded(state, facts);
+  const auto at = std::ranges::find(lanes, state.focus);
+  if (at == lanes.end()) return;
+  const size_t line =
+      static_cast<size_t>(at - lanes.begin()) / std::max<size_t>(1, facts.lane_columns);
+  const size_t lines = std::max<size_t>(1, facts.lane_lines);
+  const size_t least = line + 1 - std::min(line + 1, lines);
+  state.lanes.first = std::clamp(state.lanes.first, least, line);
+}
+
+}  // namespace shardlens::viewer

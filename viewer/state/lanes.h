@@ -1,0 +1,37 @@
+// The user's acts on lanes as a whole: folding, closing and scrolling them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "viewer/state/facts.h"
+#include "viewer/state/view_state.h"
+
+namespace shardlens::viewer {
+
+bool is_folded(const Lanes& lanes, const std::string& key);
+
+/// Returns the runs whose lanes are not folded, in the order of lanes.
+std::vector<size_t> unfolded(const ViewState& state, const Facts& facts);
+
+/// Folds a lane, or unfolds it.
+void toggle_fold(ViewState& state, const Facts& facts, size_t run);
+void fold_others(ViewState& state, const Facts& facts);
+
+/// Closes a run: one of a file or folder, a plan that was kept, or the what-if panel's.
+void close_run(ViewState& state, const Facts& facts, size_t run);
+
+/// Compares the runs that show the same memory with the focused one.
+void choose_baseline_of_memory(ViewState& state, const Facts& facts);
+
+/// Focuses the next or the previous run in the order of lanes, and shows its lane.
+void move_focus(ViewState& state, const Facts& facts, int64_t forward);
+
+/// Scrolls the lanes by lines, never past the last.
+void scroll_lanes(ViewState& state, const Facts& facts, int64_t lines);
+/// Scrolls the lanes as little as is needed to show that of the focused run.
+void show_focus(ViewState& state, const Facts& facts);
+
+}  // namespace shardlens::viewer
