@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <cctype>
 #include <cstddef>
 #include <functional>
 #include <set>
@@ -65,10 +66,16 @@ class Stage {
     frame();
   }
   void type(const std::string& text) {
-    frame();  // the question takes the keyboard
-    for (const char c : text) ImGui::GetIO().AddInputCharacter(static_cast<unsigned char>(c));
-    frame();
+    letters(text);
     press("Enter");
+  }
+  /// Keys of letters, all of them between two frames.
+  void letters(const std::string& text) {
+    for (const char c : text) {
+      const auto character = static_cast<unsigned char>(c);
+      interface.press(
+          KeyPress{with_character(chord_of(std::toupper(character), 0), character), character});
+    }
   }
   const ViewState& state() const { return presenter.state(); }
 
@@ -174,8 +181,8 @@ TEST_CASE("a search, a note and a path are typed") {
   REQUIRE(stage.state().notes.size() == 1);
   CHECK(stage.state().notes[0].text == "here it grows");
   stage.press("Ctrl+N");
-  stage.type("!");  // behind the name that it has
-  CHECK(stage.presenter.runs().front().name == "run!");
+  stage.type("!");
+  CHECK(stage.presenter.runs().front().name == "!");
   stage.press("Ctrl+O");
   stage.type("/some/run");
   CHECK(stage.request == Request::open_file);
@@ -186,6 +193,51 @@ TEST_CASE("a search, a note and a path are typed") {
   stage.type(">many");
   CHECK(stage.state().search.empty());
   stage.frame();
+}
+
+TEST_CASE(
+    "what is typed before a slow frame is whole: the key of the question, its text and Enter") {
+  Stage stage;
+  stage.letters("/mlp3 >1MiB");
+  stage.interface.press(parse_chord("Enter"));
+  stage.interface.press(parse_chord("T"));
+  stage.frame();
+  CHECK(stage.state().search == "mlp3 >1MiB");
+  CHECK(stage.state().theme == Theme::dark);
+  stage.letters("/");
+  stage.frame();
+  stage.letters("at");  // what was searched is selected, so these take its place
+  stage.interface.press(parse_chord("Backspace"));
+  stage.frame();
+  stage.letters("ttn");
+  stage.interface.press(parse_chord("Enter"));
+  stage.frame();
+  CHECK(stage.state().search == "attn");
+}
+
+TEST_CASE("a line is changed at its cursor, a character at a time, and holds what was pasted") {
+  LineEditor line;
+  const auto keys = [&](const std::vector<std::string>& names) {
+    for (const std::string& name : names) line.press({parse_chord(name)});
+  };
+  line.start("first");
+  CHECK(line.is_selected());
+  keys({"Left"});
+  CHECK_FALSE(line.is_selected());
+  CHECK(line.cursor() == 4);
+  line.press({KeyChord{}, 0xFC});
+  CHECK(line.text() == "firs\xC3\xBCt");
+  keys({"Left", "Backspace", "End", "Backspace", "Home", "Delete"});
+  CHECK(line.text() == "ir\xC3\xBC");
+  line.put("a\nb");
+  CHECK(line.text() == "abir\xC3\xBC");
+  keys({"End", "Backspace"});
+  CHECK(line.text() == "abir");
+  CHECK_FALSE(line.press({parse_chord("Ctrl+X"), 'x'}));
+  keys({"Ctrl+A", "Delete"});
+  CHECK(line.text().empty());
+  keys({"Backspace", "Delete", "Left", "Right"});
+  CHECK(line.cursor() == 0);
 }
 
 TEST_CASE("what is selected is copied, and its line is asked for") {

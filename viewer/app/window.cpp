@@ -82,7 +82,7 @@ class Window {
 
   GLFWwindow* get() const { return window_; }
   /// Each returns what came since its last call.
-  std::vector<KeyChord> take_pressed() { return std::exchange(pressed_, {}); }
+  std::vector<KeyPress> take_pressed() { return std::exchange(pressed_, {}); }
   std::vector<std::string> take_dropped() { return std::exchange(dropped_, {}); }
   /// Returns true if anything has happened to the window since the last call.
   bool take_happened() { return std::exchange(has_happened_, false); }
@@ -111,13 +111,14 @@ class Window {
         window_, [](GLFWwindow* window, int key, int scancode, int action, int modifiers) {
           Window& self = of(window);
           if (action == GLFW_RELEASE) return;
-          self.pressed_.push_back(chord_of(key, modifiers, glfwGetKeyName(key, scancode)));
+          self.pressed_.push_back({chord_of(key, modifiers, glfwGetKeyName(key, scancode))});
         });
-    // The character of a key comes right behind it.
+    // The character of a key comes right behind it; of several keys that compose one, the last.
     glfwSetCharCallback(window_, [](GLFWwindow* window, unsigned character) {
       Window& self = of(window);
-      if (self.pressed_.empty()) return;
-      self.pressed_.back() = with_character(self.pressed_.back(), character);
+      const bool has_key = !self.pressed_.empty() && self.pressed_.back().character == 0;
+      if (!has_key) return self.pressed_.push_back({KeyChord{}, character});
+      self.pressed_.back() = {with_character(self.pressed_.back().chord, character), character};
     });
     glfwSetDropCallback(window_, [](GLFWwindow* window, int count, const char** paths) {
       of(window).dropped_.assign(paths, paths + count);
@@ -130,7 +131,7 @@ class Window {
   }
 
   GLFWwindow* window_ = nullptr;
-  std::vector<KeyChord> pressed_;
+  std::vector<KeyPress> pressed_;
   std::vector<std::string> dropped_;
   bool has_happened_ = false;
 };
@@ -248,13 +249,13 @@ class Program {
     draw_progress(part, colors_of(shown_ != nullptr ? shown_->state().theme : options_.theme));
     end_frame();
     glfwSwapBuffers(window_.get());
-    const std::vector<KeyChord> pressed = window_.take_pressed();
-    return std::ranges::find(pressed, parse_chord("Escape")) == pressed.end() &&
+    const std::vector<KeyPress> pressed = window_.take_pressed();
+    return std::ranges::find(pressed, parse_chord("Escape"), &KeyPress::chord) == pressed.end() &&
            glfwWindowShouldClose(window_.get()) == GLFW_FALSE;
   }
 
   void take_events() {
-    for (const KeyChord& chord : window_.take_pressed()) interface_.press(chord);
+    for (const KeyPress& key : window_.take_pressed()) interface_.press(key);
     const std::vector<std::string> dropped = window_.take_dropped();
     if (!dropped.empty()) presenter_.open(dropped);
   }

@@ -4,7 +4,6 @@
 #include <imgui.h>
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 #include <utility>
 
@@ -36,16 +35,12 @@ Request Interface::take_request() { return std::exchange(request_, Request::none
 
 void Interface::ask(Asking what) {
   asking_ = what;
-  ++questions_;
-  just_asked_ = true;
   chosen_ = 0;
-  typed_.fill('\0');
-  const size_t room = typed_.size() - 1;
   const ViewState& state = presenter_.state();
-  if (what == Asking::search) state.search.copy(typed_.data(), room);
-  if (what == Asking::rename && state.focus < presenter_.runs().size()) {
-    presenter_.runs()[state.focus].name.copy(typed_.data(), room);
-  }
+  const bool renames = what == Asking::rename && state.focus < presenter_.runs().size();
+  line_.start(what == Asking::search ? state.search
+              : renames              ? presenter_.runs()[state.focus].name
+                                     : "");
 }
 
 void Interface::run(const Command& command) {
@@ -98,16 +93,13 @@ void Interface::apply_theme() {
 void Interface::draw(const Frame& frame) {
   apply_theme();
   if (frame.has_menu) draw_menu();
-  if (asking_ == Asking::nothing) {
-    take_keys();
-    take_pointer();
-  }
+  take_keys();
+  if (asking_ == Asking::nothing) take_pointer();
   const Canvas canvas{frame.width, frame.height,
                       frame.has_menu ? static_cast<int>(menu_height_) : 0, frame.scale};
   const Picture& picture = presenter_.picture(canvas, fonts_.metrics());
   viewer::draw(picture, presenter_.ground(), fonts_, backdrop_, *ImGui::GetBackgroundDrawList());
   draw_question();
-  pressed_.clear();
 }
 
 void Interface::draw_menu() {
@@ -152,20 +144,32 @@ bool Interface::forgets() {
   return true;
 }
 
-bool Interface::is_pressed(std::string_view key) const {
-  return std::ranges::find(pressed_, parse_chord(key)) != pressed_.end();
+/// Takes all keys in their order: one may open a question, and those behind it are its text.
+void Interface::take_keys() {
+  for (const KeyPress& key : std::exchange(pressed_, {})) {
+    asking_ == Asking::nothing ? take_command_key(key.chord) : take_question_key(key);
+  }
 }
 
-void Interface::take_keys() {
-  const std::vector<KeyChord> pressed = std::exchange(pressed_, {});
-  for (const KeyChord& chord : pressed) {
-    for (const Command& command : commands()) {
-      if (parse_chord(command.key) != chord) continue;
-      run(command);
-      break;
-    }
-    if (asking_ != Asking::nothing) return;  // what follows is text for the question
+void Interface::take_command_key(const KeyChord& chord) {
+  const auto fits = [&](const Command& command) { return parse_chord(command.key) == chord; };
+  const auto at = std::ranges::find_if(commands(), fits);
+  if (at != commands().end()) run(*at);
+}
+
+void Interface::take_question_key(const KeyPress& key) {
+  const auto is = [&](std::string_view name) { return key.chord == parse_chord(name); };
+  if (is("Escape")) return (void)(asking_ = Asking::nothing);
+  if (asking_ == Asking::help) return;
+  if (is("Enter")) return answer();
+  if (is("Down")) return (void)++chosen_;
+  if (is("Up")) return (void)(chosen_ -= std::min<size_t>(1, chosen_));
+  if (is("Ctrl+C")) return ImGui::SetClipboardText(line_.text().c_str());
+  if (is("Ctrl+V")) {
+    const char* const pasted = ImGui::GetClipboardText();
+    return line_.put(pasted == nullptr ? "" : pasted);
   }
+  if (line_.press(key)) chosen_ = 0;
 }
 
 void Interface::take_pointer() {
@@ -194,11 +198,6 @@ void Interface::take_pointer() {
 }
 
 void Interface::draw_question() {
-  if (asking_ == Asking::nothing) return;
-  if (is_pressed("Escape")) {
-    asking_ = Asking::nothing;
-    return;
-  }
   switch (asking_) {
     case Asking::palette:
       draw_palette();
@@ -223,28 +222,53 @@ void Interface::draw_question() {
     case Asking::nothing:
       break;
   }
-  just_asked_ = false;
 }
 
 void Interface::draw_text_question(const char* title, const char* hint) {
-  const float line = ImGui::GetFrameHeightWithSpacing();
-  place_sheet(0.5F, 3.2F * line);
+  place_sheet(0.5F, 3.2F * ImGui::GetFrameHeightWithSpacing());
   ImGui::Begin("question", nullptr, kSheet);
   ImGui::TextUnformatted(title);
-  if (just_asked_) ImGui::SetKeyboardFocusHere();
-  ImGui::SetNextItemWidth(-1);
-  // Each question has an id of its own, or ImGui would keep the previous one's text.
-  ImGui::PushID(questions_);
-  ImGui::InputTextWithHint("##typed", hint, typed_.data(), typed_.size());
-  ImGui::PopID();
+  draw_line(hint);
   ImGui::End();
-  if (is_pressed("Enter")) answer();
+}
+
+/// Draws the line that is typed, moved to the left where its cursor would be outside.
+void Interface::draw_line(const char* hint) const {
+  const float pad = ImGui::GetStyle().FramePadding.x;
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const ImVec2 size{ImGui::GetContentRegionAvail().x, ImGui::GetFrameHeight()};
+  const ImVec2 end{at.x + size.x, at.y + size.y};
+  const std::string& text = line_.text();
+  const float cursor = ImGui::CalcTextSize(text.c_str(), text.c_str() + line_.cursor()).x;
+  const float left = at.x + pad - std::max(0.F, cursor - (size.x - 3 * pad));
+  const float top = at.y + ImGui::GetStyle().FramePadding.y;
+  const float bottom = top + ImGui::GetTextLineHeight();
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  list.AddRectFilled(at, end, ImGui::GetColorU32(ImGuiCol_FrameBg));
+  list.PushClipRect({at.x + pad / 2, at.y}, {end.x - pad / 2, end.y}, true);
+  if (line_.is_selected()) {
+    list.AddRectFilled({left, top}, {left + ImGui::CalcTextSize(text.c_str()).x, bottom},
+                       ImGui::GetColorU32(ImGuiCol_TextSelectedBg));
+  }
+  if (text.empty()) {
+    list.AddText({left + pad, top}, ImGui::GetColorU32(ImGuiCol_TextDisabled), hint);
+  } else {
+    list.AddText({left, top}, ImGui::GetColorU32(ImGuiCol_Text), text.c_str());
+  }
+  list.AddLine({left + cursor, top}, {left + cursor, bottom}, ImGui::GetColorU32(ImGuiCol_Text));
+  list.PopClipRect();
+  ImGui::Dummy(size);
 }
 
 void Interface::answer() {
-  const std::string text = typed_.data();
+  const std::string& text = line_.text();
   try {
     switch (std::exchange(asking_, Asking::nothing)) {
+      case Asking::palette:
+        if (const auto found = matching_commands(text); !found.empty()) {
+          run(*found[std::min(chosen_, found.size() - 1)]);
+        }
+        break;
       case Asking::search:
         presenter_.set_search(text);
         break;
@@ -270,17 +294,10 @@ void Interface::draw_palette() {
   const float line = ImGui::GetFrameHeightWithSpacing();
   place_sheet(0.5F, std::min(ImGui::GetIO().DisplaySize.y * 0.7F, 18 * line));
   ImGui::Begin("palette", nullptr, kSheet);
-  if (just_asked_) ImGui::SetKeyboardFocusHere();
-  ImGui::SetNextItemWidth(-1);
-  ImGui::PushID(questions_);
-  ImGui::InputTextWithHint("##typed", "words of a command, then Enter", typed_.data(),
-                           typed_.size());
-  ImGui::PopID();
-  const auto found = matching_commands(typed_.data());
-  if (is_pressed("Down")) ++chosen_;
-  if (is_pressed("Up") && chosen_ > 0) --chosen_;
+  draw_line("words of a command, then Enter");
+  const auto found = matching_commands(line_.text());
   chosen_ = found.empty() ? 0 : std::min(chosen_, found.size() - 1);
-  const Command* wanted = is_pressed("Enter") && !found.empty() ? found[chosen_] : nullptr;
+  const Command* wanted = nullptr;
   ImGui::BeginChild("found");
   for (size_t i = 0; i < found.size(); ++i) {
     const std::string title = fmt::format("{}##{}", found[i]->title, found[i]->id);

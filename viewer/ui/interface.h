@@ -2,7 +2,6 @@
 // that take text. Turns keys and the pointer into commands.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -13,6 +12,7 @@
 #include "viewer/ui/canvas.h"
 #include "viewer/ui/fonts.h"
 #include "viewer/ui/keys.h"
+#include "viewer/ui/line_editor.h"
 
 namespace shardlens::viewer {
 
@@ -28,9 +28,10 @@ class Interface {
   Interface(Presenter& presenter, FontSet& fonts, Backdrop& backdrop)
       : presenter_(presenter), fonts_(fonts), backdrop_(backdrop) {}
 
-  /// Takes a key that went down since the last frame. ImGui is not asked for keys: it would miss
-  /// one that is up again before a slow frame begins.
-  void press(const KeyChord& chord) { pressed_.push_back(chord); }
+  /// Takes a key that went down since the last frame, with the character that it gives. ImGui is
+  /// not asked for keys: it would miss one that is up again before a slow frame begins.
+  void press(const KeyPress& key) { pressed_.push_back(key); }
+  void press(const KeyChord& chord) { press(KeyPress{.chord = chord}); }
 
   /// Draws the frame. Call it between ImGui::NewFrame and ImGui::Render.
   void draw(const Frame& frame);
@@ -47,17 +48,19 @@ class Interface {
  private:
   enum class Asking { nothing, palette, search, note, rename, open, help };
 
-  bool is_pressed(std::string_view key) const;
   void run(const Command& command);
   void ask(Asking what);
   void copy(const std::string& text);
   void draw_menu();
   void take_keys();
+  void take_command_key(const KeyChord& chord);
+  void take_question_key(const KeyPress& key);
   void take_pointer();
   void draw_question();
   void draw_palette();
   void draw_help();
   void draw_text_question(const char* title, const char* hint);
+  void draw_line(const char* hint) const;
   void answer();
   void draw_hint();
   void apply_theme();
@@ -65,12 +68,10 @@ class Interface {
   Presenter& presenter_;
   FontSet& fonts_;
   Backdrop& backdrop_;
-  std::vector<KeyChord> pressed_;
+  std::vector<KeyPress> pressed_;
   Request request_ = Request::none;
   Asking asking_ = Asking::nothing;
-  int questions_ = 0;
-  bool just_asked_ = false;
-  std::array<char, 1024> typed_{};
+  LineEditor line_;
   size_t chosen_ = 0;
   std::string path_;
   std::string said_;

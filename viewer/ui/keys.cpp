@@ -24,6 +24,8 @@ constexpr std::array kNamedKeys = {
     NamedKey{"F4", GLFW_KEY_F4},          NamedKey{"F5", GLFW_KEY_F5},
     NamedKey{"F6", GLFW_KEY_F6},          NamedKey{"F7", GLFW_KEY_F7},
     NamedKey{"F8", GLFW_KEY_F8},          NamedKey{"F9", GLFW_KEY_F9},
+    NamedKey{"Home", GLFW_KEY_HOME},      NamedKey{"End", GLFW_KEY_END},
+    NamedKey{"Delete", GLFW_KEY_DELETE},  NamedKey{"Backspace", GLFW_KEY_BACKSPACE},
     NamedKey{"PageUp", GLFW_KEY_PAGE_UP}, NamedKey{"PageDown", GLFW_KEY_PAGE_DOWN},
 };
 

@@ -14,6 +14,12 @@ struct KeyChord {
   bool operator==(const KeyChord&) const = default;
 };
 
+/// A key that went down, and the character that it gives; 0: none.
+struct KeyPress {
+  KeyChord chord;
+  unsigned character = 0;
+};
+
 /// Parses "Ctrl+Shift+E", "F1", "Left" or "[". The code of an unknown key is -1.
 KeyChord parse_chord(std::string_view text);
 
