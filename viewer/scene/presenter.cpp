@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "profiler/units.h"
@@ -13,26 +12,10 @@
 #include "viewer/scene/parts.h"
 #include "viewer/scene/pick.h"
 #include "viewer/scene/tree_panel.h"
-#include "viewer/state/lanes.h"
 
 namespace shardlens::viewer {
 
 namespace {
-
-constexpr double kNotch = 0.8;    // of the view, for one notch of the wheel
-constexpr float kDragPixels = 4;  // a press that moves as far is a drag
-
-bool is_in_tree(Area::Kind kind) {
-  return kind == Area::Kind::tree || kind == Area::Kind::frame || kind == Area::Kind::place_row ||
-         kind == Area::Kind::tree_choice || kind == Area::Kind::tree_sort;
-}
-
-/// True for what is beside a lane's plot.
-bool is_of_lanes(Area::Kind kind) {
-  return kind == Area::Kind::card || kind == Area::Kind::folded_lane ||
-         kind == Area::Kind::lane_fold || kind == Area::Kind::lane_close ||
-         kind == Area::Kind::lane_bar;
-}
 
 std::optional<profiler::Space> space_of(Memory memory) {
   switch (memory) {
@@ -317,195 +300,6 @@ void Presenter::show(const Range& view) {
   ViewState next = state_;
   next.view = view;
   change(next);
-}
-
-std::optional<double> Presenter::x_at(const Area& area, float x) const {
-  if (area.box.w <= 0) return std::nullopt;
-  const bool is_map = area.kind == Area::Kind::minimap;
-  if (!is_map && area.kind != Area::Kind::lane) return std::nullopt;
-  const Range range = is_map ? facts_.extent : view_of(state_, facts_.extent);
-  return range.begin + range.length() * static_cast<double>((x - area.box.x) / area.box.w);
-}
-
-void Presenter::press(float x, float y) {
-  refresh();
-  const Area* const area = area_at(picture_, x, y);
-  if (area == nullptr) return;
-  pressed_ = *area;
-  pressed_at_ = x;
-  ViewState next = state_;
-  switch (area->kind) {
-    case Area::Kind::lane:
-      pressed_x_ = x_at(*area, x).value_or(0);
-      next.focus = area->run;
-      next.cursor = pressed_x_;
-      next.at = At::cursor;
-      next.selection.reset();
-      break;
-    case Area::Kind::card:
-      next.focus = area->run;
-      break;
-    case Area::Kind::legend:
-      next.hidden_categories ^= 1U << area->index;
-      break;
-    case Area::Kind::control:
-      if (next.what_if) choose(*next.what_if, static_cast<Control>(area->run), area->index);
-      break;
-    case Area::Kind::call:
-      if (next.pick) next.pick->call = area->index;
-      break;
-    case Area::Kind::tree_choice:
-      choose_in_tree(next, static_cast<TreeChoice>(area->run), area->index);
-      break;
-    case Area::Kind::tree_sort:
-      next.tree.sort = static_cast<PlaceSort>(area->index);
-      next.tree.first = 0;
-      break;
-    case Area::Kind::folded_lane:
-    case Area::Kind::lane_fold:
-    case Area::Kind::lane_close:
-    case Area::Kind::lane_bar:
-      count_alive();
-      press_lane(*area, y, next);
-      break;
-    case Area::Kind::category:
-    case Area::Kind::alive_row:
-    case Area::Kind::frame:
-    case Area::Kind::place_row:
-    case Area::Kind::minimap:
-    case Area::Kind::table:
-    case Area::Kind::tree:
-      break;
-  }
-  select(*area, x, y, next);
-  change(next);
-  if (area->kind == Area::Kind::minimap) drag(x);
-}
-
-void Presenter::press_lane(const Area& area, float y, ViewState& next) const {
-  switch (area.kind) {
-    case Area::Kind::folded_lane:
-      next.focus = area.run;
-      toggle_fold(next, facts_, area.run);
-      return show_focus(next, facts_);
-    case Area::Kind::lane_fold:
-      return toggle_fold(next, facts_, area.run);
-    case Area::Kind::lane_close:
-      return close_run(next, facts_, area.run);
-    default: {
-      // The pressed place becomes the middle of the lines that are shown.
-      const double part = static_cast<double>((y - area.box.y) / area.box.h);
-      const auto line = static_cast<int64_t>(part * static_cast<double>(area.index));
-      const auto half = static_cast<int64_t>(facts_.lane_lines / 2);
-      return scroll_lanes(next, facts_, line - half - static_cast<int64_t>(next.lanes.first));
-    }
-  }
-}
-
-/// Selects what was pressed, and lets a frame of the flame graph fill the width: the frame that
-/// fills it already is left for what is above.
-void Presenter::select(const Area& area, float x, float y, ViewState& next) {
-  std::swap(state_, next);  // what was pressed is found in the state that the press leads to
-  const std::optional<Pick> pick = pick_at(input(), cache_, area, x, y);
-  if (pick || area.kind == Area::Kind::lane) state_.pick = pick;
-  if (pick && area.kind == Area::Kind::frame) {
-    const bool is_root = pick->path.empty() || pick->path == state_.tree.zoom;
-    zoom_tree(state_, is_root ? tree_above(input(), cache_) : pick->path);
-    if (pick->path.empty()) state_.pick.reset();
-  }
-  std::swap(state_, next);
-}
-
-void Presenter::drag(float x) {
-  if (!pressed_) return;
-  if (pressed_->kind == Area::Kind::control) return drag_control(x);
-  const auto at = x_at(*pressed_, x);
-  if (!at) return;
-  if (pressed_->kind == Area::Kind::minimap) {
-    const Range view = view_of(state_, facts_.extent);
-    pan_by(state_, facts_, *at - (view.begin + view.end) / 2);
-  } else if (std::abs(x - pressed_at_) >= kDragPixels) {
-    state_.selection = Range{std::min(*at, pressed_x_), std::max(*at, pressed_x_)};
-  }
-}
-
-/// Drags a slider, which has an area for each of its choices, side by side.
-void Presenter::drag_control(float x) {
-  const Area* const area = area_at(picture_, x, pressed_->box.y + pressed_->box.h / 2);
-  const bool is_same = area != nullptr && area->kind == Area::Kind::control &&
-                       area->run == pressed_->run && state_.what_if;
-  if (is_same) choose(*state_.what_if, static_cast<Control>(area->run), area->index);
-}
-
-void Presenter::release() { pressed_.reset(); }
-
-void Presenter::pan(float pixels) {
-  refresh();
-  pan_by(state_, facts_, -static_cast<double>(pixels) * facts_.column_x);
-}
-
-void Presenter::wheel(float x, float y, float notches) {
-  const Area* const area = area_at(picture_, x, y);
-  if (area == nullptr) return;
-  if (area->kind == Area::Kind::alive_row) {
-    count_alive();
-    return scroll_alive(state_, facts_, notches > 0 ? -1 : 1);
-  }
-  if (area->kind == Area::Kind::table) {
-    count_alive();
-    return scroll_table(state_, facts_, notches > 0 ? -1 : 1);
-  }
-  if (is_of_lanes(area->kind)) {
-    count_alive();
-    return scroll_lanes(state_, facts_, notches > 0 ? -1 : 1);
-  }
-  if (is_in_tree(area->kind)) {
-    count_tree();
-    return scroll_tree(state_, facts_, notches > 0 ? -1 : 1);
-  }
-  const auto at = x_at(*area, x);
-  if (!at) return;
-  refresh();
-  zoom_at(state_, facts_, *at, std::pow(kNotch, notches));
-}
-
-std::string Presenter::hover_text(float x, float y) {
-  const Area* const area = area_at(picture_, x, y);
-  if (area == nullptr) return "";
-  refresh();
-  if (area->kind == Area::Kind::frame || area->kind == Area::Kind::place_row) {
-    return tree_hover_text(input(), cache_, static_cast<uint32_t>(area->index));
-  }
-  if (area->kind == Area::Kind::alive_row) {
-    return hover_text_of_pick(input(), cache_, *area, x, y);
-  }
-  if (area->kind != Area::Kind::lane) return "";
-  const auto begin = x_at(*area, x);
-  const RankLane& rank = opened_.runs[area->run].ranks[area->index];
-  const Warp& warp = warps_[area->run][area->index];
-  const auto column = column_of(warp, rank.lane, {*begin, *begin + facts_.column_x});
-  if (!column) return "";
-  std::string text = fmt::format("{}, rank {}\n{} ({} bytes)\n{}", opened_.runs[area->run].name,
-                                 rank.lane.rank(), profiler::bytes_text(column->max_bytes),
-                                 column->max_bytes, moment_text(rank, column->max_change));
-  const bool is_stack = state_.detail == Detail::bands && state_.ranks == Ranks::one &&
-                        state_.layout != Layout::difference;
-  if (is_stack) {
-    const std::vector<Shown> shown = shown_of(input());
-    const LaneStyle style{.height = static_cast<int>(area->box.h),
-                          .top_bytes = top_bytes_of(state_, shown, shown[area->run]),
-                          .hidden_categories = state_.hidden_categories};
-    if (const auto category = category_at(*column, style, area->box.bottom() - y)) {
-      const int64_t bytes = column->at_max[static_cast<size_t>(*category)];
-      text += fmt::format("\n{}: {}", words_of(*category, have_shards(shown)),
-                          profiler::bytes_text(bytes));
-    }
-  }
-  if (state_.detail == Detail::blocks) {
-    const std::string block = hover_text_of_pick(input(), cache_, *area, x, y);
-    if (!block.empty()) text += "\n" + block;
-  }
-  return text;
 }
 
 SceneInput Presenter::input() {
