@@ -49,4 +49,16 @@ TEST_CASE("x is said in what it counts") {
   CHECK(x_ticks(Alignment::step, {2, 2}, {-1, 4}, 5).empty());
 }
 
+TEST_CASE("ticks of a zoomed axis begin at its lower edge, and no two read alike") {
+  constexpr double kGiB = 1 << 30;
+  const auto ticks = byte_ticks(40.02 * kGiB, 6, 40 * kGiB);
+  REQUIRE(ticks.size() >= 3);
+  for (size_t i = 0; i < ticks.size(); ++i) {
+    CHECK(ticks[i].at >= 40 * kGiB);
+    CHECK(ticks[i].at <= 40.02 * kGiB);
+    if (i > 0) CHECK(ticks[i].text != ticks[i - 1].text);
+  }
+  CHECK(byte_ticks(2 * kGiB, 2).front().text == "0");
+}
+
 }  // namespace shardlens::viewer

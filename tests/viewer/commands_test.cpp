@@ -121,6 +121,60 @@ const std::map<std::string_view, Effect> kEffects = {
     {"layout.overlay", {.wanted = [](auto& s) { s.layout = Layout::overlay; }}},
     {"layout.difference", {.wanted = [](auto& s) { s.layout = Layout::difference; }}},
     {"height.next", {.wanted = [](auto& s) { s.height = Height::own; }}},
+    {"height.fit",
+     {.given =
+          [](auto& s) {
+            s.heights = {0.5, 0.75};
+          },
+      .wanted =
+          [](auto& s) {
+            s.height = Height::view, s.heights = {0, 1};
+          }}},
+    {"height.in",
+     {.given =
+          [](auto& s) {
+            s.heights = {0.5, 1};
+          },
+      .wanted =
+          [](auto& s) {
+            s.heights = {1 - 0.5 * 0.7, 1};
+          }}},
+    {"height.out",
+     {.given =
+          [](auto& s) {
+            s.heights = {0.75, 1};
+          },
+      .wanted =
+          [](auto& s) {
+            s.heights = {1 - 0.25 / 0.7, 1};
+          }}},
+    {"height.up",
+     {.given =
+          [](auto& s) {
+            s.heights = {0.25, 0.75};
+          },
+      .wanted =
+          [](auto& s) {
+            s.heights = {0.25 + 0.2 * 0.5, 0.25 + 0.2 * 0.5 + 0.5};
+          }}},
+    {"height.down",
+     {.given =
+          [](auto& s) {
+            s.heights = {0.05, 0.55};
+          },
+      .wanted =
+          [](auto& s) {
+            s.heights = {0, 0.5};
+          }}},
+    {"height.all",
+     {.given =
+          [](auto& s) {
+            s.heights = {0.5, 0.75};
+          },
+      .wanted =
+          [](auto& s) {
+            s.heights = {0, 1};
+          }}},
     {"detail.next", {.wanted = [](auto& s) { s.detail = Detail::blocks; }}},
     {"ranks.next", {.wanted = [](auto& s) { s.ranks = Ranks::each; }}},
     {"memory.next", {.wanted = [](auto& s) { s.memory = Memory::host; }}},
@@ -401,6 +455,8 @@ TEST_CASE("every command that changes the state does what its title says") {
     REQUIRE(found.cursor.has_value() == wanted.cursor.has_value());
     if (found.cursor) CHECK(*found.cursor == Catch::Approx(*wanted.cursor));
     found.cursor = wanted.cursor;
+    check_near(found.heights, wanted.heights);
+    found.heights = wanted.heights;
     CHECK(found == wanted);
     CHECK(found != given);
   }
@@ -474,6 +530,17 @@ TEST_CASE("the palette finds commands by words of their title") {
   REQUIRE(found.size() == 1);
   CHECK(found.front()->id == "zoom.selection");
   CHECK(matching_commands("no such thing at all").empty());
+}
+
+TEST_CASE("the y axes stay within the whole, at whatever height they are zoomed") {
+  ViewState state;
+  zoom_heights(state, 0.5, 0.5);
+  check_near(state.heights, Range{0.25, 0.75});
+  for (int i = 0; i < 100; ++i) zoom_heights(state, 0.9, 0.5);
+  pan_heights(state, 1e9);
+  CHECK(state.heights.end == Catch::Approx(1));
+  for (int i = 0; i < 100; ++i) zoom_heights(state, 0, 2);
+  CHECK(state.heights == Range{0, 1});
 }
 
 TEST_CASE("zooming keeps what is under the pointer and stays inside") {

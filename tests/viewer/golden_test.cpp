@@ -157,6 +157,8 @@ std::map<std::string, Image> lanes_images() {
   std::map<std::string, Image> images;
   images["lanes-many"] = plots(presenter, Area::Kind::lane);
   images["lanes-folded"] = plots(presenter, Area::Kind::folded_lane);
+  perform(presenter, {"step.next", "height.fit", "height.in", "height.in"});
+  images["lanes-fitted"] = plots(presenter, Area::Kind::lane);
   perform(presenter, {"lanes.down", "layout.rows"});
   images["lanes-bar"] = plots(presenter, Area::Kind::lane_bar);
   return images;

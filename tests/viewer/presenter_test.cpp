@@ -233,7 +233,7 @@ TEST_CASE("the pointer places the cursor, selects, zooms and moves") {
   draw(presenter);
   const Range view = *presenter.state().view;
   CHECK(view.begin + 0.3 * view.length() == Catch::Approx(all.begin + 0.3 * all.length()));
-  presenter.pan(-20);
+  presenter.pan(plot.x + 1, y, -20, 0);
   CHECK(presenter.state().view->begin > view.begin);
 
   const Box map = area_of(draw(presenter), Area::Kind::minimap, 1).box;
@@ -241,6 +241,34 @@ TEST_CASE("the pointer places the cursor, selects, zooms and moves") {
   presenter.release();
   const Range moved = *presenter.state().view;
   CHECK((moved.begin + moved.end) / 2 == Catch::Approx(all.begin + 0.6 * all.length()));
+}
+
+TEST_CASE("the y axis fits what is in view, and is zoomed where the pointer is") {
+  Presenter presenter(runs().state, "");
+  const Box plot = area_of(draw(presenter), Area::Kind::lane, 0).box;
+  // The category under a pixel is the one under the height that the pixel stands for.
+  const auto category_under = [&](float y) {
+    const std::string text = presenter.hover_text(plot.x + plot.w / 2, y);
+    const size_t line = text.rfind('\n');
+    return text.substr(line, text.rfind(':') - line);
+  };
+  const float low = plot.bottom() - plot.h * 0.2F;
+  const std::string before = category_under(low);
+  presenter.wheel_heights(plot.x + plot.w / 2, low, 4);
+  const Range heights = presenter.state().heights;
+  CHECK(heights.length() < 0.5);
+  CHECK(heights.begin + 0.2 * heights.length() == Catch::Approx(0.2));
+  draw(presenter);
+  CHECK(category_under(low) == before);
+  presenter.pan(plot.x + 1, plot.y + 1, 0, -plot.h / 10);
+  CHECK(presenter.state().heights.begin > heights.begin);
+  perform(presenter, "height.fit");
+  CHECK(presenter.state().heights == Range{0, 1});
+  presenter.show({-1, -0.5});  // before the first step
+  CHECK(shows(draw(presenter), "the y axis fits what is in view"));
+  const std::string fitted = everything(draw(presenter));
+  perform(presenter, "height.next");
+  CHECK(everything(draw(presenter)) != fitted);
 }
 
 TEST_CASE("the legend hides a category, a card takes the focus") {

@@ -27,7 +27,7 @@ ViewState random_state(std::mt19937_64& engine) {
   state.files = {"/somewhere/else/a", "/somewhere/runs/b", "/somewhere/runs/deeper/c.slp"};
   state.alignment = static_cast<Alignment>(below(kAlignments));
   state.layout = static_cast<Layout>(below(4));
-  state.height = static_cast<Height>(below(3));
+  state.height = static_cast<Height>(below(kHeightNames.size()));
   state.theme = static_cast<Theme>(below(3));
   state.ranks = static_cast<Ranks>(below(3));
   state.detail = static_cast<Detail>(below(3));
@@ -52,6 +52,7 @@ ViewState random_state(std::mt19937_64& engine) {
   state.focus = below(6);
   if (flag()) state.rank = below(64);
   state.view = range();
+  if (flag()) state.heights = {0.25, 0.5};
   if (flag()) state.cursor = uniform(engine);
   state.selection = range();
   state.hidden_categories = static_cast<uint32_t>(below(1U << kCategories));

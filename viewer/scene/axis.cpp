@@ -58,7 +58,7 @@ std::string tick_text(Alignment alignment, double value, double step, const Rang
 
 }  // namespace
 
-std::string short_bytes(double bytes) {
+std::string short_bytes(double bytes, double step) {
   constexpr std::array units = {"B", "KiB", "MiB", "GiB", "TiB"};
   size_t unit = 0;
   double size = std::abs(bytes);
@@ -66,15 +66,23 @@ std::string short_bytes(double bytes) {
     size /= 1024;
     ++unit;
   }
-  const int places = size >= 100 || size == std::floor(size) ? 0 : size >= 10 ? 1 : 2;
+  int places = size >= 100 || size == std::floor(size) ? 0 : size >= 10 ? 1 : 2;
+  const double unit_step = step / std::pow(1024, static_cast<double>(unit));
+  if (unit_step > 0 && unit_step < std::pow(10, -places) && size != std::floor(size)) {
+    places = std::min(6, static_cast<int>(std::ceil(-std::log10(unit_step))));
+  }
   return fmt::format("{}{:.{}f} {}", bytes < 0 ? "-" : "", size, places, units[unit]);
 }
 
-std::vector<Tick> byte_ticks(double top_bytes, int most) {
-  std::vector<Tick> ticks = {{0, "0"}};
+std::vector<Tick> byte_ticks(double top_bytes, int most, double bottom_bytes) {
+  std::vector<Tick> ticks;
+  if (bottom_bytes <= 0) ticks.push_back({0, "0"});
   if (top_bytes < 1) return ticks;
-  const double step = round_binary_step(top_bytes / std::max(1, most));
-  for (double at = step; at <= top_bytes; at += step) ticks.push_back({at, short_bytes(at)});
+  const double step = round_binary_step((top_bytes - bottom_bytes) / std::max(1, most));
+  const double first = std::max(1.0, std::ceil(bottom_bytes / step));
+  for (double at = first * step; at <= top_bytes; at += step) {
+    ticks.push_back({at, short_bytes(at, step)});
+  }
   return ticks;
 }
 

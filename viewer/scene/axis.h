@@ -14,8 +14,9 @@ struct Tick {
   std::string text;
 };
 
-/// Returns round sizes in binary units from 0 up to `top_bytes`, at most `most` beside 0: "64 MiB".
-std::vector<Tick> byte_ticks(double top_bytes, int most);
+/// Returns round sizes in binary units from `bottom_bytes` up to `top_bytes`, at most `most` beside
+/// 0: "64 MiB".
+std::vector<Tick> byte_ticks(double top_bytes, int most, double bottom_bytes = 0);
 /// Returns ticks from -top to top, with signs: "+64 MiB".
 std::vector<Tick> signed_byte_ticks(double top_bytes, int most);
 
@@ -25,7 +26,8 @@ std::vector<Tick> x_ticks(Alignment alignment, const Range& range, const Range& 
                           double most);
 
 /// Formats a size: "64 MiB", "1.50 GiB". A whole number, or one from 100 on, has no decimals, one
-/// from 10 on has one, and a smaller one has two.
-std::string short_bytes(double bytes);
+/// from 10 on has one, and a smaller one has two. Both have more where sizes that differ by `step`
+/// would read alike.
+std::string short_bytes(double bytes, double step = 0);
 
 }  // namespace shardlens::viewer

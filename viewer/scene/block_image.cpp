@@ -99,13 +99,13 @@ std::vector<SmallBand> small_bands(const Extent& column, const Lane& lane,
     rest[static_cast<size_t>(block.category)] -= block.given_bytes;
   }
   std::vector<SmallBand> bands;
-  double low = 0;
+  double low = ground_of(style);
   for (const Category category : stacking_order()) {
     const int64_t bytes = rest[static_cast<size_t>(category)];
     if (bytes <= 0 || (style.hidden_categories >> static_cast<unsigned>(category) & 1U) != 0) {
       continue;
     }
-    const double high = low + static_cast<double>(bytes) * style.height / style.top_bytes;
+    const double high = low + static_cast<double>(bytes) * pixels_per_byte(style);
     bands.push_back({category, {low, high}});
     low = high;
   }
@@ -203,7 +203,7 @@ Placement placement_of(const std::vector<Seen>& seen, int height) {
 
 Image block_stack_image(const Lane& lane, const Columns& columns, const LaneStyle& style) {
   Image image = empty_image(columns.size(), style);
-  const double scale = style.top_bytes > 0 ? style.height / style.top_bytes : 0;
+  const double scale = pixels_per_byte(style);
   if (scale <= 0) return image;
   const Colors& colors = colors_of(style.theme);
   LargeBlocks large(lane, style, 1 / scale);
@@ -212,7 +212,7 @@ Image block_stack_image(const Lane& lane, const Columns& columns, const LaneStyl
     const auto& column = columns[static_cast<size_t>(x)];
     if (!column) continue;
     const auto& alive = large.after(column->max_change);
-    double low = 0;
+    double low = ground_of(style);
     for (const SmallBand& band : small_bands(*column, lane, alive, style)) {
       fill(image, x, x + 1, static_cast<int>(std::lround(band.part.low)),
            static_cast<int>(std::lround(band.part.high)), color_of(band.category));
@@ -235,11 +235,11 @@ Image block_stack_image(const Lane& lane, const Columns& columns, const LaneStyl
 
 std::optional<StackPoint> stack_point(const Lane& lane, const Extent& column,
                                       const LaneStyle& style, double y) {
-  const double scale = style.top_bytes > 0 ? style.height / style.top_bytes : 0;
+  const double scale = pixels_per_byte(style);
   if (scale <= 0) return std::nullopt;
   LargeBlocks large(lane, style, 1 / scale);
   const auto& alive = large.after(column.max_change);
-  double low = 0;
+  double low = ground_of(style);
   for (const SmallBand& band : small_bands(column, lane, alive, style)) {
     if (y < band.part.high) return StackPoint{.block = {}, .category = band.category};
     low = band.part.high;

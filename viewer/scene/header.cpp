@@ -34,6 +34,7 @@ std::string height_words(const Scene& scene) {
   if (scene.state().height == Height::capacity && scene.state().layout != Layout::difference) {
     return "y axis up to the device's memory";
   }
+  if (scene.state().height == Height::view) return "the y axis fits what is in view";
   if (scene.state().height == Height::own) return "a y axis each";
   return are_mixed(scene.shown) ? "a y axis for each memory" : "one y axis for all";
 }

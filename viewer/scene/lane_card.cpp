@@ -135,14 +135,14 @@ void draw_title(Scene& scene, const Shown& one, Box box) {
   }
 }
 
-void draw_peak(Scene& scene, const Shown& one, const Box& plot, double top_bytes) {
+void draw_peak(Scene& scene, const Shown& one, const Box& plot, const YAxis& y_axis) {
   Painter& paint = scene.paint;
   const Extent& peak = one.lane->lane.peak();
   const double x = x_of_change(*one.warp, one.lane->lane, peak.max_change);
-  if (!scene.view.contains(x) || top_bytes <= 0) return;
+  const auto bytes = static_cast<double>(peak.max_bytes);
+  if (!scene.view.contains(x) || !y_axis.contains(bytes)) return;
   const float at = scene.x_of(plot, x);
-  const float y =
-      plot.bottom() - static_cast<float>(static_cast<double>(peak.max_bytes) / top_bytes) * plot.h;
+  const float y = y_axis.y_of(plot, bytes);
   const float size = paint.px(7);
   paint.triangle(at - size / 2, y - size * 0.7F, size, false, paint.colors.cursor);
   const std::string label = fmt::format("peak {}{}", bound_prefix(one.lane->lane.info().judgement),
@@ -162,11 +162,11 @@ void draw_peak(Scene& scene, const Shown& one, const Box& plot, double top_bytes
   paint.text({left, top, width + 1, height}, label, paint.colors.text, Style::small);
 }
 
-void draw_budget(Scene& scene, const Shown& one, const Box& plot, double top_bytes) {
+void draw_budget(Scene& scene, const Shown& one, const Box& plot, const YAxis& y_axis) {
   const auto capacity = static_cast<double>(one.run->capacity_bytes());
-  if (capacity <= 0 || capacity > top_bytes) return;
+  if (capacity <= 0 || !y_axis.contains(capacity)) return;
   Painter& paint = scene.paint;
-  const float y = plot.bottom() - static_cast<float>(capacity / top_bytes) * plot.h;
+  const float y = y_axis.y_of(plot, capacity);
   paint.line(plot.x, y, plot.right(), y, paint.colors.warning, 1.5F);
   const int64_t headroom = one.run->capacity_bytes() - one.lane->lane.peak().max_bytes;
   const std::string words = headroom >= 0
@@ -299,15 +299,16 @@ void draw_badge(Painter& paint, Box& line, std::string_view text) {
   line.take_right(paint.px(4));
 }
 
-void draw_axes(Scene& scene, const CardGeometry& card, double top_bytes, bool is_signed) {
+void draw_axes(Scene& scene, const CardGeometry& card, const YAxis& y_axis, bool is_signed) {
   Painter& paint = scene.paint;
   const Box& plot = card.plot;
   const int most = std::max(1, static_cast<int>(plot.h / paint.px(kTickDistance)));
-  const auto ticks = is_signed ? signed_byte_ticks(top_bytes, most) : byte_ticks(top_bytes, most);
+  const auto ticks =
+      is_signed ? signed_byte_ticks(y_axis.top, most) : byte_ticks(y_axis.top, most, y_axis.bottom);
+  const YAxis around{.bottom = is_signed ? -y_axis.top : y_axis.bottom, .top = y_axis.top};
   for (const Tick& tick : ticks) {
-    if (top_bytes <= 0) break;
-    const double part = is_signed ? 0.5 + tick.at / top_bytes / 2 : tick.at / top_bytes;
-    const float y = std::round(plot.bottom() - static_cast<float>(part) * plot.h);
+    if (y_axis.top <= 0) break;
+    const float y = std::round(around.y_of(plot, tick.at));
     paint.line(plot.x, y, plot.right(), y, paint.colors.grid);
     const float height = paint.height(Style::small);
     paint.text_right({card.y_axis.x, y - height / 2, card.y_axis.w - paint.px(5), height},
@@ -330,13 +331,13 @@ void draw_axes(Scene& scene, const CardGeometry& card, double top_bytes, bool is
                     paint.colors.muted, Style::small);
 }
 
-void draw_marks(Scene& scene, const Shown& one, const CardGeometry& card, double top_bytes) {
+void draw_marks(Scene& scene, const Shown& one, const CardGeometry& card, const YAxis& y_axis) {
   const bool has_bands =
       scene.state().detail != Detail::addresses && scene.state().ranks != Ranks::each;
   draw_hits(scene, one, card.plot);
   if (has_bands) {
-    draw_budget(scene, one, card.plot, top_bytes);
-    if (scene.state().hidden_categories == 0) draw_peak(scene, one, card.plot, top_bytes);
+    draw_budget(scene, one, card.plot, y_axis);
+    if (scene.state().hidden_categories == 0) draw_peak(scene, one, card.plot, y_axis);
   }
   draw_life(scene, one, card.plot);
   draw_notes(scene, card.plot);

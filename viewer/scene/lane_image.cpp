@@ -89,13 +89,10 @@ void draw_edge(Column& column, double high, const LaneStyle& style) {
   for (int i = 0; i < style.edge; ++i) column.tint(row - i, edge, kEdgeStrength);
 }
 
-double pixels_per_byte(const LaneStyle& style) {
-  return style.top_bytes > 0 ? style.height / style.top_bytes : 0;
-}
-
 void draw_stack(Column& column, const Extent& extent, const LaneStyle& style) {
   const double scale = pixels_per_byte(style);
-  double low = 0;
+  const double ground = ground_of(style);
+  double low = ground;
   for (const Category category : stacking_order()) {
     const int64_t bytes = extent.at_max[static_cast<size_t>(category)];
     if (bytes <= 0 || !is_shown(style, category)) continue;
@@ -103,9 +100,9 @@ void draw_stack(Column& column, const Extent& extent, const LaneStyle& style) {
     column.fill(low, high, category);
     low = high;
   }
-  if (low > 0) draw_edge(column, low, style);
+  if (low > ground) draw_edge(column, low, style);
   // The least is known only of the whole stack, not of a part of its categories.
-  const int least = static_cast<int>(static_cast<double>(extent.min_bytes) * scale);
+  const int least = static_cast<int>(ground + static_cast<double>(extent.min_bytes) * scale);
   if (style.hidden_categories == 0 && least + 2 < static_cast<int>(low)) {
     column.tint(least, colors_of(style.theme).plot, kLeastStrength);
   }
@@ -143,6 +140,13 @@ std::optional<Fold> fold_of(const std::vector<Columns>& ranks, size_t x) {
 }
 
 }  // namespace
+
+double pixels_per_byte(const LaneStyle& style) {
+  const double bytes = style.top_bytes - style.bottom_bytes;
+  return bytes > 0 ? style.height / bytes : 0;
+}
+
+double ground_of(const LaneStyle& style) { return -style.bottom_bytes * pixels_per_byte(style); }
 
 Image empty_image(size_t width, const LaneStyle& style) {
   const int w = static_cast<int>(width);
@@ -184,8 +188,12 @@ void outline_parts(Image& image, const std::vector<std::optional<ColumnPart>>& p
     if (part) {
       Column column(image, x, style);
       const auto line = [&](double from, double to) {
-        const int low = static_cast<int>(std::lround(std::min(from, to)));
-        const int high = static_cast<int>(std::lround(std::max(from, to))) + style.edge;
+        const auto row = [&](double y) {
+          const double most = image.height + style.edge;
+          return static_cast<int>(std::lround(std::clamp(y, -1.0, most)));
+        };
+        const int low = row(std::min(from, to));
+        const int high = row(std::max(from, to)) + style.edge;
         for (int y = low; y < high; ++y) column.tint(y - style.edge, color, 1);
       };
       line(before.value_or(*part).low, part->low + style.edge);
@@ -201,7 +209,7 @@ std::optional<ColumnPart> part_of_category(const Extent& column, const LaneStyle
   if (!is_shown(style, category) || column.at_max[static_cast<size_t>(category)] <= 0) {
     return std::nullopt;
   }
-  double low = 0;
+  double low = ground_of(style);
   for (const Category below : stacking_order()) {
     const double high = low + static_cast<double>(column.at_max[static_cast<size_t>(below)]) *
                                   pixels_per_byte(style);
@@ -248,7 +256,9 @@ Image folded_image(const std::vector<Columns>& ranks, const LaneStyle& style) {
   Image image = empty_image(ranks.empty() ? 0 : ranks.front().size(), style);
   const Color& accent = colors_of(style.theme).accent;
   const double scale = pixels_per_byte(style);
-  const auto pixels = [&](int64_t bytes) { return static_cast<double>(bytes) * scale; };
+  const auto pixels = [&](int64_t bytes) {
+    return ground_of(style) + static_cast<double>(bytes) * scale;
+  };
   for (int x = 0; x < image.width; ++x) {
     const auto fold = fold_of(ranks, static_cast<size_t>(x));
     if (!fold) continue;
@@ -264,6 +274,7 @@ Image folded_image(const std::vector<Columns>& ranks, const LaneStyle& style) {
 void draw_outline(Image& image, const std::vector<std::optional<int64_t>>& bytes,
                   const LaneStyle& style, const Color& color, int dash) {
   const double scale = pixels_per_byte(style);
+  const double ground = ground_of(style);
   std::optional<int> before;
   for (int x = 0; x < image.width && x < static_cast<int>(bytes.size()); ++x) {
     const auto& value = bytes[static_cast<size_t>(x)];
@@ -271,7 +282,8 @@ void draw_outline(Image& image, const std::vector<std::optional<int64_t>>& bytes
       before.reset();
       continue;
     }
-    const int row = static_cast<int>(static_cast<double>(*value) * scale);
+    const double y = ground + static_cast<double>(*value) * scale;
+    const int row = static_cast<int>(std::clamp(y, -1.0 - style.edge, image.height + 1.0));
     const bool is_drawn = dash <= 0 || x / dash % 2 == 0;
     Column column(image, x, style);
     const int low = std::min(row, before.value_or(row));

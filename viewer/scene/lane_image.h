@@ -18,8 +18,9 @@ using Columns = std::vector<std::optional<Extent>>;
 using DifferenceColumns = std::vector<std::optional<CategoryBytes>>;
 
 struct LaneStyle {
-  int height = 0;        // pixels
-  double top_bytes = 1;  // the bytes at the upper edge
+  int height = 0;           // pixels
+  double top_bytes = 1;     // the bytes at the upper edge,
+  double bottom_bytes = 0;  // and at the lower
   Theme theme = Theme::light;
   uint32_t hidden_categories = 0;
   int hatch_period = 0;                       // pixels; 0: no hatches
@@ -27,6 +28,10 @@ struct LaneStyle {
   std::optional<Category> marked_category{};  // its band has an outline, as
   std::optional<uint32_t> marked_block{};     // this block has
 };
+
+double pixels_per_byte(const LaneStyle& style);
+/// Returns the height of 0 bytes, in pixels from below: below 0 where the lower edge is above them.
+double ground_of(const LaneStyle& style);
 
 /// A part of a column, in pixels from below.
 struct ColumnPart {

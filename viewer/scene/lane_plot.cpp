@@ -21,11 +21,12 @@ std::string key_of(const Scene& scene, const Shown& one, size_t rank, const Lane
   const auto number = [](const auto& mark) {
     return mark ? static_cast<int64_t>(*mark) : int64_t{-1};
   };
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", what,
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", what,
                      scene.in.generation, one.index, rank, width, style.height, style.top_bytes,
-                     static_cast<int>(style.theme), style.hidden_categories, style.hatch_period,
-                     style.edge, static_cast<int>(state.alignment), one.base, scene.view.begin,
-                     scene.view.end, number(style.marked_category), number(style.marked_block));
+                     style.bottom_bytes, static_cast<int>(style.theme), style.hidden_categories,
+                     style.hatch_period, style.edge, static_cast<int>(state.alignment), one.base,
+                     scene.view.begin, scene.view.end, number(style.marked_category),
+                     number(style.marked_block));
 }
 
 /// Marks what is selected: a category in all strategies, a block where it is.
@@ -37,10 +38,11 @@ void mark_pick(const Scene& scene, const Shown& one, size_t rank, LaneStyle& sty
   if (is_here && pick->block != kNoBlock) style.marked_block = pick->block;
 }
 
-LaneStyle style_of(const Scene& scene, const Box& plot, double top_bytes) {
+LaneStyle style_of(const Scene& scene, const Box& plot, const YAxis& y_axis) {
   const ViewState& state = scene.state();
   return {.height = static_cast<int>(plot.h),
-          .top_bytes = top_bytes,
+          .top_bytes = y_axis.top,
+          .bottom_bytes = y_axis.bottom,
           .theme = state.theme,
           .hidden_categories = state.hidden_categories,
           .hatch_period = hatch_period(scene),
@@ -95,8 +97,8 @@ void draw_label(Scene& scene, const Box& plot, const std::string& text) {
   paint.text_middle(label, text, paint.colors.text, Style::small);
 }
 
-void draw_rank(Scene& scene, const Shown& one, size_t rank, const Box& plot, double top_bytes) {
-  LaneStyle style = style_of(scene, plot, top_bytes);
+void draw_rank(Scene& scene, const Shown& one, size_t rank, const Box& plot, const YAxis& y_axis) {
+  LaneStyle style = style_of(scene, plot, y_axis);
   mark_pick(scene, one, rank, style);
   const std::string what = fmt::format("rank {} {}", static_cast<int>(scene.state().detail),
                                        scene.state().panels.reserved ? 1 : 0);
@@ -109,7 +111,7 @@ void draw_rank(Scene& scene, const Shown& one, size_t rank, const Box& plot, dou
 }
 
 /// Draws the ranks one below the other, as many as have room.
-void draw_each_rank(Scene& scene, const Shown& one, Box plot, double top_bytes) {
+void draw_each_rank(Scene& scene, const Shown& one, Box plot, const YAxis& y_axis) {
   const size_t count = one.run->ranks.size();
   const auto room = static_cast<size_t>(plot.h / scene.paint.px(kLeastRankHeight));
   const size_t drawn = std::clamp<size_t>(room, 1, count);
@@ -117,7 +119,7 @@ void draw_each_rank(Scene& scene, const Shown& one, Box plot, double top_bytes) 
   for (size_t i = 0; i < drawn; ++i) {
     Box lane = plot.take_top(height);
     const Box line = lane.take_bottom(scene.paint.px(1));
-    draw_rank(scene, one, i, lane, top_bytes);
+    draw_rank(scene, one, i, lane, y_axis);
     scene.paint.fill(line, scene.paint.colors.card_edge);
     const bool is_last = i + 1 == drawn && drawn < count;
     const Lane& shown = one.run->ranks[i].lane;
@@ -127,8 +129,8 @@ void draw_each_rank(Scene& scene, const Shown& one, Box plot, double top_bytes) 
   }
 }
 
-void draw_folded(Scene& scene, const Shown& one, const Box& plot, double top_bytes) {
-  const LaneStyle style = style_of(scene, plot, top_bytes);
+void draw_folded(Scene& scene, const Shown& one, const Box& plot, const YAxis& y_axis) {
+  const LaneStyle style = style_of(scene, plot, y_axis);
   const std::string key = key_of(scene, one, 0, style, static_cast<int>(plot.w), "folded");
   scene.paint.image(plot, scene.cache.get(fmt::format("lane {} 0", one.index), key, [&] {
     std::vector<Columns> ranks;
@@ -175,9 +177,10 @@ double difference_reach(Scene& scene, const Shown& one, const Box& plot) {
 }
 
 void draw_difference_plot(Scene& scene, const Shown& one, const CardGeometry& card) {
-  const double top_bytes = kRoomAbovePeak * difference_reach(scene, one, card.plot);
-  const LaneStyle style = style_of(scene, card.plot, top_bytes);
-  draw_axes(scene, card, top_bytes, true);
+  const YAxis y_axis{.top = kRoomAbovePeak * difference_reach(scene, one, card.plot) *
+                            scene.state().heights.length()};
+  const LaneStyle style = style_of(scene, card.plot, y_axis);
+  draw_axes(scene, card, y_axis, true);
   const std::string key =
       key_of(scene, one, one.rank, style, static_cast<int>(card.plot.w), "difference");
   scene.paint.image(card.plot, scene.cache.get(fmt::format("lane {} 0", one.index), key, [&] {
@@ -189,8 +192,8 @@ void draw_difference_plot(Scene& scene, const Shown& one, const CardGeometry& ca
 }
 
 /// Draws the strategies that are compared with a run as lines over it.
-void draw_outlines(Scene& scene, const Shown& base, const CardGeometry& card, double top_bytes) {
-  LaneStyle style = style_of(scene, card.plot, top_bytes);
+void draw_outlines(Scene& scene, const Shown& base, const CardGeometry& card, const YAxis& y_axis) {
+  LaneStyle style = style_of(scene, card.plot, y_axis);
   style.edge *= 2;
   for (const size_t run : scene.compared) {
     const Shown& one = scene.shown[run];
@@ -213,9 +216,10 @@ void draw_outlines(Scene& scene, const Shown& base, const CardGeometry& card, do
 
 }  // namespace
 
-double top_bytes_of(const ViewState& state, const std::vector<Shown>& shown, const Shown& one) {
+YAxis y_axis_of(const ViewState& state, const std::vector<Shown>& shown, const Shown& one) {
   const auto own = [&](const Shown& run) {
     int64_t top = 1;
+    if (state.height == Height::view) return std::max(top, run.drawn_most);
     if (state.hidden_categories != 0) return std::max(top, shown_bytes(state, run.drawn));
     for (const RankLane& rank : run.run->ranks) top = std::max(top, rank.lane.peak().max_bytes);
     return state.panels.reserved ? std::max(top, run.reserved_peak) : top;
@@ -223,13 +227,14 @@ double top_bytes_of(const ViewState& state, const std::vector<Shown>& shown, con
   int64_t top = own(one);
   if (state.height == Height::capacity) {
     top = std::max(top, one.run->capacity_bytes());
-  } else if (state.height == Height::shared) {
+  } else if (state.height != Height::own) {
     const auto space = [](const Shown& run) { return run.lane->lane.info().space; };
     for (const Shown& other : shown) {
       if (!other.is_folded && space(other) == space(one)) top = std::max(top, own(other));
     }
   }
-  return kRoomAbovePeak * static_cast<double>(top);
+  const double all = kRoomAbovePeak * static_cast<double>(top);
+  return {.bottom = all * state.heights.begin, .top = all * state.heights.end};
 }
 
 int hatch_period(const Scene& scene) {
@@ -244,24 +249,24 @@ void draw_plot(Scene& scene, const Shown& one, const CardGeometry& card) {
   scene.paint.fill(card.plot, scene.paint.colors.plot);
   if (is_difference && !Scene::is_baseline(one)) {
     draw_difference_plot(scene, one, card);
-    draw_marks(scene, one, card, 0);
+    draw_marks(scene, one, card, {});
     return;
   }
-  const double top_bytes = top_bytes_of(scene.state(), scene.shown, one);
+  const YAxis y_axis = y_axis_of(scene.state(), scene.shown, one);
   if (scene.state().detail != Detail::addresses && scene.state().ranks != Ranks::each) {
-    draw_axes(scene, card, top_bytes, false);
+    draw_axes(scene, card, y_axis, false);
   } else {
-    draw_axes(scene, card, 0, false);
+    draw_axes(scene, card, {}, false);
   }
   if (scene.state().ranks == Ranks::each && one.run->ranks.size() > 1) {
-    draw_each_rank(scene, one, card.plot, top_bytes);
+    draw_each_rank(scene, one, card.plot, y_axis);
   } else if (scene.state().ranks == Ranks::folded && one.run->ranks.size() > 1) {
-    draw_folded(scene, one, card.plot, top_bytes);
+    draw_folded(scene, one, card.plot, y_axis);
   } else {
-    draw_rank(scene, one, one.rank, card.plot, top_bytes);
+    draw_rank(scene, one, one.rank, card.plot, y_axis);
   }
-  if (scene.state().layout == Layout::overlay) draw_outlines(scene, one, card, top_bytes);
-  draw_marks(scene, one, card, top_bytes);
+  if (scene.state().layout == Layout::overlay) draw_outlines(scene, one, card, y_axis);
+  draw_marks(scene, one, card, y_axis);
 }
 
 }  // namespace shardlens::viewer

@@ -22,7 +22,8 @@ struct Shown {
   const JoinedWarp* plan_warp = nullptr;  // of the joined plan; null: there is none
   int64_t change = kBeforeAll;            // its peak, or the change at the cursor
   CategoryBytes bytes{};                  // at that moment
-  CategoryBytes drawn{};                  // the most that is drawn of each category in the view
+  CategoryBytes drawn{};                  // the most that is drawn of each category in the view,
+  int64_t drawn_most = 0;                 // and of those together that are shown
   int64_t total = 0;
   int64_t reserved_peak = 0;  // 0: not recorded
   size_t base = 0;            // the run with which it is compared; itself: the others are with it
@@ -88,9 +89,20 @@ bool have_shards(const std::vector<Shown>& shown);
 /// stacking order from the top.
 std::vector<Category> used_categories(const std::vector<Shown>& shown);
 
-/// Returns the bytes at the upper edge of a strategy's plot. Runs of a device's memory and of the
-/// host's do not share it. Where categories are hidden it is what is drawn of the others.
-double top_bytes_of(const ViewState& state, const std::vector<Shown>& shown, const Shown& one);
+/// The bytes at the lower and the upper edge of a plot.
+struct YAxis {
+  double bottom = 0;
+  double top = 0;  // 0: the plot has no y axis
+
+  float y_of(const Box& plot, double bytes) const {
+    return plot.bottom() - static_cast<float>((bytes - bottom) / (top - bottom)) * plot.h;
+  }
+  bool contains(double bytes) const { return top > 0 && bytes >= bottom && bytes <= top; }
+};
+
+/// Returns the y axis of a strategy's plot. Runs of a device's memory and of the host's do not
+/// share it. Where categories are hidden it is of what is drawn of the others.
+YAxis y_axis_of(const ViewState& state, const std::vector<Shown>& shown, const Shown& one);
 
 /// Returns the period of hatches in pixels; 0 if categories have no hatches.
 int hatch_period(const Scene& scene);
@@ -102,10 +114,9 @@ std::string clock_text(const Lane& lane, int64_t change);
 
 /// Draws bands, blocks, addresses, folds, differences or outlines, as the state wants.
 void draw_plot(Scene& scene, const Shown& one, const CardGeometry& card);
-/// Draws grid and axes. The y axis goes from 0 to `top_bytes`, or from -top_bytes if `is_signed`; a
-/// `top_bytes` of 0 leaves it out.
-void draw_axes(Scene& scene, const CardGeometry& card, double top_bytes, bool is_signed);
-void draw_marks(Scene& scene, const Shown& one, const CardGeometry& card, double top_bytes);
+/// Draws grid and axes. The y axis of a difference goes from -top to top.
+void draw_axes(Scene& scene, const CardGeometry& card, const YAxis& y_axis, bool is_signed);
+void draw_marks(Scene& scene, const Shown& one, const CardGeometry& card, const YAxis& y_axis);
 /// Draws the plan's outline over a plot's image, if the run has a plan.
 void outline_plan(const Scene& scene, const Shown& one, const LaneStyle& style, Image& image);
 /// Draws the strip under the plot: the measured bytes less the planned.

@@ -84,8 +84,10 @@ std::optional<StackPoint> point_in_lane(const SceneInput& input, ImageCache& cac
                                         float y) {
   const ViewState& state = input.state;
   const Lane& lane = input.runs[area.run].ranks[area.index].lane;
+  const YAxis y_axis = y_axis_of(state, shown, shown[area.run]);
   const LaneStyle style{.height = static_cast<int>(area.box.h),
-                        .top_bytes = top_bytes_of(state, shown, shown[area.run]),
+                        .top_bytes = y_axis.top,
+                        .bottom_bytes = y_axis.bottom,
                         .hidden_categories = state.hidden_categories};
   const int width = static_cast<int>(area.box.w);
   const double above = area.box.bottom() - y;
@@ -188,8 +190,9 @@ const AliveGraph& tree_graph(const SceneInput& input, ImageCache& cache,
 
 std::optional<Pick> pick_at(const SceneInput& input, ImageCache& cache, const Area& area, float x,
                             float y) {
-  const std::vector<Shown> shown = shown_of(input);
+  std::vector<Shown> shown = shown_of(input);
   if (shown.empty()) return std::nullopt;
+  find_drawn(input, cache, shown);
   const Shown& one = shown[std::min(input.state.focus, shown.size() - 1)];
   switch (area.kind) {
     case Area::Kind::lane:

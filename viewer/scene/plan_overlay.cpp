@@ -72,7 +72,7 @@ std::string words_of_reach(const Reach& reach) {
 Image residual_strip(const Scene& scene, const Shown& one, int width, int height) {
   const Totals residual = residual_of(scene, one, width);
   const Reach reach = residual_reach(residual);
-  const double least = kLeastReach * top_bytes_of(scene.state(), scene.shown, one);
+  const double least = kLeastReach * y_axis_of(scene.state(), scene.shown, one).top;
   const auto most = static_cast<double>(std::max(reach.more, reach.less));
   Image image = residual_image(
       residual,

@@ -153,9 +153,19 @@ void Presenter::drag_control(float x) {
 
 void Presenter::release() { pressed_.reset(); }
 
-void Presenter::pan(float pixels) {
+void Presenter::pan(float x, float y, float pixels, float pixels_up) {
   refresh();
   pan_by(state_, facts_, -static_cast<double>(pixels) * facts_.column_x);
+  const Area* const area = area_at(picture_, x, y);
+  if (area == nullptr || area->kind != Area::Kind::lane) return;
+  pan_heights(state_, -static_cast<double>(pixels_up / area->box.h));
+}
+
+void Presenter::wheel_heights(float x, float y, float notches) {
+  const Area* const area = area_at(picture_, x, y);
+  if (area == nullptr || area->kind != Area::Kind::lane) return;
+  const double part = static_cast<double>((area->box.bottom() - y) / area->box.h);
+  zoom_heights(state_, part, std::pow(kNotch, notches));
 }
 
 void Presenter::wheel(float x, float y, float notches) {
@@ -205,9 +215,12 @@ std::string Presenter::hover_text(float x, float y) {
   const bool is_stack = state_.detail == Detail::bands && state_.ranks == Ranks::one &&
                         state_.layout != Layout::difference;
   if (is_stack) {
-    const std::vector<Shown> shown = shown_of(input());
+    std::vector<Shown> shown = shown_of(input());
+    find_drawn(input(), cache_, shown);
+    const YAxis y_axis = y_axis_of(state_, shown, shown[area->run]);
     const LaneStyle style{.height = static_cast<int>(area->box.h),
-                          .top_bytes = top_bytes_of(state_, shown, shown[area->run]),
+                          .top_bytes = y_axis.top,
+                          .bottom_bytes = y_axis.bottom,
                           .hidden_categories = state_.hidden_categories};
     if (const auto category = category_at(*column, style, area->box.bottom() - y)) {
       const int64_t bytes = column->at_max[static_cast<size_t>(*category)];

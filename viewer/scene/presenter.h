@@ -75,7 +75,10 @@ class Presenter {
   void press(float x, float y);
   void drag(float x);
   void release();
-  void pan(float pixels);
+  /// Moves the view to the right and, over a plot whose y axis is zoomed, up.
+  void pan(float x, float y, float pixels, float pixels_up);
+  /// Zooms the y axes at the pointer.
+  void wheel_heights(float x, float y, float notches);
   /// Zooms at the pointer, or scrolls the list or the lanes that are under it; `notches` upwards
   /// zoom in.
   void wheel(float x, float y, float notches);

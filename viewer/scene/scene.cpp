@@ -56,8 +56,9 @@ const DrawnColumns& ImageCache::columns(const std::string& slot, const std::stri
   entry.used = true;
   if (entry.key == key) return entry.drawn;
   entry.key = key;
-  entry.drawn = {.cells = make(), .most = {}};
+  entry.drawn = {.cells = make()};
   for (const std::optional<Extent>& cell : entry.drawn.cells) {
+    if (cell) entry.drawn.most_bytes = std::max(entry.drawn.most_bytes, cell->max_bytes);
     for (size_t c = 0; cell && c < kCategories; ++c) {
       entry.drawn.most[c] = std::max(entry.drawn.most[c], cell->at_max[c]);
     }
@@ -143,6 +144,20 @@ const DrawnColumns& drawn_columns(const SceneInput& input, ImageCache& cache, si
   });
 }
 
+namespace {
+
+/// Returns the most bytes that any column has of the categories that are shown.
+int64_t most_shown(const ViewState& state, const DrawnColumns& drawn) {
+  if (state.hidden_categories == 0) return drawn.most_bytes;
+  int64_t most = 0;
+  for (const auto& bytes : totals_of(drawn.cells, state.hidden_categories)) {
+    most = std::max(most, bytes.value_or(0));
+  }
+  return most;
+}
+
+}  // namespace
+
 void find_drawn(const SceneInput& input, ImageCache& cache, std::vector<Shown>& shown) {
   const int width = plot_columns(input);
   const bool draws_one = input.state.ranks == Ranks::one;
@@ -150,8 +165,11 @@ void find_drawn(const SceneInput& input, ImageCache& cache, std::vector<Shown>& 
     Shown& one = shown[run];
     for (size_t rank = 0; rank < one.run->ranks.size(); ++rank) {
       if (draws_one && rank != one.rank) continue;
-      const CategoryBytes& most = drawn_columns(input, cache, one.index, rank, width).most;
-      for (size_t c = 0; c < kCategories; ++c) one.drawn[c] = std::max(one.drawn[c], most[c]);
+      const DrawnColumns& drawn = drawn_columns(input, cache, one.index, rank, width);
+      for (size_t c = 0; c < kCategories; ++c) {
+        one.drawn[c] = std::max(one.drawn[c], drawn.most[c]);
+      }
+      one.drawn_most = std::max(one.drawn_most, most_shown(input.state, drawn));
     }
   }
 }

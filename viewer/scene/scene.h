@@ -23,10 +23,12 @@
 
 namespace shardlens::viewer {
 
-/// The columns of a lane in the view, and the most bytes that each category has in any of them.
+/// The columns of a lane in the view, and the most bytes that each category has in any of them, and
+/// all together.
 struct DrawnColumns {
   Columns cells;
   CategoryBytes most{};
+  int64_t most_bytes = 0;
 };
 
 /// Keeps the last result of a computation, by all that it depends on.

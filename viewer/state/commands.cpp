@@ -181,8 +181,10 @@ constexpr std::array kCommands = {
             [](S s, F) { s.layout = Layout::overlay; }},
     Command{"layout.difference", "4", "View", "Differences from the baseline",
             [](S s, F) { s.layout = Layout::difference; }},
-    Command{"height.next", "Y", "View", "Y axis: shared, own or capacity",
-            [](S s, F) { next(s.height, 3); }},
+    Command{"height.next", "Y", "View", "Y axis: shared, own, capacity or what is in view",
+            [](S s, F) { next(s.height, 4); }},
+    Command{"height.fit", "Shift+Y", "View", "Fit the y axis to what is in view",
+            [](S s, F) { s.height = Height::view, s.heights = {0, 1}; }},
     Command{"detail.next", "V", "View", "Show categories, blocks or addresses",
             [](S s, F) { next(s.detail, 3); }},
     Command{"memory.next", "X", "View", "Memory: of the device, the host, or pinned",
@@ -255,6 +257,16 @@ constexpr std::array kCommands = {
               if (s.selection) s.view = s.selection;
               s.selection.reset();
             }},
+    Command{"height.in", "Shift+Up", "Go", "Zoom the y axis in, at its top",
+            [](S s, F) { zoom_heights(s, 1, kZoomStep); }},
+    Command{"height.out", "Shift+Down", "Go", "Zoom the y axis out",
+            [](S s, F) { zoom_heights(s, 1, 1 / kZoomStep); }},
+    Command{"height.up", "Alt+Up", "Go", "Move up the y axis",
+            [](S s, F) { pan_heights(s, kPanPart); }},
+    Command{"height.down", "Alt+Down", "Go", "Move down the y axis",
+            [](S s, F) { pan_heights(s, -kPanPart); }},
+    Command{"height.all", "Ctrl+Y", "Go", "Show the whole y axis",
+            [](S s, F) { s.heights = {0, 1}; }},
     Command{"pan.left", "Left", "Go", "Move left",
             [](S s, F f) { pan_by(s, f, -kPanPart * view_of(s, f.extent).length()); }},
     Command{"pan.right", "Right", "Go", "Move right",
@@ -492,6 +504,22 @@ void zoom_at(ViewState& state, const Facts& facts, double x, double factor) {
   const double part = now.length() > 0 ? (x - now.begin) / now.length() : 0.5;
   const double begin = std::clamp(x - part * length, facts.extent.begin, facts.extent.end - length);
   state.view = Range{begin, begin + length};
+}
+
+void zoom_heights(ViewState& state, double part, double factor) {
+  constexpr double kLeastHeights = 1e-4;
+  const Range now = state.heights;
+  const double length = std::clamp(now.length() * factor, kLeastHeights, 1.0);
+  const double begin = now.begin + part * (now.length() - length);
+  state.heights.begin = std::clamp(begin, 0.0, 1 - length);
+  state.heights.end = length == 1 ? 1 : state.heights.begin + length;
+}
+
+void pan_heights(ViewState& state, double parts) {
+  const double length = state.heights.length();
+  if (length == 1) return;
+  const double begin = std::clamp(state.heights.begin + parts * length, 0.0, 1 - length);
+  state.heights = {begin, begin + length};
 }
 
 void pan_by(ViewState& state, const Facts& facts, double x) {

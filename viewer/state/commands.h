@@ -62,6 +62,11 @@ void scroll_table(ViewState& state, const Facts& facts, int64_t rows);
 void scroll_tree(ViewState& state, const Facts& facts, int64_t rows);
 /// Lets a place of the tree fill the panel's width.
 void zoom_tree(ViewState& state, std::vector<std::string> path);
+/// Zooms the y axes so that the height at a part of them, from below, stays at its place; never
+/// beyond the whole axis.
+void zoom_heights(ViewState& state, double part, double factor);
+/// Moves the y axes by parts of what they show, upwards if it is positive.
+void pan_heights(ViewState& state, double parts);
 void pan_by(ViewState& state, const Facts& facts, double x);
 
 }  // namespace shardlens::viewer

@@ -54,6 +54,13 @@ std::optional<Range> range_of(const Json& json, const char* key) {
   return range;
 }
 
+/// Returns the part of the y axes: all of them where the session has none that is inside.
+Range heights_of(const Json& json) {
+  const Range all = ViewState().heights;
+  const Range heights = range_of(json, "heights").value_or(all);
+  return heights.begin >= 0 && heights.end <= 1 ? heights : all;
+}
+
 template <typename T>
 std::optional<T> optional_of(const Json& json, const char* key) {
   const auto at = json.find(key);
@@ -268,6 +275,7 @@ Json json_of(const ViewState& state, const std::string& folder) {
           {"focus", state.focus},
           {"rank", optional_json(state.rank)},
           {"view", range_json(state.view)},
+          {"heights", range_json(state.heights)},
           {"cursor", optional_json(state.cursor)},
           {"selection", range_json(state.selection)},
           {"hidden_categories", state.hidden_categories},
@@ -302,6 +310,7 @@ ViewState state_of(const Json& json, const std::string& folder) {
   state.focus = json.value("focus", usual.focus);
   state.rank = optional_of<size_t>(json, "rank");
   state.view = range_of(json, "view");
+  state.heights = heights_of(json);
   state.cursor = optional_of<double>(json, "cursor");
   state.selection = range_of(json, "selection");
   state.hidden_categories = json.value("hidden_categories", usual.hidden_categories);

@@ -20,10 +20,10 @@ enum class Layout : uint8_t { rows, columns, overlay, difference };
 constexpr std::array<std::string_view, 4> kLayoutNames = {"rows", "columns", "overlay",
                                                           "difference"};
 
-/// The top of the y axes: the highest of all peaks, each strategy's own peak, or the device's
-/// memory.
-enum class Height : uint8_t { shared, own, capacity };
-constexpr std::array<std::string_view, 3> kHeightNames = {"shared", "own", "capacity"};
+/// The top of the y axes: the highest of all peaks, each strategy's own peak, the device's memory,
+/// or the highest moment in view.
+enum class Height : uint8_t { shared, own, capacity, view };
+constexpr std::array<std::string_view, 4> kHeightNames = {"shared", "own", "capacity", "view"};
 
 enum class Theme : uint8_t { light, dark, contrast };
 constexpr std::array<std::string_view, 3> kThemeNames = {"light", "dark", "contrast"};
@@ -157,6 +157,7 @@ struct ViewState {
   size_t focus = 0;                         // the run that keys and the panel act on
   std::optional<size_t> rank;               // index in a run; nothing: the highest peak's
   std::optional<Range> view;                // of x; nothing: all
+  Range heights{0, 1};                      // the part of the y axes that is shown
   std::optional<double> cursor;
   std::optional<Range> selection;
   uint32_t hidden_categories = 0;  // a bit each

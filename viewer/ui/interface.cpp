@@ -184,9 +184,10 @@ void Interface::take_pointer() {
   if (ImGui::IsMouseReleased(ImGuiMouseButton_Left)) presenter_.release();
   const bool pans =
       ImGui::IsMouseDown(ImGuiMouseButton_Right) || ImGui::IsMouseDown(ImGuiMouseButton_Middle);
-  if (pans && io.MouseDelta.x != 0) presenter_.pan(io.MouseDelta.x);
-  if (io.MouseWheel != 0 && io.KeyShift) presenter_.pan(60 * io.MouseWheel);
-  if (io.MouseWheel != 0 && !io.KeyShift) {
+  if (pans) presenter_.pan(at.x, at.y, io.MouseDelta.x, -io.MouseDelta.y);
+  if (io.MouseWheel != 0 && io.KeyShift) presenter_.pan(at.x, at.y, 60 * io.MouseWheel, 0);
+  if (io.MouseWheel != 0 && io.KeyAlt) presenter_.wheel_heights(at.x, at.y, io.MouseWheel);
+  if (io.MouseWheel != 0 && !io.KeyShift && !io.KeyAlt) {
     presenter_.wheel(at.x, at.y, io.KeyCtrl ? io.MouseWheel / 4 : io.MouseWheel);
   }
   const std::string text = presenter_.hover_text(at.x, at.y);
@@ -315,7 +316,7 @@ void Interface::draw_help() {
   ImGui::Begin("keys", nullptr, kSheet);
   ImGui::TextUnformatted("Keys");
   ImGui::SameLine();
-  ImGui::TextDisabled("wheel: zoom, right drag: move, drag: select, Escape: close this");
+  ImGui::TextDisabled("wheel: zoom, with Alt the y axis, right drag: move, drag: select");
   ImGui::Separator();
   if (ImGui::BeginTable("keys", 3)) {
     for (const char* menu : kMenus) {
