@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 
+#include "viewer/state/choices.h"
 #include "viewer/state/history.h"
 
 namespace shardlens::viewer {
@@ -493,6 +494,28 @@ TEST_CASE("sliders stop at their ends, and know what is between their choices") 
   CHECK(most.chosen + 1 == most.words.size());
   CHECK(request_of(*state.what_if).name == "keep: batch 4096");
   CHECK(request_of(what_if()).name == "keep as planned");
+}
+
+TEST_CASE(
+    "a menu marks what is on: each layout and alignment, and what a second time switches off") {
+  for (const Command& command : commands()) {
+    if (command.apply == nullptr) continue;
+    CAPTURE(command.id);
+    const ViewState before;
+    const ViewState once = after(command.id);
+    const bool switches = once != before && after(command.id, once) == before;
+    const auto marked = is_on(command.id, once);
+    // These go between two things, neither of which is off.
+    const std::set<std::string_view> pairs = {"at.next",   "tree.form",  "tree.from",
+                                              "lane.fold", "focus.next", "pick.next"};
+    if (switches && !pairs.contains(command.id)) REQUIRE(marked);
+    if (!marked) continue;
+    if (switches) CHECK(is_on(command.id, before) != marked);
+    if (!switches) CHECK(marked == true);  // it chooses one of several
+  }
+  CHECK(is_on("layout.columns", ViewState()) == true);
+  CHECK(is_on("layout.rows", ViewState()) == false);
+  CHECK_FALSE(is_on("zoom.in", ViewState()).has_value());
 }
 
 TEST_CASE("no command fails without recordings") {

@@ -113,6 +113,44 @@ TEST_CASE("sixty-four lanes are scrolled: each has its card, and no number is cu
   }
 }
 
+TEST_CASE("every part of the picture says under the pointer what it is or does") {
+  ViewState state = many().state;
+  state.files.resize(6);
+  state.lanes.folded = {state.files[5]};
+  state.tree = {.is_open = true, .form = TreeForm::list};
+  Presenter presenter(state, "");
+  constexpr Canvas kWide{1600, 1000, 0, 1};
+  draw_on(presenter, kWide);
+  give(presenter, "pick.next");
+  std::set<Area::Kind> silent;
+  std::set<Area::Kind> seen;
+  const auto look = [&] {
+    const Picture picture = draw_on(presenter, kWide);
+    for (const Area& area : picture.areas) {
+      const float x = area.box.x + area.box.w / 2;
+      const float y = area.box.y + area.box.h / 2;
+      const Area* const top = area_at(picture, x, y);
+      if (top == nullptr || top->kind != area.kind) continue;
+      seen.insert(area.kind);
+      if (presenter.hover_text(x, y).empty()) silent.insert(area.kind);
+    }
+  };
+  look();
+  give(presenter, "tree.form");
+  look();
+  give(presenter, "tree");
+  look();
+  silent.erase(Area::Kind::tree);  // its ground
+  silent.erase(Area::Kind::lane);  // a run may have nothing at the middle of the axis
+  CHECK(silent.empty());
+  for (const Area::Kind kind :
+       {Area::Kind::legend, Area::Kind::category, Area::Kind::card, Area::Kind::folded_lane,
+        Area::Kind::lane_close, Area::Kind::lane_fold, Area::Kind::minimap, Area::Kind::table,
+        Area::Kind::tree_choice, Area::Kind::tree_sort}) {
+    CHECK(seen.contains(kind));
+  }
+}
+
 TEST_CASE("the wheel beside a plot scrolls the lanes, and a press on their bar jumps") {
   Presenter presenter(many().state, "");
   const Picture& picture = draw_on(presenter, kSmall);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "profiler/units.h"
+#include "viewer/scene/control_text.h"
 #include "viewer/scene/parts.h"
 #include "viewer/scene/pick.h"
 #include "viewer/scene/presenter.h"
@@ -203,7 +204,7 @@ std::string Presenter::hover_text(float x, float y) {
   if (area->kind == Area::Kind::alive_row) {
     return hover_text_of_pick(input(), cache_, *area, x, y);
   }
-  if (area->kind != Area::Kind::lane) return "";
+  if (area->kind != Area::Kind::lane) return control_text(input(), *area);
   const auto begin = x_at(*area, x);
   const RankLane& rank = opened_.runs[area->run].ranks[area->index];
   const Warp& warp = warps_[area->run][area->index];

@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "viewer/state/choices.h"
+
 namespace shardlens::viewer {
 
 namespace {
@@ -110,7 +112,8 @@ void Interface::draw_menu() {
       if (command.menu != menu) continue;
       const std::string title(command.title);
       const std::string key(command.key);
-      if (ImGui::MenuItem(title.c_str(), key.c_str())) run(command);
+      const bool is_marked = is_on(command.id, presenter_.state()).value_or(false);
+      if (ImGui::MenuItem(title.c_str(), key.c_str(), is_marked)) run(command);
     }
     ImGui::EndMenu();
   }
@@ -193,7 +196,9 @@ void Interface::take_pointer() {
   const std::string text = presenter_.hover_text(at.x, at.y);
   if (!text.empty()) {
     ImGui::BeginTooltip();
+    ImGui::PushTextWrapPos(ImGui::GetFontSize() * 40);
     ImGui::TextUnformatted(text.c_str());
+    ImGui::PopTextWrapPos();
     ImGui::EndTooltip();
   }
 }

@@ -1,0 +1,93 @@
+#include "viewer/scene/control_text.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+
+#include "profiler/report/category_name.h"
+#include "viewer/scene/theme.h"
+#include "viewer/scene/tree_panel.h"
+#include "viewer/state/commands.h"
+
+namespace shardlens::viewer {
+
+namespace {
+
+/// Returns " (Shift+F)" of a command.
+std::string key_text(std::string_view command) {
+  return fmt::format(" ({})", find_command(command)->key);
+}
+
+std::string titled(std::string_view command) {
+  return std::string(find_command(command)->title) + key_text(command);
+}
+
+std::string text_of_category(const SceneInput& input, const Area& area) {
+  const auto category = static_cast<Category>(area.index);
+  bool has_shards = false;
+  for (const Run& run : input.runs) {
+    has_shards |= profiler::has_shards(run.ranks.front().lane.info().header);
+  }
+  const std::string words = words_of(category, has_shards);
+  if (area.kind == Area::Kind::category) {
+    return fmt::format("{}: click to select it everywhere", words);
+  }
+  return fmt::format("{}: click to {} it; alone{}", words,
+                     input.state.shows(category) ? "hide" : "show", key_text("category.isolate"));
+}
+
+std::string text_of_run(const SceneInput& input, const Area& area, const std::string& words) {
+  return area.run < input.runs.size() ? input.runs[area.run].name + ": " + words : words;
+}
+
+std::string text_of_choice(const Area& area) {
+  switch (static_cast<TreeChoice>(area.run)) {
+    case TreeChoice::of:
+      return titled("tree.of");
+    case TreeChoice::by:
+      return titled("tree.by");
+    case TreeChoice::from:
+      return titled("tree.from");
+    case TreeChoice::form:
+      break;
+  }
+  return titled("tree.form");
+}
+
+}  // namespace
+
+std::string control_text(const SceneInput& input, const Area& area) {
+  switch (area.kind) {
+    case Area::Kind::legend:
+    case Area::Kind::category:
+      return text_of_category(input, area);
+    case Area::Kind::card:
+      return text_of_run(input, area,
+                         "click to focus" + key_text("focus.next") +
+                             ", wheel to scroll the lanes; to rename" + key_text("lane.rename"));
+    case Area::Kind::folded_lane:
+      return text_of_run(input, area, "click to unfold; all" + key_text("lane.unfold"));
+    case Area::Kind::lane_fold:
+      return text_of_run(input, area, "fold" + key_text("lane.fold"));
+    case Area::Kind::lane_close:
+      return text_of_run(input, area,
+                         "close" + key_text("lane.close") + ", and back" + key_text("undo"));
+    case Area::Kind::lane_bar:
+      return titled("lanes.down");
+    case Area::Kind::minimap:
+      return "drag to move what is in view; all of it" + key_text("zoom.all");
+    case Area::Kind::table:
+      return "wheel to scroll; export" + key_text("export.table");
+    case Area::Kind::call:
+      return "click to mark this call; open it in your editor" + key_text("pick.edit");
+    case Area::Kind::tree_choice:
+      return text_of_choice(area);
+    case Area::Kind::tree_sort:
+      return titled("tree.sort");
+    default:
+      return "";
+  }
+}
+
+}  // namespace shardlens::viewer

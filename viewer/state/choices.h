@@ -1,0 +1,15 @@
+// Commands that choose something or switch it on: menus mark these while they are on.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "viewer/state/view_state.h"
+
+namespace shardlens::viewer {
+
+/// Returns whether what a command chooses is on; nothing for a command that can be given again and
+/// again.
+std::optional<bool> is_on(std::string_view command, const ViewState& state);
+
+}  // namespace shardlens::viewer
