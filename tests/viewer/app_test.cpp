@@ -170,6 +170,7 @@ std::string driven_picture(const Display& display, const Files& files, const std
   const ViewState last = load_session(folder + "/cache/shardlens/last.session.json");
   CHECK(last.grouping == Grouping::label);
   CHECK(last.files == state.files);
+  CHECK(test::read_file(folder + "/cache/shardlens/recent.txt") == files.a + "\n" + files.b + "\n");
   return picture;
 }
 

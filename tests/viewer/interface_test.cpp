@@ -9,6 +9,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cctype>
 #include <cstddef>
+#include <filesystem>
 #include <functional>
 #include <set>
 #include <string>
@@ -238,6 +239,35 @@ TEST_CASE("a line is changed at its cursor, a character at a time, and holds wha
   CHECK(line.text().empty());
   keys({"Backspace", "Delete", "Left", "Right"});
   CHECK(line.cursor() == 0);
+}
+
+TEST_CASE("a run is found by its folder: a folder is entered, a run is opened") {
+  Stage stage;
+  std::filesystem::create_directories(stage.folder.file("all/run2/profiles"));
+  std::filesystem::create_directories(stage.folder.file("all/run10"));
+  for (const char* name : {"all/run2/profiles/rank0.slp", "all/run10/rank0.slp"}) {
+    test::write_profile(stage.folder.file(name), test::view_recording({.steps = 1}));
+  }
+  test::write_file(stage.folder.file("all/notes.txt"), "nothing to open");
+  const auto found = browse(stage.folder.file("all/"), {});
+  REQUIRE(found.size() == 3);
+  CHECK(found[0].what == "2 runs");
+  CHECK(found[1].name == "run2");
+  CHECK(found[1].what == "run of 1 rank");
+  CHECK(found[2].name == "run10");
+  stage.interface.set_recent({stage.folder.file("all/run2"), stage.folder.file("gone")});
+  stage.press("Ctrl+O");
+  stage.press("Enter");
+  CHECK(stage.request == Request::open_file);
+  CHECK(stage.interface.path() == stage.folder.file("all/run2"));  // what was opened before
+  stage.press("Ctrl+O");
+  stage.type(stage.folder.file("al"));
+  CHECK(stage.request == Request::none);  // it goes on in the folder
+  stage.press("Down");
+  stage.press("Down");
+  stage.press("Enter");
+  CHECK(stage.interface.path() == stage.folder.file("all/run10"));
+  CHECK(browse("/no/such/folder/", {}).empty());
 }
 
 TEST_CASE("what is selected is copied, and its line is asked for") {

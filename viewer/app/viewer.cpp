@@ -143,11 +143,14 @@ void check(const Options& options) {
   }
 }
 
-/// Returns the file of the last session; empty if the environment names no home.
-std::string autosave_file() {
+/// Returns a file that the program keeps for itself; empty if the environment names no home.
+std::string kept_file(const std::string& name) {
   const std::string folder = default_cache_folder();
-  return folder.empty() ? "" : folder + "/last.session.json";
+  return folder.empty() ? "" : folder + "/" + name;
 }
+
+/// Returns the file of the last session.
+std::string autosave_file() { return kept_file("last.session.json"); }
 
 Range parse_range(const std::string& text) {
   const char* const end = text.data() + text.size();
@@ -249,6 +252,7 @@ WindowOptions window_options(const Options& options, const Size& size, Theme the
   window.editor = options.editor;
   if (!options.session.empty()) window.session_file = options.session;
   window.autosave_file = autosave_file();
+  window.recent_file = kept_file("recent.txt");
   return window;
 }
 

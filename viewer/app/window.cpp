@@ -19,6 +19,7 @@
 #include "viewer/app/gl.h"
 #include "viewer/app/imgui_session.h"
 #include "viewer/app/png.h"
+#include "viewer/app/recent.h"
 #include "viewer/state/session.h"
 #include "viewer/ui/interface.h"
 
@@ -157,6 +158,7 @@ class Program {
         presenter_(*opened_),
         interface_(presenter_, session_.fonts(), backdrop_) {
     shown_ = &presenter_;
+    remember(presenter_.state().files);
   }
 
   void run() {
@@ -180,6 +182,18 @@ class Program {
 
  private:
   double scale() const { return options_.scale > 0 ? options_.scale : window_.scale(); }
+
+  /// Remembers what was opened for the next window.
+  void remember(const std::vector<std::string>& paths) {
+    remember_paths(paths, options_.recent_file);
+    interface_.set_recent(recent_paths(options_.recent_file));
+  }
+
+  /// Opens what the user has named or dropped.
+  void open_paths(const std::vector<std::string>& paths) {
+    presenter_.open(paths);
+    remember(paths);
+  }
 
   /// Waits for an event or for something new to draw. Returns how many frames are to be drawn then.
   int wait() {
@@ -257,7 +271,7 @@ class Program {
   void take_events() {
     for (const KeyPress& key : window_.take_pressed()) interface_.press(key);
     const std::vector<std::string> dropped = window_.take_dropped();
-    if (!dropped.empty()) presenter_.open(dropped);
+    if (!dropped.empty()) open_paths(dropped);
   }
 
   void serve(Request request) {
@@ -267,7 +281,7 @@ class Program {
       case Request::reload:
         return presenter_.reload();
       case Request::open_file:
-        return presenter_.open({interface_.path()});
+        return open_paths({interface_.path()});
       case Request::edit_pick:
         return edit();
       case Request::save_session:

@@ -20,6 +20,7 @@ struct WindowOptions {
   /// The file to which the session is saved without a command, when the user pauses and when the
   /// window is closed; empty: it is not saved.
   std::string autosave_file;
+  std::string recent_file{};  // of what was opened; empty: nothing is remembered
 };
 
 /// Opens the recordings to be shown; it calls `meanwhile` to show its progress.

@@ -226,6 +226,14 @@ void tell_apart(std::vector<Run>& runs) {
 
 }  // namespace
 
+size_t ranks_in(const std::string& folder) {
+  try {
+    return recordings_in(folder).size();
+  } catch (const fs::filesystem_error&) {
+    return 0;
+  }
+}
+
 std::string missing_text(const std::string& path) {
   return fmt::format("{}: no such file or folder; give a run's folder or a .slp file", path);
 }

@@ -73,6 +73,9 @@ struct OpenedRuns {
   std::vector<std::string> messages;  // one line each: why a path could not be opened
 };
 
+/// Returns how many recordings a run's folder has; 0 if it is no such folder.
+size_t ranks_in(const std::string& folder);
+
 /// Returns the line that says that nothing is at a path.
 std::string missing_text(const std::string& path);
 

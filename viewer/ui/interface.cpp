@@ -38,6 +38,7 @@ Request Interface::take_request() { return std::exchange(request_, Request::none
 void Interface::ask(Asking what) {
   asking_ = what;
   chosen_ = 0;
+  browsed_for_.reset();
   const ViewState& state = presenter_.state();
   const bool renames = what == Asking::rename && state.focus < presenter_.runs().size();
   line_.start(what == Asking::search ? state.search
@@ -223,7 +224,7 @@ void Interface::draw_question() {
                          "another name, then Enter; none: its first name");
       break;
     case Asking::open:
-      draw_text_question("Open", "the path of a run's folder or a .slp file, then Enter");
+      draw_open();
       break;
     case Asking::nothing:
       break;
@@ -285,8 +286,7 @@ void Interface::answer() {
         presenter_.rename(text);
         break;
       case Asking::open:
-        path_ = text;
-        request_ = Request::open_file;
+        take_path();
         break;
       default:
         break;
@@ -294,6 +294,61 @@ void Interface::answer() {
   } catch (const std::invalid_argument& error) {
     say(error.what());
   }
+}
+
+/// Returns what fits the typed path. The folder is read again only if another is typed.
+const std::vector<BrowsedPath>& Interface::browsed() {
+  if (browsed_for_ == line_.text()) return browsed_;
+  browsed_for_ = line_.text();
+  browsed_ = browse(line_.text(), recent_);
+  return browsed_;
+}
+
+/// Opens the chosen path, or what is typed if nothing fits it.
+void Interface::take_path() {
+  const auto& found = browsed();
+  if (found.empty()) {
+    path_ = line_.text();
+    request_ = Request::open_file;
+    return;
+  }
+  take_browsed(BrowsedPath(found[std::min(chosen_, found.size() - 1)]));
+}
+
+/// Opens a path, or goes on in a folder that is no run.
+void Interface::take_browsed(const BrowsedPath& chosen) {
+  if (chosen.is_entered) {
+    ask(Asking::open);
+    return line_.put(chosen.path);
+  }
+  asking_ = Asking::nothing;
+  path_ = chosen.path;
+  request_ = Request::open_file;
+}
+
+void Interface::draw_open() {
+  const float line = ImGui::GetFrameHeightWithSpacing();
+  place_sheet(0.6F, std::min(ImGui::GetIO().DisplaySize.y * 0.7F, 20 * line));
+  ImGui::Begin("open", nullptr, kSheet);
+  ImGui::TextUnformatted("Open");
+  ImGui::SameLine();
+  ImGui::TextDisabled("runs, folders of runs, recordings, plans, snapshots; Escape closes this");
+  draw_line("a part of a name or a path, then Enter; Up and Down choose");
+  const auto& found = browsed();
+  chosen_ = found.empty() ? 0 : std::min(chosen_, found.size() - 1);
+  std::optional<BrowsedPath> wanted;
+  ImGui::BeginChild("paths");
+  if (found.empty()) ImGui::TextDisabled("nothing here fits; Enter opens what is typed");
+  for (size_t i = 0; i < found.size(); ++i) {
+    const std::string text = fmt::format("{}##{}", found[i].name, i);
+    if (ImGui::Selectable(text.c_str(), i == chosen_)) wanted = found[i];
+    if (i == chosen_) ImGui::SetScrollHereY();
+    ImGui::SameLine(ImGui::GetWindowWidth() * 0.78F);
+    ImGui::TextDisabled("%s", found[i].what.empty() ? "opened before" : found[i].what.c_str());
+  }
+  ImGui::EndChild();
+  ImGui::End();
+  if (wanted) take_browsed(*wanted);
 }
 
 void Interface::draw_palette() {

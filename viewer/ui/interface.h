@@ -5,8 +5,10 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "viewer/model/browse.h"
 #include "viewer/scene/presenter.h"
 #include "viewer/scene/theme.h"
 #include "viewer/ui/canvas.h"
@@ -40,6 +42,8 @@ class Interface {
   Request take_request();
   /// Returns the path that was typed for the last request of file.open or an export.
   const std::string& path() const { return path_; }
+  /// Sets what was opened before, the latest first.
+  void set_recent(std::vector<std::string> paths) { recent_ = std::move(paths); }
   /// Shows a text in the menu's line for a while, or until the next command.
   void say(std::string text);
   /// Returns true once what was said has been there for long enough, and forgets it.
@@ -61,6 +65,10 @@ class Interface {
   void draw_help();
   void draw_text_question(const char* title, const char* hint);
   void draw_line(const char* hint) const;
+  void draw_open();
+  void take_path();
+  void take_browsed(const BrowsedPath& chosen);
+  const std::vector<BrowsedPath>& browsed();
   void answer();
   void draw_hint();
   void apply_theme();
@@ -72,6 +80,9 @@ class Interface {
   Request request_ = Request::none;
   Asking asking_ = Asking::nothing;
   LineEditor line_;
+  std::vector<std::string> recent_;
+  std::optional<std::string> browsed_for_;  // the typed text that browsed_ is for
+  std::vector<BrowsedPath> browsed_;
   size_t chosen_ = 0;
   std::string path_;
   std::string said_;
