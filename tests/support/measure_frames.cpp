@@ -159,6 +159,10 @@ int main(int argc, char** argv) {
   Frames frames(presenter);
   print_frames("frame while zooming", kFrames, [&](int frame) { frames.zoom(frame); });
   print_frames("frame of a still view", kFrames, [&](int) { frames.draw(); });
+  print_frames("... while lanes scroll", kFrames, [&](int frame) {
+    presenter.perform(*find_command(frame % 20 < 10 ? "lanes.down" : "lanes.up"));
+    frames.draw();
+  });
   presenter.perform(*find_command("tree"));
   print_frames("... with flame graph", kFrames, [&](int frame) { frames.zoom(frame); });
   presenter.perform(*find_command("tree.form"));

@@ -39,6 +39,17 @@ std::string config_on(const std::string& config, const std::string& device) {
   return json.dump();
 }
 
+/// Returns the configuration of a recording: of a program its command, with the rank that was
+/// recorded.
+std::string config_of(const profiler::Header& header) {
+  const std::string config = config_on(header.config, header.device);
+  Json json = input::find_ordered_json(config, input::kWritten).value_or(nullptr);
+  if (!json.is_object() || !json.contains("command")) return config;
+  json["world"] = header.world_size;
+  json["solo_rank"] = header.rank;
+  return json.dump();
+}
+
 std::string text_in_file(const std::string& path) {
   return input::read_file(path, input::kDescription.bytes,
                           "give a plan's JSON or a run's config.json");
@@ -69,16 +80,17 @@ Outlook outlook_of(const planner::Plan& plan) {
           .needs_retries = plan.verdict == planner::Verdict::fits_with_retries,
           .device_bytes = plan.device_bytes,
           .capacity_bytes = plan.capacity_bytes.value_or(0),
-          .headroom_bytes = plan.headroom_bytes.value_or(0)};
+          .headroom_bytes = plan.headroom_bytes.value_or(0),
+          .step_seconds = plan.step_seconds};
 }
 
 }  // namespace
 
 PlanRequest request_of(const Run& run) {
-  const profiler::Header& header = run.ranks.front().lane.info().header;
+  const profiler::Header& header = run.at_peak().lane.info().header;
   const bool is_gpu = header.device == "cuda";
   return {.name = run.name,
-          .config = config_on(header.config, header.device),
+          .config = config_of(header),
           .gpu = is_gpu ? gpu_of_display_name(header.gpu) : ""};
 }
 

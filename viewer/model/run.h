@@ -29,6 +29,7 @@ struct Outlook {
   int64_t device_bytes = 0;
   int64_t capacity_bytes = 0;
   int64_t headroom_bytes = 0;
+  double step_seconds = 0;  // by the cost model; 0: it has none
 };
 
 struct Run {

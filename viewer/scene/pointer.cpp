@@ -194,6 +194,31 @@ void Presenter::wheel(float x, float y, float notches) {
   zoom_at(state_, facts_, *at, std::pow(kNotch, notches));
 }
 
+/// Plans what a control would make of the strategy, and says it before it is turned. A program is
+/// not planned.
+std::string Presenter::outcome_of(const Area& area) {
+  if (!state_.what_if || asked_of(*state_.what_if) != Asked::plan) return "";
+  WhatIf turned = *state_.what_if;
+  choose(turned, static_cast<Control>(area.run), area.index);
+  const PlanRequest request = request_of(turned);
+  const std::string key =
+      fmt::format("{}\n{}\n{}\n{}", generation_, request.name, request.config, request.gpu);
+  return outcome_.get(key, [&] {
+    const PlanAnswer answer = answer_of(request, space_of(state_.memory));
+    if (!answer.run) return "\n" + answer.refusal;
+    const Outlook& turned_to = *answer.run->outlook;
+    const auto& shown = plan_lanes_.news().run;
+    const double now = shown ? opened_.runs[*shown].outlook->step_seconds : 0;
+    const std::string time = now > 0 && turned_to.step_seconds > 0
+                                 ? fmt::format(", {:+.0f} % step time by the cost model",
+                                               100 * (turned_to.step_seconds / now - 1))
+                                 : "";
+    return fmt::format("\n{}: peak {}{}\n{}", answer.run->name,
+                       profiler::bytes_text(answer.run->at_peak().lane.peak().max_bytes), time,
+                       turned_to.verdict);
+  });
+}
+
 std::string Presenter::hover_text(float x, float y) {
   const Area* const area = area_at(picture_, x, y);
   if (area == nullptr) return "";
@@ -204,6 +229,7 @@ std::string Presenter::hover_text(float x, float y) {
   if (area->kind == Area::Kind::alive_row) {
     return hover_text_of_pick(input(), cache_, *area, x, y);
   }
+  if (area->kind == Area::Kind::control) return control_text(input(), *area) + outcome_of(*area);
   if (area->kind != Area::Kind::lane) return control_text(input(), *area);
   const auto begin = x_at(*area, x);
   const RankLane& rank = opened_.runs[area->run].ranks[area->index];

@@ -15,22 +15,6 @@
 
 namespace shardlens::viewer {
 
-namespace {
-
-std::optional<profiler::Space> space_of(Memory memory) {
-  switch (memory) {
-    case Memory::host:
-      return profiler::Space::host;
-    case Memory::pinned:
-      return profiler::Space::pinned;
-    case Memory::tensors:
-      break;
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
 Presenter::Presenter(ViewState state, std::string cache_folder, ReadPart meanwhile)
     : state_(std::move(state)),
       cache_folder_(std::move(cache_folder)),

@@ -118,6 +118,7 @@ class Presenter {
   std::optional<double> x_at(const Area& area, float x) const;
   void change(const ViewState& next);
   void drag_control(float x);
+  std::string outcome_of(const Area& area);
 
   ViewState state_;
   std::string cache_folder_;
@@ -148,6 +149,7 @@ class Presenter {
   std::optional<std::pair<uint64_t, std::string>> hits_made_;
 
   ImageCache cache_;
+  Memo<std::string> outcome_;  // of the control that was last under the pointer
   Picture picture_;
   Image ground_;
   Canvas canvas_;

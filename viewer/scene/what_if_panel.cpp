@@ -80,7 +80,53 @@ void draw_verdict(Scene& scene, Box box) {
   paint.fill(bar, paint.colors.grid, paint.px(3));
   paint.fill({bar.x, bar.y, bar.w * static_cast<float>(std::min(1.0, used)), bar.h},
              outlook.fits ? paint.colors.less : paint.colors.more, paint.px(3));
+  if (outlook.step_seconds > 0) {
+    paint.text(box.take_top(paint.px(16)),
+               fmt::format("a step of {:.4g} ms, by the cost model", 1e3 * outlook.step_seconds),
+               paint.colors.muted, Style::small);
+  }
   paint.text_lines(box, outlook.verdict, paint.colors.text, Style::small);
+}
+
+/// Draws a row for every control that the strategy has.
+void draw_controls(Scene& scene, const WhatIf& what_if, Box& box) {
+  Painter& paint = scene.paint;
+  for (int i = 0; i < kControls; ++i) {
+    const auto control = static_cast<Control>(i);
+    const Choices choices = choices_of(what_if, control);
+    if (choices.words.empty()) continue;
+    if (box.h < paint.px(kControlRow)) return;
+    Box row = box.take_top(paint.px(kControlRow));
+    paint.text(row.take_left(paint.px(kNameWidth)), kControlNames[static_cast<size_t>(i)],
+               paint.colors.text, Style::small);
+    choices.is_number ? draw_slider(scene, control, choices, row)
+                      : draw_choices(scene, control, choices, row);
+  }
+}
+
+/// Draws why a recording cannot be planned, and what can be done instead.
+void draw_no_plan(Scene& scene, const WhatIf& what_if, Box box) {
+  Painter& paint = scene.paint;
+  const bool is_program = asked_of(what_if) == Asked::recording;
+  paint.text(box.take_top(paint.px(20)), is_program ? "Not planned: recorded again" : "Not planned",
+             paint.colors.text, Style::strong);
+  const std::string why =
+      is_program ? "The program's own code decides what it allocates, so no plan can be made of "
+                   "this recording. It can be recorded again, without a GPU:"
+                 : "This recording does not say how it was made. `shardlens record` keeps the "
+                   "command, `shardlens train` the configuration.";
+  Box reason = box.take_top(paint.px(is_program ? 66 : 80));
+  paint.text_lines(reason, why, paint.colors.muted, Style::small);
+  if (!is_program) return;
+  draw_controls(scene, what_if, box);
+  if (choices_of(what_if, Control::batch).words.empty()) {
+    paint.text(box.take_top(paint.px(18)), "its arguments name no batch", paint.colors.muted,
+               Style::small);
+  }
+  box.take_top(paint.px(6));
+  paint.text(box.take_top(paint.px(18)), fmt::format("{} copies", find_command("whatif.copy")->key),
+             paint.colors.muted, Style::small);
+  paint.text_lines(box, record_line(what_if), paint.colors.text, Style::small);
 }
 
 }  // namespace
@@ -94,21 +140,16 @@ void draw_what_if(Scene& scene) {
   paint.outline(card, paint.colors.card_edge, paint.px(5));
   Box box = card.inset(paint.px(10));
   Box head = box.take_top(paint.px(20));
-  paint.text_right(head.take_right(paint.px(96)), "Alt+K keeps it", paint.colors.muted,
-                   Style::small);
-  paint.text(head, "What if", paint.colors.text, Style::strong);
-  paint.text(box.take_top(paint.px(16)), request_of(*what_if).name, paint.colors.muted,
-             Style::small);
-  for (int i = 0; i < kControls; ++i) {
-    if (box.h < paint.px(kControlRow)) return;
-    Box row = box.take_top(paint.px(kControlRow));
-    const auto control = static_cast<Control>(i);
-    paint.text(row.take_left(paint.px(kNameWidth)), kControlNames[static_cast<size_t>(i)],
-               paint.colors.text, Style::small);
-    const Choices choices = choices_of(*what_if, control);
-    choices.is_number ? draw_slider(scene, control, choices, row)
-                      : draw_choices(scene, control, choices, row);
+  const bool is_plan = asked_of(*what_if) == Asked::plan;
+  if (is_plan) {
+    paint.text_right(head.take_right(paint.px(96)), "Alt+K keeps it", paint.colors.muted,
+                     Style::small);
   }
+  paint.text(head, "What if", paint.colors.text, Style::strong);
+  paint.text(box.take_top(paint.px(16)), is_plan ? request_of(*what_if).name : what_if->of,
+             paint.colors.muted, Style::small);
+  if (!is_plan) return draw_no_plan(scene, *what_if, box);
+  draw_controls(scene, *what_if, box);
   box.take_top(paint.px(4));
   draw_verdict(scene, box);
 }

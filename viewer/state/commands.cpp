@@ -147,7 +147,7 @@ void toggle_what_if(ViewState& state, const Facts& facts) {
 
 /// Makes the panel's plan a strategy that stays; the panel stays open as it is.
 void keep_what_if(ViewState& state) {
-  if (!state.what_if) return;
+  if (!state.what_if || asked_of(*state.what_if) != Asked::plan) return;
   const PlanRequest request = request_of(*state.what_if);
   if (std::ranges::find(state.plans, request) != state.plans.end()) return;
   state.plans.push_back(request);
@@ -387,6 +387,8 @@ constexpr std::array kCommands = {
             [](S s, F) {
               if (!s.plans.empty()) s.plans.pop_back();
             }},
+    Command{"whatif.copy", "Alt+L", "What if", "Copy the command that records this program so",
+            nullptr, Request::copy_record_line},
     Command{"whatif.reset", "Alt+0", "What if", "As the strategy was",
             [](S s, F) {
               if (s.what_if) s.what_if->config = s.what_if->base;

@@ -24,6 +24,7 @@ enum class Request : uint8_t {
   add_note,
   rename_lane,
   copy_pick,
+  copy_record_line,
   edit_pick,
   palette,
   help,

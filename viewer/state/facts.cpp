@@ -54,6 +54,18 @@ std::vector<size_t> bases_of(const std::vector<Run>& runs, const ViewState& stat
   return bases_of(runs, wanted);
 }
 
+std::optional<profiler::Space> space_of(Memory memory) {
+  switch (memory) {
+    case Memory::host:
+      return profiler::Space::host;
+    case Memory::pinned:
+      return profiler::Space::pinned;
+    case Memory::tensors:
+      break;
+  }
+  return std::nullopt;
+}
+
 size_t shown_rank(const Run& run, const ViewState& state) {
   return state.rank ? std::min(*state.rank, run.ranks.size() - 1) : run.peak_rank();
 }

@@ -53,6 +53,9 @@ std::vector<size_t> lane_order(const std::vector<Run>& runs, const ViewState& st
 /// Returns for each run the index of that with which the state compares it.
 std::vector<size_t> bases_of(const std::vector<Run>& runs, const ViewState& state);
 
+/// Returns the memory that recordings are opened with, as open_runs takes it.
+std::optional<profiler::Space> space_of(Memory memory);
+
 /// Returns the index of the rank that is shown of a run.
 size_t shown_rank(const Run& run, const ViewState& state);
 

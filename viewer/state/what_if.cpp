@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "input/limits.h"
 #include "input/strict_json.h"
@@ -49,9 +51,77 @@ std::string text_at(const Json& json, std::string_view key, std::string_view usu
   return at->is_string() ? at->get<std::string>() : at->dump();
 }
 
-/// Returns the value of a control. The ranks are `world`, or as many as `workers` if that is 0.
+std::vector<std::string> command_of(const Json& json) {
+  std::vector<std::string> words;
+  for (const Json& word : json.value("command", Json::array())) {
+    if (word.is_string()) words.push_back(word.get<std::string>());
+  }
+  return words;
+}
+
+/// The number in a program's arguments that its name calls a batch: "--batch-size 32" or "bs=32".
+struct BatchWord {
+  size_t word = 0;   // of the command
+  size_t begin = 0;  // of the number in that word
+  std::string number;
+};
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.size() < 10 &&
+         std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+std::optional<BatchWord> batch_word(const std::vector<std::string>& command) {
+  for (size_t i = 0; i < command.size(); ++i) {
+    const std::string& word = command[i];
+    const size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    if (name.find("batch") == std::string::npos && name != "--bs" && name != "bs") continue;
+    if (equals != std::string::npos && is_number(word.substr(equals + 1))) {
+      return BatchWord{i, equals + 1, word.substr(equals + 1)};
+    }
+    const bool has_next = equals == std::string::npos && i + 1 < command.size();
+    if (has_next && name.starts_with("-") && is_number(command[i + 1])) {
+      return BatchWord{i + 1, 0, command[i + 1]};
+    }
+  }
+  return std::nullopt;
+}
+
+/// Returns a word as a shell reads it.
+std::string shell_word(const std::string& word) {
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("-_=+:,./@%").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::ranges::all_of(word, is_plain)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+bool is_program(const Json& json) { return json.contains("command"); }
+
+/// True if the command starts the ranks itself: then it says how many there are.
+bool has_launcher(const std::vector<std::string>& command) {
+  constexpr std::array<std::string_view, 5> kLaunchers = {
+      "torchrun", "accelerate", "deepspeed", "torch.distributed.run", "torch.distributed.launch"};
+  return std::ranges::any_of(command, [&](const std::string& word) {
+    const std::string name = word.substr(word.rfind('/') + 1);
+    return std::ranges::find(kLaunchers, name) != kLaunchers.end();
+  });
+}
+
+/// Returns the value of a control. The ranks are `world`, or as many as `workers` if that is 0. It
+/// is empty for a control that a program does not have.
 std::string control_value(const std::string& config, Control control) {
   const Json json = config_json(config);
+  if (is_program(json) && control == Control::batch) {
+    const auto word = batch_word(command_of(json));
+    return word ? word->number : "";
+  }
+  const bool is_said_by_program = control != Control::world || has_launcher(command_of(json));
+  if (is_program(json) && is_said_by_program) return "";
   const ControlTable& table = table_of(control);
   const std::string text = text_at(json, table.key, table.usual);
   const bool is_of_workers = control == Control::world && text == "0";
@@ -60,12 +130,63 @@ std::string control_value(const std::string& config, Control control) {
 
 int64_t number_of(const std::string& text) { return std::strtoll(text.c_str(), nullptr, 10); }
 
+void choose_in_program(Json& json, Control control, const std::string& word) {
+  if (control == Control::world) {
+    json["world"] = number_of(word);
+    json["solo_rank"] = std::min(json.value("solo_rank", int64_t{0}), number_of(word) - 1);
+    return;
+  }
+  std::vector<std::string> command = command_of(json);
+  const auto at = batch_word(command);
+  if (!at) return;
+  command[at->word].replace(at->begin, std::string::npos, word);
+  json["command"] = command;
+}
+
 }  // namespace
+
+Asked asked_of(const WhatIf& what_if) {
+  const Json json = config_json(what_if.config);
+  if (is_program(json)) return Asked::recording;
+  return json.empty() ? Asked::nothing : Asked::plan;
+}
+
+std::string record_line(const WhatIf& what_if) {
+  const Json json = config_json(what_if.config);
+  const std::string recorded_on = text_at(json, "device", "cuda");
+  // What ran on a GPU of this machine is asked of one like it that is not there.
+  const bool has_name = recorded_on == "cuda" && !what_if.gpu.empty();
+  const std::string device = has_name ? "null:" + what_if.gpu : recorded_on;
+  std::string line = "shardlens record --device " + shell_word(device);
+  const int64_t world = json.value("world", int64_t{1});
+  if (device != "cuda" && world > 1 && !has_launcher(command_of(json))) {
+    line += fmt::format(" --world {} --rank {}", world, json.value("solo_rank", int64_t{0}));
+  }
+  line += " --";
+  for (const std::string& word : command_of(json)) line += " " + shell_word(word);
+  return line;
+}
+
+std::string_view control_effect(Control control) {
+  static constexpr std::array<std::string_view, kControls> kEffects = {
+      "activations grow with it; parameters, gradients and the optimizer's state do not",
+      "fsdp cuts shards into as many parts; what is gathered and activations stay",
+      "microbatches a step: activations are of one at a time, gradients of all",
+      "single and ddp keep everything on every rank, fsdp a part of it",
+      "true frees gathered weights after forward and gathers them again for backward",
+      "16 bits halve gathered weights and activations; shards stay in fp32",
+      "the buffers in which gradients are reduced",
+      "what the host holds instead of the device, for time on the link between them",
+      "activations are computed again in backward instead of being kept",
+      "what is gathered together: a block at a time, or the whole model"};
+  return kEffects[static_cast<size_t>(control)];
+}
 
 Choices choices_of(const WhatIf& what_if, Control control) {
   const ControlTable& table = table_of(control);
   const std::string now = control_value(what_if.config, control);
   Choices choices{.words = {}, .chosen = 0, .is_number = table.most > 0};
+  if (now.empty()) return choices;
   for (int64_t number = 1; number <= table.most; number *= 2) {
     choices.words.push_back(std::to_string(number));
   }
@@ -79,8 +200,14 @@ Choices choices_of(const WhatIf& what_if, Control control) {
 
 void choose(WhatIf& what_if, Control control, size_t choice) {
   const Choices choices = choices_of(what_if, control);
+  if (choices.words.empty()) return;
   const std::string& word = choices.words[std::min(choice, choices.words.size() - 1)];
   Json json = config_json(what_if.config);
+  if (is_program(json)) {
+    choose_in_program(json, control, word);
+    what_if.config = json.dump();
+    return;
+  }
   const std::string key(table_of(control).key);
   if (!choices.is_number) {
     json[key] = word;
@@ -98,6 +225,7 @@ void choose(WhatIf& what_if, Control control, size_t choice) {
 void turn(WhatIf& what_if, Control control, int direction) {
   const Choices choices = choices_of(what_if, control);
   const auto count = static_cast<int64_t>(choices.words.size());
+  if (count == 0) return;
   const int64_t next = static_cast<int64_t>(choices.chosen) + direction;
   const int64_t choice =
       choices.is_number ? std::clamp<int64_t>(next, 0, count - 1) : (next + count) % count;

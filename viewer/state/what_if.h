@@ -38,7 +38,20 @@ constexpr std::array<std::string_view, kControls> kControlNames = {
     "batch",       "ranks (W)",    "accumulate", "strategy",  "reshard",
     "param dtype", "reduce dtype", "offload",    "recompute", "wrap"};
 
-/// The values that a control can be set to. The configuration's own value is always among them.
+/// Says what can be asked of a strategy: another plan; for a recorded program, which decides itself
+/// what it allocates, another recording; or nothing, where it is not known how it was made.
+enum class Asked : uint8_t { plan, recording, nothing };
+Asked asked_of(const WhatIf& what_if);
+
+/// Returns the command line that records a program with the changes: another number of ranks, or
+/// another batch in the program's own arguments.
+std::string record_line(const WhatIf& what_if);
+
+/// Returns what a control changes, in a line.
+std::string_view control_effect(Control control);
+
+/// The values that a control can be set to. There are none where the strategy has no such control.
+/// The configuration's own value is always among them.
 struct Choices {
   std::vector<std::string> words;
   size_t chosen = 0;

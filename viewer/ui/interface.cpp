@@ -64,14 +64,21 @@ void Interface::run(const Command& command) {
     case Request::open_file:
       return ask(Asking::open);
     case Request::copy_pick:
-      return copy(presenter_.pick_text());
+      return copy(presenter_.pick_text(),
+                  "nothing is selected: click a block, a row or a frame, or press S");
+    case Request::copy_record_line: {
+      const auto& what_if = presenter_.state().what_if;
+      const bool is_program = what_if && asked_of(*what_if) == Asked::recording;
+      return copy(is_program ? record_line(*what_if) : "",
+                  "there is no such command: ask what if (Alt+I) of a recorded program");
+    }
     default:
       request_ = request;
   }
 }
 
-void Interface::copy(const std::string& text) {
-  if (text.empty()) return say("nothing is selected: click a block, a row or a frame, or press S");
+void Interface::copy(const std::string& text, const char* otherwise) {
+  if (text.empty()) return say(otherwise);
   ImGui::SetClipboardText(text.c_str());
   say("copied: " + text.substr(0, text.find('\n')));
 }

@@ -54,7 +54,7 @@ class Interface {
 
   void run(const Command& command);
   void ask(Asking what);
-  void copy(const std::string& text);
+  void copy(const std::string& text, const char* otherwise);
   void draw_menu();
   void take_keys();
   void take_command_key(const KeyChord& chord);

@@ -1,0 +1,157 @@
+// What if, of what cannot be planned: a recorded program is recorded again by a line to copy, and
+// what says nothing of itself says why nothing can be asked. Of what can be planned, a control says
+// what it would make before it is turned.
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "profiler/units.h"
+#include "tests/support/random_events.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/view_recording.h"
+#include "viewer/scene/presenter.h"
+
+namespace shardlens::viewer {
+namespace {
+
+constexpr Canvas kPanel{1600, 1000, 0, 1};
+
+WhatIf of_program(const std::vector<std::string>& command, int64_t world = 64,
+                  const std::string& device = "null:h100") {
+  const nlohmann::json config = {
+      {"command", command}, {"device", device}, {"world", world}, {"solo_rank", 5}};
+  return {.of = "llama", .base = config.dump(), .config = config.dump(), .gpu = "h100"};
+}
+
+std::string panel_text(Presenter& presenter) {
+  return to_text(presenter.picture(kPanel, plain_fonts(kPanel.scale)));
+}
+
+void run_command(Presenter& presenter, std::string_view id) {
+  presenter.perform(*find_command(id));
+}
+
+/// A recording that says of itself what `config` says.
+ViewState recorded(const test::TemporaryFolder& folder, const std::string& config) {
+  auto profile = test::view_recording({.rank = 1, .steps = 1});
+  profile.header.config = config;
+  test::write_profile(folder.file("llama.slp"), profile);
+  ViewState state;
+  state.files = {folder.file("llama.slp")};
+  return state;
+}
+
+}  // namespace
+
+TEST_CASE("a recorded program is recorded again on other ranks, or with another batch") {
+  WhatIf now = of_program({"python", "train.py", "--batch-size", "32", "--name", "it's mine"});
+  CHECK(asked_of(now) == Asked::recording);
+  CHECK(
+      record_line(now) ==
+      "shardlens record --device null:h100 --world 64 --rank 5 -- python train.py --batch-size 32 "
+      "--name 'it'\\''s mine'");
+  turn(now, Control::batch, 1);
+  turn(now, Control::world, 1);
+  CHECK(record_line(now) ==
+        "shardlens record --device null:h100 --world 128 --rank 5 -- python train.py --batch-size "
+        "64 --name 'it'\\''s mine'");
+  for (int i = 0; i < 6; ++i) turn(now, Control::world, -1);
+  CHECK(record_line(now).find("--world 2 --rank 1 ") != std::string::npos);
+  for (int i = 0; i < kControls; ++i) {
+    const auto control = static_cast<Control>(i);
+    const bool has_control = control == Control::batch || control == Control::world;
+    CHECK(choices_of(now, control).words.empty() != has_control);
+    const WhatIf before = now;
+    if (!has_control) turn(now, control, 1);
+    if (!has_control) CHECK(now == before);
+  }
+}
+
+TEST_CASE("a batch is found by its name alone, and ranks that a launcher gives are left to it") {
+  struct Case {
+    std::vector<std::string> command;
+    std::string batch;  // empty: there is none
+    std::string line;
+  };
+  const std::string record = "shardlens record --device null:h100";
+  const std::vector<Case> cases = {
+      {{"python", "a.py", "bs=8"}, "8", record + " --world 64 --rank 5 -- python a.py bs=16"},
+      {{"python", "a.py", "--train.batch_size=4"},
+       "4",
+       record + " --world 64 --rank 5 -- python a.py --train.batch_size=8"},
+      {{"python", "batch.py", "7"}, "", record + " --world 64 --rank 5 -- python batch.py 7"},
+      {{"python", "a.py", "--batch", "auto"},
+       "",
+       record + " --world 64 --rank 5 -- python a.py --batch auto"},
+      {{"torchrun", "--nproc_per_node", "8", "a.py", "--bs", "2"},
+       "2",
+       record + " -- torchrun --nproc_per_node 8 a.py --bs 4"}};
+  for (const Case& one : cases) {
+    WhatIf now = of_program(one.command);
+    CAPTURE(one.line);
+    const Choices batch = choices_of(now, Control::batch);
+    CHECK((batch.words.empty() ? "" : batch.words[batch.chosen]) == one.batch);
+    turn(now, Control::batch, 1);
+    CHECK(record_line(now) == one.line);
+  }
+  CHECK(record_line(of_program({"python", "a.py"}, 1, "cuda")) == record + " -- python a.py");
+}
+
+TEST_CASE("the panel of a recorded program says why it has no plan, and what to do") {
+  const test::TemporaryFolder folder;
+  Presenter presenter(recorded(folder, R"({"command":["python","llama.py"]})"), "");
+  panel_text(presenter);
+  run_command(presenter, "whatif");
+  const std::string text = panel_text(presenter);
+  CHECK(text.find("Not planned: recorded again") != std::string::npos);
+  CHECK(text.find("its arguments name no batch") != std::string::npos);
+  CHECK(text.find("no plan\n") == std::string::npos);
+  CHECK(presenter.runs().size() == 1);
+  CHECK(presenter.messages().empty());
+  CHECK(record_line(*presenter.state().what_if) ==
+        "shardlens record --device null:h200 --world 2 --rank 1 -- python llama.py");
+  run_command(presenter, "whatif.keep");
+  CHECK(presenter.state().plans.empty());
+}
+
+TEST_CASE("the panel of a recording that says nothing of itself has no controls") {
+  const test::TemporaryFolder folder;
+  Presenter presenter(recorded(folder, ""), "");
+  panel_text(presenter);
+  run_command(presenter, "whatif");
+  CHECK(panel_text(presenter).find("Not planned") != std::string::npos);
+  const auto& areas = presenter.picture(kPanel, plain_fonts(kPanel.scale)).areas;
+  CHECK(std::ranges::find(areas, Area::Kind::control, &Area::kind) == areas.end());
+}
+
+TEST_CASE("under the pointer a control says what it would make, which is what it then makes") {
+  const test::TemporaryFolder folder;
+  ViewState state;
+  state.files = {folder.file("config.json")};
+  test::write_file(state.files[0],
+                   R"({"model":"vit-tutorial","data":"synthetic","device":"null:h200"})");
+  Presenter presenter(state, "");
+  panel_text(presenter);
+  run_command(presenter, "whatif");
+  panel_text(presenter);
+  const Choices batch = choices_of(*presenter.state().what_if, Control::batch);
+  const auto areas = presenter.picture(kPanel, plain_fonts(kPanel.scale)).areas;
+  const auto next = std::ranges::find_if(areas, [&](const Area& area) {
+    return area.kind == Area::Kind::control && area.run == 0 && area.index == batch.chosen + 1;
+  });
+  REQUIRE(next != areas.end());
+  const std::string text =
+      presenter.hover_text(next->box.x + next->box.w / 2, next->box.y + next->box.h / 2);
+  CHECK(text.starts_with("batch: activations grow with it"));
+  run_command(presenter, "whatif.batch.more");
+  panel_text(presenter);
+  const int64_t peak = presenter.runs().back().at_peak().lane.peak().max_bytes;
+  CHECK(text.find("peak " + profiler::bytes_text(peak) + ", +") != std::string::npos);
+  CHECK(text.find("% step time by the cost model\nfits: ") != std::string::npos);
+  CHECK(panel_text(presenter).find("ms, by the cost model") != std::string::npos);
+}
+
+}  // namespace shardlens::viewer
