@@ -339,11 +339,26 @@ const std::map<std::string_view, Effect> kEffects = {
     {"note.remove",
      {.given =
           [](auto& s) {
-            s.notes = {{0, "far"}, {2, "near"}}, s.cursor = 1.9;
+            const Alignment step = Alignment::step;
+            s.notes = {{0, "far", step}, {2, "near", step}, {1.9, "else", Alignment::time}};
+            s.cursor = 1.9;
+          },
+      .wanted = [](auto& s) { s.notes.erase(s.notes.begin() + 1); }}},
+    {"note.next",
+     {.given =
+          [](auto& s) {
+            s.notes = {{2, "b", Alignment::step}, {1, "a", Alignment::step}}, s.cursor = 1;
+          },
+      .wanted = [](auto& s) { s.cursor = 2, s.at = At::cursor; }}},
+    {"note.previous",
+     {.given =
+          [](auto& s) {
+            s.notes = {{7, "b", Alignment::time}, {1, "a", Alignment::step}}, s.cursor = 1;
+            s.view = Range{0, 2};
           },
       .wanted =
           [](auto& s) {
-            s.notes = {{0, "far"}};
+            s.alignment = Alignment::time, s.view.reset(), s.cursor = 7, s.at = At::cursor;
           }}},
     {"panel.alive", {.wanted = [](auto& s) { s.panels.alive = false; }}},
     {"panel.table", {.wanted = [](auto& s) { s.panels.table = false; }}},

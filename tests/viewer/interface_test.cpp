@@ -181,6 +181,18 @@ TEST_CASE("a search, a note and a path are typed") {
   stage.type("here it grows");
   REQUIRE(stage.state().notes.size() == 1);
   CHECK(stage.state().notes[0].text == "here it grows");
+  stage.press("M");
+  stage.type("and here");
+  stage.press("Escape");
+  stage.press("0");
+  const ViewState unmoved = stage.state();
+  stage.press("Alt+M");
+  stage.press("Down");
+  stage.press("Delete");
+  CHECK(stage.state().notes.size() == 1);
+  stage.press("Enter");
+  CHECK(stage.state().cursor == stage.state().notes[0].x);
+  CHECK_FALSE(unmoved.cursor.has_value());
   stage.press("Ctrl+N");
   stage.type("!");
   CHECK(stage.presenter.runs().front().name == "!");

@@ -8,11 +8,16 @@
 #include <stdexcept>
 
 #include "tests/support/odd_files.h"
+#include "tests/support/random_events.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/view_recording.h"
 #include "viewer/model/run.h"
+#include "viewer/scene/presenter.h"
 
 namespace shardlens::viewer {
 namespace {
+
+namespace fs = std::filesystem;
 
 ViewState random_state(std::mt19937_64& engine) {
   const auto below = [&](uint64_t limit) { return engine() % limit; };
@@ -79,7 +84,9 @@ ViewState random_state(std::mt19937_64& engine) {
                 .first = below(100)};
   if (flag()) state.tree.zoom = {"main  train.py:3"};
   state.search = "mlp3 >64MiB \"quoted\" \u00fc";
-  for (uint64_t i = below(4); i > 0; --i) state.notes.push_back({uniform(engine), "note\nof two"});
+  for (uint64_t i = below(4); i > 0; --i)
+    state.notes.push_back(
+        {uniform(engine), "note\nof two", static_cast<Alignment>(below(kAlignments))});
   return state;
 }
 
@@ -111,6 +118,32 @@ TEST_CASE("a session goes through a file") {
   CHECK(load_session(folder.file("a.session")) == state);
   CHECK_THROWS_AS(load_session(folder.file("b.session")), std::invalid_argument);
   CHECK_THROWS_AS(save_session(state, folder.file("no/such/folder.session")), std::runtime_error);
+}
+
+TEST_CASE("a session moved with its runs shows the same place, and its link opens it") {
+  const test::TemporaryFolder folder;
+  fs::create_directories(folder.file("here/runs"));
+  test::write_profile(folder.file("here/runs/a.slp"), test::view_recording());
+  ViewState state;
+  state.files = {folder.file("here/runs/a.slp")};
+  state.view = Range{1, 2};
+  state.cursor = 1.5;
+  state.at = At::cursor;
+  state.heights = {0.5, 1};
+  state.lanes.names = {{state.files[0], "mine"}};
+  state.notes = {{1.25, "look", Alignment::step}};
+  const Canvas canvas{1200, 800, 0, 1};
+  const auto pictured = [&](const ViewState& shown) {
+    Presenter presenter(shown, "");
+    return to_text(presenter.picture(canvas, plain_fonts(1)));
+  };
+  const std::string before = pictured(state);
+  CHECK(before.find("look") != std::string::npos);
+  save_session(state, folder.file("here/it's.json"));
+  fs::rename(folder.file("here"), folder.file("there"));
+  CHECK(pictured(load_session(folder.file("there/it's.json"))) == before);
+  CHECK(link_to("/runs/a.json") == "shardlens view --session /runs/a.json");
+  CHECK(link_to("/it's.json") == "shardlens view --session '/it'\\''s.json'");
 }
 
 TEST_CASE("a session that is no file is refused before it is opened") {

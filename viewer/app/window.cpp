@@ -287,6 +287,8 @@ class Program {
       case Request::save_session:
         return tell(options_.session_file,
                     [&] { save_session(presenter_.state(), options_.session_file); });
+      case Request::copy_link:
+        return copy_link();
       case Request::export_table:
         return save_table();
       case Request::export_picture:
@@ -302,6 +304,16 @@ class Program {
     try {
       save();
       interface_.say("saved " + path);
+    } catch (const std::exception& error) {
+      interface_.say(error.what());
+    }
+  }
+
+  /// Saves the session, and copies the command that opens it at the same place.
+  void copy_link() {
+    try {
+      save_session(presenter_.state(), options_.session_file);
+      interface_.copy(link_to(options_.session_file), "");
     } catch (const std::exception& error) {
       interface_.say(error.what());
     }

@@ -179,7 +179,7 @@ void draw_budget(Scene& scene, const Shown& one, const Box& plot, const YAxis& y
 void draw_notes(Scene& scene, const Box& plot) {
   Painter& paint = scene.paint;
   for (const Note& note : scene.state().notes) {
-    if (!scene.view.contains(note.x)) continue;
+    if (note.alignment != scene.state().alignment || !scene.view.contains(note.x)) continue;
     const float x = scene.x_of(plot, note.x);
     paint.line(x, plot.y, x, plot.bottom(), paint.colors.accent);
     const Box flag{x + paint.px(3), plot.y + plot.h * 0.4F,

@@ -12,6 +12,7 @@
 #include "viewer/scene/parts.h"
 #include "viewer/scene/pick.h"
 #include "viewer/scene/tree_panel.h"
+#include "viewer/state/notes.h"
 
 namespace shardlens::viewer {
 
@@ -266,7 +267,22 @@ void Presenter::add_note(const std::string& text) {
   refresh();
   const Range view = view_of(state_, facts_.extent);
   ViewState next = state_;
-  next.notes.push_back({state_.cursor.value_or((view.begin + view.end) / 2), text});
+  next.notes.push_back(
+      {state_.cursor.value_or((view.begin + view.end) / 2), text, state_.alignment});
+  change(next);
+}
+
+void Presenter::go_to_note(size_t note) {
+  ViewState next = state_;
+  show_note(next, note);
+  change(next);
+}
+
+void Presenter::remove_note(size_t note) {
+  ViewState next = state_;
+  if (note < next.notes.size()) {
+    next.notes.erase(next.notes.begin() + static_cast<std::ptrdiff_t>(note));
+  }
   change(next);
 }
 

@@ -65,6 +65,8 @@ class Presenter {
   /// Adds a note at the cursor, else in the middle of the view.
   void add_note(const std::string& text);
 
+  void go_to_note(size_t note);
+  void remove_note(size_t note);
   /// Renames the focused run; an empty name is its first one again.
   void rename(const std::string& name);
 

@@ -8,6 +8,7 @@
 
 #include "viewer/model/search.h"
 #include "viewer/state/lanes.h"
+#include "viewer/state/notes.h"
 
 namespace shardlens::viewer {
 
@@ -24,15 +25,6 @@ void next(Enum& value, int count) {
   value = static_cast<Enum>((static_cast<int>(value) + 1) % count);
 }
 
-/// Moves the cursor to x. The view moves only if the cursor would be outside of it.
-void show(ViewState& state, double x) {
-  state.cursor = x;
-  state.at = At::cursor;
-  if (!state.view || state.view->contains(x)) return;
-  const double half = state.view->length() / 2;
-  state.view = Range{x - half, x + half};
-}
-
 const std::vector<double>* of_focus(const std::vector<std::vector<double>>& lists,
                                     const ViewState& state) {
   return state.focus < lists.size() && !lists[state.focus].empty() ? &lists[state.focus] : nullptr;
@@ -44,12 +36,12 @@ double from(const ViewState& state, const Facts& facts) {
 
 void go_to_next(ViewState& state, const std::vector<double>& places, double x, double least) {
   const auto at = std::ranges::upper_bound(places, x + least);
-  show(state, at == places.end() ? places.front() : *at);
+  show_moment(state, at == places.end() ? places.front() : *at);
 }
 
 void go_to_previous(ViewState& state, const std::vector<double>& places, double x, double least) {
   const auto at = std::ranges::lower_bound(places, x - least);
-  show(state, at == places.begin() ? places.back() : *std::prev(at));
+  show_moment(state, at == places.begin() ? places.back() : *std::prev(at));
 }
 
 /// Returns a distance far below a pixel: places in one pixel that differ by more are different.
@@ -81,13 +73,6 @@ void isolate_next(ViewState& state) {
 void next_rank(ViewState& state, const Facts& facts, size_t forward) {
   const size_t now = state.rank.value_or(facts.most_ranks - 1);
   state.rank = (now + forward) % facts.most_ranks;
-}
-
-void remove_nearest_note(ViewState& state, const Facts& facts) {
-  const double x = from(state, facts);
-  const auto distance = [&](const Note& note) { return std::abs(note.x - x); };
-  const auto nearest = std::ranges::min_element(state.notes, {}, distance);
-  if (nearest != state.notes.end()) state.notes.erase(nearest);
 }
 
 void set_scale(ViewState& state, double factor) {
@@ -168,6 +153,8 @@ constexpr std::array kCommands = {
     Command{"file.open", "Ctrl+O", "File", "Open a run or recording", nullptr, Request::open_file},
     Command{"file.reload", "Ctrl+L", "File", "Read all recordings again", nullptr, Request::reload},
     Command{"session.save", "Ctrl+S", "File", "Save this session", nullptr, Request::save_session},
+    Command{"session.link", "Ctrl+Shift+S", "File", "Save this session, and copy a link to it",
+            nullptr,            Request::copy_link},
     Command{"export.picture", "Ctrl+E", "File", "Export the picture as PNG", nullptr,
             Request::export_picture},
     Command{"export.table", "Ctrl+Shift+E", "File", "Export the table as CSV", nullptr,
@@ -272,16 +259,16 @@ constexpr std::array kCommands = {
     Command{"pan.right", "Right", "Go", "Move right",
             [](S s, F f) { pan_by(s, f, kPanPart * view_of(s, f.extent).length()); }},
     Command{"cursor.left", ",", "Go", "Cursor one pixel left",
-            [](S s, F f) { show(s, from(s, f) - f.column_x); }},
+            [](S s, F f) { show_moment(s, from(s, f) - f.column_x); }},
     Command{"cursor.right", ".", "Go", "Cursor one pixel right",
-            [](S s, F f) { show(s, from(s, f) + f.column_x); }},
+            [](S s, F f) { show_moment(s, from(s, f) + f.column_x); }},
     Command{"cursor.clear", "Escape", "Go", "Remove cursor and selection",
             [](S s, F) {
               s.cursor.reset(), s.selection.reset(), s.pick.reset(), s.at = At::peak;
             }},
     Command{"peak", "P", "Go", "Go to the peak",
             [](S s, F f) {
-              if (s.focus < f.runs()) show(s, f.peak_x[s.focus]);
+              if (s.focus < f.runs()) show_moment(s, f.peak_x[s.focus]);
             }},
     Command{"peak.next", "Shift+P", "Go", "Go to the next peak of a step or phase",
             [](S s, F f) {
@@ -307,6 +294,11 @@ constexpr std::array kCommands = {
     Command{"search.clear", "Ctrl+/", "Find", "Clear the search", [](S s, F) { s.search.clear(); }},
     Command{"note.add", "M", "Find", "Add a note at the cursor", nullptr, Request::add_note},
     Command{"note.remove", "Shift+M", "Find", "Remove the nearest note", remove_nearest_note},
+    Command{"note.next", "Ctrl+M", "Find", "Go to the next note",
+            [](S s, F) { go_to_note(s, 1); }},
+    Command{"note.previous", "Ctrl+Shift+M", "Find", "Go to the previous note",
+            [](S s, F) { go_to_note(s, -1); }},
+    Command{"note.list", "Alt+M", "Find", "List of all notes", nullptr, Request::list_notes},
     Command{"palette", "Ctrl+P", "Find", "Find a command", nullptr, Request::palette},
     Command{"help", "F1", "Find", "Keys", nullptr, Request::help},
     // These select blocks.
@@ -492,6 +484,14 @@ std::vector<const Command*> matching_commands(std::string_view text) {
     return in_lower_case(command->title).starts_with(typed);
   });
   return found;
+}
+
+void show_moment(ViewState& state, double x) {
+  state.cursor = x;
+  state.at = At::cursor;
+  if (!state.view || state.view->contains(x)) return;
+  const double half = state.view->length() / 2;
+  state.view = Range{x - half, x + half};
 }
 
 void zoom_at(ViewState& state, const Facts& facts, double x, double factor) {

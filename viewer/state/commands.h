@@ -18,10 +18,12 @@ enum class Request : uint8_t {
   open_file,
   reload,
   save_session,
+  copy_link,
   export_picture,
   export_table,
   search,
   add_note,
+  list_notes,
   rename_lane,
   copy_pick,
   copy_record_line,
@@ -51,6 +53,9 @@ const Command* command_of_key(std::string_view key);
 /// Returns the commands that have all words of a text in their title, id or key: first those whose
 /// title begins with the text, then the others, in the table's order.
 std::vector<const Command*> matching_commands(std::string_view text);
+
+/// Moves the cursor to x. The view moves only if the cursor would be outside of it.
+void show_moment(ViewState& state, double x);
 
 /// Zooms so that `x` stays at its place; `factor` below 1 shows less. The view never becomes
 /// narrower than 1e-9 of the extent, and never goes beyond it.

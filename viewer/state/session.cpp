@@ -256,7 +256,11 @@ std::optional<WhatIf> what_if_of_session(const Json& json) {
 
 Json json_of(const ViewState& state, const std::string& folder) {
   Json notes = Json::array();
-  for (const Note& note : state.notes) notes.push_back({{"x", note.x}, {"text", note.text}});
+  for (const Note& note : state.notes) {
+    notes.push_back({{"x", note.x},
+                     {"text", note.text},
+                     {"alignment", name_of(kAlignmentNames, note.alignment)}});
+  }
   return {{"schema", kSchema},
           {"files", paths_json(state.files, folder)},
           {"alignment", name_of(kAlignmentNames, state.alignment)},
@@ -324,7 +328,8 @@ ViewState state_of(const Json& json, const std::string& folder) {
   if (json.contains("lanes")) state.lanes = lanes_of(json.at("lanes"), state.plans, folder);
   state.what_if = what_if_of_session(json);
   for (const Json& note : json.value("notes", Json::array())) {
-    state.notes.push_back({note.at("x").get<double>(), note.at("text").get<std::string>()});
+    state.notes.push_back({note.at("x").get<double>(), note.at("text").get<std::string>(),
+                           value_of(note, "alignment", kAlignmentNames, state.alignment)});
   }
   return state;
 }
@@ -360,6 +365,10 @@ void save_session(const ViewState& state, const std::string& path) {
     throw std::runtime_error(
         fmt::format("{}: cannot write this session; choose a folder that can be written", path));
   }
+}
+
+std::string link_to(const std::string& path) {
+  return "shardlens view --session " + shell_word(fs::absolute(path).lexically_normal().string());
 }
 
 ViewState load_session(const std::string& path) {

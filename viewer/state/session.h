@@ -17,6 +17,8 @@ ViewState parse_session(const std::string& text, const std::string& folder);
 
 /// Writes the session under another name and renames it. Throws std::runtime_error if that fails.
 void save_session(const ViewState& state, const std::string& path);
+/// Returns the command that opens a session, for a shell.
+std::string link_to(const std::string& path);
 /// Reads a session. Throws std::invalid_argument if there is no such file or it is no session.
 ViewState load_session(const std::string& path);
 

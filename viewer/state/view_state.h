@@ -102,6 +102,7 @@ struct TreeView {
 struct Note {
   double x = 0;
   std::string text;
+  Alignment alignment{};  // in which x counts
 
   bool operator==(const Note&) const = default;
 };

@@ -88,18 +88,6 @@ std::optional<BatchWord> batch_word(const std::vector<std::string>& command) {
   return std::nullopt;
 }
 
-/// Returns a word as a shell reads it.
-std::string shell_word(const std::string& word) {
-  const auto is_plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("-_=+:,./@%").find(c) != std::string_view::npos;
-  };
-  if (!word.empty() && std::ranges::all_of(word, is_plain)) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 bool is_program(const Json& json) { return json.contains("command"); }
 
 /// True if the command starts the ranks itself: then it says how many there are.
@@ -144,6 +132,17 @@ void choose_in_program(Json& json, Control control, const std::string& word) {
 }
 
 }  // namespace
+
+std::string shell_word(const std::string& word) {
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("-_=+:,./@%").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::ranges::all_of(word, is_plain)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
 
 Asked asked_of(const WhatIf& what_if) {
   const Json json = config_json(what_if.config);

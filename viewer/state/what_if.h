@@ -43,6 +43,9 @@ constexpr std::array<std::string_view, kControls> kControlNames = {
 enum class Asked : uint8_t { plan, recording, nothing };
 Asked asked_of(const WhatIf& what_if);
 
+/// Returns a word as a shell reads it.
+std::string shell_word(const std::string& word);
+
 /// Returns the command line that records a program with the changes: another number of ranks, or
 /// another batch in the program's own arguments.
 std::string record_line(const WhatIf& what_if);

@@ -59,6 +59,8 @@ void Interface::run(const Command& command) {
       return ask(Asking::search);
     case Request::add_note:
       return ask(Asking::note);
+    case Request::list_notes:
+      return ask(Asking::notes);
     case Request::rename_lane:
       return ask(Asking::rename);
     case Request::open_file:
@@ -175,6 +177,10 @@ void Interface::take_question_key(const KeyPress& key) {
   if (is("Enter")) return answer();
   if (is("Down")) return (void)++chosen_;
   if (is("Up")) return (void)(chosen_ -= std::min<size_t>(1, chosen_));
+  if (asking_ == Asking::notes) {
+    if (is("Delete")) presenter_.remove_note(chosen_);
+    return;
+  }
   if (is("Ctrl+C")) return ImGui::SetClipboardText(line_.text().c_str());
   if (is("Ctrl+V")) {
     const char* const pasted = ImGui::GetClipboardText();
@@ -225,6 +231,9 @@ void Interface::draw_question() {
       break;
     case Asking::note:
       draw_text_question("Note at the cursor", "what is to be remembered, then Enter");
+      break;
+    case Asking::notes:
+      draw_notes_list();
       break;
     case Asking::rename:
       draw_text_question("Name of the focused strategy",
@@ -288,6 +297,9 @@ void Interface::answer() {
         break;
       case Asking::note:
         presenter_.add_note(text);
+        break;
+      case Asking::notes:
+        presenter_.go_to_note(chosen_);
         break;
       case Asking::rename:
         presenter_.rename(text);
@@ -376,6 +388,32 @@ void Interface::draw_palette() {
   ImGui::EndChild();
   ImGui::End();
   if (wanted != nullptr) run(*wanted);
+}
+
+void Interface::draw_notes_list() {
+  const auto& notes = presenter_.state().notes;
+  place_sheet(
+      0.5F, std::min(ImGui::GetIO().DisplaySize.y * 0.7F, 14 * ImGui::GetFrameHeightWithSpacing()));
+  ImGui::Begin("notes", nullptr, kSheet);
+  ImGui::TextUnformatted("Notes");
+  ImGui::SameLine();
+  ImGui::TextDisabled("Enter goes there, Delete removes, Escape closes this");
+  ImGui::Separator();
+  if (notes.empty()) ImGui::TextDisabled("none yet: M makes one at the cursor");
+  chosen_ = notes.empty() ? 0 : std::min(chosen_, notes.size() - 1);
+  std::optional<size_t> wanted;
+  for (size_t i = 0; i < notes.size(); ++i) {
+    const std::string line = notes[i].text.substr(0, notes[i].text.find('\n'));
+    if (ImGui::Selectable(fmt::format("{}##{}", line, i).c_str(), i == chosen_)) wanted = i;
+    ImGui::SameLine(ImGui::GetWindowWidth() * 0.7F);
+    ImGui::TextDisabled("%s", fmt::format("{:.6g}, {}", notes[i].x,
+                                          kAlignmentNames[static_cast<size_t>(notes[i].alignment)])
+                                  .c_str());
+  }
+  ImGui::End();
+  if (!wanted) return;
+  asking_ = Asking::nothing;
+  presenter_.go_to_note(*wanted);
 }
 
 void Interface::draw_help() {

@@ -42,6 +42,8 @@ class Interface {
   Request take_request();
   /// Returns the path that was typed for the last request of file.open or an export.
   const std::string& path() const { return path_; }
+  /// Copies a text, and says so; what to do `otherwise` where there is none.
+  void copy(const std::string& text, const char* otherwise);
   /// Sets what was opened before, the latest first.
   void set_recent(std::vector<std::string> paths) { recent_ = std::move(paths); }
   /// Shows a text in the menu's line for a while, or until the next command.
@@ -50,11 +52,10 @@ class Interface {
   bool forgets();
 
  private:
-  enum class Asking { nothing, palette, search, note, rename, open, help };
+  enum class Asking { nothing, palette, search, note, notes, rename, open, help };
 
   void run(const Command& command);
   void ask(Asking what);
-  void copy(const std::string& text, const char* otherwise);
   void draw_menu();
   void take_keys();
   void take_command_key(const KeyChord& chord);
@@ -66,6 +67,7 @@ class Interface {
   void draw_text_question(const char* title, const char* hint);
   void draw_line(const char* hint) const;
   void draw_open();
+  void draw_notes_list();
   void take_path();
   void take_browsed(const BrowsedPath& chosen);
   const std::vector<BrowsedPath>& browsed();
