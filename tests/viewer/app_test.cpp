@@ -111,6 +111,9 @@ class DrivenWindow {
   void keys(const std::vector<std::string>& names) {
     for (const std::string& name : names) REQUIRE(xdotool({"key", name}).exit_code == 0);
   }
+  void type(const std::string& text) {
+    REQUIRE(xdotool({"type", "--delay", "0", text}).exit_code == 0);
+  }
   void click(int x, int y) {
     REQUIRE(xdotool({"mousemove", "--window", window_, std::to_string(x), std::to_string(y)})
                 .exit_code == 0);
@@ -412,7 +415,13 @@ TEST_CASE("lanes are sorted, folded, renamed, closed and brought back by hand") 
   window.keys({"alt+Page_Down"});
   CHECK(settles([](const Lanes& lanes) { return lanes.first == 1; }));
   window.keys({"ctrl+n", "x", "y", "Return"});
-  CHECK(settles([](const Lanes& lanes) { return lanes.names.size() == 1; }));
+  CHECK(settles([](const Lanes& lanes) {
+    return lanes.names.size() == 1 && lanes.names.front().name == "xy";
+  }));
+  window.type("/mlp3 >1MiB");  // faster than frames are drawn
+  window.keys({"Return"});
+  CHECK(
+      window.settles(session, [](const ViewState& saved) { return saved.search == "mlp3 >1MiB"; }));
   window.keys({"ctrl+f"});
   CHECK(settles([](const Lanes& lanes) { return lanes.folded.size() == 11; }));
   window.keys({"ctrl+w"});

@@ -461,7 +461,7 @@ TEST_CASE("parts of the picture do not cover each other") {
     size_t cards = 0;
   };
   for (const Case& one : {Case{Layout::rows, 5, 0, 5}, Case{Layout::columns, 5, 0, 5},
-                          Case{Layout::rows, 44, 20, 4}, Case{Layout::columns, 44, 20, 10}}) {
+                          Case{Layout::rows, 44, 20, 4}, Case{Layout::columns, 44, 20, 12}}) {
     CAPTURE(one.lanes);
     ViewState state;
     state.layout = one.layout;

@@ -130,8 +130,9 @@ void draw_title(Scene& scene, const Shown& one, Box box) {
   draw_change(scene, one, box.take_top(paint.px(16)));
   if (box.h >= paint.px(14)) {
     paint.text(box.take_top(paint.px(16)), headroom_words(one), paint.colors.muted, Style::small);
-    paint.text(box.take_top(paint.px(16)), moment_text(*one.lane, one.change), paint.colors.muted,
-               Style::small);
+    const std::string clock = one.change < 0 ? "..." : clock_text(one.lane->lane, one.change);
+    paint.text_that_fits(box.take_top(paint.px(16)), {moment_text(*one.lane, one.change), clock},
+                         paint.colors.muted, Style::small);
   }
 }
 

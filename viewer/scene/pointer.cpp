@@ -34,6 +34,14 @@ bool is_of_lanes(Area::Kind kind) {
 
 }  // namespace
 
+const Area* Presenter::area_under(float x, float y) {
+  refresh();
+  const bool has_same_runs = pictured_ && pictured_->files == state_.files &&
+                             pictured_->lanes.closed == state_.lanes.closed &&
+                             pictured_runs_ == opened_.runs.size();
+  return has_same_runs ? area_at(picture_, x, y) : nullptr;
+}
+
 std::optional<double> Presenter::x_at(const Area& area, float x) const {
   if (area.box.w <= 0) return std::nullopt;
   const bool is_map = area.kind == Area::Kind::minimap;
@@ -43,8 +51,7 @@ std::optional<double> Presenter::x_at(const Area& area, float x) const {
 }
 
 void Presenter::press(float x, float y) {
-  refresh();
-  const Area* const area = area_at(picture_, x, y);
+  const Area* const area = area_under(x, y);
   if (area == nullptr) return;
   pressed_ = *area;
   pressed_at_ = x;
@@ -155,9 +162,8 @@ void Presenter::drag_control(float x) {
 void Presenter::release() { pressed_.reset(); }
 
 void Presenter::pan(float x, float y, float pixels, float pixels_up) {
-  refresh();
+  const Area* const area = area_under(x, y);
   pan_by(state_, facts_, -static_cast<double>(pixels) * facts_.column_x);
-  const Area* const area = area_at(picture_, x, y);
   if (area == nullptr || area->kind != Area::Kind::lane) return;
   pan_heights(state_, -static_cast<double>(pixels_up / area->box.h));
 }
@@ -170,7 +176,7 @@ void Presenter::wheel_heights(float x, float y, float notches) {
 }
 
 void Presenter::wheel(float x, float y, float notches) {
-  const Area* const area = area_at(picture_, x, y);
+  const Area* const area = area_under(x, y);
   if (area == nullptr) return;
   if (area->kind == Area::Kind::alive_row) {
     count_alive();
@@ -190,7 +196,6 @@ void Presenter::wheel(float x, float y, float notches) {
   }
   const auto at = x_at(*area, x);
   if (!at) return;
-  refresh();
   zoom_at(state_, facts_, *at, std::pow(kNotch, notches));
 }
 
@@ -220,9 +225,8 @@ std::string Presenter::outcome_of(const Area& area) {
 }
 
 std::string Presenter::hover_text(float x, float y) {
-  const Area* const area = area_at(picture_, x, y);
+  const Area* const area = area_under(x, y);
   if (area == nullptr) return "";
-  refresh();
   if (area->kind == Area::Kind::frame || area->kind == Area::Kind::place_row) {
     return tree_hover_text(input(), cache_, static_cast<uint32_t>(area->index));
   }

@@ -329,6 +329,7 @@ const Picture& Presenter::picture(const Canvas& canvas, const Fonts& fonts) {
   ++ground_.version;
   pictured_ = state_;
   pictured_generation_ = generation_;
+  pictured_runs_ = opened_.runs.size();
   ++pictures_made_;
   return picture_;
 }

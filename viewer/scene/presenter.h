@@ -117,6 +117,9 @@ class Presenter {
   void select(const Area& area, float x, float y, ViewState& next);
   void clamp_state();
   void align_by_what_there_is();
+  /// Returns the area of the last picture that is at a point; nullptr if there is none, or if other
+  /// recordings are open now.
+  const Area* area_under(float x, float y);
   std::optional<double> x_at(const Area& area, float x) const;
   void change(const ViewState& next);
   void drag_control(float x);
@@ -157,6 +160,7 @@ class Presenter {
   Canvas canvas_;
   std::optional<ViewState> pictured_;
   uint64_t pictured_generation_ = 0;
+  size_t pictured_runs_ = 0;
   int64_t pictures_made_ = 0;
 
   std::optional<Area> pressed_;
