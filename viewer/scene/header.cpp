@@ -151,10 +151,21 @@ std::vector<Category> legend_choice(Scene& scene, std::vector<Category> used, fl
   return used;
 }
 
+bool shows_reserved(const Scene& scene) {
+  return scene.state().panels.reserved &&
+         std::ranges::any_of(scene.shown, [](const Shown& one) { return one.reserved_peak > 0; });
+}
+
+bool has_plan_lines(const Scene& scene) {
+  return std::ranges::any_of(scene.shown,
+                             [](const Shown& one) { return one.plan_warp != nullptr; });
+}
+
 /// Draws the categories in stacking order from the top, and how many have no room.
 void draw_legend_categories(Scene& scene, Box& line) {
   const std::vector<Category> used = used_categories(scene.shown);
-  const float others = scene.paint.px(210);  // for "reserved", "plan" and "3 more"
+  const float others = scene.paint.px((shows_reserved(scene) ? 100.F : 0.F) +
+                                      (has_plan_lines(scene) ? 70.F : 0.F) + 55.F);
   const auto chosen = legend_choice(scene, used, line.w - others);
   for (const Category category : used) {
     if (std::ranges::find(chosen, category) == chosen.end()) continue;
@@ -207,10 +218,8 @@ void draw_header(Scene& scene) {
 void draw_legend(Scene& scene) {
   Box line = scene.geometry.legend;
   draw_legend_categories(scene, line);
-  const bool has_reserved =
-      std::ranges::any_of(scene.shown, [](const Shown& one) { return one.reserved_peak > 0; });
   Painter& paint = scene.paint;
-  if (has_reserved && scene.state().panels.reserved && line.w > paint.px(90)) {
+  if (shows_reserved(scene) && line.w > paint.px(90)) {
     Box entry = line.take_left(paint.px(100));
     const float middle = entry.y + entry.h / 2;
     paint.line(entry.x, middle, entry.x + paint.px(5), middle, paint.colors.muted, 1.5F);
@@ -219,9 +228,7 @@ void draw_legend(Scene& scene) {
     entry.take_left(paint.px(19));
     paint.text(entry, "reserved", paint.colors.text, Style::small);
   }
-  const bool has_plans =
-      std::ranges::any_of(scene.shown, [](const Shown& one) { return one.plan_warp != nullptr; });
-  if (has_plans && line.w > paint.px(90)) {
+  if (has_plan_lines(scene) && line.w >= paint.px(69)) {
     Box entry = line.take_left(paint.px(70));
     const float middle = entry.y + entry.h / 2;
     for (const float at : {0.F, 9.F}) {

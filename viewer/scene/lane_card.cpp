@@ -43,8 +43,9 @@ void draw_change(Scene& scene, const Shown& one, Box line) {
   const Shown& base = scene.base_of(one);
   if (base.index == one.index) {
     if (scene.shown.size() > 1) {
-      paint.text(line, one.has_others ? "the others are compared with this" : "alone in its memory",
-                 paint.colors.muted, Style::small);
+      paint.text_that_fits(
+          line, {one.has_others ? "the others are compared with this" : "alone in its memory", ""},
+          paint.colors.muted, Style::small);
     }
     return;
   }
@@ -126,7 +127,7 @@ void draw_title(Scene& scene, const Shown& one, Box box) {
   figure.take_left(paint.text(figure, total, paint.colors.text, Style::figure) - figure.x +
                    paint.px(8));
   figure.y += paint.px(2);
-  paint.text(figure, peak_words(scene, one), paint.colors.muted, Style::small);
+  paint.text_that_fits(figure, {peak_words(scene, one), ""}, paint.colors.muted, Style::small);
   draw_change(scene, one, box.take_top(paint.px(16)));
   if (box.h >= paint.px(14)) {
     paint.text(box.take_top(paint.px(16)), headroom_words(one), paint.colors.muted, Style::small);
@@ -149,6 +150,7 @@ void draw_peak(Scene& scene, const Shown& one, const Box& plot, const YAxis& y_a
   const std::string label = fmt::format("peak {}{}", bound_prefix(one.lane->lane.info().judgement),
                                         bytes_text(peak.max_bytes));
   const float width = paint.width(Style::small, label);
+  if (width + paint.px(4) > plot.w) return;  // the headline says it, too
   const float height = paint.height(Style::small);
   float left = std::clamp(at - width / 2, plot.x + paint.px(2), plot.right() - width - paint.px(2));
   float top = y - size * 1.2F - height;

@@ -11,7 +11,7 @@ namespace shardlens::viewer {
 namespace {
 
 constexpr float kControlRow = 29;  // points
-constexpr float kNameWidth = 76;
+constexpr float kNameWidth = 82;
 
 void draw_slider(Scene& scene, Control control, const Choices& choices, Box box) {
   Painter& paint = scene.paint;
@@ -38,9 +38,11 @@ void draw_choices(Scene& scene, Control control, const Choices& choices, Box box
   Painter& paint = scene.paint;
   const float gap = paint.px(3);
   const auto count = static_cast<float>(choices.words.size());
-  const float width = (box.w - gap * (count - 1)) / count;
+  float words = 0;
+  for (const std::string& word : choices.words) words += paint.width(Style::small, word);
+  const float around = (box.w - gap * (count - 1) - words) / count;  // each word, as much
   for (size_t i = 0; i < choices.words.size(); ++i) {
-    Box chip = box.take_left(width);
+    Box chip = box.take_left(paint.width(Style::small, choices.words[i]) + around);
     box.take_left(gap);
     chip = {chip.x, chip.y + paint.px(3), chip.w, chip.h - paint.px(6)};
     const bool is_chosen = i == choices.chosen;
