@@ -1,5 +1,4 @@
-// The edit distance between words, for messages that suggest what a mistyped word meant. Private
-// to planner/.
+// The edit distance between words, for messages that suggest what a mistyped word meant.
 #pragma once
 
 #include <algorithm>

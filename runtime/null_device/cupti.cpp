@@ -1,66 +1,9 @@
-// Implements CUPTI's attaching, clock, identities and texts.
-#include "runtime/null_device/cupti.h"
-
+// Implements CUPTI's versions, clock, identities and texts.
 #include <cuda.h>
 
-#include <atomic>
-#include <chrono>
-#include <mutex>
-
-namespace shardlens::runtime {
-
-namespace {
-
-/// The call that this thread is in, or null.
-thread_local const ApiCall* current_call = nullptr;
-
-class Tracer final : public ApiObserver {
- public:
-  void enter(ApiCall& call) override {
-    call.outer = current_call;
-    // A call that the runtime makes to the driver belongs to the runtime's call.
-    call.correlation_id = call.outer != nullptr ? call.outer->correlation_id : ++last_id_;
-    current_call = &call;
-    call_back(call, CUPTI_API_ENTER);
-  }
-  void exit(ApiCall& call) override {
-    call_back(call, CUPTI_API_EXIT);
-    current_call = call.outer;
-  }
-  void memory_changed(const MemoryChange& change) override {
-    // The call is null if the tracer was attached in the middle of it.
-    record(change, current_call == nullptr ? 0 : current_call->correlation_id);
-  }
-
- private:
-  std::atomic<uint32_t> last_id_{0};
-};
-
-Tracer& tracer() {
-  static Tracer& instance = *new Tracer;  // LibTorch frees memory in static destructors
-  return instance;
-}
-
-std::mutex attach_mutex;
-std::atomic<CUpti_TimestampCallbackFunc> client_clock{nullptr};
-
-}  // namespace
-
-bool can_trace() { return cuInit(0) == CUDA_SUCCESS; }
-
-void attach_or_detach() {
-  const std::scoped_lock lock(attach_mutex);
-  shardlens_null_api_observer.store(is_subscribed() || is_recording() ? &tracer() : nullptr,
-                                    std::memory_order_release);
-}
-
-uint64_t timestamp_ns() {
-  if (const CUpti_TimestampCallbackFunc clock = client_clock.load()) return clock();
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<uint64_t>(std::chrono::nanoseconds(now).count());
-}
-
-}  // namespace shardlens::runtime
+#include "runtime/null_device/cupti_activity.h"
+#include "runtime/null_device/cupti_callbacks.h"
+#include "runtime/null_device/cupti_tracer.h"
 
 using namespace shardlens::runtime;
 
@@ -75,7 +18,7 @@ CUptiResult cuptiGetVersion(uint32_t* version) {
 CUptiResult cuptiFinalize() {
   drop_subscriber();
   stop_recording();
-  client_clock = nullptr;
+  set_clock(nullptr);
   return CUPTI_SUCCESS;
 }
 
@@ -87,7 +30,7 @@ CUptiResult cuptiGetTimestamp(uint64_t* timestamp) {
 
 CUptiResult cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc clock) {
   if (clock == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
-  client_clock = clock;
+  set_clock(clock);
   return CUPTI_SUCCESS;
 }
 

@@ -1,4 +1,6 @@
-// Implements CUPTI's activity records: of one kind, MEMORY2, into buffers of the client.
+// Records one kind of activity, MEMORY2.
+#include "runtime/null_device/cupti_activity.h"
+
 #include <cuda.h>
 #include <unistd.h>
 
@@ -9,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/null_device/cupti.h"
+#include "runtime/null_device/cupti_tracer.h"
 
 namespace shardlens::runtime {
 
@@ -93,14 +95,27 @@ Buffers& buffers() {
   return instance;
 }
 
-std::atomic<bool> is_memory_on{false};
+void record(const MemoryChange& change, uint32_t correlation_id) {
+  Record record{};
+  record.kind = CUPTI_ACTIVITY_KIND_MEMORY2;
+  record.memoryOperationType = change.operation;
+  record.memoryKind = change.kind;
+  record.correlationId = correlation_id;
+  record.address = change.address;
+  record.bytes = change.bytes;
+  record.timestamp = timestamp_ns();
+  record.processId = static_cast<uint32_t>(::getpid());
+  record.deviceId = 0;
+  record.contextId = kContextId;
+  record.streamId = CUPTI_INVALID_STREAM_ID;
+  buffers().add(record);
+}
 
 /// Turns a kind on or off. MEMORY2 is the only kind that is recorded here.
 CUptiResult switch_kind(CUpti_ActivityKind kind, bool on) {
   if (kind != CUPTI_ACTIVITY_KIND_MEMORY2) return CUPTI_ERROR_INVALID_KIND;
   if (on && !can_trace()) return CUPTI_ERROR_NOT_INITIALIZED;
-  is_memory_on = on;
-  attach_or_detach();
+  listen_to_memory(on ? &record : nullptr);
   return CUPTI_SUCCESS;
 }
 
@@ -115,29 +130,10 @@ std::vector<uint64_t>* external_ids(CUpti_ExternalCorrelationKind kind) {
 
 }  // namespace
 
-bool is_recording() { return is_memory_on; }
-
 void stop_recording() {
   switch_kind(CUPTI_ACTIVITY_KIND_MEMORY2, false);
   buffers().flush();
   buffers().set_client(nullptr, nullptr);
-}
-
-void record(const MemoryChange& change, uint32_t correlation_id) {
-  if (!is_memory_on) return;
-  Record record{};
-  record.kind = CUPTI_ACTIVITY_KIND_MEMORY2;
-  record.memoryOperationType = change.operation;
-  record.memoryKind = change.kind;
-  record.correlationId = correlation_id;
-  record.address = change.address;
-  record.bytes = change.bytes;
-  record.timestamp = timestamp_ns();
-  record.processId = static_cast<uint32_t>(::getpid());
-  record.deviceId = 0;
-  record.contextId = kContextId;
-  record.streamId = CUPTI_INVALID_STREAM_ID;
-  buffers().add(record);
 }
 
 }  // namespace shardlens::runtime

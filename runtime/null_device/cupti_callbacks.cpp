@@ -1,4 +1,5 @@
-// Implements CUPTI's callbacks: one subscriber, who is told of the calls in api_observer.h.
+#include "runtime/null_device/cupti_callbacks.h"
+
 #include <cuda.h>
 
 #include <algorithm>
@@ -6,10 +7,9 @@
 #include <atomic>
 #include <deque>
 #include <mutex>
-#include <string>
 #include <utility>
 
-#include "runtime/null_device/cupti.h"
+#include "runtime/null_device/cupti_tracer.h"
 
 struct CUpti_Subscriber_st {};
 
@@ -86,32 +86,6 @@ CUptiResult fault_of(CUpti_CallbackDomain domain) {
   }
 }
 
-}  // namespace
-
-CUptiResult subscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void* data,
-                      const std::string& name, std::string* other) {
-  if (handle == nullptr || callback == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
-  if (!can_trace()) return CUPTI_ERROR_NOT_INITIALIZED;
-  const std::scoped_lock lock(subscribe_mutex);
-  if (const Subscriber* const subscribed = current.load()) {
-    if (other != nullptr) *other = subscribed->name;
-    return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
-  }
-  Subscriber& subscriber = keep_new(callback, data, name);
-  current = &subscriber;
-  *handle = &subscriber;
-  attach_or_detach();
-  return CUPTI_SUCCESS;
-}
-
-bool is_subscribed() { return current.load() != nullptr; }
-
-void drop_subscriber() {
-  const std::scoped_lock lock(subscribe_mutex);
-  current = nullptr;
-  attach_or_detach();
-}
-
 void call_back(ApiCall& call, CUpti_ApiCallbackSite site) {
   const Subscriber* const subscriber = current.load(std::memory_order_acquire);
   if (subscriber == nullptr || !is_enabled(*subscriber, call.function)) return;
@@ -128,6 +102,30 @@ void call_back(ApiCall& call, CUpti_ApiCallbackSite site) {
   data.correlationData = &call.correlation_data;
   data.correlationId = call.correlation_id;
   subscriber->callback(subscriber->data, call.function.domain, call.function.id, &data);
+}
+
+}  // namespace
+
+CUptiResult subscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void* data,
+                      const std::string& name, std::string* other) {
+  if (handle == nullptr || callback == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  if (!can_trace()) return CUPTI_ERROR_NOT_INITIALIZED;
+  const std::scoped_lock lock(subscribe_mutex);
+  if (const Subscriber* const subscribed = current.load()) {
+    if (other != nullptr) *other = subscribed->name;
+    return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+  }
+  Subscriber& subscriber = keep_new(callback, data, name);
+  current = &subscriber;
+  *handle = &subscriber;
+  listen_to_calls(&call_back);
+  return CUPTI_SUCCESS;
+}
+
+void drop_subscriber() {
+  const std::scoped_lock lock(subscribe_mutex);
+  current = nullptr;
+  listen_to_calls(nullptr);
 }
 
 }  // namespace shardlens::runtime

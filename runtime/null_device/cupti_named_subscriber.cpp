@@ -1,7 +1,7 @@
 // Defines the call with which CUPTI of CUDA 13 takes a subscriber that says its name.
 #include <string>
 
-#include "runtime/null_device/cupti.h"
+#include "runtime/null_device/cupti_callbacks.h"
 
 namespace {
 
