@@ -4,7 +4,7 @@
 
 #include "models/aten_ops.h"
 #include "models/units.h"
-#include "models/weights.h"
+#include "models/weights/weights.h"
 
 namespace shardlens::models {
 

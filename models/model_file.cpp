@@ -9,10 +9,10 @@
 #include <stdexcept>
 #include <utility>
 
-#include "input/input_file.h"
-#include "input/limits.h"
-#include "input/shown.h"
-#include "input/strict_json.h"
+#include "base/input_file.h"
+#include "base/limits.h"
+#include "base/shown.h"
+#include "base/strict_json.h"
 #include "models/hugging_face.h"
 
 namespace shardlens::models {

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <type_traits>
 
-#include "input/shown.h"
+#include "base/shown.h"
 #include "models/families.h"
 #include "models/model_file.h"
 #include "models/presets.h"

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "input/shown.h"
+#include "base/shown.h"
 
 namespace shardlens::models {
 

@@ -8,7 +8,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "input/input_file.h"
+#include "base/input_file.h"
 #include "profiler/file/block_index.h"
 #include "profiler/file/columns.h"
 #include "profiler/file/file.h"

@@ -3,7 +3,7 @@
 
     python/make_wheel.py TREE --version 0.1.0 --torch 2.15.0 --out dist
 
-TREE holds bin/ and lib/shardlens/ (runtime/install.cmake). What the programs link and another
+TREE holds bin/ and lib/shardlens/ (commands/install.cmake). What the programs link and another
 machine may lack is put into lib/shardlens/lib, and they are told to look there. Anything else that
 manylinux does not promise is an error. The same TREE makes the same bytes.
 """

@@ -5,7 +5,7 @@
 //
 // The schedule alone sets the order. Autograd could change it in one place only, inside a unit's
 // backward, and there the gradient hook runs the schedule's next actions as soon as a segment's
-// gradients are there (see [Note: backward in segments] in planner/schedule.h).
+// gradients are there (see [Note: backward in segments] in schedule/schedule.h).
 //
 // `Ops` is a struct with Tensor, Batch (input and targets), Edge (where backward of an output
 // begins), type_of(dtype), edge(output), gradient(input), and what gradient_scale.h names.
@@ -38,7 +38,7 @@
 #include <vector>
 
 #include "models/spec.h"
-#include "planner/schedule.h"
+#include "schedule/schedule.h"
 #include "step/gradient_scale.h"
 #include "step/step.h"
 

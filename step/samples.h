@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "planner/strategy.h"
-#include "planner/training_data.h"
+#include "config/strategy.h"
+#include "data/training_data.h"
 
 namespace shardlens::step {
 

@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
+#include "config/strategy.h"
 #include "models/spec.h"
-#include "planner/schedule.h"
-#include "planner/strategy.h"
+#include "schedule/schedule.h"
 
 namespace shardlens::step {
 

@@ -32,6 +32,7 @@ constexpr int kMaxLineColumns = 100;
 constexpr int kMaxFunctionLines = 70;
 constexpr int kMaxFunctionLinesP95 = 40;
 constexpr int kMaxArchitectureLines = 150;
+constexpr int kMaxFolderFiles = 30;
 constexpr int kMaxReadmeWords = 900;
 
 using Faults = std::vector<std::string>;
@@ -54,72 +55,46 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 // --- include edges -------------------------------------------------------------------------------
 
-const Names kNouns = {"models/spec.h",     "profiler/profile.h", "profiler/judgement.h",
-                      "profiler/blocks.h", "profiler/units.h",   "planner/strategy.h",
-                      "planner/gpus.h",    "planner/schedule.h"};
+/// Headers that say what things are; they include the standard library and each other.
+const Names kNouns = {"base/units.h",       "config/gpus.h",      "config/strategy.h",
+                      "models/spec.h",      "profiler/blocks.h",  "profiler/judgement.h",
+                      "profiler/profile.h", "schedule/schedule.h"};
 
-/// Every module may include it; it includes none.
-constexpr std::string_view kFoundation = "input";
+/// The room of the programs, which are made of all others.
+constexpr std::string_view kPrograms = "commands";
 
-const Names kVerbs = {"models/model.h",      "profiler/writer.h", "profiler/reader.h",
-                      "profiler/recorder.h", "planner/planner.h", "runtime/runtime.h",
-                      "viewer/viewer.h",     "profiler/program.h",
-                      "viewer/page/export_page.h"};
+/// A room, and the rooms whose headers it may include beside its own. A row names only rooms above
+/// it, so no way leads back.
+struct Room {
+  std::string_view name;
+  std::vector<std::string_view> below;
+};
 
-/// What a module may include beside its own files.
-const std::map<std::string, Names, std::less<>> kEdges = {
-    {"input", {}},
-    {"models", {}},
-    {"profiler", {}},
-    {"step",
-     {"models/spec.h", "planner/schedule.h", "planner/strategy.h", "planner/training_data.h"}},
-    {"planner",
-     {"step/interpreter.h", "step/samples.h", "step/step.h", "models/input_use.h", "models/spec.h",
-      "models/torch_rules.h", "models/units.h", "profiler/profile.h", "profiler/blocks.h",
-      "profiler/units.h", "profiler/writer.h", "profiler/reader.h", "profiler/recording_report.h",
-      "profiler/report/report.h", "profiler/output_file.h"}},
-    {"runtime",
-     {"step/gradient_scale.h",
-      "step/interpreter.h",
-      "step/samples.h",
-      "step/step.h",
-      "models/spec.h",
-      "models/torch_rules.h",
-      "models/model.h",
-      "models/safetensors.h",
-      "models/torch_file.h",
-      "models/pickle_writer.h",
-      "planner/strategy.h",
-      "planner/gpus.h",
-      "planner/schedule.h",
-      "planner/outside_memory.h",
-      "planner/checkpoints.h",
-      "planner/pinned_blocks.h",
-      "planner/idx_file.h",
-      "planner/image_folder.h",
-      "planner/optimizer_options.h",
-      "planner/training_data.h",
-      "profiler/profile.h",
-      "profiler/units.h",
-      "profiler/output_file.h",
-      "profiler/recorder.h",
-      "profiler/recording_report.h",
-      "profiler/report/report.h",
-      "profiler/file/crc32c.h",
-      "profiler/program.h",
-      "profiler/command_line.h",
-      "profiler/exchange/document.h",
-      "profiler/exchange/import_history.h",
-      "profiler/exchange/read_document.h"}},
-    {"viewer",
-     {"models/spec.h", "planner/strategy.h", "planner/gpus.h", "planner/schedule.h",
-      "planner/planner.h", "profiler/profile.h", "profiler/blocks.h", "profiler/units.h",
-      "profiler/reader.h", "profiler/events.h", "profiler/exchange/import_memory_viz.h",
-       "profiler/file/crc32c.h", "profiler/output_file.h", "profiler/report/address_map.h",
-       "profiler/report/alive_tree.h",
-       "profiler/report/block_tracker.h", "profiler/report/category_name.h",
-       "profiler/report/judgement_json.h", "profiler/report/matching.h",
-       "profiler/report/matching_json.h", "profiler/report/origin.h"}},
+const std::vector<Room> kRooms = {
+    {"base", {}},
+    {"models", {"base"}},
+    {"profiler", {"base"}},
+    {"config", {"base", "models"}},
+    {"data", {"base", "models", "config"}},
+    {"schedule", {"base", "models", "profiler", "config"}},
+    {"step", {"models", "config", "data", "schedule"}},
+    {"simulate", {"base", "models", "profiler", "config", "data", "schedule", "step"}},
+    {"pytorch", {"base", "models", "config", "step", "simulate"}},
+    {"plan", {"base", "models", "profiler", "config", "data", "schedule", "simulate", "pytorch"}},
+    {"comm", {"base", "config", "schedule"}},
+    {"checkpoint", {"base", "models", "config", "data", "schedule"}},
+    {"null_device", {"config"}},
+    {"execute",
+     {"base", "models", "profiler", "config", "schedule", "step", "comm", "checkpoint",
+      "null_device"}},
+    {"train",
+     {"base", "models", "profiler", "config", "data", "schedule", "step", "comm", "checkpoint",
+      "null_device", "execute"}},
+    {"launch", {"base", "profiler", "comm", "checkpoint", "execute", "train"}},
+    {"infer", {"base", "models", "comm", "checkpoint", "execute", "train", "launch"}},
+    {"doctor", {"base", "data", "comm"}},
+    {"record", {"base", "profiler", "config", "plan", "null_device"}},
+    {"viewer", {"base", "profiler", "config", "schedule", "plan"}},
 };
 
 /// Libraries that only some files may include; all others are free. All are prefixes.
@@ -134,15 +109,16 @@ const std::vector<Restricted> kRestricted = {
     // The transport comes first, since its headers also look like LibTorch's.
     {"a transport",
      {"gloo/", "nccl", "torch/csrc/distributed/"},
-     {"runtime/comm/", "runtime/record/known/collectives"},
+     {"comm/", "record/known/collectives"},
      {}},
     {"LibTorch",
      {"ATen/", "c10/", "torch/", "caffe2/"},
-     {"models/", "profiler/recorder", "runtime/"},
+     {"models/", "profiler/recorder/", "comm/", "execute/", "train/", "launch/", "infer/",
+      "record/known/"},
      {"models/spec", "models/presets"}},
     {"CUDA",
      {"cuda", "cupti", "cublas", "cudnn", "driver_types"},
-     {"profiler/recorder", "runtime/"},
+     {"profiler/recorder/", "comm/", "null_device/", "execute/"},
      {}},
     {"the window libraries", {"imgui", "GLFW/", "GL/", "EGL/"}, {"viewer/"}, {}},
 };
@@ -168,17 +144,15 @@ Faults library_faults(const SourceFile& file, const std::string& header) {
 }
 
 bool may_include(const std::string& path, const std::string& header) {
-  const std::string module = module_of(path);
-  if (module == "tests") return true;
+  const std::string room = module_of(path);
+  const std::string other = module_of(header);
+  if (room == "tests") return true;
   if (kNouns.contains(path) && !kNouns.contains(header)) return false;
-  if (module_of(header) == module || module_of(header) == kFoundation) return true;
-  const auto edges = kEdges.find(module);
-  if (edges == kEdges.end()) return false;
-  if (edges->second.contains(header)) return true;
-  const std::string name = file_name_of(path);
-  if (name == "main_shardlens.cpp") return kNouns.contains(header);  // it links no module
-  return name.starts_with("main") && name.ends_with(".cpp") &&
-         (kNouns.contains(header) || kVerbs.contains(header));
+  if (other == room) return true;
+  if (other == kPrograms) return false;
+  if (room == kPrograms) return true;
+  const auto row = std::ranges::find(kRooms, room, &Room::name);
+  return row != kRooms.end() && std::ranges::find(row->below, other) != row->below.end();
 }
 
 /// The word after '#', and what follows it; empty for lines that are no directive.
@@ -311,6 +285,21 @@ Faults size_faults(const SourceFile& file) {
   return faults;
 }
 
+/// Finds folders that nobody reads in one look. Subfolders count for themselves.
+Faults folder_faults(const std::vector<SourceFile>& files) {
+  std::map<std::string, int, std::less<>> counts;
+  for (const SourceFile& file : files) {
+    const size_t end = file.path.rfind('/');
+    if (end != std::string::npos) ++counts[file.path.substr(0, end)];
+  }
+  Faults faults;
+  for (const auto& [folder, count] : counts) {
+    if (count > kMaxFolderFiles)
+      faults.push_back(folder + " has " + std::to_string(count) + " files");
+  }
+  return faults;
+}
+
 /// The words of a text that is written with '~' inside words, so that this file does not contain
 /// what it forbids.
 std::vector<std::string> unmasked(std::string text) {
@@ -342,7 +331,7 @@ bool is_forbidden(const std::string& line) {
 /// Files that choose by the preprocessor, each with its reason. Elsewhere a missing part is a
 /// sibling file.
 const std::map<std::string, std::string, std::less<>> kConditional = {
-    {"runtime/comm/futex_word.cpp", "the processor's pause instruction has no portable name"},
+    {"comm/board/futex_word.cpp", "the processor's pause instruction has no portable name"},
 };
 
 bool is_condition(const SourceFile& file, const std::string& line) {
@@ -398,8 +387,8 @@ std::string faults_of_repository(const Rule& rule) {
 
 Faults edge_faults(const std::string& path, const std::string& include_line) {
   Names files = kNouns;
-  files.insert(kVerbs.begin(), kVerbs.end());
-  files.insert({"runtime/executor.h", "planner/build_fsdp.h"});
+  files.insert({"commands/shell_completion.h", "execute/executor.h", "models/model.h",
+                "plan/planner.h", "schedule/builders.h", "train/runtime.h"});
   return include_faults({path, include_line + "\n"}, files);
 }
 
@@ -458,6 +447,12 @@ TEST_CASE("the repository's files and lines are short") {
   CHECK(faults_of_repository(size_faults) == "");
 }
 
+TEST_CASE("the repository's folders are small") {
+  CHECK(folder_faults(repository()) == Faults{});
+  CHECK(folder_faults(std::vector<SourceFile>(30, {"a/b/c.h", ""})).empty());
+  CHECK(folder_faults(std::vector<SourceFile>(31, {"a/b/c.h", ""})).size() == 1);
+}
+
 TEST_CASE("the repository holds nothing unfinished, conditional or tied to one machine") {
   CHECK(faults_of_repository(text_faults) == "");
 }
@@ -498,43 +493,69 @@ TEST_CASE("a file's own name that another file of its batch has is a fault") {
 }
 
 TEST_CASE("an include edge outside the table is a fault") {
-  CHECK(allows("runtime/executor.cpp", "#include \"planner/schedule.h\""));
-  CHECK(allows("runtime/executor.cpp", "#include \"runtime/executor.h\""));
-  CHECK(allows("tests/runtime/executor_test.cpp", "#include \"planner/build_fsdp.h\""));
-  CHECK_FALSE(allows("runtime/executor.cpp", "#include \"planner/planner.h\""));
-  CHECK_FALSE(allows("runtime/executor.cpp", "#include \"planner/build_fsdp.h\""));
-  CHECK_FALSE(allows("planner/schedule.cpp", "  #  include \"models/model.h\""));
-  CHECK_FALSE(allows("models/model.cpp", "#include \"planner/schedule.h\""));
-  CHECK_FALSE(allows("viewer/app.cpp", "#include \"runtime/runtime.h\""));
-  CHECK_FALSE(allows("runtime/executor.cpp", "#include \"executor.h\""));
+  CHECK(allows("execute/executor.cpp", "#include \"schedule/schedule.h\""));
+  CHECK(allows("execute/executor.cpp", "#include \"execute/executor.h\""));
+  CHECK(allows("tests/execute/executor_test.cpp", "#include \"plan/planner.h\""));
+  CHECK_FALSE(allows("execute/executor.cpp", "#include \"plan/planner.h\""));
+  CHECK_FALSE(allows("execute/executor.cpp", "#include \"train/runtime.h\""));
+  CHECK_FALSE(allows("schedule/schedule.cpp", "  #  include \"plan/planner.h\""));
+  CHECK_FALSE(allows("models/model.cpp", "#include \"schedule/schedule.h\""));
+  CHECK_FALSE(allows("viewer/app/viewer.cpp", "#include \"train/runtime.h\""));
+  CHECK_FALSE(allows("execute/executor.cpp", "#include \"executor.h\""));
+  CHECK_FALSE(allows("unknown/a.cpp", "#include \"base/units.h\""));
 }
 
-TEST_CASE("a program may include the verbs that it links") {
-  CHECK(allows("runtime/main_train.cpp", "#include \"planner/planner.h\""));
-  CHECK_FALSE(allows("runtime/main_train.cpp", "#include \"planner/build_fsdp.h\""));
-  CHECK_FALSE(allows("runtime/remainder.cpp", "#include \"planner/planner.h\""));
-  CHECK_FALSE(allows("planner/main_shardlens.cpp", "#include \"runtime/runtime.h\""));
+TEST_CASE("programs may include all rooms, and no room includes programs") {
+  CHECK(allows("commands/main_train.cpp", "#include \"plan/planner.h\""));
+  CHECK(allows("commands/main_train.cpp", "#include \"train/runtime.h\""));
+  CHECK_FALSE(allows("plan/planner.cpp", "#include \"commands/shell_completion.h\""));
+}
+
+TEST_CASE("the table of rooms leads one way, and allows no more than is used") {
+  std::set<std::pair<std::string, std::string>> used;
+  for (const SourceFile& file : repository()) {
+    if (!is_cpp(file.path)) continue;
+    for (const std::string& line : lines_of(file.text)) {
+      const auto [word, operand] = directive_of(line);
+      if (word == "include") used.emplace(module_of(file.path), module_of(operand.substr(1)));
+    }
+  }
+  Names above;
+  Faults faults;
+  for (const Room& room : kRooms) {
+    for (const std::string_view below : room.below) {
+      const std::string edge = std::string(room.name) + " -> " + std::string(below);
+      if (!above.contains(below)) faults.push_back(edge + " leads back");
+      if (!used.contains({std::string(room.name), std::string(below)})) {
+        faults.push_back("nobody uses " + edge);
+      }
+    }
+    above.emplace(room.name);
+  }
+  CHECK(faults == Faults{});
 }
 
 TEST_CASE("libraries are included only where the table allows") {
   CHECK(allows("models/model.h", "#include <torch/torch.h>"));
-  CHECK(allows("runtime/comm/gloo.cpp", "#include <gloo/config.h>"));
-  CHECK(allows("planner/arguments.cpp", "#include <CLI/CLI.hpp>"));
-  CHECK_FALSE(allows("planner/memory.cpp", "#include <ATen/ATen.h>"));
+  CHECK(allows("comm/gloo.cpp", "#include <gloo/config.h>"));
+  CHECK(allows("config/arguments.cpp", "#include <CLI/CLI.hpp>"));
+  CHECK_FALSE(allows("plan/planner.cpp", "#include <ATen/ATen.h>"));
+  CHECK_FALSE(allows("simulate/simulator.cpp", "#include <ATen/ATen.h>"));
+  CHECK_FALSE(allows("checkpoint/checkpoint.cpp", "#include <ATen/ATen.h>"));
   CHECK_FALSE(allows("models/spec.cpp", "#include <c10/util/Exception.h>"));
   CHECK_FALSE(allows("profiler/reader.cpp", "#include <cupti.h>"));
-  CHECK_FALSE(allows("viewer/app.cpp", "#include <cuda_runtime_api.h>"));
-  CHECK_FALSE(allows("runtime/executor.cpp",
+  CHECK_FALSE(allows("viewer/app/viewer.cpp", "#include <cuda_runtime_api.h>"));
+  CHECK_FALSE(allows("execute/executor.cpp",
                      "#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>"));
-  CHECK_FALSE(allows("runtime/progress.cpp", "#include <imgui.h>"));
+  CHECK_FALSE(allows("train/progress.cpp", "#include <imgui.h>"));
 }
 
 TEST_CASE("nouns include the standard library and nouns") {
-  CHECK(allows("planner/schedule.h", "#include <string_view>"));
-  CHECK(allows("planner/schedule.h", "#include \"models/spec.h\""));
-  CHECK_FALSE(allows("planner/schedule.h", "#include <nlohmann/json.hpp>"));
-  CHECK_FALSE(allows("planner/schedule.h", "#include <unistd.h>"));
-  CHECK_FALSE(allows("planner/schedule.h", "#include \"planner/build_fsdp.h\""));
+  CHECK(allows("schedule/schedule.h", "#include <string_view>"));
+  CHECK(allows("schedule/schedule.h", "#include \"models/spec.h\""));
+  CHECK_FALSE(allows("schedule/schedule.h", "#include <nlohmann/json.hpp>"));
+  CHECK_FALSE(allows("schedule/schedule.h", "#include <unistd.h>"));
+  CHECK_FALSE(allows("schedule/schedule.h", "#include \"schedule/builders.h\""));
 }
 
 TEST_CASE("the length of a function runs from its head to its closing brace") {

@@ -3,7 +3,7 @@
 // allocation, and its segments and blocks as they are at the end.
 #pragma once
 
-#include "profiler/exchange/document_writer.h"
+#include "base/document/document_writer.h"
 #include "profiler/profile.h"
 
 namespace shardlens::profiler {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "input/shown.h"
+#include "base/shown.h"
 
 namespace shardlens::profiler {
 

@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "input/input_file.h"
-#include "input/limits.h"
-#include "input/shown.h"
+#include "base/input_file.h"
+#include "base/limits.h"
+#include "base/output_file.h"
+#include "base/shown.h"
 #include "profiler/exchange/import_memory_viz.h"
 #include "profiler/exchange/write_recording.h"
-#include "profiler/output_file.h"
 
 namespace shardlens::profiler {
 

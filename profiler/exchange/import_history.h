@@ -1,10 +1,10 @@
 // Imports PyTorch's own memory history, which `shardlens record` records if it has no recorder for
-// a PyTorch. runtime/record/python/shardlens_record/history.py writes it when the program ends.
+// a PyTorch. record/python/shardlens_record/history.py writes it when the program ends.
 #pragma once
 
 #include <string>
 
-#include "profiler/exchange/document.h"
+#include "base/document/document.h"
 #include "profiler/profile.h"
 
 namespace shardlens::profiler {

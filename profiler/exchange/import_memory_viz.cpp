@@ -12,11 +12,11 @@
 #include <unordered_set>
 #include <vector>
 
-#include "input/input_file.h"
-#include "input/limits.h"
-#include "input/shown.h"
+#include "base/document/read_document.h"
+#include "base/input_file.h"
+#include "base/limits.h"
+#include "base/shown.h"
 #include "profiler/blocks.h"
-#include "profiler/exchange/read_document.h"
 #include "profiler/exchange/segment_ranges.h"
 #include "profiler/python_rules.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "profiler/exchange/document.h"
+#include "base/document/document.h"
 #include "profiler/profile.h"
 
 namespace shardlens::profiler {

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "input/hashed.h"
+#include "base/hashed.h"
 
 namespace shardlens::profiler {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "profiler/file/crc32c.h"
+#include "base/checksum/crc32c.h"
 
 namespace shardlens::profiler {
 

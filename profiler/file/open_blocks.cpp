@@ -14,8 +14,8 @@
 #include <new>
 #include <stdexcept>
 
-#include "input/input_file.h"
-#include "profiler/file/crc32c.h"
+#include "base/checksum/crc32c.h"
+#include "base/input_file.h"
 #include "profiler/file/format.h"
 
 namespace shardlens::profiler {

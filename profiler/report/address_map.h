@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "input/hashed.h"
+#include "base/hashed.h"
 
 namespace shardlens::profiler {
 

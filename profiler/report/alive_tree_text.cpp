@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "input/shown.h"
+#include "base/shown.h"
+#include "base/units.h"
 #include "profiler/report/alive_tree.h"
-#include "profiler/units.h"
 
 namespace shardlens::profiler {
 

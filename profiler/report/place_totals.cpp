@@ -8,7 +8,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "profiler/units.h"
+#include "base/units.h"
 
 namespace shardlens::profiler {
 

@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "input/shown.h"
+#include "base/shown.h"
+#include "base/units.h"
 #include "profiler/report/category_name.h"
 #include "profiler/report/place_totals.h"
 #include "profiler/report/report.h"
-#include "profiler/units.h"
 
 namespace shardlens::profiler {
 

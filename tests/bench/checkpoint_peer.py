@@ -1,6 +1,6 @@
 """What dcp.save and dcp.load take for a state of some GB, sharded over ranks on the CPU with Gloo.
 
-The state is that of tests/support/measure_checkpoints.cpp: weights and two moments, fp32, each rank
+The state is that of tests/support/programs/measure_checkpoints.cpp: weights and two moments, fp32, each rank
 with its rows as DTensors. Between saving and loading the files are dropped from the page cache.
 Prints one line of JSON.
 """

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <span>
 
-#include "profiler/file/crc32c.h"
+#include "base/checksum/crc32c.h"
 
 namespace shardlens::fuzz {
 

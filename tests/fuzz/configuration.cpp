@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "planner/strategy.h"
+#include "config/strategy.h"
 #include "tests/fuzz/harness.h"
 
 namespace shardlens::fuzz {

@@ -3,9 +3,9 @@
 
 #include <filesystem>
 
-#include "planner/image_folder.h"
-#include "runtime/dataset.h"
-#include "runtime/image_file.h"
+#include "data/dataset.h"
+#include "data/image_file.h"
+#include "data/image_folder.h"
 #include "tests/fuzz/harness.h"
 
 namespace shardlens::fuzz {

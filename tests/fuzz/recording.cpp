@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "planner/outside_memory.h"
-#include "profiler/commands.h"
-#include "profiler/exchange/exchange_commands.h"
-#include "profiler/gate.h"
+#include "plan/outside_memory.h"
+#include "profiler/commands/commands.h"
+#include "profiler/commands/exchange_commands.h"
+#include "profiler/commands/gate.h"
 #include "profiler/reader.h"
 #include "profiler/recording_report.h"
 #include "tests/fuzz/checksums.h"

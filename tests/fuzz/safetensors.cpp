@@ -1,10 +1,10 @@
 // Safetensors files, as weights of --init and `infer`, and as what `checkpoint import` takes.
 
-#include "models/safetensors.h"
+#include "models/weights/safetensors.h"
 
-#include "models/weight_files.h"
-#include "runtime/interchange/saved_state.h"
-#include "runtime/interchange/trained_model.h"
+#include "checkpoint/interchange/saved_state.h"
+#include "checkpoint/interchange/trained_model.h"
+#include "models/weights/weight_files.h"
 #include "tests/fuzz/harness.h"
 
 namespace shardlens::fuzz {

@@ -1,6 +1,6 @@
 // Schedules as text, which recordings carry and the viewer reads.
 
-#include "planner/schedule.h"
+#include "schedule/schedule.h"
 
 #include <stdexcept>
 

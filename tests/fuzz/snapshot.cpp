@@ -2,7 +2,7 @@
 
 #include <sstream>
 
-#include "profiler/exchange/document_writer.h"
+#include "base/document/document_writer.h"
 #include "profiler/exchange/export_memory_viz.h"
 #include "profiler/exchange/import_memory_viz.h"
 #include "profiler/report/report.h"

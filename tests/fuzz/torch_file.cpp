@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "runtime/interchange/import_checkpoint.h"
+#include "checkpoint/interchange/import_checkpoint.h"
 #include "tests/fuzz/checksums.h"
 #include "tests/fuzz/harness.h"
 

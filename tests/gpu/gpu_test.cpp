@@ -11,12 +11,12 @@
 #include <cmath>
 #include <thread>
 
-#include "runtime/batches.h"
-#include "runtime/comm/nccl_api.h"
-#include "runtime/comm/none.h"
-#include "runtime/device.h"
-#include "runtime/executor.h"
+#include "comm/device/nccl_api.h"
+#include "comm/none.h"
+#include "execute/device.h"
+#include "execute/executor.h"
 #include "tests/support/thread_ranks.h"
+#include "train/batches.h"
 
 using namespace shardlens;
 using namespace shardlens::runtime;

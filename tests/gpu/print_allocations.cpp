@@ -22,11 +22,11 @@
 #include <string>
 #include <vector>
 
-#include "planner/gpus.h"
-#include "runtime/batches.h"
-#include "runtime/device.h"
-#include "runtime/executor.h"
+#include "config/gpus.h"
+#include "execute/device.h"
+#include "execute/executor.h"
 #include "tests/support/idle_communicator.h"
+#include "train/batches.h"
 
 using namespace shardlens;
 using c10::cuda::CUDACachingAllocator::TraceEntry;

@@ -13,7 +13,7 @@
 #include <stdexcept>
 
 #include "models/spec.h"
-#include "planner/plan_command.h"
+#include "plan/plan_command.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;

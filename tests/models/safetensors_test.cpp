@@ -1,4 +1,4 @@
-#include "models/safetensors.h"
+#include "models/weights/safetensors.h"
 
 #include <bit>
 #include <catch2/catch_get_random_seed.hpp>

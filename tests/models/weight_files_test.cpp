@@ -1,4 +1,4 @@
-#include "models/weight_files.h"
+#include "models/weights/weight_files.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>

@@ -15,12 +15,12 @@
 #include <stdexcept>
 #include <utility>
 
-#include "profiler/alive_command.h"
+#include "profiler/commands/alive_command.h"
 #include "profiler/exchange/alive_at.h"
 #include "profiler/exchange/write_recording.h"
 #include "profiler/recording_report.h"
-#include "tests/support/random_recording.h"
-#include "tests/support/small_recording.h"
+#include "tests/support/recordings/random_recording.h"
+#include "tests/support/recordings/small_recording.h"
 #include "tests/support/temporary_folder.h"
 
 namespace shardlens::profiler {

@@ -13,9 +13,9 @@
 
 #include "profiler/reader.h"
 #include "profiler/writer.h"
-#include "tests/support/large_recording.h"
-#include "tests/support/random_events.h"
-#include "tests/support/synthetic_profile.h"
+#include "tests/support/recordings/large_recording.h"
+#include "tests/support/recordings/random_events.h"
+#include "tests/support/recordings/synthetic_profile.h"
 #include "tests/support/temporary_folder.h"
 
 namespace shardlens::profiler {

@@ -1,5 +1,5 @@
 // A run in one file, unpacked by the system's own tar.
-#include "profiler/bundle.h"
+#include "profiler/commands/bundle.h"
 
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>

@@ -6,10 +6,10 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "profiler/file/crc32c.h"
-#include "profiler/file/crc32c_instruction.h"
-#include "tests/support/random_events.h"
-#include "tests/support/synthetic_profile.h"
+#include "base/checksum/crc32c.h"
+#include "base/checksum/crc32c_instruction.h"
+#include "tests/support/recordings/random_events.h"
+#include "tests/support/recordings/synthetic_profile.h"
 
 namespace shardlens::profiler {
 namespace {

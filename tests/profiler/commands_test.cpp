@@ -1,4 +1,4 @@
-#include "profiler/commands.h"
+#include "profiler/commands/commands.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/small_recording.h"
+#include "tests/support/recordings/small_recording.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;

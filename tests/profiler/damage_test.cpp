@@ -11,8 +11,8 @@
 #include <stdexcept>
 
 #include "profiler/reader.h"
-#include "tests/support/random_events.h"
-#include "tests/support/synthetic_profile.h"
+#include "tests/support/recordings/random_events.h"
+#include "tests/support/recordings/synthetic_profile.h"
 #include "tests/support/temporary_folder.h"
 
 namespace shardlens::profiler {

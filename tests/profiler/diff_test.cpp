@@ -1,4 +1,4 @@
-#include "profiler/report/diff.h"
+#include "profiler/compare/diff.h"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "tests/support/random_recording.h"
-#include "tests/support/small_recording.h"
+#include "tests/support/recordings/random_recording.h"
+#include "tests/support/recordings/small_recording.h"
 
 using namespace shardlens;
 using namespace shardlens::profiler;

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "profiler/exchange/exchange_commands.h"
+#include "profiler/commands/exchange_commands.h"
 #include "profiler/exchange/import_memory_viz.h"
 #include "profiler/reader.h"
 #include "profiler/writer.h"
-#include "tests/support/small_recording.h"
+#include "tests/support/recordings/small_recording.h"
 #include "tests/support/temporary_folder.h"
 #include "viewer/page/export_page.h"
 

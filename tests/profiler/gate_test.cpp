@@ -1,4 +1,4 @@
-#include "profiler/gate.h"
+#include "profiler/commands/gate.h"
 
 #include <algorithm>
 #include <array>
@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "profiler/report/comparability.h"
-#include "tests/support/small_recording.h"
+#include "profiler/compare/comparability.h"
+#include "tests/support/recordings/small_recording.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;

@@ -1,7 +1,7 @@
 // Programs whose memory is known by construction are edited, and what is found again is compared
 // with what was edited.
 
-#include "profiler/report/matching.h"
+#include "profiler/compare/matching.h"
 
 #include <algorithm>
 #include <catch2/catch_get_random_seed.hpp>
@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/report/line_alignment.h"
-#include "profiler/report/origin.h"
+#include "profiler/compare/line_alignment.h"
+#include "profiler/compare/origin.h"
 
 using namespace shardlens::profiler;
 

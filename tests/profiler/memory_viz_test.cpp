@@ -12,18 +12,18 @@
 #include <sstream>
 #include <string>
 
+#include "base/document/read_document.h"
 #include "profiler/events.h"
 #include "profiler/exchange/event_source.h"
 #include "profiler/exchange/export_memory_viz.h"
 #include "profiler/exchange/import_memory_viz.h"
 #include "profiler/exchange/lifetimes.h"
-#include "profiler/exchange/read_document.h"
 #include "profiler/exchange/timeline.h"
 #include "profiler/report/block_tracker.h"
 #include "tests/support/gzip_file.h"
-#include "tests/support/random_recording.h"
-#include "tests/support/small_recording.h"
-#include "tests/support/synthetic_profile.h"
+#include "tests/support/recordings/random_recording.h"
+#include "tests/support/recordings/small_recording.h"
+#include "tests/support/recordings/synthetic_profile.h"
 #include "tests/support/temporary_folder.h"
 
 namespace {

@@ -15,8 +15,8 @@
 
 #include "profiler/exchange/write_recording.h"
 #include "profiler/file/format.h"
-#include "tests/support/random_events.h"
-#include "tests/support/synthetic_profile.h"
+#include "tests/support/recordings/random_events.h"
+#include "tests/support/recordings/synthetic_profile.h"
 #include "tests/support/temporary_folder.h"
 
 namespace shardlens::profiler {

@@ -1,6 +1,6 @@
 // What the driver watch makes of CUPTI's callbacks and refusals, on a scripted CUPTI. With LibTorch
-// and a driver that keeps account of its memory: runtime/null_device/driver_watch_test.cpp.
-#include "profiler/recorder_driver.h"
+// and a driver that keeps account of its memory: null_device/driver_watch_test.cpp.
+#include "profiler/recorder/recorder_driver.h"
 
 #include <cuda.h>
 
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "tests/support/process.h"
-#include "tests/support/scripted_cupti.h"
+#include "tests/support/programs/scripted_cupti.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "tests/support/model_allocator.h"
-#include "tests/support/random_recording.h"
-#include "tests/support/synthetic_profile.h"
+#include "tests/support/recordings/random_recording.h"
+#include "tests/support/recordings/synthetic_profile.h"
 
 using namespace shardlens;
 using namespace shardlens::profiler;

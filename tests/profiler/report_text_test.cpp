@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "profiler/report/report.h"
-#include "tests/support/small_recording.h"
+#include "tests/support/recordings/small_recording.h"
 
 using namespace shardlens;
 using namespace shardlens::profiler;

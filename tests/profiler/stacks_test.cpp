@@ -11,15 +11,15 @@
 #include <string>
 #include <vector>
 
+#include "base/document/read_document.h"
 #include "profiler/exchange/export_memory_viz.h"
 #include "profiler/exchange/import_memory_viz.h"
-#include "profiler/exchange/read_document.h"
 #include "profiler/exchange/write_recording.h"
 #include "profiler/reader.h"
 #include "profiler/writer.h"
 #include "tests/support/gzip_file.h"
-#include "tests/support/random_events.h"
-#include "tests/support/synthetic_profile.h"
+#include "tests/support/recordings/random_events.h"
+#include "tests/support/recordings/synthetic_profile.h"
 #include "tests/support/temporary_folder.h"
 
 namespace shardlens::profiler {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "profiler/report/report.h"
-#include "tests/support/random_recording.h"
-#include "tests/support/synthetic_profile.h"
+#include "tests/support/recordings/random_recording.h"
+#include "tests/support/recordings/synthetic_profile.h"
 
 using namespace shardlens;
 using namespace shardlens::profiler;

@@ -14,9 +14,9 @@
 #include "profiler/exchange/export_table.h"
 #include "profiler/exchange/timeline.h"
 #include "profiler/report/block_tracker.h"
-#include "tests/support/random_recording.h"
-#include "tests/support/small_recording.h"
-#include "tests/support/synthetic_profile.h"
+#include "tests/support/recordings/random_recording.h"
+#include "tests/support/recordings/small_recording.h"
+#include "tests/support/recordings/synthetic_profile.h"
 
 namespace {
 

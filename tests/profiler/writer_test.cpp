@@ -22,8 +22,8 @@
 
 #include "profiler/reader.h"
 #include "tests/support/process.h"
-#include "tests/support/random_events.h"
-#include "tests/support/synthetic_profile.h"
+#include "tests/support/recordings/random_events.h"
+#include "tests/support/recordings/synthetic_profile.h"
 #include "tests/support/temporary_folder.h"
 
 namespace shardlens::profiler {

@@ -19,16 +19,16 @@ from collections.abc import Callable
 import pins
 from recorded_cases import Failure, differing, name_of, run_cases
 
-sys.path.insert(0, str(pins.ROOT / "runtime" / "null_device"))
+sys.path.insert(0, str(pins.ROOT / "null_device"))
 sys.path.insert(0, str(pins.ROOT / "tests" / "reference"))
 import engine_cases  # noqa: E402
 import make_stubs  # noqa: E402
 
 RULES = "models/torch_rules.cpp"
-STUBS = "runtime/null_device/make_stubs.py"
-STUB_LIBRARIES = "runtime/null_device/CMakeLists.txt"
-TRIED = "runtime/record/python_program.cpp"
-ALLOCATOR = "planner/allocator_model.cpp"
+STUBS = "null_device/make_stubs.py"
+STUB_LIBRARIES = "null_device/CMakeLists.txt"
+TRIED = "record/python_program.cpp"
+ALLOCATOR = "simulate/allocator/allocator_model.cpp"
 ENGINE_NULL = "tests/reference/engine_null.py"
 FIXTURES = pathlib.Path("tests/fixtures/engine")
 BUILD = pins.ROOT / "build"
@@ -157,7 +157,7 @@ def check_imports(version):
     if new := sorted(calls - _known_calls(version) - _written_calls()):
         findings.append(Finding(
             f"{len(new)} calls are new to all versions that are there, and are answered with "
-            f"success alone: {', '.join(new)}", "runtime/null_device", is_fault=False))
+            f"success alone: {', '.join(new)}", "null_device", is_fault=False))
     return f"{len(calls)} calls in {len(sonames)} libraries", findings
 
 
@@ -215,7 +215,7 @@ def check_recorder(version):
     if log and pathlib.Path(log[1]).exists():
         return "its build failed", _build_findings(pathlib.Path(log[1]), STUB_LIBRARIES)
     return "it fails", [Finding(f"recording one block ends with exit code {done.returncode}: "
-                                f"{said}", "profiler/recorder_python.cpp")]
+                                f"{said}", "profiler/recorder/recorder_python.cpp")]
 
 
 # --- what needs programs that are built with this LibTorch ---------------------------------------
@@ -284,7 +284,7 @@ def _operator_findings(output):
         gpus = len({case[0] for case in cases})
         findings.append(Finding(
             f"{operator} differs {len(cases)} times, on {gpus} GPUs; first {name} on {gpu}: "
-            f"{_first_difference(difference)}", f"{RULES} and planner/meta"))
+            f"{_first_difference(difference)}", f"{RULES} and simulate/meta"))
     return findings
 
 
@@ -297,11 +297,11 @@ def check_operators(version):
     on_cpu = run([folder / "bin" / "operator_tests"])
     findings = _operator_findings(on_gpus.stdout)
     if on_gpus.returncode != 0 and not findings:
-        findings = [Finding(f"the comparison ended: {_last_line(on_gpus)}", "planner/meta")]
+        findings = [Finding(f"the comparison ended: {_last_line(on_gpus)}", "simulate/meta")]
     if on_cpu.returncode != 0:
         said = re.search(r"^  (\w.*, threads \d+)$", on_cpu.stdout, re.MULTILINE)
         findings.append(Finding(f"on the CPU: {said[1] if said else _last_line(on_cpu)}",
-                                "planner/meta"))
+                                "simulate/meta"))
     compared = re.findall(r"^(\d+) cases on ", on_gpus.stdout, re.MULTILINE)
     cases = compared[0] if compared else 0
     return f"{cases} cases on {len(compared)} GPUs, and the CPU's", findings
@@ -481,7 +481,7 @@ def check_record(version):
                 if NO_OTHER_DOUBT in NOT_TRIED.sub("", facts["doubts"]):
                     faults.remove("doubts")
             findings += [Finding(f"{name_of(facts)}: {fault}: {_reason_of(facts, fault)}",
-                                 "runtime/record/python") for fault in faults]
+                                 "record/python") for fault in faults]
     except Failure as failure:
         raise NotRun(str(failure)) from failure
     if not is_tried:

@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "config/gpus.h"
+#include "config/strategy.h"
 #include "models/spec.h"
 #include "models/torch_rules.h"
-#include "planner/gpus.h"
-#include "planner/pytorch_program.h"
-#include "planner/pytorch_simulation.h"
-#include "planner/strategy.h"
-#include "planner/timeline.h"
+#include "pytorch/pytorch_program.h"
+#include "pytorch/pytorch_simulation.h"
+#include "simulate/timeline.h"
 
 namespace shardlens::test {
 

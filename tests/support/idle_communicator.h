@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "runtime/comm/communicator.h"
+#include "comm/communicator.h"
 
 namespace shardlens::test {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "models/spec.h"
-#include "planner/schedule.h"
+#include "schedule/schedule.h"
 
 namespace shardlens::test {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/checkpoint_writer.h"
 #include "models/spec.h"
-#include "runtime/checkpoint_writer.h"
 
 namespace shardlens::test {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/strategy.h"
+#include "config/strategy.h"
 
 namespace shardlens::test {
 

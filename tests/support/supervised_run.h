@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/events.h"
+#include "launch/events.h"
 #include "tests/support/train_bench.h"
 
 namespace shardlens::test {

@@ -14,14 +14,14 @@
 #include <utility>
 #include <vector>
 
+#include "comm/board/shared_region.h"
+#include "execute/executor.h"
+#include "execute/rank_state.h"
+#include "launch/rendezvous.h"
 #include "models/model.h"
-#include "planner/schedule.h"
-#include "runtime/batches.h"
-#include "runtime/comm/shared_region.h"
-#include "runtime/executor.h"
-#include "runtime/job.h"
-#include "runtime/rank_state.h"
-#include "runtime/rendezvous.h"
+#include "schedule/schedule.h"
+#include "train/batches.h"
+#include "train/job.h"
 
 namespace shardlens::test {
 

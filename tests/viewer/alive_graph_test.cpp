@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/stacked_recording.h"
+#include "tests/support/recordings/stacked_recording.h"
 #include "viewer/model/lane_builder.h"
 #include "viewer/scene/flame.h"
 

@@ -16,10 +16,10 @@
 
 #include "profiler/exchange/write_recording.h"
 #include "tests/support/process.h"
-#include "tests/support/random_events.h"
-#include "tests/support/stacked_recording.h"
+#include "tests/support/recordings/random_events.h"
+#include "tests/support/recordings/stacked_recording.h"
+#include "tests/support/recordings/view_recording.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/view_recording.h"
 #include "viewer/state/session.h"
 
 namespace shardlens::viewer {

@@ -1,4 +1,4 @@
-#include "viewer/scene/axis.h"
+#include "viewer/paint/axis.h"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <random>
 
-#include "tests/support/random_events.h"
-#include "tests/support/synthetic_profile.h"
+#include "tests/support/recordings/random_events.h"
+#include "tests/support/recordings/synthetic_profile.h"
 #include "tests/support/temporary_folder.h"
 #include "viewer/model/lane_builder.h"
 #include "viewer/model/lane_cache.h"

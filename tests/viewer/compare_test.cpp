@@ -3,8 +3,8 @@
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
 
-#include "tests/support/synthetic_profile.h"
-#include "tests/support/view_recording.h"
+#include "tests/support/recordings/synthetic_profile.h"
+#include "tests/support/recordings/view_recording.h"
 #include "viewer/model/lane_builder.h"
 #include "viewer/model/warp.h"
 

@@ -1,15 +1,15 @@
 // The report is the equal of the picture for those who cannot see it.
 
-#include "viewer/scene/comparison_report.h"
+#include "viewer/scene/panels/comparison_report.h"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "tests/support/random_events.h"
+#include "tests/support/recordings/random_events.h"
+#include "tests/support/recordings/view_recording.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/view_recording.h"
 
 namespace shardlens::viewer {
 namespace {

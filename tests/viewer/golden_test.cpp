@@ -22,10 +22,10 @@
 #include <string_view>
 
 #include "profiler/exchange/write_recording.h"
-#include "tests/support/random_events.h"
-#include "tests/support/stacked_recording.h"
+#include "tests/support/recordings/random_events.h"
+#include "tests/support/recordings/stacked_recording.h"
+#include "tests/support/recordings/view_recording.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/view_recording.h"
 #include "viewer/model/lane_builder.h"
 #include "viewer/scene/block_image.h"
 #include "viewer/scene/lane_image.h"

@@ -15,9 +15,9 @@
 #include <string>
 #include <string_view>
 
-#include "tests/support/random_events.h"
+#include "tests/support/recordings/random_events.h"
+#include "tests/support/recordings/view_recording.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/view_recording.h"
 
 namespace shardlens::viewer {
 namespace {

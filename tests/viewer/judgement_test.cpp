@@ -17,17 +17,17 @@
 #include <string>
 #include <vector>
 
-#include "planner/outside_memory.h"
-#include "profiler/commands.h"
-#include "profiler/gate.h"
+#include "plan/outside_memory.h"
+#include "profiler/commands/commands.h"
+#include "profiler/commands/gate.h"
 #include "profiler/recording_report.h"
 #include "profiler/writer.h"
-#include "tests/support/random_events.h"
-#include "tests/support/synthetic_profile.h"
+#include "tests/support/recordings/random_events.h"
+#include "tests/support/recordings/synthetic_profile.h"
 #include "tests/support/temporary_folder.h"
 #include "viewer/model/run.h"
 #include "viewer/page/export_page.h"
-#include "viewer/scene/comparison_report.h"
+#include "viewer/scene/panels/comparison_report.h"
 #include "viewer/scene/presenter.h"
 
 namespace shardlens::viewer {

@@ -8,7 +8,7 @@
 #include <map>
 #include <random>
 
-#include "tests/support/view_recording.h"
+#include "tests/support/recordings/view_recording.h"
 #include "viewer/model/lane_builder.h"
 #include "viewer/scene/block_image.h"
 

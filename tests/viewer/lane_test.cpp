@@ -5,9 +5,9 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "profiler/report/report.h"
-#include "tests/support/random_recording.h"
-#include "tests/support/synthetic_profile.h"
-#include "tests/support/view_recording.h"
+#include "tests/support/recordings/random_recording.h"
+#include "tests/support/recordings/synthetic_profile.h"
+#include "tests/support/recordings/view_recording.h"
 #include "viewer/model/lane_builder.h"
 
 namespace shardlens::viewer {

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "profiler/units.h"
-#include "tests/support/random_events.h"
+#include "base/units.h"
+#include "tests/support/recordings/random_events.h"
+#include "tests/support/recordings/view_recording.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/view_recording.h"
-#include "viewer/scene/comparison_report.h"
+#include "viewer/scene/panels/comparison_report.h"
 #include "viewer/scene/presenter.h"
 #include "viewer/state/session.h"
 

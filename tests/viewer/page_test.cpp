@@ -8,11 +8,11 @@
 #include <sstream>
 #include <string>
 
-#include "profiler/units.h"
-#include "tests/support/view_recording.h"
+#include "base/units.h"
+#include "tests/support/recordings/view_recording.h"
 #include "viewer/model/lane_builder.h"
 #include "viewer/page/page_columns.h"
-#include "viewer/scene/theme.h"
+#include "viewer/paint/theme.h"
 
 namespace shardlens::viewer {
 namespace {

@@ -13,13 +13,13 @@
 #include <set>
 #include <string>
 
+#include "base/units.h"
 #include "profiler/exchange/write_recording.h"
-#include "profiler/units.h"
-#include "tests/support/stacked_recording.h"
+#include "tests/support/recordings/stacked_recording.h"
 #include "tests/support/temporary_folder.h"
 #include "viewer/scene/block_image.h"
+#include "viewer/scene/panels/tree_panel.h"
 #include "viewer/scene/presenter.h"
-#include "viewer/scene/tree_panel.h"
 
 namespace shardlens::viewer {
 namespace {

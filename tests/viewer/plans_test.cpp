@@ -12,15 +12,15 @@
 #include <random>
 #include <string>
 
-#include "planner/planner.h"
-#include "profiler/units.h"
-#include "tests/support/random_events.h"
+#include "base/units.h"
+#include "plan/planner.h"
+#include "tests/support/recordings/random_events.h"
 #include "tests/support/temporary_folder.h"
 #include "viewer/model/joined_warp.h"
 #include "viewer/model/planned_run.h"
-#include "viewer/scene/comparison_report.h"
+#include "viewer/scene/panels/comparison_report.h"
+#include "viewer/scene/panels/treemap.h"
 #include "viewer/scene/presenter.h"
-#include "viewer/scene/treemap.h"
 #include "viewer/state/session.h"
 
 namespace shardlens::viewer {

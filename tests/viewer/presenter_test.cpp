@@ -9,12 +9,12 @@
 #include <random>
 #include <stdexcept>
 
-#include "profiler/units.h"
-#include "tests/support/random_events.h"
+#include "base/units.h"
+#include "tests/support/recordings/random_events.h"
+#include "tests/support/recordings/view_recording.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/view_recording.h"
 #include "viewer/model/pyramid.h"
-#include "viewer/scene/geometry.h"
+#include "viewer/paint/geometry.h"
 #include "viewer/state/session.h"
 
 namespace shardlens::viewer {

@@ -12,10 +12,10 @@
 
 #include "profiler/exchange/import_memory_viz.h"
 #include "profiler/writer.h"
-#include "tests/support/large_recording.h"
-#include "tests/support/random_events.h"
+#include "tests/support/recordings/large_recording.h"
+#include "tests/support/recordings/random_events.h"
+#include "tests/support/recordings/view_recording.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/view_recording.h"
 #include "viewer/model/lane_builder.h"
 
 namespace shardlens::viewer {

@@ -4,7 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <stdexcept>
 
-#include "tests/support/stacked_recording.h"
+#include "tests/support/recordings/stacked_recording.h"
 #include "viewer/model/lane_builder.h"
 
 namespace shardlens::viewer {

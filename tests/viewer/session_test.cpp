@@ -8,9 +8,9 @@
 #include <stdexcept>
 
 #include "tests/support/odd_files.h"
-#include "tests/support/random_events.h"
+#include "tests/support/recordings/random_events.h"
+#include "tests/support/recordings/view_recording.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/view_recording.h"
 #include "viewer/model/run.h"
 #include "viewer/scene/presenter.h"
 

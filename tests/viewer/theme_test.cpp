@@ -2,7 +2,7 @@
 // categories' colours as people with the three colour-vision deficiencies see them (Machado,
 // Oliveira and Fernandes 2009, full severity; distance in CIE 1976 L*a*b*).
 
-#include "viewer/scene/theme.h"
+#include "viewer/paint/theme.h"
 
 #include <algorithm>
 #include <array>

@@ -6,7 +6,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <random>
 
-#include "tests/support/view_recording.h"
+#include "tests/support/recordings/view_recording.h"
 #include "viewer/model/lane_builder.h"
 
 namespace shardlens::viewer {

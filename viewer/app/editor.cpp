@@ -13,7 +13,7 @@
 #include <system_error>
 #include <utility>
 
-#include "input/shown.h"
+#include "base/shown.h"
 
 namespace shardlens::viewer {
 

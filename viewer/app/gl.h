@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "viewer/scene/picture.h"
+#include "viewer/paint/picture.h"
 #include "viewer/ui/canvas.h"
 
 namespace shardlens::viewer {

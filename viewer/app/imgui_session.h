@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "viewer/scene/picture.h"
+#include "viewer/paint/picture.h"
 #include "viewer/ui/fonts.h"
 
 namespace shardlens::viewer {

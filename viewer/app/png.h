@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "viewer/scene/picture.h"
+#include "viewer/paint/picture.h"
 
 namespace shardlens::viewer {
 

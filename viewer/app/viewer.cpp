@@ -14,14 +14,14 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "profiler/output_file.h"
+#include "base/output_file.h"
 #include "viewer/app/editor.h"
 #include "viewer/app/png.h"
 #include "viewer/app/screenshot.h"
 #include "viewer/app/window.h"
 #include "viewer/model/lane_cache.h"
 #include "viewer/page/page.h"
-#include "viewer/scene/comparison_report.h"
+#include "viewer/scene/panels/comparison_report.h"
 #include "viewer/scene/presenter.h"
 #include "viewer/state/commands.h"
 #include "viewer/state/session.h"

@@ -4,7 +4,7 @@
 #include <functional>
 #include <utility>
 
-#include "profiler/report/origin.h"
+#include "profiler/compare/origin.h"
 #include "viewer/model/compare.h"
 
 namespace shardlens::viewer {

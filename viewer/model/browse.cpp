@@ -8,7 +8,7 @@
 #include <optional>
 #include <tuple>
 
-#include "profiler/report/origin.h"
+#include "profiler/compare/origin.h"
 #include "viewer/model/run.h"
 #include "viewer/model/search.h"
 

@@ -7,9 +7,9 @@
 #include <tuple>
 #include <utility>
 
+#include "base/units.h"
+#include "profiler/compare/origin.h"
 #include "profiler/report/category_name.h"
-#include "profiler/report/origin.h"
-#include "profiler/units.h"
 
 namespace shardlens::viewer {
 

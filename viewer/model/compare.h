@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "profiler/report/matching.h"
+#include "profiler/compare/matching.h"
 #include "viewer/model/lane.h"
 #include "viewer/model/passes.h"
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "input/input_file.h"
+#include "base/input_file.h"
 #include "profiler/profile.h"
 #include "viewer/model/lane_data.h"
 #include "viewer/model/pyramid.h"

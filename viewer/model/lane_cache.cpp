@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/file/crc32c.h"
+#include "base/checksum/crc32c.h"
 
 namespace shardlens::viewer {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/schedule.h"
+#include "schedule/schedule.h"
 #include "viewer/model/lane.h"
 
 namespace shardlens::viewer {

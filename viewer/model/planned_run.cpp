@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "input/input_file.h"
-#include "input/limits.h"
-#include "input/strict_json.h"
-#include "planner/gpus.h"
-#include "planner/planner.h"
-#include "planner/strategy.h"
+#include "base/input_file.h"
+#include "base/limits.h"
+#include "base/strict_json.h"
+#include "config/gpus.h"
+#include "config/strategy.h"
+#include "plan/planner.h"
 #include "viewer/model/lane_builder.h"
 
 namespace shardlens::viewer {

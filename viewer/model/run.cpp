@@ -20,10 +20,10 @@
 #include <thread>
 #include <utility>
 
-#include "input/limits.h"
-#include "input/strict_json.h"
+#include "base/limits.h"
+#include "base/strict_json.h"
+#include "profiler/compare/origin.h"
 #include "profiler/exchange/import_memory_viz.h"
-#include "profiler/report/origin.h"
 #include "viewer/model/planned_run.h"
 
 namespace shardlens::viewer {

@@ -9,8 +9,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "base/units.h"
 #include "profiler/report/alive_tree.h"
-#include "profiler/units.h"
 
 namespace shardlens::viewer {
 

@@ -8,12 +8,12 @@
 #include <string_view>
 #include <utility>
 
-#include "profiler/units.h"
+#include "base/units.h"
 #include "viewer/page/page_columns.h"
 #include "viewer/page/page_facts.h"
 #include "viewer/page/page_files.h"
+#include "viewer/paint/theme.h"
 #include "viewer/scene/scene.h"
-#include "viewer/scene/theme.h"
 #include "viewer/state/facts.h"
 
 namespace shardlens::viewer {

@@ -9,13 +9,13 @@
 #include <tuple>
 #include <utility>
 
+#include "base/units.h"
+#include "profiler/compare/matching_json.h"
 #include "profiler/report/category_name.h"
 #include "profiler/report/judgement_json.h"
-#include "profiler/report/matching_json.h"
-#include "profiler/units.h"
 #include "viewer/model/compare.h"
+#include "viewer/paint/theme.h"
 #include "viewer/scene/scene.h"
-#include "viewer/scene/theme.h"
 
 namespace shardlens::viewer {
 

@@ -21,7 +21,7 @@ function packedColor([red, green, blue]) {
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
 
-// Returns a size as profiler/units.h writes it: "1.50 GiB", below 1 KiB "640 B".
+// Returns a size as base/units.h writes it: "1.50 GiB", below 1 KiB "640 B".
 function bytesText(bytes) {
   let unit = 0;
   let size = bytes;

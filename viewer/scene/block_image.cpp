@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "profiler/units.h"
+#include "base/units.h"
 
 namespace shardlens::viewer {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "profiler/report/category_name.h"
-#include "viewer/scene/theme.h"
-#include "viewer/scene/tree_panel.h"
+#include "viewer/paint/theme.h"
+#include "viewer/scene/panels/tree_panel.h"
 #include "viewer/state/commands.h"
 
 namespace shardlens::viewer {

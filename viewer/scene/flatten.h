@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "viewer/scene/picture.h"
+#include "viewer/paint/picture.h"
 
 namespace shardlens::viewer {
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "profiler/units.h"
+#include "base/units.h"
 #include "viewer/model/compare.h"
-#include "viewer/scene/axis.h"
+#include "viewer/paint/axis.h"
 #include "viewer/scene/parts.h"
 
 namespace shardlens::viewer {

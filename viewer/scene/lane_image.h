@@ -9,8 +9,8 @@
 
 #include "viewer/model/compare.h"
 #include "viewer/model/lane.h"
-#include "viewer/scene/picture.h"
-#include "viewer/scene/theme.h"
+#include "viewer/paint/picture.h"
+#include "viewer/paint/theme.h"
 
 namespace shardlens::viewer {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "profiler/units.h"
+#include "base/units.h"
 #include "viewer/model/compare.h"
 #include "viewer/scene/parts.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "viewer/scene/geometry.h"
-#include "viewer/scene/painter.h"
+#include "viewer/paint/geometry.h"
+#include "viewer/paint/painter.h"
 #include "viewer/scene/scene.h"
 
 namespace shardlens::viewer {

@@ -6,9 +6,9 @@
 #include <tuple>
 #include <utility>
 
-#include "input/shown.h"
+#include "base/shown.h"
+#include "base/units.h"
 #include "profiler/report/category_name.h"
-#include "profiler/units.h"
 #include "viewer/scene/block_image.h"
 
 namespace shardlens::viewer {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "viewer/scene/block_facts.h"
+#include "viewer/scene/panels/block_facts.h"
 #include "viewer/scene/parts.h"
 #include "viewer/scene/scene.h"
 

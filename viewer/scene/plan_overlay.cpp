@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "profiler/units.h"
+#include "base/units.h"
 #include "viewer/model/compare.h"
 #include "viewer/scene/parts.h"
 

@@ -5,12 +5,12 @@
 #include <cmath>
 #include <utility>
 
-#include "profiler/units.h"
+#include "base/units.h"
 #include "viewer/scene/control_text.h"
+#include "viewer/scene/panels/tree_panel.h"
 #include "viewer/scene/parts.h"
 #include "viewer/scene/pick.h"
 #include "viewer/scene/presenter.h"
-#include "viewer/scene/tree_panel.h"
 #include "viewer/state/lanes.h"
 
 namespace shardlens::viewer {

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "profiler/units.h"
+#include "base/units.h"
 #include "viewer/model/joined_warp.h"
 #include "viewer/scene/flatten.h"
+#include "viewer/scene/panels/tree_panel.h"
 #include "viewer/scene/parts.h"
 #include "viewer/scene/pick.h"
-#include "viewer/scene/tree_panel.h"
 #include "viewer/state/notes.h"
 
 namespace shardlens::viewer {

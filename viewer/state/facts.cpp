@@ -4,7 +4,7 @@
 #include <functional>
 #include <numeric>
 
-#include "profiler/report/origin.h"
+#include "profiler/compare/origin.h"
 
 namespace shardlens::viewer {
 

@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "input/input_file.h"
-#include "input/limits.h"
-#include "input/shown.h"
-#include "input/strict_json.h"
+#include "base/input_file.h"
+#include "base/limits.h"
+#include "base/shown.h"
+#include "base/strict_json.h"
 
 namespace shardlens::viewer {
 

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "input/limits.h"
-#include "input/strict_json.h"
+#include "base/limits.h"
+#include "base/strict_json.h"
 
 namespace shardlens::viewer {
 

@@ -1,7 +1,7 @@
 // Draws a picture with ImGui: one image that fills the target, and text over it.
 #pragma once
 
-#include "viewer/scene/picture.h"
+#include "viewer/paint/picture.h"
 #include "viewer/ui/fonts.h"
 
 struct ImDrawList;

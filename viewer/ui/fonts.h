@@ -4,7 +4,7 @@
 #include <array>
 #include <string>
 
-#include "viewer/scene/picture.h"
+#include "viewer/paint/picture.h"
 
 struct ImFont;
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "viewer/model/browse.h"
+#include "viewer/paint/theme.h"
 #include "viewer/scene/presenter.h"
-#include "viewer/scene/theme.h"
 #include "viewer/ui/canvas.h"
 #include "viewer/ui/fonts.h"
 #include "viewer/ui/keys.h"

@@ -1,0 +1,47 @@
+// Parses JSON from a file strictly: time and memory are linear in the text, nesting and values have
+// limits, and a key given twice is an error (nlohmann's parser keeps the last one, so that two
+// readers of one file may disagree).
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/limits.h"
+
+namespace shardlens::input {
+
+/// Parses a text. Throws std::runtime_error with one line that says where the text is no JSON, or
+/// too deep. The line names no file: the caller adds the path.
+nlohmann::json parse_strict_json(std::string_view text, const Limits& limits = kRecord);
+
+/// Does the same, but keeps the keys in the order of the text.
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const Limits& limits = kRecord);
+
+/// Returns nothing if the text is no JSON, for callers that can go on without it.
+std::optional<nlohmann::json> find_json(std::string_view text, const Limits& limits = kRecord);
+std::optional<nlohmann::ordered_json> find_ordered_json(std::string_view text,
+                                                        const Limits& limits = kRecord);
+
+/// Writes a document to print, with a newline at its end; bytes that are no UTF-8 are replaced.
+template <class Json>
+std::string json_text(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+/// Returns in one line what an error of nlohmann's says of a value that is missing or of another
+/// type.
+std::string problem_of(const nlohmann::json::exception& error);
+
+/// Adds a member under a key that is new to an object; the object's own operator[] would look
+/// through all others first.
+void append_member(nlohmann::ordered_json& object, std::string key, nlohmann::ordered_json value);
+
+/// Returns an object's value under a key if it is of that kind; else nothing, also if `object` is
+/// no object.
+std::optional<int64_t> whole_in(const nlohmann::json& object, const char* key);
+std::optional<std::string> text_in(const nlohmann::json& object, const char* key);
+
+}  // namespace shardlens::input

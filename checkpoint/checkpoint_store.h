@@ -1,0 +1,100 @@
+// The folder of a run's checkpoints: it lists them, checks whether they are whole, publishes new
+// ones and removes old ones.
+//
+//   RUN/checkpoints/  step-00000938/      published: renamed into place when all of it was synced
+//                     .tmp-step-00001876-g3/ being written by the third attempt, or left by it
+//                     .old-step-00000469/ being removed
+//                     .read-step-00000938-g4/ where ranks meet that go on from it
+//                     LATEST              the name of the newest
+//
+// Only the process that holds the run's lock may call this, and only for the newest attempt
+// (fence.h). Nothing but the names above is ever touched or removed.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/fence.h"
+#include "checkpoint/verification.h"
+#include "config/strategy.h"
+
+namespace shardlens::runtime {
+
+struct StoredCheckpoint {
+  std::filesystem::path path;
+  int64_t step = 0;
+};
+
+/// Names a checkpoint that was passed over because it is damaged.
+struct DamagedCheckpoint {
+  StoredCheckpoint checkpoint;
+  std::string fault;
+};
+
+struct NewestCheckpoint {
+  std::optional<StoredCheckpoint> found;
+  std::vector<DamagedCheckpoint> damaged;  // newer than `found`
+  bool is_verified = true;                 // `found` was read in full
+};
+
+/// Removes a folder that holds a manifest and the files that it names, and nothing else. Returns
+/// true if the folder is gone, or never was.
+bool remove_written(const std::filesystem::path& folder);
+
+/// Returns the step in the name of a checkpoint's folder, or nothing if it is no such name.
+std::optional<int64_t> step_of(const std::filesystem::path& folder);
+
+class CheckpointStore {
+ public:
+  /// Takes the folder, which may be missing. `fence` is the fence of the attempt that writes.
+  explicit CheckpointStore(std::filesystem::path folder, Fence fence = {})
+      : folder_(std::move(folder)), fence_(std::move(fence)) {}
+
+  const std::filesystem::path& folder() const { return folder_; }
+  const Fence& fence() const { return fence_; }
+
+  /// Returns every folder with a checkpoint's name, whole or not; the oldest first.
+  std::vector<StoredCheckpoint> list() const;
+
+  /// Returns the newest checkpoint that verifies. `look` says whether every byte is read, or sizes
+  /// alone.
+  NewestCheckpoint newest(Look look = Look::every_byte) const;
+
+  /// Returns the folder in which a checkpoint of that step is written.
+  std::filesystem::path unfinished(int64_t step) const;
+
+  /// Returns the folder in which ranks meet that read the checkpoint of that step.
+  std::filesystem::path being_read(int64_t step) const;
+
+  /// Renames an unfinished checkpoint into place. All of it must be on the disk, with its manifest.
+  /// A folder that has the name already is set aside. Throws Failure, overtaken, if a newer attempt
+  /// has begun.
+  void publish(int64_t step) const;
+
+  /// Removes checkpoints that `wanted` does not ask to keep, never that of step `latest`.
+  void give_up(const planner::Checkpointing& wanted, int64_t latest) const;
+
+  /// Takes the folder over for an attempt that goes on from what newest() has found: it cleans up
+  /// whatever the run before was doing when it was killed. Damaged checkpoints are set aside. None
+  /// is removed before what was found is verified.
+  void take_over(const NewestCheckpoint& newest, const planner::Checkpointing& wanted) const;
+
+  /// Removes all that a run has written here, and the folder if nothing else is in it.
+  void clear() const;
+
+ private:
+  void tell_latest(int64_t step) const;
+  /// Removes what killed runs have left half written or half removed.
+  void remove_unfinished() const;
+  /// Frees a checkpoint's name by renaming its folder, for example to "damaged-step-00000938".
+  void set_aside(const StoredCheckpoint& checkpoint) const;
+  void remove(const StoredCheckpoint& checkpoint) const;
+
+  std::filesystem::path folder_;
+  Fence fence_;
+};
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,95 @@
+// Declares collectives between the ranks of the world or of a part of it, as the schedule needs
+// them. Standard library only: buffers are plain memory, so the shared-memory communicator is
+// tested without LibTorch.
+//
+// A communicator numbers the ranks that it joins from 0 on (rank, world_size), and buffers follow
+// that order. Errors name ranks by their number in the world.
+//
+// Every rank issues the same operations in the same order. If the transport can, issuing returns a
+// ticket at once; buffers belong to the operation until wait(ticket) returns. Tickets of one
+// communicator are waited for in the order of issue. One thread uses a communicator at a time.
+// On a device, issuing enqueues on a stream of the caller's. Then wait does not block, and buffers
+// belong to the operation until the stream is past it (nccl.h, staged.h).
+//
+// Every wait has a deadline and a name. A wait that fails (deadline, dead peer, abort) throws
+// CommunicationError, whose text names rank, step and operation; the communicator is then dead:
+// every later call throws the same error.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/fault.h"
+#include "config/strategy.h"
+
+namespace shardlens::runtime {
+
+struct CommunicationError : Failure {
+  explicit CommunicationError(const std::string& what, Fault fault = Fault::connection,
+                              int rank = -1)
+      : Failure(fault, what, rank) {}
+};
+
+/// Names an operation for error messages: "step 37, REDUCE_SCATTER of block3 bucket 1".
+struct Operation {
+  int64_t step = 0;
+  std::string_view kind{};   // static text: "ALL_GATHER", "BARRIER"
+  std::string_view group{};  // empty: none; must outlive the wait
+  int bucket = -1;
+};
+
+/// Holds world_size equal ranges of `numel / world_size` elements; rank r's is the r-th.
+struct GatherBuffer {
+  void* data = nullptr;
+  int64_t numel = 0;
+  planner::DType dtype{};
+};
+
+struct ReduceBuffers {
+  const void* input = nullptr;  // [world_size x shard_numel]
+  void* output = nullptr;       // [shard_numel], same dtype; may be this rank's range of input
+  void* receive = nullptr;      // [world_size x shard_numel] scratch, only where needs_receive()
+  int64_t shard_numel = 0;
+  planner::DType dtype{};
+};
+
+using Ticket = int64_t;
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  /// These return, among the ranks that the communicator joins, the index of this rank and their
+  /// number.
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+
+  /// Gathers in place: this rank's range of each buffer is filled, and the others are written by
+  /// wait().
+  virtual Ticket all_gather(const Operation& operation, std::span<const GatherBuffer> buffers) = 0;
+
+  /// Writes to output the mean over ranks of this rank's range of input; sums in rank order, in
+  /// fp32.
+  virtual Ticket reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) = 0;
+
+  /// Replaces `data` by its mean over ranks, with fp32 accumulation; the same bits on every rank.
+  virtual Ticket all_reduce(const Operation& operation, void* data, int64_t numel,
+                            planner::DType dtype) = 0;
+
+  /// Replaces a few doubles (metrics) by their sums over ranks; returns when done.
+  virtual void sum(const Operation& operation, std::span<double> values) = 0;
+
+  virtual void wait(Ticket ticket) = 0;
+  virtual void barrier(const Operation& operation) = 0;
+
+  /// Makes every present and later wait of every rank throw `reason`, if the transport can. It may
+  /// be called from any thread.
+  virtual void abort(const std::string& reason) noexcept = 0;
+};
+
+}  // namespace shardlens::runtime

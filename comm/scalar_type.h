@@ -1,0 +1,24 @@
+// Translates the planner's dtypes into LibTorch's.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <stdexcept>
+
+#include "config/strategy.h"
+
+namespace shardlens::runtime {
+
+inline c10::ScalarType scalar_type(planner::DType dtype) {
+  switch (dtype) {
+    case planner::DType::fp32:
+      return c10::ScalarType::Float;
+    case planner::DType::bf16:
+      return c10::ScalarType::BFloat16;
+    case planner::DType::fp16:
+      return c10::ScalarType::Half;
+  }
+  throw std::logic_error("dtype out of range");
+}
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,65 @@
+# What is installed: the programs, what they load, and what a program with a model of its own links.
+# Included by the top, behind all folders. The same LibTorch serves both trees.
+include(CMakePackageConfigHelpers)
+set(home lib/shardlens)
+
+# Components: `tools` and `recorders` are in every installation, and in what is carried to other
+# machines (make wheel), where `portable` takes the place of `linked`: programs that find LibTorch
+# when they start (installation.h).
+set(tools shardlens shardlens-plan shardlens-profile shardlens-gate shardlens-view
+          shardlens-checkpoint shardlens-doctor)
+install(TARGETS ${tools} RUNTIME DESTINATION bin COMPONENT tools)
+add_custom_target(programs DEPENDS ${tools})
+if(NOT SHARDLENS_LIBTORCH)
+  return()
+endif()
+install(TARGETS shardlens-record RUNTIME DESTINATION bin COMPONENT tools)
+set(linked shardlens-train shardlens-infer)
+install(TARGETS ${linked} RUNTIME DESTINATION bin COMPONENT linked)
+install(TARGETS ${linked} RUNTIME DESTINATION ${home}/bin COMPONENT portable EXCLUDE_FROM_ALL)
+foreach(name IN LISTS linked)
+  install(PROGRAMS "$<TARGET_FILE:shardlens-with-libtorch>" DESTINATION bin RENAME ${name}
+          COMPONENT portable EXCLUDE_FROM_ALL)
+endforeach()
+add_dependencies(programs ${linked} shardlens-record shardlens-with-libtorch shardlens_null_device)
+install(TARGETS ${SHARDLENS_NULL_LIBRARIES} LIBRARY DESTINATION ${home}/null_device
+        COMPONENT recorders NAMELINK_SKIP)
+install(TARGETS shardlens_python LIBRARY DESTINATION ${home}/record COMPONENT recorders)
+install(DIRECTORY record/python DESTINATION ${home}/record COMPONENT recorders
+        PATTERN "__pycache__" EXCLUDE)
+install(FILES null_device/make_stubs.py "${CMAKE_BINARY_DIR}/record/sources.sha256"
+        DESTINATION ${home}/record COMPONENT recorders)
+# Recorders for other PyTorchs, as far as they have been built; what is being built has a dot.
+install(DIRECTORY "${CMAKE_BINARY_DIR}/record/pytorch" DESTINATION ${home}/record
+        COMPONENT recorders OPTIONAL
+        PATTERN ".*" EXCLUDE
+        PATTERN "*.log" EXCLUDE)
+
+# What tests/examples/own_model.cpp includes, with all that these include.
+foreach(header IN ITEMS config/strategy.h models/input_use.h models/model.h models/own_data.h
+                        models/spec.h train/runtime.h)
+  cmake_path(GET header PARENT_PATH module)
+  install(FILES ${header} DESTINATION include/shardlens/${module})
+endforeach()
+install(FILES commands/home.cpp DESTINATION ${home})
+target_sources(shardlens_launch
+               INTERFACE "$<INSTALL_INTERFACE:$<INSTALL_PREFIX>/${home}/home.cpp>")
+target_compile_definitions(
+  shardlens_launch INTERFACE "$<INSTALL_INTERFACE:SHARDLENS_HOME=\"$<INSTALL_PREFIX>/${home}\">")
+target_include_directories(shardlens_launch INTERFACE $<INSTALL_INTERFACE:include/shardlens>)
+target_compile_features(shardlens_launch INTERFACE cxx_std_20)
+
+set_target_properties(shardlens_launch PROPERTIES EXPORT_NAME runtime)
+install(TARGETS shardlens_launch shardlens_restarts shardlens_train shardlens_progress
+                shardlens_execute shardlens_checkpoint shardlens_comm shardlens_gloo shardlens_nccl
+                shardlens_step shardlens_schedule shardlens_data shardlens_config shardlens_model
+                shardlens_spec shardlens_safetensors shardlens_recorder shardlens_driver_watch
+                shardlens_recording shardlens_report shardlens_profile shardlens_judgement
+                shardlens_base shardlens_flags shardlens_libtorch shardlens_libc10_cuda
+        EXPORT ShardlensTargets
+        ARCHIVE DESTINATION ${home})
+install(EXPORT ShardlensTargets NAMESPACE Shardlens:: DESTINATION lib/cmake/Shardlens)
+write_basic_package_version_file("${CMAKE_BINARY_DIR}/ShardlensConfigVersion.cmake"
+                                 COMPATIBILITY ExactVersion)
+install(FILES commands/ShardlensConfig.cmake "${CMAKE_BINARY_DIR}/ShardlensConfigVersion.cmake"
+        DESTINATION lib/cmake/Shardlens)

@@ -1,0 +1,68 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "base/process/command_line.h"
+#include "base/process/own_program.h"
+#include "base/process/program.h"
+#include "doctor/doctor.h"
+#include "doctor/doctor_facts.h"
+
+namespace {
+
+using namespace shardlens::runtime;
+
+/// Returns the path of the program beside this one that trains, or "" if this build has none.
+std::string trainer() {
+  const auto program = shardlens::input::own_program().parent_path() / "shardlens-train";
+  return std::filesystem::exists(program) ? program.string() : "";
+}
+
+struct Version {
+  int major = 0, minor = 0, patch = 0;
+};
+
+Version version_of(const char* text) {
+  Version version;
+  std::sscanf(text, "%d.%d.%d", &version.major, &version.minor, &version.patch);
+  return version;
+}
+
+/// Returns 13020 for "13.2.86".
+int cuda_number(const Version& cuda) { return cuda.major * 1000 + cuda.minor * 10; }
+
+/// Returns 22809 for "2.28.9".
+int nccl_number(const Version& nccl) { return nccl.major * 10000 + nccl.minor * 100 + nccl.patch; }
+
+int examine(const DoctorOptions& options, bool as_json) {
+  const auto findings = findings_of(collect_facts(options));
+  shardlens::profiler::print_output(as_json ? to_json(findings) : to_text(findings));
+  return is_well(findings) ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  DoctorOptions options{.trainer = trainer(),
+                        .torch_version = SHARDLENS_TORCH_VERSION,
+                        .expected_cuda = cuda_number(version_of(SHARDLENS_CUDA_VERSION)),
+                        .expected_nccl = nccl_number(version_of(SHARDLENS_NCCL_VERSION))};
+  bool as_json = false;
+  CLI::App app("What this machine has for training, and what is wrong with it: a line each.",
+               "shardlens doctor");
+  app.add_option("--workers", options.workers, "sum over so many CPU ranks, and how quickly")
+      ->check(CLI::Range(1, 512));
+  app.add_option("--seconds", options.collective_s, "for how long at most (10)")
+      ->check(CLI::Range(0.1, 10.0));
+  app.add_option("--storage", options.storage, "where runs will be written (runs)");
+  app.add_option("--data", options.data, "what will be trained on (fashion-mnist)");
+  app.add_flag("--json", as_json, "as JSON");
+  return shardlens::profiler::run_program("shardlens doctor", [&] {
+    const std::string help = shardlens::profiler::parse_program(app, {argv + 1, argv + argc});
+    if (!help.empty()) return fmt::print("{}", help), 0;
+    return examine(options, as_json);
+  });
+}

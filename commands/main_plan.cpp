@@ -1,0 +1,15 @@
+#include <cstdlib>
+
+#include "base/process/program.h"
+#include "plan/plan_command.h"
+
+int main(int argc, char** argv) {
+  const char* const settings = std::getenv("PYTORCH_CUDA_ALLOC_CONF");
+  return shardlens::profiler::run_program("shardlens plan", [&] {
+    const auto outcome = shardlens::planner::plan_command({argv + 1, argv + argc},
+                                                          settings == nullptr ? "" : settings);
+    shardlens::profiler::print_output(outcome.notes, stderr);  // not among the JSON of --json
+    shardlens::profiler::print_output(outcome.out);
+    return outcome.exit_code;
+  });
+}

@@ -1,0 +1,21 @@
+#include <cstdio>
+
+#include "base/process/program.h"
+#include "profiler/commands/commands.h"
+#include "profiler/reader.h"
+#include "profiler/recording_report.h"
+#include "viewer/page/export_page.h"
+
+using namespace shardlens::profiler;
+
+int main(int argc, char** argv) {
+  return run_program("shardlens profile", [&] {
+    const CommandOutcome outcome =
+        profile_command({argv + 1, argv + argc}, {.analyse = report_of,
+                                                  .check = check_profile,
+                                                  .write_page = shardlens::viewer::export_page});
+    print_output(outcome.out);
+    print_output(outcome.error, stderr);
+    return outcome.exit_code;
+  });
+}

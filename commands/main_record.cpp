@@ -1,0 +1,122 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "base/process/installation.h"
+#include "base/process/program.h"
+#include "profiler/report/report.h"
+#include "record/accounts.h"
+#include "record/judged_rank.h"
+#include "record/next_steps.h"
+#include "record/python_program.h"
+#include "record/rank_runs.h"
+#include "record/record_options.h"
+#include "record/record_verdict.h"
+#include "record/recorded_run.h"
+#include "record/recorder_files.h"
+
+namespace {
+
+using namespace shardlens;
+using namespace shardlens::runtime;
+
+std::vector<RecordVerdict> verdicts_of(const std::vector<JudgedRank>& ranks) {
+  std::vector<RecordVerdict> verdicts;
+  for (const JudgedRank& rank : ranks) verdicts.push_back(rank.verdict);
+  return verdicts;
+}
+
+std::vector<profiler::RankReport> reports_of(const std::vector<JudgedRank>& ranks) {
+  std::vector<profiler::RankReport> reports;
+  for (const JudgedRank& rank : ranks) reports.push_back(rank.report);
+  return reports;
+}
+
+std::string verdicts_text(const std::vector<JudgedRank>& ranks) {
+  std::string text;
+  for (const JudgedRank& rank : ranks) text += verdict_text(rank);
+  return text;
+}
+
+/// Returns the line of a process that has no recording and ran out of memory; nothing if there is
+/// none, or the verdict of a recording tells of it.
+std::string unrecorded_text(const RecordedRun& run, const std::vector<RecordVerdict>& verdicts) {
+  const Told* const told = run.accounts.first("out_of_memory");
+  if (told == nullptr || std::ranges::any_of(verdicts, &RecordVerdict::is_out_of_memory)) return {};
+  return fmt::format("does not fit: process {} ran out of memory: {}\n", told->process, told->text);
+}
+
+/// Prints what was recorded, the verdicts first, and returns these.
+std::vector<RecordVerdict> report_all(const RecordOptions& options, const RecordedRun& run) {
+  const std::vector<JudgedRank> ranks = judge(options, run);
+  const std::vector<RecordVerdict> verdicts = verdicts_of(ranks);
+  const std::string next = next_steps(options.out, reports_of(ranks), verdicts);
+  profiler::print_output("\n" + unrecorded_text(run, verdicts) + verdicts_text(ranks) + "\n" +
+                         profiler::report_text(reports_of(ranks)) + next);
+  return verdicts;
+}
+
+void say_why_nothing(const RecordOptions& options, const RecordedRun& run) {
+  const std::string why =
+      why_nothing(run.accounts, run.end, options.command, options.is_attached());
+  const std::string code = run.end.exit_code == 0
+                               ? ""
+                               : fmt::format("; the command's exit code is {}", run.end.exit_code);
+  fmt::print(stderr, "shardlens record: nothing was recorded: {}{}\n", why, code);
+}
+
+void say_end(const CommandEnd& end) {
+  if (!end.how.empty()) fmt::print(stderr, "shardlens record: {}\n", end.how);
+  if (end.exit_code != 0) {
+    fmt::print(stderr, "shardlens record: the command's exit code is {}\n", end.exit_code);
+  }
+}
+
+int record_one(const RecordOptions& options, const PythonProgram& program,
+               const RecordFiles& files) {
+  const RecordedRun run = RecordedRuns(options, program, files).run();
+  std::vector<RecordVerdict> verdicts;
+  if (run.recordings.empty()) {
+    say_why_nothing(options, run);
+    profiler::print_output(unrecorded_text(run, verdicts));
+  } else {
+    say_end(run.end);
+    verdicts = report_all(options, run);
+  }
+  return exit_code_of(run.end, verdicts, run.accounts.first("out_of_memory") != nullptr);
+}
+
+/// Prints the verdicts of all ranks that were run, and the report of the fullest.
+int record_ranks(const RecordOptions& options, const PythonProgram& program,
+                 const RecordFiles& files) {
+  const RankRuns runs = run_ranks(options, program, files);
+  const JudgedRank* const fullest = runs.fullest();
+  if (fullest == nullptr) return runs.exit_code();
+  const std::string next = next_steps(options.out, reports_of(runs.ranks), verdicts_of(runs.ranks));
+  profiler::print_output("\n" + verdicts_text(runs.ranks) + "\n" + ranks_text(runs) + "\n" +
+                         profiler::report_text({fullest->report}) + next);
+  return runs.exit_code();
+}
+
+int record(const RecordOptions& options) {
+  const PythonProgram program = find_python(options.command);
+  const auto record = support_folder("record");
+  const RecordFiles files =
+      recorder_for(program, record, options.is_attached() ? Answers::gpu : Answers::null_device);
+  if (!files.doubt.empty()) fmt::print(stderr, "shardlens record: {}\n", files.doubt);
+  return options.ranks ? record_ranks(options, program, files)
+                       : record_one(options, program, files);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return profiler::run_program("shardlens record", [&] {
+    const RecordOptions options = parse_record_options({argv + 1, argv + argc});
+    if (options.help) return fmt::print("{}", record_help()), 0;
+    return record(options);
+  });
+}

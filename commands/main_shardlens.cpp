@@ -1,0 +1,100 @@
+// `shardlens COMMAND ...` executes the program shardlens-COMMAND beside it, as git does.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "base/process/own_program.h"
+#include "commands/shell_completion.h"
+
+namespace {
+
+struct Command {
+  const char* name;
+  const char* does;
+};
+
+constexpr std::array kCommands = {
+    Command{"train", "train, one process or a whole local group (--workers N)"},
+    Command{"record", "record a PyTorch program, on its GPUs or on one that is not there"},
+    Command{"plan", "predict peak memory; search strategies; solve for the largest batch"},
+    Command{"profile", "report | diff | export | import | bundle | check recorded files"},
+    Command{"gate", "compare two recordings; exit 1 where a peak grew above a limit (for CI)"},
+    Command{"checkpoint", "verify | inspect | export | import what a run goes on from"},
+    Command{"infer", "classify an image with a trained model"},
+    Command{"doctor", "what this machine has, and what is wrong with it"},
+    Command{"view", "desktop viewer; --screenshot and --report need no window"},
+};
+
+std::string usage() {
+  std::string text = "usage: shardlens COMMAND [flags]\n\n";
+  for (const Command& command : kCommands) {
+    text += fmt::format("  {:<12} {}\n", command.name, command.does);
+  }
+  return text +
+         "\n`shardlens COMMAND --help` lists the flags of a command.\n"
+         "`shardlens --version` says which Shardlens this is.\n"
+         "`shardlens completion bash|zsh|fish` prints a script by which a shell completes.\n";
+}
+
+bool is_command(std::string_view name) {
+  for (const Command& command : kCommands) {
+    if (name == command.name) return true;
+  }
+  return false;
+}
+
+std::string command_names() {
+  std::string names;
+  for (const Command& command : kCommands) {
+    names += fmt::format("{}{}", names.empty() ? "" : " ", command.name);
+  }
+  return names;
+}
+
+int fail(const std::string& line) {
+  fmt::print(stderr, "shardlens: {}\n", line);
+  return 2;
+}
+
+int print_completion(std::string_view shell) {
+  const auto script = shardlens::completion_script(shell, command_names());
+  if (!script) {
+    return fail(fmt::format("completion '{}': no such shell here; give bash, zsh or fish", shell));
+  }
+  fmt::print("{}", *script);
+  return 0;
+}
+
+/// Replaces this process by the command's program. `arguments` are the command's, its name first.
+int become(std::string_view name, char** arguments) {
+  if (!is_command(name))
+    return fail(fmt::format("{}: unknown command; see shardlens --help", name));
+  const auto folder = shardlens::input::own_program().parent_path();
+  const std::string program = (folder / fmt::format("shardlens-{}", name)).string();
+  arguments[0] = const_cast<char*>(program.c_str());
+  ::execv(program.c_str(), arguments);
+  return fail(fmt::format("{}: {} is not built; run make build", name, program));
+}
+
+int help_of(std::string_view name) {
+  std::string flag = "--help";
+  char* arguments[] = {nullptr, flag.data(), nullptr};
+  return become(name, arguments);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) return fmt::print(stderr, "{}", usage()), 2;
+  const std::string_view name = argv[1];
+  const bool asks_help = name == "--help" || name == "-h" || name == "help";
+  if (asks_help && argc > 2) return help_of(argv[2]);
+  if (asks_help) return fmt::print("{}", usage()), 0;
+  if (name == "--version" || name == "-V") return fmt::print("shardlens {}\n", SHARDLENS_IS), 0;
+  if (name == "completion") return print_completion(argc > 2 ? argv[2] : "");
+  return become(name, argv + 1);
+}

@@ -1,0 +1,269 @@
+// The options of a training run: the one table behind the command line, config.json and the help
+// text, and the strategy that the schedule is built from. The flag "--log-every" is the JSON key
+// "log_every".
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace shardlens::planner {
+
+enum class DType { fp32, bf16, fp16 };
+int64_t bytes_of(DType dtype);
+std::string_view to_string(DType dtype);
+
+enum class StrategyKind { single, ddp, fsdp, hsdp };
+std::string_view to_string(StrategyKind kind);
+
+/// Says if a group is resharded after forward. `automatic`: no for the head, whose gather in
+/// backward would follow at once; yes for others. `partly`: fewer ranks than all shards keep a copy
+/// between them.
+enum class Reshard { automatic, yes, no, partly };
+
+/// The units that are gathered together: those of a block of the model, all of them, runs of units
+/// of so many elements, or what stands in a module whose name matches.
+enum class WrapKind { block, root, size, module };
+
+struct Wrap {
+  WrapKind kind = WrapKind::block;
+  int64_t numel = 0;     // of size
+  std::string module{};  // of module: a regular expression
+
+  bool operator==(const Wrap&) const = default;
+};
+
+/// The state that lives in host memory from step to step: the fp32 masters alone; masters and
+/// moments, which the host then steps, while the device keeps its parameters in their dtype; or
+/// all.
+enum class Offload { none, params, optimizer, all };
+std::string_view to_string(Offload offload);
+
+enum class OptimizerKind { adam, adamw, sgd };
+
+/// Says when several microbatches of a step reduce gradients: each its own, or once for all of
+/// them.
+enum class Sync { every, last };
+
+enum class CommunicatorKind { none, local, gloo, nccl };
+
+/// The kind of a device. `null`: LibTorch's CUDA code on stub libraries that stand in for the GPU
+/// (null_device).
+enum class DeviceKind { cpu, cuda, null };
+
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  std::string gpu;             // of null: a name in config/gpus.h
+  int64_t capacity_bytes = 0;  // of null: its memory, where it is not that GPU's own; 0: it is
+
+  bool is_cpu() const { return kind == DeviceKind::cpu; }
+  bool operator==(const Device&) const = default;
+};
+
+/// The settings that decide the order of a step and the memory of a rank.
+struct Strategy {
+  StrategyKind kind = StrategyKind::fsdp;
+  int world_size = 1;
+  Reshard reshard_after_forward = Reshard::automatic;
+  DType param_dtype = DType::fp32;  // of what is gathered and computed with; masters are fp32
+  CommunicatorKind communicator = CommunicatorKind::none;
+  bool staged = false;  // a communicator of the CPU serves another device, through host memory
+  int64_t batch = 64;   // samples a rank and microbatch
+
+  int replicas = 1;         // hsdp: copies of the state; world_size / replicas ranks share each
+  int regather_shards = 0;  // Reshard::partly: ranks that keep a copy between them
+  DType reduce_dtype = DType::fp32;
+  Offload offload = Offload::none;
+  int forward_prefetch = 1;  // gathers that may run ahead of the compute
+  int backward_prefetch = 1;
+  Wrap wrap{};
+  std::string ignore{};     // regular expressions for modules or parameters: whole on every rank,
+  std::string freeze{};     // ... without gradient,
+  std::string keep_fp32{};  // ... gathered and computed with in fp32
+  int microbatches = 1;     // a step
+  Sync sync = Sync::every;
+  int recompute_every = 0;       // blocks whose index it divides keep their input alone; 0: none
+  bool holds_gradients = false;  // no step before all gradients are known: clipping, loss scale
+
+  /// Returns how many ranks share one copy of the state.
+  int shards() const;
+};
+
+/// The settings of a run as the user gave them; choices are the words of the option table.
+struct Config {
+  std::string model = "vit-tutorial";
+  std::string data = "auto";
+  std::string init;
+  int64_t seq = 0;  // 0: the model's own
+  int64_t batch = 64;
+  int64_t epochs = 1;
+  int64_t steps = 0;  // 0: as many as the epochs have
+  double lr = 1e-3;
+  int64_t seed = 0;
+
+  std::string optimizer = "adam";
+  double momentum = 0;
+  double weight_decay = 0;
+  double clip_norm = 0;  // 0: no clipping
+  std::string loss_scale = "auto";
+
+  std::string strategy = "fsdp";
+  int64_t replicas = 1;
+  std::string reshard_after_forward = "auto";
+  std::string param_dtype = "fp32";
+  std::string reduce_dtype = "fp32";
+  std::string output_dtype = "auto";
+  bool cast_inputs = true;
+  std::string offload = "none";
+  int64_t forward_prefetch = 1;
+  int64_t backward_prefetch = 1;
+  std::string wrap = "block";
+  std::string ignore;
+  std::string freeze;
+  std::string keep_fp32;
+  int64_t accumulate = 1;
+  std::string sync = "every";
+  std::string recompute = "none";
+  std::string attention = "auto";
+  std::string communicator = "auto";
+  int64_t communicators = 2;
+  std::string device = "auto";
+  std::string capacity;
+  int64_t workers = 1;
+  int64_t world = 0;       // 0: as many ranks as workers
+  int64_t solo_rank = -1;  // -1: none
+  int64_t threads = 1;
+  double timeout_s = 60;
+  int64_t max_failures = 0;  // -1: any number
+  int64_t give_up_after = 10;
+  double grace_s = 30;
+
+  std::string storage = "runs";
+  std::string name;
+  bool fresh = false;
+  bool anyway = false;
+  std::string checkpoint_every = "auto";
+  std::string checkpoint_async = "on";
+  int64_t keep = 2;
+  std::string keep_by = "newest";
+  std::string profile = "off";
+  std::string profile_dir;  // empty: the run's
+  int64_t log_every = 10;
+};
+
+using Field =
+    std::variant<std::string Config::*, int64_t Config::*, double Config::*, bool Config::*>;
+
+struct Option {
+  std::string_view name;   // "log-every"
+  std::string_view value;  // what stands for the value in the help: "N", "auto|true|false"
+  std::string_view help;
+  Field field;
+  bool closed = false;     // `value` lists every word that is allowed
+  double minimum = 0;      // of a number
+  bool exclusive = false;  // the number must be above the minimum
+};
+
+std::span<const Option> options();
+
+/// Sets one option from its text. Throws std::invalid_argument: what, why, how to fix it.
+void set_option(Config& config, const Option& option, std::string_view text);
+
+/// Writes the configuration under the keys of the option table, with natural JSON types.
+std::string to_json(const Config& config);
+/// Sets the keys that `text` has. `file` is for messages. Throws std::invalid_argument.
+void read_json(Config& config, std::string_view text, const std::string& file);
+
+struct Arguments {
+  Config config;
+  std::vector<std::string> notes;  // how another program's files were read, lines to print
+  bool help = false;
+};
+
+/// Parses the flags after the command's name; --config FILE is read first, and flags override it.
+/// The file may be another program's (config/foreign/): then it matters if a launcher has started
+/// this process as one of `launched` ranks; 0: none has. Throws std::invalid_argument.
+Arguments parse_arguments(const std::vector<std::string>& arguments, int64_t launched = 0);
+std::string help_text(std::string_view command);
+
+/// Returns the device that --device names. The runtime resolves `--device auto` before it asks.
+/// Throws std::invalid_argument for an unknown device or GPU.
+Device device_of(const Config& config);
+
+/// Returns the strategy of a run. Throws std::invalid_argument if options contradict each other.
+Strategy strategy_of(const Config& config);
+
+/// The factor that multiplies the loss before backward, so that small gradients are not lost in
+/// fp16: none, a constant, or a factor that has not overflowed lately.
+struct LossScale {
+  enum class Kind { none, constant, dynamic };
+  Kind kind = Kind::none;
+  double value = 1;
+
+  bool operator==(const LossScale&) const = default;
+};
+
+/// Reads --loss-scale. Throws std::invalid_argument, also for fp16 parameters without a loss scale.
+LossScale loss_scale_of(const Config& config);
+
+OptimizerKind optimizer_of(const Config& config);
+
+/// Returns the dtype to which logits are cast before the loss; nothing: they stay as computed.
+std::optional<DType> output_dtype_of(const Config& config);
+
+/// Steps of a run, counted from 1, both included.
+struct StepRange {
+  int64_t first = 1;
+  int64_t last = 1;
+
+  bool operator==(const StepRange&) const = default;
+};
+
+/// The parts of a run that --profile records.
+struct Recording {
+  bool wanted = false;
+  std::optional<StepRange> steps;  // nothing: all of the run
+};
+
+/// Reads --profile. Throws std::invalid_argument if it is none of its words and no range of steps.
+Recording recording_of(const Config& config);
+
+/// The rule by which checkpoints beside the latest one are kept.
+enum class KeepBy { newest, accuracy, loss };
+
+/// The settings of --checkpoint-every, --checkpoint-async, --keep and --keep-by.
+struct Checkpointing {
+  bool wanted = false;
+  int64_t every_steps = 0;  // 0: once an epoch
+  bool asynchronous = true;
+  int64_t keep = 0;  // 0: all
+  KeepBy by = KeepBy::newest;
+};
+
+/// Reads those flags. Throws std::invalid_argument if a value is none of their words, and if
+/// checkpoints are asked for of a run that has no values to keep.
+Checkpointing checkpointing_of(const Config& config);
+
+/// Returns how many ranks the run has in all, those that other hosts would run included.
+int64_t world_size_of(const Config& config);
+
+/// Returns the same configuration for a process in another folder: with absolute paths for files of
+/// the model, the data and the start weights. Relative paths begin at `base`; empty: at the current
+/// folder of this process.
+Config with_absolute_inputs(Config config, const std::filesystem::path& base = {});
+
+/// Returns the settings that two runs must share to be the same run: model, data, start weights,
+/// tokens per sample, global batch, epochs and steps, optimizer settings, frozen parameters, seed.
+/// World size, strategy and device may differ. The result is one line of JSON.
+std::string run_identity(const Config& config);
+
+/// True if `identity` is the configuration's. An older release may have written it with relative
+/// paths.
+bool is_identity_of(const Config& config, std::string_view identity);
+
+}  // namespace shardlens::planner

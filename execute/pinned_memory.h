@@ -1,0 +1,30 @@
+// Allocates pinned host memory, which a device copies from and to while the host goes on.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+
+#include "profiler/profile.h"
+#include "schedule/pinned_blocks.h"
+
+namespace shardlens::runtime {
+
+class PinnedMemory {
+ public:
+  /// Takes memory for tensors of `total_bytes` in all, each rounded up. Throws c10::Error if the
+  /// host has too little.
+  PinnedMemory(profiler::Category category, std::string label, int64_t total_bytes);
+
+  /// Returns a tensor of zeros, 1D.
+  at::Tensor take(int64_t numel, at::ScalarType dtype);
+
+ private:
+  profiler::Category category_;
+  std::string label_;
+  planner::PinnedBlocks blocks_;
+  at::Tensor block_;  // bytes; tensors taken from it keep it alive
+};
+
+}  // namespace shardlens::runtime

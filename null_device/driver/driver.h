@@ -1,0 +1,34 @@
+// Declares what the files of the driver (libcuda) share.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "config/gpus.h"
+
+namespace shardlens::runtime {
+
+/// Describes the device that the environment names. If that cannot exist, `gpu` is null and `error`
+/// says why.
+struct NullDevice {
+  const planner::Gpu* gpu = nullptr;
+  int64_t capacity_bytes = 0;
+  int count = 0;  // until shardlens_null_set_gpus says another
+  std::string error;
+};
+
+/// Returns the device; the environment is read once.
+const NullDevice& null_device();
+
+}  // namespace shardlens::runtime
+
+/// Says whether a stream is captured into a graph. The runtime, which alone knows, sets it when it
+/// is loaded.
+extern "C" std::atomic<bool (*)(CUstream)> shardlens_null_is_captured;
+
+/// Says how many GPUs there are from now on, 1 to kMaxNullGpus: a program may name its world after
+/// something has asked the driver. Any other number is ignored. Safe on any thread.
+extern "C" void shardlens_null_set_gpus(int count);

@@ -1,0 +1,102 @@
+#include "plan/plan_target.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <stdexcept>
+
+#include "base/units.h"
+
+namespace shardlens::planner {
+
+namespace {
+
+constexpr std::string_view kNull = "null:";
+
+int64_t host_bytes() {
+  return static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
+}
+
+std::optional<int64_t> capacity_of(const Config& config) {
+  if (config.capacity.empty()) return std::nullopt;
+  try {
+    return profiler::parse_bytes(config.capacity);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(fmt::format("--capacity {}", error.what()));
+  }
+}
+
+const Gpu& gpu_here() {
+  const auto name = gpu_of_machine();
+  if (name) return find_gpu(*name);
+  throw std::invalid_argument(
+      "no GPU that is known on this machine; name one to plan for: --gpu h200, or --device cpu");
+}
+
+PlanTarget on_gpu(const Gpu& gpu, bool is_null, std::optional<int64_t> capacity_bytes) {
+  return {
+      .gpu = &gpu, .is_null = is_null, .capacity_bytes = capacity_bytes.value_or(gpu.memory_bytes)};
+}
+
+}  // namespace
+
+std::string PlanTarget::device() const {
+  return gpu == nullptr ? "cpu" : fmt::format("{}{}", kNull, gpu->name);
+}
+
+std::optional<std::string> gpu_of_machine(const std::filesystem::path& proc) {
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(proc, none)) {
+    std::ifstream information(entry.path() / "information");
+    for (std::string line; std::getline(information, line);) {
+      if (!line.starts_with("Model:")) continue;
+      const std::string model = line.substr(line.find_first_not_of(" \t", line.find(':') + 1));
+      const auto known = std::ranges::find(gpus(), model, &Gpu::display_name);
+      if (known != gpus().end()) return std::string(known->name);
+    }
+  }
+  return std::nullopt;
+}
+
+PlanTarget target_of(const Config& config, const std::string& gpu) {
+  const std::optional<int64_t> capacity_bytes = capacity_of(config);
+  const std::string& device = config.device;
+  if (!gpu.empty()) {
+    if (device == "auto" || device == "cuda")
+      return on_gpu(find_gpu(gpu), /*is_null=*/false, capacity_bytes);
+    throw std::invalid_argument(
+        fmt::format("--gpu {} with --device {}: give one of them", gpu, device));
+  }
+  if (device.starts_with(kNull)) {
+    return on_gpu(find_gpu(device.substr(kNull.size())), /*is_null=*/true, capacity_bytes);
+  }
+  if (device == "auto" || device == "cuda") {
+    return on_gpu(gpu_here(), /*is_null=*/false, capacity_bytes);
+  }
+  if (device == "cpu") {
+    return {.capacity_bytes = capacity_bytes.value_or(host_bytes() / config.workers)};
+  }
+  throw std::invalid_argument(fmt::format(
+      "--device {}: not a device; give cpu, cuda, or null:GPU such as null:h200", device));
+}
+
+Config one_rank_of(const Config& config, const PlanTarget& target) {
+  constexpr int64_t kMostWorkers = 1024;  // that one host may start
+  Config one = config;
+  const int64_t world = world_size_of(config);
+  one.device = target.device();
+  one.capacity.clear();
+  one.world = world;
+  one.workers = world;
+  if (target.gpu != nullptr || world > kMostWorkers) {
+    one.workers = 1;
+    one.solo_rank = world > 1 ? std::max<int64_t>(config.solo_rank, 0) : config.solo_rank;
+  } else {
+    one.solo_rank = -1;
+  }
+  return one;
+}
+
+}  // namespace shardlens::planner

@@ -1,7 +1,0 @@
-#include "planner/meta/processor.h"
-
-namespace shardlens::planner::meta {
-
-Processor this_processor() { return {}; }
-
-}  // namespace shardlens::planner::meta

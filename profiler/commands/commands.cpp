@@ -1,0 +1,248 @@
+#include "profiler/commands/commands.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include "base/process/command_line.h"
+#include "base/shown.h"
+#include "base/units.h"
+#include "profiler/commands/alive_command.h"
+#include "profiler/commands/bundle.h"
+#include "profiler/commands/exchange_commands.h"
+#include "profiler/compare/comparability.h"
+#include "profiler/compare/diff.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+using Arguments = std::vector<std::string>;
+
+struct Command {
+  const char* name;
+  const char* usage;  // without the program's name
+  const char* does;
+  CommandOutcome (*run)(const Arguments& arguments, const Recordings& recordings);
+};
+
+// --- report --------------------------------------------------------------------------------------
+
+struct Analysed {
+  std::vector<RankReport> ranks;
+  std::string failures;  // a line for every file that cannot be read
+};
+
+RankReport analyse_file(const std::string& path, const Recordings& recordings) {
+  RankReport report = recordings.analyse(path);
+  report.source = path;
+  return report;
+}
+
+/// Analyses all recordings. An unreadable file becomes a line of `failures`, so that it does not
+/// hide the others.
+Analysed analyse_all(const Arguments& names, std::optional<int32_t> rank,
+                     const Recordings& recordings) {
+  Analysed analysed;
+  for (const std::string& name : names) {
+    for (const std::string& file : recordings_of(name, rank)) {
+      try {
+        RankReport report = analyse_file(file, recordings);
+        if (rank && report.header.rank != *rank) continue;
+        analysed.ranks.push_back(std::move(report));
+      } catch (const std::exception& error) {
+        if (names.size() == 1 && !fs::is_directory(name)) throw;
+        analysed.failures += fmt::format("shardlens profile: {}\n", input::shown(error.what()));
+      }
+    }
+  }
+  if (rank && analysed.ranks.empty() && analysed.failures.empty()) {
+    throw std::invalid_argument(
+        fmt::format("--rank {}: no recording of this rank in {}", *rank, names.front()));
+  }
+  return analysed;
+}
+
+CommandOutcome report(const Arguments& arguments, const Recordings& recordings) {
+  CLI::App app;
+  Arguments names;
+  std::optional<int32_t> rank;
+  bool json = false;
+  app.add_option("RUN|FILE", names)->required();
+  app.add_option("--rank", rank);
+  app.add_flag("--json", json);
+  parse_flags(app, arguments);
+  const Analysed analysed = analyse_all(names, rank, recordings);
+  return {.exit_code = analysed.failures.empty() ? 0 : 1,
+          .out = json ? report_json(analysed.ranks) : report_text(analysed.ranks),
+          .error = analysed.failures};
+}
+
+// --- diff ----------------------------------------------------------------------------------------
+
+std::vector<RankReport> analyse_side(const std::string& name, const Recordings& recordings) {
+  std::vector<RankReport> ranks;
+  for (const std::string& file : recordings_of(name))
+    ranks.push_back(analyse_file(file, recordings));
+  return ranks;
+}
+
+CommandOutcome diff(const Arguments& arguments, const Recordings& recordings) {
+  CLI::App app;
+  std::string a, b, limit_text;
+  std::vector<std::string> allow;
+  bool json = false;
+  app.add_option("A", a)->required();
+  app.add_option("B", b)->required();
+  app.add_option("--fail-above", limit_text);
+  app.add_option("--allow", allow)->delimiter(',')->expected(1)->take_all();
+  app.add_flag("--json", json);
+  parse_flags(app, arguments);
+  const std::vector<Obstacle> allowed = parse_allowed(allow);
+  const double limit = limit_text.empty() ? 0 : parse_percent("--fail-above", limit_text);
+  const RunDiff found = diff_runs(analyse_side(a, recordings), analyse_side(b, recordings));
+  CommandOutcome outcome{.out = json ? diff_json(found) : diff_text(found), .error = {}};
+  const std::vector<Finding> refused = without(obstacles_between(found), allowed);
+  if (!limit_text.empty() && !refused.empty()) {
+    outcome.exit_code = 2;
+    outcome.error = fmt::format("shardlens profile: {}\n", refusal(refused));
+    return outcome;
+  }
+  if (!limit_text.empty() && found.worst().growth_percent() > limit) {
+    outcome.exit_code = 1;
+    outcome.error = fmt::format("shardlens profile: {}; --fail-above allows {} %\n",
+                                verdict(found.worst()), limit);
+  }
+  return outcome;
+}
+
+// --- check ---------------------------------------------------------------------------------------
+
+std::string check_text(const std::string& path, const FileReport& file) {
+  std::string text =
+      fmt::format("{}: version {}.{}, {}, {} events ({} not sealed), {} lost, {}\n", path,
+                  file.major, file.minor, bytes_text(static_cast<int64_t>(file.bytes)), file.events,
+                  file.open_events, file.lost_events, file.closed ? "closed" : "not closed");
+  text += fmt::format("{:>12} {:<10} {:>10} {:>12} {:>12} {:>12}\n", "offset", "block", "count",
+                      "bytes", "raw bytes", "until ms");
+  for (const BlockReport& block : file.blocks) {
+    text += fmt::format("{:>12} {:<10} {:>10} {:>12} {:>12} {:>12.3f}", block.offset, block.type,
+                        block.count, block.bytes, block.raw_bytes,
+                        static_cast<double>(block.last_ns) / 1e6);
+    text += block.problem.empty() ? "\n" : fmt::format("  {}\n", block.problem);
+  }
+  return text;
+}
+
+CommandOutcome check(const Arguments& arguments, const Recordings& recordings) {
+  CLI::App app;
+  std::string path;
+  app.add_option("FILE", path)->required();
+  parse_flags(app, arguments);
+  const FileReport file = recordings.check(path);
+  CommandOutcome outcome{.out = check_text(path, file), .error = {}};
+  for (const std::string& problem : file.problems) {
+    outcome.exit_code = 1;
+    outcome.error += fmt::format("shardlens profile: {}\n", input::shown(problem));
+  }
+  return outcome;
+}
+
+CommandOutcome alive(const Arguments& arguments, const Recordings&) {
+  return {.out = alive_command(arguments), .error = {}};
+}
+
+CommandOutcome export_recording(const Arguments& arguments, const Recordings& recordings) {
+  return {.out = export_command(arguments, recordings.write_page), .error = {}};
+}
+
+CommandOutcome import_snapshot(const Arguments& arguments, const Recordings&) {
+  return {.out = import_command(arguments), .error = {}};
+}
+
+/// Returns judgements_of the run's recordings, or an empty text if the folder has none.
+std::string judgements_of_run(const std::string& run) {
+  if (!fs::is_directory(fs::path(run) / "profiles")) return {};
+  return judgements_of(recordings_of(run));
+}
+
+CommandOutcome bundle(const Arguments& arguments, const Recordings&) {
+  CLI::App app;
+  std::string run, file;
+  app.add_option("RUN", run)->required();
+  app.add_option("-o,--out", file);
+  parse_flags(app, arguments);
+  const Bundle made = bundle_run(run, file);
+  CommandOutcome outcome{
+      .out = fmt::format("{}: {} files, {}, of {}; tar --zstd -xf unpacks it\n", made.file.string(),
+                         made.files, bytes_text(made.bytes), bytes_text(made.input_bytes)) +
+             judgements_of_run(run),
+      .error = {}};
+  for (const fs::path& path : made.left_out) {
+    outcome.out += fmt::format("left out: {} (it leads out of the run, or is no file)\n",
+                               input::shown(path.string()));
+  }
+  return outcome;
+}
+
+// --- the table -----------------------------------------------------------------------------------
+
+constexpr std::array kCommands = {
+    Command{"report", "RUN|FILE... [--rank R] [--json]",
+            "where the memory was at the peak of every rank", report},
+    Command{"diff", "A B [--fail-above P% [--allow WORD,...]] [--json]",
+            "two runs or files; exit 1 where B's peak is above A's by more than P percent, 2 where "
+            "they cannot be compared; see shardlens gate --help",
+            diff},
+    Command{"alive",
+            "RUN|FILE [--rank R] [--at peak|end|SECONDS] [--by stack|module|category]\n"
+            "      [--from top|bottom] [--threshold P%] [--json|--folded]",
+            "what is alive at a moment, as a tree; --folded is for flame graph tools", alive},
+    Command{"export",
+            "RUN|FILE --format memory-viz|memory-viz-json|perfetto|csv|html [--rank R] --out PATH",
+            "for PyTorch's memory viewer, Perfetto, spreadsheets, a browser", export_recording},
+    Command{"import", "SNAPSHOT.pickle --out FILE.slp",
+            "a memory snapshot of PyTorch as a recording", import_snapshot},
+    Command{"bundle", "RUN [-o FILE]",
+            "one file of a run to copy home: all but its checkpoints and model", bundle},
+    Command{"check", "FILE", "every block of a file, and what is damaged; exit 1 if anything is",
+            check},
+};
+
+std::string usage() {
+  std::string text = "usage: shardlens profile COMMAND ...\n\n";
+  for (const Command& command : kCommands) {
+    text += fmt::format("  {} {}\n      {}\n", command.name, command.usage, command.does);
+  }
+  return text;
+}
+
+bool asks_for_help(std::string_view word) {
+  return word == "--help" || word == "-h" || word == "help";
+}
+
+}  // namespace
+
+CommandOutcome profile_command(const std::vector<std::string>& arguments,
+                               const Recordings& recordings) {
+  if (arguments.empty()) return {.exit_code = 2, .out = {}, .error = usage()};
+  if (std::ranges::any_of(arguments, asks_for_help)) return {.out = usage(), .error = {}};
+  for (const Command& command : kCommands) {
+    if (arguments.front() != command.name) continue;
+    return command.run(Arguments(arguments.begin() + 1, arguments.end()), recordings);
+  }
+  throw std::invalid_argument(
+      fmt::format("{}: unknown command; see shardlens profile --help", arguments.front()));
+}
+
+}  // namespace shardlens::profiler

@@ -1,0 +1,34 @@
+// The commands of `shardlens profile`, without a process around them: each takes arguments and
+// returns the text to print and the exit code.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "profiler/commands/exchange_commands.h"
+#include "profiler/reader.h"
+#include "profiler/report/report.h"
+
+namespace shardlens::profiler {
+
+struct CommandOutcome {
+  int exit_code = 0;
+  std::string out;
+  std::string error;  // for stderr, in whole lines
+};
+
+/// The functions by which commands read recordings and write pages. All throw as Reader does.
+struct Recordings {
+  std::function<RankReport(const std::string& path)> analyse;
+  std::function<FileReport(const std::string& path)> check;
+  WritePage write_page = {};
+};
+
+/// Runs the command that `arguments`, which lack the program's name, ask for. The exit code is 0 if
+/// it succeeded, 1 if a limit was passed or a file is damaged. Throws std::invalid_argument for
+/// wrong usage and std::runtime_error if a file cannot be read.
+CommandOutcome profile_command(const std::vector<std::string>& arguments,
+                               const Recordings& recordings);
+
+}  // namespace shardlens::profiler

@@ -1,0 +1,232 @@
+#include "profiler/commands/exchange_commands.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+
+#include "base/output_file.h"
+#include "base/process/command_line.h"
+#include "base/units.h"
+#include "profiler/exchange/event_source.h"
+#include "profiler/exchange/export_memory_viz.h"
+#include "profiler/exchange/export_perfetto.h"
+#include "profiler/exchange/export_table.h"
+#include "profiler/exchange/import_memory_viz.h"
+#include "profiler/exchange/timeline.h"
+#include "profiler/exchange/write_recording.h"
+#include "profiler/reader.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+using Paths = std::vector<std::string>;
+
+constexpr size_t kTablePoints = 10'000;    // for each rank
+constexpr size_t kCounterPoints = 20'000;  // for each rank
+
+struct ExportOptions {
+  std::string source;
+  std::string format;
+  std::string out;
+  std::optional<int32_t> rank;
+  std::optional<size_t> points;
+  WritePage write_page;
+};
+
+// --- files ---------------------------------------------------------------------------------------
+
+/// Writes the file so that it is whole or does not appear. Returns the text to print.
+std::string publish(const std::string& path, const std::function<void(const std::string&)>& write) {
+  write_whole(path, write);
+  std::error_code ignored;
+  return fmt::format("wrote {} ({})\n", path,
+                     bytes_text(static_cast<int64_t>(fs::file_size(path, ignored))));
+}
+
+std::string publish_stream(const std::string& path,
+                           const std::function<void(std::ostream&)>& write) {
+  return publish(path, [&](const std::string& unfinished) {
+    std::ofstream file(unfinished, std::ios::binary | std::ios::trunc);
+    if (file) write(file);
+    if (!file.flush()) {
+      throw std::runtime_error(
+          fmt::format("{}: cannot be written; is there room, and leave?", path));
+    }
+  });
+}
+
+/// Returns the recordings of a RUN or FILE; only those of `rank`, if it is given.
+Paths sources_of(const ExportOptions& options) {
+  Paths paths = recordings_of(options.source);
+  if (!options.rank) return paths;
+  std::erase_if(
+      paths, [&](const std::string& path) { return Reader(path).header().rank != *options.rank; });
+  if (paths.empty()) {
+    throw std::invalid_argument(
+        fmt::format("--rank {}: {} has no recording of this rank", *options.rank, options.source));
+  }
+  return paths;
+}
+
+// --- formats -------------------------------------------------------------------------------------
+
+std::string export_snapshot(const ExportOptions& options, const Paths& paths, bool as_pickle) {
+  if (paths.size() > 1) {
+    throw std::invalid_argument(
+        fmt::format("{}: {} ranks, but a snapshot has one; choose it with --rank", options.source,
+                    paths.size()));
+  }
+  const Profile profile = read_profile(paths.front());
+  return publish_stream(options.out, [&](std::ostream& out) {
+    const auto writer = as_pickle ? pickle_writer(out) : json_writer(out);
+    export_memory_viz(profile, *writer);
+  });
+}
+
+std::string export_pickle(const ExportOptions& options, const Paths& paths) {
+  return export_snapshot(options, paths, true);
+}
+
+std::string export_json(const ExportOptions& options, const Paths& paths) {
+  return export_snapshot(options, paths, false);
+}
+
+std::string export_perfetto(const ExportOptions& options, const Paths& paths) {
+  int64_t start_ns = std::numeric_limits<int64_t>::max();
+  for (const std::string& path : paths) {
+    start_ns = std::min(start_ns, Reader(path).header().start_realtime_ns);
+  }
+  return publish_stream(options.out, [&](std::ostream& out) {
+    PerfettoWriter writer(out, start_ns);
+    for (const std::string& path : paths) {
+      writer.add(events_in(path), options.points.value_or(kCounterPoints));
+    }
+    writer.finish();
+  });
+}
+
+std::vector<Timeline> timelines_of(const Paths& paths, size_t points) {
+  std::vector<Timeline> timelines;
+  for (const std::string& path : paths) {
+    timelines.push_back(timeline_of(events_in(path), points));
+  }
+  return timelines;
+}
+
+std::string export_csv(const ExportOptions& options, const Paths& paths) {
+  const std::vector<Timeline> timelines =
+      timelines_of(paths, options.points.value_or(kTablePoints));
+  // A judgement stands in the rows of the table: without a row it would be lost.
+  for (const Timeline& timeline : timelines) {
+    if (is_whole(timeline.judgement) || !timeline.points.empty()) continue;
+    throw std::invalid_argument(fmt::format("{}: rank {} has nothing to export, it is {}",
+                                            options.source, timeline.header.rank,
+                                            judgement_text(timeline.judgement)));
+  }
+  const fs::path out(options.out);
+  const fs::path largest = fs::path(out).replace_extension(".largest" + out.extension().string());
+  return publish_stream(options.out, [&](auto& file) { write_timeline_csv(timelines, file); }) +
+         publish_stream(largest.string(), [&](auto& file) { write_largest_csv(timelines, file); });
+}
+
+std::string export_html(const ExportOptions& options, const Paths&) {
+  if (options.points) {
+    throw std::invalid_argument("--points: a page has every allocation; leave it out");
+  }
+  return publish_stream(
+      options.out, [&](auto& file) { options.write_page(options.source, options.rank, file); });
+}
+
+struct Format {
+  const char* name;
+  std::string (*write)(const ExportOptions& options, const Paths& paths);
+};
+constexpr std::array kFormats = {
+    Format{"memory-viz", export_pickle}, Format{"memory-viz-json", export_json},
+    Format{"perfetto", export_perfetto}, Format{"csv", export_csv},
+    Format{"html", export_html},
+};
+
+const Format& format_of(const std::string& name) {
+  std::string known;
+  for (const Format& format : kFormats) {
+    if (name == format.name) return format;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", format.name);
+  }
+  throw std::invalid_argument(fmt::format("--format {}: choose one of {}", name, known));
+}
+
+// --- import --------------------------------------------------------------------------------------
+
+Judgement judgement_of(const std::string& path) {
+  Reader reader(path);
+  std::vector<Event> events;
+  while (reader.next(events)) {
+  }
+  return reader.judgement();
+}
+
+/// Returns the judgement of the recording in one line; empty if it is whole.
+std::string judgement_line(const std::string& path) {
+  const auto unreadable = [](const std::exception& error) {
+    return fmt::format("damaged, or no recording: {}\n", error.what());
+  };
+  try {
+    const Judgement judgement = judgement_of(path);
+    return is_whole(judgement) ? "" : fmt::format("{}: {}\n", path, judgement_text(judgement));
+  } catch (const std::invalid_argument& error) {
+    return unreadable(error);
+  } catch (const std::runtime_error& error) {
+    return unreadable(error);
+  }
+}
+
+}  // namespace
+
+std::string judgements_of(const std::vector<std::string>& paths) {
+  std::string text;
+  for (const std::string& path : paths) text += judgement_line(path);
+  return text;
+}
+
+std::string export_command(const std::vector<std::string>& arguments, const WritePage& write_page) {
+  CLI::App app;
+  ExportOptions options;
+  options.write_page = write_page;
+  app.add_option("SOURCE", options.source)->required();
+  app.add_option("--format", options.format)->required();
+  app.add_option("--rank", options.rank);
+  app.add_option("--points", options.points)->check(CLI::Range(2, 100'000'000));
+  app.add_option("--out", options.out)->required();
+  parse_flags(app, arguments);
+  const Format& format = format_of(options.format);
+  const Paths paths = sources_of(options);
+  return format.write(options, paths) + judgements_of(paths);
+}
+
+std::string import_command(const std::vector<std::string>& arguments) {
+  CLI::App app;
+  std::string source;
+  std::string out;
+  std::optional<int> device;
+  app.add_option("SNAPSHOT", source)->required();
+  app.add_option("--device", device);
+  app.add_option("--out", out)->required();
+  parse_flags(app, arguments);
+  const Profile profile = import_memory_viz_file(source, device);
+  return publish(out, [&](const std::string& path) { write_recording(profile, path); });
+}
+
+}  // namespace shardlens::profiler

@@ -1,0 +1,147 @@
+#include "profiler/commands/gate.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <string_view>
+
+#include "base/output_file.h"
+#include "base/process/command_line.h"
+#include "base/shown.h"
+#include "base/units.h"
+#include "profiler/compare/comparability.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+constexpr size_t kChangedRows = 8;
+constexpr std::string_view kDefaultLimit = "2%";
+
+constexpr std::string_view kUsage =
+    "usage: shardlens gate BASE NEW [--fail-above P%] [--markdown FILE] [--allow WORD,...]\n\n"
+    "Compares the peaks of two runs or recordings, such as `shardlens record` makes, rank by "
+    "rank.\n"
+    "Exit code 1: a peak, allocated or reserved, grew by more than P percent (2).\n"
+    "Exit code 2: the two cannot be compared, and nothing was; --allow says by which words they\n"
+    "are all the same: damaged, growing, killed, newer, lost, out-of-memory, ranks, world, "
+    "device,\n"
+    "steps.\n";
+
+double growth_percent(const Pair& pair) {
+  if (pair.growth_bytes() == 0) return 0;
+  if (pair.a_bytes == 0) return std::numeric_limits<double>::infinity();
+  return 100 * static_cast<double>(pair.growth_bytes()) / static_cast<double>(pair.a_bytes);
+}
+
+std::string percent_text(double percent) {
+  return std::isinf(percent) ? std::string("from nothing") : fmt::format("{:+.2f} %", percent);
+}
+
+double growth_of(const RankDiff& rank) {
+  const double reserved =
+      rank.reserved ? growth_percent(*rank.reserved) : -std::numeric_limits<double>::infinity();
+  return std::max(rank.growth_percent(), reserved);
+}
+
+const RankDiff& worst_of(const RunDiff& diff) {
+  return *std::ranges::max_element(diff.ranks, {}, growth_of);
+}
+
+std::string headline(const RunDiff& diff, double limit_percent) {
+  const RankDiff& worst = worst_of(diff);
+  const bool is_reserved = growth_of(worst) > worst.growth_percent();
+  return fmt::format("{} of rank {} {}: {}, allowed are {} %",
+                     is_reserved ? "reserved memory" : "the peak", worst.b.rank,
+                     growth_of(worst) > limit_percent ? "grew too much" : "is within the limit",
+                     percent_text(growth_of(worst)), limit_percent);
+}
+
+std::string markdown_row(std::string_view name, const Pair& pair) {
+  return fmt::format("| {} | {} | {} | {} |\n", name, bytes_text(pair.a_bytes),
+                     bytes_text(pair.b_bytes), percent_text(growth_percent(pair)));
+}
+
+/// Returns a table of the places that differ at the peaks, the one that differs most first.
+std::string changed_places(const RankDiff& rank) {
+  std::string rows;
+  size_t count = 0;
+  for (const MatchedPlace& row : rank.at_peak.rows) {
+    if (row.changed_bytes() == 0 || count == kChangedRows) break;
+    ++count;
+    const int64_t growth = row.growth_bytes();
+    rows += fmt::format("| {}{} | {} | `{}` | {} |\n", growth > 0 ? "+" : "", bytes_text(growth),
+                        rank.name_of(row.category), input::shown(row.name), holding_text(row));
+  }
+  if (rows.empty()) return "";
+  return "\n| change at the peak | for | allocated at | base -> new |\n|---:|---|---|---|\n" + rows;
+}
+
+std::vector<RankReport> analyse_side_by(
+    const std::string& name, const std::function<RankReport(const std::string& path)>& analyse) {
+  std::vector<RankReport> ranks;
+  for (const std::string& file : recordings_of(name)) ranks.push_back(analyse(file));
+  return ranks;
+}
+
+}  // namespace
+
+double gated_growth_percent(const RunDiff& diff) { return growth_of(worst_of(diff)); }
+
+std::string gate_markdown(const RunDiff& diff, double limit_percent) {
+  const RankDiff& worst = worst_of(diff);
+  std::string text = fmt::format("### GPU memory: {}\n\n", headline(diff, limit_percent));
+  for (const Finding& finding : obstacles_between(diff)) {
+    text += fmt::format("**Not alike**: {} ({}).\n\n", finding.text, info_of(finding.obstacle).why);
+  }
+  text += fmt::format("| rank {} | base | new | growth |\n|---|---:|---:|---:|\n", worst.b.rank);
+  text += markdown_row("**peak allocated**", worst.peak);
+  if (worst.reserved) text += markdown_row("**peak reserved**", *worst.reserved);
+  for (size_t i = 0; i < kCategories; ++i) {
+    const Pair& pair = worst.categories[i];
+    if (pair.a_bytes != 0 || pair.b_bytes != 0) {
+      text += markdown_row(worst.name_of(static_cast<Category>(i)), pair);
+    }
+  }
+  for (const RankDiff& rank : diff.ranks) {
+    if (&rank == &worst) continue;
+    text += markdown_row(fmt::format("rank {}: peak allocated", rank.b.rank), rank.peak);
+  }
+  return text + changed_places(worst);
+}
+
+CommandOutcome gate_command(const std::vector<std::string>& arguments,
+                            const std::function<RankReport(const std::string& path)>& analyse) {
+  const auto asks_for_help = [](const std::string& word) {
+    return word == "--help" || word == "-h";
+  };
+  if (std::ranges::any_of(arguments, asks_for_help)) {
+    return {.out = std::string(kUsage), .error = {}};
+  }
+  CLI::App app;
+  std::string base, fresh, markdown, limit_text(kDefaultLimit);
+  std::vector<std::string> allow;
+  app.add_option("BASE", base)->required();
+  app.add_option("NEW", fresh)->required();
+  app.add_option("--fail-above", limit_text);
+  app.add_option("--markdown", markdown);
+  app.add_option("--allow", allow)->delimiter(',')->expected(1)->take_all();
+  parse_flags(app, arguments);
+  const double limit = parse_percent("--fail-above", limit_text);
+  const std::vector<Obstacle> allowed = parse_allowed(allow);
+  const RunDiff diff = diff_runs(analyse_side_by(base, analyse), analyse_side_by(fresh, analyse));
+  const std::vector<Finding> found = obstacles_between(diff);
+  const std::vector<Finding> refused = without(found, allowed);
+  if (!refused.empty()) throw std::invalid_argument(refusal(refused));
+  if (!markdown.empty()) write_text(markdown, gate_markdown(diff, limit));
+  std::string line = fmt::format("{}; {}", headline(diff, limit), verdict(worst_of(diff)));
+  for (const Finding& finding : found) line += fmt::format("; allowed: {}", finding.text);
+  if (gated_growth_percent(diff) <= limit) return {.out = line + "\n", .error = {}};
+  return {.exit_code = 1, .out = {}, .error = fmt::format("shardlens gate: {}\n", line)};
+}
+
+}  // namespace shardlens::profiler

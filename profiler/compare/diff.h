@@ -1,0 +1,85 @@
+// Compares two recordings: what grew or shrank at the peak, in every step and phase, and which
+// places hold more or less at it. B is compared with A, so a growth is positive.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "profiler/compare/matching.h"
+#include "profiler/report/report.h"
+
+namespace shardlens::profiler {
+
+struct Pair {
+  int64_t a_bytes = 0;
+  int64_t b_bytes = 0;
+
+  int64_t growth_bytes() const { return b_bytes - a_bytes; }
+};
+
+struct StepDiff {
+  int64_t step = 0;
+  Pair peak;
+};
+
+/// The facts about one of two recordings that tell if they can be compared.
+struct Side {
+  int32_t rank = 0;
+  int32_t world_size = 1;
+  std::string device;
+  std::string gpu;
+  int64_t capacity_bytes = 0;
+  int64_t steps = 0;  // of training
+  int64_t first_step = 0;
+  int64_t last_step = 0;
+  bool ran_out_of_memory = false;
+  bool has_shards = false;
+  Judgement judgement;
+};
+
+struct RankDiff {
+  Side a{};
+  Side b{};
+  Pair peak{};
+  std::optional<Pair> reserved{};              // where both recorded segments
+  std::array<Pair, kCategories> categories{};  // at each one's own peak
+  std::array<std::optional<Pair>, kPhases> phases{};
+  std::vector<StepDiff> steps{};  // that both have
+  Matching at_peak{};             // of what is alive at each one's own peak
+
+  /// Returns a category's name for people, who see shards where one of the two has any.
+  std::string_view name_of(Category category) const;
+  /// Returns the growth of the peak in percent of A's; infinite if A has none and B has one.
+  double growth_percent() const;
+};
+
+struct RunDiff {
+  std::vector<RankDiff> ranks;
+  std::vector<int32_t> only_a;  // ranks without a partner
+  std::vector<int32_t> only_b;
+
+  /// Returns the pair whose peak grew most, in percent. `ranks` must not be empty.
+  const RankDiff& worst() const;
+};
+
+RankDiff diff_ranks(const RankReport& a, const RankReport& b);
+
+/// Compares recordings of the same rank; one recording on each side is a pair whatever their ranks
+/// are. Throws std::invalid_argument if no rank has a partner.
+RunDiff diff_runs(const std::vector<RankReport>& a, const std::vector<RankReport>& b);
+
+/// Returns one line: by how much the peak grew, and what grew or shrank most at it.
+std::string verdict(const RankDiff& diff);
+
+/// Returns the comparison as text for people: the pair that grew most in full, each other one in a
+/// line.
+std::string diff_text(const RunDiff& diff);
+
+/// Returns {"schema":"shardlens.profile_diff/2", ...} with a newline at the end.
+std::string diff_json(const RunDiff& diff);
+
+}  // namespace shardlens::profiler

@@ -1,7 +1,0 @@
-#include "profiler/file/crc32c_instruction.h"
-
-namespace shardlens::profiler {
-
-Crc32cUpdate find_crc32c_instruction() { return nullptr; }
-
-}  // namespace shardlens::profiler

@@ -1,0 +1,497 @@
+#include "profiler/recorder/recorder.h"
+
+#include <ATen/core/CachingHostAllocator.h>
+#include <ATen/record_function.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <cuda_runtime_api.h>
+#include <torch/csrc/autograd/function.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <cstdio>
+#include <mutex>
+#include <stdexcept>
+#include <vector>
+
+#include "profiler/recorder/recorder_clock.h"
+#include "profiler/recorder/recorder_driver.h"
+#include "profiler/recorder/recorder_versions.h"
+#include "profiler/recording_report.h"
+#include "profiler/writer.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+using c10::cuda::CUDACachingAllocator::TraceEntry;
+
+std::atomic<Recorder*> active_recorder = nullptr;
+
+uint64_t number_of(const void* address) { return reinterpret_cast<uint64_t>(address); }
+
+/// The outermost operator call that the thread is in, with its blocks. In a backward that is not
+/// observed (see UnobservedBackward), all that autograd does for one node is one call.
+struct OperatorCall {
+  size_t depth = 0;                // of observed calls
+  std::vector<std::string> names;  // of these, the outermost first; longer than `depth`
+  const void* node = nullptr;
+  uint64_t node_number = 0;  // another node may come to lie at the same address
+  std::vector<uint64_t> allocated;
+};
+
+thread_local OperatorCall operator_call;
+
+std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& function) {
+  OperatorCall& call = operator_call;
+  if (call.names.size() == call.depth) call.names.emplace_back();
+  call.names[call.depth] = function.name();
+  if (call.depth++ > 0) return nullptr;
+  call.allocated.clear();
+  call.node = nullptr;
+  return nullptr;
+}
+
+void end_operator(const at::RecordFunction&, at::ObserverContext*) {
+  // An asynchronous call may end on another thread than it has begun on.
+  if (operator_call.depth > 0) --operator_call.depth;
+}
+
+/// Returns the thread's call, or null outside of any call.
+OperatorCall* current_call() {
+  OperatorCall& call = operator_call;
+  if (call.depth > 0) return &call;
+  const auto node = torch::autograd::get_current_node();
+  if (node == nullptr) return nullptr;
+  if (node.get() != call.node || node->sequence_nr() != call.node_number) {
+    call.allocated.clear();
+    call.node = node.get();
+    call.node_number = node->sequence_nr();
+  }
+  return &call;
+}
+
+/// True if the current call has allocated the block, which it then forgets.
+bool forget_own(uint64_t address) {
+  OperatorCall* const call = current_call();
+  if (call == nullptr) return false;
+  const auto found = std::find(call->allocated.rbegin(), call->allocated.rend(), address);
+  if (found == call->allocated.rend()) return false;
+  *found = call->allocated.back();
+  call->allocated.pop_back();
+  return true;
+}
+
+/// Returns the header with the present time as its start, by which reports lay ranks side by side.
+Header starting_now(Header header) {
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  header.start_realtime_ns = std::chrono::nanoseconds(since_1970).count();
+  return header;
+}
+
+int64_t resident_bytes() {
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  if (file == nullptr) return 0;
+  long long total_pages = 0, resident_pages = 0;
+  const int read = std::fscanf(file, "%lld %lld", &total_pages, &resident_pages);
+  std::fclose(file);
+  return read == 2 ? resident_pages * ::sysconf(_SC_PAGESIZE) : 0;
+}
+
+}  // namespace
+
+/// The purpose of a Scope, which any thread that the scope has travelled to reads.
+struct Scope::Info : c10::DebugInfoBase {
+  explicit Info(const Purpose& purpose) { set(purpose); }
+
+  void set(const Purpose& purpose) {
+    category.store(purpose.category, std::memory_order_relaxed);
+    label.store(purpose.label, std::memory_order_relaxed);
+    action.store(purpose.action, std::memory_order_relaxed);
+  }
+  Purpose get() const {
+    return {category.load(std::memory_order_relaxed), label.load(std::memory_order_relaxed),
+            action.load(std::memory_order_relaxed)};
+  }
+
+  std::atomic<Category> category;
+  std::atomic<uint32_t> label;
+  std::atomic<int32_t> action;
+
+  // A kind that nothing in LibTorch's own libraries uses.
+  static c10::DebugInfoKind kind() { return c10::DebugInfoKind::PRODUCER_INFO; }
+  static Purpose current() {
+    const auto* const info = static_cast<const Info*>(c10::ThreadLocalDebugInfo::get(kind()));
+    return info == nullptr ? Purpose{} : info->get();
+  }
+};
+
+Scope::Scope(const Purpose& purpose) {
+  if (Recorder::active() == nullptr) return;
+  info_ = std::make_shared<Info>(purpose);
+  guard_.emplace(Info::kind(), info_);
+}
+
+Scope::Scope(Category category, std::string_view label)
+    : Scope({category, Recorder::active() == nullptr ? 0 : Recorder::active()->label(label)}) {}
+
+Purpose Scope::change(const Purpose& purpose) {
+  if (info_ == nullptr) return {};
+  const Purpose before = info_->get();
+  info_->set(purpose);
+  return before;
+}
+
+UnobservedBackward::UnobservedBackward() {
+  if (Recorder::active() != nullptr) guard_.emplace(/*is_enabled=*/false);
+}
+
+/// Owns the writer and all hooks that feed it with events.
+class Recorder::Hooks {
+ public:
+  /// A block of LibTorch's.
+  struct Block {
+    Space space{};
+    uint64_t address = 0;
+    int64_t bytes = 0;  // 0 if they are not known
+    uint16_t stream = 0;
+  };
+
+  explicit Hooks(const RecorderOptions& options)
+      : writer_(options.path, starting_now(options.header)),
+        start_ns_(steady_ns(c10::getApproximateTime())),
+        window_(options.steps ? std::make_unique<StepWindow>(
+                                    *options.steps, mapped_label_,
+                                    [this](const Event& event) { writer_.append(event); })
+                              : nullptr),
+        purpose_(options.purpose == nullptr ? Scope::Info::current : options.purpose),
+        driver_(options.on_cuda && options.of_driver
+                    ? std::make_unique<DriverWatch>([this](const DriverChange& c) { changed(c); })
+                    : nullptr) {}
+
+  Writer& writer() { return writer_; }
+
+  void watch_operators() {
+    operators_ = at::addGlobalCallback(at::RecordFunctionCallback(begin_operator, end_operator)
+                                           .scopes({at::RecordScope::FUNCTION}));
+  }
+  void leave_operators() { at::removeCallback(operators_); }
+  const DriverWatch* driver() const { return driver_.get(); }
+  void stop_driver() { driver_.reset(); }
+
+  void append(const Event& event) { append(event, now_ns()); }
+
+  void append(Event event, int64_t time_ns) {
+    event.time_ns = time_ns;
+    window_ == nullptr ? writer_.append(event) : window_->take(event);
+  }
+
+  void allocated(const Block& block, int64_t time_ns) {
+    const Purpose purpose = purpose_();
+    if (OperatorCall* const call = current_call()) call->allocated.push_back(block.address);
+    append({.address = block.address,
+            .value = block.bytes,
+            .action = purpose.action,
+            .label = purpose.label,
+            .stream = block.stream,
+            .kind = EventKind::alloc,
+            .space = block.space,
+            .category = purpose.category},
+           time_ns);
+  }
+
+  void freed(const Block& block, int64_t time_ns) {
+    if (forget_own(block.address)) {
+      append({.address = block.address,
+              .kind = EventKind::recategorise,
+              .space = block.space,
+              .category = Category::workspace},
+             time_ns);
+    }
+    append({.address = block.address,
+            .value = block.bytes,
+            .stream = block.stream,
+            .kind = EventKind::free,
+            .space = block.space},
+           time_ns);
+  }
+
+  int64_t now_ns() const { return ns_at(c10::getApproximateTime()); }
+
+  void traced(const TraceEntry& entry);
+
+  void count(Counter counter, int64_t value) {
+    append({.address = static_cast<uint64_t>(counter), .value = value, .kind = EventKind::counter});
+  }
+
+  /// Records a `hold` for a free that the allocator has not completed at once, since other streams
+  /// still use the block: [Note: held blocks].
+  void hold_freed() {
+    if (freed_.load(std::memory_order_relaxed) == 0) return;
+    const uint64_t address = freed_.exchange(0);
+    if (address != 0) append({.address = address, .kind = EventKind::hold});
+  }
+
+  static void install(const RecorderOptions& options);
+
+ private:
+  int64_t ns_at(c10::approx_time_t ticks) const { return steady_ns(ticks) - start_ns_; }
+
+  /// Records a change by the driver. Pinned memory gets the purpose of the calling thread, since it
+  /// is allocated where it is needed, by the thread that needs it.
+  void changed(const DriverChange& change) {
+    const bool is_for_scope = change.is_pinned_host && change.given;
+    const Purpose purpose = is_for_scope ? Scope::Info::current() : Purpose{};
+    append({.address = change.address,
+            .value = change.bytes,
+            .action = purpose.action,
+            .label = purpose.label != 0 ? purpose.label : writer_.intern(change.library),
+            .kind = change.given ? EventKind::alloc : EventKind::free,
+            .space = change.is_pinned_host ? Space::pinned : Space::driver,
+            .category = purpose.category});
+  }
+
+  void completed(uint64_t address) {
+    uint64_t freed = address;
+    if (freed_.compare_exchange_strong(freed, 0)) return;
+    hold_freed();
+    append({.address = address, .kind = EventKind::release});
+  }
+
+  /// Returns the stream's number in order of first appearance. The caller holds the allocator's
+  /// lock.
+  uint16_t number_of_stream(void* stream) {
+    const auto number = std::find(streams_.begin(), streams_.end(), stream) - streams_.begin();
+    if (static_cast<size_t>(number) == streams_.size()) streams_.push_back(stream);
+    return static_cast<uint16_t>(number);
+  }
+
+  Writer writer_;
+  int64_t start_ns_;
+  at::CallbackHandle operators_{};
+  const uint32_t mapped_label_ = writer_.intern("mapped");  // see Space in profile.h
+  std::vector<void*> streams_{nullptr};                     // CUDA's default stream is the main one
+  std::atomic<uint64_t> freed_ = 0;  // free requested, not known to be completed; 0: none
+  const std::unique_ptr<StepWindow> window_;
+  Purpose (*const purpose_)();
+  std::unique_ptr<DriverWatch> driver_;  // last, as it reports changes at once
+};
+
+void Recorder::Hooks::traced(const TraceEntry& entry) {
+  const auto bytes = static_cast<int64_t>(entry.size_);
+  const uint16_t stream = number_of_stream(entry.stream_);
+  const int64_t time_ns = ns_at(entry.time_.approx_t_);
+  if (entry.action_ == TraceEntry::FREE_COMPLETED) return completed(entry.addr_);
+  hold_freed();
+  switch (entry.action_) {
+    case TraceEntry::ALLOC:
+      return allocated({Space::device, entry.addr_, bytes, stream}, time_ns);
+    case TraceEntry::FREE_REQUESTED:  // LibTorch's counter of allocated bytes falls now
+      freed({Space::device, entry.addr_, bytes, stream}, time_ns);
+      freed_ = entry.addr_;
+      return;
+    case TraceEntry::SEGMENT_ALLOC:
+    case TraceEntry::SEGMENT_MAP:
+    case TraceEntry::SEGMENT_FREE:
+    case TraceEntry::SEGMENT_UNMAP: {
+      const bool given =
+          entry.action_ == TraceEntry::SEGMENT_ALLOC || entry.action_ == TraceEntry::SEGMENT_MAP;
+      const bool mapped =
+          entry.action_ == TraceEntry::SEGMENT_MAP || entry.action_ == TraceEntry::SEGMENT_UNMAP;
+      return append({.address = entry.addr_,
+                     .value = bytes,
+                     .label = mapped ? mapped_label_ : 0,
+                     .stream = stream,
+                     .kind = given ? EventKind::alloc : EventKind::free,
+                     .space = Space::segment},
+                    time_ns);
+    }
+    case TraceEntry::OOM: {
+      const Purpose purpose = purpose_();
+      return append({.address = entry.addr_,
+                     .value = bytes,
+                     .action = purpose.action,
+                     .label = purpose.label,
+                     .stream = stream,
+                     .kind = EventKind::out_of_memory,
+                     .space = Space::device,
+                     .category = purpose.category},
+                    time_ns);
+    }
+    default:
+      return;  // nothing moves: a snapshot, or what newer versions of PyTorch note
+  }
+}
+
+namespace {
+
+/// Wraps LibTorch's CPU allocator to report its blocks. A block keeps LibTorch's context and gets
+/// our deleter.
+class WatchedCpuAllocator final : public c10::Allocator {
+ public:
+  using Tell = void (*)(bool given, const void* address, size_t bytes);
+
+  WatchedCpuAllocator(c10::Allocator& inner, Tell tell) : inner_(inner) {
+    inner_deleter = inner.raw_deleter();
+    tell_ = tell;
+  }
+
+  c10::DataPtr allocate(size_t bytes) override {
+    c10::DataPtr block = inner_.allocate(bytes);
+    if (block.get() != nullptr && block.compare_exchange_deleter(inner_deleter, &give_back)) {
+      tell_(true, block.get(), bytes);
+    }
+    return block;
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
+  void copy_data(void* target, const void* source, size_t bytes) const override {
+    inner_.copy_data(target, source, bytes);
+  }
+
+ private:
+  static void give_back(void* context) {
+    if (context != nullptr) tell_(false, context, 0);
+    inner_deleter(context);
+  }
+
+  static inline c10::DeleterFnPtr inner_deleter = nullptr;
+  static inline Tell tell_ = nullptr;
+  c10::Allocator& inner_;
+};
+
+}  // namespace
+
+/// Installs the hooks for the life of the process, as LibTorch cannot remove them; they are idle
+/// while no recorder is active.
+void Recorder::Hooks::install(const RecorderOptions& options) {
+  static std::once_flag cpu, cuda;
+  const auto watch_cpu = [] {
+    const auto tell = [](bool given, const void* address, size_t bytes) {
+      Recorder* recorder = active();
+      if (recorder == nullptr) return;
+      Hooks& hooks = *recorder->hooks_;
+      const Hooks::Block block{Space::host, number_of(address), static_cast<int64_t>(bytes)};
+      given ? hooks.allocated(block, hooks.now_ns()) : hooks.freed(block, hooks.now_ns());
+    };
+    static WatchedCpuAllocator watched(*c10::GetCPUAllocator(), tell);
+    c10::SetCPUAllocator(&watched, /*priority=*/1);
+  };
+  if (options.of_host) std::call_once(cpu, watch_cpu);
+  if (!options.on_cuda) return;
+  std::call_once(cuda, [] {
+    c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker([](const TraceEntry& entry) {
+      if (Recorder* recorder = active()) recorder->hooks_->traced(entry);
+    });
+  });
+}
+
+Recorder::Recorder(const RecorderOptions& options) : hooks_(std::make_unique<Hooks>(options)) {
+  Recorder* none = nullptr;
+  if (!active_recorder.compare_exchange_strong(none, this)) {
+    throw std::logic_error("recorder: another one is active");
+  }
+  Hooks::install(options);
+  hooks_->watch_operators();
+  if (!options.on_cuda) return;
+  if (options.device_before_bytes) {
+    hooks_->count(Counter::device_before, *options.device_before_bytes);
+  }
+  if (options.has_context) sample_start();
+}
+
+void Recorder::sample_start() { sample_device(Counter::device_start); }
+
+std::string Recorder::driver_fault() const {
+  return hooks_->driver() == nullptr ? "" : hooks_->driver()->unavailable();
+}
+
+void Recorder::leave_driver() { hooks_->stop_driver(); }
+
+Recorder::~Recorder() {
+  if (active() == this) close();
+}
+
+void Recorder::forget_after_fork() { active_recorder.store(nullptr, std::memory_order_release); }
+
+Recorder* Recorder::active() { return active_recorder.load(std::memory_order_acquire); }
+
+RecorderSummary Recorder::close() {
+  RecorderSummary summary;
+  summary.driver = driver_fault();
+  leave_driver();
+  hooks_->leave_operators();
+  active_recorder.store(nullptr, std::memory_order_release);
+  Writer& writer = hooks_->writer();
+  writer.close();
+  const WriterCounts counts = writer.counts();
+  summary.events = counts.events;
+  summary.lost_events = counts.lost;
+  summary.file_bytes = counts.bytes;
+  summary.failure = writer.failure();
+  return summary;
+}
+
+void Recorder::phase(Phase phase) {
+  hooks_->append({.value = static_cast<int64_t>(phase), .kind = EventKind::phase});
+}
+
+void Recorder::step(int64_t step) { hooks_->append({.value = step, .kind = EventKind::step}); }
+
+void Recorder::begin_action(int32_t action) {
+  hooks_->append({.action = action, .kind = EventKind::action_begin});
+}
+
+void Recorder::end_action(int32_t action) {
+  hooks_->append({.action = action, .kind = EventKind::action_end});
+}
+
+void Recorder::loss(double loss) { hooks_->count(Counter::loss, std::bit_cast<int64_t>(loss)); }
+
+void Recorder::sample_host() { hooks_->count(Counter::resident_host, resident_bytes()); }
+
+void Recorder::sample_device() {
+  hooks_->hold_freed();
+  sample_device(Counter::device_used);
+  const PinnedBytes pinned = pinned_bytes(at::getHostAllocator(at::kCUDA)->get_stats());
+  hooks_->count(Counter::pinned_held, pinned.held);
+  hooks_->count(Counter::pinned_used, pinned.used);
+}
+
+void Recorder::sample_device(Counter used) {
+  size_t free_bytes = 0, total_bytes = 0;
+  if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) return;
+  hooks_->count(used, static_cast<int64_t>(total_bytes - free_bytes));
+  hooks_->count(Counter::device_total, static_cast<int64_t>(total_bytes));
+}
+
+void Recorder::recategorise(Space space, const void* address, Category category) {
+  hooks_->append({.address = number_of(address),
+                  .kind = EventKind::recategorise,
+                  .space = space,
+                  .category = category});
+}
+
+std::string out_of_memory_screen(const std::string& path) {
+  try {
+    return out_of_memory_text(report_of(path));
+  } catch (const std::exception&) {
+    return {};  // why the run failed is said elsewhere; a missing file adds nothing
+  }
+}
+
+uint32_t Recorder::label(std::string_view text) { return label(text, 0); }
+
+uint32_t Recorder::label(std::string_view text, uint32_t innermost) {
+  return hooks_->writer().intern(text, innermost);
+}
+
+uint32_t Recorder::frame(const StackFrame& frame) { return hooks_->writer().frame(frame); }
+
+std::span<const std::string> Recorder::running_operators() {
+  return std::span(operator_call.names).first(operator_call.depth);
+}
+
+}  // namespace shardlens::profiler

@@ -1,0 +1,67 @@
+// Records a Python program that does not know of it: these are the calls that the Python hooks of
+// `shardlens record` (record/python) make into libshardlens_python.so. The library is
+// loaded into the user's process once PyTorch has initialised CUDA, and uses the PyTorch that is
+// loaded there.
+//
+// Allocations are classed by python_rules.h when they are made. Facts that only Python knows (which
+// storage is a parameter, a gradient, optimizer state) come later, by recategorise.
+//
+// The caller holds Python's lock. No call throws; a call does nothing while nothing is recorded.
+#pragma once
+
+#include <cstdint>
+
+extern "C" {
+
+struct ShardlensRecordStart {
+  const char* path;       // of the recording
+  const char* device;     // "null:h100", "cuda"
+  const char* notice;     // what a reader must know
+  const char* libraries;  // versions, one a line
+  const char* config;     // the command, as JSON
+  int32_t rank;
+  int32_t world_size;
+  int32_t gpu;          // that the process should use, from 0
+  int32_t is_attached;  // to a program on a real GPU: driver and device are watched, too
+};
+
+/// The counts of a recording when it ends.
+struct ShardlensRecordEnd {
+  int64_t events;
+  int64_t lost_events;
+  // The fields below are PyTorch's own counters, since the program last reset them.
+  int64_t retries;          // allocations served after cached memory was given back
+  int64_t allocations;      // that were served
+  int64_t allocated_bytes;  // now
+  int64_t reserved_bytes;
+  int64_t peak_allocated_bytes;
+  int64_t peak_reserved_bytes;
+};
+
+/// Begins a recording. Returns null, or why there is none, as a text that is valid until the next
+/// call. Makes no context on any device, since the program has not chosen its own yet.
+const char* shardlens_record_begin(const ShardlensRecordStart* start);
+/// Returns null, or why an attached recording lacks the driver's layer, as a text that is valid
+/// until the next call.
+const char* shardlens_record_driver_fault();
+/// Ends the driver's layer, since another tool wants CUPTI, which serves one subscriber.
+void shardlens_record_leave_driver();
+/// Begins step `step`, from 0. Call it when the first optimizer was made and whenever a step is
+/// over.
+void shardlens_record_step(int64_t step);
+/// Sets the Category of the live block at `address`, from its allocation on.
+void shardlens_record_recategorise(uint64_t address, int32_t category);
+/// Changes the category of the blocks that cuBLAS works in to `workspace`, which nobody knew when
+/// they were allocated.
+void shardlens_record_workspaces();
+/// Sets the function that says of what the calling thread's next allocation is an upper bound ("a
+/// workspace of cuFFT"), or null where it is as large as on a GPU. It is asked once an allocation,
+/// and its texts live as long as the process.
+void shardlens_record_name_bounds(const char* (*bound_of_next)());
+/// Passes on the arguments with which the program has asked PyTorch for a memory history of its
+/// own. The program gets its history, and the recording still gets its stacks.
+void shardlens_record_share_history(int32_t context, int64_t entries, int32_t with_cpp);
+/// Ends the recording and fills `end`. Returns false, and leaves `end` alone, if nothing was being
+/// recorded.
+bool shardlens_record_end(ShardlensRecordEnd* end);
+}

@@ -1,0 +1,24 @@
+"""Sizes of workspaces that only a GPU tells, of which the null device gives upper bounds
+(null_device/driver/workspace_bounds.h)."""
+
+import ctypes
+
+
+def _stub(name, kind):
+    """On a real GPU there is none."""
+    stub = getattr(ctypes.CDLL(None), name, None)
+    if stub is not None:
+        stub.restype = kind
+    return stub
+
+
+def name_in(recorder_library):
+    """Lets the recorder name the allocations that are upper bounds."""
+    bound_of_next = _stub("shardlens_null_next_bound", ctypes.c_char_p)
+    if bound_of_next is not None:
+        recorder_library.shardlens_record_name_bounds(bound_of_next)
+
+
+def doubts():
+    told = _stub("shardlens_null_bounds", ctypes.c_char_p)
+    return told().decode().splitlines() if told is not None else []

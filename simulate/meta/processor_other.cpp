@@ -1,0 +1,7 @@
+#include "simulate/meta/processor.h"
+
+namespace shardlens::planner::meta {
+
+Processor this_processor() { return {}; }
+
+}  // namespace shardlens::planner::meta

@@ -1,0 +1,85 @@
+#include "config/gpus.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <set>
+#include <stdexcept>
+#include <string>
+
+#include "base/nearest.h"
+
+using namespace shardlens::planner;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::EndsWith;
+using Catch::Matchers::MessageMatches;
+
+namespace {
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+/// Memory on the data sheet, in decimal or binary GB as NVIDIA prints it.
+int64_t advertised_gb(const std::string& name) {
+  if (name == "b200") return 192;
+  if (name == "h200") return 141;
+  if (name == "h100" || name == "a100-80") return 80;
+  if (name == "a100-40") return 40;
+  return name == "l40s" ? 48 : 24;
+}
+
+}  // namespace
+
+TEST_CASE("every GPU has a name of its own and is found by it") {
+  std::set<std::string_view> names, display_names;
+  for (const Gpu& gpu : gpus()) {
+    CHECK(names.insert(gpu.name).second);
+    CHECK(display_names.insert(gpu.display_name).second);
+    CHECK(&find_gpu(gpu.name) == &gpu);
+  }
+  CHECK(names == std::set<std::string_view>{"h200", "h100", "b200", "a100-80", "a100-40", "l40s",
+                                            "l4", "a10g", "rtx4090"});
+}
+
+TEST_CASE("a GPU's memory is that of its data sheet, less what the driver keeps") {
+  for (const Gpu& gpu : gpus()) {
+    CAPTURE(gpu.name);
+    const int64_t advertised = advertised_gb(std::string(gpu.name));
+    CHECK(gpu.memory_bytes < advertised * kGiB);
+    CHECK(gpu.memory_bytes > advertised * kGiB * 91 / 100);
+  }
+}
+
+TEST_CASE("the limits of a multiprocessor are possible ones") {
+  for (const Gpu& gpu : gpus()) {
+    CAPTURE(gpu.name);
+    const ComputeCapability& capability = gpu.capability;
+    CHECK(capability.shared_memory_per_block_opt_in_bytes + 1024 ==
+          capability.shared_memory_per_sm_bytes);
+    CHECK(capability.max_threads_per_sm >= 1024);
+    CHECK(capability.max_threads_per_sm % capability.max_blocks_per_sm == 0);
+    CHECK(gpu.sm_count % 2 == 0);  // they come in pairs
+    CHECK(gpu.l2_bytes < gpu.memory_bytes);
+    CHECK(capability.major * 10 + capability.minor >= 80);
+  }
+  CHECK(find_gpu("h200").capability.shared_memory_per_block_opt_in_bytes == 232448);
+}
+
+TEST_CASE("an unknown GPU is refused with the names, and the one that was meant") {
+  CHECK_THROWS_MATCHES(find_gpu("h20"), std::invalid_argument,
+                       MessageMatches(ContainsSubstring("GPU h20: not known; did you mean h200?")));
+  CHECK_THROWS_MATCHES(find_gpu("a100"), std::invalid_argument,
+                       MessageMatches(ContainsSubstring("did you mean a100-80?") &&
+                                      ContainsSubstring("a100-80, a100-40")));
+  CHECK_THROWS_MATCHES(
+      find_gpu("something-else"), std::invalid_argument,
+      MessageMatches(ContainsSubstring("give one of b200, h200, h100") && EndsWith("rtx4090")));
+  CHECK_THROWS_AS(find_gpu(""), std::invalid_argument);
+}
+
+TEST_CASE("the edit distance counts insertions, removals and replacements") {
+  CHECK(edit_distance("", "") == 0);
+  CHECK(edit_distance("", "abc") == 3);
+  CHECK(edit_distance("abc", "") == 3);
+  CHECK(edit_distance("kitten", "sitting") == 3);
+  CHECK(edit_distance("h200", "h100") == 1);
+}

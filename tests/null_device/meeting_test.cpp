@@ -1,0 +1,166 @@
+// Ranks that share no memory, as threads over one store: what they hear of each other, where they
+// stop, whose reason counts. Here, since each case has a process of its own, which LibTorch's
+// threads may stay in, and since NCCL is the stub library.
+#include "launch/meeting.h"
+
+#include <unistd.h>
+
+#include <barrier>
+#include <catch2/catch_get_random_seed.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "comm/board/shared_region.h"
+#include "comm/device/nccl.h"
+#include "launch/rendezvous.h"
+#include "launch/setup_checks.h"
+#include "tests/comm/ranks.h"
+#include "tests/support/free_port.h"
+
+using namespace shardlens;
+using namespace shardlens::runtime;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+constexpr auto kDeadline = std::chrono::seconds(20);
+
+/// A rank's own board and its place among the others.
+struct Member {
+  Member(int rank, int world_size, uint16_t port)
+      : region(SharedRegion::create(Board::bytes(world_size))),
+        board(Board::initialise(region.data(), world_size)),
+        meeting({.launcher = LauncherKind::mpirun,
+                 .rank = rank,
+                 .world_size = world_size,
+                 .local_rank = rank,
+                 .local_world_size = world_size,
+                 .host = "127.0.0.1",
+                 .port = port,
+                 .meeting = "test"},
+                board, kDeadline) {}
+
+  SharedRegion region;
+  Board board;
+  Meeting meeting;
+};
+
+/// Lets the others go on when a rank ends, well or badly.
+struct Leaving {
+  std::barrier<>& barrier;
+  ~Leaving() { barrier.arrive_and_drop(); }
+};
+
+/// What `body` returns on each rank; all leave together.
+std::vector<std::string> meet(int world_size,
+                              const std::function<std::string(int rank, Member& member)>& body) {
+  ::alarm(120);  // a hang is a failure
+  const uint16_t port = test::free_port();
+  return tests::run_threads(world_size, [&](int rank) {
+    Member member(rank, world_size, port);
+    const std::string text = body(rank, member);
+    member.meeting.leave(true);
+    return text;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("ranks that share no memory learn NCCL's ids from the store") {
+  planner::Config config;
+  config.device = "null:h200";
+  config.workers = 3;
+  Job job;
+  job.config = config;
+  job.strategy = planner::strategy_of(config);
+  job.spec = models::find_spec(config.model);
+  job.train = build_schedule(job.spec, job.strategy, planner::Pass::train);
+  const auto texts = meet(3, [&](int rank, Member& member) {
+    const auto streams = make_streams(c10::Device(c10::kCUDA, 0), false);
+    const auto links = join(job, rank, member.region.data(), *streams, &member.meeting);
+    const bool is_nccl = dynamic_cast<NcclCommunicator*>(links->channels().gather) != nullptr;
+    return std::string(is_nccl ? "NCCL" : "another");
+  });
+  CHECK(texts == std::vector<std::string>{"NCCL", "NCCL", "NCCL"});
+}
+
+TEST_CASE("ranks that share no memory hear of each other's GPUs") {
+  const auto on = [](std::vector<int> gpus) {
+    return meet(3, [gpus](int rank, Member& member) -> std::string {
+      GpuUuid gpu{};
+      gpu[0] = static_cast<std::byte>(gpus[static_cast<size_t>(rank)]);
+      hear_gpus(member.meeting, rank, gpu);
+      try {
+        expect_own_gpu(member.board, rank, gpu, kDeadline);
+      } catch (const std::invalid_argument& error) {
+        return error.what();
+      }
+      return "its own";
+    });
+  };
+  CHECK(on({0, 1, 2}) == std::vector<std::string>{"its own", "its own", "its own"});
+  const std::vector<std::string> shared = on({4, 5, 4});
+  CHECK(shared[1] == "its own");
+  CHECK_THAT(shared[2], ContainsSubstring("ranks 0 and 2 are on the same GPU"));
+}
+
+TEST_CASE("all ranks stop after the same step, which none of them is past") {
+  const auto seed = Catch::getSeed();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 4; ++round) {
+    const int ranks = 2 + round % 3;
+    const int asking = static_cast<int>(random() % static_cast<unsigned>(ranks));
+    const int64_t asked_at = static_cast<int64_t>(random() % 200);
+    std::vector<std::mt19937> delays;
+    for (int rank = 0; rank < ranks; ++rank) delays.emplace_back(random());
+    std::barrier step_of_all(ranks);
+    const auto texts = meet(ranks, [&](int rank, Member& member) {
+      const Leaving leaving{step_of_all};
+      int64_t step = 0;
+      while (!member.meeting.must_stop(step)) {
+        if (rank == asking && step == asked_at) member.meeting.ask_to_stop();
+        step_of_all.arrive_and_wait();  // a step needs all ranks
+        ::usleep(static_cast<useconds_t>(delays[rank]() % 1500));
+        ++step;
+      }
+      return std::to_string(step);
+    });
+    CAPTURE(round, asking, asked_at);
+    for (const std::string& text : texts) CHECK(text == texts.front());
+    CHECK(std::stoll(texts.front()) > asked_at);
+  }
+}
+
+TEST_CASE("the first reason to give up counts for all ranks") {
+  const auto texts = meet(3, [](int rank, Member& member) {
+    const Fault fault = rank == 2 ? Fault::wrong_use : Fault::disk_full;
+    AbortNote& note = member.board.abort_note();
+    if (rank > 0) note.raise("rank " + std::to_string(rank) + " has none", fault, rank);
+    while (!note.raised()) ::usleep(1000);
+    const Failure first = member.meeting.first_failure();
+    return std::string(to_string(first.fault())) + " of " + std::to_string(first.rank()) + ": " +
+           first.what();
+  });
+  CHECK((texts[0] == "disk_full of 1: rank 1 has none" ||
+         texts[0] == "wrong_use of 2: rank 2 has none"));
+  for (const std::string& text : texts) CHECK(text == texts.front());
+}
+
+TEST_CASE("ranks that say nothing anymore are known") {
+  const auto texts = meet(3, [](int rank, Member& member) -> std::string {
+    if (rank == 2) return "left";
+    if (rank == 1) return member.meeting.hear("asked", 0, "ask");
+    ::usleep(500'000);  // all have spoken
+    std::string silent;
+    for (const int other : member.meeting.silent_ranks()) silent += std::to_string(other) + " ";
+    member.meeting.tell("asked", "heard");
+    return silent;
+  });
+  CHECK(texts == std::vector<std::string>{"2 ", "heard", "left"});
+}

@@ -1,0 +1,9 @@
+// Says whether the driver's calls can be watched in a process like this one, in one line.
+#include <cstdio>
+
+#include "profiler/recorder/recorder_driver.h"
+
+int main() {
+  const shardlens::profiler::DriverWatch watch([](const shardlens::profiler::DriverChange&) {});
+  std::puts(watch.is_watching() ? "watching" : watch.unavailable().c_str());
+}

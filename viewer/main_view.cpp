@@ -1,8 +1,0 @@
-#include "profiler/program.h"
-#include "viewer/viewer.h"
-
-int main(int argc, char** argv) {
-  return shardlens::profiler::run_program("shardlens view", [&] {
-    return shardlens::viewer::run_viewer({argv + 1, argv + argc});
-  });
-}

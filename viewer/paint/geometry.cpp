@@ -1,0 +1,200 @@
+#include "viewer/paint/geometry.h"
+
+#include <algorithm>
+
+namespace shardlens::viewer {
+
+namespace {
+
+// The lengths below are in points.
+constexpr float kMargin = 10;
+constexpr float kGap = 8;
+constexpr float kHeader = 30;
+constexpr float kLegend = 24;
+constexpr float kMessage = 18;
+constexpr float kMinimap = 34;
+constexpr float kAlive = 308;
+constexpr float kTableRow = 19;
+constexpr float kCardTitle = 84;
+constexpr float kRowTitle = 250;  // beside the plot, where strategies are in rows
+constexpr float kYAxis = 60;
+constexpr float kResidual = 40;
+constexpr float kWhatIf = 424;
+constexpr float kDetailsPart = 0.52F;  // of the column at the right
+constexpr float kLeastDetails = 150;   // below it the details take the whole column
+constexpr float kLeastSplit = 600;     // of a window that has room for the column beside lanes
+constexpr float kTreePart = 0.5F;      // of the height beside that column
+constexpr float kLeastTree = 120;
+constexpr float kBars = 22;
+constexpr float kRibbon = 26;
+constexpr float kXAxis = 34;
+constexpr float kLeastWidth = 1000;     // of a window with the panel of what is alive
+constexpr float kLeastLanes = 260;      // that the table leaves to the lanes
+constexpr size_t kMostColumns = 6;      // of strategies side by side,
+constexpr float kLeastCardWidth = 190;  // which are at least as wide,
+constexpr float kLeastCard = 184;       // and as high;
+constexpr float kLeastRow = 92;         // in rows
+constexpr float kLaneBar = 10;
+constexpr float kFoldedWidth = 250;  // at least
+constexpr float kFoldedLine = 20;
+constexpr float kFoldedGap = 3;
+constexpr float kFoldedPart = 0.35F;  // of the lanes' height, at most
+constexpr float kLeastPlot = 60;      // that bars and ribbon leave to the plot
+
+bool is_in_rows(const ViewState& state) { return state.layout == Layout::rows; }
+
+/// Places the parts of a card. The title stands beside the plot in rows, above it in columns.
+CardGeometry card_of(Box box, const ViewState& state, bool has_plans, float scale) {
+  const auto px = [scale](float points) { return points * scale; };
+  CardGeometry card{.card = box,
+                    .title = {},
+                    .y_axis = {},
+                    .plot = {},
+                    .residual = {},
+                    .bars = {},
+                    .ribbon = {},
+                    .x_axis = {}};
+  Box inside = box.inset(px(kGap));
+  card.title =
+      is_in_rows(state) ? inside.take_left(px(kRowTitle)) : inside.take_top(px(kCardTitle));
+  inside.take_right(px(6));
+  Box axis = inside.take_left(px(kYAxis));
+  Box below = inside.take_bottom(px(kXAxis));
+  const float wanted = px((state.panels.steps ? kBars : 0) + (state.panels.ribbon ? kRibbon : 0));
+  if (inside.h - wanted >= px(kLeastPlot)) {
+    if (state.panels.ribbon) card.ribbon = inside.take_bottom(px(kRibbon));
+    if (state.panels.steps) card.bars = inside.take_bottom(px(kBars));
+  }
+  if (has_plans && inside.h >= px(2 * kResidual)) card.residual = inside.take_bottom(px(kResidual));
+  card.plot = inside;
+  card.x_axis = below;
+  card.y_axis = {axis.x, inside.y, axis.w, inside.h};
+  return card;
+}
+
+/// Returns how many pieces of at least a length fit beside each other.
+size_t pieces_in(float length, float least, float gap) {
+  return static_cast<size_t>(std::max(1.F, (length + gap) / (least + gap)));
+}
+
+/// Cuts the box into equal parts, line by line.
+std::vector<Box> parts_of(Box box, size_t lines, size_t columns, float gap) {
+  const auto share = [gap](float length, size_t parts) {
+    const auto n = static_cast<float>(parts);
+    return (length - gap * (n - 1)) / n;
+  };
+  const float width = share(box.w, columns);
+  const float height = share(box.h, lines);
+  std::vector<Box> parts;
+  for (size_t i = 0; i < lines * columns; ++i) {
+    const auto x = static_cast<float>(i % columns) * (width + gap);
+    const auto y = static_cast<float>(i / columns) * (height + gap);
+    parts.push_back({box.x + x, box.y + y, width, height});
+  }
+  return parts;
+}
+
+/// Places the folded lanes as lines below the cards. Where not all have room, the last place is for
+/// the number of the others.
+void place_folded(Geometry& geometry, Box& rest, const GeometryInput& input) {
+  if (input.folded == 0) return;
+  const auto px = [&](float points) { return points * static_cast<float>(input.scale); };
+  const size_t columns = pieces_in(rest.w, px(kFoldedWidth), px(kGap));
+  const size_t lines = (input.folded + columns - 1) / columns;
+  const float part = input.lanes > 0 ? kFoldedPart : 1.F;
+  const size_t room = pieces_in(part * rest.h, px(kFoldedLine), px(kFoldedGap));
+  const auto drawn = std::min(lines, room);
+  const float height =
+      px(kFoldedLine) * static_cast<float>(drawn) + px(kFoldedGap) * static_cast<float>(drawn - 1);
+  geometry.folded = parts_of(input.lanes > 0 ? rest.take_bottom(height) : rest.take_top(height),
+                             drawn, columns, px(kFoldedGap));
+  geometry.folded.resize(std::min(geometry.folded.size(), input.folded));
+  rest.take_bottom(px(kGap));
+}
+
+/// Places the cards: below each other, or side by side in as many lines as are needed. Where they
+/// would become too small, some lines are scrolled.
+void place_cards(Geometry& geometry, Box rest, const GeometryInput& input, const ViewState& state) {
+  if (input.lanes == 0) return;
+  const auto px = [&](float points) { return points * static_cast<float>(input.scale); };
+  const bool in_rows = is_in_rows(state);
+  const size_t most =
+      in_rows ? 1 : std::min(kMostColumns, pieces_in(rest.w, px(kLeastCardWidth), px(kGap)));
+  geometry.all_lines = (input.lanes + most - 1) / most;
+  geometry.lane_columns = (input.lanes + geometry.all_lines - 1) / geometry.all_lines;
+  const float least = px(in_rows ? kLeastRow : kLeastCard);
+  geometry.lane_lines = std::min(geometry.all_lines, pieces_in(rest.h, least, px(kGap)));
+  const size_t last = geometry.all_lines - geometry.lane_lines;
+  geometry.first_lane = std::min(state.lanes.first, last) * geometry.lane_columns;
+  if (last > 0) {
+    geometry.lane_bar = rest.take_right(px(kLaneBar));
+    rest.take_right(px(kGap / 2));
+  }
+  for (const Box& box : parts_of(rest, geometry.lane_lines, geometry.lane_columns, px(kGap))) {
+    if (geometry.first_lane + geometry.cards.size() == input.lanes) break;
+    geometry.cards.push_back(card_of(box, state, input.has_plans, static_cast<float>(input.scale)));
+  }
+}
+
+/// Places the panels of the column at the right: what-if, what is alive, and what is selected. A
+/// narrow window has the column only for what was selected.
+void place_column(Geometry& geometry, Box& rest, const ViewState& state, float scale) {
+  const auto px = [scale](float points) { return points * scale; };
+  const bool is_wide = rest.w >= px(kLeastWidth);
+  const bool has_panels = is_wide && (state.panels.alive || state.what_if);
+  const bool has_details = state.pick && rest.w >= px(kLeastSplit);
+  if (!has_panels && !has_details) return;
+  Box right = rest.take_right(px(kAlive));
+  rest.take_right(px(kGap));
+  if (is_wide && state.what_if) {
+    geometry.what_if = state.panels.alive || has_details ? right.take_top(px(kWhatIf)) : right;
+    right.take_top(px(kGap));
+  }
+  const bool shows_alive = is_wide && state.panels.alive;
+  if (has_details && shows_alive && right.h * (1 - kDetailsPart) >= px(kLeastDetails)) {
+    geometry.details = right.take_bottom(right.h * kDetailsPart);
+    right.take_bottom(px(kGap));
+  } else if (has_details) {
+    geometry.details = right;
+    return;
+  }
+  if (shows_alive) geometry.alive = right;
+}
+
+}  // namespace
+
+Geometry geometry_of(const GeometryInput& input, const ViewState& state) {
+  const auto scale = static_cast<float>(input.scale);
+  const auto px = [scale](float points) { return points * scale; };
+  Geometry geometry;
+  Box rest{0, static_cast<float>(input.top), static_cast<float>(input.width),
+           static_cast<float>(input.height - input.top)};
+  rest = rest.inset(px(kMargin));
+  geometry.header = rest.take_top(px(kHeader));
+  geometry.legend = rest.take_top(px(kLegend));
+  if (input.messages > 0) {
+    geometry.messages = rest.take_top(px(kMessage) * static_cast<float>(input.messages));
+  }
+  rest.take_top(px(kGap));
+  if (state.panels.minimap) {
+    geometry.minimap = rest.take_top(px(kMinimap));
+    rest.take_top(px(kGap));
+  }
+  place_column(geometry, rest, state, scale);
+  if (state.tree.is_open && input.runs > 0 && rest.h * kTreePart >= px(kLeastTree)) {
+    geometry.tree = rest.take_bottom(rest.h * kTreePart);
+    rest.take_bottom(px(kGap));
+  } else if (state.panels.table && input.runs > 0) {
+    const float wanted = px(kTableRow) * static_cast<float>(input.table_rows + 1) + px(2 * kGap);
+    const float height = std::min(wanted, rest.h - px(kLeastLanes));
+    if (height >= px(3 * kTableRow)) {
+      geometry.table = rest.take_bottom(height);
+      rest.take_bottom(px(kGap));
+    }
+  }
+  place_folded(geometry, rest, input);
+  place_cards(geometry, rest, input, state);
+  return geometry;
+}
+
+}  // namespace shardlens::viewer

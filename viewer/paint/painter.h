@@ -1,0 +1,57 @@
+// Puts items into a picture: every part of it draws text and boxes with a Painter.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "viewer/paint/picture.h"
+#include "viewer/paint/theme.h"
+
+namespace shardlens::viewer {
+
+class Painter {
+ public:
+  Painter(Picture& picture, const Fonts& fonts, const Colors& colors, double scale)
+      : colors(colors), picture_(picture), fonts_(fonts), scale_(static_cast<float>(scale)) {}
+
+  /// Converts points to pixels.
+  float px(float points) const { return points * scale_; }
+  float width(Style style, std::string_view text) const { return fonts_.width(style, text); }
+  float height(Style style) const { return fonts_.height(style); }
+
+  void fill(const Box& box, const Color& color, float radius = 0);
+  void outline(const Box& box, const Color& color, float radius = 0, float points = 1);
+  void line(float x0, float y0, float x1, float y1, const Color& color, float points = 1);
+  /// Draws a triangle that points up or down, as high as it is wide.
+  void triangle(float x, float y, float size, bool up, const Color& color);
+  void image(const Box& box, const Image& image);
+  void area(const Area& area) { picture_.areas.push_back(area); }
+
+  /// Draws a text at the left of the box, in its middle from top to bottom, cut to its width.
+  /// Returns the x at which the text ends.
+  float text(const Box& box, std::string_view text, const Color& color, Style style = Style::body);
+  /// Draws the first of the texts that fits the box; the last is cut if none does.
+  void text_that_fits(const Box& box, const std::vector<std::string>& texts, const Color& color,
+                      Style style);
+  float text_right(const Box& box, std::string_view text, const Color& color,
+                   Style style = Style::body);
+  void text_middle(const Box& box, std::string_view text, const Color& color,
+                   Style style = Style::body);
+  /// Draws a text from the top of the box, broken between words, with as many lines as the box has
+  /// room for.
+  void text_lines(Box box, std::string_view text, const Color& color, Style style);
+  /// Returns the text, shortened with "..." if it is too long.
+  std::string fitted(Style style, std::string_view text, float width) const;
+
+  const Colors& colors;
+
+ private:
+  void put(float x, const Box& box, std::string text, const Color& color, Style style);
+
+  Picture& picture_;
+  const Fonts& fonts_;
+  float scale_;
+};
+
+}  // namespace shardlens::viewer

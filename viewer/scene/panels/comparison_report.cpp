@@ -1,0 +1,356 @@
+#include "viewer/scene/panels/comparison_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string_view>
+
+#include "base/units.h"
+#include "profiler/compare/matching_json.h"
+#include "profiler/report/category_name.h"
+#include "profiler/report/judgement_json.h"
+#include "viewer/model/compare.h"
+#include "viewer/paint/theme.h"
+#include "viewer/state/facts.h"
+
+namespace shardlens::viewer {
+
+using profiler::bytes_text;
+using profiler::kCategoryNames;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kLargest = 10;  // rows of what is alive, and of what changed
+
+/// A run with the facts that the report has about it: all of the run, or its part in a range.
+struct Subject {
+  const Run* run = nullptr;
+  const RankLane* rank = nullptr;  // the one with the highest moment
+  Extent peak{};                   // that moment; empty if the range has nothing of the run
+  std::vector<int64_t> rank_peaks{};
+  bool is_whole = true;
+  const Subject* base = nullptr;  // with which it is compared: itself, or one of the same memory
+
+  bool is_base() const { return base == this; }
+  const Lane& lane() const { return rank->lane; }
+  const std::string& name() const { return run->name; }
+  int64_t bytes(Category category) const { return peak.at_max[static_cast<size_t>(category)]; }
+};
+
+Subject whole(const Run& run) {
+  Subject subject{.run = &run, .rank = &run.at_peak()};
+  subject.peak = subject.lane().peak();
+  for (const RankLane& rank : run.ranks) subject.rank_peaks.push_back(rank.lane.peak().max_bytes);
+  return subject;
+}
+
+Subject part(const Run& run, const std::vector<Warp>& warps, const Range& x) {
+  Subject subject{.run = &run, .rank = &run.ranks.front()};
+  subject.is_whole = false;
+  for (size_t i = 0; i < run.ranks.size(); ++i) {
+    const auto extent = column_of(warps[i], run.ranks[i].lane, x);
+    subject.rank_peaks.push_back(extent ? extent->max_bytes : 0);
+    if (!extent || extent->max_bytes <= subject.peak.max_bytes) continue;
+    subject.rank = &run.ranks[i];
+    subject.peak = *extent;
+  }
+  return subject;
+}
+
+using Subjects = std::vector<Subject>;
+
+Subjects subjects_of(const std::vector<Run>& runs, size_t baseline,
+                     const std::optional<ReportRange>& range) {
+  Subjects subjects;
+  const Warps warps = range ? warps_of(runs, range->alignment, baseline) : Warps();
+  for (size_t i = 0; i < runs.size(); ++i) {
+    subjects.push_back(range ? part(runs[i], warps[i], range->x) : whole(runs[i]));
+  }
+  return subjects;
+}
+
+/// Compares each strategy with the first of the baselines that shows the same memory.
+void choose_bases(Subjects& subjects, const std::vector<Run>& runs,
+                  const std::vector<size_t>& baselines) {
+  const std::vector<size_t> bases = bases_of(runs, baselines);
+  for (size_t i = 0; i < subjects.size(); ++i) subjects[i].base = &subjects[bases[i]];
+}
+
+bool subjects_have_shards(const Subjects& subjects) {
+  return std::ranges::any_of(
+      subjects, [](const Subject& one) { return profiler::has_shards(one.lane().info().header); });
+}
+
+/// Matches what a strategy has at its peak with what the baseline has at its own.
+profiler::Matching matched(const Subject& base, const Subject& one) {
+  return match({&base.lane(), &base.rank->names, base.peak.max_change},
+               {&one.lane(), &one.rank->names, one.peak.max_change});
+}
+
+/// Returns the name of the run's memory; "Memory" is that of tensors on the run's own device.
+std::string_view memory_of(const Subject& one) {
+  const LaneInfo& info = one.lane().info();
+  const auto own = info.header.device == "cpu" ? profiler::Space::host : profiler::Space::device;
+  if (info.space == own) return "Memory";
+  return info.space == profiler::Space::pinned ? "Pinned memory" : "Host memory";
+}
+
+/// Returns "" or ", from 1 to 3 (step)".
+std::string where_of(const std::optional<ReportRange>& range) {
+  if (!range) return "";
+  return fmt::format(", from {} to {} ({})", range->x.begin, range->x.end,
+                     axis_title(range->alignment));
+}
+
+/// Returns the categories that some strategy has at its peak, from the top of the stack down.
+std::vector<Category> categories_of(const Subjects& subjects) {
+  std::vector<Category> used;
+  const auto& order = stacking_order();
+  for (size_t i = order.size(); i-- > 0;) {
+    const auto is_used = [&](const Subject& one) { return one.bytes(order[i]) > 0; };
+    if (std::ranges::any_of(subjects, is_used)) used.push_back(order[i]);
+  }
+  return used;
+}
+
+std::vector<AliveRow> largest_of(const Subject& one) {
+  auto rows = alive_rows(one.lane(), one.rank->names, one.peak.max_change, Grouping::label);
+  if (rows.size() > kLargest) rows.resize(kLargest);
+  return rows;
+}
+
+std::string place_of(const Subject& one) {
+  const Lane& lane = one.lane();
+  const int64_t change = one.peak.max_change;
+  if (change == kBeforeAll) return "no moment: nothing is allocated there";
+  const Stretch* const stretch = lane.stretch_of_change(change);
+  const Span* const span = lane.span_at(lane.time_of(change));
+  std::string text = fmt::format("rank {}", lane.rank());
+  if (stretch != nullptr && stretch->number >= 0) text += fmt::format(", step {}", stretch->number);
+  if (stretch != nullptr && stretch->number < 0) {
+    text += fmt::format(", {}", profiler::kPhaseNames[static_cast<size_t>(stretch->phase)]);
+  }
+  if (span != nullptr && stretch != nullptr) {
+    text += ", " + one.rank->names.name_of(stretch->phase, span->action).text;
+  }
+  return text;
+}
+
+/// Returns a plan's verdict, or for a measured run the comparison with its plan; empty if there is
+/// none.
+std::string plan_words(const Subject& one) {
+  const Run& run = *one.run;
+  if (run.outlook && one.is_whole) return fmt::format("predicted, {}", run.outlook->verdict);
+  if (run.is_predicted()) return "predicted: nothing ran";
+  if (!run.plan || !one.is_whole) return "";
+  const int64_t planned = run.plan->lane.peak().max_bytes;
+  return fmt::format("plan {}: measured {}", bytes_text(planned),
+                     change_in_words(planned, one.peak.max_bytes));
+}
+
+/// Returns why the numbers of a run cannot be trusted; empty if they can.
+std::string doubt_of(const Run& run) {
+  const profiler::Judgement judgement = run.judgement();
+  if (profiler::is_whole(judgement)) return "";
+  return "recording " + profiler::judgement_text(judgement);
+}
+
+std::string subject_text(const Subject& one) {
+  const Run& run = *one.run;
+  std::string text = fmt::format("{}\n", run.name);
+  if (!run.strategy.empty()) text += fmt::format("  {}\n", run.strategy);
+  if (const std::string doubt = doubt_of(run); !doubt.empty()) text += "  " + doubt + "\n";
+  text += fmt::format("  peak {}{} in {}\n", bound_prefix(run.judgement()),
+                      bytes_text(one.peak.max_bytes), place_of(one));
+  if (const std::string words = plan_words(one); !words.empty()) text += "  " + words + "\n";
+  if (const auto& step_peak = one.lane().step_peak(); step_peak && one.is_whole) {
+    text += fmt::format("  of steps from the third on: {}\n", bytes_text(step_peak->max_bytes));
+  }
+  if (!one.is_base()) {
+    text += fmt::format("  {} against {}\n",
+                        change_in_words(one.base->peak.max_bytes, one.peak.max_bytes),
+                        one.base->name());
+  }
+  if (const int64_t capacity = run.capacity_bytes(); capacity > 0) {
+    text += fmt::format("  headroom {} of {}\n", bytes_text(capacity - one.peak.max_bytes),
+                        bytes_text(capacity));
+  }
+  return text;
+}
+
+/// Returns what changed against the strategy's baseline, the place that differs most first.
+std::string changes_text(const Subject& one, bool has_shards) {
+  const Subject& base = *one.base;
+  const profiler::Matching matching = matched(base, one);
+  std::string text = fmt::format(
+      "\nChanged from {} to {}\n  {:>12}  in both\n  {:>12}  only in {}\n"
+      "  {:>12}  only in {}\n",
+      base.name(), one.name(), bytes_text(matching.in_both_bytes),
+      bytes_text(matching.only_a_bytes), base.name(), bytes_text(matching.only_b_bytes),
+      one.name());
+  size_t rows = 0;
+  for (const profiler::MatchedPlace& row : matching.rows) {
+    if (row.changed_bytes() == 0) continue;
+    if (++rows > kLargest) continue;
+    text += fmt::format("  {} ({}): {}; {}\n", row.name, words_of(row.category, has_shards),
+                        change_in_words(row.a_bytes, row.b_bytes), holding_text(row));
+  }
+  if (rows > kLargest) text += fmt::format("  {} more places differ\n", rows - kLargest);
+  return text;
+}
+
+/// Returns ", compared with keep", with a name for each memory in which strategies are compared.
+std::string bases_text(const Subjects& subjects) {
+  std::vector<std::string> names;
+  for (const Subject& one : subjects) {
+    const std::string& name = one.base->name();
+    if (!one.is_base() && std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return names.empty() ? "" : fmt::format(", compared with {}", fmt::join(names, " and "));
+}
+
+std::string text_report(const Subjects& subjects, const Subject& base, const std::string& where) {
+  const bool has_shards = subjects_have_shards(subjects);
+  const std::string what =
+      subjects.size() > 1 ? fmt::format("{} strategies", subjects.size()) : base.name();
+  std::string text =
+      fmt::format("{} of {}{}{}\n\n", memory_of(base), what, bases_text(subjects), where);
+  for (const Subject& one : subjects) text += subject_text(one) + "\n";
+  text += "At each one's peak\n";
+  for (const Category category : categories_of(subjects)) {
+    text += fmt::format("  {}\n", words_of(category, has_shards));
+    for (const Subject& one : subjects) {
+      const int64_t bytes = one.bytes(category);
+      text += fmt::format("    {:>12}  {}", bytes_text(bytes), one.name());
+      if (!one.is_base()) {
+        text += fmt::format(": {}", change_in_words(one.base->bytes(category), bytes));
+      }
+      text += "\n";
+    }
+  }
+  for (const Subject& one : subjects) {
+    if (!one.is_base()) text += changes_text(one, has_shards);
+  }
+  for (const Subject& one : subjects) {
+    text += fmt::format("\nLargest at the peak of {}\n", one.name());
+    for (const AliveRow& row : largest_of(one)) {
+      text += fmt::format("  {:>12}  {} ({}, {} block{})\n", bytes_text(row.bytes), row.name,
+                          words_of(row.category, has_shards), row.count, row.count == 1 ? "" : "s");
+    }
+  }
+  return text;
+}
+
+Json json_of(const Subject& one) {
+  const Run& run = *one.run;
+  Json categories = Json::object();
+  for (int i = 0; i < kCategories; ++i) {
+    const auto category = static_cast<Category>(i);
+    categories[std::string(kCategoryNames[static_cast<size_t>(i)])] = one.bytes(category);
+  }
+  Json ranks = Json::array();
+  for (size_t i = 0; i < run.ranks.size(); ++i) {
+    const Lane& lane = run.ranks[i].lane;
+    ranks.push_back({{"rank", lane.rank()},
+                     {"peak_allocated_bytes", one.rank_peaks[i]},
+                     {"lost", lane.info().judgement.lost_events},
+                     {"judgement", profiler::judgement_json(lane.info().judgement)}});
+  }
+  const Json nothing = nullptr;
+  const auto& step_peak = one.lane().step_peak();
+  const Json comparison =
+      one.is_base() ? nothing
+                    : profiler::matching_json(matched(*one.base, one), "baseline", "here");
+  return {{"name", run.name},
+          {"strategy", run.strategy},
+          {"judgement", profiler::judgement_json(run.judgement())},
+          {"peak_allocated_bytes", one.peak.max_bytes},
+          {"step_peak_allocated_bytes",
+           one.is_whole && step_peak ? Json(step_peak->max_bytes) : nothing},
+          {"baseline", one.base->name()},
+          {"growth_bytes", one.peak.max_bytes - one.base->peak.max_bytes},
+          {"comparison", comparison},
+          {"at_peak", {{"place", place_of(one)}, {"categories", categories}}},
+          {"capacity_bytes", run.capacity_bytes()},
+          {"predicted", run.is_predicted()},
+          {"plan_peak_allocated_bytes",
+           one.is_whole && run.plan ? Json(run.plan->lane.peak().max_bytes) : nothing},
+          {"ranks", ranks}};
+}
+
+std::string json_report(const Subjects& subjects, const Subject& base,
+                        const std::optional<ReportRange>& range) {
+  const auto space = static_cast<size_t>(base.lane().info().space);
+  Json report = {{"schema", "shardlens.view/1"},
+                 {"baseline", base.name()},
+                 {"space", profiler::kSpaceNames[space]}};
+  if (range) {
+    report["range"] = {
+        {"axis", axis_title(range->alignment)}, {"begin", range->x.begin}, {"end", range->x.end}};
+  }
+  report["strategies"] = Json::array();
+  for (const Subject& one : subjects) report["strategies"].push_back(json_of(one));
+  return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string csv_quoted(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
+std::string csv_report(const Subjects& subjects) {
+  std::string csv = "strategy,category,bytes,growth_bytes,recording\n";
+  for (const Subject& one : subjects) {
+    const std::string name = csv_quoted(one.name());
+    const int64_t peak = one.peak.max_bytes;
+    const profiler::Judgement judgement = one.run->judgement();
+    const std::string word =
+        csv_quoted(profiler::is_whole(judgement) ? "whole" : profiler::judgement_text(judgement));
+    csv += fmt::format("{},all,{},{},{}\n", name, peak, peak - one.base->peak.max_bytes, word);
+    for (const Category category : categories_of(subjects)) {
+      const int64_t bytes = one.bytes(category);
+      csv += fmt::format("{},{},{},{},{}\n", name, kCategoryNames[static_cast<size_t>(category)],
+                         bytes, bytes - one.base->bytes(category), word);
+    }
+  }
+  return csv;
+}
+
+}  // namespace
+
+ReportFormat report_format(const std::string& path) {
+  if (path.ends_with(".txt")) return ReportFormat::text;
+  if (path.ends_with(".json")) return ReportFormat::json;
+  if (path.ends_with(".csv")) return ReportFormat::csv;
+  throw std::invalid_argument(fmt::format(
+      "--report {}: not a kind of report; end its name in .txt, .json or .csv, or write "
+      "a page with --export",
+      path));
+}
+
+std::string comparison_report(const std::vector<Run>& runs, size_t baseline, ReportFormat format,
+                              const std::optional<ReportRange>& range,
+                              const std::vector<size_t>& earlier_baselines) {
+  Subjects subjects = subjects_of(runs, baseline, range);
+  std::vector<size_t> baselines = earlier_baselines;
+  baselines.insert(baselines.begin(), baseline);
+  choose_bases(subjects, runs, baselines);
+  const Subject& base = subjects[baseline];
+  switch (format) {
+    case ReportFormat::text:
+      return text_report(subjects, base, where_of(range));
+    case ReportFormat::json:
+      return json_report(subjects, base, range);
+    case ReportFormat::csv:
+      break;
+  }
+  return csv_report(subjects);
+}
+
+}  // namespace shardlens::viewer

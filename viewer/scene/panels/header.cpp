@@ -1,0 +1,302 @@
+// Draws the parts above the lanes: what is compared and how, the legend, messages, and the minimap.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "base/units.h"
+#include "viewer/scene/parts.h"
+
+namespace shardlens::viewer {
+
+namespace {
+
+std::string title_of(const Scene& scene) {
+  const size_t count = scene.shown.size();
+  if (count == 1) return fmt::format("Memory of {}", scene.shown.front().run->name);
+  const size_t first = scene.geometry.first_lane;
+  const std::string part =
+      scene.geometry.lane_bar.w > 0
+          ? fmt::format(": {} to {}", first + 1, first + scene.geometry.cards.size())
+          : "";
+  return fmt::format("Memory of {} strategies{}", count, part);
+}
+
+bool is_on_host(const Shown& one) { return one.lane->lane.info().space == profiler::Space::host; }
+
+/// True if some runs have their tensors on a device, and others on the host.
+bool are_mixed(const std::vector<Shown>& shown) {
+  return !std::ranges::all_of(shown, is_on_host) && std::ranges::any_of(shown, is_on_host);
+}
+
+std::string height_words(const Scene& scene) {
+  if (scene.state().height == Height::capacity && scene.state().layout != Layout::difference) {
+    return "y axis up to the device's memory";
+  }
+  if (scene.state().height == Height::view) return "the y axis fits what is in view";
+  if (scene.state().height == Height::own) return "a y axis each";
+  return are_mixed(scene.shown) ? "a y axis for each memory" : "one y axis for all";
+}
+
+/// Returns the names of the runs with which others are compared.
+std::string base_words(const Scene& scene) {
+  std::string names;
+  for (const Shown& one : scene.shown) {
+    if (!Scene::is_baseline(one) || !one.has_others) continue;
+    names += (names.empty() ? "" : " and ") + one.run->name;
+  }
+  return names;
+}
+
+std::string layout_words(const Scene& scene) {
+  const std::string base = base_words(scene);
+  if (base.empty()) return "";
+  switch (scene.state().layout) {
+    case Layout::difference:
+      return fmt::format("minus {}", base);
+    case Layout::overlay:
+      return fmt::format("outlines over {}", base);
+    case Layout::rows:
+    case Layout::columns:
+      break;
+  }
+  return fmt::format("compared with {}", base);
+}
+
+std::string sort_words(const Scene& scene) {
+  const LaneSort sort = scene.state().lanes.sort;
+  if (sort == LaneSort::opened || scene.shown.size() < 2) return "";
+  return fmt::format("sorted by {}", kLaneSortNames[static_cast<size_t>(sort)]);
+}
+
+std::string place_words(const Scene& scene) {
+  if (scene.state().memory == Memory::pinned) return "pinned memory of the host";
+  if (are_mixed(scene.shown)) return "device or host memory of tensors";
+  const bool on_host = std::ranges::any_of(scene.shown, is_on_host);
+  return on_host ? "host memory of tensors" : "device memory of tensors";
+}
+
+/// Returns the notice that a user must see once: that values mean nothing on a null device.
+std::string notice_of(const Scene& scene) {
+  for (const Shown& one : scene.shown) {
+    const std::string& notice = one.lane->lane.info().header.notice;
+    if (!notice.empty() && !one.run->is_predicted()) return notice;
+  }
+  return "";
+}
+
+/// Draws a category's colour, plain or with its hatch as in the lanes.
+void draw_swatch(Scene& scene, Category category, const Box& box) {
+  if (!scene.state().panels.hatches) {
+    scene.paint.fill(box, color_of(category), scene.paint.px(2));
+    return;
+  }
+  const int side = static_cast<int>(box.w);
+  const LaneStyle style{.height = side,
+                        .top_bytes = 1,
+                        .theme = scene.state().theme,
+                        .hatch_period = hatch_period(scene),
+                        .edge = 0};
+  const std::string key =
+      fmt::format("{} {} {}", side, static_cast<int>(style.theme), style.hatch_period);
+  scene.paint.image(box,
+                    scene.cache.get(fmt::format("swatch {}", static_cast<int>(category)), key, [&] {
+                      Extent full;
+                      full.at_max[static_cast<size_t>(category)] = 1;
+                      return stack_image(Columns(static_cast<size_t>(side), full), style);
+                    }));
+}
+
+float legend_width(Scene& scene, Category category) {
+  const std::string words = words_of(category, have_shards(scene.shown));
+  return scene.paint.px(33) + scene.paint.width(Style::small, words);
+}
+
+void draw_legend_entry(Scene& scene, Category category, Box entry) {
+  Painter& paint = scene.paint;
+  const std::string words = words_of(category, have_shards(scene.shown));
+  const bool is_shown = scene.state().shows(category);
+  const Box swatch{entry.x, entry.y + entry.h / 2 - paint.px(6), paint.px(12), paint.px(12)};
+  if (is_shown) draw_swatch(scene, category, swatch);
+  paint.outline(swatch, is_shown ? paint.colors.muted : paint.colors.card_edge, paint.px(2));
+  Box text = entry;
+  text.take_left(paint.px(17));
+  paint.text(text, words, is_shown ? paint.colors.text : paint.colors.muted, Style::small);
+  if (!is_shown) {
+    const float middle = entry.y + entry.h / 2;
+    paint.line(text.x, middle, text.x + paint.width(Style::small, words), middle,
+               paint.colors.muted);
+  }
+  const auto index = static_cast<size_t>(category);
+  paint.area({text, Area::Kind::category, 0, index});
+  paint.area({{entry.x, entry.y, text.x - entry.x, entry.h}, Area::Kind::legend, 0, index});
+  const auto& pick = scene.state().pick;
+  if (!pick || pick->category != category) return;
+  const float foot = entry.bottom() - paint.px(3);
+  paint.line(text.x, foot, text.x + paint.width(Style::small, words), foot, paint.colors.accent, 2);
+}
+
+/// Returns the categories that have room in the legend: what decides first, then the largest.
+std::vector<Category> legend_choice(Scene& scene, std::vector<Category> used, float room) {
+  std::ranges::stable_sort(used, std::greater(), [&](Category category) {
+    return std::pair(is_decisive(category), most_bytes(scene.shown, category));
+  });
+  std::erase_if(used, [&](Category category) {
+    const float width = legend_width(scene, category);
+    const bool fits = width <= room;
+    room = fits ? room - width : 0;
+    return !fits;
+  });
+  return used;
+}
+
+bool shows_reserved(const Scene& scene) {
+  return scene.state().panels.reserved &&
+         std::ranges::any_of(scene.shown, [](const Shown& one) { return one.reserved_peak > 0; });
+}
+
+bool has_plan_lines(const Scene& scene) {
+  return std::ranges::any_of(scene.shown,
+                             [](const Shown& one) { return one.plan_warp != nullptr; });
+}
+
+/// Draws the categories in stacking order from the top, and how many have no room.
+void draw_legend_categories(Scene& scene, Box& line) {
+  const std::vector<Category> used = used_categories(scene.shown);
+  const float others = scene.paint.px((shows_reserved(scene) ? 100.F : 0.F) +
+                                      (has_plan_lines(scene) ? 70.F : 0.F) + 55.F);
+  const auto chosen = legend_choice(scene, used, line.w - others);
+  for (const Category category : used) {
+    if (std::ranges::find(chosen, category) == chosen.end()) continue;
+    draw_legend_entry(scene, category, line.take_left(legend_width(scene, category)));
+  }
+  if (chosen.size() == used.size()) return;
+  scene.paint.text(line.take_left(scene.paint.px(52)),
+                   fmt::format("{} more", used.size() - chosen.size()), scene.paint.colors.muted,
+                   Style::small);
+}
+
+/// Draws the name of each strategy beside the line that its outline has in the overlay.
+void draw_line_names(Scene& scene, Box line) {
+  Painter& paint = scene.paint;
+  for (const size_t run : scene.compared) {
+    const Shown& one = scene.shown[run];
+    if (Scene::is_baseline(one)) continue;
+    const float width = paint.width(Style::small, one.run->name);
+    Box entry = line.take_right(width + paint.px(36));
+    const float middle = entry.y + entry.h / 2;
+    paint.line(entry.x, middle, entry.x + paint.px(18), middle,
+               line_color(one.index, scene.state().theme), 2);
+    entry.take_left(paint.px(22));
+    paint.text(entry, one.run->name, paint.colors.text, Style::small);
+  }
+}
+
+}  // namespace
+
+void draw_header(Scene& scene) {
+  Painter& paint = scene.paint;
+  Box box = scene.geometry.header;
+  float end = paint.text(box, title_of(scene), paint.colors.text, Style::title);
+  if (const std::string notice = notice_of(scene); !notice.empty()) {
+    const Box place{end + paint.px(14), box.y + paint.px(2), box.right() - end, box.h};
+    end = paint.text(place, notice, paint.colors.warning, Style::small);
+  }
+  std::string how = place_words(scene);
+  const auto add = [&](const std::string& words) {
+    if (!words.empty()) how += ", " + words;
+  };
+  add(fmt::format("aligned by {}", kAlignmentNames[static_cast<size_t>(scene.state().alignment)]));
+  add(height_words(scene));
+  add(layout_words(scene));
+  add(sort_words(scene));
+  Box right{end + paint.px(16), box.y, box.right() - end - paint.px(16), box.h};
+  paint.text_right(right, how, paint.colors.muted, Style::body);
+}
+
+void draw_legend(Scene& scene) {
+  Box line = scene.geometry.legend;
+  draw_legend_categories(scene, line);
+  Painter& paint = scene.paint;
+  if (shows_reserved(scene) && line.w > paint.px(90)) {
+    Box entry = line.take_left(paint.px(100));
+    const float middle = entry.y + entry.h / 2;
+    paint.line(entry.x, middle, entry.x + paint.px(5), middle, paint.colors.muted, 1.5F);
+    paint.line(entry.x + paint.px(9), middle, entry.x + paint.px(14), middle, paint.colors.muted,
+               paint.px(1.5F));
+    entry.take_left(paint.px(19));
+    paint.text(entry, "reserved", paint.colors.text, Style::small);
+  }
+  if (has_plan_lines(scene) && line.w >= paint.px(69)) {
+    Box entry = line.take_left(paint.px(70));
+    const float middle = entry.y + entry.h / 2;
+    for (const float at : {0.F, 9.F}) {
+      paint.line(entry.x + paint.px(at), middle, entry.x + paint.px(at + 6), middle,
+                 paint.colors.plan, 2.5F);
+    }
+    entry.take_left(paint.px(19));
+    paint.text(entry, "plan", paint.colors.text, Style::small);
+  }
+  if (scene.state().layout == Layout::overlay) {
+    draw_line_names(scene, line);
+  }
+}
+
+void draw_messages(Scene& scene) {
+  Painter& paint = scene.paint;
+  Box box = scene.geometry.messages;
+  const auto& messages = scene.in.messages;
+  const size_t lines = std::min<size_t>(3, messages.size());
+  for (size_t i = 0; i < lines; ++i) {
+    Box line = box.take_top(scene.geometry.messages.h / static_cast<float>(lines));
+    const bool is_last = i + 1 == lines && messages.size() > lines;
+    paint.text(line,
+               is_last ? fmt::format("{} (and {} more)", messages[i], messages.size() - lines)
+                       : messages[i],
+               paint.colors.warning, Style::small);
+  }
+}
+
+void draw_minimap(Scene& scene) {
+  const Box& box = scene.geometry.minimap;
+  if (box.h <= 0) return;
+  Painter& paint = scene.paint;
+  const Shown& one = scene.focus();
+  const Range& all = scene.in.facts.extent;
+  const LaneStyle style{.height = static_cast<int>(box.h),
+                        .top_bytes = 1,
+                        .theme = scene.state().theme,
+                        .hidden_categories = scene.state().hidden_categories};
+  const int width = static_cast<int>(box.w);
+  const std::string key =
+      fmt::format("{} {} {} {} {} {} {} {} {}", scene.in.generation, one.index, one.rank, width,
+                  style.height, static_cast<int>(style.theme), style.hidden_categories,
+                  static_cast<int>(scene.state().alignment), scene.state().baseline);
+  paint.fill(box, paint.colors.card, paint.px(3));
+  paint.image(box, scene.cache.get("minimap", key, [&] {
+    const Columns cells = columns_of(*one.warp, one.lane->lane, all, width);
+    LaneStyle fitted = style;
+    for (const auto& total : totals_of(cells, style.hidden_categories)) {
+      const double top = 1.1 * static_cast<double>(total.value_or(0));
+      fitted.top_bytes = std::max(fitted.top_bytes, top);
+    }
+    return stack_image(cells, fitted);
+  }));
+  const auto x = [&](double at) {
+    return box.x + static_cast<float>((at - all.begin) / all.length()) * box.w;
+  };
+  for (const double peak : scene.in.facts.peak_x) {
+    paint.triangle(x(peak) - paint.px(3), box.y + paint.px(4), paint.px(6), false,
+                   paint.colors.cursor);
+  }
+  const float begin = x(scene.view.begin);
+  const float end = x(scene.view.end);
+  paint.fill({box.x, box.y, begin - box.x, box.h}, paint.colors.background.with_alpha(190));
+  paint.fill({end, box.y, box.right() - end, box.h}, paint.colors.background.with_alpha(190));
+  paint.outline({begin, box.y, std::max(paint.px(2), end - begin), box.h}, paint.colors.accent, 0,
+                paint.px(1.5F));
+  paint.area({box, Area::Kind::minimap, one.index, one.rank});
+}
+
+}  // namespace shardlens::viewer
