@@ -31,7 +31,7 @@ constexpr int kMaxFileLines = 600;
 constexpr int kMaxLineColumns = 100;
 constexpr int kMaxFunctionLines = 70;
 constexpr int kMaxFunctionLinesP95 = 40;
-constexpr int kMaxArchitectureLines = 150;
+constexpr int kMaxArchitectureLines = 120;
 constexpr int kMaxFolderFiles = 30;
 constexpr int kMaxReadmeWords = 900;
 
@@ -581,7 +581,7 @@ TEST_CASE("long files, long lines and forbidden text are faults") {
   };
   CHECK(size_faults({"a.cpp", std::string(600, '\n')}).empty());
   CHECK(size_faults({"a.cpp", std::string(601, '\n')}).size() == 1);
-  CHECK(size_faults({"ARCHITECTURE.md", std::string(151, '\n')}).size() == 1);
+  CHECK(size_faults({"ARCHITECTURE.md", std::string(121, '\n')}).size() == 1);
   CHECK(size_faults({"README.md", words(900)}).empty());
   CHECK(size_faults({"README.md", words(901)}).size() == 1);
   CHECK(size_faults({"a.cpp", std::string(100, 'x')}).empty());

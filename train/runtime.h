@@ -1,4 +1,4 @@
-// Trains a model. Everything else in this folder is private to it.
+// Trains a model: all that programs call. launch/train.cpp implements it.
 //
 // A program with a model of its own calls `train` from its main(): it then takes the flags of
 // `shardlens train`, starts and watches the ranks, and shards the model as they say
