@@ -31,7 +31,7 @@ constexpr double kMostBytes = 0x1p60;
 }  // namespace
 
 std::string bytes_text(int64_t bytes) {
-  const auto size = static_cast<double>(bytes < 0 ? -bytes : bytes);
+  const double size = std::abs(static_cast<double>(bytes));  // the least int64_t has no negative
   for (const Unit& unit : kUnits) {
     if (!unit.name.ends_with("iB") || size < unit.bytes) continue;
     return fmt::format("{:.2f} {}", static_cast<double>(bytes) / unit.bytes, unit.name);

@@ -12,6 +12,7 @@ TEST_CASE("bytes are told in binary units") {
   CHECK(bytes_text(1023) == "1023 B");
   CHECK(bytes_text(1024) == "1.00 KiB");
   CHECK(bytes_text(-1536) == "-1.50 KiB");
+  CHECK(bytes_text(INT64_MIN) == "-8388608.00 TiB");
   CHECK(bytes_text(int64_t{80} << 30) == "80.00 GiB");
 }
 
