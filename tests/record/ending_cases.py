@@ -92,6 +92,12 @@ def check_left(folder):
 OUT_OF_MEMORY = "does not fit: out of memory "
 
 
+def check_differentiated(folder):
+    """Without waiting for autograd's threads, half of such programs end by SIGABRT."""
+    for number in range(4):
+        python(f"{folder}/{number}", "differentiate").expect(0)
+
+
 def check_uncaught(folder):
     run = expect_no_fit(python(folder, "run_out"))
     run.expect(3, OUT_OF_MEMORY + "before its first step at misbehave.py:", "4.00 TiB could not be "
@@ -282,7 +288,7 @@ def check_old_history(folder):
         raise AssertionError(categories)
 
 
-QUICK = [check_uncaught, check_import_error, check_sought, check_wrapper]
+QUICK = [check_uncaught, check_import_error, check_sought, check_wrapper, check_differentiated]
 LONG = [
     check_failed, check_exited, check_crashed, check_interrupted, check_terminated, check_left,
     check_caught, check_went_on, check_died, check_child, check_torchrun, check_filled,

@@ -179,12 +179,22 @@ def _is_recording():
     return _Recording.recorder is not None and _Recording.process == os.getpid()
 
 
+def _has_autograd_threads():
+    """PyTorch starts one for each device when a backward first runs on it."""
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError):  # it has ended in the meantime
+            with open(f"/proc/self/task/{thread}/comm", encoding="utf-8") as file:
+                if file.read().startswith("pt_autograd_"):
+                    return True
+    return False
+
+
 @guarded("autograd's threads may not have ended")
 def _wait_for_autograd(torch):
     """A thread of autograd's that lets go of a callback in Python when that ends aborts the process:
     PyTorch's own fault, but a GPU takes longer. It does so before it turns to another backward, and
     of that one, which is this function's, within far less than the time that is waited."""
-    if _Recording.step > 0 and _Recording.process == os.getpid():
+    if _Recording.process == os.getpid() and _has_autograd_threads():
         with contextlib.suppress(RuntimeError):  # the program has left no memory
             torch.zeros(1, device="cuda", requires_grad=True).sum().backward()
         time.sleep(_AUTOGRAD_ENDS_S)

@@ -80,6 +80,15 @@ def retry_and_reset():
     train(1)
 
 
+def differentiate():
+    """No optimizer: the last that happens is a thread of autograd's letting go of a callback."""
+    engine = torch.autograd.Variable._execution_engine
+    weight = torch.ones(1 << 16, device="cuda", requires_grad=True)
+    weight.register_hook(lambda gradient: engine.queue_callback(lambda: gradient.shape))
+    for _ in range(2):
+        weight.square().sum().backward()
+
+
 def leave():
     train(2)
     os._exit(0)
