@@ -10,8 +10,7 @@ namespace shardlens::input {
 bool is_utf8(std::string_view text);
 
 /// Returns the text on one line. Control characters and those that turn the direction of reading
-/// become "\u001b", "
-/// ", "\u202e"; bytes that are no UTF-8 become "\xff". All else stays as it is.
+/// become "\u001b", "\n", "\u202e"; bytes that are no UTF-8 become "\xff". All else stays as it is.
 std::string shown(std::string_view text);
 
 /// Does the same for a whole output, which may have several lines. JSON that has no such characters

@@ -69,7 +69,7 @@ TEST_CASE("the axes of a world are those that no others make up") {
                                      {.place = {0, 1, 0, 1}, .line = {0, 1}}};
   CHECK(axes_of(4, {{0, 2}, {1, 3}, {0, 1}, {2, 3}}) == of_mesh);
   CHECK(axes_of(4, {{0, 2}, {1, 3}, {0, 1, 2, 3}, {0, 1}, {2, 3}, {0, 2}}) == of_mesh);
-  // Of tensor groups alone, the other axis is which of them a rank is in.
+  // Where only tensor groups are known, the other axis says which of them a rank is in.
   CHECK(axes_of(4, {{0, 1}, {2, 3}}) == std::vector<Axis>{{.place = {0, 1, 0, 1}, .line = {0, 1}},
                                                           {.place = {0, 0, 1, 1}, .line = {0, 2}}});
   // Megatron makes a group of the first and the last stage after each pipeline.

@@ -1,4 +1,4 @@
-// What a press selects is what was drawn there, and what is said of it is what was recorded.
+// A press selects the block that was drawn there, and its details are those that were recorded.
 
 #include "viewer/scene/pick.h"
 
