@@ -326,8 +326,8 @@ void rage(int64_t faults, const std::string& communicator) {
 
 }  // namespace
 
-TEST_CASE("a run comes through a storm of 10 faults to the same bits", "[storm][faults]") {
-  rage(10, "gloo");
+TEST_CASE("a run comes through a storm of 6 faults to the same bits", "[storm][faults]") {
+  rage(6, "gloo");
 }
 
 TEST_CASE("a run comes through a storm of 60 faults to the same bits", "[storm][faults][long]") {

@@ -2,10 +2,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/process.h"
+#include "tests/support/sample.h"
 #include "tests/support/strategies.h"
 
 using namespace shardlens::test;
@@ -47,23 +49,27 @@ void require_runs(const Model& model, std::vector<std::string> flags, int world_
   CHECK(result.at("steps") == 3);
 }
 
-void require_all_run(const Model& model, int world_size) {
+/// Runs every strategy that fits the model, or one in `strategies_per_sample` of them.
+void require_all_run(const Model& model, int world_size, int strategies_per_sample = 1) {
+  Sample sample(Catch::getSeed(), strategies_per_sample);
   for (const auto& flags : all_strategy_flags(world_size)) {
+    if (!fits_model(flags, model.name) || !sample.has_next()) continue;
     std::string name = model.name;
     for (const std::string& flag : flags) name += " " + flag;
     INFO(name);
-    if (fits_model(flags, model.name)) require_runs(model, flags, world_size);
+    require_runs(model, flags, world_size);
   }
 }
 
 }  // namespace
 
-TEST_CASE("every strategy passes the null device's checks", "[null][strategies]") {
-  require_all_run({"vit-tutorial", {"--batch", "4"}}, 8);
+TEST_CASE("a third of the strategies passes the null device's checks", "[null][strategies]") {
+  require_all_run({"vit-tutorial", {"--batch", "4"}}, 8, 3);
 }
 
-TEST_CASE("every strategy passes the null device's checks with larger models",
+TEST_CASE("every strategy passes the null device's checks with every model",
           "[null][strategies][long]") {
+  require_all_run({"vit-tutorial", {"--batch", "4"}}, 8);
   require_all_run({"vit-b16", {"--batch", "2"}}, 8);
   require_all_run({"vit-l16", {"--batch", "2"}}, 8);
   require_all_run({"transformer", {"--batch", "1"}}, 8);
