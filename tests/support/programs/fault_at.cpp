@@ -208,7 +208,8 @@ const char* path_at(int folder, const char* name, char (&path)[512]) {
   } else {
     path_of(folder, parent);
   }
-  std::snprintf(path, sizeof path, "%s/%s", parent, name);
+  const int length = std::snprintf(path, sizeof path, "%s/%s", parent, name);
+  if (length >= static_cast<int>(sizeof path)) path[0] = '\0';  // no name is that long
   return path;
 }
 
