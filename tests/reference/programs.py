@@ -12,6 +12,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = ROOT / "build" / "bin" / "shardlens"
+DEPS = pathlib.Path(os.environ.get("SHARDLENS_DEPS", ROOT / ".deps"))
 
 
 class Failure(SystemExit):
