@@ -385,10 +385,11 @@ TEST_CASE("a second subscriber is refused, and learns who the first is") {
   int calls = 0;
   CUpti_SubscriberHandle first = nullptr, second = nullptr;
   std::array<char, CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN> old_name{};
-  CUpti_SubscriberParams params{.structSize = CUpti_SubscriberParams_STRUCT_SIZE,
-                                .subscriberName = "the first",
-                                .oldSubscriberName = old_name.data(),
-                                .oldSubscriberSize = old_name.size()};
+  CUpti_SubscriberParams params{};  // CUDA 13.2's has more members than 13.0's
+  params.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
+  params.subscriberName = "the first";
+  params.oldSubscriberName = old_name.data();
+  params.oldSubscriberSize = old_name.size();
   REQUIRE(cuptiSubscribe_v2(&first, callback, &calls, &params) == CUPTI_SUCCESS);
   REQUIRE(cuptiEnableDomain(1, first, CUPTI_CB_DOMAIN_RUNTIME_API) == CUPTI_SUCCESS);
   constexpr CUptiResult kRefused = CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
