@@ -1,8 +1,14 @@
 #include "viewer/app/recent.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <fstream>
+
+#include "base/output_file.h"
 
 namespace shardlens::viewer {
 
@@ -38,11 +44,10 @@ void remember_paths(const std::vector<std::string>& paths, const std::string& fi
   for (const std::string& path : recent_paths(file)) add(path);
   all.resize(std::min(all.size(), kMostRecent));
   fs::create_directories(fs::path(file).parent_path(), failed);
-  const std::string partial = file + ".partial";
-  std::ofstream lines(partial, std::ios::trunc);
-  for (const std::string& path : all) lines << path << "\n";
-  lines.close();
-  if (lines) fs::rename(partial, file, failed);
+  try {
+    profiler::write_text(file, fmt::format("{}\n", fmt::join(all, "\n")));
+  } catch (const std::exception&) {  // who only looks needs no list
+  }
 }
 
 }  // namespace shardlens::viewer

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "base/input_file.h"
 #include "base/limits.h"
+#include "base/output_file.h"
 #include "base/shown.h"
 #include "base/strict_json.h"
 
@@ -355,13 +355,10 @@ ViewState parse_session(const std::string& text, const std::string& folder) {
 
 void save_session(const ViewState& state, const std::string& path) {
   const fs::path target = fs::absolute(path);
-  const fs::path partial = target.string() + ".partial";
-  std::ofstream file(partial, std::ios::binary | std::ios::trunc);
-  file << session_text(state, target.parent_path().string());
-  file.close();
-  std::error_code error;
-  if (file) fs::rename(partial, target, error);
-  if (!file || error) {
+  const std::string text = session_text(state, target.parent_path().string());
+  try {
+    profiler::write_text(target.string(), text);
+  } catch (const std::exception&) {
     throw std::runtime_error(
         fmt::format("{}: cannot write this session; choose a folder that can be written", path));
   }
