@@ -39,9 +39,10 @@ std::optional<BrowsedPath> browsed(const fs::path& path, const std::string& fold
     return entry.what.empty() ? std::nullopt : std::optional(entry);
   }
   const size_t ranks = ranks_in(path.string());
-  entry.is_entered = ranks == 0;
+  entry.is_run = ranks > 0;
+  entry.is_entered = !entry.is_run;
   entry.what =
-      ranks == 0 ? "folder" : fmt::format("run of {} rank{}", ranks, ranks == 1 ? "" : "s");
+      entry.is_run ? fmt::format("run of {} rank{}", ranks, ranks == 1 ? "" : "s") : "folder";
   if (entry.is_entered) {
     entry.name += "/";
     entry.path += "/";
@@ -68,8 +69,7 @@ std::vector<BrowsedPath> content_of(const std::string& folder) {
 
 /// Puts the folder itself first if it has several runs: they open together.
 void add_all_runs(std::vector<BrowsedPath>& content, const std::string& folder) {
-  const auto runs = std::ranges::count_if(
-      content, [](const BrowsedPath& one) { return one.what.starts_with("run of "); });
+  const auto runs = std::ranges::count_if(content, &BrowsedPath::is_run);
   if (runs < 2) return;
   content.insert(content.begin(), {.path = folder.empty() ? "." : folder,
                                    .name = "all of this folder",

@@ -8,9 +8,9 @@ namespace shardlens::viewer {
 
 struct BrowsedPath {
   std::string path;
-  std::string name;  // as it is listed
-  std::string
-      what;  // "run of 2 ranks", "folder", "3 runs", "recording"; empty if it was opened before
+  std::string name;         // as it is listed
+  std::string what;         // "run of 2 ranks", "folder", "3 runs"; empty if it was opened before
+  bool is_run = false;      // true for a run's folder
   bool is_entered = false;  // true for a folder that has something in it, but is no run
 };
 

@@ -283,6 +283,13 @@ std::vector<size_t> bases_of(const std::vector<Run>& runs, const std::vector<siz
   return bases;
 }
 
+std::vector<size_t> bases_of(const std::vector<Run>& runs, size_t baseline,
+                             const std::vector<size_t>& earlier) {
+  std::vector<size_t> wanted = {baseline};
+  wanted.insert(wanted.end(), earlier.begin(), earlier.end());
+  return bases_of(runs, wanted);
+}
+
 OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& cache_folder,
                      std::optional<profiler::Space> space, const ReadPart& meanwhile,
                      const std::vector<std::string>& closed) {

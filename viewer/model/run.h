@@ -98,6 +98,9 @@ OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& c
 /// Returns for each run the index of that with which it is compared: the first of `wanted` that
 /// shows the same memory, else the first run that does.
 std::vector<size_t> bases_of(const std::vector<Run>& runs, const std::vector<size_t>& wanted);
+/// Does the same, of which `baseline` is wanted before the earlier ones.
+std::vector<size_t> bases_of(const std::vector<Run>& runs, size_t baseline,
+                             const std::vector<size_t>& earlier);
 
 /// Opens the ranks again whose recording was still being written and has grown. Returns true if any
 /// has.

@@ -228,13 +228,22 @@ YAxis y_axis_of(const ViewState& state, const std::vector<Shown>& shown, const S
   if (state.height == Height::capacity) {
     top = std::max(top, one.run->capacity_bytes());
   } else if (state.height != Height::own) {
-    const auto space = [](const Shown& run) { return run.lane->lane.info().space; };
     for (const Shown& other : shown) {
-      if (!other.is_folded && space(other) == space(one)) top = std::max(top, own(other));
+      if (!other.is_folded && other.run->space() == one.run->space())
+        top = std::max(top, own(other));
     }
   }
   const double all = kRoomAbovePeak * static_cast<double>(top);
   return {.bottom = all * state.heights.begin, .top = all * state.heights.end};
+}
+
+LaneStyle read_style(const ViewState& state, const std::vector<Shown>& shown, const Shown& one,
+                     const Box& plot) {
+  const YAxis y_axis = y_axis_of(state, shown, one);
+  return {.height = static_cast<int>(plot.h),
+          .top_bytes = y_axis.top,
+          .bottom_bytes = y_axis.bottom,
+          .hidden_categories = state.hidden_categories};
 }
 
 int hatch_period(const Scene& scene) {

@@ -43,7 +43,6 @@ struct Scene {
   std::map<size_t, double> difference_reach{};  // of the runs with a base, once it is known
 
   const ViewState& state() const { return in.state; }
-  const Shown& baseline() const { return shown[std::min(in.state.baseline, shown.size() - 1)]; }
   const Shown& focus() const { return shown[std::min(in.state.focus, shown.size() - 1)]; }
   const Shown& base_of(const Shown& one) const { return shown[one.base]; }
   /// True for the baseline of the memory that the run shows.
@@ -103,6 +102,10 @@ struct YAxis {
 /// Returns the y axis of a strategy's plot. Runs of a device's memory and of the host's do not
 /// share it. Where categories are hidden it is of what is drawn of the others.
 YAxis y_axis_of(const ViewState& state, const std::vector<Shown>& shown, const Shown& one);
+
+/// Returns the style by which a strategy's plot is read: its heights, and what is left out of it.
+LaneStyle read_style(const ViewState& state, const std::vector<Shown>& shown, const Shown& one,
+                     const Box& plot);
 
 /// Returns the period of hatches in pixels; 0 if categories have no hatches.
 int hatch_period(const Scene& scene);

@@ -84,11 +84,7 @@ std::optional<StackPoint> point_in_lane(const SceneInput& input, ImageCache& cac
                                         float y) {
   const ViewState& state = input.state;
   const Lane& lane = input.runs[area.run].ranks[area.index].lane;
-  const YAxis y_axis = y_axis_of(state, shown, shown[area.run]);
-  const LaneStyle style{.height = static_cast<int>(area.box.h),
-                        .top_bytes = y_axis.top,
-                        .bottom_bytes = y_axis.bottom,
-                        .hidden_categories = state.hidden_categories};
+  const LaneStyle style = read_style(state, shown, shown[area.run], area.box);
   const int width = static_cast<int>(area.box.w);
   const double above = area.box.bottom() - y;
   if (state.detail == Detail::addresses) {

@@ -1,4 +1,4 @@
-// What the pointer does: presses, drags, the wheel, and what is said under it.
+// Does what the pointer asks for by presses, drags and the wheel, and says what is under it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -169,7 +169,7 @@ void Presenter::pan(float x, float y, float pixels, float pixels_up) {
 }
 
 void Presenter::wheel_heights(float x, float y, float notches) {
-  const Area* const area = area_at(picture_, x, y);
+  const Area* const area = area_under(x, y);
   if (area == nullptr || area->kind != Area::Kind::lane) return;
   const double part = static_cast<double>((area->box.bottom() - y) / area->box.h);
   zoom_heights(state_, part, std::pow(kNotch, notches));
@@ -248,11 +248,7 @@ std::string Presenter::hover_text(float x, float y) {
   if (is_stack) {
     std::vector<Shown> shown = shown_of(input());
     find_drawn(input(), cache_, shown);
-    const YAxis y_axis = y_axis_of(state_, shown, shown[area->run]);
-    const LaneStyle style{.height = static_cast<int>(area->box.h),
-                          .top_bytes = y_axis.top,
-                          .bottom_bytes = y_axis.bottom,
-                          .hidden_categories = state_.hidden_categories};
+    const LaneStyle style = read_style(state_, shown, shown[area->run], area->box);
     if (const auto category = category_at(*column, style, area->box.bottom() - y)) {
       const int64_t bytes = column->at_max[static_cast<size_t>(*category)];
       text += fmt::format("\n{}: {}", words_of(*category, have_shards(shown)),

@@ -48,12 +48,6 @@ std::vector<size_t> lane_order(const std::vector<Run>& runs, const ViewState& st
   return order;
 }
 
-std::vector<size_t> bases_of(const std::vector<Run>& runs, const ViewState& state) {
-  std::vector<size_t> wanted = state.earlier_baselines;
-  wanted.insert(wanted.begin(), state.baseline);
-  return bases_of(runs, wanted);
-}
-
 std::optional<profiler::Space> space_of(Memory memory) {
   switch (memory) {
     case Memory::host:
@@ -79,7 +73,7 @@ Facts facts_of(const std::vector<Run>& runs, const Warps& warps, const ViewState
     facts.focus_rank = shown_rank(focus, state);
   }
   facts.order = lane_order(runs, state);
-  facts.bases = bases_of(runs, state);
+  facts.bases = bases_of(runs, state.baseline, state.earlier_baselines);
   for (size_t i = 0; i < runs.size(); ++i) {
     facts.keys.push_back(runs[i].key());
     const size_t rank = shown_rank(runs[i], state);

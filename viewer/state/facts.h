@@ -50,18 +50,14 @@ Range extent_of(const Warps& warps);
 /// Returns the runs' indices in the order of their lanes.
 std::vector<size_t> lane_order(const std::vector<Run>& runs, const ViewState& state);
 
-/// Returns for each run the index of that with which the state compares it.
-std::vector<size_t> bases_of(const std::vector<Run>& runs, const ViewState& state);
-
 /// Returns the memory that recordings are opened with, as open_runs takes it.
 std::optional<profiler::Space> space_of(Memory memory);
 
 /// Returns the index of the rank that is shown of a run.
 size_t shown_rank(const Run& run, const ViewState& state);
 
-/// Returns all facts but the hits, which a search finds, what can be selected, the rows of lists
-/// and the room of lanes,
-/// tree and table, and the width of a column, which a picture has.
+/// Returns all facts but the hits, which a search finds, what can be selected, the rows of lists,
+/// tree and table, and the room of lanes and the width of a column, which a picture has.
 Facts facts_of(const std::vector<Run>& runs, const Warps& warps, const ViewState& state);
 
 /// Returns the range of x that is shown: the state's view, or the whole extent.

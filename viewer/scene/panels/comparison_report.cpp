@@ -74,13 +74,6 @@ Subjects subjects_of(const std::vector<Run>& runs, size_t baseline,
   return subjects;
 }
 
-/// Compares each strategy with the first of the baselines that shows the same memory.
-void choose_bases(Subjects& subjects, const std::vector<Run>& runs,
-                  const std::vector<size_t>& baselines) {
-  const std::vector<size_t> bases = bases_of(runs, baselines);
-  for (size_t i = 0; i < subjects.size(); ++i) subjects[i].base = &subjects[bases[i]];
-}
-
 bool subjects_have_shards(const Subjects& subjects) {
   return std::ranges::any_of(
       subjects, [](const Subject& one) { return profiler::has_shards(one.lane().info().header); });
@@ -338,9 +331,8 @@ std::string comparison_report(const std::vector<Run>& runs, size_t baseline, Rep
                               const std::optional<ReportRange>& range,
                               const std::vector<size_t>& earlier_baselines) {
   Subjects subjects = subjects_of(runs, baseline, range);
-  std::vector<size_t> baselines = earlier_baselines;
-  baselines.insert(baselines.begin(), baseline);
-  choose_bases(subjects, runs, baselines);
+  const std::vector<size_t> bases = bases_of(runs, baseline, earlier_baselines);
+  for (size_t i = 0; i < subjects.size(); ++i) subjects[i].base = &subjects[bases[i]];
   const Subject& base = subjects[baseline];
   switch (format) {
     case ReportFormat::text:

@@ -23,7 +23,7 @@ std::string title_of(const Scene& scene) {
   return fmt::format("Memory of {} strategies{}", count, part);
 }
 
-bool is_on_host(const Shown& one) { return one.lane->lane.info().space == profiler::Space::host; }
+bool is_on_host(const Shown& one) { return one.run->space() == profiler::Space::host; }
 
 /// True if some runs have their tensors on a device, and others on the host.
 bool are_mixed(const std::vector<Shown>& shown) {
