@@ -26,6 +26,7 @@
 #include "tests/support/recordings/stacked_recording.h"
 #include "tests/support/recordings/view_recording.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/viewer_acts.h"
 #include "viewer/model/lane_builder.h"
 #include "viewer/scene/block_image.h"
 #include "viewer/scene/lane_image.h"
@@ -104,10 +105,6 @@ Image plots(Presenter& presenter, Area::Kind kind, const Canvas& canvas = kSessi
   return image;
 }
 
-void perform(Presenter& presenter, std::initializer_list<std::string_view> ids) {
-  for (const std::string_view id : ids) presenter.perform(*find_command(id));
-}
-
 /// Selects the right half of the first plot.
 void select_half(Presenter& presenter) {
   for (const Area& area : presenter.picture(kSessionCanvas, plain_fonts(1)).areas) {
@@ -129,12 +126,12 @@ std::map<std::string, Image> session_images() {
   Presenter presenter(state, "");
   std::map<std::string, Image> images;
   images["session-opened"] = plots(presenter, Area::Kind::lane);
-  perform(presenter, {"align.phase", "step.next", "zoom.in"});
+  act(presenter, {"align.phase", "step.next", "zoom.in"});
   select_half(presenter);
   images["session-selected"] = plots(presenter, Area::Kind::lane);
-  perform(presenter, {"layout.overlay"});
+  act(presenter, {"layout.overlay"});
   images["session-overlay"] = plots(presenter, Area::Kind::lane);
-  perform(presenter, {"layout.difference", "theme.next"});
+  act(presenter, {"layout.difference", "theme.next"});
   images["session-difference"] = plots(presenter, Area::Kind::lane);
   save_session(presenter.state(), folder.file("s.json"));
   Presenter again(load_session(folder.file("s.json")), "");
@@ -157,9 +154,9 @@ std::map<std::string, Image> lanes_images() {
   std::map<std::string, Image> images;
   images["lanes-many"] = plots(presenter, Area::Kind::lane);
   images["lanes-folded"] = plots(presenter, Area::Kind::folded_lane);
-  perform(presenter, {"step.next", "height.fit", "height.in", "height.in"});
+  act(presenter, {"step.next", "height.fit", "height.in", "height.in"});
   images["lanes-fitted"] = plots(presenter, Area::Kind::lane);
-  perform(presenter, {"lanes.down", "layout.rows"});
+  act(presenter, {"lanes.down", "layout.rows"});
   images["lanes-bar"] = plots(presenter, Area::Kind::lane_bar);
   return images;
 }
@@ -171,7 +168,7 @@ std::map<std::string, Image> what_if_images() {
   test::write_file(state.files[0],
                    R"({"model":"vit-tutorial","data":"synthetic","device":"null:h200"})");
   Presenter presenter(state, "");
-  perform(presenter, {"whatif", "whatif.batch.more", "whatif.offload.next"});
+  act(presenter, {"whatif", "whatif.batch.more", "whatif.offload.next"});
   return {{"what-if", plots(presenter, Area::Kind::control, kPanelCanvas)}};
 }
 
@@ -186,21 +183,21 @@ std::map<std::string, Image> tree_images() {
       state.files[1]);
   Presenter presenter(state, "");
   std::map<std::string, Image> images;
-  perform(presenter, {"pick.next", "pick.wider", "pick.wider"});
+  act(presenter, {"pick.next", "pick.wider", "pick.wider"});
   images["pick-category"] = plots(presenter, Area::Kind::lane);
-  perform(presenter, {"detail.next", "pick.wider"});
+  act(presenter, {"detail.next", "pick.wider"});
   images["pick-block"] = plots(presenter, Area::Kind::lane);
-  perform(presenter, {"detail.next"});
+  act(presenter, {"detail.next"});
   images["pick-address"] = plots(presenter, Area::Kind::lane);
-  perform(presenter, {"cursor.clear", "tree"});
+  act(presenter, {"cursor.clear", "tree"});
   images["tree-flame"] = plots(presenter, Area::Kind::frame, kPanelCanvas);
   presenter.set_search("mlp");
   images["tree-search"] = plots(presenter, Area::Kind::frame, kPanelCanvas);
-  perform(presenter, {"search.clear", "tree.from", "tree.by", "tree.by"});
+  act(presenter, {"search.clear", "tree.from", "tree.by", "tree.by"});
   images["tree-category"] = plots(presenter, Area::Kind::frame, kPanelCanvas);
-  perform(presenter, {"tree.by", "tree.from", "focus.next"});
+  act(presenter, {"tree.by", "tree.from", "focus.next"});
   images["tree-changed"] = plots(presenter, Area::Kind::frame, kPanelCanvas);
-  perform(presenter, {"tree.form", "theme.next"});
+  act(presenter, {"tree.form", "theme.next"});
   images["tree-list"] = plots(presenter, Area::Kind::place_row, kPanelCanvas);
   return images;
 }

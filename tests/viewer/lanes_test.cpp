@@ -13,6 +13,7 @@
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/recordings/view_recording.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/viewer_acts.h"
 #include "viewer/scene/panels/comparison_report.h"
 #include "viewer/scene/presenter.h"
 #include "viewer/state/session.h"
@@ -54,24 +55,11 @@ const Picture& draw_on(Presenter& presenter, const Canvas& canvas) {
   return presenter.picture(canvas, plain_fonts(canvas.scale));
 }
 
-void give(Presenter& presenter, std::string_view id) { presenter.perform(*find_command(id)); }
-
-std::vector<Area> areas_of(const Picture& picture, Area::Kind kind) {
-  std::vector<Area> areas;
-  std::ranges::copy_if(picture.areas, std::back_inserter(areas),
-                       [&](const Area& area) { return area.kind == kind; });
-  return areas;
-}
-
 /// Returns the runs that have a card, in their order.
 std::vector<size_t> cards_of(const Picture& picture) {
   std::vector<size_t> runs;
   for (const Area& area : areas_of(picture, Area::Kind::card)) runs.push_back(area.run);
   return runs;
-}
-
-bool says(const Picture& picture, const std::string& text) {
-  return to_text(picture).find(text) != std::string::npos;
 }
 
 /// Returns the texts that were cut within a number: "12.3..." for "12.34 MiB".
@@ -95,8 +83,8 @@ TEST_CASE("sixty-four lanes are scrolled: each has its card, and no number is cu
   state.panels.alive = false;  // its names have numbers of their own
   Presenter presenter(state, "");
   const auto scroll_through = [&](const Canvas& canvas, std::string_view layout) {
-    give(presenter, layout);
-    for (int i = 0; i < kRuns; ++i) give(presenter, "lanes.up");
+    act(presenter, layout);
+    for (int i = 0; i < kRuns; ++i) act(presenter, "lanes.up");
     std::set<size_t> seen;
     for (size_t line = 0; presenter.state().lanes.first == line; ++line) {
       const Picture& picture = draw_on(presenter, canvas);
@@ -107,7 +95,7 @@ TEST_CASE("sixty-four lanes are scrolled: each has its card, and no number is cu
         CHECK(says(picture, " " + profiler::bytes_text(peak) + "\n"));
         seen.insert(run);
       }
-      give(presenter, "lanes.down");
+      act(presenter, "lanes.down");
     }
     CHECK(seen.size() == kRuns);
   };
@@ -124,7 +112,7 @@ TEST_CASE("every part of the picture says under the pointer what it is or does")
   state.tree = {.is_open = true, .form = TreeForm::list};
   Presenter presenter(state, "");
   draw_on(presenter, kWide);
-  give(presenter, "pick.next");
+  act(presenter, "pick.next");
   std::set<Area::Kind> silent;
   std::set<Area::Kind> seen;
   const auto look = [&] {
@@ -139,9 +127,9 @@ TEST_CASE("every part of the picture says under the pointer what it is or does")
     }
   };
   look();
-  give(presenter, "tree.form");
+  act(presenter, "tree.form");
   look();
-  give(presenter, "tree");
+  act(presenter, "tree");
   look();
   silent.erase(Area::Kind::tree);  // its ground
   silent.erase(Area::Kind::lane);  // a run may have nothing at the middle of the axis
@@ -172,28 +160,28 @@ TEST_CASE("the wheel beside a plot scrolls the lanes, and a press on their bar j
 TEST_CASE("the focus goes through the lanes in their order, and its lane is shown") {
   Presenter presenter(many().state, "");
   draw_on(presenter, kSmall);
-  give(presenter, "lanes.sort");
+  act(presenter, "lanes.sort");
   const auto peak = [&](size_t run) {
     return presenter.runs()[run].at_peak().lane.peak().max_bytes;
   };
-  give(presenter, "focus.next");
+  act(presenter, "focus.next");
   std::vector<size_t> visited;
   for (int i = 0; i < kRuns; ++i) {
     const auto cards = cards_of(draw_on(presenter, kSmall));
     CHECK(std::ranges::is_sorted(cards, std::greater(), peak));
     CHECK(std::ranges::find(cards, presenter.state().focus) != cards.end());
     visited.push_back(presenter.state().focus);
-    give(presenter, "focus.next");
+    act(presenter, "focus.next");
   }
   CHECK(std::set<size_t>(visited.begin(), visited.end()).size() == kRuns);
-  give(presenter, "lanes.sort");
+  act(presenter, "lanes.sort");
   CHECK(presenter.state().lanes.sort == LaneSort::name);
 }
 
 TEST_CASE("lanes are folded to a line with their peak, and unfolded by a press") {
   Presenter presenter(many().state, "");
   draw_on(presenter, kSmall);
-  give(presenter, "lane.fold.others");
+  act(presenter, "lane.fold.others");
   const Picture& picture = draw_on(presenter, kSmall);
   CHECK(cards_of(picture) == std::vector<size_t>{0});
   const auto lines = areas_of(picture, Area::Kind::folded_lane);
@@ -205,7 +193,7 @@ TEST_CASE("lanes are folded to a line with their peak, and unfolded by a press")
   presenter.release();
   CHECK(presenter.state().focus == run);
   CHECK(cards_of(draw_on(presenter, kSmall)) == std::vector<size_t>{0, run});
-  give(presenter, "lane.unfold");
+  act(presenter, "lane.unfold");
   CHECK(areas_of(draw_on(presenter, kSmall), Area::Kind::folded_lane).empty());
   const auto fold = areas_of(draw_on(presenter, kSmall), Area::Kind::lane_fold).front();
   presenter.press(fold.box.x + 1, fold.box.y + 1);
@@ -229,7 +217,7 @@ TEST_CASE("a run is closed by its button, comes back by undo, and stays closed i
   save_session(presenter.state(), three.folder.file("s.json"));
   Presenter again(load_session(three.folder.file("s.json")), "");
   CHECK(again.runs().size() == 2);
-  give(presenter, "undo");
+  act(presenter, "undo");
   draw_on(presenter, kSmall);
   REQUIRE(presenter.runs().size() == 3);
   CHECK(presenter.runs()[1].name == gone);
@@ -240,8 +228,8 @@ TEST_CASE("what is under the pointer while a run is closed is that of no other r
   Presenter presenter(two.state, "");
   const auto lanes = areas_of(draw_on(presenter, kSmall), Area::Kind::lane);
   REQUIRE(lanes.size() == 2);
-  give(presenter, "focus.next");
-  give(presenter, "lane.close");
+  act(presenter, "focus.next");
+  act(presenter, "lane.close");
   const Box& last = lanes[1].box;
   CHECK(presenter.hover_text(last.x + 9, last.y + 9).empty());
   presenter.press(last.x + 9, last.y + 9);
@@ -272,16 +260,16 @@ TEST_CASE("every memory has its baseline: card, table, panel, difference and rep
   mixed.write("most", {.steps = 1, .activation_bytes = 6 << 20, .device = "cpu"});
   Presenter presenter(mixed.state, "");
   const auto focus = [&](size_t run) {
-    while (presenter.state().focus != run) give(presenter, "focus.next");
+    while (presenter.state().focus != run) act(presenter, "focus.next");
   };
   draw_on(presenter, kWide);
   focus(4);
   CHECK(says(draw_on(presenter, kWide), " Compared with host\n"));
   CHECK(says(draw_on(presenter, kWide), "compared with run-aa and host"));
   focus(3);
-  give(presenter, "baseline");
+  act(presenter, "baseline");
   focus(1);
-  give(presenter, "baseline");
+  act(presenter, "baseline");
   focus(4);
   const Picture& picture = draw_on(presenter, kWide);
   CHECK(says(picture, " Compared with more\n"));
@@ -297,7 +285,7 @@ TEST_CASE("every memory has its baseline: card, table, panel, difference and rep
   CHECK(report.find(change_in_words(peak(3), peak(4)) + " against more") != std::string::npos);
   CHECK(report.find("against host") == std::string::npos);
   // The overlay has a card for each memory.
-  give(presenter, "layout.overlay");
+  act(presenter, "layout.overlay");
   CHECK(cards_of(draw_on(presenter, kWide)) == std::vector<size_t>{1, 3});
 }
 

@@ -17,6 +17,7 @@
 #include "profiler/exchange/write_recording.h"
 #include "tests/support/recordings/stacked_recording.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/viewer_acts.h"
 #include "viewer/scene/block_image.h"
 #include "viewer/scene/panels/tree_panel.h"
 #include "viewer/scene/presenter.h"
@@ -56,16 +57,8 @@ const Picture& pictured(Presenter& presenter) {
   return presenter.picture(kWide, plain_fonts(kWide.scale));
 }
 
-void act(Presenter& presenter, std::initializer_list<std::string_view> ids) {
-  for (const std::string_view id : ids) presenter.perform(*find_command(id));
-}
-
 std::vector<Area> areas_of(Presenter& presenter, Area::Kind kind) {
-  std::vector<Area> found;
-  for (const Area& area : pictured(presenter).areas) {
-    if (area.kind == kind) found.push_back(area);
-  }
-  return found;
+  return areas_of(pictured(presenter), kind);
 }
 
 void press(Presenter& presenter, const Area& area) {
@@ -73,9 +66,7 @@ void press(Presenter& presenter, const Area& area) {
   presenter.release();
 }
 
-bool says(Presenter& presenter, const std::string& text) {
-  return to_text(pictured(presenter)).find(text) != std::string::npos;
-}
+bool says(Presenter& presenter, const std::string& text) { return says(pictured(presenter), text); }
 
 const Lane& lane_of_pick(const Presenter& presenter) {
   const Pick& pick = *presenter.state().pick;

@@ -16,6 +16,7 @@
 #include "plan/planner.h"
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/viewer_acts.h"
 #include "viewer/model/joined_warp.h"
 #include "viewer/model/planned_run.h"
 #include "viewer/scene/panels/comparison_report.h"
@@ -98,15 +99,6 @@ const Picture& draw(Presenter& presenter) {
   return presenter.picture(kCanvas, plain_fonts(kCanvas.scale));
 }
 
-void perform(Presenter& presenter, std::string_view id) {
-  REQUIRE(find_command(id) != nullptr);
-  presenter.perform(*find_command(id));
-}
-
-bool shows(const Picture& picture, const std::string& text) {
-  return to_text(picture).find(text) != std::string::npos;
-}
-
 /// A column's highest bytes lie in this range: a change on the edge of two columns may be in
 /// either.
 Range shown_at(const std::vector<std::optional<Extent>>& columns, size_t i) {
@@ -186,10 +178,10 @@ TEST_CASE("a plan of other work stays a strategy of its own, and joined ones com
     return all;
   };
   CHECK(names() == "run other large ");
-  perform(presenter, "panel.plans");
+  act(presenter, "panel.plans");
   draw(presenter);
   CHECK(names() == "run plan other large ");
-  perform(presenter, "panel.plans");
+  act(presenter, "panel.plans");
   draw(presenter);
   CHECK(names() == "run other large ");
 }
@@ -197,13 +189,13 @@ TEST_CASE("a plan of other work stays a strategy of its own, and joined ones com
 TEST_CASE("what was measured beside the plan is said in bytes, and drawn") {
   Pair exact(0);
   Presenter same(exact.state, "");
-  CHECK(shows(draw(same), "as planned, to the byte"));
+  CHECK(says(draw(same), "as planned, to the byte"));
   constexpr int64_t kExtra = 3 << 20;
   Pair grown(kExtra);
   Presenter more(grown.state, "");
   const Picture& picture = draw(more);
-  CHECK(shows(picture, "at most 3.00 MiB more"));
-  CHECK_FALSE(shows(picture, "as planned"));
+  CHECK(says(picture, "at most 3.00 MiB more"));
+  CHECK_FALSE(says(picture, "as planned"));
   // In bars of the colour for more.
   const uint32_t bar = packed(colors_of(Theme::light).more);
   const bool has_bar = std::ranges::any_of(picture.items, [&](const Item& item) {
@@ -298,13 +290,13 @@ TEST_CASE("the what-if panel shows the plan that the planner makes, turns it, an
   Pair pair(0);
   Presenter presenter(pair.state, "");
   draw(presenter);
-  perform(presenter, "whatif");
-  CHECK(shows(draw(presenter), "it fits"));
+  act(presenter, "whatif");
+  CHECK(says(draw(presenter), "it fits"));
   REQUIRE(presenter.runs().size() == 2);
   CHECK(presenter.runs()[1].ranks[0].lane.peak().max_bytes == pair.plan.peak.allocated_bytes);
 
-  perform(presenter, "whatif.batch.more");
-  perform(presenter, "whatif.offload.previous");
+  act(presenter, "whatif.batch.more");
+  act(presenter, "whatif.offload.previous");
   draw(presenter);
   planner::Config wanted = config_of("true");
   wanted.batch = 128;
@@ -312,10 +304,10 @@ TEST_CASE("the what-if panel shows the plan that the planner makes, turns it, an
   const planner::Plan plan = planner::make_plan(wanted, {});
   CHECK(presenter.runs()[1].ranks[0].lane.peak().max_bytes == plan.peak.allocated_bytes);
   CHECK(presenter.runs()[1].name == "run: batch 128, offload all");
-  CHECK(shows(draw(presenter), "of 139.80 GiB"));
+  CHECK(says(draw(presenter), "of 139.80 GiB"));
 
-  perform(presenter, "whatif.keep");
-  perform(presenter, "whatif.reset");
+  act(presenter, "whatif.keep");
+  act(presenter, "whatif.reset");
   draw(presenter);
   REQUIRE(presenter.runs().size() == 3);
   CHECK(presenter.runs()[1].name == "run: batch 128, offload all");
@@ -327,51 +319,50 @@ TEST_CASE("the what-if panel shows the plan that the planner makes, turns it, an
     CHECK(again.runs()[i].at_peak().lane.peak().max_bytes ==
           presenter.runs()[i].at_peak().lane.peak().max_bytes);
   }
-  perform(presenter, "whatif");
-  perform(presenter, "whatif.drop");
+  act(presenter, "whatif");
+  act(presenter, "whatif.drop");
   draw(presenter);
   CHECK(presenter.runs().size() == 1);
 }
 
 TEST_CASE("the what-if panel says of what is too large that it does not fit") {
-  const std::string config =
-      R"({"model":"vit-l16","batch":4096,"workers":8,"device":"null:h200"})";
+  const std::string config = R"({"model":"vit-l16","batch":4096,"workers":8,"device":"null:h200"})";
   ViewState state;
   state.what_if = WhatIf{.of = "large", .base = config, .config = config, .gpu = ""};
   Presenter presenter(state, "");
   const Picture& picture = draw(presenter);
-  CHECK(shows(picture, "it does not fit"));
-  CHECK_FALSE(shows(picture, "fit well"));
+  CHECK(says(picture, "it does not fit"));
+  CHECK_FALSE(says(picture, "fit well"));
 }
 
 TEST_CASE("what cannot be planned is said, and the last plan stays") {
   Pair pair(0);
   Presenter presenter(pair.state, "");
   draw(presenter);
-  perform(presenter, "whatif");
+  act(presenter, "whatif");
   const auto peak = [&] { return presenter.runs()[1].at_peak().lane.peak().max_bytes; };
   draw(presenter);
   const int64_t before = peak();
-  perform(presenter, "whatif.strategy.next");  // single, on two ranks
-  CHECK(shows(draw(presenter), "no plan"));
+  act(presenter, "whatif.strategy.next");  // single, on two ranks
+  CHECK(says(draw(presenter), "no plan"));
   CHECK(peak() == before);
-  perform(presenter, "whatif.strategy.previous");
-  CHECK(shows(draw(presenter), "it fits"));
+  act(presenter, "whatif.strategy.previous");
+  CHECK(says(draw(presenter), "it fits"));
 }
 
 TEST_CASE("a picture that does not wait marks the last plan stale until the new one is there") {
   Pair pair(0);
   Presenter presenter(pair.state, "");
   draw(presenter);
-  perform(presenter, "whatif");
+  act(presenter, "whatif");
   draw(presenter);
   presenter.set_patience(std::chrono::milliseconds(0));
-  for (int i = 0; i < 3; ++i) perform(presenter, "whatif.batch.more");
+  for (int i = 0; i < 3; ++i) act(presenter, "whatif.batch.more");
   draw(presenter);
   // The worker may have been as quick as that; else the picture says so.
-  CHECK(presenter.is_planning() == shows(draw(presenter), "stale"));
+  CHECK(presenter.is_planning() == says(draw(presenter), "stale"));
   while (presenter.is_planning()) presenter.follow_plan();
-  CHECK_FALSE(shows(draw(presenter), "stale"));
+  CHECK_FALSE(says(draw(presenter), "stale"));
   planner::Config wanted = config_of("true");
   wanted.batch = 512;
   CHECK(presenter.runs()[1].at_peak().lane.peak().max_bytes ==
@@ -382,7 +373,7 @@ TEST_CASE("controls are set with the pointer: a chip by a click, a slider by a d
   Pair pair(0);
   Presenter presenter(pair.state, "");
   draw(presenter);
-  perform(presenter, "whatif");
+  act(presenter, "whatif");
   const auto zone = [&](Control control, size_t choice) {
     for (const Area& area : draw(presenter).areas) {
       if (area.kind == Area::Kind::control && area.run == static_cast<size_t>(control) &&
@@ -423,11 +414,11 @@ TEST_CASE("host and pinned memory are shown as the recording has them, also wher
     return presenter.runs()[run].at_peak().lane.peak().max_bytes;
   };
   CHECK(peak(0) == planned.plan.peak.allocated_bytes);
-  perform(presenter, "memory.next");
+  act(presenter, "memory.next");
   draw(presenter);
   CHECK(peak(0) == planned.plan.host_bytes);
-  perform(presenter, "memory.next");
-  CHECK(shows(draw(presenter), "pinned memory of the host"));
+  act(presenter, "memory.next");
+  CHECK(says(draw(presenter), "pinned memory of the host"));
   CHECK(peak(0) == planned.plan.pinned_bytes);
   CHECK(planned.plan.pinned_bytes > 0);
   REQUIRE(presenter.runs().size() == 2);

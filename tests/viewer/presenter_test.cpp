@@ -13,6 +13,7 @@
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/recordings/view_recording.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/viewer_acts.h"
 #include "viewer/model/pyramid.h"
 #include "viewer/paint/geometry.h"
 #include "viewer/state/session.h"
@@ -66,10 +67,6 @@ const Area& area_of(const Picture& picture, Area::Kind kind, size_t run) {
   }
   FAIL("no such area");
   return picture.areas.front();
-}
-
-bool shows(const Picture& picture, const std::string& text) {
-  return to_text(picture).find(text) != std::string::npos;
 }
 
 /// Items and every pixel of their images.
@@ -183,16 +180,16 @@ TEST_CASE("every strategy is named with its peak and what changed, in words") {
   Presenter presenter(runs().state, "");
   const Picture& picture = draw(presenter);
   for (const Run& run : presenter.runs()) {
-    CHECK(shows(picture, run.name));
-    CHECK(shows(picture, run.strategy));
+    CHECK(says(picture, run.name));
+    CHECK(says(picture, run.strategy));
   }
-  CHECK(shows(picture, "Memory of 3 strategies"));
-  CHECK(shows(picture, "compared with keep"));
-  CHECK(shows(picture, "baseline"));
-  CHECK(shows(picture, " less (-"));
-  CHECK(shows(picture, " more (+"));
-  CHECK(shows(picture, "activation"));
-  CHECK(shows(picture, "rank 1 of 2"));
+  CHECK(says(picture, "Memory of 3 strategies"));
+  CHECK(says(picture, "compared with keep"));
+  CHECK(says(picture, "baseline"));
+  CHECK(says(picture, " less (-"));
+  CHECK(says(picture, " more (+"));
+  CHECK(says(picture, "activation"));
+  CHECK(says(picture, "rank 1 of 2"));
 }
 
 TEST_CASE("an unchanged view is not drawn again, a zoomed one rasters only its lanes") {
@@ -265,7 +262,7 @@ TEST_CASE("the y axis fits what is in view, and is zoomed where the pointer is")
   perform(presenter, "height.fit");
   CHECK(presenter.state().heights == Range{0, 1});
   presenter.show({-1, -0.5});  // before the first step
-  CHECK(shows(draw(presenter), "the y axis fits what is in view"));
+  CHECK(says(draw(presenter), "the y axis fits what is in view"));
   const std::string fitted = everything(draw(presenter));
   perform(presenter, "height.next");
   CHECK(everything(draw(presenter)) != fitted);
@@ -307,11 +304,11 @@ TEST_CASE("what is searched is counted, and a search that makes no sense is refu
   presenter.set_search("mlp3");
   CHECK_FALSE(presenter.facts().hits_x.empty());
   const size_t found = presenter.facts().hits_x.size();  // in the first strategy
-  CHECK(shows(draw(presenter), "mlp3: " + std::to_string(found) + " blocks, "));
+  CHECK(says(draw(presenter), "mlp3: " + std::to_string(found) + " blocks, "));
   presenter.set_search("nosuch");
-  CHECK(shows(draw(presenter), "nosuch: nothing found"));
+  CHECK(says(draw(presenter), "nosuch: nothing found"));
   perform(presenter, "search.clear");
-  CHECK_FALSE(shows(draw(presenter), "nothing found"));
+  CHECK_FALSE(says(draw(presenter), "nothing found"));
   CHECK(presenter.facts().hits_x.empty());
 }
 
@@ -322,7 +319,7 @@ TEST_CASE("a recording without steps is aligned by its allocations") {
   state.files = {folder.file("short.slp")};
   Presenter presenter(state, "");
   CHECK(presenter.state().alignment == Alignment::event);
-  CHECK(shows(draw(presenter), "allocations and frees"));
+  CHECK(says(draw(presenter), "allocations and frees"));
 }
 
 TEST_CASE("of very many actions the ribbon still shows computation and communication") {
@@ -383,8 +380,8 @@ TEST_CASE("the table scrolls where it has no room, and keeps the sum and what de
   Presenter presenter(runs().state, "");
   const Canvas low{1400, 560, 0, 1};
   const auto picture = [&] { return presenter.picture(low, plain_fonts(low.scale)); };
-  CHECK(shows(picture(), "more rows: Shift+PageDown"));
-  CHECK(shows(picture(), "optimizer state"));
+  CHECK(says(picture(), "more rows: Shift+PageDown"));
+  CHECK(says(picture(), "optimizer state"));
   const Area table = area_of(picture(), Area::Kind::table, 0);
   const auto rows_below = [&](const std::string& text) {
     // The legend names categories, too, above the table.
@@ -406,11 +403,11 @@ TEST_CASE("the table scrolls where it has no room, and keeps the sum and what de
 
 TEST_CASE("two runs open with what changed") {
   Presenter presenter(runs().state, "");
-  CHECK_FALSE(shows(draw(presenter), "Compared with keep"));
+  CHECK_FALSE(says(draw(presenter), "Compared with keep"));
   presenter.focus_on_change();
   CHECK(presenter.state().focus == 1);
-  CHECK(shows(draw(presenter), "Compared with keep"));
-  CHECK(shows(draw(presenter), "in both"));
+  CHECK(says(draw(presenter), "Compared with keep"));
+  CHECK(says(draw(presenter), "in both"));
 }
 
 TEST_CASE("the table's CSV is what is on screen") {
@@ -425,10 +422,10 @@ TEST_CASE("messages are on screen, beside what could be opened; without anything
   ViewState state = runs().state;
   state.files.push_back(runs().folder.file("missing"));
   Presenter presenter(state, "");
-  CHECK(shows(draw(presenter), "missing: no such file or folder"));
+  CHECK(says(draw(presenter), "missing: no such file or folder"));
   CHECK(presenter.runs().size() == 3);
   Presenter nothing(ViewState{}, "");
-  CHECK(shows(draw(nothing), "No recording is open"));
+  CHECK(says(draw(nothing), "No recording is open"));
   for (const Command& command : commands()) nothing.perform(command);
   draw(nothing);
 }

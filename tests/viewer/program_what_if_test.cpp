@@ -1,6 +1,6 @@
-// What if, of what cannot be planned: a recorded program is recorded again by a line to copy, and
-// what says nothing of itself says why nothing can be asked. Of what can be planned, a control says
-// what it would make before it is turned.
+// Asks what if. A recorded program, which cannot be planned, is recorded again by a line to copy; a
+// recording that does not say how it was made says why nothing can be asked. Where a plan can be
+// made, a control says what it would make before it is turned.
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -12,6 +12,7 @@
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/recordings/view_recording.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/viewer_acts.h"
 #include "viewer/scene/presenter.h"
 
 namespace shardlens::viewer {
@@ -28,10 +29,6 @@ WhatIf of_program(const std::vector<std::string>& command, int64_t world = 64,
 
 std::string panel_text(Presenter& presenter) {
   return to_text(presenter.picture(kPanel, plain_fonts(kPanel.scale)));
-}
-
-void run_command(Presenter& presenter, std::string_view id) {
-  presenter.perform(*find_command(id));
 }
 
 /// A recording that says of itself what `config` says.
@@ -104,7 +101,7 @@ TEST_CASE("the panel of a recorded program says why it has no plan, and what to 
   const test::TemporaryFolder folder;
   Presenter presenter(recorded(folder, R"({"command":["python","llama.py"]})"), "");
   panel_text(presenter);
-  run_command(presenter, "whatif");
+  act(presenter, "whatif");
   const std::string text = panel_text(presenter);
   CHECK(text.find("Not planned: recorded again") != std::string::npos);
   CHECK(text.find("its arguments name no batch") != std::string::npos);
@@ -113,7 +110,7 @@ TEST_CASE("the panel of a recorded program says why it has no plan, and what to 
   CHECK(presenter.messages().empty());
   CHECK(record_line(*presenter.state().what_if) ==
         "shardlens record --device null:h200 --world 2 --rank 1 -- python llama.py");
-  run_command(presenter, "whatif.keep");
+  act(presenter, "whatif.keep");
   CHECK(presenter.state().plans.empty());
 }
 
@@ -121,7 +118,7 @@ TEST_CASE("the panel of a recording that says nothing of itself has no controls"
   const test::TemporaryFolder folder;
   Presenter presenter(recorded(folder, ""), "");
   panel_text(presenter);
-  run_command(presenter, "whatif");
+  act(presenter, "whatif");
   CHECK(panel_text(presenter).find("Not planned") != std::string::npos);
   const auto& areas = presenter.picture(kPanel, plain_fonts(kPanel.scale)).areas;
   CHECK(std::ranges::find(areas, Area::Kind::control, &Area::kind) == areas.end());
@@ -135,7 +132,7 @@ TEST_CASE("under the pointer a control says what it would make, which is what it
                    R"({"model":"vit-tutorial","data":"synthetic","device":"null:h200"})");
   Presenter presenter(state, "");
   panel_text(presenter);
-  run_command(presenter, "whatif");
+  act(presenter, "whatif");
   panel_text(presenter);
   const Choices batch = choices_of(*presenter.state().what_if, Control::batch);
   const auto areas = presenter.picture(kPanel, plain_fonts(kPanel.scale)).areas;
@@ -146,7 +143,7 @@ TEST_CASE("under the pointer a control says what it would make, which is what it
   const std::string text =
       presenter.hover_text(next->box.x + next->box.w / 2, next->box.y + next->box.h / 2);
   CHECK(text.starts_with("batch: activations grow with it"));
-  run_command(presenter, "whatif.batch.more");
+  act(presenter, "whatif.batch.more");
   panel_text(presenter);
   const int64_t peak = presenter.runs().back().at_peak().lane.peak().max_bytes;
   CHECK(text.find("peak " + profiler::bytes_text(peak) + ", +") != std::string::npos);
