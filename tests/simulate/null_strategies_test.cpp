@@ -2,12 +2,10 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/process.h"
-#include "tests/support/sample.h"
 #include "tests/support/strategies.h"
 
 using namespace shardlens::test;
@@ -51,9 +49,7 @@ void require_runs(const Model& model, std::vector<std::string> flags, int world_
 
 /// Runs every strategy that fits the model, or one in `strategies_per_sample` of them.
 void require_all_run(const Model& model, int world_size, int strategies_per_sample = 1) {
-  Sample sample(Catch::getSeed(), strategies_per_sample);
-  for (const auto& flags : all_strategy_flags(world_size)) {
-    if (!fits_model(flags, model.name) || !sample.has_next()) continue;
+  for (const auto& flags : fitting_strategy_flags(world_size, model.name, strategies_per_sample)) {
     std::string name = model.name;
     for (const std::string& flag : flags) name += " " + flag;
     INFO(name);

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <map>
@@ -20,7 +19,6 @@
 #include "tests/support/process.h"
 #include "tests/support/random_vit.h"
 #include "tests/support/recordings/memory_events.h"
-#include "tests/support/sample.h"
 #include "tests/support/strategies.h"
 #include "tests/support/temporary_folder.h"
 
@@ -286,9 +284,8 @@ void check_random(int draws) {
 /// Checks every strategy that fits the model, or one in `strategies_per_sample` of them.
 void check_all(const std::string& device, int world_size, const Flags& model,
                int strategies_per_sample = 1) {
-  Sample sample(Catch::getSeed(), strategies_per_sample);
-  for (const Flags& strategy : all_strategy_flags(world_size)) {
-    if (!fits_model(strategy, model[1]) || !sample.has_next()) continue;
+  for (const Flags& strategy :
+       fitting_strategy_flags(world_size, model[1], strategies_per_sample)) {
     check_prediction({device, world_size, 1, model, strategy});
   }
 }

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <catch2/catch_get_random_seed.hpp>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "config/strategy.h"
+#include "tests/support/sample.h"
 
 namespace shardlens::test {
 
@@ -176,6 +178,18 @@ inline Flags random_strategy_flags(std::mt19937_64& engine, int world_size) {
     flags.insert(flags.end(), chosen.begin(), chosen.end());
   }
   return flags;
+}
+
+/// The flags of each strategy that fits the model, or of one in so many of them, others with each
+/// seed.
+inline std::vector<Flags> fitting_strategy_flags(int world_size, const std::string& model,
+                                                 int strategies_per_sample) {
+  Sample sample(Catch::getSeed(), strategies_per_sample);
+  std::vector<Flags> fitting;
+  for (const Flags& flags : all_strategy_flags(world_size)) {
+    if (fits_model(flags, model) && sample.has_next()) fitting.push_back(flags);
+  }
+  return fitting;
 }
 
 inline std::vector<NamedStrategy> all_strategies(int world_size) {
