@@ -148,7 +148,7 @@ void all_to_all(KnownMemory& memory, const Call& call) {
   give(memory, output, at::cat(parts));
 }
 
-/// The same of a tensor for each rank.
+/// Gives each tensor of a list what this rank sends to itself, as all_to_all does each part.
 void all_to_all_lists(KnownMemory& memory, const Call& call) {
   const std::vector<at::Tensor>& inputs = call.lists[1];
   const auto rank = static_cast<size_t>(call.group.rank);

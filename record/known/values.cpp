@@ -293,21 +293,18 @@ void give_result(const IValue& output, const IValue& result) {
   }
 }
 
+void forget_tensor(const at::Tensor& tensor) {
+  drop_answer(blocks(), tensor);
+  make_unknown(*known_memory, tensor);
+}
+
 void forget(ValuesView values) {
-  for (const IValue& value : values) {
-    each_tensor(value, [](const at::Tensor& tensor) {
-      drop_answer(blocks(), tensor);
-      make_unknown(*known_memory, tensor);
-    });
-  }
+  for (const IValue& value : values) each_tensor(value, forget_tensor);
 }
 
 /// Makes unknown all that the operator may have written.
 void forget_written(const Frame& frame, ValuesView outputs) {
-  for (const Written& one : frame.written) {
-    drop_answer(blocks(), one.on_gpu);
-    make_unknown(*known_memory, one.on_gpu);
-  }
+  for (const Written& one : frame.written) forget_tensor(one.on_gpu);
   forget(frame.arguments);
   forget(outputs);
 }

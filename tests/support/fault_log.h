@@ -1,4 +1,4 @@
-// What tests/support/programs/fault_at.cpp writes of a program's operations on files.
+// Reads what tests/support/programs/fault_at.cpp writes of a program's operations on files.
 #pragma once
 
 #include <fstream>

@@ -153,7 +153,7 @@ Asked asked_of(const WhatIf& what_if) {
 std::string record_line(const WhatIf& what_if) {
   const Json json = config_json(what_if.config);
   const std::string recorded_on = text_at(json, "device", "cuda");
-  // What ran on a GPU of this machine is asked of one like it that is not there.
+  // A program that ran on a GPU of this machine is recorded on one like it that is not there.
   const bool has_name = recorded_on == "cuda" && !what_if.gpu.empty();
   const std::string device = has_name ? "null:" + what_if.gpu : recorded_on;
   std::string line = "shardlens record --device " + shell_word(device);

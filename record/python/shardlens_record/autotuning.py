@@ -8,7 +8,7 @@ _NEVER = float("inf")  # Triton's time of a kernel that cannot be launched
 
 
 def take_first(module):
-    """Of each choice Triton asks for the kernels that come into question, then for the time of each."""
+    """For each choice Triton asks which kernels come into question, then how long each takes."""
     tuner = module.Autotuner
 
     def pruning(inner):
