@@ -4,10 +4,12 @@ Needs nothing but Python and a Chromium; find_browser() returns None where there
 """
 
 import base64
+import contextlib
 import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -24,7 +26,7 @@ class Browser:
     """A tab of a Chromium that ends with the object."""
 
     def __init__(self, program, width=1300, height=900, scale=1):
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         to_browser, commands = os.pipe()
         answers, from_browser = os.pipe()
 
@@ -39,7 +41,7 @@ class Browser:
              "--no-first-run", "--disable-background-networking", "--remote-debugging-pipe",
              f"--user-data-dir={self.folder.name}", f"--window-size={width},{height}",
              f"--force-device-scale-factor={scale}", "about:blank"],
-            preexec_fn=take_pipes, close_fds=False,
+            preexec_fn=take_pipes, close_fds=False, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )
         os.close(to_browser)
@@ -63,9 +65,13 @@ class Browser:
         return self
 
     def __exit__(self, *unused):
+        """Ends Chromium with every process that it has started: some outlive the first one by a
+        moment, in which they still write into the folder that is removed here."""
         self.commands.close()
         self.process.terminate()
         self.process.wait(timeout=60)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.answers.close()
         self.folder.cleanup()
 
