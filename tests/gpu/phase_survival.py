@@ -25,7 +25,8 @@ def wait_for_steps(process, folder):
     metrics = folder / "run" / "metrics.jsonl"
     deadline = machines.Deadline(START_LIMIT_S)
     while deadline.left_s() > 0:
-        lines = metrics.read_text().splitlines() if metrics.exists() else []
+        written = metrics.read_text() if metrics.exists() else ""
+        lines = written[: written.rfind("\n") + 1].splitlines()  # the run may be writing the next
         if lines and json.loads(lines[-1]).get("step", 0) >= STEPS_BEFORE:
             return
         if process.poll() is not None:

@@ -141,16 +141,22 @@ def check_pack(rehearsal):
     expect_in(alone.stderr, "libtorch_cpu.so: cannot open")
 
 
+def failures_in(said):
+    """Returns the lines of run.sh's screen that say why it does not end with 0."""
+    return [line for line in said.splitlines() if line.lstrip().startswith(("failed", "differs"))]
+
+
 def check_phases(rehearsal):
     code, said = rehearsal.run_script(*rehearsal.everywhere())
     print(said, end="")
-    expect("exit code of run.sh", code, 0)
+    expect("\n".join([*failures_in(said), "exit code of run.sh"]), code, 0)
     for number, (name, verdicts) in enumerate(EXPECTED.items(), 1):
         phase = results.read(rehearsal.results / f"{number}-{name}.json")
         found = {}
         for step in phase["steps"]:
             found[step["verdict"]] = found.get(step["verdict"], 0) + 1
-        expect(f"verdicts of {name}", found, verdicts)
+        said = [f"{step['verdict']}: {step['name']}: {step['said']}" for step in phase["steps"]]
+        expect("\n".join([*said, f"verdicts of {name}"]), found, verdicts)
         expect(f"state of {name}", phase["state"], "done")
         expect(f"where {name} ran", (phase["on"], phase["gpu"]), ("null device", "h200"))
         if phase["seconds"] > MOST_PHASE_S:
