@@ -28,7 +28,8 @@ help:
 	@echo 'make gpu         fetch NVIDIA'"'"'s libraries for LibTorch (make build does it where a GPU is)'
 	@echo 'make clean       remove build/ (the installed .deps/ and your runs/ stay)'
 
-demo: programs
+demo:
+	@.setup/build demo
 	@.setup/demo
 
 check:

@@ -22,6 +22,9 @@ foreach(name IN LISTS linked)
           COMPONENT portable EXCLUDE_FROM_ALL)
 endforeach()
 add_dependencies(programs ${linked} shardlens-record shardlens-with-libtorch shardlens_null_device)
+# The programs that .setup/demo runs: a new user waits for them, and for no others.
+add_custom_target(demo DEPENDS shardlens shardlens-train shardlens-plan shardlens-profile shardlens-view
+                               shardlens_null_device)
 install(TARGETS ${SHARDLENS_NULL_LIBRARIES} LIBRARY DESTINATION ${home}/null_device
         COMPONENT recorders NAMELINK_SKIP)
 install(TARGETS shardlens_python LIBRARY DESTINATION ${home}/record COMPONENT recorders)

@@ -77,7 +77,7 @@ int become(std::string_view name, char** arguments) {
   const std::string program = (folder / fmt::format("shardlens-{}", name)).string();
   arguments[0] = const_cast<char*>(program.c_str());
   ::execv(program.c_str(), arguments);
-  return fail(fmt::format("{}: {} is not built; run make build", name, program));
+  return fail(fmt::format("{}: {} is not built; run make programs", name, program));
 }
 
 int help_of(std::string_view name) {
