@@ -11,7 +11,8 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 def _wait_for_pytorch():
-    """Where that fails the program runs unrecorded."""
+    """Arranges for the recording to begin with PyTorch. If that fails, the program runs unrecorded
+    and a line on stderr says why."""
     try:
         import shardlens_record
 
@@ -32,8 +33,8 @@ def _run_own_sitecustomize():
 
 
 def _is_runner():
-    """True in a runner that is itself a Python program, such as `conda run`: the Python that it
-    starts is the one that is asked for."""
+    """Returns True in a runner that is itself a Python program, such as `conda run`: the Python
+    that it starts is the one that is asked for."""
     started = getattr(sys, "orig_argv", sys.argv)[:3]
     return os.environ["SHARDLENS_RUNNER"] in map(os.path.basename, started)
 

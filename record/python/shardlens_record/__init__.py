@@ -30,7 +30,7 @@ ASKED_FOR = OPTIONS.get("asked_for")
 
 
 def _changes():
-    """What to do to which module, once it has been executed."""
+    """Returns, by a module's name, the functions that change it once it has been executed."""
     from . import autotuning, collectives, cudnn, experts, missing_calls, ranks, recording, values
 
     always = {

@@ -1,6 +1,6 @@
-"""What an absent rank tells this one: objects that it sends, and whole numbers that it broadcasts. The
-program is run again as that rank, up to the message that is waited for, and goes on when another one
-is. That run is not recorded, and waits for absent ranks in turn.
+"""Gets from an absent rank what it would tell this one: objects that it sends, and whole numbers
+that it broadcasts. The program is run again as that rank, up to the message that is waited for, and
+goes on when another one is. That run is not recorded, and waits for absent ranks in turn.
 
 Messages lie in a folder that all of these processes share, each in the file SENDER-RECEIVER-NUMBER;
 the receiver may be a group. A rank that was run for its messages reads which one is wanted in a file
@@ -21,7 +21,7 @@ import time
 from . import ASKED_FOR, OPTIONS, ranks
 from .guards import in_one_line, say
 
-# As the program was started: it may change its environment and its folder since.
+# The environment and folder with which the program was started: it may have changed both since.
 _ENVIRONMENT = dict(os.environ)
 _START = os.getcwd()
 
@@ -33,7 +33,7 @@ _received = collections.Counter()
 
 
 class Failure(RuntimeError):
-    """The program is told why it cannot go on."""
+    """Tells the program why it cannot go on."""
 
 
 def _path(name):
@@ -48,14 +48,15 @@ def _next(counted, sender, receiver):
 
 
 def _write(name, message):
-    """Another process finds it whole or not at all."""
+    """Writes a message so that another process finds it whole or not at all."""
     with tempfile.NamedTemporaryFile(dir=_path(""), delete=False) as file:
         pickle.dump(message, file)
     os.replace(file.name, _path(name))
 
 
 def send(message, sender, receiver):
-    """A process that was started for its messages waits here until another one is wanted."""
+    """Leaves a message for its receiver. A process that runs for its messages waits here until
+    another message is wanted."""
     name = _next(_sent, sender, receiver)
     if not os.path.exists(_path(name)):
         _write(name, message)
@@ -64,7 +65,8 @@ def send(message, sender, receiver):
 
 
 def receive(sender, receiver):
-    """What the sender sends."""
+    """Returns the sender's next message, and runs the program as that rank if it is not there
+    yet."""
     name = _next(_received, sender, receiver)
     if not os.path.exists(_path(name)):
         _Runs.of(sender).wait_for(name)
@@ -86,7 +88,8 @@ def _wanted():
 
 
 def end_with_asker():
-    """Of a process that was started for its messages."""
+    """Ends this process, which runs for its messages, when the process that asked for them has
+    ended."""
 
     def watch():
         while os.path.exists(f"/proc/{ASKED_FOR['process']}"):
@@ -97,7 +100,8 @@ def end_with_asker():
 
 
 class _Runs:
-    """The program, run again as an absent rank."""
+    """Runs the program again as an absent rank, once for each rank that a message is wanted
+    from."""
 
     by_rank = {}
 

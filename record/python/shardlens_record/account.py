@@ -1,6 +1,6 @@
-"""How far this process came, for `shardlens record` to tell why nothing was recorded or what a program
-failed of: a file of the process's id, with a JSON object a line, which is there however it ends.
-record/accounts.h reads it and says what there is to tell."""
+"""Writes down how far this process came, so that `shardlens record` can say why nothing was
+recorded or why a program failed. Each process has a file named by its id with a JSON object a line,
+which is there however the process ends. record/accounts.h reads it."""
 
 import atexit
 import json
@@ -19,7 +19,7 @@ _once = set()
 
 
 def tell(what, text=""):
-    """Never raises."""
+    """Appends a line to the process's file. It never raises."""
     if ASKED_FOR:
         return  # the process is none of the command's own
     try:
@@ -32,7 +32,8 @@ def tell(what, text=""):
 
 
 def tell_once(what, text=""):
-    """Of a forked process's parent it is not the process's own."""
+    """Appends a line only the first time. A forked process writes its own, whatever its parent has
+    written."""
     if (os.getpid(), what) not in _once:
         _once.add((os.getpid(), what))
         tell(what, text)
@@ -47,7 +48,7 @@ def _libraries():
 
 
 def _place(error):
-    """Where the program's own code was, such as "train.py:30"."""
+    """Returns where the program's own code raised the error, such as "train.py:30"."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{os.path.basename(error.filename)}:{error.lineno}"
     others = (*_libraries(), _OURS, "<frozen")
@@ -62,7 +63,8 @@ def _place(error):
 
 
 def _is_out_of_memory(error):
-    """It, or an error that it was raised from or during."""
+    """Returns True if the error, or one that it was raised from or during, says that memory ran
+    out."""
     seen = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -74,7 +76,7 @@ def _is_out_of_memory(error):
 
 
 def tell_raised(error):
-    """Of an error that ends the process."""
+    """Writes down an error that ends the process, with its place."""
     try:
         place = in_one_line(_place(error))
         text = describe(error) + (f" ({place})" if place else "")
@@ -89,7 +91,8 @@ def tell_raised(error):
 
 
 def _module_asked_for():
-    """Of python -m; None: of none, or it was found, since then argv has its file."""
+    """Returns the module that `python -m MODULE` was asked for and did not find, or None. Once a
+    module is found, sys.argv[0] is its file instead of "-m"."""
     if not sys.argv or sys.argv[0] != "-m":
         return None
     words = sys.orig_argv
@@ -100,7 +103,8 @@ def _module_asked_for():
 
 
 def _tell_end():
-    """At exit. Python keeps the error whose traceback it has printed."""
+    """Writes down at exit why the program ended. Python keeps the error whose traceback it has
+    printed."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if error is not None:
         return tell_raised(error)
@@ -111,7 +115,8 @@ def _tell_end():
 
 
 def begin():
-    """Before the program has begun: a script that is not there is not yet missed by Python."""
+    """Writes down the start and whether the script exists. It runs before the program, so Python
+    has not yet looked for the script."""
     tell("started", sys.executable)
     script = sys.argv[0] if sys.argv else ""
     if script not in ("", "-", "-c", "-m") and not os.path.exists(script):

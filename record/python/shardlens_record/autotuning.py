@@ -1,5 +1,5 @@
-"""Nothing can be timed on a null device: all kernels among which Triton would choose take as long. It
-takes the first that can be launched, and the others need not be compiled."""
+"""Lets Triton take the first of its kernels that can be launched. On a null device nothing can be
+timed, since every kernel takes as long as any other; the rest need not be compiled."""
 
 from .guards import replace
 
@@ -8,7 +8,8 @@ _NEVER = float("inf")  # Triton's time of a kernel that cannot be launched
 
 
 def take_first(module):
-    """For each choice Triton asks which kernels come into question, then how long each takes."""
+    """Changes both questions of Triton's autotuner: for each choice it asks which kernels come into
+    question, then how long each takes. The first that can be launched wins."""
     tuner = module.Autotuner
 
     def pruning(inner):

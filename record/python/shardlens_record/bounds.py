@@ -1,11 +1,12 @@
-"""Sizes of workspaces that only a GPU tells, of which the null device gives upper bounds
-(null_device/driver/workspace_bounds.h)."""
+"""Passes on the sizes of workspaces that only a GPU tells, and for which the null device gives
+upper bounds (null_device/driver/workspace_bounds.h)."""
 
 import ctypes
 
 
 def _stub(name, kind):
-    """On a real GPU there is none."""
+    """Returns the null device's function of this name, or None on a real GPU, which has no
+    stubs."""
     stub = getattr(ctypes.CDLL(None), name, None)
     if stub is not None:
         stub.restype = kind

@@ -1,5 +1,5 @@
-"""Where a program checks a value: where one answer to a test of its own leads straight to a `raise`.
-Its bytecode is asked, which knows the parts of a test by themselves."""
+"""Finds where a program checks a value: one answer to its test leads straight to a `raise`. It
+reads the function's bytecode, in which each part of a test (`a and b`) is a jump of its own."""
 
 import bisect
 import dis
@@ -10,7 +10,7 @@ _ALWAYS = ("JUMP", "JUMP_ABSOLUTE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKW
 
 
 class _Code:
-    """The instructions of a function, which are found by where they begin."""
+    """Holds the instructions of a function and finds them by the offset at which they begin."""
 
     def __init__(self, code):
         self.listed = list(dis.get_instructions(code))
@@ -20,8 +20,8 @@ class _Code:
         return "IF_TRUE" in self.listed[number].opname or "IF_FALSE" in self.listed[number].opname
 
     def _test_from(self, number):
-        """The number of the jump that what is made here decides, or None, and whether by its
-        opposite."""
+        """Returns the number of the jump that the value made at `number` decides, or None if there
+        is none, and whether the jump decides by the opposite (`not`)."""
         is_opposite = False
         if not self._is_conditional(number):
             number += 1
@@ -31,7 +31,7 @@ class _Code:
         return (number if self._is_conditional(number) else None), is_opposite
 
     def _raises(self, number):
-        """True if from here on nothing is decided before a `raise`."""
+        """Returns True if the code from here on decides nothing before a `raise`."""
         passed = set()
         while number < len(self.listed) and number not in passed:
             passed.add(number)
@@ -49,7 +49,8 @@ class _Code:
         return False
 
     def passing(self, offset):
-        """The offset may be one of the caches that follow an instruction."""
+        """Returns the answer, True or False, that keeps the program from raising, or None if no
+        check follows. The offset may be one of the caches that follow an instruction."""
         begun = bisect.bisect_right(list(self.number_at), offset) - 1
         jump, is_opposite = self._test_from(begun)
         if jump is None:
@@ -69,6 +70,6 @@ def _passing(code, offset):
 
 
 def answer_that_passes(frame):
-    """Whether a value of which the frame asks that has to be True or False for the program to pass a
-    check of its own. None where there is no check."""
+    """Returns the answer with which the program passes its own check, or None if there is no check.
+    In `if not x.all(): raise ValueError`, the answer for `x.all()` is True."""
     return _passing(frame.f_code, frame.f_lasti)

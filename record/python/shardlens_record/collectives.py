@@ -1,6 +1,6 @@
-"""A world of which only this rank is there, on a null device: collectives do nothing (PyTorch's own
-"fake" process group). Where they give objects, these are what the others would say: what this rank
-says, or what a rank sends that it was asked for (absent.py)."""
+"""Gives the program a world on a null device of which only this rank exists. Collectives do nothing
+(PyTorch's own "fake" process group). A collective that returns objects returns what this rank gave,
+or what a rank sends that was run for its messages (absent.py)."""
 
 import functools
 import os
@@ -21,8 +21,8 @@ def _given(value, variable, default):
 
 
 class _Backends:
-    """By a group's name, those that the program has asked for. PyTorch and programs take other ways
-    with NCCL than with the fake one, which no program runs on."""
+    """Keeps, by a group's name, the backend that the program has asked for. PyTorch and programs
+    behave differently with NCCL than with the fake backend, which no program runs on."""
 
     of_world = "undefined"  # PyTorch's name for what nobody has named
     by_group = {}
@@ -68,7 +68,7 @@ def _say_absent(name):
 
 
 def _replace_object_collectives(c10d):
-    """PyTorch would unpickle what was never sent."""
+    """Replaces the collectives of objects, since PyTorch would unpickle what was never sent."""
 
     def broadcast_object_list(object_list, *args, **kwargs):
         _say_absent("broadcast_object_list")
@@ -103,7 +103,8 @@ def _global_rank(c10d, group, rank, rank_in_group):
 
 
 def _replace_messages(c10d):
-    """What one rank sends another as objects, and from whom a tensor has come."""
+    """Replaces the calls that send an object from one rank to another, and recv, whose caller may
+    ask which rank a tensor has come from."""
     send, receive = c10d.send_object_list, c10d.recv
     global_rank = functools.partial(_global_rank, c10d)
 
@@ -122,7 +123,7 @@ def _replace_messages(c10d):
         return sender
 
     def recv(tensor, src=None, group=None, tag=0, group_src=None):
-        """From any rank: from the next one."""
+        """Receives from the next rank if the program takes a tensor from any rank."""
         if src is None and group_src is None and not c10d._rank_not_in_group(group):
             group_src = (c10d.get_rank(group) + 1) % c10d.get_world_size(group)
         return receive(tensor, src, group, tag, group_src)
@@ -133,14 +134,14 @@ def _replace_messages(c10d):
 
 
 def _whole_numbers(tensor):
-    """The numbers of a small tensor, or None: they are not known."""
+    """Returns the numbers of a small tensor as lists, or None if they are not known."""
     before = values.unknown_reads()
     numbers = tensor.detach().cpu().tolist()
     return numbers if values.unknown_reads() == before else None
 
 
 def _are_place_holders(numbers):
-    """What programs put where another rank's numbers will be."""
+    """Returns True for what programs put where another rank's numbers will be: all 0 or all -1."""
     if isinstance(numbers, list):
         is_one = bool(numbers) and numbers.count(numbers[0]) == len(numbers)
         return is_one and _are_place_holders(numbers[0])
@@ -163,7 +164,8 @@ def _hear(c10d, tensor, sender, group):
 
 
 def _replace_broadcast(c10d):
-    """Small whole numbers, as lengths and lists that ranks compare, are those of the sender."""
+    """Gives a broadcast of small whole numbers, such as lengths and lists that ranks compare, the
+    numbers of the sender."""
     inner = c10d.broadcast
 
     @functools.wraps(inner)
@@ -178,8 +180,8 @@ def _replace_broadcast(c10d):
 
 
 def _replace_uneven_collectives(c10d):
-    """The fake process group copies what this rank has to where others' is taken, of another shape
-    or not."""
+    """Keeps the fake process group from failing on uneven shapes: it copies what this rank has to
+    where another rank's part goes, whatever its shape."""
     all_gather, all_to_all = c10d.all_gather, c10d.all_to_all
 
     def all_gather_any(tensor_list, tensor, group=None, async_op=False):
@@ -198,8 +200,8 @@ def _replace_uneven_collectives(c10d):
 
 
 def _flatten_single_tensors(c10d):
-    """NCCL takes the numbers in a tensor, whatever its shape; the fake group cuts the first dimension
-    for each rank."""
+    """Flattens the tensors of single-tensor collectives. NCCL takes their numbers in order,
+    whatever the shape; the fake group cuts the first dimension into one part a rank."""
 
     def flat(value):
         is_flat = isinstance(value, c10d.torch.Tensor) and value.is_contiguous()
@@ -223,7 +225,8 @@ def _replace_barriers(c10d):
     inner = c10d.barrier
 
     def barrier(group=None, async_op=False, device_ids=None, *args, **kwargs):
-        """PyTorch allocates a tensor on that device without Python: the recording begins before."""
+        """Initialises CUDA, which begins the recording, before PyTorch allocates the barrier's
+        tensor without Python."""
         if device_ids and c10d.torch.cuda.is_available():
             c10d.torch.cuda.init()
         return inner(group, async_op, device_ids, *args, **kwargs)
@@ -235,7 +238,7 @@ def _replace_barriers(c10d):
             raise ValueError("monitored_barrier needs a group with a CPU's backend, such as gloo")
 
     def group_barrier(self, *args, **kwargs):
-        """Of a group's own, which programs may ask without torch.distributed."""
+        """Replaces a group's own method, which programs may call without torch.distributed."""
         return monitored_barrier(self)
 
     c10d.barrier = barrier
@@ -255,8 +258,9 @@ def replace_absent(c10d):
 
 
 def derive_gradients(module):
-    """Stages of pipelines learn from the next one, in PyTorch 2.15, which gradients it sends. Of
-    plain tensors these are like what it was sent: PyTorch's own rule where programs say shapes."""
+    """Lets a pipeline's stage derive the gradients' shapes from its outputs: PyTorch 2.15 asks the
+    next stage, which is absent. A gradient of a plain tensor is like the tensor, which is PyTorch's
+    own rule if programs give shapes."""
     stage = module.PipelineStage
     receive = getattr(stage, "_recv_meta", None)
     if receive is None:
@@ -273,5 +277,5 @@ def derive_gradients(module):
 
 
 def measure_no_collectives(module):
-    """torch.compile would time them."""
+    """Keeps torch.compile from timing collectives."""
     module.can_benchmark_collective = lambda: False

@@ -1,4 +1,5 @@
-"""PyTorch's own counters of the whole run: what the program resets is kept before."""
+"""Keeps PyTorch's own counters of the whole run: what they say is noted before the program resets
+them."""
 
 import functools
 
@@ -21,7 +22,8 @@ def _sums(stats):
 
 
 def over_resets(device, since):
-    """The counters since the last reset, by their names here, become those of the whole run."""
+    """Returns the counters of the whole run, given those since the last reset, by the same names. A
+    peak is the larger of both, a sum their sum."""
     kept = _kept.get(device, {})
     whole = dict(since)
     for name, value in since.items():
@@ -33,7 +35,8 @@ def over_resets(device, since):
 
 
 def of_whole_run(torch, device):
-    """Peaks, sums, and what is taken now."""
+    """Returns peaks and sums of the whole run, and what is taken now, for one GPU. Sizes are
+    bytes."""
     stats = torch._C._cuda_memoryStats(device)
     now = {name: stats[name]["all"]["current"] for name in ("allocated_bytes", "reserved_bytes")}
     return over_resets(device, _peaks(stats) | _sums(stats) | now)

@@ -1,6 +1,6 @@
-"""cuDNN on the null device: where the program's environment has NVIDIA's own, it chooses its kernels
-and says what workspace they take, without a GPU (null_device/libraries/dnn_graph.h). Where it is not
-there, it is left out. What it only says to those who have a GPU takes PyTorch's own kernels."""
+"""Lets NVIDIA's own cuDNN choose kernels and say what workspace they take, without a GPU, if the
+program's environment has it (null_device/libraries/dnn_graph.h). Otherwise cuDNN is left out. What
+cuDNN says only to those who have a GPU takes PyTorch's own kernels."""
 
 import contextlib
 import ctypes
@@ -23,7 +23,7 @@ class _Null:
 
 
 def _nvidia_folders(torch):
-    """Where pip puts NVIDIA's packages, PyTorch's own neighbours first."""
+    """Returns the folders in which pip puts NVIDIA's packages, those beside PyTorch first."""
     beside = os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__)))
     return [os.path.join(folder, "nvidia") for folder in [beside, *sys.path]]
 
@@ -34,13 +34,14 @@ def _find(folders, *names):
 
 
 def _load(call, path):
-    """Why it cannot be loaded, or ""."""
+    """Loads a library by one of the stubs' calls; returns why it cannot be loaded, or ""."""
     call.argtypes, call.restype = [ctypes.c_char_p], ctypes.c_char_p
     return call(os.fsencode(path)).decode()
 
 
 def _why_not(torch):
-    """Why cuDNN does not answer, or "". NVRTC is loaded first: without it cuDNN chooses others."""
+    """Returns why cuDNN does not answer, or "". NVRTC is loaded first: without it cuDNN takes other
+    kernels."""
     folders = _nvidia_folders(torch)
     major = (torch.version.cuda or "").partition(".")[0]
     cudnn = _find(folders, "cudnn/lib/libcudnn_graph.so.9")
@@ -58,7 +59,8 @@ def _why_not(torch):
 
 
 def prepare(torch):
-    """Before the program sees PyTorch. What cannot be asked is left out."""
+    """Takes cuDNN or leaves it out, before the program sees PyTorch. If asking fails, it is left
+    out."""
     why = "it cannot be asked"
     try:
         why = _why_not(torch)
@@ -70,7 +72,8 @@ def prepare(torch):
 
 
 def say_fault():
-    """At the end: whether cuDNN has given up a plan for what is missing here alone."""
+    """Notes a doubt at the end if cuDNN has given up a plan because of what only the null device
+    lacks."""
     if _Null.library is None:
         return
     fault = _Null.library.shardlens_null_cudnn_fault
@@ -84,7 +87,8 @@ def say_fault():
 
 
 def _replace_switch(torch, name, getter, setter):
-    """torch.backends.cudnn.NAME, and PyTorch's functions beneath, which its contexts call."""
+    """Replaces torch.backends.cudnn.NAME and PyTorch's functions beneath it, which its contexts
+    call."""
     for kind, function in (("get", getter), ("set", setter)):
         if function is not None:
             function.of_shardlens = True
@@ -100,7 +104,7 @@ def _leave_out(torch, why):
         return
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch.backends.cudnn.enabled = False
-    # Its version is not that of the build.
+    # PyTorch compares cuDNN's version with the build's; the version here need not be the same.
     os.environ.setdefault("PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK", "1")
     say(f"cuDNN is left out: attention and convolutions take PyTorch's other kernels ({why})")
 
@@ -115,7 +119,8 @@ def _leave_out(torch, why):
 
 
 def allow_other_attention(module):
-    """torch.nn.attention: where a program wants cuDNN's attention alone, and it is left out."""
+    """Lets torch.nn.attention fall back to PyTorch's other kernels if the program wants only
+    cuDNN's attention and cuDNN is left out."""
     kinds = module.SDPBackend
 
     def allowing(inner):
@@ -144,7 +149,8 @@ def _use(torch):
 
 
 def _never_measure(torch):
-    """No kernel takes longer than another here."""
+    """Keeps cuDNN from timing its kernels, since none takes longer than another on a null
+    device."""
     set_benchmark = torch._C._set_cudnn_benchmark
     if getattr(set_benchmark, "of_shardlens", False):
         return
@@ -167,7 +173,8 @@ def _never_measure(torch):
 
 
 def _norm_by_pytorch(torch):
-    """In place of cuDNN's batch norm, wherever PyTorch has chosen that: in scripts, too."""
+    """Replaces cuDNN's batch norm by PyTorch's own wherever PyTorch has chosen cuDNN's, in scripts
+    (torch.jit), too."""
 
     def forward(values, weight, bias, mean, variance, is_training, factor, epsilon):
         note("batch norm takes PyTorch's own kernels here", _UNKNOWN)
@@ -191,7 +198,8 @@ def _is_on_gpu(args):
 
 
 def _is_ctc(args):
-    """ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, ...)"""
+    """Returns True if PyTorch gives this call to cuDNN; `args` are those of ctc_loss(log_probs,
+    targets, input_lengths, target_lengths, blank, ...)."""
     return args[0].is_cuda and sys.modules["torch"]._use_cudnn_ctc_loss(*args[:5])
 
 
@@ -219,7 +227,8 @@ def _switched_off(torch):
 
 
 def _do_without(torch, owner, name, kind, asks):
-    """What torch.compile makes of these functions is PyTorch's own kernels in any case."""
+    """Lets a function take PyTorch's own kernels in place of cuDNN's. A compiled function is left
+    alone, since torch.compile makes PyTorch's own kernels of it."""
     is_cudnns = guarded(_CUDNN, otherwise=True)(asks)
 
     def doing(inner):
@@ -239,7 +248,8 @@ def _do_without(torch, owner, name, kind, asks):
 
 
 def _flatten_nothing(torch):
-    """cuDNN says how RNNs' weights lie one behind another; PyTorch's own kernels take any."""
+    """Keeps RNNs from laying out their weights as cuDNN wants them; PyTorch's own kernels take any
+    layout."""
 
     def flattening(inner):
         @functools.wraps(inner)

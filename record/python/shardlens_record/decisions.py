@@ -1,6 +1,6 @@
-"""Where a program decides by a number that it has read from the GPU. Its source is asked, nothing of
-it is changed: from the line that reads, the number is followed through names and lists that it is put
-into, and through the functions that return it, which are on the stack while it is read.
+"""Finds where a program decides by a number that it has read from the GPU. It reads the program's
+source and changes nothing: from the line that reads, it follows the number through names and lists,
+and through the functions on the stack that return it.
 
 Not followed: what goes through NumPy, or through objects from one function to another."""
 
@@ -17,7 +17,7 @@ _BLIND = ("len", "isinstance", "type")  # functions whose result is not the numb
 
 @functools.lru_cache(maxsize=None)
 def _module(filename):
-    """Empty where there is no source that can be read."""
+    """Returns the file's syntax tree, which is empty if its source cannot be read."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the program has had its own
         try:
@@ -31,7 +31,8 @@ def _is_at(node, line):
 
 
 def _scope_at(module, line):
-    """The innermost one, which a walk by breadth comes to last."""
+    """Returns the innermost function or class around the line, which a breadth-first walk reaches
+    last."""
     found = module
     for node in ast.walk(module):
         if isinstance(node, _SCOPES) and _is_at(node, line):
@@ -47,14 +48,15 @@ def _own_nodes(scope):
 
 
 def _name(node):
-    """`a`, `self.b`; of other expressions None."""
+    """Returns the text of a name or attribute, such as `a` or `self.b`, and None for any other
+    expression."""
     if isinstance(node, ast.Name):
         return node.id
     return ast.unparse(node) if isinstance(node, ast.Attribute) else None
 
 
 def _names(target):
-    """Of what is assigned to; of `c[0]` it is the list's."""
+    """Returns the names that an assignment's target binds; for `c[0]` that is the list's, `c`."""
     if isinstance(target, (ast.Tuple, ast.List)):
         return {name for element in target.elts for name in _names(element)}
     if isinstance(target, (ast.Subscript, ast.Starred)):
@@ -63,19 +65,20 @@ def _names(target):
 
 
 def _is_blind(node):
-    """Whether it says of a thing what it is, not which number."""
+    """Returns True if the expression asks what a thing is (`is None`, `len`) and not which
+    number."""
     if isinstance(node, ast.Compare):
         return all(isinstance(operator, (ast.Is, ast.IsNot)) for operator in node.ops)
     return isinstance(node, ast.Call) and _name(node.func) in _BLIND
 
 
 class _Flow:
-    """Of the number that a call at a line of a scope gives."""
+    """Follows the number that a call in this line of a scope returns, by the names that hold it."""
 
     def __init__(self, scope, line):
         self.line = line
         self.nodes = list(_own_nodes(scope))
-        # What is above may come afterwards where a loop is around both.
+        # Lines above this one may run after it if a loop surrounds both.
         loops = (node for node in self.nodes if isinstance(node, _LOOPS) and _is_at(node, line))
         self.first_line = min((loop.lineno for loop in loops), default=line)
         self.names = set()
@@ -110,7 +113,7 @@ class _Flow:
             self.names.update(*map(_names, targets))
 
     def decisions(self):
-        """Lines."""
+        """Yields the lines of tests that the number reaches."""
         for node in self.nodes:
             tests = [getattr(node, "test", None), *getattr(node, "ifs", [])]
             if isinstance(node, (ast.For, ast.comprehension)) and isinstance(node.iter, ast.Call):
@@ -132,8 +135,8 @@ def _found(filename, line):
 
 
 def decided_by(frame, is_passed_over):
-    """Places, (file, line), where what the frame's line reads decides. Frames of which
-    `is_passed_over` says so only hand on what their functions return."""
+    """Yields the places, as (file, line), where the number that the frame's line reads decides. A
+    frame for which `is_passed_over` returns True only hands on what its function returns."""
     while frame is not None:
         filename = frame.f_code.co_filename
         is_returned = True

@@ -1,5 +1,6 @@
-"""How tokens choose experts by scores that nobody knows: tells the recorder's library what --routing says
-and which experts are this rank's, and the verdict what was taken (record/known/experts.h)."""
+"""Says how tokens choose experts by scores that nobody knows (record/known/experts.h). It gives the
+recorder's library what --routing says and which experts are this rank's, and the verdict what was
+assumed."""
 
 import functools
 import re
@@ -10,7 +11,8 @@ from .guards import guarded, replace, say
 _BALANCED, _SKEWED, _WORST = range(3)  # of record/known/routing.h
 _OTHER_GROUP = 2  # of shardlens_routing_used
 
-# Of groups over which experts are spread, as torchtitan and other meshes, and Megatron, call them.
+# Matches the names of groups over which experts are spread, as torchtitan, other meshes and
+# Megatron call them.
 _NAMES = re.compile(r"(mesh_)?(ep|experts?|expert_parallel|expert_model_parallel_group)", re.I)
 
 
@@ -21,7 +23,7 @@ class _Experts:
 
 
 def follow(library):
-    """Before the library follows values."""
+    """Passes --routing to the library. It is called before the library begins to follow values."""
     _Experts.library = library
     library.shardlens_set_routing(OPTIONS["routing"], OPTIONS["routing_factor"])
     _tell_place()
@@ -34,7 +36,7 @@ def _tell_place():
 
 @guarded("which experts are this rank's is not known")
 def note_group(c10d, group, description):
-    """Of those that this rank shares."""
+    """Notes this rank's place in a group over which experts are spread, if the rank is in it."""
     if description is None or not _NAMES.fullmatch(description):
         return
     if group is c10d.GroupMember.NON_GROUP_MEMBER:
@@ -59,7 +61,8 @@ def _note_mesh(mesh):
 
 
 def watch_meshes(module):
-    """A mesh as large as the world has no group of its own."""
+    """Watches device meshes, because the dimension of a mesh that is as large as the world has no
+    group of its own."""
 
     def making(made):
         @functools.wraps(made)
@@ -82,7 +85,8 @@ def _worst(used):
 
 
 def choices_taken():
-    """A line that says how experts were chosen, or nothing."""
+    """Returns a line that says how experts were chosen, in a list; the list is empty if none
+    were."""
     used = _Experts.library.shardlens_routing_used() if _Experts.library is not None else 0
     if not used:
         return []

@@ -12,18 +12,19 @@ _all_ranks = []  # of each group that any rank shares
 
 
 def made():
-    """Of each group that this rank shares with others: its ranks, and how many are on this node."""
+    """Returns, for each group that this rank shares with others, how many ranks it has and how many
+    of them are on this node, as {"ranks": 8, "on_node": 4}."""
     return list(_made)
 
 
 def all_ranks():
-    """The ranks of each group that the program has made, this rank's or not, without repetition:
-    `--ranks roles` finds by them which ranks differ (record/roles.h)."""
+    """Returns the ranks of each group that the program has made, whether this rank is in it or not,
+    without repetition. `--ranks roles` finds by them which ranks differ (record/roles.h)."""
     return [list(ranks) for ranks in dict.fromkeys(_all_ranks)]
 
 
 def _is_of_gpus(backend):
-    """Where nobody has named one, PyTorch takes NCCL on GPUs."""
+    """Returns True for NCCL, which PyTorch also takes on GPUs if nobody has named a backend."""
     return backend == "undefined" or "nccl" in backend
 
 
@@ -46,7 +47,8 @@ def _note_ranks(ranks):
 
 
 def count(c10d):
-    """After collectives.py has taken PyTorch's place, which tells the backends that were asked for."""
+    """Counts the groups that the program makes from now on. It is called after collectives.py has
+    replaced PyTorch's functions, because its get_backend tells the backends that were asked for."""
 
     def initialising(inner):
         @functools.wraps(inner)

@@ -1,4 +1,4 @@
-"""What keeps the recorder from harming the program: a hook that fails is told of once, as a doubt about
+"""Keeps the recorder from harming the program: a hook that fails is reported once, as a doubt about
 the recording, and the program goes on."""
 
 import functools
@@ -11,7 +11,8 @@ _MOST_CHARACTERS = 160
 
 
 def say(line):
-    """On stderr, once. A program may have closed or replaced it."""
+    """Prints a line on stderr once. A program may have closed or replaced stderr; then nothing is
+    printed."""
     if line in _said:
         return
     _said.add(line)
@@ -22,14 +23,15 @@ def say(line):
 
 
 def in_one_line(text):
-    """The first line that says anything, in printable characters."""
+    """Returns the first line that is not blank, in printable characters and shortened."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
     return shown if len(shown) <= _MOST_CHARACTERS else shown[:_MOST_CHARACTERS] + "..."
 
 
 def describe(error):
-    """"ValueError: a mistake of the user's" """
+    """Returns an error's class and text in one line, such as "ValueError: a mistake of the
+    user's"."""
     try:
         text = in_one_line(str(error))
     except Exception:  # pylint: disable=broad-except
@@ -39,7 +41,8 @@ def describe(error):
 
 
 def note(what, why):
-    """A doubt about the recording."""
+    """Adds a doubt about the recording: what is uncertain, and why. Only the first reason is
+    kept."""
     if what not in _doubts:
         _doubts[what] = why
         say(f"{what}: {why}")
@@ -54,8 +57,8 @@ def doubts():
 
 
 def guarded(what, otherwise=None):
-    """A hook that gives `otherwise` where it fails: then `what` is in doubt. What ends a program
-    (SystemExit, KeyboardInterrupt) is not held back."""
+    """Makes a hook return `otherwise` if it fails, and notes `what` as a doubt. Exceptions that end
+    a program (SystemExit, KeyboardInterrupt) pass through."""
 
     def decorate(hook):
         @functools.wraps(hook)
@@ -72,8 +75,9 @@ def guarded(what, otherwise=None):
 
 
 def replace(owner, name, wrap):
-    """owner.name becomes wrap(what it was), once: a module may be executed again (importlib.reload),
-    which makes some of its names anew and leaves others. Returns both, or None where it was done."""
+    """Replaces owner.name by wrap(owner.name), once. A module may be executed again
+    (importlib.reload), which makes some of its names anew and leaves others. Returns the new and
+    the old function, or None if it had been replaced before."""
     inner = getattr(owner, name)
     if getattr(inner, "of_shardlens", False):
         return None
@@ -84,7 +88,8 @@ def replace(owner, name, wrap):
 
 
 def replace_function(torch, module, name, wrap):
-    """As replace, of a function of PyTorch's: torch.jit.script knows these by identity."""
+    """Replaces a function of PyTorch's as replace does, and registers it with torch.jit.script,
+    which knows such functions by identity."""
     pair = replace(module, name, wrap)
     if pair is None:
         return

@@ -1,5 +1,5 @@
-"""PyTorch's own memory history in place of the recorder in C++, where there is none for this
-PyTorch: `shardlens record` makes a recording of it when the program has ended
+"""Records by PyTorch's own memory history if there is no recorder in C++ for this PyTorch.
+`shardlens record` makes a recording of the history when the program has ended
 (profiler/exchange/import_history.h).
 
 The history has no place for what this process says of a step or a block. That is kept beside it as
@@ -15,13 +15,14 @@ import sys
 
 from . import counters
 
-# Each takes about 280 bytes while the program runs, and 1.1 KB when it is written.
+# Each entry takes about 280 bytes while the program runs, and 1.1 KB when it is written.
 MOST_ENTRIES = 4_000_000
 
 
 @contextlib.contextmanager
 def _nothing_collected():
-    """Garbage may have memory of the GPU, which would be freed between two of our questions."""
+    """Keeps the garbage collector off: garbage may hold GPU memory, and freeing it between the
+    counters and the snapshot would make the two disagree."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -32,7 +33,7 @@ def _nothing_collected():
 
 
 def _write(path, snapshot):
-    """Whole or not at all."""
+    """Writes the file under another name first, so that it is there whole or not at all."""
     unfinished = f"{path}.unfinished"
     try:
         with open(unfinished, "wb") as file:
@@ -45,7 +46,7 @@ def _write(path, snapshot):
 
 
 def _lost(trace, found):
-    """How many events the history has forgotten to have room for later ones."""
+    """Returns how many events the history has dropped to make room for later ones."""
     actions = [entry["action"] for entry in trace]
     kept = actions.count("alloc") + actions.count("free_requested")
     return max(0, found["allocations"] + found["frees"] - kept)
@@ -73,13 +74,13 @@ class Recorder:
         self._mark(address=address, category=category)
 
     def find_workspaces(self):
-        """Nobody but the recorder in C++ knows which blocks are cuBLAS's."""
+        """Does nothing: only the recorder in C++ knows which blocks are cuBLAS's."""
 
     def leave_driver(self):
-        """It is not watched."""
+        """Does nothing: this recorder does not watch the driver."""
 
     def end(self):
-        """What is said of the recording, or None: there was none."""
+        """Writes the history and returns its counters, or None if it has no events."""
         device = self._torch.cuda.current_device()
         with _nothing_collected():
             found = counters.of_whole_run(self._torch, device)
@@ -92,7 +93,8 @@ class Recorder:
         return found | {"events": len(trace), "lost_events": lost}
 
     def _with_facts(self, snapshot, device, found, lost):
-        """Without other devices and without what only PyTorch's viewer shows."""
+        """Returns the snapshot with our facts beside it, without other GPUs and without what only
+        PyTorch's viewer shows."""
         properties = self._torch.cuda.get_device_properties(device)
         traces = snapshot["device_traces"]
         said = {

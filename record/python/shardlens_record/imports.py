@@ -1,5 +1,5 @@
-"""Changes modules right after they have been executed. To look for a module, as
-importlib.util.find_spec does, executes nothing, and may be done any number of times."""
+"""Changes modules right after they have been executed. Looking for a module, as
+importlib.util.find_spec does, executes nothing and may be done any number of times."""
 
 import sys
 
@@ -7,7 +7,7 @@ from .guards import guarded
 
 
 class _Execution:
-    """A loader's exec_module, and what is done to the module afterwards."""
+    """Runs a loader's exec_module, and then the changes of the module that was executed."""
 
     def __init__(self, run, changes):
         self.run = run
@@ -24,8 +24,8 @@ def _change(module, changes):
 
 
 class _Finder:
-    """Finds modules as the finders behind it do. Of those that are listed, the loader that is found
-    is told what to do when it has executed the module; it stays of its own class."""
+    """Finds modules as the finders behind it do. The loader of a listed module is told what to
+    change when it has executed the module; it keeps its own class."""
 
     def __init__(self, changes):
         self.changes = changes
@@ -56,8 +56,9 @@ class _Finder:
 
 
 def change_when_executed(changes):
-    """Functions that take a module, by its name. Those of modules that are there already, such as
-    a .pth file of the environment imports, are called at once."""
+    """Calls the functions that `changes` lists for a module's name with that module, once it has
+    been executed. A module that is there already, as one that a .pth file of the environment
+    imports, is changed at once."""
     sys.meta_path.insert(0, _Finder(changes))
     for name in changes:
         if name in sys.modules:

@@ -1,5 +1,5 @@
-"""The recorder in C++, as recording.py uses it: profiler/recorder/recorder_python.h says what each call
-does."""
+"""Calls the recorder in C++ for recording.py; profiler/recorder/recorder_python.h says what each
+call does."""
 
 import ctypes
 import sys
@@ -42,7 +42,7 @@ def follow_values(library):
 
 
 class Failure(Exception):
-    """There is no recording, and why."""
+    """Says why there is no recording."""
 
 
 class Recorder:
@@ -69,7 +69,7 @@ class Recorder:
         self._library = library
 
     def end(self):
-        """What is said of the recording, or None: there was none."""
+        """Ends the recording and returns its counters, or None if there was none."""
         found = _End()
         if not self._library.shardlens_record_end(ctypes.byref(found)):
             return None

@@ -1,4 +1,5 @@
-"""Lets libraries load that call what the null device's stubs have not: they have what PyTorch calls.
+"""Lets libraries load that call functions of NVIDIA's which the null device's stubs lack, since the
+stubs have only what PyTorch calls.
 
 When a library cannot be loaded for a call or a library of NVIDIA's that is not there, another library
 is made that has all that it lacks, and it is loaded again. Each of these calls says once that it is
@@ -37,7 +38,7 @@ def _reader():
 
 
 def _hash(name):
-    """As System V's ABI has it."""
+    """Returns a symbol's hash as System V's ABI defines it."""
     value = 0
     for byte in name.encode():
         value = (value << 4) + byte
@@ -47,7 +48,7 @@ def _hash(name):
 
 
 def _hash_table(names):
-    """Of symbols 1, 2, ...: as many buckets as names, and chains."""
+    """Returns the hash table of symbols 1, 2, ...: one bucket a name, then the chains."""
     buckets, chains = [0] * len(names), [0] * (len(names) + 1)
     for number, name in enumerate(names, 1):
         bucket = _hash(name) % len(buckets)
@@ -65,19 +66,19 @@ _HEADERS = 64 + 4 * 56
 
 
 def _symbol(text, section, place):
-    """A global function of 16 bytes."""
+    """Returns the table entry of a global function of 16 bytes."""
     return struct.pack("<IBBHQQ", text, 0x12, 0, section, place, 16)
 
 
 def _call(place, text, slot):
-    """lea rdi, [text]; jmp [slot]"""
+    """Returns the code of a function: `lea rdi, [text]; jmp [slot]`."""
     return struct.pack("<3si2si3x", b"\x48\x8d\x3d", text - place - 7, b"\xff\x25",
                        slot - place - 13)
 
 
 def _headers(code_end, data_begin, data_bytes):
-    """A file header, and what to load: all but the data, to be read and run; the data, of which the
-    tables for the loader are the first part; no stack that can be run."""
+    """Returns the file header and four program headers: all but the data, to be read and run; the
+    data; the loader's tables, which begin the data; and a stack that cannot be run."""
     data = (data_begin, data_begin, data_begin, data_bytes, data_bytes)
     return (struct.pack("<4s5B7xHHIQQQI6H", b"\x7fELF", 2, 1, 1, 0, 0, 3, 62, 1, 0, 64, 0, 0, 64,
                         56, 4, 64, 0, 0)
@@ -88,7 +89,8 @@ def _headers(code_end, data_begin, data_bytes):
 
 
 def library_of(names, soname):
-    """A library for x86-64 Linux whose functions of these names call _REFUSAL with their name."""
+    """Returns the bytes of a library for x86-64 Linux whose functions call _REFUSAL with their
+    name."""
     names = [_REFUSAL, *names]  # the first one is imported
     texts, text_of = b"\0", {}
     for text in [*names, soname]:
@@ -117,7 +119,7 @@ def library_of(names, soname):
 
 
 def _load(names, soname):
-    """For all libraries that are loaded later."""
+    """Loads a made library in such a way that all libraries loaded later find its functions."""
     file = os.memfd_create(soname)
     os.write(file, library_of(sorted(names), soname))
     ctypes.CDLL(f"/proc/self/fd/{file}", ctypes.RTLD_GLOBAL)
@@ -128,7 +130,8 @@ def _load(names, soname):
 
 
 def _lacking(path):
-    """The calls of NVIDIA's that the library imports and no library here has."""
+    """Returns the names of NVIDIA's calls that the library imports and that no loaded library
+    has."""
     reader, there = _reader(), ctypes.CDLL(None)
     prefixes = tuple(prefix for prefix, _ in reader.UNVERSIONED)
     names = {name for name, _, owner in reader.Library(path).imports()
@@ -141,7 +144,7 @@ _made = set()  # libraries of NVIDIA's
 
 @guarded("what a library lacks of NVIDIA's is not supplied", otherwise=False)
 def _supply(error):
-    """Whether something was made of what the loader misses."""
+    """Makes what the loader says is missing, and returns True if it made something."""
     missed = _MISSED.match(str(error))
     if missed is None or platform.machine() != "x86_64":
         return False
@@ -164,8 +167,9 @@ def _supply(error):
 
 @guarded("NVIDIA's own library may be loaded", otherwise=None)
 def _stub_of(load, path, *mode):
-    """The null device's library in place of NVIDIA's file. PyTorch 2.15 loads the files of pip's
-    packages, which lie beside it, before it needs them; they ask for a driver, and for each other."""
+    """Returns the null device's library instead of NVIDIA's file, or None if there is none. PyTorch
+    2.15 loads the files of pip's packages, which lie beside it, before it needs them; they ask for
+    a driver, and for each other."""
     name = os.path.basename(path) if isinstance(path, str) else ""
     if name == path or not _reader().NVIDIA_LIBRARY.fullmatch(name):
         return None

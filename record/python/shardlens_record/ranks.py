@@ -1,5 +1,5 @@
-"""Which rank this process is; on a null device one of a world that does not exist (collectives.py),
-of which launchers start one rank alone."""
+"""Says which rank this process is. On a null device the other ranks do not exist (collectives.py),
+and a launcher starts this one alone."""
 
 import ctypes
 import functools
@@ -11,7 +11,8 @@ from . import IS_ATTACHED, OPTIONS, account
 from .guards import replace, say
 
 
-# What torchrun, Open MPI, other MPIs and Slurm tell of rank, world, and rank on this machine.
+# Names of the variables in which torchrun, Open MPI, other MPIs and Slurm give the rank, the world
+# size, and the rank on this machine.
 _TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 _LAUNCHERS = (
     _TORCHRUN,
@@ -22,8 +23,9 @@ _LAUNCHERS = (
 
 
 def own_place():
-    """Rank, size of the world, and rank on this machine, as far as is known before the program has
-    said anything. On a null device whoever started `shardlens record` does not count."""
+    """Returns the rank, the world size, and the rank on this machine, as far as they are known
+    before the program has run. On a null device only torchrun's variables count, because `shardlens
+    record` itself may have been started by MPI or Slurm."""
     launchers = _LAUNCHERS if IS_ATTACHED else [_TORCHRUN]
     told = next((names for names in launchers if names[0] in os.environ), _TORCHRUN)
     rank, size = OPTIONS["rank"] or 0, OPTIONS["world"] or 1
@@ -31,8 +33,9 @@ def own_place():
 
 
 def tell_spawned(module):
-    """Processes of torch.multiprocessing.spawn learn their rank as an argument, which a recording
-    that begins with the GPU may be too early to see. What they raise is passed to their parent."""
+    """Gives processes of torch.multiprocessing.spawn their rank, which is an argument that a
+    recording that begins with the GPU may be too early to see. What they raise is passed to their
+    parent, so it is written down here."""
     run, start = module._wrap, module.start_processes
 
     @functools.wraps(run)
@@ -57,7 +60,8 @@ def tell_spawned(module):
 
 
 class World:
-    """Of this process. The command's --world and --rank win over torchrun's and the program's."""
+    """Holds this process's rank and world size. The command's --world and --rank win over
+    torchrun's and the program's."""
 
     size = OPTIONS["world"]
     rank = OPTIONS["rank"]
@@ -79,21 +83,21 @@ class World:
 
     @classmethod
     def gpus(cls, of_launcher=None):
-        """Of a node: nodes have equally many."""
+        """Returns the number of GPUs of a node; all nodes have equally many."""
         told = (OPTIONS["gpus_per_node"], of_launcher, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
         return next((gpus for gpus in told if gpus and cls.size % gpus == 0), 1)
 
 
 def _set_null_gpus(gpus):
-    """The driver may have been asked already, by cuDNN as it was loaded: then the environment, which
-    it reads once, is too late."""
+    """Tells the driver the number of GPUs. Changing the environment may be too late: the driver
+    reads it once, and cuDNN may have asked it when it was loaded."""
     set_gpus = getattr(ctypes.CDLL(None), "shardlens_null_set_gpus", None)
     if set_gpus is not None:
         set_gpus(gpus)
 
 
 def _environment(size, rank, gpus):
-    """What torchrun would set, and how many GPUs the null device's machine has."""
+    """Returns the variables that torchrun would set, and the number of the null device's GPUs."""
     return {
         "WORLD_SIZE": str(size),
         "RANK": str(rank),
@@ -108,7 +112,7 @@ def _environment(size, rank, gpus):
 
 
 def options_as(rank):
-    """The options of a process that is another rank of this world."""
+    """Returns the options of a process that is another rank of this world."""
     return OPTIONS | {"rank": rank, "world": World.size}
 
 
@@ -117,12 +121,12 @@ def environment_as(rank):
 
 
 def count_null_devices(torch):
-    """NVML would tell of the GPUs that are there."""
+    """Makes PyTorch count GPUs without NVML, which would count those of the machine."""
     torch.cuda._device_count_nvml = lambda: -1
 
 
 def ignore_others_shapes(module):
-    """DDP asks whether all ranks have the same parameters, and would hear nothing of the others."""
+    """Lets DDP go on after it asks whether all ranks have the same parameters: nobody answers."""
     inner = module._verify_param_shape_across_processes
 
     def verify(*args, **kwargs):
@@ -135,7 +139,8 @@ def ignore_others_shapes(module):
 
 
 def plan_checkpoints_alone(module):
-    """torch.distributed.checkpoint lets one rank plan for all, from what all tell it."""
+    """Lets this rank plan its checkpoint alone. In torch.distributed.checkpoint one rank plans for
+    all, from what all tell it."""
     wrapper = module._DistWrapper
     inner = wrapper.__init__
 
@@ -148,7 +153,8 @@ def plan_checkpoints_alone(module):
 
 
 def accept_parts_of_checkpoints(module):
-    """PyTorch 2.11 and older ask whether a plan is valid, newer ones for a list of its errors."""
+    """Accepts a checkpoint of one rank's part. PyTorch 2.11 and older ask whether a plan is valid,
+    newer ones for a list of its errors."""
     validate = module._validate_global_plan
 
     def accept(*args, **kwargs):
@@ -159,8 +165,8 @@ def accept_parts_of_checkpoints(module):
 
 
 def complete_optimizer_states(module):
-    """FSDP1 asks all ranks which parameters they have optimizer state of, and of what shapes: another
-    rank has what this one has none of."""
+    """Completes what FSDP1 gathers about optimizer states. It asks all ranks which parameters they
+    have state of and of what shapes; another rank is taken to have what this one lacks."""
     map_keys, gather = module._map_param_key_to_optim_keys, module._allgather_state_info
 
     def map_all_keys(states, group, params, names, infos, merge_keys=False):
@@ -186,8 +192,8 @@ def complete_optimizer_states(module):
 
 
 def reduce_alone(module):
-    """DDP waits for the sum as a value, which the fake process group does not give: a bucket is
-    taken to be its own sum. The sum of a hook takes no other memory than the one that DDP makes."""
+    """Lets DDP take a bucket for its own sum. DDP waits for the sum as a value, which the fake
+    process group does not give. This hook's sum takes as much memory as the one that DDP makes."""
     ddp = module.DistributedDataParallel
     init, register = ddp.__init__, ddp.register_comm_hook
 
@@ -211,7 +217,8 @@ def reduce_alone(module):
 
 
 def _flag(words, name, default):
-    """The number of --name N or --name=N, with hyphens or underscores, before the first script."""
+    """Returns the number of --name N or --name=N, with hyphens or underscores, before the first
+    script."""
     for word, following in zip(words, [*words[1:], ""]):
         if word.endswith(".py"):
             break
@@ -222,8 +229,8 @@ def _flag(words, name, default):
 
 
 def _gpus_wanted_by_launcher():
-    """By accelerate, which starts one process where it finds one GPU, however many it is asked for,
-    or by DeepSpeed, which counts GPUs, too."""
+    """Returns the number of GPUs that accelerate or DeepSpeed is asked for. Both count GPUs: where
+    they find one, accelerate starts one process, however many it is asked for."""
     words = sys.orig_argv
     programs = {os.path.basename(word) for word in words[:3]}
     if (programs & {"accelerate-launch", "accelerate.commands.launch"}
@@ -240,8 +247,8 @@ def give_gpus_to_launcher():
 
 
 def settle_under_deepspeed():
-    """DeepSpeed's launcher starts a process for every rank of a machine: one is enough, of which it
-    has told the GPU already."""
+    """Ends all but one of the processes that DeepSpeed's launcher starts, one for each rank of a
+    machine. The launcher has told each process its GPU already."""
     names = ("WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_SIZE")
     if any(name not in os.environ for name in names):
         return
@@ -253,7 +260,8 @@ def settle_under_deepspeed():
 
 
 def replace_spawn(module):
-    """torch.multiprocessing.spawn starts a process for every rank of a machine: one is enough."""
+    """Runs one rank in this process; torch.multiprocessing.spawn would start a process for each
+    rank of a machine."""
 
     def spawn(fn, args=(), nprocs=1, *rest, **kwargs):
         World.settle(nprocs, 0, nprocs)
@@ -264,7 +272,8 @@ def replace_spawn(module):
 
 
 def replace_torchrun(module):
-    """torchrun, and accelerate by it, starts a process for every rank: this one becomes one."""
+    """Turns this process into one rank. torchrun, and accelerate by it, would start a process for
+    each."""
 
     def launch(self, *arguments):
         config = self._config

@@ -17,17 +17,17 @@ from . import (IS_ATTACHED, OPTIONS, account, bounds, counters, cudnn, experts, 
                library, ranks, values)
 from .guards import describe, doubts, guarded, replace, say
 
-# Of profiler/profile.h.
+# These are numbers of profiler/profile.h.
 PARAMETER_SHARD, GRADIENT_SHARD, OPTIMIZER_STATE, GRADIENT = 0, 1, 2, 5
 
-# Of c10::CachingDeviceAllocator::RecordContext.
+# These are the values of c10::CachingDeviceAllocator::RecordContext.
 HISTORY_CONTEXT = {None: 0, "state": 1, "alloc": 2, "all": 3}
 
 NOTICE = "" if IS_ATTACHED else "null device: memory is real, values are not"
 
 _AUTOGRAD_ENDS_S = 0.1  # a thread that waits for Python's lock takes less
 
-# What is in doubt where a hook has failed.
+# Each line says what is in doubt if a hook has failed.
 _CLASSES = "classes of some blocks unknown"
 _STEPS = "steps of the recording may be missing"
 
@@ -58,15 +58,15 @@ def _write_claim(mode, *more):
 
 
 def _read_claim():
-    """The process that has claimed the rank, and whether it is idle."""
+    """Returns the process that has claimed the rank, and whether it is idle."""
     with open(_file(OPTIONS["claim"]), encoding="utf-8") as claim:
         process, *more = claim.read().split()
     return int(process), _IDLE in more
 
 
 def _claim():
-    """False where another process of this rank has a recording already. One that was idle when it
-    started this one is its launcher, and one that has become this one by exec is no other."""
+    """Returns False if another process of this rank has a recording already. One that was idle when
+    it started this one is its launcher; one that became this one by exec is the same process."""
     try:
         _write_claim("x")
     except FileExistsError:
@@ -82,7 +82,7 @@ def _claim():
 
 
 def _offer_claim():
-    """To the process that is about to be started."""
+    """Lets the process that is about to start claim the rank if this one has allocated nothing."""
     torch = sys.modules["torch"]
     if not _is_recording() or _read_claim()[0] != os.getpid():
         return
@@ -107,7 +107,7 @@ def _refuse(why):
 
 
 def begin(torch):
-    """The program's own PyTorch has its GPU by now, whatever becomes of this."""
+    """Begins the recording; the program's own PyTorch has its GPU by now in any case."""
     account.tell_once("gpu")
     if _Recording.recorder is not None:
         return
@@ -120,7 +120,7 @@ def begin(torch):
 
 
 def _begin(torch):
-    """Why there is no recording, or None."""
+    """Returns why there is no recording, or None."""
     if str(torch.__version__) != OPTIONS["torch"]:
         return (f"{sys.executable} has PyTorch {torch.__version__}, but the recorder is for "
                 f"{OPTIONS['torch']} of {OPTIONS['python']}; activate its environment, or start the "
@@ -142,7 +142,7 @@ def _begin(torch):
 
 
 def _open(torch, world_size, local_rank):
-    """Raises where there is no recording."""
+    """Opens the recording; raises if it cannot."""
     kind = library.Recorder if OPTIONS["library"] else history.Recorder
     start = {
         "path": _file(kind.ENDING),
@@ -165,7 +165,7 @@ def _open(torch, world_size, local_rank):
 
 
 def _close_before(leave):
-    """Programs that hang in atexit's functions leave by os._exit."""
+    """Ends the recording before os._exit: programs leave by it that hang in atexit's functions."""
 
     @functools.wraps(leave)
     def close_and_leave(status):
@@ -180,7 +180,7 @@ def _is_recording():
 
 
 def _has_autograd_threads():
-    """PyTorch starts one for each device when a backward first runs on it."""
+    """Returns True once a backward has run on a GPU, since PyTorch then starts a thread for it."""
     for thread in os.listdir("/proc/self/task"):
         with contextlib.suppress(OSError):  # it has ended in the meantime
             with open(f"/proc/self/task/{thread}/comm", encoding="utf-8") as file:
@@ -191,9 +191,9 @@ def _has_autograd_threads():
 
 @guarded("autograd's threads may not have ended")
 def _wait_for_autograd(torch):
-    """A thread of autograd's that lets go of a callback in Python when that ends aborts the process:
-    PyTorch's own fault, but a GPU takes longer. It does so before it turns to another backward, and
-    of that one, which is this function's, within far less than the time that is waited."""
+    """Waits until autograd's threads have let go of callbacks in Python. A thread that does so when
+    Python ends aborts the process: it is PyTorch's own fault, but a GPU takes longer. A thread lets
+    go before the next backward, which runs here, and of that one's well within the wait."""
     if _Recording.process == os.getpid() and _has_autograd_threads():
         with contextlib.suppress(RuntimeError):  # the program has left no memory
             torch.zeros(1, device="cuda", requires_grad=True).sum().backward()
@@ -201,7 +201,8 @@ def _wait_for_autograd(torch):
 
 
 def _used_gpu(torch):
-    """The current one is each thread's own, and another thread may end the program than has used it."""
+    """Returns the GPU that was used: the thread that ends the program may have another current
+    one."""
     current = torch.cuda.current_device()
     made = [torch._C._cuda_memoryStats(gpu)["allocation"]["all"]["allocated"]
             for gpu in range(torch._C._cuda_getDeviceCount())]
@@ -241,7 +242,7 @@ def _keep_counters(torch):
 
 @guarded("a process that is not recorded may have run out of memory")
 def _watch_out_of_memory(torch):
-    """Also of a process that is not recorded, and where the program goes on."""
+    """Notes that memory ran out, also if the process is not recorded or the program goes on."""
 
     @guarded("how the program ran out of memory is unknown")
     def tell(gpu, asked_bytes, used_bytes, free_bytes):
@@ -253,8 +254,8 @@ def _watch_out_of_memory(torch):
 
 
 def end_with_ray_worker(module):
-    """Ray Train asks its workers to shut down when the program's function has returned, and kills them
-    once they have: nothing that Python does at exit is done."""
+    """Ends the recording when Ray Train asks a worker to shut down after the program's function has
+    returned: it then kills the worker, so nothing that Python does at exit is done."""
 
     def ending(inner):
         @functools.wraps(inner)
@@ -280,8 +281,8 @@ _SPARSE = {
 
 
 def _parts(tensor):
-    """The tensors that a sparse one consists of or that a subclass wraps (a DTensor, a quantised or a
-    nested tensor); empty: it holds memory itself."""
+    """Returns the tensors that a sparse tensor consists of or a subclass wraps (a DTensor, a
+    quantised or a nested tensor); the list is empty if the tensor holds memory itself."""
     if str(tensor.layout) in _SPARSE:
         return [getattr(tensor, name)() for name in _SPARSE[str(tensor.layout)]]
     if hasattr(tensor, "__tensor_flatten__"):
@@ -290,12 +291,12 @@ def _parts(tensor):
 
 
 def _tensors(values):
-    """A DTensor names its mesh, too, among what it wraps."""
+    """Returns those values that are tensors: a DTensor names its mesh, too, among what it wraps."""
     return [value for value in values if hasattr(value, "untyped_storage")]
 
 
 def _wrapped(tensor):
-    """Of a subclass that does not say what it wraps."""
+    """Returns the tensors among the attributes of a subclass that does not say what it wraps."""
     return _tensors(vars(tensor).values())
 
 
@@ -328,7 +329,7 @@ def _tell_block(tensor, category):
 
 @guarded(_CLASSES)
 def _tell(tensor, category):
-    """The program's own __torch_function__ is not asked: it may do anything."""
+    """Tells a tensor's class without its own __torch_function__, which may do anything."""
     with sys.modules["torch"]._C.DisableTorchFunction():
         _tell_parts(tensor, category)
 
@@ -356,7 +357,7 @@ def _tell_gradients(optimizer):
 
 @guarded(_CLASSES)
 def _tell_state(optimizer, torch):
-    """Once: neither parameters nor state move after the first step, unless they are loaded."""
+    """Tells the classes once: after the first step, parameters and state move only when loaded."""
     if optimizer in _Recording.classed:
         return
     _Recording.classed.add(optimizer)
@@ -368,7 +369,7 @@ def _tell_state(optimizer, torch):
 
 
 def watch_fsdp2(module):
-    """Gradients of gathered parameters are gone before the optimizer sees any."""
+    """Tells gradients of gathered parameters, which are gone before the optimizer sees any."""
 
     @guarded(_CLASSES)
     def tell(group):
@@ -471,7 +472,7 @@ def _tell_again(optimizer):
 
 
 def watch_checkpoints(module):
-    """torch.distributed.checkpoint lets an optimizer make its state by a step with no gradients."""
+    """Does not count the step by which torch.distributed.checkpoint makes an optimizer's state."""
 
     def making_state(inner):
         @functools.wraps(inner)
@@ -493,7 +494,7 @@ def watch_checkpoints(module):
 def _history_of_old_call(enabled, record_context=True, trace_alloc_max_entries=1,
                          trace_alloc_record_context=False, device=None, record_context_cpp=False,
                          *_, **__):
-    """As the allocator takes _record_memory_history(True, ...): when, entries, with C++ frames."""
+    """Returns the allocator's arguments for _record_memory_history(True, ...)."""
     when = "alloc" if trace_alloc_record_context else "state" if record_context else None
     return HISTORY_CONTEXT[when if enabled else None], trace_alloc_max_entries, record_context_cpp
 
@@ -518,7 +519,7 @@ def _is_own_history():
 
 
 def _share_history(torch):
-    """The allocator has one history: the program's own, if it wants one, and ours in one."""
+    """Lets the program's own history and ours be one: the allocator has only one."""
 
     def sharing(inner):
         _Recording.ask_history = inner
@@ -559,7 +560,7 @@ def _watch_profiler(torch):
 
 
 def _begin_with_cuda(torch):
-    """When the allocator is there and nothing has been allocated yet."""
+    """Begins when the allocator is there and nothing has been allocated yet."""
 
     def beginning(inner):
         @functools.wraps(inner)
@@ -574,7 +575,7 @@ def _begin_with_cuda(torch):
 
 
 def follow_values(torch):
-    """In place of a recording: of a process that is run for its messages."""
+    """Follows values without a recording, in a process that is run for its messages."""
 
     def following(inner):
         @functools.wraps(inner)

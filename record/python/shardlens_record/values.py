@@ -1,6 +1,5 @@
-"""What the null device cannot give: values, but for those that are known without computing on it
-(record/known/values.h). Where the program's course or a shape depends on one that is not,
-that is said."""
+"""Reports where the program's course or a shape depends on a value that the null device does not
+have: it computes nothing, and only some values are known without that (record/known/values.h)."""
 
 import ctypes
 import functools
@@ -28,7 +27,8 @@ _SHAPES = "a shape depends on values of the GPU that are not known; on the null 
 
 
 def _counter_of_unknown_reads():
-    """Of this thread's; on a real GPU every value is known."""
+    """Returns a function that counts this thread's reads of unknown values; on a real GPU every
+    value is known, so it returns 0."""
     counter = getattr(ctypes.CDLL(None), "shardlens_null_unknown_reads", None)
     if counter is None:
         return lambda: 0
@@ -40,8 +40,8 @@ unknown_reads = _counter_of_unknown_reads()
 
 
 class _TrueAt:
-    """A place that --true names: FILE:LINE, or FILE:LINE:N from the Nth time on. FILE may have
-    folders before it."""
+    """Holds a place that --true names: FILE:LINE, or FILE:LINE:N from the Nth time on. FILE may
+    have folders before it."""
 
     def __init__(self, text):
         file, line, first = re.fullmatch(r"(.+?):(\d+)(?::(\d+))?", text).groups()
@@ -65,12 +65,13 @@ _TRUE_AT = [_TrueAt(text) for text in OPTIONS["true_at"]]
 
 
 def counts():
-    """How often the program has read which kind of value that was not known."""
+    """Returns how often the program has read an unknown value, by the kind of read."""
     return dict(_COUNTS)
 
 
 def decisions_taken():
-    """A line that says by which unknown values the program has decided, or nothing."""
+    """Returns a line that says by which unknown values the program has decided, in a list; the list
+    is empty if there is none."""
     if not _DECISIONS:
         return []
     named = [f"{place} ({how})" for place, how in _DECISIONS.items()]
@@ -87,7 +88,7 @@ def _is_pytorchs(frame):
 
 
 def _asking(frame):
-    """The first that is none of ours."""
+    """Returns the first frame that is not in a file of ours."""
     while frame.f_code.co_filename.startswith(_OWN):
         frame = frame.f_back
     return frame
@@ -98,7 +99,7 @@ def _is_printing(frame):
 
 
 def _own_frame(frame):
-    """The program's, beneath PyTorch's functions."""
+    """Returns the frame of the program beneath PyTorch's functions."""
     while frame.f_back and _is_pytorchs(frame):
         frame = frame.f_back
     return frame
@@ -118,7 +119,7 @@ def _count(name):
 
 @guarded(_VALUES)
 def _numbers_read(name, frame):
-    """Mostly to be printed."""
+    """Reports the lines that decide by a number that was read. Most numbers are only printed."""
     _count(name)
     if _is_pytorchs(frame):
         return
@@ -146,7 +147,8 @@ def _shaped(name, frame):
 
 @guarded(_VALUES, otherwise=False)
 def _is_true(frame):
-    """Of what the program decides by, where nothing knows it."""
+    """Answers an unknown truth value that the program decides by: as --true says, else so that a
+    check of the program's passes, else False."""
     passing = checks.answer_that_passes(frame)
     if _is_pytorchs(frame):
         return bool(passing)
@@ -175,7 +177,8 @@ def _is_on_gpu(value):
 
 
 def _watching(owner, name, told):
-    """Makes what takes a function's place, and tells when it has read what is not known."""
+    """Returns what takes a function's place: it calls `told` if the function has read an unknown
+    value."""
 
     def watching(inner):
         @functools.wraps(inner)
@@ -215,7 +218,7 @@ def _watch_truth(tensor):
 
 
 def _answering(inner):
-    """Of functions that compare tensors, and answer the host."""
+    """Replaces a function that compares tensors and returns the answer to the host."""
 
     @functools.wraps(inner)
     def watched(*args, **kwargs):
@@ -237,8 +240,8 @@ def _watch_function(torch, module, name):
 
 
 def _item_slot(kind):
-    """Where CPython keeps sq_item of a class, by which it is a sequence: PyTypeObject has ten words
-    before tp_as_sequence, whose fourth it is."""
+    """Returns where CPython keeps a class's sq_item, which makes it a sequence: PyTypeObject has
+    ten words before tp_as_sequence, whose fourth it is."""
     word = ctypes.sizeof(ctypes.c_void_p)
     slots = ctypes.c_void_p.from_address(id(kind) + tuple.__basicsize__ + 10 * word).value
     return ctypes.c_void_p.from_address(slots + 3 * word)
@@ -249,8 +252,9 @@ def _and_subclasses(kind):
 
 
 def _watch_indices(tensor):
-    """Python makes a class with a __getitem__ of Python's a sequence, which tensors are not:
-    torch.tensor would ask those of no dimension that a list has for their length."""
+    """Watches __getitem__ and then restores sq_item: Python makes a class with a __getitem__ in
+    Python a sequence, which tensors are not. torch.tensor would ask a list's 0-dimensional tensors
+    for their length."""
     slots = [_item_slot(kind) for kind in _and_subclasses(tensor)]
     before = [slot.value for slot in slots]
     _watch(tensor, "__getitem__", _shaped)
@@ -277,7 +281,8 @@ def watch(torch):
 
 
 def pass_comparisons(module):
-    """Of torch.testing.assert_close, which raises by functions of its own."""
+    """Lets torch.testing.assert_close pass if the values are unknown; it raises by functions of its
+    own."""
 
     @guarded(_VALUES)
     def tell(frame):
@@ -300,13 +305,14 @@ def pass_comparisons(module):
 
 
 def check_no_arguments(module):
-    """Of distributions: every comparison is False, so that none would pass."""
+    """Keeps distributions from checking their arguments: every comparison is False, so none would
+    pass."""
     module.Distribution.set_default_validate_args(False)
 
 
 def _draw_normal(torch):
-    """torch.normal asks twice whether all deviations are positive, and fails. This allocates as it
-    does, and goes on."""
+    """Replaces torch.normal, which asks twice whether all deviations are positive and would fail.
+    The replacement allocates the same blocks and goes on."""
 
     def ask(std):
         least = std.min()
