@@ -21,18 +21,18 @@ quietly() {
   return 1
 }
 
-# The versions of PyTorch for which the pins have wheels of this use: versions_of USE.
+# Prints the versions of PyTorch for which the pins have wheels of this use: versions_of USE.
 versions_of() {
   awk -v use="$1" '$1 == use && $2 != "any" && !seen[$2]++ { print $2 }' "$root/.setup/pins.txt"
 }
 
-# The PyTorch that everything is built with: TORCH, or the base, which is the first of the pins.
+# Everything is built with this PyTorch: TORCH, or the base, which is the first of the pins.
 torches() { versions_of libtorch; }
 base_torch=$(torches | head -n 1)
 torch_version=${TORCH:-$base_torch}
 torch=$deps/libtorch-$torch_version
 
-# The wheels of one use, as pip wants them: pins_of USE [TORCH].
+# Prints the wheels of one use, as pip wants them: pins_of USE [TORCH].
 pins_of() {
   awk -v use="$1" -v torch="${2:-$torch_version}" \
     '$1 == use && ($2 == "any" || $2 == torch) { print $3, $4 }' "$root/.setup/pins.txt"

@@ -20,22 +20,23 @@ import re
 import struct
 import sys
 
-# A build of one's own may leave out all but the first of them.
+# A PyTorch that somebody has built may lack all but the first of these.
 CONSUMERS = ["libtorch_cuda.so", "libtorch_cpu.so", "libc10_cuda.so", "libtorch_cuda_linalg.so",
              "libcaffe2_nvrtc.so", "libtorch_nvshmem.so", "libtorch_python.so"]
 NVIDIA_LIBRARY = re.compile(r"lib(cu|nccl|nv)\w*\.so\.\d+")
 
-# Whose is an import that names no version: the first prefix that fits. The wheel says which version.
+# An import that names no version belongs to the library of the first prefix that fits. The wheel
+# says which version of the library that is.
 UNVERSIONED = [("nccl", "libnccl.so."), ("nvshmem", "libnvshmem_host.so."),
                ("nvrtc", "libnvrtc.so."), ("cusparseLt", "libcusparseLt.so."),
                ("cuFile", "libcufile.so."), ("cu", "libcuda.so.")]
 
-# The driver's calls that c10 looks up by name when it starts, as its header lists them.
+# This header lists the driver's calls that c10 looks up by name when it starts.
 DRIVER_HEADER = "include/c10/cuda/driver_api.h"
 DRIVER_CALL = re.compile(r"_\((cu\w+), \d+\)")
 
-# Calls that NVIDIA's cuDNN looks up by name, by the beginning of their library's name: where one is
-# missing it takes other kernels than on a GPU, or ends the program.
+# NVIDIA's cuDNN looks these calls up by name, listed by the beginning of their library's name. If
+# one is missing, cuDNN takes other kernels than on a GPU, or ends the program.
 CUDNN_CALLS = {
     "libcublasLt.so.": """
         cublasLtMatmul cublasLtMatmulDescGetAttribute cublasLtMatmulDescInit_internal
@@ -57,7 +58,8 @@ RETURNS_TEXT = re.compile(r"^(?!cuGet)\w+GetErrorString$")
 TEXT_STUB = '[[gnu::weak]] const char* {}() {{ return "null device"; }}\n'
 STUB = "[[gnu::weak]] int {}() {{ return 0; }}\n"
 
-# Calls that tell how much memory another one needs, and what each library's error is (unknown_size.h).
+# These calls say how much memory another one needs; a stub refuses them with the library's error
+# (unknown_size.h).
 TELLS_SIZE = re.compile(r"\w+([sS]izes?(Ext|2|_v8)?|GetWorkspace|workEstimation|Nnz|MakePlanMany)")
 SIZE_STUB = '[[gnu::weak]] int {0}() {{ return shardlens::runtime::refuse_size("{0}", {1}); }}\n'
 INCLUDE = '#include "null_device/unknown_size.h"\n'
@@ -65,12 +67,12 @@ NOT_SUPPORTED = {"cufft": 16, "cusolver": 9, "cusparse": 10, "cudnn": 3000}  # b
 
 MOST_NAMED = 3  # symbols in a line
 
-# Names of C, and what the stubs tell one another; what C++ adds stays inside.
+# The stubs export names of C and what they tell one another; what C++ adds stays inside.
 MAP = "{} {{\n  global: cu*; __cuda*; nccl*; nv*; shardlens_*;\n  local: *;\n}};\n"
 
 
 class Library:
-    """What the dynamic sections of a 64-bit ELF file say, in the words of elf.h."""
+    """Reads the dynamic sections of a 64-bit ELF file, in the words of elf.h."""
 
     _DYNAMIC, _DYNSYM, _VERNEED, _VERSYM = 6, 11, 0x6FFFFFFE, 0x6FFFFFFF
     _NEEDED = 1
@@ -86,7 +88,8 @@ class Library:
                           for i in range(count)]  # type, offset, size, link
 
     def _section(self, kind):
-        """The bytes of the first section of this type, and the offset of the texts it refers to."""
+        """Returns the bytes of the first section of this type, and the offset of the texts it
+        refers to."""
         for section_kind, offset, size, link in self._sections:
             if section_kind == kind:
                 return self._data[offset:offset + size], self._sections[link][1]
@@ -96,14 +99,15 @@ class Library:
         return self._data[place:self._data.find(b"\0", place)].decode()
 
     def needed(self):
-        """The NVIDIA libraries that it is linked with."""
+        """Returns the NVIDIA libraries that it is linked with."""
         entries, texts = self._section(self._DYNAMIC)
         sonames = (self._text(texts + value) for tag, value in struct.iter_unpack("<qQ", entries)
                    if tag == self._NEEDED)
         return {soname for soname in sonames if NVIDIA_LIBRARY.fullmatch(soname)}
 
     def _versions(self):
-        """(version, the library that it is wanted from) by the number that symbols have for it."""
+        """Returns (version, the library that it is wanted from) by the number that symbols have for
+        it."""
         section, texts = self._section(self._VERNEED)
         versions, place = {}, 0
         while section:
@@ -119,7 +123,8 @@ class Library:
         return versions
 
     def _symbols(self):
-        """(name, whether it is defined here, number of its version) of each with a name."""
+        """Yields (name, whether it is defined here, number of its version) of each symbol with a
+        name."""
         entries, texts = self._section(self._DYNSYM)
         numbers, _ = self._section(self._VERSYM)  # none where no symbol has a version
         numbers = numbers or bytes(len(entries) // 12)
@@ -129,7 +134,8 @@ class Library:
                 yield self._text(texts + name), section != 0, number & 0x7FFF
 
     def imports(self):
-        """(symbol, its version or "", the version's library or "") of what it does not define."""
+        """Returns (symbol, its version or "", the version's library or "") for each symbol that the
+        library does not define."""
         versions = self._versions()
         return [(symbol, *versions.get(number, ("", "")))
                 for symbol, is_defined, number in self._symbols() if not is_defined]
@@ -139,7 +145,8 @@ class Library:
 
 
 def libraries_of(torch):
-    """conda has them in the folder of all libraries of the environment."""
+    """Returns PyTorch's libraries. conda keeps them in the folder of all libraries of the
+    environment."""
     folders = [torch / "lib", *torch.parents[2:3]]
     paths = [folder / name for name in CONSUMERS for folder in folders]
     found = {path.name: path for path in reversed(paths) if path.exists()}
@@ -175,7 +182,8 @@ def in_words(symbols):
 
 
 def lack(torch, libraries):
-    """What the wheel wants and the libraries have not, in words; empty if there is nothing."""
+    """Returns a line that says what the wheel wants and the libraries lack; it is empty if they
+    lack nothing."""
     symbols, _, sonames = collect(torch)
     for soname in sorted(sonames):
         library = libraries / soname

@@ -30,13 +30,13 @@ PROMISED = {
     "libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libgcc_s.so.1",
     "libstdc++.so.6", "ld-linux-x86-64.so.2",
 }  # fmt: skip
-# What is in the programs and beside them, as Debian names it.
+# These Debian packages are in the programs and beside them; the notice names them.
 THIRD_PARTY = (
     "libarchive-dev", "libcli11-dev", "libfmt-dev", "libglfw3-dev", "libgloo-dev", "libimgui-dev",
     "libjpeg62-turbo-dev", "libre2-dev", "libspdlog-dev", "libstb-dev", "libtomlplusplus-dev",
     "libyaml-cpp-dev", "libzstd-dev", "nlohmann-json3-dev", "zlib1g-dev",
 )  # fmt: skip
-# Of the torch that a program finds, or of the process that a library is loaded into.
+# These libraries belong to the torch that a program finds, or to the process that loads a library.
 OF_TORCH = re.compile(r"lib(torch|c10|cudart|cuda\.)")
 MOST_MB = 60
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the first that a zip file can say
@@ -58,7 +58,7 @@ ENTRY_POINTS = "[console_scripts]\nshardlens = shardlens.__main__:main\n"
 
 
 class Fault(Exception):
-    """What is wrong with the tree, and what to do: one line."""
+    """Says in one line what is wrong with the tree, and what to do."""
 
 
 def output_of(*command: object) -> str:
@@ -81,13 +81,13 @@ def needed_by(path: Path) -> list[str]:
 
 
 def found_libraries(program: Path) -> dict[str, Path]:
-    """Where the loader of this machine finds what a program links."""
+    """Returns where the loader of this machine finds what a program links."""
     lines = output_of("ldd", program)
     return {name: Path(path) for name, path in re.findall(r"^\s*(\S+) => (/\S+)", lines, re.M)}
 
 
 def carried_by(tree: Path) -> set[str]:
-    """The libraries that the tree itself has, by the names under which they are linked."""
+    """Returns the libraries that the tree itself has, by the names under which they are linked."""
     return {path.name for path in elf_files(tree)}
 
 
@@ -111,7 +111,8 @@ def collect_libraries(tree: Path, glfw: Path | None) -> None:
 
 
 def clean(tree: Path, patchelf: Path) -> None:
-    """Takes the folders of this machine out, and names those of the tree."""
+    """Takes this machine's folders out of the programs' search paths, and names those of the
+    tree."""
     libraries = tree / "lib/shardlens/lib"
     for path in elf_files(tree):
         own = path.parent if path.parent.name == "null_device" else libraries
@@ -145,7 +146,7 @@ def check_symbols(tree: Path) -> None:
 
 
 def drop_other_recorders(tree: Path) -> None:
-    """Recorders that were built from older sources, and what is of this machine alone."""
+    """Removes recorders that were built from older sources, and what is of this machine alone."""
     record = tree / "lib/shardlens/record"
     sources = (record / "sources.sha256").read_text().split()[0]
     (record / "sources.sha256").write_text(sources + "\n")  # without its folder
@@ -178,7 +179,7 @@ def files_in(folder: Path) -> list[Path]:
 
 
 class WheelFile:
-    """A wheel that is being written: its files, and what RECORD says of them."""
+    """Writes a wheel: its files, and what RECORD says of them."""
 
     def __init__(self, path: Path) -> None:
         self.archive = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9)

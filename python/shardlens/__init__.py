@@ -1,4 +1,4 @@
-"""Shardlens for scripts: what its commands answer, as dictionaries and arrays.
+"""Gives scripts what Shardlens's commands answer, as dictionaries and arrays.
 
     import shardlens
 
@@ -36,13 +36,13 @@ __all__ = ["Recording", "ShardlensError", "open", "plan", "record"]
 
 _PathLike = Union[str, "os.PathLike[str]"]
 
-# Exit codes with which a command has answered: it fits, it does not, only with allocator retries.
+# A command has answered with these exit codes: it fits, it does not, only with allocator retries.
 _VERDICTS = (0, 3, 4)
 _WORDS = ("phase", "action", "recording")
 
 
 def plan(**flags: object) -> dict[str, Any]:
-    """What `shardlens plan --json` says: the verdict, peaks, and what the memory is for.
+    """Returns what `shardlens plan --json` says: the verdict, peaks, and what the memory is for.
 
     Every flag of `shardlens plan --help` is a keyword, with `_` for `-`: a flag that takes no value
     is given as True, one whose value is a word as that word (`reshard_after_forward="true"`).
@@ -57,7 +57,7 @@ def plan(**flags: object) -> dict[str, Any]:
 def record(
     command: Sequence[str], *, out: _PathLike | None = None, **flags: object
 ) -> dict[str, Any]:
-    """Runs `shardlens record FLAGS -- command` and says what its memory was.
+    """Runs `shardlens record FLAGS -- command` and returns what its memory was.
 
     The command's first word may be a script, which this Python then runs. The flags are those of
     `shardlens record --help`, as for plan(). The answer has
@@ -84,7 +84,7 @@ def record(
 
 
 def open(path: _PathLike) -> Recording:
-    """A recording: a run's folder, or one rank's .slp file.
+    """Opens a recording: a run's folder, or one rank's .slp file.
 
     Raises ShardlensError where there is none.
     """
@@ -94,26 +94,26 @@ def open(path: _PathLike) -> Recording:
 
 
 class Recording:
-    """What was recorded of a run, or planned (`shardlens plan --timeline`)."""
+    """Reads what was recorded of a run, or planned (`shardlens plan --timeline`)."""
 
     def __init__(self, path: _PathLike) -> None:
         self.path = Path(path)
         self._report: dict[str, Any] | None = None
 
     def report(self) -> dict[str, Any]:
-        """What `shardlens profile report --json` says: of each rank the peak, when it was, and what
-        was alive."""
+        """Returns what `shardlens profile report --json` says: of each rank the peak, when it was,
+        and what was alive."""
         if self._report is None:
             answer = ask(["profile", "report", str(self.path), "--json"], (0,))
             self._report = json.loads(answer.output)
         return self._report
 
     def timeline(self, rank: int | None = None) -> dict[str, numpy.ndarray]:
-        """Memory over time, a value for every change: the columns of `shardlens profile export
-        --format csv` as arrays by their names. `time_ms` counts from the start, `total_bytes` and
-        the categories are in bytes, `step` is -1 before the first.
+        """Returns memory over time, a value for every change: the columns of `shardlens profile
+        export --format csv` as arrays by their names. `time_ms` counts from the start,
+        `total_bytes` and the categories are in bytes, `step` is -1 before the first.
 
-        Of one rank, or of all one after another.
+        It is that of one rank, or of all ranks one after another.
         """
         import numpy
 

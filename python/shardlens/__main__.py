@@ -1,4 +1,4 @@
-"""`shardlens` and `python -m shardlens`: become the program of that name."""
+"""Runs `shardlens` and `python -m shardlens`: the process becomes the program of that name."""
 
 import os
 import sys

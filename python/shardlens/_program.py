@@ -18,7 +18,7 @@ PROGRAM = Path(__file__).resolve().parent / "bin" / "shardlens"
 
 
 class ShardlensError(Exception):
-    """A command that could not answer: its line of error, and its exit code."""
+    """Says why a command could not answer: its line of error, and its exit code."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -31,7 +31,8 @@ class Answer(NamedTuple):
 
 
 def environment() -> Mapping[str, str]:
-    """Names this Python's torch to `train` and `infer`, without importing it."""
+    """Returns the environment in which `train` and `infer` find this Python's torch. It finds torch
+    without importing it."""
     variables = dict(os.environ)
     if "SHARDLENS_TORCH" not in variables:
         try:
@@ -51,7 +52,8 @@ def cannot_start(error: OSError) -> str:
 
 
 def ask(arguments: Sequence[str], answers: Sequence[int]) -> Answer:
-    """What a command prints. Raises ShardlensError where its exit code is none of `answers`."""
+    """Returns what a command prints. Raises ShardlensError if its exit code is none of
+    `answers`."""
     try:
         ended = subprocess.run(
             [str(PROGRAM), *arguments],
@@ -71,7 +73,8 @@ def ask(arguments: Sequence[str], answers: Sequence[int]) -> Answer:
 
 
 def flags_of(options: Mapping[str, object]) -> list[str]:
-    """`param_dtype="bf16", explain=True` as `--param-dtype bf16 --explain`."""
+    """Returns options as flags: `param_dtype="bf16", explain=True` as `--param-dtype bf16
+    --explain`."""
     flags: list[str] = []
     for name, value in options.items():
         if value is None or value is False:
