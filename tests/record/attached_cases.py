@@ -63,14 +63,14 @@ def free_port():
 
 
 def check_peaks(_):
-    """As on a named GPU: peaks and every event are PyTorch's own."""
+    """Checks as on a named GPU that peaks and every event are PyTorch's own."""
     check(["transformer.py", "--strategy", "plain"], [])
     check(["transformer.py", "--strategy", "plain", "--optimizer", "fused", "--bf16"], [])
 
 
 def check_gpu_cases(folder):
-    """What compares a GPU with its null device finds them equal, and two that are not to differ. Not
-    DDP, as below."""
+    """Compares a GPU with its null device, which are equal, and with another, which differs. DDP is
+    left out for the reason below."""
     for name in gpu_cases.PROGRAMS:
         if name != "ddp":
             gpu_cases.compare(name, "h100", folder)
@@ -108,8 +108,8 @@ def torchrun(folder, node, port, *command):
 
 
 def check_ranks(folder):
-    """Under torchrun, with a recorder on each of two nodes, which share the folder. Not DDP: it
-    compares shapes with ranks of whom a null device hears nothing."""
+    """Runs under torchrun, with a recorder on each of two nodes, which share the folder. DDP is
+    left out: it compares shapes with ranks of whom a null device hears nothing."""
     for strategy in ("fsdp2", "fsdp1"):
         with tempfile.TemporaryDirectory(dir=folder) as place, ThreadPoolExecutor() as nodes:
             script = [HERE / "scripts" / "transformer.py", "--strategy", strategy]

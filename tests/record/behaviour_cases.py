@@ -1,4 +1,4 @@
-"""What `shardlens record` does with programs that fail, hang, fork, or start processes, and
+"""Tests what `shardlens record` does with programs that fail, hang, fork, or start processes, and
 `shardlens gate` with a program that has grown.
 
     behaviour_cases.py quick|long
@@ -100,7 +100,7 @@ def check_no_gpu(folder):
 
 
 def check_decisions(folder):
-    """Those lines of the program are told that say so themselves, and no others."""
+    """Checks that the lines are reported that say so themselves, and no others."""
     script = HERE / "scripts" / "decide.py"
     run = OnNullDevice(folder, PYTHON, script).expect(0, "done")
     lines = list(enumerate(script.read_text().splitlines(), 1))
@@ -118,7 +118,7 @@ def check_decisions(folder):
 
 
 def check_decisions_in_verdict(folder):
-    """Those that the program has taken by values that nobody knows are a doubt of the verdict."""
+    """Checks that decisions by values that nobody knows are a doubt of the verdict."""
     script = HERE / "scripts" / "decide.py"
     number = next(n for n, line in enumerate(script.read_text().splitlines(), 1) if "# is False" in line)
     OnNullDevice(folder, PYTHON, script, flags=["--true", f"scripts/decide.py:{number}:2"]).expect(
@@ -158,7 +158,7 @@ def check_unknown_masks(folder):
 
 
 def check_checks(folder):
-    """Those that the program makes of values that are not known pass, and are no decisions of it."""
+    """Checks that the program's checks of unknown values pass and are not counted as decisions."""
     script = HERE / "scripts" / "known.py"
     lines = script.read_text().splitlines()
     decides = next(n for n, line in enumerate(lines, 1) if "not taken" in line)
@@ -170,7 +170,8 @@ def check_checks(folder):
 
 
 def check_true(folder):
-    """Of three lines one is said to be True, one is not there and one decides by no tensor."""
+    """Names three lines: one decides by a tensor and is taken, one decides by none, one is not
+    there."""
     script = HERE / "scripts" / "decide.py"
     lines = script.read_text().splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "# is False" in text)
@@ -197,7 +198,7 @@ sys.exit(subprocess.run(command).returncode)
 
 
 def check_launcher_with_gpu(folder):
-    """What is recorded is the program, not a launcher that has asked for the GPU before."""
+    """Checks that the program is recorded, not a launcher that has asked for the GPU before."""
     launcher = pathlib.Path(folder) / "launcher.py"
     launcher.write_text(LAUNCHER)
     for how, steps in {"starting": 3, "becoming": 3, "using": 0}.items():
@@ -453,7 +454,7 @@ LONG = [
 
 
 def main():
-    # Where a shell has started this in the background it is ignored, by programs that this starts, too.
+    # A shell that starts this in the background ignores SIGINT, for programs that this starts, too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     return run_cases({"quick": QUICK, "long": LONG}[sys.argv[1]])
 

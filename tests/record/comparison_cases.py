@@ -48,7 +48,7 @@ class Version:
 
 
 def comparison_of(before, after):
-    """What both commands say of two versions."""
+    """Returns what both commands say of two versions."""
     runs = (before.run.out, after.run.out)
     diff = json.loads(shardlens("profile", "diff", *runs, "--json").stdout)
     of_diff = diff["ranks"][0]["comparison"]

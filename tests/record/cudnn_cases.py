@@ -21,8 +21,9 @@ UNKNOWN = "cuDNN's workspace is not known without a GPU"
 PLANS = "of this Python plans for the GPU"
 LEFT_OUT = "cuDNN is left out: attention and convolutions take PyTorch's other kernels"
 
-# What cuDNN 9.26 wants for an H100, if no GPU is named. NVIDIA's Python frontend said it, which was
-# given descriptions of the devices that were written by hand; PyTorch rounds it up to 512 bytes.
+# cuDNN 9.26 wants these bytes for an H100, if no GPU is named. NVIDIA's Python frontend said it,
+# which was given descriptions of the devices that were written by hand; PyTorch rounds it up to 512
+# bytes.
 ROUND = 512
 DEPTHWISE_BYTES = 589_824
 SQUARE_BYTES = {"h100": 131, "a100-80": 25_837_584}

@@ -1,5 +1,5 @@
-"""How `shardlens record` tells apart programs that failed, that ran out of memory and that were not
-recorded: exit codes, and what is said of them.
+"""Tests how `shardlens record` tells apart programs that failed, that ran out of memory and that
+were not recorded, by exit codes and by what is said of them.
 
     ending_cases.py quick|long [CASE...]
 
@@ -28,7 +28,7 @@ def python(folder, *arguments, **options):
 
 
 def expect_no_fit(run):
-    """Of a program that did not come to its end."""
+    """Expects that a program that did not come to its end is not said to fit."""
     if re.search(r"\bfits\b", run.text + run.lines):
         raise AssertionError(f"it is said to fit:\n{run.text}{run.lines}")
     return run
@@ -82,7 +82,7 @@ def check_terminated(folder):
 
 
 def check_left(folder):
-    """Without atexit's functions: the recording is whole."""
+    """Leaves without atexit's functions: the recording is whole."""
     python(folder, "leave").expect(0, "rank0.slp: fits: ").expect_steps(2)
 
 
@@ -176,7 +176,7 @@ def check_nothing_allocated(folder):
 
 
 def check_not_loaded(folder):
-    """Only here are the flags named, and only that which was given."""
+    """Checks that flags are named only here, and only the flag that was given."""
     for flags, named in {("-I",): "-I", ("-u", "-sE"): "-E", ("-W", "ignore", "-S"): "-S"}.items():
         run = OnNullDevice(folder, PYTHON, *flags, "-c", "pass")
         run.expect(5, f"the recorder was not loaded: {PYTHON} is started with {named}, which")
@@ -185,7 +185,7 @@ def check_not_loaded(folder):
 
 
 def torch_version():
-    """"2.11.0+cu130" """
+    """Returns a version such as "2.11.0+cu130"."""
     where = "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
     torch = subprocess.check_output([PYTHON, "-c", where], text=True).strip()
     text = pathlib.Path(torch, "version.py").read_text()
@@ -241,7 +241,7 @@ def check_imports(folder):
 
 
 def check_sought(folder):
-    """As transformers, peft and datasets do before they import PyTorch."""
+    """Looks for PyTorch as transformers, peft and datasets do before they import it."""
     run = OnNullDevice(folder, PYTHON, IMPORTING, "sought")
     run.expect(0, "rank0.slp: fits: ").expect_steps(2)
 
@@ -265,7 +265,7 @@ def check_wrapped(folder):
 
 
 def check_wrapper(folder):
-    """As torchao's 8-bit optimizers and float8 weights are."""
+    """Records wrappers of tensors such as torchao's 8-bit optimizers and float8 weights."""
     state = report_of(wrapped(folder, "wrapper").out)["at_peak"]["categories"]["optimizer_state"]
     if state != 2**24:
         raise AssertionError(f"{state} bytes of state")
@@ -299,7 +299,7 @@ LONG = [
 
 
 def main():
-    # Where a shell has started this in the background it is ignored, by programs that this starts, too.
+    # A shell that starts this in the background ignores SIGINT, for programs that this starts, too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     return run_cases({"quick": QUICK, "long": LONG}[sys.argv[1]])
 

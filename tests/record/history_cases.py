@@ -61,7 +61,7 @@ def record(folder, *arguments, script=SCRIPT, **options):
 
 
 def expect_line(text, *parts):
-    """One that has all of these."""
+    """Expects a line that has all of these texts."""
     if not any(all(part in line for part in parts) for line in text.splitlines()):
         raise AssertionError(f"no line with {parts} in\n{text}")
 
@@ -132,7 +132,7 @@ def check_own_exit(folder):
 
 
 def check_retries(folder):
-    """What the program resets counts all the same."""
+    """Checks that retries count even if the program resets PyTorch's counter."""
     run = record(folder, "retry_and_reset", script=HERE / "scripts" / "ending.py")
     run.expect(4, "retries 1", "fits with retries", "as PyTorch counted: equal")
 
@@ -153,7 +153,7 @@ def start(build, pytorch):
 
 
 def check_stubs(folder):
-    """Without stubs that serve nothing is run: the line names what is missing."""
+    """Checks that without stubs that serve, nothing is run, and the line names what is missing."""
     pytorch = UnknownPyTorch(folder)
     for library, lack in {
         "libcufft.so.*": "it calls cuf",
@@ -169,7 +169,8 @@ def check_stubs(folder):
 
 
 def check_folder_of_others(folder):
-    """What others can have put there is not loaded, neither a recorder nor its stubs."""
+    """Checks that neither a recorder nor its stubs are loaded from a folder that others can write
+    to."""
     build = Build(folder)
     cache = build.folder / "record" / "pytorch"
     cache.mkdir(mode=0o755)

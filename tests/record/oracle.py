@@ -16,7 +16,8 @@ import torch
 
 
 def record_from_the_start():
-    """Not before the script has initialised CUDA: until then a device mesh chooses the GPU."""
+    """Records once the script has initialised CUDA, not before: until then a device mesh chooses
+    the GPU."""
     inner = torch._C._cuda_init
 
     def init():

@@ -1,5 +1,5 @@
-"""What the tests of `shardlens record` share: the Python that is recorded, the command, and a list of
-cases that is run one by one.
+"""Holds what the tests of `shardlens record` share: the Python that is recorded, the command, and a
+list of cases that is run one by one.
 
 The programs are run by the first Python that is there of SHARDLENS_PYTHONS, a list with colons, else
 by the one that runs this; exit code 77 says that it has no PyTorch, or none whose version begins with
@@ -76,7 +76,7 @@ class OnNullDevice(Recorded):
 
 
 def run_cases(cases):
-    """Those of functions check_NAME that the arguments behind the first name, else all, each with a
+    """Runs the functions check_NAME that the arguments behind the first name, else all, each with a
     folder of its own. Returns the exit code."""
     wanted, failed = sys.argv[2:], 0
     for case in cases:

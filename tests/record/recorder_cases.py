@@ -1,5 +1,5 @@
-"""How `shardlens record` builds the recorder for a PyTorch that is not the build's own: in a copy
-of the build's programs, which has no such recorder yet.
+"""Tests how `shardlens record` builds the recorder for a PyTorch that is not the build's own, in a
+copy of the build's programs, which has no such recorder yet.
 
     recorder_cases.py long [CASE...]
 
@@ -28,7 +28,7 @@ def start(program, out, path=None, more=None, **popen):
 
 
 class Build:
-    """What `shardlens record` needs of a build folder."""
+    """Holds what `shardlens record` needs of a build folder."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder) / "build"
@@ -89,7 +89,7 @@ def check(what, is_so):
 
 
 def wait_for_compiler(build):
-    """Until some of the recorder has been compiled."""
+    """Waits until some of the recorder has been compiled."""
     for _ in range(600):
         if list(build.folder.glob("record/pytorch/.*/build/profiler/**/*.o")):
             return
@@ -119,7 +119,7 @@ def check_killed(folder):
 
 
 def check_interrupted(folder):
-    """As Ctrl-C does it: by a signal to all."""
+    """Interrupts as Ctrl-C does: by a signal to all processes."""
     build = Build(folder)
     run = build.start(start_new_session=True)
     wait_for_compiler(build)

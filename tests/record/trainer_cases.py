@@ -39,7 +39,7 @@ def check_fsdp2_as_last(_):
 
 
 def check_accelerate(folder):
-    """Where it finds several GPUs it needs no --multi_gpu."""
+    """Checks that accelerate, when it finds several GPUs, needs no --multi_gpu."""
     script = HERE / "scripts" / "misbehave.py"
     program = pathlib.Path(PYTHON).with_name("accelerate")
     for launcher in (["-m", "accelerate.commands.launch"], [program, "launch"]):

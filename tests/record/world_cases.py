@@ -18,7 +18,7 @@ from recorded import HERE, PROGRAM, PYTHON, OnNullDevice, run_cases
 SCRIPTS = HERE / "scripts"
 NULL_DEVICE = PROGRAM.parent.parent / "null_device"
 
-# With the number of stages that each of two ranks has.
+# Each schedule stands with the number of stages that each of two ranks has.
 SCHEDULES = {"ScheduleGPipe": 1, "Schedule1F1B": 1, "ScheduleInterleaved1F1B": 2,
              "ScheduleLoopedBFS": 2, "ScheduleInterleavedZeroBubble": 2, "ScheduleZBVZeroBubble": 2}
 
@@ -31,8 +31,8 @@ def as_rank(rank, world):
 
 
 def given_to(stage):
-    """What scripts/pipeline.py's stages make of a microbatch: one position less, 32 features more,
-    and the other type each."""
+    """Returns what scripts/pipeline.py's stages make of a microbatch: one position less, 32
+    features more, and the other type each."""
     kind = "float32" if stage % 2 == 0 else "float64"
     return f"stage {stage} was given {{((4, {64 - stage}, {128 + 32 * stage}), torch.{kind}"
 
@@ -80,7 +80,7 @@ def check_sender_that_fails(folder):
 
 
 def real_ranks(folder):
-    """What two processes print that PyTorch's gloo connects, on CPUs."""
+    """Returns what two processes print that PyTorch's gloo connects, on CPUs."""
     preload = ":".join(str(path) for path in sorted(NULL_DEVICE.glob("*.so.*")))
     store = pathlib.Path(folder) / "meeting"
     common = os.environ | {"LD_PRELOAD": preload, "WORLD_SIZE": "2"}
@@ -107,7 +107,8 @@ def check_collectives(folder):
 
 
 def check_collectives_of_gpus(folder):
-    """Of four ranks two are in the second group. The names of backends are those asked for."""
+    """Runs on four ranks, two of which are in the second group. The names of backends are those
+    asked for."""
     for rank in (1, 2):
         os.mkdir(f"{folder}/{rank}")
         run = OnNullDevice(f"{folder}/{rank}", PYTHON, SCRIPTS / "collectives.py",
@@ -135,7 +136,7 @@ def shares(total, number):
 
 
 def counts_of(routing, rank, ranks, tokens, k, experts):
-    """By docs/record.md, how many of one rank's tokens each expert gets."""
+    """Returns how many of one rank's tokens each expert gets by the rules of docs/record.md."""
     own = experts // ranks
     if routing == "worst":
         to_own = tokens * min(k, own)
@@ -173,7 +174,8 @@ def check_routings(folder):
 
 
 def check_more_routings(folder):
-    """Of sizes that divide nothing evenly, whose maps and masks are larger than other known values."""
+    """Routes by sizes that divide nothing evenly, whose maps and masks are larger than other known
+    values."""
     for number, routing in enumerate(("balanced", "skewed:1.5", "worst")):
         check_one_routing(f"{folder}/{number}", routing, number, 4099, 6, 128)
 
@@ -182,7 +184,7 @@ def check_more_routings(folder):
 
 
 def peaks_in(out):
-    """By rank, what its process has counted."""
+    """Returns the peak that each rank's process has counted, by rank."""
     facts = {path: json.loads(path.read_text()) for path in (out / "profiles").glob("*.json")}
     return {int(path.stem.removeprefix("rank")): one["peak_allocated_bytes"]
             for path, one in facts.items()}

@@ -17,8 +17,8 @@ def value_of(option):
 
 
 def take_source(folder):
-    """In place of the package that is installed, which Python prefers to a source without __init__.py
-    and of which the benchmarks ask the version."""
+    """Takes the source instead of the package that is installed: Python prefers the package to a
+    source without __init__.py, and the benchmarks ask its version."""
     package = importlib.import_module("liger_kernel")
     package.__path__ = [str(folder / "src" / "liger_kernel")]
 

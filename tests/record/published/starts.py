@@ -11,8 +11,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 FAKEGPU = Source("https://github.com/FanBB2333/FakeGPU", "7d5cf83cf3cef2080808471d9857a47497b106e1")
 LIGER = "https://github.com/linkedin/Liger-Kernel"
 
-# By the GPU that was measured. The null device has neither of FakeGPU's authors'. The A10G is of the
-# RTX 3090 Ti's generation, whose figures equal those of the other one.
+# This maps the GPU that was measured to a null device, which has neither of FakeGPU's authors'. The
+# A10G is of the RTX 3090 Ti's generation, whose figures equal those of the other one.
 GPUS = {"RTX": "a10g", "NVIDIA A100-SXM4-80GB": "a100-80", "NVIDIA H100": "h100",
         "NVIDIA B200": "b200"}
 
@@ -41,7 +41,8 @@ def _method_of(config):
 
 
 def _of_one_gpu(figure):
-    """From "... Qwen3.5-0.8B LoRA r8 checkpoint=no accum=1 seq 16 ..."."""
+    """Returns the program's flags from "... Qwen3.5-0.8B LoRA r8 checkpoint=no accum=1 seq 16
+    ..."."""
     config = figure["config"]
     words = config.split()
     size = next(word.removeprefix("Qwen3.5-") for word in words if word.startswith("Qwen3.5-"))
@@ -54,7 +55,7 @@ def _of_one_gpu(figure):
 
 
 def _of_several_ranks(figure):
-    """From "..., seq 16" or "..., ZeRO-3 s64 acc2"."""
+    """Returns the program's flags from "..., seq 16" or "..., ZeRO-3 s64 acc2"."""
     config = figure["config"]
     options = ["--model-dir", "{qwen}/0.8B", "--report-dir", "{work}/out", "--sequence-length",
                re.search(r"\bs(?:eq )?(\d+)", config)[1]]
@@ -73,7 +74,7 @@ def _of_fakegpu(figure):
 
 
 def _of_liger(figure):
-    """From "provider=liger mode=full (fwd+bwd) BT=32768 {...} liger 0.4.2"."""
+    """Returns the program of "provider=liger mode=full (fwd+bwd) BT=32768 {...} liger 0.4.2"."""
     provider, x, options = CASE.match(figure["config"]).groups()
     command = (str(HERE / "liger_case.py"), "{source}/" + figure["program"], provider, x, options)
     source = Source(LIGER, figure["commit"], is_one_of_several=True)

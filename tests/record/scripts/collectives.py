@@ -18,7 +18,7 @@ DEVICE = sys.argv[1] if len(sys.argv) > 1 else "cuda"
 
 
 def shown(value):
-    """In place of tensors their shapes, and in place of handles whether they can be waited for."""
+    """Shows tensors by their shapes, and handles by whether they can be waited for."""
     if isinstance(value, torch.Tensor):
         return f"{value.dtype}{list(value.shape)}"
     if isinstance(value, (list, tuple)):
@@ -38,7 +38,7 @@ def make(*shape):
 
 
 def hear_numbers(group, rank):
-    """Of the other rank, as DeepSpeed and Megatron tell lists and lengths."""
+    """Receives numbers from the other rank, as DeepSpeed and Megatron send lists and lengths."""
     for holder in (-1, 0):
         numbers = torch.tensor([3, 1, 4] if rank == 0 else [holder] * 3, device=DEVICE)
         dist.broadcast(numbers, 0, group=group)

@@ -21,7 +21,7 @@ def step():
 
 
 def epoch():
-    """What it returns is what others decide by."""
+    """Returns a number by which its callers decide."""
     total = 0.0
     for index in range(3):
         value = step()
@@ -55,7 +55,7 @@ def train():
 
 
 def resume(saved):
-    """What is asked before anything is read does not decide by what was read."""
+    """Decides by what was read only in lines that run after the read."""
     best = saved.get("best", 1.0)
     if best > 2.0:
         print("never")
@@ -104,7 +104,7 @@ def shapes():
 
 
 def known():
-    """What follows from the host's values alone answers as on a GPU, and nothing is said of it."""
+    """Decides by the host's values alone: all answers are as on a GPU, and nothing is reported."""
     mask = torch.ones(4, 16, dtype=torch.long, device="cuda")
     mask[1:, 8:] = 0
     positions = mask.cumsum(-1)
@@ -121,7 +121,7 @@ def known():
 
 @torch.jit.script
 def scripted(data: torch.Tensor) -> torch.Tensor:
-    """Of functions that are watched."""
+    """Calls functions that are watched."""
     chosen = torch.where(data > 0, data, torch.nonzero(data).float().sum())
     return nn.functional.one_hot(torch.unique(chosen).long(), 2).repeat_interleave(2)
 

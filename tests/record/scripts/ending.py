@@ -51,7 +51,7 @@ def run_out_as_rank():
 
 
 def fill():
-    """All that is left in pieces, then one more: the message's figures are far from nothing."""
+    """Takes all that is left in pieces, then one more: the message's figures are far from 0."""
     kept = []
     while True:
         kept.append(torch.empty(1 << 30, dtype=torch.uint8, device="cuda"))

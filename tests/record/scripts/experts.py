@@ -34,7 +34,7 @@ def by_masks(indices):
 
 
 def exchange(x, indices, counts, group):
-    """How many tokens the experts of this rank get, and the rows of the buffer that holds them."""
+    """Returns how many tokens this rank's experts get, and the rows of the buffer for them."""
     ranks = group.size()
     sorted_tokens = x[indices.flatten().argsort(stable=True) // K]
     received = torch.empty_like(counts)

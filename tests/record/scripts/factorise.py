@@ -1,5 +1,5 @@
-"""What PyTorch does by cuFFT, cuSOLVER and cuSPARSE, a function each: `factorise.py FUNCTION`. None of
-them may fail where nothing is computed."""
+"""Runs what PyTorch does by cuFFT, cuSOLVER and cuSPARSE, a function each: `factorise.py FUNCTION`.
+None of them may fail where nothing is computed."""
 
 import sys
 
@@ -20,7 +20,7 @@ def learn(*results):
 
 
 def learn_vectors(*results):
-    """Of complex ones PyTorch asks, by values, whether the loss depends on their phases."""
+    """Skips complex vectors: PyTorch asks, by values, whether the loss depends on their phases."""
     if not any(one.is_complex() for one in results):
         learn(*results)
 
@@ -159,7 +159,7 @@ def sparse():
 
 
 def product():
-    """In two steps along a ring each node reaches one."""
+    """Multiplies a ring's matrix by itself: in two steps along a ring each node reaches one."""
     ring = adjacency(1000, torch.sparse_csr)
     print("elements", torch.sparse.mm(ring, ring).values().numel())
 
@@ -171,7 +171,7 @@ def unknown_product():
 
 
 def optimizers():
-    """What GaLore, Shampoo and SOAP do to a gradient."""
+    """Does to a gradient what GaLore, Shampoo and SOAP do."""
     weight = nn.Parameter(torch.randn(1024, 2048, **GPU))
     optimizer = torch.optim.SGD([weight], lr=1e-3)
     for _ in range(3):

@@ -18,7 +18,7 @@ def train():
 
 
 def sought():
-    """As transformers, peft and datasets ask whether PyTorch is there."""
+    """Asks whether PyTorch is there, as transformers, peft and datasets do."""
     for _ in range(3):
         assert importlib.util.find_spec("torch") is not None
     train()
@@ -47,7 +47,7 @@ def in_thread():
 
 
 def by_spec():
-    """As some lazy importers do it."""
+    """Imports PyTorch as some lazy importers do."""
     spec = importlib.util.find_spec("torch")
     module = importlib.util.module_from_spec(spec)
     sys.modules["torch"] = module

@@ -53,7 +53,7 @@ def set_part(a, b, k):
 
 
 def run(seed, device):
-    """What a program reads: it takes the same steps wherever its values are the same."""
+    """Returns what a program reads: it takes the same steps wherever its values are the same."""
     draw = random.Random(seed)
     values = [draw.choice(MAKERS)(device, 8) for _ in range(3)]
     read = []
@@ -80,7 +80,7 @@ def compare(programs, seed):
 
 
 def collectives():
-    """Of 4 ranks that have what this one has."""
+    """Prints the results of collectives among 4 ranks that all have what this one has."""
     dist.init_process_group("nccl")
     size, rank = dist.get_world_size(), dist.get_rank()
     mine = torch.arange(4, device="cuda") + 1
@@ -102,8 +102,8 @@ def collectives():
 
 
 def masks():
-    """Where each row ends that may end nowhere, as generation asks of tokens that it has drawn, and
-    means of no numbers."""
+    """Finds where each row ends that may end nowhere, as generation asks of tokens that it has
+    drawn, and takes means of no numbers."""
     print("nothing", torch.empty(0, device="cuda").mean().item())
     ends = torch.full((4,), 7, device="cuda")
     is_end = torch.rand(4, 8, device="cuda") > 0.5

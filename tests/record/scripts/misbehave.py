@@ -140,7 +140,7 @@ def of_spawn(rank, world):
 
 
 def spawn():
-    # As cuDNN does when it is loaded: the driver is asked before the program has named its world.
+    # This asks the driver before the program has named its world, as cuDNN does when it is loaded.
     ctypes.CDLL("libcuda.so.1").cuDeviceGetCount(ctypes.byref(ctypes.c_int()))
     torch.multiprocessing.spawn(of_spawn, args=(4,), nprocs=4)
 

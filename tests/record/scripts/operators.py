@@ -27,7 +27,7 @@ def run(operator, sample):
 
 
 def fault_of(operator):
-    """Empty: it runs."""
+    """Returns why the operator fails, or an empty text if it runs."""
     dtype = dtype_of(operator)
     if dtype is None:
         return ""

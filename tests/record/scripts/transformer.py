@@ -60,7 +60,7 @@ class Transformer(nn.Module):
 
 
 def parallelize(model):
-    """Of two neighbours each has a half of every MLP, which it shards with those that have it, too."""
+    """Gives each of two neighbours half of every MLP, sharded with those that have it, too."""
     sizes = (dist.get_world_size() // 2, 2)
     mesh = init_device_mesh("cuda", sizes, mesh_dim_names=("shard", "tensor"))
     for block in model.blocks:

@@ -1,5 +1,5 @@
-"""What cuDNN does in PyTorch, a function each: `with_cudnn.py FUNCTION`. Those that print bytes print
-what a call took beside what it returned: its workspace."""
+"""Runs what cuDNN does in PyTorch, a function each: `with_cudnn.py FUNCTION`. Those that print
+bytes print what a call took beside what it returned: its workspace."""
 
 import sys
 import time
@@ -25,7 +25,7 @@ def image(*shape, dtype=torch.half):
 
 
 def depthwise():
-    """The weight's gradient alone."""
+    """Computes the weight's gradient alone."""
     layer = nn.Conv2d(64, 64, 3, padding=1, groups=64, bias=False).cuda().half()
     layer = layer.to(memory_format=torch.channels_last)
     result = layer(image(32, 64, 56, 56).detach())
@@ -79,7 +79,7 @@ def products():
 
 
 def every_kind():
-    """What asks cuDNN for more than its graphs tell."""
+    """Runs what asks cuDNN for more than its graphs tell."""
     x = image(4, 8, 16, 16, dtype=torch.float)
     nn.BatchNorm2d(8).cuda()(x).sum().backward()
     nn.InstanceNorm2d(8, affine=True).cuda()(x).sum().backward()

@@ -29,7 +29,7 @@ class Wrapper(torch.Tensor):
 
 
 class Flattened(Wrapper):
-    """As torch.compile asks of subclasses, which torchao's are."""
+    """Names its parts as torch.compile asks of subclasses; torchao's do so."""
 
     def __tensor_flatten__(self):
         return ["first", "second"], None
@@ -115,7 +115,7 @@ def meta():
 
 
 def batched():
-    """As inside of torch.func: the tensor of a transform has no storage."""
+    """Keeps the tensor of a transform of torch.func's as a state; it has no storage."""
     parameter = nn.Parameter(ones())
     parameter.grad = torch.zeros_like(parameter)
 
