@@ -100,7 +100,7 @@ def how_to_run(options, phase):
 
 
 def end(process):
-    """With all that it has started."""
+    """Ends a process together with all that it has started."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
@@ -113,7 +113,8 @@ def end(process):
 
 
 def run_phase(options, machine, phase):
-    """What became of it, in one line; empty where it ended by itself and well."""
+    """Runs a phase and returns in one line what became of it; the line is empty if it ended well by
+    itself."""
     command = [
         sys.executable,
         pathlib.Path(__file__).with_name("phase.py"),
@@ -136,7 +137,7 @@ def run_phase(options, machine, phase):
 
 
 def copy_earlier(options):
-    """What was done before this run is copied too, into a folder that does not have it yet."""
+    """Copies what was done before this run into a folder that does not have it yet."""
     for path in options.out.glob("[1-7]-*.json"):
         copy = options.copy / path.name
         if not copy.exists():

@@ -41,7 +41,7 @@ _running = set()  # processes that lead a group of their own
 
 
 def start(command, env=None, cwd=None):
-    """As the leader of a group of processes, which end_all() ends."""
+    """Starts a command as the leader of a group of processes, which end_all() ends."""
     process = subprocess.Popen(
         [str(word) for word in command],
         env=env,
@@ -58,7 +58,7 @@ def start(command, env=None, cwd=None):
 
 
 def end(process):
-    """With all that it has started, as far as that has stayed in its group."""
+    """Kills a process with all that it has started and that has stayed in its group."""
     _running.discard(process)
     try:
         os.killpg(process.pid, signal.SIGKILL)
@@ -94,7 +94,7 @@ def last_line(*texts):
 
 
 def output_of(command, **how):
-    """What it prints. Raises Failed with its last line where its exit code is not 0."""
+    """Returns what a command prints. Raises Failed with its last line if its exit code is not 0."""
     code, out, error = run(command, **how)
     if code != 0:
         name = pathlib.Path(str(command[0])).name
@@ -120,7 +120,7 @@ def is_loadable(library):
 
 
 def unpack_libraries():
-    """Those that a pack has in xz. Raises ValueError where they cannot be written."""
+    """Unpacks the libraries that a pack has in xz. Raises ValueError if they cannot be written."""
     for packed in (BUILD / "libraries").glob("*.xz"):
         library = packed.with_suffix("")
         if library.exists():
@@ -137,7 +137,8 @@ def unpack_libraries():
 
 
 def library_folders(torch):
-    """For LD_LIBRARY_PATH: the pack's own, then the folders of the PyTorch that was found."""
+    """Returns the folders of LD_LIBRARY_PATH: the pack's own, then those of the PyTorch that was
+    found."""
     torch = pathlib.Path(torch)
     folders = [BUILD / "libraries", torch / "lib"]
     folders += sorted(path for path in torch.parent.glob("nvidia/*/lib") if path.is_dir())
@@ -176,7 +177,8 @@ class Machine:
         return f"null:{self.gpu}"
 
     def null_environment(self):
-        """Of programs that enter the null device by themselves, or need none."""
+        """Returns the environment of programs that enter the null device by themselves, or need
+        none."""
         env = {
             key: value
             for key, value in os.environ.items()
@@ -189,7 +191,7 @@ class Machine:
         return env
 
     def gpu_environment(self):
-        """Of programs that run on the GPU."""
+        """Returns the environment of programs that run on the GPU."""
         env = self.null_environment()
         return env | preload(self.about["stands_for_gpu"]) if self.is_rehearsal else env
 
@@ -271,7 +273,8 @@ def check_version(torch):
 
 
 def gpu_name(machine):
-    """As --device null:NAME calls it, asked of a program of ours that allocates on the GPU."""
+    """Returns the GPU's name as --device null:NAME takes it; a program of ours that allocates on
+    the GPU prints it."""
     ask = [BIN / "print_allocations", "--device", "cuda", "--batch", "1", "--steps", "1"]
     code, out, error = run(ask, env=machine.gpu_environment())
     if code != 0:

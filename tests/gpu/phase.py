@@ -24,7 +24,7 @@ RESERVE_S = 5  # is left for the file when time is over
 
 
 def result_of(step, scratch):
-    """What the step's function returns, or what its exception says."""
+    """Returns what the step's function returns, or what its exception says."""
     start = time.monotonic()
     try:
         with tempfile.TemporaryDirectory(dir=scratch) as folder:
@@ -58,7 +58,7 @@ class Phase:
         self.file = results.PhaseFile(files, head)
 
     def adopt(self, path):
-        """What stands of an earlier run on such a machine."""
+        """Keeps the results of an earlier run on such a machine, but for those that failed."""
         try:
             earlier = results.read(path)
         except ValueError:

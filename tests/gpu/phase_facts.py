@@ -16,14 +16,14 @@ NOT_OUTSIDE = "takes no memory outside PyTorch's allocator"
 
 
 class Facts:
-    """What facts_of_gpu.py tells, asked once: to load PyTorch takes seconds."""
+    """Holds what facts_of_gpu.py tells. It is asked once, since loading PyTorch takes seconds."""
 
     def __init__(self, machine):
         self.machine = machine
         self.rows = self.null_rows = None
 
     def of(self, fact):
-        """Every row of it."""
+        """Returns every row of a fact."""
         if self.rows is None:
             self.rows = self._ask()
         return self._found(self.rows, fact)
@@ -68,7 +68,7 @@ class Facts:
 
 
 def about_machine(machine):
-    """Without a GPU's help."""
+    """Tells what is known of the machine without a GPU's help."""
     said = machine.about
     tools = {
         name: shutil.which(name) is not None for name in ("objdump", "nm", "nvcc", "nvidia-smi")
@@ -228,7 +228,8 @@ def clocks(facts):
 
 
 def calibration(machine, folder):
-    """What `shardlens plan --calibration` reads: kept for phase 4 and as a fixture."""
+    """Records what `shardlens plan --calibration` reads. It is kept for phase 4 and as a
+    fixture."""
     flags = ["--model", "vit-tutorial", "--strategy", "single", "--steps", "3", "--profile", "on"]
     train(machine, folder, "cuda", *flags)
     ledger = report(machine, folder / "cuda")[0]["ledger"]

@@ -40,7 +40,7 @@ WITH_CUDNN = {
     "convolutions_cudnn": ["convolutions.py", "--cudnn", "on"],
     "plain_cudnn": ["transformer.py", "--strategy", "plain"],
 }
-# They compare what NCCL brings from other ranks.
+# These programs compare what NCCL brings from other ranks.
 NEEDS_VALUES = ("ddp",)
 FEW = ("plain",)
 
@@ -79,7 +79,7 @@ def environment(place, has_cudnn):
 
 
 def record(machine, folder, program, flags, env):
-    """What the recording in folder/run says; the program must end well."""
+    """Returns what the recording in folder/run says; the program must end well."""
     command = [
         SHARDLENS,
         "record",
@@ -134,8 +134,8 @@ def with_cudnn(machine, folder, program):
 
 
 def grid(machine):
-    """What each operator takes at its peak, and keeps: on the GPU and on the null device. Where
-    time is over the cases stand that came before."""
+    """Compares what each operator takes at its peak, and keeps, on the GPU and on the null device.
+    If time runs out, the cases that came before are kept."""
     command = [
         machine.python,
         machines.PROGRAMS / "workspaces.py",

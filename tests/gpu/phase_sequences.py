@@ -79,7 +79,8 @@ def compare(machine, flags):
 
 
 def ranks_of_one_gpu(machine, folder, workers):
-    """They exchange through host memory over Gloo. Of every rank the recorder's events."""
+    """Runs ranks that share the GPU and exchange through host memory over Gloo. The recorder's
+    events of every rank are compared with those on the null device."""
     flags = [
         "--model",
         "vit-tutorial",

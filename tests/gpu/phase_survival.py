@@ -21,7 +21,7 @@ def start_training(machine, folder, *flags):
 
 
 def wait_for_steps(process, folder):
-    """Until metrics.jsonl tells that many; raises Failed where the run ends before."""
+    """Waits until metrics.jsonl has that many steps; raises Failed if the run ends before."""
     metrics = folder / "run" / "metrics.jsonl"
     deadline = machines.Deadline(START_LIMIT_S)
     while deadline.left_s() > 0:
@@ -59,7 +59,8 @@ def killed(machine, folder):
 
 
 def out_of_memory(machine, folder):
-    """For real: a model whose state is beyond any GPU. The screen must say what held the memory."""
+    """Runs out of memory for real, with a model whose state is beyond any GPU. The screen must say
+    what held the memory."""
     flags = ["--model", "llama-70b", "--strategy", "single", "--param-dtype", "bf16"]
     flags += ["--steps", "2", "--profile", "on", "--anyway"]
     command = train_command(folder, "run", "cuda", *flags)
@@ -78,7 +79,7 @@ def out_of_memory(machine, folder):
 
 
 def recorded_out_of_memory(machine, folder):
-    """Of a Python program, attached: exit code 3."""
+    """Runs out of memory in a Python program that is recorded attached: the exit code is 3."""
     command = [
         SHARDLENS,
         "record",
@@ -103,7 +104,7 @@ def recorded_out_of_memory(machine, folder):
 
 
 def rank_processes(launcher):
-    """Those whose parent it is."""
+    """Returns the processes whose parent is the launcher."""
     found = []
     for path in os.listdir("/proc"):
         if not path.isdigit():

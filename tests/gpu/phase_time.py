@@ -47,7 +47,8 @@ def flags_of(machine, model, dtype):
 
 
 def told(machine, said, **data):
-    """On a null device the same runs are made, and nothing of their times is kept."""
+    """Returns a measured result. On a null device the same runs are made, and their times are
+    dropped."""
     if machine.is_rehearsal:
         return {"verdict": "not checked", "said": NO_TIME}
     return measured(said, **data)
@@ -117,7 +118,8 @@ def pytorch(machine, folder, model, dtype, way):
 
 
 def recorder_cost(machine, folder):
-    """In turns, thrice each: off, on, and on while another subscriber has CUPTI's place."""
+    """Runs three ways in turns, three times each: the recorder off, on, and on while another
+    subscriber has CUPTI's place."""
     seat = {"CUDA_INJECTION64_PATH": str(COUNTER)}
     model = "vit-tutorial" if machine.few else "vit-l16"
     kinds = {"off": ("off", {}), "on": ("on", {}), "on_without_cupti": ("on", seat)}

@@ -30,7 +30,7 @@ ASK = (
     "print(json.dumps([folder, sysconfig.get_path('purelib')]))"
 )
 
-# What a null device can say, a phase: how many steps give which verdicts.
+# A null device gives each phase this many steps of each verdict.
 EXPECTED = {
     "facts": {"measured": 5, "same": 2, "not checked": 5},
     "sequences": {"same": 4},
@@ -209,7 +209,7 @@ def check_elsewhere(rehearsal):
 
 
 def check_done_before(rehearsal):
-    """Nothing is run, and a folder that has nothing yet gets all."""
+    """Runs again after all is done: no phase is run, and a new folder gets all files."""
     copy = rehearsal.folder / "again"
     code, said = rehearsal.run_script("--out", rehearsal.results, "--copy", copy)
     expect("exit code where all is done", code, 0)

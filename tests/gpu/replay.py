@@ -93,7 +93,7 @@ def replay(phase, step):
 
 
 def steps_of(path, is_rehearsed):
-    """Those to be replayed. Raises ValueError where the file is none of a GPU's."""
+    """Returns the phase and its steps to replay. Raises ValueError if the file is not a GPU's."""
     phase = results.read(path)
     if phase["on"] != "GPU" and not is_rehearsed:
         raise ValueError(
@@ -104,7 +104,7 @@ def steps_of(path, is_rehearsed):
 
 
 def replay_file(path, is_rehearsed):
-    """How many were replayed, and how many of them were not the same."""
+    """Returns how many steps were replayed, and how many of them were not the same."""
     phase, steps = steps_of(path, is_rehearsed)
     failed = 0
     for step in steps:

@@ -1,4 +1,4 @@
-"""What a phase of run.sh leaves: one JSON file, written anew after each of its steps.
+"""Writes what a phase of run.sh leaves: one JSON file, written anew after each of its steps.
 
 A step has a verdict: `same` and `differs` of what was compared, `passed` of what did as it should,
 `failed` of programs that did not, `measured` of what has nothing to be compared with, `not checked`
@@ -27,8 +27,8 @@ class Failed(Exception):
 
 
 def write(path, text):
-    """Under another name first: a process that is killed leaves the file before or the file
-    after."""
+    """Writes under another name first, so that a process that is killed leaves the file as it was
+    before or after."""
     path = pathlib.Path(path)
     partial = path.with_name(path.name + ".partial")
     partial.write_text(text)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What only a GPU can show, in seven phases by value: facts, sequences, programs, prediction,
+# Checks what only a GPU can show, in seven phases by value: facts, sequences, programs, prediction,
 # numerics, time, survival. It runs in a folder that tests/gpu/pack has made, or where Shardlens was
 # built, on a machine whose python3 has PyTorch.
 #

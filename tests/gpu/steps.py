@@ -1,4 +1,5 @@
-"""What the phases share: what a step is, runs of our own programs, and what recordings say."""
+"""Holds what the phases share: what a step is, runs of our own programs, and what recordings
+say."""
 
 import dataclasses
 import json
@@ -29,7 +30,7 @@ def mib(count):
 
 
 def train_command(folder, name, device, *flags, data="synthetic"):
-    """A run of ours into folder/name."""
+    """Returns the command of a training run of ours into folder/name."""
     words = ["--device", device, "--data", data, "--storage", folder, "--name", name]
     return [SHARDLENS, "train", *words, *flags]
 
@@ -49,7 +50,7 @@ def train(machine, folder, device, *flags, **how):
 
 
 def report(machine, run):
-    """Of every rank, what its recording says."""
+    """Returns what the recording of every rank says."""
     out = machine.on_null([SHARDLENS, "profile", "report", run, "--json"])
     return json.loads(out)["ranks"]
 

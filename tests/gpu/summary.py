@@ -8,7 +8,8 @@ LONG = 2000  # characters of what one step says
 
 
 def line_of(text):
-    """For a table or a list: one line, without what Markdown would take for its own."""
+    """Makes one line of a text, for a table or a list, without what Markdown would take for its
+    own."""
     return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")[:LONG]
 
 

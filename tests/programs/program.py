@@ -1,4 +1,4 @@
-"""What a program of the catalogue is.
+"""Defines what a program of the catalogue is.
 
 All of this folder but inputs/ needs the standard library only.
 """

@@ -21,7 +21,7 @@ GRACE_S = 60  # after --timeout, which ends the program itself
 
 @dataclasses.dataclass(frozen=True)
 class Peaks:
-    """Of one rank, in bytes: allocated and reserved."""
+    """Holds one rank's peaks in bytes, each as (allocated, reserved)."""
 
     rank: int
     recorded: tuple
@@ -31,7 +31,7 @@ class Peaks:
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """What came of a program."""
+    """Holds what came of a program."""
 
     program: object
     version: str = "-"

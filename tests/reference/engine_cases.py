@@ -1,4 +1,5 @@
-"""What `--engine pytorch-fsdp2` is held against: training runs of PyTorch's FSDP2 by its settings.
+"""Lists what `--engine pytorch-fsdp2` is held against: training runs of PyTorch's FSDP2 by
+settings.
 
 Some are chosen, one for each thing that changes memory; the others are drawn by a seed, so that
 nobody has chosen what the engine does well. Standard library only.
@@ -10,7 +11,7 @@ import random
 import null_configurations
 import null_runs
 
-# Drawn after the engine was frozen.
+# The cases of this seed were drawn after the engine was frozen.
 SEED = 20261124
 DRAWN = 30
 HOST_BYTES_MAX = 1e9  # of an offload, whose optimizer computes on this machine
@@ -46,7 +47,7 @@ class Case:
         return [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
 
     def fits_host(self):
-        """Whether this machine can play the pinned memory of an offload."""
+        """Returns True if this machine can play the pinned memory of an offload."""
         host_bytes = null_runs.PARAMETERS[self.model] / (self.world / self.replicas)
         host_bytes *= null_runs.HOST_BYTES_A_PARAMETER
         return self.offload == "none" or host_bytes <= HOST_BYTES_MAX
@@ -179,7 +180,7 @@ def _draw(random_numbers):
 
 
 def is_possible(case):
-    """Whether FSDP2 itself takes these settings, and this machine can play them."""
+    """Returns True if FSDP2 itself takes these settings, and this machine can play them."""
     shards = case.world // case.replicas
     ranks = case.reshard_after_forward
     divides = not ranks.isdigit() or shards % int(ranks) == 0

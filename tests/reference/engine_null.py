@@ -49,7 +49,7 @@ def _tracked_bytes(options):
 
 
 def _tracker(options):
-    """Nothing where the tracker itself fails, as it does for some cases."""
+    """Returns the tracker's peak, or why there is none: the tracker itself fails for some cases."""
     try:
         with contextlib.redirect_stderr(open(os.devnull, "w")):
             return {"tracker": _tracked_bytes(options)}
@@ -69,8 +69,8 @@ def measure(case, tracks=True):
 
 
 def events(case):
-    """Of the third step, what the caching allocator was asked: bytes that were taken, or less than
-    0 the block that was given back, -1 for the run's first."""
+    """Returns what the caching allocator was asked in the third step: a positive number is bytes
+    taken; a negative one is the block given back, -1 for the run's first."""
     options = fsdp2_null.parse_options(case.arguments())
     fsdp2_null.join_world(options.rank, options.world)
     torch.cuda.memory._record_memory_history(context=None)
@@ -133,7 +133,7 @@ def _write(head, rows):
 
 
 def _all_cases():
-    """Each with whether it was drawn."""
+    """Yields each case, and whether it was drawn."""
     yield from ((case, False) for case in engine_cases.CHOSEN)
     drawn = engine_cases.drawn(engine_cases.SEED, engine_cases.DRAWN)
     yield from ((case, True) for case in drawn)

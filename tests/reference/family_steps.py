@@ -145,7 +145,7 @@ class Llama(nn.Module):
 
 
 class Block(nn.Module):
-    """Of the simplified transformer: a linear layer stands where others attend."""
+    """Is a block of the simplified transformer, with a linear layer where others attend."""
 
     def __init__(self, width):
         super().__init__()

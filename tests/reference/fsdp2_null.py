@@ -34,7 +34,7 @@ import null_runs
 import peer_models
 import peer_strategies
 
-# How the optimizer goes through the parameters.
+# The optimizer goes through the parameters in one of these ways.
 LOOPS = {"fused": {"fused": True}, "foreach": {"foreach": True}, "single": {"foreach": False}}
 
 
@@ -111,7 +111,8 @@ def measure_or_say_why(options):
 
 
 def in_child(measure_what, options):
-    """What the function gives, in a process of its own, but with PyTorch loaded already."""
+    """Returns what the function returns, from a process of its own in which PyTorch is loaded
+    already."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
@@ -133,7 +134,7 @@ def in_child(measure_what, options):
 
 
 def measure_variants(options):
-    """Those that fit the GPU; "peaks" is empty if none does."""
+    """Measures the variants that fit the GPU; "peaks" is empty if none does."""
     names = peer_strategies.variants_of(options)
     if options.variant != "all":
         names = [options.variant]
@@ -150,7 +151,7 @@ def measure_variants(options):
 
 
 def measure_configuration(configuration):
-    """What null_runs.record wants to know."""
+    """Returns the peaks of all variants of a configuration, for null_runs.record."""
     arguments = [*configuration.arguments(), "--steps", str(null_runs.PEAK_STEPS)]
     return measure_variants(parse_options(arguments))["peaks"]
 

@@ -170,7 +170,7 @@ def check_dcp(rank, world_size, options):
 
 
 def check_reader(options):
-    """As the documentation of HuggingFaceStorageReader has it: load into tensors of the shapes."""
+    """Loads into tensors of the shapes, as the documentation of HuggingFaceStorageReader does."""
     from torch.distributed.checkpoint import HuggingFaceStorageReader
 
     wanted = tensors_in(options.checkpoint)

@@ -1,4 +1,4 @@
-"""What is compared with PyTorch on the null device: models, strategies, dtypes and world sizes.
+"""Lists what is compared with PyTorch on the null device: models, strategies, dtypes, world sizes.
 
 Standard library only.
 """
@@ -44,7 +44,7 @@ class Configuration:
         return BATCH[self.model]
 
     def _flags(self):
-        """Those of both programs."""
+        """Returns the flags that both programs take."""
         flags = {
             "--model": self.model,
             "--strategy": self.strategy,
@@ -92,7 +92,7 @@ def _configurations_of(model):
     yield from rows(KEEP_RANKS, [BF16], reshard_after_forward=KEEP_RANKS.get)
     yield from rows(REPLICAS, [FP32, BF16], strategy="hsdp", replicas=REPLICAS.get)
     yield from rows(WORLD_SIZES, [FP32, BF16], offload="all")
-    # With whole copies the world size changes nothing but a divisor.
+    # DDP has whole copies, so the world size changes nothing but a divisor.
     yield from rows([8], DTYPES, strategy="ddp")
 
 

@@ -17,7 +17,7 @@ from null_configurations import CONFIGURATIONS, Configuration
 GPU = "h200"
 PEER = programs.ROOT / "tests" / "reference" / "fsdp2_null.py"
 FIXTURE = programs.ROOT / "tests" / "fixtures" / "fsdp2_null_peaks.json"
-# Those of the build's own PyTorch; for another one, those that its recorder has.
+# The stubs are those of the build's own PyTorch; for another one, those that its recorder has.
 STUBS = pathlib.Path(
     os.environ.get("SHARDLENS_NULL_STUBS", programs.ROOT / "build" / "null_device")
 )
@@ -31,7 +31,7 @@ HOST_BYTES_MAX = 8e9
 PARAMETERS = {"vit-tutorial": 1e6, "vit-b16": 87e6, "vit-l16": 304e6, "vit-h14": 632e6}
 PARAMETERS |= {"vit-22b": 21.8e9, "llama-1b": 1.24e9, "llama-8b": 8.03e9, "transformer": 17e6}
 
-# What would change the allocator, the workspaces or the device of either side.
+# These variables would change the allocator, the workspaces or the device of either side.
 VARIABLES_UNSET = (
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
@@ -45,7 +45,7 @@ VARIABLES_UNSET = (
 
 @dataclasses.dataclass(frozen=True)
 class Peak:
-    """Of the PEAK_STEPS."""
+    """Holds the peak over the PEAK_STEPS."""
 
     allocated_bytes: int
     reserved_bytes: int
@@ -70,14 +70,14 @@ def enter_null_device():
 
 
 def run_peer(configuration, steps, variant="all"):
-    """What fsdp2_null.py prints; it adds the steps of the warm-up."""
+    """Returns what fsdp2_null.py prints; it adds the steps of the warm-up."""
     command = [sys.executable, PEER, *configuration.arguments(), "--steps", str(steps)]
     command += ["--variant", variant]
     return json.loads(programs.run(command, null_device_environment()).splitlines()[-1])
 
 
 def run_ours(configuration, steps):
-    """Our result.json. Raises programs.Failure."""
+    """Returns our result.json. Raises programs.Failure."""
     environment = {k: value for k, value in os.environ.items() if k not in VARIABLES_UNSET}
     arguments = ["--device", f"null:{GPU}", "--solo-rank", "0"]
     arguments += ["--data", "synthetic", "--steps", str(steps)]
@@ -85,7 +85,8 @@ def run_ours(configuration, steps):
 
 
 def lowest(peaks):
-    """Of all variants, allocated and reserved each: the strictest to be compared with."""
+    """Returns the lowest allocated and the lowest reserved bytes of all variants, the strictest to
+    be compared with."""
     allocated, reserved = zip(*peaks.values())
     return Peak(min(allocated), min(reserved))
 
@@ -128,7 +129,7 @@ def _write(head, rows):
 
 
 def _rows_to_keep(head):
-    """Those of the fixture by configuration, or none if it was recorded otherwise."""
+    """Returns the fixture's rows by configuration, or none if it was recorded otherwise."""
     recorded = json.loads(FIXTURE.read_text()) if FIXTURE.exists() else {}
     rows = recorded.pop("rows", [])
     if recorded != head:
@@ -175,6 +176,6 @@ def recorded_peaks():
 
 
 def left_out():
-    """Why the fixture has no peaks of a configuration, by configuration."""
+    """Returns, by configuration, why the fixture has no peaks of it."""
     rows = json.loads(FIXTURE.read_text())["rows"]
     return {_configuration(row): row["left_out"] for row in rows if "left_out" in row}

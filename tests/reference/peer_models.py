@@ -17,7 +17,7 @@ import tutorial
 
 @dataclasses.dataclass(frozen=True)
 class PeerModel:
-    """How to make and feed a model, and what FSDP2 may gather together.
+    """Says how to make and feed a model, and what FSDP2 may gather together.
 
     blocks(model) are groups of their own always. tables(model) are what else may be: lists of
     modules, the last list with the head.
@@ -33,7 +33,7 @@ class PeerModel:
 
 @dataclasses.dataclass(frozen=True)
 class Writing:
-    """How the same model and its loop may be written otherwise: the words of --pytorch.
+    """Says how the same model and its loop may be written otherwise: the words of --pytorch.
 
     The first value of each is what the others are compared with.
     """
@@ -46,7 +46,7 @@ class Writing:
 
     @staticmethod
     def of(words):
-        """Of "keep-logits,norm=fp32"."""
+        """Parses words such as "keep-logits,norm=fp32"."""
         values = {}
         for word in filter(None, words.split(",")):
             name, _, value = word.partition("=")
@@ -55,7 +55,7 @@ class Writing:
 
 
 def cross_entropy(logits, targets):
-    """As functional.cross_entropy(logits.float(), targets), without the copy in fp32."""
+    """Computes functional.cross_entropy(logits.float(), targets) without the copy in fp32."""
     log_probabilities = functional.log_softmax(logits.flatten(0, -2), -1, dtype=torch.float32)
     return functional.nll_loss(log_probabilities, targets.flatten())
 
@@ -90,7 +90,8 @@ def _vit(make):
 
 
 def _make_vit_22b():
-    """Of the published model its sizes; attention and MLP come one after the other."""
+    """Makes a ViT of the published model's sizes; here attention and MLP come one after the
+    other."""
     return torchvision.models.VisionTransformer(
         image_size=224, patch_size=14, num_layers=48, num_heads=48, hidden_dim=6144, mlp_dim=24576
     )

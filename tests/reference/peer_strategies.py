@@ -1,4 +1,4 @@
-"""How PyTorch's users shard a model: FSDP2, HSDP and DDP, for fsdp2_null.py.
+"""Shards a model as PyTorch's users do: FSDP2, HSDP and DDP, for fsdp2_null.py.
 
 What FSDP2 and DDP leave to the user is a *variant*. VARIANTS names those of a strategy; the lowest
 peak of all is what we are compared with.
@@ -21,7 +21,8 @@ def _fully_shard_options(options):
     if keywords["reshard_after_forward"] is None:
         keywords["reshard_after_forward"] = int(options.reshard_after_forward)
     if options.param_dtype != "fp32":
-        # Not for fp32: a policy that casts nothing still looks at the inputs of every block.
+        # This is not for fp32: a policy that casts nothing still looks at the inputs of every
+        # block.
         keywords["mp_policy"] = MixedPrecisionPolicy(
             param_dtype=DTYPES[options.param_dtype], reduce_dtype=DTYPES[options.reduce_dtype]
         )
@@ -76,8 +77,8 @@ def make_fsdp(peer, options):
 
 
 def _reduce_bucket(dtype, bucket):
-    """What DDP does with a bucket, or with its bf16_compress_hook or fp16_compress_hook: those need
-    an answer of the collective, and the fake process group gives none."""
+    """Does what DDP does with a bucket, or what its bf16_compress_hook or fp16_compress_hook does:
+    those need an answer of the collective, and the fake process group gives none."""
     buffer = bucket.buffer()
     if dtype != buffer.dtype:
         compressed = buffer.to(dtype).div_(dist.get_world_size())

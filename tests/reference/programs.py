@@ -27,7 +27,7 @@ class Failure(SystemExit):
 
 
 def run(command, environment=None):
-    """What the command prints. Raises Failure."""
+    """Returns what the command prints. Raises Failure."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode != 0:
         raise Failure(command, done)

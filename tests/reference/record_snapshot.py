@@ -57,7 +57,7 @@ def use_memory():
 
 
 def shortened(value):
-    """Without this machine's folders."""
+    """Returns a snapshot's part without this machine's folders in file names."""
     if isinstance(value, list):
         return [shortened(item) for item in value]
     if not isinstance(value, dict):

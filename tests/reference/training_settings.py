@@ -59,7 +59,7 @@ SETTINGS = {
 
 
 def differences(setting):
-    """From PLAIN, by name."""
+    """Returns the values that differ from PLAIN's, by name."""
     values, plain = dataclasses.asdict(setting), dataclasses.asdict(PLAIN)
     return {name: value for name, value in values.items() if value != plain[name]}
 
@@ -105,7 +105,7 @@ def clip(setting, model):
 
 @contextlib.contextmanager
 def gradient_sync(setting, model, is_last):
-    """Of one microbatch."""
+    """Reduces the gradients of one microbatch, or only those of the last, as the setting says."""
     if setting.sync == "last":
         model.set_requires_gradient_sync(is_last)
     yield

@@ -37,7 +37,7 @@ def make_model(seed):
 
 
 def make_mesh(world_size, replicas=1):
-    """With more than one replica HSDP's: replicas, then shards."""
+    """Makes a mesh of all ranks, or HSDP's with more than one replica: replicas, then shards."""
     if replicas == 1:
         return init_device_mesh("cpu", (world_size,))
     sizes = (replicas, world_size // replicas)

@@ -76,7 +76,7 @@ timed "plan; counts" "shardlens plan --model llama-8b --gpu h100 --world 8 --par
 timed "record of a script of transformers; counts" \
   "shardlens record --device null:h100 --world 8 --rank 3 --out runs/llama -- python train.py"
 timed "view --export; counts" "shardlens view --no-cache runs/llama --export runs/llama.html"
-# Nothing there draws, which is a line.
+# View cannot draw there, and says so in a line.
 for act in "--screenshot runs/llama.png" ""; do
   why=$(inside "shardlens view --no-cache runs/llama $act" 2>&1) && fail "view $act: has drawn"
   [[ $why == "shardlens view: "* && $why != *$'\n'* ]] || fail "view $act: $why"

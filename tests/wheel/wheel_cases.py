@@ -270,7 +270,7 @@ def check_a_machine_without_shared_memory(installed):
 
 
 def check_other_machines_are_refused(installed):
-    """By pip, which is asked as it would be on them."""
+    """Asks pip as it would be asked on other machines, and is refused."""
 
     def answer(*flags):
         return run(

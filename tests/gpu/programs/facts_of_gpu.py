@@ -26,7 +26,7 @@ def used_bytes():
 
 
 def outside_bytes():
-    """What is in use, but for PyTorch's own allocator."""
+    """Returns the bytes in use on the GPU, but for those of PyTorch's own allocator."""
     torch.cuda.synchronize()
     return used_bytes() - torch.cuda.memory_reserved()
 
@@ -36,7 +36,8 @@ def tell(**row):
 
 
 def in_child(function):
-    """Its process id; the child's standard output is this one's."""
+    """Runs a function in a forked child and returns its process id; the child prints where this
+    process does."""
     sys.stdout.flush()
     child = os.fork()
     if child != 0:
@@ -105,8 +106,8 @@ class Holder:
 
 
 def context(count):
-    """Of more processes that only hold a context, what each takes. All but this one are forked
-    before it has a context of its own."""
+    """Tells what each of more processes takes that only holds a context. All but this one are
+    forked before it has a context of its own."""
     holders = [Holder() for _ in range(int(count))]
     torch.cuda.init()
     before, each = used_bytes(), []
@@ -120,7 +121,7 @@ def context(count):
 
 
 def modules():
-    """How what is outside the allocator grows with the kinds of operators that were used."""
+    """Tells how memory outside the allocator grows with the kinds of operators that were used."""
     x = torch.ones(256, 256, device="cuda")
     image = torch.ones(4, 16, 32, 32, device="cuda")
     heads = torch.ones(2, 4, 128, 64, device="cuda", dtype=torch.bfloat16)

@@ -1,4 +1,4 @@
-"""How long single kernels and copies take on this machine's GPU, over sizes:
+"""Measures how long single kernels and copies take on this machine's GPU, over sizes:
 
     kernel_times.py [--few]
 

@@ -22,7 +22,7 @@ BATCH = 64
 
 
 def make(dtype):
-    """In bf16 by FSDP2 on one rank, which keeps fp32 masters as Shardlens does."""
+    """Makes the model, in bf16 by FSDP2 on one rank, which keeps fp32 masters as Shardlens does."""
     model = tutorial.make_model(0).cuda()
     if dtype == "fp32":
         return model

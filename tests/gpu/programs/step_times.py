@@ -1,4 +1,4 @@
-"""How long a training step of PyTorch takes on this machine's GPU:
+"""Measures how long a training step of PyTorch takes on this machine's GPU:
 
     step_times.py MODEL BATCH fp32|bf16 eager|fsdp2|compile|graphs STEPS LIBRARY
 

@@ -1,4 +1,5 @@
-"""What PyTorch's operators take on this machine's GPU while they run, over a grid of shapes:
+"""Measures what PyTorch's operators take on this machine's GPU while they run, over a grid of
+shapes:
 
     workspaces.py [--few]
 

@@ -48,7 +48,7 @@ def peft(name, script, *more, **options):
 
 
 def nd_parallel(name, *sizes, processes, rank):
-    """Up to its last step: transformers cannot save what it has then made of the model."""
+    """Runs up to its last step: transformers cannot save what it has then made of the model."""
     command = (*LAUNCH, "--num_processes", processes, f"{ND}/nd_parallel.py", *sizes, *ND_FLAGS)
     return Program(f"accelerate-nd-{name}", "accelerate", "hugging_face", command, source=ACCELERATE,
                    inputs=("tiny_llama", "pairs"), links=STORIES, flags=("--rank", rank, "--steps", "3"))

@@ -54,8 +54,8 @@ def deepspeed(stage):
 
 
 def megatron(name, flags, *words):
-    """With Megatron's own layers, since Transformer Engine, Apex and its fused kernels need nvcc. What
-    rank 0 compiles for all is the wheel's."""
+    """Trains with Megatron's own layers, since Transformer Engine, Apex and its fused kernels need
+    nvcc. What rank 0 would compile for all is taken from the wheel."""
     helpers = "/megatron/core/datasets/"
     command = ("bash", "-c", f"ln -sf {{site}}{helpers}helpers_cpp*.so {{source}}{helpers} && "
                'exec "$0" "$@"', "{python}", "{source}/pretrain_gpt.py", "--num-layers", "4",

@@ -1,4 +1,4 @@
-"""As much text as a small language model is trained on, one paragraph a line."""
+"""Writes as much text as a small language model is trained on, one paragraph a line."""
 
 import pathlib
 import random
