@@ -354,28 +354,6 @@ Faults text_faults(const SourceFile& file) {
   return faults;
 }
 
-/// Finds doc comments that open with a word after which no sentence follows, as in "Of all ranks."
-Faults comment_faults(const SourceFile& file) {
-  static const Names kNoOpening = {"And",  "As",      "By",      "For",   "How",
-                                   "In",   "Nothing", "Of",      "That",  "Those",
-                                   "What", "Where",   "Whether", "Which", "With"};
-  Faults faults;
-  std::istringstream lines(file.text);
-  std::string line, mark, word;
-  bool is_inside = false;  // a comment that began in an earlier line
-  for (int number = 1; std::getline(lines, line); ++number) {
-    std::istringstream words(line);
-    mark.clear(), word.clear();
-    words >> mark >> word;
-    const bool is_comment = mark == "///";
-    if (is_comment && !is_inside && kNoOpening.contains(word)) {
-      faults.push_back(file.path + ":" + std::to_string(number) + ": a comment opens with " + word);
-    }
-    is_inside = is_comment;
-  }
-  return faults;
-}
-
 template <typename Rule>
 std::string faults_of_repository(const Rule& rule) {
   std::string all;
@@ -455,15 +433,6 @@ TEST_CASE("the repository's folders are small") {
 
 TEST_CASE("the repository holds nothing unfinished, conditional or tied to one machine") {
   CHECK(faults_of_repository(text_faults) == "");
-}
-
-TEST_CASE("the repository's comments are sentences that stand alone") {
-  CHECK(faults_of_repository([](const SourceFile& file) {
-          const bool is_product = is_cpp(file.path) && !file.path.starts_with("tests/");
-          return is_product ? comment_faults(file) : Faults{};
-        }) == "");
-  CHECK(comment_faults({"a.h", "/// Of all ranks.\nint a;\n"}).size() == 1);
-  CHECK(comment_faults({"a.h", "/// Sums over all ranks.\n/// In fp32.\nint a;\n"}).empty());
 }
 
 TEST_CASE("the sources of a library are a batch, but for those that are compiled alone") {
