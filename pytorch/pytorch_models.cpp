@@ -320,7 +320,7 @@ class Llama final : public Model {
           {&pairs}, {},
           [&context, tokens = spec_.llama.seq, width = input.size(-1)](
               meta::Node&, meta::Tensors&& gradients) -> meta::Tensors {
-            const Tensor conjugate = Tensor::empty(context, {tokens, 1, width}, Type::fp32);
+            const meta::Held conjugate(Tensor::empty(context, {tokens, 1, width}, Type::fp32));
             return {meta::like(gradients[0])};
           });
       turned.set_edge({std::move(node), 0});

@@ -103,12 +103,12 @@ Tensor PytorchOps::conv2d(const Tensor& input, const Tensor& weight, const Tenso
   Tensor output =
       Tensor::empty(context_, {input.size(0), weight.size(0), side, side}, input.scalar_type());
   {
-    const Tensor columns = Tensor::empty(context_, columns_sizes, input.scalar_type());
+    const meta::Held columns(Tensor::empty(context_, columns_sizes, input.scalar_type()));
     multiply_samples(input.size(0));
   }
   return with_node(std::move(output), {&input, &weight, &bias}, {input, weight},
                    [this, columns_sizes](Node& self, Tensors&& gradients) -> Tensors {
-                     const Tensor gradient = gradients[0].contiguous();
+                     const meta::Held gradient(gradients[0].contiguous());
                      const Tensor& weight = self.saved[1];
                      Tensors results(3);
                      if (self.wants(2)) {
@@ -184,7 +184,7 @@ Tensor PytorchOps::square(const Tensor& input) {
   return with_node(meta::like(input), {&input}, {input},
                    [](Node& self, Tensors&& gradients) -> Tensors {
                      const Tensor power = meta::like(self.saved[0]);
-                     const Tensor doubled = meta::like(power);
+                     const meta::Held doubled(meta::like(power));
                      return {meta::like(gradients[0])};
                    });
 }
@@ -208,7 +208,7 @@ Tensor PytorchOps::inverse_root(const Tensor& input) {
   const OperatorCall call(context_);
   Tensor output = meta::like(input);
   return with_node(output, {&input}, {output}, [](Node& self, Tensors&& gradients) -> Tensors {
-    const Tensor cube = meta::like(self.saved[0]);
+    const meta::Held cube(meta::like(self.saved[0]));
     const Tensor half = meta::like(gradients[0]);
     return {meta::like(half)};
   });

@@ -77,30 +77,30 @@ void PytorchOptimizer::clip() {
   std::vector<Block> norms;
   {
     const bool is_packed = options_.torch->norm_packs_parts;
-    const Block starts = is_packed ? take((count + 1) * kIndexBytes) : nullptr;
-    const Block parts = take((is_packed ? chunks : count * most_chunks) * kFloatBytes);
+    const meta::Held starts(is_packed ? take((count + 1) * kIndexBytes) : nullptr);
+    const meta::Held parts(take((is_packed ? chunks : count * most_chunks) * kFloatBytes));
     for (int64_t i = 0; i < count; ++i) norms.push_back(take(kFloatBytes));
   }
   Block total;
   {
-    const Block stacked = take(count * kFloatBytes);
-    const Block reduced = [&]() -> Block {
+    const meta::Held stacked(take(count * kFloatBytes));
+    const meta::Held reduced([&]() -> Block {
       if (options_.shards == 1) return nullptr;
       Block powers = take(count * kFloatBytes);
-      const Block sums = take(count * kFloatBytes);
+      const meta::Held sums(take(count * kFloatBytes));
       Block roots = take(count * kFloatBytes);
       powers = nullptr;
       return roots;
-    }();
+    }());
     total = take(kFloatBytes);
   }
   while (!norms.empty()) norms.pop_back();
   Block factor = [&] {
-    const Block sum = take(kFloatBytes);
-    const Block inverse = take(kFloatBytes);
+    const meta::Held sum(take(kFloatBytes));
+    const meta::Held inverse(take(kFloatBytes));
     return take(kFloatBytes);
   }();
-  const Block clamped = take(kFloatBytes);
+  const meta::Held clamped(take(kFloatBytes));
   factor = nullptr;
 }
 

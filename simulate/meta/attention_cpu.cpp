@@ -78,7 +78,7 @@ Forward run_forward(const Tensor& query, const Tensor& key, bool causal) {
                .log_sum_exp = {}};
   made.log_sum_exp = Tensor::empty(context, {batch, queries, heads}, Type::fp32);
   const int64_t sums = block.queries * (block.keys + 2 + width);
-  const Tensor buffer = Tensor::empty(context, {threads, sums}, Type::fp32);
+  const Held buffer(Tensor::empty(context, {threads, sums}, Type::fp32));
   made.output = made.output.transpose(1, 2);
   if (!is_reduced(type)) return made;
   Tensors buffers = reduced_buffers(query, key, block, causal);
@@ -94,7 +94,7 @@ void multiply_blocks(Context& context, Type type, const Block& block, int64_t wi
   const ProductSizes turned{.rows = k, .inner = q, .columns = width, .transposed = true};
   if (product_scratch_bytes(context, type, turned) == 0) return;
   take_product_scratch(context, type, turned);
-  const Tensor scales = Tensor::empty(context, {context.threads}, Type::fp32);
+  const Held scales(Tensor::empty(context, {context.threads}, Type::fp32));
   take_product_scratch(context, type, {.rows = q, .inner = k, .columns = width});
   take_product_scratch(context, type, turned);
 }
@@ -112,9 +112,9 @@ Tensors run_backward(Node& node) {
   const Block block = block_of(query.size(2), key.size(2));
   const int64_t threads = context.threads;
   const Sizes scores = {threads, 2, block.queries, block.keys};
-  const Tensor buffer = Tensor::empty(context, scores, Type::fp32);
-  const Tensor reduced = is_reduced(type) ? Tensor::empty(context, scores, type) : Tensor();
-  const Tensor sums = Tensor::empty(context, {block.queries}, Type::fp32);
+  const Held buffer(Tensor::empty(context, scores, Type::fp32));
+  const Held reduced(is_reduced(type) ? Tensor::empty(context, scores, type) : Tensor());
+  const Held sums(Tensor::empty(context, {block.queries}, Type::fp32));
   multiply_blocks(context, type, block, query.size(3));
   return {query_gradient.transpose(1, 2), key_gradient.transpose(1, 2),
           value_gradient.transpose(1, 2)};

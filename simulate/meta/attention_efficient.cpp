@@ -71,7 +71,7 @@ Forward run_forward(const Tensor& query, const Tensor& value, bool keeps_sums) {
   const int64_t rows = keeps_sums ? round_up(tokens, kRowsAlignment) : 0;
   made.log_sum_exp = Tensor::empty(context, {batch, heads, rows}, Type::fp32);
   if (value.size(3) > kWidestTile && is_reduced(query.scalar_type())) {
-    const Tensor sums = Tensor::empty(context, sizes, Type::fp32);
+    const Held sums(Tensor::empty(context, sizes, Type::fp32));
   }
   made.output = made.output.transpose(1, 2);
   return made;
@@ -85,7 +85,7 @@ Tensor row_sums(const Tensor& gradient, const Tensor& output) {
   if (is_reduced(gradient.scalar_type())) {
     return Tensor::empty(context, {batch, heads, tokens}, Type::fp32);
   }
-  const Tensor product = like(output);
+  const Held product(like(output));
   const Tensor sums = Tensor::empty(context, {batch, tokens, heads}, Type::fp32);
   return sums.transpose(1, 2).contiguous();
 }
@@ -107,7 +107,7 @@ Tensors run_backward(Node& node, const Tensor& gradient) {
     values = Tensor::empty(context, each, type);
   }
   Tensor workspace;
-  const Tensor sums = row_sums(dense_gradient, seen(kOutput));
+  const Held sums(row_sums(dense_gradient, seen(kOutput)));
   workspace = Tensor::empty(context, {workspace_bytes(query, key)}, Type::uint8);
   return {query_gradient.transpose(1, 2), key_gradient.transpose(1, 2),
           value_gradient.transpose(1, 2)};

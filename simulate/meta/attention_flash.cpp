@@ -97,17 +97,17 @@ Tensors run_backward(Node& node, const Tensor& given_gradient) {
   const auto seen = [&](size_t i) { return node.saved[i].transpose(1, 2); };
   const Tensor query = seen(kQuery), key = seen(kKey), value = seen(kValue);
   Context& context = query.context();
-  const Tensor gradient = given_gradient.transpose(1, 2).contiguous();
-  const Tensor output = seen(kOutput).contiguous();
+  const Held gradient(given_gradient.transpose(1, 2).contiguous());
+  const Held output(seen(kOutput).contiguous());
   const int64_t batch = query.size(0), heads = query.size(2), width = query.size(3);
   const int64_t rows = round_up(query.size(1), 128);
   const Tensor query_gradient = like(query), key_gradient = like(key), value_gradient = like(value);
-  const Tensor softmax_sums = Tensor::empty(context, {batch, heads, rows}, Type::fp32);
-  const Tensor sums = Tensor::empty(context, {batch, rows, heads, tile_width(width)}, Type::fp32);
+  const Held softmax_sums(Tensor::empty(context, {batch, heads, rows}, Type::fp32));
+  const Held sums(Tensor::empty(context, {batch, rows, heads, tile_width(width)}, Type::fp32));
   if (key.size(2) != heads) {  // summed over each group of heads afterwards
     const Sizes each = {batch, key.size(1), heads, width};
-    const Tensor keys = Tensor::empty(context, each, key.scalar_type());
-    const Tensor values = Tensor::empty(context, each, value.scalar_type());
+    const Held keys(Tensor::empty(context, each, key.scalar_type()));
+    const Held values(Tensor::empty(context, each, value.scalar_type()));
   }
   return {query_gradient.transpose(1, 2), key_gradient.transpose(1, 2),
           value_gradient.transpose(1, 2)};

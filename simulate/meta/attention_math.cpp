@@ -52,13 +52,13 @@ Tensor safe_softmax(const Tensor& scores) {
   {
     Sizes rows = scores.sizes();
     rows[rows.size() - 1] = 1;
-    const Tensor is_masked = like(scores, Type::boolean);
-    const Tensor is_masked_row = Tensor::empty(context, rows, Type::boolean);
-    const Tensor zero = Tensor::empty(context, {1}, scores.scalar_type());
+    const Held is_masked(like(scores, Type::boolean));
+    const Held is_masked_row(Tensor::empty(context, rows, Type::boolean));
+    const Held zero(Tensor::empty(context, {1}, scores.scalar_type()));
   }
   return with_node(output, {&scores}, {output}, [](Node& self, Tensors&&) -> Tensors {
     const Tensor result = like(self.saved[0]);
-    const Tensor product = result.is_cuda() ? like(result) : Tensor();
+    const Held product(result.is_cuda() ? like(result) : Tensor());
     return {result};
   });
 }
@@ -67,10 +67,10 @@ Tensor safe_softmax(const Tensor& scores) {
 Tensor causal_mask(Context& context, int64_t queries, int64_t keys) {
   const Sizes sizes = {queries, keys};
   Tensor ones = Tensor::empty(context, sizes, Type::boolean);
-  const Tensor is_seen = like(ones);
+  const Held is_seen(like(ones));
   ones = {};
-  const Tensor hidden = Tensor::empty(context, {1}, Type::fp32);
-  const Tensor seen = Tensor::empty(context, {1}, Type::fp32);
+  const Held hidden(Tensor::empty(context, {1}, Type::fp32));
+  const Held seen(Tensor::empty(context, {1}, Type::fp32));
   return Tensor::empty(context, sizes, Type::fp32);
 }
 

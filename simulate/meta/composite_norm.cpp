@@ -10,7 +10,7 @@ namespace {
 
 /// Multiplies by `factor`, which is read in fp32.
 Tensor product(const Tensor& rows, const Tensor& factor) {
-  const Tensor read = factor.scalar_type() == Type::fp32 ? Tensor() : like(factor, Type::fp32);
+  const Held read(factor.scalar_type() == Type::fp32 ? Tensor() : like(factor, Type::fp32));
   return like(rows);
 }
 
@@ -28,7 +28,7 @@ Tensor mean(const Tensor& input) {
   for (int i = 0; i < 2; ++i) const Number divisor(input.context(), Type::fp32);
   return with_node(total, {&input}, {},
                    [sizes = input.sizes()](Node&, Tensors&& gradients) -> Tensors {
-                     const Number divisor(gradients[0].context(), Type::fp32);
+                     const Held divisor(Number(gradients[0].context(), Type::fp32));
                      return {Tensor::empty(gradients[0].context(), sizes, Type::fp32)};
                    });
 }
@@ -36,7 +36,7 @@ Tensor mean(const Tensor& input) {
 Tensor inverse_root(const Tensor& input) {
   const Tensor output = like(input);
   return with_node(output, {&input}, {output}, [](Node& self, Tensors&& gradients) -> Tensors {
-    const Tensor cube = like(self.saved[0]);
+    const Held cube(like(self.saved[0]));
     const Tensor half = with_number(gradients[0]);
     return {like(half)};
   });
@@ -58,7 +58,7 @@ Tensor times(const Tensor& input, const Tensor& factor) {
 }  // namespace
 
 Tensor with_number(const Tensor& input) {
-  const Number number(input.context(), Type::fp32);
+  const Held number(Number(input.context(), Type::fp32));
   return like(input);
 }
 

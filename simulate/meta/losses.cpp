@@ -43,11 +43,11 @@ Tensor replace_by_gradient(const Tensor& rows) {
   const Sizes column{rows.size(0), 1};
   const auto make = [&] { return pointwise(context, column, Type::fp32); };
   const Tensor work = pointwise(context, rows.sizes(), Type::fp32);
-  const Tensor highest = amax(work, {1});
-  const Tensor target_logits = make();
-  const Tensor sums = sum(work, {1}, Type::fp32);
+  const Held highest(amax(work, {1}));
+  const Held target_logits(make());
+  const Held sums(sum(work, {1}, Type::fp32));
   Tensor loss = [&] {
-    const Tensor logarithms = make();
+    const Held logarithms(make());
     const Tensor losses = make();
     return sum(losses, {0, 1}, Type::fp32).view({});
   }();
@@ -62,10 +62,10 @@ LossAndGradient token_loss_and_gradient(Tensor logits) {
   const GradMode off(context, false);
   const int64_t rows = logits.size(0);
   const int64_t rows_at_once = std::max(kCopyBytes / (logits.size(1) * kFloatBytes), int64_t{1});
-  const Tensor total = pointwise(context, {}, Type::fp32);
+  const Held total(pointwise(context, {}, Type::fp32));
   for (int64_t first = 0; first < rows; first += rows_at_once) {
     const int64_t count = std::min(rows_at_once, rows - first);
-    const Tensor part = replace_by_gradient(logits.narrow(0, first, count));
+    const Held part(replace_by_gradient(logits.narrow(0, first, count)));
   }
   return {with_number(context, {}, Type::fp32), std::move(logits)};
 }

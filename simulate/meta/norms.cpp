@@ -53,7 +53,7 @@ Tensors fused_backward(Node& node, const Tensor& given_gradient, const Tensor& g
     if (node.wants(1)) sum_parts(input, std::span(results).subspan(1));
   } else if (node.wants(1) || node.wants(2)) {
     const Sizes sizes = {2, context.threads, input.size(-1)};
-    const Tensor parts = Tensor::empty(context, sizes, input.scalar_type());
+    const Held parts(Tensor::empty(context, sizes, input.scalar_type()));
   }
   return results;
 }

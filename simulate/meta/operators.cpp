@@ -46,8 +46,8 @@ Tensor copy_for_blas(const Tensor& tensor) {
 
 /// Takes what a product [n, k] x [k, m] -> [n, m] takes beside its result.
 void multiply(const Tensor& a, const Tensor& b, BlasLibrary library = BlasLibrary::cublas) {
-  const Tensor first = copy_for_blas(a);
-  const Tensor second = copy_for_blas(b);
+  const Held first(copy_for_blas(a));
+  const Held second(copy_for_blas(b));
   take_blas_workspace(a.context(), library);
   take_product_scratch(a.context(), a.scalar_type(),
                        {.rows = a.size(0),
@@ -60,7 +60,7 @@ void multiply(const Tensor& a, const Tensor& b, BlasLibrary library = BlasLibrar
 Tensor product_with_vector(const Tensor& matrix) {
   const OperatorCall call(matrix.context());
   Tensor output = Tensor::empty(matrix.context(), {matrix.size(0)}, matrix.scalar_type());
-  const Tensor copy = copy_for_blas(matrix);
+  const Held copy(copy_for_blas(matrix));
   take_blas_workspace(matrix.context(), BlasLibrary::cublas);
   take_product_scratch(matrix.context(), matrix.scalar_type(),
                        {.rows = matrix.size(0),
@@ -100,13 +100,13 @@ Tensor memory_for_gradient_of(const Tensor& input, InputUse use) {
 
 Tensors gradients_of_one_row(Node& node, const Tensor& gradient, const Leaf* leaf, InputUse use) {
   const Tensor input = node.saved[0], weight = node.saved[1];
-  const Tensor row = gradient.select(0, 0).contiguous();
+  const Held row(gradient.select(0, 0).contiguous());
   Tensors results(2);
   if (node.wants(1)) {
-    const Tensor sums = [&] {
-      const Tensor ones = ones_for_rows(gradient);
+    const Held sums([&] {
+      const Held ones(ones_for_rows(gradient));
       return product_with_vector(as_matrix(input).t());
-    }();
+    }());
     results[1] = find_place(gradient.context(), leaf);
     if (!results[1].defined()) {
       results[1] = Tensor::empty(gradient.context(), weight.sizes(), weight.scalar_type());
@@ -114,7 +114,7 @@ Tensors gradients_of_one_row(Node& node, const Tensor& gradient, const Leaf* lea
   }
   if (node.wants(0)) {
     const Tensor rows = memory_for_gradient_of(input, use);
-    const Tensor product = product_with_vector(weight.t());
+    const Held product(product_with_vector(weight.t()));
     results[0] = rows.view(input.sizes());
   }
   return results;
@@ -140,7 +140,7 @@ Tensor bias_gradient_of(const Tensor& gradient) {
   if (repeats_a_row(gradient)) {
     return with_number(gradient.context(), {gradient.size(1)}, gradient.scalar_type());
   }
-  const Tensor ones = ones_for_rows(gradient);
+  const Held ones(ones_for_rows(gradient));
   return product_with_vector(gradient.t());
 }
 
@@ -222,13 +222,13 @@ Number::Number(Context& context, Type type) {
 
 Tensor with_number(Context& context, const Sizes& sizes, Type type) {
   const OperatorCall call(context);
-  const Number number(context, type);
+  const Held number(Number(context, type));
   return Tensor::empty(context, sizes, type);
 }
 
 void in_place_with_number(Context& context, Type type) {
   const OperatorCall call(context);
-  const Number number(context, type);
+  const Held number(Number(context, type));
 }
 
 Tensor compared_with_number(Context& context, const Sizes& sizes, Type type) {
@@ -305,8 +305,8 @@ Tensor power(const Tensor& exponents) {
   Context& context = exponents.context();
   const OperatorCall call(context);
   Tensor output = like(exponents);
-  const Number number(context, exponents.scalar_type());
-  const Tensor base = context.is_cuda() ? Tensor::empty(context, {}, Type::fp64) : Tensor();
+  const Held number(Number(context, exponents.scalar_type()));
+  const Held base(context.is_cuda() ? Tensor::empty(context, {}, Type::fp64) : Tensor());
   return output;
 }
 

@@ -10,27 +10,27 @@ Tensor frequencies(const models::LlamaSizes& sizes, Context& context) {
   const auto make = [&] { return pointwise(context, halves, Type::fp32); };
   const auto beside_number = [&] { return with_number(context, halves, Type::fp32); };
   const Tensor exponents = [&] {
-    const Tensor numbers = make();
+    const Held numbers(make());
     return beside_number();
   }();
   const Tensor frequency = [&] {
-    const Tensor powers = power(exponents);
+    const Held powers(power(exponents));
     return make();
   }();
   if (sizes.rope_factor == 1) return frequency;
-  const Tensor turns = [&] {
-    const Tensor scaled = beside_number();
+  const Held turns([&] {
+    const Held scaled(beside_number());
     return beside_number();
-  }();
-  const Tensor kept = [&] {
-    const Tensor shifted = beside_number();
-    const Tensor scaled = beside_number();
+  }());
+  const Held kept([&] {
+    const Held shifted(beside_number());
+    const Held scaled(beside_number());
     return make();
-  }();
-  const Tensor high = make();
-  const Tensor rest = beside_number();
-  const Tensor low = make();
-  const Tensor stretched = beside_number();
+  }());
+  const Held high(make());
+  const Held rest(beside_number());
+  const Held low(make());
+  const Held stretched(beside_number());
   return make();
 }
 
@@ -64,11 +64,11 @@ void MetaOps::fill(RotaryTable& table, const models::LlamaSizes& sizes, const Te
   const auto make = [&] {
     return pointwise(context, {sizes.seq, 1, sizes.head_width() / 2}, Type::fp32);
   };
-  const Tensor angles = [&] {
-    const Tensor frequency = frequencies(sizes, context);
-    const Tensor positions = pointwise(context, {sizes.seq}, Type::fp32);
+  const Held angles([&] {
+    const Held frequency(frequencies(sizes, context));
+    const Held positions(pointwise(context, {sizes.seq}, Type::fp32));
     return make();
-  }();
+  }());
   const Tensor cos = make();
   table.cos = cos.to(like.scalar_type());
   const Tensor sin = make();
@@ -87,7 +87,7 @@ Tensor MetaOps::gate(const Tensor& gate, const Tensor& up) {
   return with_node(output, {&gate, &up}, {gate, up},
                    [](Node& self, Tensors&& gradients) -> Tensors {
                      const Tensor gate_gradient = [&] {
-                       const Tensor product = meta::like(gradients[0]);
+                       const Held product(meta::like(gradients[0]));
                        return meta::like(self.saved[0]);
                      }();
                      return {gate_gradient, meta::like(self.saved[0])};

@@ -231,8 +231,8 @@ void run_kernel(Context& context, const Layout& layout, const ElementBytes& byte
   if (launch.blocks_per_output == 1) return;
   constexpr int64_t kSemaphoreBytes = 4;
   const int64_t buffer_bytes = launch.buffer_bytes(layout.outputs(), bytes.sum);
-  const Tensor buffer = Tensor::empty(context, {buffer_bytes}, Type::uint8);
-  const Tensor semaphores = Tensor::empty(context, {launch.grid * kSemaphoreBytes}, Type::uint8);
+  const Held buffer(Tensor::empty(context, {buffer_bytes}, Type::uint8));
+  const Held semaphores(Tensor::empty(context, {launch.grid * kSemaphoreBytes}, Type::uint8));
 }
 
 /// Takes the memory of the kernels while they run. Halves need memory of their own if they cannot
@@ -257,7 +257,7 @@ void join_threads(const Tensor& input, const Tensor& output) {
   constexpr int64_t kLeastParallel = 32768;
   const int64_t threads = input.context().threads;
   if (threads == 1 || output.numel() != 1 || input.numel() < kLeastParallel) return;
-  const Tensor parts = Tensor::empty(input.context(), {threads}, output.scalar_type());
+  const Held parts(Tensor::empty(input.context(), {threads}, output.scalar_type()));
 }
 
 /// True for a sum in reduced precision on the CPU over memory with gaps: it is computed in fp32 and

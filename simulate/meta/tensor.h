@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "config/gpus.h"
@@ -126,6 +127,18 @@ class Storage {
  private:
   Memory& memory_;
   int64_t block_;
+};
+
+/// Keeps memory until the end of a scope, as an operator does with a temporary, though nobody reads
+/// it here: its bytes and its lifetime are what is predicted. So `const Held sums(like(input));` is
+/// no leftover, and to delete it changes a peak.
+template <typename Owner>
+class Held {
+ public:
+  explicit Held(Owner owner) : owner_(std::move(owner)) {}
+
+ private:
+  Owner owner_;
 };
 
 struct Node;
