@@ -3,11 +3,13 @@
 // readers of one file may disagree).
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/limits.h"
 
@@ -34,6 +36,38 @@ std::string json_text(const Json& json) {
 /// Returns in one line what an error of nlohmann's says of a value that is missing or of another
 /// type.
 std::string problem_of(const nlohmann::json::exception& error);
+
+/// Makes the error of a value that is no whole number, or too large for where it goes.
+template <class Json>
+nlohmann::json::type_error not_whole(const Json& value) {
+  return nlohmann::json::type_error::create(
+      302, std::string("type must be a whole number in its range, but is ") + value.type_name(),
+      &value);
+}
+
+/// Returns a value as a whole number. For any other value, and for one that T cannot hold, it
+/// throws what nlohmann throws for a value of another type. nlohmann's own conversion is undefined
+/// for 1e300, makes 2^64 - 1 to -1, and cuts 2^40 to the int 0.
+template <std::integral T = int64_t, class Json>
+T whole_of(const Json& value) {
+  if (value.is_number_unsigned()) {
+    if (const auto whole = value.template get<uint64_t>(); std::in_range<T>(whole)) {
+      return static_cast<T>(whole);
+    }
+  } else if (value.is_number_integer()) {
+    if (const auto whole = value.template get<int64_t>(); std::in_range<T>(whole)) {
+      return static_cast<T>(whole);
+    }
+  }
+  throw not_whole(value);
+}
+
+/// Returns an object's whole number under a key, or `otherwise` if there is no such key.
+template <std::integral T, class Json>
+T whole_or(const Json& object, const char* key, T otherwise) {
+  const auto found = object.find(key);
+  return found == object.end() ? otherwise : whole_of<T>(*found);
+}
 
 /// Adds a member under a key that is new to an object; the object's own operator[] would look
 /// through all others first.

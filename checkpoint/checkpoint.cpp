@@ -28,7 +28,7 @@ Json json_of(const LossSum& sum) { return {{"sum", sum.sum}, {"batches", sum.bat
 LossSum loss_sum_of(const Json& json) {
   const Json& sum = json.at("sum");
   return {sum.is_null() ? std::numeric_limits<double>::quiet_NaN() : sum.get<double>(),
-          json.at("batches").get<int64_t>()};
+          input::whole_of(json.at("batches"))};
 }
 
 Json json_of(const RankProgress& progress) {
@@ -75,9 +75,9 @@ auto read_json(std::string_view text, const char* schema, const Read& read) {
 }
 
 CheckpointState state_of(const Json& json) {
-  CheckpointState state{.step = json.at("step").get<int64_t>(),
-                        .epoch = json.at("epoch").get<int64_t>(),
-                        .epoch_samples = json.at("epoch_samples").get<int64_t>(),
+  CheckpointState state{.step = input::whole_of(json.at("step")),
+                        .epoch = input::whole_of(json.at("epoch")),
+                        .epoch_samples = input::whole_of(json.at("epoch_samples")),
                         .optimizer_steps = json.at("optimizer_steps").get<double>(),
                         .loss_scale = {},
                         .configuration = json.at("configuration").dump(),
@@ -86,7 +86,7 @@ CheckpointState state_of(const Json& json) {
                         .ranks = {}};
   if (const Json& scale = json.at("loss_scale"); !scale.is_null()) {
     state.loss_scale = {scale.at("scale").get<double>(),
-                        scale.at("steps_without_overflow").get<int64_t>()};
+                        input::whole_of(scale.at("steps_without_overflow"))};
   }
   for (const Json& rank : json.at("ranks")) state.ranks.push_back(rank_progress_of(rank));
   return state;
@@ -262,9 +262,10 @@ std::string to_json(const Manifest& manifest) {
 
 Manifest parse_manifest(std::string_view text) {
   return read_json(text, kManifestSchema, [](const Json& json) {
-    Manifest manifest{.step = json.at("step").get<int64_t>(), .files = {}};
+    Manifest manifest{.step = input::whole_of(json.at("step")), .files = {}};
     for (const Json& file : json.at("files")) {
-      manifest.files.push_back({file.at("name").get<std::string>(), file.at("bytes").get<int64_t>(),
+      manifest.files.push_back({file.at("name").get<std::string>(),
+                                input::whole_of(file.at("bytes")),
                                 crc_of(file.at("crc32c").get<std::string>())});
     }
     return manifest;

@@ -69,7 +69,7 @@ struct Opened {
     return {.name = json.at("name"),
             .checkpoint = json.at("checkpoint"),
             .marker = json.at("marker"),
-            .generation = json.at("generation")};
+            .generation = input::whole_of(json.at("generation"))};
   }
 };
 

@@ -108,7 +108,10 @@ TEST_CASE("values of another type or size are nothing, or an error in our words"
   for (const char* text :
        {R"({"schema": "shardlens.checkpoint/1"})",
         R"({"schema": "shardlens.checkpoint/1", "step": "x", "files": []})",
-        R"({"schema": "shardlens.checkpoint/1", "step": 1e999, "files": []})", "[", "[]"}) {
+        R"({"schema": "shardlens.checkpoint/1", "step": 1e999, "files": []})",
+        R"({"schema": "shardlens.checkpoint/1", "step": 1e300, "files": []})",
+        R"({"schema": "shardlens.checkpoint/1", "step": 18446744073709551615, "files": []})", "[",
+        "[]"}) {
     try {
       runtime::parse_manifest(text);
       FAIL("was read: " << text);
@@ -116,6 +119,23 @@ TEST_CASE("values of another type or size are nothing, or an error in our words"
       CHECK_THAT(error.what(), !ContainsSubstring("json.exception"));
     }
   }
+}
+
+TEST_CASE("a whole number is what its type holds, and nothing else") {
+  const json numbers = {0, 255, 256, -1, INT64_MAX, UINT64_MAX, 1e300, 2.0, "7", nullptr};
+  CHECK(input::whole_of<uint8_t>(numbers[1]) == 255);
+  CHECK(input::whole_of<int>(numbers[3]) == -1);
+  CHECK(input::whole_of(numbers[4]) == INT64_MAX);
+  CHECK(input::whole_of<uint64_t>(numbers[5]) == UINT64_MAX);
+  CHECK_THROWS_AS(input::whole_of<uint8_t>(numbers[2]), json::type_error);
+  CHECK_THROWS_AS(input::whole_of<size_t>(numbers[3]), json::type_error);
+  CHECK_THROWS_AS(input::whole_of<int>(numbers[4]), json::type_error);
+  for (size_t i = 5; i < numbers.size(); ++i) {
+    INFO(numbers[i]);
+    CHECK_THROWS_AS(input::whole_of(numbers[i]), json::type_error);
+  }
+  CHECK(input::whole_or(json{{"a", 3}}, "a", 1) == 3);
+  CHECK(input::whole_or(json{{"a", 3}}, "b", 1) == 1);
 }
 
 TEST_CASE("a configuration's number that is too large is refused in one line") {

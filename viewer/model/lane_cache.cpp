@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/checksum/crc32c.h"
+#include "base/strict_json.h"
 
 namespace shardlens::viewer {
 
@@ -67,17 +68,17 @@ nlohmann::json json_of(const profiler::Header& header) {
 }
 
 profiler::Header header_of(const nlohmann::json& json) {
-  return {.rank = json.at("rank"),
-          .world_size = json.at("world_size"),
+  return {.rank = input::whole_of<int>(json.at("rank")),
+          .world_size = input::whole_of<int>(json.at("world_size")),
           .device = json.at("device"),
           .gpu = json.at("gpu"),
-          .capacity_bytes = json.at("capacity_bytes"),
+          .capacity_bytes = input::whole_of(json.at("capacity_bytes")),
           .notice = json.at("notice"),
           .config = json.at("config"),
           .train = json.at("train"),
           .evaluate = json.at("evaluate"),
           .libraries = json.at("libraries"),
-          .start_realtime_ns = json.at("start_realtime_ns")};
+          .start_realtime_ns = input::whole_of(json.at("start_realtime_ns"))};
 }
 
 /// Packs numbers as they lie in memory: a lane's file is read on the machine that wrote it.
@@ -128,11 +129,11 @@ LaneInfo info_of(const nlohmann::json& json) {
                 .strings = {},
                 .stacks = {.frames = array_of<profiler::StackFrame>(json.at("frames")),
                            .of_label = array_of<uint32_t>(json.at("stacks"))},
-                .space = static_cast<profiler::Space>(json.at("space").get<int>()),
-                .end_ns = json.at("end_ns"),
-                .events = json.at("events"),
-                .unmatched = json.at("unmatched"),
-                .steps_before = json.at("steps_before"),
+                .space = static_cast<profiler::Space>(input::whole_of<uint8_t>(json.at("space"))),
+                .end_ns = input::whole_of(json.at("end_ns")),
+                .events = input::whole_of(json.at("events")),
+                .unmatched = input::whole_of(json.at("unmatched")),
+                .steps_before = input::whole_of(json.at("steps_before")),
                 .judgement = {}};
   for (const nlohmann::json& text : json.at("strings")) info.strings.push_back(text_of(text));
   return info;
@@ -290,7 +291,8 @@ std::optional<Lane> load_cached_lane(const std::string& folder, const RecordingS
   try {
     const auto packed_info = section<uint8_t>(file.bytes(), preamble->sections[0]);
     const nlohmann::json json = nlohmann::json::from_cbor(packed_info.begin(), packed_info.end());
-    const RecordingStamp stored{text_of(json.at("path")), json.at("bytes"), json.at("changed_ns")};
+    const RecordingStamp stored{text_of(json.at("path")), input::whole_of(json.at("bytes")),
+                                input::whole_of(json.at("changed_ns"))};
     if (stored != stamp) return std::nullopt;
     const Lane::Sections sections = sections_in_file(file.bytes(), *preamble);
     if (!fits(sections)) return std::nullopt;

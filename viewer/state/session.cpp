@@ -65,6 +65,7 @@ template <typename T>
 std::optional<T> optional_of(const Json& json, const char* key) {
   const auto at = json.find(key);
   if (at == json.end() || at->is_null()) return std::nullopt;
+  if constexpr (std::is_same_v<T, size_t>) return input::whole_of<T>(*at);
   return at->template get<T>();
 }
 
@@ -171,7 +172,7 @@ Lanes lanes_of(const Json& json, const std::vector<PlanRequest>& plans, const st
   };
   const Lanes usual;
   Lanes lanes{.sort = value_of(json, "sort", kLaneSortNames, usual.sort),
-              .first = json.value("first", usual.first),
+              .first = input::whole_or(json, "first", usual.first),
               .folded = {},
               .closed = paths_of(json, "closed", folder),
               .names = {}};
@@ -224,17 +225,17 @@ Json tree_json(const TreeView& tree) {
 
 TreeView tree_of(const Json& json) {
   const TreeView usual;
-  return {
-      .is_open = json.value("open", usual.is_open),
-      .of = value_of(json, "of", kTreeOfNames, usual.of),
-      .form = value_of(json, "form", kTreeFormNames, usual.form),
-      .by = value_of(json, "by", profiler::kTreeByNames, usual.by),
-      .from = value_of(json, "from", profiler::kTreeFromNames, usual.from),
-      .sort = value_of(json, "sort", kPlaceSortNames, usual.sort),
-      .compares = json.value("compares", usual.compares),
-      .threshold = std::min(json.value("threshold", usual.threshold), kTreeThresholds.size() - 1),
-      .first = json.value("first", usual.first),
-      .zoom = json.value("zoom", usual.zoom)};
+  return {.is_open = json.value("open", usual.is_open),
+          .of = value_of(json, "of", kTreeOfNames, usual.of),
+          .form = value_of(json, "form", kTreeFormNames, usual.form),
+          .by = value_of(json, "by", profiler::kTreeByNames, usual.by),
+          .from = value_of(json, "from", profiler::kTreeFromNames, usual.from),
+          .sort = value_of(json, "sort", kPlaceSortNames, usual.sort),
+          .compares = json.value("compares", usual.compares),
+          .threshold = std::min(input::whole_or(json, "threshold", usual.threshold),
+                                kTreeThresholds.size() - 1),
+          .first = input::whole_or(json, "first", usual.first),
+          .zoom = json.value("zoom", usual.zoom)};
 }
 
 Json what_if_json(const std::optional<WhatIf>& what_if) {
@@ -309,17 +310,17 @@ ViewState state_of(const Json& json, const std::string& folder) {
   state.memory = value_of(json, "memory", kMemoryNames, usual.memory);
   state.grouping = value_of(json, "grouping", kGroupingNames, usual.grouping);
   if (json.contains("panels")) state.panels = panels_of(json.at("panels"));
-  state.baseline = json.value("baseline", usual.baseline);
+  state.baseline = input::whole_or(json, "baseline", usual.baseline);
   state.earlier_baselines = json.value("earlier_baselines", usual.earlier_baselines);
-  state.focus = json.value("focus", usual.focus);
+  state.focus = input::whole_or(json, "focus", usual.focus);
   state.rank = optional_of<size_t>(json, "rank");
   state.view = range_of(json, "view");
   state.heights = heights_of(json);
   state.cursor = optional_of<double>(json, "cursor");
   state.selection = range_of(json, "selection");
   state.hidden_categories = json.value("hidden_categories", usual.hidden_categories);
-  state.alive_first = json.value("alive_first", usual.alive_first);
-  state.table_first = json.value("table_first", usual.table_first);
+  state.alive_first = input::whole_or(json, "alive_first", usual.alive_first);
+  state.table_first = input::whole_or(json, "table_first", usual.table_first);
   state.zoom = std::clamp(json.value("zoom", usual.zoom), 0.25, 8.0);
   state.search = json.value("search", usual.search);
   state.pick = pick_of(json);
