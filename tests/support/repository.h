@@ -35,7 +35,7 @@ inline std::vector<SourceFile> read_repository() {
   const std::filesystem::path root = SHARDLENS_SOURCE_DIR;
   std::vector<SourceFile> files;
   for (std::filesystem::recursive_directory_iterator it(root), end; it != end; ++it) {
-    if (skipped.contains(it->path().filename().string())) {
+    if (it->is_directory() && skipped.contains(it->path().filename().string())) {
       it.disable_recursion_pending();
     } else if (it->is_regular_file() && is_read(it->path())) {
       files.push_back(read_file(root, it->path()));
