@@ -26,7 +26,7 @@
 #include "tests/support/recordings/stacked_recording.h"
 #include "tests/support/recordings/view_recording.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/viewer_acts.h"
+#include "tests/support/viewer/acts.h"
 #include "viewer/model/lane_builder.h"
 #include "viewer/scene/block_image.h"
 #include "viewer/scene/lane_image.h"

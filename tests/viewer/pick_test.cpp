@@ -17,7 +17,7 @@
 #include "profiler/exchange/write_recording.h"
 #include "tests/support/recordings/stacked_recording.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/viewer_acts.h"
+#include "tests/support/viewer/acts.h"
 #include "viewer/scene/block_image.h"
 #include "viewer/scene/panels/tree_panel.h"
 #include "viewer/scene/presenter.h"

@@ -16,7 +16,7 @@
 #include "plan/planner.h"
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/viewer_acts.h"
+#include "tests/support/viewer/acts.h"
 #include "viewer/model/joined_warp.h"
 #include "viewer/model/planned_run.h"
 #include "viewer/scene/panels/comparison_report.h"

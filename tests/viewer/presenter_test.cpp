@@ -13,7 +13,7 @@
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/recordings/view_recording.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/viewer_acts.h"
+#include "tests/support/viewer/acts.h"
 #include "viewer/model/pyramid.h"
 #include "viewer/paint/geometry.h"
 #include "viewer/state/session.h"

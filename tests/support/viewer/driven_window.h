@@ -1,0 +1,172 @@
+// The viewer's window on a display without a screen, driven by events of a keyboard and a mouse.
+#pragma once
+
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/process.h"
+#include "tests/support/recordings/random_events.h"
+#include "tests/support/recordings/view_recording.h"
+#include "tests/support/temporary_folder.h"
+#include "viewer/state/session.h"
+
+namespace shardlens::viewer {
+
+/// What a driver of OpenGL keeps to itself until the process ends is not ours to free.
+constexpr const char* kDriverLeaks = "ASAN_OPTIONS=detect_leaks=0";
+
+/// Two recordings of one training that differ in what they keep.
+struct Files {
+  Files() {
+    test::write_profile(a, test::view_recording({.keep_weights = true}));
+    test::write_profile(b, test::view_recording({.forward_ns = 9'000'000}));
+  }
+  test::TemporaryFolder folder;
+  std::string a = folder.file("keep.slp");
+  std::string b = folder.file("reshard.slp");
+};
+
+/// Returns the first of the programs that drive windows which is not installed; empty if all are.
+inline std::string missing_driver(const std::vector<std::string>& others = {}) {
+  std::vector<std::string> programs = {"Xvfb", "xdotool"};
+  programs.insert(programs.end(), others.begin(), others.end());
+  for (const std::string& program : programs) {
+    if (!std::filesystem::exists("/usr/bin/" + program)) return program + " is not installed";
+  }
+  return "";
+}
+
+/// A display of its own, without a screen.
+class Display {
+ public:
+  Display()
+      : server_({"/bin/sh", "-c",
+                 "exec Xvfb -displayfd 3 -screen 0 1280x900x24 -nolisten tcp 3>" + number_file()}) {
+    const auto has_number = [&] {
+      return std::filesystem::exists(number_file()) && !number().empty();
+    };
+    REQUIRE(test::wait_until(has_number));
+  }
+  std::string name() const { return "DISPLAY=:" + number(); }
+
+ private:
+  std::string number_file() const { return folder_.file("number"); }
+  std::string number() const {
+    std::string text = test::read_file(number_file());
+    return text.ends_with('\n') ? text.substr(0, text.size() - 1) : "";
+  }
+
+  test::TemporaryFolder folder_;
+  test::Process server_;
+};
+
+class DrivenWindow {
+ public:
+  struct Options {
+    std::string folder;  // in which the window is started and keeps what it remembers
+    std::string session;
+    std::string editor{};
+    std::vector<std::string> command{};  // instead of the one that opens `session`
+  };
+
+  DrivenWindow(const Display& display, const Options& options)
+      : display_(display.name()), session_(options.session), program_(words_of(options)) {
+    const test::Ended found =
+        xdotool({"search", "--sync", "--onlyvisible", "--name", "^Shardlens$"});
+    REQUIRE(found.exit_code == 0);
+    window_ = found.out.substr(0, found.out.find('\n'));
+    REQUIRE(xdotool({"windowfocus", "--sync", window_}).exit_code == 0);
+  }
+
+  // Each press, click or notch of the wheel is an act; so is a text that is typed.
+  void keys(const std::vector<std::string>& names) {
+    for (const std::string& name : names) act({"key", name});
+  }
+  void type(const std::string& text) { act({"type", "--delay", "0", text}); }
+  void click(int x, int y) {
+    point(x, y);
+    act({"click", "1"});
+  }
+  /// Turns the wheel up, or down if the notches are negative, while a key is held, if one is named.
+  void wheel(int x, int y, int notches, const std::string& held = "") {
+    point(x, y);
+    if (!held.empty()) do_silently({"keydown", held});
+    for (int i = 0; i < std::abs(notches); ++i) act({"click", notches > 0 ? "4" : "5"});
+    if (!held.empty()) do_silently({"keyup", held});
+  }
+  /// Drags with the right button.
+  void drag_right(int x, int y, int to_x, int to_y) {
+    point(x, y);
+    do_silently({"mousedown", "3"});
+    point((x + to_x) / 2, (y + to_y) / 2);
+    point(to_x, to_y);
+    act({"mouseup", "3"});
+  }
+  void point(int x, int y) {
+    do_silently({"mousemove", "--window", window_, std::to_string(x), std::to_string(y)});
+  }
+  /// Returns how many acts there were since the last call.
+  int take_acts() { return std::exchange(acts_, 0); }
+
+  /// Saves the session until it is as it should be: what was pressed has then been drawn, too. The
+  /// window may be slow, so time decides only where it stands still altogether.
+  bool settles(const std::function<bool(const ViewState&)>& wanted) {
+    constexpr int kMostSaves = 200;
+    for (int i = 0; i < kMostSaves; ++i) {
+      std::filesystem::remove(session_);
+      do_silently({"key", "ctrl+s"});
+      const auto is_saved = [&] { return std::filesystem::exists(session_); };
+      if (!test::wait_until(is_saved, kStandstill)) return false;
+      if (wanted(load_session(session_))) return true;
+    }
+    return false;
+  }
+  void quit() {
+    do_silently({"key", "ctrl+q"});
+    CHECK(program_.wait().exit_code == 0);
+  }
+
+ private:
+  static constexpr std::chrono::seconds kStandstill{300};
+
+  std::vector<std::string> words_of(const Options& options) const {
+    std::vector<std::string> words = {"/usr/bin/env",
+                                      "-C",
+                                      options.folder,
+                                      display_,
+                                      kDriverLeaks,
+                                      "XDG_CACHE_HOME=" + options.folder + "/cache",
+                                      "SHARDLENS_EDITOR=" + options.editor};
+    std::vector<std::string> command = options.command;
+    if (command.empty()) {
+      command = {SHARDLENS, "view", "--session", session_, "--size", "1200x800", "--no-cache"};
+    }
+    words.insert(words.end(), command.begin(), command.end());
+    return words;
+  }
+  void act(const std::vector<std::string>& arguments) {
+    do_silently(arguments);
+    ++acts_;
+  }
+  void do_silently(const std::vector<std::string>& arguments) {
+    REQUIRE(xdotool(arguments).exit_code == 0);
+  }
+  test::Ended xdotool(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {"/usr/bin/env", display_, "timeout", "300", "xdotool"});
+    return test::run(arguments);
+  }
+
+  std::string display_;
+  std::string session_;
+  std::string window_;
+  test::Process program_;
+  int acts_ = 0;
+};
+
+}  // namespace shardlens::viewer

@@ -1,0 +1,250 @@
+// The window as a user drives it, by keyboard and mouse, on a display without a screen.
+
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "profiler/exchange/write_recording.h"
+#include "tests/support/recordings/stacked_recording.h"
+#include "tests/support/viewer/driven_window.h"
+#include "tests/support/viewer/png_file.h"
+
+namespace shardlens::viewer {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Writes a session, drives a window through it, and returns the picture that was exported.
+std::string driven_picture(const Display& display, const Files& files, const std::string& folder) {
+  fs::create_directories(folder);
+  const std::string session = folder + "/s.json";
+  ViewState state;
+  state.files = {files.a, files.b};
+  save_session(state, session);
+  DrivenWindow window(display, {folder, session});
+  window.keys({"1", "t", "alt+3", "bracketright"});
+  CHECK(window.settles([](const ViewState& saved) {
+    return saved.layout == Layout::rows && saved.theme == Theme::dark &&
+           saved.alignment == Alignment::phase && saved.view == Range{0, 1};
+  }));
+  window.click(620, 190);
+  CHECK(window.settles([](const ViewState& saved) { return saved.cursor.has_value(); }));
+  window.keys({"g"});
+  CHECK(window.settles([](const ViewState& saved) { return saved.grouping == Grouping::label; }));
+  const std::string picture = folder + "/s.png";
+  window.keys({"ctrl+e"});
+  CHECK(test::wait_until([&] { return fs::exists(picture); }, std::chrono::seconds(300)));
+  window.quit();
+  // What was looked at is there again without having been saved.
+  const ViewState last = load_session(folder + "/cache/shardlens/last.session.json");
+  CHECK(last.grouping == Grouping::label);
+  CHECK(last.files == state.files);
+  CHECK(test::read_file(folder + "/cache/shardlens/recent.txt") == files.a + "\n" + files.b + "\n");
+  return picture;
+}
+
+/// Returns true for a session in which a place of the tree is selected, as in `has`.
+bool is_at_place(const ViewState& state, bool is_zoomed) {
+  return state.pick && state.pick->scope == PickScope::place &&
+         state.tree.zoom.empty() != is_zoomed;
+}
+
+}  // namespace
+
+TEST_CASE("keys mean what a German keyboard says that they are") {
+  if (const auto missing = missing_driver({"setxkbmap"}); !missing.empty()) SKIP(missing);
+  const Files files;
+  const Display display;
+  REQUIRE(test::run({"/usr/bin/env", display.name(), "setxkbmap", "de"}).exit_code == 0);
+  const std::string folder = files.folder.file("german");
+  fs::create_directories(folder);
+  const std::string session = folder + "/s.json";
+  ViewState state;
+  state.files = {files.a};
+  save_session(state, session);
+  DrivenWindow window(display, {folder, session});
+  window.keys({"bracketright"});  // AltGr and 9
+  CHECK(window.settles([](const ViewState& saved) { return saved.view.has_value(); }));
+  const auto settles = [&](Grouping wanted) {
+    return window.settles([=](const ViewState& saved) { return saved.grouping == wanted; });
+  };
+  window.keys({"g"});
+  CHECK(settles(Grouping::label));
+  window.keys({"z"});  // where an American keyboard has Y
+  CHECK(settles(Grouping::category));
+  window.keys({"slash"});  // Shift and 7
+  window.type("mlp3");
+  window.keys({"Return"});
+  CHECK(window.settles([](const ViewState& saved) { return saved.search == "mlp3"; }));
+  window.quit();
+}
+
+TEST_CASE("a window is driven by keyboard and mouse, twice to the same picture") {
+  if (const auto missing = missing_driver(); !missing.empty()) SKIP(missing);
+  const Files files;
+  const Display display;
+  const std::string first = driven_picture(display, files, files.folder.file("first"));
+  const std::string second = driven_picture(display, files, files.folder.file("second"));
+  CHECK(pixels_of(first).colors.size() > 50);
+  CHECK(test::read_file(first) == test::read_file(second));
+}
+
+TEST_CASE("lanes are sorted, folded, renamed, closed and brought back by hand") {
+  if (const auto missing = missing_driver(); !missing.empty()) SKIP(missing);
+  const test::TemporaryFolder folder;
+  const std::string session = folder.file("s.json");
+  ViewState state;
+  for (int i = 0; i < 12; ++i) {
+    state.files.push_back(folder.file("run" + std::to_string(i) + ".slp"));
+    test::write_profile(state.files.back(),
+                        test::view_recording({.steps = 1, .activation_bytes = (3 + i) << 20}));
+  }
+  save_session(state, session);
+  const Display display;
+  DrivenWindow window(display, {folder.file(""), session});
+  const auto settles = [&](const std::function<bool(const Lanes&)>& wanted) {
+    return window.settles([&](const ViewState& saved) { return wanted(saved.lanes); });
+  };
+  window.keys({"shift+k"});
+  CHECK(settles([](const Lanes& lanes) { return lanes.sort == LaneSort::peak; }));
+  window.keys({"alt+Page_Down"});
+  CHECK(settles([](const Lanes& lanes) { return lanes.first == 1; }));
+  window.keys({"ctrl+n", "x", "y", "Return"});
+  CHECK(settles([](const Lanes& lanes) {
+    return lanes.names.size() == 1 && lanes.names.front().name == "xy";
+  }));
+  window.type("/mlp3 >1MiB");  // faster than frames are drawn
+  window.keys({"Return"});
+  CHECK(window.settles([](const ViewState& saved) { return saved.search == "mlp3 >1MiB"; }));
+  window.keys({"ctrl+f"});
+  CHECK(settles([](const Lanes& lanes) { return lanes.folded.size() == 11; }));
+  window.keys({"ctrl+w"});
+  CHECK(settles([](const Lanes& lanes) { return lanes.closed.size() == 1; }));
+  window.keys({"z"});
+  CHECK(settles([](const Lanes& lanes) { return lanes.closed.empty(); }));
+  window.keys({"ctrl+u"});
+  CHECK(settles([](const Lanes& lanes) { return lanes.folded.empty(); }));
+  window.quit();
+}
+
+TEST_CASE("a folder of runs is opened as a list, and further runs from the list of files") {
+  if (const auto missing = missing_driver(); !missing.empty()) SKIP(missing);
+  const test::TemporaryFolder folder;
+  for (const char* run : {"run2", "run10", "run11"}) {
+    fs::create_directories(folder.file("runs/") + run);
+    test::write_profile(folder.file("runs/") + run + "/rank0.slp",
+                        test::view_recording({.steps = 1}));
+  }
+  const std::string runs = fs::absolute(folder.file("runs")).lexically_normal();
+  const std::string session = folder.file("shardlens.session.json");  // where Ctrl+S saves it
+  const Display display;
+  {
+    DrivenWindow window(display, {.folder = folder.file(""),
+                                  .session = session,
+                                  .command = {SHARDLENS, "view", "runs/", "--no-cache"}});
+    window.keys({"shift+k", "ctrl+f"});
+    CHECK(window.settles([](const ViewState& saved) { return saved.lanes.folded.size() == 2; }));
+    window.quit();
+  }
+  DrivenWindow window(display, {.folder = folder.file(""),
+                                .session = session,
+                                .command = {SHARDLENS, "view", "--no-cache"}});
+  window.keys({"ctrl+o", "Return"});  // what was opened before stands first
+  CHECK(window.settles([](const ViewState& saved) { return saved.files.size() == 1; }));
+  window.keys({"ctrl+o"});
+  window.type(runs + "/");
+  window.keys({"Down", "Return"});  // below all of the folder: its first run
+  CHECK(window.settles([&](const ViewState& saved) {
+    return saved.files.size() == 2 && saved.files.back() == runs + "/run2";
+  }));
+  window.keys({"ctrl+o"});
+  window.type(runs + "/run11");
+  window.keys({"Return"});
+  CHECK(window.settles([&](const ViewState& saved) {
+    return saved.files.size() == 3 && saved.files.back() == runs + "/run11";
+  }));
+  window.quit();
+}
+
+TEST_CASE("a note is found in the list, and a link opens the session at the same place") {
+  if (const auto missing = missing_driver(); !missing.empty()) SKIP(missing);
+  const Files files;
+  const std::string session = files.folder.file("s.json");
+  ViewState state;
+  state.files = {files.a, files.b};
+  save_session(state, session);
+  const Display display;
+  std::string link;
+  std::optional<double> place;
+  {
+    DrivenWindow window(display, {files.folder.file(""), session});
+    window.keys({"p", "m"});
+    window.type("highest");
+    window.keys({"Return", "alt+4", "m"});  // by event
+    window.type("elsewhere");
+    window.keys({"Return"});
+    CHECK(window.settles([](const ViewState& saved) { return saved.notes.size() == 2; }));
+    window.keys({"alt+m", "Return"});
+    CHECK(window.settles([&](const ViewState& saved) {
+      place = saved.notes.front().x;
+      return saved.alignment == Alignment::step && saved.cursor == place;
+    }));
+    window.keys({"alt+m", "Down", "Delete", "Escape"});
+    CHECK(window.settles([](const ViewState& saved) { return saved.notes.size() == 1; }));
+    window.keys({"bracketright", "t", "ctrl+shift+s", "m", "ctrl+v", "Return"});
+    CHECK(window.settles([&](const ViewState& saved) {
+      if (saved.notes.size() == 2) link = saved.notes.back().text;
+      return saved.notes.size() == 2;
+    }));
+    window.quit();
+  }
+  CHECK(link == link_to(session));
+  const ViewState sent = load_session(session);
+  CHECK(sent.theme == Theme::dark);
+  CHECK(sent.cursor == place);
+  // Someone else has a program of that name in the PATH, and another place to start it from.
+  const std::string there = files.folder.file("there");
+  fs::create_directories(there);
+  const std::string path = "PATH=" + fs::path(SHARDLENS).parent_path().string() + ":/usr/bin:/bin";
+  DrivenWindow window(display,
+                      {.folder = there,
+                       .session = session,
+                       .command = {"/usr/bin/env", path, "/bin/sh", "-c", "exec " + link}});
+  CHECK(window.settles([&](const ViewState& saved) { return saved == sent; }));
+  window.quit();
+}
+
+TEST_CASE("a block is selected, opened in the editor and found in the flame graph, by hand") {
+  if (const auto missing = missing_driver(); !missing.empty()) SKIP(missing);
+  const test::TemporaryFolder folder;
+  const std::string session = folder.file("s.json");
+  ViewState state;
+  state.files = {folder.file("run.slp")};
+  profiler::write_recording(test::stacked_recording({}, 0, folder.file("src")), state.files[0]);
+  fs::create_directories(folder.file("src"));
+  test::write_file(folder.file("src/model.py"), "the script");
+  save_session(state, session);
+  const Display display;
+  DrivenWindow window(display, {folder.file(""), session, "cp {file} opened-{line}"});
+  window.keys({"s"});
+  CHECK(window.settles([](const ViewState& saved) { return saved.pick.has_value(); }));
+  window.keys({"e"});
+  CHECK(test::wait_until([&] { return fs::exists(folder.file("opened-40")); },
+                         std::chrono::seconds(300)));
+  window.keys({"F9"});
+  CHECK(window.settles([](const ViewState& saved) { return saved.tree.is_open; }));
+  window.click(300, 545);
+  CHECK(window.settles([](const ViewState& saved) { return is_at_place(saved, true); }));
+  window.keys({"shift+Return"});
+  CHECK(window.settles([](const ViewState& saved) { return is_at_place(saved, false); }));
+  window.keys({"l", "Escape"});
+  CHECK(window.settles(
+      [](const ViewState& saved) { return saved.tree.form == TreeForm::list && !saved.pick; }));
+  window.quit();
+}
+
+}  // namespace shardlens::viewer
