@@ -94,7 +94,8 @@ class Work:
 
     def open(self, *names):
         page = self.folder / "page.html"
-        self.shardlens("view", "--no-cache", *(self.folder / name for name in names), "--export", page)
+        paths = (name if name.startswith("--") else self.folder / name for name in names)
+        self.shardlens("view", "--no-cache", *paths, "--export", page)
         self.browser.open(page)
         self.browser.wait_for("window.page && page.isReady")
         self.browser.frame()
@@ -303,7 +304,7 @@ def many_lanes_are_sorted_by_their_peaks(work):
     work.open(*names)
     browser = work.browser
     browser.ask("(() => { const s = [...document.querySelectorAll('#controls select')]"
-                ".find(s => s.title.startsWith('order')); s.value = 'highest first';"
+                ".find(s => s.title.startsWith('order')); s.value = 'peak';"
                 " s.dispatchEvent(new Event('change')); })()")
     browser.frame()
     shown = browser.ask("[...document.querySelectorAll('.lane .peak')]"
@@ -311,6 +312,27 @@ def many_lanes_are_sorted_by_their_peaks(work):
     same(shown, sorted(shown, reverse=True), "the order")
     assert len(set(shown)) > 6, shown
     work.picture("many")
+
+
+def lanes_are_as_the_session_has_them(work):
+    names = [f"kept{i}.pickle" for i in range(4)]
+    for i, name in enumerate(names):
+        write_snapshot(work.folder / name, training(50 + i, keeps=3 * i))
+    session = {"schema": "shardlens.session/1", "files": names,
+               "lanes": {"sort": "peak", "closed": [names[3]], "folded": [names[0]],
+                         "names": [{"run": names[1], "name": "renamed"}]}}
+    (work.folder / "page.session.json").write_text(json.dumps(session))
+    work.open("--session=" + str(work.folder / "page.session.json"))
+    browser = work.browser
+    titles = browser.ask("[...document.querySelectorAll('.lane h2')].map(h => h.firstChild.data)")
+    same([title.split(".")[0] for title in titles], ["kept2", "renamed", "kept0"],
+         "the highest first, one renamed and one closed")
+    same(browser.ask("[...document.querySelectorAll('canvas.plot')].map(c => c.clientHeight > 0)"),
+         [True, True, False], "the folded lane")
+    browser.ask("document.querySelectorAll('.lane h2')[2].click()")
+    browser.frame()
+    same(browser.ask("document.querySelectorAll('canvas.plot')[2].clientHeight > 0"), True,
+         "a click unfolds it")
 
 
 def four_million_events_are_swift_and_small(work):
@@ -341,6 +363,7 @@ QUICK = [
     two_versions_show_what_was_added,
     keys_and_pointer_do_what_the_page_says,
     many_lanes_are_sorted_by_their_peaks,
+    lanes_are_as_the_session_has_them,
 ]
 LONG = [four_million_events_are_swift_and_small]
 

@@ -15,6 +15,7 @@
 #include "viewer/paint/theme.h"
 #include "viewer/scene/scene.h"
 #include "viewer/state/facts.h"
+#include "viewer/state/lanes.h"
 
 namespace shardlens::viewer {
 
@@ -122,9 +123,12 @@ void write_data(const PageLane& lane, std::ostream& out) {
       << packed_changes(lane.rank->lane, kinds) << "</script>\n";
 }
 
-PageLane page_lane(const Run& run, const RankLane& rank) {
-  PageLane lane{
-      .name = run.name, .strategy = run.strategy, .rank = &rank, .stacks = rank.lane.info().stacks};
+PageLane page_lane(const Run& run, const RankLane& rank, bool is_folded) {
+  PageLane lane{.name = run.name,
+                .strategy = run.strategy,
+                .rank = &rank,
+                .is_folded = is_folded,
+                .stacks = rank.lane.info().stacks};
   if (rank.lane.info().header.world_size > 1)
     lane.name += fmt::format(", rank {}", rank.lane.rank());
   return lane;
@@ -135,12 +139,14 @@ std::vector<PageLane> page_lanes(const std::vector<Run>& runs, const ViewState& 
   std::vector<PageLane> lanes;
   for (const Run& run : runs) {
     const size_t shown = shown_rank(run, state);
+    const bool folds = is_folded(state.lanes, run.key());
     for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
       const bool is_shown = state.ranks != Ranks::one || rank == shown;
-      if (is_shown) lanes.push_back(page_lane(run, run.ranks[rank]));
+      if (is_shown) lanes.push_back(page_lane(run, run.ranks[rank], folds));
     }
     if (!run.plan) continue;
-    lanes.push_back({.name = run.plan_name, .strategy = run.strategy, .rank = &*run.plan});
+    lanes.push_back(
+        {.name = run.plan_name, .strategy = run.strategy, .rank = &*run.plan, .is_folded = folds});
   }
   return lanes;
 }

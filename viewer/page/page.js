@@ -22,7 +22,7 @@ const state = {
   selected: null,  // a Selected
   shown: null,     // a set of categories; null: all
   heights: 'same height',
-  order: 'as given',
+  order: facts.order,
   folded: new Set(),  // numbers of lanes that show their name and peak alone
   magnified: 1,  // how often the plots are higher than what fits
   panel: facts.lanes.length > 1 ? 'what changed' : 'table',
@@ -94,10 +94,16 @@ function isolate(category) {
   drawPanel();
 }
 
+const ORDERS = {
+  opened: null,
+  peak: (a, b) => b.peak.bytes - a.peak.bytes,
+  name: (a, b) => a.facts.name.localeCompare(b.facts.name, undefined, { numeric: true }),
+};
+
 // Puts the lanes in the chosen order. Each keeps its number.
 function orderLanes() {
   const numbers = lanes.map((lane, i) => i);
-  if (state.order !== 'as given') numbers.sort((a, b) => lanes[b].peak.bytes - lanes[a].peak.bytes);
+  if (ORDERS[state.order]) numbers.sort((a, b) => ORDERS[state.order](lanes[a], lanes[b]));
   document.querySelector('main').append(...numbers.map((i) => plots[i].section));
   draw();
 }
@@ -346,7 +352,7 @@ function addControls() {
       state.heights = heights;
       draw();
     }),
-    chooser('order of the lanes', ['as given', 'highest first'], state.order, (order) => {
+    chooser('order of the lanes', Object.keys(ORDERS), state.order, (order) => {
       state.order = order;
       orderLanes();
     }),
@@ -452,6 +458,8 @@ async function start() {
   addPanels();
   const sections = document.querySelectorAll('section.lane');
   lanes.forEach((lane, i) => addPlot(lane, sections[i], i));
+  orderLanes();
+  fold(lanes.map((lane, i) => i).filter((i) => lanes[i].facts.is_folded), true);
   drawLegend();
   drawBlock();
   const { begin, end } = extent();

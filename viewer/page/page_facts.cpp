@@ -138,6 +138,7 @@ Json lane_json(const PageLane& lane, const PageLane& baseline) {
   const bool is_comparable = !is_baseline && info.space == baseline.rank->lane.info().space;
   return {
       {"name", lane.name},
+      {"is_folded", lane.is_folded},
       {"strategy", lane.strategy},
       {"rank", info.header.rank},
       {"ranks", info.header.world_size},
@@ -190,6 +191,7 @@ std::string page_facts(const std::vector<PageLane>& lanes, size_t baseline,
                 {"title", page_title(lanes)},
                 {"baseline", baseline},
                 {"alignment", kAlignmentNames[static_cast<size_t>(alignment)]},
+                {"order", kLaneSortNames[static_cast<size_t>(state.lanes.sort)]},
                 {"theme", kThemeNames[static_cast<size_t>(state.theme)]},
                 {"phases", profiler::kPhaseNames},
                 {"categories", categories_of_page(lanes_have_shards(lanes))},

@@ -17,6 +17,7 @@ struct PageLane {
   std::string name;
   std::string strategy;
   const RankLane* rank = nullptr;
+  bool is_folded = false;     // shown first by its name and peak alone
   profiler::Stacks stacks{};  // of its labels
 };
 
