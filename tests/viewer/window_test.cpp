@@ -131,6 +131,44 @@ TEST_CASE("lanes are sorted, folded, renamed, closed and brought back by hand") 
   window.quit();
 }
 
+TEST_CASE("the y axis is zoomed, moved, fitted and shown whole by hand") {
+  if (const auto missing = missing_driver(); !missing.empty()) SKIP(missing);
+  const Files files;
+  const std::string session = files.folder.file("s.json");
+  ViewState state;
+  state.files = {files.a, files.b};
+  state.layout = Layout::rows;
+  save_session(state, session);
+  const Display display;
+  DrivenWindow window(display, {files.folder.file(""), session});
+  const auto settles = [&](const std::function<bool(const Range&)>& wanted) {
+    return window.settles([&](const ViewState& saved) { return wanted(saved.heights); });
+  };
+  window.wheel(620, 190, 2, "alt");  // in the upper half of a plot
+  Range zoomed{};
+  CHECK(settles([&](const Range& heights) {
+    zoomed = heights;
+    return heights.length() < 1 && heights.begin > 0;
+  }));
+  window.keys({"shift+Up"});
+  CHECK(settles([&](const Range& heights) { return heights.length() < zoomed.length(); }));
+  window.drag_right(620, 180, 620, 260);
+  Range moved{};
+  CHECK(settles([&](const Range& heights) {
+    moved = heights;
+    return heights.end > zoomed.end;
+  }));
+  window.keys({"alt+Down"});
+  CHECK(settles([&](const Range& heights) { return heights.begin < moved.begin; }));
+  window.keys({"ctrl+y"});
+  CHECK(settles([](const Range& heights) { return heights == Range{0, 1}; }));
+  window.keys({"bracketright", "shift+Up", "shift+y"});
+  CHECK(window.settles([](const ViewState& saved) {
+    return saved.height == Height::view && saved.heights == Range{0, 1};
+  }));
+  window.quit();
+}
+
 TEST_CASE("a folder of runs is opened as a list, and further runs from the list of files") {
   if (const auto missing = missing_driver(); !missing.empty()) SKIP(missing);
   const test::TemporaryFolder folder;
