@@ -26,7 +26,8 @@ inline SourceFile read_file(const std::filesystem::path& root, const std::filesy
 inline bool is_read(const std::filesystem::path& path) {
   static const std::set<std::string> extensions = {".cpp", ".h",    ".py", ".txt",
                                                    ".md",  ".json", ".sh", ""};
-  return extensions.contains(path.extension().string()) && path.filename() != "LICENSE";
+  return extensions.contains(path.extension().string()) && path.filename() != "LICENSE" &&
+         path.filename() != ".git";  // a file in a worktree
 }
 
 inline std::vector<SourceFile> read_repository() {
