@@ -179,9 +179,7 @@ void append_member(nlohmann::ordered_json& object, std::string key, nlohmann::or
 std::optional<int64_t> whole_in(const nlohmann::json& object, const char* key) {
   if (!object.is_object()) return std::nullopt;
   const auto found = object.find(key);
-  if (found == object.end() || !found->is_number_integer()) return std::nullopt;
-  const bool is_beyond = found->is_number_unsigned() && found->get<uint64_t>() > INT64_MAX;
-  return is_beyond ? std::nullopt : std::optional(found->get<int64_t>());
+  return found == object.end() ? std::nullopt : find_whole(*found);
 }
 
 std::optional<std::string> text_in(const nlohmann::json& object, const char* key) {

@@ -37,29 +37,26 @@ std::string json_text(const Json& json) {
 /// type.
 std::string problem_of(const nlohmann::json::exception& error);
 
-/// Makes the error of a value that is no whole number, or too large for where it goes.
-template <class Json>
-nlohmann::json::type_error not_whole(const Json& value) {
-  return nlohmann::json::type_error::create(
-      302, std::string("type must be a whole number in its range, but is ") + value.type_name(),
-      &value);
+/// Returns a value as a whole number, or nothing if it is another kind of value or beyond T.
+/// nlohmann's own conversion is undefined for 1e300, makes 2^64 - 1 to -1, and cuts 2^40 to the int
+/// 0.
+template <std::integral T = int64_t, class Json>
+std::optional<T> find_whole(const Json& value) {
+  const auto in_range = [](auto whole) {
+    return std::in_range<T>(whole) ? std::optional(static_cast<T>(whole)) : std::nullopt;
+  };
+  if (value.is_number_unsigned()) return in_range(value.template get<uint64_t>());
+  if (value.is_number_integer()) return in_range(value.template get<int64_t>());
+  return std::nullopt;
 }
 
-/// Returns a value as a whole number. For any other value, and for one that T cannot hold, it
-/// throws what nlohmann throws for a value of another type. nlohmann's own conversion is undefined
-/// for 1e300, makes 2^64 - 1 to -1, and cuts 2^40 to the int 0.
+/// Does the same, but throws what nlohmann throws for a value of another type.
 template <std::integral T = int64_t, class Json>
 T whole_of(const Json& value) {
-  if (value.is_number_unsigned()) {
-    if (const auto whole = value.template get<uint64_t>(); std::in_range<T>(whole)) {
-      return static_cast<T>(whole);
-    }
-  } else if (value.is_number_integer()) {
-    if (const auto whole = value.template get<int64_t>(); std::in_range<T>(whole)) {
-      return static_cast<T>(whole);
-    }
-  }
-  throw not_whole(value);
+  if (const auto whole = find_whole<T>(value)) return *whole;
+  throw nlohmann::json::type_error::create(
+      302, std::string("type must be a whole number in its range, but is ") + value.type_name(),
+      &value);
 }
 
 /// Returns an object's whole number under a key, or `otherwise` if there is no such key.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <concepts>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -65,7 +66,7 @@ template <typename T>
 std::optional<T> optional_of(const Json& json, const char* key) {
   const auto at = json.find(key);
   if (at == json.end() || at->is_null()) return std::nullopt;
-  if constexpr (std::is_same_v<T, size_t>) return input::whole_of<T>(*at);
+  if constexpr (std::integral<T>) return input::whole_of<T>(*at);
   return at->template get<T>();
 }
 
@@ -311,14 +312,16 @@ ViewState state_of(const Json& json, const std::string& folder) {
   state.grouping = value_of(json, "grouping", kGroupingNames, usual.grouping);
   if (json.contains("panels")) state.panels = panels_of(json.at("panels"));
   state.baseline = input::whole_or(json, "baseline", usual.baseline);
-  state.earlier_baselines = json.value("earlier_baselines", usual.earlier_baselines);
+  for (const Json& baseline : json.value("earlier_baselines", Json::array())) {
+    state.earlier_baselines.push_back(input::whole_of<size_t>(baseline));
+  }
   state.focus = input::whole_or(json, "focus", usual.focus);
   state.rank = optional_of<size_t>(json, "rank");
   state.view = range_of(json, "view");
   state.heights = heights_of(json);
   state.cursor = optional_of<double>(json, "cursor");
   state.selection = range_of(json, "selection");
-  state.hidden_categories = json.value("hidden_categories", usual.hidden_categories);
+  state.hidden_categories = input::whole_or(json, "hidden_categories", usual.hidden_categories);
   state.alive_first = input::whole_or(json, "alive_first", usual.alive_first);
   state.table_first = input::whole_or(json, "table_first", usual.table_first);
   state.zoom = std::clamp(json.value("zoom", usual.zoom), 0.25, 8.0);
