@@ -24,6 +24,7 @@ using shardlens::tests::Declared;
 using shardlens::tests::declared_in;
 using shardlens::tests::Function;
 using shardlens::tests::functions_of;
+using shardlens::tests::lines_of;
 using shardlens::tests::repository;
 using shardlens::tests::SourceFile;
 
@@ -45,13 +46,6 @@ std::string file_name_of(std::string_view path) {
 }
 
 bool is_cpp(std::string_view path) { return path.ends_with(".cpp") || path.ends_with(".h"); }
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
 
 // --- include edges -------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <regex>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,14 +11,8 @@
 
 namespace {
 
+using shardlens::tests::lines_of;
 using shardlens::tests::repository;
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
 
 size_t indent_of(const std::string& line) { return line.find_first_not_of(' '); }
 

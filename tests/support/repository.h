@@ -52,4 +52,11 @@ inline const std::vector<SourceFile>& repository() {
   return files;
 }
 
+inline std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
 }  // namespace shardlens::tests

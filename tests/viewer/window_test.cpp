@@ -39,7 +39,7 @@ std::string driven_picture(const Display& display, const Files& files, const std
   window.keys({"ctrl+e"});
   CHECK(test::wait_until([&] { return fs::exists(picture); }, std::chrono::seconds(300)));
   window.quit();
-  // What was looked at is there again without having been saved.
+  // The view is there again, though it was not saved.
   const ViewState last = load_session(folder + "/cache/shardlens/last.session.json");
   CHECK(last.grouping == Grouping::label);
   CHECK(last.files == state.files);

@@ -18,7 +18,7 @@
 
 namespace shardlens::viewer {
 
-/// What a driver of OpenGL keeps to itself until the process ends is not ours to free.
+/// A driver of OpenGL keeps memory until the process ends, which is not ours to free.
 constexpr const char* kDriverLeaks = "ASAN_OPTIONS=detect_leaks=0";
 
 /// Two recordings of one training that differ in what they keep.
