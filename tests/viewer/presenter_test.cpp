@@ -376,6 +376,34 @@ TEST_CASE("legend and table name what is drawn in the view, not only what is the
   CHECK_FALSE(in_legend(Category::checkpoint_staging));
 }
 
+TEST_CASE("a narrow window's legend goes on in further lines, and covers nothing") {
+  Presenter presenter(runs().state, "");
+  const auto legend_at = [&](int width) {
+    const Canvas canvas{width, 900, 0, 1};
+    std::vector<Box> entries;
+    Box name;  // of the entry that the legend's next area is of
+    for (const Area& area : presenter.picture(canvas, plain_fonts(canvas.scale)).areas) {
+      if (area.kind == Area::Kind::category) name = area.box;
+      if (area.kind != Area::Kind::legend) continue;
+      entries.push_back({area.box.x, area.box.y, name.right() - area.box.x, area.box.h});
+    }
+    return entries;
+  };
+  const size_t all = legend_at(2400).size();
+  REQUIRE(all > 5);
+  for (int width = 2400; width >= 500; width -= 50) {
+    CAPTURE(width);
+    const std::vector<Box> entries = legend_at(width);
+    REQUIRE(entries.size() == all);
+    for (size_t i = 0; i < all; ++i) {
+      CHECK(entries[i].right() <= static_cast<float>(width));
+      if (i == 0) continue;
+      const bool is_below = entries[i].y >= entries[i - 1].bottom();
+      CHECK((is_below || entries[i].x >= entries[i - 1].right()));
+    }
+  }
+}
+
 TEST_CASE("the table scrolls where it has no room, and keeps the sum and what decides") {
   Presenter presenter(runs().state, "");
   const Canvas low{1400, 560, 0, 1};

@@ -48,6 +48,7 @@ struct GeometryInput {
   size_t folded = 0;  // and that have a line
   size_t table_rows = 0;
   size_t messages = 0;
+  size_t legend_lines = 1;
   bool has_plans = false;
 };
 

@@ -66,7 +66,7 @@ struct LaneLists {
 LaneLists lane_lists(const SceneInput& input);
 
 /// Places the parts of the picture around a table of so many rows.
-Geometry place_parts(const SceneInput& input, size_t rows);
+Geometry place_parts(const SceneInput& input, size_t rows, size_t legend_lines = 1);
 
 /// Notes in every strategy that is in view what is drawn of it.
 void find_drawn(const SceneInput& input, ImageCache& cache, std::vector<Shown>& shown);
@@ -136,6 +136,8 @@ void draw_lane_bar(Scene& scene);
 void draw_ribbon(Scene& scene, const Shown& one, const CardGeometry& card);
 void draw_bars(Scene& scene, const Shown& one, const CardGeometry& card);
 void draw_header(Scene& scene);
+/// Returns how many lines the legend needs in its width, three at most.
+size_t legend_lines(Scene& scene);
 void draw_legend(Scene& scene);
 void draw_messages(Scene& scene);
 void draw_minimap(Scene& scene);

@@ -89,7 +89,7 @@ LaneLists lane_lists(const SceneInput& input) {
   return lists;
 }
 
-Geometry place_parts(const SceneInput& input, size_t rows) {
+Geometry place_parts(const SceneInput& input, size_t rows, size_t legend_lines) {
   const LaneLists lists = lane_lists(input);
   const GeometryInput sizes{.width = input.width,
                             .height = input.height,
@@ -100,6 +100,7 @@ Geometry place_parts(const SceneInput& input, size_t rows) {
                             .folded = lists.folded.size(),
                             .table_rows = rows,
                             .messages = std::min<size_t>(3, input.messages.size()),
+                            .legend_lines = legend_lines,
                             .has_plans = std::ranges::any_of(
                                 input.runs, [](const Run& run) { return run.plan.has_value(); })};
   return geometry_of(sizes, input.state);
@@ -256,12 +257,14 @@ Picture make_picture(const SceneInput& input, const Fonts& fonts, ImageCache& ca
   Painter paint(picture, fonts, colors, input.scale * input.state.zoom);
   std::vector<Shown> shown = shown_of(input);
   find_drawn(input, cache, shown);
+  const size_t rows = table_rows(shown);
   Scene scene{.in = input,
               .paint = paint,
               .cache = cache,
-              .geometry = place_parts(input, table_rows(shown)),
+              .geometry = place_parts(input, rows),
               .shown = std::move(shown),
               .view = view_of(input.state, input.facts.extent)};
+  scene.geometry = place_parts(input, rows, legend_lines(scene));
   choose_lanes(scene);
   paint.fill({0, 0, static_cast<float>(input.width), static_cast<float>(input.height)},
              colors.background);

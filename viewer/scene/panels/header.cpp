@@ -1,5 +1,6 @@
 // Draws the parts above the lanes: what is compared and how, the legend, messages, and the minimap.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -137,6 +138,11 @@ void draw_legend_entry(Scene& scene, Category category, Box entry) {
   paint.line(text.x, foot, text.x + paint.width(Style::small, words), foot, paint.colors.accent, 2);
 }
 
+constexpr size_t kMostLegendLines = 3;
+constexpr float kReservedEntry = 100;  // points
+constexpr float kPlanEntry = 70;
+constexpr float kMoreEntry = 52;
+
 /// Returns the categories that have room in the legend: what decides first, then the largest.
 std::vector<Category> legend_choice(Scene& scene, std::vector<Category> used, float room) {
   std::ranges::stable_sort(used, std::greater(), [&](Category category) {
@@ -161,18 +167,67 @@ bool has_plan_lines(const Scene& scene) {
                              [](const Shown& one) { return one.plan_warp != nullptr; });
 }
 
+/// The lines of the legend: an entry that has no room in a line begins the next one.
+class LegendLines {
+ public:
+  /// Divides a box into lines of a height.
+  LegendLines(const Box& box, float height)
+      : rest_(box), height_(height), line_(rest_.take_top(height)) {}
+
+  /// Returns the place of the next entry. Behind the last line, it is what is left of that line.
+  Box take(float width) {
+    if (width > line_.w && rest_.h >= height_ / 2) {
+      line_ = rest_.take_top(height_);
+      ++count_;
+    }
+    return line_.take_left(width);
+  }
+  const Box& rest_of_line() const { return line_; }
+  size_t count() const { return count_; }
+
+ private:
+  Box rest_;  // the lines below
+  float height_;
+  Box line_;  // what is left of the line
+  size_t count_ = 1;
+};
+
+/// Returns the widths of all entries in the order in which they are drawn.
+std::vector<float> legend_widths(Scene& scene) {
+  std::vector<float> widths;
+  for (const Category category : used_categories(scene.shown)) {
+    widths.push_back(legend_width(scene, category));
+  }
+  if (shows_reserved(scene)) widths.push_back(scene.paint.px(kReservedEntry));
+  if (has_plan_lines(scene)) widths.push_back(scene.paint.px(kPlanEntry));
+  return widths;
+}
+
+/// Returns how many lines hold all entries.
+size_t needed_lines(const std::vector<float>& widths, float width) {
+  LegendLines lines({0, 0, width, static_cast<float>(widths.size() + 1)}, 1);
+  for (const float one : widths) lines.take(one);
+  return lines.count();
+}
+
 /// Draws the categories in stacking order from the top, and how many have no room.
-void draw_legend_categories(Scene& scene, Box& line) {
+void draw_legend_categories(Scene& scene, LegendLines& lines) {
   const std::vector<Category> used = used_categories(scene.shown);
-  const float others = scene.paint.px((shows_reserved(scene) ? 100.F : 0.F) +
-                                      (has_plan_lines(scene) ? 70.F : 0.F) + 55.F);
-  const auto chosen = legend_choice(scene, used, line.w - others);
+  std::vector<Category> chosen = used;
+  const float width = scene.geometry.legend.w;
+  const std::vector<float> widths = legend_widths(scene);
+  if (!widths.empty() && needed_lines(widths, width) > kMostLegendLines) {
+    // Each line may end in a gap as wide as an entry.
+    const float others = scene.paint.px(kReservedEntry + kPlanEntry + kMoreEntry) +
+                         (kMostLegendLines - 1) * *std::ranges::max_element(widths);
+    chosen = legend_choice(scene, used, kMostLegendLines * width - others);
+  }
   for (const Category category : used) {
     if (std::ranges::find(chosen, category) == chosen.end()) continue;
-    draw_legend_entry(scene, category, line.take_left(legend_width(scene, category)));
+    draw_legend_entry(scene, category, lines.take(legend_width(scene, category)));
   }
   if (chosen.size() == used.size()) return;
-  scene.paint.text(line.take_left(scene.paint.px(52)),
+  scene.paint.text(lines.take(scene.paint.px(kMoreEntry)),
                    fmt::format("{} more", used.size() - chosen.size()), scene.paint.colors.muted,
                    Style::small);
 }
@@ -203,24 +258,32 @@ void draw_header(Scene& scene) {
     const Box place{end + paint.px(14), box.y + paint.px(2), box.right() - end, box.h};
     end = paint.text(place, notice, paint.colors.warning, Style::small);
   }
-  std::string how = place_words(scene);
-  const auto add = [&](const std::string& words) {
-    if (!words.empty()) how += ", " + words;
+  std::vector<std::string> how = {place_words(scene)};
+  const auto add = [&](std::string words) {
+    if (!words.empty()) how.push_back(std::move(words));
   };
+  add(layout_words(scene));
   add(fmt::format("aligned by {}", kAlignmentNames[static_cast<size_t>(scene.state().alignment)]));
   add(height_words(scene));
-  add(layout_words(scene));
   add(sort_words(scene));
   Box right{end + paint.px(16), box.y, box.right() - end - paint.px(16), box.h};
-  paint.text_right(right, how, paint.colors.muted, Style::body);
+  // What has no room is left out whole, the least important first: half a word says nothing.
+  const auto text = [&] { return fmt::format("{}", fmt::join(how, ", ")); };
+  while (how.size() > 1 && paint.width(Style::body, text()) > right.w) how.pop_back();
+  paint.text_right(right, text(), paint.colors.muted, Style::body);
+}
+
+size_t legend_lines(Scene& scene) {
+  return std::min(kMostLegendLines, needed_lines(legend_widths(scene), scene.geometry.legend.w));
 }
 
 void draw_legend(Scene& scene) {
-  Box line = scene.geometry.legend;
-  draw_legend_categories(scene, line);
+  const Box& box = scene.geometry.legend;
+  LegendLines lines(box, box.h / static_cast<float>(legend_lines(scene)));
+  draw_legend_categories(scene, lines);
   Painter& paint = scene.paint;
-  if (shows_reserved(scene) && line.w > paint.px(90)) {
-    Box entry = line.take_left(paint.px(100));
+  if (shows_reserved(scene)) {
+    Box entry = lines.take(paint.px(kReservedEntry));
     const float middle = entry.y + entry.h / 2;
     paint.line(entry.x, middle, entry.x + paint.px(5), middle, paint.colors.muted, 1.5F);
     paint.line(entry.x + paint.px(9), middle, entry.x + paint.px(14), middle, paint.colors.muted,
@@ -228,8 +291,8 @@ void draw_legend(Scene& scene) {
     entry.take_left(paint.px(19));
     paint.text(entry, "reserved", paint.colors.text, Style::small);
   }
-  if (has_plan_lines(scene) && line.w >= paint.px(69)) {
-    Box entry = line.take_left(paint.px(70));
+  if (has_plan_lines(scene)) {
+    Box entry = lines.take(paint.px(kPlanEntry));
     const float middle = entry.y + entry.h / 2;
     for (const float at : {0.F, 9.F}) {
       paint.line(entry.x + paint.px(at), middle, entry.x + paint.px(at + 6), middle,
@@ -239,7 +302,7 @@ void draw_legend(Scene& scene) {
     paint.text(entry, "plan", paint.colors.text, Style::small);
   }
   if (scene.state().layout == Layout::overlay) {
-    draw_line_names(scene, line);
+    draw_line_names(scene, lines.rest_of_line());
   }
 }
 
