@@ -186,6 +186,20 @@ TEST_CASE("a plan of other work stays a strategy of its own, and joined ones com
   CHECK(names() == "run other large ");
 }
 
+TEST_CASE("a run keeps its name beside a plan that was stored under the same one") {
+  Pair pair(0);
+  fs::create_directories(pair.folder.file("plans"));
+  fs::rename(pair.folder.file("plan.slp"), pair.folder.file("plans/run.slp"));
+  pair.state.files = {pair.folder.file("run.slp"), pair.folder.file("plans/run.slp")};
+  OpenedRuns opened = open_runs(pair.state.files, "");
+  REQUIRE(opened.runs.size() == 2);
+  CHECK(opened.runs[0].name == "run");
+  CHECK(opened.runs[1].name == "plans/run");
+  join_plans(opened.runs);
+  REQUIRE(opened.runs.size() == 1);
+  CHECK(opened.runs[0].name == "run");
+}
+
 TEST_CASE("what was measured beside the plan is said in bytes, and drawn") {
   Pair exact(0);
   Presenter same(exact.state, "");

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -196,19 +197,28 @@ void open_all(std::vector<Job>& jobs, const std::string& cache_folder, const Rea
   }
 }
 
+/// Returns the runs of a group that shares a name which cannot keep it: all, but for the only
+/// measured one among plans, which are of it more often than not.
+std::vector<Run*> unnamed(const std::vector<Run*>& group) {
+  const auto is_plan = [](const Run* run) { return run->is_predicted(); };
+  if (std::ranges::count_if(group, is_plan) + 1 != std::ssize(group)) return group;
+  std::vector<Run*> plans = group;
+  std::erase_if(plans, std::not_fn(is_plan));
+  return plans;
+}
+
 /// Writes the folder before the names of runs that share a name, if that tells them apart.
 void name_by_folder(std::vector<Run>& runs) {
   std::map<std::string, std::vector<Run*>> sharing;
   for (Run& run : runs) sharing[run.name].push_back(&run);
+  const auto folder_of = [](const Run* run) {
+    return named_by(run->path).parent_path().filename().string();
+  };
   for (const auto& [name, group] : sharing) {
     std::set<std::string> folders;
-    for (const Run* run : group) {
-      folders.insert(named_by(run->path).parent_path().filename().string());
-    }
+    for (const Run* run : group) folders.insert(folder_of(run));
     if (group.size() == 1 || folders.size() < group.size()) continue;
-    for (Run* run : group) {
-      run->name = named_by(run->path).parent_path().filename().string() + "/" + name;
-    }
+    for (Run* run : unnamed(group)) run->name = folder_of(run) + "/" + name;
   }
 }
 
