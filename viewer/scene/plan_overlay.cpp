@@ -60,12 +60,9 @@ Reach residual_reach(const Totals& residual) {
 std::string words_of_reach(const Reach& reach) {
   if (!reach.is_known) return "the plan has nothing here";
   if (reach.more == 0 && reach.less == 0) return std::string(kExact);
-  std::string words = "at most";
-  if (reach.more > 0) words += fmt::format(" {} more", bytes_text(reach.more));
-  if (reach.less > 0) {
-    words += fmt::format("{} {} less", reach.more > 0 ? "," : "", bytes_text(reach.less));
-  }
-  return words;
+  if (reach.less == 0) return fmt::format("at most {} more", bytes_text(reach.more));
+  if (reach.more == 0) return fmt::format("at most {} less", bytes_text(reach.less));
+  return fmt::format("-{} to +{}", bytes_text(reach.less), bytes_text(reach.more));
 }
 
 /// Draws the strip; its caption has the residual in words.
