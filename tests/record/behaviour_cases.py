@@ -170,15 +170,19 @@ def check_checks(folder):
 
 
 def check_true(folder):
-    """Names three lines: one decides by a tensor and is taken, one decides by none, one is not
-    there."""
+    """Names four lines: one decides by a tensor and is taken, one reads a number, one decides by
+    none, one is not there."""
     script = HERE / "scripts" / "decide.py"
     lines = script.read_text().splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "# is False" in text)
-    true = [f"decide.py:{line}", f"decide.py:{line + 1}", "other.py:1"]
+    reads = next(number for number, text in enumerate(lines, 1) if "size = int(loss())" in text)
+    true = [f"decide.py:{line}", f"decide.py:{reads}", f"decide.py:{line + 1}", "other.py:1"]
     flags = [word for place in true for word in ("--true", place)]
     run = OnNullDevice(folder, PYTHON, script, flags=flags)
-    run.expect(0, "taken\n", *(f"--true {place}: nothing of the GPU" for place in true[1:]))
+    run.expect(0, "taken\n", "never\n",
+               f"decide.py:{reads + 1}: the program decides by a number that it has read from the GPU "
+               f"at decide.py:{reads}; it is not known, and is taken to be 1, as --true says",
+               *(f"--true {place}: nothing of the GPU" for place in true[2:]))
 
 
 def check_two_processes(folder):

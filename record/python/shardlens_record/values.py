@@ -117,17 +117,31 @@ def _count(name):
 # --- what is asked --------------------------------------------------------------------------------
 
 
-@guarded(_VALUES)
-def _numbers_read(name, frame):
-    """Reports the lines that decide by a number that was read. Most numbers are only printed."""
+def _true_at(frame):
+    """Returns the --true that names the program's line, or None."""
+    own = _own_frame(frame)
+    return next((true for true in _TRUE_AT if true.is_at(own)), None)
+
+
+@guarded(_VALUES, otherwise=0)
+def _number_read(name, frame):
+    """Returns an unknown number that was read: 1 where --true names the line, else 0. Reports the
+    lines that decide by it. Most numbers are only printed."""
     _count(name)
     if _is_pytorchs(frame):
-        return
+        return 0
+    chosen = _true_at(frame)
+    number = int(chosen is not None and chosen.takes())
     for filename, line in decisions.decided_by(frame, _is_pytorchs):
         place = f"{os.path.basename(filename)}:{line}"
-        _DECISIONS[place] = "a number, 0 here"
-        say(f"{place}: the program decides by a number that it has read from the GPU at "
-            f"{_place(frame)}; it is not known, and on the null device it is 0")
+        _DECISIONS[place] = f"a number, {number} here"
+        read = (f"{place}: the program decides by a number that it has read from the GPU at "
+                f"{_place(frame)}; it is not known")
+        if number:
+            say(f"{read}, and is taken to be 1, as --true says")
+        elif chosen is None:
+            say(f"{read}, and on the null device it is 0; --true {_place(frame)} makes it 1")
+    return number
 
 
 @guarded(_VALUES)
@@ -152,8 +166,7 @@ def _is_true(frame):
     passing = checks.answer_that_passes(frame)
     if _is_pytorchs(frame):
         return bool(passing)
-    place, own = _place(frame), _own_frame(frame)
-    chosen = next((true for true in _TRUE_AT if true.is_at(own)), None)
+    place, chosen = _place(frame), _true_at(frame)
     if chosen is None and passing is not None:
         say(f"{place}: {_CHECKS}")
         return passing
@@ -169,7 +182,7 @@ def _is_true(frame):
 def say_unmet():
     for true in _TRUE_AT:
         if not true.times:
-            say(f"--true {true.text}: nothing of the GPU that is not known has decided there")
+            say(f"--true {true.text}: nothing of the GPU that is not known was asked for there")
 
 
 def _is_on_gpu(value):
@@ -197,6 +210,25 @@ def _watching(owner, name, told):
 
 def _watch(owner, name, told):
     replace(owner, name, _watching(owner, name, told))
+
+
+def _watch_number(tensor, name):
+    """Watches a function that returns a tensor's only number, or its numbers as a list: those of a
+    list stay 0."""
+
+    def watching(inner):
+        @functools.wraps(inner)
+        def watched(self):
+            before = unknown_reads()
+            answer = inner(self)
+            if unknown_reads() == before:
+                return answer
+            number = _number_read(f"Tensor.{name}", _asking(sys._getframe(1)))
+            return answer if number == 0 or isinstance(answer, list) else type(answer)(number)
+
+        return watched
+
+    replace(tensor, name, watching)
 
 
 def _watch_truth(tensor):
@@ -265,7 +297,7 @@ def _watch_indices(tensor):
 def watch(torch):
     tensor = torch.Tensor
     for name in ("item", "tolist", "__float__", "__int__"):
-        _watch(tensor, name, _numbers_read)
+        _watch_number(tensor, name)
     _watch(tensor, "__index__", _indexed)
     _watch_truth(tensor)
     _watch_comparisons(torch)
