@@ -172,6 +172,7 @@ Geometry geometry_of(const GeometryInput& input, const ViewState& state) {
   rest = rest.inset(px(kMargin));
   geometry.header = rest.take_top(px(kHeader));
   geometry.legend = rest.take_top(px(kLegend) * static_cast<float>(input.legend_lines));
+  geometry.legend_lines = input.legend_lines;
   if (input.messages > 0) {
     geometry.messages = rest.take_top(px(kMessage) * static_cast<float>(input.messages));
   }

@@ -22,6 +22,7 @@ struct CardGeometry {
 struct Geometry {
   Box header;
   Box legend;
+  size_t legend_lines = 1;  // which divide it evenly
   Box messages;
   Box minimap;
   Box what_if;  // without width if it is not shown

@@ -279,7 +279,7 @@ size_t legend_lines(Scene& scene) {
 
 void draw_legend(Scene& scene) {
   const Box& box = scene.geometry.legend;
-  LegendLines lines(box, box.h / static_cast<float>(legend_lines(scene)));
+  LegendLines lines(box, box.h / static_cast<float>(scene.geometry.legend_lines));
   draw_legend_categories(scene, lines);
   Painter& paint = scene.paint;
   if (shows_reserved(scene)) {
