@@ -5,9 +5,11 @@
 #
 # makes that Debian with debootstrap (from DEBIAN_MIRROR, if that is set) in FOLDER, else in a
 # temporary one, which is removed, installs PyTorch and transformers there from pip, where an earlier
-# run has not, then the wheel, and prints how long each step takes. It fails where they take more than a minute without the
-# downloads, where there is a compiler, and where anything is written outside of the environment and
-# the run's folder.
+# run has not, then the wheel, and prints how long each step takes. It fails where they take more
+# than a minute without the downloads, where there is a compiler, and where anything is written
+# outside of the environment and the run's folder. An Ubuntu, with its keyring from ubuntu-keyring:
+#
+#     DEBIAN_SUITE=noble DEBIAN_MIRROR=http://archive.ubuntu.com/ubuntu tests/wheel/debian.sh ...
 set -euo pipefail
 
 wheel=$(realpath "$1")
@@ -46,9 +48,22 @@ timed() {
 
 [ "$(id -u)" = 0 ] || fail "only root can make a Debian; run it as root"
 command -v debootstrap >/dev/null || fail "debootstrap is missing; install it"
+
+# make_debian SUITE: debootstrap's scripts of Ubuntus are all the same one, gutsy; older versions of
+# debootstrap have no link to it for newer suites.
+make_debian() {
+  local scripts=/usr/share/debootstrap/scripts keyrings=/usr/share/keyrings
+  local arguments=(--variant=minbase --include=python3-venv,ca-certificates)
+  case ${DEBIAN_MIRROR:-} in
+    *ubuntu*) arguments+=(--components=main,universe --keyring=$keyrings/ubuntu-archive-keyring.gpg) ;;
+  esac
+  arguments+=("$1" "$made" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}")
+  [ -e "$scripts/$1" ] || arguments+=("$scripts/gutsy")
+  debootstrap "${arguments[@]}" >"$made.log" 2>&1
+}
+
 if [ ! -x "$made/usr/bin/python3" ]; then
-  debootstrap --variant=minbase --include=python3-venv,ca-certificates bookworm "$made" \
-    ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$made.log" 2>&1 || fail "debootstrap failed (see $made.log)"
+  make_debian "${DEBIAN_SUITE:-bookworm}" || fail "debootstrap failed (see $made.log)"
 fi
 cp /etc/resolv.conf "$made/etc/"
 cp /etc/ssl/certs/ca-certificates.crt "$made/etc/ssl/certs/"
