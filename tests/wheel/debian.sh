@@ -9,7 +9,7 @@
 # than a minute without the downloads, where there is a compiler, and where anything is written
 # outside of the environment and the run's folder. An Ubuntu, with its keyring from ubuntu-keyring:
 #
-#     DEBIAN_SUITE=noble DEBIAN_MIRROR=http://archive.ubuntu.com/ubuntu tests/wheel/debian.sh ...
+#     DEBIAN_SUITE=noble DEBIAN_MIRROR=http://HOST/ubuntu tests/wheel/debian.sh ...
 set -euo pipefail
 
 wheel=$(realpath "$1")
@@ -49,21 +49,22 @@ timed() {
 [ "$(id -u)" = 0 ] || fail "only root can make a Debian; run it as root"
 command -v debootstrap >/dev/null || fail "debootstrap is missing; install it"
 
-# make_debian SUITE: debootstrap's scripts of Ubuntus are all the same one, gutsy; older versions of
-# debootstrap have no link to it for newer suites.
+# Makes DEBIAN_SUITE of DEBIAN_MIRROR. One script of debootstrap, gutsy, serves every Ubuntu; older
+# versions of debootstrap have no link to it for newer suites.
 make_debian() {
-  local scripts=/usr/share/debootstrap/scripts keyrings=/usr/share/keyrings
+  local suite=${DEBIAN_SUITE:-bookworm} shares=/usr/share
   local arguments=(--variant=minbase --include=python3-venv,ca-certificates)
-  case ${DEBIAN_MIRROR:-} in
-    *ubuntu*) arguments+=(--components=main,universe --keyring=$keyrings/ubuntu-archive-keyring.gpg) ;;
-  esac
-  arguments+=("$1" "$made" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}")
-  [ -e "$scripts/$1" ] || arguments+=("$scripts/gutsy")
-  debootstrap "${arguments[@]}" >"$made.log" 2>&1
+  if [[ ${DEBIAN_MIRROR:-} == *ubuntu* ]]; then
+    local keyring=$shares/keyrings/ubuntu-archive-keyring.gpg
+    debootstrap "${arguments[@]}" --components=main,universe --keyring="$keyring" \
+      "$suite" "$made" "$DEBIAN_MIRROR" $shares/debootstrap/scripts/gutsy
+  else
+    debootstrap "${arguments[@]}" "$suite" "$made" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"}
+  fi
 }
 
 if [ ! -x "$made/usr/bin/python3" ]; then
-  make_debian "${DEBIAN_SUITE:-bookworm}" || fail "debootstrap failed (see $made.log)"
+  make_debian >"$made.log" 2>&1 || fail "debootstrap failed (see $made.log)"
 fi
 cp /etc/resolv.conf "$made/etc/"
 cp /etc/ssl/certs/ca-certificates.crt "$made/etc/ssl/certs/"
