@@ -37,7 +37,7 @@ fs::path run_path(const planner::Config& config) {
   const std::string name =
       config.name.empty()
           ? fmt::format("{}-{}-{:%Y%m%d-%H%M%S}", fs::path(config.model).stem().string(),
-                        config.strategy, fmt::localtime(std::time(nullptr)))
+                        to_string(config.strategy), fmt::localtime(std::time(nullptr)))
           : config.name;
   if (name == "." || name == ".." || name.find('/') != std::string::npos) {
     throw std::invalid_argument(fmt::format(

@@ -121,8 +121,7 @@ std::string help_text(std::string_view command) {
   std::string text = fmt::format("usage: shardlens {} [flags]\n\n", command);
   const Config defaults;
   for (const Option& option : options()) {
-    const std::string shown =
-        std::visit([&](auto field) { return fmt::format("{}", defaults.*field); }, option.field);
+    const std::string shown = text_of(defaults, option);
     const std::string flag = fmt::format("--{} {}", option.name, option.value);
     text += fmt::format("  {:<42} {}{}\n", flag, option.help,
                         shown.empty() ? "" : fmt::format(" (default {})", shown));

@@ -3,7 +3,7 @@
 namespace shardlens::planner {
 
 OptimizerOptions optimizer_options(const Config& config) {
-  return {.kind = optimizer_of(config),
+  return {.kind = config.optimizer,
           .lr = config.lr,
           .weight_decay = config.weight_decay,
           .momentum = config.momentum};

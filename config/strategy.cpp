@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <stdexcept>
 
+#include "base/shown.h"
 #include "base/units.h"
 #include "config/gpus.h"
 
@@ -14,63 +14,12 @@ namespace shardlens::planner {
 
 int64_t bytes_of(DType dtype) { return dtype == DType::fp32 ? 4 : 2; }
 
-std::string_view to_string(DType dtype) {
-  switch (dtype) {
-    case DType::fp32:
-      return "fp32";
-    case DType::bf16:
-      return "bf16";
-    case DType::fp16:
-      return "fp16";
-  }
-  throw std::logic_error("dtype out of range");
-}
-
-std::string_view to_string(StrategyKind kind) {
-  switch (kind) {
-    case StrategyKind::single:
-      return "single";
-    case StrategyKind::ddp:
-      return "ddp";
-    case StrategyKind::fsdp:
-      return "fsdp";
-    case StrategyKind::hsdp:
-      return "hsdp";
-  }
-  throw std::logic_error("strategy out of range");
-}
-
-std::string_view to_string(Offload offload) {
-  switch (offload) {
-    case Offload::none:
-      return "none";
-    case Offload::params:
-      return "params";
-    case Offload::optimizer:
-      return "optimizer";
-    case Offload::all:
-      return "all";
-  }
-  throw std::logic_error("offload out of range");
-}
-
 int Strategy::shards() const {
   if (kind == StrategyKind::fsdp) return world_size;
   return kind == StrategyKind::hsdp ? world_size / replicas : 1;
 }
 
 namespace {
-
-StrategyKind strategy_kind(const std::string& word) {
-  if (word == "single") return StrategyKind::single;
-  if (word == "ddp") return StrategyKind::ddp;
-  return word == "hsdp" ? StrategyKind::hsdp : StrategyKind::fsdp;
-}
-
-DType dtype(const std::string& word) {
-  if (word == "bf16") return DType::bf16;
-  return word == "fp16" ? DType::fp16 : DType::fp32;
-}
 
 /// Reads a whole number of at least 1; returns 0 if the text is none.
 int64_t count_of(std::string_view text) {
@@ -88,23 +37,52 @@ int small_count(const std::string& option, int64_t count) {
       fmt::format("--{} {}: at most {}; give a smaller number", option, count, kMostSmallCount));
 }
 
-void set_reshard(Strategy& strategy, const std::string& word) {
-  if (word == "auto" || word == "true" || word == "false") {
-    strategy.reshard_after_forward = word == "auto"   ? Reshard::automatic
-                                     : word == "true" ? Reshard::yes
-                                                      : Reshard::no;
-    return;
+}  // namespace
+
+std::string to_string(const ReshardChoice& reshard) {
+  switch (reshard.mode) {
+    case Reshard::automatic:
+      return "auto";
+    case Reshard::yes:
+      return "true";
+    case Reshard::no:
+      return "false";
+    case Reshard::partly:
+      return fmt::format("{}", reshard.kept);
   }
-  const int64_t kept = count_of(word);
-  if (kept == 0) {
-    throw std::invalid_argument(fmt::format(
-        "--reshard-after-forward {}: not one of its words; give auto, true, false or a number of "
-        "ranks",
-        word));
-  }
-  strategy.reshard_after_forward = Reshard::partly;
-  strategy.regather_shards = small_count("reshard-after-forward", kept);
+  throw std::logic_error("reshard mode out of range");
 }
+
+ReshardChoice reshard_named(std::string_view word) {
+  if (word == "auto") return {.mode = Reshard::automatic};
+  if (word == "true") return {.mode = Reshard::yes};
+  if (word == "false") return {.mode = Reshard::no};
+  const int64_t kept = count_of(word);
+  if (kept > 0) {
+    return {.mode = Reshard::partly, .kept = small_count("reshard-after-forward", kept)};
+  }
+  throw std::invalid_argument(
+      fmt::format("--reshard-after-forward {}: not one of its words; give auto, true, false or a "
+                  "number of ranks",
+                  input::shown(word)));
+}
+
+std::string to_string(const Recompute& recompute) {
+  if (recompute.every == 0) return "none";
+  return recompute.every == 1 ? "full" : fmt::format("every:{}", recompute.every);
+}
+
+Recompute recompute_named(std::string_view word) {
+  constexpr std::string_view kEvery = "every:";
+  if (word == "none") return {.every = 0};
+  if (word == "full") return {.every = 1};
+  const int64_t every = word.starts_with(kEvery) ? count_of(word.substr(kEvery.size())) : 0;
+  if (every > 0) return {.every = small_count("recompute", every)};
+  throw std::invalid_argument(fmt::format(
+      "--recompute {}: not one of its words; give none, full or every:K", input::shown(word)));
+}
+
+namespace {
 
 Wrap wrap_of(const std::string& text) {
   if (text == "block") return {};
@@ -125,33 +103,13 @@ std::string expression_of(const std::string& text) {
   return text.starts_with(kModule) ? text.substr(kModule.size()) : text;
 }
 
-Offload offload_of(std::string_view text) {
-  constexpr std::array kOffloads = {Offload::none, Offload::params, Offload::optimizer,
-                                    Offload::all};
-  for (const Offload offload : kOffloads) {
-    if (to_string(offload) == text) return offload;
-  }
-  throw std::logic_error("an offload that the option table does not know");
-}
-
-/// Reads --recompute: returns N if blocks whose index N divides are computed again, else 0.
-int recompute_every(const std::string& text) {
-  constexpr std::string_view kEvery = "every:";
-  if (text == "none") return 0;
-  if (text == "full") return 1;
-  const int64_t every = text.starts_with(kEvery) ? count_of(text.substr(kEvery.size())) : 0;
-  if (every > 0) return small_count("recompute", every);
-  throw std::invalid_argument(
-      fmt::format("--recompute {}: not one of its words; give none, full or every:K", text));
-}
-
 /// Chooses the communicator for this device. NCCL is chosen for a solo rank on the null device,
 /// too: its stub plays the absent ranks.
 CommunicatorKind communicator(const Config& config, const Device& device) {
   const bool is_alone = config.solo_rank >= 0 && device.is_cpu();
   if (world_size_of(config) == 1 || is_alone) return CommunicatorKind::none;
-  if (config.communicator == "gloo") return CommunicatorKind::gloo;
-  if (config.communicator == "local") return CommunicatorKind::local;
+  if (config.communicator == CommunicatorChoice::gloo) return CommunicatorKind::gloo;
+  if (config.communicator == CommunicatorChoice::local) return CommunicatorKind::local;
   return device.is_cpu() ? CommunicatorKind::local : CommunicatorKind::nccl;
 }
 
@@ -181,7 +139,7 @@ void check_solo_rank(const Config& config, const Device& device) {
 }
 
 void check_communicators(const Config& config, const Device& device) {
-  if (config.communicator == "nccl" && device.is_cpu()) {
+  if (config.communicator == CommunicatorChoice::nccl && device.is_cpu()) {
     throw std::invalid_argument(
         "--communicator nccl: it serves GPUs only; give --device cuda, or --communicator local");
   }
@@ -203,16 +161,16 @@ void check_rank_options(const Config& config) {
     throw std::invalid_argument(fmt::format("--world {}: at most {} ranks; give a smaller number",
                                             config.world, kMostRanks));
   }
-  if (config.strategy == "hsdp" && world_size_of(config) % config.replicas != 0) {
+  if (config.strategy == StrategyKind::hsdp && world_size_of(config) % config.replicas != 0) {
     throw std::invalid_argument(
         fmt::format("--replicas {}: {} ranks do not divide into so many copies; give a divisor",
                     config.replicas, world_size_of(config)));
   }
-  if (config.strategy != "hsdp" && config.replicas != 1) {
+  if (config.strategy != StrategyKind::hsdp && config.replicas != 1) {
     throw std::invalid_argument(fmt::format(
         "--replicas {}: only hsdp has copies of shards; give --strategy hsdp", config.replicas));
   }
-  if (config.strategy == "single" && world_size_of(config) != 1) {
+  if (config.strategy == StrategyKind::single && world_size_of(config) != 1) {
     throw std::invalid_argument(fmt::format(
         "--strategy single with {} ranks: single is one rank; give --strategy ddp or fsdp, or "
         "--workers 1",
@@ -226,17 +184,35 @@ int64_t world_size_of(const Config& config) {
   return config.world > 0 ? config.world : config.workers;
 }
 
+namespace {
+
+constexpr std::string_view kNull = "null:";
+
+[[noreturn]] void refuse_device(std::string_view word) {
+  throw std::invalid_argument(fmt::format(
+      "--device {}: not a device; give cpu, cuda, or null:GPU such as null:h200", word));
+}
+
+}  // namespace
+
+std::string to_string(const DeviceChoice& device) {
+  if (!device.kind) return "auto";
+  if (*device.kind == DeviceKind::null) return fmt::format("{}{}", kNull, device.gpu);
+  return device.kind == DeviceKind::cpu ? "cpu" : "cuda";
+}
+
+DeviceChoice device_named(std::string_view word) {
+  if (word == "auto") return {};
+  if (word == "cpu") return {.kind = DeviceKind::cpu};
+  if (word == "cuda") return {.kind = DeviceKind::cuda};
+  if (!word.starts_with(kNull)) refuse_device(input::shown(word));
+  const Gpu& gpu = find_gpu(word.substr(kNull.size()));
+  return {.kind = DeviceKind::null, .gpu = std::string(gpu.name)};
+}
+
 Device device_of(const Config& config) {
-  constexpr std::string_view kNull = "null:";
-  Device device;
-  if (config.device == "cuda") device.kind = DeviceKind::cuda;
-  if (config.device.starts_with(kNull)) {
-    device.kind = DeviceKind::null;
-    device.gpu = find_gpu(config.device.substr(kNull.size())).name;
-  } else if (config.device != "cpu" && config.device != "cuda") {
-    throw std::invalid_argument(fmt::format(
-        "--device {}: not a device; give cpu, cuda, or null:GPU such as null:h200", config.device));
-  }
+  if (!config.device.kind) refuse_device(to_string(config.device));
+  Device device{.kind = *config.device.kind, .gpu = config.device.gpu};
   if (config.capacity.empty()) return device;
   if (device.kind != DeviceKind::null) {
     throw std::invalid_argument(fmt::format(
@@ -251,19 +227,13 @@ Device device_of(const Config& config) {
   return device;
 }
 
-OptimizerKind optimizer_of(const Config& config) {
-  if (config.optimizer == "sgd") return OptimizerKind::sgd;
-  return config.optimizer == "adamw" ? OptimizerKind::adamw : OptimizerKind::adam;
-}
-
 std::optional<DType> output_dtype_of(const Config& config) {
-  if (config.output_dtype == "auto") return std::nullopt;
-  return dtype(config.output_dtype);
+  return choice_named<DType>(to_string(config.output_dtype));
 }
 
 LossScale loss_scale_of(const Config& config) {
   constexpr double kFirst = 65536;  // as PyTorch's GradScaler begins
-  const bool is_needed = config.param_dtype == "fp16";
+  const bool is_needed = config.param_dtype == DType::fp16;
   if (config.loss_scale == "auto") {
     return is_needed ? LossScale{LossScale::Kind::dynamic, kFirst} : LossScale{};
   }
@@ -287,13 +257,13 @@ LossScale loss_scale_of(const Config& config) {
 namespace {
 
 void check_numerics(const Config& config, const Device& device) {
-  if (config.attention == "efficient" && device.is_cpu()) {
+  if (config.attention == AttentionChoice::efficient && device.is_cpu()) {
     throw std::invalid_argument(
         "--attention efficient: that kernel runs on GPUs only; give flash, math or auto");
   }
-  if (config.momentum != 0 && config.optimizer != "sgd") {
+  if (config.momentum != 0 && config.optimizer != OptimizerKind::sgd) {
     throw std::invalid_argument(fmt::format("--momentum {}: {} has none; give --optimizer sgd",
-                                            config.momentum, config.optimizer));
+                                            config.momentum, to_string(config.optimizer)));
   }
 }
 
@@ -337,11 +307,6 @@ const char* reason_for_no_checkpoint(const Config& config) {
   return is_alone ? "a solo rank has no values of the other ranks" : nullptr;
 }
 
-KeepBy keep_by_of(const std::string& word) {
-  if (word == "accuracy") return KeepBy::accuracy;
-  return word == "loss" ? KeepBy::loss : KeepBy::newest;
-}
-
 }  // namespace
 
 Checkpointing checkpointing_of(const Config& config) {
@@ -362,9 +327,9 @@ Checkpointing checkpointing_of(const Config& config) {
   const bool is_due = every == "auto" && reason == nullptr && config.data != "synthetic";
   return {.wanted = is_asked || is_due,
           .every_steps = steps,
-          .asynchronous = config.checkpoint_async == "on",
+          .asynchronous = config.checkpoint_async == Switch::on,
           .keep = config.keep,
-          .by = keep_by_of(config.keep_by)};
+          .by = config.keep_by};
 }
 
 Strategy strategy_of(const Config& config) {
@@ -375,28 +340,28 @@ Strategy strategy_of(const Config& config) {
   check_numerics(config, device);
   const CommunicatorKind chosen = communicator(config, device);
   const bool serves_host = chosen == CommunicatorKind::local || chosen == CommunicatorKind::gloo;
-  Strategy strategy{.kind = strategy_kind(config.strategy),
-                    .world_size = static_cast<int>(world_size_of(config)),
-                    .param_dtype = dtype(config.param_dtype),
-                    .communicator = chosen,
-                    .staged = serves_host && !device.is_cpu(),
-                    .batch = config.batch,
-                    .replicas = small_count("replicas", config.replicas),
-                    .reduce_dtype = dtype(config.reduce_dtype),
-                    .offload = offload_of(config.offload),
-                    .forward_prefetch = small_count("forward-prefetch", config.forward_prefetch),
-                    .backward_prefetch = small_count("backward-prefetch", config.backward_prefetch),
-                    .wrap = wrap_of(config.wrap),
-                    .ignore = expression_of(config.ignore),
-                    .freeze = expression_of(config.freeze),
-                    .keep_fp32 = expression_of(config.keep_fp32),
-                    .microbatches = small_count("accumulate", config.accumulate),
-                    .sync = config.sync == "last" ? Sync::last : Sync::every,
-                    .recompute_every = recompute_every(config.recompute),
-                    .holds_gradients = config.clip_norm > 0 ||
-                                       loss_scale_of(config).kind != LossScale::Kind::none};
-  set_reshard(strategy, config.reshard_after_forward);
-  return strategy;
+  return {.kind = config.strategy,
+          .world_size = static_cast<int>(world_size_of(config)),
+          .reshard_after_forward = config.reshard_after_forward.mode,
+          .param_dtype = config.param_dtype,
+          .communicator = chosen,
+          .staged = serves_host && !device.is_cpu(),
+          .batch = config.batch,
+          .replicas = small_count("replicas", config.replicas),
+          .regather_shards = config.reshard_after_forward.kept,
+          .reduce_dtype = config.reduce_dtype,
+          .offload = config.offload,
+          .forward_prefetch = small_count("forward-prefetch", config.forward_prefetch),
+          .backward_prefetch = small_count("backward-prefetch", config.backward_prefetch),
+          .wrap = wrap_of(config.wrap),
+          .ignore = expression_of(config.ignore),
+          .freeze = expression_of(config.freeze),
+          .keep_fp32 = expression_of(config.keep_fp32),
+          .microbatches = small_count("accumulate", config.accumulate),
+          .sync = config.sync,
+          .recompute_every = config.recompute.every,
+          .holds_gradients =
+              config.clip_norm > 0 || loss_scale_of(config).kind != LossScale::Kind::none};
 }
 
 }  // namespace shardlens::planner

@@ -12,19 +12,53 @@
 #include <variant>
 #include <vector>
 
+#include "config/choice.h"
+
 namespace shardlens::planner {
 
 enum class DType { fp32, bf16, fp16 };
+template <>
+inline constexpr auto kWordsOf<DType> = words("fp32", "bf16", "fp16");
 int64_t bytes_of(DType dtype);
-std::string_view to_string(DType dtype);
 
 enum class StrategyKind { single, ddp, fsdp, hsdp };
-std::string_view to_string(StrategyKind kind);
+template <>
+inline constexpr auto kWordsOf<StrategyKind> = words("single", "ddp", "fsdp", "hsdp");
+
+/// True if the ranks hold shards of the parameters.
+constexpr bool is_sharded(StrategyKind kind) {
+  return kind == StrategyKind::fsdp || kind == StrategyKind::hsdp;
+}
 
 /// Says if a group is resharded after forward. `automatic`: no for the head, whose gather in
 /// backward would follow at once; yes for others. `partly`: fewer ranks than all shards keep a copy
 /// between them.
 enum class Reshard { automatic, yes, no, partly };
+
+/// The value of --reshard-after-forward.
+struct ReshardChoice {
+  Reshard mode = Reshard::automatic;
+  int kept = 0;  // of partly: ranks that keep a copy between them
+
+  bool operator==(const ReshardChoice&) const = default;
+};
+
+/// Returns the word: "auto", "true", "false" or a number of ranks.
+std::string to_string(const ReshardChoice& reshard);
+/// Reads the word. Throws std::invalid_argument.
+ReshardChoice reshard_named(std::string_view word);
+
+/// The value of --recompute: blocks whose index `every` divides keep their input alone; 0: none.
+struct Recompute {
+  int every = 0;
+
+  bool operator==(const Recompute&) const = default;
+};
+
+/// Returns the word: "none", "full" or "every:K".
+std::string to_string(const Recompute& recompute);
+/// Reads the word. Throws std::invalid_argument.
+Recompute recompute_named(std::string_view word);
 
 /// The units that are gathered together: those of a block of the model, all of them, runs of units
 /// of so many elements, or what stands in a module whose name matches.
@@ -42,15 +76,50 @@ struct Wrap {
 /// moments, which the host then steps, while the device keeps its parameters in their dtype; or
 /// all.
 enum class Offload { none, params, optimizer, all };
-std::string_view to_string(Offload offload);
+template <>
+inline constexpr auto kWordsOf<Offload> = words("none", "params", "optimizer", "all");
 
 enum class OptimizerKind { adam, adamw, sgd };
+template <>
+inline constexpr auto kWordsOf<OptimizerKind> = words("adam", "adamw", "sgd");
 
 /// Says when several microbatches of a step reduce gradients: each its own, or once for all of
 /// them.
 enum class Sync { every, last };
+template <>
+inline constexpr auto kWordsOf<Sync> = words("every", "last");
 
 enum class CommunicatorKind { none, local, gloo, nccl };
+
+/// The communicator that the user asks for. `automatic`: NCCL on GPUs, shared memory between ranks
+/// of one host's CPU.
+enum class CommunicatorChoice { automatic, local, gloo, nccl };
+template <>
+inline constexpr auto kWordsOf<CommunicatorChoice> = words("auto", "local", "gloo", "nccl");
+
+/// The dtype to which the model's outputs are cast. `automatic`: they stay as computed.
+enum class OutputDType { automatic, fp32, bf16, fp16 };
+template <>
+inline constexpr auto kWordsOf<OutputDType> = words("auto", "fp32", "bf16", "fp16");
+
+/// The kernels of LibTorch that attention may take. `automatic`: any.
+enum class AttentionChoice { automatic, flash, efficient, math };
+template <>
+inline constexpr auto kWordsOf<AttentionChoice> = words("auto", "flash", "efficient", "math");
+
+/// True if --attention allows the kernel.
+constexpr bool allows(AttentionChoice choice, AttentionChoice kernel) {
+  return choice == AttentionChoice::automatic || choice == kernel;
+}
+
+enum class Switch { on, off };
+template <>
+inline constexpr auto kWordsOf<Switch> = words("on", "off");
+
+/// The rule by which checkpoints beside the latest one are kept.
+enum class KeepBy { newest, accuracy, loss };
+template <>
+inline constexpr auto kWordsOf<KeepBy> = words("newest", "accuracy", "loss");
 
 /// The kind of a device. `null`: LibTorch's CUDA code on stub libraries that stand in for the GPU
 /// (null_device).
@@ -64,6 +133,20 @@ struct Device {
   bool is_cpu() const { return kind == DeviceKind::cpu; }
   bool operator==(const Device&) const = default;
 };
+
+/// The device that --device names.
+struct DeviceChoice {
+  std::optional<DeviceKind> kind{};  // nothing: auto, which the runtime resolves
+  std::string gpu{};                 // of null: a name in config/gpus.h
+
+  bool operator==(const DeviceChoice&) const = default;
+};
+
+/// Returns the word, such as "auto" or "null:h200".
+std::string to_string(const DeviceChoice& device);
+
+/// Reads the word. Throws std::invalid_argument for an unknown device or GPU.
+DeviceChoice device_named(std::string_view word);
 
 /// The settings that decide the order of a step and the memory of a rank.
 struct Strategy {
@@ -94,7 +177,8 @@ struct Strategy {
   int shards() const;
 };
 
-/// The settings of a run as the user gave them; choices are the words of the option table.
+/// The settings of a run as the user gave them. strategy_of() and its neighbours read
+/// what is still text, such as --wrap.
 struct Config {
   std::string model = "vit-tutorial";
   std::string data = "auto";
@@ -106,20 +190,20 @@ struct Config {
   double lr = 1e-3;
   int64_t seed = 0;
 
-  std::string optimizer = "adam";
+  OptimizerKind optimizer = OptimizerKind::adam;
   double momentum = 0;
   double weight_decay = 0;
   double clip_norm = 0;  // 0: no clipping
   std::string loss_scale = "auto";
 
-  std::string strategy = "fsdp";
+  StrategyKind strategy = StrategyKind::fsdp;
   int64_t replicas = 1;
-  std::string reshard_after_forward = "auto";
-  std::string param_dtype = "fp32";
-  std::string reduce_dtype = "fp32";
-  std::string output_dtype = "auto";
+  ReshardChoice reshard_after_forward{};
+  DType param_dtype = DType::fp32;
+  DType reduce_dtype = DType::fp32;
+  OutputDType output_dtype = OutputDType::automatic;
   bool cast_inputs = true;
-  std::string offload = "none";
+  Offload offload = Offload::none;
   int64_t forward_prefetch = 1;
   int64_t backward_prefetch = 1;
   std::string wrap = "block";
@@ -127,12 +211,12 @@ struct Config {
   std::string freeze;
   std::string keep_fp32;
   int64_t accumulate = 1;
-  std::string sync = "every";
-  std::string recompute = "none";
-  std::string attention = "auto";
-  std::string communicator = "auto";
+  Sync sync = Sync::every;
+  Recompute recompute{};
+  AttentionChoice attention = AttentionChoice::automatic;
+  CommunicatorChoice communicator = CommunicatorChoice::automatic;
   int64_t communicators = 2;
-  std::string device = "auto";
+  DeviceChoice device{};
   std::string capacity;
   int64_t workers = 1;
   int64_t world = 0;       // 0: as many ranks as workers
@@ -148,23 +232,25 @@ struct Config {
   bool fresh = false;
   bool anyway = false;
   std::string checkpoint_every = "auto";
-  std::string checkpoint_async = "on";
+  Switch checkpoint_async = Switch::on;
   int64_t keep = 2;
-  std::string keep_by = "newest";
+  KeepBy keep_by = KeepBy::newest;
   std::string profile = "off";
   std::string profile_dir;  // empty: the run's
   int64_t log_every = 10;
 };
 
-using Field =
-    std::variant<std::string Config::*, int64_t Config::*, double Config::*, bool Config::*>;
+template <class... Types>
+using FieldOf = std::variant<Types Config::*...>;
+using Field = FieldOf<std::string, int64_t, double, bool, StrategyKind, DType, OutputDType, Offload,
+                      OptimizerKind, Sync, AttentionChoice, CommunicatorChoice, DeviceChoice,
+                      ReshardChoice, Recompute, Switch, KeepBy>;
 
 struct Option {
   std::string_view name;   // "log-every"
   std::string_view value;  // what stands for the value in the help: "N", "auto|true|false"
   std::string_view help;
   Field field;
-  bool closed = false;     // `value` lists every word that is allowed
   double minimum = 0;      // of a number
   bool exclusive = false;  // the number must be above the minimum
 };
@@ -173,6 +259,9 @@ std::span<const Option> options();
 
 /// Sets one option from its text. Throws std::invalid_argument: what, why, how to fix it.
 void set_option(Config& config, const Option& option, std::string_view text);
+
+/// Returns an option's value as the command line would give it: "fsdp", "true", "0.001".
+std::string text_of(const Config& config, const Option& option);
 
 /// Writes the configuration under the keys of the option table, with natural JSON types.
 std::string to_json(const Config& config);
@@ -211,8 +300,6 @@ struct LossScale {
 /// Reads --loss-scale. Throws std::invalid_argument, also for fp16 parameters without a loss scale.
 LossScale loss_scale_of(const Config& config);
 
-OptimizerKind optimizer_of(const Config& config);
-
 /// Returns the dtype to which logits are cast before the loss; nothing: they stay as computed.
 std::optional<DType> output_dtype_of(const Config& config);
 
@@ -232,9 +319,6 @@ struct Recording {
 
 /// Reads --profile. Throws std::invalid_argument if it is none of its words and no range of steps.
 Recording recording_of(const Config& config);
-
-/// The rule by which checkpoints beside the latest one are kept.
-enum class KeepBy { newest, accuracy, loss };
 
 /// The settings of --checkpoint-every, --checkpoint-async, --keep and --keep-by.
 struct Checkpointing {

@@ -139,12 +139,12 @@ void describe_device(const c10::Device& device, profiler::Header& header) {
   header.libraries += fmt::format("CUDA runtime {}\nCUDA driver {}\n", CUDART_VERSION, driver);
 }
 
-void choose_attention(const std::string& kernel) {
+void choose_attention(planner::AttentionChoice choice) {
+  using enum planner::AttentionChoice;
   at::Context& context = at::globalContext();
-  const auto allows = [&](const char* name) { return kernel == "auto" || kernel == name; };
-  context.setSDPUseFlash(allows("flash"));
-  context.setSDPUseMemEfficient(allows("efficient"));
-  context.setSDPUseMath(allows("math"));
+  context.setSDPUseFlash(allows(choice, flash));
+  context.setSDPUseMemEfficient(allows(choice, efficient));
+  context.setSDPUseMath(allows(choice, math));
 }
 
 void keep_backward_on_this_thread() {

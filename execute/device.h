@@ -44,9 +44,8 @@ GpuUuid gpu_uuid(const c10::Device& device);
 /// allocate them in its first product on a stream, and keep them. Does nothing on the CPU.
 void take_workspaces(const c10::Device& device);
 
-/// Sets which of LibTorch's kernels attention may take in this process. `kernel` is a word of
-/// --attention.
-void choose_attention(const std::string& kernel);
+/// Sets which of LibTorch's kernels attention may take in this process.
+void choose_attention(planner::AttentionChoice choice);
 
 /// Runs a thread's backward passes on that thread. Autograd's own thread for a device would free
 /// its last tensors after backward() has returned, so no two steps would allocate alike.

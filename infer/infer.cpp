@@ -152,13 +152,14 @@ Job prepare(const planner::Config& run, const InferOptions& options) {
   config.seq = run.seq;
   config.attention = run.attention;
   config.data = options.image.empty() ? run.data : planner::kSyntheticData;
-  config.optimizer = "sgd";  // keeps nothing beside the weights
-  config.strategy = options.workers == 1 ? "single" : "fsdp";
+  config.optimizer = planner::OptimizerKind::sgd;  // keeps nothing beside the weights
+  config.strategy =
+      options.workers == 1 ? planner::StrategyKind::single : planner::StrategyKind::fsdp;
   config.workers = options.workers;
   config.batch = 1;
   config.checkpoint_every = "none";
   config.timeout_s = options.timeout_s;
-  config.device = options.device;
+  config.device = planner::device_named(options.device);
   choose_device(config);
   Job job = prepare_job(config);
   if (job.device.kind == planner::DeviceKind::null) {

@@ -304,19 +304,20 @@ planner::Config member_config(const planner::Config& config, const Membership& p
   if (config.solo_rank >= 0) refuse("--solo-rank", "start a solo rank without a launcher");
   joined.workers = place.world_size;
   joined.fresh = config.fresh && place.restarts == 0;  // --fresh was meant for the first start only
-  if (config.communicator == "local") {
+  if (config.communicator == planner::CommunicatorChoice::local) {
     refuse("--communicator local", "they share no memory: leave it out, or give gloo");
   }
-  if (config.communicator == "auto" && planner::device_of(config).is_cpu()) {
-    joined.communicator = "gloo";
+  if (config.communicator == planner::CommunicatorChoice::automatic &&
+      planner::device_of(config).is_cpu()) {
+    joined.communicator = planner::CommunicatorChoice::gloo;
   }
   if (!config.name.empty()) return joined;
   if (place.may_restart) {
     refuse("--name", "give the run a name, by which it is found when it is started again");
   }
   if (!place.job.empty()) {
-    joined.name =
-        fmt::format("{}-{}-{}", fs::path(config.model).stem().string(), config.strategy, place.job);
+    joined.name = fmt::format("{}-{}-{}", fs::path(config.model).stem().string(),
+                              to_string(config.strategy), place.job);
   }
   return joined;
 }

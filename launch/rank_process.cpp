@@ -51,8 +51,9 @@ std::string out_of_memory(const Job& job, int rank, const std::string& where,
   return fmt::format(
       "rank {} ran out of memory on {} in {}; give a smaller --batch, more ranks, {}or "
       "--param-dtype bf16{}\n{}",
-      rank, job.config.device, where,
-      job.config.reshard_after_forward == "false" ? "--reshard-after-forward true, " : "",
+      rank, to_string(job.config.device), where,
+      job.strategy.reshard_after_forward == planner::Reshard::no ? "--reshard-after-forward true, "
+                                                                 : "",
       job.recording.wanted ? "" : "; train with --profile on to see what held the memory",
       error.what_without_backtrace());
 }
@@ -67,7 +68,7 @@ std::unique_ptr<profiler::Recorder> record(const Job& job, const RunDirectory& d
   std::filesystem::remove(file);  // a rank of an earlier attempt may still have it open
   profiler::Header header{.rank = rank,
                           .world_size = job.strategy.world_size,
-                          .device = job.config.device,
+                          .device = to_string(job.config.device),
                           .notice = job.notice,
                           .config = to_json(job.config),
                           .train = to_text(job.train),

@@ -90,7 +90,7 @@ std::string warning_about_root(const Job& job) {
   if (job.train.shards == 1) return "";
   const Shares shares = shares_of(job.train);
   if (2 * shares.largest_numel <= shares.all || shares.units <= kUnitsOfBlock) return "";
-  const char* const fix = job.own && job.config.wrap == "block"
+  const char* const fix = job.own && job.strategy.wrap.kind == planner::WrapKind::block
                               ? "give its units groups of their own"
                               : "give --wrap block";
   return fmt::format(

@@ -31,9 +31,10 @@ void introduce(const Job& job, const RunDirectory& directory, const std::vector<
                const std::vector<std::string>& resumed) {
   for (const std::string& note : notes) fmt::print("{}\n", note);
   fmt::print("{}: {} parameters in {} tensors, {} on {} rank{}, {} steps of {} x {} samples\n",
-             job.spec.name, job.spec.numel(), job.spec.parameters.size(), job.config.strategy,
-             job.strategy.world_size, job.strategy.world_size == 1 ? "" : "s", job.steps,
-             job.strategy.world_size, job.config.batch);
+             job.spec.name, job.spec.numel(), job.spec.parameters.size(),
+             to_string(job.config.strategy), job.strategy.world_size,
+             job.strategy.world_size == 1 ? "" : "s", job.steps, job.strategy.world_size,
+             job.config.batch);
   if (job.config.solo_rank >= 0) fmt::print("rank {} alone\n", job.config.solo_rank);
   fmt::print("run: {}\n", directory.path().string());
   if (!job.init_unverified.empty()) {

@@ -79,8 +79,8 @@ Calibration from_recording(const std::string& path) {
                                             path, profiler::judgement_text(report.judgement)));
   }
   const profiler::Ledger& ledger = report.ledger;
-  const bool is_on_gpu = report.header.device == "cuda";
-  if (!is_on_gpu || !ledger.context_bytes || !ledger.reserved_bytes || !ledger.device_used_bytes) {
+  if (!report.header.is_on_gpu() || !ledger.context_bytes || !ledger.reserved_bytes ||
+      !ledger.device_used_bytes) {
     throw std::invalid_argument(fmt::format(
         "--calibration {}: does not say what the device had in use; record a run on a GPU with "
         "train --profile on",

@@ -36,11 +36,15 @@ class Space {
     return base_.*field == Config{}.*field && std::ranges::find(given_, name) == given_.end();
   }
 
-  template <class... Values>
-  std::vector<Alteration> words(std::string Config::*field, std::string_view name,
-                                const Values&... values) const {
+  template <class Value>
+  std::vector<Alteration> values(Value Config::*field, std::string_view name,
+                                 std::initializer_list<std::type_identity_t<Value>> all) const {
     if (!is_open(field, name)) return {[](Config&) {}};
-    return {[field, values](Config& c) { c.*field = values; }...};
+    std::vector<Alteration> alterations;
+    for (const Value& value : all) {
+      alterations.emplace_back([field, value](Config& c) { c.*field = value; });
+    }
+    return alterations;
   }
 
   std::vector<Alteration> layouts() const;
@@ -55,13 +59,13 @@ class Space {
 std::vector<Alteration> Space::layouts() const {
   const int64_t world = world_size_of(base_);
   if (!is_open(&Config::strategy, "strategy")) return {[](Config&) {}};
-  if (world == 1) return {[](Config& c) { c.strategy = "single"; }};
-  std::vector<Alteration> layouts = {[](Config& c) { c.strategy = "ddp"; },
-                                     [](Config& c) { c.strategy = "fsdp"; }};
+  if (world == 1) return {[](Config& c) { c.strategy = StrategyKind::single; }};
+  std::vector<Alteration> layouts = {[](Config& c) { c.strategy = StrategyKind::ddp; },
+                                     [](Config& c) { c.strategy = StrategyKind::fsdp; }};
   for (int64_t replicas = 2; replicas < world; replicas *= 2) {
     if (world % replicas != 0) continue;
     layouts.emplace_back([replicas](Config& c) {
-      c.strategy = "hsdp";
+      c.strategy = StrategyKind::hsdp;
       c.replicas = replicas;
     });
   }
@@ -92,28 +96,24 @@ std::vector<Alteration> Space::parts() const {
 /// True if the configuration would be the same as another candidate, or would reduce in a narrower
 /// dtype than it computes in.
 bool is_redundant(const Config& config, const Config& base) {
-  const bool is_sharded = config.strategy == "fsdp" || config.strategy == "hsdp";
+  const bool shards = is_sharded(config.strategy);
   const auto is_changed = [&](auto field) { return config.*field != base.*field; };
-  if (!is_sharded && is_changed(&Config::forward_prefetch)) return true;
-  if (!is_sharded && is_changed(&Config::reshard_after_forward)) return true;
+  if (!shards && is_changed(&Config::forward_prefetch)) return true;
+  if (!shards && is_changed(&Config::reshard_after_forward)) return true;
   if (!is_changed(&Config::reduce_dtype)) return false;
-  return config.strategy == "single" || config.param_dtype == "fp32";
+  return config.strategy == StrategyKind::single || config.param_dtype == DType::fp32;
 }
 
 // ---- judging a candidate ------------------------------------------------------------------------
-
-std::string value_text(const Config& config, const Option& option) {
-  return std::visit([&](auto field) { return fmt::format("{}", config.*field); }, option.field);
-}
 
 /// Lists the flags in which a configuration differs from what was asked.
 std::string changed_flags(const Config& config, const Config& base) {
   std::string text;
   for (const Option& option : options()) {
-    const std::string value = value_text(config, option);
+    const std::string value = text_of(config, option);
     const bool is_ranks =
         option.name == "workers" || option.name == "world" || option.name == "solo-rank";
-    if (is_ranks || value == value_text(base, option)) continue;
+    if (is_ranks || value == text_of(base, option)) continue;
     text += fmt::format("{}--{} {}", text.empty() ? "" : " ", option.name, value);
   }
   return text.empty() ? "as given" : text;
@@ -260,11 +260,13 @@ std::vector<Config> candidates_of(const Config& config, const std::vector<std::s
   const Space space(config, given);
   const std::vector<std::vector<Alteration>> dimensions = {
       space.layouts(),
-      space.words(&Config::reshard_after_forward, "reshard-after-forward", "auto", "true", "false"),
-      space.words(&Config::param_dtype, "param-dtype", "fp32", "bf16"),
-      space.words(&Config::reduce_dtype, "reduce-dtype", "fp32", "bf16"),
-      space.words(&Config::offload, "offload", "none", "params", "optimizer", "all"),
-      space.words(&Config::recompute, "recompute", "none", "every:2", "full"),
+      space.values(&Config::reshard_after_forward, "reshard-after-forward",
+                   {{Reshard::automatic}, {Reshard::yes}, {Reshard::no}}),
+      space.values(&Config::param_dtype, "param-dtype", {DType::fp32, DType::bf16}),
+      space.values(&Config::reduce_dtype, "reduce-dtype", {DType::fp32, DType::bf16}),
+      space.values(&Config::offload, "offload",
+                   {Offload::none, Offload::params, Offload::optimizer, Offload::all}),
+      space.values(&Config::recompute, "recompute", {{.every = 0}, {.every = 2}, {.every = 1}}),
       space.prefetches(),
       space.parts()};
   std::vector<Config> candidates = {config};

@@ -88,13 +88,11 @@ ModelSpec with_layers(const ModelSpec& spec, int64_t layers) {
 
 /// Returns the number of which the ranks must be a multiple.
 int64_t rank_step(const Config& config) {
-  if (config.strategy == "single") {
+  if (config.strategy == StrategyKind::single) {
     throw std::invalid_argument(
         "--solve world: single is one rank; give --strategy fsdp, hsdp or ddp");
   }
-  int64_t kept = 1;
-  const std::string& text = config.reshard_after_forward;
-  std::from_chars(text.data(), text.data() + text.size(), kept);
+  const int64_t kept = config.reshard_after_forward.kept;
   return std::max<int64_t>(1, kept) * std::max<int64_t>(1, config.replicas);
 }
 
@@ -155,7 +153,7 @@ Plan solve_layers(Try base, const PlanOptions& options) {
 }
 
 Plan solve_gpu(const Config& config, const PlanOptions& options) {
-  if (config.device == "cpu" || !config.capacity.empty() || !options.gpu.empty()) {
+  if (config.device.kind == DeviceKind::cpu || !config.capacity.empty() || !options.gpu.empty()) {
     throw std::invalid_argument(
         "--solve gpu: each known GPU is tried with its own memory; leave out --gpu, --device and "
         "--capacity");

@@ -13,8 +13,6 @@ namespace shardlens::planner {
 
 namespace {
 
-constexpr std::string_view kNull = "null:";
-
 int64_t host_bytes() {
   return static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
 }
@@ -42,8 +40,14 @@ PlanTarget on_gpu(const Gpu& gpu, bool is_null, std::optional<int64_t> capacity_
 
 }  // namespace
 
-std::string PlanTarget::device() const {
-  return gpu == nullptr ? "cpu" : fmt::format("{}{}", kNull, gpu->name);
+DeviceChoice PlanTarget::device() const {
+  if (gpu == nullptr || is_null) return simulated_device();
+  return {.kind = DeviceKind::cuda};
+}
+
+DeviceChoice PlanTarget::simulated_device() const {
+  if (gpu == nullptr) return {.kind = DeviceKind::cpu};
+  return {.kind = DeviceKind::null, .gpu = std::string(gpu->name)};
 }
 
 std::optional<std::string> gpu_of_machine(const std::filesystem::path& proc) {
@@ -62,31 +66,27 @@ std::optional<std::string> gpu_of_machine(const std::filesystem::path& proc) {
 
 PlanTarget target_of(const Config& config, const std::string& gpu) {
   const std::optional<int64_t> capacity_bytes = capacity_of(config);
-  const std::string& device = config.device;
-  if (!gpu.empty()) {
-    if (device == "auto" || device == "cuda")
-      return on_gpu(find_gpu(gpu), /*is_null=*/false, capacity_bytes);
+  const DeviceKind kind = config.device.kind.value_or(DeviceKind::cuda);
+  if (!gpu.empty() && kind != DeviceKind::cuda) {
     throw std::invalid_argument(
-        fmt::format("--gpu {} with --device {}: give one of them", gpu, device));
+        fmt::format("--gpu {} with --device {}: give one of them", gpu, to_string(config.device)));
   }
-  if (device.starts_with(kNull)) {
-    return on_gpu(find_gpu(device.substr(kNull.size())), /*is_null=*/true, capacity_bytes);
+  switch (kind) {
+    case DeviceKind::cpu:
+      return {.capacity_bytes = capacity_bytes.value_or(host_bytes() / config.workers)};
+    case DeviceKind::null:
+      return on_gpu(find_gpu(config.device.gpu), /*is_null=*/true, capacity_bytes);
+    case DeviceKind::cuda:
+      break;
   }
-  if (device == "auto" || device == "cuda") {
-    return on_gpu(gpu_here(), /*is_null=*/false, capacity_bytes);
-  }
-  if (device == "cpu") {
-    return {.capacity_bytes = capacity_bytes.value_or(host_bytes() / config.workers)};
-  }
-  throw std::invalid_argument(fmt::format(
-      "--device {}: not a device; give cpu, cuda, or null:GPU such as null:h200", device));
+  return on_gpu(gpu.empty() ? gpu_here() : find_gpu(gpu), /*is_null=*/false, capacity_bytes);
 }
 
 Config one_rank_of(const Config& config, const PlanTarget& target) {
   constexpr int64_t kMostWorkers = 1024;  // that one host may start
   Config one = config;
   const int64_t world = world_size_of(config);
-  one.device = target.device();
+  one.device = target.simulated_device();
   one.capacity.clear();
   one.world = world;
   one.workers = world;

@@ -25,8 +25,10 @@ struct PlanTarget {
   /// The contents of --data, given if many runs are prepared; nothing: each preparation looks.
   std::optional<TrainingData> data{};
 
-  /// Returns the value of --device with which a run would be simulated: "cpu" or "null:h200".
-  std::string device() const;
+  /// Returns the device that the run would have.
+  DeviceChoice device() const;
+  /// Returns the device on which it is simulated: the CPU, or a null device for a GPU.
+  DeviceChoice simulated_device() const;
 };
 
 /// Finds the target of a plan. `gpu` is the value of --gpu, empty if it was not given; then

@@ -72,7 +72,7 @@ std::string expandable_text(const Plan& plan) {
 
 std::string outside_text(const Plan& plan) {
   if (plan.gpu.empty()) return {};
-  if (plan.device != "cuda") {
+  if (plan.device.kind != DeviceKind::cuda) {
     return "  outside the allocator: nothing, as on a null device; --gpu NAME adds it\n";
   }
   const OutsideMemory& outside = plan.outside;
@@ -159,9 +159,9 @@ std::string plan_text(const Plan& plan) {
   const int64_t ranks = plan.ranks.empty() ? 1 : plan.ranks.front().count;
   std::string text = solution_text(plan);
   text += fmt::format("{}: {} parameters, {} on {} {}, batch {}, {}{}\n", plan.model,
-                      plan.parameters, plan.config.strategy, ranks,
+                      plan.parameters, to_string(plan.config.strategy), ranks,
                       ranks == 1 ? "rank" : "ranks, all alike", plan.config.batch,
-                      plan.gpu.empty() ? plan.device : plan.gpu_name, engine_text(plan));
+                      plan.gpu.empty() ? to_string(plan.device) : plan.gpu_name, engine_text(plan));
   text += verdict_text(plan) + torch_doubt_text(plan) + doubt_text(plan) + expandable_text(plan) +
           outside_text(plan);
   text +=

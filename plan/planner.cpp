@@ -136,7 +136,7 @@ void describe(Plan& plan, const PreparedRun& run) {
   plan.torch = run.target.torch;
   plan.engine = run.target.pytorch ? "pytorch-fsdp2" : "shardlens";
   if (run.target.pytorch) plan.program = habits_of(run.spec, run.asked, *run.target.pytorch);
-  plan.device = run.target.is_null || run.target.gpu == nullptr ? run.target.device() : "cuda";
+  plan.device = run.target.device();
   if (run.target.gpu != nullptr) {
     plan.gpu = run.target.gpu->name;
     plan.gpu_name = run.target.gpu->display_name;

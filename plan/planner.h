@@ -99,7 +99,7 @@ struct Plan {
   Config config;
   std::string model;
   int64_t parameters = 0;
-  std::string device;                 // "cpu", "cuda", "null:h200"
+  DeviceChoice device{};
   std::string engine;                 // whose program: "shardlens" or "pytorch-fsdp2"
   std::vector<PytorchHabit> program;  // how the Python one is written; empty: ours
   PlanTorch torch;                    // by whose rules memory is taken

@@ -54,7 +54,7 @@ void check_sizes(const models::ModelSpec& spec, const Config& config) {
 Checkpointing checkpointing_of_run(const PreparedRun& run) {
   Config config = run.asked;
   config.data = run.data.kind == DataKind::synthetic ? kSyntheticData : "";
-  config.device = run.target.gpu == nullptr || run.target.is_null ? run.target.device() : "cuda";
+  config.device = run.target.device();
   config.capacity.clear();
   return checkpointing_of(config);
 }

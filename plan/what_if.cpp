@@ -37,26 +37,27 @@ class Changes {
 };
 
 void add_dtypes(Changes& changes, const Config& base, int64_t world) {
-  changes.add(base.param_dtype == "fp32", "--param-dtype bf16",
-              [](Config& c) { c.param_dtype = "bf16"; });
-  changes.add(base.reduce_dtype == "fp32" && world > 1, "--reduce-dtype bf16",
-              [](Config& c) { c.reduce_dtype = "bf16"; });
+  changes.add(base.param_dtype == DType::fp32, "--param-dtype bf16",
+              [](Config& c) { c.param_dtype = DType::bf16; });
+  changes.add(base.reduce_dtype == DType::fp32 && world > 1, "--reduce-dtype bf16",
+              [](Config& c) { c.reduce_dtype = DType::bf16; });
 }
 
 void add_layouts(Changes& changes, const Config& base, int64_t world) {
-  const bool is_sharded = base.strategy == "fsdp" || base.strategy == "hsdp";
-  changes.add(base.strategy == "ddp" && world > 1, "--strategy fsdp",
-              [](Config& c) { c.strategy = "fsdp"; });
-  changes.add(base.strategy == "hsdp", "--strategy fsdp", [](Config& c) {
-    c.strategy = "fsdp";
+  const bool shards = is_sharded(base.strategy);
+  changes.add(base.strategy == StrategyKind::ddp && world > 1, "--strategy fsdp",
+              [](Config& c) { c.strategy = StrategyKind::fsdp; });
+  changes.add(base.strategy == StrategyKind::hsdp, "--strategy fsdp", [](Config& c) {
+    c.strategy = StrategyKind::fsdp;
     c.replicas = 1;
   });
-  changes.add(is_sharded && base.reshard_after_forward != "true", "--reshard-after-forward true",
-              [](Config& c) { c.reshard_after_forward = "true"; });
-  changes.add(is_sharded && (base.backward_prefetch > 0 || base.forward_prefetch > 0),
+  changes.add(shards && base.reshard_after_forward.mode != Reshard::yes,
+              "--reshard-after-forward true",
+              [](Config& c) { c.reshard_after_forward = {.mode = Reshard::yes}; });
+  changes.add(shards && (base.backward_prefetch > 0 || base.forward_prefetch > 0),
               "--forward-prefetch 0 --backward-prefetch 0",
               [](Config& c) { c.forward_prefetch = c.backward_prefetch = 0; });
-  changes.add(is_sharded, fmt::format("{} ranks, not {}", 2 * world, world), [&](Config& c) {
+  changes.add(shards, fmt::format("{} ranks, not {}", 2 * world, world), [&](Config& c) {
     c.world = 2 * world;
     c.workers = 1;
   });
@@ -77,11 +78,12 @@ std::vector<Change> changes_of(const PreparedRun& run, const AllocatorSettings& 
   const int64_t world = world_size_of(base);
   Changes changes(base);
   add_dtypes(changes, base, world);
-  changes.add(base.recompute != "full", "--recompute full",
-              [](Config& c) { c.recompute = "full"; });
-  changes.add(base.offload == "none", "--offload optimizer",
-              [](Config& c) { c.offload = "optimizer"; });
-  changes.add(base.offload != "all", "--offload all", [](Config& c) { c.offload = "all"; });
+  changes.add(base.recompute.every != 1, "--recompute full",
+              [](Config& c) { c.recompute = {.every = 1}; });
+  changes.add(base.offload == Offload::none, "--offload optimizer",
+              [](Config& c) { c.offload = Offload::optimizer; });
+  changes.add(base.offload != Offload::all, "--offload all",
+              [](Config& c) { c.offload = Offload::all; });
   add_layouts(changes, base, world);
   add_batches(changes, base);
   if (run.target.gpu != nullptr && !settings.expandable_segments) {

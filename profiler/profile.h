@@ -118,6 +118,11 @@ struct Header {
   std::string libraries{};        // versions, one a line: "LibTorch 2.11.0"
   int64_t start_realtime_ns = 0;  // when time_ns was 0, since 1970
 
+  /// True if a real GPU has run it, or was planned for.
+  bool is_on_gpu() const { return device == "cuda"; }
+  /// Returns where the run's tensors lie.
+  Space space_of_tensors() const { return device == "cpu" ? Space::host : Space::device; }
+
   bool operator==(const Header&) const = default;
 };
 

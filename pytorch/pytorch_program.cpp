@@ -105,7 +105,7 @@ std::string optimizer_text(const Config& config, PytorchLoop loop) {
   const char* const how = loop == PytorchLoop::fused     ? "fused=True"
                           : loop == PytorchLoop::foreach ? "foreach=True, the default"
                                                          : "foreach=False";
-  const bool is_adam = optimizer_of(config) == OptimizerKind::adam;
+  const bool is_adam = config.optimizer == OptimizerKind::adam;
   return fmt::format("{}({})", is_adam ? "Adam" : "AdamW", how);
 }
 

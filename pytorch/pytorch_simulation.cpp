@@ -33,11 +33,11 @@ void check(const Config& config, const Strategy& strategy) {
          "--reduce-dtype fp16 for other gradients", "use --param-dtype fp16 too");
   refuse(strategy.param_dtype == DType::fp32 && strategy.reduce_dtype != DType::fp32,
          "a reduction in fewer bits than the gradients have", "use --param-dtype bf16 too");
-  const OptimizerKind optimizer = optimizer_of(config);
+  const OptimizerKind optimizer = config.optimizer;
   refuse(optimizer == OptimizerKind::sgd, "--optimizer sgd", "use adam or adamw");
   refuse(optimizer == OptimizerKind::adam && config.weight_decay != 0, "Adam's --weight-decay",
          "use --optimizer adamw");
-  refuse(config.recompute != "none", "--recompute", "use --recompute none");
+  refuse(strategy.recompute_every != 0, "--recompute", "use --recompute none");
   refuse(strategy.wrap.kind != WrapKind::block, "--wrap", "use --wrap block");
   refuse(!config.freeze.empty() || !config.ignore.empty() || !config.keep_fp32.empty(),
          "--freeze, --ignore and --keep-fp32", "leave them out");
@@ -187,7 +187,7 @@ void PytorchSimulation::step(int64_t number) {
       if (left_out > 0) timeline_.leave_out();
       microbatch += left_out;
     }
-    fsdp_->set_requires_gradient_sync(microbatch == last || config_.sync == "every");
+    fsdp_->set_requires_gradient_sync(microbatch == last || config_.sync == Sync::every);
     run_microbatch();
   }
   update_parameters();

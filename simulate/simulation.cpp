@@ -15,10 +15,9 @@ using profiler::Phase;
 using profiler::Space;
 
 meta::AttentionKernels attention_kernels(const Config& config) {
-  const auto allows = [&](const char* name) {
-    return config.attention == "auto" || config.attention == name;
-  };
-  return {allows("flash"), allows("efficient"), allows("math")};
+  using enum AttentionChoice;
+  return {allows(config.attention, flash), allows(config.attention, efficient),
+          allows(config.attention, math)};
 }
 
 std::vector<Channel> communicator_channels(const Schedule& schedule, int64_t wanted) {

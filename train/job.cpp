@@ -188,7 +188,7 @@ void check_host_memory(const Job& job) {
       fmt::format("--offload {}: {} rank{} would keep {} in this host's memory, which has {} left; "
                   "give --offload "
                   "{}, or more ranks on more hosts",
-                  job.config.offload, job.ranks_here(), job.ranks_here() == 1 ? "" : "s",
+                  to_string(job.config.offload), job.ranks_here(), job.ranks_here() == 1 ? "" : "s",
                   profiler::bytes_text(needed_bytes), profiler::bytes_text(*left_bytes),
                   job.strategy.offload == planner::Offload::params ? "none" : "params or none"));
 }
@@ -200,7 +200,8 @@ std::chrono::milliseconds deadline_of(const planner::Config& config) {
 }
 
 void choose_device(planner::Config& config) {
-  if (config.device == "auto") config.device = count_gpus() > 0 ? "cuda" : "cpu";
+  using enum planner::DeviceKind;
+  if (!config.device.kind) config.device.kind = count_gpus() > 0 ? cuda : cpu;
 }
 
 Job prepare_job(const planner::Config& config, const std::optional<OwnTraining>& own,

@@ -34,14 +34,9 @@ constexpr std::array kTold = {"strategy", "replicas", "param-dtype", "reduce-dty
 std::vector<std::string> changes(const planner::Config& before, const planner::Config& now) {
   std::vector<std::string> changed;
   for (const planner::Option& option : planner::options()) {
-    if (std::find(kTold.begin(), kTold.end(), option.name) == kTold.end()) continue;
-    std::visit(
-        [&](auto field) {
-          if (before.*field == now.*field) return;
-          changed.push_back(
-              fmt::format("--{} {} (was {})", option.name, now.*field, before.*field));
-        },
-        option.field);
+    if (std::ranges::find(kTold, option.name) == kTold.end()) continue;
+    const std::string was = text_of(before, option), is = text_of(now, option);
+    if (was != is) changed.push_back(fmt::format("--{} {} (was {})", option.name, is, was));
   }
   return changed;
 }

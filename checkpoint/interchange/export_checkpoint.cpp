@@ -74,7 +74,9 @@ planner::OptimizerOptions options_of(const CheckpointState& state) {
   planner::Config config;
   try {
     const auto json = input::parse_strict_json(state.configuration, input::kWritten);
-    config.optimizer = json.value("optimizer", config.optimizer);
+    const std::string optimizer = json.value("optimizer", std::string("adam"));
+    config.optimizer = planner::choice_named<planner::OptimizerKind>(optimizer).value_or(
+        planner::OptimizerKind::adam);
     config.lr = json.value("lr", config.lr);
     config.momentum = json.value("momentum", config.momentum);
     config.weight_decay = json.value("weight_decay", config.weight_decay);

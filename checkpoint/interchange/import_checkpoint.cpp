@@ -153,7 +153,7 @@ std::vector<std::vector<std::string>> moments_wanted(const TrainedModel& model,
       throw std::invalid_argument(fmt::format(
           "{}: has no {} of {}, which --optimizer {} goes on from; give the optimizer that it was "
           "saved of, or import it with --out and start anew with --init",
-          source.string(), name, parameter.name, config.optimizer));
+          source.string(), name, parameter.name, to_string(config.optimizer)));
     }
   }
   return wanted;
@@ -260,7 +260,8 @@ std::string import_as_run(const TrainedModel& model, const fs::path& source,
         "checkpoint import: give --out FOLDER, or --name RUN and the other flags of the training "
         "that is to go on");
   }
-  if (config.device == "auto") config.device = "cpu";  // train chooses on its own
+  if (!config.device.kind)
+    config.device.kind = planner::DeviceKind::cpu;  // train chooses on its own
   Import import{.spec = models::find_spec(config.model, config.seq), .moments = {}, .state = {}};
   expect_model(model, import.spec, source);
   import.moments = moments_wanted(model, import.spec, config, source);

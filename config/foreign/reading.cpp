@@ -202,9 +202,7 @@ bool ForeignReading::is_overridden(std::string_view flags) const {
 std::string ForeignReading::auto_text(const ForeignKey& key) const {
   std::string taken;
   for (const std::string_view option : names_of(key.text)) {
-    const std::string text = std::visit(
-        [&](auto field) { return fmt::format("{}", config_.*field); }, option_named(option).field);
-    taken += fmt::format(" --{} {}", option, text);
+    taken += fmt::format(" --{} {}", option, text_of(config_, option_named(option)));
   }
   return fmt::format("{} auto ->{}, since no Trainer fills it in; give the flag", key.name, taken);
 }

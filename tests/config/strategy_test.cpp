@@ -1,5 +1,7 @@
 #include "config/strategy.h"
 
+#include <fmt/ranges.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -19,7 +21,7 @@ namespace {
 std::string refusal(const std::vector<std::string>& arguments) {
   try {
     Config config = parse_arguments(arguments).config;
-    if (config.device == "auto") config.device = "cpu";  // as the runtime would decide
+    if (!config.device.kind) config.device.kind = DeviceKind::cpu;  // as the runtime would decide
     strategy_of(config);
   } catch (const std::invalid_argument& error) {
     CHECK(std::string(error.what()).find('\n') == std::string::npos);
@@ -37,7 +39,7 @@ TEST_CASE("flags set the field of their name and keep the other defaults") {
           .config;
   CHECK(config.batch == 7);
   CHECK(config.lr == 0.5);
-  CHECK(config.strategy == "ddp");
+  CHECK(config.strategy == StrategyKind::ddp);
   CHECK(config.fresh);
   CHECK(config.name == "x");
   CHECK(config.epochs == Config{}.epochs);
@@ -50,13 +52,13 @@ TEST_CASE("flags set the field of their name and keep the other defaults") {
 TEST_CASE("every option survives the way through JSON") {
   Config config;
   for (const Option& option : options()) {
-    if (std::holds_alternative<std::string Config::*>(option.field)) {
-      const std::string_view word = option.value.substr(0, option.value.find('|'));
-      set_option(config, option, word);
-    } else if (std::holds_alternative<bool Config::*>(option.field)) {
+    if (std::holds_alternative<bool Config::*>(option.field)) {
       set_option(config, option, "true");
-    } else {
+    } else if (std::holds_alternative<int64_t Config::*>(option.field) ||
+               std::holds_alternative<double Config::*>(option.field)) {
       set_option(config, option, "3");
+    } else {
+      set_option(config, option, option.value.substr(0, option.value.find('|')));
     }
   }
   Config read;
@@ -64,6 +66,18 @@ TEST_CASE("every option survives the way through JSON") {
   CHECK(to_json(read) == to_json(config));
   CHECK(to_json(read) != to_json(Config{}));
   CHECK(nlohmann::json::parse(to_json(config)).size() == options().size());
+}
+
+TEST_CASE("the help names the words of every closed choice") {
+  for (const Option& option : options()) {
+    std::visit(
+        [&]<class Value>(Value Config::*) {
+          if constexpr (ClosedChoice<Value>) {
+            CHECK(option.value == fmt::format("{}", fmt::join(kWordsOf<Value>, "|")));
+          }
+        },
+        option.field);
+  }
 }
 
 TEST_CASE("a config file is read first and flags override it") {
@@ -137,7 +151,7 @@ TEST_CASE("wrong config files name the file and the key") {
 
 TEST_CASE("two runs are the same run if what is learned is the same") {
   Config one, other;
-  other.strategy = "ddp";
+  other.strategy = StrategyKind::ddp;
   other.workers = 2;
   other.batch = one.batch / 2;
   other.storage = "elsewhere";
@@ -197,8 +211,8 @@ TEST_CASE("the help names every option and its default") {
 TEST_CASE("FSDP1's names are strategies with a reshard mode") {
   const auto strategy = [](const char* name) {
     Config config = parse_arguments({"--strategy", name, "--workers", "4"}).config;
-    config.device = "cpu";
-    if (config.strategy == "hsdp") config.replicas = 2;
+    config.device = device_named("cpu");
+    if (config.strategy == StrategyKind::hsdp) config.replicas = 2;
     return strategy_of(config);
   };
   CHECK(strategy("FULL_SHARD").kind == StrategyKind::fsdp);
@@ -235,7 +249,7 @@ TEST_CASE("combinations that cannot run are refused in one line") {
 TEST_CASE("checkpoints are made where there is something to keep") {
   const auto of = [](const std::vector<std::string>& flags) {
     Config config = parse_arguments(flags).config;
-    if (config.device == "auto") config.device = "cpu";
+    if (!config.device.kind) config.device.kind = DeviceKind::cpu;
     return checkpointing_of(config);
   };
   const Checkpointing plain = of({});

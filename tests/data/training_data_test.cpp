@@ -40,7 +40,7 @@ Config config_of(const std::string& data, int64_t batch = 4) {
   Config config;
   config.data = data;
   config.batch = batch;
-  config.device = "null:h200";
+  config.device = device_named("null:h200");
   return config;
 }
 

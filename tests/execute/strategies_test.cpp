@@ -52,7 +52,7 @@ std::vector<double> losses_of(planner::Config config, int steps) {
 /// One rank with whole weights, one microbatch, and nothing that changes only where bytes lie.
 planner::Config reference_of(const planner::Config& config) {
   planner::Config plain;
-  plain.strategy = "single";
+  plain.strategy = planner::StrategyKind::single;
   plain.device = config.device;
   plain.param_dtype = config.param_dtype;
   plain.reduce_dtype = config.reduce_dtype;
@@ -78,8 +78,9 @@ const std::vector<double>& reference_losses(const planner::Config& config) {
 }
 
 bool is_fp32(const planner::Config& config) {
-  return config.param_dtype == "fp32" && config.reduce_dtype == "fp32" &&
-         config.output_dtype == "auto";
+  return config.param_dtype == planner::DType::fp32 &&
+         config.reduce_dtype == planner::DType::fp32 &&
+         config.output_dtype == planner::OutputDType::automatic;
 }
 
 void require_trains_as_one_rank(const planner::Config& config, int steps) {

@@ -250,7 +250,7 @@ TEST_CASE("flags that contradict another launcher are refused", "[join]") {
                                   .may_restart = true};
   const auto refusal = [&](const std::function<void(planner::Config&)>& change) -> std::string {
     planner::Config config;
-    config.device = "cpu";
+    config.device = planner::device_named("cpu");
     config.name = "r";
     change(config);
     try {
@@ -263,7 +263,7 @@ TEST_CASE("flags that contradict another launcher are refused", "[join]") {
   CHECK(refusal([](auto&) {}) == "accepted");
   CHECK(refusal([](auto& config) { config.workers = 2; }) == "accepted");
   planner::Config fresh;
-  fresh.device = "cpu";
+  fresh.device = planner::device_named("cpu");
   fresh.name = "r";
   fresh.fresh = true;
   CHECK(runtime::member_config(fresh, place).fresh);
@@ -272,9 +272,11 @@ TEST_CASE("flags that contradict another launcher are refused", "[join]") {
   CHECK_FALSE(runtime::member_config(fresh, again).fresh);
   CHECK_THAT(refusal([](auto& config) { config.workers = 3; }),
              ContainsSubstring("--workers 3: this is rank 1 of 2 that torchrun has started"));
-  CHECK_THAT(refusal([](auto& config) { config.communicator = "local"; }),
-             ContainsSubstring("share no memory"));
-  CHECK(refusal([](auto& config) { config.device = "null:h200"; }) == "accepted");
+  CHECK_THAT(
+      refusal([](auto& config) { config.communicator = planner::CommunicatorChoice::local; }),
+      ContainsSubstring("share no memory"));
+  CHECK(refusal([](auto& config) { config.device = planner::device_named("null:h200"); }) ==
+        "accepted");
   CHECK_THAT(refusal([](auto& config) { config.solo_rank = 0; }), ContainsSubstring("--solo-rank"));
   CHECK_THAT(refusal([](auto& config) { config.name = ""; }), ContainsSubstring("--name"));
 }

@@ -41,7 +41,7 @@ std::vector<std::string> meet_on(const std::vector<int>& gpus) {
 
 Job job_with(const std::vector<std::string>& flags) {
   planner::Config config = planner::parse_arguments(flags).config;
-  config.device = "cpu";
+  config.device = planner::device_named("cpu");
   Job job;
   job.config = config;
   job.strategy = planner::strategy_of(config);

@@ -189,7 +189,7 @@ int64_t parameter_bytes(const Schedule& schedule) {
 /// Moments, the step count, and what a loss scale keeps.
 int64_t optimizer_bytes(const Schedule& schedule, const planner::Config& config) {
   int64_t moments = 2;
-  if (config.optimizer == "sgd") moments = config.momentum > 0 ? 1 : 0;
+  if (config.optimizer == planner::OptimizerKind::sgd) moments = config.momentum > 0 ? 1 : 0;
   int64_t scalars = 1;
   if (schedule.steps_on_host()) moments = scalars = 0;
   const auto scale = planner::loss_scale_of(config).kind;

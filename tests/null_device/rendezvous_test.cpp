@@ -28,7 +28,7 @@ using namespace shardlens::runtime;
 namespace {
 
 Job job_of(planner::Config config) {
-  config.device = "null:h200";
+  config.device = planner::device_named("null:h200");
   Job job;
   job.config = config;
   job.strategy = planner::strategy_of(config);
@@ -136,7 +136,7 @@ TEST_CASE("a rank whose rank 0 never comes says so") {
 
 TEST_CASE("ranks that share a device meet on the CPU, and are staged") {
   planner::Config config = workers(2);
-  config.communicator = "local";
+  config.communicator = planner::CommunicatorChoice::local;
   const Job job = job_of(config);
   REQUIRE(job.strategy.staged);
   const SharedRegion region = region_of(job);
@@ -247,7 +247,7 @@ TEST_CASE("a rank whose set's first rank never comes names it") {
 // The null device copies between host addresses for real, so values on the host are seen.
 TEST_CASE("staged ranks over parts of the world get the values of the whole") {
   planner::Config config = workers(kGrid.world_size);
-  config.communicator = "local";
+  config.communicator = planner::CommunicatorChoice::local;
   const Job job = job_over_parts(config);
   REQUIRE(job.strategy.staged);
   const SharedRegion region = region_of(job);

@@ -47,7 +47,7 @@ double collective_seconds(ActionKind kind, int world, int shards, Channel channe
                        .writes = {},
                        .bytes = 1000000000}};
   Config config;
-  config.device = "cpu";
+  config.device = device_named("cpu");
   return step_cost(spec, config, schedule, kRates).seconds;
 }
 

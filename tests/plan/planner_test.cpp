@@ -41,10 +41,10 @@ int64_t bytes(const Plan& plan, Category category) {
   return plan.at_peak.category_bytes[static_cast<size_t>(category)];
 }
 
-template <class Words>
-std::string one_of(std::mt19937_64& engine, const Words& words) {
-  return words[static_cast<size_t>(
-      test::random_between(engine, 0, static_cast<int64_t>(std::size(words)) - 1))];
+template <class Values>
+auto one_of(std::mt19937_64& engine, const Values& values) {
+  return values[static_cast<size_t>(
+      test::random_between(engine, 0, static_cast<int64_t>(std::size(values)) - 1))];
 }
 
 Config random_config(std::mt19937_64& engine) {
@@ -52,17 +52,20 @@ Config random_config(std::mt19937_64& engine) {
     return test::random_between(engine, low, high);
   };
   Config config;
-  config.device = "null:h200";
+  config.device = device_named("null:h200");
   config.model = one_of(engine, std::array{"vit-tutorial", "vit-b16", "simple-model"});
   config.batch = number(1, 64);
-  config.strategy = one_of(engine, std::array{"ddp", "fsdp", "fsdp"});
+  config.strategy =
+      one_of(engine, std::array{StrategyKind::ddp, StrategyKind::fsdp, StrategyKind::fsdp});
   config.world = int64_t{1} << number(1, 6);
   config.solo_rank = 0;
-  config.param_dtype = one_of(engine, std::array{"fp32", "bf16"});
-  config.reduce_dtype = one_of(engine, std::array{"fp32", "bf16"});
-  config.reshard_after_forward = one_of(engine, std::array{"auto", "true", "false"});
-  config.recompute = one_of(engine, std::array{"none", "none", "full", "every:2"});
-  config.offload = one_of(engine, std::array{"none", "none", "optimizer", "all"});
+  config.param_dtype = one_of(engine, std::array{DType::fp32, DType::bf16});
+  config.reduce_dtype = one_of(engine, std::array{DType::fp32, DType::bf16});
+  config.reshard_after_forward = {
+      .mode = one_of(engine, std::array{Reshard::automatic, Reshard::yes, Reshard::no})};
+  config.recompute = {.every = one_of(engine, std::array{0, 0, 1, 2})};
+  config.offload =
+      one_of(engine, std::array{Offload::none, Offload::none, Offload::optimizer, Offload::all});
   config.accumulate = number(1, 2);
   return config;
 }
@@ -141,7 +144,7 @@ TEST_CASE("every strategy can be planned, on a GPU and on the CPU", "[planner][p
   for (const char* device : {"null:h200", "cpu"}) {
     for (test::NamedStrategy& strategy : test::all_strategies(8)) {
       CAPTURE(device, strategy.name);
-      strategy.config.device = device;
+      strategy.config.device = device_named(device);
       const Plan made = make_plan(strategy.config, {});
       const auto& categories = made.at_peak.category_bytes;
       CHECK(std::accumulate(categories.begin(), categories.end(), int64_t{0}) ==
@@ -226,7 +229,7 @@ TEST_CASE("a GPU has less room than its null device", "[planner][plan]") {
   Config config = config_of({"--model", "vit-b16", "--world", "8"});
   const Plan on_null = make_plan(config, {});
   CHECK(on_null.outside.total_bytes() == 0);
-  config.device = "auto";
+  config.device = {};
   PlanOptions options;
   options.gpu = "h200";
   const Plan on_gpu = make_plan(config, options);
@@ -274,7 +277,7 @@ TEST_CASE("what is solved fits, and one more does not", "[planner][plan]") {
   CHECK(std::stoll(layers.solution->value) > 12);
 
   config = config_of({"--model", "vit-h14", "--batch", "64"});
-  config.device = "auto";
+  config.device = {};
   const Plan gpu = solve("gpu", config, {});
   CHECK(gpu.verdict == Verdict::fits);
   for (const Gpu& other : gpus()) {
@@ -307,14 +310,14 @@ TEST_CASE("a search shows what nothing fits better than", "[planner][plan]") {
   for (size_t i = 0; i < result.candidates.size(); ++i) {
     const Candidate& candidate = result.candidates[i];
     CAPTURE(candidate.flags, candidate.rejected);
-    CHECK(candidate.config.offload == "none");
-    CHECK(candidate.config.param_dtype == "fp32");
+    CHECK(candidate.config.offload == Offload::none);
+    CHECK(candidate.config.param_dtype == DType::fp32);
     CHECK(candidate.config.batch * candidate.config.accumulate == 64);
     const bool is_on_front = std::ranges::find(result.front, i) != result.front.end();
     CHECK(candidate.rejected.empty() == is_on_front);
     if (candidate.rejected.starts_with("--")) continue;  // cannot be run
     Config one = candidate.config;
-    one.device = "null:h200";
+    one.device = device_named("null:h200");
     const int64_t need = make_plan(one, {}).least_fast_bytes;
     if (is_on_front) {
       CHECK(need == candidate.device_bytes);

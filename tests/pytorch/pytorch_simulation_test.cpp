@@ -57,7 +57,7 @@ planner::Config small_config() {
   planner::Config config;
   config.world = 8;
   config.solo_rank = 0;
-  config.device = "null:h200";
+  config.device = planner::device_named("null:h200");
   return config;
 }
 
@@ -120,16 +120,16 @@ TEST_CASE("the engine says what it does not model", "[engine]") {
                          std::invalid_argument, MessageMatches(ContainsSubstring(what)));
   };
   planner::Config config = small_config();
-  config.strategy = "ddp";
+  config.strategy = planner::StrategyKind::ddp;
   refuses("vit-tutorial", config, "--strategy ddp");
   config = small_config();
-  config.reduce_dtype = "fp16";
+  config.reduce_dtype = planner::DType::fp16;
   refuses("vit-tutorial", config, "--reduce-dtype fp16");
   config = small_config();
-  config.optimizer = "sgd";
+  config.optimizer = planner::OptimizerKind::sgd;
   refuses("vit-tutorial", config, "--optimizer sgd");
   config = small_config();
-  config.recompute = "full";
+  config.recompute = {.every = 1};
   refuses("vit-tutorial", config, "--recompute");
   config = small_config();
   config.wrap = "root";

@@ -153,7 +153,7 @@ TEST_CASE("a step of more actions than ids is refused", "[planner][repetition]")
   Config config;
   config.model = "vit-22b";
   config.world = 512;
-  config.device = "null:h200";
+  config.device = device_named("null:h200");
   config.accumulate = 1 << 20;
   config.solo_rank = 0;
   const Strategy strategy = strategy_of(config);

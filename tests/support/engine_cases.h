@@ -40,21 +40,16 @@ inline planner::PytorchZeroGrad zero_grad_of(const std::string& name) {
 }
 
 inline planner::Config config_of(const nlohmann::json& row, const std::string& gpu) {
+  nlohmann::json json;
+  for (const char* key :
+       {"model", "world", "batch", "strategy", "replicas", "param_dtype", "reduce_dtype",
+        "reshard_after_forward", "offload", "clip_norm", "accumulate", "sync"}) {
+    json[key] = row.at(key);
+  }
+  json["solo_rank"] = row.at("rank");
+  json["device"] = "null:" + gpu;
   planner::Config config;
-  config.model = row.at("model");
-  config.world = row.at("world");
-  config.batch = row.at("batch");
-  config.strategy = row.at("strategy");
-  config.replicas = row.at("replicas");
-  config.param_dtype = row.at("param_dtype");
-  config.reduce_dtype = row.at("reduce_dtype");
-  config.reshard_after_forward = row.at("reshard_after_forward");
-  config.offload = row.at("offload");
-  config.clip_norm = row.at("clip_norm");
-  config.accumulate = row.at("accumulate");
-  config.sync = row.at("sync");
-  config.solo_rank = row.at("rank");
-  config.device = "null:" + gpu;
+  planner::read_json(config, json.dump(), "a recorded case");
   return config;
 }
 

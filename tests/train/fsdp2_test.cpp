@@ -253,7 +253,7 @@ void check_strategies(size_t steps) {
       settings["reshard_after_forward"] = settings["reshard_after_forward"].dump();
     }
     planner::read_json(config, settings.dump(), name);
-    config.device = "cpu";
+    config.device = planner::device_named("cpu");
     config.workers = ranks;
     config.batch = fixture["batch"];
     const auto expected = row["losses"].get<std::vector<double>>();
@@ -261,7 +261,7 @@ void check_strategies(size_t steps) {
     const std::vector<double> losses =
         test::train_losses(tutorial(), data.train, planner::strategy_of(config),
                            static_cast<int>(steps), runtime::executor_options(config));
-    check_losses(losses, expected, config.param_dtype == "fp32");
+    check_losses(losses, expected, config.param_dtype == planner::DType::fp32);
     ++compared;
   }
   CHECK(compared == 15);

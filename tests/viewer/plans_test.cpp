@@ -32,9 +32,9 @@ namespace fs = std::filesystem;
 planner::Config config_of(const std::string& reshard) {
   planner::Config config;
   config.data = "synthetic";
-  config.device = "null:h200";
+  config.device = planner::device_named("null:h200");
   config.world = config.workers = 2;
-  config.reshard_after_forward = reshard;
+  config.reshard_after_forward = planner::reshard_named(reshard);
   return config;
 }
 
@@ -314,7 +314,7 @@ TEST_CASE("the what-if panel shows the plan that the planner makes, turns it, an
   draw(presenter);
   planner::Config wanted = config_of("true");
   wanted.batch = 128;
-  wanted.offload = "all";
+  wanted.offload = planner::Offload::all;
   const planner::Plan plan = planner::make_plan(wanted, {});
   CHECK(presenter.runs()[1].ranks[0].lane.peak().max_bytes == plan.peak.allocated_bytes);
   CHECK(presenter.runs()[1].name == "run: batch 128, offload all");
@@ -413,7 +413,7 @@ TEST_CASE("controls are set with the pointer: a chip by a click, a slider by a d
 
 TEST_CASE("host and pinned memory are shown as the recording has them, also where there is none") {
   planner::Config config = config_of("true");
-  config.offload = "all";
+  config.offload = planner::Offload::all;
   const planner::PlannedTimeline planned = planner::make_timeline(config, {});
   const test::TemporaryFolder folder;
   test::write_profile(folder.file("offload.slp"), planned.timeline);

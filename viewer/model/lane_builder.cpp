@@ -47,7 +47,7 @@ void fill_peaks(LaneData& data) {
 }  // namespace
 
 LaneBuilder::LaneBuilder(const profiler::Header& header, std::optional<Space> space)
-    : space_(space.value_or(header.device == "cpu" ? Space::host : Space::device)) {
+    : space_(space.value_or(header.space_of_tensors())) {
   data_.stretches.push_back({.phase = Phase::starting});
 }
 

@@ -88,10 +88,9 @@ Outlook outlook_of(const planner::Plan& plan) {
 
 PlanRequest request_of(const Run& run) {
   const profiler::Header& header = run.at_peak().lane.info().header;
-  const bool is_gpu = header.device == "cuda";
   return {.name = run.name,
           .config = config_of(header),
-          .gpu = is_gpu ? gpu_of_display_name(header.gpu) : ""};
+          .gpu = header.is_on_gpu() ? gpu_of_display_name(header.gpu) : ""};
 }
 
 PlanRequest request_of_file(const std::string& path) {

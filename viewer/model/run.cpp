@@ -271,9 +271,7 @@ size_t Run::peak_rank() const {
 
 int64_t Run::capacity_bytes() const {
   const LaneInfo& info = ranks.front().lane.info();
-  const auto of_tensors =
-      info.header.device == "cpu" ? profiler::Space::host : profiler::Space::device;
-  return info.space == of_tensors ? info.header.capacity_bytes : 0;
+  return info.space == info.header.space_of_tensors() ? info.header.capacity_bytes : 0;
 }
 
 bool Run::is_predicted() const {

@@ -88,8 +88,7 @@ profiler::Matching matched(const Subject& base, const Subject& one) {
 /// Returns the name of the run's memory; "Memory" is that of tensors on the run's own device.
 std::string_view memory_of(const Subject& one) {
   const LaneInfo& info = one.lane().info();
-  const auto own = info.header.device == "cpu" ? profiler::Space::host : profiler::Space::device;
-  if (info.space == own) return "Memory";
+  if (info.space == info.header.space_of_tensors()) return "Memory";
   return info.space == profiler::Space::pinned ? "Pinned memory" : "Host memory";
 }
 
