@@ -291,7 +291,7 @@ constexpr std::array kCommands = {
             [](S s, F f) {
               if (!f.hits_x.empty()) go_to_previous(s, f.hits_x, from(s, f), hair(f));
             }},
-    Command{"search.clear", "Ctrl+/", "Find", "Clear the search", [](S s, F) { s.search.clear(); }},
+    Command{"search.clear", "Ctrl+K", "Find", "Clear the search", [](S s, F) { s.search.clear(); }},
     Command{"note.add", "M", "Find", "Add a note at the cursor", nullptr, Request::add_note},
     Command{"note.remove", "Shift+M", "Find", "Remove the nearest note", remove_nearest_note},
     Command{"note.next", "Ctrl+M", "Find", "Go to the next note",

@@ -55,16 +55,23 @@ KeyChord parse_chord(std::string_view text) {
 }
 
 KeyChord chord_of(int glfw_key, int glfw_modifiers, const char* name) {
-  int code = glfw_key == GLFW_KEY_KP_ENTER ? GLFW_KEY_ENTER : glfw_key;
+  KeyChord chord{.code = glfw_key == GLFW_KEY_KP_ENTER ? GLFW_KEY_ENTER : glfw_key,
+                 .ctrl = (glfw_modifiers & GLFW_MOD_CONTROL) != 0,
+                 .shift = (glfw_modifiers & GLFW_MOD_SHIFT) != 0,
+                 .alt = (glfw_modifiers & GLFW_MOD_ALT) != 0};
   const std::string_view text = name == nullptr ? "" : name;
   // What a key of the number pad means depends on more than its name.
   const bool is_named = glfw_key < GLFW_KEY_ESCAPE && text.size() == 1 &&
                         std::isgraph(static_cast<unsigned char>(text[0])) != 0;
-  if (is_named) code = std::toupper(static_cast<unsigned char>(text[0]));
-  return {.code = code,
-          .ctrl = (glfw_modifiers & GLFW_MOD_CONTROL) != 0,
-          .shift = (glfw_modifiers & GLFW_MOD_SHIFT) != 0,
-          .alt = (glfw_modifiers & GLFW_MOD_ALT) != 0};
+  // Beside Alt a key gives no character, and a French 1 has the name of its other sign, &.
+  const bool is_digit = chord.alt && glfw_key >= GLFW_KEY_0 && glfw_key <= GLFW_KEY_9;
+  if (is_named && !is_digit) chord.code = std::toupper(static_cast<unsigned char>(text[0]));
+  // So a German + and an American = with Shift, which is +, are what enlarges.
+  if (chord.ctrl && (chord.code == '+' || chord.code == '=')) {
+    chord.code = '=';
+    chord.shift = false;
+  }
+  return chord;
 }
 
 KeyChord with_character(KeyChord chord, unsigned character) {

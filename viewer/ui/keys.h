@@ -24,7 +24,8 @@ struct KeyPress {
 KeyChord parse_chord(std::string_view text);
 
 /// Returns the chord of the arguments of GLFW's key callback. `name` is the key's name on the
-/// user's keyboard, as glfwGetKeyName returns it: Z is where that says "z".
+/// user's keyboard, as glfwGetKeyName returns it: Z is where that says "z". Beside Alt a digit is
+/// where an American keyboard has it, and beside Ctrl "+" and "=" are one key.
 KeyChord chord_of(int glfw_key, int glfw_modifiers, const char* name = nullptr);
 
 /// Returns the chord whose key has given a character: a digit or a sign is that key wherever it
