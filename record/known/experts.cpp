@@ -9,6 +9,7 @@
 
 #include "record/known/routing.h"
 #include "record/known/tensors.h"
+#include "record/known/unseen.h"
 
 namespace shardlens::runtime {
 
@@ -82,6 +83,7 @@ bool choose(KnownMemory& memory, c10::ArrayRef<c10::IValue> arguments, const at:
     allow_elements(elements);
   }
   if (!is_small(indices)) return false;
+  const Unseen unseen;
   const auto values = choose_experts(routing(), tokens, k, experts);
   make_known(memory, indices, at::tensor(values, at::kLong).reshape(indices.sizes()));
   return true;

@@ -54,6 +54,8 @@ class GivenBlocks {
     has_answers_ = true;
   }
 
+  bool has_answers() const { return has_answers_; }
+
   void note_written(uint64_t address) {
     if (!has_answers_) return;
     const std::lock_guard lock(mutex_);

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <vector>
 
+#include "record/known/unseen.h"
+
 namespace shardlens::runtime {
 
 namespace {
@@ -77,11 +79,11 @@ std::optional<Span> span_of(const at::Tensor& tensor) {
 
 std::optional<at::Tensor> known_values(KnownMemory& memory, const at::Tensor& tensor) {
   if (!is_small(tensor)) return std::nullopt;
-  const auto options = tensor.options().device(at::kCPU).requires_grad(false);
-  if (tensor.numel() == 0) return at::empty(tensor.sizes(), options);
+  if (tensor.numel() == 0) return empty_like_on_cpu(tensor);
   const auto span = span_of(tensor);
   if (!span || span->bytes > most_bytes_of(tensor)) return std::nullopt;
   if (!memory.knows(span->address, span->bytes)) return std::nullopt;
+  const Unseen unseen;
   std::vector<char> bytes(span->bytes);
   if (!memory.read(bytes.data(), span->address, span->bytes)) return std::nullopt;
   return view_of(bytes, tensor).clone(at::MemoryFormat::Contiguous);
@@ -96,6 +98,7 @@ void make_known(KnownMemory& memory, const at::Tensor& tensor, const at::Tensor&
   const auto span = span_of(tensor);
   if (!span) return;
   if (span->bytes > most_bytes_of(tensor)) return make_unknown(memory, tensor);
+  const Unseen unseen;
   std::vector<char> bytes(span->bytes);
   if (has_gaps(tensor, *span) && !memory.read(bytes.data(), span->address, span->bytes)) {
     return make_unknown(memory, tensor);
@@ -105,7 +108,13 @@ void make_known(KnownMemory& memory, const at::Tensor& tensor, const at::Tensor&
 }
 
 at::Tensor empty_like_on_cpu(const at::Tensor& tensor) {
+  const Unseen unseen;
   return at::empty(tensor.sizes(), tensor.options().device(at::kCPU).requires_grad(false));
+}
+
+at::Tensor zeros_like_on_cpu(const at::Tensor& tensor) {
+  const Unseen unseen;
+  return empty_like_on_cpu(tensor).zero_();
 }
 
 }  // namespace shardlens::runtime

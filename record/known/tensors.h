@@ -55,6 +55,7 @@ void make_unknown(KnownMemory& memory, const at::Tensor& tensor);
 
 /// Returns a tensor on the CPU of the same sizes and type, with any values.
 at::Tensor empty_like_on_cpu(const at::Tensor& tensor);
+at::Tensor zeros_like_on_cpu(const at::Tensor& tensor);
 
 /// Calls `look` with each tensor of an argument: it may be one, or a list of them.
 template <class Look>

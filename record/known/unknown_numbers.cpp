@@ -26,7 +26,6 @@ void take_to_be_finite(KnownMemory& memory, GivenBlocks& blocks, Finiteness asks
     if (const auto span = span_of(answers)) blocks.note_answer(span->address, answer);
     return;
   }
-  const Unseen unseen;
   if (!known_values(memory, answers)) fill(memory, answers, answer);
 }
 
@@ -49,8 +48,8 @@ void give_answer(KnownMemory& memory, std::optional<bool> answer, Outputs output
 }
 
 void drop_answer(GivenBlocks& blocks, const at::Tensor& written) {
-  const auto span = is_plain(written) ? span_of(written) : std::nullopt;
-  if (span) blocks.note_written(span->address);
+  if (!blocks.has_answers() || !is_plain(written)) return;
+  if (const auto span = span_of(written)) blocks.note_written(span->address);
 }
 
 bool is_empty_of_numbers(const c10::IValue& value) {

@@ -182,6 +182,7 @@ std::optional<at::Tensor> deciding_values(Absorbing absorbing, const at::Tensor&
   if (absorbing == Absorbing::one && one.scalar_type() != at::kBool) return std::nullopt;
   auto values = known_values(*known_memory, one);
   if (!values || values->numel() == 0) return std::nullopt;
+  const Unseen unseen;
   const bool decides =
       absorbing == Absorbing::zero ? !values->any().item<bool>() : values->all().item<bool>();
   return decides ? values : std::nullopt;
@@ -199,9 +200,9 @@ std::optional<Values> decided_by_one(const KnownOperator& facts,
   if (!is_plain(left) || !is_plain(right)) return std::nullopt;
   Values made;
   if (const auto deciding = deciding_values(facts.absorbing, left, right)) {
-    made = {*deciding, empty_like_on_cpu(right).zero_()};
+    made = {*deciding, zeros_like_on_cpu(right)};
   } else if (const auto other = deciding_values(facts.absorbing, right, left)) {
-    made = {empty_like_on_cpu(left).zero_(), *other};
+    made = {zeros_like_on_cpu(left), *other};
   } else {
     return std::nullopt;
   }
@@ -236,6 +237,7 @@ Values computed_in_double(const KnownOperator& facts, Values arguments) {
 
 /// Returns the results of the operator on the CPU, or nothing where it fails there.
 std::optional<Values> computed(const KnownOperator& facts, Values arguments) {
+  const Unseen unseen;
   try {
     if (facts.lacks_whole_numbers) return computed_in_double(facts, std::move(arguments));
     facts.handle->callBoxed(&arguments);
@@ -336,8 +338,9 @@ bool lacks_numbers(const Frame& frame) {
 
 /// Returns true if all that the operator has written is known now.
 bool give_results(Frame& frame, ValuesView outputs) {
+  if (!frame.results && (!frame.on_cpu || !is_quick(frame, outputs))) return false;
+  const Unseen unseen;
   if (!frame.results) {
-    if (!frame.on_cpu || !is_quick(frame, outputs)) return false;
     frame.is_of_nothing = reads_nothing(frame);
     frame.results = computed(*frame.facts, std::move(*frame.on_cpu));
     if (!frame.results || lacks_numbers(frame)) return false;
@@ -361,6 +364,7 @@ void count_results(Frame& frame, const IValue& counted) {
     has_unknown_counts = has_unknown_counts || is_plain(counted.toTensor());
     return;
   }
+  const Unseen unseen;
   const at::Tensor input = frame.on_cpu->at(0).toTensor();
   frame.results = computed(*frame.facts, std::move(*frame.on_cpu));
   frame.on_cpu.reset();
@@ -400,7 +404,6 @@ void note_choices(Frame& frame, c10::ArrayRef<const IValue> arguments) {
 }
 
 void prepare_computing(Frame& frame, c10::ArrayRef<const IValue> arguments) {
-  const Unseen unseen;
   note_choices(frame, arguments);
   if (frame.facts->writes_by_index && selects_nothing(arguments[1])) {
     frame.is_followed = false;
@@ -442,8 +445,7 @@ ValuesView results_of(const at::RecordFunction& call, size_t count) {
 
 void apply_effect(Frame& frame, const at::RecordFunction& call, ValuesView outputs) {
   switch (frame.facts->effect) {
-    case Effect::computes: {
-      const Unseen unseen;
+    case Effect::computes:
       if (give_results(frame, outputs)) return;
       forget_written(frame, outputs);
       if (frame.facts->chooses && outputs.size() == 2 && outputs[1].isTensor() &&
@@ -451,7 +453,6 @@ void apply_effect(Frame& frame, const at::RecordFunction& call, ValuesView outpu
         mark_choices(frame, outputs.slice(1));
       }
       return;
-    }
     case Effect::writes:
     case Effect::unmarked:
       return forget_written(frame, outputs);
