@@ -1,7 +1,7 @@
 """Makes what a program needs, on first use, below $SHARDLENS_DEPS/programs: packages, source, inputs.
 
 Every environment sees the packages of .deps/peers, the one PyTorch with NVIDIA's libraries, which
-are gigabytes, and has its own in front of these.
+are gigabytes, and has its own in front of these. One that names a torch of its own sees no others.
 """
 
 import fcntl
@@ -82,7 +82,8 @@ class Environment:
     def _make(self, folder, base):
         log = _log(self.name)
         _run([BASE, "-m", "venv", "--without-pip", folder], log)
-        (_site_of(folder) / "base.pth").write_text(f"{base}\n")
+        if not re.search(r"^torch==", self.pins.read_text(), re.MULTILINE):
+            (_site_of(folder) / "base.pth").write_text(f"{base}\n")
         _run([BASE, "-m", "pip", "--python", folder / "bin" / "python", "install", "--no-deps",
               "--no-input", "--progress-bar", "off", "--requirement", self.pins], log)
 

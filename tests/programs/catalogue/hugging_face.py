@@ -10,6 +10,7 @@ ACCELERATE = Source("https://github.com/huggingface/accelerate",
 SBERT = Source("https://github.com/UKPLab/sentence-transformers",
                "85ec64559f4414aa536eca4bf53538291e0a333f")
 AO = Source("https://github.com/pytorch/ao", "36027d82d1ad9949597ea16002ff4940374b1b94")
+UNSLOTH = Source("https://github.com/unslothai/unsloth", "015bdef0d94a241bcd94eec7a405b1700632180d")
 LIGHTNING = Source("https://github.com/Lightning-AI/pytorch-lightning",
                    "7f0c3436cd3f6ad3753125672024fc415cbcb414")
 
@@ -33,6 +34,16 @@ def example(name, script, *more, inputs, library="transformers", launcher=("{pyt
     return Program(f"transformers-{name}", library, "hugging_face",
                    (*launcher, f"{{source}}/examples/pytorch/{script}", *more),
                    source=TRANSFORMERS, inputs=inputs, **options)
+
+
+def unsloth(name, *words):
+    """Trains with Unsloth's patched layers; it wants a PyTorch before 2.15. With -P the package is
+    imported, not the source beside the script."""
+    command = ("{python}", "-P", "{source}/unsloth-cli.py", "--model_name", "{tiny_llama}", "--dataset",
+               "{alpaca}", "--max_seq_length", "256", "--max_steps", "3", "--report_to", "none",
+               "--output_dir", "{work}/out", *words)
+    return Program(f"unsloth-{name}", "unsloth", "torch_2_14", command, source=UNSLOTH,
+                   inputs=("tiny_llama", "alpaca"), timeout_s=600)
 
 
 ND = "{source}/examples/torch_native_parallelism"
@@ -99,10 +110,16 @@ PROGRAMS = [
         library="bitsandbytes"),
     trl("sft-adamw-8bit", "sft", "chats", "--optim", "adamw_8bit", library="bitsandbytes"),
     trl("sft-adamw-torch-8bit", "sft", "chats", "--optim", "adamw_torch_8bit", library="torchao"),
+    trl("sft-adamw-paged", "sft", "chats", "--optim", "paged_adamw_8bit", "--bf16", "True",
+        library="bitsandbytes"),
+    trl("sft-adafactor", "sft", "chats", "--optim", "adafactor", "--fp16", "True",
+        "--gradient_accumulation_steps", "2", "--neftune_noise_alpha", "5"),
     trl("sft-galore", "sft", "chats", "--optim", "galore_adamw", "--optim_target_modules", ".*mlp.*",
         library="galore-torch"),
     trl("sft-evaluation", "sft", "chats", "--eval_strategy", "steps", "--eval_steps", "2"),
     trl("sft-compiled", "sft", "chats", "--torch_compile", timeout_s=600),
+    trl("sft-ddp", "sft", "chats", launcher=(*LAUNCH, "--num_processes", "2", "--multi_gpu"),
+        flags=("--rank", "1")),
     trl("sft-fsdp2", "sft", "chats", launcher=(
         *LAUNCH, "--config_file", "{site}/trl/accelerate_configs/fsdp2.yaml", "--num_processes", "4")),
     trl("sft-fsdp1", "sft", "chats", launcher=(
@@ -146,6 +163,8 @@ PROGRAMS = [
     peft("miss", "miss_finetuning/miss_finetuning.py", "--base_model_name_or_path", "{tiny_llama}",
          "--output_dir", "{work}/out", "--data_path", "{alpaca}", "--dataset_split", "train",
          "--dataset_field", "instruction", "output", "--max_steps", "3", "--report_to", "none"),
+    unsloth("lora"),
+    unsloth("qlora", "--load_in_4bit"),
     nd_parallel("fsdp", "--dp-shard-size", "4", processes="4", rank="0"),
     nd_parallel("hsdp", "--dp-replicate-size", "2", "--dp-shard-size", "4", processes="8", rank="5"),
     nd_parallel("fsdp-cp", "--dp-shard-size", "2", "--cp-size", "2", processes="4", rank="1"),

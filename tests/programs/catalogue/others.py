@@ -19,6 +19,16 @@ MINGPT = {"library": "torch", "environment": "vision", "variables": {"PYTHONPATH
                            "37baab71b9abea1b76ab957409a1cc2fbfba8a26")}
 
 
+X_TRANSFORMERS = {"library": "x-transformers", "environment": "vision", "inputs": ("letters",),
+                  "source": Source("https://github.com/lucidrains/x-transformers",
+                                   "9252ed7838021ee61e6c5be0930b3a9a88efdf06")}
+
+
+def on_letters(script):
+    """One of x-transformers' trainings, which look for their text in a folder data."""
+    return ("bash", "-c", f"ln -s {{letters}} data && exec {{python}} {{source}}/{script}")
+
+
 def on_cora(script, *arguments):
     """An example that reads Planetoid's graphs beside its own folder."""
     command = " ".join(("{python}", "{source}/examples/" + script, *arguments))
@@ -58,16 +68,20 @@ PROGRAMS = [
     Program("word-language-lstm", command=(*WORDS, "--model", "LSTM"), **EXAMPLES),
     Program("word-language-gru", command=(*WORDS, "--model", "GRU", "--tied"), **EXAMPLES),
     Program("word-language-transformer", command=(*WORDS, "--model", "Transformer"), **EXAMPLES),
-    Program("x-transformers", library="x-transformers", environment="vision", inputs=("letters",),
-            source=Source("https://github.com/lucidrains/x-transformers",
-                          "9252ed7838021ee61e6c5be0930b3a9a88efdf06"),
-            command=("bash", "-c", "ln -s {letters} data && exec {python} {source}/train_enwik8.py "
-                     "--num_batches 3 --seq_len 256 --generate_length 8")),
+    Program("x-transformers", **X_TRANSFORMERS, command=on_letters(
+        "train_enwik8.py --num_batches 3 --seq_len 256 --generate_length 8")),
+    Program("x-transformers-copy", **X_TRANSFORMERS, command=on_letters("train_copy.py"),
+            flags=("--steps", "3")),
+    Program("x-transformers-vae", **X_TRANSFORMERS, command=on_letters("train_gpt_vae.py"),
+            flags=("--steps", "3")),
     Program("whisper", library="openai-whisper", environment="vision", inputs=("tiny_whisper",),
             command=("bash", "-c", "PATH={tiny_whisper}/bin:$PATH exec {bin}/whisper "
                      "{tiny_whisper}/silence.wav --model {tiny_whisper}/tiny.pt --device cuda "
                      "--language en --output_dir out")),
     Program("geometric-gcn", command=on_cora("gcn.py", "--epochs", "3"), **GEOMETRIC),
+    # It prints a test accuracy of its best epoch, which there is where one is better than 0.
+    Program("geometric-gat", command=on_cora("gat.py", "--epochs", "3"), flags=("--true", "gat.py:76"),
+            **GEOMETRIC),
     Program("geometric-autoencoder", command=on_cora("autoencoder.py", "--epochs", "3"), **GEOMETRIC),
     Program("geometric-link-prediction", command=on_cora("link_pred.py"), flags=("--steps", "3"),
             **GEOMETRIC),

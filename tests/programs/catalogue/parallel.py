@@ -23,11 +23,12 @@ def example(name, script, **options):
                    source=EXAMPLES, flags=world(8, rank=3), **options)
 
 
-def torchtitan(name, flags, *words, module="llama3", config="llama3_debugmodel"):
+def torchtitan(name, flags, *words, module="llama3", config="llama3_debugmodel",
+               environment="parallel"):
     command = ("{python}", "-m", "torchtitan.train", "--module", module, "--config", config,
                "--hf_assets_path", "{titan_assets}/tokenizer",
                "--dataloader.dataset_path", "{titan_assets}/c4", "--training.steps", "3")
-    return Program(f"torchtitan-{name}", "torchtitan", "parallel", (*command, *words),
+    return Program(f"torchtitan-{name}", "torchtitan", environment, (*command, *words),
                    inputs=("titan_assets",), flags=flags, timeout_s=600)
 
 
@@ -72,6 +73,16 @@ def megatron(name, flags, *words):
                    variables={"CUDA_DEVICE_MAX_CONNECTIONS": "1", "PYTHONPATH": "{source}"})
 
 
+def litgpt(name, script, *words, **options):
+    return Program(f"litgpt-{name}", "litgpt", "parallel",
+                   ("{bin}/litgpt", script, "{tiny_pythia}", "--data", "JSON", "--data.json_path",
+                    "{instructions}/instructions.json", "--data.val_split_fraction", "0.1",
+                    "--train.max_steps", "3", "--train.epochs", "1", "--train.global_batch_size", "8",
+                    "--train.micro_batch_size", "2", "--train.max_seq_length", "128",
+                    "--eval.max_iters", "1", "--out_dir", "{work}/out", "--logger_name", "csv",
+                    *words), inputs=("instructions", "tiny_pythia"), **options)
+
+
 PROGRAMS = [
     example("pytorch-fsdp2", "FSDP2/example.py"),
     example("pytorch-tensor-parallel", "tensor_parallelism/tensor_parallel_example.py"),
@@ -90,6 +101,16 @@ PROGRAMS = [
 
     torchtitan("experts", world(4, rank=1), *in_parallel(shard=4, expert=4), module="deepseek_v3",
                config="deepseek_v3_debugmodel"),
+
+    torchtitan("experts-stages", world(8, rank=3), *in_parallel(shard=4, expert=2, pipeline=2),
+               *schedule("Interleaved1F1B"), module="deepseek_v3", config="deepseek_v3_debugmodel"),
+    torchtitan("qwen3", world(4, rank=1), module="qwen3", config="qwen3_debugmodel"),
+    torchtitan("qwen3-experts", world(4, rank=1), *in_parallel(shard=4, expert=2), module="qwen3",
+               config="qwen3_moe_debug"),
+    torchtitan("gpt-oss", world(4, rank=1), module="gpt_oss", config="gpt_oss_debugmodel_flex"),
+    # torchao's kernels for float8 are refused by the Triton of PyTorch 2.15.
+    torchtitan("float8", world(4, rank=1), config="llama3_debugmodel_float8",
+               environment="torch_2_14"),
 
     megatron("tp-pp", world(8, rank=5), "--tensor-model-parallel-size", "2",
              "--pipeline-model-parallel-size", "2"),
@@ -117,13 +138,8 @@ PROGRAMS = [
              "--dp-shard-size", "2", "--tp-size", "2", "--num-steps", "3", "--sequence-length", "128",
              "--model-name", "{tiny_llama}", "--save-dir", "{work}/out"),
             source=ACCELERATE, inputs=("stories", "tiny_llama"), flags=("--rank", "3")),
-    Program("litgpt-finetune", "litgpt", "parallel",
-            ("{bin}/litgpt", "finetune_full", "{tiny_pythia}", "--data", "JSON", "--data.json_path",
-             "{instructions}/instructions.json", "--data.val_split_fraction", "0.1",
-             "--train.max_steps", "3", "--train.epochs", "1", "--train.global_batch_size", "8",
-             "--train.micro_batch_size", "2", "--train.max_seq_length", "128", "--eval.max_iters",
-             "1", "--out_dir", "{work}/out", "--devices", "4", "--logger_name", "csv"),
-            inputs=("instructions", "tiny_pythia"), flags=world(4, rank=2)),
+    litgpt("finetune", "finetune_full", "--devices", "4", flags=world(4, rank=2)),
+    litgpt("lora", "finetune_lora", "--precision", "bf16-true"),
     Program("nanogpt-ddp", "torch", "parallel",
             ("env", "-C", "{source}", "{python}", "train.py", "--dataset={token_files}",
              "--out_dir={work}", "--compile=False", "--max_iters=3",

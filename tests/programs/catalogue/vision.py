@@ -70,6 +70,16 @@ PROGRAMS = [
     Program("timm-cuda-graphs", command=(*TIMM_TRAIN, "--model", "vit_tiny_patch16_224",
                                          "--torchcompile", "--torchcompile-mode",
                                          "reduce-overhead"), **TIMM),
+    Program("timm-max-autotune", timeout_s=3000, command=(
+        *TIMM_TRAIN, "--model", "vit_tiny_patch16_224", "--torchcompile", "--torchcompile-mode",
+        "max-autotune-no-cudagraphs"), **TIMM),
+    Program("timm-maxvit", command=(*TIMM_TRAIN, "--model", "maxvit_rmlp_pico_rw_256", "--amp",
+                                    "--opt", "adafactor"), **TIMM),
+    Program("timm-efficientnet", command=(*TIMM_TRAIN, "--model", "efficientnet_b1", "--amp", "--aa",
+                                          "rand-m9-mstd0.5", "--reprob", "0.3", "--bce-loss",
+                                          "--drop-path", "0.2", "--opt", "rmsproptf"), **TIMM),
+    Program("timm-nfnet", command=(*TIMM_TRAIN, "--model", "dm_nfnet_f0", "--opt", "lion",
+                                   "--clip-mode", "agc", "--clip-grad", "0.01"), **TIMM),
     Program("timm-benchmark", command=("{python}", "{source}/benchmark.py", "--model",
                                        "efficientnet_b0", "--bench", "train", "--batch-size", "16",
                                        "--num-bench-iter", "10", "--num-warm-iter", "1", "--amp"),
@@ -88,11 +98,30 @@ PROGRAMS = [
         "--pretrained_model_name_or_path", "{tiny_diffusion}", "--instance_data_dir",
         "{pictures}/train/dog", "--instance_prompt", "a dog", "--max_train_steps", "3",
         *DIFFUSERS_OUT), **DIFFUSERS),
+    Program("diffusers-textual-inversion", inputs=("pictures", "tiny_diffusion"), command=(
+        "{python}", "{source}/examples/textual_inversion/textual_inversion.py",
+        "--pretrained_model_name_or_path", "{tiny_diffusion}", "--train_data_dir",
+        "{pictures}/train/dog", "--placeholder_token", "zz", "--initializer_token", "a",
+        "--max_train_steps", "3", "--learnable_property", "object", *DIFFUSERS_OUT), **DIFFUSERS),
+    Program("diffusers-text-to-image-lora", inputs=("pictures", "tiny_diffusion"), command=(
+        "{python}", "{source}/examples/text_to_image/train_text_to_image_lora.py",
+        "--pretrained_model_name_or_path", "{tiny_diffusion}", "--train_data_dir", "{pictures}/train",
+        "--max_train_steps", "3", "--mixed_precision", "bf16", *DIFFUSERS_OUT), **DIFFUSERS),
+    Program("diffusers-dreambooth", inputs=("pictures", "tiny_diffusion"), command=(
+        "{python}", "{source}/examples/dreambooth/train_dreambooth.py",
+        "--pretrained_model_name_or_path", "{tiny_diffusion}", "--instance_data_dir",
+        "{pictures}/train/dog", "--instance_prompt", "a dog", "--max_train_steps", "3",
+        "--gradient_checkpointing", "--train_text_encoder", *DIFFUSERS_OUT), **DIFFUSERS),
     Program("open-clip-vit", command=(*CLIP_TRAIN, "--model", "ViT-S-32", "--precision", "amp"),
             **OPEN_CLIP),
     Program("open-clip-rank", command=("{python}", "-m", "torch.distributed.run", "--nproc_per_node", "4", *CLIP_TRAIN[1:],
                                        "--model", "ViT-S-32", "--local-loss", "--gather-with-grad",
                                        "--grad-checkpointing"), **OPEN_CLIP),
+    Program("open-clip-coca", command=(*CLIP_TRAIN, "--model", "coca_base", "--precision", "amp_bf16",
+                                       "--batch-size", "2", "--coca-contrastive-loss-weight", "1",
+                                       "--coca-caption-loss-weight", "2"), **OPEN_CLIP),
+    Program("open-clip-siglip", command=(*CLIP_TRAIN, "--model", "ViT-S-32-alt", "--siglip",
+                                         "--accum-freq", "2"), **OPEN_CLIP),
     Program("pytorch-imagenet", inputs=("pictures",), command=(
         "{python}", "{source}/imagenet/main.py", "-a", "resnet50", "-b", "8", "-j", "1", "--epochs",
         "1", "{pictures}"), **EXAMPLES),
@@ -107,6 +136,8 @@ PROGRAMS = [
     Program("pytorch-vae", inputs=("digits",), command=(
         "bash", "-c", "ln -s {digits} ../data && mkdir results && "
         "exec {python} {source}/vae/main.py --epochs 1"), **EXAMPLES),
+    Program("pytorch-forward-forward", inputs=("digits",), command=with_data(
+        "{digits}", "data", "{python} {source}/mnist_forward_forward/main.py --epochs 2"), **EXAMPLES),
     Program("ignite-mnist", inputs=("digits",), command=with_data(
         "{digits}/MNIST", "MNIST", "{python} {source}/examples/mnist/mnist.py --epochs 1"), **IGNITE),
     Program("ignite-dcgan", inputs=("pictures",), flags=("--steps", "4"), command=(
