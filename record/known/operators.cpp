@@ -176,7 +176,7 @@ struct Known {
 using Places = std::pair<const char*, const char*>;
 
 struct HashOfPlaces {
-  /// Spreads over all bits, of which the upper ones are the best.
+  /// Spreads over all 64 bits; the upper ones are the best.
   size_t operator()(const Places& places) const {
     constexpr uint64_t kGoldenRatio = 0x9E3779B97F4A7C15;
     const auto first = reinterpret_cast<uint64_t>(places.first);
@@ -193,7 +193,7 @@ const Known& find_known(const Places& places, const at::RecordFunction& call) {
   return one;
 }
 
-/// Remembers an operator that the thread has called lately, at a place that its hash gives.
+/// An operator that the thread has called lately.
 struct Recent {
   Places places;
   const Known* known = nullptr;
@@ -202,9 +202,12 @@ struct Recent {
 }  // namespace
 
 const KnownOperator& known_operator(const at::RecordFunction& call) {
-  thread_local std::array<Recent, 1 << 10> all_recent;  // has no destructor, which came too early
+  // An operator is at the place that its hash gives, until another takes it. The table needs no
+  // destructor, which would come too early, either.
+  constexpr int kBits = 10;
+  thread_local std::array<Recent, size_t{1} << kBits> all_recent;
   const Places places(call.name(), call.overload_name());
-  Recent& recent = all_recent[HashOfPlaces()(places) >> 54];
+  Recent& recent = all_recent[HashOfPlaces()(places) >> (64 - kBits)];
   const bool is_same = recent.known != nullptr && recent.places == places &&
                        std::strcmp(recent.known->name.c_str(), call.name()) == 0;
   if (!is_same) recent = {places, &find_known(places, call)};
