@@ -5,12 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <stdexcept>
-#include <variant>
+#include <type_traits>
 
 #include "base/units.h"
 #include "plan/parallel.h"

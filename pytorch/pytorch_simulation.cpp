@@ -27,8 +27,8 @@ void refuse(bool is_wanted, std::string_view what, std::string_view instead) {
 }
 
 void check(const Config& config, const Strategy& strategy) {
-  const bool is_fsdp = strategy.kind == StrategyKind::fsdp || strategy.kind == StrategyKind::hsdp;
-  refuse(!is_fsdp, fmt::format("--strategy {}", to_string(strategy.kind)), "use fsdp or hsdp");
+  refuse(!is_sharded(strategy.kind), fmt::format("--strategy {}", to_string(strategy.kind)),
+         "use fsdp or hsdp");
   refuse(strategy.param_dtype != DType::fp16 && strategy.reduce_dtype == DType::fp16,
          "--reduce-dtype fp16 for other gradients", "use --param-dtype fp16 too");
   refuse(strategy.param_dtype == DType::fp32 && strategy.reduce_dtype != DType::fp32,

@@ -286,10 +286,9 @@ std::string_view to_string(ActionKind kind) {
 }
 
 Schedule build_schedule(const models::ModelSpec& spec, const Strategy& strategy, Pass pass) {
-  const bool is_sharded =
-      strategy.kind == StrategyKind::fsdp || strategy.kind == StrategyKind::hsdp;
-  const bool computes_with_masters =
-      !is_sharded && strategy.param_dtype == DType::fp32 && strategy.offload == Offload::none;
+  const bool computes_with_masters = !is_sharded(strategy.kind) &&
+                                     strategy.param_dtype == DType::fp32 &&
+                                     strategy.offload == Offload::none;
   const auto build = [&](int microbatches, Pass of) {
     Strategy some = strategy;
     some.microbatches = microbatches;

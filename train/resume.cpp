@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <optional>
 #include <stdexcept>
-#include <variant>
 
 #include "base/durable_files.h"
 #include "base/units.h"

@@ -260,8 +260,8 @@ std::string import_as_run(const TrainedModel& model, const fs::path& source,
         "checkpoint import: give --out FOLDER, or --name RUN and the other flags of the training "
         "that is to go on");
   }
-  if (!config.device.kind)
-    config.device.kind = planner::DeviceKind::cpu;  // train chooses on its own
+  // Whatever needs a device here takes the CPU; train chooses on its own.
+  if (!config.device.kind) config.device.kind = planner::DeviceKind::cpu;
   Import import{.spec = models::find_spec(config.model, config.seq), .moments = {}, .state = {}};
   expect_model(model, import.spec, source);
   import.moments = moments_wanted(model, import.spec, config, source);

@@ -114,7 +114,7 @@ at::Tensor empty_like_on_cpu(const at::Tensor& tensor) {
 
 at::Tensor zeros_like_on_cpu(const at::Tensor& tensor) {
   const Unseen unseen;
-  return empty_like_on_cpu(tensor).zero_();
+  return at::zeros(tensor.sizes(), tensor.options().device(at::kCPU).requires_grad(false));
 }
 
 }  // namespace shardlens::runtime

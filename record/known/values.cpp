@@ -235,9 +235,9 @@ Values computed_in_double(const KnownOperator& facts, Values arguments) {
   return arguments;
 }
 
-/// Returns the results of the operator on the CPU, or nothing where it fails there.
+/// Returns the results of the operator on the CPU, or nothing where it fails there. The caller
+/// holds an Unseen.
 std::optional<Values> computed(const KnownOperator& facts, Values arguments) {
-  const Unseen unseen;
   try {
     if (facts.lacks_whole_numbers) return computed_in_double(facts, std::move(arguments));
     facts.handle->callBoxed(&arguments);

@@ -30,10 +30,8 @@ constexpr int kAllRounds = std::numeric_limits<int>::max();
 
 /// As build_schedule chooses, with no round left out.
 Schedule build_whole(const models::ModelSpec& spec, const Strategy& strategy) {
-  const bool is_sharded =
-      strategy.kind == StrategyKind::fsdp || strategy.kind == StrategyKind::hsdp;
-  const bool has_slots =
-      is_sharded || strategy.param_dtype != DType::fp32 || strategy.offload != Offload::none;
+  const bool has_slots = is_sharded(strategy.kind) || strategy.param_dtype != DType::fp32 ||
+                         strategy.offload != Offload::none;
   return has_slots ? build_fsdp(spec, strategy, Pass::train)
                    : build_ddp(spec, strategy, Pass::train);
 }
