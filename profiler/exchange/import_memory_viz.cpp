@@ -209,8 +209,9 @@ class SnapshotImport {
                 .stream = value["stream"].integer(),
                 .action = static_cast<Action>(action - kActionNames.begin()),
                 .category = category_of(value["category"].text())};
-    const bool asks = entry.action == Action::alloc || entry.action == Action::oom;
-    if (asks) entry.label = label_of(value["frames"]);
+    const bool has_stack = entry.action == Action::alloc || entry.action == Action::oom ||
+                           entry.action == Action::free_requested;
+    if (has_stack) entry.label = label_of(value["frames"]);
     const char* const address = entry.action == Action::oom ? "device_free" : "addr";
     entry.address = static_cast<uint64_t>(value[address].integer());
     if (entry.bytes < 0 || entry.bytes >= kMostBytes) {
@@ -368,7 +369,7 @@ class SnapshotImport {
         const auto live = live_.find(entry.address);
         if (live == live_.end()) return;  // its free was requested before
         event.value = live->second.bytes;
-        event.label = live->second.label;
+        if (event.label == 0) event.label = live->second.label;
         event.category = live->second.category;
         live_.erase(live);
         event.kind = EventKind::free;

@@ -12,8 +12,9 @@ constexpr int64_t kFirstSteadyStep = 2;  // the third: the first two allocate wh
 constexpr size_t kCoarse = 4096;
 
 Lane::Sections sections_of(const LaneData& data) {
-  return {data.times_ns,     data.words,        data.blocks,    data.nodes, data.checkpoints,
-          data.alive_begins, data.alive_blocks, data.stretches, data.spans, data.reserved};
+  return {data.times_ns,    data.words,        data.blocks,       data.nodes,
+          data.checkpoints, data.alive_begins, data.alive_blocks, data.stretches,
+          data.spans,       data.reserved,     data.free_labels};
 }
 
 }  // namespace
@@ -119,6 +120,11 @@ const Span* Lane::span_at(int64_t time_ns) const {
     if (at->depth == 0) return nullptr;
   }
   return nullptr;
+}
+
+uint32_t Lane::free_label(uint32_t block) const {
+  const auto at = std::ranges::lower_bound(sections_.free_labels, block, {}, &FreeLabel::block);
+  return at == sections_.free_labels.end() || at->block != block ? 0 : at->label;
 }
 
 std::string_view Lane::label(const Block& block) const {

@@ -22,7 +22,7 @@ struct LaneInfo {
   profiler::Header header;
   std::vector<std::string> strings = {""};
   profiler::Stacks stacks = {};
-  profiler::Space space{};  // device, or host if the rank had no device
+  profiler::Space space{};  // device, or host if the rank had no device; or another that was asked
   int64_t end_ns = 0;
   int64_t events = 0;
   int64_t unmatched = 0;     // frees and changes of unknown addresses
@@ -48,6 +48,7 @@ class Lane {
     std::span<const Stretch> stretches;
     std::span<const Span> spans;
     std::span<const ReservedSample> reserved;
+    std::span<const FreeLabel> free_labels;  // in order of their blocks
   };
   Lane(LaneInfo info, input::MappedFile file, const Sections& sections);
 
@@ -82,6 +83,8 @@ class Lane {
   const Span* span_at(int64_t time_ns) const;
 
   std::string_view label(const Block& block) const;
+  /// Returns the label of the call that freed a block; 0 if it was not recorded.
+  uint32_t free_label(uint32_t block) const;
 
  private:
   void finish();

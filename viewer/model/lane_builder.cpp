@@ -95,11 +95,26 @@ void LaneBuilder::take(const Event& event) {
 
 void LaneBuilder::take_alloc(const Event& event) {
   if (event.space == Space::segment) return take_segment(event);
-  if (event.space != space_ || data_.words.size() + 2 >= kMostChanges) return;
+  if (event.space == Space::device) explain_segments(event);
+  if (event.space != space_) return;
   const int64_t given = space_ == Space::device ? tracker_.take(event) : event.value;
-  end_block(event.address, event.time_ns);  // the previous block's free is missing
+  end_block_at(event.address, event.time_ns, 0);  // the previous block's free is missing
+  const uint32_t block = begin_block(event, given);
+  if (block != profiler::AddressMap::kNone) live_.insert(event.address, block);
+}
+
+void LaneBuilder::take_free(const Event& event) {
+  if (event.space == Space::segment) return take_segment(event);
+  if (event.space != space_) return;
+  if (space_ == Space::device) tracker_.take(event);
+  if (!end_block_at(event.address, event.time_ns, event.label)) ++unmatched_;
+}
+
+/// Appends an allocation. Returns its block; AddressMap::kNone if the lane has no room for more.
+uint32_t LaneBuilder::begin_block(const Event& event, int64_t given_bytes) {
+  if (data_.words.size() + 2 >= kMostChanges) return profiler::AddressMap::kNone;
   const auto block = static_cast<uint32_t>(data_.blocks.size());
-  data_.blocks.push_back({.given_bytes = given,
+  data_.blocks.push_back({.given_bytes = given_bytes,
                           .asked_bytes = event.value,
                           .address = event.address,
                           .born = static_cast<uint32_t>(data_.words.size()),
@@ -109,25 +124,24 @@ void LaneBuilder::take_alloc(const Event& event) {
                           .stream = event.stream,
                           .category = event.category,
                           .phase = phase_});
-  live_.insert(event.address, block);
   append(event.time_ns, block, false);
-}
-
-void LaneBuilder::take_free(const Event& event) {
-  if (event.space == Space::segment) return take_segment(event);
-  if (event.space != space_) return;
-  if (space_ == Space::device) tracker_.take(event);
-  if (!end_block(event.address, event.time_ns)) ++unmatched_;
+  return block;
 }
 
 /// Ends the block at an address. Returns true if there was one.
-bool LaneBuilder::end_block(uint64_t address, int64_t time_ns) {
+bool LaneBuilder::end_block_at(uint64_t address, int64_t time_ns, uint32_t free_label) {
   const uint32_t block = live_.find(address);
   if (block == profiler::AddressMap::kNone) return false;
   live_.erase(address);
+  const bool has_own_call = free_label != 0 && free_label != data_.blocks[block].label;
+  if (has_own_call) data_.free_labels.push_back({block, free_label});
+  end_block(block, time_ns);
+  return true;
+}
+
+void LaneBuilder::end_block(uint32_t block, int64_t time_ns) {
   data_.blocks[block].died = static_cast<uint32_t>(data_.words.size());
   append(time_ns, block, true);
-  return true;
 }
 
 /// Appends a change. Its time is never below the last one's, whatever a damaged file says, so that
@@ -151,6 +165,64 @@ void LaneBuilder::recategorise(const Event& event) {
 void LaneBuilder::take_segment(const Event& event) {
   tracker_.take(event);
   data_.reserved.push_back({last_ns_, tracker_.totals().reserved});
+  if (space_ != Space::segment) return;
+  if (event.kind == EventKind::free) return remove_segments(event);
+  Event segment = event;
+  segment.label = 0;  // it would only say that the segment is expandable
+  const uint32_t block = begin_block(segment, event.value);
+  if (block == profiler::AddressMap::kNone) return;
+  segments_[event.address] = block;
+  unexplained_.push_back(block);
+}
+
+/// Gives segments the label of the allocation that made the allocator take them: the one that
+/// follows them at once, and lies in them. What a recording says first, that it began with, is at
+/// time 0 and follows nothing.
+void LaneBuilder::explain_segments(const Event& event) {
+  const uint64_t end = event.address + static_cast<uint64_t>(std::max<int64_t>(event.value, 1));
+  for (const uint32_t index : unexplained_) {
+    Block& segment = data_.blocks[index];
+    const auto segment_end = segment.address + static_cast<uint64_t>(segment.given_bytes);
+    const bool lies_in_it = event.address < segment_end && segment.address < end;
+    if (lies_in_it && event.time_ns > 0) segment.label = event.label;
+  }
+  unexplained_.clear();
+}
+
+/// Ends the segments of a range of addresses. Of an expandable segment a part may be unmapped; what
+/// is left of it is a segment of its own.
+void LaneBuilder::remove_segments(const Event& event) {
+  const uint64_t begin = event.address;
+  const auto bytes = static_cast<uint64_t>(std::max<int64_t>(event.value, 1));
+  const uint64_t end = begin + bytes;
+  const auto add_rest = [&](const Block& old, uint64_t from, uint64_t to) {
+    if (from >= to) return;
+    Event rest{.time_ns = event.time_ns,
+               .address = from,
+               .value = static_cast<int64_t>(to - from),
+               .label = old.label,
+               .stream = old.stream,
+               .category = old.category};
+    const uint32_t block = begin_block(rest, rest.value);
+    if (block != profiler::AddressMap::kNone) segments_[from] = block;
+  };
+  auto at = segments_.upper_bound(begin);
+  if (at != segments_.begin()) --at;
+  bool has_ended = false;
+  while (at != segments_.end() && at->first < end) {
+    const Block old = data_.blocks[at->second];
+    const uint64_t old_end = old.address + static_cast<uint64_t>(old.given_bytes);
+    const uint32_t block = at->second;
+    ++at;
+    if (old_end <= begin) continue;
+    segments_.erase(old.address);
+    end_block(block, event.time_ns);
+    has_ended = true;
+    if (event.value <= 0) continue;  // all of it went
+    add_rest(old, old.address, begin);
+    add_rest(old, end, old_end);
+  }
+  if (!has_ended) ++unmatched_;
 }
 
 void LaneBuilder::close_stretch(int64_t time_ns) {
@@ -206,6 +278,7 @@ Lane LaneBuilder::finish(LaneInfo info) {
   info.events = events_;
   info.unmatched = unmatched_;
   info.steps_before = steps_before_;
+  std::ranges::sort(data_.free_labels, {}, &FreeLabel::block);
   build_pyramid(data_);
   save_alive(data_);
   fill_peaks(data_);

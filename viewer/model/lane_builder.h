@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,16 +35,22 @@ class LaneBuilder {
   void take_free(const profiler::Event& event);
   void recategorise(const profiler::Event& event);
   void take_segment(const profiler::Event& event);
+  void explain_segments(const profiler::Event& event);
+  void remove_segments(const profiler::Event& event);
+  uint32_t begin_block(const profiler::Event& event, int64_t given_bytes);
   void begin_stretch(const profiler::Event& event);
   void begin_action(const profiler::Event& event);
   void end_action(const profiler::Event& event);
-  bool end_block(uint64_t address, int64_t time_ns);
+  bool end_block_at(uint64_t address, int64_t time_ns, uint32_t free_label);
+  void end_block(uint32_t block, int64_t time_ns);
   void append(int64_t time_ns, uint32_t block, bool is_free);
   void close_stretch(int64_t time_ns);
 
   profiler::Space space_;
   profiler::BlockTracker tracker_;
-  profiler::AddressMap live_;  // indices of blocks by address
+  profiler::AddressMap live_;              // indices of blocks by address
+  std::map<uint64_t, uint32_t> segments_;  // in a lane of segments, their blocks by address
+  std::vector<uint32_t> unexplained_;      // segments that were taken since the last allocation
   LaneData data_;
   profiler::Phase phase_ = profiler::Phase::starting;
   int32_t step_ = -1;

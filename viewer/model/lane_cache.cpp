@@ -25,8 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<char, 8> kMagic = {'S', 'L', 'L', 'A', 'N', 'E', '0', '4'};
-constexpr size_t kSections = 11;  // the info, then the arrays
+constexpr std::array<char, 8> kMagic = {'S', 'L', 'L', 'A', 'N', 'E', '0', '5'};
+constexpr size_t kSections = 12;  // the info, then the arrays
 constexpr size_t kSectionAlignment = 64;
 constexpr int64_t kWorthKeeping = 200'000;  // changes: fewer are parsed at no noticeable cost
 
@@ -188,7 +188,8 @@ Lane::Sections sections_in_file(std::span<const std::byte> file, const Preamble&
           .alive_blocks = section<uint32_t>(file, at[7]),
           .stretches = section<Stretch>(file, at[8]),
           .spans = section<Span>(file, at[9]),
-          .reserved = section<ReservedSample>(file, at[10])};
+          .reserved = section<ReservedSample>(file, at[10]),
+          .free_labels = section<FreeLabel>(file, at[11])};
 }
 
 /// True if the arrays have lengths that fit together.
@@ -215,7 +216,8 @@ std::array<std::span<const std::byte>, kSections> parts_of(const Lane::Sections&
           std::as_bytes(arrays.alive_blocks),
           std::as_bytes(arrays.stretches),
           std::as_bytes(arrays.spans),
-          std::as_bytes(arrays.reserved)};
+          std::as_bytes(arrays.reserved),
+          std::as_bytes(arrays.free_labels)};
 }
 
 bool write(const fs::path& path, std::span<const std::span<const std::byte>, kSections> parts) {

@@ -24,8 +24,8 @@ constexpr int64_t kBeforeAll = -1;
 constexpr uint32_t kNeverFreed = UINT32_MAX;
 constexpr uint32_t kMostChanges = 1U << 31;  // a change's word has 31 bits for its block
 
-/// One allocation. `given_bytes` are those that the allocator gave, as `profile report` counts
-/// them.
+/// One allocation: of a tensor, or, in a lane of segments, of memory that the allocator took from
+/// the driver. `given_bytes` are those that the allocator gave, as `profile report` counts them.
 struct Block {
   int64_t given_bytes = 0;
   int64_t asked_bytes = 0;
@@ -73,6 +73,13 @@ struct Span {
   int64_t stretch = -1;
 };
 
+/// A block that was freed by another call than allocated it, with the label of that call. PyTorch's
+/// snapshots have these; a recorder keeps no stack of a free.
+struct FreeLabel {
+  uint32_t block = 0;
+  uint32_t label = 0;  // index into Lane::strings
+};
+
 /// The memory that LibTorch had reserved from a time on.
 struct ReservedSample {
   int64_t time_ns = 0;
@@ -95,6 +102,7 @@ struct LaneData {
   std::vector<Stretch> stretches;
   std::vector<Span> spans;
   std::vector<ReservedSample> reserved;
+  std::vector<FreeLabel> free_labels;
 };
 
 inline uint32_t block_of(uint32_t word) { return word >> 1; }

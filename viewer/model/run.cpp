@@ -271,7 +271,9 @@ size_t Run::peak_rank() const {
 
 int64_t Run::capacity_bytes() const {
   const LaneInfo& info = ranks.front().lane.info();
-  return info.space == info.header.space_of_tensors() ? info.header.capacity_bytes : 0;
+  const bool is_on_device =
+      info.space == info.header.space_of_tensors() || info.space == profiler::Space::segment;
+  return is_on_device ? info.header.capacity_bytes : 0;
 }
 
 bool Run::is_predicted() const {

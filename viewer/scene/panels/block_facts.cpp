@@ -71,6 +71,9 @@ BlockFacts block_facts(const RankLane& rank, uint32_t index) {
                    .facts = {},
                    .stack = paths.stack(block.label)};
   std::ranges::reverse(facts.stack);
+  const uint32_t free_label = lane.free_label(index);
+  if (free_label != 0) facts.free_stack = paths.stack(free_label);
+  std::ranges::reverse(facts.free_stack);
   const auto add = [&](const char* name, std::string text) {
     if (!text.empty()) facts.facts.push_back({name, std::move(text)});
   };
@@ -84,6 +87,8 @@ BlockFacts block_facts(const RankLane& rank, uint32_t index) {
   const bool is_freed = block.died != kNeverFreed;
   add("freed", is_freed ? when_text(lane, block.died) : "never, in this recording");
   add("freed in", is_freed ? action_text(rank, block.died) : "");
+  add("freed by",
+      free_label != 0 && free_label < info.strings.size() ? info.strings[free_label] : "");
   add("lived", life_text(lane, block));
   add("operator", operator_text(facts.stack));
   add("module", module_text(paths, block));
@@ -106,16 +111,25 @@ size_t main_call(const BlockFacts& facts) {
   return static_cast<size_t>(at - stack.begin());
 }
 
-std::string facts_text(const BlockFacts& facts) {
-  std::string text = facts.name + "\n";
-  for (const BlockFact& fact : facts.facts) text += fmt::format("{:<9} {}\n", fact.name, fact.text);
-  if (facts.stack.empty()) return text;
-  text += "stack, the innermost call first\n";
-  for (const TreePlace& call : facts.stack) {
+namespace {
+
+std::string stack_text(std::string_view title, const profiler::TreePath& stack) {
+  if (stack.empty()) return "";
+  std::string text = fmt::format("{}, the innermost call first\n", title);
+  for (const TreePlace& call : stack) {
     text += call.file.empty() ? fmt::format("  {}\n", call.name)
                               : fmt::format("  {}  {}:{}\n", call.name, call.file, call.line);
   }
   return text;
+}
+
+}  // namespace
+
+std::string facts_text(const BlockFacts& facts) {
+  std::string text = facts.name + "\n";
+  for (const BlockFact& fact : facts.facts) text += fmt::format("{:<9} {}\n", fact.name, fact.text);
+  return text + stack_text("stack", facts.stack) +
+         stack_text("stack of the free", facts.free_stack);
 }
 
 }  // namespace shardlens::viewer

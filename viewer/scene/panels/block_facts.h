@@ -18,8 +18,9 @@ struct BlockFact {
 struct BlockFacts {
   std::string name;  // the block's label, else its action
   Category category{};
-  std::vector<BlockFact> facts;  // in the order in which they are shown
-  profiler::TreePath stack;      // the innermost call first; empty if it was not recorded
+  std::vector<BlockFact> facts;     // in the order in which they are shown
+  profiler::TreePath stack;         // the innermost call first; empty if it was not recorded
+  profiler::TreePath free_stack{};  // likewise, of the call that freed it
 };
 
 /// `block` must be one of the rank's.
