@@ -28,6 +28,8 @@ struct PlaceBlocks {
   std::vector<int64_t> sizes;  // of the blocks without a partner, in descending order
   int64_t bytes = 0;           // of all
   int64_t count = 0;
+  int64_t most = -1;                // bytes of the largest block,
+  uint32_t largest = kNoHeldBlock;  // which the caller numbers so
 };
 
 struct PlaceKey {
@@ -45,6 +47,11 @@ SideBlocks blocks_of(const std::vector<Holding>& holdings) {
   for (const Holding& one : holdings) {
     PlaceBlocks& place = places[{one.category, origin_of(one.label, one.action)}];
     place.name = name_of_origin(one.label, one.action);
+    const int64_t most = one.sizes.empty() ? -1 : std::ranges::max(one.sizes);
+    if (most > place.most) {
+      place.most = most;
+      place.largest = one.largest;
+    }
     place.sizes.insert(place.sizes.end(), one.sizes.begin(), one.sizes.end());
   }
   for (auto& [key, place] : places) {
@@ -153,6 +160,7 @@ void pair_astray(const Astray& a, const Astray& b) {
   a.place->a.count -= 1;
   b.place->a.bytes += a.bytes;
   b.place->a.count += 1;
+  if (b.place->a.largest == kNoHeldBlock) b.place->a.largest = a.place->a.largest;
   b.place->in_both_bytes += std::min(a.bytes, b.bytes);
 }
 
@@ -247,6 +255,8 @@ void add_row(MatchedPlace& to, const MatchedPlace& row) {
   to.in_both_bytes += row.in_both_bytes;
   to.a_count += row.a_count;
   to.b_count += row.b_count;
+  if (to.a_block == kNoHeldBlock) to.a_block = row.a_block;
+  if (to.b_block == kNoHeldBlock) to.b_block = row.b_block;
 }
 
 /// Rows that are named alike but for a number, and that changed in the same direction.
@@ -307,7 +317,9 @@ std::vector<MatchedPlace> rows_of_joints(const std::vector<Joint>& joints) {
                   .b_bytes = joint.b.bytes,
                   .in_both_bytes = joint.in_both_bytes,
                   .a_count = joint.a.count,
-                  .b_count = joint.b.count});
+                  .b_count = joint.b.count,
+                  .a_block = joint.a.count > 0 ? joint.a.largest : kNoHeldBlock,
+                  .b_block = joint.b.count > 0 ? joint.b.largest : kNoHeldBlock});
   }
   std::vector<MatchedPlace> named;
   for (auto& [key, row] : modules) named.push_back(std::move(row));
@@ -325,12 +337,13 @@ bool comes_before(const MatchedPlace& a, const MatchedPlace& b) {
 
 }  // namespace
 
+std::string blocks_text(int64_t count, int64_t bytes) {
+  return fmt::format("{} block{}, {}", count, count == 1 ? "" : "s", bytes_text(bytes));
+}
+
 std::string holding_text(const MatchedPlace& place) {
-  const auto blocks = [](int64_t count, int64_t bytes) {
-    return fmt::format("{} block{}, {}", count, count == 1 ? "" : "s", bytes_text(bytes));
-  };
-  const std::string in_a = blocks(place.a_count, place.a_bytes);
-  const std::string in_b = blocks(place.b_count, place.b_bytes);
+  const std::string in_a = blocks_text(place.a_count, place.a_bytes);
+  const std::string in_b = blocks_text(place.b_count, place.b_bytes);
   if (place.a_count == 0) return "new, " + in_b;
   if (place.b_count == 0) return "gone, " + in_a;
   return in_a + " -> " + in_b;

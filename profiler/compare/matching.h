@@ -11,12 +11,16 @@
 
 namespace shardlens::profiler {
 
+/// Stands for a block that is not there, or that the caller has not named.
+constexpr uint32_t kNoHeldBlock = UINT32_MAX;
+
 /// Live blocks of one category that have the same label and action.
 struct Holding {
   Category category{};
   std::string label;
   std::string action{};  // as short_action returns it; empty outside a pass
   std::vector<int64_t> sizes;
+  uint32_t largest = kNoHeldBlock;  // the largest block, by the caller's own number
 };
 
 /// The blocks of one place and category in two runs. A block that both have counts in both with the
@@ -29,13 +33,18 @@ struct MatchedPlace {
   int64_t in_both_bytes = 0;
   int64_t a_count = 0;  // of blocks
   int64_t b_count = 0;
-  int64_t layers = 1;  // places that the row stands for
+  int64_t layers = 1;               // places that the row stands for
+  uint32_t a_block = kNoHeldBlock;  // a block of the place, the largest one of its first layer,
+  uint32_t b_block = kNoHeldBlock;  // by the numbers that `Holding::largest` has
 
   int64_t only_a_bytes() const { return a_bytes - in_both_bytes; }
   int64_t only_b_bytes() const { return b_bytes - in_both_bytes; }
   int64_t changed_bytes() const { return only_a_bytes() + only_b_bytes(); }
   int64_t growth_bytes() const { return b_bytes - a_bytes; }
 };
+
+/// Returns "2 blocks, 6.00 MiB".
+std::string blocks_text(int64_t count, int64_t bytes);
 
 /// Returns what a place holds in both: "2 blocks, 6.00 MiB -> 3 blocks, 9.00 MiB", "new, 1 block,
 /// 3.00 MiB", or "gone, 1 block, 3.00 MiB".

@@ -1,7 +1,9 @@
 #include "viewer/model/compare.h"
 
+#include <algorithm>
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <functional>
 
 #include "tests/support/recordings/synthetic_profile.h"
 #include "tests/support/recordings/view_recording.h"
@@ -96,6 +98,36 @@ TEST_CASE("only in A, in both and only in B make up the two totals") {
   CHECK(match(at_a, at_a).only_b_bytes == 0);
   // Groups keep their parameters, so what changed begins with what every layer has more of.
   CHECK(matching.rows.front().layers > 1);
+}
+
+TEST_CASE("a place names a block of its own category, on the side that has it") {
+  const Lane a = lane_of(test::view_recording({.keep_weights = true}));
+  const Lane b = lane_of(test::view_recording({.activation_bytes = 5 << 20}));
+  const ActionNames names_a(a.info().header);
+  const ActionNames names_b(b.info().header);
+  const Moment at_a{&a, &names_a, a.peak().max_change};
+  const Moment at_b{&b, &names_b, b.peak().max_change};
+  const auto check_block = [](const Moment& moment, uint32_t block, const auto& row) {
+    const auto& blocks = moment.lane->arrays().blocks;
+    REQUIRE(block < blocks.size());
+    CHECK(blocks[block].category == row.category);
+    CHECK(blocks[block].is_alive_after(moment.change));
+    // Layers differ in their numbers alone.
+    const std::string label(moment.lane->label(blocks[block]));
+    const std::string before = row.name.substr(0, row.name.find_first_of("0123456789"));
+    CHECK(label.starts_with(before));
+  };
+  for (const profiler::MatchedPlace& row : match(at_a, at_b).rows) {
+    CAPTURE(row.name);
+    CHECK((row.a_block == profiler::kNoHeldBlock) == (row.a_count == 0));
+    CHECK((row.b_block == profiler::kNoHeldBlock) == (row.b_count == 0));
+    if (row.a_count > 0) check_block(at_a, row.a_block, row);
+    if (row.b_count > 0) check_block(at_b, row.b_block, row);
+  }
+  const profiler::Matching alone = places_of(at_b);
+  CHECK(alone.only_b_bytes == b.peak().max_bytes);
+  CHECK(alone.in_both_bytes == 0);
+  CHECK(std::ranges::is_sorted(alone.rows, std::greater(), &profiler::MatchedPlace::b_bytes));
 }
 
 TEST_CASE("a change is said in words, with its sign") {

@@ -132,6 +132,7 @@ std::vector<profiler::Holding> holdings_of(const Moment& moment) {
   const Lane& lane = *moment.lane;
   std::map<std::tuple<Category, uint32_t, profiler::Phase, int32_t>, size_t> places;
   std::vector<profiler::Holding> holdings;
+  const auto bytes_of = [&](uint32_t index) { return lane.arrays().blocks[index].given_bytes; };
   for (const uint32_t index : lane.alive_after(moment.change)) {
     const Block& block = lane.arrays().blocks[index];
     const std::tuple key{block.category, block.label, block.phase, block.action};
@@ -142,9 +143,12 @@ std::vector<profiler::Holding> holdings_of(const Moment& moment) {
           {.category = block.category,
            .label = std::string(lane.label(block)),
            .action = is_in_pass ? moment.names->name_of(block.phase, block.action).text : "",
-           .sizes = {}});
+           .sizes = {},
+           .largest = index});
     }
-    holdings[place->second].sizes.push_back(block.given_bytes);
+    profiler::Holding& holding = holdings[place->second];
+    if (block.given_bytes > bytes_of(holding.largest)) holding.largest = index;
+    holding.sizes.push_back(block.given_bytes);
   }
   return holdings;
 }
@@ -153,6 +157,10 @@ std::vector<profiler::Holding> holdings_of(const Moment& moment) {
 
 profiler::Matching match(const Moment& a, const Moment& b) {
   return profiler::match(holdings_of(a), holdings_of(b));
+}
+
+profiler::Matching places_of(const Moment& moment) {
+  return profiler::match({}, holdings_of(moment));
 }
 
 }  // namespace shardlens::viewer

@@ -61,7 +61,12 @@ struct Moment {
   int64_t change = kBeforeAll;
 };
 
-/// Matches what is alive at two moments, by the rules of `profile diff`.
+/// Matches what is alive at two moments, by the rules of `profile diff`. The rows' blocks are
+/// indices in the lanes.
 profiler::Matching match(const Moment& a, const Moment& b);
+
+/// Matches what is alive at a moment with nothing, so that each place is a row that grew: the
+/// largest place first, repeated layers folded.
+profiler::Matching places_of(const Moment& moment);
 
 }  // namespace shardlens::viewer
