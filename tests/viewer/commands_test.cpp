@@ -32,7 +32,10 @@ Facts some_facts() {
       .focus_rank = 2,
       .tree_rows = 40,
       .tree_above = {"main"},
+      .next_change_x = 0.75,
+      .previous_change_x = 0.25,
       .alive_rows = 25,
+      .place_rows = 20,
       .table_rows = 9,
       .keys = {"a", "b", "c"},
       .order = {2, 0, 1},
@@ -114,6 +117,13 @@ struct Effect {
   Change wanted;
 };
 
+/// A command that scrolls a list from one first row to another.
+template <auto kFirst, size_t kFrom, size_t kTo>
+Effect scrolls() {
+  return {.given = [](ViewState& state) { state.*kFirst = kFrom; },
+          .wanted = [](ViewState& state) { state.*kFirst = kTo; }};
+}
+
 const std::map<std::string_view, Effect> kEffects = {
     {"layout.rows", {.wanted = [](auto& s) { s.layout = Layout::rows; }}},
     {"layout.columns",
@@ -178,7 +188,9 @@ const std::map<std::string_view, Effect> kEffects = {
           }}},
     {"detail.next", {.wanted = [](auto& s) { s.detail = Detail::blocks; }}},
     {"ranks.next", {.wanted = [](auto& s) { s.ranks = Ranks::each; }}},
+    {"detail.previous", {.wanted = [](auto& s) { s.detail = Detail::addresses; }}},
     {"memory.next", {.wanted = [](auto& s) { s.memory = Memory::host; }}},
+    {"memory.previous", {.wanted = [](auto& s) { s.memory = Memory::segments; }}},
     {"rank.next", {.wanted = [](auto& s) { s.rank = 0; }}},
     {"rank.previous", {.wanted = [](auto& s) { s.rank = 2; }}},
     {"rank.peak",
@@ -366,15 +378,16 @@ const std::map<std::string_view, Effect> kEffects = {
     {"panel.ribbon", {.wanted = [](auto& s) { s.panels.ribbon = false; }}},
     {"panel.steps", {.wanted = [](auto& s) { s.panels.steps = false; }}},
     {"panel.reserved", {.wanted = [](auto& s) { s.panels.reserved = false; }}},
+    {"panel.events", {.wanted = [](auto& s) { s.panels.events = true; }}},
+    {"event.next", {.wanted = [](auto& s) { s.cursor = 0.75, s.at = At::cursor; }}},
+    {"event.previous", {.wanted = [](auto& s) { s.cursor = 0.25, s.at = At::cursor; }}},
     {"at.next", {.wanted = [](auto& s) { s.at = At::cursor; }}},
-    {"alive.down",
-     {.given = [](auto& s) { s.alive_first = 20; }, .wanted = [](auto& s) { s.alive_first = 24; }}},
-    {"alive.up",
-     {.given = [](auto& s) { s.alive_first = 12; }, .wanted = [](auto& s) { s.alive_first = 2; }}},
-    {"table.down",
-     {.given = [](auto& s) { s.table_first = 2; }, .wanted = [](auto& s) { s.table_first = 3; }}},
-    {"table.up",
-     {.given = [](auto& s) { s.table_first = 2; }, .wanted = [](auto& s) { s.table_first = 1; }}},
+    {"alive.down", scrolls<&ViewState::alive_first, 20, 24>()},
+    {"alive.up", scrolls<&ViewState::alive_first, 12, 2>()},
+    {"places.down", scrolls<&ViewState::places_first, 5, 15>()},
+    {"places.up", scrolls<&ViewState::places_first, 5, 0>()},
+    {"table.down", scrolls<&ViewState::table_first, 2, 3>()},
+    {"table.up", scrolls<&ViewState::table_first, 2, 1>()},
     {"pick.next",
      {.given = [](auto& s) { s.pick = picked(7, Category::activation); },
       .wanted = [](auto& s) { s.pick = picked(3, Category::gradient); }}},
@@ -568,33 +581,6 @@ TEST_CASE("the palette finds commands by words of their title") {
   REQUIRE(found.size() == 1);
   CHECK(found.front()->id == "zoom.selection");
   CHECK(matching_commands("no such thing at all").empty());
-}
-
-TEST_CASE("the y axes stay within the whole, at whatever height they are zoomed") {
-  ViewState state;
-  zoom_heights(state, 0.5, 0.5);
-  check_near(state.heights, Range{0.25, 0.75});
-  for (int i = 0; i < 100; ++i) zoom_heights(state, 0.9, 0.5);
-  pan_heights(state, 1e9);
-  CHECK(state.heights.end == Catch::Approx(1));
-  for (int i = 0; i < 100; ++i) zoom_heights(state, 0, 2);
-  CHECK(state.heights == Range{0, 1});
-}
-
-TEST_CASE("zooming keeps what is under the pointer and stays inside") {
-  const Facts facts = some_facts();
-  ViewState state;
-  zoom_at(state, facts, 0, 0.5);
-  REQUIRE(state.view.has_value());
-  const double part = (0 - state.view->begin) / state.view->length();
-  CHECK(part == Catch::Approx(0.2));
-  for (int i = 0; i < 200; ++i) zoom_at(state, facts, 0, 0.5);
-  CHECK(state.view->length() > 0);
-  for (int i = 0; i < 200; ++i) zoom_at(state, facts, 3.9, 1.5);
-  CHECK_FALSE(state.view.has_value());
-  state.view = Range{3, 4};
-  pan_by(state, facts, 100);
-  CHECK(state.view->end == Catch::Approx(4));
 }
 
 }  // namespace shardlens::viewer

@@ -191,6 +191,31 @@ TEST_CASE("rows of what is alive select what they are of") {
   }
 }
 
+TEST_CASE("a place of the panel selects its largest block and all of that name, in its run") {
+  for (const size_t focus : {0, 1}) {  // the baseline has its largest places, the other the changes
+    Presenter presenter(stacked_runs().state, "");
+    ViewState state = presenter.state();
+    state.focus = focus;
+    presenter.restore(state);
+    const auto rows = areas_of(presenter, Area::Kind::matched_row);
+    REQUIRE(rows.size() > 1);
+    for (const Area& row : rows) {
+      press(presenter, row);
+      REQUIRE(presenter.state().pick);
+      CHECK(presenter.state().pick->scope == PickScope::name);
+      const auto& blocks = lane_of_pick(presenter).arrays().blocks;
+      REQUIRE(presenter.state().pick->block < blocks.size());
+      const std::string hover = presenter.hover_text(row.box.x + 1, row.box.y + 1);
+      const auto label = lane_of_pick(presenter).label(blocks[presenter.state().pick->block]);
+      CHECK(hover.substr(0, 2) == std::string(label.substr(0, 2)));
+      act(presenter, "cursor.clear");
+      if (presenter.state().focus != focus) act(presenter, "undo");
+      presenter.restore(state);
+      pictured(presenter);
+    }
+  }
+}
+
 TEST_CASE("S goes through every block that is alive, the largest first") {
   Presenter presenter(stacked_runs().state, "");
   const Lane& lane = presenter.runs()[0].at_peak().lane;

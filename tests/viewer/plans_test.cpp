@@ -411,7 +411,9 @@ TEST_CASE("controls are set with the pointer: a chip by a click, a slider by a d
   CHECK(batch.words[batch.chosen] == "512");
 }
 
-TEST_CASE("host and pinned memory are shown as the recording has them, also where there is none") {
+TEST_CASE(
+    "segments, host and pinned memory are shown as the recording has them, also where there is "
+    "none") {
   planner::Config config = config_of("true");
   config.offload = planner::Offload::all;
   const planner::PlannedTimeline planned = planner::make_timeline(config, {});
@@ -428,7 +430,10 @@ TEST_CASE("host and pinned memory are shown as the recording has them, also wher
     return presenter.runs()[run].at_peak().lane.peak().max_bytes;
   };
   CHECK(peak(0) == planned.plan.peak.allocated_bytes);
-  act(presenter, "memory.next");
+  act(presenter, "memory.previous");
+  CHECK(says(draw(presenter), "segments that the allocator has reserved"));
+  CHECK(peak(0) == planned.plan.peak.reserved_bytes);
+  act(presenter, {"memory.next", "memory.next"});
   draw(presenter);
   CHECK(peak(0) == planned.plan.host_bytes);
   act(presenter, "memory.next");

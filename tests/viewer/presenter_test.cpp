@@ -5,7 +5,9 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 #include <filesystem>
+#include <map>
 #include <random>
 #include <stdexcept>
 
@@ -16,6 +18,7 @@
 #include "tests/support/viewer/acts.h"
 #include "viewer/model/pyramid.h"
 #include "viewer/paint/geometry.h"
+#include "viewer/paint/painter.h"
 #include "viewer/state/session.h"
 
 namespace shardlens::viewer {
@@ -157,6 +160,55 @@ TEST_CASE("the table of fourteen runs cuts no number") {
     const bool is_number = std::isdigit(static_cast<unsigned char>(text->text[0])) != 0;
     CAPTURE(text->text);
     CHECK_FALSE((is_number && text->text.ends_with("...")));
+  }
+}
+
+TEST_CASE("numbers of the table end below each other, whatever stands beside them") {
+  for (const int width : {1000, 1400, 2200}) {
+    CAPTURE(width);
+    Presenter presenter(runs().state, "");
+    const Canvas canvas{width, 900, 0, 1};
+    const Fonts fonts = plain_fonts(1);
+    const Picture& picture = presenter.picture(canvas, fonts);
+    const Box table = area_of(picture, Area::Kind::table, 0).box;
+    std::map<int, int> ends;  // how many numbers end at an x
+    for (const Item& item : picture.items) {
+      const auto* const text = std::get_if<Text>(&item);
+      if (text == nullptr || !table.contains(text->x, text->y)) continue;
+      const bool is_number = text->text.ends_with("B") && std::isdigit(text->text[0]) != 0;
+      const float end = text->x + fonts.width(text->style, text->text);
+      if (is_number) ++ends[static_cast<int>(std::lround(end / 4))];
+    }
+    // A change may be an amount, too, so a run has two such columns at most.
+    CHECK(ends.size() <= 2 * presenter.runs().size() + 2);
+    CHECK(std::ranges::any_of(ends, [](const auto& one) { return one.second >= 5; }));
+  }
+}
+
+TEST_CASE("names that are cut keep both their ends") {
+  Picture picture;
+  const Fonts fonts = plain_fonts(1);
+  const Painter paint(picture, fonts, colors_of(Theme::light), 1);
+  const std::string name = "block0-9 bucket 2 exp_avg_sq x 10";
+  CHECK(paint.fitted_ends(Style::small, name, 1e6F) == name);
+  std::string longest;
+  for (float width = 0; width < 400; ++width) {
+    const std::string cut = paint.fitted_ends(Style::small, name, width);
+    CHECK(fonts.width(Style::small, cut) <= width);
+    CHECK(cut.size() >= longest.size());
+    longest = cut;
+    if (cut.size() < 12 || cut == name) continue;
+    const size_t dots = cut.find("...");
+    CHECK(name.starts_with(cut.substr(0, dots)));
+    CHECK(name.ends_with(cut.substr(dots + 3)));
+  }
+  // No character of several bytes is cut in two.
+  const std::string umlauts = "\u00fc\u00fc\u00fc\u00fc\u00fc\u00fc\u00fc\u00fc";
+  for (float width = 0; width < 120; ++width) {
+    const std::string cut = paint.fitted_ends(Style::small, umlauts, width);
+    const size_t dots = std::min(cut.find("..."), cut.size());
+    CHECK(dots % 2 == 0);
+    CHECK((cut.size() - dots) % 2 == (dots == cut.size() ? 0 : 1));
   }
 }
 
@@ -432,7 +484,7 @@ TEST_CASE("the table scrolls where it has no room, and keeps the sum and what de
 TEST_CASE("two runs open with what changed") {
   Presenter presenter(runs().state, "");
   CHECK_FALSE(says(draw(presenter), "Compared with keep"));
-  presenter.focus_on_change();
+  presenter.choose_view();
   CHECK(presenter.state().focus == 1);
   CHECK(says(draw(presenter), "Compared with keep"));
   CHECK(says(draw(presenter), "in both"));

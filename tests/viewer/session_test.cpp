@@ -19,6 +19,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
+Pick random_pick(std::mt19937_64& engine) {
+  const auto below = [&](uint64_t limit) { return engine() % limit; };
+  Pick pick{.run = below(3),
+            .rank = below(8),
+            .scope = static_cast<PickScope>(below(kPickScopeNames.size())),
+            .block = below(2) == 0 ? kNoBlock : static_cast<uint32_t>(below(1U << 20)),
+            .category = static_cast<Category>(below(kCategories)),
+            .path = {"main  train.py:3", "\"a\" \u00fc"}};
+  if (below(2) == 0) pick.call = below(40);
+  return pick;
+}
+
 ViewState random_state(std::mt19937_64& engine) {
   const auto below = [&](uint64_t limit) { return engine() % limit; };
   const auto flag = [&] { return below(2) == 0; };
@@ -37,9 +49,9 @@ ViewState random_state(std::mt19937_64& engine) {
   state.ranks = static_cast<Ranks>(below(3));
   state.detail = static_cast<Detail>(below(3));
   state.at = static_cast<At>(below(2));
-  state.memory = static_cast<Memory>(below(3));
+  state.memory = static_cast<Memory>(below(kMemoryNames.size()));
   state.grouping = static_cast<Grouping>(below(kGroupings));
-  state.panels = {flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag()};
+  state.panels = {flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag()};
   if (flag()) state.what_if = WhatIf{"keep", "{}", R"({"batch":7})", "h200"};
   for (uint64_t i = below(3); i > 0; --i) state.plans.push_back({"a plan", "{}", ""});
   state.lanes = {.sort = static_cast<LaneSort>(below(kLaneSortNames.size())),
@@ -62,17 +74,10 @@ ViewState random_state(std::mt19937_64& engine) {
   state.selection = range();
   state.hidden_categories = static_cast<uint32_t>(below(1U << kCategories));
   state.alive_first = below(100);
+  state.places_first = below(100);
   state.table_first = below(12);
   state.zoom = flag() ? 1.25 : 2;
-  if (flag()) {
-    state.pick = Pick{.run = below(3),
-                      .rank = below(8),
-                      .scope = static_cast<PickScope>(below(kPickScopeNames.size())),
-                      .block = flag() ? kNoBlock : static_cast<uint32_t>(below(1U << 20)),
-                      .category = static_cast<Category>(below(kCategories)),
-                      .path = {"main  train.py:3", "\"a\" \u00fc"}};
-    if (flag()) state.pick->call = below(40);
-  }
+  if (flag()) state.pick = random_pick(engine);
   state.tree = {.is_open = flag(),
                 .of = static_cast<TreeOf>(below(kTreeOfNames.size())),
                 .form = static_cast<TreeForm>(below(kTreeFormNames.size())),

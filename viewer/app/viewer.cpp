@@ -283,7 +283,7 @@ int run_viewer(const std::vector<std::string>& arguments) {
     exit_code = say_messages(*presenter);
     if (!has_window && presenter->runs().empty()) return presenter;
     choose_baseline(*presenter, options.baseline);
-    if (options.session.empty() && !options.last) presenter->focus_on_change();
+    if (options.session.empty() && !options.last) presenter->choose_view();
     for (const std::string& id : options.commands) presenter->perform(*find_command(id));
     if (range) show_range(*presenter, *range);
     return presenter;

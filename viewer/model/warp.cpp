@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -198,6 +199,36 @@ Warp warp_of(Alignment alignment, const LaneToAlign& lane, const LaneToAlign& ba
 double x_of_change(const Warp& warp, const Lane& lane, int64_t change) {
   return warp.x_of(warp.by_change() ? static_cast<double>(change)
                                     : static_cast<double>(lane.time_of(change)));
+}
+
+namespace {
+
+/// Returns the first change that `is_behind` an x; changes() if none is. Their x never falls.
+int64_t first_change(const Warp& warp, const Lane& lane,
+                     const std::function<bool(double)>& is_behind) {
+  int64_t begin = 0;
+  int64_t end = lane.changes();
+  while (begin < end) {
+    const int64_t middle = begin + (end - begin) / 2;
+    if (is_behind(x_of_change(warp, lane, middle))) {
+      end = middle;
+    } else {
+      begin = middle + 1;
+    }
+  }
+  return begin;
+}
+
+}  // namespace
+
+std::optional<int64_t> change_behind(const Warp& warp, const Lane& lane, double x) {
+  const int64_t first = first_change(warp, lane, [x](double at) { return at > x; });
+  return first < lane.changes() ? std::optional(first) : std::nullopt;
+}
+
+std::optional<int64_t> change_before(const Warp& warp, const Lane& lane, double x) {
+  const int64_t first = first_change(warp, lane, [x](double at) { return at >= x; });
+  return first > 0 ? std::optional(first - 1) : std::nullopt;
 }
 
 namespace {

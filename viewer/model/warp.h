@@ -68,6 +68,12 @@ Warp warp_of(Alignment alignment, const LaneToAlign& lane, const LaneToAlign& ba
 /// Returns the x of a change of the lane.
 double x_of_change(const Warp& warp, const Lane& lane, int64_t change);
 
+/// Returns the first change that lies beyond an x; nothing if there is none.
+std::optional<int64_t> change_behind(const Warp& warp, const Lane& lane, double x);
+
+/// Returns the last change that lies before an x; nothing if there is none.
+std::optional<int64_t> change_before(const Warp& warp, const Lane& lane, double x);
+
 /// Returns the highest moment that a column from x.begin to x.end shows, or nothing in a gap. If
 /// `begins_anew` is set and anything changes in the column, the state before x.begin does not
 /// count.

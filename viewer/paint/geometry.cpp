@@ -13,7 +13,9 @@ constexpr float kHeader = 30;
 constexpr float kLegend = 24;
 constexpr float kMessage = 18;
 constexpr float kMinimap = 34;
-constexpr float kAlive = 308;
+constexpr float kColumn = 308;          // at the right, at least,
+constexpr float kMostColumn = 460;      // and at most;
+constexpr float kColumnPart = 0.215F;   // of the window's width, between these
 constexpr float kTableRow = 19;
 constexpr float kCardTitle = 84;
 constexpr float kRowTitle = 250;  // beside the plot, where strategies are in rows
@@ -144,7 +146,7 @@ void place_column(Geometry& geometry, Box& rest, const ViewState& state, float s
   const bool has_panels = is_wide && (state.panels.alive || state.what_if);
   const bool has_details = state.pick && rest.w >= px(kLeastSplit);
   if (!has_panels && !has_details) return;
-  Box right = rest.take_right(px(kAlive));
+  Box right = rest.take_right(std::clamp(rest.w * kColumnPart, px(kColumn), px(kMostColumn)));
   rest.take_right(px(kGap));
   if (is_wide && state.what_if) {
     geometry.what_if = state.panels.alive || has_details ? right.take_top(px(kWhatIf)) : right;

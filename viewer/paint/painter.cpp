@@ -1,7 +1,10 @@
 #include "viewer/paint/painter.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <sstream>
 #include <utility>
 
@@ -83,19 +86,47 @@ void Painter::text_lines(Box box, std::string_view text, const Color& color, Sty
   put_line();
 }
 
-std::string Painter::fitted(Style style, std::string_view text, float width) const {
-  if (this->width(style, text) <= width) return std::string(text);
-  const auto cut_to = [text](size_t bytes) {
-    // A character of several bytes is not split.
-    while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) --bytes;
-    return bytes == 0 ? "" : std::string(text.substr(0, bytes)) + "...";
-  };
+namespace {
+
+/// Returns true for the second and later bytes of a character, before which no text is cut.
+bool is_inside_character(std::string_view text, size_t at) {
+  return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
+}
+
+/// Returns the longest of the texts that `cut_to` makes of 0 to `size` bytes that is fitting.
+std::string longest_cut(size_t size, const std::function<std::string(size_t)>& cut_to,
+                        const std::function<bool(const std::string&)>& is_fitting) {
   size_t fits = 0;
-  for (size_t too_long = text.size(); too_long - fits > 1;) {
+  for (size_t too_long = size; too_long - fits > 1;) {
     const size_t middle = fits + (too_long - fits) / 2;
-    (this->width(style, cut_to(middle)) <= width ? fits : too_long) = middle;
+    (is_fitting(cut_to(middle)) ? fits : too_long) = middle;
   }
   return cut_to(fits);
+}
+
+}  // namespace
+
+std::string Painter::fitted(Style style, std::string_view text, float width) const {
+  const auto is_fitting = [&](std::string_view cut) { return this->width(style, cut) <= width; };
+  if (is_fitting(text)) return std::string(text);
+  const auto cut_to = [text](size_t bytes) {
+    while (bytes > 0 && is_inside_character(text, bytes)) --bytes;
+    return bytes == 0 ? "" : std::string(text.substr(0, bytes)) + "...";
+  };
+  return longest_cut(text.size(), cut_to, is_fitting);
+}
+
+std::string Painter::fitted_ends(Style style, std::string_view text, float width) const {
+  const auto is_fitting = [&](std::string_view cut) { return this->width(style, cut) <= width; };
+  if (is_fitting(text)) return std::string(text);
+  const auto cut_to = [text](size_t bytes) {
+    size_t begin = (bytes + 1) / 2;
+    size_t end = text.size() - bytes / 2;
+    while (begin > 0 && is_inside_character(text, begin)) --begin;
+    while (is_inside_character(text, end)) ++end;
+    return begin == 0 ? "" : fmt::format("{}...{}", text.substr(0, begin), text.substr(end));
+  };
+  return longest_cut(text.size(), cut_to, is_fitting);
 }
 
 }  // namespace shardlens::viewer

@@ -43,6 +43,9 @@ class Painter {
   void text_lines(Box box, std::string_view text, const Color& color, Style style);
   /// Returns the text, shortened with "..." if it is too long.
   std::string fitted(Style style, std::string_view text, float width) const;
+  /// Returns the text, shortened with "..." in its middle if it is too long, for names that differ
+  /// at their ends: "block0-9 bu...exp_avg_sq".
+  std::string fitted_ends(Style style, std::string_view text, float width) const;
 
   const Colors& colors;
 

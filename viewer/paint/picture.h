@@ -113,6 +113,8 @@ struct Area {
     category,  // selects it
     minimap,
     alive_row,
+    event_row,    // an allocation or a free
+    matched_row,  // a place of what is alive, or what changed in it
     control,
     table,
     call,         // of the selected block's stack

@@ -80,7 +80,9 @@ std::string control_text(const SceneInput& input, const Area& area) {
     case Area::Kind::lane_bar:
       return titled("lanes.down");
     case Area::Kind::minimap:
-      return "drag to move what is in view; all of it" + key_text("zoom.all");
+      return (input.state.view ? "drag to move what is in view; all of it"
+                               : "drag over a part to show it; all of it") +
+             key_text("zoom.all");
     case Area::Kind::table:
       return "wheel to scroll; export" + key_text("export.table");
     case Area::Kind::call:

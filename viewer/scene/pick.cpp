@@ -184,6 +184,38 @@ const AliveGraph& tree_graph(const SceneInput& input, ImageCache& cache,
   });
 }
 
+const profiler::Matching& shown_places(const SceneInput& input, ImageCache& cache,
+                                       const std::vector<Shown>& shown) {
+  const Shown& one = shown[std::min(input.state.focus, shown.size() - 1)];
+  const Shown& base = shown[one.base];
+  const bool compares = one.index != base.index;
+  std::string key = fmt::format("{} {} {} {}", input.generation, one.index, one.rank, one.change);
+  if (compares) key += fmt::format(" {} {} {}", base.index, base.rank, base.change);
+  const auto moment_of = [](const Shown& side) {
+    return Moment{&side.lane->lane, &side.lane->names, side.change};
+  };
+  return cache.matching.get(key, [&] {
+    return compares ? match(moment_of(base), moment_of(one)) : places_of(moment_of(one));
+  });
+}
+
+size_t changed_places(const profiler::Matching& matching) {
+  const auto same = std::ranges::find_if(
+      matching.rows, [](const profiler::MatchedPlace& row) { return row.changed_bytes() == 0; });
+  return static_cast<size_t>(same - matching.rows.begin());
+}
+
+Pick pick_of_place(const std::vector<Shown>& shown, const Shown& one,
+                   const profiler::MatchedPlace& place) {
+  const bool is_gone = place.b_block == profiler::kNoHeldBlock;
+  const Shown& side = is_gone ? shown[one.base] : one;
+  return {.run = side.index,
+          .rank = side.rank,
+          .scope = PickScope::name,
+          .block = is_gone ? place.a_block : place.b_block,
+          .category = place.category};
+}
+
 std::optional<Pick> pick_at(const SceneInput& input, ImageCache& cache, const Area& area, float x,
                             float y) {
   std::vector<Shown> shown = shown_of(input);
@@ -212,6 +244,20 @@ std::optional<Pick> pick_at(const SceneInput& input, ImageCache& cache, const Ar
                   .block = row.block,
                   .category = row.category};
     }
+    case Area::Kind::event_row: {
+      const auto& arrays = one.lane->lane.arrays();
+      if (area.index >= arrays.words.size()) return std::nullopt;
+      const uint32_t block = block_of(arrays.words[area.index]);
+      return Pick{.run = one.index,
+                  .rank = one.rank,
+                  .block = block,
+                  .category = arrays.blocks[block].category};
+    }
+    case Area::Kind::matched_row: {
+      const auto& rows = shown_places(input, cache, shown).rows;
+      if (area.index >= rows.size()) return std::nullopt;
+      return pick_of_place(shown, one, rows[area.index]);
+    }
     case Area::Kind::frame:
     case Area::Kind::place_row:
       return pick_in_tree(input, cache, shown, static_cast<uint32_t>(area.index));
@@ -220,6 +266,23 @@ std::optional<Pick> pick_at(const SceneInput& input, ImageCache& cache, const Ar
   }
 }
 
+namespace {
+
+/// Returns a line for each of the innermost calls of a stack.
+std::string hover_stack(const profiler::TreePath& stack) {
+  constexpr size_t kMostCalls = 10;
+  std::string text;
+  for (size_t i = 0; i < std::min(stack.size(), kMostCalls); ++i) {
+    text += "\n  " + profiler::place_text(stack[i]);
+  }
+  if (stack.size() > kMostCalls) {
+    text += fmt::format("\n  and {} more: a click shows all", stack.size() - kMostCalls);
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string hover_text_of_pick(const SceneInput& input, ImageCache& cache, const Area& area,
                                float x, float y) {
   const auto pick = pick_at(input, cache, area, x, y);
@@ -227,9 +290,28 @@ std::string hover_text_of_pick(const SceneInput& input, ImageCache& cache, const
   if (rank == nullptr || !has_block(*rank, pick->block)) return "";
   const Block& block = rank->lane.arrays().blocks[pick->block];
   const std::string_view label = rank->lane.label(block);
-  return fmt::format("{}{}{}, block of {} ({} bytes)", label, label.empty() ? "" : "\n",
-                     words_of(block.category, profiler::has_shards(rank->lane.info().header)),
-                     profiler::bytes_text(block.given_bytes), block.given_bytes);
+  std::string text =
+      fmt::format("{}{}{}, block of {} ({} bytes)", label, label.empty() ? "" : "\n",
+                  words_of(block.category, profiler::has_shards(rank->lane.info().header)),
+                  profiler::bytes_text(block.given_bytes), block.given_bytes);
+  const std::string key =
+      fmt::format("{} {} {} {}", input.generation, pick->run, pick->rank, pick->block);
+  const BlockFacts& facts =
+      cache.hover_facts.get(key, [&] { return block_facts(*rank, pick->block); });
+  return text + hover_stack(facts.stack);
+}
+
+std::string hover_text_of_place(const SceneInput& input, ImageCache& cache, size_t row) {
+  const std::vector<Shown> shown = shown_of(input);
+  if (shown.empty()) return "";
+  const auto& rows = shown_places(input, cache, shown).rows;
+  if (row >= rows.size()) return "";
+  const profiler::MatchedPlace& place = rows[row];
+  const Shown& one = shown[std::min(input.state.focus, shown.size() - 1)];
+  const std::string held = one.index == one.base
+                               ? profiler::blocks_text(place.b_count, place.b_bytes)
+                               : profiler::holding_text(place);
+  return fmt::format("{}\n{}, {}", place.name, words_of(place.category, have_shards(shown)), held);
 }
 
 std::vector<Pickable> pickable_blocks(const SceneInput& input, ImageCache& cache) {

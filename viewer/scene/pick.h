@@ -16,6 +16,19 @@ namespace shardlens::viewer {
 const AliveGraph& tree_graph(const SceneInput& input, ImageCache& cache,
                              const std::vector<Shown>& shown);
 
+/// Returns what is alive in the focused strategy by place, matched with its baseline; of a strategy
+/// that is compared with none, the largest place first.
+const profiler::Matching& shown_places(const SceneInput& input, ImageCache& cache,
+                                       const std::vector<Shown>& shown);
+
+/// Returns how many of the rows have changed; they come first.
+size_t changed_places(const profiler::Matching& matching);
+
+/// Returns the selection of a place of the focused strategy: its largest block, with all of its
+/// name, in the baseline if the place is gone.
+Pick pick_of_place(const std::vector<Shown>& shown, const Shown& one,
+                   const profiler::MatchedPlace& place);
+
 /// Returns what a press at a point of an area selects; nothing if there is nothing to select.
 std::optional<Pick> pick_at(const SceneInput& input, ImageCache& cache, const Area& area, float x,
                             float y);
@@ -23,6 +36,9 @@ std::optional<Pick> pick_at(const SceneInput& input, ImageCache& cache, const Ar
 /// Returns the name and the size of what a press at a point would select.
 std::string hover_text_of_pick(const SceneInput& input, ImageCache& cache, const Area& area,
                                float x, float y);
+
+/// Returns a place's whole name, its category, and what it holds in both runs, or in the one.
+std::string hover_text_of_place(const SceneInput& input, ImageCache& cache, size_t row);
 
 /// Returns the blocks that can be selected one after the other, the largest first: those of the
 /// selection, or all of the tree's kind.

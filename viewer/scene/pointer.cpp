@@ -50,11 +50,20 @@ std::optional<double> Presenter::x_at(const Area& area, float x) const {
   return range.begin + range.length() * static_cast<double>((x - area.box.x) / area.box.w);
 }
 
+/// Returns the x of an allocation or free of the focused strategy's list.
+double Presenter::x_of_event(const Area& event) const {
+  const Run& run = opened_.runs[event.run];
+  const size_t rank = shown_rank(run, state_);
+  return x_of_change(warps_[event.run][rank], run.ranks[rank].lane,
+                     static_cast<int64_t>(event.index));
+}
+
 void Presenter::press(float x, float y) {
   const Area* const area = area_under(x, y);
   if (area == nullptr) return;
   pressed_ = *area;
   pressed_at_ = x;
+  frames_view_ = area->kind == Area::Kind::minimap && !state_.view;
   ViewState next = state_;
   switch (area->kind) {
     case Area::Kind::lane:
@@ -90,8 +99,13 @@ void Presenter::press(float x, float y) {
       count_alive();
       press_lane(*area, y, next);
       break;
+    case Area::Kind::event_row:
+      next.cursor = x_of_event(*area);
+      next.at = At::cursor;
+      break;
     case Area::Kind::category:
     case Area::Kind::alive_row:
+    case Area::Kind::matched_row:
     case Area::Kind::frame:
     case Area::Kind::place_row:
     case Area::Kind::minimap:
@@ -101,7 +115,9 @@ void Presenter::press(float x, float y) {
   }
   select(*area, x, y, next);
   change(next);
-  if (area->kind == Area::Kind::minimap) drag(x);
+  if (area->kind != Area::Kind::minimap) return;
+  pressed_x_ = x_at(*area, x).value_or(0);
+  drag(x);
 }
 
 void Presenter::press_lane(const Area& area, float y, ViewState& next) const {
@@ -143,10 +159,16 @@ void Presenter::drag(float x) {
   if (pressed_->kind == Area::Kind::control) return drag_control(x);
   const auto at = x_at(*pressed_, x);
   if (!at) return;
-  if (pressed_->kind == Area::Kind::minimap) {
+  const bool is_drag = std::abs(x - pressed_at_) >= kDragPixels;
+  if (frames_view_) {
+    if (!is_drag) return;
+    if (!state_.view) history_.remember(state_);
+    state_.view = Range{std::max(facts_.extent.begin, std::min(*at, pressed_x_)),
+                        std::min(facts_.extent.end, std::max(*at, pressed_x_))};
+  } else if (pressed_->kind == Area::Kind::minimap) {
     const Range view = view_of(state_, facts_.extent);
     pan_by(state_, facts_, *at - (view.begin + view.end) / 2);
-  } else if (std::abs(x - pressed_at_) >= kDragPixels) {
+  } else if (is_drag) {
     state_.selection = Range{std::min(*at, pressed_x_), std::max(*at, pressed_x_)};
   }
 }
@@ -181,6 +203,14 @@ void Presenter::wheel(float x, float y, float notches) {
   if (area->kind == Area::Kind::alive_row) {
     count_alive();
     return scroll_alive(state_, facts_, notches > 0 ? -1 : 1);
+  }
+  if (area->kind == Area::Kind::event_row) {
+    perform(*find_command(notches > 0 ? "event.previous" : "event.next"));
+    return;
+  }
+  if (area->kind == Area::Kind::matched_row) {
+    count_alive();
+    return scroll_places(state_, facts_, notches > 0 ? -1 : 1);
   }
   if (area->kind == Area::Kind::table) {
     count_alive();
@@ -230,8 +260,11 @@ std::string Presenter::hover_text(float x, float y) {
   if (area->kind == Area::Kind::frame || area->kind == Area::Kind::place_row) {
     return tree_hover_text(input(), cache_, static_cast<uint32_t>(area->index));
   }
-  if (area->kind == Area::Kind::alive_row) {
+  if (area->kind == Area::Kind::alive_row || area->kind == Area::Kind::event_row) {
     return hover_text_of_pick(input(), cache_, *area, x, y);
+  }
+  if (area->kind == Area::Kind::matched_row) {
+    return hover_text_of_place(input(), cache_, area->index);
   }
   if (area->kind == Area::Kind::control) return control_text(input(), *area) + outcome_of(*area);
   if (area->kind != Area::Kind::lane) return control_text(input(), *area);

@@ -78,9 +78,17 @@ void Presenter::align_by_what_there_is() {
   state_.alignment = Alignment::event;
 }
 
-void Presenter::focus_on_change() {
+void Presenter::choose_view() {
   if (opened_.runs.size() > 1 && state_.focus == state_.baseline) {
     state_.focus = state_.baseline == 0 ? 1 : 0;
+  }
+  const auto has_categories = [](const Run& run) {
+    const CategoryBytes& bytes = run.at_peak().lane.peak().at_max;
+    return std::ranges::count_if(bytes, [](int64_t one) { return one > 0; }) > 1;
+  };
+  if (!opened_.runs.empty() && std::ranges::none_of(opened_.runs, has_categories)) {
+    state_.detail = Detail::blocks;
+    state_.grouping = Grouping::label;
   }
 }
 
@@ -92,7 +100,7 @@ void Presenter::open(const std::vector<std::string>& paths) {
   }
   change(next);
   reload();
-  focus_on_change();
+  choose_view();
 }
 
 void Presenter::restore(const ViewState& state) {
@@ -198,11 +206,14 @@ void Presenter::change(const ViewState& next) {
   clamp_state();
 }
 
-/// Counts the rows of live allocations and of the table, and the lanes that have room. It runs only
-/// when they are needed, as frames of a zoom do not.
+/// Counts the rows of live allocations, of their places and of the table, and the lanes that have
+/// room. It runs only when they are needed, as frames of a zoom do not.
 void Presenter::count_alive() {
   refresh();
   facts_.alive_rows = 0;
+  facts_.next_change_x.reset();
+  facts_.previous_change_x.reset();
+  facts_.place_rows = 0;
   facts_.table_rows = 0;
   if (state_.focus >= opened_.runs.size()) return;
   std::vector<Shown> shown = shown_of(input());
@@ -214,6 +225,14 @@ void Presenter::count_alive() {
   const Shown& one = shown[state_.focus];
   facts_.alive_rows =
       alive_rows(one.lane->lane, one.lane->names, one.change, state_.grouping).size();
+  facts_.place_rows = changed_places(shown_places(input(), cache_, shown));
+  const Lane& lane = one.lane->lane;
+  const auto x_of = [&](std::optional<int64_t> change) {
+    return change ? std::optional(x_of_change(*one.warp, lane, *change)) : std::nullopt;
+  };
+  const double x = state_.cursor.value_or(x_of_change(*one.warp, lane, one.change));
+  facts_.next_change_x = x_of(change_behind(*one.warp, lane, x));
+  facts_.previous_change_x = x_of(change_before(*one.warp, lane, x));
 }
 
 /// Finds what can be selected, and counts the rows of the tree.

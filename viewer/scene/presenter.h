@@ -39,8 +39,10 @@ class Presenter {
   const std::vector<std::string>& messages() const { return messages_; }
   const Facts& facts();
 
-  /// Focuses the first run that is compared with the baseline, so that what changed is shown.
-  void focus_on_change();
+  /// Chooses what shows most of recordings that were just opened: the focus is on the first run
+  /// that is compared with the baseline, and where all memory is of one category, as in a snapshot
+  /// of PyTorch, plots show blocks and lists names.
+  void choose_view();
   /// Adds runs to the open ones, and keeps the state. reload() reads all recordings again.
   void open(const std::vector<std::string>& paths);
   void reload();
@@ -113,6 +115,7 @@ class Presenter {
   void refresh_facts();
   void count_alive();
   void count_tree();
+  double x_of_event(const Area& event) const;
   void press_lane(const Area& area, float y, ViewState& next) const;
   void select(const Area& area, float x, float y, ViewState& next);
   void clamp_state();
@@ -164,6 +167,8 @@ class Presenter {
   int64_t pictures_made_ = 0;
 
   std::optional<Area> pressed_;
+  bool frames_view_ =
+      false;  // a drag over the minimap, which showed everything when it was pressed
   double pressed_x_ = 0;
   float pressed_at_ = 0;
 };

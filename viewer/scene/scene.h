@@ -67,7 +67,8 @@ class ImageCache {
   Memo<profiler::Matching> matching;          // of two moments
   Memo<AliveGraph> graph;                     // of the tree's panel
   Memo<std::vector<uint32_t>> picked_blocks;  // that are selected
-  Memo<BlockFacts> facts;                     // of the one that is shown
+  Memo<BlockFacts> facts;                     // of the one that is shown,
+  Memo<BlockFacts> hover_facts;               // and of the one under the pointer
 
  private:
   struct Entry {

@@ -34,6 +34,7 @@ constexpr std::array kChoices = {
     Choice{"panel.steps", [](Seen s) { return s.panels.steps; }},
     Choice{"panel.reserved", [](Seen s) { return s.panels.reserved; }},
     Choice{"panel.plans", [](Seen s) { return s.panels.plans; }},
+    Choice{"panel.events", [](Seen s) { return s.panels.events; }},
     Choice{"panel.treemap", [](Seen s) { return s.panels.treemap; }},
     Choice{"whatif", [](Seen s) { return s.what_if.has_value(); }},
 };

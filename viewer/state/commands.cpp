@@ -25,6 +25,11 @@ void next(Enum& value, int count) {
   value = static_cast<Enum>((static_cast<int>(value) + 1) % count);
 }
 
+template <typename Enum>
+void previous(Enum& value, int count) {
+  value = static_cast<Enum>((static_cast<int>(value) + count - 1) % count);
+}
+
 const std::vector<double>* of_focus(const std::vector<std::vector<double>>& lists,
                                     const ViewState& state) {
   return state.focus < lists.size() && !lists[state.focus].empty() ? &lists[state.focus] : nullptr;
@@ -144,6 +149,7 @@ void turn_control(ViewState& state, const Facts& /*facts*/) {
 }
 
 constexpr int64_t kAlivePage = 10;  // rows
+constexpr auto kMemories = static_cast<int>(kMemoryNames.size());
 
 using S = ViewState&;
 using F = const Facts&;
@@ -174,8 +180,12 @@ constexpr std::array kCommands = {
             [](S s, F) { s.height = Height::view, s.heights = {0, 1}; }},
     Command{"detail.next", "V", "View", "Show categories, blocks or addresses",
             [](S s, F) { next(s.detail, 3); }},
-    Command{"memory.next", "X", "View", "Memory: of the device, the host, or pinned",
-            [](S s, F) { next(s.memory, 3), s.pick.reset(); }},
+    Command{"detail.previous", "Shift+V", "View", "Show addresses, blocks or categories",
+            [](S s, F) { previous(s.detail, 3); }},
+    Command{"memory.next", "X", "View", "Memory: tensors, the host's, pinned or segments",
+            [](S s, F) { next(s.memory, kMemories), s.pick.reset(); }},
+    Command{"memory.previous", "Shift+X", "View", "Memory: segments, pinned, the host's or tensors",
+            [](S s, F) { previous(s.memory, kMemories), s.pick.reset(); }},
     Command{"ranks.next", "K", "View", "Show one rank, each, or all folded",
             [](S s, F) { next(s.ranks, 3); }},
     Command{"rank.next", "R", "View", "Next rank", [](S s, F f) { next_rank(s, f, 1); }},
@@ -262,6 +272,10 @@ constexpr std::array kCommands = {
             [](S s, F f) { show_moment(s, from(s, f) - f.column_x); }},
     Command{"cursor.right", ".", "Go", "Cursor one pixel right",
             [](S s, F f) { show_moment(s, from(s, f) + f.column_x); }},
+    Command{"event.next", "Ctrl+Right", "Go", "Next allocation or free",
+            [](S s, F f) { show_moment(s, f.next_change_x.value_or(from(s, f))); }},
+    Command{"event.previous", "Ctrl+Left", "Go", "Previous allocation or free",
+            [](S s, F f) { show_moment(s, f.previous_change_x.value_or(from(s, f))); }},
     Command{"cursor.clear", "Escape", "Go", "Remove cursor and selection",
             [](S s, F) {
               s.cursor.reset(), s.selection.reset(), s.pick.reset(), s.at = At::peak;
@@ -358,6 +372,8 @@ constexpr std::array kCommands = {
             [](S s, F) { s.panels.plans = !s.panels.plans, s.pick.reset(); }},
     Command{"panel.treemap", "F8", "Panels", "What is alive as areas, or as rows",
             [](S s, F) { s.panels.treemap = !s.panels.treemap; }},
+    Command{"panel.events", "Shift+G", "Panels", "Allocations and frees around the moment",
+            [](S s, F) { s.panels.events = !s.panels.events; }},
     Command{"at.next", "C", "Panels", "Tables at the peak or at the cursor",
             [](S s, F) { next(s.at, 2); }},
     Command{"group.next", "G", "Panels", "Group by category, parameter, age or not",
@@ -366,6 +382,10 @@ constexpr std::array kCommands = {
             [](S s, F f) { scroll_alive(s, f, kAlivePage); }},
     Command{"alive.up", "PageUp", "Panels", "Further up in what is alive",
             [](S s, F f) { scroll_alive(s, f, -kAlivePage); }},
+    Command{"places.down", "Alt+Shift+PageDown", "Panels", "Further down in the places",
+            [](S s, F f) { scroll_places(s, f, kAlivePage); }},
+    Command{"places.up", "Alt+Shift+PageUp", "Panels", "Further up in the places",
+            [](S s, F f) { scroll_places(s, f, -kAlivePage); }},
     Command{"table.down", "Shift+PageDown", "Panels", "Further down in the table of categories",
             [](S s, F f) { scroll_table(s, f, 1); }},
     Command{"table.up", "Shift+PageUp", "Panels", "Further up in the table of categories",
@@ -437,6 +457,10 @@ size_t scrolled(size_t first, int64_t rows, size_t count) {
 
 void scroll_alive(ViewState& state, const Facts& facts, int64_t rows) {
   state.alive_first = scrolled(state.alive_first, rows, facts.alive_rows);
+}
+
+void scroll_places(ViewState& state, const Facts& facts, int64_t rows) {
+  state.places_first = scrolled(state.places_first, rows, facts.place_rows);
 }
 
 void scroll_tree(ViewState& state, const Facts& facts, int64_t rows) {

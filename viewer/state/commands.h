@@ -62,6 +62,8 @@ void show_moment(ViewState& state, double x);
 void zoom_at(ViewState& state, const Facts& facts, double x, double factor);
 /// Scrolls the list of live allocations by rows, never past its last.
 void scroll_alive(ViewState& state, const Facts& facts, int64_t rows);
+/// Scrolls the list of places by rows, never past its last.
+void scroll_places(ViewState& state, const Facts& facts, int64_t rows);
 /// Scrolls the table of categories by rows, never past its last.
 void scroll_table(ViewState& state, const Facts& facts, int64_t rows);
 /// Scrolls the panel of the tree by rows, never past its last.

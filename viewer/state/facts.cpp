@@ -54,6 +54,8 @@ std::optional<profiler::Space> space_of(Memory memory) {
       return profiler::Space::host;
     case Memory::pinned:
       return profiler::Space::pinned;
+    case Memory::segments:
+      return profiler::Space::segment;
     case Memory::tensors:
       break;
   }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "viewer/model/run.h"
@@ -18,23 +20,26 @@ struct Pickable {
 };
 
 struct Facts {
-  Range extent{0, 1};                        // of all strategies
-  std::vector<double> peak_x;                // of each strategy
-  std::vector<std::vector<double>> peaks_x;  // of each, one a step or phase, in order
-  std::vector<std::vector<double>> steps_x;  // where steps begin, in order
-  std::vector<double> hits_x;                // of the search, in the focused strategy
-  PlanRequest focus_request{};               // the focused strategy's
-  std::vector<Pickable> pickable;            // in the focused strategy, the largest first
-  size_t focus_rank = 0;                     // of which they are, as an index in the run
-  size_t tree_rows = 0;                      // in the tree's panel
-  std::vector<std::string> tree_above{};     // the place that its zoom is left for
-  size_t alive_rows = 0;                     // in the list of live allocations
-  size_t table_rows = 0;                     // in the table of categories
-  std::vector<std::string> keys{};           // of the runs
-  std::vector<size_t> order{};               // of the runs' lanes, as they are sorted
-  std::vector<size_t> bases{};               // of each run, the one that it is compared with
-  size_t lane_columns = 1;                   // lanes in a line
-  size_t lane_lines = 1;                     // lines that have room
+  Range extent{0, 1};                         // of all strategies
+  std::vector<double> peak_x;                 // of each strategy
+  std::vector<std::vector<double>> peaks_x;   // of each, one a step or phase, in order
+  std::vector<std::vector<double>> steps_x;   // where steps begin, in order
+  std::vector<double> hits_x;                 // of the search, in the focused strategy
+  PlanRequest focus_request{};                // the focused strategy's
+  std::vector<Pickable> pickable;             // in the focused strategy, the largest first
+  size_t focus_rank = 0;                      // of which they are, as an index in the run
+  size_t tree_rows = 0;                       // in the tree's panel
+  std::vector<std::string> tree_above{};      // the place that its zoom is left for
+  std::optional<double> next_change_x{};      // in the focused strategy, after the cursor or peak,
+  std::optional<double> previous_change_x{};  // and before it
+  size_t alive_rows = 0;                      // in the list of live allocations
+  size_t place_rows = 0;                      // in the list of places
+  size_t table_rows = 0;                      // in the table of categories
+  std::vector<std::string> keys{};            // of the runs
+  std::vector<size_t> order{};                // of the runs' lanes, as they are sorted
+  std::vector<size_t> bases{};                // of each run, the one that it is compared with
+  size_t lane_columns = 1;                    // lanes in a line
+  size_t lane_lines = 1;                      // lines that have room
   size_t most_ranks = 1;
   double column_x = 0.001;  // one pixel's width
 

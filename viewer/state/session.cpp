@@ -78,7 +78,8 @@ Json optional_json(const std::optional<T>& value) {
 Json panels_json(const Panels& panels) {
   return {{"alive", panels.alive},     {"table", panels.table}, {"minimap", panels.minimap},
           {"ribbon", panels.ribbon},   {"steps", panels.steps}, {"reserved", panels.reserved},
-          {"hatches", panels.hatches}, {"plans", panels.plans}, {"treemap", panels.treemap}};
+          {"hatches", panels.hatches}, {"plans", panels.plans}, {"treemap", panels.treemap},
+          {"events", panels.events}};
 }
 
 Panels panels_of(const Json& json) {
@@ -91,7 +92,8 @@ Panels panels_of(const Json& json) {
           .reserved = json.value("reserved", usual.reserved),
           .hatches = json.value("hatches", usual.hatches),
           .plans = json.value("plans", usual.plans),
-          .treemap = json.value("treemap", usual.treemap)};
+          .treemap = json.value("treemap", usual.treemap),
+          .events = json.value("events", usual.events)};
 }
 
 /// Returns the path as a session stores it: relative, unless it climbs out of the session's folder
@@ -286,6 +288,7 @@ Json json_of(const ViewState& state, const std::string& folder) {
           {"selection", range_json(state.selection)},
           {"hidden_categories", state.hidden_categories},
           {"alive_first", state.alive_first},
+          {"places_first", state.places_first},
           {"table_first", state.table_first},
           {"zoom", state.zoom},
           {"search", state.search},
@@ -323,6 +326,7 @@ ViewState state_of(const Json& json, const std::string& folder) {
   state.selection = range_of(json, "selection");
   state.hidden_categories = input::whole_or(json, "hidden_categories", usual.hidden_categories);
   state.alive_first = input::whole_or(json, "alive_first", usual.alive_first);
+  state.places_first = input::whole_or(json, "places_first", usual.places_first);
   state.table_first = input::whole_or(json, "table_first", usual.table_first);
   state.zoom = std::clamp(json.value("zoom", usual.zoom), 0.25, 8.0);
   state.search = json.value("search", usual.search);

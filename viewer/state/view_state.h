@@ -39,9 +39,10 @@ enum class Detail : uint8_t { bands, blocks, addresses };
 constexpr std::array<std::string_view, 3> kDetailNames = {"bands", "blocks", "addresses"};
 
 /// The memory that is shown: that of tensors, on each run's own device (the host if that is the
-/// CPU), or that of the host, pageable or pinned.
-enum class Memory : uint8_t { tensors, host, pinned };
-constexpr std::array<std::string_view, 3> kMemoryNames = {"tensors", "host", "pinned"};
+/// CPU); that of the host, pageable or pinned; or the segments that the caching allocator has taken
+/// from the driver for tensors.
+enum class Memory : uint8_t { tensors, host, pinned, segments };
+constexpr std::array<std::string_view, 4> kMemoryNames = {"tensors", "host", "pinned", "segments"};
 
 /// The moment of the tables: each strategy's own peak, or the cursor for all.
 enum class At : uint8_t { peak, cursor };
@@ -136,6 +137,7 @@ struct Panels {
   bool hatches = false;
   bool plans = true;     // of measured runs, over them; else beside them
   bool treemap = false;  // live allocations as areas; else as rows
+  bool events = false;   // in place of live allocations, what was allocated and freed around them
 
   bool operator==(const Panels&) const = default;
 };
@@ -163,6 +165,7 @@ struct ViewState {
   std::optional<Range> selection;
   uint32_t hidden_categories = 0;  // a bit each
   size_t alive_first = 0;          // first shown row of the live allocations
+  size_t places_first = 0;         // of their places, or of those that changed
   size_t table_first = 0;          // and of the table, below the sum
   double zoom = 1;                 // of the whole interface
   std::string search;

@@ -147,7 +147,7 @@ int main(int argc, char** argv) {
   const Took first = took([&] { Presenter(state, cache); });
   const Took again = took([&] { Presenter(state, cache); });
   Presenter presenter(state, cache);
-  presenter.focus_on_change();  // as a window opens
+  presenter.choose_view();  // as a window opens
   int64_t events = 0;
   for (const Run& run : presenter.runs()) events += run.at_peak().lane.info().events;
   fmt::print("{} lanes, {} events\n", presenter.runs().size(), events);

@@ -89,6 +89,7 @@ profiler::Matching matched(const Subject& base, const Subject& one) {
 std::string_view memory_of(const Subject& one) {
   const LaneInfo& info = one.lane().info();
   if (info.space == info.header.space_of_tensors()) return "Memory";
+  if (info.space == profiler::Space::segment) return "Reserved segments";
   return info.space == profiler::Space::pinned ? "Pinned memory" : "Host memory";
 }
 

@@ -101,7 +101,8 @@ void draw_details(Scene& scene) {
   const std::string name = pick.scope == PickScope::place && !pick.path.empty() ? pick.path.back()
                            : is_block                                           ? facts.name
                                       : words_of(pick.category, have_shards(scene.shown));
-  paint.text(title, name, paint.colors.text, Style::strong);
+  paint.text(title, paint.fitted_ends(Style::strong, name, title.w), paint.colors.text,
+             Style::strong);
   paint.text(box.take_top(paint.px(kFactRow)),
              fmt::format("{}, rank {}", picked->run->name, picked->rank->lane.rank()),
              paint.colors.muted, Style::small);

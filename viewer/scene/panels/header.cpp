@@ -73,6 +73,7 @@ std::string sort_words(const Scene& scene) {
 
 std::string place_words(const Scene& scene) {
   if (scene.state().memory == Memory::pinned) return "pinned memory of the host";
+  if (scene.state().memory == Memory::segments) return "segments that the allocator has reserved";
   if (are_mixed(scene.shown)) return "device or host memory of tensors";
   const bool on_host = std::ranges::any_of(scene.shown, is_on_host);
   return on_host ? "host memory of tensors" : "device memory of tensors";

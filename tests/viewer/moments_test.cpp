@@ -1,0 +1,174 @@
+// What is in view and which moment: zoom, minimap, from one allocation or free to the next, and the
+// list of those around a moment.
+
+#include <algorithm>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/support/recordings/random_events.h"
+#include "tests/support/recordings/view_recording.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/viewer/acts.h"
+#include "viewer/scene/presenter.h"
+#include "viewer/state/commands.h"
+
+namespace shardlens::viewer {
+namespace {
+
+constexpr Canvas kWide{1400, 900, 0, 1};
+
+struct OneRun {
+  OneRun() {
+    state.files = {folder.file("run.slp")};
+    test::write_profile(state.files[0], test::view_recording({.steps = 1}));
+  }
+  test::TemporaryFolder folder;
+  ViewState state;
+};
+
+const Picture& pictured(Presenter& presenter) {
+  return presenter.picture(kWide, plain_fonts(kWide.scale));
+}
+
+const Lane& lane_of_run(const Presenter& presenter) { return presenter.runs()[0].at_peak().lane; }
+
+/// Returns the change that the list of events marks, the one in its middle.
+std::vector<size_t> listed(Presenter& presenter) {
+  std::vector<size_t> changes;
+  for (const Area& area : areas_of(pictured(presenter), Area::Kind::event_row)) {
+    changes.push_back(area.index);
+  }
+  return changes;
+}
+
+}  // namespace
+
+TEST_CASE("one can go through every allocation and free, in any alignment") {
+  const OneRun run;
+  for (const char* const alignment : {"align.event", "align.time", "align.step"}) {
+    CAPTURE(alignment);
+    Presenter presenter(run.state, "");
+    act(presenter, alignment);
+    const Lane& lane = lane_of_run(presenter);
+    std::vector<double> forward = {-1e9};
+    for (int64_t i = lane.peak().max_change; i < lane.changes() + 5; ++i) {
+      act(presenter, "event.next");
+      if (presenter.state().cursor == forward.back()) break;  // the last one
+      CHECK(*presenter.state().cursor > forward.back());
+      forward.push_back(*presenter.state().cursor);
+    }
+    std::vector<double> back = {forward.back()};
+    while (back.size() + 1 < forward.size()) {
+      act(presenter, "event.previous");
+      back.push_back(*presenter.state().cursor);
+    }
+    std::ranges::reverse(back);
+    CHECK(std::ranges::equal(back, std::vector<double>(forward.begin() + 1, forward.end())));
+    if (alignment == std::string("align.event")) {
+      CHECK(std::ssize(forward) - 1 == lane.changes() - 1 - lane.peak().max_change);
+    }
+  }
+}
+
+TEST_CASE("the list of events is of those around the moment, and a press goes to one") {
+  const OneRun run;
+  Presenter presenter(run.state, "");
+  act(presenter, {"align.event", "panel.events"});
+  const Lane& lane = lane_of_run(presenter);
+  const auto peak = static_cast<size_t>(lane.peak().max_change);
+  const auto changes = listed(presenter);
+  REQUIRE(changes.size() > 20);
+  CHECK(std::ranges::is_sorted(changes));
+  CHECK(changes.front() < peak);
+  CHECK(changes.back() > peak);
+  CHECK(says(pictured(presenter), "Around the peak"));
+  const Area row = areas_of(pictured(presenter), Area::Kind::event_row)[3];
+  presenter.press(row.box.x + 2, row.box.y + 2);
+  presenter.release();
+  REQUIRE(presenter.state().pick);
+  CHECK(presenter.state().pick->block == block_of(lane.arrays().words[row.index]));
+  CHECK(says(pictured(presenter), "Around the cursor"));
+  const Area now = areas_of(pictured(presenter), Area::Kind::event_row).front();
+  const double before = *presenter.state().cursor;
+  presenter.wheel(now.box.x + 2, now.box.y + 2, -1);
+  CHECK(*presenter.state().cursor > before);
+}
+
+TEST_CASE("a drag over the minimap shows that part, and from then on moves it") {
+  const OneRun run;
+  Presenter presenter(run.state, "");
+  const Box map = areas_of(pictured(presenter), Area::Kind::minimap).front().box;
+  const float y = map.y + map.h / 2;
+  const auto drag = [&](float from, float to) {
+    presenter.press(map.x + from * map.w, y);
+    for (int i = 1; i <= 8; ++i) {
+      presenter.drag(map.x + (from + (to - from) * static_cast<float>(i) / 8) * map.w);
+    }
+    presenter.release();
+    pictured(presenter);
+  };
+  presenter.press(map.x + map.w / 2, y);
+  presenter.release();
+  CHECK_FALSE(presenter.state().view.has_value());  // a press alone shows nothing else
+  drag(0.75F, 0.25F);
+  REQUIRE(presenter.state().view.has_value());
+  const Range view = *presenter.state().view;
+  const Range extent = presenter.facts().extent;
+  CHECK(std::abs(view.begin - (extent.begin + extent.length() / 4)) < extent.length() / 100);
+  CHECK(std::abs(view.length() - extent.length() / 2) < extent.length() / 100);
+  drag(0.5F, 0.6F);
+  CHECK(std::abs(presenter.state().view->length() - view.length()) < extent.length() * 1e-6);
+  CHECK(presenter.state().view->begin > view.begin);
+  act(presenter, {"undo"});
+  CHECK(presenter.state().view == std::nullopt);
+}
+
+TEST_CASE("a recording without categories opens with its blocks") {
+  test::TemporaryFolder folder;
+  ViewState state;
+  state.files = {folder.file("plain.slp")};
+  profiler::Profile plain = test::view_recording({.steps = 1});
+  for (profiler::Event& event : plain.events) event.category = profiler::Category::other;
+  test::write_profile(state.files[0], plain);
+  Presenter presenter(state, "");
+  presenter.choose_view();
+  CHECK(presenter.state().detail == Detail::blocks);
+  const OneRun run;
+  Presenter other(run.state, "");
+  other.choose_view();
+  CHECK(other.state().detail == Detail::bands);
+}
+
+TEST_CASE("the y axes stay within the whole, at whatever height they are zoomed") {
+  ViewState state;
+  zoom_heights(state, 0.5, 0.5);
+  CHECK(state.heights.begin == Catch::Approx(0.25));
+  CHECK(state.heights.end == Catch::Approx(0.75));
+  for (int i = 0; i < 100; ++i) zoom_heights(state, 0.9, 0.5);
+  pan_heights(state, 1e9);
+  CHECK(state.heights.end == Catch::Approx(1));
+  for (int i = 0; i < 100; ++i) zoom_heights(state, 0, 2);
+  CHECK(state.heights == Range{0, 1});
+}
+
+TEST_CASE("zooming keeps what is under the pointer and stays inside") {
+  Facts facts;
+  facts.extent = {-1, 4};
+  ViewState state;
+  zoom_at(state, facts, 0, 0.5);
+  REQUIRE(state.view.has_value());
+  const double part = (0 - state.view->begin) / state.view->length();
+  CHECK(part == Catch::Approx(0.2));
+  for (int i = 0; i < 200; ++i) zoom_at(state, facts, 0, 0.5);
+  CHECK(state.view->length() > 0);
+  for (int i = 0; i < 200; ++i) zoom_at(state, facts, 3.9, 1.5);
+  CHECK_FALSE(state.view.has_value());
+  state.view = Range{3, 4};
+  pan_by(state, facts, 100);
+  CHECK(state.view->end == Catch::Approx(4));
+}
+
+}  // namespace shardlens::viewer
