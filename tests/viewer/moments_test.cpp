@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/units.h"
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/recordings/view_recording.h"
 #include "tests/support/temporary_folder.h"
@@ -18,7 +19,7 @@
 namespace shardlens::viewer {
 namespace {
 
-constexpr Canvas kWide{1400, 900, 0, 1};
+constexpr Canvas kWide{2200, 900, 0, 1};
 
 struct OneRun {
   OneRun() {
@@ -95,6 +96,31 @@ TEST_CASE("the list of events is of those around the moment, and a press goes to
   const double before = *presenter.state().cursor;
   presenter.wheel(now.box.x + 2, now.box.y + 2, -1);
   CHECK(*presenter.state().cursor > before);
+}
+
+TEST_CASE("a request that failed is in the plot, in the list, and one command away") {
+  ViewState state;
+  state.files = {SHARDLENS_SOURCE_DIR "/tests/fixtures/memory_viz/whole.pickle"};
+  Presenter presenter(state, "");
+  const auto& failures = lane_of_run(presenter).arrays().failures;
+  REQUIRE(failures.size() == 1);
+  const std::string asked = profiler::bytes_text(failures[0].asked_bytes);
+  CHECK(says(pictured(presenter), "out of memory: " + asked + " asked"));
+  act(presenter, "failure.next");
+  REQUIRE(presenter.state().cursor);
+  act(presenter, "panel.events");
+  CHECK(says(pictured(presenter), profiler::bytes_text(failures[0].free_bytes) + " free"));
+}
+
+TEST_CASE("a segment says how much of it is used at the moment that is shown") {
+  ViewState state;
+  state.files = {SHARDLENS_SOURCE_DIR "/tests/fixtures/memory_viz/whole.pickle"};
+  Presenter presenter(state, "");
+  act(presenter, {"memory.previous", "pick.next"});
+  CHECK(says(pictured(presenter), " used, "));
+  CHECK(presenter.pick_text().find("segment   ") != std::string::npos);
+  act(presenter, {"memory.next", "pick.next"});
+  CHECK_FALSE(says(pictured(presenter), " used, "));
 }
 
 TEST_CASE("a drag over the minimap shows that part, and from then on moves it") {

@@ -12,9 +12,9 @@ constexpr int64_t kFirstSteadyStep = 2;  // the third: the first two allocate wh
 constexpr size_t kCoarse = 4096;
 
 Lane::Sections sections_of(const LaneData& data) {
-  return {data.times_ns,    data.words,        data.blocks,       data.nodes,
-          data.checkpoints, data.alive_begins, data.alive_blocks, data.stretches,
-          data.spans,       data.reserved,     data.free_labels};
+  return {data.times_ns,     data.words,        data.blocks,    data.nodes, data.checkpoints,
+          data.alive_begins, data.alive_blocks, data.stretches, data.spans, data.reserved,
+          data.free_labels,  data.failures,     data.uses};
 }
 
 }  // namespace
@@ -120,6 +120,15 @@ const Span* Lane::span_at(int64_t time_ns) const {
     if (at->depth == 0) return nullptr;
   }
   return nullptr;
+}
+
+int64_t Lane::used_bytes(uint32_t segment, int64_t time_ns) const {
+  int64_t bytes = 0;
+  for (const SegmentUse& use : sections_.uses) {
+    if (use.time_ns > time_ns) break;
+    if (use.block == segment) bytes += use.bytes;
+  }
+  return bytes;
 }
 
 uint32_t Lane::free_label(uint32_t block) const {

@@ -49,6 +49,8 @@ class Lane {
     std::span<const Span> spans;
     std::span<const ReservedSample> reserved;
     std::span<const FreeLabel> free_labels;  // in order of their blocks
+    std::span<const Failure> failures;
+    std::span<const SegmentUse> uses;
   };
   Lane(LaneInfo info, input::MappedFile file, const Sections& sections);
 
@@ -85,6 +87,8 @@ class Lane {
   std::string_view label(const Block& block) const;
   /// Returns the label of the call that freed a block; 0 if it was not recorded.
   uint32_t free_label(uint32_t block) const;
+  /// Returns how much of a segment is given to tensors at a time; the lane must be of segments.
+  int64_t used_bytes(uint32_t segment, int64_t time_ns) const;
 
  private:
   void finish();

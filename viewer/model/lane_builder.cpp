@@ -89,13 +89,13 @@ void LaneBuilder::take(const Event& event) {
       }
       return;
     case EventKind::out_of_memory:
-      return;
+      return take_failure(event);
   }
 }
 
 void LaneBuilder::take_alloc(const Event& event) {
   if (event.space == Space::segment) return take_segment(event);
-  if (event.space == Space::device) explain_segments(event);
+  if (event.space == Space::device && space_ == Space::segment) return take_tensor(event);
   if (event.space != space_) return;
   const int64_t given = space_ == Space::device ? tracker_.take(event) : event.value;
   end_block_at(event.address, event.time_ns, 0);  // the previous block's free is missing
@@ -105,6 +105,7 @@ void LaneBuilder::take_alloc(const Event& event) {
 
 void LaneBuilder::take_free(const Event& event) {
   if (event.space == Space::segment) return take_segment(event);
+  if (event.space == Space::device && space_ == Space::segment) return take_tensor(event);
   if (event.space != space_) return;
   if (space_ == Space::device) tracker_.take(event);
   if (!end_block_at(event.address, event.time_ns, event.label)) ++unmatched_;
@@ -175,6 +176,57 @@ void LaneBuilder::take_segment(const Event& event) {
   unexplained_.push_back(block);
 }
 
+void LaneBuilder::take_failure(const Event& event) {
+  if (space_ != Space::device && space_ != Space::segment) return;
+  data_.failures.push_back({.time_ns = last_ns_,
+                            .change = static_cast<int64_t>(data_.words.size()),
+                            .asked_bytes = event.value,
+                            .free_bytes = static_cast<int64_t>(event.address),
+                            .label = event.label});
+}
+
+/// Follows the tensors that lie in segments.
+void LaneBuilder::take_tensor(const Event& event) {
+  const int64_t given = tracker_.take(event);
+  const auto at = tensors_.find(event.address);
+  if (at != tensors_.end()) {
+    use_segments(at->first, at->second, -1);
+    tensors_.erase(at);
+  }
+  if (event.kind != EventKind::alloc) return;
+  explain_segments(event);
+  tensors_[event.address] = given;
+  use_segments(event.address, given, 1);
+}
+
+/// Notes that bytes at an address are given to a tensor, or, with a sign of -1, taken back. Of
+/// expandable memory they may lie in several ranges that were mapped one after the other.
+void LaneBuilder::use_segments(uint64_t address, int64_t bytes, int64_t sign) {
+  const uint64_t end = address + static_cast<uint64_t>(bytes);
+  auto at = segments_.upper_bound(address);
+  if (at != segments_.begin()) --at;
+  for (; at != segments_.end() && at->first < end; ++at) {
+    const uint64_t from = std::max(address, at->first);
+    const auto size = static_cast<uint64_t>(data_.blocks[at->second].given_bytes);
+    const uint64_t to = std::min(end, at->first + size);
+    if (from >= to) continue;
+    data_.uses.push_back({.time_ns = last_ns_,
+                          .bytes = sign * static_cast<int64_t>(to - from),
+                          .block = at->second});
+  }
+}
+
+/// Notes the same of all tensors in a range of addresses, as far as they lie in it.
+void LaneBuilder::use_segments_of(uint64_t from, uint64_t to, int64_t sign) {
+  auto tensor = tensors_.upper_bound(from);
+  if (tensor != tensors_.begin()) --tensor;
+  for (; tensor != tensors_.end() && tensor->first < to; ++tensor) {
+    const uint64_t begin = std::max(from, tensor->first);
+    const uint64_t end = std::min(to, tensor->first + static_cast<uint64_t>(tensor->second));
+    if (begin < end) use_segments(begin, static_cast<int64_t>(end - begin), sign);
+  }
+}
+
 /// Gives segments the label of the allocation that made the allocator take them: the one that
 /// follows them at once, and lies in them. What a recording says first, that it began with, is at
 /// time 0 and follows nothing.
@@ -204,7 +256,9 @@ void LaneBuilder::remove_segments(const Event& event) {
                .stream = old.stream,
                .category = old.category};
     const uint32_t block = begin_block(rest, rest.value);
-    if (block != profiler::AddressMap::kNone) segments_[from] = block;
+    if (block == profiler::AddressMap::kNone) return;
+    segments_[from] = block;
+    use_segments_of(from, to, 1);
   };
   auto at = segments_.upper_bound(begin);
   if (at != segments_.begin()) --at;
@@ -215,6 +269,7 @@ void LaneBuilder::remove_segments(const Event& event) {
     const uint32_t block = at->second;
     ++at;
     if (old_end <= begin) continue;
+    use_segments_of(old.address, old_end, -1);
     segments_.erase(old.address);
     end_block(block, event.time_ns);
     has_ended = true;

@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<char, 8> kMagic = {'S', 'L', 'L', 'A', 'N', 'E', '0', '5'};
-constexpr size_t kSections = 12;  // the info, then the arrays
+constexpr size_t kSections = 13;  // the info, then the arrays
 constexpr size_t kSectionAlignment = 64;
 constexpr int64_t kWorthKeeping = 200'000;  // changes: fewer are parsed at no noticeable cost
 
@@ -189,7 +189,9 @@ Lane::Sections sections_in_file(std::span<const std::byte> file, const Preamble&
           .stretches = section<Stretch>(file, at[8]),
           .spans = section<Span>(file, at[9]),
           .reserved = section<ReservedSample>(file, at[10]),
-          .free_labels = section<FreeLabel>(file, at[11])};
+          .free_labels = section<FreeLabel>(file, at[11]),
+          .failures = section<Failure>(file, at[12]),
+          .uses = {}};
 }
 
 /// True if the arrays have lengths that fit together.
@@ -217,7 +219,8 @@ std::array<std::span<const std::byte>, kSections> parts_of(const Lane::Sections&
           std::as_bytes(arrays.stretches),
           std::as_bytes(arrays.spans),
           std::as_bytes(arrays.reserved),
-          std::as_bytes(arrays.free_labels)};
+          std::as_bytes(arrays.free_labels),
+          std::as_bytes(arrays.failures)};
 }
 
 bool write(const fs::path& path, std::span<const std::span<const std::byte>, kSections> parts) {

@@ -86,6 +86,23 @@ struct ReservedSample {
   int64_t bytes = 0;
 };
 
+/// A request for memory that failed.
+struct Failure {
+  int64_t time_ns = 0;
+  int64_t change = 0;  // the first change after it
+  int64_t asked_bytes = 0;
+  int64_t free_bytes = 0;  // on the device, as the driver said
+  uint64_t label = 0;      // index into Lane::strings
+};
+
+/// Bytes of a segment that are given to a tensor or, below 0, taken back. Lanes of segments have
+/// these.
+struct SegmentUse {
+  int64_t time_ns = 0;
+  int64_t bytes = 0;
+  uint64_t block = 0;  // the segment
+};
+
 constexpr int64_t kLeafChanges = 64;
 constexpr int64_t kFanOut = 8;
 constexpr int64_t kAliveEvery = 65536;  // changes between two saved lists of live blocks
@@ -103,6 +120,8 @@ struct LaneData {
   std::vector<Span> spans;
   std::vector<ReservedSample> reserved;
   std::vector<FreeLabel> free_labels;
+  std::vector<Failure> failures;
+  std::vector<SegmentUse> uses;
 };
 
 inline uint32_t block_of(uint32_t word) { return word >> 1; }

@@ -165,6 +165,32 @@ void draw_peak(Scene& scene, const Shown& one, const Box& plot, const YAxis& y_a
   paint.text({left, top, width + 1, height}, label, paint.colors.text, Style::small);
 }
 
+/// Draws where requests for memory failed, with what was asked for where there is room.
+void draw_failures(Scene& scene, const Shown& one, const Box& plot) {
+  Painter& paint = scene.paint;
+  const Lane& lane = one.lane->lane;
+  float last = -1;      // the line that was drawn last, and
+  float last_end = -1;  // the end of the last text
+  for (const Failure& failure : lane.arrays().failures) {
+    const double x = x_of_failure(*one.warp, lane, failure);
+    if (!scene.view.contains(x)) continue;
+    const float at = std::round(scene.x_of(plot, x));
+    if (at == last) continue;
+    last = at;
+    paint.line(at, plot.y, at, plot.bottom(), paint.colors.more, 2);
+    const std::string text = "out of memory: " + bytes_text(failure.asked_bytes) + " asked";
+    const float width = paint.width(Style::small, text) + paint.px(8);
+    const float height = paint.height(Style::small) + paint.px(2);
+    const bool is_left = at + width + paint.px(3) > plot.right();
+    const float left = is_left ? at - width - paint.px(3) : at + paint.px(3);
+    if (left < std::max(plot.x, last_end) || height * 3 > plot.h) continue;
+    last_end = left + width;
+    const Box box{left, plot.y + plot.h / 2 - height / 2, width, height};
+    paint.fill(box, paint.colors.plot.with_alpha(230), paint.px(2));
+    paint.text_middle(box, text, paint.colors.more, Style::small);
+  }
+}
+
 void draw_budget(Scene& scene, const Shown& one, const Box& plot, const YAxis& y_axis) {
   const auto capacity = static_cast<double>(one.run->capacity_bytes());
   if (capacity <= 0 || !y_axis.contains(capacity)) return;
@@ -342,6 +368,7 @@ void draw_marks(Scene& scene, const Shown& one, const CardGeometry& card, const 
     draw_budget(scene, one, card.plot, y_axis);
     if (scene.state().hidden_categories == 0) draw_peak(scene, one, card.plot, y_axis);
   }
+  draw_failures(scene, one, card.plot);
   draw_life(scene, one, card.plot);
   draw_notes(scene, card.plot);
   draw_cursor(scene, one, card.plot);

@@ -372,9 +372,41 @@ std::string scope_text(const Pick& pick, const Picked& picked) {
                      profiler::bytes_text(picked.bytes), which);
 }
 
+namespace {
+
+/// Returns the time of the moment that is shown of a strategy, in ns. Until the next change the
+/// lane itself is as it was, so without a cursor it is the last ns before that.
+int64_t time_shown(const ViewState& state, const Shown& one) {
+  const Lane& lane = one.lane->lane;
+  const bool has_cursor = state.at == At::cursor && state.cursor && !one.warp->by_change();
+  if (has_cursor) {
+    const auto position = one.warp->position_at(*state.cursor);
+    if (position) return static_cast<int64_t>(*position);
+  }
+  const int64_t next = one.change + 1;
+  return next < lane.changes() ? lane.time_of(next) - 1 : lane.info().end_ns;
+}
+
+}  // namespace
+
+std::string use_text(const SceneInput& input, const std::vector<Shown>& shown) {
+  const auto& pick = input.state.pick;
+  const RankLane* const rank = pick ? rank_of_pick(input, *pick) : nullptr;
+  if (rank == nullptr || !has_block(*rank, pick->block)) return "";
+  const Shown& one = shown[pick->run];
+  const bool is_segment = rank->lane.info().space == profiler::Space::segment;
+  if (!is_segment || one.rank != pick->rank) return "";
+  const int64_t time_ns = time_shown(input.state, one);
+  const int64_t bytes = rank->lane.arrays().blocks[pick->block].given_bytes;
+  const int64_t used = rank->lane.used_bytes(pick->block, time_ns);
+  return fmt::format("{} used, {} free, at {:.3f} s", profiler::bytes_text(used),
+                     profiler::bytes_text(bytes - used), static_cast<double>(time_ns) / 1e9);
+}
+
 std::string text_of_pick(const SceneInput& input, ImageCache& cache) {
   const auto& pick = input.state.pick;
-  const auto picked = picked_of(input, cache, shown_of(input));
+  const std::vector<Shown> shown = shown_of(input);
+  const auto picked = picked_of(input, cache, shown);
   if (!picked) return "";
   std::string text;
   for (const std::string& place : pick->path) text += (text.empty() ? "" : " > ") + place;
@@ -383,6 +415,8 @@ std::string text_of_pick(const SceneInput& input, ImageCache& cache) {
   if (has_block(*picked->rank, pick->block)) {
     text += facts_text(block_facts(*picked->rank, pick->block));
   }
+  const std::string use = use_text(input, shown);
+  if (!use.empty()) text += fmt::format("segment   {}\n", use);
   text += fmt::format("in        {}, rank {}\n", picked->run->name, picked->rank->lane.rank());
   return input::shown_lines(text);
 }

@@ -290,6 +290,12 @@ constexpr std::array kCommands = {
                 go_to_next(s, *peaks, from(s, f), hair(f));
               }
             }},
+    Command{"failure.next", "Ctrl+Shift+F", "Go", "Go to the next request that failed",
+            [](S s, F f) {
+              if (const auto* failures = of_focus(f.failures_x, s)) {
+                go_to_next(s, *failures, from(s, f), hair(f));
+              }
+            }},
     Command{"step.next", "]", "Go", "Show the next step", [](S s, F f) { show_step(s, f, 1); }},
     Command{"step.previous", "[", "Go", "Show the previous step",
             [](S s, F f) { show_step(s, f, -1); }},

@@ -84,6 +84,11 @@ Facts facts_of(const std::vector<Run>& runs, const Warps& warps, const ViewState
     facts.most_ranks = std::max(facts.most_ranks, runs[i].ranks.size());
     facts.peak_x.push_back(x_of_change(warp, lane, lane.peak().max_change));
     auto& peaks = facts.peaks_x.emplace_back();
+    auto& failures = facts.failures_x.emplace_back();
+    for (const Failure& failure : lane.arrays().failures) {
+      failures.push_back(x_of_failure(warp, lane, failure));
+    }
+    std::ranges::sort(failures);
     auto& steps = facts.steps_x.emplace_back();
     for (const Stretch& stretch : lane.arrays().stretches) {
       peaks.push_back(x_of_change(warp, lane, stretch.peak_change));

@@ -20,16 +20,17 @@ struct Pickable {
 };
 
 struct Facts {
-  Range extent{0, 1};                         // of all strategies
-  std::vector<double> peak_x;                 // of each strategy
-  std::vector<std::vector<double>> peaks_x;   // of each, one a step or phase, in order
-  std::vector<std::vector<double>> steps_x;   // where steps begin, in order
-  std::vector<double> hits_x;                 // of the search, in the focused strategy
-  PlanRequest focus_request{};                // the focused strategy's
-  std::vector<Pickable> pickable;             // in the focused strategy, the largest first
-  size_t focus_rank = 0;                      // of which they are, as an index in the run
-  size_t tree_rows = 0;                       // in the tree's panel
-  std::vector<std::string> tree_above{};      // the place that its zoom is left for
+  Range extent{0, 1};                             // of all strategies
+  std::vector<double> peak_x;                     // of each strategy
+  std::vector<std::vector<double>> peaks_x;       // of each, one a step or phase, in order
+  std::vector<std::vector<double>> failures_x{};  // of each, where requests for memory failed
+  std::vector<std::vector<double>> steps_x;       // where steps begin, in order
+  std::vector<double> hits_x;                     // of the search, in the focused strategy
+  PlanRequest focus_request{};                    // the focused strategy's
+  std::vector<Pickable> pickable;                 // in the focused strategy, the largest first
+  size_t focus_rank = 0;                          // of which they are, as an index in the run
+  size_t tree_rows = 0;                           // in the tree's panel
+  std::vector<std::string> tree_above{};          // the place that its zoom is left for
   std::optional<double> next_change_x{};      // in the focused strategy, after the cursor or peak,
   std::optional<double> previous_change_x{};  // and before it
   size_t alive_rows = 0;                      // in the list of live allocations

@@ -261,17 +261,43 @@ void draw_event(Scene& scene, const Shown& one, int64_t change, Box line) {
              paint.colors.text, Style::small);
 }
 
+void draw_failure(Scene& scene, const Failure& failure, const Box& line) {
+  const std::string asked = fmt::format("out of memory: {} asked", bytes_text(failure.asked_bytes));
+  const std::string free = fmt::format(", {} free", bytes_text(failure.free_bytes));
+  scene.paint.text_that_fits(line, {asked + free, asked}, scene.paint.colors.more, Style::small);
+}
+
 /// Draws the allocations and frees around the shown moment, which stands in the middle: above it
-/// those before, below it those after.
+/// those before, below it those after. Requests that failed stand where they were made.
 void draw_events(Scene& scene, const Shown& one, Box box) {
   const float height = scene.paint.px(kPlaceLine);
   const auto room = static_cast<int64_t>(box.h / height);
   const int64_t changes = one.lane->lane.changes();
-  const int64_t last_first = std::max<int64_t>(0, changes - room);
+  const auto& failures = one.lane->lane.arrays().failures;
+  const auto first_failure = [&](int64_t change) {
+    return std::ranges::lower_bound(failures, change, {}, &Failure::change);
+  };
+  const int64_t at_end = failures.end() - first_failure(changes - room);
+  const int64_t last_first = std::max<int64_t>(0, changes + at_end - room);
   const int64_t first = std::clamp<int64_t>(one.change - room / 2, 0, last_first);
-  for (int64_t change = first; change < std::min(first + room, changes); ++change) {
+  auto failure = first_failure(first);
+  for (int64_t change = first; box.h >= height; ++change) {
+    for (; failure != failures.end() && failure->change <= change; ++failure) {
+      if (box.h < height) return;
+      draw_failure(scene, *failure, box.take_top(height));
+    }
+    if (change >= changes || box.h < height) return;
     draw_event(scene, one, change, box.take_top(height));
   }
+}
+
+/// Returns ", 246.00 MiB reserved" of a moment; empty where that was not recorded.
+std::string reserved_text(const RankLane& rank, int64_t change) {
+  const Lane& lane = rank.lane;
+  if (change < 0 || lane.info().space != profiler::Space::device) return "";
+  const auto time = static_cast<double>(lane.time_of(change));
+  const auto reserved = lane.reserved_between(time, time);
+  return reserved ? ", " + bytes_text(*reserved) + " reserved" : "";
 }
 
 /// Draws what stands above the lists: the moment, and the bytes that are alive then.
@@ -283,8 +309,9 @@ void draw_alive_head(Scene& scene, const Shown& one, std::string_view title, std
              fmt::format("{} the {}", title, at_cursor ? "cursor" : "peak"), paint.colors.text,
              Style::strong);
   paint.text(box.take_top(paint.px(16)), one.run->name, paint.colors.text, Style::small);
-  paint.text(box.take_top(paint.px(16)), moment_text(*one.lane, one.change), paint.colors.muted,
-             Style::small);
+  paint.text(box.take_top(paint.px(16)),
+             moment_text(*one.lane, one.change) + reserved_text(*one.lane, one.change),
+             paint.colors.muted, Style::small);
   Box sum = box.take_top(paint.px(20));
   paint.text_right(sum.take_right(paint.px(110)), bytes_text(one.total), paint.colors.text,
                    Style::strong);

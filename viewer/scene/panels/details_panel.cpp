@@ -109,6 +109,9 @@ void draw_details(Scene& scene) {
   paint.text(box.take_top(paint.px(kFactRow)), scope_text(pick, *picked), paint.colors.text,
              Style::small);
   if (!is_block) return;
+  if (const std::string use = use_text(scene.in, scene.shown); !use.empty()) {
+    paint.text(box.take_top(paint.px(kFactRow)), use, paint.colors.text, Style::small);
+  }
   box.take_top(paint.px(3));
   draw_facts(paint, facts, box);
   box.take_top(paint.px(5));
