@@ -1,5 +1,7 @@
 // The window as a user drives it, by keyboard and mouse, on a display without a screen.
 
+#include <fmt/format.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <filesystem>
@@ -46,6 +48,63 @@ std::string driven_picture(const Display& display, const Files& files, const std
   CHECK(test::read_file(folder + "/cache/shardlens/recent.txt") == files.a + "\n" + files.b + "\n");
   return picture;
 }
+
+/// A question to a memory snapshot, and how it is answered in a window that has just opened.
+struct Question {
+  const char* what;
+  int acts_of_memory_viz;
+  std::function<void(DrivenWindow&)> ask;
+  std::function<bool(const ViewState&)> is_answered;
+};
+
+/// Everything that PyTorch's memory_viz answers (MemoryViz.js of PyTorch 2.15), with the number of
+/// presses, drags and notches that it takes there once the file is open. Its views are chosen from
+/// a list: a press that opens it, and one on the view. Points of the pointer count as presses.
+const std::vector<Question> kQuestions = {
+    {"which block is this, how large, and who allocated it", 1,
+     [](DrivenWindow& window) { window.click(500, 530); },
+     [](const ViewState& saved) { return saved.pick && saved.pick->scope == PickScope::block; }},
+    {"what is between two moments", 1,
+     [](DrivenWindow& window) { window.drag(300, 110, 600, 110); },
+     [](const ViewState& saved) { return saved.view.has_value(); }},
+    {"what is in the lower half", 1, [](DrivenWindow& window) { window.wheel(500, 500, 1, "alt"); },
+     [](const ViewState& saved) { return saved.heights.length() < 1; }},
+    {"what was allocated and freed, one by one", 2,
+     [](DrivenWindow& window) { window.keys({"shift+g"}); },
+     [](const ViewState& saved) { return saved.panels.events; }},
+    {"who did this, and how much was allocated and reserved then", 3,
+     [](DrivenWindow& window) {
+       window.keys({"shift+g"});
+       window.click(1000, 250);
+     },
+     [](const ViewState& saved) { return saved.cursor && saved.pick; }},
+    {"what came next", 4,
+     [](DrivenWindow& window) {
+       window.keys({"shift+g", "ctrl+Right"});
+     },
+     [](const ViewState& saved) { return saved.cursor.has_value(); }},
+    {"who freed this block", 3, [](DrivenWindow& window) { window.keys({"s"}); },
+     [](const ViewState& saved) { return saved.pick.has_value(); }},
+    {"which blocks lie where in the allocator's segments", 2,
+     [](DrivenWindow& window) { window.keys({"v"}); },
+     [](const ViewState& saved) { return saved.detail == Detail::addresses; }},
+    {"which block is this there, and how much of it is lost to rounding", 3,
+     [](DrivenWindow& window) {
+       window.keys({"v", "s"});
+     },
+     [](const ViewState& saved) { return saved.detail == Detail::addresses && saved.pick; }},
+    {"which segments were there, and when", 2,
+     [](DrivenWindow& window) { window.keys({"shift+x"}); },
+     [](const ViewState& saved) { return saved.memory == Memory::segments; }},
+    {"who made the allocator take this segment, and how much of it is free", 3,
+     [](DrivenWindow& window) {
+       window.keys({"shift+x", "s"});
+     },
+     [](const ViewState& saved) { return saved.memory == Memory::segments && saved.pick; }},
+    {"where did a request fail, and what was free then", 2,
+     [](DrivenWindow& window) { window.keys({"ctrl+shift+f"}); },
+     [](const ViewState& saved) { return saved.cursor.has_value(); }},
+};
 
 /// Returns true for a session in which a place of the tree is selected, as in `has`.
 bool is_at_place(const ViewState& state, bool is_zoomed) {
@@ -258,6 +317,35 @@ TEST_CASE("a note is found in the list, and a link opens the session at the same
                        .session = session,
                        .command = {"/usr/bin/env", path, "/bin/sh", "-c", "exec " + link}});
   CHECK(window.settles([&](const ViewState& saved) { return saved == sent; }));
+  window.quit();
+}
+
+// It is long for the reason above.
+TEST_CASE("what memory_viz answers takes no more acts here", "[long]") {
+  if (const auto missing = missing_driver(); !missing.empty()) SKIP(missing);
+  const test::TemporaryFolder folder;
+  const std::string snapshot = SHARDLENS_SOURCE_DIR "/tests/fixtures/memory_viz/whole.pickle";
+  const Display display;
+  DrivenWindow window(
+      display, {.folder = folder.file(""),
+                .session = folder.file("shardlens.session.json"),  // where Ctrl+S saves it
+                .command = {SHARDLENS, "view", snapshot, "--size", "1200x800", "--no-cache"}});
+  ViewState opened;
+  CHECK(window.settles([&](const ViewState& saved) {
+    opened = saved;
+    return saved.detail == Detail::blocks;
+  }));
+  for (const Question& question : kQuestions) {
+    CAPTURE(question.what);
+    window.take_acts();
+    question.ask(window);
+    CHECK(window.settles(question.is_answered));
+    const int acts = window.take_acts();
+    CHECK(acts <= question.acts_of_memory_viz);
+    fmt::print("{}: {} acts, {} in memory_viz\n", question.what, acts, question.acts_of_memory_viz);
+    window.keys({"z", "z", "z", "z", "ctrl+y"});  // a wheel is not undone
+    CHECK(window.settles([&](const ViewState& saved) { return saved == opened; }));
+  }
   window.quit();
 }
 

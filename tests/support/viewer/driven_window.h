@@ -100,14 +100,8 @@ class DrivenWindow {
     for (int i = 0; i < std::abs(notches); ++i) act({"click", notches > 0 ? "4" : "5"});
     if (!held.empty()) do_silently({"keyup", held});
   }
-  /// Drags with the right button.
-  void drag_right(int x, int y, int to_x, int to_y) {
-    point(x, y);
-    do_silently({"mousedown", "3"});
-    point((x + to_x) / 2, (y + to_y) / 2);
-    point(to_x, to_y);
-    act({"mouseup", "3"});
-  }
+  void drag(int x, int y, int to_x, int to_y) { drag_with("1", x, y, to_x, to_y); }
+  void drag_right(int x, int y, int to_x, int to_y) { drag_with("3", x, y, to_x, to_y); }
   void point(int x, int y) {
     do_silently({"mousemove", "--window", window_, std::to_string(x), std::to_string(y)});
   }
@@ -149,6 +143,13 @@ class DrivenWindow {
     }
     words.insert(words.end(), command.begin(), command.end());
     return words;
+  }
+  void drag_with(const std::string& button, int x, int y, int to_x, int to_y) {
+    point(x, y);
+    do_silently({"mousedown", button});
+    point((x + to_x) / 2, (y + to_y) / 2);
+    point(to_x, to_y);
+    act({"mouseup", button});
   }
   void act(const std::vector<std::string>& arguments) {
     do_silently(arguments);

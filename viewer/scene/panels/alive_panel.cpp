@@ -55,7 +55,11 @@ void draw_alive_row(Scene& scene, const AliveRow& row, int64_t total, size_t ind
   Box amount = line.take_right(paint.px(78));
   paint.text_right(amount, bytes_text(row.bytes), paint.colors.text, Style::small);
   const std::string count = row.count > 1 ? fmt::format(" x {}", row.count) : "";
-  paint.text(line, row.name + count, paint.colors.text, Style::small);
+  line.w -= paint.width(Style::small, count);
+  const float end = paint.text(line, paint.fitted_ends(Style::small, row.name, line.w),
+                               paint.colors.text, Style::small);
+  line = {end, line.y, line.w, line.h};
+  paint.text(line, count, paint.colors.muted, Style::small);
   const float share =
       total > 0 ? static_cast<float>(static_cast<double>(row.bytes) / static_cast<double>(total))
                 : 0;
