@@ -64,6 +64,7 @@ bench: build
 	@"$(SHARDLENS_DEPS)/peers/bin/python" tests/bench/host_cost
 	@"$(SHARDLENS_DEPS)/peers/bin/python" tests/bench/null_table
 	@"$(SHARDLENS_DEPS)/peers/bin/python" tests/bench/known_cost
+	@"$(SHARDLENS_DEPS)/peers/bin/python" tests/bench/stack_cost
 	@tests/bench/recorder_cost
 	@tests/bench/checkpoint_cost
 	@tests/bench/checkpoint_throughput

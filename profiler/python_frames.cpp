@@ -102,6 +102,13 @@ int instruction_of(PyObject* frame) {
 
 void find_python_places(std::vector<PythonPlace>& places) {
   places.clear();
+  visit_python_places([&places](const PythonPlace& place) {
+    places.push_back(place);
+    return true;
+  });
+}
+
+void visit_python_places(const std::function<bool(const PythonPlace&)>& visit) {
   const Python& py = python();
   // A thread that Python does not know is in none of its functions.
   if (!py.is_complete || py.is_initialized() == 0 || py.thread_state() == nullptr) return;
@@ -109,8 +116,8 @@ void find_python_places(std::vector<PythonPlace>& places) {
   PyObject* frame = py.current_frame();  // a borrowed reference; all others are ours
   bool is_ours = false;
   while (frame != nullptr) {
-    places.push_back({&function_of(py.code_of(frame)), instruction_of(frame)});
-    PyObject* const outer = py.outer_frame(frame);
+    const bool goes_on = visit({&function_of(py.code_of(frame)), instruction_of(frame)});
+    PyObject* const outer = goes_on ? py.outer_frame(frame) : nullptr;
     if (is_ours) py.drop(frame);
     frame = outer;
     is_ours = true;

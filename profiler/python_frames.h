@@ -4,6 +4,7 @@
 // it.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct PythonPlace {
 /// no thread that holds it may wait for the caller. There are none if there is no Python in the
 /// process, or if it has ended.
 void find_python_places(std::vector<PythonPlace>& places);
+/// Calls `visit` with each of these places, until it returns false. Python's lock is held then.
+void visit_python_places(const std::function<bool(const PythonPlace&)>& visit);
 
 /// Returns the line of a place. Takes Python's lock.
 int line_of(const PythonPlace& place);

@@ -10,10 +10,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -41,6 +43,7 @@ std::atomic<bool> start_is_due = false;  // the device's use has not been sample
 bool samples_device = false;             // if so, at each end of a step and at the end
 std::atomic<int64_t> coming_step = -1;   // begins with the next allocation; -1: none
 std::atomic<const char* (*)()> bound_of_next = nullptr;
+bool keeps_stacks = true;  // else each allocation has its label alone
 
 /// The purpose of the allocation that this thread is about to make. The allocator asks for it
 /// before it takes its lock, when this code may still wait for Python, and reports the allocation
@@ -77,14 +80,27 @@ struct Seen {
   std::string place;                 // the innermost function of the program
 };
 
+/// Adds to `seen` what the next place says, from the innermost on. Returns false if nothing more
+/// can be seen.
+bool look_at(const PythonPlace& place, Seen& seen) {
+  const KnownFunction& what = known(*place.function);
+  if (seen.rule == nullptr) seen.rule = what.rule;
+  if (seen.place.empty() && what.is_of_program) seen.place = text_of(place);
+  return seen.rule == nullptr || seen.place.empty();
+}
+
 Seen look_at(const std::vector<PythonPlace>& places) {
   Seen seen;
   for (const PythonPlace& place : places) {
-    const KnownFunction& what = known(*place.function);
-    if (seen.rule == nullptr) seen.rule = what.rule;
-    if (seen.place.empty() && what.is_of_program) seen.place = text_of(place);
-    if (seen.rule != nullptr && !seen.place.empty()) break;
+    if (!look_at(place, seen)) break;
   }
+  return seen;
+}
+
+/// Looks at no more of the functions that the thread is in than say something.
+Seen look_without_stack() {
+  Seen seen;
+  visit_python_places([&seen](const PythonPlace& place) { return look_at(place, seen); });
   return seen;
 }
 
@@ -102,6 +118,14 @@ class ThreadStacks {
     return stacks;
   }
 
+  /// Finds the Python functions that the thread is in. Returns the innermost frame, or 0 where no
+  /// stacks are kept.
+  uint32_t find() {
+    if (!keeps_stacks) return 0;
+    find_python_places(places);
+    return frame_of(places, 0);
+  }
+
   /// Returns the innermost frame of the Python functions that the thread is in, called by `caller`.
   uint32_t frame_of(const std::vector<PythonPlace>& places, uint32_t caller) {
     for (auto place = places.rbegin(); place != places.rend(); ++place) {
@@ -115,7 +139,7 @@ class ThreadStacks {
 
   /// Returns the frame of an operator or a node of autograd, which have a name alone.
   uint32_t frame_of(const std::string& name, uint32_t caller) {
-    const uint32_t function = recorder_->label(name);
+    const uint32_t function = keeps_stacks ? recorder_->label(name) : 0;
     return function == 0 ? 0 : recorder_->frame({.caller = caller, .function = function});
   }
 
@@ -127,7 +151,9 @@ class ThreadStacks {
     return caller;
   }
 
-  const Seen& seen(const std::vector<PythonPlace>& places, uint32_t frame) {
+  /// Returns what the functions say that find() has found, whose innermost frame is `frame`.
+  const Seen& seen(uint32_t frame) {
+    if (!keeps_stacks) return unkept_ = look_without_stack();
     if (frame == 0) return unkept_ = look_at(places);
     const auto [found, added] = seen_.try_emplace(frame);
     if (added) found->second = look_at(places);
@@ -207,9 +233,8 @@ uint32_t label_of_next(Recorder& active, ThreadStacks& stacks, const Seen& seen,
 
 Purpose purpose_of_next(Recorder& active) {
   ThreadStacks& stacks = ThreadStacks::of(active);
-  find_python_places(stacks.places);
-  const uint32_t innermost = stacks.frame_of(stacks.places, 0);
-  const Seen& seen = stacks.seen(stacks.places, innermost);
+  const uint32_t innermost = stacks.find();
+  const Seen& seen = stacks.seen(innermost);
   const auto node = torch::autograd::get_current_node();
   const StepPart part = part_now(seen, node != nullptr);
   return {.category = seen.rule != nullptr ? seen.rule->category : category_of_part(part),
@@ -271,8 +296,14 @@ std::unique_ptr<Recorder>& recorder() {
   return only;
 }
 
+bool stacks_are_wanted() {
+  const char* const value = std::getenv(kRecordStacksVariable);
+  return value == nullptr || std::string_view(value) != "0";
+}
+
 void begin(const ShardlensRecordStart& start) {
   const bool is_attached = start.is_attached != 0;
+  keeps_stacks = stacks_are_wanted();
   recorder() = std::make_unique<Recorder>(RecorderOptions{
       .path = start.path,
       .header = header_of(start),

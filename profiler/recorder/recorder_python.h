@@ -11,6 +11,14 @@
 
 #include <cstdint>
 
+namespace shardlens::profiler {
+
+/// If it is 0 when a recording begins, each allocation is recorded with its label alone, without
+/// the stack that it was made on: tests/bench/stack_cost measures what stacks cost.
+inline constexpr const char* kRecordStacksVariable = "SHARDLENS_RECORD_STACKS";
+
+}  // namespace shardlens::profiler
+
 extern "C" {
 
 struct ShardlensRecordStart {

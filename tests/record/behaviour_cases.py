@@ -444,8 +444,24 @@ def check_groups(folder):
         raise AssertionError(f"PyTorch knows {known}, not {counted}")
 
 
+def check_stacks(folder):
+    """Without stacks, which a benchmark asks for, a report says what it says with them."""
+    said = []
+    for wanted in ("0", "1"):
+        out = pathlib.Path(folder) / wanted
+        run = OnNullDevice(out, PYTHON, SCRIPT, "exit_7", more={"SHARDLENS_RECORD_STACKS": wanted})
+        alive = shardlens("profile", "alive", run.expect(7).out).stdout
+        if ("this recording has no stacks" in alive) != (wanted == "0"):
+            raise AssertionError(f"stacks {wanted}:\n{alive}")
+        report = report_of(run.out)
+        said.append([report["events"], report["peak"], report["at_peak"]["tensors"]])
+    if said[0] != said[1] or not said[0][2]:
+        raise AssertionError(f"without stacks {said[0]}\nwith stacks {said[1]}")
+
+
 QUICK = [check_fail, check_kill, check_known_values, check_known_collectives, check_unknown_masks,
-         check_checks, check_groups, check_more_calls, check_preloaded_libraries, check_launches]
+         check_checks, check_groups, check_more_calls, check_preloaded_libraries, check_launches,
+         check_stacks]
 LONG = [
     check_exit_code, check_hang, check_hang_for_ever, check_interrupt, check_fork,
     check_workers, check_profiler, check_out_of_memory, check_steps, check_resume, check_no_gpu,

@@ -6,6 +6,8 @@ Standard library only, so that a comparison with recorded figures needs no PyTor
 import json
 import os
 import pathlib
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -41,3 +43,43 @@ def train(arguments, environment=None):
     with tempfile.TemporaryDirectory() as storage:
         run([PROGRAM, "train", *arguments, "--storage", storage, "--name", "run"], environment)
         return json.loads((pathlib.Path(storage) / "run" / "result.json").read_text())
+
+
+def _children_s():
+    """The processor's time of the processes that this one has waited for, in seconds."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _goes_on(process, slice_s):
+    """Lets a stopped process go on for a slice. False: it has ended, and has not failed."""
+    os.killpg(process.pid, signal.SIGCONT)
+    try:
+        process.wait(timeout=slice_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGSTOP)
+        return True
+    if process.returncode != 0:
+        me = pathlib.Path(sys.argv[0]).name
+        sys.exit(f"{me}: exit code {process.returncode}: {process.stderr.read().decode()}")
+    return False
+
+
+def run_in_turns(processes, slice_s):
+    """Lets processes go on one at a time, in turns, until all have ended: whatever else the machine
+    does then meets all of them. Each leads a session of its own, and has a pipe for its errors.
+    Returns the processor's time of each, in seconds. One that fails ends this program."""
+    seconds = {}
+    try:
+        for process in processes:
+            os.killpg(process.pid, signal.SIGSTOP)
+        while len(seconds) < len(processes):
+            for process in processes:
+                before_s = _children_s()
+                if process not in seconds and not _goes_on(process, slice_s):
+                    seconds[process] = _children_s() - before_s
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    return [seconds[process] for process in processes]
