@@ -7,11 +7,14 @@
 
 namespace shardlens::input {
 
+/// The number that this process has drawn. It is drawn before any code of a file that includes this
+/// one runs, so that hashed() needs no check of whether it is there: readers ask it twice an event.
+inline const uint64_t hash_seed = uint64_t{std::random_device{}()} << 32 | std::random_device{}();
+
 /// Returns a hash whose high bits depend on all bits of `number`. It differs from process to
 /// process.
 inline uint64_t hashed(uint64_t number) {
-  static const uint64_t seed = uint64_t{std::random_device{}()} << 32 | std::random_device{}();
-  number = (number ^ seed) * 0x9E3779B97F4A7C15;
+  number = (number ^ hash_seed) * 0x9E3779B97F4A7C15;
   return (number ^ number >> 32) * 0xD6E8FEB86659FD93;
 }
 

@@ -360,7 +360,7 @@ class RowDecoder {
     const uint64_t number = take(class_of);
     if (number >= columns_.classes.size()) throw std::runtime_error("an event has no class");
     const EventClass& its_class = columns_.classes[number];
-    Event event = its_class.start;
+    Event& event = events_.emplace_back(its_class.start);  // there is room: nothing moves
     predicted_.time += unzigzag(take(time));
     event.time_ns = static_cast<int64_t>(predicted_.time);
     const uint64_t back = its_class.refers ? take(reference) : 0;
@@ -377,8 +377,7 @@ class RowDecoder {
     event.label = static_cast<uint32_t>(unzigzag(take(label)) +
                                         (allocation != nullptr ? allocation->label : 0));
     if (!its_class.known) event.kind = kUnknownKind;
-    if (its_class.allocates) allocations_.push_back(static_cast<uint32_t>(events_.size()));
-    events_.push_back(event);
+    if (its_class.allocates) allocations_.push_back(static_cast<uint32_t>(events_.size() - 1));
   }
 
  private:
