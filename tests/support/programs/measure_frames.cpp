@@ -91,15 +91,29 @@ class Frames {
     glFinish();
   }
 
-  /// In and out around the middle of the first plot: every frame another view.
+  /// Points at the middle of the first plot.
+  void aim() {
+    for (const Area& area : presenter_.picture(kCanvas, plain_fonts(1)).areas) {
+      if (area.kind != Area::Kind::lane) continue;
+      x_ = area.box.x + area.box.w / 2;
+      y_ = area.box.y + area.box.h / 2;
+      return;
+    }
+  }
+
+  /// Zooms in and out around that point: every frame another view.
   void zoom(int frame) {
     const int phase = (frame + kWarmUp) % 80;
     const float notches = phase < 40 ? 0.5F : -0.5F;
-    presenter_.wheel(kWidth * 0.11F, kHeight * 0.35F, notches);
+    presenter_.wheel(x_, y_, notches);
     draw();
   }
 
  private:
+  static constexpr Canvas kCanvas{kWidth, kHeight, 20, 1};  // 20 pixels are the menu's
+
+  float x_ = 0;
+  float y_ = 0;
   Presenter& presenter_;
   Offscreen target_;
   ImGuiSession session_;
@@ -157,6 +171,7 @@ int main(int argc, char** argv) {
   print_opening("open for the first time", first);
   print_opening("open again", again);
   Frames frames(presenter);
+  frames.aim();
   print_frames("frame while zooming", kFrames, [&](int frame) { frames.zoom(frame); });
   print_frames("frame of a still view", kFrames, [&](int) { frames.draw(); });
   print_frames("... while lanes scroll", kFrames, [&](int frame) {
@@ -164,6 +179,7 @@ int main(int argc, char** argv) {
     frames.draw();
   });
   presenter.perform(*find_command("tree"));
+  frames.aim();
   print_frames("... with flame graph", kFrames, [&](int frame) { frames.zoom(frame); });
   presenter.perform(*find_command("tree.form"));
   presenter.perform(*find_command("pick.next"));

@@ -180,7 +180,7 @@ bool is_place_picked(const Scene& scene, const profiler::MatchedPlace& row) {
 
 /// Draws a place: its name, which is cut in its middle, since places that look alike differ at
 /// their ends, and its bytes or its change at the right.
-void draw_place(Scene& scene, const profiler::MatchedPlace& row, size_t index, Box line) {
+void draw_matched_place(Scene& scene, const profiler::MatchedPlace& row, size_t index, Box line) {
   Painter& paint = scene.paint;
   const bool compares = !Scene::is_baseline(scene.focus());
   paint.area({line, Area::Kind::matched_row, scene.focus().index, index});
@@ -207,7 +207,7 @@ void draw_place(Scene& scene, const profiler::MatchedPlace& row, size_t index, B
 }
 
 /// Draws the places from the first that is scrolled to, as many as have room.
-void draw_places(Scene& scene, const profiler::Matching& matching, Box box) {
+void draw_matched_places(Scene& scene, const profiler::Matching& matching, Box box) {
   Painter& paint = scene.paint;
   const size_t count = changed_places(matching);
   const size_t first = std::min(scene.state().places_first, count > 0 ? count - 1 : 0);
@@ -215,7 +215,7 @@ void draw_places(Scene& scene, const profiler::Matching& matching, Box box) {
     const Box line = box.take_top(paint.px(kPlaceLine));
     const bool is_cut = i + 1 < count && box.h < paint.px(kPlaceLine);
     if (!is_cut) {
-      draw_place(scene, matching.rows[i], i, line);
+      draw_matched_place(scene, matching.rows[i], i, line);
       continue;
     }
     const bool compares = !Scene::is_baseline(scene.focus());
@@ -329,7 +329,7 @@ void draw_comparison(Scene& scene, Box box) {
              paint.colors.text, Style::strong);
   draw_shares(scene, matching, box);
   box.take_top(paint.px(4));
-  draw_places(scene, matching, box);
+  draw_matched_places(scene, matching, box);
 }
 
 /// Draws the places of a run that is compared with none, if the rows above are not already places.
@@ -339,7 +339,7 @@ void draw_largest(Scene& scene, Box box) {
   if (has_places || box.h < scene.paint.px(20 + 2 * kPlaceLine)) return;
   scene.paint.text(box.take_top(scene.paint.px(20)), "Largest places", scene.paint.colors.text,
                    Style::strong);
-  draw_places(scene, shown_places(scene.in, scene.cache, scene.shown), box);
+  draw_matched_places(scene, shown_places(scene.in, scene.cache, scene.shown), box);
 }
 
 }  // namespace

@@ -116,13 +116,13 @@ std::string share_text(const Row& row, int64_t bytes, int64_t total) {
 }
 
 /// Returns how much a run's row grew against that of its baseline; nothing if it has none.
-std::optional<int64_t> growth_of(const Scene& scene, const Row& row, size_t run) {
+std::optional<int64_t> growth_in_row(const Scene& scene, const Row& row, size_t run) {
   const size_t base = scene.shown[run].base;
   if (base == run || !row.bytes[run] || !row.bytes[base]) return std::nullopt;
   return *row.bytes[run] - *row.bytes[base];
 }
 
-void draw_change(Scene& scene, const Row& row, int64_t growth, ChangeForm form, Box cell) {
+void draw_row_change(Scene& scene, const Row& row, int64_t growth, ChangeForm form, Box cell) {
   Painter& paint = scene.paint;
   if (growth == 0) {
     paint.text(cell, "same", paint.colors.muted, Style::small);
@@ -136,7 +136,7 @@ void draw_change(Scene& scene, const Row& row, int64_t growth, ChangeForm form, 
 }
 
 /// Draws a category's bytes as a bar, and the sum as a bar of all its categories.
-void draw_bar(Scene& scene, const Row& row, size_t run, int64_t most_bytes, Box place) {
+void draw_row_bar(Scene& scene, const Row& row, size_t run, int64_t most_bytes, Box place) {
   Painter& paint = scene.paint;
   const bool is_sum = row.is_strong;
   if (most_bytes <= 0 || (!row.category && !is_sum)) return;
@@ -163,12 +163,12 @@ void draw_cell(Scene& scene, const Row& row, size_t run, const TableColumns& col
     paint.text_right(number, "-", paint.colors.muted, Style::small);
     return;
   }
-  if (columns.bar_width > 0) draw_bar(scene, row, run, columns.most_bytes, bar);
+  if (columns.bar_width > 0) draw_row_bar(scene, row, run, columns.most_bytes, bar);
   paint.text_right(number, bytes_text(*bytes), paint.colors.text, number_style(row));
   if (columns.beside_width <= 0) return;
   cell.take_left(paint.px(kBeside));
-  if (const auto growth = growth_of(scene, row, run)) {
-    return draw_change(scene, row, *growth, columns.change, cell);
+  if (const auto growth = growth_in_row(scene, row, run)) {
+    return draw_row_change(scene, row, *growth, columns.change, cell);
   }
   paint.text(cell, share_text(row, *bytes, scene.shown[run].total), paint.colors.muted,
              Style::small);
@@ -217,7 +217,7 @@ float beside_width(const Scene& scene, const std::vector<Row>& rows,
   for (const Row& row : rows) {
     for (const size_t run : runs) {
       if (!row.bytes[run]) continue;
-      const auto growth = growth_of(scene, row, run);
+      const auto growth = growth_in_row(scene, row, run);
       const std::string text = growth ? change_text(*growth, form)
                                       : share_text(row, *row.bytes[run], scene.shown[run].total);
       width = std::max(width, paint.width(Style::small, text) + (growth ? paint.px(kArrow) : 0));
