@@ -6,6 +6,7 @@
 #include <imgui.h>
 
 #include <algorithm>
+#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cctype>
 #include <cstddef>
@@ -74,7 +75,7 @@ class Stage {
   void letters(const std::string& text) {
     for (const char c : text) {
       const auto character = static_cast<unsigned char>(c);
-      interface.press(
+      interface.take(
           KeyPress{with_character(chord_of(std::toupper(character), 0), character), character});
     }
   }
@@ -320,29 +321,87 @@ TEST_CASE("two keys between two frames are both taken") {
   CHECK(stage.state().layout == Layout::rows);
 }
 
-TEST_CASE("the pointer reaches the lanes") {
+TEST_CASE("keys behind a request wait until it has been served, and none is lost") {
   Stage stage;
-  ImGuiIO& io = ImGui::GetIO();
-  io.MousePos = {400, 350};
+  for (const char* key : {"Ctrl+S", "T", "Ctrl+S", "Ctrl+E", "1"}) {
+    stage.interface.press(parse_chord(key));
+  }
   stage.frame();
-  io.MouseDown[0] = true;
+  CHECK(stage.request == Request::save_session);
+  CHECK(stage.state().theme == Theme::light);  // as it was when the session was to be saved
+  CHECK(stage.interface.has_inputs());
+  stage.frame();
+  CHECK(stage.request == Request::save_session);
+  CHECK(stage.state().theme == Theme::dark);
+  stage.frame();
+  CHECK(stage.request == Request::export_picture);
+  CHECK(stage.state().layout == Layout::columns);
+  stage.frame();
+  CHECK(stage.request == Request::none);
+  CHECK(stage.state().layout == Layout::rows);
+  CHECK_FALSE(stage.interface.has_inputs());
+}
+
+TEST_CASE("the pointer reaches the lanes, and all that is done between two frames counts") {
+  Stage stage;
+  const auto button = [&](Button button, float x, float y, bool is_down) {
+    stage.interface.take(ButtonChange{x, y, button, is_down});
+  };
+  button(Button::left, 400, 350, true);
   stage.frame();
   REQUIRE(stage.state().cursor.has_value());
-  io.MousePos = {500, 350};
+  stage.interface.take(PointerMove{500, 350});
   stage.frame();
-  CHECK(stage.state().selection.has_value());
-  io.MouseDown[0] = false;
+  REQUIRE(stage.state().selection.has_value());
+  const double end = stage.state().selection->end;
+  stage.interface.take(PointerMove{550, 350});
+  button(Button::left, 550, 350, false);
+  stage.interface.take(PointerMove{600, 350});  // when the button is up again
   stage.frame();
-  io.MouseWheel = 2;
+  CHECK(stage.state().selection->end > end);
+  const double last = stage.state().selection->end;
   stage.frame();
-  io.MouseWheel = 0;
+  CHECK(stage.state().selection->end == last);
+  stage.interface.take(WheelTurn{.x = 500, .y = 350, .notches = 2});
+  stage.frame();
   REQUIRE(stage.state().view.has_value());
   const Range before = *stage.state().view;
-  io.MouseDown[1] = true;
-  stage.frame();
-  io.MousePos = {450, 350};
+  button(Button::other, 500, 350, true);
+  stage.interface.take(PointerMove{450, 350});
+  button(Button::other, 450, 350, false);
   stage.frame();
   CHECK(stage.state().view->begin > before.begin);
+}
+
+TEST_CASE("the menu's line is not the picture's") {
+  Stage stage;
+  const ViewState before = stage.state();
+  stage.interface.take(ButtonChange{400, 5, Button::left, true});
+  stage.interface.take(ButtonChange{400, 5, Button::left, false});
+  stage.interface.take(WheelTurn{.x = 400, .y = 5, .notches = 2});
+  stage.frame();
+  CHECK(stage.state() == before);
+}
+
+TEST_CASE("a turn of the wheel counts with what was held then, where the pointer was then") {
+  Stage stage;
+  ImGui::GetIO().MousePos = {20, 700};
+  stage.frame();
+  stage.interface.take(WheelTurn{.x = 400, .y = 300, .notches = 1, .alt = true});
+  stage.interface.take(WheelTurn{.x = 400, .y = 300, .notches = 1});
+  stage.frame();
+  CHECK(stage.state().heights.length() < 1);
+  REQUIRE(stage.state().view.has_value());
+  const Range before = *stage.state().view;
+  stage.interface.take(WheelTurn{.x = 400, .y = 300, .notches = 1, .shift = true});
+  stage.frame();
+  CHECK(stage.state().view->length() == Catch::Approx(before.length()));
+  CHECK(stage.state().view->begin != before.begin);
+  const ViewState now = stage.state();
+  stage.press("F1");
+  stage.interface.take(WheelTurn{.x = 400, .y = 300, .notches = 1});  // over the sheet of keys
+  stage.frame();
+  CHECK(stage.state() == now);
 }
 
 TEST_CASE("the interface can be shown in every size and theme") {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <filesystem>
@@ -12,6 +13,7 @@
 
 #include "profiler/exchange/write_recording.h"
 #include "tests/support/recordings/stacked_recording.h"
+#include "tests/support/viewer/acts.h"
 #include "tests/support/viewer/driven_window.h"
 #include "tests/support/viewer/png_file.h"
 
@@ -47,6 +49,17 @@ std::string driven_picture(const Display& display, const Files& files, const std
   CHECK(last.files == state.files);
   CHECK(test::read_file(folder + "/cache/shardlens/recent.txt") == files.a + "\n" + files.b + "\n");
   return picture;
+}
+
+/// Returns where a window that shows a session has the first frame below that of all.
+Box frame_below_all(const ViewState& state) {
+  constexpr Canvas kWindow{1200, 800, 21, 1};  // 21 pixels are the menu's
+  Presenter presenter(state, "");
+  const auto frames = areas_of(presenter.picture(kWindow, plain_fonts(1)), Area::Kind::frame);
+  const auto at = std::ranges::find_if(
+      frames, [&](const Area& area) { return area.box.y > frames.front().box.y; });
+  REQUIRE(at != frames.end());
+  return at->box;
 }
 
 /// A question to a memory snapshot, and how it is answered in a window that has just opened.
@@ -190,9 +203,7 @@ TEST_CASE("lanes are sorted, folded, renamed, closed and brought back by hand") 
   window.quit();
 }
 
-// Under the address sanitizer, with seven other processes at work, the window lost keys of this
-// case, so that it is left to make test-long.
-TEST_CASE("the y axis is zoomed, moved, fitted and shown whole by hand", "[long]") {
+TEST_CASE("the y axis is zoomed, moved, fitted and shown whole by hand") {
   if (const auto missing = missing_driver(); !missing.empty()) SKIP(missing);
   const Files files;
   const std::string session = files.folder.file("s.json");
@@ -230,10 +241,7 @@ TEST_CASE("the y axis is zoomed, moved, fitted and shown whole by hand", "[long]
   window.quit();
 }
 
-// Under the address sanitizer, with seven other processes at work, the window lost keys of this
-// case, so that it is left to make test-long.
-TEST_CASE("a folder of runs is opened as a list, and further runs from the list of files",
-          "[long]") {
+TEST_CASE("a folder of runs is opened as a list, and further runs from the list of files") {
   if (const auto missing = missing_driver(); !missing.empty()) SKIP(missing);
   const test::TemporaryFolder folder;
   for (const char* run : {"run2", "run10", "run11"}) {
@@ -320,8 +328,7 @@ TEST_CASE("a note is found in the list, and a link opens the session at the same
   window.quit();
 }
 
-// It is long for the reason above.
-TEST_CASE("what memory_viz answers takes no more acts here", "[long]") {
+TEST_CASE("what memory_viz answers takes no more acts here") {
   if (const auto missing = missing_driver(); !missing.empty()) SKIP(missing);
   const test::TemporaryFolder folder;
   const std::string snapshot = SHARDLENS_SOURCE_DIR "/tests/fixtures/memory_viz/whole.pickle";
@@ -368,7 +375,8 @@ TEST_CASE("a block is selected, opened in the editor and found in the flame grap
                          std::chrono::seconds(300)));
   window.keys({"F9"});
   CHECK(window.settles([](const ViewState& saved) { return saved.tree.is_open; }));
-  window.click(300, 545);
+  const Box frame = frame_below_all(load_session(session));
+  window.click(static_cast<int>(frame.x + frame.w / 2), static_cast<int>(frame.y + frame.h / 2));
   CHECK(window.settles([](const ViewState& saved) { return is_at_place(saved, true); }));
   window.keys({"shift+Return"});
   CHECK(window.settles([](const ViewState& saved) { return is_at_place(saved, false); }));

@@ -83,7 +83,7 @@ class Window {
 
   GLFWwindow* get() const { return window_; }
   /// Each returns what came since its last call.
-  std::vector<KeyPress> take_pressed() { return std::exchange(pressed_, {}); }
+  std::vector<Input> take_inputs() { return std::exchange(inputs_, {}); }
   std::vector<std::string> take_dropped() { return std::exchange(dropped_, {}); }
   /// Returns true if anything has happened to the window since the last call.
   bool take_happened() { return std::exchange(has_happened_, false); }
@@ -107,32 +107,62 @@ class Window {
     return self;
   }
 
+  static bool is_down(GLFWwindow* window, int left, int right) {
+    return glfwGetKey(window, left) == GLFW_PRESS || glfwGetKey(window, right) == GLFW_PRESS;
+  }
+  static PointerMove pointer_of(GLFWwindow* window) {
+    double x = 0;
+    double y = 0;
+    glfwGetCursorPos(window, &x, &y);
+    return {static_cast<float>(x), static_cast<float>(y)};
+  }
+  static WheelTurn turn_of(GLFWwindow* window, double notches) {
+    const PointerMove at = pointer_of(window);
+    return {.x = at.x,
+            .y = at.y,
+            .notches = static_cast<float>(notches),
+            .ctrl = is_down(window, GLFW_KEY_LEFT_CONTROL, GLFW_KEY_RIGHT_CONTROL),
+            .shift = is_down(window, GLFW_KEY_LEFT_SHIFT, GLFW_KEY_RIGHT_SHIFT),
+            .alt = is_down(window, GLFW_KEY_LEFT_ALT, GLFW_KEY_RIGHT_ALT)};
+  }
+
   void listen() {
     glfwSetKeyCallback(
         window_, [](GLFWwindow* window, int key, int scancode, int action, int modifiers) {
           Window& self = of(window);
           if (action == GLFW_RELEASE) return;
-          self.pressed_.push_back({chord_of(key, modifiers, glfwGetKeyName(key, scancode))});
+          self.inputs_.push_back(KeyPress{chord_of(key, modifiers, glfwGetKeyName(key, scancode))});
         });
     // The character of a key comes right behind it; of several keys that compose one, the last.
     glfwSetCharCallback(window_, [](GLFWwindow* window, unsigned character) {
       Window& self = of(window);
-      const bool has_key = !self.pressed_.empty() && self.pressed_.back().character == 0;
-      if (!has_key) return self.pressed_.push_back({KeyChord{}, character});
-      self.pressed_.back() = {with_character(self.pressed_.back().chord, character), character};
+      auto* const key =
+          self.inputs_.empty() ? nullptr : std::get_if<KeyPress>(&self.inputs_.back());
+      const bool has_key = key != nullptr && key->character == 0;
+      if (!has_key) return self.inputs_.push_back(KeyPress{KeyChord{}, character});
+      *key = {with_character(key->chord, character), character};
     });
     glfwSetDropCallback(window_, [](GLFWwindow* window, int count, const char** paths) {
       of(window).dropped_.assign(paths, paths + count);
     });
-    glfwSetCursorPosCallback(window_, [](GLFWwindow* window, double, double) { of(window); });
-    glfwSetMouseButtonCallback(window_, [](GLFWwindow* window, int, int, int) { of(window); });
-    glfwSetScrollCallback(window_, [](GLFWwindow* window, double, double) { of(window); });
+    glfwSetCursorPosCallback(window_, [](GLFWwindow* window, double x, double y) {
+      of(window).inputs_.push_back(PointerMove{static_cast<float>(x), static_cast<float>(y)});
+    });
+    glfwSetMouseButtonCallback(window_, [](GLFWwindow* window, int button, int action, int) {
+      const PointerMove at = pointer_of(window);
+      of(window).inputs_.push_back(
+          ButtonChange{at.x, at.y, button == GLFW_MOUSE_BUTTON_LEFT ? Button::left : Button::other,
+                       action == GLFW_PRESS});
+    });
+    glfwSetScrollCallback(window_, [](GLFWwindow* window, double, double notches) {
+      of(window).inputs_.push_back(turn_of(window, notches));
+    });
     glfwSetFramebufferSizeCallback(window_, [](GLFWwindow* window, int, int) { of(window); });
     glfwSetWindowRefreshCallback(window_, [](GLFWwindow* window) { of(window); });
   }
 
   GLFWwindow* window_ = nullptr;
-  std::vector<KeyPress> pressed_;
+  std::vector<Input> inputs_;
   std::vector<std::string> dropped_;
   bool has_happened_ = false;
 };
@@ -176,6 +206,7 @@ class Program {
       take_events();
       draw();
       serve(interface_.take_request());
+      if (interface_.has_inputs()) frames = kRestlessFrames;
     }
     autosave();
   }
@@ -263,13 +294,16 @@ class Program {
     draw_progress(part, colors_of(shown_ != nullptr ? shown_->state().theme : options_.theme));
     end_frame();
     glfwSwapBuffers(window_.get());
-    const std::vector<KeyPress> pressed = window_.take_pressed();
-    return std::ranges::find(pressed, parse_chord("Escape"), &KeyPress::chord) == pressed.end() &&
-           glfwWindowShouldClose(window_.get()) == GLFW_FALSE;
+    const std::vector<Input> inputs = window_.take_inputs();
+    const bool is_stopped = std::ranges::any_of(inputs, [](const Input& input) {
+      const auto* const key = std::get_if<KeyPress>(&input);
+      return key != nullptr && key->chord == parse_chord("Escape");
+    });
+    return !is_stopped && glfwWindowShouldClose(window_.get()) == GLFW_FALSE;
   }
 
   void take_events() {
-    for (const KeyPress& key : window_.take_pressed()) interface_.press(key);
+    for (const Input& input : window_.take_inputs()) interface_.take(input);
     const std::vector<std::string> dropped = window_.take_dropped();
     if (!dropped.empty()) open_paths(dropped);
   }

@@ -19,6 +19,8 @@ constexpr std::array kMenus = {"File", "View",   "Align",  "Go",     "Lanes",
 constexpr ImGuiWindowFlags kSheet = ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoResize |
                                     ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings;
 
+constexpr float kKeyWidth = 7;  // of a key in the sheet of keys, in heights of a line of text
+
 ImVec4 vec(const Color& c) {
   return {static_cast<float>(c.r) / 255, static_cast<float>(c.g) / 255,
           static_cast<float>(c.b) / 255, static_cast<float>(c.a) / 255};
@@ -105,8 +107,8 @@ void Interface::apply_theme() {
 void Interface::draw(const Frame& frame) {
   apply_theme();
   if (frame.has_menu) draw_menu();
-  take_keys();
-  if (asking_ == Asking::nothing) take_pointer();
+  take_inputs();
+  if (asking_ == Asking::nothing) draw_tooltip();
   const Canvas canvas{frame.width, frame.height,
                       frame.has_menu ? static_cast<int>(menu_height_) : 0, frame.scale};
   const Picture& picture = presenter_.picture(canvas, fonts_.metrics());
@@ -157,11 +159,20 @@ bool Interface::forgets() {
   return true;
 }
 
-/// Takes all keys in their order: one may open a question, and those behind it are its text.
-void Interface::take_keys() {
-  for (const KeyPress& key : std::exchange(pressed_, {})) {
-    asking_ == Asking::nothing ? take_command_key(key.chord) : take_question_key(key);
+/// Takes what was done in its order: a key may open a question, and those behind it are its text.
+/// What is behind a request waits for the next frame, when it has been served: it may need what
+/// that has opened, and a second request would replace it.
+void Interface::take_inputs() {
+  size_t taken = 0;
+  while (taken < inputs_.size() && request_ == Request::none) {
+    const Input input = inputs_[taken++];
+    std::visit([this](const auto& one) { take_input(one); }, input);
   }
+  inputs_.erase(inputs_.begin(), inputs_.begin() + static_cast<std::ptrdiff_t>(taken));
+}
+
+void Interface::take_input(const KeyPress& key) {
+  asking_ == Asking::nothing ? take_command_key(key.chord) : take_question_key(key);
 }
 
 void Interface::take_command_key(const KeyChord& chord) {
@@ -189,32 +200,45 @@ void Interface::take_question_key(const KeyPress& key) {
   if (line_.press(key)) chosen_ = 0;
 }
 
-void Interface::take_pointer() {
-  const ImGuiIO& io = ImGui::GetIO();
-  const ImVec2 at = io.MousePos;
-  if (io.WantCaptureMouse && !ImGui::IsMouseDown(ImGuiMouseButton_Left)) return;
-  if (ImGui::IsMouseClicked(ImGuiMouseButton_Left) && !io.WantCaptureMouse) {
-    presenter_.press(at.x, at.y);
-  } else if (ImGui::IsMouseDragging(ImGuiMouseButton_Left, 0)) {
-    presenter_.drag(at.x);
-  }
-  if (ImGui::IsMouseReleased(ImGuiMouseButton_Left)) presenter_.release();
-  const bool pans =
-      ImGui::IsMouseDown(ImGuiMouseButton_Right) || ImGui::IsMouseDown(ImGuiMouseButton_Middle);
-  if (pans) presenter_.pan(at.x, at.y, io.MouseDelta.x, -io.MouseDelta.y);
-  if (io.MouseWheel != 0 && io.KeyShift) presenter_.pan(at.x, at.y, 60 * io.MouseWheel, 0);
-  if (io.MouseWheel != 0 && io.KeyAlt) presenter_.wheel_heights(at.x, at.y, io.MouseWheel);
-  if (io.MouseWheel != 0 && !io.KeyShift && !io.KeyAlt) {
-    presenter_.wheel(at.x, at.y, io.KeyCtrl ? io.MouseWheel / 4 : io.MouseWheel);
-  }
+/// Returns true where no sheet, menu or open part of it takes the pointer.
+bool Interface::is_over_picture(float y) const {
+  constexpr ImGuiPopupFlags kAny = ImGuiPopupFlags_AnyPopupId | ImGuiPopupFlags_AnyPopupLevel;
+  return asking_ == Asking::nothing && y >= menu_height_ && !ImGui::IsPopupOpen("", kAny);
+}
+
+void Interface::take_input(const PointerMove& move) {
+  if (is_dragging_) presenter_.drag(move.x);
+  if (is_panning_) presenter_.pan(move.x, move.y, move.x - pointer_.x, pointer_.y - move.y);
+  pointer_ = move;
+}
+
+void Interface::take_input(const ButtonChange& change) {
+  take_input(PointerMove{change.x, change.y});
+  bool& is_held = change.button == Button::left ? is_dragging_ : is_panning_;
+  const bool was_held = std::exchange(is_held, change.is_down && is_over_picture(change.y));
+  if (change.button != Button::left) return;
+  if (is_held) presenter_.press(change.x, change.y);
+  if (was_held && !is_held) presenter_.release();
+}
+
+void Interface::take_input(const WheelTurn& turn) {
+  if (!is_over_picture(turn.y)) return;  // ImGui scrolls sheets by itself
+  if (turn.shift) presenter_.pan(turn.x, turn.y, 60 * turn.notches, 0);
+  if (turn.alt) presenter_.wheel_heights(turn.x, turn.y, turn.notches);
+  if (turn.shift || turn.alt) return;
+  presenter_.wheel(turn.x, turn.y, turn.ctrl ? turn.notches / 4 : turn.notches);
+}
+
+void Interface::draw_tooltip() {
+  const ImVec2 at = ImGui::GetIO().MousePos;
+  if (!is_over_picture(at.y)) return;
   const std::string text = presenter_.hover_text(at.x, at.y);
-  if (!text.empty()) {
-    ImGui::BeginTooltip();
-    ImGui::PushTextWrapPos(ImGui::GetFontSize() * 40);
-    ImGui::TextUnformatted(text.c_str());
-    ImGui::PopTextWrapPos();
-    ImGui::EndTooltip();
-  }
+  if (text.empty()) return;
+  ImGui::BeginTooltip();
+  ImGui::PushTextWrapPos(ImGui::GetFontSize() * 40);
+  ImGui::TextUnformatted(text.c_str());
+  ImGui::PopTextWrapPos();
+  ImGui::EndTooltip();
 }
 
 void Interface::draw_question() {
@@ -416,6 +440,20 @@ void Interface::draw_notes_list() {
   presenter_.go_to_note(*wanted);
 }
 
+namespace {
+
+/// Returns how many columns of keys and whole titles the sheet has room for, one to three.
+int key_columns() {
+  float title = 0;
+  for (const Command& command : commands()) {
+    title = std::max(title, ImGui::CalcTextSize(std::string(command.title).c_str()).x);
+  }
+  const float column = title + kKeyWidth * ImGui::GetFontSize();
+  return std::clamp(static_cast<int>(ImGui::GetContentRegionAvail().x / column), 1, 3);
+}
+
+}  // namespace
+
 void Interface::draw_help() {
   place_sheet(0.94F, ImGui::GetIO().DisplaySize.y * 0.8F);
   ImGui::Begin("keys", nullptr, kSheet);
@@ -423,14 +461,14 @@ void Interface::draw_help() {
   ImGui::SameLine();
   ImGui::TextDisabled("wheel: zoom, with Alt the y axis, right drag: move, drag: select");
   ImGui::Separator();
-  if (ImGui::BeginTable("keys", 3)) {
+  if (ImGui::BeginTable("keys", key_columns())) {
     for (const char* menu : kMenus) {
       ImGui::TableNextColumn();
       ImGui::TextDisabled("%s", menu);
       for (const Command& command : commands()) {
         if (command.menu != menu) continue;
         ImGui::TextUnformatted(std::string(command.key).c_str());
-        ImGui::SameLine(ImGui::GetFontSize() * 7);  // the column of titles
+        ImGui::SameLine(ImGui::GetFontSize() * kKeyWidth);
         ImGui::TextUnformatted(std::string(command.title).c_str());
       }
       ImGui::Spacing();

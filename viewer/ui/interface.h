@@ -13,7 +13,7 @@
 #include "viewer/scene/presenter.h"
 #include "viewer/ui/canvas.h"
 #include "viewer/ui/fonts.h"
-#include "viewer/ui/keys.h"
+#include "viewer/ui/input.h"
 #include "viewer/ui/line_editor.h"
 
 namespace shardlens::viewer {
@@ -30,10 +30,11 @@ class Interface {
   Interface(Presenter& presenter, FontSet& fonts, Backdrop& backdrop)
       : presenter_(presenter), fonts_(fonts), backdrop_(backdrop) {}
 
-  /// Takes a key that went down since the last frame, with the character that it gives. ImGui is
-  /// not asked for keys: it would miss one that is up again before a slow frame begins.
-  void press(const KeyPress& key) { pressed_.push_back(key); }
-  void press(const KeyChord& chord) { press(KeyPress{.chord = chord}); }
+  /// Takes what the user did since the last frame.
+  void take(const Input& input) { inputs_.push_back(input); }
+  void press(const KeyChord& chord) { take(KeyPress{.chord = chord}); }
+  /// Returns true if something waits for a further frame.
+  bool has_inputs() const { return !inputs_.empty(); }
 
   /// Draws the frame. Call it between ImGui::NewFrame and ImGui::Render.
   void draw(const Frame& frame);
@@ -57,10 +58,15 @@ class Interface {
   void run(const Command& command);
   void ask(Asking what);
   void draw_menu();
-  void take_keys();
+  void take_inputs();
+  void take_input(const KeyPress& key);
+  void take_input(const WheelTurn& turn);
+  void take_input(const PointerMove& move);
+  void take_input(const ButtonChange& change);
+  bool is_over_picture(float y) const;
   void take_command_key(const KeyChord& chord);
   void take_question_key(const KeyPress& key);
-  void take_pointer();
+  void draw_tooltip();
   void draw_question();
   void draw_palette();
   void draw_help();
@@ -78,7 +84,10 @@ class Interface {
   Presenter& presenter_;
   FontSet& fonts_;
   Backdrop& backdrop_;
-  std::vector<KeyPress> pressed_;
+  std::vector<Input> inputs_;
+  PointerMove pointer_;       // after the last input that was taken
+  bool is_dragging_ = false;  // with the left button, from the picture on
+  bool is_panning_ = false;   // with another one
   Request request_ = Request::none;
   Asking asking_ = Asking::nothing;
   LineEditor line_;

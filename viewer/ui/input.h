@@ -1,0 +1,41 @@
+// What a user does, each with all that it depends on, in the order in which it was done. ImGui is
+// not asked for it: between two slow frames it would miss keys that are up again, see modifiers as
+// they are when the frame begins, and lose the last movement before a button goes up.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+#include "viewer/ui/keys.h"
+
+namespace shardlens::viewer {
+
+/// Notches of the wheel, away from the user if above 0, where the pointer was and with what was
+/// held then.
+struct WheelTurn {
+  float x = 0;
+  float y = 0;
+  float notches = 0;
+  bool ctrl = false;
+  bool shift = false;
+  bool alt = false;
+};
+
+struct PointerMove {
+  float x = 0;
+  float y = 0;
+};
+
+/// The left button selects and drags; each of the others moves the view.
+enum class Button : uint8_t { left, other };
+
+struct ButtonChange {
+  float x = 0;
+  float y = 0;
+  Button button{};
+  bool is_down = false;
+};
+
+using Input = std::variant<KeyPress, WheelTurn, PointerMove, ButtonChange>;
+
+}  // namespace shardlens::viewer
