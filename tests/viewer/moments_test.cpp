@@ -123,6 +123,22 @@ TEST_CASE("a segment says how much of it is used at the moment that is shown") {
   CHECK_FALSE(says(pictured(presenter), " used, "));
 }
 
+TEST_CASE("a narrow window has room for what was asked for, and parts do not cover each other") {
+  constexpr Canvas kNarrow{1000, 600, 0, 1};
+  const OneRun run;
+  Presenter presenter(run.state, "");
+  const auto count = [&](Area::Kind kind) {
+    return areas_of(presenter.picture(kNarrow, plain_fonts(1)), kind).size();
+  };
+  CHECK(count(Area::Kind::alive_row) == 0);
+  act(presenter, "panel.events");
+  CHECK(count(Area::Kind::event_row) > 10);
+  act(presenter, {"panel.events", "whatif"});
+  CHECK(count(Area::Kind::control) > 10);
+  act(presenter, "pick.next");
+  CHECK(count(Area::Kind::control) > 10);
+}
+
 TEST_CASE("a drag over the minimap shows that part, and from then on moves it") {
   const OneRun run;
   Presenter presenter(run.state, "");

@@ -13,20 +13,24 @@ constexpr float kHeader = 30;
 constexpr float kLegend = 24;
 constexpr float kMessage = 18;
 constexpr float kMinimap = 34;
-constexpr float kColumn = 308;          // at the right, at least,
-constexpr float kMostColumn = 460;      // and at most;
-constexpr float kColumnPart = 0.215F;   // of the window's width, between these
+constexpr float kColumn = 308;         // at the right, at least,
+constexpr float kMostColumn = 460;     // and at most;
+constexpr float kColumnPart = 0.215F;  // of the window's width, between these
 constexpr float kTableRow = 19;
 constexpr float kCardTitle = 84;
 constexpr float kRowTitle = 250;  // beside the plot, where strategies are in rows
 constexpr float kYAxis = 60;
 constexpr float kResidual = 40;
 constexpr float kWhatIf = 424;
-constexpr float kDetailsPart = 0.52F;  // of the column at the right
-constexpr float kLeastDetails = 150;   // below it the details take the whole column
-constexpr float kLeastSplit = 600;     // of a window that has room for the column beside lanes
-constexpr float kTreePart = 0.5F;      // of the height beside that column
+constexpr float kDetailsPart = 0.52F;  // of the column at the right, at most
+constexpr float kDetailsHead = 60;     // with the panel's edges
+constexpr float kDetailsRow = 16;
+constexpr float kLeastDetails = 150;  // below it the details take the whole column
+constexpr float kLeastSplit = 600;    // of a window that has room for the column beside lanes
+constexpr float kTreePart = 0.5F;     // of the height beside that column, at most
 constexpr float kLeastTree = 120;
+constexpr float kTreeHead = 64;  // with the panel's edges
+constexpr float kTreeRow = 19;
 constexpr float kBars = 22;
 constexpr float kRibbon = 26;
 constexpr float kXAxis = 34;
@@ -139,28 +143,35 @@ void place_cards(Geometry& geometry, Box rest, const GeometryInput& input, const
 }
 
 /// Places the panels of the column at the right: what-if, what is alive, and what is selected. A
-/// narrow window has the column only for what was selected.
-void place_column(Geometry& geometry, Box& rest, const ViewState& state, float scale) {
-  const auto px = [scale](float points) { return points * scale; };
+/// narrow window has the column only for what was asked for: what is alive gives way.
+void place_column(Geometry& geometry, Box& rest, const GeometryInput& input,
+                  const ViewState& state) {
+  const auto px = [&](float points) { return points * static_cast<float>(input.scale); };
+  if (rest.w < px(kLeastSplit)) return;
   const bool is_wide = rest.w >= px(kLeastWidth);
-  const bool has_panels = is_wide && (state.panels.alive || state.what_if);
-  const bool has_details = state.pick && rest.w >= px(kLeastSplit);
-  if (!has_panels && !has_details) return;
+  const bool shows_alive = state.panels.alive && (is_wide || state.panels.events);
+  const bool has_details = state.pick.has_value();
+  if (!shows_alive && !has_details && !state.what_if) return;
   Box right = rest.take_right(std::clamp(rest.w * kColumnPart, px(kColumn), px(kMostColumn)));
   rest.take_right(px(kGap));
-  if (is_wide && state.what_if) {
-    geometry.what_if = state.panels.alive || has_details ? right.take_top(px(kWhatIf)) : right;
+  if (state.what_if) {
+    const bool is_alone = !shows_alive && !has_details;
+    const bool fills = is_alone || right.h < px(kWhatIf + kGap + kLeastDetails);
+    geometry.what_if = fills ? right : right.take_top(px(kWhatIf));
+    if (fills) return;
     right.take_top(px(kGap));
   }
-  const bool shows_alive = is_wide && state.panels.alive;
-  if (has_details && shows_alive && right.h * (1 - kDetailsPart) >= px(kLeastDetails)) {
-    geometry.details = right.take_bottom(right.h * kDetailsPart);
-    right.take_bottom(px(kGap));
-  } else if (has_details) {
-    geometry.details = right;
+  if (!has_details) {
+    geometry.alive = right;
     return;
   }
-  if (shows_alive) geometry.alive = right;
+  geometry.details = right;
+  const float most = right.h * kDetailsPart;
+  if (!shows_alive || right.h - most < px(kLeastDetails)) return;
+  const float wanted = px(kDetailsHead) + px(kDetailsRow) * static_cast<float>(input.details_rows);
+  geometry.details = right.take_bottom(std::clamp(wanted, std::min(px(kLeastDetails), most), most));
+  right.take_bottom(px(kGap));
+  geometry.alive = right;
 }
 
 }  // namespace
@@ -183,9 +194,10 @@ Geometry geometry_of(const GeometryInput& input, const ViewState& state) {
     geometry.minimap = rest.take_top(px(kMinimap));
     rest.take_top(px(kGap));
   }
-  place_column(geometry, rest, state, scale);
+  place_column(geometry, rest, input, state);
   if (state.tree.is_open && input.runs > 0 && rest.h * kTreePart >= px(kLeastTree)) {
-    geometry.tree = rest.take_bottom(rest.h * kTreePart);
+    const float wanted = px(kTreeHead) + px(kTreeRow) * static_cast<float>(input.tree_rows + 1);
+    geometry.tree = rest.take_bottom(std::clamp(wanted, px(kLeastTree), rest.h * kTreePart));
     rest.take_bottom(px(kGap));
   } else if (state.panels.table && input.runs > 0) {
     const float wanted = px(kTableRow) * static_cast<float>(input.table_rows + 1) + px(2 * kGap);

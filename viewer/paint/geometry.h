@@ -48,6 +48,8 @@ struct GeometryInput {
   size_t lanes = 0;   // that have a card,
   size_t folded = 0;  // and that have a line
   size_t table_rows = 0;
+  size_t tree_rows = 0;     // below the tree's head
+  size_t details_rows = 0;  // of what is selected
   size_t messages = 0;
   size_t legend_lines = 1;
   bool has_plans = false;

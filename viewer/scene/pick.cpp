@@ -403,6 +403,22 @@ std::string use_text(const SceneInput& input, const std::vector<Shown>& shown) {
                      profiler::bytes_text(bytes - used), static_cast<double>(time_ns) / 1e9);
 }
 
+const BlockFacts* facts_of_pick(const SceneInput& input, ImageCache& cache) {
+  const auto& pick = input.state.pick;
+  const RankLane* const rank = pick ? rank_of_pick(input, *pick) : nullptr;
+  if (rank == nullptr || !has_block(*rank, pick->block)) return nullptr;
+  const std::string key =
+      fmt::format("{} {} {} {}", input.generation, pick->run, pick->rank, pick->block);
+  return &cache.facts.get(key, [&] { return block_facts(*rank, pick->block); });
+}
+
+size_t details_rows(const SceneInput& input, ImageCache& cache) {
+  const BlockFacts* const facts = facts_of_pick(input, cache);
+  if (facts == nullptr) return 0;
+  const size_t scopes = 3;  // its run, what is selected, and the use of a segment
+  return scopes + facts->facts.size() + std::max<size_t>(1, facts->stack.size());
+}
+
 std::string text_of_pick(const SceneInput& input, ImageCache& cache) {
   const auto& pick = input.state.pick;
   const std::vector<Shown> shown = shown_of(input);

@@ -59,6 +59,13 @@ std::optional<Picked> picked_of(const SceneInput& input, ImageCache& cache,
 /// Says in a line what is selected: "block 2 of 64, 2.00 GiB in all".
 std::string scope_text(const Pick& pick, const Picked& picked);
 
+/// Returns the facts of the block that is selected, made anew where that is another one; nothing if
+/// no block is.
+const BlockFacts* facts_of_pick(const SceneInput& input, ImageCache& cache);
+
+/// Returns how many rows the panel of what is selected has.
+size_t details_rows(const SceneInput& input, ImageCache& cache);
+
 /// Says of a selected segment how much of it tensors used at the moment that is shown: at the
 /// cursor, or else just before the next change of segments. It is empty for other memory.
 std::string use_text(const SceneInput& input, const std::vector<Shown>& shown);

@@ -99,6 +99,8 @@ Geometry place_parts(const SceneInput& input, size_t rows, size_t legend_lines) 
                             .lanes = lists.cards.size(),
                             .folded = lists.folded.size(),
                             .table_rows = rows,
+                            .tree_rows = input.facts.tree_rows,
+                            .details_rows = input.facts.details_rows,
                             .messages = std::min<size_t>(3, input.messages.size()),
                             .legend_lines = legend_lines,
                             .has_plans = std::ranges::any_of(

@@ -379,7 +379,10 @@ constexpr std::array kCommands = {
     Command{"panel.treemap", "F8", "Panels", "What is alive as areas, or as rows",
             [](S s, F) { s.panels.treemap = !s.panels.treemap; }},
     Command{"panel.events", "Shift+G", "Panels", "Allocations and frees around the moment",
-            [](S s, F) { s.panels.events = !s.panels.events; }},
+            [](S s, F) {
+              s.panels.events = !s.panels.events;
+              if (s.panels.events) s.panels.alive = true;
+            }},
     Command{"at.next", "C", "Panels", "Tables at the peak or at the cursor",
             [](S s, F) { next(s.at, 2); }},
     Command{"group.next", "G", "Panels", "Group by category, parameter, age or not",

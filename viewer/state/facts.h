@@ -30,6 +30,7 @@ struct Facts {
   std::vector<Pickable> pickable;                 // in the focused strategy, the largest first
   size_t focus_rank = 0;                          // of which they are, as an index in the run
   size_t tree_rows = 0;                           // in the tree's panel
+  size_t details_rows = 0;                        // of what is selected
   std::vector<std::string> tree_above{};          // the place that its zoom is left for
   std::optional<double> next_change_x{};      // in the focused strategy, after the cursor or peak,
   std::optional<double> previous_change_x{};  // and before it

@@ -295,13 +295,13 @@ void draw_events(Scene& scene, const Shown& one, Box box) {
   }
 }
 
-/// Returns ", 246.00 MiB reserved" of a moment; empty where that was not recorded.
+/// Returns "246.00 MiB reserved" of a moment; empty where that was not recorded.
 std::string reserved_text(const RankLane& rank, int64_t change) {
   const Lane& lane = rank.lane;
   if (change < 0 || lane.info().space != profiler::Space::device) return "";
   const auto time = static_cast<double>(lane.time_of(change));
   const auto reserved = lane.reserved_between(time, time);
-  return reserved ? ", " + bytes_text(*reserved) + " reserved" : "";
+  return reserved ? bytes_text(*reserved) + " reserved" : "";
 }
 
 /// Draws what stands above the lists: the moment, and the bytes that are alive then.
@@ -313,13 +313,16 @@ void draw_alive_head(Scene& scene, const Shown& one, std::string_view title, std
              fmt::format("{} the {}", title, at_cursor ? "cursor" : "peak"), paint.colors.text,
              Style::strong);
   paint.text(box.take_top(paint.px(16)), one.run->name, paint.colors.text, Style::small);
-  paint.text(box.take_top(paint.px(16)),
-             moment_text(*one.lane, one.change) + reserved_text(*one.lane, one.change),
-             paint.colors.muted, Style::small);
+  paint.text(box.take_top(paint.px(16)), moment_text(*one.lane, one.change), paint.colors.muted,
+             Style::small);
   Box sum = box.take_top(paint.px(20));
   paint.text_right(sum.take_right(paint.px(110)), bytes_text(one.total), paint.colors.text,
                    Style::strong);
-  paint.text(sum, what, paint.colors.muted, Style::small);
+  const std::string reserved = reserved_text(*one.lane, one.change);
+  const std::string words(what);
+  const std::vector<std::string> texts =
+      reserved.empty() ? std::vector{words} : std::vector{words + ", " + reserved, reserved};
+  paint.text_that_fits(sum, texts, paint.colors.muted, Style::small);
 }
 
 void draw_comparison(Scene& scene, Box box) {

@@ -93,13 +93,10 @@ void draw_details(Scene& scene) {
   const Box swatch = title.take_left(paint.px(14));
   paint.fill({swatch.x, swatch.y + swatch.h / 2 - paint.px(4.5F), paint.px(9), paint.px(9)},
              color_of(pick.category), paint.px(2));
-  const bool is_block = pick.block < picked->rank->lane.arrays().blocks.size();
-  const std::string key =
-      fmt::format("{} {} {} {}", scene.in.generation, pick.run, pick.rank, pick.block);
-  const BlockFacts& facts = scene.cache.facts.get(
-      key, [&] { return is_block ? block_facts(*picked->rank, pick.block) : BlockFacts{}; });
+  const BlockFacts* const facts = facts_of_pick(scene.in, scene.cache);
+  const bool is_block = facts != nullptr;
   const std::string name = pick.scope == PickScope::place && !pick.path.empty() ? pick.path.back()
-                           : is_block                                           ? facts.name
+                           : is_block                                           ? facts->name
                                       : words_of(pick.category, have_shards(scene.shown));
   paint.text(title, paint.fitted_ends(Style::strong, name, title.w), paint.colors.text,
              Style::strong);
@@ -113,9 +110,9 @@ void draw_details(Scene& scene) {
     paint.text(box.take_top(paint.px(kFactRow)), use, paint.colors.text, Style::small);
   }
   box.take_top(paint.px(3));
-  draw_facts(paint, facts, box);
+  draw_facts(paint, *facts, box);
   box.take_top(paint.px(5));
-  draw_stack_of_block(scene, facts, box);
+  draw_stack_of_block(scene, *facts, box);
 }
 
 }  // namespace shardlens::viewer
