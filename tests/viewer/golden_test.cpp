@@ -202,12 +202,36 @@ std::map<std::string, Image> tree_images() {
   return images;
 }
 
+/// The table's bars, the places that changed, and what was allocated and freed around a request
+/// that failed.
+std::map<std::string, Image> panel_images() {
+  const test::TemporaryFolder folder;
+  ViewState state;
+  state.files = {folder.file("keep.slp"), folder.file("reshard.slp")};
+  test::write_profile(state.files[0], test::view_recording({.keep_weights = true}));
+  test::write_profile(state.files[1], test::view_recording({.activation_bytes = 4 << 20}));
+  Presenter presenter(state, "");
+  presenter.choose_view();
+  std::map<std::string, Image> images;
+  images["panel-table"] = plots(presenter, Area::Kind::table, kPanelCanvas);
+  images["panel-places"] = plots(presenter, Area::Kind::matched_row, kPanelCanvas);
+  ViewState snapshot;
+  snapshot.files = {SHARDLENS_SOURCE_DIR "/tests/fixtures/memory_viz/whole.pickle"};
+  Presenter failed(snapshot, "");
+  failed.choose_view();
+  act(failed, {"failure.next", "panel.events"});
+  images["panel-failure"] = plots(failed, Area::Kind::lane, kPanelCanvas);
+  images["panel-events"] = plots(failed, Area::Kind::event_row, kPanelCanvas);
+  return images;
+}
+
 std::map<std::string, Image> all_images() {
   auto all = lane_images();
   all.merge(session_images());
   all.merge(lanes_images());
   all.merge(what_if_images());
   all.merge(tree_images());
+  all.merge(panel_images());
   return all;
 }
 

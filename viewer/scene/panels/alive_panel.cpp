@@ -49,9 +49,7 @@ void draw_alive_row(Scene& scene, const AliveRow& row, int64_t total, size_t ind
     paint.fill(box.inset(-paint.px(1)), paint.colors.accent.with_alpha(60), paint.px(2));
   }
   Box line = box.take_top(paint.px(17));
-  const Box swatch = line.take_left(paint.px(14));
-  paint.fill({swatch.x, swatch.y + swatch.h / 2 - paint.px(4.5F), paint.px(9), paint.px(9)},
-             color_of(row.category), paint.px(2));
+  paint.swatch(line, color_of(row.category));
   Box amount = line.take_right(paint.px(78));
   paint.text_right(amount, bytes_text(row.bytes), paint.colors.text, Style::small);
   const std::string count = row.count > 1 ? fmt::format(" x {}", row.count) : "";
@@ -138,9 +136,7 @@ void draw_shares(Scene& scene, const profiler::Matching& matching, Box& box) {
   paint.fill(bar, paint.colors.more);
   const auto line = [&](const std::string& name, int64_t bytes, const Color& color) {
     Box row = box.take_top(paint.px(17));
-    const Box swatch = row.take_left(paint.px(14));
-    paint.fill({swatch.x, swatch.y + swatch.h / 2 - paint.px(4.5F), paint.px(9), paint.px(9)},
-               color, paint.px(2));
+    paint.swatch(row, color);
     paint.text_right(row.take_right(paint.px(78)), bytes_text(bytes), paint.colors.text,
                      Style::small);
     paint.text(row, name, paint.colors.text, Style::small);
@@ -195,9 +191,7 @@ void draw_matched_place(Scene& scene, const profiler::MatchedPlace& row, size_t 
       paint.triangle(arrow.x, arrow.y + arrow.h / 2, paint.px(8), growth > 0, color);
     }
   }
-  const Box swatch = line.take_left(paint.px(14));
-  paint.fill({swatch.x, swatch.y + swatch.h / 2 - paint.px(4.5F), paint.px(9), paint.px(9)},
-             color_of(row.category), paint.px(2));
+  paint.swatch(line, color_of(row.category));
   const std::string amount = amount_of(row, compares);
   const float width = std::min(line.w / 2, paint.width(Style::small, amount) + paint.px(8));
   paint.text_right(line.take_right(width), amount, color, Style::small);
@@ -255,9 +249,7 @@ void draw_event(Scene& scene, const Shown& one, int64_t change, Box line) {
   line.take_left(paint.px(2));
   const Box arrow = line.take_left(paint.px(14));
   paint.triangle(arrow.x, arrow.y + arrow.h / 2, paint.px(8), is_alloc, color);
-  const Box swatch = line.take_left(paint.px(14));
-  paint.fill({swatch.x, swatch.y + swatch.h / 2 - paint.px(4.5F), paint.px(9), paint.px(9)},
-             color_of(block.category), paint.px(2));
+  paint.swatch(line, color_of(block.category));
   const std::string amount = bytes_text(block.given_bytes);
   paint.text_right(line.take_right(paint.width(Style::small, amount) + paint.px(8)), amount, color,
                    Style::small);

@@ -90,9 +90,7 @@ void draw_details(Scene& scene) {
     return;
   }
   Box title = box.take_top(paint.px(18));
-  const Box swatch = title.take_left(paint.px(14));
-  paint.fill({swatch.x, swatch.y + swatch.h / 2 - paint.px(4.5F), paint.px(9), paint.px(9)},
-             color_of(pick.category), paint.px(2));
+  paint.swatch(title, color_of(pick.category));
   const BlockFacts* const facts = facts_of_pick(scene.in, scene.cache);
   const bool is_block = facts != nullptr;
   const std::string name = pick.scope == PickScope::place && !pick.path.empty() ? pick.path.back()

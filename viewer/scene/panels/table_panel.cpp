@@ -178,9 +178,7 @@ void draw_row_name(Scene& scene, const Row& row, Box cell) {
   Painter& paint = scene.paint;
   if (row.category) {
     paint.area({cell, Area::Kind::category, 0, static_cast<size_t>(*row.category)});
-    const Box swatch = cell.take_left(paint.px(15));
-    paint.fill({swatch.x, swatch.y + swatch.h / 2 - paint.px(4.5F), paint.px(9), paint.px(9)},
-               color_of(*row.category), paint.px(2));
+    paint.swatch(cell, color_of(*row.category));
   }
   paint.text(cell, row.name, paint.colors.text, row.is_strong ? Style::strong : Style::small);
 }

@@ -372,9 +372,7 @@ void draw_place(const TreeDrawing& drawing, const PlaceRow& row, Box line) {
   each_column(drawing, line, [&](PlaceSort sort, const Box& cell) {
     paint.text_right(cell, column_text(row, sort), column_color(drawing, row, sort), Style::small);
   });
-  const Box swatch = line.take_left(paint.px(14));
-  paint.fill({swatch.x, swatch.y + swatch.h / 2 - paint.px(4.5F), paint.px(9), paint.px(9)},
-             color_of(row.category), paint.px(2));
+  paint.swatch(line, color_of(row.category));
   line.take_right(paint.px(6));
   paint.text(line, row.name, paint.colors.text, Style::small);
 }
