@@ -70,9 +70,11 @@ struct Question {
   std::function<bool(const ViewState&)> is_answered;
 };
 
-/// Everything that PyTorch's memory_viz answers (MemoryViz.js of PyTorch 2.15), with the number of
-/// presses, drags and notches that it takes there once the file is open. Its views are chosen from
-/// a list: a press that opens it, and one on the view. Points of the pointer count as presses.
+/// Everything that PyTorch's memory_viz answers in its timelines of active memory and of cached
+/// segments and in its history of the allocator's state, with the number of presses, drags and
+/// notches that it takes there, by the source of MemoryViz.js, once the file is open. Its views are
+/// chosen from a list: a press that opens it, and one on the view. Points of the pointer count as
+/// presses.
 const std::vector<Question> kQuestions = {
     {"which block is this, how large, and who allocated it", 1,
      [](DrivenWindow& window) { window.click(500, 530); },
