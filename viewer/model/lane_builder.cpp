@@ -181,8 +181,7 @@ void LaneBuilder::take_failure(const Event& event) {
   data_.failures.push_back({.time_ns = last_ns_,
                             .change = static_cast<int64_t>(data_.words.size()),
                             .asked_bytes = event.value,
-                            .free_bytes = static_cast<int64_t>(event.address),
-                            .label = event.label});
+                            .free_bytes = static_cast<int64_t>(event.address)});
 }
 
 /// Follows the tensors that lie in segments.

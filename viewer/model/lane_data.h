@@ -92,7 +92,6 @@ struct Failure {
   int64_t change = 0;  // the first change after it
   int64_t asked_bytes = 0;
   int64_t free_bytes = 0;  // on the device, as the driver said
-  uint64_t label = 0;      // index into Lane::strings
 };
 
 /// Bytes of a segment that are given to a tensor or, below 0, taken back. Lanes of segments have

@@ -167,8 +167,7 @@ class Presenter {
   int64_t pictures_made_ = 0;
 
   std::optional<Area> pressed_;
-  bool frames_view_ =
-      false;  // a drag over the minimap, which showed everything when it was pressed
+  bool frames_view_ = false;  // by a drag over the minimap, pressed while it showed everything
   double pressed_x_ = 0;
   float pressed_at_ = 0;
 };
