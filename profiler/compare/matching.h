@@ -34,7 +34,7 @@ struct MatchedPlace {
   int64_t a_count = 0;  // of blocks
   int64_t b_count = 0;
   int64_t layers = 1;               // places that the row stands for
-  uint32_t a_block = kNoHeldBlock;  // a block of the place, the largest one of its first layer,
+  uint32_t a_block = kNoHeldBlock;  // a large block of the place, in its first layer,
   uint32_t b_block = kNoHeldBlock;  // by the numbers that `Holding::largest` has
 
   int64_t only_a_bytes() const { return a_bytes - in_both_bytes; }

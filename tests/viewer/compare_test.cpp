@@ -19,6 +19,16 @@ int64_t sum(const std::vector<AliveRow>& rows) {
   return bytes;
 }
 
+/// A recording at its peak.
+struct Peak {
+  explicit Peak(const test::ViewRecordingOptions& options)
+      : lane(lane_of(test::view_recording(options))), names(lane.info().header) {}
+  Moment moment() const { return {&lane, &names, lane.peak().max_change}; }
+
+  Lane lane;
+  ActionNames names;
+};
+
 }  // namespace
 
 TEST_CASE("a lane does not differ from itself, and differences have signs") {
@@ -75,12 +85,12 @@ TEST_CASE("an allocation's age is counted in steps") {
 }
 
 TEST_CASE("only in A, in both and only in B make up the two totals") {
-  const Lane a = lane_of(test::view_recording({.keep_weights = true}));
-  const Lane b = lane_of(test::view_recording({.activation_bytes = 5 << 20}));
-  const ActionNames names_a(a.info().header);
-  const ActionNames names_b(b.info().header);
-  const Moment at_a{&a, &names_a, a.peak().max_change};
-  const Moment at_b{&b, &names_b, b.peak().max_change};
+  const Peak peak_a({.keep_weights = true});
+  const Peak peak_b({.activation_bytes = 5 << 20});
+  const Lane& a = peak_a.lane;
+  const Lane& b = peak_b.lane;
+  const Moment at_a = peak_a.moment();
+  const Moment at_b = peak_b.moment();
   const profiler::Matching matching = match(at_a, at_b);
   int64_t total_a = 0;
   int64_t total_b = 0;
@@ -101,12 +111,11 @@ TEST_CASE("only in A, in both and only in B make up the two totals") {
 }
 
 TEST_CASE("a place names a block of its own category, on the side that has it") {
-  const Lane a = lane_of(test::view_recording({.keep_weights = true}));
-  const Lane b = lane_of(test::view_recording({.activation_bytes = 5 << 20}));
-  const ActionNames names_a(a.info().header);
-  const ActionNames names_b(b.info().header);
-  const Moment at_a{&a, &names_a, a.peak().max_change};
-  const Moment at_b{&b, &names_b, b.peak().max_change};
+  const Peak peak_a({.keep_weights = true});
+  const Peak peak_b({.activation_bytes = 5 << 20});
+  const Lane& b = peak_b.lane;
+  const Moment at_a = peak_a.moment();
+  const Moment at_b = peak_b.moment();
   const auto check_block = [](const Moment& moment, uint32_t block, const auto& row) {
     const auto& blocks = moment.lane->arrays().blocks;
     REQUIRE(block < blocks.size());

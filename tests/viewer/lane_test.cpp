@@ -65,8 +65,7 @@ void check_like_report(const profiler::Profile& profile) {
   }
 }
 
-/// What an allocator did, with the number of the allocation that was under way at each event as its
-/// label.
+/// A run of an allocator. Each event's label is the number of the allocation that was under way.
 struct Numbered {
   profiler::Profile profile;
   std::vector<int64_t> reserved;  // after each event of a segment

@@ -1,5 +1,5 @@
-// What is in view and which moment: zoom, minimap, from one allocation or free to the next, and the
-// list of those around a moment.
+// The view is zoomed and chosen on the minimap, and the moment goes from one allocation or free to
+// the next, beside a list of those around it.
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>

@@ -78,12 +78,17 @@ std::vector<std::optional<CategoryBytes>> difference(const std::vector<std::opti
   return columns;
 }
 
+std::string growth_in_words(int64_t growth_bytes) {
+  return growth_bytes > 0 ? bytes_text(growth_bytes) + " more"
+                          : bytes_text(-growth_bytes) + " less";
+}
+
 std::string change_in_words(int64_t a_bytes, int64_t b_bytes, int64_t noise_bytes) {
   const int64_t growth = b_bytes - a_bytes;
   if (growth == 0) return "the same";
   const int64_t size = growth < 0 ? -growth : growth;
   if (noise_bytes > 0 && size <= std::max(noise_bytes, a_bytes / 100)) return "about the same";
-  const std::string amount = fmt::format("{} {}", bytes_text(size), growth > 0 ? "more" : "less");
+  const std::string amount = growth_in_words(growth);
   if (a_bytes == 0) return amount;
   const double percent = 100 * static_cast<double>(growth) / static_cast<double>(a_bytes);
   return fmt::format("{} ({:+.1f} %)", amount, percent);

@@ -25,6 +25,9 @@ CategoryBytes difference(const CategoryBytes& a, const CategoryBytes& b);
 std::vector<std::optional<CategoryBytes>> difference(const std::vector<std::optional<Extent>>& a,
                                                      const std::vector<std::optional<Extent>>& b);
 
+/// Returns "12.5 MiB more" or "3.00 MiB less" of a growth that is not 0.
+std::string growth_in_words(int64_t growth_bytes);
+
 /// Returns "12.5 MiB more (+25.0 %)", "3.00 MiB less (-1.0 %)" or "the same". If `noise_bytes` is
 /// above 0, a change up to the larger of it and 1 % of `a_bytes` is "about the same".
 std::string change_in_words(int64_t a_bytes, int64_t b_bytes, int64_t noise_bytes = 0);

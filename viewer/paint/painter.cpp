@@ -22,6 +22,11 @@ void Painter::line(float x0, float y0, float x1, float y1, const Color& color, f
   picture_.items.emplace_back(Line{x0, y0, x1, y1, color, px(points)});
 }
 
+void Painter::card(const Box& box, const Color& edge) {
+  fill(box, colors.card, px(5));
+  outline(box, edge, px(5));
+}
+
 void Painter::swatch(Box& line, const Color& color) {
   const Box place = line.take_left(px(14));
   fill({place.x, place.y + place.h / 2 - px(4.5F), px(9), px(9)}, color, px(2));

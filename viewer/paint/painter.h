@@ -23,6 +23,8 @@ class Painter {
   void fill(const Box& box, const Color& color, float radius = 0);
   void outline(const Box& box, const Color& color, float radius = 0, float points = 1);
   void line(float x0, float y0, float x1, float y1, const Color& color, float points = 1);
+  /// Draws the ground of a panel, with an edge of a colour.
+  void card(const Box& box, const Color& edge);
   /// Cuts the left end off a line of a list, and draws the colour of what the line is of there.
   void swatch(Box& line, const Color& color);
   /// Draws a triangle that points up or down, as high as it is wide.

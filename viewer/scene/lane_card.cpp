@@ -377,9 +377,8 @@ void draw_marks(Scene& scene, const Shown& one, const CardGeometry& card, const 
 
 void draw_card(Scene& scene, const Shown& one, const CardGeometry& card) {
   Painter& paint = scene.paint;
-  paint.fill(card.card, paint.colors.card, paint.px(5));
   const bool is_focus = one.index == scene.focus().index && scene.shown.size() > 1;
-  paint.outline(card.card, is_focus ? paint.colors.accent : paint.colors.card_edge, paint.px(5));
+  paint.card(card.card, is_focus ? paint.colors.accent : paint.colors.card_edge);
   draw_title(scene, one, card.title);
   draw_plot(scene, one, card);
   draw_residual(scene, one, card);

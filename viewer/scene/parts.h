@@ -107,6 +107,9 @@ YAxis y_axis_of(const ViewState& state, const std::vector<Shown>& shown, const S
 LaneStyle read_style(const ViewState& state, const std::vector<Shown>& shown, const Shown& one,
                      const Box& plot);
 
+/// Returns the colour of a growth: what has more is drawn otherwise than what has less.
+const Color& color_of_change(const Colors& colors, int64_t growth);
+
 /// Returns the period of hatches in pixels; 0 if categories have no hatches.
 int hatch_period(const Scene& scene);
 

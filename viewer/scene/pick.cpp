@@ -428,9 +428,7 @@ std::string text_of_pick(const SceneInput& input, ImageCache& cache) {
   for (const std::string& place : pick->path) text += (text.empty() ? "" : " > ") + place;
   if (!text.empty()) text += "\n";
   if (pick->scope != PickScope::block) text += scope_text(*pick, *picked) + "\n";
-  if (has_block(*picked->rank, pick->block)) {
-    text += facts_text(block_facts(*picked->rank, pick->block));
-  }
+  if (const BlockFacts* const facts = facts_of_pick(input, cache)) text += facts_text(*facts);
   const std::string use = use_text(input, shown);
   if (!use.empty()) text += fmt::format("segment   {}\n", use);
   text += fmt::format("in        {}, rank {}\n", picked->run->name, picked->rank->lane.rank());

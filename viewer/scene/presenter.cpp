@@ -343,8 +343,7 @@ const Picture& Presenter::picture(const Canvas& canvas, const Fonts& fonts) {
   if (is_same) return picture_;
   canvas_ = canvas;
   refresh();
-  const bool has_tree = state_.tree.is_open && !opened_.runs.empty();
-  facts_.tree_rows = has_tree ? tree_rows(input(), cache_) : 0;
+  facts_.tree_rows = tree_rows(input(), cache_);
   facts_.details_rows = details_rows(input(), cache_);
   picture_ = make_picture(input(), fonts, cache_);
   flatten(picture_, ground_);

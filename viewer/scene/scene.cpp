@@ -209,6 +209,10 @@ int64_t most_bytes(const std::vector<Shown>& shown, Category category) {
   return most;
 }
 
+const Color& color_of_change(const Colors& colors, int64_t growth) {
+  return growth > 0 ? colors.more : growth < 0 ? colors.less : colors.muted;
+}
+
 bool is_decisive(Category category) {
   return category == Category::parameter_shard || category == Category::optimizer_state;
 }

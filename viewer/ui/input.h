@@ -1,6 +1,7 @@
-// What a user does, each with all that it depends on, in the order in which it was done. ImGui is
-// not asked for it: between two slow frames it would miss keys that are up again, see modifiers as
-// they are when the frame begins, and lose the last movement before a button goes up.
+// An input is one thing that a user does, with all that it depends on: the window keeps inputs in
+// the order in which they were done. ImGui is not asked for them: between two slow frames it would
+// miss keys that are up again, see modifiers as they are when the frame begins, and lose the last
+// movement before a button goes up.
 #pragma once
 
 #include <cstdint>

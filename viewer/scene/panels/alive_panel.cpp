@@ -152,12 +152,7 @@ std::string amount_of(const profiler::MatchedPlace& row, bool compares) {
   const int64_t growth = row.growth_bytes();
   if (!compares) return bytes_text(row.b_bytes);
   if (growth == 0) return "other blocks";
-  return fmt::format("{} {}", bytes_text(growth < 0 ? -growth : growth),
-                     growth > 0 ? "more" : "less");
-}
-
-const Color& color_of_change(const Colors& colors, int64_t growth) {
-  return growth > 0 ? colors.more : growth < 0 ? colors.less : colors.muted;
+  return growth_in_words(growth);
 }
 
 /// True if what is selected has the name and the category of a place.
@@ -342,8 +337,7 @@ void draw_largest(Scene& scene, Box box) {
 void draw_alive(Scene& scene) {
   if (scene.geometry.alive.w <= 0) return;
   Painter& paint = scene.paint;
-  paint.fill(scene.geometry.alive, paint.colors.card, paint.px(5));
-  paint.outline(scene.geometry.alive, paint.colors.card_edge, paint.px(5));
+  paint.card(scene.geometry.alive, paint.colors.card_edge);
   Box box = scene.geometry.alive.inset(paint.px(10));
   const Shown& one = scene.focus();
   if (scene.state().panels.events) {

@@ -75,8 +75,7 @@ void draw_details(Scene& scene) {
   if (scene.geometry.details.w <= 0) return;
   Painter& paint = scene.paint;
   const Box& card = scene.geometry.details;
-  paint.fill(card, paint.colors.card, paint.px(5));
-  paint.outline(card, paint.colors.accent, paint.px(5));
+  paint.card(card, paint.colors.accent);
   Box box = card.inset(paint.px(10));
   const Pick& pick = *scene.state().pick;
   const auto picked = picked_of(scene.in, scene.cache, scene.shown);

@@ -99,13 +99,12 @@ struct TableColumns {
   int64_t most_bytes = 0;  // a bar of them fills its width
 };
 
-Style number_style(const Row& row) { return row.is_strong ? Style::strong : Style::small; }
+Style row_style(const Row& row) { return row.is_strong ? Style::strong : Style::small; }
 
 /// Returns "3.00 MiB less" or "3.00 MiB"; the arrow before it says the direction, too.
 std::string change_text(int64_t growth, ChangeForm form) {
-  const std::string amount = bytes_text(growth < 0 ? -growth : growth);
-  if (form == ChangeForm::amount) return amount;
-  return fmt::format("{} {}", amount, growth > 0 ? "more" : "less");
+  if (form == ChangeForm::amount) return bytes_text(growth < 0 ? -growth : growth);
+  return growth_in_words(growth);
 }
 
 /// Returns "56 %" of a category of a strategy that is compared with none; empty for other rows.
@@ -164,7 +163,7 @@ void draw_cell(Scene& scene, const Row& row, size_t run, const TableColumns& col
     return;
   }
   if (columns.bar_width > 0) draw_row_bar(scene, row, run, columns.most_bytes, bar);
-  paint.text_right(number, bytes_text(*bytes), paint.colors.text, number_style(row));
+  paint.text_right(number, bytes_text(*bytes), paint.colors.text, row_style(row));
   if (columns.beside_width <= 0) return;
   cell.take_left(paint.px(kBeside));
   if (const auto growth = growth_in_row(scene, row, run)) {
@@ -180,19 +179,13 @@ void draw_row_name(Scene& scene, const Row& row, Box cell) {
     paint.area({cell, Area::Kind::category, 0, static_cast<size_t>(*row.category)});
     paint.swatch(cell, color_of(*row.category));
   }
-  paint.text(cell, row.name, paint.colors.text, row.is_strong ? Style::strong : Style::small);
+  paint.text(cell, row.name, paint.colors.text, row_style(row));
 }
 
 std::string table_title(const Scene& scene) {
   const bool at_cursor = scene.state().at == At::cursor && scene.state().cursor;
   return at_cursor ? "at the cursor" : "at each one's peak";
 }
-
-}  // namespace
-
-size_t table_rows(const std::vector<Shown>& shown) { return rows_of(shown).size(); }
-
-namespace {
 
 /// Returns the strategies that are drawn above the table, behind those with which they are
 /// compared, as many as have room for a whole number.
@@ -235,8 +228,8 @@ TableColumns table_columns(const Scene& scene, const std::vector<Row>& rows, con
     columns.most_bytes = std::max(columns.most_bytes, scene.shown[run].total);
     for (const Row& row : rows) {
       if (!row.bytes[run]) continue;
-      columns.number_width = std::max(columns.number_width,
-                                      paint.width(number_style(row), bytes_text(*row.bytes[run])));
+      columns.number_width =
+          std::max(columns.number_width, paint.width(row_style(row), bytes_text(*row.bytes[run])));
     }
   }
   for (const ChangeForm form : {ChangeForm::words, ChangeForm::amount}) {
@@ -307,23 +300,22 @@ void draw_column_head(Scene& scene, const Shown& one, const TableColumns& column
   const auto fits = [&](const std::string& text) {
     return paint.width(Style::strong, text) <= columns.number_width;
   };
-  const bool is_narrow = columns.bar_width <= 0 && std::ranges::any_of(texts, fits);
-  if (is_narrow) {
-    return static_cast<void>(paint.text_right(cell.take_left(columns.number_width),
-                                              *std::ranges::find_if(texts, fits), color,
-                                              Style::strong));
+  const auto fitting = std::ranges::find_if(texts, fits);
+  if (columns.bar_width > 0 || fitting == texts.end()) {
+    return paint.text_that_fits(cell, texts, color, Style::strong);
   }
-  paint.text_that_fits(cell, texts, color, Style::strong);
+  paint.text_right(cell.take_left(columns.number_width), *fitting, color, Style::strong);
 }
 
 }  // namespace
+
+size_t table_rows(const std::vector<Shown>& shown) { return rows_of(shown).size(); }
 
 void draw_table(Scene& scene) {
   if (scene.geometry.table.h <= 0) return;
   Painter& paint = scene.paint;
   const Box& card = scene.geometry.table;
-  paint.fill(card, paint.colors.card, paint.px(5));
-  paint.outline(card, paint.colors.card_edge, paint.px(5));
+  paint.card(card, paint.colors.card_edge);
   paint.area({card, Area::Kind::table, 0, 0});
   Box box = card.inset(paint.px(8));
   std::vector<Row> rows = rows_of(scene.shown);

@@ -208,8 +208,7 @@ std::string frame_amount(const TreeDrawing& drawing, const FlameFrame& frame) {
   if (!drawing.graph.compares || frame.smaller > 0) return bytes_text(frame.bytes);
   const int64_t growth = node.bytes - node.baseline_bytes;
   if (growth == 0) return "same";
-  return fmt::format("{} {}", bytes_text(growth < 0 ? -growth : growth),
-                     growth > 0 ? "more" : "less");
+  return growth_in_words(growth);
 }
 
 /// Draws the name at the left, cut at its end, and the amount at the right where there is room for
@@ -319,8 +318,7 @@ std::string column_text(const PlaceRow& row, PlaceSort column) {
     case PlaceSort::change: {
       const int64_t change = row.change_bytes();
       if (change == 0) return "same";
-      return fmt::format("{} {}", bytes_text(change < 0 ? -change : change),
-                         change > 0 ? "more" : "less");
+      return growth_in_words(change);
     }
     case PlaceSort::name:
       break;
@@ -332,7 +330,7 @@ Color column_color(const TreeDrawing& drawing, const PlaceRow& row, PlaceSort co
   const Colors& colors = drawing.scene.paint.colors;
   if (column != PlaceSort::change) return colors.text;
   const int64_t change = row.change_bytes();
-  return change > 0 ? colors.more : change < 0 ? colors.less : colors.muted;
+  return color_of_change(colors, change);
 }
 
 /// Calls a function for every column that is shown, from the right.
@@ -433,8 +431,8 @@ void choose_in_tree(ViewState& state, TreeChoice group, size_t index) {
 
 size_t tree_rows(const SceneInput& input, ImageCache& cache) {
   const TreeView& tree = input.state.tree;
+  if (!tree.is_open || input.runs.empty()) return 0;
   const std::vector<Shown> shown = shown_of(input);
-  if (!tree.is_open || shown.empty()) return 0;
   const AliveGraph& graph = tree_graph(input, cache, shown);
   const uint32_t root = node_at(graph, tree.zoom);
   if (tree.form == TreeForm::list) {
@@ -475,8 +473,7 @@ void draw_tree(Scene& scene) {
   if (scene.geometry.tree.h <= 0) return;
   Painter& paint = scene.paint;
   const Box& card = scene.geometry.tree;
-  paint.fill(card, paint.colors.card, paint.px(5));
-  paint.outline(card, paint.colors.card_edge, paint.px(5));
+  paint.card(card, paint.colors.card_edge);
   paint.area({card, Area::Kind::tree, 0, 0});
   const AliveGraph& graph = tree_graph(scene.in, scene.cache, scene.shown);
   TreeDrawing drawing{

@@ -138,8 +138,7 @@ void draw_what_if(Scene& scene) {
   if (!what_if || scene.geometry.what_if.w <= 0) return;
   Painter& paint = scene.paint;
   const Box& card = scene.geometry.what_if;
-  paint.fill(card, paint.colors.card, paint.px(5));
-  paint.outline(card, paint.colors.card_edge, paint.px(5));
+  paint.card(card, paint.colors.card_edge);
   Box box = card.inset(paint.px(10));
   Box head = box.take_top(paint.px(20));
   const bool is_plan = asked_of(*what_if) == Asked::plan;
