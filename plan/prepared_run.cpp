@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -153,16 +152,6 @@ StepCost cost_of(const PreparedRun& run) {
 StepCost evaluation_cost_of(const PreparedRun& run) {
   return step_cost(run.spec, run.config, run.evaluate,
                    rates_of(run.target.gpu, run.config.threads));
-}
-
-std::string action_words(const Schedule& schedule, int32_t action) {
-  if (action < 0 || action >= schedule.size()) return {};
-  std::istringstream words(action_to_text(schedule, action));
-  std::string text, word;
-  for (words >> word; words >> word && !word.starts_with("stream=");) {
-    text += (text.empty() ? "" : " ") + word;
-  }
-  return text;
 }
 
 int64_t device_bytes(const PreparedRun& run, const SimulatedPeak& peak) {

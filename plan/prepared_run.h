@@ -59,10 +59,6 @@ RunResult simulate(const PreparedRun& run, const AllocatorSettings& settings,
 StepCost cost_of(const PreparedRun& run);
 StepCost evaluation_cost_of(const PreparedRun& run);
 
-/// Describes an action, as in "BACKWARD unit=mlp3 group=block3 bucket=0"; empty if there is no such
-/// action.
-std::string action_words(const Schedule& schedule, int32_t action);
-
 /// Returns the reserved bytes of the peak and what is outside of the allocator, together.
 int64_t device_bytes(const PreparedRun& run, const SimulatedPeak& peak);
 

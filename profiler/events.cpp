@@ -102,4 +102,10 @@ std::string ActionLines::line(int32_t id) const {
          line.substr(end);
 }
 
+std::string ActionLines::words(int32_t id) const {
+  std::string words = line(id);
+  words.resize(std::min(words.find(" stream="), words.size()));
+  return words;
+}
+
 }  // namespace shardlens::profiler

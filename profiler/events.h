@@ -34,6 +34,8 @@ class ActionLines {
   /// Returns that line, with the microbatch that the id means; an empty text if there is no such
   /// id.
   std::string line(int32_t id) const;
+  /// Returns what the action does and to what: that line up to its stream.
+  std::string words(int32_t id) const;
 
  private:
   int64_t id_of(size_t index) const;

@@ -313,7 +313,11 @@ void validate(const Schedule& schedule);
 
 /// Writes one line per group, bucket, slot and action; `parse_schedule(to_text(s)) == s`.
 std::string to_text(const Schedule& schedule);
-std::string action_to_text(const Schedule& schedule, int action);
+/// Returns that line of an action, as in "  4 BACKWARD unit=mlp3 group=block3 stream=main waits=2".
+std::string action_to_text(const Schedule& schedule, int id);
+/// Returns what an action does and to what, as in "BACKWARD unit=mlp3 group=block3 bucket=0": the
+/// words of its line before its stream. Returns nothing if the schedule has no such action.
+std::string action_words(const Schedule& schedule, int id);
 /// Reads a schedule's text. Throws std::invalid_argument with the line number.
 Schedule parse_schedule(std::string_view text);
 

@@ -106,6 +106,31 @@ void append_field(std::string& line, std::string_view key, const std::string& va
   line += fmt::format(" {:<{}}", field, width);
 }
 
+/// Returns a value as text, or nothing where it says nothing.
+template <typename Value>
+std::string unless(bool empty, const Value& value) {
+  return empty ? std::string() : fmt::format("{}", value);
+}
+
+/// A field of an action's line; `width` is that of its column.
+struct ObjectField {
+  std::string_view key;
+  std::string value;
+  size_t width = 0;
+};
+
+/// Returns the fields that say on what an action works.
+std::vector<ObjectField> object_fields(const Schedule& schedule, const Action& action, int id) {
+  std::vector<ObjectField> fields = {
+      {"unit", action.unit == -1 ? "" : name_at(schedule.units, action.unit, std::identity()), 16},
+      {"group", action.group == -1 ? "" : name_at(schedule.groups, action.group, &Group::name), 13},
+      {"bucket", unless(action.bucket == -1, action.bucket), 8}};
+  if (schedule.microbatches > 1) {
+    fields.push_back({"microbatch", fmt::format("{}", schedule.microbatch_of(id)), 13});
+  }
+  return fields;
+}
+
 std::string bucket_line(const Group& group, int index, const Bucket& bucket) {
   std::vector<std::string> parameters;
   for (const BucketEntry& entry : bucket.entries) {
@@ -463,20 +488,23 @@ std::string repetition_text(const Repetition& repetition) {
 
 }  // namespace
 
+std::string action_words(const Schedule& schedule, int id) {
+  if (id < 0 || id >= schedule.size()) return {};
+  const auto index = static_cast<size_t>(schedule.repetition.index_of(id));
+  const Action& action = schedule.actions.at(index);
+  std::string words(to_string(action.kind));
+  for (const ObjectField& field : object_fields(schedule, action, id)) {
+    if (!field.value.empty()) words += fmt::format(" {}={}", field.key, field.value);
+  }
+  return words;
+}
+
 std::string action_to_text(const Schedule& schedule, int id) {
   const auto index = static_cast<size_t>(schedule.repetition.index_of(id));
   const Action& action = schedule.actions.at(index);
-  const auto unless = [](bool empty, auto value) {
-    return empty ? std::string() : fmt::format("{}", value);
-  };
   std::string line = fmt::format("{:>3} {:<14}", id, to_string(action.kind));
-  append_field(line, "unit",
-               action.unit == -1 ? "" : name_at(schedule.units, action.unit, std::identity()), 16);
-  append_field(line, "group",
-               action.group == -1 ? "" : name_at(schedule.groups, action.group, &Group::name), 13);
-  append_field(line, "bucket", unless(action.bucket == -1, action.bucket), 8);
-  if (schedule.microbatches > 1) {
-    append_field(line, "microbatch", fmt::format("{}", schedule.microbatch_of(id)), 13);
+  for (const ObjectField& field : object_fields(schedule, action, id)) {
+    append_field(line, field.key, field.value, field.width);
   }
   append_field(line, "stream", std::string(word_of(action.stream)), 13);
   append_field(line, "channel", unless(action.channel == Channel::none, word_of(action.channel)),

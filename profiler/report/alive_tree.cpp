@@ -65,8 +65,7 @@ TreePath TreePaths::called(const AliveGroup& group) const {
   TreePath path = stack(group.label);
   if (!path.empty()) return path;
   const ActionLines& actions = group.phase == Phase::evaluating ? evaluate_ : train_;
-  std::string action = actions.line(group.action);
-  action.resize(std::min(action.find(" stream="), action.size()));
+  const std::string action = actions.words(group.action);
   const size_t kind = std::min(action.find(' '), action.size());
   if (kind > 0) path.push_back({.name = action.substr(0, kind)});
   if (kind < action.size()) path.push_back({.name = action.substr(kind + 1)});

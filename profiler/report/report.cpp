@@ -25,12 +25,8 @@ class Names {
     return index < strings_.size() ? strings_[index] : "string " + std::to_string(index);
   }
 
-  /// Returns the action's words without its streams and waits; empty if the schedule has no such
-  /// action, or was not recorded.
   std::string action(Phase phase, int32_t id) const {
-    std::string words = (phase == Phase::evaluating ? evaluate_ : train_).line(id);
-    words.resize(std::min(words.find(" stream="), words.size()));
-    return words;
+    return (phase == Phase::evaluating ? evaluate_ : train_).words(id);
   }
 
   /// Returns the allocations with their texts, the largest first and equal ones in the order of
