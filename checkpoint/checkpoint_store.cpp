@@ -138,7 +138,7 @@ void CheckpointStore::tell_latest(int64_t step) const {
   write_file(folder_ / kLatest, name_of(step) + "\n");
 }
 
-void CheckpointStore::give_up(const planner::Checkpointing& wanted, int64_t latest) const {
+void CheckpointStore::prune(const planner::Checkpointing& wanted, int64_t latest) const {
   if (wanted.keep == 0) return;
   std::vector<std::pair<double, StoredCheckpoint>> others;
   for (StoredCheckpoint& checkpoint : list()) {
@@ -169,7 +169,7 @@ void CheckpointStore::take_over(const NewestCheckpoint& newest,
   for (const DamagedCheckpoint& damaged : newest.damaged) set_aside(damaged.checkpoint);
   if (!newest.found) return;
   tell_latest(newest.found->step);
-  if (newest.is_verified) give_up(wanted, newest.found->step);
+  if (newest.is_verified) prune(wanted, newest.found->step);
 }
 
 void CheckpointStore::remove_unfinished() const {

@@ -75,7 +75,7 @@ class CheckpointStore {
   void publish(int64_t step) const;
 
   /// Removes checkpoints that `wanted` does not ask to keep, never that of step `latest`.
-  void give_up(const planner::Checkpointing& wanted, int64_t latest) const;
+  void prune(const planner::Checkpointing& wanted, int64_t latest) const;
 
   /// Takes the folder over for an attempt that goes on from what newest() has found: it cleans up
   /// whatever the run before was doing when it was killed. Damaged checkpoints are set aside. None

@@ -50,8 +50,8 @@ std::optional<double> mean_epoch_loss(const std::vector<RankProgress>& ranks) {
   return sum / static_cast<double>(ranks.size());
 }
 
-void write_own_part(const WriterOptions& options, const FileLayout& layout, const fs::path& folder,
-                    const CheckpointShare& share) {
+void write_own_part(const CheckpointWriterOptions& options, const FileLayout& layout,
+                    const fs::path& folder, const CheckpointShare& share) {
   write_part({.layout = layout,
               .folder = folder,
               .rank = options.rank,
@@ -74,7 +74,7 @@ void remove_unfinished_models(const fs::path& folder) {
   }
 }
 
-void write_checkpoint(const WriterOptions& options, const FileLayout& layout,
+void write_checkpoint(const CheckpointWriterOptions& options, const FileLayout& layout,
                       const CheckpointShare& share, CheckpointState state,
                       const std::function<bool()>& is_stopped) {
   options.store.fence().check();
@@ -91,10 +91,10 @@ void write_checkpoint(const WriterOptions& options, const FileLayout& layout,
   manifest.files.push_back(add_text(folder, "state.json", to_json(state)));
   write_file(folder / "manifest.json", to_json(manifest));
   options.store.publish(state.step);
-  options.store.give_up(options.wanted, state.step);
+  options.store.prune(options.wanted, state.step);
 }
 
-void write_model(const WriterOptions& options, const FileLayout& layout,
+void write_model(const CheckpointWriterOptions& options, const FileLayout& layout,
                  const CheckpointShare& share, const fs::path& folder, int64_t step,
                  const std::function<bool()>& is_stopped) {
   const Fence& fence = options.store.fence();

@@ -16,7 +16,7 @@
 
 namespace shardlens::runtime {
 
-struct WriterOptions {
+struct CheckpointWriterOptions {
   CheckpointStore store;
   planner::Checkpointing wanted;
   int rank = 0;
@@ -34,7 +34,7 @@ struct CheckpointShare {
 /// Writes this rank's share. Returns on rank 0 when the checkpoint is published, on other ranks
 /// when their part is on the disk. `state.ranks` is filled in from the receipts. Throws as
 /// write_part and collect_parts do.
-void write_checkpoint(const WriterOptions& options, const FileLayout& layout,
+void write_checkpoint(const CheckpointWriterOptions& options, const FileLayout& layout,
                       const CheckpointShare& share, CheckpointState state,
                       const std::function<bool()>& is_stopped = {});
 
@@ -43,7 +43,7 @@ void remove_unfinished_models(const std::filesystem::path& folder);
 
 /// Writes the model alone, in the same way, for Python to read: model.safetensors, and
 /// full-model.pt if it is below 2 GiB. `folder` is replaced in one step.
-void write_model(const WriterOptions& options, const FileLayout& layout,
+void write_model(const CheckpointWriterOptions& options, const FileLayout& layout,
                  const CheckpointShare& share, const std::filesystem::path& folder, int64_t step,
                  const std::function<bool()>& is_stopped = {});
 

@@ -46,12 +46,12 @@ Receipt read_receipt(const fs::path& path) {
 void wait_for_receipt(const fs::path& folder, int rank, const std::string& name,
                       const std::string& done, const Patience& patience) {
   constexpr auto kPause = std::chrono::milliseconds(1);
-  const auto give_up = Clock::now() + patience.deadline;
+  const auto last_moment = Clock::now() + patience.deadline;
   while (!fs::exists(receipt_path(folder, rank))) {
     if (patience.is_stopped && patience.is_stopped()) {
       throw std::runtime_error(fmt::format("{}: stopped while waiting for rank {}", name, rank));
     }
-    if (Clock::now() > give_up) {
+    if (Clock::now() > last_moment) {
       throw Failure(
           Fault::hung,
           fmt::format("{}: rank {} has not {} its part within {:.1f} s; give a larger "

@@ -219,13 +219,13 @@ class GlooCommunicator final : public Communicator {
 // 12 s), and would delay the end of this process by as much. Then the group is left behind on
 // purpose.
 GlooCommunicator::~GlooCommunicator() {
-  const auto give_up = std::chrono::steady_clock::now() + kPatience;
+  const auto last_moment = std::chrono::steady_clock::now() + kPatience;
   const auto in_flight = [](const Pending& pending) {
     return std::any_of(pending.works.begin(), pending.works.end(),
                        [](const auto& work) { return !work->isCompleted(); });
   };
   while (std::any_of(pending_.begin(), pending_.end(), in_flight)) {
-    if (std::chrono::steady_clock::now() > give_up) {
+    if (std::chrono::steady_clock::now() > last_moment) {
       group_.release();
       new std::deque<Pending>(std::move(pending_));  // holds buffers that are still written
       return;

@@ -114,7 +114,7 @@ Membership of_torchrun(const Environment& environment) {
   place.port = port_of(variables, 0);
   place.agent_serves = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   place.restarts = variables.number("TORCHELASTIC_RESTART_COUNT").value_or(0);
-  place.meeting =
+  place.start_id =
       fmt::format("torchrun-{}/{}", variables.text("TORCHELASTIC_RUN_ID"), place.restarts);
   place.may_restart = variables.number("TORCHELASTIC_MAX_RESTARTS").value_or(0) > 0;
   place.error_file = variables.text("TORCHELASTIC_ERROR_FILE");
@@ -123,7 +123,7 @@ Membership of_torchrun(const Environment& environment) {
 }
 
 /// Chooses where the ranks meet, which mpirun does not say. On one host no choice is needed.
-void choose_meeting_of_mpi(Membership& place, const Variables& variables, const std::string& job) {
+void choose_store_of_mpi(Membership& place, const Variables& variables, const std::string& job) {
   place.host = variables.text("MASTER_ADDR");
   if (place.host.empty() && place.local_world_size < place.world_size) {
     variables.refuse(fmt::format(
@@ -132,7 +132,7 @@ void choose_meeting_of_mpi(Membership& place, const Variables& variables, const 
   }
   if (place.host.empty()) place.host = "127.0.0.1";
   place.port = port_of(variables, job.empty() ? kTorchPort : port_for(hash_of(job)));
-  place.meeting = "mpirun-" + job;
+  place.start_id = "mpirun-" + job;
 }
 
 Membership of_open_mpi(const Environment& environment) {
@@ -143,8 +143,8 @@ Membership of_open_mpi(const Environment& environment) {
                    .local_rank = variables.needed_number("OMPI_COMM_WORLD_LOCAL_RANK"),
                    .local_world_size = variables.needed_number("OMPI_COMM_WORLD_LOCAL_SIZE")};
   const std::string job = variables.text("PMIX_NAMESPACE");
-  choose_meeting_of_mpi(place, variables,
-                        job.empty() ? variables.text("OMPI_MCA_ess_base_jobid") : job);
+  choose_store_of_mpi(place, variables,
+                      job.empty() ? variables.text("OMPI_MCA_ess_base_jobid") : job);
   check_places(place, variables);
   return place;
 }
@@ -159,7 +159,7 @@ Membership of_pmi(const Environment& environment) {
       variables.first_number({"MPI_LOCALRANKID", "PMI_LOCAL_RANK"}).value_or(place.rank);
   place.local_world_size =
       variables.first_number({"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"}).value_or(place.world_size);
-  choose_meeting_of_mpi(place, variables, "");
+  choose_store_of_mpi(place, variables, "");
   check_places(place, variables);
   return place;
 }
@@ -209,7 +209,7 @@ Membership of_slurm(const Environment& environment) {
   place.port = port_of(
       variables, port_for(static_cast<uint64_t>(job) * kStepsApart + static_cast<uint64_t>(step)));
   place.job = fmt::format("slurm-{}", job);
-  place.meeting = fmt::format("{}.{}/{}", place.job, step, place.restarts);
+  place.start_id = fmt::format("{}.{}/{}", place.job, step, place.restarts);
   check_places(place, variables);
   return place;
 }

@@ -31,7 +31,7 @@ struct Membership {
   std::string host{};
   uint16_t port = 0;
   bool agent_serves = false;  // torchrun's agent has opened the store; else rank 0 does
-  std::string meeting{};      // tells this start from those before: "torchrun-run7/2"
+  std::string start_id{};     // tells this start from those before: "torchrun-run7/2"
 
   int restarts = 0;          // how often the launcher has restarted these ranks
   bool may_restart = false;  // it starts them again if they fail

@@ -16,10 +16,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Reads all that the child writes. Returns true if the child closed its end in time.
-bool read_all(int fd, Clock::time_point give_up, std::string& text) {
+bool read_all(int fd, Clock::time_point last_moment, std::string& text) {
   char part[4096];
   for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(give_up - Clock::now());
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(last_moment - Clock::now());
     pollfd waiting{.fd = fd, .events = POLLIN, .revents = 0};
     const int ready = ::poll(&waiting, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
     if (ready < 0 && errno == EINTR) continue;

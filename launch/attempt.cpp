@@ -62,7 +62,7 @@ void show_memory(const Job& job, const RunDirectory& directory, int rank) {
 }
 
 void tell_end(const Job& job, EventLog& events, const Outcome& outcome) {
-  Event event{.generation = job.attempt.fence.generation(), .kind = "finished", .text = ""};
+  RunEvent event{.generation = job.attempt.fence.generation(), .kind = "finished", .text = ""};
   event.step = outcome.step;
   if (outcome.end == Outcome::End::preempted) {
     event.kind = "preempted";

@@ -30,7 +30,7 @@ std::string now_text() {
                      (now - seconds).count());
 }
 
-std::string line_of(const Event& event) {
+std::string line_of(const RunEvent& event) {
   const nlohmann::ordered_json json = {{"time", event.time},
                                        {"generation", event.generation},
                                        {"kind", event.kind},
@@ -43,7 +43,7 @@ std::string line_of(const Event& event) {
 
 }  // namespace
 
-void EventLog::add(Event event) {
+void EventLog::add(RunEvent event) {
   event.time = now_text();
   unwritten_.push_back(line_of(event));
   try {
@@ -56,8 +56,8 @@ void EventLog::add(Event event) {
   }
 }
 
-std::vector<Event> read_events(const std::filesystem::path& path) {
-  std::vector<Event> events;
+std::vector<RunEvent> read_events(const std::filesystem::path& path) {
+  std::vector<RunEvent> events;
   std::istringstream lines(input::read_file(path, input::kRecord.bytes).text);
   for (std::string line; std::getline(lines, line);) {
     const auto found = input::find_json(line);

@@ -23,7 +23,7 @@
 
 namespace shardlens::runtime {
 
-struct Event {
+struct RunEvent {
   std::string time{};  // filled in by add
   int64_t generation = 0;
   std::string kind;
@@ -38,7 +38,7 @@ class EventLog {
 
   /// Adds the event to the file. It never throws if the disk fails: the line is then written with
   /// the next one.
-  void add(Event event);
+  void add(RunEvent event);
 
  private:
   std::filesystem::path path_;
@@ -47,6 +47,6 @@ class EventLog {
 
 /// Returns the events in the order of the file, without lines that are no events. Empty if the file
 /// is missing.
-std::vector<Event> read_events(const std::filesystem::path& path);
+std::vector<RunEvent> read_events(const std::filesystem::path& path);
 
 }  // namespace shardlens::runtime

@@ -203,7 +203,7 @@ class Launcher {
     outcome_.rank = rank;
     const RankStatus status = board_.read(rank >= 0 ? rank : job_.ranks.front());
     outcome_.step = status.step;
-    outcome_.has_begun = status.phase != Phase::starting;
+    outcome_.has_begun = status.phase != RankPhase::starting;
     failed_at_ = Clock::now();
     board_.abort_note().raise(reason, fault, rank);
   }

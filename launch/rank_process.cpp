@@ -23,8 +23,8 @@
 #include "execute/device.h"
 #include "execute/streams.h"
 #include "launch/attempt.h"
-#include "launch/meeting.h"
 #include "launch/rendezvous.h"
+#include "launch/rendezvous_store.h"
 #include "launch/setup_checks.h"
 #include "profiler/recorder/recorder.h"
 #include "train/trainer.h"
@@ -40,7 +40,7 @@ void log_to(const std::filesystem::path& file) {
 }
 
 /// Tells the launcher and every waiting rank why this rank gives up.
-void give_up(const Board& board, const std::string& reason, Fault fault, int rank) {
+void raise_abort(const Board& board, const std::string& reason, Fault fault, int rank) {
   spdlog::error(reason);
   board.abort_note().raise(reason, fault, rank);
 }
@@ -86,17 +86,17 @@ std::unique_ptr<profiler::Recorder> record(const Job& job, const RunDirectory& d
 
 std::unique_ptr<Links> meet(const Job& job, const Seat& seat, const Streams& streams) {
   const profiler::Scope scope(profiler::Category::communication, "communicators");
-  return join(job, seat.rank, seat.region, streams, seat.meeting);
+  return join(job, seat.rank, seat.region, streams, seat.store);
 }
 
 /// Adds to a reason the ranks that no longer say anything. Ranks of another launcher see no board
 /// but their own, so such ranks must be named.
-std::string with_silent(const Job& job, const Meeting& meeting, const std::string& reason) {
-  if (meeting.board().abort_note().raised()) return reason;
+std::string with_silent(const Job& job, const RendezvousStore& store, const std::string& reason) {
+  if (store.board().abort_note().raised()) return reason;
   std::string text = reason;
-  for (const int silent : meeting.silent_ranks()) {
+  for (const int silent : store.silent_ranks()) {
     text += fmt::format("; rank {} says nothing anymore, last seen in {}", silent,
-                        describe(job, meeting.board().read(silent)));
+                        describe(job, store.board().read(silent)));
   }
   return text;
 }
@@ -104,16 +104,16 @@ std::string with_silent(const Job& job, const Meeting& meeting, const std::strin
 /// Throws if two ranks are on one GPU, which NCCL refuses.
 void check_gpu(const Job& job, const Seat& seat, const Board& board, const c10::Device& device) {
   if (!needs_own_gpu(job)) return;
-  if (seat.meeting != nullptr) hear_gpus(*seat.meeting, seat.rank, gpu_uuid(device));
+  if (seat.store != nullptr) exchange_gpus(*seat.store, seat.rank, gpu_uuid(device));
   expect_own_gpu(board, seat.rank, gpu_uuid(device), deadline_of(job.config));
 }
 
 /// Returns what asks if the run must stop. It is empty if the launcher says so on the board, or if
 /// the run cannot save.
 std::function<bool(int64_t)> stop_of(const Job& job, const Seat& seat) {
-  if (seat.meeting == nullptr || !job.checkpointing.wanted) return {};
-  seat.meeting->may_stop();
-  return [&meeting = *seat.meeting](int64_t step) { return meeting.must_stop(step); };
+  if (seat.store == nullptr || !job.checkpointing.wanted) return {};
+  seat.store->may_stop();
+  return [&store = *seat.store](int64_t step) { return store.must_stop(step); };
 }
 
 void log_summary(const profiler::RecorderSummary& summary) {
@@ -152,7 +152,7 @@ int run_rank(const Job& job, const RunDirectory& directory, const Seat& seat, co
                                               .must_stop = stop_of(job, seat)});
   const bool is_whole = !result.is_preempted;
   if (is_whole && job.writes_results(rank)) write_result(job, directory, result);
-  board.enter(rank, Phase::finished, result.steps, 0);
+  board.enter(rank, RankPhase::finished, result.steps, 0);
   if (recorder) log_summary(recorder->close());
   return is_whole ? 0 : kPreempted;
 }
@@ -168,18 +168,18 @@ int code_of(const Job& job, const RunDirectory& directory, const Seat& seat, con
     log_to(directory.log(rank));
     return run_rank(job, directory, seat, board);
   } catch (const std::invalid_argument& error) {
-    give_up(board, error.what(), Fault::wrong_use, rank);
+    raise_abort(board, error.what(), Fault::wrong_use, rank);
   } catch (const CommunicationError& error) {
     const std::string reason =
-        seat.meeting == nullptr ? error.what() : with_silent(job, *seat.meeting, error.what());
-    give_up(board, reason, error.fault(), error.rank());
+        seat.store == nullptr ? error.what() : with_silent(job, *seat.store, error.what());
+    raise_abort(board, reason, error.fault(), error.rank());
   } catch (const Failure& error) {
-    give_up(board, failed(error), error.fault(), error.rank() < 0 ? rank : error.rank());
+    raise_abort(board, failed(error), error.fault(), error.rank() < 0 ? rank : error.rank());
   } catch (const c10::OutOfMemoryError& error) {
-    give_up(board, out_of_memory(job, rank, describe(job, board.read(rank)), error),
-            Fault::out_of_memory, rank);
+    raise_abort(board, out_of_memory(job, rank, describe(job, board.read(rank)), error),
+                Fault::out_of_memory, rank);
   } catch (const std::exception& error) {
-    give_up(board, failed(error), Fault::failed, rank);
+    raise_abort(board, failed(error), Fault::failed, rank);
   }
   return 1;
 }

@@ -18,14 +18,14 @@ inline constexpr int kWrongUse = 2;
 inline constexpr int kDoesNotFit = 3;
 inline constexpr int kPreempted = 143;
 
-class Meeting;
+class RendezvousStore;
 
 /// Holds a rank's place among the others, as its process needs it.
 struct Seat {
   int rank = 0;
-  int local_rank = 0;           // on this host
-  std::byte* region = nullptr;  // the board of all, or of this rank alone (rendezvous.h)
-  Meeting* meeting = nullptr;   // for ranks that share no memory; else null
+  int local_rank = 0;                // on this host
+  std::byte* region = nullptr;       // the board of all, or of this rank alone (rendezvous.h)
+  RendezvousStore* store = nullptr;  // for ranks that share no memory; else null
 };
 
 /// Trains to the end, in the process of this rank alone, and returns the exit code. If it fails,

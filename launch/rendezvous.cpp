@@ -16,7 +16,7 @@
 #include "comm/gloo.h"
 #include "comm/local.h"
 #include "comm/none.h"
-#include "launch/meeting.h"
+#include "launch/rendezvous_store.h"
 
 namespace shardlens::runtime {
 
@@ -62,7 +62,7 @@ struct Joiner {
   int rank;
   Board board;
   const Streams& streams;
-  Meeting* meeting = nullptr;  // for ranks that share no memory
+  RendezvousStore* store = nullptr;  // for ranks that share no memory
 
   std::chrono::milliseconds deadline() const { return deadline_of(job.config); }
   bool is_solo() const { return job.config.solo_rank >= 0; }
@@ -136,10 +136,10 @@ class LocalTransport final : public Transport {
 class GlooTransport final : public Transport {
  public:
   explicit GlooTransport(const Joiner& joiner)
-      : joiner_(joiner), own_(joiner.meeting == nullptr ? meet(joiner) : nullptr) {}
+      : joiner_(joiner), own_(joiner.store == nullptr ? meet(joiner) : nullptr) {}
 
   std::unique_ptr<Communicator> connect(const Route& route, const RankSet& ranks) override {
-    GlooStore& store = own_ ? *own_ : joiner_.meeting->store();
+    GlooStore& store = own_ ? *own_ : joiner_.store->gloo();
     return make_gloo(store, {.prefix = route.name,
                              .rank = joiner_.rank,
                              .ranks = ranks,
@@ -163,7 +163,7 @@ class GlooTransport final : public Transport {
   }
 
   Joiner joiner_;
-  std::unique_ptr<GlooStore> own_;  // null: the meeting's
+  std::unique_ptr<GlooStore> own_;  // null: the rendezvous store's
 };
 
 class NcclTransport final : public Transport {
@@ -186,7 +186,7 @@ class NcclTransport final : public Transport {
     const auto number = static_cast<int>(&route - kRoutes.data());
     const int first = ranks.first_of(joiner_.rank);
     NcclUniqueId id;
-    if (joiner_.meeting != nullptr) return agree_in_store(route, first);
+    if (joiner_.store != nullptr) return agree_in_store(route, first);
     if (joiner_.rank == first) {
       id = new_nccl_id(nccl_api());
       joiner_.board.set_nccl_id(first, number, id.bytes);
@@ -202,11 +202,10 @@ class NcclTransport final : public Transport {
     const std::string name = std::string("nccl/") + route.name + "/" + std::to_string(first);
     if (joiner_.rank == first) {
       id = new_nccl_id(nccl_api());
-      joiner_.meeting->tell(name,
-                            {reinterpret_cast<const char*>(id.bytes.data()), id.bytes.size()});
+      joiner_.store->set(name, {reinterpret_cast<const char*>(id.bytes.data()), id.bytes.size()});
       return id;
     }
-    const std::string told = joiner_.meeting->hear(name, first, "make NCCL's id");
+    const std::string told = joiner_.store->get(name, first, "make NCCL's id");
     if (told.size() != id.bytes.size()) throw CommunicationError(name + " is no id of NCCL's");
     std::memcpy(id.bytes.data(), told.data(), told.size());
     return id;
@@ -295,9 +294,9 @@ size_t region_bytes(const Job& job) {
 }
 
 std::unique_ptr<Links> join(const Job& job, int rank, void* region, const Streams& streams,
-                            Meeting* meeting) {
+                            RendezvousStore* store) {
   check_world_is_covered(job);
-  const Joiner joiner{job, rank, Board(region, job.strategy.world_size), streams, meeting};
+  const Joiner joiner{job, rank, Board(region, job.strategy.world_size), streams, store};
   joiner.board.join(rank, ::getpid());
   auto links = std::make_unique<JoinedLinks>(
       joiner, make_transport(joiner, static_cast<std::byte*>(region)));

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "comm/board/wait_for_peer.h"
-#include "launch/meeting.h"
+#include "launch/rendezvous_store.h"
 
 namespace shardlens::runtime {
 
@@ -122,14 +122,14 @@ void expect_own_gpu(const Board& board, int rank, const GpuUuid& gpu,
   }
 }
 
-void hear_gpus(Meeting& meeting, int rank, const GpuUuid& gpu) {
+void exchange_gpus(RendezvousStore& store, int rank, const GpuUuid& gpu) {
   const auto name = [](int of) { return fmt::format("gpu/{}", of); };
-  meeting.tell(name(rank), {reinterpret_cast<const char*>(gpu.data()), gpu.size()});
+  store.set(name(rank), {reinterpret_cast<const char*>(gpu.data()), gpu.size()});
   for (int peer = 0; peer < rank; ++peer) {
-    const std::string told = meeting.hear(name(peer), peer, "open its GPU");
+    const std::string told = store.get(name(peer), peer, "open its GPU");
     GpuUuid theirs{};
     std::memcpy(theirs.data(), told.data(), std::min(told.size(), theirs.size()));
-    meeting.board().set_gpu(peer, theirs);
+    store.board().set_gpu(peer, theirs);
   }
 }
 

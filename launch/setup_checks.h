@@ -13,7 +13,7 @@
 
 namespace shardlens::runtime {
 
-class Meeting;
+class RendezvousStore;
 
 /// True if the rank needs a GPU that no other rank of this host is on, as NCCL demands.
 bool needs_own_gpu(const Job& job);
@@ -26,7 +26,7 @@ void expect_own_gpu(const Board& board, int rank, const GpuUuid& gpu,
 
 /// Puts the GPUs of all ranks before `rank` on its own board, for expect_own_gpu, and tells its own
 /// GPU. It is for ranks that share no board.
-void hear_gpus(Meeting& meeting, int rank, const GpuUuid& gpu);
+void exchange_gpus(RendezvousStore& store, int rank, const GpuUuid& gpu);
 
 /// Compares what all ranks were started with. Throws std::invalid_argument that names the first
 /// flag that is not the same on each. Does nothing if there are no peers.

@@ -93,7 +93,7 @@ Outcome Supervisor::run() {
         {.max_failures = job_.config.max_failures, .give_up_after = job_.config.give_up_after},
         failures_);
     if (!decision.why_not.empty()) {
-      tell("gave_up", decision.why_not, outcome.step);
+      log_event("gave_up", decision.why_not, outcome.step);
       outcome.reason += "; " + decision.why_not;
     }
     if (!decision.restarts) break;
@@ -129,7 +129,7 @@ Outcome Supervisor::start_again(const std::string& why, const Outcome& last, Ver
   ++job_.attempt.restarts;
   try {
     const std::vector<std::string> lines = begin_attempt(true, verified);
-    tell("restarted", why, from_step_);
+    log_event("restarted", why, from_step_);
     for (const std::string& line : lines) fmt::print("{}\n", line);
   } catch (const std::exception& error) {
     return failed_before_start(error, last.step);
@@ -157,7 +157,7 @@ Outcome Supervisor::ended_by(int signal) const {
   return outcome;
 }
 
-void Supervisor::tell(std::string kind, std::string text, int64_t step) {
+void Supervisor::log_event(std::string kind, std::string text, int64_t step) {
   events_.add({.generation = job_.attempt.fence.generation(),
                .kind = std::move(kind),
                .step = step,

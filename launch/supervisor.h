@@ -47,7 +47,7 @@ class Supervisor {
   /// Returns the signal, or 0 if none came.
   static int wait_for_signal(const WatchedSignals& signals, std::chrono::milliseconds pause);
   Outcome ended_by(int signal) const;
-  void tell(std::string kind, std::string text, int64_t step);
+  void log_event(std::string kind, std::string text, int64_t step);
 
   Job& job_;
   const RunDirectory& directory_;

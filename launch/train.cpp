@@ -14,7 +14,7 @@
 #include "comm/membership.h"
 #include "execute/device.h"
 #include "launch/attempt.h"
-#include "launch/member.h"
+#include "launch/external_launcher.h"
 #include "launch/rank_process.h"
 #include "launch/setup_checks.h"
 #include "launch/supervisor.h"
@@ -101,11 +101,11 @@ int run(const planner::Arguments& parsed, const Membership& place,
                            const std::vector<std::string>& resumed) {
       introduce(job, directory, parsed.notes, resumed);
     };
-    return train_as_member({.config = config,
-                            .place = place,
-                            .own = own,
-                            .forecaster = forecaster,
-                            .introduce = begin});
+    return train_under_launcher({.config = config,
+                                 .place = place,
+                                 .own = own,
+                                 .forecaster = forecaster,
+                                 .introduce = begin});
   }
   Job job = prepare_job(config, own);
   expect_room_for_checkpoints(job);

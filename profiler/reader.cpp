@@ -85,7 +85,7 @@ class Reader::Recording {
   void check_labels(const Part& part, std::vector<Event>& events);
   void note_gap(uint64_t sequence);
   void miss_events();
-  void give_up_unsure(size_t part, std::vector<Event>& events);
+  void drop_unsure(size_t part, std::vector<Event>& events);
   void give_events(size_t number, std::vector<Event>& events);
   void repair(size_t snapshot, std::vector<Event>& events);
   LiveSet live_before(size_t part);
@@ -374,7 +374,7 @@ bool Reader::Recording::next(std::vector<Event>& events) {
     const Part& part = parts_[number];
     if (!part.is_snapshot) note_gap(part.sequence);
     if (!part.is_snapshot && sure_stale_) {
-      give_up_unsure(number, events);
+      drop_unsure(number, events);
       continue;  // with this part, unless there are events to give first
     }
     ++position_;
@@ -445,7 +445,7 @@ LiveSet Reader::Recording::next_snapshot(size_t part) {
 
 /// Replaces `events` by frees of all allocations that may have been freed in the events that are
 /// missing before a part.
-void Reader::Recording::give_up_unsure(size_t part, std::vector<Event>& events) {
+void Reader::Recording::drop_unsure(size_t part, std::vector<Event>& events) {
   const LiveSet live = sure_ ? *sure_ : live_before(part);
   sure_ = live.common_with(next_snapshot(part));
   sure_stale_ = false;

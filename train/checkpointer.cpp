@@ -78,7 +78,7 @@ LossSum mean_of(const std::vector<RankProgress>& ranks, LossSum RankProgress::*s
   return mean;
 }
 
-WriterOptions writer_options(const Job& job, int rank, const std::filesystem::path& run) {
+CheckpointWriterOptions writer_options(const Job& job, int rank, const std::filesystem::path& run) {
   return {.store = CheckpointStore(run / kCheckpointsFolder, job.attempt.fence),
           .wanted = job.checkpointing,
           .rank = rank,
@@ -250,7 +250,7 @@ void Checkpointer::verify(CheckpointReader& reader) const {
                  .patience = patience()});
   if (rank_ != 0) return;
   options_.store.fence().check();
-  options_.store.give_up(options_.wanted, step);
+  options_.store.prune(options_.wanted, step);
 }
 
 CheckpointState Checkpointer::restore() {

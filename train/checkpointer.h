@@ -99,7 +99,7 @@ class Checkpointer {
   RankState& state_;
   const GradientScale& gradient_scale_;
   FileLayout layout_;
-  WriterOptions options_;
+  CheckpointWriterOptions options_;
   std::string first_generator_;  // of the process at its start
   std::optional<Staging> staging_;
   CheckpointCost cost_;

@@ -228,10 +228,11 @@ Job prepare_job(const planner::Config& config, const std::optional<OwnTraining>&
 }
 
 std::string describe(const Job& job, const RankStatus& status) {
-  if (status.phase != Phase::training && status.phase != Phase::evaluating) {
+  if (status.phase != RankPhase::training && status.phase != RankPhase::evaluating) {
     return std::string(to_string(status.phase));
   }
-  const planner::Schedule& schedule = status.phase == Phase::training ? job.train : job.evaluate;
+  const planner::Schedule& schedule =
+      status.phase == RankPhase::training ? job.train : job.evaluate;
   // Step and action are not read as one, so the id may belong to the other schedule.
   if (status.action < 0 || status.action >= schedule.size()) {
     return fmt::format("{}, step {}", to_string(status.phase), status.step);

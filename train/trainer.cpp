@@ -52,9 +52,9 @@ nlohmann::ordered_json peak_json(const MemoryPeak& peak) {
   return {{"allocated_bytes", peak.allocated_bytes}, {"reserved_bytes", peak.reserved_bytes}};
 }
 
-profiler::Phase recorded(Phase phase) {
-  if (phase == Phase::saving) return profiler::Phase::checkpointing;
-  return phase == Phase::training ? profiler::Phase::training : profiler::Phase::evaluating;
+profiler::Phase recorded(RankPhase phase) {
+  if (phase == RankPhase::saving) return profiler::Phase::checkpointing;
+  return phase == RankPhase::training ? profiler::Phase::training : profiler::Phase::evaluating;
 }
 
 std::string peak_text(const MemoryPeak& peak) {
@@ -316,7 +316,7 @@ class Trainer {
 
   /// Ends before the last step. The checkpoint to go on from is saved; the model is not written.
   void end_early() {
-    show(Phase::saving);
+    show(RankPhase::saving);
     checkpoints_->wait();
     result_.checkpoints = checkpoints_->cost();
     result_.steps = step_;
@@ -329,7 +329,7 @@ class Trainer {
     if (!checkpoints_) return;
     const bool is_wanted = stops_ && step_ > first_step_;
     if (!is_wanted && !checkpoints_->is_due(step_, ends_epoch())) return;
-    show(Phase::saving);
+    show(RankPhase::saving);
     CheckpointState position{.step = step_,
                              .epoch = step_ / job_.steps_per_epoch,
                              .epoch_samples = step_ % job_.steps_per_epoch * samples_a_step()};
@@ -340,12 +340,12 @@ class Trainer {
     checkpoints_->save(
         position,
         {.logged = logged_loss_.state(), .logged_ms = logged_ms_, .epoch = epoch_loss_.state()});
-    show(Phase::training);
+    show(RankPhase::training);
   }
 
   void finish_checkpoints() {
     if (!checkpoints_) return;
-    show(Phase::saving);
+    show(RankPhase::saving);
     checkpoints_->finish(step_);
     result_.checkpoints = checkpoints_->cost();
   }
@@ -356,7 +356,7 @@ class Trainer {
   }
 
   void train_epoch(int64_t epoch) {
-    show(Phase::training);
+    show(RankPhase::training);
     train_data_.begin_epoch(epoch);
     const int64_t samples = train_data_.samples();
     const int64_t batch = job_.config.batch * job_.config.accumulate;
@@ -424,7 +424,7 @@ class Trainer {
 
   /// Counts correct answers over the whole test set, which is split over the ranks.
   void evaluate() {
-    show(Phase::evaluating);
+    show(RankPhase::evaluating);
     const int64_t count = job_.found_data.test_samples;
     const int world_size = job_.strategy.world_size;
     const at::Tensor order =
@@ -455,7 +455,7 @@ class Trainer {
     world_sum(options_.channels, operation, {&value, 1});
   }
 
-  void show(Phase phase) {
+  void show(RankPhase phase) {
     if (recorder_ != nullptr) recorder_->phase(recorded(phase));
     options_.board.enter(options_.rank, phase, step_, 0);
     executor_.observe([board = options_.board, rank = options_.rank, phase,

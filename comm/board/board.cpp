@@ -76,19 +76,19 @@ struct alignas(64) Board::Ring {
   Entry entries[kActions];
 };
 
-std::string_view to_string(Phase phase) {
+std::string_view to_string(RankPhase phase) {
   switch (phase) {
-    case Phase::starting:
+    case RankPhase::starting:
       return "starting";
-    case Phase::training:
+    case RankPhase::training:
       return "training";
-    case Phase::evaluating:
+    case RankPhase::evaluating:
       return "evaluating";
-    case Phase::saving:
+    case RankPhase::saving:
       return "saving";
-    case Phase::finished:
+    case RankPhase::finished:
       return "finished";
-    case Phase::failed:
+    case RankPhase::failed:
       return "failed";
   }
   throw std::logic_error("board: no such phase");
@@ -133,7 +133,7 @@ Board::Line& Board::line(int rank) const {
 
 void Board::join(int rank, int32_t pid) const { store(line(rank).pid, pid); }
 
-void Board::enter(int rank, Phase phase, int64_t step, int32_t action) const noexcept {
+void Board::enter(int rank, RankPhase phase, int64_t step, int32_t action) const noexcept {
   Line& mine = lines_[rank];
   store(mine.phase, static_cast<int32_t>(phase));
   store(mine.step, step);
@@ -151,7 +151,7 @@ void Board::enter(int rank, Phase phase, int64_t step, int32_t action) const noe
 RankStatus Board::read(int rank) const {
   Line& theirs = line(rank);
   return {.pid = load(theirs.pid),
-          .phase = static_cast<Phase>(load(theirs.phase)),
+          .phase = static_cast<RankPhase>(load(theirs.phase)),
           .step = load(theirs.step),
           .action = load(theirs.action)};
 }
@@ -165,7 +165,7 @@ std::vector<RankAction> Board::last_actions(int rank) const {
     Ring::Entry& entry = ring.entries[i % kActions];
     actions.push_back({.time_ns = load(entry.time_ns),
                        .status = {.pid = pid,
-                                  .phase = static_cast<Phase>(load(entry.phase)),
+                                  .phase = static_cast<RankPhase>(load(entry.phase)),
                                   .step = load(entry.step),
                                   .action = load(entry.action)}});
   }

@@ -21,12 +21,12 @@
 
 namespace shardlens::runtime {
 
-enum class Phase : int32_t { starting, training, evaluating, saving, finished, failed };
-std::string_view to_string(Phase phase);
+enum class RankPhase : int32_t { starting, training, evaluating, saving, finished, failed };
+std::string_view to_string(RankPhase phase);
 
 struct RankStatus {
   int32_t pid = 0;  // 0: has not joined
-  Phase phase = Phase::starting;
+  RankPhase phase = RankPhase::starting;
   int64_t step = 0;
   int32_t action = 0;  // index into Schedule::actions
 
@@ -56,7 +56,7 @@ class Board {
   int world_size() const { return world_size_; }
 
   void join(int rank, int32_t pid) const;
-  void enter(int rank, Phase phase, int64_t step, int32_t action) const noexcept;
+  void enter(int rank, RankPhase phase, int64_t step, int32_t action) const noexcept;
   RankStatus read(int rank) const;
 
   static constexpr size_t kActions = 2000;

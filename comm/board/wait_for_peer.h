@@ -15,11 +15,11 @@ namespace shardlens::runtime {
 template <class IsTold>
 void wait_for_peer(const Board& board, int rank, int peer, const std::string& what,
                    std::chrono::milliseconds deadline, const IsTold& is_told) {
-  const auto give_up = std::chrono::steady_clock::now() + deadline;
+  const auto last_moment = std::chrono::steady_clock::now() + deadline;
   const AbortNote& note = board.abort_note();
   while (!is_told()) {
     if (note.raised()) throw CommunicationError(note.reason(), note.fault(), note.rank());
-    if (std::chrono::steady_clock::now() > give_up) {
+    if (std::chrono::steady_clock::now() > last_moment) {
       throw CommunicationError("rank " + std::to_string(rank) + ", rendezvous: rank " +
                                    std::to_string(peer) + " did not " + what + " in time",
                                Fault::hung, peer);

@@ -52,15 +52,15 @@ class CudaEvent {
 };
 
 /// Owns host memory that the device copies from and to while the host goes on.
-class PinnedMemory {
+class StagingMemory {
  public:
-  PinnedMemory() = default;
-  explicit PinnedMemory(size_t bytes) : size_bytes_(bytes) {
+  StagingMemory() = default;
+  explicit StagingMemory(size_t bytes) : size_bytes_(bytes) {
     check_cuda(cudaHostAlloc(&data_, bytes, cudaHostAllocDefault), "cudaHostAlloc");
   }
-  ~PinnedMemory() { cudaFreeHost(data_); }
-  PinnedMemory(const PinnedMemory&) = delete;
-  PinnedMemory& operator=(PinnedMemory&& other) noexcept {
+  ~StagingMemory() { cudaFreeHost(data_); }
+  StagingMemory(const StagingMemory&) = delete;
+  StagingMemory& operator=(StagingMemory&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_bytes_, other.size_bytes_);
     return *this;

@@ -139,11 +139,11 @@ NcclCommunicator::Link::~Link() {
 
 /// Finalizes. Returns true if everything in flight has come to its end.
 bool NcclCommunicator::Link::finalize() {
-  const auto give_up = Clock::now() + kPatience;
+  const auto last_moment = Clock::now() + kPatience;
   NcclResult state = progress();
   if (state != NcclResult::success) return false;
   state = call([](const NcclApi& api, NcclComm* comm) { return api.comm_finalize(comm); });
-  while (state == NcclResult::in_progress && Clock::now() < give_up) {
+  while (state == NcclResult::in_progress && Clock::now() < last_moment) {
     std::this_thread::sleep_for(kNap);
     state = progress();
   }
@@ -183,8 +183,8 @@ std::string NcclCommunicator::Link::error() {
 
 void NcclCommunicator::Link::stop() noexcept {
   std::unique_lock lock(mutex_, std::defer_lock);
-  const auto give_up = Clock::now() + kPatience;
-  while (!lock.try_lock() && Clock::now() < give_up) std::this_thread::sleep_for(kNap);
+  const auto last_moment = Clock::now() + kPatience;
+  while (!lock.try_lock() && Clock::now() < last_moment) std::this_thread::sleep_for(kNap);
   NcclComm* comm = comm_.exchange(nullptr);
   if (comm != nullptr) abort_in_time(*api_, comm, device_);
 }
@@ -201,7 +201,7 @@ struct NcclCommunicator::SumBuffers {
     free.make_wait(stream);
   }
 
-  PinnedMemory host;
+  StagingMemory host;
   c10::DataPtr device;  // [kSumDoubles] fp64
 };
 

@@ -25,7 +25,7 @@ size_t bytes_of(int64_t numel, planner::DType dtype) {
 }  // namespace
 
 struct StagedCommunicator::Staging {
-  PinnedMemory pinned;
+  StagingMemory pinned;
   std::vector<std::byte> receive;  // for the host communicator, which alone uses it
   std::vector<GatherBuffer> gathers;
   CudaEvent copied;  // behind the last copy
@@ -116,7 +116,7 @@ std::byte* StagedCommunicator::stage(const Operation& operation, size_t bytes) {
   check_alive();
   finish_copies(operation);
   try {
-    if (staging_->pinned.size_bytes() < bytes) staging_->pinned = PinnedMemory(bytes);
+    if (staging_->pinned.size_bytes() < bytes) staging_->pinned = StagingMemory(bytes);
   } catch (const std::runtime_error& error) {
     fail(operation, error.what());
   }
@@ -136,10 +136,10 @@ void StagedCommunicator::copy(const Operation& operation, void* target, const vo
 }
 
 void StagedCommunicator::finish_copies(const Operation& operation) {
-  const auto give_up = Clock::now() + options_.deadline;
+  const auto last_moment = Clock::now() + options_.deadline;
   try {
     while (!staging_->copied.has_passed()) {
-      if (Clock::now() > give_up) break;
+      if (Clock::now() > last_moment) break;
       std::this_thread::sleep_for(kCopyNap);
     }
     if (staging_->copied.has_passed()) return;

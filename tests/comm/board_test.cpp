@@ -80,14 +80,14 @@ TEST_CASE("other processes read what a rank entered") {
   run_processes(world_size, [&](int rank) {
     const Board mine(region.data(), world_size);
     mine.join(rank, 1000 + rank);
-    for (int i = 0; i <= 50; ++i) mine.enter(rank, Phase::training, 1ll << 40, i);
-    mine.enter(rank, Phase::evaluating, (1ll << 40) + rank, 7 * rank);
+    for (int i = 0; i <= 50; ++i) mine.enter(rank, RankPhase::training, 1ll << 40, i);
+    mine.enter(rank, RankPhase::evaluating, (1ll << 40) + rank, 7 * rank);
     if (rank == 1) mine.set_port(54321);
     return std::string();
   });
   for (int rank = 0; rank < world_size; ++rank) {
     CHECK(board.read(rank) ==
-          RankStatus{1000 + rank, Phase::evaluating, (1ll << 40) + rank, 7 * rank});
+          RankStatus{1000 + rank, RankPhase::evaluating, (1ll << 40) + rank, 7 * rank});
   }
   CHECK(board.port() == 54321);
   CHECK_THROWS_AS(board.read(3), std::logic_error);
@@ -192,12 +192,12 @@ TEST_CASE("the last actions of a rank are kept, the oldest first") {
   const Board board = Board::initialise(region.data(), 2);
   CHECK(board.last_actions(1).empty());
   constexpr int kCount = 2 * static_cast<int>(Board::kActions) + 17;
-  for (int i = 0; i < kCount; ++i) board.enter(1, Phase::training, 1ll << 40, i);
+  for (int i = 0; i < kCount; ++i) board.enter(1, RankPhase::training, 1ll << 40, i);
   const auto actions = board.last_actions(1);
   REQUIRE(actions.size() == Board::kActions);
   for (size_t i = 0; i < actions.size(); ++i) {
     const int expected = kCount - static_cast<int>(Board::kActions) + static_cast<int>(i);
-    REQUIRE(actions[i].status == RankStatus{0, Phase::training, 1ll << 40, expected});
+    REQUIRE(actions[i].status == RankStatus{0, RankPhase::training, 1ll << 40, expected});
     if (i > 0) REQUIRE(actions[i].time_ns >= actions[i - 1].time_ns);
   }
   CHECK(board.last_actions(0).empty());

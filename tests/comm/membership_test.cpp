@@ -76,8 +76,8 @@ TEST_CASE("torchrun's ranks are known") {
   CHECK(place.agent_serves);
   CHECK(place.restarts == 2);
   CHECK(place.error_file == "/somewhere/error.json");
-  CHECK(place.meeting !=
-        membership_of(with(kTorchrun, {{"TORCHELASTIC_RESTART_COUNT", "3"}})).meeting);
+  CHECK(place.start_id !=
+        membership_of(with(kTorchrun, {{"TORCHELASTIC_RESTART_COUNT", "3"}})).start_id);
   CHECK_FALSE(
       membership_of(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}})).agent_serves);
   // A single rank is one of torchrun's too: it may be restarted.
@@ -117,7 +117,7 @@ TEST_CASE("srun's ranks meet at the first host, at a port of the job's") {
   CHECK(place.port != membership_of(with(kSlurm, {{"SLURM_STEP_ID", "1"}})).port);
   const Membership again = membership_of(with(kSlurm, {{"SLURM_RESTART_COUNT", "1"}}));
   CHECK(again.restarts == 1);
-  CHECK(again.meeting != place.meeting);
+  CHECK(again.start_id != place.start_id);
   const Membership told =
       membership_of(with(kSlurm, {{"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "1234"}}));
   CHECK(told.host == "10.0.0.1");

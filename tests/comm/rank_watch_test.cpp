@@ -61,7 +61,7 @@ TEST_CASE("a rank that does nothing after the others have ended is found") {
   CHECK_FALSE(ranks.look_for(60s));
   ranks.watch.set_ended(0, true);
   for (int i = 0; i < 20; ++i) {
-    ranks.board.enter(1, Phase::saving, 3, i);
+    ranks.board.enter(1, RankPhase::saving, 3, i);
     CHECK_FALSE(ranks.look_for(6s));
   }
   const auto quiet = ranks.look_for(8s);

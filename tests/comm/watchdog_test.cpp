@@ -57,9 +57,9 @@ std::string error_of(const std::function<void()>& call) {
 
 /// What check throws once it does.
 std::string failure_of(Watchdog& watchdog) {
-  const auto give_up = Clock::now() + 20s;
+  const auto last_moment = Clock::now() + 20s;
   std::string text = "no error";
-  while (text == "no error" && Clock::now() < give_up) {
+  while (text == "no error" && Clock::now() < last_moment) {
     std::this_thread::sleep_for(1ms);
     text = error_of([&] { watchdog.check({.step = 99, .kind = "LATER"}); });
   }
@@ -67,8 +67,8 @@ std::string failure_of(Watchdog& watchdog) {
 }
 
 bool becomes(const std::atomic<int>& value, int wanted) {
-  const auto give_up = Clock::now() + 20s;
-  while (value != wanted && Clock::now() < give_up) std::this_thread::sleep_for(1ms);
+  const auto last_moment = Clock::now() + 20s;
+  while (value != wanted && Clock::now() < last_moment) std::this_thread::sleep_for(1ms);
   return value == wanted;
 }
 

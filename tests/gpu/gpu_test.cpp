@@ -50,8 +50,8 @@ std::vector<double> losses_on(const c10::Device& device, const planner::Strategy
 }
 
 void require(const NcclApi& api, NcclResult result, NcclComm* comm) {
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (result == NcclResult::in_progress && std::chrono::steady_clock::now() < give_up) {
+  const auto last_moment = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (result == NcclResult::in_progress && std::chrono::steady_clock::now() < last_moment) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     REQUIRE(api.comm_get_async_error(comm, &result) == NcclResult::success);
   }

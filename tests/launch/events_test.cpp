@@ -8,9 +8,9 @@
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;
-using runtime::Event;
 using runtime::EventLog;
 using runtime::read_events;
+using runtime::RunEvent;
 namespace fs = std::filesystem;
 
 TEST_CASE("an event is a line of JSON with the documented keys") {

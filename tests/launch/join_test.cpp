@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/member.h"
+#include "launch/external_launcher.h"
 #include "tests/support/free_port.h"
 #include "tests/support/launched_runs.h"
 
@@ -254,7 +254,7 @@ TEST_CASE("flags that contradict another launcher are refused", "[join]") {
     config.name = "r";
     change(config);
     try {
-      runtime::member_config(config, place);
+      runtime::config_under_launcher(config, place);
     } catch (const std::invalid_argument& error) {
       return error.what();
     }
@@ -266,10 +266,10 @@ TEST_CASE("flags that contradict another launcher are refused", "[join]") {
   fresh.device = planner::device_named("cpu");
   fresh.name = "r";
   fresh.fresh = true;
-  CHECK(runtime::member_config(fresh, place).fresh);
+  CHECK(runtime::config_under_launcher(fresh, place).fresh);
   runtime::Membership again = place;
   again.restarts = 1;
-  CHECK_FALSE(runtime::member_config(fresh, again).fresh);
+  CHECK_FALSE(runtime::config_under_launcher(fresh, again).fresh);
   CHECK_THAT(refusal([](auto& config) { config.workers = 3; }),
              ContainsSubstring("--workers 3: this is rank 1 of 2 that torchrun has started"));
   CHECK_THAT(

@@ -165,9 +165,9 @@ std::string error_of(const std::function<void()>& call) {
 
 /// The error of the first call that has one.
 std::string failure_of(Communicator& communicator) {
-  const auto give_up = Clock::now() + 20s;
+  const auto last_moment = Clock::now() + 20s;
   std::string text = "no error";
-  while (text == "no error" && Clock::now() < give_up) {
+  while (text == "no error" && Clock::now() < last_moment) {
     std::this_thread::sleep_for(1ms);
     text = error_of([&] { communicator.wait(0); });
   }

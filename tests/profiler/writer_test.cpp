@@ -118,11 +118,11 @@ int fill_up(const std::string& path, std::atomic<int64_t>& returned) {
   const rlimit limit{100'000, 100'000};
   ::setrlimit(RLIMIT_FSIZE, &limit);
   std::mt19937_64 engine(1);
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto last_moment = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   for (int64_t number = 0; writer.failure().empty(); ++number) {
     writer.append(test::numbered_event(number));
     if (number % 500 == 0) std::this_thread::sleep_for(std::chrono::microseconds(500));
-    if (std::chrono::steady_clock::now() > give_up) return 1;
+    if (std::chrono::steady_clock::now() > last_moment) return 1;
   }
   writer.append(test::numbered_event(0));
   writer.close();

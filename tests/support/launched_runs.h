@@ -44,7 +44,7 @@ inline std::string undisturbed(const TrainBench& bench, const Words& flags,
 /// "GENERATION kind" of each event, in order.
 inline Words told_by_attempt(const TrainBench& bench) {
   Words events;
-  for (const runtime::Event& event : runtime::read_events(bench.run_file("events.jsonl"))) {
+  for (const runtime::RunEvent& event : runtime::read_events(bench.run_file("events.jsonl"))) {
     events.push_back(std::to_string(event.generation) + " " + event.kind);
   }
   return events;

@@ -98,9 +98,9 @@ inline bool is_running(pid_t pid) {
 /// Polls until `holds` or the time is up; returns whether it held.
 template <class Condition>
 bool wait_until(const Condition& holds, std::chrono::seconds limit = std::chrono::seconds(60)) {
-  const auto give_up = std::chrono::steady_clock::now() + limit;
+  const auto last_moment = std::chrono::steady_clock::now() + limit;
   while (!holds()) {
-    if (std::chrono::steady_clock::now() > give_up) return false;
+    if (std::chrono::steady_clock::now() > last_moment) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return true;

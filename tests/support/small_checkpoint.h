@@ -60,7 +60,7 @@ inline runtime::CheckpointState small_position(int64_t step) {
   return {.step = step, .epoch = step / 2, .configuration = R"({"model":"small"})"};
 }
 
-inline void write_small_checkpoint(const runtime::WriterOptions& options, int64_t step,
+inline void write_small_checkpoint(const runtime::CheckpointWriterOptions& options, int64_t step,
                                    runtime::CheckpointState position) {
   const runtime::FileLayout layout = small_layout();
   const std::vector<float> state = small_state(layout, step);
@@ -70,7 +70,7 @@ inline void write_small_checkpoint(const runtime::WriterOptions& options, int64_
   write_checkpoint(options, layout, share, std::move(position));
 }
 
-inline void write_small_checkpoint(const runtime::WriterOptions& options, int64_t step) {
+inline void write_small_checkpoint(const runtime::CheckpointWriterOptions& options, int64_t step) {
   write_small_checkpoint(options, step, small_position(step));
 }
 

@@ -18,13 +18,13 @@ inline size_t steps_told(const TrainBench& bench) {
   return steps;
 }
 
-inline std::vector<runtime::Event> events_of(const TrainBench& bench) {
+inline std::vector<runtime::RunEvent> events_of(const TrainBench& bench) {
   return runtime::read_events(bench.run_file("events.jsonl"));
 }
 
 inline std::vector<std::string> kinds_of(const TrainBench& bench) {
   std::vector<std::string> kinds;
-  for (const runtime::Event& event : events_of(bench)) kinds.push_back(event.kind);
+  for (const runtime::RunEvent& event : events_of(bench)) kinds.push_back(event.kind);
   return kinds;
 }
 

@@ -92,7 +92,7 @@ struct Meeting {
   }
 };
 
-[[noreturn]] void be_rank(Meeting& meeting, const runtime::WriterOptions& options,
+[[noreturn]] void be_rank(Meeting& meeting, const runtime::CheckpointWriterOptions& options,
                           const runtime::FileLayout& layout) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int all = options.world_size + 1;

@@ -22,7 +22,8 @@ namespace {
 
 using namespace shardlens;
 
-[[noreturn]] void be_rank(const runtime::WriterOptions& options, int64_t first, int64_t last) {
+[[noreturn]] void be_rank(const runtime::CheckpointWriterOptions& options, int64_t first,
+                          int64_t last) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   try {
     for (int64_t step = first; step <= last; ++step) test::write_small_checkpoint(options, step);

@@ -76,7 +76,7 @@ class ViewRecorder {
         gather(schedule_.groups[static_cast<size_t>(action.group)].name);
         break;
       case planner::ActionKind::reshard:
-        give_up(schedule_.groups[static_cast<size_t>(action.group)].name);
+        release_group(schedule_.groups[static_cast<size_t>(action.group)].name);
         break;
       case planner::ActionKind::forward:
         forward(schedule_.units[static_cast<size_t>(action.unit)]);
@@ -95,7 +95,7 @@ class ViewRecorder {
     if (weights_.contains(group)) return;
     weights_[group] = allocate(options_.weight_bytes, Category::unsharded_parameter, group, 20'000);
   }
-  void give_up(const std::string& group) {
+  void release_group(const std::string& group) {
     const auto at = weights_.find(group);
     if (at == weights_.end()) return;
     release(at->second);

@@ -1,7 +1,7 @@
-// Ranks that share no memory, as threads over one store: what they hear of each other, where they
+// Ranks that share no memory, as threads over one store: what they read of each other, where they
 // stop, whose reason counts. Here, since each case has a process of its own, which LibTorch's
 // threads may stay in, and since NCCL is the stub library.
-#include "launch/meeting.h"
+#include "launch/rendezvous_store.h"
 
 #include <unistd.h>
 
@@ -31,23 +31,23 @@ namespace {
 constexpr auto kDeadline = std::chrono::seconds(20);
 
 /// A rank's own board and its place among the others.
-struct Member {
-  Member(int rank, int world_size, uint16_t port)
+struct Peer {
+  Peer(int rank, int world_size, uint16_t port)
       : region(SharedRegion::create(Board::bytes(world_size))),
         board(Board::initialise(region.data(), world_size)),
-        meeting({.launcher = LauncherKind::mpirun,
-                 .rank = rank,
-                 .world_size = world_size,
-                 .local_rank = rank,
-                 .local_world_size = world_size,
-                 .host = "127.0.0.1",
-                 .port = port,
-                 .meeting = "test"},
-                board, kDeadline) {}
+        store({.launcher = LauncherKind::mpirun,
+               .rank = rank,
+               .world_size = world_size,
+               .local_rank = rank,
+               .local_world_size = world_size,
+               .host = "127.0.0.1",
+               .port = port,
+               .start_id = "test"},
+              board, kDeadline) {}
 
   SharedRegion region;
   Board board;
-  Meeting meeting;
+  RendezvousStore store;
 };
 
 /// Lets the others go on when a rank ends, well or badly.
@@ -58,13 +58,13 @@ struct Leaving {
 
 /// What `body` returns on each rank; all leave together.
 std::vector<std::string> meet(int world_size,
-                              const std::function<std::string(int rank, Member& member)>& body) {
+                              const std::function<std::string(int rank, Peer& peer)>& body) {
   ::alarm(120);  // a hang is a failure
   const uint16_t port = test::free_port();
   return tests::run_threads(world_size, [&](int rank) {
-    Member member(rank, world_size, port);
-    const std::string text = body(rank, member);
-    member.meeting.leave(true);
+    Peer peer(rank, world_size, port);
+    const std::string text = body(rank, peer);
+    peer.store.leave(true);
     return text;
   });
 }
@@ -80,23 +80,23 @@ TEST_CASE("ranks that share no memory learn NCCL's ids from the store") {
   job.strategy = planner::strategy_of(config);
   job.spec = models::find_spec(config.model);
   job.train = build_schedule(job.spec, job.strategy, planner::Pass::train);
-  const auto texts = meet(3, [&](int rank, Member& member) {
+  const auto texts = meet(3, [&](int rank, Peer& peer) {
     const auto streams = make_streams(c10::Device(c10::kCUDA, 0), false);
-    const auto links = join(job, rank, member.region.data(), *streams, &member.meeting);
+    const auto links = join(job, rank, peer.region.data(), *streams, &peer.store);
     const bool is_nccl = dynamic_cast<NcclCommunicator*>(links->channels().gather) != nullptr;
     return std::string(is_nccl ? "NCCL" : "another");
   });
   CHECK(texts == std::vector<std::string>{"NCCL", "NCCL", "NCCL"});
 }
 
-TEST_CASE("ranks that share no memory hear of each other's GPUs") {
+TEST_CASE("ranks that share no memory read each other's GPUs") {
   const auto on = [](std::vector<int> gpus) {
-    return meet(3, [gpus](int rank, Member& member) -> std::string {
+    return meet(3, [gpus](int rank, Peer& peer) -> std::string {
       GpuUuid gpu{};
       gpu[0] = static_cast<std::byte>(gpus[static_cast<size_t>(rank)]);
-      hear_gpus(member.meeting, rank, gpu);
+      exchange_gpus(peer.store, rank, gpu);
       try {
-        expect_own_gpu(member.board, rank, gpu, kDeadline);
+        expect_own_gpu(peer.board, rank, gpu, kDeadline);
       } catch (const std::invalid_argument& error) {
         return error.what();
       }
@@ -120,11 +120,11 @@ TEST_CASE("all ranks stop after the same step, which none of them is past") {
     std::vector<std::mt19937> delays;
     for (int rank = 0; rank < ranks; ++rank) delays.emplace_back(random());
     std::barrier step_of_all(ranks);
-    const auto texts = meet(ranks, [&](int rank, Member& member) {
+    const auto texts = meet(ranks, [&](int rank, Peer& peer) {
       const Leaving leaving{step_of_all};
       int64_t step = 0;
-      while (!member.meeting.must_stop(step)) {
-        if (rank == asking && step == asked_at) member.meeting.ask_to_stop();
+      while (!peer.store.must_stop(step)) {
+        if (rank == asking && step == asked_at) peer.store.ask_to_stop();
         step_of_all.arrive_and_wait();  // a step needs all ranks
         ::usleep(static_cast<useconds_t>(delays[rank]() % 1500));
         ++step;
@@ -138,12 +138,12 @@ TEST_CASE("all ranks stop after the same step, which none of them is past") {
 }
 
 TEST_CASE("the first reason to give up counts for all ranks") {
-  const auto texts = meet(3, [](int rank, Member& member) {
+  const auto texts = meet(3, [](int rank, Peer& peer) {
     const Fault fault = rank == 2 ? Fault::wrong_use : Fault::disk_full;
-    AbortNote& note = member.board.abort_note();
+    AbortNote& note = peer.board.abort_note();
     if (rank > 0) note.raise("rank " + std::to_string(rank) + " has none", fault, rank);
     while (!note.raised()) ::usleep(1000);
-    const Failure first = member.meeting.first_failure();
+    const Failure first = peer.store.first_failure();
     return std::string(to_string(first.fault())) + " of " + std::to_string(first.rank()) + ": " +
            first.what();
   });
@@ -153,13 +153,13 @@ TEST_CASE("the first reason to give up counts for all ranks") {
 }
 
 TEST_CASE("ranks that say nothing anymore are known") {
-  const auto texts = meet(3, [](int rank, Member& member) -> std::string {
+  const auto texts = meet(3, [](int rank, Peer& peer) -> std::string {
     if (rank == 2) return "left";
-    if (rank == 1) return member.meeting.hear("asked", 0, "ask");
+    if (rank == 1) return peer.store.get("asked", 0, "ask");
     ::usleep(500'000);  // all have spoken
     std::string silent;
-    for (const int other : member.meeting.silent_ranks()) silent += std::to_string(other) + " ";
-    member.meeting.tell("asked", "heard");
+    for (const int other : peer.store.silent_ranks()) silent += std::to_string(other) + " ";
+    peer.store.set("asked", "heard");
     return silent;
   });
   CHECK(texts == std::vector<std::string>{"2 ", "heard", "left"});

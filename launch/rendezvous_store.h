@@ -1,7 +1,7 @@
 // Connects ranks that another launcher has started, and which share no memory: a store in which
-// they tell each other words by name, and a thread that keeps each rank's board up to date.
+// they set and get words by name, and a thread that keeps each rank's board up to date.
 //
-// Every rank has a board of its own. The thread tells all others what this rank's line says, and
+// Every rank has a board of its own. The thread tells all others what its line says, and
 // carries the first reason to give up from the rank that had it to every other board, so that waits
 // end there as they do under our own launcher. A rank whose line no longer changes is known to be
 // silent.
@@ -25,26 +25,26 @@
 
 namespace shardlens::runtime {
 
-class Meeting {
+class RendezvousStore {
  public:
   /// Opens the store, or connects to it if it is open. `board` is over memory of this rank alone
   /// and must outlive this. Throws CommunicationError.
-  Meeting(const Membership& place, const Board& board, std::chrono::milliseconds deadline);
+  RendezvousStore(const Membership& place, const Board& board, std::chrono::milliseconds deadline);
   /// Leaves as a failed rank does, unless leave() was called.
-  ~Meeting();
-  Meeting(const Meeting&) = delete;
-  Meeting& operator=(const Meeting&) = delete;
+  ~RendezvousStore();
+  RendezvousStore(const RendezvousStore&) = delete;
+  RendezvousStore& operator=(const RendezvousStore&) = delete;
 
-  GlooStore& store() const { return *store_; }
+  GlooStore& gloo() const { return *gloo_; }
   const Board& board() const { return board_; }
 
-  /// Tells all ranks `words`. Each name is told once.
-  void tell(const std::string& name, const std::string& words) { store_->set(name, words); }
-  /// Waits, for `deadlines` times the deadline, until `peer` has told `name`, and returns its
+  /// Sets `name` to `words` for all ranks. Each name is set once.
+  void set(const std::string& name, const std::string& words) { gloo_->set(name, words); }
+  /// Waits, for `deadlines` times the deadline, until `peer` has set `name`, and returns its
   /// words. `what` says in errors what is missing: rank 2 did not "open the run" in time.
-  std::string hear(const std::string& name, int peer, const std::string& what,
-                   int deadlines = 1) const;
-  /// Waits as hear() does, for all ranks: rank r tells `name` as "name/r".
+  std::string get(const std::string& name, int peer, const std::string& what,
+                  int deadlines = 1) const;
+  /// Waits as get() does, for all ranks: rank r sets `name` as "name/r".
   void wait_for_all(const std::string& name, const std::string& what) const;
 
   /// Returns the first failure of all ranks, if the store still says it. It is called after a
@@ -73,7 +73,7 @@ class Meeting {
   void mirror();
   void take_signal(int signal);
   void choose_stop();
-  void tell_line(int64_t beat);
+  void set_line(int64_t beat);
   void carry_reason();
   std::vector<int64_t> ask_beats() const;
 
@@ -83,7 +83,7 @@ class Meeting {
   Board board_;
   std::chrono::milliseconds deadline_;
   sigset_t signals_before_;  // before these were blocked; no thread ran yet
-  std::unique_ptr<GlooStore> store_;
+  std::unique_ptr<GlooStore> gloo_;
   std::unique_ptr<GlooStore> mirrored_;   // the thread's own connection
   std::optional<Failure> first_failure_;  // written by the thread, before is_told_
   std::atomic<bool> is_told_ = false;     // true if it is in the store, or the store is gone

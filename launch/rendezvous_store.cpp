@@ -1,4 +1,4 @@
-#include "launch/meeting.h"
+#include "launch/rendezvous_store.h"
 
 #include <unistd.h>
 
@@ -24,7 +24,7 @@ constexpr auto kStoreGrace = std::chrono::seconds(3);
 /// takes.
 constexpr auto kChoice = std::chrono::seconds(10);
 
-/// Returns how often a rank speaks: less often with more ranks, since one store hears them all.
+/// Returns how often a rank speaks: less often with more ranks, since one store serves them all.
 std::chrono::milliseconds beat_of(int world_size) {
   return std::chrono::milliseconds(std::max(100, 2 * world_size));
 }
@@ -54,7 +54,7 @@ GlooStoreOptions meeting_options(const Membership& place, std::chrono::milliseco
           .port = place.port,
           .rank = place.rank,
           .world_size = place.world_size,
-          .prefix = "shardlens/" + place.meeting,
+          .prefix = "shardlens/" + place.start_id,
           .deadline = deadline};
 }
 
@@ -92,42 +92,43 @@ std::string with_rank(const std::string& name, int rank) {
 
 }  // namespace
 
-Meeting::Meeting(const Membership& place, const Board& board, std::chrono::milliseconds deadline)
+RendezvousStore::RendezvousStore(const Membership& place, const Board& board,
+                                 std::chrono::milliseconds deadline)
     : place_(place),
       board_(board),
       deadline_(deadline),
       signals_before_(block_signals()),
-      store_(open_store(place, deadline)),
+      gloo_(open_store(place, deadline)),
       mirrored_(GlooStore::connect(meeting_options(place, deadline))) {
   board_.join(place.rank, ::getpid());
   mirror_ = std::thread([this] { mirror(); });
 }
 
-Meeting::~Meeting() {
+RendezvousStore::~RendezvousStore() {
   if (!has_left_) leave(false);
 }
 
-std::string Meeting::hear(const std::string& name, int peer, const std::string& what,
-                          int deadlines) const {
+std::string RendezvousStore::get(const std::string& name, int peer, const std::string& what,
+                                 int deadlines) const {
   std::optional<std::string> words;
   wait_for_peer(board_, place_.rank, peer, what, deadlines * deadline_, [&] {
-    words = store_->find(name);
+    words = gloo_->find(name);
     return words.has_value();
   });
   return *words;
 }
 
-void Meeting::wait_for_all(const std::string& name, const std::string& what) const {
-  for (int peer = 0; peer < place_.world_size; ++peer) hear(with_rank(name, peer), peer, what);
+void RendezvousStore::wait_for_all(const std::string& name, const std::string& what) const {
+  for (int peer = 0; peer < place_.world_size; ++peer) get(with_rank(name, peer), peer, what);
 }
 
-void Meeting::mirror() {
+void RendezvousStore::mirror() {
   const sigset_t signals = stop_signals();
   int64_t beat = 0;
   try {
     while (!ends_) {
       carry_reason();
-      tell_line(++beat);
+      set_line(++beat);
       choose_stop();
       const timespec pause = as_timespec(beat_of(place_.world_size));
       take_signal(::sigtimedwait(&signals, nullptr, &pause));
@@ -139,7 +140,7 @@ void Meeting::mirror() {
   }
 }
 
-void Meeting::take_signal(int signal) {
+void RendezvousStore::take_signal(int signal) {
   if (signal <= 0) return;
   if (may_stop_ && !wants_stop_) return ask_to_stop();
   board_.abort_note().raise(
@@ -147,14 +148,14 @@ void Meeting::take_signal(int signal) {
       Fault::interrupted, place_.rank);
 }
 
-void Meeting::ask_to_stop() { wants_stop_ = true; }
+void RendezvousStore::ask_to_stop() { wants_stop_ = true; }
 
 // [Note: one step for all hosts]
 // Ranks come to the end of a step at different times, and all must stop after the same one. When
 // the store knows that a rank wants to stop, each rank's thread tells how many steps that rank had
 // done, and holds it at the next boundary. When all have told, the last step is the one after the
 // furthest: no rank can have begun a later one, since a step needs all ranks.
-void Meeting::choose_stop() {
+void RendezvousStore::choose_stop() {
   {
     const std::lock_guard lock(stop_mutex_);
     if (stop_step_ != kNoStop) return;
@@ -180,8 +181,8 @@ void Meeting::choose_stop() {
   stop_step_ = furthest + 1;
 }
 
-bool Meeting::must_stop(int64_t step) {
-  const auto give_up = Clock::now() + std::min<std::chrono::milliseconds>(deadline_, kChoice);
+bool RendezvousStore::must_stop(int64_t step) {
+  const auto last_moment = Clock::now() + std::min<std::chrono::milliseconds>(deadline_, kChoice);
   for (;;) {
     {
       const std::lock_guard lock(stop_mutex_);
@@ -189,7 +190,7 @@ bool Meeting::must_stop(int64_t step) {
       if (!is_choosing_ || stop_step_ != kNoStop) return step >= stop_step_;
     }
     if (board_.abort_note().raised()) fail_as(board_.abort_note());
-    if (Clock::now() > give_up) {
+    if (Clock::now() > last_moment) {
       throw CommunicationError("rank " + std::to_string(place_.rank) + ", step " +
                                    std::to_string(step) +
                                    ": the ranks did not choose in time where to stop",
@@ -199,7 +200,7 @@ bool Meeting::must_stop(int64_t step) {
   }
 }
 
-void Meeting::tell_line(int64_t beat) {
+void RendezvousStore::set_line(int64_t beat) {
   const RankStatus status = board_.read(place_.rank);
   std::ostringstream line;
   line << beat << ' ' << static_cast<int32_t>(status.phase) << ' ' << status.step << ' '
@@ -208,7 +209,7 @@ void Meeting::tell_line(int64_t beat) {
 }
 
 /// Carries the reason from the board to the store, or back.
-void Meeting::carry_reason() {
+void RendezvousStore::carry_reason() {
   if (is_told_) return;
   AbortNote& note = board_.abort_note();
   const std::optional<std::string> first =
@@ -219,19 +220,19 @@ void Meeting::carry_reason() {
   is_told_ = true;
 }
 
-Failure Meeting::first_failure() const {
-  const auto give_up = Clock::now() + kStoreGrace;
-  while (!is_told_ && Clock::now() < give_up) {
+Failure RendezvousStore::first_failure() const {
+  const auto last_moment = Clock::now() + kStoreGrace;
+  while (!is_told_ && Clock::now() < last_moment) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   if (is_told_ && first_failure_) return *first_failure_;
   return failure_of(note_text(board_.abort_note()));
 }
 
-std::vector<int64_t> Meeting::ask_beats() const {
+std::vector<int64_t> RendezvousStore::ask_beats() const {
   std::vector<int64_t> beats(static_cast<size_t>(place_.world_size), 0);
   for (int rank = 0; rank < place_.world_size; ++rank) {
-    const std::optional<std::string> line = store_->find(kLine + std::to_string(rank));
+    const std::optional<std::string> line = gloo_->find(kLine + std::to_string(rank));
     if (!line) continue;
     RankStatus status;
     int32_t phase = 0;
@@ -239,12 +240,12 @@ std::vector<int64_t> Meeting::ask_beats() const {
     words >> beats[rank] >> phase >> status.step >> status.action >> status.pid;
     if (rank == place_.rank) continue;
     board_.join(rank, status.pid);
-    board_.enter(rank, static_cast<Phase>(phase), status.step, status.action);
+    board_.enter(rank, static_cast<RankPhase>(phase), status.step, status.action);
   }
   return beats;
 }
 
-std::vector<int> Meeting::silent_ranks() const {
+std::vector<int> RendezvousStore::silent_ranks() const {
   std::vector<int> silent;
   try {
     const std::vector<int64_t> before = ask_beats();
@@ -254,23 +255,23 @@ std::vector<int> Meeting::silent_ranks() const {
       if (rank != place_.rank && after[rank] == before[rank]) silent.push_back(rank);
     }
   } catch (const CommunicationError&) {
-    // Without a store no rank can be heard, and the failure at hand says more.
+    // Without a store no rank can be asked, and the failure at hand says more.
   }
   return silent;
 }
 
-void Meeting::leave(bool is_well) {
+void RendezvousStore::leave(bool is_well) {
   has_left_ = true;
   ends_ = true;
   mirror_.join();
   ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
   try {
-    int64_t left = store_->add(kLeft, 1);
+    int64_t left = gloo_->add(kLeft, 1);
     const auto patience = is_well ? deadline_ : std::chrono::milliseconds(kStoreGrace);
-    const auto give_up = Clock::now() + patience;
-    while (serves(place_) && left < place_.world_size && Clock::now() < give_up) {
+    const auto last_moment = Clock::now() + patience;
+    while (serves(place_) && left < place_.world_size && Clock::now() < last_moment) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      left = store_->add(kLeft, 0);
+      left = gloo_->add(kLeft, 0);
     }
   } catch (const CommunicationError&) {
     // The store has gone before us, so no rank waits for this one.

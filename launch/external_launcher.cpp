@@ -1,4 +1,4 @@
-#include "launch/member.h"
+#include "launch/external_launcher.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -22,8 +22,8 @@
 #include "comm/board/shared_region.h"
 #include "launch/action_report.h"
 #include "launch/attempt.h"
-#include "launch/meeting.h"
 #include "launch/rank_process.h"
+#include "launch/rendezvous_store.h"
 #include "train/progress.h"
 
 namespace shardlens::runtime {
@@ -73,15 +73,15 @@ struct Opened {
   }
 };
 
-class Member {
+class LaunchedRank {
  public:
-  explicit Member(const MemberTask& task)
+  explicit LaunchedRank(const LaunchedTask& task)
       : place_(task.place),
         task_(task),
-        config_(member_config(task.config, task.place)),
+        config_(config_under_launcher(task.config, task.place)),
         region_(SharedRegion::create(Board::bytes(place_.world_size))),
         board_(Board::initialise(region_.data(), place_.world_size)),
-        meeting_(place_, board_, deadline_of(config_)) {}
+        store_(place_, board_, deadline_of(config_)) {}
 
   int run() {
     const int code = train();
@@ -90,7 +90,7 @@ class Member {
     if (code == 0 && directory_) end({.end = Outcome::End::finished});
     if (code == kPreempted) tell_preempted();
     if (has_failed) end_badly();
-    meeting_.leave(code != kDoesNotFit);
+    store_.leave(code != kDoesNotFit);
     return code;
   }
 
@@ -106,7 +106,7 @@ class Member {
       const Seat seat{.rank = place_.rank,
                       .local_rank = place_.local_rank,
                       .region = region_.data(),
-                      .meeting = &meeting_};
+                      .store = &store_};
       return live_as_rank(job_, *directory_, seat);
     } catch (const std::invalid_argument& error) {
       board_.abort_note().raise(error.what(), Fault::wrong_use, place_.rank);
@@ -138,7 +138,7 @@ class Member {
 
   /// Ends the process with the first failure of all ranks, which each rank prints.
   [[noreturn]] void end_badly() {
-    const Failure first = meeting_.first_failure();
+    const Failure first = store_.first_failure();
     const bool is_wrong_use = first.fault() == Fault::wrong_use;
     clear_bar();
     fmt::print(stderr, "shardlens train: {}\n", input::shown_lines(first.what()));
@@ -148,7 +148,7 @@ class Member {
          .rank = first.rank(),
          .reason = first.what()});
     tell_torchrun(place_, first.what());
-    meeting_.leave(false);
+    store_.leave(false);
     std::fflush(stdout);
     // This does not call exit(): gloo's threads may be stuck in a peer that is gone.
     ::_exit(is_wrong_use ? kWrongUse : kFailed);
@@ -177,10 +177,10 @@ class Member {
   /// say that it did so before: a node has come, or the job was submitted again. It is the same run
   /// as long as its global batch is the same.
   void keep_global_batch() {
-    if (place_.rank == 0) meeting_.tell("batch", std::to_string(batch_of_run()));
+    if (place_.rank == 0) store_.set("batch", std::to_string(batch_of_run()));
     // A rank that is started again may arrive a deadline before the others have noticed its loss.
     config_.batch =
-        std::stoll(meeting_.hear("batch", 0, "read the run's batch", place_.restarts > 0 ? 2 : 1));
+        std::stoll(store_.get("batch", 0, "read the run's batch", place_.restarts > 0 ? 2 : 1));
   }
 
   int64_t batch_of_run() const {
@@ -234,12 +234,12 @@ class Member {
     const Opened opened{
         .name = directory.path().filename().string(),
         .checkpoint = job_.resume ? job_.resume->filename().string() : "",
-        .marker = fmt::format("{} {:08x}{:08x}\n", place_.meeting, random(), random()),
+        .marker = fmt::format("{} {:08x}{:08x}\n", place_.start_id, random(), random()),
         .generation = job_.attempt.fence.generation()};
     write_file(directory.path() / kMarker, opened.marker);
-    meeting_.tell("run", opened.to_json());
+    store_.set("run", opened.to_json());
     tell_seen();
-    meeting_.wait_for_all("sees", "see the run's folder");
+    store_.wait_for_all("sees", "see the run's folder");
     fmt::print("{} has started {} ranks, {} of them on this host\n", to_string(place_.launcher),
                place_.world_size, place_.local_world_size);
     task_.introduce(job_, directory, resumption.lines);
@@ -248,7 +248,7 @@ class Member {
   }
 
   RunDirectory see() {
-    const Opened opened = Opened::from_json(meeting_.hear("run", 0, "open the run"));
+    const Opened opened = Opened::from_json(store_.get("run", 0, "open the run"));
     RunDirectory directory = RunDirectory::attach(job_.config, opened.name);
     expect_shared(directory.path(), opened.marker);
     tell_seen();
@@ -259,16 +259,16 @@ class Member {
     return directory;
   }
 
-  void tell_seen() { meeting_.tell(fmt::format("sees/{}", place_.rank), "yes"); }
+  void tell_seen() { store_.set(fmt::format("sees/{}", place_.rank), "yes"); }
 
   void expect_shared(const fs::path& run, const std::string& marker) const {
-    const auto give_up =
+    const auto last_moment =
         std::chrono::steady_clock::now() +
         std::min<std::chrono::milliseconds>(kStoragePatience, deadline_of(config_) / 2);
     while (text_in_file(run / kMarker) != marker) {
       const AbortNote& note = board_.abort_note();
       if (note.raised()) throw CommunicationError(note.reason(), note.fault(), note.rank());
-      if (std::chrono::steady_clock::now() > give_up) {
+      if (std::chrono::steady_clock::now() > last_moment) {
         throw std::invalid_argument(fmt::format(
             "--storage {}: rank {} on {} does not see there what rank 0 has written; give a folder "
             "that all hosts share, by a path that is the same on each",
@@ -279,18 +279,18 @@ class Member {
   }
 
   Membership place_;
-  const MemberTask& task_;
+  const LaunchedTask& task_;
   planner::Config config_;
   SharedRegion region_;
   Board board_;
-  Meeting meeting_;
+  RendezvousStore store_;
   Job job_;
   std::optional<RunDirectory> directory_;
 };
 
 }  // namespace
 
-planner::Config member_config(const planner::Config& config, const Membership& place) {
+planner::Config config_under_launcher(const planner::Config& config, const Membership& place) {
   planner::Config joined = config;
   const auto refuse = [&](const std::string& what, const std::string& fix) {
     throw std::invalid_argument(fmt::format("{}: this is rank {} of {} that {} has started; {}",
@@ -331,12 +331,12 @@ std::string error_file_json(const std::string& reason, int64_t unix_s) {
   return json.dump();
 }
 
-int train_as_member(const MemberTask& task) {
+int train_under_launcher(const LaunchedTask& task) {
   // A peer that is gone is an error to be told, not a reason to die. Gloo writes to sockets, so
   // SIGPIPE is ignored.
   std::signal(SIGPIPE, SIG_IGN);
   try {
-    return Member(task).run();
+    return LaunchedRank(task).run();
   } catch (const std::exception& error) {
     tell_torchrun(task.place, error.what());
     throw;
