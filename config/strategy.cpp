@@ -219,12 +219,17 @@ Device device_of(const Config& config) {
         "--capacity {}: only a null device's memory can be chosen; give --device null:GPU",
         config.capacity));
   }
+  device.capacity_bytes = *capacity_of(config);
+  return device;
+}
+
+std::optional<int64_t> capacity_of(const Config& config) {
+  if (config.capacity.empty()) return std::nullopt;
   try {
-    device.capacity_bytes = profiler::parse_bytes(config.capacity);
+    return profiler::parse_bytes(config.capacity);
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(fmt::format("--capacity {}", error.what()));
   }
-  return device;
 }
 
 std::optional<DType> output_dtype_of(const Config& config) {

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/step_range.h"
 #include "config/choice.h"
 
 namespace shardlens::planner {
@@ -300,16 +301,11 @@ struct LossScale {
 /// Reads --loss-scale. Throws std::invalid_argument, also for fp16 parameters without a loss scale.
 LossScale loss_scale_of(const Config& config);
 
+/// Reads --capacity, in bytes; nothing where it is not given. Throws std::invalid_argument.
+std::optional<int64_t> capacity_of(const Config& config);
+
 /// Returns the dtype to which logits are cast before the loss; nothing: they stay as computed.
 std::optional<DType> output_dtype_of(const Config& config);
-
-/// Steps of a run, counted from 1, both included.
-struct StepRange {
-  int64_t first = 1;
-  int64_t last = 1;
-
-  bool operator==(const StepRange&) const = default;
-};
 
 /// The parts of a run that --profile records.
 struct Recording {

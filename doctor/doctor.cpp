@@ -52,7 +52,7 @@ class Findings {
   std::vector<Finding> found_;
 };
 
-void judge_driver(const Facts& facts, Findings& findings) {
+void judge_driver(const MachineFacts& facts, Findings& findings) {
   if (!facts.driver.version) {
     return findings.note("driver", "this machine has no NVIDIA driver: ranks compute on the CPU");
   }
@@ -69,7 +69,7 @@ void judge_driver(const Facts& facts, Findings& findings) {
   findings.fine("driver", text);
 }
 
-void judge_gpus(const Facts& facts, Findings& findings) {
+void judge_gpus(const MachineFacts& facts, Findings& findings) {
   if (facts.gpus.empty()) return;
   std::map<std::string, int> of_uuid;
   for (const GpuFact& gpu : facts.gpus) ++of_uuid[gpu.uuid];
@@ -91,7 +91,7 @@ void judge_library(const std::string& name, const LibraryFact& library, Findings
                  "make gpu fetches what LibTorch needs on a GPU");
 }
 
-void judge_nccl(const Facts& facts, Findings& findings) {
+void judge_nccl(const MachineFacts& facts, Findings& findings) {
   const LibraryFact& nccl = facts.nccl;
   if (!nccl.version || *nccl.version == facts.expected_nccl) {
     return judge_library("NCCL", nccl, findings, nccl_text(facts.expected_nccl));
@@ -104,7 +104,7 @@ void judge_nccl(const Facts& facts, Findings& findings) {
 }
 
 /// Looks at the libraries only if there is a GPU to use them.
-void judge_cuda_libraries(const Facts& facts, Findings& findings) {
+void judge_cuda_libraries(const MachineFacts& facts, Findings& findings) {
   if (facts.gpus.empty()) {
     return findings.note("CUDA runtime, CUPTI, NCCL", "not looked at: no GPU");
   }
@@ -130,7 +130,7 @@ void judge_trial(const std::string& name, const TrialFact& trial, const std::str
   findings.wrong(name, trial.fault, fix);
 }
 
-void judge_libtorch(const Facts& facts, Findings& findings) {
+void judge_libtorch(const MachineFacts& facts, Findings& findings) {
   judge_trial("LibTorch", facts.cpu_step,
               fmt::format("{} trains a step on the CPU", facts.torch_version),
               "where Shardlens is built from its sources, make build", findings);
@@ -138,7 +138,7 @@ void judge_libtorch(const Facts& facts, Findings& findings) {
               "where Shardlens is built from its sources, make build", findings);
 }
 
-void judge_network(const Facts& facts, Findings& findings) {
+void judge_network(const MachineFacts& facts, Findings& findings) {
   const auto is_there = [&](const InterfaceFact& interface) {
     return facts.asked_interface.empty() ? !interface.is_loopback
                                          : interface.name == facts.asked_interface;
@@ -167,7 +167,7 @@ void judge_network(const Facts& facts, Findings& findings) {
   }
 }
 
-void judge_storage(const Facts& facts, Findings& findings) {
+void judge_storage(const MachineFacts& facts, Findings& findings) {
   if (facts.storage.empty()) return;
   if (!facts.storage_fault.empty()) {
     return findings.wrong("storage", fmt::format("{}: {}", facts.storage, facts.storage_fault),
@@ -181,7 +181,7 @@ void judge_storage(const Facts& facts, Findings& findings) {
   findings.fine("storage", text);
 }
 
-void judge_memory(const Facts& facts, Findings& findings) {
+void judge_memory(const MachineFacts& facts, Findings& findings) {
   const std::string shared = fmt::format("{} of {} free", bytes_text(facts.shm_free_bytes),
                                          bytes_text(facts.shm_total_bytes));
   if (facts.shm_free_bytes < kLittleSharedMemory) {
@@ -236,7 +236,7 @@ std::string health_name(Health health) {
 
 }  // namespace
 
-std::vector<Finding> findings_of(const Facts& facts) {
+std::vector<Finding> findings_of(const MachineFacts& facts) {
   Findings findings;
   judge_driver(facts, findings);
   judge_gpus(facts, findings);

@@ -1,6 +1,6 @@
-// Says what a machine has for training, and what is wrong with it. Facts are collected elsewhere
-// (doctor_facts.h); findings follow from them, one line each with its fix. A machine without a GPU
-// has nothing wrong with it.
+// Says what a machine has for training, and what is wrong with it. MachineFacts are collected
+// elsewhere (doctor_facts.h); findings follow from them, one line each with its fix. A machine
+// without a GPU has nothing wrong with it.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ struct CollectiveFact {
   double seconds = 0;
 };
 
-struct Facts {
+struct MachineFacts {
   LibraryFact driver;          // of the CUDA that it serves, 13000 for 13.0
   std::string driver_fault{};  // why it finds no GPU although it is there
   std::vector<GpuFact> gpus;
@@ -85,7 +85,7 @@ struct Finding {
   std::string fix{};  // how to fix it; not empty if something is wrong
 };
 
-std::vector<Finding> findings_of(const Facts& facts);
+std::vector<Finding> findings_of(const MachineFacts& facts);
 bool is_well(const std::vector<Finding>& findings);
 
 /// Returns a line for each finding.

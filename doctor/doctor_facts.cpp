@@ -36,7 +36,7 @@ namespace {
 
 constexpr auto kTrialDeadline = std::chrono::seconds(60);
 
-void look_at_interfaces(Facts& facts) {
+void look_at_interfaces(MachineFacts& facts) {
   ifaddrs* all = nullptr;
   if (::getifaddrs(&all) != 0) return;
   for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
@@ -52,7 +52,7 @@ void look_at_interfaces(Facts& facts) {
 
 /// Looks up the host's name in a child, because a name server may take long to say that it does not
 /// know it.
-void look_at_host_name(Facts& facts) {
+void look_at_host_name(MachineFacts& facts) {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   facts.host = name.data();
@@ -111,7 +111,7 @@ void try_files(const fs::path& folder) {
   fs::remove(renamed, ignored);
 }
 
-void look_at_storage(Facts& facts) {
+void look_at_storage(MachineFacts& facts) {
   const fs::path folder = nearest_folder(facts.storage);
   try {
     facts.storage_kind = file_system_of(fs::canonical(folder));
@@ -122,7 +122,7 @@ void look_at_storage(Facts& facts) {
   }
 }
 
-void look_at_memory(Facts& facts) {
+void look_at_memory(MachineFacts& facts) {
   struct statvfs shm {};
   if (::statvfs("/dev/shm", &shm) == 0) {
     facts.shm_total_bytes = static_cast<int64_t>(shm.f_blocks * shm.f_frsize);
@@ -135,7 +135,7 @@ void look_at_memory(Facts& facts) {
   facts.host_bytes = available_host_bytes();
 }
 
-void look_at_data(Facts& facts) {
+void look_at_data(MachineFacts& facts) {
   facts.data_found.is_done = true;
   try {
     planner::is_image_folder(facts.data) ? static_cast<void>(planner::list_image_folder(facts.data))
@@ -179,8 +179,8 @@ std::string environment(const char* name) {
 
 }  // namespace
 
-Facts collect_facts(const DoctorOptions& options) {
-  Facts facts;
+MachineFacts collect_facts(const DoctorOptions& options) {
+  MachineFacts facts;
   facts.torch_version = options.torch_version;
   facts.expected_cuda = options.expected_cuda;
   facts.expected_nccl = options.expected_nccl;

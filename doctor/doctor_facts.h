@@ -15,11 +15,11 @@ struct DoctorOptions {
   double collective_s = 10;  // at most, of the trial collective
   std::string trainer{};     // a program that trains a step; empty: none is tried
   std::string torch_version{};
-  int expected_cuda = 0;  // as in Facts
+  int expected_cuda = 0;  // as in MachineFacts
   int expected_nccl = 0;
 };
 
 /// Returns the facts. It never throws for what it finds.
-Facts collect_facts(const DoctorOptions& options);
+MachineFacts collect_facts(const DoctorOptions& options);
 
 }  // namespace shardlens::runtime

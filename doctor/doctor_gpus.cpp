@@ -94,7 +94,7 @@ int list_gpus(int fd) {
 
 }  // namespace
 
-void look_at_gpus(Facts& facts) {
+void look_at_gpus(MachineFacts& facts) {
   facts.driver = ask_version("libcuda.so.1", "cuDriverGetVersion");
   if (!facts.driver.version) return;
   const ChildSaid said = ask_child(kDriverDeadline, list_gpus);

@@ -7,6 +7,6 @@
 namespace shardlens::runtime {
 
 /// Fills in the driver and its GPUs, and, if it has any, the libraries that are loaded for them.
-void look_at_gpus(Facts& facts);
+void look_at_gpus(MachineFacts& facts);
 
 }  // namespace shardlens::runtime

@@ -52,7 +52,7 @@ Executor::Executor(const models::ModelSpec& spec, RankState& state, Streams& str
       own_loss_(options.loss),
       space_(state.device().is_cuda() ? profiler::Space::device : profiler::Space::host),
       host_(state.device().is_cuda()) {
-  install_hooks();
+  hook_weights();
 }
 
 void Executor::run(const Schedule& schedule, int64_t step, const LoadBatch& load_batch) {

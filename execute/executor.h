@@ -47,7 +47,7 @@ struct ExecutorOptions : step::StepOptions {
 /// Returns the options that a configuration asks for.
 ExecutorOptions executor_options(const planner::Config& config);
 
-class Executor : public step::Interpreter<Executor, StepOps> {
+class Executor : public step::Interpreter<Executor, AtenStepOps> {
  public:
   /// Learns the id of each action before the action runs.
   using Observer = std::function<void(int action)>;
@@ -96,7 +96,7 @@ class Executor : public step::Interpreter<Executor, StepOps> {
   void copy_to_host(at::Tensor& to, const at::Tensor& from);
   std::function<void(const StepScalars& scalars)> step_of(const planner::Action& action);
 
-  void install_hooks();
+  void hook_weights();
   int index_of(int id) const { return schedule().repetition.index_of(id); }
   void wait_for(int id);
   void complete(int id);

@@ -24,7 +24,7 @@ struct GradientHook : torch::autograd::PostAccumulateGradHook {
 
 }  // namespace
 
-void Executor::install_hooks() {
+void Executor::hook_weights() {
   for (int parameter = 0; parameter < static_cast<int>(spec_.parameters.size()); ++parameter) {
     if (!state_.weight(parameter).requires_grad()) continue;
     auto hook = std::make_unique<GradientHook>([this, parameter] {

@@ -114,7 +114,7 @@ RankState::RankState(const models::ModelSpec& spec, const planner::Schedule& sch
 
 void RankState::bind_to_masters() {
   for (size_t parameter = 0; parameter < places_.size(); ++parameter) {
-    const step::Place& place = places_[parameter];
+    const step::ParameterPlace& place = places_[parameter];
     float* base = buckets_[place.group][place.bucket].master.data_ptr<float>();
     point_weight(static_cast<int>(parameter), base + place.entry.offset, place.entry.numel * 4);
   }
@@ -172,7 +172,7 @@ void RankState::allocate_slots() {
 
 void RankState::make_weights(const models::ModelSpec& spec) {
   for (size_t i = 0; i < places_.size(); ++i) {
-    const step::Place& place = places_[i];
+    const step::ParameterPlace& place = places_[i];
     const planner::Bucket& bucket = schedule_.groups[place.group].buckets[place.bucket];
     at::Tensor weight =
         without_memory(spec.parameters[i].shape, scalar_type(bucket.dtype), device_);

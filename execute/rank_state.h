@@ -114,7 +114,7 @@ class RankState {
   const planner::Schedule& schedule_;
   int rank_;
   c10::Device device_;
-  std::vector<step::Place> places_;  // by parameter
+  std::vector<step::ParameterPlace> places_;  // by parameter
   std::vector<std::vector<BucketState>> buckets_;
   std::vector<at::Tensor> slots_;  // 1D, of the slot's dtype; those of parameters in bytes
   std::vector<at::Tensor> weights_;

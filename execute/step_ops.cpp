@@ -5,29 +5,29 @@
 
 namespace shardlens::runtime {
 
-torch::autograd::Edge StepOps::edge(const at::Tensor& output) {
+torch::autograd::Edge AtenStepOps::edge(const at::Tensor& output) {
   return torch::autograd::impl::gradient_edge(output);
 }
 
-at::Tensor StepOps::range(const at::Tensor& like, int64_t begin, int64_t end, int64_t step) {
+at::Tensor AtenStepOps::range(const at::Tensor& like, int64_t begin, int64_t end, int64_t step) {
   return at::arange(begin, end, step, like.options());
 }
 
-at::Tensor StepOps::full(const Device& device, double value) {
+at::Tensor AtenStepOps::full(const Device& device, double value) {
   return at::full({}, value, at::dtype(at::kFloat).device(device));
 }
 
-at::Tensor StepOps::zero_count(const Device& device) {
+at::Tensor AtenStepOps::zero_count(const Device& device) {
   return at::zeros({}, at::dtype(at::kInt).device(device));
 }
 
-at::Tensor StepOps::vector_norm(const at::Tensor& gradient) {
+at::Tensor AtenStepOps::vector_norm(const at::Tensor& gradient) {
   return at::linalg_vector_norm(gradient, 2, std::nullopt, false, at::kFloat);
 }
 
-void StepOps::update_scale(at::Tensor& scale, at::Tensor& steps_without_overflow,
-                           const at::Tensor& overflowed, double growth, double backoff,
-                           int64_t growth_steps) {
+void AtenStepOps::update_scale(at::Tensor& scale, at::Tensor& steps_without_overflow,
+                               const at::Tensor& overflowed, double growth, double backoff,
+                               int64_t growth_steps) {
   at::_amp_update_scale_(scale, steps_without_overflow, overflowed, growth, backoff, growth_steps);
 }
 

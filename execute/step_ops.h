@@ -16,7 +16,7 @@
 
 namespace shardlens::runtime {
 
-struct StepOps {
+struct AtenStepOps {
   using Tensor = at::Tensor;
   using Batch = runtime::Batch;
   using Edge = torch::autograd::Edge;
@@ -41,7 +41,7 @@ struct StepOps {
                            int64_t growth_steps);
 };
 
-using GradientScale = step::GradientScale<StepOps>;
+using GradientScale = step::GradientScale<AtenStepOps>;
 
 /// Returns the state of a scale that adapts itself, or nothing. Waits for the device.
 std::optional<LossScaleState> state_of(const GradientScale& scale);

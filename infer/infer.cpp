@@ -255,7 +255,7 @@ at::Tensor run_ranks(const Job& job, const fs::path& weights, const Batch& sampl
   return logits.front();
 }
 
-Picture picture_of(const at::Tensor& input) {
+GreyPicture picture_of(const at::Tensor& input) {
   const at::Tensor light = input[0].mean(0).mul(0.5).add(0.5).contiguous();
   const auto* values = light.data_ptr<float>();
   return {.height = light.size(0),

@@ -38,7 +38,7 @@ struct Guess {
 struct Inference {
   std::filesystem::path weights;  // the folder that they were read from, every byte as written
   std::vector<std::string> passed_over;  // damaged folders that would have come first, a line each
-  Picture picture;
+  GreyPicture picture;
   std::optional<Guess> truth;  // of a test image, with the model's probability for it
   std::vector<Guess> guesses;  // of all classes, the likeliest first
 };

@@ -12,12 +12,12 @@ namespace {
 constexpr int64_t kMostColumns = 56;
 
 /// Averages squares of so many pixels that the picture is narrow enough.
-Picture narrowed(const Picture& picture) {
+GreyPicture narrowed(const GreyPicture& picture) {
   const int64_t square = (picture.width + kMostColumns - 1) / kMostColumns;
   if (square <= 1) return picture;
-  Picture small{.height = std::max<int64_t>(1, picture.height / square),
-                .width = std::max<int64_t>(1, picture.width / square),
-                .light = {}};
+  GreyPicture small{.height = std::max<int64_t>(1, picture.height / square),
+                    .width = std::max<int64_t>(1, picture.width / square),
+                    .light = {}};
   for (int64_t y = 0; y < small.height; ++y) {
     for (int64_t x = 0; x < small.width; ++x) {
       float sum = 0;
@@ -35,7 +35,7 @@ Picture narrowed(const Picture& picture) {
 }
 
 /// Returns a pixel's light, which is 0 below the last row.
-float light_at(const Picture& picture, int64_t y, int64_t x) {
+float light_at(const GreyPicture& picture, int64_t y, int64_t x) {
   if (y >= picture.height) return 0;
   return std::clamp(picture.light[static_cast<size_t>(y * picture.width + x)], 0.0F, 1.0F);
 }
@@ -45,8 +45,8 @@ int grey(float light) { return 232 + static_cast<int>(light * 23.0F + 0.5F); }
 
 }  // namespace
 
-std::string picture_for_terminal(const Picture& picture) {
-  const Picture small = narrowed(picture);
+std::string picture_for_terminal(const GreyPicture& picture) {
+  const GreyPicture small = narrowed(picture);
   std::string text;
   for (int64_t y = 0; y < small.height; y += 2) {
     for (int64_t x = 0; x < small.width; ++x) {
@@ -58,9 +58,9 @@ std::string picture_for_terminal(const Picture& picture) {
   return text;
 }
 
-std::string picture_as_text(const Picture& picture) {
+std::string picture_as_text(const GreyPicture& picture) {
   constexpr std::string_view kRamp = " .:-=+*#%@";
-  const Picture small = narrowed(picture);
+  const GreyPicture small = narrowed(picture);
   std::string text;
   for (int64_t y = 0; y < small.height; ++y) {
     std::string line;

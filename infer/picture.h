@@ -7,7 +7,7 @@
 
 namespace shardlens::runtime {
 
-struct Picture {
+struct GreyPicture {
   int64_t height = 0;
   int64_t width = 0;
   std::vector<float> light;  // [height, width], from 0 to 1
@@ -15,9 +15,9 @@ struct Picture {
 
 /// Returns one line a pair of rows, of half blocks in 24 grey levels of the terminal's 256 colours.
 /// Larger pictures are averaged down to 56 columns.
-std::string picture_for_terminal(const Picture& picture);
+std::string picture_for_terminal(const GreyPicture& picture);
 
 /// Returns one line a row, two characters a pixel, darker characters for more light. ASCII.
-std::string picture_as_text(const Picture& picture);
+std::string picture_as_text(const GreyPicture& picture);
 
 }  // namespace shardlens::runtime

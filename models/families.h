@@ -17,7 +17,7 @@
 
 namespace shardlens::models {
 
-using Sizes = std::variant<VitSizes, LlamaSizes, MlpSizes, TransformerSizes>;
+using ModelSizes = std::variant<VitSizes, LlamaSizes, MlpSizes, TransformerSizes>;
 
 /// A size, named as in a model file. Limits are far above any real model, but low enough that
 /// products of two sizes stay in 64 bits.

@@ -75,7 +75,7 @@ void require_known_keys(const nlohmann::json& object) {
 }
 
 template <class FamilySizes>
-Sizes sizes_from(const nlohmann::json& object) {
+ModelSizes sizes_from(const nlohmann::json& object) {
   require_known_keys<FamilySizes>(object);
   FamilySizes sizes;
   for (const SizeKey<FamilySizes>& key : keys_of(sizes)) {
@@ -90,7 +90,7 @@ Sizes sizes_from(const nlohmann::json& object) {
 
 struct FamilyEntry {
   const char* name;
-  Sizes (*read)(const nlohmann::json& object);
+  ModelSizes (*read)(const nlohmann::json& object);
 };
 
 constexpr FamilyEntry kFamilies[] = {{"vit", sizes_from<VitSizes>},
@@ -98,7 +98,7 @@ constexpr FamilyEntry kFamilies[] = {{"vit", sizes_from<VitSizes>},
                                      {"mlp", sizes_from<MlpSizes>},
                                      {"transformer", sizes_from<TransformerSizes>}};
 
-Sizes sizes_from_family(const nlohmann::json& object) {
+ModelSizes sizes_from_family(const nlohmann::json& object) {
   if (!object.contains("family")) {
     throw std::invalid_argument("the key \"family\" is missing; add \"family\": \"vit\"");
   }
@@ -119,7 +119,7 @@ NamedSizes read_model_file(const std::string& path) {
       throw std::invalid_argument("must be a JSON object with \"family\" and sizes");
     }
     if (is_hugging_face(object)) return read_hugging_face(object, path);
-    const Sizes sizes = sizes_from_family(object);
+    const ModelSizes sizes = sizes_from_family(object);
     return {object.contains("name") ? name_from(object["name"])
                                     : std::filesystem::path(path).stem().string(),
             sizes};

@@ -12,7 +12,7 @@ namespace shardlens::models {
 
 struct NamedSizes {
   std::string name;
-  Sizes sizes;
+  ModelSizes sizes;
   int64_t most_seq = 0;              // 0: no limit but the family's
   std::vector<std::string> notes{};  // of another program's file: how it was read
 };

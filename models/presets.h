@@ -10,7 +10,7 @@ namespace shardlens::models {
 
 struct Preset {
   std::string name;
-  Sizes sizes;
+  ModelSizes sizes;
 };
 
 std::span<const Preset> presets();

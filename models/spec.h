@@ -18,7 +18,7 @@ namespace shardlens::models {
 /// (models/model.h).
 enum class Family { vit, llama, mlp, transformer, own };
 
-/// Sizes of a vision transformer, as in torchvision.models.VisionTransformer.
+/// Holds the sizes of a vision transformer, as in torchvision.models.VisionTransformer.
 struct VitSizes {
   int64_t image_px = 0;  // images are square
   int64_t patch_px = 0;  // divides image_px
@@ -35,7 +35,7 @@ struct VitSizes {
   bool operator==(const VitSizes&) const = default;
 };
 
-/// Sizes of a decoder, as in Hugging Face's LlamaForCausalLM: RMSNorm, rotary positions,
+/// Holds the sizes of a decoder, as in Hugging Face's LlamaForCausalLM: RMSNorm, rotary positions,
 /// grouped-query attention, SwiGLU.
 struct LlamaSizes {
   int64_t layers = 0;
@@ -54,7 +54,7 @@ struct LlamaSizes {
   bool operator==(const LlamaSizes&) const = default;
 };
 
-/// Sizes of an MLP: linear layers with ReLU between them.
+/// Holds the sizes of an MLP: linear layers with ReLU between them.
 struct MlpSizes {
   int64_t inputs = 0;
   int64_t width = 0;
@@ -64,8 +64,8 @@ struct MlpSizes {
   bool operator==(const MlpSizes&) const = default;
 };
 
-/// Sizes of the simplified transformer of "PyTorch FSDP2: A Practical Guide", which has a linear
-/// layer in the place of attention.
+/// Holds the sizes of the simplified transformer of "PyTorch FSDP2: A Practical Guide", which has a
+/// linear layer in the place of attention.
 struct TransformerSizes {
   int64_t layers = 0;
   int64_t width = 0;

@@ -17,15 +17,6 @@ int64_t host_bytes() {
   return static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
 }
 
-std::optional<int64_t> capacity_of(const Config& config) {
-  if (config.capacity.empty()) return std::nullopt;
-  try {
-    return profiler::parse_bytes(config.capacity);
-  } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument(fmt::format("--capacity {}", error.what()));
-  }
-}
-
 const Gpu& gpu_here() {
   const auto name = gpu_of_machine();
   if (name) return find_gpu(*name);

@@ -39,7 +39,7 @@ AtPeak at_peak_of(const PreparedRun& run, const Timeline& timeline) {
   const profiler::Moment& at = space->peak_at;
   peak.moment = {at.phase, at.step, at.action, space->peak_action};
   peak.category_bytes = space->given;
-  for (const profiler::Tensor& tensor : space->tensors) {
+  for (const profiler::NamedAllocation& tensor : space->tensors) {
     if (peak.largest.size() == kLargestTensors) break;
     peak.largest.push_back({tensor.given_bytes, tensor.category, tensor.label, tensor.action});
   }

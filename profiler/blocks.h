@@ -16,6 +16,8 @@
 
 #include <cstdint>
 
+#include "base/rounding.h"
+
 namespace shardlens::profiler {
 
 constexpr int64_t kBlockBytes = 512;                      // requests are rounded up to it
@@ -29,14 +31,10 @@ constexpr int64_t kLargeRemainderBytes = int64_t{1} << 20;  // up to this it is 
 /// The pool that a segment belongs to: blocks of one pool never serve requests of the other.
 enum class Pool : uint8_t { small, large };
 
-constexpr int64_t rounded_up(int64_t bytes, int64_t multiple) {
-  return (bytes + multiple - 1) / multiple * multiple;
-}
-
 /// Returns the bytes of the block that a request asks for: `bytes` rounded up to kBlockBytes, and
 /// at least one kBlockBytes, also for a request of 0 bytes.
 constexpr int64_t rounded_request(int64_t bytes) {
-  return bytes < kBlockBytes ? kBlockBytes : rounded_up(bytes, kBlockBytes);
+  return bytes < kBlockBytes ? kBlockBytes : round_up(bytes, kBlockBytes);
 }
 
 constexpr Pool pool_of(int64_t rounded_bytes) {
@@ -48,7 +46,7 @@ constexpr Pool pool_of(int64_t rounded_bytes) {
 constexpr int64_t segment_bytes(int64_t rounded_bytes) {
   if (pool_of(rounded_bytes) == Pool::small) return kSmallSegmentBytes;
   if (rounded_bytes < kOwnSegmentBytes) return kLargeSegmentBytes;
-  return rounded_up(rounded_bytes, kSegmentRoundingBytes);
+  return round_up(rounded_bytes, kSegmentRoundingBytes);
 }
 
 /// Returns the size of the pages in which expandable segments of the pool are mapped, in bytes.

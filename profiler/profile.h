@@ -42,6 +42,16 @@ constexpr std::array<std::string_view, kCategories> kCategoryNames = {
 /// Ends the label of an allocation whose size is an upper bound of what it is on a GPU.
 constexpr std::string_view kUpperBound = ", an upper bound";
 
+/// A value in bytes for each category.
+using CategoryBytes = std::array<int64_t, kCategories>;
+
+/// Says what an allocation is for.
+struct Purpose {
+  Category category = Category::other;
+  uint32_t label = 0;   // an index into the strings of the recording
+  int32_t action = -1;  // of the current phase's schedule; -1: outside a pass
+};
+
 enum class Space : uint8_t { device, host, pinned, segment, driver };
 constexpr int kSpaces = 5;
 constexpr std::array<std::string_view, kSpaces> kSpaceNames = {"device", "host", "pinned",

@@ -10,20 +10,12 @@
 #include <mutex>
 #include <optional>
 
+#include "base/step_range.h"
 #include "profiler/file/live_set.h"
 #include "profiler/profile.h"
 #include "profiler/report/block_tracker.h"
 
 namespace shardlens::profiler {
-
-/// A range of training steps, both ends included. The first step of a run is 1: that of a step
-/// event with value 0.
-struct StepRange {
-  int64_t first = 1;
-  int64_t last = 0;
-
-  bool operator==(const StepRange&) const = default;
-};
 
 /// Passes on the events of a StepRange. Any thread may call. A step's events begin with its `step`
 /// event and end with the next, or, after the last step, with a change of phase. Running out of

@@ -13,7 +13,6 @@
 
 namespace shardlens::planner {
 
-using meta::ceil_div;
 using meta::Tensor;
 using meta::Tensors;
 using meta::Type;
@@ -29,7 +28,7 @@ constexpr int64_t kTableEntryBytes = 8;
 }  // namespace
 
 Fsdp2::Fsdp2(const std::vector<PytorchParameter>& parameters, const Fsdp2Options& options,
-             DeviceMemory& memory, meta::Context& context, meta::Memory& pinned)
+             CachingGpuMemory& memory, meta::Context& context, meta::Memory& pinned)
     : options_(options), memory_(memory), context_(context), pinned_(pinned) {
   for (const PytorchParameter& parameter : parameters) {
     weights_.push_back(Tensor::placed(context, parameter.shape, options.param_type));

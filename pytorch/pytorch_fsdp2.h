@@ -49,7 +49,7 @@ class Fsdp2 final : public ModuleHooks {
   /// Makes the shards, as model.to_empty() does; under CPU offload in `pinned`. Borrows everything
   /// but the parameters.
   Fsdp2(const std::vector<PytorchParameter>& parameters, const Fsdp2Options& options,
-        DeviceMemory& memory, meta::Context& context, meta::Memory& pinned);
+        CachingGpuMemory& memory, meta::Context& context, meta::Memory& pinned);
 
   const std::vector<meta::Tensor>& weights() const { return weights_; }
   /// Returns the shards by parameter, in the order of model.parameters().
@@ -121,7 +121,7 @@ class Fsdp2 final : public ModuleHooks {
   }
 
   Fsdp2Options options_;
-  DeviceMemory& memory_;
+  CachingGpuMemory& memory_;
   meta::Context& context_;
   meta::Memory& pinned_;
   std::vector<ShardedParameter> shards_;

@@ -71,8 +71,8 @@ void PytorchOptimizer::clip() {
   for (const ShardedParameter& parameter : parameters_) {
     if (!parameter.has_gradient) continue;
     ++count;
-    chunks += meta::ceil_div(parameter.numel, kChunk);
-    most_chunks = std::max(most_chunks, meta::ceil_div(parameter.numel, kChunk));
+    chunks += ceil_div(parameter.numel, kChunk);
+    most_chunks = std::max(most_chunks, ceil_div(parameter.numel, kChunk));
   }
   std::vector<Block> norms;
   {

@@ -75,7 +75,7 @@ class PytorchSimulation final : public RankSimulation {
   Config config_;
   PytorchOptions options_;
   Timeline timeline_;
-  DeviceMemory memory_;
+  CachingGpuMemory memory_;
   HostMemory pinned_;
   HostMemory host_;
   meta::Context context_;

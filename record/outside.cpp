@@ -19,8 +19,8 @@ Outside measured(const profiler::Ledger& ledger) {
   return {.bytes = *ledger.device_used_bytes - ledger.reserved_bytes.value_or(0)};
 }
 
-std::vector<Communicator> communicators_of(const RecordOptions& options, int world_size,
-                                           const RecordFacts& facts) {
+std::vector<GpuGroup> communicators_of(const RecordOptions& options, int world_size,
+                                       const RecordFacts& facts) {
   if (facts.is_known || world_size == 1) return facts.communicators;
   const bool knows_nodes = options.world_size || options.gpus_per_node;
   const int gpus = knows_nodes ? options.gpus() : planner::kGpusANode;
@@ -28,9 +28,9 @@ std::vector<Communicator> communicators_of(const RecordOptions& options, int wor
 }
 
 /// Returns "1 communicator of 64 ranks, 2 of 8".
-std::string sizes_text(const std::vector<Communicator>& communicators) {
+std::string sizes_text(const std::vector<GpuGroup>& communicators) {
   std::map<int, int, std::greater<>> number_of;  // by ranks
-  for (const Communicator& one : communicators) ++number_of[one.ranks];
+  for (const GpuGroup& one : communicators) ++number_of[one.ranks];
   std::string text;
   for (const auto& [ranks, number] : number_of) {
     text += text.empty() ? fmt::format("{} communicator{} of {} ranks", number,
@@ -49,7 +49,7 @@ Outside outside_of(const RecordOptions& options, const profiler::RankReport& rep
   const int64_t cuda_bytes = planner::outside_memory(gpu, {}, 0, nullptr).total_bytes();
   const auto communicators = communicators_of(options, report.header.world_size, facts);
   int64_t nccl_bytes = 0;
-  for (const Communicator& one : communicators) {
+  for (const GpuGroup& one : communicators) {
     nccl_bytes += planner::cold_nccl_bytes(gpu, one.ranks, one.on_node);
   }
   Outside outside{

@@ -34,9 +34,9 @@ std::vector<std::string> doubts_in(const nlohmann::json& facts) {
   return doubts;
 }
 
-std::vector<Communicator> communicators_in(const nlohmann::json& facts) {
+std::vector<GpuGroup> communicators_in(const nlohmann::json& facts) {
   constexpr int64_t kMostRanks = 1 << 24;
-  std::vector<Communicator> communicators;
+  std::vector<GpuGroup> communicators;
   const auto found = facts.find("communicators");
   if (found == facts.end() || !found->is_array()) return communicators;
   for (const auto& one : *found) {
@@ -258,7 +258,7 @@ RecordVerdict judged(const profiler::RankReport& report, const RecordFacts& fact
 std::string bounds_text(const profiler::RankReport& report) {
   if (report.main_space() == nullptr) return {};
   int64_t bytes = 0;
-  for (const profiler::Tensor& tensor : report.main_space()->tensors) {
+  for (const profiler::NamedAllocation& tensor : report.main_space()->tensors) {
     if (tensor.label.ends_with(profiler::kUpperBound)) bytes += tensor.given_bytes;
   }
   if (bytes == 0) return {};

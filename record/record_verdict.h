@@ -18,11 +18,11 @@ constexpr size_t kFigures = 5;
 using Figures = std::array<std::optional<int64_t>, kFigures>;
 
 /// Describes a process group that a rank shared with others on GPUs: one of NCCL's communicators.
-struct Communicator {
+struct GpuGroup {
   int ranks = 0;
   int on_node = 0;  // of these, on the rank's own node
 
-  bool operator==(const Communicator&) const = default;
+  bool operator==(const GpuGroup&) const = default;
 };
 
 /// Holds what the recorded process said of itself when it ended.
@@ -31,7 +31,7 @@ struct RecordFacts {
   int64_t steps = 0;
   int64_t shapes = 0;    // that depended on values, which are all 0 on a null device
   Figures counted = {};  // by PyTorch, over every reset by the program
-  std::vector<Communicator> communicators = {};
+  std::vector<GpuGroup> communicators = {};
   std::vector<std::vector<int>> groups = {};  // the ranks of all that the program has made
   std::vector<std::string> doubts = {};       // what the recording may lack, a line each
   bool is_history = false;                    // recorded by PyTorch's own memory history

@@ -21,7 +21,7 @@ class FsdpBuilder {
 
  private:
   const Interval& interval(int index) const { return plan_.intervals[static_cast<size_t>(index)]; }
-  const Use& use(int index) const { return plan_.uses[static_cast<size_t>(index)]; }
+  const GroupUse& use(int index) const { return plan_.uses[static_cast<size_t>(index)]; }
 
   void add_gather();
   void add_reshard(int interval);
@@ -46,7 +46,7 @@ class FsdpBuilder {
 FsdpBuilder::FsdpBuilder(const models::ModelSpec& spec, const Strategy& strategy, Pass pass)
     : step_(spec, strategy, pass), plan_(plan_residency(step_, pass)) {
   if (pass == Pass::train) backward_.emplace(step_);
-  const auto end = std::find_if(plan_.uses.begin(), plan_.uses.end(), [&](const Use& use) {
+  const auto end = std::find_if(plan_.uses.begin(), plan_.uses.end(), [&](const GroupUse& use) {
     return pass == Pass::evaluate && use.backward;
   });
   uses_in_pass_ = static_cast<int>(end - plan_.uses.begin());
@@ -118,7 +118,7 @@ void FsdpBuilder::add_visit(const Visit& visit) {
 }
 
 void FsdpBuilder::end_visit() {
-  const Use& current = use(current_use_);
+  const GroupUse& current = use(current_use_);
   if (++visits_done_ < current.visits) return;
   visits_done_ = 0;
   if (interval(current.interval).last_use == current_use_) add_reshard(current.interval);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/rounding.h"
 #include "schedule/name_pattern.h"
 #include "schedule/wrap.h"
 
@@ -208,10 +209,6 @@ void expect_trainable(const models::ModelSpec& spec, const Layout& layout) {
 }
 
 }  // namespace
-
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 Layout make_layout(const models::ModelSpec& spec, const Strategy& strategy) {
   if (spec.units.empty()) {

@@ -37,8 +37,6 @@ struct Layout {
                             // with padding; the prefetch ring holds no more
 };
 
-int64_t round_up(int64_t value, int64_t multiple);
-
 /// Lays a model's parameters out in groups and buckets. Throws std::invalid_argument if an option
 /// does not fit the model, or if no unit uses some parameter.
 Layout make_layout(const models::ModelSpec& spec, const Strategy& strategy);

@@ -57,7 +57,7 @@ void ResidencyPlanner::add_visit(const Visit& visit) {
 bool ResidencyPlanner::is_kept(int group) const {
   const bool read_in_backward =
       std::any_of(plan_.uses.begin(), plan_.uses.end(),
-                  [&](const Use& use) { return use.backward && use.group == group; });
+                  [&](const GroupUse& use) { return use.backward && use.group == group; });
   if (!read_in_backward) return false;
   switch (step_.strategy().reshard_after_forward) {
     case Reshard::yes:
@@ -73,7 +73,7 @@ bool ResidencyPlanner::is_kept(int group) const {
 
 void ResidencyPlanner::find_intervals() {
   for (int i = 0; i < static_cast<int>(plan_.uses.size()); ++i) {
-    Use& use = plan_.uses[static_cast<size_t>(i)];
+    GroupUse& use = plan_.uses[static_cast<size_t>(i)];
     auto found = plan_.intervals.end();
     if (is_kept(use.group)) {
       found = std::find_if(plan_.intervals.begin(), plan_.intervals.end(),
@@ -173,7 +173,7 @@ void ResidencyPlanner::assign_kept_slots() {
 
 }  // namespace
 
-int prefetch_depth(const Strategy& strategy, const Use& use) {
+int prefetch_depth(const Strategy& strategy, const GroupUse& use) {
   return use.backward ? strategy.backward_prefetch : strategy.forward_prefetch;
 }
 

@@ -26,7 +26,7 @@
 namespace shardlens::planner {
 
 /// A run of consecutive visits to units that read the parameters of one group.
-struct Use {
+struct GroupUse {
   int group = -1;
   int visits = 0;
   bool backward = false;
@@ -44,12 +44,12 @@ struct Interval {
 
 /// The uses and intervals of a training step, in order of first use.
 struct Residency {
-  std::vector<Use> uses;
+  std::vector<GroupUse> uses;
   std::vector<Interval> intervals;
 };
 
 /// Returns how many gathers may run ahead of the compute when `use` is gathered for.
-int prefetch_depth(const Strategy& strategy, const Use& use);
+int prefetch_depth(const Strategy& strategy, const GroupUse& use);
 
 /// Plans the residency of `pass`. Adds the unsharded slots to `step` and, if a training step keeps
 /// parts of groups, the slots for those parts behind them.

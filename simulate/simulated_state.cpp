@@ -143,7 +143,7 @@ void SimulatedState::begin_slot(int index) {
 
 void SimulatedState::make_weights(const models::ModelSpec& spec) {
   for (size_t i = 0; i < places_.size(); ++i) {
-    const step::Place& place = places_[i];
+    const step::ParameterPlace& place = places_[i];
     const Bucket& bucket = schedule_.groups[static_cast<size_t>(place.group)]
                                .buckets[static_cast<size_t>(place.bucket)];
     meta::Tensor weight = meta::Tensor::placed(

@@ -40,7 +40,7 @@ Simulation::Simulation(const models::ModelSpec& spec, const Config& config, cons
       options_(options),
       gpu_memory_(options.gpu == nullptr
                       ? nullptr
-                      : std::make_unique<DeviceMemory>(timeline_, options.allocator)),
+                      : std::make_unique<CachingGpuMemory>(timeline_, options.allocator)),
       host_(timeline_, Space::host),
       pinned_(timeline_, Space::pinned),
       device_{.memory = gpu_memory_ ? static_cast<meta::Memory*>(gpu_memory_.get()) : &host_,
@@ -103,12 +103,12 @@ void Simulation::meet() {
 }
 
 /// Copies a data set's images to the device. On the CPU they already lie in host memory.
-StepOps::Batch Simulation::keep_images(std::string_view label, int64_t samples) {
+MetaStepOps::Batch Simulation::keep_images(std::string_view label, int64_t samples) {
   const auto bytes = [&](const meta::Sizes& sizes) {
     return meta::Tensor::placed(device_, sizes, meta::Type::uint8);
   };
   const TrainingData& data = options_.data;
-  const StepOps::Batch images{bytes({samples, 1, data.height, data.width}), bytes({samples})};
+  const MetaStepOps::Batch images{bytes({samples, 1, data.height, data.width}), bytes({samples})};
   if (!gpu_memory_) return images;
   const TimelineScope scope(timeline_, Category::input, label);
   return {images.input.clone(), images.targets.clone()};
@@ -118,7 +118,7 @@ StepOps::Batch Simulation::keep_images(std::string_view label, int64_t samples) 
 /// another dtype is cast on the host before it is copied.
 void Simulation::draw_weights() {
   const bool has_cast = gpu_memory_ && strategy_.offload == Offload::optimizer;
-  for (const step::Place& place : step::places_of(train_)) {
+  for (const step::ParameterPlace& place : step::places_of(train_)) {
     const auto& shape = spec_.parameters[place.entry.parameter].shape;
     const meta::Tensor drawn = meta::pointwise(
         host_context_, meta::Sizes(std::span<const int64_t>(shape)), meta::Type::fp32);
@@ -158,11 +158,12 @@ void Simulation::order_samples() {
   };
   const auto drawn = [&] { return own_part(shuffled(options_.data.train_samples)); };
   order_ = drawn();
-  order_ = StepOps::to(index_device(), order_);
+  order_ = MetaStepOps::to(index_device(), order_);
 }
 
 meta::Tensor Simulation::own_part(const meta::Tensor& order) const {
-  return step::split<StepOps>(order, options_.rank % strategy_.world_size, strategy_.world_size);
+  return step::split<MetaStepOps>(order, options_.rank % strategy_.world_size,
+                                  strategy_.world_size);
 }
 
 /// Returns the place where the source of batches wants its indices.
@@ -170,12 +171,12 @@ meta::Context& Simulation::index_device() {
   return options_.data.kind == DataKind::idx ? device_ : host_context_;
 }
 
-StepOps::Batch Simulation::load(const StepOps::Batch& images, const meta::Tensor& indices) {
+MetaStepOps::Batch Simulation::load(const MetaStepOps::Batch& images, const meta::Tensor& indices) {
   switch (options_.data.kind) {
     case DataKind::synthetic:
       return batch_;
     case DataKind::idx:
-      return step::gather<StepOps>(images.input, images.targets, indices);
+      return step::gather<MetaStepOps>(images.input, images.targets, indices);
     case DataKind::image_folder:
       return read_images(indices.numel());
     case DataKind::own:
@@ -186,7 +187,7 @@ StepOps::Batch Simulation::load(const StepOps::Batch& images, const meta::Tensor
 
 /// Reads images from files one after the other, as train/batches.cpp does. Files are not opened
 /// here, so the extra memory that a larger image takes before it is resized is not known.
-StepOps::Batch Simulation::read_images(int64_t count) {
+MetaStepOps::Batch Simulation::read_images(int64_t count) {
   const models::VitSizes& model = spec_.vit;
   const meta::Sizes sizes{model.channels, model.image_px, model.image_px};
   const auto resized = [&] { return meta::pointwise(host_context_, sizes, meta::Type::uint8); };
@@ -194,7 +195,7 @@ StepOps::Batch Simulation::read_images(int64_t count) {
       host_context_, {count, model.channels, model.image_px, model.image_px}, meta::Type::uint8);
   const meta::Tensor labels = meta::pointwise(host_context_, {count}, meta::Type::int64);
   resized().clone();  // cut out of what was resized
-  return step::move_batch<StepOps>(device_, pixels, labels);
+  return step::move_batch<MetaStepOps>(device_, pixels, labels);
 }
 
 /// Returns the steps to simulate: see [Note: what stands for a run].
@@ -350,7 +351,7 @@ void Simulation::evaluate() {
   const auto in_order = [&] {
     return own_part(meta::pointwise(host_context_, {all}, meta::Type::int64));
   };
-  const meta::Tensor order = StepOps::to(index_device(), in_order());
+  const meta::Tensor order = MetaStepOps::to(index_device(), in_order());
   const int64_t batches = (samples + config_.batch - 1) / config_.batch;
   for (int64_t i = 0; i < batches; ++i) {
     if (i + 1 >= options_.evaluation_batches && i + 1 < batches) continue;

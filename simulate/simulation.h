@@ -68,13 +68,13 @@ class Simulation final : public RankSimulation {
  private:
   void take_workspaces();
   void meet();
-  StepOps::Batch keep_images(std::string_view label, int64_t samples);
+  MetaStepOps::Batch keep_images(std::string_view label, int64_t samples);
   void draw_weights();
   void make_batch();
   void order_samples();
   meta::Tensor own_part(const meta::Tensor& order) const;
-  StepOps::Batch load(const StepOps::Batch& images, const meta::Tensor& indices);
-  StepOps::Batch read_images(int64_t count);
+  MetaStepOps::Batch load(const MetaStepOps::Batch& images, const meta::Tensor& indices);
+  MetaStepOps::Batch read_images(int64_t count);
   meta::Context& index_device();
   void train();
   std::vector<int64_t> typical_steps() const;
@@ -105,7 +105,7 @@ class Simulation final : public RankSimulation {
   const Schedule& evaluate_;
   SimulationOptions options_;
   Timeline timeline_;
-  std::unique_ptr<DeviceMemory> gpu_memory_;
+  std::unique_ptr<CachingGpuMemory> gpu_memory_;
   HostMemory host_;
   HostMemory pinned_;
   meta::Context device_;
@@ -114,9 +114,9 @@ class Simulation final : public RankSimulation {
   std::vector<std::shared_ptr<meta::Storage>> kept_;
   std::optional<SimulatedState> state_;
   std::optional<Simulator> simulator_;
-  StepOps::Batch batch_;
-  StepOps::Batch train_images_;  // all of them, as bytes
-  StepOps::Batch test_images_;
+  MetaStepOps::Batch batch_;
+  MetaStepOps::Batch train_images_;  // all of them, as bytes
+  MetaStepOps::Batch test_images_;
   meta::Tensor order_;
   int64_t samples_ = 0;  // of an epoch, of this rank
   int64_t steps_per_epoch_ = 0;

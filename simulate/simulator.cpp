@@ -19,10 +19,10 @@ Simulator::Simulator(const models::ModelSpec& spec, const Config& config, Simula
       memory_(memory),
       pinned_{.memory = &memory.pinned} {
   relabel();
-  install_hooks();
+  hook_leaves();
 }
 
-void Simulator::install_hooks() {
+void Simulator::hook_leaves() {
   for (int parameter = 0; parameter < static_cast<int>(spec_.parameters.size()); ++parameter) {
     const auto& leaf = state_.weight(parameter).leaf();
     if (leaf) leaf->on_gradient = [this, parameter] { on_gradient(parameter); };
@@ -46,7 +46,7 @@ Purpose Simulator::enter(const Action& action, uint32_t label) {
   return memory_.timeline.change({category_of(action.kind), label, current()});
 }
 
-void Simulator::run_backward(const StepOps::Edge& output, const Tensor& gradient) {
+void Simulator::run_backward(const MetaStepOps::Edge& output, const Tensor& gradient) {
   // Autograd wants the first gradient in the output's dtype.
   meta::run_backward(memory_.device, output.edge, gradient.to(output.type));
 }
@@ -61,8 +61,8 @@ void Simulator::store_gradient(int parameter, int, bool) {
   state_.weight(parameter).leaf()->gradient = {};
 }
 
-meta::LossAndGradient Simulator::loss_and_gradient(Tensor logits, const Tensor&,
-                                                   const Tensor& weight) const {
+meta::MetaLossAndGradient Simulator::loss_and_gradient(Tensor logits, const Tensor&,
+                                                       const Tensor& weight) const {
   return meta::loss_and_gradient(spec_, std::move(logits), weight);
 }
 

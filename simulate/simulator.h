@@ -19,7 +19,7 @@
 namespace shardlens::planner {
 
 /// The part of a step that is the planner's tensors'.
-struct StepOps {
+struct MetaStepOps {
   using Tensor = meta::Tensor;
   struct Batch {
     Tensor input;
@@ -60,7 +60,7 @@ struct StepOps {
 };
 
 /// Borrows all that its constructor is given.
-class Simulator : public step::Interpreter<Simulator, StepOps> {
+class Simulator : public step::Interpreter<Simulator, MetaStepOps> {
  public:
   Simulator(const models::ModelSpec& spec, const Config& config, SimulatedState& state,
             const RankMemory& memory);
@@ -82,11 +82,12 @@ class Simulator : public step::Interpreter<Simulator, StepOps> {
   void finished(int) {}
   meta::GradMode grad_mode(bool enabled) { return {memory_.device, enabled}; }
   void bind(const Action&) {}
-  void run_backward(const StepOps::Edge& output, const Tensor& gradient);
+  void run_backward(const MetaStepOps::Edge& output, const Tensor& gradient);
   void recategorise_gradient(int parameter);
   void store_gradient(int parameter, int slot, bool adds);
   Tensor loss_of(const Tensor& logits, const Tensor&) const { return meta::loss(spec_, logits); }
-  meta::LossAndGradient loss_and_gradient(Tensor logits, const Tensor&, const Tensor& weight) const;
+  meta::MetaLossAndGradient loss_and_gradient(Tensor logits, const Tensor&,
+                                              const Tensor& weight) const;
   template <class Work>
   void do_on_stream(const Action& action, Work&& work) const {
     if (action.stream != Stream::host || !memory_.has_device()) work();
@@ -97,7 +98,7 @@ class Simulator : public step::Interpreter<Simulator, StepOps> {
     return [](const auto&) {};
   }
 
-  void install_hooks();
+  void hook_leaves();
 
   const models::ModelSpec& spec_;
   SimulatedState& state_;

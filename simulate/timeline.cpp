@@ -91,7 +91,8 @@ void Timeline::segment(bool is_taken, uint64_t address, int64_t bytes) {
   event.address = address;
 }
 
-DeviceMemory::DeviceMemory(Timeline& timeline, const AllocatorSettings& settings, size_t streams)
+CachingGpuMemory::CachingGpuMemory(Timeline& timeline, const AllocatorSettings& settings,
+                                   size_t streams)
     : timeline_(timeline), allocator_(settings, default_and_pool_streams(streams)) {
   allocator_.set_listener([this](const AllocatorEvent& event) {
     const uint64_t address = address_of(event.segment, event.offset_bytes);
@@ -108,9 +109,9 @@ DeviceMemory::DeviceMemory(Timeline& timeline, const AllocatorSettings& settings
   });
 }
 
-int64_t DeviceMemory::allocate(int64_t bytes) {
+int64_t CachingGpuMemory::allocate(int64_t bytes) {
   const AllocationResult result = allocator_.allocate(bytes, current_);
-  if (const auto* failure = std::get_if<OutOfMemory>(&result)) {
+  if (const auto* failure = std::get_if<AllocationFailure>(&result)) {
     timeline_.out_of_memory(failure->device_free, bytes);
     throw DeviceFull(*failure);
   }
@@ -124,12 +125,12 @@ int64_t DeviceMemory::allocate(int64_t bytes) {
   return block;
 }
 
-void DeviceMemory::free(int64_t block) {
+void CachingGpuMemory::free(int64_t block) {
   allocator_.free(blocks_[static_cast<size_t>(block)]);
   timeline_.give_back(block);
 }
 
-MemoryState DeviceMemory::state() const {
+MemoryState CachingGpuMemory::state() const {
   const PoolCounters& all = allocator_.counters().all;
   const auto purpose_of = [this](BlockId id) {
     const Event& event = timeline_.events()[static_cast<size_t>(taken_[id])];
@@ -141,7 +142,7 @@ MemoryState DeviceMemory::state() const {
       .totals = {all.allocations.current, all.requested_bytes.current, all.reserved_bytes.current}};
 }
 
-StreamIndex DeviceMemory::change_stream(StreamIndex stream) {
+StreamIndex CachingGpuMemory::change_stream(StreamIndex stream) {
   return std::exchange(current_, stream);
 }
 

@@ -19,12 +19,7 @@
 
 namespace shardlens::planner {
 
-/// The purpose of allocations: their category, label and action.
-struct Purpose {
-  profiler::Category category = profiler::Category::other;
-  uint32_t label = 0;
-  int32_t action = -1;
-};
+using profiler::Purpose;
 
 class Timeline {
  public:
@@ -87,16 +82,16 @@ class TimelineScope {
 
 /// Thrown if a device has no memory for a request; the timeline says what was going on.
 struct DeviceFull : std::runtime_error {
-  explicit DeviceFull(const OutOfMemory& failure)
+  explicit DeviceFull(const AllocationFailure& failure)
       : std::runtime_error("the device is full"), failure(failure) {}
-  OutOfMemory failure;
+  AllocationFailure failure;
 };
 
 /// A GPU's memory under PyTorch's caching allocator: each block comes from the pool of the stream
 /// that is current when the block is asked for.
-class DeviceMemory final : public meta::Memory {
+class CachingGpuMemory final : public meta::Memory {
  public:
-  DeviceMemory(Timeline& timeline, const AllocatorSettings& settings, size_t streams = 1);
+  CachingGpuMemory(Timeline& timeline, const AllocatorSettings& settings, size_t streams = 1);
 
   int64_t allocate(int64_t bytes) override;
   void free(int64_t block) override;
@@ -124,14 +119,14 @@ class DeviceMemory final : public meta::Memory {
 /// Makes a stream the current one for as long as it lives.
 class StreamScope {
  public:
-  StreamScope(DeviceMemory& memory, StreamIndex stream)
+  StreamScope(CachingGpuMemory& memory, StreamIndex stream)
       : memory_(memory), before_(memory.change_stream(stream)) {}
   ~StreamScope() { memory_.change_stream(before_); }
   StreamScope(const StreamScope&) = delete;
   StreamScope& operator=(const StreamScope&) = delete;
 
  private:
-  DeviceMemory& memory_;
+  CachingGpuMemory& memory_;
   StreamIndex before_;
 };
 

@@ -236,7 +236,7 @@ class Interpreter {
   /// Begins all gradients anew, except that sums of earlier microbatches stay where they are.
   void begin_microbatch() {
     for (size_t i = 0; i < gradients_.size(); ++i) {
-      const Place& place = places_[i];
+      const ParameterPlace& place = places_[i];
       gradients_[i] = {.stored = gradients_[i].stored && !sums_apart_[place.group][place.bucket]};
     }
   }
@@ -367,7 +367,7 @@ class Interpreter {
   }
 
   bool is_turn(int parameter) const {
-    const Place& place = places_[parameter];
+    const ParameterPlace& place = places_[parameter];
     return place.group == segment_.group && place.bucket == segment_.bucket;
   }
 
@@ -463,7 +463,7 @@ class Interpreter {
   const planner::Schedule* schedule_ = nullptr;
   bool trains_ = false;                        // the schedule has a backward
   std::vector<planner::UnitPlan> plans_;       // by unit
-  std::vector<Place> places_;                  // by parameter
+  std::vector<ParameterPlace> places_;         // by parameter
   std::vector<std::vector<bool>> sums_apart_;  // by group and bucket: not in the reduce slot
   planner::SlotLives slot_lives_;
 

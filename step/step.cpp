@@ -28,8 +28,8 @@ void refuse_unused(const models::ModelSpec& spec, int unit, const std::vector<in
       spec.units[unit].name, fmt::join(names, ", "), fmt::join(names, "|")));
 }
 
-std::vector<Place> places_of(const planner::Schedule& schedule) {
-  std::vector<Place> places;
+std::vector<ParameterPlace> places_of(const planner::Schedule& schedule) {
+  std::vector<ParameterPlace> places;
   for (int group = 0; group < static_cast<int>(schedule.groups.size()); ++group) {
     const auto& buckets = schedule.groups[group].buckets;
     for (int bucket = 0; bucket < static_cast<int>(buckets.size()); ++bucket) {
@@ -42,7 +42,7 @@ std::vector<Place> places_of(const planner::Schedule& schedule) {
   return places;
 }
 
-StateRange range_of(const planner::Schedule& schedule, const Place& place, int rank) {
+StateRange range_of(const planner::Schedule& schedule, const ParameterPlace& place, int rank) {
   const planner::Bucket& bucket = schedule.groups[place.group].buckets[place.bucket];
   const int64_t own_numel = schedule.shard_numel(bucket);
   const int64_t own_begin = rank % schedule.shards_of(bucket) * own_numel;

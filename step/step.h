@@ -34,14 +34,14 @@ StepOptions step_options(const planner::Config& config);
                                 const std::vector<int>& parameters);
 
 /// Says where one parameter lies.
-struct Place {
+struct ParameterPlace {
   int group = -1;
   int bucket = -1;
   planner::BucketEntry entry;
 };
 
 /// Returns the places of all parameters.
-std::vector<Place> places_of(const planner::Schedule& schedule);
+std::vector<ParameterPlace> places_of(const planner::Schedule& schedule);
 
 /// Describes a run of one parameter's elements that lies in a rank's state.
 struct StateRange {
@@ -54,7 +54,7 @@ struct StateRange {
 };
 
 /// Returns what `rank` holds of the parameter at `place`; numel is 0 where that is nothing.
-StateRange range_of(const planner::Schedule& schedule, const Place& place, int rank);
+StateRange range_of(const planner::Schedule& schedule, const ParameterPlace& place, int rank);
 
 /// Counts the steps that make what every later step finds: moments, workspaces, cached blocks.
 constexpr int64_t kFirstSteps = 2;

@@ -50,9 +50,10 @@ bool is_cpp(std::string_view path) { return path.ends_with(".cpp") || path.ends_
 // --- include edges -------------------------------------------------------------------------------
 
 /// Headers that say what things are; they include the standard library and each other.
-const Names kNouns = {"base/units.h",         "config/choice.h",    "config/gpus.h",
-                      "config/strategy.h",    "models/spec.h",      "profiler/blocks.h",
-                      "profiler/judgement.h", "profiler/profile.h", "schedule/schedule.h"};
+const Names kNouns = {"base/rounding.h",    "base/step_range.h",  "base/units.h",
+                      "config/choice.h",    "config/gpus.h",      "config/strategy.h",
+                      "models/spec.h",      "profiler/blocks.h",  "profiler/judgement.h",
+                      "profiler/profile.h", "schedule/schedule.h"};
 
 /// The room of the programs, which are made of all others.
 constexpr std::string_view kPrograms = "commands";

@@ -39,11 +39,11 @@ int64_t crop_offset(int64_t size, int64_t px) {
 
 at::Tensor sample_order(int64_t count, uint64_t seed, int64_t epoch, int rank, int world_size) {
   auto generator = at::detail::createCPUGenerator(seed + static_cast<uint64_t>(epoch));
-  return step::split<StepOps>(at::randperm(count, generator, at::kLong), rank, world_size);
+  return step::split<AtenStepOps>(at::randperm(count, generator, at::kLong), rank, world_size);
 }
 
 at::Tensor in_order(int64_t count, int rank, int world_size) {
-  return step::split<StepOps>(at::arange(count, at::kLong), rank, world_size);
+  return step::split<AtenStepOps>(at::arange(count, at::kLong), rank, world_size);
 }
 
 Batches::Batches(const ImageSet& set, const c10::Device& device)
@@ -51,7 +51,7 @@ Batches::Batches(const ImageSet& set, const c10::Device& device)
       labels_(view_of(set.labels, {set.count}).to(device)) {}
 
 Batch Batches::at(const at::Tensor& indices) const {
-  return step::gather<StepOps>(pixels_, labels_, indices);
+  return step::gather<AtenStepOps>(pixels_, labels_, indices);
 }
 
 FileBatches::FileBatches(const std::vector<planner::ImageFile>& files, int64_t px, int64_t channels,
@@ -68,7 +68,7 @@ Batch FileBatches::at(const at::Tensor& indices) const {
     pixels[i].copy_(read_square(file.path, px_, channels_));
     labels[i] = file.label;
   }
-  return step::move_batch<StepOps>(device_, pixels, labels);
+  return step::move_batch<AtenStepOps>(device_, pixels, labels);
 }
 
 at::Tensor read_square(const std::string& path, int64_t px, int64_t channels) {

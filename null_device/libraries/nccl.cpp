@@ -5,10 +5,10 @@
 
 #include "null_device/libraries/nccl_communicators.h"
 
-using shardlens::runtime::Communicator;
 using shardlens::runtime::Communicators;
 using shardlens::runtime::kNcclInvalidArgument;
 using shardlens::runtime::kNcclSuccess;
+using shardlens::runtime::StubCommunicator;
 
 namespace {
 
@@ -83,14 +83,14 @@ int ncclCommGetAsyncError(const void* communicator, int* state) {
 }
 
 int ncclCommCount(const void* communicator, int* ranks) {
-  Communicator found;
+  StubCommunicator found;
   const int result = Communicators::instance().find_usable(communicator, &found);
   if (result == kNcclSuccess) *ranks = found.ranks;
   return result;
 }
 
 int ncclCommUserRank(const void* communicator, int* rank) {
-  Communicator found;
+  StubCommunicator found;
   const int result = Communicators::instance().find_usable(communicator, &found);
   if (result == kNcclSuccess) *rank = found.rank;
   return result;

@@ -69,7 +69,7 @@ struct Enqueued {
 /// Holds the calling thread's group: its calls start when it ends.
 struct Group {
   int depth = 0;
-  NcclResult error = kNcclSuccess;  // the first; it fails the group
+  StubNcclResult error = kNcclSuccess;  // the first; it fails the group
   std::vector<Enqueued> calls;
 };
 
@@ -78,7 +78,7 @@ Group& group() {
   return instance;
 }
 
-NcclResult fail(NcclResult error) {
+StubNcclResult fail(StubNcclResult error) {
   if (group().depth > 0 && group().error == kNcclSuccess) group().error = error;
   return error;
 }
@@ -127,9 +127,9 @@ void check_overlaps(const std::vector<Enqueued>& calls) {
 }
 
 /// Checks a call's arguments; `call` then knows its communicator.
-NcclResult check_arguments(const void* communicator, NcclCall& call) {
-  Communicator found;
-  const NcclResult usable = Communicators::instance().find_usable(communicator, &found);
+StubNcclResult check_arguments(const void* communicator, NcclCall& call) {
+  StubCommunicator found;
+  const StubNcclResult usable = Communicators::instance().find_usable(communicator, &found);
   if (usable != kNcclSuccess) return usable;
   if (call.dtype < 0 || call.dtype >= static_cast<int>(kElementBytes.size())) {
     return kNcclInvalidArgument;
@@ -147,7 +147,7 @@ NcclResult check_arguments(const void* communicator, NcclCall& call) {
 }
 
 /// Enqueues a call with checked arguments. In a group it starts at the group's end.
-NcclResult enqueue(NcclCall call, const Extent& extent) {
+StubNcclResult enqueue(NcclCall call, const Extent& extent) {
   if (check_feed == nullptr) return kNcclSuccess;
   const size_t element_bytes = kElementBytes[static_cast<size_t>(call.dtype)];
   call.in_group = group().depth > 0;
@@ -165,8 +165,8 @@ NcclResult enqueue(NcclCall call, const Extent& extent) {
 
 /// Checks and enqueues a call. `extent_of` is called once the call knows its communicator.
 template <class ExtentOf>
-NcclResult run(const void* communicator, NcclCall call, const ExtentOf& extent_of) {
-  const NcclResult valid = check_arguments(communicator, call);
+StubNcclResult run(const void* communicator, NcclCall call, const ExtentOf& extent_of) {
+  const StubNcclResult valid = check_arguments(communicator, call);
   return valid == kNcclSuccess ? enqueue(call, extent_of(call)) : fail(valid);
 }
 
@@ -310,8 +310,8 @@ int ncclRecv(void* output, size_t count, int dtype, int peer, void* communicator
 }
 
 int ncclRedOpCreatePreMulSum(int* reduction, void*, int, int, void* communicator) {
-  Communicator found;
-  const NcclResult usable = Communicators::instance().find_usable(communicator, &found);
+  StubCommunicator found;
+  const StubNcclResult usable = Communicators::instance().find_usable(communicator, &found);
   if (usable == kNcclSuccess) *reduction = made_reductions().make();
   return usable;
 }

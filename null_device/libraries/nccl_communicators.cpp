@@ -32,59 +32,60 @@ bool Communicators::use_id(const NcclIdBytes& id, int ranks, int rank) {
   return users.ranks == ranks && users.seen.insert(rank).second;
 }
 
-NcclResult Communicators::start(Communicator& communicator) {
+StubNcclResult Communicators::start(StubCommunicator& communicator) {
   communicator.is_in_progress = !communicator.is_blocking;
   return communicator.is_in_progress ? kNcclInProgress : kNcclSuccess;
 }
 
-Communicator* Communicators::find_live(const void* handle) {
+StubCommunicator* Communicators::find_live(const void* handle) {
   const auto found = all_.find(handle);
   return found == all_.end() || found->second->is_dead ? nullptr : found->second.get();
 }
 
-NcclResult Communicators::create(void** handle, int ranks, const NcclIdBytes& id, int rank,
-                                 bool is_blocking) {
+StubNcclResult Communicators::create(void** handle, int ranks, const NcclIdBytes& id, int rank,
+                                     bool is_blocking) {
   if (handle == nullptr || ranks < 1 || rank < 0 || rank >= ranks) return kNcclInvalidArgument;
   const std::scoped_lock lock(mutex_);
   if (!use_id(id, ranks, rank)) return kNcclInvalidUsage;
-  auto created = std::make_unique<Communicator>(Communicator{.index = static_cast<int>(all_.size()),
-                                                             .ranks = ranks,
-                                                             .rank = rank,
-                                                             .is_blocking = is_blocking});
-  Communicator& communicator = *created;
+  auto created =
+      std::make_unique<StubCommunicator>(StubCommunicator{.index = static_cast<int>(all_.size()),
+                                                          .ranks = ranks,
+                                                          .rank = rank,
+                                                          .is_blocking = is_blocking});
+  StubCommunicator& communicator = *created;
   *handle = created.get();
   all_.emplace(created.get(), std::move(created));
   return start(communicator);
 }
 
-NcclResult Communicators::finalize(const void* handle) {
+StubNcclResult Communicators::finalize(const void* handle) {
   const std::scoped_lock lock(mutex_);
-  Communicator* const found = find_live(handle);
+  StubCommunicator* const found = find_live(handle);
   if (found == nullptr || found->is_in_progress || found->is_finalized) return kNcclInvalidArgument;
   found->is_finalized = true;
   return start(*found);
 }
 
-NcclResult Communicators::poll(const void* handle, int* state) {
+StubNcclResult Communicators::poll(const void* handle, int* state) {
   const std::scoped_lock lock(mutex_);
-  Communicator* const found = find_live(handle);
+  StubCommunicator* const found = find_live(handle);
   if (found == nullptr || state == nullptr) return kNcclInvalidArgument;
   *state = std::exchange(found->is_in_progress, false) ? kNcclInProgress : kNcclSuccess;
   return kNcclSuccess;
 }
 
-NcclResult Communicators::end(const void* handle) {
+StubNcclResult Communicators::end(const void* handle) {
   if (handle == nullptr) return kNcclSuccess;
   const std::scoped_lock lock(mutex_);
-  Communicator* const found = find_live(handle);
+  StubCommunicator* const found = find_live(handle);
   if (found == nullptr) return kNcclInvalidArgument;
   found->is_dead = true;
   return kNcclSuccess;
 }
 
-NcclResult Communicators::find_usable(const void* handle, Communicator* found) {
+StubNcclResult Communicators::find_usable(const void* handle, StubCommunicator* found) {
   const std::scoped_lock lock(mutex_);
-  const Communicator* const live = find_live(handle);
+  const StubCommunicator* const live = find_live(handle);
   if (live == nullptr || live->is_in_progress) return kNcclInvalidArgument;
   if (live->is_finalized) return kNcclInvalidUsage;
   *found = *live;

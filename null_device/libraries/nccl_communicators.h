@@ -13,7 +13,7 @@
 namespace shardlens::runtime {
 
 /// Lists values of ncclResult_t.
-enum NcclResult : int {
+enum StubNcclResult : int {
   kNcclSuccess = 0,
   kNcclInvalidArgument = 4,
   kNcclInvalidUsage = 5,
@@ -25,7 +25,7 @@ struct NcclIdBytes {
   std::array<char, 128> bytes;
 };
 
-struct Communicator {
+struct StubCommunicator {
   int index = 0;  // by order of creation
   int ranks = 0;
   int rank = 0;
@@ -45,16 +45,17 @@ class Communicators {
 
   // These two answer "in progress" for a communicator that does not block, and so does the first
   // poll, so that a caller's loop turns at least once.
-  NcclResult create(void** handle, int ranks, const NcclIdBytes& id, int rank, bool is_blocking);
-  NcclResult finalize(const void* handle);
-  NcclResult poll(const void* handle, int* state);
+  StubNcclResult create(void** handle, int ranks, const NcclIdBytes& id, int rank,
+                        bool is_blocking);
+  StubNcclResult finalize(const void* handle);
+  StubNcclResult poll(const void* handle, int* state);
 
   /// Ends a communicator that is destroyed or aborted.
-  NcclResult end(const void* handle);
+  StubNcclResult end(const void* handle);
 
   /// Copies a communicator for a call that needs a working one. As NCCL does, it answers "invalid
   /// argument" if that is dead or still in progress, "invalid usage" if it is finalized.
-  NcclResult find_usable(const void* handle, Communicator* found);
+  StubNcclResult find_usable(const void* handle, StubCommunicator* found);
 
  private:
   /// Holds the ranks that have used one id.
@@ -64,12 +65,12 @@ class Communicators {
   };
 
   bool use_id(const NcclIdBytes& id, int ranks, int rank);
-  NcclResult start(Communicator& communicator);
-  Communicator* find_live(const void* handle);
+  StubNcclResult start(StubCommunicator& communicator);
+  StubCommunicator* find_live(const void* handle);
 
   std::mutex mutex_;
   std::map<std::array<char, 128>, Users> ids_;  // those made here
-  std::unordered_map<const void*, std::unique_ptr<Communicator>> all_;
+  std::unordered_map<const void*, std::unique_ptr<StubCommunicator>> all_;
 };
 
 }  // namespace shardlens::runtime

@@ -112,7 +112,7 @@ CommandOutcome diff(const Arguments& arguments, const Recordings& recordings) {
   const double limit = limit_text.empty() ? 0 : parse_percent("--fail-above", limit_text);
   const RunDiff found = diff_runs(analyse_side(a, recordings), analyse_side(b, recordings));
   CommandOutcome outcome{.out = json ? diff_json(found) : diff_text(found), .error = {}};
-  const std::vector<Finding> refused = without(obstacles_between(found), allowed);
+  const std::vector<FoundObstacle> refused = without(obstacles_between(found), allowed);
   if (!limit_text.empty() && !refused.empty()) {
     outcome.exit_code = 2;
     outcome.error = fmt::format("shardlens profile: {}\n", refusal(refused));

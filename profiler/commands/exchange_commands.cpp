@@ -117,8 +117,8 @@ std::string export_perfetto(const ExportOptions& options, const Paths& paths) {
   });
 }
 
-std::vector<Timeline> timelines_of(const Paths& paths, size_t points) {
-  std::vector<Timeline> timelines;
+std::vector<MemoryTimeline> timelines_of(const Paths& paths, size_t points) {
+  std::vector<MemoryTimeline> timelines;
   for (const std::string& path : paths) {
     timelines.push_back(timeline_of(events_in(path), points));
   }
@@ -126,10 +126,10 @@ std::vector<Timeline> timelines_of(const Paths& paths, size_t points) {
 }
 
 std::string export_csv(const ExportOptions& options, const Paths& paths) {
-  const std::vector<Timeline> timelines =
+  const std::vector<MemoryTimeline> timelines =
       timelines_of(paths, options.points.value_or(kTablePoints));
   // A judgement stands in the rows of the table: without a row it would be lost.
-  for (const Timeline& timeline : timelines) {
+  for (const MemoryTimeline& timeline : timelines) {
     if (is_whole(timeline.judgement) || !timeline.points.empty()) continue;
     throw std::invalid_argument(fmt::format("{}: rank {} has nothing to export, it is {}",
                                             options.source, timeline.header.rank,

@@ -95,7 +95,7 @@ double gated_growth_percent(const RunDiff& diff) { return growth_of(worst_of(dif
 std::string gate_markdown(const RunDiff& diff, double limit_percent) {
   const RankDiff& worst = worst_of(diff);
   std::string text = fmt::format("### GPU memory: {}\n\n", headline(diff, limit_percent));
-  for (const Finding& finding : obstacles_between(diff)) {
+  for (const FoundObstacle& finding : obstacles_between(diff)) {
     text += fmt::format("**Not alike**: {} ({}).\n\n", finding.text, info_of(finding.obstacle).why);
   }
   text += fmt::format("| rank {} | base | new | growth |\n|---|---:|---:|---:|\n", worst.b.rank);
@@ -134,12 +134,12 @@ CommandOutcome gate_command(const std::vector<std::string>& arguments,
   const double limit = parse_percent("--fail-above", limit_text);
   const std::vector<Obstacle> allowed = parse_allowed(allow);
   const RunDiff diff = diff_runs(analyse_side_by(base, analyse), analyse_side_by(fresh, analyse));
-  const std::vector<Finding> found = obstacles_between(diff);
-  const std::vector<Finding> refused = without(found, allowed);
+  const std::vector<FoundObstacle> found = obstacles_between(diff);
+  const std::vector<FoundObstacle> refused = without(found, allowed);
   if (!refused.empty()) throw std::invalid_argument(refusal(refused));
   if (!markdown.empty()) write_text(markdown, gate_markdown(diff, limit));
   std::string line = fmt::format("{}; {}", headline(diff, limit), verdict(worst_of(diff)));
-  for (const Finding& finding : found) line += fmt::format("; allowed: {}", finding.text);
+  for (const FoundObstacle& finding : found) line += fmt::format("; allowed: {}", finding.text);
   if (gated_growth_percent(diff) <= limit) return {.out = line + "\n", .error = {}};
   return {.exit_code = 1, .out = {}, .error = fmt::format("shardlens gate: {}\n", line)};
 }

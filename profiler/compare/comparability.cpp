@@ -68,7 +68,7 @@ class Comparison {
       add(Obstacle::ranks, fmt::format("only B has rank {}", rank));
   }
 
-  std::vector<Finding> findings;
+  std::vector<FoundObstacle> findings;
 
  private:
   void add(Obstacle obstacle, std::string text) { findings.push_back({obstacle, std::move(text)}); }
@@ -132,7 +132,9 @@ Obstacle parse_word(std::string_view word) {
 
 const ObstacleInfo& info_of(Obstacle obstacle) { return kInfos[static_cast<size_t>(obstacle)]; }
 
-std::vector<Finding> obstacles_between(const RunDiff& diff) { return Comparison(diff).findings; }
+std::vector<FoundObstacle> obstacles_between(const RunDiff& diff) {
+  return Comparison(diff).findings;
+}
 
 std::vector<Obstacle> parse_allowed(const std::vector<std::string>& words) {
   std::vector<Obstacle> allowed;
@@ -140,14 +142,15 @@ std::vector<Obstacle> parse_allowed(const std::vector<std::string>& words) {
   return allowed;
 }
 
-std::vector<Finding> without(std::vector<Finding> findings, std::span<const Obstacle> allowed) {
-  std::erase_if(findings, [&](const Finding& finding) {
+std::vector<FoundObstacle> without(std::vector<FoundObstacle> findings,
+                                   std::span<const Obstacle> allowed) {
+  std::erase_if(findings, [&](const FoundObstacle& finding) {
     return std::ranges::find(allowed, finding.obstacle) != allowed.end();
   });
   return findings;
 }
 
-std::string refusal(std::span<const Finding> findings) {
+std::string refusal(std::span<const FoundObstacle> findings) {
   std::set<Obstacle> obstacles;
   std::string text = "not compared: ";
   for (size_t i = 0; i < findings.size(); ++i) {

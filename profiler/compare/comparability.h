@@ -32,22 +32,23 @@ struct ObstacleInfo {
 };
 const ObstacleInfo& info_of(Obstacle obstacle);
 
-struct Finding {
+struct FoundObstacle {
   Obstacle obstacle{};
   std::string text;  // "B, rank 3: still being written: the peak so far"
 };
 
 /// Returns the obstacles in the order of the ranks; empty if everything can be compared.
-std::vector<Finding> obstacles_between(const RunDiff& diff);
+std::vector<FoundObstacle> obstacles_between(const RunDiff& diff);
 
 /// Parses the words of --allow, "steps,device" or one at a time. Throws std::invalid_argument for
 /// an unknown word, and lists the known ones.
 std::vector<Obstacle> parse_allowed(const std::vector<std::string>& words);
 
-std::vector<Finding> without(std::vector<Finding> findings, std::span<const Obstacle> allowed);
+std::vector<FoundObstacle> without(std::vector<FoundObstacle> findings,
+                                   std::span<const Obstacle> allowed);
 
 /// Returns one line: why the two are not compared, and what --allow would have to say. Call it with
 /// at least one finding.
-std::string refusal(std::span<const Finding> findings);
+std::string refusal(std::span<const FoundObstacle> findings);
 
 }  // namespace shardlens::profiler

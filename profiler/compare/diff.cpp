@@ -15,9 +15,9 @@ namespace shardlens::profiler {
 namespace {
 
 /// Returns the blocks that are alive at a peak, by label, action and category.
-std::vector<Holding> holdings_of(const std::vector<Tensor>& tensors) {
+std::vector<Holding> holdings_of(const std::vector<NamedAllocation>& tensors) {
   std::map<std::tuple<Category, std::string, std::string>, Holding> holdings;
-  for (const Tensor& tensor : tensors) {
+  for (const NamedAllocation& tensor : tensors) {
     const std::string action = short_action(tensor.action_id, tensor.action);
     Holding& holding = holdings[{tensor.category, tensor.label, action}];
     if (holding.sizes.empty()) {

@@ -102,7 +102,7 @@ Json pair_json(const Pair& pair) {
 
 Json obstacles_json(const RunDiff& diff) {
   Json json = Json::array();
-  for (const Finding& finding : obstacles_between(diff)) {
+  for (const FoundObstacle& finding : obstacles_between(diff)) {
     json.push_back({{"allow", info_of(finding.obstacle).word}, {"text", finding.text}});
   }
   return json;
@@ -166,7 +166,7 @@ std::string diff_text(const RunDiff& diff) {
                                       : fmt::format("ranks {} and {}", rank.a.rank, rank.b.rank);
   };
   std::string text = fmt::format("{}: {}\n", names(worst), verdict(worst));
-  for (const Finding& finding : obstacles_between(diff)) {
+  for (const FoundObstacle& finding : obstacles_between(diff)) {
     text += fmt::format("  not alike: {} ({})\n", finding.text, info_of(finding.obstacle).why);
   }
   text += rank_diff_text(worst);

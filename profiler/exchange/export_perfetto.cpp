@@ -45,7 +45,7 @@ class RankWriter {
         process_(int64_t{source.header.rank} + 1) {}  // 0 stands for the idle process
 
   void write(size_t most_points) {
-    const Timeline timeline = timeline_of(source_, most_points);
+    const MemoryTimeline timeline = timeline_of(source_, most_points);
     end_ns_ = timeline.end_ns;
     write_names();
     write_slices();
@@ -148,7 +148,7 @@ class RankWriter {
 
   // --- counters ----------------------------------------------------------------------------------
 
-  void write_counters(const Timeline& timeline) {
+  void write_counters(const MemoryTimeline& timeline) {
     const std::string_view space = kSpaceNames[static_cast<size_t>(timeline.space)];
     std::vector<size_t> used;
     for (size_t i = 0; i < kCategories; ++i) {

@@ -28,11 +28,11 @@ std::string recording_word(const Judgement& judgement) {
 
 }  // namespace
 
-void write_timeline_csv(const std::vector<Timeline>& timelines, std::ostream& out) {
+void write_timeline_csv(const std::vector<MemoryTimeline>& timelines, std::ostream& out) {
   out << "rank,time_ms,step,phase,action,total_bytes";
   for (const std::string_view name : kCategoryNames) out << ',' << name;
   out << ",recording\n";
-  for (const Timeline& timeline : timelines) {
+  for (const MemoryTimeline& timeline : timelines) {
     const PlaceNames names(timeline.header);
     for (const TimelinePoint& point : timeline.points) {
       out << fmt::format(
@@ -45,9 +45,9 @@ void write_timeline_csv(const std::vector<Timeline>& timelines, std::ostream& ou
   }
 }
 
-void write_largest_csv(const std::vector<Timeline>& timelines, std::ostream& out) {
+void write_largest_csv(const std::vector<MemoryTimeline>& timelines, std::ostream& out) {
   out << "rank,bytes,category,label,step,action,recording\n";
-  for (const Timeline& timeline : timelines) {
+  for (const MemoryTimeline& timeline : timelines) {
     const PlaceNames names(timeline.header);
     for (const PeakTensor& tensor : timeline.largest) {
       out << fmt::format("{},{},{},{},{},{},{}\n", timeline.header.rank, tensor.bytes,

@@ -225,7 +225,7 @@ class TimelineBuilder {
         live_(space_),
         sampler_(overview_.changes, most_points, overview_.end_ns) {}
 
-  Timeline build() {
+  MemoryTimeline build() {
     for_each_usable(source_, [this](const Event& event) { take(event); });
     timeline_.header = source_.header;
     timeline_.space = space_;
@@ -282,13 +282,13 @@ class TimelineBuilder {
   Sampler sampler_;
   std::vector<LiveBlocks::Block> largest_;
   size_t changes_ = 0;
-  Timeline timeline_;
+  MemoryTimeline timeline_;
   TimelinePoint now_;
 };
 
 }  // namespace
 
-bool Timeline::uses(Category category) const {
+bool MemoryTimeline::uses(Category category) const {
   return std::ranges::any_of(points, [&](const TimelinePoint& point) {
     return point.bytes[static_cast<size_t>(category)] != 0;
   });
@@ -304,9 +304,9 @@ Space main_space_of(const EventSource& source) {
   return has_device ? Space::device : Space::host;
 }
 
-Timeline timeline_of(const EventSource& source, size_t most_points) {
+MemoryTimeline timeline_of(const EventSource& source, size_t most_points) {
   if (most_points < 2) throw std::invalid_argument("a timeline needs two points at least");
-  Timeline timeline = TimelineBuilder(source, most_points).build();
+  MemoryTimeline timeline = TimelineBuilder(source, most_points).build();
   timeline.judgement = source.judgement();
   return timeline;
 }

@@ -31,13 +31,13 @@ struct PeakTensor {
   Place place;  // of its allocation
 };
 
-struct Timeline {
+struct MemoryTimeline {
   Header header;
   Judgement judgement;
   Space space = Space::host;
   std::vector<TimelinePoint> points;  // in order
   TimelinePoint peak;                 // the first of its height; one of the points
-  std::vector<PeakTensor> largest;  // at most ten, the largest first
+  std::vector<PeakTensor> largest;    // at most ten, the largest first
   int64_t end_ns = 0;
 
   bool uses(Category category) const;
@@ -53,6 +53,6 @@ Space main_space_of(const EventSource& source);
 /// equal length, each of which keeps its highest point and its last. Goes through the events three
 /// times, and holds only what is alive and a byte for each life. Throws std::invalid_argument for
 /// more than 2^32 - 2 lives and for fewer than two points.
-Timeline timeline_of(const EventSource& source, size_t most_points);
+MemoryTimeline timeline_of(const EventSource& source, size_t most_points);
 
 }  // namespace shardlens::profiler

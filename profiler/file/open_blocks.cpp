@@ -16,6 +16,7 @@
 
 #include "base/checksum/crc32c.h"
 #include "base/input_file.h"
+#include "base/rounding.h"
 #include "profiler/file/format.h"
 
 namespace shardlens::profiler {
@@ -112,13 +113,15 @@ bool is_known(const Event& event) {
          static_cast<int>(event.category) < kCategories;
 }
 
-size_t round_up(size_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
+size_t whole_pages(size_t bytes) {
+  return static_cast<size_t>(round_up(static_cast<int64_t>(bytes), kPageBytes));
+}
 
 size_t block_bytes(const OpenShape& shape) {
-  return round_up(kBlockHeadBytes + size_t{shape.block_events} * sizeof(Event));
+  return whole_pages(kBlockHeadBytes + size_t{shape.block_events} * sizeof(Event));
 }
 size_t area_place(const OpenShape& shape, int area) {
-  return kPageBytes + static_cast<size_t>(area) * round_up(shape.area_bytes);
+  return kPageBytes + static_cast<size_t>(area) * whole_pages(shape.area_bytes);
 }
 size_t block_place(const OpenShape& shape, uint32_t block) {
   return area_place(shape, kStringAreas) + block * block_bytes(shape);

@@ -28,13 +28,6 @@
 
 namespace shardlens::profiler {
 
-/// The use of an allocation: its category, label and action.
-struct Purpose {
-  Category category = Category::other;
-  uint32_t label = 0;
-  int32_t action = -1;
-};
-
 struct RecorderOptions {
   std::string path;
   Header header;  // the recorder sets its start

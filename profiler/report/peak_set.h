@@ -19,8 +19,6 @@ struct Moment {
   Phase phase = Phase::starting;
 };
 
-using CategoryBytes = std::array<int64_t, kCategories>;
-
 /// A number of bytes with its peak, and the peak of a window of time.
 struct Level {
   int64_t bytes = 0;

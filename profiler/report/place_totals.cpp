@@ -14,7 +14,7 @@ namespace shardlens::profiler {
 
 namespace {
 
-PlaceTotal first_of(const Tensor& tensor) {
+PlaceTotal first_of(const NamedAllocation& tensor) {
   return {.largest_bytes = tensor.given_bytes,
           .smallest_bytes = tensor.given_bytes,
           .category = tensor.category,
@@ -25,7 +25,7 @@ PlaceTotal first_of(const Tensor& tensor) {
           .oldest_steps = tensor.age_steps};
 }
 
-void add(PlaceTotal& place, const Tensor& tensor) {
+void add(PlaceTotal& place, const NamedAllocation& tensor) {
   place.given_bytes += tensor.given_bytes;
   place.asked_bytes += tensor.asked_bytes;
   ++place.count;
@@ -37,13 +37,13 @@ void add(PlaceTotal& place, const Tensor& tensor) {
 
 }  // namespace
 
-std::vector<PlaceTotal> place_totals(const std::vector<Tensor>& tensors) {
+std::vector<PlaceTotal> place_totals(const std::vector<NamedAllocation>& tensors) {
   // Schedules of training and evaluation count their actions alike, so an action's words count,
   // too.
   using Key = std::tuple<Category, int32_t, std::string_view, std::string_view>;
   std::vector<PlaceTotal> places;
   std::map<Key, size_t> found;
-  for (const Tensor& tensor : tensors) {
+  for (const NamedAllocation& tensor : tensors) {
     const Key key{tensor.category, tensor.action_id, tensor.action, tensor.label};
     const auto [at, is_new] = found.emplace(key, places.size());
     if (is_new) places.push_back(first_of(tensor));

@@ -30,7 +30,7 @@ struct PlaceTotal {
 
 /// Returns the places of the allocations, the one with the most bytes first and equal ones in the
 /// order of their first allocation in `tensors`. Their bytes add up to those of the allocations.
-std::vector<PlaceTotal> place_totals(const std::vector<Tensor>& tensors);
+std::vector<PlaceTotal> place_totals(const std::vector<NamedAllocation>& tensors);
 
 /// Returns "27 x 108.00 MiB", "30 of up to 108.00 MiB", or "" for a single block.
 std::string count_text(const PlaceTotal& place);

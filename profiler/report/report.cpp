@@ -31,11 +31,11 @@ class Names {
 
   /// Returns the allocations with their texts, the largest first and equal ones in the order of
   /// their allocation.
-  std::vector<Tensor> tensors(std::vector<Live> live, int64_t step_now) const {
+  std::vector<NamedAllocation> tensors(std::vector<Live> live, int64_t step_now) const {
     std::ranges::sort(live, [](const Live& a, const Live& b) {
       return a.given_bytes != b.given_bytes ? a.given_bytes > b.given_bytes : a.version < b.version;
     });
-    std::vector<Tensor> tensors;
+    std::vector<NamedAllocation> tensors;
     tensors.reserve(live.size());
     for (const Live& one : live) {
       tensors.push_back({.given_bytes = one.given_bytes,

@@ -26,7 +26,7 @@ namespace shardlens::profiler {
 constexpr size_t kTensorRows = 10;
 
 /// An allocation, with texts in place of indices.
-struct Tensor {
+struct NamedAllocation {
   int64_t given_bytes = 0;
   int64_t asked_bytes = 0;
   Category category{};
@@ -47,7 +47,7 @@ struct SpaceReport {
   std::string peak_action;
   CategoryBytes given{};  // at the peak
   CategoryBytes asked{};
-  std::vector<Tensor> tensors;  // alive at the peak, the largest first
+  std::vector<NamedAllocation> tensors;  // alive at the peak, the largest first
   std::array<std::optional<int64_t>, kPhases> phase_peaks;
   int64_t allocations = 0;  // in the whole recording
   int64_t end_bytes = 0;    // when it ends
@@ -71,7 +71,7 @@ struct OutOfMemory {
   int64_t largest_free_bytes = 0;  // the largest reserved and free block
   BlockTotals blocks;
   CategoryBytes given{};
-  std::vector<Tensor> tensors;  // alive then, the largest first
+  std::vector<NamedAllocation> tensors;  // alive then, the largest first
 };
 
 struct CounterReport {
@@ -108,7 +108,7 @@ struct RankReport {
   Header header;
   int64_t events = 0;
   Judgement judgement;
-  int64_t unmatched = 0;  // frees and changes of unknown addresses
+  int64_t unmatched = 0;                                   // frees and changes of unknown addresses
   std::array<std::optional<SpaceReport>, kSpaces> spaces;  // empty: it has no event
   Space main = Space::host;                                // its peak is the rank's
   std::vector<StepPeak> steps;                             // of training

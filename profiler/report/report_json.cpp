@@ -33,10 +33,10 @@ Json moment_json(const Moment& at, const std::string& action) {
           {"action_text", action}};
 }
 
-Json tensors_json(const std::vector<Tensor>& tensors) {
+Json tensors_json(const std::vector<NamedAllocation>& tensors) {
   Json json = Json::array();
   for (size_t i = 0; i < std::min(kTensorRows, tensors.size()); ++i) {
-    const Tensor& tensor = tensors[i];
+    const NamedAllocation& tensor = tensors[i];
     json.push_back({{"bytes", tensor.given_bytes},
                     {"requested_bytes", tensor.asked_bytes},
                     {"category", kCategoryNames[static_cast<size_t>(tensor.category)]},
@@ -49,7 +49,7 @@ Json tensors_json(const std::vector<Tensor>& tensors) {
 }
 
 /// Lists all places: their bytes add up to those of the peak.
-Json places_json(const std::vector<Tensor>& tensors) {
+Json places_json(const std::vector<NamedAllocation>& tensors) {
   Json json = Json::array();
   for (const PlaceTotal& place : place_totals(tensors)) {
     json.push_back({{"bytes", place.given_bytes},

@@ -126,7 +126,7 @@ std::string age_text(const PlaceTotal& place) {
 }
 
 /// Returns a row for each of the places with the most bytes, and one for all others.
-std::string place_rows(const Header& header, const std::vector<Tensor>& tensors) {
+std::string place_rows(const Header& header, const std::vector<NamedAllocation>& tensors) {
   const std::vector<PlaceTotal> places = place_totals(tensors);
   std::string text;
   for (size_t i = 0; i < std::min(kTensorRows, places.size()); ++i) {

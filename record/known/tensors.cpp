@@ -40,7 +40,7 @@ at::Tensor view_of(std::vector<char>& from, const at::Tensor& tensor) {
                        tensor.options().device(at::kCPU).requires_grad(false));
 }
 
-bool has_gaps(const at::Tensor& tensor, const Span& span) {
+bool has_gaps(const at::Tensor& tensor, const MemorySpan& span) {
   return span.bytes != static_cast<size_t>(tensor.numel()) * bytes_of_element(tensor);
 }
 
@@ -66,15 +66,15 @@ bool is_plain(const at::Tensor& tensor) {
          !tensor.is_neg() && !tensor.is_quantized();
 }
 
-std::optional<Span> span_of(const at::Tensor& tensor) {
+std::optional<MemorySpan> span_of(const at::Tensor& tensor) {
   if (tensor.numel() == 0) return std::nullopt;
   const auto memory = reinterpret_cast<uint64_t>(tensor.storage().data());
   if (memory == 0) return std::nullopt;
   int64_t last = 0;
   for (int64_t i = 0; i < tensor.dim(); ++i) last += (tensor.size(i) - 1) * tensor.stride(i);
   const size_t element = bytes_of_element(tensor);
-  return Span{.address = memory + static_cast<uint64_t>(tensor.storage_offset()) * element,
-              .bytes = (static_cast<size_t>(last) + 1) * element};
+  return MemorySpan{.address = memory + static_cast<uint64_t>(tensor.storage_offset()) * element,
+                    .bytes = (static_cast<size_t>(last) + 1) * element};
 }
 
 std::optional<at::Tensor> known_values(KnownMemory& memory, const at::Tensor& tensor) {

@@ -21,7 +21,7 @@ inline constexpr int64_t kMostAllowedElements = int64_t{1} << 23;
 
 /// The memory that a tensor's elements lie in, from the first byte to the last, with the gaps that
 /// its strides leave.
-struct Span {
+struct MemorySpan {
   uint64_t address = 0;
   size_t bytes = 0;
 };
@@ -41,7 +41,7 @@ void allow_elements(int64_t elements);
 bool is_small(const at::Tensor& tensor);
 
 /// Returns nothing for a tensor without elements.
-std::optional<Span> span_of(const at::Tensor& tensor);
+std::optional<MemorySpan> span_of(const at::Tensor& tensor);
 
 /// Returns a copy on the CPU of a plain tensor, with its sizes, contiguous; nothing if one of its
 /// values is unknown or there are too many.

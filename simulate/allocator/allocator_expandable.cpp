@@ -11,8 +11,7 @@ int64_t AllocatorModel::page_bytes(Pool of) const {
 }
 
 int64_t AllocatorModel::range_bytes(Pool of) const {
-  return profiler::rounded_up(settings_.capacity_bytes + settings_.capacity_bytes / 8,
-                              page_bytes(of));
+  return round_up(settings_.capacity_bytes + settings_.capacity_bytes / 8, page_bytes(of));
 }
 
 /// Returns a free block of at least the request's size, all of it mapped; nullptr if the device has
@@ -55,7 +54,7 @@ AllocatorBlock* AllocatorModel::new_range(const Request& request) {
 
 /// Maps whole pages for the first `bytes` of an unmapped block, which starts at a page.
 bool AllocatorModel::map(Block* block, int64_t bytes) {
-  const int64_t mapped_bytes = profiler::rounded_up(bytes, page_bytes(block->pool));
+  const int64_t mapped_bytes = round_up(bytes, page_bytes(block->pool));
   if (!take_memory(mapped_bytes)) return false;
   erase_free(block);
   const int64_t offset_bytes = block->offset_bytes;
@@ -81,7 +80,7 @@ bool AllocatorModel::map(Block* block, int64_t bytes) {
 void AllocatorModel::unmap(Block* block) {
   const int64_t page = page_bytes(block->pool);
   const int64_t block_end = block->offset_bytes + block->bytes;
-  const int64_t begin = profiler::rounded_up(block->offset_bytes, page);
+  const int64_t begin = round_up(block->offset_bytes, page);
   const int64_t end = block_end / page * page;
   if (begin >= end) return;
   erase_free(block);

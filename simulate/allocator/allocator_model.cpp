@@ -87,10 +87,10 @@ void AllocatorModel::set_memory_fraction(double fraction) {
   }
 }
 
-void AllocatorModel::reset_peaks() { counters_.for_each(&Counter::reset_peak); }
+void AllocatorModel::reset_peaks() { counters_.for_each(&AllocatorStat::reset_peak); }
 
 void AllocatorModel::reset_accumulated() {
-  counters_.for_each(&Counter::reset_accumulated);
+  counters_.for_each(&AllocatorStat::reset_accumulated);
   counters_.alloc_retries = 0;
   counters_.out_of_memory = 0;
   counters_.synchronizations = 0;
@@ -108,7 +108,7 @@ int64_t AllocatorModel::rounded(int64_t bytes) const {
   if (steps > 1 && static_cast<uint64_t>(bytes) > kBlockBytes * steps) {
     return rounded_to_division(bytes, steps);
   }
-  return profiler::rounded_up(bytes, kBlockBytes);
+  return round_up(bytes, kBlockBytes);
 }
 
 AllocatorModel::Request AllocatorModel::request_of(int64_t bytes, StreamIndex stream) const {
@@ -170,7 +170,7 @@ AllocatorModel::Obtained AllocatorModel::obtain(const Request& request) {
     return before - counters_.all.reserved_bytes.current;
   };
   Obtained obtained;
-  OutOfMemory& failure = obtained.failure;
+  AllocationFailure& failure = obtained.failure;
   if (collects_garbage()) failure.collected = released_by([&] { collect_garbage(); });
   obtained.block = new_segment(request);
   if (obtained.block != nullptr) return obtained;
@@ -188,7 +188,7 @@ AllocatorModel::Obtained AllocatorModel::obtain(const Request& request) {
   return obtained;
 }
 
-OutOfMemory AllocatorModel::out_of_memory(const Request& request, OutOfMemory failure) {
+AllocationFailure AllocatorModel::out_of_memory(const Request& request, AllocationFailure failure) {
   ++counters_.out_of_memory;
   failure.requested = request.requested_bytes;
   failure.rounded = request.bytes;
@@ -305,7 +305,7 @@ void AllocatorModel::free_now(Block* block) {
 void AllocatorModel::count_merged(const Block& block, int64_t merged_blocks, int64_t merged_bytes) {
   const int64_t blocks = (block.is_split() ? 1 : 0) - merged_blocks;
   const int64_t bytes = (block.is_split() ? block.bytes : 0) - merged_bytes;
-  const auto change = [](Counter& counter, int64_t amount) {
+  const auto change = [](AllocatorStat& counter, int64_t amount) {
     if (amount > 0) counter.increase(amount);
     if (amount < 0) counter.decrease(-amount);
   };

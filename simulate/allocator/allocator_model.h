@@ -109,7 +109,7 @@ class AllocatorModel {
   struct Obtained {
     Block* block = nullptr;
     AllocationSource source = AllocationSource::driver;
-    OutOfMemory failure;  // what was tried so far
+    AllocationFailure failure;  // what was tried so far
   };
   struct BlockPool {
     std::vector<FreeBlocks> streams;  // by StreamIndex
@@ -126,7 +126,7 @@ class AllocatorModel {
   Block* find_free(const Request& request);
   bool is_oversize_for(const Block& block, const Request& request) const;
   Obtained obtain(const Request& request);
-  OutOfMemory out_of_memory(const Request& request, OutOfMemory failure);
+  AllocationFailure out_of_memory(const Request& request, AllocationFailure failure);
   Allocation give(const Request& request, Block* block, AllocationSource source);
   Block* cut(const Request& request, Block* block);
   bool should_cut(const Block& block, const Request& request) const;

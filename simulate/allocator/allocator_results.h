@@ -32,7 +32,7 @@ struct Allocation {
 };
 
 /// The result of a request that failed, in bytes at the time when the allocator gave up.
-struct OutOfMemory {
+struct AllocationFailure {
   int64_t requested = 0;
   int64_t rounded = 0;
   int64_t asked_of_driver = 0;  // the segment that was wanted
@@ -45,7 +45,7 @@ struct OutOfMemory {
   int64_t released_cache = 0;      // and with the whole cache before the last one
 };
 
-using AllocationResult = std::variant<Allocation, OutOfMemory>;
+using AllocationResult = std::variant<Allocation, AllocationFailure>;
 
 enum class AllocatorEventKind : uint8_t {
   alloc,
@@ -58,7 +58,7 @@ enum class AllocatorEventKind : uint8_t {
 };
 
 /// One event as LibTorch's trace of the allocator records it, in the same order. Running out of
-/// memory is no event here: it is the result of a request (OutOfMemory).
+/// memory is no event here: it is the result of a request (AllocationFailure).
 struct AllocatorEvent {
   AllocatorEventKind kind = AllocatorEventKind::alloc;
   StreamIndex stream = 0;

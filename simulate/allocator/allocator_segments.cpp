@@ -15,14 +15,14 @@ constexpr int64_t kDevicePageBytes = int64_t{2} << 20;
 }  // namespace
 
 bool AllocatorModel::take_memory(int64_t bytes) {
-  const int64_t pages_bytes = profiler::rounded_up(bytes, kDevicePageBytes);
+  const int64_t pages_bytes = round_up(bytes, kDevicePageBytes);
   if (pages_bytes > device_free_bytes()) return false;
   device_used_bytes_ += pages_bytes;
   return true;
 }
 
 void AllocatorModel::give_memory_back(int64_t bytes) {
-  device_used_bytes_ -= profiler::rounded_up(bytes, kDevicePageBytes);
+  device_used_bytes_ -= round_up(bytes, kDevicePageBytes);
 }
 
 bool AllocatorModel::take_outside(int64_t bytes) {

@@ -56,7 +56,7 @@ Tensor replace_by_gradient(const Tensor& rows) {
   return loss;
 }
 
-LossAndGradient token_loss_and_gradient(Tensor logits) {
+MetaLossAndGradient token_loss_and_gradient(Tensor logits) {
   constexpr int64_t kCopyBytes = 64 << 20;
   Context& context = logits.context();
   const GradMode off(context, false);
@@ -70,7 +70,7 @@ LossAndGradient token_loss_and_gradient(Tensor logits) {
   return {with_number(context, {}, Type::fp32), std::move(logits)};
 }
 
-LossAndGradient sum_and_gradient(const Tensor& logits, const Tensor& weight) {
+MetaLossAndGradient sum_and_gradient(const Tensor& logits, const Tensor& weight) {
   Context& context = logits.context();
   const GradMode off(context, false);
   const Tensor one = weight.defined() ? weight.to(logits.scalar_type())
@@ -79,7 +79,7 @@ LossAndGradient sum_and_gradient(const Tensor& logits, const Tensor& weight) {
   return {std::move(total), one.expand(logits.sizes())};
 }
 
-LossAndGradient differentiate(const Tensor& output, const Tensor& weight) {
+MetaLossAndGradient differentiate(const Tensor& output, const Tensor& weight) {
   Context& context = output.context();
   const Tensor leaf = output.detach().requires_grad_(true);
   const Tensor value = mean_cross_entropy(leaf);
@@ -97,8 +97,8 @@ Tensor loss(const models::ModelSpec& spec, const Tensor& logits) {
   return mean_cross_entropy(logits);
 }
 
-LossAndGradient loss_and_gradient(const models::ModelSpec& spec, Tensor logits,
-                                  const Tensor& weight) {
+MetaLossAndGradient loss_and_gradient(const models::ModelSpec& spec, Tensor logits,
+                                      const Tensor& weight) {
   if (spec.loss == models::LossKind::sum) return sum_and_gradient(logits, weight);
   if (spec.sample.target_shape.empty()) return differentiate(logits, weight);
   return token_loss_and_gradient(std::move(logits));

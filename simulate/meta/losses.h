@@ -6,7 +6,7 @@
 
 namespace shardlens::planner::meta {
 
-struct LossAndGradient {
+struct MetaLossAndGradient {
   Tensor loss;
   Tensor gradient;
 };
@@ -15,7 +15,7 @@ struct LossAndGradient {
 Tensor loss(const models::ModelSpec& spec, const Tensor& logits);
 
 /// Computes models::loss_and_gradient; `weight` may be undefined.
-LossAndGradient loss_and_gradient(const models::ModelSpec& spec, Tensor logits,
-                                  const Tensor& weight);
+MetaLossAndGradient loss_and_gradient(const models::ModelSpec& spec, Tensor logits,
+                                      const Tensor& weight);
 
 }  // namespace shardlens::planner::meta

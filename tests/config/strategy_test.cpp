@@ -119,8 +119,8 @@ TEST_CASE("a recording is of all steps, of some or of none") {
   CHECK(recording("on").wanted);
   CHECK_FALSE(recording("on").steps);
   CHECK(recording("3:5").wanted);
-  CHECK(recording("3:5").steps == StepRange{.first = 3, .last = 5});
-  CHECK(recording("7:7").steps == StepRange{.first = 7, .last = 7});
+  CHECK(recording("3:5").steps == shardlens::StepRange{.first = 3, .last = 5});
+  CHECK(recording("7:7").steps == shardlens::StepRange{.first = 7, .last = 7});
   for (const std::string word : {"5:3", "0:3", "-1:3", "3", "3:", ":3", ":", "a:b", "3:5:7", "3: 5",
                                  "ON", "", "1e3:2000", "1:99999999999999999999"}) {
     CAPTURE(word);

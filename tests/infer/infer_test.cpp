@@ -183,12 +183,12 @@ TEST_CASE("what cannot be classified is refused in a line", "[infer]") {
 
 TEST_CASE("a picture has a block for each pixel, and no more columns than a terminal", "[infer]") {
   using namespace shardlens::runtime;
-  const Picture small{.height = 3, .width = 2, .light = {0, 1, 0.5F, 0, 0, 0}};
+  const GreyPicture small{.height = 3, .width = 2, .light = {0, 1, 0.5F, 0, 0, 0}};
   CHECK(picture_as_text(small) == "  @@\n++\n\n");
   const std::string blocks = picture_for_terminal(small);
   CHECK(std::count(blocks.begin(), blocks.end(), '\n') == 2);
   CHECK_THAT(blocks, ContainsSubstring("\x1b[38;5;255;48;5;232m\u2580"));
-  const Picture large{.height = 224, .width = 224, .light = std::vector<float>(224 * 224, 1)};
+  const GreyPicture large{.height = 224, .width = 224, .light = std::vector<float>(224 * 224, 1)};
   const std::string text = picture_as_text(large);
   CHECK(text.find('\n') == 112);
   CHECK(std::count(text.begin(), text.end(), '\n') == 56);

@@ -16,7 +16,7 @@ namespace {
 namespace allocator = c10::cuda::CUDACachingAllocator;
 using planner::AllocatorEvent;
 using planner::AllocatorEventKind;
-using planner::Counter;
+using planner::AllocatorStat;
 using planner::PoolCounters;
 using Entry = allocator::TraceEntry;
 using c10::CachingAllocator::Stat;
@@ -67,7 +67,7 @@ int64_t device_bytes(bool free) {
   return static_cast<int64_t>(free ? free_bytes : total_bytes);
 }
 
-Counter counter_of(const Stat& stat) {
+AllocatorStat counter_of(const Stat& stat) {
   return {.current = stat.current,
           .peak = stat.peak,
           .increased = stat.allocated,
@@ -103,7 +103,7 @@ planner::AllocatorCounters counters_of(const allocator::DeviceStats& stats) {
 /// Every number by its name.
 std::string words_of(const planner::AllocatorCounters& counters) {
   std::ostringstream out;
-  const auto add = [&](const char* name, const Counter& c) {
+  const auto add = [&](const char* name, const AllocatorStat& c) {
     out << "  " << name << " " << c.current << " peak " << c.peak << " +" << c.increased << " -"
         << c.decreased << "\n";
   };
@@ -213,7 +213,7 @@ bool AllocatorPair::allocate(const StormOperation& operation) {
   const auto* given = std::get_if<planner::Allocation>(&result);
   expect<int64_t>("given", address != nullptr, given != nullptr);
   if (given == nullptr) {
-    compare_failure(std::get<planner::OutOfMemory>(result));
+    compare_failure(std::get<planner::AllocationFailure>(result));
     return false;
   }
   held_[operation.slot] = {.address = address, .block = given->block};
@@ -233,7 +233,7 @@ void AllocatorPair::note(const planner::Allocation& given) {
   if (given.source == AllocationSource::after_retry) ++coverage_.retries;
 }
 
-void AllocatorPair::compare_failure(const planner::OutOfMemory& failure) {
+void AllocatorPair::compare_failure(const planner::AllocationFailure& failure) {
   ++coverage_.failures;
   if (!real_->failure) return;
   expect("OOM, rounded", real_->failure->rounded, failure.rounded);

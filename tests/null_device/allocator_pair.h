@@ -55,7 +55,7 @@ class AllocatorPair {
   bool allocate(const StormOperation& operation);
   bool allocate_in_model(const StormOperation& operation);
   void* allocate_in_libtorch(const StormOperation& operation);
-  void compare_failure(const planner::OutOfMemory& failure);
+  void compare_failure(const planner::AllocationFailure& failure);
   void record_stream(const StormOperation& operation);
   bool take_outside(const StormOperation& operation);
   void give_back_outside(const StormOperation& operation);
@@ -78,7 +78,7 @@ class AllocatorPair {
   std::vector<int64_t> outside_bytes_;  // by slot
   std::vector<uint64_t> bases_;         // of LibTorch's segments, by the model's index; 0: none
   std::set<uint64_t> known_bases_;
-  std::optional<planner::OutOfMemory> failure_;
+  std::optional<planner::AllocationFailure> failure_;
   std::string difference_;
   StormCoverage coverage_;
 };

@@ -50,7 +50,7 @@ std::vector<int64_t> recorded(const models::ModelSpec& spec, const planner::Sche
 std::vector<int64_t> predicted(const models::ModelSpec& spec, const planner::Schedule& schedule,
                                const planner::Config& config, int rank) {
   planner::Timeline timeline;
-  planner::DeviceMemory device(timeline, {});
+  planner::CachingGpuMemory device(timeline, {});
   planner::HostMemory host(timeline, profiler::Space::host);
   planner::HostMemory pinned(timeline, profiler::Space::pinned);
   planner::meta::Context context{.memory = &device, .gpu = &planner::find_gpu("h200")};

@@ -162,7 +162,7 @@ TEST_CASE("a gate compares ranks that both sides have, or refuses") {
   diff.ranks.emplace_back();
   diff.only_a = {2};
   diff.only_b = {3, 4};
-  const std::vector<Finding> found = obstacles_between(diff);
+  const std::vector<FoundObstacle> found = obstacles_between(diff);
   REQUIRE(found.size() == 3);
   CHECK(found.front().text == "only A has rank 2");
   CHECK_THAT(refusal(found), ContainsSubstring("--allow ranks"));

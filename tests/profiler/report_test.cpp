@@ -100,9 +100,9 @@ Naive naive_answers(const test::RandomRecording& recording, Space space) {
 
 using Row = std::tuple<int64_t, int64_t, Category, std::string, int32_t, int64_t>;
 
-std::vector<Row> rows_of(const std::vector<Tensor>& tensors) {
+std::vector<Row> rows_of(const std::vector<NamedAllocation>& tensors) {
   std::vector<Row> rows;
-  for (const Tensor& t : tensors) {
+  for (const NamedAllocation& t : tensors) {
     rows.emplace_back(t.given_bytes, t.asked_bytes, t.category, t.label, t.action_id, t.age_steps);
   }
   std::ranges::sort(rows);
@@ -366,7 +366,7 @@ TEST_CASE("the report of a made-up training adds up") {
   const SpaceReport& space = *report.main_space();
   CHECK(std::accumulate(space.given.begin(), space.given.end(), int64_t{0}) == space.peak_bytes);
   int64_t tensors = 0;
-  for (const Tensor& tensor : space.tensors) tensors += tensor.given_bytes;
+  for (const NamedAllocation& tensor : space.tensors) tensors += tensor.given_bytes;
   CHECK(tensors == space.peak_bytes);
   CHECK(report.steps.size() == 20);
   CHECK(report.other_share() < 0.01);

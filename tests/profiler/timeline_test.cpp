@@ -69,7 +69,7 @@ BruteForce brute_force(const Profile& profile, Space space) {
 }
 
 void check_peak(const Profile& profile, size_t points) {
-  const Timeline timeline = timeline_of(events_of(profile), points);
+  const MemoryTimeline timeline = timeline_of(events_of(profile), points);
   const BruteForce expected = brute_force(profile, timeline.space);
   CHECK(timeline.points.size() <= points);
   CHECK(timeline.peak.total_bytes == expected.peak);
@@ -112,7 +112,7 @@ TEST_CASE("a timeline of any number of points keeps the peak, to the byte") {
 }
 
 TEST_CASE("a timeline knows where its peak was, and its largest tensors") {
-  const Timeline timeline = timeline_of(events_of(test::small_recording()), 100);
+  const MemoryTimeline timeline = timeline_of(events_of(test::small_recording()), 100);
   CHECK(timeline.peak.place == Place{Phase::training, 0, 0});
   REQUIRE(timeline.largest.size() == 2);
   CHECK(timeline.largest[0].label == "mlp0.weight");
@@ -181,7 +181,7 @@ TEST_CASE("Perfetto's slices are the phases, steps and actions, by name") {
 TEST_CASE("tables have a line a point, and quote what they must") {
   Profile profile = test::small_recording(3);
   profile.strings[1] = "a \"b\", c";
-  const std::vector<Timeline> timelines = {timeline_of(events_of(profile), 100)};
+  const std::vector<MemoryTimeline> timelines = {timeline_of(events_of(profile), 100)};
   std::ostringstream timeline;
   write_timeline_csv(timelines, timeline);
   CHECK(std::ranges::count(timeline.str(), '\n') == 1 + 7);

@@ -78,7 +78,7 @@ TEST_CASE("communicators are read from what the process has told, without sensel
                        {"ranks": 2, "on_node": 3}, {"ranks": 99999999999, "on_node": 1}, 7,
                        {"ranks": 4, "on_node": 4}]})");
   CHECK(read_record_facts(folder.file("rank0.slp")).communicators ==
-        std::vector<Communicator>{{8, 4}, {4, 4}});
+        std::vector<GpuGroup>{{8, 4}, {4, 4}});
   test::write_file(folder.file("rank1.json"), R"({"communicators": 7})");
   CHECK(read_record_facts(folder.file("rank1.slp")).communicators.empty());
 }

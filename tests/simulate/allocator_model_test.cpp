@@ -35,10 +35,10 @@ Allocation give(AllocatorModel& model, int64_t bytes, StreamIndex stream = 0) {
   return std::get<Allocation>(result);
 }
 
-OutOfMemory refuse(AllocatorModel& model, int64_t bytes) {
+AllocationFailure refuse(AllocatorModel& model, int64_t bytes) {
   const AllocationResult result = model.allocate(bytes, 0);
-  REQUIRE(std::holds_alternative<OutOfMemory>(result));
-  return std::get<OutOfMemory>(result);
+  REQUIRE(std::holds_alternative<AllocationFailure>(result));
+  return std::get<AllocationFailure>(result);
 }
 
 int64_t reserved(const AllocatorModel& model) {
@@ -213,7 +213,7 @@ TEST_CASE("a failure says what was wanted and what was tried") {
   give(model, 50 * kMiB);
   model.free(give(model, 20 * kMiB).block);
   CHECK(model.take_outside(3 * kMiB));  // pages of 2 MiB
-  const OutOfMemory failure = refuse(model, 50 * kMiB - 1);
+  const AllocationFailure failure = refuse(model, 50 * kMiB - 1);
   CHECK(failure.requested == 50 * kMiB - 1);
   CHECK(failure.rounded == 50 * kMiB);
   CHECK(failure.asked_of_driver == 50 * kMiB);

@@ -113,7 +113,7 @@ TEST_CASE("products in reduced precision take no more than the planner says") {
   std::mt19937_64 engine(seed);
   const auto draw = [&] {  // many of them multiples of a power of two, as those of models are
     const auto size = static_cast<int64_t>(engine() % (engine() % 2 ? 300 : 2500)) + 1;
-    return planner::meta::round_up(size, int64_t{1} << engine() % 8);
+    return round_up(size, int64_t{1} << engine() % 8);
   };
   for (const int threads : {1, 2}) {
     const OneThread settings(threads);

@@ -64,8 +64,8 @@ ViewState with(const std::function<void(ViewState&)>& change) {
 using Change = std::function<void(ViewState&)>;
 
 /// The panel, open with a configuration in which some keys are as given.
-WhatIf what_if(const nlohmann::ordered_json& changes = nlohmann::ordered_json::object()) {
-  WhatIf now{.of = "keep", .base = kConfig, .config = kConfig, .gpu = "h200"};
+WhatIfEdit what_if(const nlohmann::ordered_json& changes = nlohmann::ordered_json::object()) {
+  WhatIfEdit now{.of = "keep", .base = kConfig, .config = kConfig, .gpu = "h200"};
   if (changes.empty()) return now;
   auto config = nlohmann::ordered_json::parse(kConfig);
   for (const auto& [key, value] : changes.items()) config[key] = value;
@@ -126,12 +126,12 @@ Effect scrolls() {
 }
 
 const std::map<std::string_view, Effect> kEffects = {
-    {"layout.rows", {.wanted = [](auto& s) { s.layout = Layout::rows; }}},
+    {"layout.rows", {.wanted = [](auto& s) { s.layout = LaneLayout::rows; }}},
     {"layout.columns",
-     {.given = [](auto& s) { s.layout = Layout::rows; },
-      .wanted = [](auto& s) { s.layout = Layout::columns; }}},
-    {"layout.overlay", {.wanted = [](auto& s) { s.layout = Layout::overlay; }}},
-    {"layout.difference", {.wanted = [](auto& s) { s.layout = Layout::difference; }}},
+     {.given = [](auto& s) { s.layout = LaneLayout::rows; },
+      .wanted = [](auto& s) { s.layout = LaneLayout::columns; }}},
+    {"layout.overlay", {.wanted = [](auto& s) { s.layout = LaneLayout::overlay; }}},
+    {"layout.difference", {.wanted = [](auto& s) { s.layout = LaneLayout::difference; }}},
     {"height.next", {.wanted = [](auto& s) { s.height = Height::own; }}},
     {"height.fit",
      {.given =
@@ -190,8 +190,8 @@ const std::map<std::string_view, Effect> kEffects = {
     {"detail.next", {.wanted = [](auto& s) { s.detail = Detail::blocks; }}},
     {"ranks.next", {.wanted = [](auto& s) { s.ranks = Ranks::each; }}},
     {"detail.previous", {.wanted = [](auto& s) { s.detail = Detail::addresses; }}},
-    {"memory.next", {.wanted = [](auto& s) { s.memory = Memory::host; }}},
-    {"memory.previous", {.wanted = [](auto& s) { s.memory = Memory::segments; }}},
+    {"memory.next", {.wanted = [](auto& s) { s.memory = ShownMemory::host; }}},
+    {"memory.previous", {.wanted = [](auto& s) { s.memory = ShownMemory::segments; }}},
     {"rank.next", {.wanted = [](auto& s) { s.rank = 0; }}},
     {"rank.previous", {.wanted = [](auto& s) { s.rank = 2; }}},
     {"rank.peak",

@@ -23,7 +23,7 @@ int64_t sum(const std::vector<AliveRow>& rows) {
 struct Peak {
   explicit Peak(const test::ViewRecordingOptions& options)
       : lane(lane_of(test::view_recording(options))), names(lane.info().header) {}
-  Moment moment() const { return {&lane, &names, lane.peak().max_change}; }
+  LaneMoment moment() const { return {&lane, &names, lane.peak().max_change}; }
 
   Lane lane;
   ActionNames names;
@@ -89,8 +89,8 @@ TEST_CASE("only in A, in both and only in B make up the two totals") {
   const Peak peak_b({.activation_bytes = 5 << 20});
   const Lane& a = peak_a.lane;
   const Lane& b = peak_b.lane;
-  const Moment at_a = peak_a.moment();
-  const Moment at_b = peak_b.moment();
+  const LaneMoment at_a = peak_a.moment();
+  const LaneMoment at_b = peak_b.moment();
   const profiler::Matching matching = match(at_a, at_b);
   int64_t total_a = 0;
   int64_t total_b = 0;
@@ -114,9 +114,9 @@ TEST_CASE("a place names a block of its own category, on the side that has it") 
   const Peak peak_a({.keep_weights = true});
   const Peak peak_b({.activation_bytes = 5 << 20});
   const Lane& b = peak_b.lane;
-  const Moment at_a = peak_a.moment();
-  const Moment at_b = peak_b.moment();
-  const auto check_block = [](const Moment& moment, uint32_t block, const auto& row) {
+  const LaneMoment at_a = peak_a.moment();
+  const LaneMoment at_b = peak_b.moment();
+  const auto check_block = [](const LaneMoment& moment, uint32_t block, const auto& row) {
     const auto& blocks = moment.lane->arrays().blocks;
     REQUIRE(block < blocks.size());
     CHECK(blocks[block].category == row.category);

@@ -318,7 +318,7 @@ TEST_CASE("two keys between two frames are both taken") {
   stage.interface.press(parse_chord("1"));
   stage.frame();
   CHECK(stage.state().theme == Theme::dark);
-  CHECK(stage.state().layout == Layout::rows);
+  CHECK(stage.state().layout == LaneLayout::rows);
 }
 
 TEST_CASE("keys behind a request wait until it has been served, and none is lost") {
@@ -335,10 +335,10 @@ TEST_CASE("keys behind a request wait until it has been served, and none is lost
   CHECK(stage.state().theme == Theme::dark);
   stage.frame();
   CHECK(stage.request == Request::export_picture);
-  CHECK(stage.state().layout == Layout::columns);
+  CHECK(stage.state().layout == LaneLayout::columns);
   stage.frame();
   CHECK(stage.request == Request::none);
-  CHECK(stage.state().layout == Layout::rows);
+  CHECK(stage.state().layout == LaneLayout::rows);
   CHECK_FALSE(stage.interface.has_inputs());
 }
 

@@ -149,7 +149,7 @@ TEST_CASE("in addresses, blocks that live at a time do not cover each other") {
   const AddressPicture picture = address_image(lane, warp, warp.extent(), 400, plain(300, 1));
   uint64_t before = 0;
   int64_t bytes = 0;
-  for (const AddressRange& range : picture.ranges) {
+  for (const ShownAddresses& range : picture.ranges) {
     CHECK(range.begin >= before);
     CHECK(range.end > range.begin);
     before = range.end;

@@ -342,7 +342,7 @@ TEST_CASE("the what-if panel shows the plan that the planner makes, turns it, an
 TEST_CASE("the what-if panel says of what is too large that it does not fit") {
   const std::string config = R"({"model":"vit-l16","batch":4096,"workers":8,"device":"null:h200"})";
   ViewState state;
-  state.what_if = WhatIf{.of = "large", .base = config, .config = config, .gpu = ""};
+  state.what_if = WhatIfEdit{.of = "large", .base = config, .config = config, .gpu = ""};
   Presenter presenter(state, "");
   const Picture& picture = draw(presenter);
   CHECK(says(picture, "it does not fit"));

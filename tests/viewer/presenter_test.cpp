@@ -532,13 +532,14 @@ TEST_CASE("any state can be drawn at any size") {
 
 TEST_CASE("parts of the picture do not cover each other") {
   struct Case {
-    Layout layout{};
+    LaneLayout layout{};
     size_t lanes = 0;
     size_t folded = 0;
     size_t cards = 0;
   };
-  for (const Case& one : {Case{Layout::rows, 5, 0, 5}, Case{Layout::columns, 5, 0, 5},
-                          Case{Layout::rows, 44, 20, 4}, Case{Layout::columns, 44, 20, 12}}) {
+  for (const Case& one :
+       {Case{LaneLayout::rows, 5, 0, 5}, Case{LaneLayout::columns, 5, 0, 5},
+        Case{LaneLayout::rows, 44, 20, 4}, Case{LaneLayout::columns, 44, 20, 12}}) {
     CAPTURE(one.lanes);
     ViewState state;
     state.layout = one.layout;

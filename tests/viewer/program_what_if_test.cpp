@@ -20,8 +20,8 @@ namespace {
 
 constexpr Canvas kPanel{1600, 1000, 0, 1};
 
-WhatIf of_program(const std::vector<std::string>& command, int64_t world = 64,
-                  const std::string& device = "null:h100") {
+WhatIfEdit of_program(const std::vector<std::string>& command, int64_t world = 64,
+                      const std::string& device = "null:h100") {
   const nlohmann::json config = {
       {"command", command}, {"device", device}, {"world", world}, {"solo_rank", 5}};
   return {.of = "llama", .base = config.dump(), .config = config.dump(), .gpu = "h100"};
@@ -44,7 +44,7 @@ ViewState recorded(const test::TemporaryFolder& folder, const std::string& confi
 }  // namespace
 
 TEST_CASE("a recorded program is recorded again on other ranks, or with another batch") {
-  WhatIf now = of_program({"python", "train.py", "--batch-size", "32", "--name", "it's mine"});
+  WhatIfEdit now = of_program({"python", "train.py", "--batch-size", "32", "--name", "it's mine"});
   CHECK(asked_of(now) == Asked::recording);
   CHECK(
       record_line(now) ==
@@ -61,7 +61,7 @@ TEST_CASE("a recorded program is recorded again on other ranks, or with another 
     const auto control = static_cast<Control>(i);
     const bool has_control = control == Control::batch || control == Control::world;
     CHECK(choices_of(now, control).words.empty() != has_control);
-    const WhatIf before = now;
+    const WhatIfEdit before = now;
     if (!has_control) turn(now, control, 1);
     if (!has_control) CHECK(now == before);
   }
@@ -87,7 +87,7 @@ TEST_CASE("a batch is found by its name alone, and ranks that a launcher gives a
        "2",
        record + " -- torchrun --nproc_per_node 8 a.py --bs 4"}};
   for (const Case& one : cases) {
-    WhatIf now = of_program(one.command);
+    WhatIfEdit now = of_program(one.command);
     CAPTURE(one.line);
     const Choices batch = choices_of(now, Control::batch);
     CHECK((batch.words.empty() ? "" : batch.words[batch.chosen]) == one.batch);

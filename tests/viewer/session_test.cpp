@@ -43,16 +43,16 @@ ViewState random_state(std::mt19937_64& engine) {
   ViewState state;
   state.files = {"/somewhere/else/a", "/somewhere/runs/b", "/somewhere/runs/deeper/c.slp"};
   state.alignment = static_cast<Alignment>(below(kAlignments));
-  state.layout = static_cast<Layout>(below(4));
+  state.layout = static_cast<LaneLayout>(below(4));
   state.height = static_cast<Height>(below(kHeightNames.size()));
   state.theme = static_cast<Theme>(below(3));
   state.ranks = static_cast<Ranks>(below(3));
   state.detail = static_cast<Detail>(below(3));
   state.at = static_cast<At>(below(2));
-  state.memory = static_cast<Memory>(below(kMemoryNames.size()));
+  state.memory = static_cast<ShownMemory>(below(kMemoryNames.size()));
   state.grouping = static_cast<Grouping>(below(kGroupings));
   state.panels = {flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag()};
-  if (flag()) state.what_if = WhatIf{"keep", "{}", R"({"batch":7})", "h200"};
+  if (flag()) state.what_if = WhatIfEdit{"keep", "{}", R"({"batch":7})", "h200"};
   for (uint64_t i = below(3); i > 0; --i) state.plans.push_back({"a plan", "{}", ""});
   state.lanes = {.sort = static_cast<LaneSort>(below(kLaneSortNames.size())),
                  .first = below(9),

@@ -32,7 +32,7 @@ std::string driven_picture(const Display& display, const Files& files, const std
   DrivenWindow window(display, {folder, session});
   window.keys({"1", "t", "alt+3", "bracketright"});
   CHECK(window.settles([](const ViewState& saved) {
-    return saved.layout == Layout::rows && saved.theme == Theme::dark &&
+    return saved.layout == LaneLayout::rows && saved.theme == Theme::dark &&
            saved.alignment == Alignment::phase && saved.view == Range{0, 1};
   }));
   window.click(620, 190);
@@ -110,12 +110,12 @@ const std::vector<Question> kQuestions = {
      [](const ViewState& saved) { return saved.detail == Detail::addresses && saved.pick; }},
     {"which segments were there, and when", 2,
      [](DrivenWindow& window) { window.keys({"shift+x"}); },
-     [](const ViewState& saved) { return saved.memory == Memory::segments; }},
+     [](const ViewState& saved) { return saved.memory == ShownMemory::segments; }},
     {"who made the allocator take this segment, and how much of it is free", 3,
      [](DrivenWindow& window) {
        window.keys({"shift+x", "s"});
      },
-     [](const ViewState& saved) { return saved.memory == Memory::segments && saved.pick; }},
+     [](const ViewState& saved) { return saved.memory == ShownMemory::segments && saved.pick; }},
     {"where did a request fail, and what was free then", 2,
      [](DrivenWindow& window) { window.keys({"ctrl+shift+f"}); },
      [](const ViewState& saved) { return saved.cursor.has_value(); }},
@@ -211,7 +211,7 @@ TEST_CASE("the y axis is zoomed, moved, fitted and shown whole by hand") {
   const std::string session = files.folder.file("s.json");
   ViewState state;
   state.files = {files.a, files.b};
-  state.layout = Layout::rows;
+  state.layout = LaneLayout::rows;
   save_session(state, session);
   const Display display;
   DrivenWindow window(display, {files.folder.file(""), session});

@@ -133,7 +133,7 @@ std::vector<AliveRow> alive_rows(const Lane& lane, const ActionNames& names, int
 namespace {
 
 /// Returns the blocks that are alive at a moment, by label, action and category.
-std::vector<profiler::Holding> holdings_of(const Moment& moment) {
+std::vector<profiler::Holding> holdings_of(const LaneMoment& moment) {
   const Lane& lane = *moment.lane;
   std::map<std::tuple<Category, uint32_t, profiler::Phase, int32_t>, size_t> places;
   std::vector<profiler::Holding> holdings;
@@ -160,11 +160,11 @@ std::vector<profiler::Holding> holdings_of(const Moment& moment) {
 
 }  // namespace
 
-profiler::Matching match(const Moment& a, const Moment& b) {
+profiler::Matching match(const LaneMoment& a, const LaneMoment& b) {
   return profiler::match(holdings_of(a), holdings_of(b));
 }
 
-profiler::Matching places_of(const Moment& moment) {
+profiler::Matching places_of(const LaneMoment& moment) {
   return profiler::match({}, holdings_of(moment));
 }
 

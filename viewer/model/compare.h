@@ -58,7 +58,7 @@ int64_t step_of_change(const Lane& lane, int64_t change);
 /// Returns how many steps have begun since a block was allocated, up to `step`.
 int64_t age_in_steps(const Block& block, int64_t step);
 
-struct Moment {
+struct LaneMoment {
   const Lane* lane = nullptr;
   const ActionNames* names = nullptr;
   int64_t change = kBeforeAll;
@@ -66,10 +66,10 @@ struct Moment {
 
 /// Matches what is alive at two moments, by the rules of `profile diff`. The rows' blocks are
 /// indices in the lanes.
-profiler::Matching match(const Moment& a, const Moment& b);
+profiler::Matching match(const LaneMoment& a, const LaneMoment& b);
 
 /// Matches what is alive at a moment with nothing, so that each place is a row that grew: the
 /// largest place first, repeated layers folded.
-profiler::Matching places_of(const Moment& moment);
+profiler::Matching places_of(const LaneMoment& moment);
 
 }  // namespace shardlens::viewer

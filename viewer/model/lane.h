@@ -49,7 +49,7 @@ class Lane {
     std::span<const Span> spans;
     std::span<const ReservedSample> reserved;
     std::span<const FreeLabel> free_labels;  // in order of their blocks
-    std::span<const Failure> failures;
+    std::span<const FailedRequest> failures;
     std::span<const SegmentUse> uses;
   };
   Lane(LaneInfo info, input::MappedFile file, const Sections& sections);

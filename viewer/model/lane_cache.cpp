@@ -190,7 +190,7 @@ Lane::Sections sections_in_file(std::span<const std::byte> file, const Preamble&
           .spans = section<Span>(file, at[9]),
           .reserved = section<ReservedSample>(file, at[10]),
           .free_labels = section<FreeLabel>(file, at[11]),
-          .failures = section<Failure>(file, at[12]),
+          .failures = section<FailedRequest>(file, at[12]),
           .uses = {}};
 }
 

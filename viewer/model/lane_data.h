@@ -17,8 +17,8 @@
 namespace shardlens::viewer {
 
 using profiler::Category;
+using profiler::CategoryBytes;
 using profiler::kCategories;
-using CategoryBytes = std::array<int64_t, kCategories>;
 
 constexpr int64_t kBeforeAll = -1;
 constexpr uint32_t kNeverFreed = UINT32_MAX;
@@ -87,7 +87,7 @@ struct ReservedSample {
 };
 
 /// A request for memory that failed.
-struct Failure {
+struct FailedRequest {
   int64_t time_ns = 0;
   int64_t change = 0;  // the first change after it
   int64_t asked_bytes = 0;
@@ -119,7 +119,7 @@ struct LaneData {
   std::vector<Span> spans;
   std::vector<ReservedSample> reserved;
   std::vector<FreeLabel> free_labels;
-  std::vector<Failure> failures;
+  std::vector<FailedRequest> failures;
   std::vector<SegmentUse> uses;
 };
 

@@ -201,7 +201,7 @@ double x_of_change(const Warp& warp, const Lane& lane, int64_t change) {
                                     : static_cast<double>(lane.time_of(change)));
 }
 
-double x_of_failure(const Warp& warp, const Lane& lane, const Failure& failure) {
+double x_of_failure(const Warp& warp, const Lane& lane, const FailedRequest& failure) {
   if (warp.by_change()) return x_of_change(warp, lane, failure.change - 1);
   return warp.x_of(static_cast<double>(failure.time_ns));
 }

@@ -69,7 +69,7 @@ Warp warp_of(Alignment alignment, const LaneToAlign& lane, const LaneToAlign& ba
 double x_of_change(const Warp& warp, const Lane& lane, int64_t change);
 
 /// Returns the x of a request that failed.
-double x_of_failure(const Warp& warp, const Lane& lane, const Failure& failure);
+double x_of_failure(const Warp& warp, const Lane& lane, const FailedRequest& failure);
 
 /// Returns the first change that lies beyond an x; nothing if there is none.
 std::optional<int64_t> change_behind(const Warp& warp, const Lane& lane, double x);

@@ -133,7 +133,7 @@ Json lane_json(const PageLane& lane, const PageLane& baseline) {
   const LaneInfo& info = lane.rank->lane.info();
   const bool is_baseline = &lane == &baseline;
   const auto moment = [](const PageLane& one) {
-    return Moment{&one.rank->lane, &one.rank->names, one.rank->lane.peak().max_change};
+    return LaneMoment{&one.rank->lane, &one.rank->names, one.rank->lane.peak().max_change};
   };
   const bool is_comparable = !is_baseline && info.space == baseline.rank->lane.info().space;
   return {

@@ -47,7 +47,7 @@ constexpr float kFoldedGap = 3;
 constexpr float kFoldedPart = 0.35F;  // of the lanes' height, at most
 constexpr float kLeastPlot = 60;      // that bars and ribbon leave to the plot
 
-bool is_in_rows(const ViewState& state) { return state.layout == Layout::rows; }
+bool is_in_rows(const ViewState& state) { return state.layout == LaneLayout::rows; }
 
 /// Places the parts of a card. The title stands beside the plot in rows, above it in columns.
 CardGeometry card_of(Box box, const ViewState& state, bool has_plans, float scale) {

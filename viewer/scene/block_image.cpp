@@ -113,23 +113,23 @@ std::vector<SmallBand> small_bands(const Extent& column, const Lane& lane,
 }
 
 struct Placement {
-  std::vector<AddressRange> ranges;
+  std::vector<ShownAddresses> ranges;
   std::vector<double> bottoms;  // pixels
   double pixels_per_byte = 0;
 
   double y_of(uint64_t address) const {
     const auto after = std::ranges::upper_bound(ranges, address, {},
-                                                [](const AddressRange& r) { return r.begin; });
+                                                [](const ShownAddresses& r) { return r.begin; });
     if (after == ranges.begin()) return 0;
     const auto i = static_cast<size_t>(after - ranges.begin()) - 1;
     return bottoms[i] + static_cast<double>(address - ranges[i].begin) * pixels_per_byte;
   }
 };
 
-std::vector<AddressRange> joined(std::vector<AddressRange> ranges) {
-  std::ranges::sort(ranges, {}, &AddressRange::begin);
-  std::vector<AddressRange> all;
-  for (const AddressRange& range : ranges) {
+std::vector<ShownAddresses> joined(std::vector<ShownAddresses> ranges) {
+  std::ranges::sort(ranges, {}, &ShownAddresses::begin);
+  std::vector<ShownAddresses> all;
+  for (const ShownAddresses& range : ranges) {
     if (!all.empty() && range.begin <= all.back().end + kLargeHoleBytes) {
       all.back().end = std::max(all.back().end, range.end);
     } else {
@@ -139,16 +139,16 @@ std::vector<AddressRange> joined(std::vector<AddressRange> ranges) {
   return all;
 }
 
-Placement placement_of(std::vector<AddressRange> blocks, int height) {
+Placement placement_of(std::vector<ShownAddresses> blocks, int height) {
   Placement placement{.ranges = joined(std::move(blocks)), .bottoms = {}};
   double bytes = 0;
-  for (const AddressRange& range : placement.ranges) {
+  for (const ShownAddresses& range : placement.ranges) {
     bytes += static_cast<double>(range.end - range.begin);
   }
   const auto gaps = static_cast<double>(placement.ranges.size()) * kSeparator;
   placement.pixels_per_byte = bytes > 0 ? std::max(1.0, height - gaps) / bytes : 0;
   double bottom = 0;
-  for (const AddressRange& range : placement.ranges) {
+  for (const ShownAddresses& range : placement.ranges) {
     placement.bottoms.push_back(bottom);
     bottom += static_cast<double>(range.end - range.begin) * placement.pixels_per_byte + kSeparator;
   }
@@ -191,7 +191,7 @@ std::vector<Seen> seen_blocks(const Lane& lane, const Warp& warp, const Range& r
 }
 
 Placement placement_of(const std::vector<Seen>& seen, int height) {
-  std::vector<AddressRange> ranges;
+  std::vector<ShownAddresses> ranges;
   for (const Seen& one : seen) {
     const uint64_t begin = one.block->address;
     ranges.push_back({begin, begin + static_cast<uint64_t>(one.block->given_bytes)});
@@ -274,7 +274,7 @@ AddressPicture address_image(const Lane& lane, const Warp& warp, const Range& ra
     }
   }
   outline_parts(picture.image, marked, style);
-  for (const AddressRange& shown : placement.ranges) {
+  for (const ShownAddresses& shown : placement.ranges) {
     picture.shown_bytes += static_cast<int64_t>(shown.end - shown.begin);
   }
   picture.ranges = std::move(placement.ranges);

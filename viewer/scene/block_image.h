@@ -28,15 +28,15 @@ std::optional<StackPoint> stack_point(const Lane& lane, const Extent& column,
                                       const LaneStyle& style, double y);
 
 /// A range of addresses that is shown. Large holes between ranges are left out.
-struct AddressRange {
+struct ShownAddresses {
   uint64_t begin = 0;
   uint64_t end = 0;
 };
 
 struct AddressPicture {
   Image image;
-  std::vector<AddressRange> ranges;  // from the bottom
-  int64_t shown_bytes = 0;           // of all ranges
+  std::vector<ShownAddresses> ranges;  // from the bottom
+  int64_t shown_bytes = 0;             // of all ranges
 };
 
 /// Draws every block that lives at least half a pixel as one rectangle, over the x of `range`.

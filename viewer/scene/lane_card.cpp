@@ -171,7 +171,7 @@ void draw_failures(Scene& scene, const Shown& one, const Box& plot) {
   const Lane& lane = one.lane->lane;
   float last = -1;      // the line that was drawn last, and
   float last_end = -1;  // the end of the last text
-  for (const Failure& failure : lane.arrays().failures) {
+  for (const FailedRequest& failure : lane.arrays().failures) {
     const double x = x_of_failure(*one.warp, lane, failure);
     if (!scene.view.contains(x)) continue;
     const float at = std::round(scene.x_of(plot, x));

@@ -254,7 +254,7 @@ int hatch_period(const Scene& scene) {
 }
 
 void draw_plot(Scene& scene, const Shown& one, const CardGeometry& card) {
-  const bool is_difference = scene.state().layout == Layout::difference;
+  const bool is_difference = scene.state().layout == LaneLayout::difference;
   scene.paint.fill(card.plot, scene.paint.colors.plot);
   if (is_difference && !Scene::is_baseline(one)) {
     draw_difference_plot(scene, one, card);
@@ -274,7 +274,7 @@ void draw_plot(Scene& scene, const Shown& one, const CardGeometry& card) {
   } else {
     draw_rank(scene, one, one.rank, card.plot, y_axis);
   }
-  if (scene.state().layout == Layout::overlay) draw_outlines(scene, one, card, y_axis);
+  if (scene.state().layout == LaneLayout::overlay) draw_outlines(scene, one, card, y_axis);
   draw_marks(scene, one, card, y_axis);
 }
 

@@ -108,7 +108,8 @@ std::optional<Pick> pick_in_lane(const SceneInput& input, ImageCache& cache,
                                  float y) {
   const ViewState& state = input.state;
   const bool has_stack = state.ranks != Ranks::folded || input.runs[area.run].ranks.size() == 1;
-  const bool is_difference = state.layout == Layout::difference && area.run != shown[area.run].base;
+  const bool is_difference =
+      state.layout == LaneLayout::difference && area.run != shown[area.run].base;
   if (!has_stack || is_difference) return std::nullopt;
   const auto point = point_in_lane(input, cache, shown, area, x, y);
   if (!point) return std::nullopt;
@@ -192,7 +193,7 @@ const profiler::Matching& shown_places(const SceneInput& input, ImageCache& cach
   std::string key = fmt::format("{} {} {} {}", input.generation, one.index, one.rank, one.change);
   if (compares) key += fmt::format(" {} {} {}", base.index, base.rank, base.change);
   const auto moment_of = [](const Shown& side) {
-    return Moment{&side.lane->lane, &side.lane->names, side.change};
+    return LaneMoment{&side.lane->lane, &side.lane->names, side.change};
   };
   return cache.matching.get(key, [&] {
     return compares ? match(moment_of(base), moment_of(one)) : places_of(moment_of(one));

@@ -233,7 +233,7 @@ void Presenter::wheel(float x, float y, float notches) {
 /// not planned.
 std::string Presenter::outcome_of(const Area& area) {
   if (!state_.what_if || asked_of(*state_.what_if) != Asked::plan) return "";
-  WhatIf turned = *state_.what_if;
+  WhatIfEdit turned = *state_.what_if;
   choose(turned, static_cast<Control>(area.run), area.index);
   const PlanRequest request = request_of(turned);
   const std::string key =
@@ -277,7 +277,7 @@ std::string Presenter::hover_text(float x, float y) {
                                  rank.lane.rank(), profiler::bytes_text(column->max_bytes),
                                  column->max_bytes, moment_text(rank, column->max_change));
   const bool is_stack = state_.detail == Detail::bands && state_.ranks == Ranks::one &&
-                        state_.layout != Layout::difference;
+                        state_.layout != LaneLayout::difference;
   if (is_stack) {
     std::vector<Shown> shown = shown_of(input());
     find_drawn(input(), cache_, shown);

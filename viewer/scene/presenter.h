@@ -132,7 +132,7 @@ class Presenter {
   std::string cache_folder_;
   ReadPart meanwhile_;
   OpenedRuns opened_;
-  Memory opened_memory_{};
+  ShownMemory opened_memory_{};
   std::vector<std::string> opened_without_;  // the runs that were closed then
   PlanLanes plan_lanes_;
   std::chrono::milliseconds patience_ = std::chrono::hours(1);

@@ -17,7 +17,7 @@ namespace {
 /// of the lines next to these.
 std::vector<size_t> runs_in_view(const SceneInput& input) {
   std::vector<size_t> runs = unfolded(input.state, input.facts);
-  if (input.state.layout == Layout::overlay) return runs;
+  if (input.state.layout == LaneLayout::overlay) return runs;
   const Geometry geometry = place_parts(input, kCategories);
   const size_t line = geometry.lane_columns;
   const size_t first = geometry.first_lane - std::min(geometry.first_lane, line);
@@ -78,9 +78,9 @@ LaneLists lane_lists(const SceneInput& input) {
   const Facts& facts = input.facts;
   for (const size_t run : facts.order) {
     const bool is_base = facts.bases[run] == run;
-    const bool is_over_base = input.state.layout == Layout::overlay && !is_base;
+    const bool is_over_base = input.state.layout == LaneLayout::overlay && !is_base;
     const bool folds = is_folded(input.state.lanes, facts.keys[run]);
-    if (folds && (is_over_base || input.state.layout != Layout::overlay)) {
+    if (folds && (is_over_base || input.state.layout != LaneLayout::overlay)) {
       lists.folded.push_back(run);
     } else if (!is_over_base) {
       lists.cards.push_back(run);
@@ -251,7 +251,7 @@ void choose_lanes(Scene& scene) {
   const std::vector<size_t> all = lane_lists(scene.in).cards;
   const auto first = all.begin() + static_cast<std::ptrdiff_t>(scene.geometry.first_lane);
   scene.cards.assign(first, first + static_cast<std::ptrdiff_t>(scene.geometry.cards.size()));
-  const bool is_overlay = scene.state().layout == Layout::overlay;
+  const bool is_overlay = scene.state().layout == LaneLayout::overlay;
   scene.compared = is_overlay ? unfolded(scene.state(), scene.in.facts) : scene.cards;
 }
 

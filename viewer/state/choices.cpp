@@ -15,10 +15,10 @@ struct Choice {
 };
 
 constexpr std::array kChoices = {
-    Choice{"layout.rows", [](Seen s) { return s.layout == Layout::rows; }},
-    Choice{"layout.columns", [](Seen s) { return s.layout == Layout::columns; }},
-    Choice{"layout.overlay", [](Seen s) { return s.layout == Layout::overlay; }},
-    Choice{"layout.difference", [](Seen s) { return s.layout == Layout::difference; }},
+    Choice{"layout.rows", [](Seen s) { return s.layout == LaneLayout::rows; }},
+    Choice{"layout.columns", [](Seen s) { return s.layout == LaneLayout::columns; }},
+    Choice{"layout.overlay", [](Seen s) { return s.layout == LaneLayout::overlay; }},
+    Choice{"layout.difference", [](Seen s) { return s.layout == LaneLayout::difference; }},
     Choice{"hatches", [](Seen s) { return s.panels.hatches; }},
     Choice{"align.time", [](Seen s) { return s.alignment == Alignment::time; }},
     Choice{"align.step", [](Seen s) { return s.alignment == Alignment::step; }},

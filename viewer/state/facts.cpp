@@ -48,15 +48,15 @@ std::vector<size_t> lane_order(const std::vector<Run>& runs, const ViewState& st
   return order;
 }
 
-std::optional<profiler::Space> space_of(Memory memory) {
+std::optional<profiler::Space> space_of(ShownMemory memory) {
   switch (memory) {
-    case Memory::host:
+    case ShownMemory::host:
       return profiler::Space::host;
-    case Memory::pinned:
+    case ShownMemory::pinned:
       return profiler::Space::pinned;
-    case Memory::segments:
+    case ShownMemory::segments:
       return profiler::Space::segment;
-    case Memory::tensors:
+    case ShownMemory::tensors:
       break;
   }
   return std::nullopt;
@@ -85,7 +85,7 @@ Facts facts_of(const std::vector<Run>& runs, const Warps& warps, const ViewState
     facts.peak_x.push_back(x_of_change(warp, lane, lane.peak().max_change));
     auto& peaks = facts.peaks_x.emplace_back();
     auto& failures = facts.failures_x.emplace_back();
-    for (const Failure& failure : lane.arrays().failures) {
+    for (const FailedRequest& failure : lane.arrays().failures) {
       failures.push_back(x_of_failure(warp, lane, failure));
     }
     std::ranges::sort(failures);

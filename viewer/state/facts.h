@@ -58,7 +58,7 @@ Range extent_of(const Warps& warps);
 std::vector<size_t> lane_order(const std::vector<Run>& runs, const ViewState& state);
 
 /// Returns the memory that recordings are opened with, as open_runs takes it.
-std::optional<profiler::Space> space_of(Memory memory);
+std::optional<profiler::Space> space_of(ShownMemory memory);
 
 /// Returns the index of the rank that is shown of a run.
 size_t shown_rank(const Run& run, const ViewState& state);

@@ -241,7 +241,7 @@ TreeView tree_of(const Json& json) {
           .zoom = json.value("zoom", usual.zoom)};
 }
 
-Json what_if_json(const std::optional<WhatIf>& what_if) {
+Json what_if_json(const std::optional<WhatIfEdit>& what_if) {
   if (!what_if) return nullptr;
   return {{"of", what_if->of},
           {"base", what_if->base},
@@ -249,13 +249,13 @@ Json what_if_json(const std::optional<WhatIf>& what_if) {
           {"gpu", what_if->gpu}};
 }
 
-std::optional<WhatIf> what_if_of_session(const Json& json) {
+std::optional<WhatIfEdit> what_if_of_session(const Json& json) {
   const auto at = json.find("what_if");
   if (at == json.end() || at->is_null()) return std::nullopt;
-  return WhatIf{.of = at->at("of").get<std::string>(),
-                .base = at->at("base").get<std::string>(),
-                .config = at->at("config").get<std::string>(),
-                .gpu = at->at("gpu").get<std::string>()};
+  return WhatIfEdit{.of = at->at("of").get<std::string>(),
+                    .base = at->at("base").get<std::string>(),
+                    .config = at->at("config").get<std::string>(),
+                    .gpu = at->at("gpu").get<std::string>()};
 }
 
 Json json_of(const ViewState& state, const std::string& folder) {

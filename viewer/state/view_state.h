@@ -16,7 +16,7 @@
 
 namespace shardlens::viewer {
 
-enum class Layout : uint8_t { rows, columns, overlay, difference };
+enum class LaneLayout : uint8_t { rows, columns, overlay, difference };
 constexpr std::array<std::string_view, 4> kLayoutNames = {"rows", "columns", "overlay",
                                                           "difference"};
 
@@ -41,7 +41,7 @@ constexpr std::array<std::string_view, 3> kDetailNames = {"bands", "blocks", "ad
 /// The memory that is shown: that of tensors, on each run's own device (the host if that is the
 /// CPU); that of the host, pageable or pinned; or the segments that the caching allocator has taken
 /// from the driver for tensors.
-enum class Memory : uint8_t { tensors, host, pinned, segments };
+enum class ShownMemory : uint8_t { tensors, host, pinned, segments };
 constexpr std::array<std::string_view, 4> kMemoryNames = {"tensors", "host", "pinned", "segments"};
 
 /// The moment of the tables: each strategy's own peak, or the cursor for all.
@@ -145,13 +145,13 @@ struct Panels {
 struct ViewState {
   std::vector<std::string> files;  // as they were opened
   Alignment alignment = Alignment::step;
-  Layout layout = Layout::columns;
+  LaneLayout layout = LaneLayout::columns;
   Height height = Height::shared;
   Theme theme = Theme::light;
   Ranks ranks = Ranks::one;
   Detail detail = Detail::bands;
   At at = At::peak;
-  Memory memory = Memory::tensors;
+  ShownMemory memory = ShownMemory::tensors;
   Grouping grouping = Grouping::category;
   Panels panels;
   Lanes lanes{};
@@ -172,8 +172,8 @@ struct ViewState {
   std::vector<Note> notes;
   std::optional<Pick> pick{};
   TreeView tree{};
-  std::vector<PlanRequest> plans;   // kept from the what-if panel: strategies after the files
-  std::optional<WhatIf> what_if{};  // while that panel is open: the last strategy of all
+  std::vector<PlanRequest> plans;       // kept from the what-if panel: strategies after the files
+  std::optional<WhatIfEdit> what_if{};  // while that panel is open: the last strategy of all
 
   bool operator==(const ViewState&) const = default;
 

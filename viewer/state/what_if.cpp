@@ -145,13 +145,13 @@ std::string shell_word(const std::string& word) {
   return quoted + "'";
 }
 
-Asked asked_of(const WhatIf& what_if) {
+Asked asked_of(const WhatIfEdit& what_if) {
   const Json json = config_json(what_if.config);
   if (is_program(json)) return Asked::recording;
   return json.empty() ? Asked::nothing : Asked::plan;
 }
 
-std::string record_line(const WhatIf& what_if) {
+std::string record_line(const WhatIfEdit& what_if) {
   const Json json = config_json(what_if.config);
   const std::string recorded_on = text_at(json, "device", "cuda");
   // A program that ran on a GPU of this machine is recorded on one like it that is not there.
@@ -183,7 +183,7 @@ std::string_view control_effect(Control control) {
   return kEffects[static_cast<size_t>(control)];
 }
 
-Choices choices_of(const WhatIf& what_if, Control control) {
+Choices choices_of(const WhatIfEdit& what_if, Control control) {
   const ControlTable& table = table_of(control);
   const std::string now = control_value(what_if.config, control);
   Choices choices{.words = {}, .chosen = 0, .is_number = table.most > 0};
@@ -199,7 +199,7 @@ Choices choices_of(const WhatIf& what_if, Control control) {
   return choices;
 }
 
-void choose(WhatIf& what_if, Control control, size_t choice) {
+void choose(WhatIfEdit& what_if, Control control, size_t choice) {
   const Choices choices = choices_of(what_if, control);
   if (choices.words.empty()) return;
   const std::string& word = choices.words[std::min(choice, choices.words.size() - 1)];
@@ -223,7 +223,7 @@ void choose(WhatIf& what_if, Control control, size_t choice) {
   what_if.config = json.dump();
 }
 
-void turn(WhatIf& what_if, Control control, int direction) {
+void turn(WhatIfEdit& what_if, Control control, int direction) {
   const Choices choices = choices_of(what_if, control);
   const auto count = static_cast<int64_t>(choices.words.size());
   if (count == 0) return;
@@ -235,11 +235,11 @@ void turn(WhatIf& what_if, Control control, int direction) {
   }
 }
 
-WhatIf what_if_of(const PlanRequest& request) {
+WhatIfEdit what_if_of(const PlanRequest& request) {
   return {.of = request.name, .base = request.config, .config = request.config, .gpu = request.gpu};
 }
 
-PlanRequest request_of(const WhatIf& what_if) {
+PlanRequest request_of(const WhatIfEdit& what_if) {
   std::string changes;
   for (int i = 0; i < kControls; ++i) {
     const auto control = static_cast<Control>(i);

@@ -12,13 +12,13 @@
 
 namespace shardlens::viewer {
 
-struct WhatIf {
+struct WhatIfEdit {
   std::string of;      // the strategy that it began with
   std::string base;    // that strategy's config.json
   std::string config;  // the changed one
   std::string gpu;     // as in PlanRequest
 
-  bool operator==(const WhatIf&) const = default;
+  bool operator==(const WhatIfEdit&) const = default;
 };
 
 enum class Control : uint8_t {
@@ -41,14 +41,14 @@ constexpr std::array<std::string_view, kControls> kControlNames = {
 /// Says what can be asked of a strategy: another plan; for a recorded program, which decides itself
 /// what it allocates, another recording; or nothing, where it is not known how it was made.
 enum class Asked : uint8_t { plan, recording, nothing };
-Asked asked_of(const WhatIf& what_if);
+Asked asked_of(const WhatIfEdit& what_if);
 
 /// Returns a word as a shell reads it.
 std::string shell_word(const std::string& word);
 
 /// Returns the command line that records a program with the changes: another number of ranks, or
 /// another batch in the program's own arguments.
-std::string record_line(const WhatIf& what_if);
+std::string record_line(const WhatIfEdit& what_if);
 
 /// Returns what a control changes, in a line.
 std::string_view control_effect(Control control);
@@ -60,15 +60,15 @@ struct Choices {
   size_t chosen = 0;
   bool is_number = false;  // words are in rising order: a slider
 };
-Choices choices_of(const WhatIf& what_if, Control control);
+Choices choices_of(const WhatIfEdit& what_if, Control control);
 
-void choose(WhatIf& what_if, Control control, size_t choice);
+void choose(WhatIfEdit& what_if, Control control, size_t choice);
 /// Chooses the next or the previous value: numbers stop at their ends, words go round in a circle.
-void turn(WhatIf& what_if, Control control, int direction);
+void turn(WhatIfEdit& what_if, Control control, int direction);
 
-WhatIf what_if_of(const PlanRequest& request);
+WhatIfEdit what_if_of(const PlanRequest& request);
 /// Returns the configuration to plan, named after the strategy it began with and the changes since:
 /// "keep: batch 128, offload all".
-PlanRequest request_of(const WhatIf& what_if);
+PlanRequest request_of(const WhatIfEdit& what_if);
 
 }  // namespace shardlens::viewer

@@ -252,7 +252,7 @@ void draw_event(Scene& scene, const Shown& one, int64_t change, Box line) {
              paint.colors.text, Style::small);
 }
 
-void draw_failure(Scene& scene, const Failure& failure, const Box& line) {
+void draw_failure(Scene& scene, const FailedRequest& failure, const Box& line) {
   const std::string asked = fmt::format("out of memory: {} asked", bytes_text(failure.asked_bytes));
   const std::string free = fmt::format(", {} free", bytes_text(failure.free_bytes));
   scene.paint.text_that_fits(line, {asked + free, asked}, scene.paint.colors.more, Style::small);
@@ -266,7 +266,7 @@ void draw_events(Scene& scene, const Shown& one, Box box) {
   const int64_t changes = one.lane->lane.changes();
   const auto& failures = one.lane->lane.arrays().failures;
   const auto first_failure = [&](int64_t change) {
-    return std::ranges::lower_bound(failures, change, {}, &Failure::change);
+    return std::ranges::lower_bound(failures, change, {}, &FailedRequest::change);
   };
   const int64_t at_end = failures.end() - first_failure(changes - room);
   const int64_t last_first = std::max<int64_t>(0, changes + at_end - room);

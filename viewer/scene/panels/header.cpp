@@ -32,7 +32,7 @@ bool are_mixed(const std::vector<Shown>& shown) {
 }
 
 std::string height_words(const Scene& scene) {
-  if (scene.state().height == Height::capacity && scene.state().layout != Layout::difference) {
+  if (scene.state().height == Height::capacity && scene.state().layout != LaneLayout::difference) {
     return "y axis up to the device's memory";
   }
   if (scene.state().height == Height::view) return "the y axis fits what is in view";
@@ -54,12 +54,12 @@ std::string layout_words(const Scene& scene) {
   const std::string base = base_words(scene);
   if (base.empty()) return "";
   switch (scene.state().layout) {
-    case Layout::difference:
+    case LaneLayout::difference:
       return fmt::format("minus {}", base);
-    case Layout::overlay:
+    case LaneLayout::overlay:
       return fmt::format("outlines over {}", base);
-    case Layout::rows:
-    case Layout::columns:
+    case LaneLayout::rows:
+    case LaneLayout::columns:
       break;
   }
   return fmt::format("compared with {}", base);
@@ -72,8 +72,9 @@ std::string sort_words(const Scene& scene) {
 }
 
 std::string place_words(const Scene& scene) {
-  if (scene.state().memory == Memory::pinned) return "pinned memory of the host";
-  if (scene.state().memory == Memory::segments) return "segments that the allocator has reserved";
+  if (scene.state().memory == ShownMemory::pinned) return "pinned memory of the host";
+  if (scene.state().memory == ShownMemory::segments)
+    return "segments that the allocator has reserved";
   if (are_mixed(scene.shown)) return "device or host memory of tensors";
   const bool on_host = std::ranges::any_of(scene.shown, is_on_host);
   return on_host ? "host memory of tensors" : "device memory of tensors";
@@ -302,7 +303,7 @@ void draw_legend(Scene& scene) {
     entry.take_left(paint.px(19));
     paint.text(entry, "plan", paint.colors.text, Style::small);
   }
-  if (scene.state().layout == Layout::overlay) {
+  if (scene.state().layout == LaneLayout::overlay) {
     draw_line_names(scene, lines.rest_of_line());
   }
 }

@@ -91,7 +91,7 @@ void draw_verdict(Scene& scene, Box box) {
 }
 
 /// Draws a row for every control that the strategy has.
-void draw_controls(Scene& scene, const WhatIf& what_if, Box& box) {
+void draw_controls(Scene& scene, const WhatIfEdit& what_if, Box& box) {
   Painter& paint = scene.paint;
   for (int i = 0; i < kControls; ++i) {
     const auto control = static_cast<Control>(i);
@@ -107,7 +107,7 @@ void draw_controls(Scene& scene, const WhatIf& what_if, Box& box) {
 }
 
 /// Draws why a recording cannot be planned, and what can be done instead.
-void draw_no_plan(Scene& scene, const WhatIf& what_if, Box box) {
+void draw_no_plan(Scene& scene, const WhatIfEdit& what_if, Box box) {
   Painter& paint = scene.paint;
   const bool is_program = asked_of(what_if) == Asked::recording;
   paint.text(box.take_top(paint.px(20)), is_program ? "Not planned: recorded again" : "Not planned",
