@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "base/strict_json.h"
 #include "plan/planner.h"
 
 namespace shardlens::planner {
@@ -151,7 +152,7 @@ std::string plan_json(const Plan& plan) {
       {"what_if", what_ifs_json(plan.what_ifs)},
       {"solve", solution_json(plan.solution)}};
   // A model file's path need not be UTF-8.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return input::json_text(json);
 }
 
 }  // namespace shardlens::planner

@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <type_traits>
 
+#include "base/strict_json.h"
 #include "base/units.h"
 #include "plan/parallel.h"
 #include "plan/prepared_run.h"
@@ -320,7 +321,7 @@ std::string search_json(const SearchResult& result) {
                      {"candidates", result.candidates.size()},
                      {"front", std::move(front)},
                      {"rejected", std::move(rejected)}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return input::json_text(json);
 }
 
 std::string search_text(const SearchResult& result) {

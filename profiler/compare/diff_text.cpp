@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/shown.h"
+#include "base/strict_json.h"
 #include "base/units.h"
 #include "profiler/compare/comparability.h"
 #include "profiler/compare/diff.h"
@@ -184,7 +185,7 @@ std::string diff_json(const RunDiff& diff) {
                {"only_b", diff.only_b},
                {"obstacles", obstacles_json(diff)}};
   for (const RankDiff& rank : diff.ranks) json["ranks"].push_back(rank_diff_json(rank));
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return input::json_text(json);
 }
 
 }  // namespace shardlens::profiler

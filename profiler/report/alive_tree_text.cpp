@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/shown.h"
+#include "base/strict_json.h"
 #include "base/units.h"
 #include "profiler/report/alive_tree.h"
 
@@ -69,17 +70,12 @@ class TreeText {
   std::string text_;
 };
 
-/// Returns the text with everything replaced that is no UTF-8, as JSON needs it.
-Json utf8(const std::string& text) {
-  return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace));
-}
-
 Json node_json(const AliveTree& tree, uint32_t index) {
   const TreeNode& node = tree.nodes[index];
   Json children = Json::array();
   for (const uint32_t child : node.children) children.push_back(node_json(tree, child));
-  return {{"name", utf8(node.place.name)},
-          {"file", utf8(node.place.file)},
+  return {{"name", node.place.name},
+          {"file", node.place.file},
           {"line", node.place.line},
           {"bytes", node.bytes},
           {"own_bytes", tree.own_bytes(index)},
@@ -101,7 +97,7 @@ std::string tree_text(const AliveTree& tree, double least_share) {
   return TreeText(tree, least_share).run();
 }
 
-std::string tree_json(const AliveTree& tree) { return node_json(tree, 0).dump(2) + "\n"; }
+std::string tree_json(const AliveTree& tree) { return input::json_text(node_json(tree, 0)); }
 
 std::string tree_folded(const AliveTree& tree) {
   std::vector<std::string> paths(tree.nodes.size());

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/strict_json.h"
 #include "profiler/report/judgement_json.h"
 #include "profiler/report/place_totals.h"
 #include "profiler/report/report.h"
@@ -232,7 +233,7 @@ std::string report_json(const std::vector<RankReport>& ranks) {
                {"ranks", Json::array()}};
   for (const RankReport& rank : ranks) json["ranks"].push_back(rank_json(rank));
   // Labels come from the recorded program and need not be UTF-8.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return input::json_text(json);
 }
 
 }  // namespace shardlens::profiler

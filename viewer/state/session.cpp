@@ -346,7 +346,7 @@ ViewState state_of(const Json& json, const std::string& folder) {
 
 std::string session_text(const ViewState& state, const std::string& folder) {
   // Text that is not UTF-8 (a pasted note) must not keep a session from being saved.
-  return json_of(state, folder).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return input::json_text(json_of(state, folder));
 }
 
 ViewState parse_session(const std::string& text, const std::string& folder) {

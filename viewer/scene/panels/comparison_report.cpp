@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "base/strict_json.h"
 #include "base/units.h"
 #include "profiler/compare/matching_json.h"
 #include "profiler/report/category_name.h"
@@ -288,7 +289,7 @@ std::string json_report(const Subjects& subjects, const Subject& base,
   }
   report["strategies"] = Json::array();
   for (const Subject& one : subjects) report["strategies"].push_back(json_of(one));
-  return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return input::json_text(report);
 }
 
 std::string csv_quoted(const std::string& text) {
