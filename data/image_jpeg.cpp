@@ -22,17 +22,17 @@ constexpr int64_t kMostJpegPixelsAByte = 64 * 8;
 /// A progressive file may draw its pixels again and again, in scans of few bytes.
 constexpr int64_t kMostDrawnPixels = 32 * input::kMostImagePixels;
 
-/// Lets libjpeg's callbacks find their way out: libjpeg passes them its first member.
-struct Way {
+/// Lets libjpeg's callbacks leave: libjpeg passes them its first member.
+struct FaultExit {
   jpeg_error_mgr errors;
   std::jmp_buf out;
   std::array<char, JMSG_LENGTH_MAX> reason;
 };
 
 [[noreturn]] void leave(j_common_ptr info) {
-  auto* const way = reinterpret_cast<Way*>(info->err);
-  info->err->format_message(info, way->reason.data());
-  std::longjmp(way->out, 1);
+  auto* const exit = reinterpret_cast<FaultExit*>(info->err);
+  info->err->format_message(info, exit->reason.data());
+  std::longjmp(exit->out, 1);
 }
 
 /// Treats a warning as an error, because libjpeg would repair the damage that it warns of. Bytes
@@ -46,18 +46,18 @@ void watch_scans(j_common_ptr info) {
   const auto* const file = reinterpret_cast<j_decompress_ptr>(info);
   const int64_t pixels = int64_t{file->image_width} * file->image_height;
   if (file->input_scan_number * pixels <= kMostDrawnPixels) return;
-  auto* const way = reinterpret_cast<Way*>(info->err);
-  std::snprintf(way->reason.data(), way->reason.size(), "it is drawn in more than %d scans",
+  auto* const exit = reinterpret_cast<FaultExit*>(info->err);
+  std::snprintf(exit->reason.data(), exit->reason.size(), "it is drawn in more than %d scans",
                 file->input_scan_number - 1);
-  std::longjmp(way->out, 1);
+  std::longjmp(exit->out, 1);
 }
 
 class Decoder {
  public:
   Decoder() {
-    file_.err = ::jpeg_std_error(&way_.errors);
-    way_.errors.error_exit = leave;
-    way_.errors.emit_message = note;
+    file_.err = ::jpeg_std_error(&exit_.errors);
+    exit_.errors.error_exit = leave;
+    exit_.errors.emit_message = note;
     progress_.progress_monitor = watch_scans;
     jpeg_create_decompress(&file_);
     file_.progress = &progress_;
@@ -69,14 +69,14 @@ class Decoder {
   /// Calls libjpeg, which leaves by longjmp if it finds a fault, so `step` must own nothing.
   template <class Step>
   void run(const Step& step) {
-    if (setjmp(way_.out) != 0) throw std::invalid_argument(input::shown(way_.reason.data()));
+    if (setjmp(exit_.out) != 0) throw std::invalid_argument(input::shown(exit_.reason.data()));
     step(file_);
   }
 
   const jpeg_decompress_struct& file() const { return file_; }
 
  private:
-  Way way_{};
+  FaultExit exit_{};
   jpeg_progress_mgr progress_{};
   jpeg_decompress_struct file_{};
 };
