@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardlens::planner {
+namespace shardlens {
 
 /// The most edits with which a word counts as mistyped rather than as another word.
 inline constexpr size_t kMistypedEdits = 3;
@@ -42,4 +42,4 @@ const auto& nearest_named(const Items& items, std::string_view written) {
       items, {}, [&](const auto& item) { return name_distance(written, item.name); });
 }
 
-}  // namespace shardlens::planner
+}  // namespace shardlens

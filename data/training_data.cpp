@@ -33,21 +33,30 @@ TrainingData data_in(const std::string& folder) {
           .width = files.train.width};
 }
 
-void check_size(const TrainingData& data, const models::VitSizes& model, const Config& config) {
-  if (data.height == model.image_px && data.width == model.image_px && model.channels == 1) return;
-  throw std::invalid_argument(
-      fmt::format("--model {}: takes images of {} x {} px with {} channels, but --data {} has {} x "
-                  "{} px with 1; give a model file with the data's sizes",
-                  config.model, model.image_px, model.image_px, model.channels, config.data,
-                  data.height, data.width));
+/// The images that a model takes, which are square.
+struct ImageShape {
+  int64_t channels = 0;
+  int64_t px = 0;
+};
+
+ImageShape images_of(const models::ModelSpec& spec) {
+  return {.channels = spec.sample.shape[0], .px = spec.sample.shape[1]};
 }
 
-void check_channels(const models::VitSizes& model, const Config& config) {
-  if (model.channels == 1 || model.channels == 3) return;
+void check_size(const TrainingData& data, const ImageShape& image, const Config& config) {
+  if (data.height == image.px && data.width == image.px && image.channels == 1) return;
+  throw std::invalid_argument(fmt::format(
+      "--model {}: takes images of {} x {} px with {} channels, but --data {} has {} x "
+      "{} px with 1; give a model file with the data's sizes",
+      config.model, image.px, image.px, image.channels, config.data, data.height, data.width));
+}
+
+void check_channels(const ImageShape& image, const Config& config) {
+  if (image.channels == 1 || image.channels == 3) return;
   throw std::invalid_argument(
       fmt::format("--model {}: takes {} channels, but image files have 1 or 3; give a model file "
                   "with such, or --data synthetic",
-                  config.model, model.channels));
+                  config.model, image.channels));
 }
 
 void check_batch(const TrainingData& data, const Config& config) {
@@ -70,9 +79,10 @@ TrainingData data_of(const ImageFolder& folder) {
 }
 
 std::string data_for(const models::ModelSpec& spec) {
-  const bool takes_fashion =
-      takes_images(spec) && spec.vit.image_px == kFashionMnistData.height && spec.vit.channels == 1;
-  return takes_fashion ? kFashionMnist : kSyntheticData;
+  if (!takes_images(spec)) return kSyntheticData;
+  const ImageShape image = images_of(spec);
+  const bool is_fashion = image.px == kFashionMnistData.height && image.channels == 1;
+  return is_fashion ? kFashionMnist : kSyntheticData;
 }
 
 void expect_image_model(const models::ModelSpec& spec, const Config& config) {
@@ -92,8 +102,8 @@ TrainingData find_data(const models::ModelSpec& spec, const Config& config) {
 
 void check_data(const TrainingData& data, const models::ModelSpec& spec, const Config& config) {
   if (data.kind == DataKind::synthetic) return;
-  if (data.kind == DataKind::idx) check_size(data, spec.vit, config);
-  if (data.kind == DataKind::image_folder) check_channels(spec.vit, config);
+  if (data.kind == DataKind::idx) check_size(data, images_of(spec), config);
+  if (data.kind == DataKind::image_folder) check_channels(images_of(spec), config);
   if (data.kind != DataKind::own && data.classes > spec.sample.classes) {
     throw std::invalid_argument(
         fmt::format("--model {}: has {} classes, but --data {} has {}; give a model file with more",

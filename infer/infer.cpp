@@ -195,7 +195,7 @@ Batch load_sample(const Job& job, const InferOptions& options) {
   if (!options.image.empty()) {
     const std::vector<planner::ImageFile> files = {{.path = options.image, .label = -1}};
     try {
-      return FileBatches(files, job.spec.vit.image_px, job.spec.vit.channels, at::kCPU)
+      return FileBatches(files, job.spec.sample.shape[1], job.spec.sample.shape[0], at::kCPU)
           .at(at::zeros({1}, at::kLong));
     } catch (const std::invalid_argument& error) {
       throw std::invalid_argument(fmt::format("--image {}", error.what()));
@@ -203,7 +203,7 @@ Batch load_sample(const Job& job, const InferOptions& options) {
   }
   const at::Tensor index = at::full({1}, test_index(job, *options.index), at::kLong);
   if (job.found_data.kind == DataKind::idx) return Batches(job.data.test).at(index);
-  return FileBatches(job.folder.test, job.spec.vit.image_px, job.spec.vit.channels, at::kCPU)
+  return FileBatches(job.folder.test, job.spec.sample.shape[1], job.spec.sample.shape[0], at::kCPU)
       .at(index);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/input_use.h"
+#include "models/llama.h"
 #include "models/spec.h"
 #include "models/torch_rules.h"
 

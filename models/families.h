@@ -1,108 +1,43 @@
-// The parts that the families' specs share: the sizes of each family with their names in JSON and
-// their limits, and a spec while it is being built. Private to models/.
+// The list of families. A new one is a header like vit.h, its source, and one more type here
+// (docs/add_model_family.md): files, presets, units and start weights follow from its functions.
 #pragma once
 
-#include <fmt/format.h>
-
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <stdexcept>
-#include <string>
+#include <cstddef>
+#include <type_traits>
 #include <utility>
 #include <variant>
-#include <vector>
 
+#include "models/llama.h"
+#include "models/mlp.h"
 #include "models/spec.h"
+#include "models/transformer.h"
+#include "models/vit.h"
 
 namespace shardlens::models {
 
 using ModelSizes = std::variant<VitSizes, LlamaSizes, MlpSizes, TransformerSizes>;
 
-/// A size, named as in a model file. Limits are far above any real model, but low enough that
-/// products of two sizes stay in 64 bits.
-template <class FamilySizes>
-struct SizeKey {
-  const char* name;
-  std::variant<int64_t FamilySizes::*, bool FamilySizes::*> value;
-  int64_t most = 1;
-  bool required = true;  // false: what the struct says where a file does not
-};
-
-constexpr bool kOptional = false;  // SizeKey::required
-constexpr int64_t kMostLayers = 10000;
-constexpr int64_t kMostWidth = int64_t{1} << 20;
-constexpr int64_t kMostMlpWidth = int64_t{1} << 22;
-constexpr int64_t kMostClasses = int64_t{1} << 24;
-constexpr int64_t kMostSeq = int64_t{1} << 22;
-
-std::span<const SizeKey<VitSizes>> keys_of(const VitSizes& family);
-std::span<const SizeKey<LlamaSizes>> keys_of(const LlamaSizes& family);
-std::span<const SizeKey<MlpSizes>> keys_of(const MlpSizes& family);
-std::span<const SizeKey<TransformerSizes>> keys_of(const TransformerSizes& family);
-
-/// Returns what is wrong if some number is below 1 or above its limit; else nothing.
-template <class FamilySizes>
-std::optional<std::string> range_problem(const FamilySizes& sizes) {
-  for (const SizeKey<FamilySizes>& key : keys_of(sizes)) {
-    const auto* number = std::get_if<int64_t FamilySizes::*>(&key.value);
-    if (number == nullptr) continue;
-    const int64_t value = sizes.**number;
-    if (value >= 1 && value <= key.most) continue;
-    return fmt::format("\"{}\" is {}; give a number from 1 to {}", key.name, value, key.most);
+/// Calls `visit` with the default sizes of each family, in the order of the list.
+template <class Visit>
+void for_each_family(Visit visit) {
+  [&]<size_t... kIndex>(std::index_sequence<kIndex...>) {
+    (visit(std::variant_alternative_t<kIndex, ModelSizes>{}), ...);
   }
-  return std::nullopt;
+  (std::make_index_sequence<std::variant_size_v<ModelSizes>>());
 }
 
-/// Returns what is wrong if `divisor` does not divide `value`, as "heads" must divide "width"; else
-/// nothing.
-std::optional<std::string> division_problem(const char* divisor_name, int64_t divisor,
-                                            const char* name, int64_t value);
-
-/// Returns what is wrong if a model is too large; else nothing. `approximate_numel` is in floating
-/// point, so that it can be compared with a limit before any product has overflowed.
-std::optional<std::string> numel_problem(int64_t width, double approximate_numel);
-
-[[noreturn]] void refuse_sizes(const std::string& model, const std::string& problem);
-
-/// Appends parameters in state-dict order and units in forward order.
-class SpecBuilder {
- public:
-  SpecBuilder(std::string name, Family family) {
-    spec.name = std::move(name);
-    spec.family = family;
-  }
-
-  /// Adds a parameter and returns its index.
-  int add(std::string name, std::vector<int64_t> shape, const std::string& group) {
-    spec.parameters.push_back({std::move(name), std::move(shape), group});
-    return static_cast<int>(spec.parameters.size()) - 1;
-  }
-
-  /// Adds weight [out, in] and bias [out] of nn.Linear and returns their indices.
-  std::vector<int> add_linear(const std::string& name, int64_t out, int64_t in,
-                              const std::string& group) {
-    const int weight = add(name + ".weight", {out, in}, group);
-    return {weight, add(name + ".bias", {out}, group)};
-  }
-
-  std::vector<int> add_layer_norm(const std::string& name, int64_t width,
-                                  const std::string& group) {
-    const int weight = add(name + ".weight", {width}, group);
-    return {weight, add(name + ".bias", {width}, group)};
-  }
-
-  UnitSpec& add_unit(std::string name, UnitKind kind, std::vector<int> parameters) {
-    return spec.units.emplace_back(
-        UnitSpec{std::move(name), kind, std::move(parameters), /*backward_reads_parameters=*/true});
-  }
-
-  ModelSpec spec;
-};
-
-inline std::vector<int> joined(std::vector<int> first, const std::vector<int>& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
+/// Calls `visit` with the sizes of the model. Returns false, and does not call it, if the model is
+/// a program's own.
+template <class Visit>
+bool visit_sizes(const ModelSpec& spec, Visit visit) {
+  bool is_visited = false;
+  for_each_family([&](const auto& family) {
+    using FamilySizes = std::decay_t<decltype(family)>;
+    if (!spec.is<FamilySizes>()) return;
+    visit(spec.as<FamilySizes>());
+    is_visited = true;
+  });
+  return is_visited;
 }
 
 }  // namespace shardlens::models

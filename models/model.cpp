@@ -11,17 +11,15 @@ namespace shardlens::models {
 std::vector<Forward> build_units(const ModelSpec& spec) { return make_units<AtenOps>(spec); }
 
 void draw_parameters(const ModelSpec& spec, uint64_t seed, const TakeParameter& take) {
-  switch (spec.family) {
-    case Family::vit:
+  switch (spec.start_weights) {
+    case StartWeights::torchvision:
       return draw_vit(spec, seed, take);
-    case Family::llama:
-      return draw_llama(spec, seed, take);
-    case Family::mlp:
-    case Family::transformer:
-    case Family::own:
-      return draw_defaults(spec, seed, take);
+    case StartWeights::normal:
+      return draw_normal(spec, seed, take);
+    case StartWeights::modules:
+      return draw_modules(spec, seed, take);
   }
-  throw std::logic_error("family out of range");
+  throw std::logic_error("start weights out of range");
 }
 
 }  // namespace shardlens::models

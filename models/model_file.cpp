@@ -75,7 +75,7 @@ void require_known_keys(const nlohmann::json& object) {
 }
 
 template <class FamilySizes>
-ModelSizes sizes_from(const nlohmann::json& object) {
+FamilySizes sizes_from(const nlohmann::json& object) {
   require_known_keys<FamilySizes>(object);
   FamilySizes sizes;
   for (const SizeKey<FamilySizes>& key : keys_of(sizes)) {
@@ -88,25 +88,25 @@ ModelSizes sizes_from(const nlohmann::json& object) {
   return sizes;
 }
 
-struct FamilyEntry {
-  const char* name;
-  ModelSizes (*read)(const nlohmann::json& object);
-};
-
-constexpr FamilyEntry kFamilies[] = {{"vit", sizes_from<VitSizes>},
-                                     {"llama", sizes_from<LlamaSizes>},
-                                     {"mlp", sizes_from<MlpSizes>},
-                                     {"transformer", sizes_from<TransformerSizes>}};
+std::string family_names() {
+  std::string names;
+  for_each_family([&](const auto& family) {
+    names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", family.kFamily);
+  });
+  return names;
+}
 
 ModelSizes sizes_from_family(const nlohmann::json& object) {
   if (!object.contains("family")) {
     throw std::invalid_argument("the key \"family\" is missing; add \"family\": \"vit\"");
   }
-  for (const FamilyEntry& family : kFamilies) {
-    if (object["family"] == family.name) return family.read(object);
-  }
-  throw std::invalid_argument(
-      "\"family\" must be one of \"vit\", \"llama\", \"mlp\", \"transformer\"");
+  std::optional<ModelSizes> sizes;
+  for_each_family([&](const auto& family) {
+    using FamilySizes = std::decay_t<decltype(family)>;
+    if (object["family"] == family.kFamily) sizes = sizes_from<FamilySizes>(object);
+  });
+  if (!sizes) throw std::invalid_argument("\"family\" must be one of " + family_names());
+  return *sizes;
 }
 
 }  // namespace

@@ -17,7 +17,6 @@ class OwnSpec {
  public:
   OwnSpec(std::string name, SampleSpec sample) {
     spec_.name = std::move(name);
-    spec_.family = Family::own;
     spec_.sample = std::move(sample);
     if (spec_.name.empty()) refuse("it", "has no name", "give it one");
   }
@@ -26,10 +25,7 @@ class OwnSpec {
     if (unit.name.empty()) refuse("a unit", "has no name", "name each");
     if (!units_.insert(unit.name).second) refuse(unit.name, "there are two", "rename one");
     if (!unit.forward) refuse(unit.name, "has no function", "set its forward");
-    UnitSpec described{.name = unit.name,
-                       .kind = UnitKind::own,
-                       .parameters = {},
-                       .backward_reads_parameters = true};
+    UnitSpec described{.name = unit.name};
     for (const OwnParameter& parameter : unit.parameters) {
       const int index = place(unit, parameter);
       if (std::ranges::count(described.parameters, index) > 0) {

@@ -3,15 +3,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cctype>
 #include <functional>
 #include <numeric>
 #include <stdexcept>
 #include <type_traits>
 
+#include "base/nearest.h"
 #include "base/shown.h"
 #include "models/families.h"
 #include "models/model_file.h"
-#include "models/presets.h"
 
 namespace shardlens::models {
 namespace {
@@ -20,10 +21,43 @@ int64_t product(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
+std::vector<NamedSizes> presets() {
+  std::vector<NamedSizes> all;
+  for_each_family([&](const auto& family) {
+    for (auto& [name, sizes] : presets_of(family)) all.push_back({.name = name, .sizes = sizes});
+  });
+  return all;
+}
+
+/// Keeps letters and digits alone, so that "ViT_B_16", torchvision's spelling, is vit-b16 itself.
+std::string plain(const std::string& name) {
+  std::string letters;
+  for (const unsigned char c : name) {
+    if (std::isalnum(c)) letters.push_back(static_cast<char>(std::tolower(c)));
+  }
+  return letters;
+}
+
+/// Returns the preset that a mistyped name most likely meant; empty if none is near.
+std::string nearest_preset(const std::string& name) {
+  constexpr size_t kNear = 2;  // fewer edits than of flags: names are short, and are alike
+  constexpr size_t kLongestName = 64;
+  if (name.size() > kLongestName) return "";
+  std::string nearest;
+  size_t best = kNear + 1;
+  for (const NamedSizes& preset : presets()) {
+    const size_t distance = edit_distance(plain(name), plain(preset.name));
+    if (distance >= best) continue;
+    best = distance;
+    nearest = preset.name;
+  }
+  return nearest;
+}
+
 NamedSizes find_sizes(const std::string& name_or_file) {
   if (name_or_file.ends_with(".json")) return read_model_file(name_or_file);
-  for (const Preset& preset : presets()) {
-    if (preset.name == name_or_file) return {preset.name, preset.sizes, {}, {}};
+  for (NamedSizes& preset : presets()) {
+    if (preset.name == name_or_file) return std::move(preset);
   }
   const std::string nearest = nearest_preset(name_or_file);
   throw std::invalid_argument(fmt::format(
@@ -33,23 +67,34 @@ NamedSizes find_sizes(const std::string& name_or_file) {
 }
 
 template <class FamilySizes>
+concept TakesTokens = requires(FamilySizes sizes) {
+  sizes.seq = 1;
+};
+template <class FamilySizes>
+concept HasLayers = requires(FamilySizes sizes) {
+  sizes.layers = 1;
+};
+
+/// Returns "llama or transformer".
+std::string token_families() {
+  std::string names;
+  for_each_family([&](const auto& family) {
+    if (!TakesTokens<std::decay_t<decltype(family)>>) return;
+    names += fmt::format("{}{}", names.empty() ? "" : " or ", family.kFamily);
+  });
+  return names;
+}
+
+template <class FamilySizes>
 void set_seq(FamilySizes& sizes, const std::string& model, int64_t seq) {
-  if constexpr (std::is_same_v<FamilySizes, LlamaSizes> ||
-                std::is_same_v<FamilySizes, TransformerSizes>) {
+  if constexpr (TakesTokens<FamilySizes>) {
     sizes.seq = seq;
   } else {
     throw std::invalid_argument(
         fmt::format("--seq {}: the model '{}' takes no tokens; leave --seq away, or give a model "
-                    "of the family llama or transformer",
-                    seq, model));
+                    "of the family {}",
+                    seq, model, token_families()));
   }
-}
-
-ModelSpec make(const std::string& name, const VitSizes& sizes) { return make_vit(name, sizes); }
-ModelSpec make(const std::string& name, const LlamaSizes& sizes) { return make_llama(name, sizes); }
-ModelSpec make(const std::string& name, const MlpSizes& sizes) { return make_mlp(name, sizes); }
-ModelSpec make(const std::string& name, const TransformerSizes& sizes) {
-  return make_transformer(name, sizes);
 }
 
 }  // namespace
@@ -93,6 +138,17 @@ void refuse_sizes(const std::string& model, const std::string& problem) {
   throw std::invalid_argument(fmt::format("model '{}': {}", model, problem));
 }
 
+std::optional<ModelSpec> with_layers(const ModelSpec& spec, int64_t layers) {
+  std::optional<ModelSpec> changed;
+  visit_sizes(spec, [&](auto sizes) {
+    if constexpr (HasLayers<decltype(sizes)>) {
+      sizes.layers = layers;
+      changed = make_spec(spec.name, sizes);
+    }
+  });
+  return changed;
+}
+
 std::vector<std::string> notes_on(const std::string& name_or_file) {
   if (!name_or_file.ends_with(".json")) return {};
   return read_model_file(name_or_file).notes;
@@ -100,7 +156,7 @@ std::vector<std::string> notes_on(const std::string& name_or_file) {
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
-  for (const Preset& preset : presets()) names.push_back(preset.name);
+  for (const NamedSizes& preset : presets()) names.push_back(preset.name);
   return names;
 }
 
@@ -116,7 +172,7 @@ ModelSpec find_spec(const std::string& name_or_file, int64_t seq) {
                           seq, name_or_file, found.most_seq, found.most_seq)));
         }
         try {
-          return make(found.name, sizes);
+          return make_spec(found.name, sizes);
         } catch (const std::invalid_argument& error) {
           // The reader names the file in its own errors; if sizes do not go together, the error has
           // the model's name and the file is added here.

@@ -15,15 +15,12 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <span>
 #include <stdexcept>
 #include <vector>
 
-#include "models/llama_units.h"
-#include "models/simple_units.h"
+#include "models/families.h"
 #include "models/spec.h"
-#include "models/vit_units.h"
 
 namespace shardlens::models {
 
@@ -36,30 +33,17 @@ using UnitCode = std::function<typename Ops::Tensor(
 template <class Ops>
 std::vector<UnitCode<Ops>> make_units(const ModelSpec& spec) {
   using Tensor = typename Ops::Tensor;
-  using Parameters = std::span<const Tensor>;
-  const auto rotary = std::make_shared<typename Ops::RotaryTable>();
-  std::vector<UnitCode<Ops>> units;
-  const auto add = [&](auto family, UnitKind kind) {
-    units.push_back([family = std::move(family), kind](const Tensor& x, Parameters p) {
-      return family.run(kind, x, p);
-    });
-  };
-  for (const UnitSpec& unit : spec.units) {
-    if (unit.kind == UnitKind::token_embed) {
-      units.push_back([](const Tensor& ids, Parameters p) { return Ops::embedding(p[0], ids); });
-    } else if (spec.family == Family::vit) {
-      add(VitUnits<Ops>(spec.vit), unit.kind);
-    } else if (spec.family == Family::llama) {
-      add(LlamaUnits<Ops>(spec.llama, rotary), unit.kind);
-    } else if (spec.family == Family::mlp) {
-      add(MlpUnits<Ops>(), unit.kind);
-    } else if (spec.family == Family::transformer) {
-      add(TransformerUnits<Ops>(), unit.kind);
-    } else {
-      throw std::logic_error("family out of range");
+  std::vector<UnitCode<Ops>> codes;
+  const bool has_family = visit_sizes(spec, [&](const auto& sizes) {
+    const auto units = units_of<Ops>(sizes);
+    for (const UnitSpec& unit : spec.units) {
+      codes.push_back([units, kind = unit.kind](const Tensor& x, std::span<const Tensor> p) {
+        return units.run(kind, x, p);
+      });
     }
-  }
-  return units;
+  });
+  if (!has_family) throw std::logic_error("units of a program's own model");
+  return codes;
 }
 
 }  // namespace shardlens::models

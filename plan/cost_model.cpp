@@ -14,7 +14,6 @@ namespace shardlens::planner {
 namespace {
 
 using models::ModelSpec;
-using models::UnitKind;
 using models::UnitSpec;
 
 constexpr double kReached = 0.7;  // of a data sheet's rate, in large kernels and messages
@@ -51,35 +50,16 @@ constexpr double kTflopsAThread = 0.05;
 constexpr Rates kHost = {0, 0, kHostMemoryGbps, 10, 1, kHostMemoryGbps};
 
 /// Returns how many rows the unit's matrices multiply, samples or tokens.
-double rows_of(const ModelSpec& spec, UnitKind kind, int64_t batch) {
-  const auto samples = static_cast<double>(batch);
-  switch (spec.family) {
-    case models::Family::vit:
-      if (kind == UnitKind::vit_embed) return samples * static_cast<double>(spec.vit.patches());
-      if (kind == UnitKind::vit_head) return samples;
-      return samples * static_cast<double>(spec.vit.tokens());
-    case models::Family::llama:
-      return samples * static_cast<double>(spec.llama.seq);
-    case models::Family::transformer:
-      return samples * static_cast<double>(spec.transformer.seq);
-    case models::Family::mlp:
-    case models::Family::own:
-      return samples;
-  }
-  throw std::logic_error("family out of range");
+double rows_of(const UnitSpec& unit, int64_t batch) {
+  return static_cast<double>(batch) * static_cast<double>(unit.rows);
 }
 
-double attention_flops(const ModelSpec& spec, UnitKind kind, int64_t batch) {
-  if (kind == UnitKind::vit_attention) {
-    const auto tokens = static_cast<double>(spec.vit.tokens());
-    return 4.0 * static_cast<double>(batch) * tokens * tokens * static_cast<double>(spec.vit.width);
-  }
-  if (kind == UnitKind::llama_attention) {
-    const auto tokens = static_cast<double>(spec.llama.seq);
-    return 2.0 * static_cast<double>(batch) * tokens * tokens *
-           static_cast<double>(spec.llama.width);
-  }
-  return 0;
+double attention_flops(const UnitSpec& unit, int64_t batch) {
+  if (unit.attention.heads == 0) return 0;
+  const auto tokens = static_cast<double>(unit.attention.tokens);
+  const double products = unit.attention.is_causal ? 2.0 : 4.0;
+  return products * static_cast<double>(batch) * tokens * tokens *
+         static_cast<double>(unit.attention.width);
 }
 
 bool is_matrix(const models::ParameterSpec& parameter) {
@@ -89,7 +69,7 @@ bool is_matrix(const models::ParameterSpec& parameter) {
 /// Returns how many elements of activations a unit keeps for its backward: the inputs and outputs
 /// of its matrices.
 double kept_elements(const ModelSpec& spec, const UnitSpec& unit, int64_t batch) {
-  const double rows = rows_of(spec, unit.kind, batch);
+  const double rows = rows_of(unit, batch);
   double inputs = 0, outputs = 0;
   for (const int index : unit.parameters) {
     const models::ParameterSpec& parameter = spec.parameters[static_cast<size_t>(index)];
@@ -97,7 +77,7 @@ double kept_elements(const ModelSpec& spec, const UnitSpec& unit, int64_t batch)
     outputs += static_cast<double>(parameter.shape[0]);
     inputs += static_cast<double>(parameter.numel() / parameter.shape[0]);
   }
-  return unit.kind == UnitKind::token_embed ? rows * inputs : rows * (inputs + outputs);
+  return unit.looks_up ? rows * inputs : rows * (inputs + outputs);
 }
 
 double parameter_bytes(const ModelSpec& spec, const UnitSpec& unit, DType dtype) {
@@ -275,13 +255,13 @@ Rates rates_of(const Gpu* gpu, int64_t threads) {
 }
 
 double forward_flops(const ModelSpec& spec, const UnitSpec& unit, int64_t batch) {
-  if (unit.kind == UnitKind::token_embed) return 0;  // a look-up
+  if (unit.looks_up) return 0;
   double elements = 0;
   for (const int index : unit.parameters) {
     const models::ParameterSpec& parameter = spec.parameters[static_cast<size_t>(index)];
     if (is_matrix(parameter)) elements += static_cast<double>(parameter.numel());
   }
-  return 2 * rows_of(spec, unit.kind, batch) * elements + attention_flops(spec, unit.kind, batch);
+  return 2 * rows_of(unit, batch) * elements + attention_flops(unit, batch);
 }
 
 StepCost step_cost(const ModelSpec& spec, const Config& config, const Schedule& schedule,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <vector>
 
@@ -64,23 +65,9 @@ int64_t smallest(const Holds& holds, int64_t most) {
   return high;
 }
 
-ModelSpec with_layers(const ModelSpec& spec, int64_t layers) {
-  const auto changed = [&](auto sizes) {
-    sizes.layers = layers;
-    return sizes;
-  };
-  switch (spec.family) {
-    case models::Family::vit:
-      return models::make_vit(spec.name, changed(spec.vit));
-    case models::Family::llama:
-      return models::make_llama(spec.name, changed(spec.llama));
-    case models::Family::mlp:
-      return models::make_mlp(spec.name, changed(spec.mlp));
-    case models::Family::transformer:
-      return models::make_transformer(spec.name, changed(spec.transformer));
-    case models::Family::own:
-      break;
-  }
+ModelSpec with_number_of_layers(const ModelSpec& spec, int64_t layers) {
+  std::optional<ModelSpec> changed = models::with_layers(spec, layers);
+  if (changed) return *std::move(changed);
   throw std::invalid_argument(fmt::format(
       "--solve layers: the model {} has no number of layers; give batch, world or gpu", spec.name));
 }
@@ -143,11 +130,11 @@ Plan solve_layers(Try base, const PlanOptions& options) {
   const ModelSpec spec = base.spec;
   const int64_t found = largest(
       [&](int64_t layers) {
-        base.spec = with_layers(spec, layers);
+        base.spec = with_number_of_layers(spec, layers);
         return fits(base, options);
       },
       kMost);
-  base.spec = with_layers(spec, std::max<int64_t>(1, found));
+  base.spec = with_number_of_layers(spec, std::max<int64_t>(1, found));
   return solved_plan(base, options, "layers", text_of(found));
 }
 

@@ -13,8 +13,9 @@ namespace {
 
 double tokens_of(const models::ModelSpec& spec) {
   const models::SampleSpec& sample = spec.sample;
-  if (sample.input == models::InputKind::images) return static_cast<double>(spec.vit.tokens());
-  return sample.input == models::InputKind::tokens ? static_cast<double>(sample.shape[0]) : 1;
+  int64_t tokens = sample.input == models::InputKind::tokens ? sample.shape[0] : 1;
+  for (const models::UnitSpec& unit : spec.units) tokens = std::max(tokens, unit.rows);
+  return static_cast<double>(tokens);
 }
 
 double product(const std::vector<int64_t>& sizes) {
@@ -35,7 +36,10 @@ void check_sizes(const models::ModelSpec& spec, const Config& config) {
     parameters += product(parameter.shape);
     widest = std::max(widest, static_cast<double>(parameter.shape[0]));
   }
-  const auto heads = static_cast<double>(std::max(spec.vit.heads, spec.llama.heads));
+  double heads = 0;
+  for (const models::UnitSpec& unit : spec.units) {
+    heads = std::max(heads, static_cast<double>(unit.attention.heads));
+  }
   const double tokens = tokens_of(spec);
   const double sample =
       std::max(product(spec.sample.shape), tokens * std::max(widest, heads * tokens));

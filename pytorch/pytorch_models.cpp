@@ -8,10 +8,15 @@
 #include <string_view>
 #include <utility>
 
+#include "models/families.h"
 #include "simulate/meta/attention.h"
 #include "simulate/meta/operators.h"
 
 namespace shardlens::planner {
+
+using models::LlamaSizes;
+using models::TransformerSizes;
+using models::VitSizes;
 
 using meta::Sizes;
 using meta::Tensor;
@@ -52,7 +57,7 @@ enum VitBlock : size_t {
   kVitBlockSize = 12
 };
 
-Parameters vit_parameters(const models::VitSizes& sizes) {
+Parameters vit_parameters(const VitSizes& sizes) {
   Table table;
   const int64_t width = sizes.width, patch = sizes.patch_px;
   table.add("class_token", {1, 1, width}, kRootUnit);
@@ -87,7 +92,7 @@ enum LlamaBlock : size_t {
   kLlamaBlockSize
 };
 
-Parameters llama_parameters(const models::LlamaSizes& sizes) {
+Parameters llama_parameters(const LlamaSizes& sizes) {
   Table table;
   const int64_t width = sizes.width, kv_width = sizes.kv_heads * sizes.head_width();
   // A tied matrix is in one group with the head.
@@ -118,7 +123,7 @@ enum TransformerBlock : size_t {
 };
 constexpr size_t kTransformerBlockSize = 10;
 
-Parameters transformer_parameters(const models::TransformerSizes& sizes) {
+Parameters transformer_parameters(const TransformerSizes& sizes) {
   Table table;
   const int64_t width = sizes.width;
   table.add("tok_embeddings.weight", {sizes.vocab, width}, kFirstUnit);
@@ -186,7 +191,7 @@ class Vit final : public Model {
   static constexpr size_t kClassToken = 0, kConvolution = 1, kPosition = 3, kBlocks = 4;
 
   Tensor embed(const Tensor& images) {
-    const int64_t width = spec_.vit.width;
+    const int64_t width = spec_.as<VitSizes>().width;
     Tensor x = [&] {
       const Tensor input = hooks_.enter(kFirstUnit, images);
       return hooks_.leave(kFirstUnit,
@@ -201,7 +206,7 @@ class Vit final : public Model {
 
   Tensor encode(const Tensor& given) {
     Tensor x = ops_.add(given, weight(kPosition));
-    for (int layer = 0; layer < spec_.vit.layers; ++layer) x = block(layer, x);
+    for (int layer = 0; layer < spec_.as<VitSizes>().layers; ++layer) x = block(layer, x);
     const Tensor input = hooks_.enter(kLastUnit, x);
     return layer_norm(input, last() - 3);
   }
@@ -221,8 +226,9 @@ class Vit final : public Model {
 
   Tensor attention(size_t first, const Tensor& input) {
     const size_t in = first + kInProjection, out = first + kOutProjection;
-    return ops_.multi_head_attention(
-        input, {weight(in), weight(in + 1), weight(out), weight(out + 1)}, spec_.vit.heads);
+    return ops_.multi_head_attention(input,
+                                     {weight(in), weight(in + 1), weight(out), weight(out + 1)},
+                                     spec_.as<VitSizes>().heads);
   }
 
   Tensor mlp(size_t first, const Tensor& input) {
@@ -238,13 +244,13 @@ class Llama final : public Model {
   using Model::Model;
 
   Tensor forward(const Tensor& tokens) override {
-    const bool is_tied = spec_.llama.tied;
+    const bool is_tied = spec_.as<LlamaSizes>().tied;
     const Tensor input = hooks_.enter(kRootUnit, tokens);
     const int unit = is_tied ? kLastUnit : kFirstUnit;
     const Tensor ids = hooks_.enter(unit, input);
     Tensor x = meta::embedding(weight(0), ids);
     if (!is_tied) x = hooks_.leave(unit, x);
-    for (int layer = 0; layer < spec_.llama.layers; ++layer) x = block(layer, x);
+    for (int layer = 0; layer < spec_.as<LlamaSizes>().layers; ++layer) x = block(layer, x);
     return returned(head(x));
   }
 
@@ -252,7 +258,7 @@ class Llama final : public Model {
   static constexpr size_t kBlocks = 1;
 
   Tensor head(const Tensor& given) {
-    const bool is_tied = spec_.llama.tied;
+    const bool is_tied = spec_.as<LlamaSizes>().tied;
     const Tensor input = is_tied ? given : hooks_.enter(kLastUnit, given);
     const Tensor normed = norm(input, is_tied ? last() : last() - 1);
     return hooks_.leave(kLastUnit, ops_.linear(normed, weight(is_tied ? 0 : last()), Tensor()));
@@ -284,7 +290,8 @@ class Llama final : public Model {
   }
 
   Tensor attention(size_t first, const Tensor& x) {
-    const int64_t batch = x.size(0), tokens = x.size(1), width = spec_.llama.head_width();
+    const int64_t batch = x.size(0), tokens = x.size(1),
+                  width = spec_.as<LlamaSizes>().head_width();
     const auto map = [&](size_t index) {
       return project(x, first + index).view({batch, tokens, -1, width});
     };
@@ -294,7 +301,7 @@ class Llama final : public Model {
       q = std::move(turned_q);
       k = std::move(turned_k);
     }
-    const int64_t groups = spec_.llama.heads / spec_.llama.kv_heads;
+    const int64_t groups = spec_.as<LlamaSizes>().heads / spec_.as<LlamaSizes>().kv_heads;
     if (writing_.repeats_kv || q.scalar_type() == Type::fp32) {
       Tensor repeated_k = meta::repeat_interleave(k, groups, 2);
       Tensor repeated_v = meta::repeat_interleave(v, groups, 2);
@@ -318,7 +325,7 @@ class Llama final : public Model {
     if (meta::needs_node({&pairs})) {
       auto node = meta::add_node(
           {&pairs}, {},
-          [&context, tokens = spec_.llama.seq, width = input.size(-1)](
+          [&context, tokens = spec_.as<LlamaSizes>().seq, width = input.size(-1)](
               meta::Node&, meta::Tensors&& gradients) -> meta::Tensors {
             const meta::Held conjugate(Tensor::empty(context, {tokens, 1, width}, Type::fp32));
             return {meta::like(gradients[0])};
@@ -339,7 +346,7 @@ class Transformer final : public Model {
       const Tensor ids = hooks_.enter(kFirstUnit, input);
       return hooks_.leave(kFirstUnit, meta::embedding(weight(0), ids));
     }();
-    for (int layer = 0; layer < spec_.transformer.layers; ++layer) x = block(layer, x);
+    for (int layer = 0; layer < spec_.as<TransformerSizes>().layers; ++layer) x = block(layer, x);
     return returned([&] {
       const Tensor entered = hooks_.enter(kLastUnit, x);
       return hooks_.leave(kLastUnit, linear(entered, last() - 1));
@@ -387,17 +394,9 @@ struct Module {
 }  // namespace
 
 std::vector<PytorchParameter> pytorch_parameters(const models::ModelSpec& spec) {
-  switch (spec.family) {
-    case models::Family::vit:
-      return vit_parameters(spec.vit);
-    case models::Family::llama:
-      return llama_parameters(spec.llama);
-    case models::Family::transformer:
-      return transformer_parameters(spec.transformer);
-    case models::Family::mlp:
-    case models::Family::own:
-      break;
-  }
+  if (spec.is<VitSizes>()) return vit_parameters(spec.as<VitSizes>());
+  if (spec.is<LlamaSizes>()) return llama_parameters(spec.as<LlamaSizes>());
+  if (spec.is<TransformerSizes>()) return transformer_parameters(spec.as<TransformerSizes>());
   throw std::invalid_argument(
       fmt::format("--engine pytorch-fsdp2 does not know how '{}' is written in Python; plan a "
                   "vision transformer, a Llama or the tutorial's transformer",
@@ -424,16 +423,10 @@ std::unique_ptr<PytorchModel> make_pytorch_model(const models::ModelSpec& spec, 
                                                  const std::vector<Tensor>& weights,
                                                  ModuleHooks& hooks,
                                                  const PytorchWriting& writing) {
-  switch (spec.family) {
-    case models::Family::vit:
-      return std::make_unique<Vit>(spec, ops, weights, hooks, writing);
-    case models::Family::llama:
-      return std::make_unique<Llama>(spec, ops, weights, hooks, writing);
-    case models::Family::transformer:
-      return std::make_unique<Transformer>(spec, ops, weights, hooks, writing);
-    case models::Family::mlp:
-    case models::Family::own:
-      break;
+  if (spec.is<VitSizes>()) return std::make_unique<Vit>(spec, ops, weights, hooks, writing);
+  if (spec.is<LlamaSizes>()) return std::make_unique<Llama>(spec, ops, weights, hooks, writing);
+  if (spec.is<TransformerSizes>()) {
+    return std::make_unique<Transformer>(spec, ops, weights, hooks, writing);
   }
   throw std::logic_error("a model whose parameters nobody knows");
 }

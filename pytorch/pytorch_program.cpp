@@ -6,6 +6,8 @@
 #include <array>
 #include <stdexcept>
 
+#include "models/families.h"
+
 namespace shardlens::planner {
 
 namespace {
@@ -67,17 +69,14 @@ void read_word(PytorchOptions& options, std::string_view word) {
 // ---- the program in words -----------------------------------------------------------------------
 
 std::string model_of(const models::ModelSpec& spec) {
-  switch (spec.family) {
-    case models::Family::llama:
-      return fmt::format("a Llama as torchtitan writes it{}",
-                         spec.llama.tied ? ", head tied to the embedding" : "");
-    case models::Family::vit:
-      return "torchvision's VisionTransformer, without cuDNN";
-    case models::Family::transformer:
-      return "the transformer of \"PyTorch FSDP2: A Practical Guide\"";
-    case models::Family::mlp:
-    case models::Family::own:
-      break;
+  if (spec.is<models::LlamaSizes>()) {
+    const bool is_tied = spec.as<models::LlamaSizes>().tied;
+    return fmt::format("a Llama as torchtitan writes it{}",
+                       is_tied ? ", head tied to the embedding" : "");
+  }
+  if (spec.is<models::VitSizes>()) return "torchvision's VisionTransformer, without cuDNN";
+  if (spec.is<models::TransformerSizes>()) {
+    return "the transformer of \"PyTorch FSDP2: A Practical Guide\"";
   }
   throw std::logic_error("a model whose Python code nobody knows");
 }
@@ -138,7 +137,7 @@ std::string pytorch_words() {
 }
 
 PytorchRange pytorch_range(const models::ModelSpec& spec) {
-  const bool is_llama = spec.family == models::Family::llama;
+  const bool is_llama = spec.is<models::LlamaSizes>();
   return {.least = "loss=own",
           .most = is_llama ? "logits=fp32,keep-logits,attention=repeat-kv,norm=fp32"
                            : "logits=fp32,keep-logits"};
@@ -148,7 +147,7 @@ std::vector<PytorchHabit> habits_of(const models::ModelSpec& spec, const Config&
                                     const PytorchOptions& options) {
   const PytorchWriting& writing = options.writing;
   std::vector<PytorchHabit> habits = {{"model", model_of(spec)}};
-  if (spec.family == models::Family::llama) {
+  if (spec.is<models::LlamaSizes>()) {
     habits.push_back({"attention", attention_of(writing)});
     habits.push_back({"norm", writing.norms_by_hand ? "RMSNorm by hand, in fp32" : "nn.RMSNorm"});
   }

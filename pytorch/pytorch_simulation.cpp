@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "models/families.h"
 #include "simulate/meta/operators.h"
 #include "simulate/simulation.h"
 #include "step/step.h"
@@ -77,7 +78,7 @@ PytorchSimulation::PytorchSimulation(const models::ModelSpec& spec, const Config
       ops_(context_) {
   if (options.gpu == nullptr) throw std::logic_error("FSDP2 without a GPU");
   check(config, strategy_of(config));
-  const bool is_llama = spec.family == models::Family::llama;
+  const bool is_llama = spec.is<models::LlamaSizes>();
   refuse(options.writing.is_of_llama() && !is_llama,
          fmt::format("'{}' with --pytorch attention= or norm=", spec.name), "they are of Llamas");
 }
@@ -96,11 +97,11 @@ void PytorchSimulation::start() {
   const std::vector<PytorchParameter> parameters = pytorch_parameters(spec_);
   fsdp_ = std::make_unique<Fsdp2>(parameters, fsdp2_options(strategy, options_), memory_, context_,
                                   pinned_);
-  const bool is_llama = spec_.family == models::Family::llama;
-  if (is_llama && spec_.llama.tied) fsdp_->make_again(0);
-  if (is_llama) {
+  if (spec_.is<models::LlamaSizes>()) {
+    const auto& llama = spec_.as<models::LlamaSizes>();
+    if (llama.tied) fsdp_->make_again(0);
     const TimelineScope scope(timeline_, Category::other, "rotation");
-    const int64_t bytes = spec_.llama.seq * spec_.llama.head_width() * 4;
+    const int64_t bytes = llama.seq * llama.head_width() * 4;
     buffers_.push_back(std::make_shared<meta::Storage>(memory_, bytes));
   }
   model_ = make_pytorch_model(spec_, ops_, fsdp_->weights(), *fsdp_, options_.writing);

@@ -188,11 +188,11 @@ MetaStepOps::Batch Simulation::load(const MetaStepOps::Batch& images, const meta
 /// Reads images from files one after the other, as train/batches.cpp does. Files are not opened
 /// here, so the extra memory that a larger image takes before it is resized is not known.
 MetaStepOps::Batch Simulation::read_images(int64_t count) {
-  const models::VitSizes& model = spec_.vit;
-  const meta::Sizes sizes{model.channels, model.image_px, model.image_px};
+  const std::vector<int64_t>& shape = spec_.sample.shape;
+  const meta::Sizes sizes{shape[0], shape[1], shape[2]};
   const auto resized = [&] { return meta::pointwise(host_context_, sizes, meta::Type::uint8); };
-  const meta::Tensor pixels = meta::pointwise(
-      host_context_, {count, model.channels, model.image_px, model.image_px}, meta::Type::uint8);
+  const meta::Tensor pixels =
+      meta::pointwise(host_context_, {count, shape[0], shape[1], shape[2]}, meta::Type::uint8);
   const meta::Tensor labels = meta::pointwise(host_context_, {count}, meta::Type::int64);
   resized().clone();  // cut out of what was resized
   return step::move_batch<MetaStepOps>(device_, pixels, labels);

@@ -123,3 +123,16 @@ TEST_CASE("the two backends share the functions that the interpreter calls, and 
   CHECK(shared_in_vain({"enter", "forward"}, {"enter", "forward"}, "  backend().enter(1);") ==
         Names{"forward"});
 }
+
+TEST_CASE("a family of models is named in four files, the fourth of which is CMake's") {
+  Names files;
+  for (const SourceFile& file : repository()) {
+    const bool is_product = !file.path.starts_with("tests/") && !file.path.starts_with("docs/");
+    const bool is_named = file.text.find("MlpSizes") != std::string::npos ||
+                          file.text.find("MlpUnit") != std::string::npos ||
+                          file.text.find(" mlp.cpp") != std::string::npos;
+    if (is_product && is_named) files.insert(file.path);
+  }
+  CHECK(files ==
+        Names{"models/CMakeLists.txt", "models/families.h", "models/mlp.cpp", "models/mlp.h"});
+}

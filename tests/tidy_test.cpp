@@ -110,7 +110,7 @@ const std::vector<Restricted> kRestricted = {
      {"ATen/", "c10/", "torch/", "caffe2/"},
      {"models/", "profiler/recorder/", "comm/", "execute/", "train/", "launch/", "infer/",
       "record/known/"},
-     {"models/spec", "models/presets"}},
+     {"models/spec"}},
     {"CUDA",
      {"cuda", "cupti", "cublas", "cudnn", "driver_types"},
      {"profiler/recorder/", "comm/", "null_device/", "execute/"},

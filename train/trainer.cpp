@@ -88,7 +88,8 @@ std::unique_ptr<BatchSource> make_source(const Job& job, Split split, const c10:
       return std::make_unique<Batches>(trains ? job.data.train : job.data.test, device);
     case DataKind::image_folder:
       return std::make_unique<FileBatches>(trains ? job.folder.train : job.folder.test,
-                                           job.spec.vit.image_px, job.spec.vit.channels, device);
+                                           job.spec.sample.shape[1], job.spec.sample.shape[0],
+                                           device);
     case DataKind::own:
       return std::make_unique<OwnBatches>(trains ? job.own->train : job.own->test, device);
     case DataKind::synthetic:

@@ -6,6 +6,7 @@
 #include <map>
 #include <tuple>
 
+#include "models/vit.h"
 #include "models/weights/weights.h"
 
 namespace shardlens::models {
@@ -24,7 +25,7 @@ class VitWeights {
   }
 
   void draw() {
-    const VitSizes& v = spec_.vit;
+    const VitSizes& v = spec_.as<VitSizes>();
     draw_conv_default(kTorchvisionChannels);
     put("class_token", zeros("class_token"));
     put("encoder.pos_embedding", normal("encoder.pos_embedding", 0.02));
@@ -42,7 +43,7 @@ class VitWeights {
   static constexpr int64_t kTorchvisionChannels = 3;
 
   void draw_block(const std::string& block) {
-    const VitSizes& v = spec_.vit;
+    const VitSizes& v = spec_.as<VitSizes>();
     put_layer_norm(block + "ln_1");
     const at::Tensor out_weight = draw_linear_default(v.width, v.width);
     put(block + "self_attention.out_proj.weight", out_weight);
@@ -60,7 +61,7 @@ class VitWeights {
 
   /// Draws the convolution: the constructor's last draw, or the tutorial's replacement after it.
   void draw_conv() {
-    const VitSizes& v = spec_.vit;
+    const VitSizes& v = spec_.as<VitSizes>();
     const auto fan_in = static_cast<double>(kTorchvisionChannels * v.patch_px * v.patch_px);
     at::Tensor weight = truncated_normal({v.width, kTorchvisionChannels, v.patch_px, v.patch_px},
                                          std::sqrt(1 / fan_in));
@@ -72,7 +73,7 @@ class VitWeights {
 
   /// Draws as nn.Conv2d does: weight, then bias.
   std::pair<at::Tensor, at::Tensor> draw_conv_default(int64_t channels) {
-    const VitSizes& v = spec_.vit;
+    const VitSizes& v = spec_.as<VitSizes>();
     const int64_t fan_in = channels * v.patch_px * v.patch_px;
     at::Tensor weight =
         draw_kaiming({v.width, channels, v.patch_px, v.patch_px}, fan_in, generator_);
@@ -88,8 +89,8 @@ class VitWeights {
   }
 
   void put_layer_norm(const std::string& name) {
-    put(name + ".weight", at::ones({spec_.vit.width}));
-    put(name + ".bias", at::zeros({spec_.vit.width}));
+    put(name + ".weight", at::ones({spec_.as<VitSizes>().width}));
+    put(name + ".bias", at::zeros({spec_.as<VitSizes>().width}));
   }
 
   void put_xavier(const std::string& name) {

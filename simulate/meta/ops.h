@@ -2,6 +2,7 @@
 #pragma once
 
 #include "models/input_use.h"
+#include "models/llama.h"
 #include "models/spec.h"
 #include "simulate/meta/attention.h"
 #include "simulate/meta/operators.h"

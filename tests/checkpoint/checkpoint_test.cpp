@@ -20,6 +20,7 @@
 #include "checkpoint/checkpoint_commands.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/checkpoint_store.h"
+#include "models/families.h"
 #include "tests/support/memory_folder.h"
 #include "tests/support/small_checkpoint.h"
 
@@ -296,8 +297,8 @@ TEST_CASE("a checkpoint under another step's name is damaged", "[checkpoint]") {
 TEST_CASE("a checkpoint of another model is refused", "[checkpoint]") {
   const Bench bench;
   const CheckpointReader reader(bench.write(2));
-  const models::ModelSpec other =
-      models::make_mlp("small", {.inputs = 12, .width = 11, .layers = 1, .classes = 3});
+  const models::ModelSpec other = models::make_spec(
+      "small", models::MlpSizes{.inputs = 12, .width = 11, .layers = 1, .classes = 3});
   CHECK_THROWS_MATCHES(reader.expect(checkpoint_layout(other, {})), std::invalid_argument,
                        MessageMatches(ContainsSubstring("another model") &&
                                       ContainsSubstring("[10, 12], not F32 [11, 12]")));

@@ -77,9 +77,9 @@ TEST_CASE("an unknown GPU is refused with the names, and the one that was meant"
 }
 
 TEST_CASE("the edit distance counts insertions, removals and replacements") {
-  CHECK(edit_distance("", "") == 0);
-  CHECK(edit_distance("", "abc") == 3);
-  CHECK(edit_distance("abc", "") == 3);
-  CHECK(edit_distance("kitten", "sitting") == 3);
-  CHECK(edit_distance("h200", "h100") == 1);
+  CHECK(shardlens::edit_distance("", "") == 0);
+  CHECK(shardlens::edit_distance("", "abc") == 3);
+  CHECK(shardlens::edit_distance("abc", "") == 3);
+  CHECK(shardlens::edit_distance("kitten", "sitting") == 3);
+  CHECK(shardlens::edit_distance("h200", "h100") == 1);
 }

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "data/dataset.h"
+#include "models/families.h"
 #include "plan/planner.h"
 #include "tests/support/idx_files.h"
 #include "tests/support/temporary_folder.h"
@@ -26,14 +27,14 @@ using Catch::Matchers::MessageMatches;
 namespace {
 
 models::ModelSpec vit(int64_t px, int64_t channels, int64_t classes) {
-  return models::make_vit("v", {.image_px = px,
-                                .patch_px = 4,
-                                .channels = channels,
-                                .layers = 1,
-                                .heads = 1,
-                                .width = 16,
-                                .mlp_width = 16,
-                                .classes = classes});
+  return models::make_spec("v", models::VitSizes{.image_px = px,
+                                                 .patch_px = 4,
+                                                 .channels = channels,
+                                                 .layers = 1,
+                                                 .heads = 1,
+                                                 .width = 16,
+                                                 .mlp_width = 16,
+                                                 .classes = classes});
 }
 
 Config config_of(const std::string& data, int64_t batch = 4) {

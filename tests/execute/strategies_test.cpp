@@ -13,6 +13,7 @@
 
 #include "comm/none.h"
 #include "data/dataset.h"
+#include "models/families.h"
 #include "tests/support/counted_memory.h"
 #include "tests/support/strategies.h"
 #include "tests/support/thread_ranks.h"
@@ -26,14 +27,14 @@ constexpr int64_t kGlobalBatch = 48;  // divides by every W x microbatches of th
 
 /// Small, with blocks enough for rings to turn.
 const models::ModelSpec& spec() {
-  static const models::ModelSpec made = models::make_vit("small", {.image_px = 28,
-                                                                   .patch_px = 7,
-                                                                   .channels = 1,
-                                                                   .layers = 4,
-                                                                   .heads = 2,
-                                                                   .width = 64,
-                                                                   .mlp_width = 96,
-                                                                   .classes = 10});
+  static const models::ModelSpec made = models::make_spec("small", models::VitSizes{.image_px = 28,
+                                                                                    .patch_px = 7,
+                                                                                    .channels = 1,
+                                                                                    .layers = 4,
+                                                                                    .heads = 2,
+                                                                                    .width = 64,
+                                                                                    .mlp_width = 96,
+                                                                                    .classes = 10});
   return made;
 }
 

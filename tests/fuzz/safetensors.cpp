@@ -1,6 +1,7 @@
 // Safetensors files, as weights of --init and `infer`, and as what `checkpoint import` takes.
 
 #include "models/weights/safetensors.h"
+#include "models/families.h"
 
 #include "checkpoint/interchange/saved_state.h"
 #include "checkpoint/interchange/trained_model.h"
@@ -13,8 +14,8 @@ namespace {
 
 /// Of one layer: names and shapes that an input can hit upon.
 const models::ModelSpec& small_model() {
-  static const models::ModelSpec spec =
-      models::make_mlp("small", {.inputs = 2, .width = 2, .layers = 1, .classes = 2});
+  static const models::ModelSpec spec = models::make_spec(
+      "small", models::MlpSizes{.inputs = 2, .width = 2, .layers = 1, .classes = 2});
   return spec;
 }
 

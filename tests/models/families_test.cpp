@@ -6,6 +6,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "models/families.h"
 #include "models/spec.h"
 #include "tests/support/temporary_folder.h"
 
@@ -127,7 +128,7 @@ TEST_CASE("the transformer and the MLP have PyTorch's names and shapes") {
                                  {"layer3.weight", {3, 4}},
                                  {"layer3.bias", {3}}});
   CHECK_FALSE(mlp.units.front().backward_reads_parameters);
-  CHECK(mlp.units.back().kind == UnitKind::mlp_output);
+  CHECK(mlp.units.back().kind == static_cast<int>(MlpUnit::output));
 }
 
 TEST_CASE("each unit keeps to one group, and every parameter is used") {
@@ -160,10 +161,10 @@ TEST_CASE("a spec knows what a batch weighs") {
 }
 
 TEST_CASE("the length of a sequence is the model's own unless it is given") {
-  CHECK(spec_of(kLlama).llama.seq == 2048);
-  CHECK(spec_of(with(kLlama, "100}", "100, \"seq\": 64}")).llama.seq == 64);
-  CHECK(spec_of(kLlama, 16).llama.seq == 16);
-  CHECK(find_spec("transformer", 9).transformer.seq == 9);
+  CHECK(spec_of(kLlama).as<models::LlamaSizes>().seq == 2048);
+  CHECK(spec_of(with(kLlama, "100}", "100, \"seq\": 64}")).as<models::LlamaSizes>().seq == 64);
+  CHECK(spec_of(kLlama, 16).as<models::LlamaSizes>().seq == 16);
+  CHECK(find_spec("transformer", 9).as<TransformerSizes>().seq == 9);
   CHECK_THROWS_WITH(find_spec("vit-tutorial", 16),
                     ContainsSubstring("--seq 16: the model 'vit-tutorial' takes no tokens"));
   CHECK_THROWS_WITH(find_spec("simple-model", 16), ContainsSubstring("takes no tokens"));

@@ -1,5 +1,6 @@
 // Models as Hugging Face's transformers describe them.
 #include "models/hugging_face.h"
+#include "models/families.h"
 
 #include <fmt/format.h>
 
@@ -72,7 +73,7 @@ std::string refusal_of(const json& object, int64_t seq = 0) {
 TEST_CASE("Llama 3.1 8B of Hugging Face is our llama-8b", "[hugging_face]") {
   const ModelSpec theirs = spec_of(llama_8b()), ours = find_spec("llama-8b");
   CHECK(theirs.numel() == 8'030'261'248);
-  CHECK(theirs.llama == ours.llama);
+  CHECK(theirs.as<models::LlamaSizes>() == ours.as<models::LlamaSizes>());
   REQUIRE(theirs.parameters.size() == ours.parameters.size());
   for (size_t i = 0; i < ours.parameters.size(); ++i) {
     CHECK(theirs.parameters[i].name == ours.parameters[i].name);
@@ -97,9 +98,10 @@ TEST_CASE("the plan of Hugging Face's Llama 3.1 8B is the plan of llama-8b", "[h
 
 TEST_CASE("Mistral 7B is a Llama as long as its window holds the sample", "[hugging_face]") {
   CHECK(spec_of(mistral_7b()).numel() == 7'241'732'096);
-  CHECK(spec_of(mistral_7b(), 4096).llama.seq == 4096);
+  CHECK(spec_of(mistral_7b(), 4096).as<models::LlamaSizes>().seq == 4096);
   CHECK_THAT(refusal_of(mistral_7b(), 8192), ContainsSubstring("give --seq 4096 or less"));
-  CHECK(spec_of(with(mistral_7b(), "sliding_window", nullptr), 8192).llama.seq == 8192);
+  CHECK(spec_of(with(mistral_7b(), "sliding_window", nullptr), 8192).as<models::LlamaSizes>().seq ==
+        8192);
   json silent = mistral_7b();
   silent.erase("sliding_window");
   CHECK_THAT(refusal_of(silent, 8192), ContainsSubstring("sliding window of 4096"));
@@ -109,13 +111,14 @@ TEST_CASE("what Hugging Face leaves out is taken as transformers takes it", "[hu
   json few = llama_8b();
   for (const char* key : {"num_key_value_heads", "rope_scaling", "rope_theta"}) few.erase(key);
   const ModelSpec spec = spec_of(few);
-  CHECK(spec.llama.kv_heads == 32);
-  CHECK(spec.llama.rope_factor == 1);
-  CHECK(spec.llama.rope_theta == 10000);
-  CHECK(spec_of(with(llama_8b(), "max_position_embeddings", 1024)).llama.seq == 1024);
+  CHECK(spec.as<models::LlamaSizes>().kv_heads == 32);
+  CHECK(spec.as<models::LlamaSizes>().rope_factor == 1);
+  CHECK(spec.as<models::LlamaSizes>().rope_theta == 10000);
+  CHECK(spec_of(with(llama_8b(), "max_position_embeddings", 1024)).as<models::LlamaSizes>().seq ==
+        1024);
   const json newer = {{"rope_type", "default"}, {"rope_theta", 1e6}};
   json recent = with(few, "rope_parameters", newer);
-  CHECK(spec_of(recent).llama.rope_theta == 1000000);
+  CHECK(spec_of(recent).as<models::LlamaSizes>().rope_theta == 1000000);
 }
 
 TEST_CASE("what differs from our Llama is refused by name", "[hugging_face]") {
@@ -167,7 +170,8 @@ TEST_CASE("every key of Hugging Face that is read, expected or ignored is known 
     const bool is_told_to_say_nothing =
         refusal_of(with(object, key.c_str(), "nonsense")) == "accepted";
     if (is_told_to_say_nothing) {
-      CHECK(spec_of(with(object, key.c_str(), "nonsense")).llama == spec.llama);
+      CHECK(spec_of(with(object, key.c_str(), "nonsense")).as<models::LlamaSizes>() ==
+            spec.as<models::LlamaSizes>());
     }
   }
 }

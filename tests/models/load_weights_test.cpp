@@ -8,6 +8,7 @@
 #include <map>
 #include <stdexcept>
 
+#include "models/families.h"
 #include "models/model.h"
 #include "models/weights/safetensors.h"
 #include "tests/support/temporary_folder.h"
@@ -19,14 +20,14 @@ using Catch::Matchers::MessageMatches;
 namespace {
 
 const models::ModelSpec& tiny() {
-  static const models::ModelSpec spec = models::make_vit("tiny", {.image_px = 8,
-                                                                  .patch_px = 4,
-                                                                  .channels = 1,
-                                                                  .layers = 2,
-                                                                  .heads = 2,
-                                                                  .width = 16,
-                                                                  .mlp_width = 24,
-                                                                  .classes = 5});
+  static const models::ModelSpec spec = models::make_spec("tiny", models::VitSizes{.image_px = 8,
+                                                                                   .patch_px = 4,
+                                                                                   .channels = 1,
+                                                                                   .layers = 2,
+                                                                                   .heads = 2,
+                                                                                   .width = 16,
+                                                                                   .mlp_width = 24,
+                                                                                   .classes = 5});
   return spec;
 }
 

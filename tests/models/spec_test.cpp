@@ -1,4 +1,5 @@
 #include "models/spec.h"
+#include "models/families.h"
 
 #include <algorithm>
 #include <catch2/catch_get_random_seed.hpp>
@@ -91,7 +92,7 @@ TEST_CASE("presets have torchvision's parameter counts") {
   CHECK(spec.name == name);
   CHECK(spec.numel() == numel);
   CHECK(spec.parameters.size() == tensors);
-  CHECK(spec.numel() == closed_formula(spec.vit));
+  CHECK(spec.numel() == closed_formula(spec.as<models::VitSizes>()));
 }
 
 TEST_CASE("every preset name can be found") {
@@ -101,7 +102,7 @@ TEST_CASE("every preset name can be found") {
 }
 
 TEST_CASE("names and shapes are torchvision's, in its order") {
-  const ModelSpec spec = make_vit("tiny", kTiny);
+  const ModelSpec spec = make_spec("tiny", kTiny);
   REQUIRE(spec.parameters.size() == kTorchvisionTiny.size());
   for (size_t i = 0; i < spec.parameters.size(); ++i) {
     CHECK(spec.parameters[i].name == kTorchvisionTiny[i].first);
@@ -110,7 +111,7 @@ TEST_CASE("names and shapes are torchvision's, in its order") {
 }
 
 TEST_CASE("units list their parameters in order of first use") {
-  const ModelSpec spec = make_vit("tiny", kTiny);
+  const ModelSpec spec = make_spec("tiny", kTiny);
   const auto names_of = [&](size_t unit) {
     std::string joined;
     for (const int index : spec.units.at(unit).parameters) {
@@ -151,7 +152,7 @@ void check_units_partition_parameters(const ModelSpec& spec) {
   std::vector<int> used;
   for (const UnitSpec& unit : spec.units) {
     used.insert(used.end(), unit.parameters.begin(), unit.parameters.end());
-    const bool is_embed = unit.kind == UnitKind::vit_embed;
+    const bool is_embed = unit.kind == static_cast<int>(VitUnit::embed);
     CHECK(unit.backward_reads_parameters == !is_embed);
     std::set<std::string> groups;
     for (const int index : unit.parameters) {
@@ -172,9 +173,9 @@ TEST_CASE("random sizes: counts, names, groups and units agree") {
   for (int round = 0; round < 50; ++round) {
     const VitSizes sizes = random_sizes(random);
     CAPTURE(round, sizes.layers, sizes.width, sizes.image_px, sizes.patch_px);
-    const ModelSpec spec = make_vit("random", sizes);
+    const ModelSpec spec = make_spec("random", sizes);
     const auto layers = static_cast<size_t>(sizes.layers);
-    CHECK(spec.vit == sizes);
+    CHECK(spec.as<models::VitSizes>() == sizes);
     CHECK(spec.numel() == closed_formula(sizes));
     REQUIRE(spec.units.size() == 2 + 2 * layers);
     CHECK(spec.units.front().name == "embed");
@@ -194,7 +195,7 @@ TEST_CASE("a JSON file gives a model of its sizes") {
   VitSizes sizes = kTiny;
   sizes.layers = 2;
   test::write_file(path, model_text());
-  CHECK(find_spec(path).vit == sizes);
+  CHECK(find_spec(path).as<models::VitSizes>() == sizes);
   CHECK(find_spec(path).name == "small");
   test::write_file(path, model_text(R"("family")", R"("name": "my-vit_2", "family")"));
   CHECK(find_spec(path).name == "my-vit_2");
@@ -248,7 +249,7 @@ TEST_CASE("sizes that are each allowed but overflow together are refused") {
   VitSizes huge = kTiny;
   huge.image_px = huge.patch_px = huge.channels = 1 << 16;
   huge.width = 1 << 20;
-  CHECK_THROWS_WITH(make_vit("huge", huge), ContainsSubstring("width"));
+  CHECK_THROWS_WITH(make_spec("huge", huge), ContainsSubstring("width"));
 }
 
 TEST_CASE("a missing model file or a folder is refused") {

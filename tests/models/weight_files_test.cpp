@@ -1,4 +1,5 @@
 #include "models/weights/weight_files.h"
+#include "models/families.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -15,8 +16,8 @@ using Catch::Matchers::MessageMatches;
 namespace {
 
 const models::ModelSpec& small() {
-  static const models::ModelSpec spec =
-      models::make_mlp("small", {.inputs = 3, .width = 2, .layers = 1, .classes = 2});
+  static const models::ModelSpec spec = models::make_spec(
+      "small", models::MlpSizes{.inputs = 3, .width = 2, .layers = 1, .classes = 2});
   return spec;
 }
 

@@ -12,6 +12,7 @@
 
 #include "execute/device.h"
 #include "execute/null_inspection.h"
+#include "models/families.h"
 #include "tests/support/idle_communicator.h"
 
 using namespace shardlens;
@@ -41,14 +42,14 @@ class StreamsWithoutBegin final : public Streams {
 };
 
 const models::ModelSpec& spec() {
-  static const models::ModelSpec spec = models::make_vit("small", {.image_px = 8,
-                                                                   .patch_px = 4,
-                                                                   .channels = 1,
-                                                                   .layers = 3,
-                                                                   .heads = 2,
-                                                                   .width = 64,
-                                                                   .mlp_width = 96,
-                                                                   .classes = 10});
+  static const models::ModelSpec spec = models::make_spec("small", models::VitSizes{.image_px = 8,
+                                                                                    .patch_px = 4,
+                                                                                    .channels = 1,
+                                                                                    .layers = 3,
+                                                                                    .heads = 2,
+                                                                                    .width = 64,
+                                                                                    .mlp_width = 96,
+                                                                                    .classes = 10});
   return spec;
 }
 

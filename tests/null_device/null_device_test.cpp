@@ -2,6 +2,7 @@
 // the null device preloaded; those tagged [.process] are run by others in a process with
 // another environment. No value of the device is looked at but where a copy from it is the subject.
 #include "null_device/null_device.h"
+#include "models/families.h"
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAGraph.h>
@@ -111,7 +112,10 @@ void step_block(const models::ModelSpec& spec, at::ScalarType dtype) {
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
   const at::TensorOptions options = at::dtype(dtype).device(at::kCUDA);
   const std::vector<models::Forward> units = models::build_units(spec);
-  at::Tensor x = at::empty({8, spec.vit.tokens(), spec.vit.width}, options).requires_grad_(true);
+  at::Tensor x =
+      at::empty({8, spec.as<models::VitSizes>().tokens(), spec.as<models::VitSizes>().width},
+                options)
+          .requires_grad_(true);
   std::vector<at::Tensor> leaves{x};
   for (const size_t unit : {1, 2}) {
     std::vector<at::Tensor> parameters;

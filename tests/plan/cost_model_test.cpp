@@ -1,4 +1,5 @@
 #include "plan/cost_model.h"
+#include "models/families.h"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -36,7 +37,8 @@ constexpr Rates kRates = {.fp32_tflops = 10,
 
 /// One collective of 1 GB from each of `world` ranks, on a model that computes next to nothing.
 double collective_seconds(ActionKind kind, int world, int shards, Channel channel) {
-  const models::ModelSpec spec = models::make_mlp("m", {.inputs = 1, .width = 1, .classes = 1});
+  const models::ModelSpec spec =
+      models::make_spec("m", models::MlpSizes{.inputs = 1, .width = 1, .classes = 1});
   Schedule schedule;
   schedule.world_size = world;
   schedule.shards = shards;
@@ -65,7 +67,8 @@ TEST_CASE("floating-point operations of ViTs are those that torchvision document
 TEST_CASE("a decoder takes two operations a parameter and token, and its attention",
           "[planner][cost]") {
   const models::ModelSpec spec = models::find_spec("llama-8b");
-  const auto embedding = static_cast<double>(spec.llama.vocab * spec.llama.width);
+  const auto embedding = static_cast<double>(spec.as<models::LlamaSizes>().vocab *
+                                             spec.as<models::LlamaSizes>().width);
   const double tokens = 2048, layers = 32, width = 4096;
   const double expected = 2 * tokens * (static_cast<double>(spec.numel()) - embedding) +
                           layers * 2 * tokens * tokens * width;

@@ -1,4 +1,5 @@
 #include "plan/planner.h"
+#include "models/families.h"
 
 #include <algorithm>
 #include <array>
@@ -104,7 +105,7 @@ TEST_CASE("a block keeps ten times its input, and attention's sums", "[planner][
                                     .mlp_width = 128,
                                     .classes = 10};
     const Config config = config_of({"--batch", "64", "--device", "cpu"});
-    return bytes(make_plan(models::make_vit("v", sizes), config, target_of(config, ""), {}),
+    return bytes(make_plan(models::make_spec("v", sizes), config, target_of(config, ""), {}),
                  Category::activation);
   };
   const double tokens = 64 * 17;

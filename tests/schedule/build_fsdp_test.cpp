@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "models/families.h"
 #include "schedule/builders.h"
 #include "schedule/schedule.h"
 
@@ -65,7 +66,7 @@ models::ModelSpec large_ends() {
                          .width = 32,
                          .mlp_width = 32,
                          .classes = 900};
-  return models::make_vit("large_ends", sizes);
+  return models::make_spec("large_ends", sizes);
 }
 
 }  // namespace
@@ -170,9 +171,9 @@ TEST_CASE("groups that prefetch brings together do not share a slot") {
   models::ModelSpec spec = large_ends();
   // Only one block: with depth 1 the head is gathered while the block computes, with depth 2
   // while the embedding does.
-  models::VitSizes sizes = spec.vit;
+  models::VitSizes sizes = spec.as<models::VitSizes>();
   sizes.layers = 1;
-  spec = models::make_vit("one_block", sizes);
+  spec = models::make_spec("one_block", sizes);
   const auto own_slots = [&](int depth) {
     const Schedule schedule = build_fsdp(spec, prefetching(depth, 1), Pass::train);
     validate(schedule);

@@ -28,7 +28,7 @@ models::ModelSpec three_groups(const std::vector<int64_t>& first, const std::vec
   models::ModelSpec spec;
   spec.name = "three";
   const auto add = [&](const std::string& group, const std::vector<int64_t>& numels) {
-    models::UnitSpec unit{group, models::UnitKind::vit_mlp, {}, true};
+    models::UnitSpec unit{.name = group};
     for (const int64_t numel : numels) {
       unit.parameters.push_back(static_cast<int>(spec.parameters.size()));
       spec.parameters.push_back({"p" + std::to_string(spec.parameters.size()), {numel}, group});

@@ -1,6 +1,7 @@
 // Steps of many microbatches: a schedule that lists a round once is the one in which all stand, and
 // a simulation that leaves settled rounds out takes what one of all of them takes.
 #include "schedule/repetition.h"
+#include "models/families.h"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
@@ -102,7 +103,8 @@ TEST_CASE("a repeated schedule is the one in which all rounds stand", "[planner]
     Strategy strategy = test::random_rich_strategy(engine);
     strategy.microbatches = static_cast<int>(test::random_between(engine, 1, 40));
     CAPTURE(i, strategy.kind, strategy.microbatches, strategy.sync, strategy.offload,
-            strategy.forward_prefetch, strategy.backward_prefetch, spec.vit.layers);
+            strategy.forward_prefetch, strategy.backward_prefetch,
+            spec.as<models::VitSizes>().layers);
     const Schedule schedule = build_schedule(spec, strategy, Pass::train);
     const Schedule whole = build_whole(spec, strategy);
     REQUIRE(schedule.size() == whole.size());
@@ -137,7 +139,7 @@ TEST_CASE("a schedule does not grow with the microbatches", "[planner][repetitio
     Strategy strategy = test::random_rich_strategy(engine);
     strategy.microbatches = 10000;
     CAPTURE(i, strategy.kind, strategy.sync, strategy.offload, strategy.forward_prefetch,
-            strategy.backward_prefetch, spec.vit.layers);
+            strategy.backward_prefetch, spec.as<models::VitSizes>().layers);
     const Schedule schedule = build_schedule(spec, strategy, Pass::train);
     CHECK(schedule.repetition.times > 1000);
     CHECK(schedule.size() > 10000);

@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "models/families.h"
 #include "schedule/schedule.h"
 #include "tests/support/random_vit.h"
 
@@ -135,7 +136,7 @@ TEST_CASE("the text form gives the same schedule back") {
 
 TEST_CASE("the number of casts and gathers follows from layers and reshard mode") {
   for_random_schedules(300, [](const Sample& sample) {
-    const int64_t layers = sample.spec.vit.layers;
+    const int64_t layers = sample.spec.as<models::VitSizes>().layers;
     const int64_t groups = layers + 2;
     int64_t expected = 0;
     const bool is_fsdp = sample.strategy.kind == StrategyKind::fsdp;

@@ -7,6 +7,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "models/families.h"
 #include "schedule/schedule.h"
 #include "tests/support/random_vit.h"
 
@@ -41,7 +42,7 @@ Schedule small_fsdp() {
                                .classes = 3};
   Strategy strategy;
   strategy.world_size = 2;
-  return build_schedule(models::make_vit("small", sizes), strategy, Pass::train);
+  return build_schedule(models::make_spec("small", sizes), strategy, Pass::train);
 }
 
 enum class Verdict { refused, invalid, valid };

@@ -6,6 +6,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <random>
 
+#include "models/families.h"
 #include "schedule/schedule.h"
 #include "tests/support/random_vit.h"
 
@@ -23,17 +24,17 @@ models::ModelSpec random_llama(std::mt19937_64& engine) {
   sizes.mlp_width = test::random_between(engine, 1, 130);
   sizes.vocab = test::random_between(engine, 1, 900);
   sizes.tied = test::random_between(engine, 0, 3) != 0;
-  return models::make_llama("random", sizes);
+  return models::make_spec("random", sizes);
 }
 
 models::ModelSpec tied(int64_t layers) {
-  return models::make_llama("tied", {.layers = layers,
-                                     .width = 64,
-                                     .heads = 4,
-                                     .kv_heads = 2,
-                                     .mlp_width = 96,
-                                     .vocab = 500,
-                                     .tied = true});
+  return models::make_spec("tied", models::LlamaSizes{.layers = layers,
+                                                      .width = 64,
+                                                      .heads = 4,
+                                                      .kv_heads = 2,
+                                                      .mlp_width = 96,
+                                                      .vocab = 500,
+                                                      .tied = true});
 }
 
 std::vector<int> actions_of(const Schedule& schedule, ActionKind kind, const std::string& group) {
@@ -55,7 +56,8 @@ TEST_CASE("random llamas, tied or not, have valid schedules") {
   for (int round = 0; round < 300; ++round) {
     const models::ModelSpec spec = random_llama(engine);
     const Strategy strategy = test::random_strategy(engine);
-    CAPTURE(round, spec.llama.layers, spec.llama.tied, strategy.kind, strategy.world_size);
+    CAPTURE(round, spec.as<models::LlamaSizes>().layers, spec.as<models::LlamaSizes>().tied,
+            strategy.kind, strategy.world_size);
     for (const Pass pass : {Pass::train, Pass::evaluate}) {
       const Schedule schedule = build_schedule(spec, strategy, pass);
       CHECK_NOTHROW(validate(schedule));

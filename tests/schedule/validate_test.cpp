@@ -10,6 +10,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "models/families.h"
 #include "schedule/schedule.h"
 #include "tests/support/random_vit.h"
 #include "tests/support/sample.h"
@@ -40,7 +41,7 @@ std::vector<Schedule> valid_schedules() {
                                .width = 16,
                                .mlp_width = 24,
                                .classes = 5};
-  const models::ModelSpec spec = models::make_vit("small", sizes);
+  const models::ModelSpec spec = models::make_spec("small", sizes);
   std::vector<Schedule> schedules;
   for (const Pass pass : {Pass::train, Pass::evaluate}) {
     for (const Reshard reshard : {Reshard::automatic, Reshard::yes, Reshard::no}) {

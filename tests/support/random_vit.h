@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "models/families.h"
 #include "models/spec.h"
 #include "schedule/schedule.h"
 
@@ -27,7 +28,7 @@ inline models::ModelSpec random_vit(std::mt19937_64& engine) {
   sizes.width = sizes.heads * random_between(engine, 1, 24);
   sizes.mlp_width = random_between(engine, 1, 130);
   sizes.classes = random_between(engine, 1, random_between(engine, 0, 3) == 0 ? 3000 : 20);
-  return models::make_vit("random", sizes);
+  return models::make_spec("random", sizes);
 }
 
 inline planner::Strategy random_strategy(std::mt19937_64& engine) {

@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "checkpoint/checkpoint_writer.h"
+#include "models/families.h"
 #include "models/spec.h"
 
 namespace shardlens::test {
 
 inline models::ModelSpec small_spec() {
-  return models::make_mlp("small", {.inputs = 12, .width = 10, .layers = 1, .classes = 3});
+  return models::make_spec("small",
+                           models::MlpSizes{.inputs = 12, .width = 10, .layers = 1, .classes = 3});
 }
 
 inline runtime::FileLayout small_layout() {

@@ -1,5 +1,6 @@
 // A rank's state through a checkpoint and back, in one process, without a training around it.
 #include "train/checkpointer.h"
+#include "models/families.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -20,14 +21,14 @@ namespace {
 
 Job make_job(const test::NamedStrategy& named) {
   Job job;
-  job.spec = models::make_vit("small", {.image_px = 8,
-                                        .patch_px = 4,
-                                        .channels = 1,
-                                        .layers = 4,
-                                        .heads = 2,
-                                        .width = 16,
-                                        .mlp_width = 24,
-                                        .classes = 4});
+  job.spec = models::make_spec("small", models::VitSizes{.image_px = 8,
+                                                         .patch_px = 4,
+                                                         .channels = 1,
+                                                         .layers = 4,
+                                                         .heads = 2,
+                                                         .width = 16,
+                                                         .mlp_width = 24,
+                                                         .classes = 4});
   job.config = named.config;
   job.strategy = named.strategy;
   job.checkpointing = {.wanted = true, .asynchronous = false};

@@ -3,7 +3,7 @@
 #include <array>
 #include <numeric>
 
-#include "models/families.h"
+#include "models/vit.h"
 
 namespace shardlens::models {
 namespace {
@@ -18,6 +18,18 @@ constexpr std::array<SizeKey<VitSizes>, 8> kVitKeys = {{
     {"mlp_width", &VitSizes::mlp_width, kMostMlpWidth},
     {"classes", &VitSizes::classes, kMostClasses},
 }};
+
+/// Returns the sizes of a model of ImageNet's images and classes.
+VitSizes of_imagenet(int64_t patch_px, int64_t layers, int64_t heads, int64_t width) {
+  return {.image_px = 224,
+          .patch_px = patch_px,
+          .channels = 3,
+          .layers = layers,
+          .heads = heads,
+          .width = width,
+          .mlp_width = 4 * width,
+          .classes = 1000};
+}
 
 double approximate_vit_numel(const VitSizes& s) {
   const auto width = static_cast<double>(s.width);
@@ -44,16 +56,16 @@ std::optional<std::string> vit_problem(const VitSizes& sizes) {
 class VitBuilder : SpecBuilder {
  public:
   VitBuilder(std::string name, const VitSizes& sizes)
-      : SpecBuilder(std::move(name), Family::vit), s_(sizes) {}
+      : SpecBuilder(std::move(name), sizes), s_(sizes) {}
 
   ModelSpec build() {
-    spec.vit = s_;
     spec.sample = {InputKind::images, {s_.channels, s_.image_px, s_.image_px}, {}, s_.classes};
+    spec.start_weights = StartWeights::torchvision;
     add_embed();
     for (int64_t layer = 0; layer < s_.layers; ++layer) add_block(layer);
     const auto norm = add_layer_norm("encoder.ln", s_.width, "head");
     const auto linear = add_linear("heads.head", s_.classes, s_.width, "head");
-    add_unit("head", UnitKind::vit_head, joined(norm, linear));
+    add_unit("head", VitUnit::head, 1, joined(norm, linear));
     return std::move(spec);
   }
 
@@ -65,7 +77,7 @@ class VitBuilder : SpecBuilder {
     const int bias = add("conv_proj.bias", {s_.width}, "embed");
     const int position = add("encoder.pos_embedding", {1, s_.tokens(), s_.width}, "embed");
     // Images need no gradient, so the convolution's weight is not read again.
-    add_unit("embed", UnitKind::vit_embed, {weight, bias, token, position})
+    add_unit("embed", VitUnit::embed, s_.patches(), {weight, bias, token, position})
         .backward_reads_parameters = false;
   }
 
@@ -88,8 +100,10 @@ class VitBuilder : SpecBuilder {
     declare("mlp.0.bias", {s_.mlp_width});
     declare("mlp.3.weight", {width, s_.mlp_width});
     declare("mlp.3.bias", {width});
-    add_unit(fmt::format("attention{}", layer), UnitKind::vit_attention, six_from(attention));
-    add_unit(fmt::format("mlp{}", layer), UnitKind::vit_mlp, six_from(mlp));
+    add_unit(fmt::format("attention{}", layer), VitUnit::attention, s_.tokens(),
+             six_from(attention))
+        .attention = {.heads = s_.heads, .tokens = s_.tokens(), .width = width};
+    add_unit(fmt::format("mlp{}", layer), VitUnit::mlp, s_.tokens(), six_from(mlp));
   }
 
   static std::vector<int> six_from(int first) {
@@ -105,7 +119,23 @@ class VitBuilder : SpecBuilder {
 
 std::span<const SizeKey<VitSizes>> keys_of(const VitSizes&) { return kVitKeys; }
 
-ModelSpec make_vit(std::string name, const VitSizes& sizes) {
+std::vector<std::pair<std::string, VitSizes>> presets_of(const VitSizes&) {
+  return {{"vit-tutorial",
+           {.image_px = 28,
+            .patch_px = 7,
+            .channels = 1,
+            .layers = 10,
+            .heads = 2,
+            .width = 128,
+            .mlp_width = 128,
+            .classes = 10}},
+          {"vit-b16", of_imagenet(16, 12, 12, 768)},
+          {"vit-l16", of_imagenet(16, 24, 16, 1024)},
+          {"vit-h14", of_imagenet(14, 32, 16, 1280)},
+          {"vit-22b", of_imagenet(14, 48, 48, 6144)}};
+}
+
+ModelSpec make_spec(std::string name, const VitSizes& sizes) {
   if (const auto problem = vit_problem(sizes)) refuse_sizes(name, *problem);
   return VitBuilder(std::move(name), sizes).build();
 }

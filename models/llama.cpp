@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "models/families.h"
+#include "models/llama.h"
 
 namespace shardlens::models {
 namespace {
@@ -19,6 +19,24 @@ constexpr std::array<SizeKey<LlamaSizes>, 10> kLlamaKeys = {{
     {"rope_factor", &LlamaSizes::rope_factor, int64_t{1} << 20, kOptional},
     {"tied", &LlamaSizes::tied, 1, kOptional},
 }};
+
+/// Returns the sizes of Llama 3.1 and 3.2, which differ in sizes and in how far they stretch rotary
+/// positions.
+LlamaSizes llama_3(int64_t layers, int64_t width, int64_t heads, int64_t mlp_width,
+                   int64_t rope_factor) {
+  return {.layers = layers,
+          .width = width,
+          .heads = heads,
+          .kv_heads = 8,
+          .mlp_width = mlp_width,
+          .vocab = 128256,
+          .rope_factor = rope_factor};
+}
+
+LlamaSizes tied(LlamaSizes sizes) {
+  sizes.tied = true;
+  return sizes;
+}
 
 double approximate_llama_numel(const LlamaSizes& s) {
   const auto width = static_cast<double>(s.width);
@@ -47,19 +65,19 @@ std::optional<std::string> llama_problem(const LlamaSizes& sizes) {
 class LlamaBuilder : SpecBuilder {
  public:
   LlamaBuilder(std::string name, const LlamaSizes& sizes)
-      : SpecBuilder(std::move(name), Family::llama), s_(sizes) {}
+      : SpecBuilder(std::move(name), sizes), s_(sizes) {}
 
   ModelSpec build() {
-    spec.llama = s_;
+    spec.start_weights = StartWeights::normal;
     spec.sample = {InputKind::tokens, {s_.seq}, {s_.seq}, s_.vocab};
     // A unit belongs to one group: a tied head shares its matrix, so also its group.
     const std::string head = s_.tied ? "embed" : "head";
     const int embed = add("model.embed_tokens.weight", {s_.vocab, s_.width}, "embed");
-    add_unit("embed", UnitKind::token_embed, {embed}).backward_reads_parameters = false;
+    add_embedding(LlamaUnit::embed, s_.seq, embed);
     for (int64_t layer = 0; layer < s_.layers; ++layer) add_block(layer);
     const int norm = add("model.norm.weight", {s_.width}, head);
     const int matrix = s_.tied ? embed : add("lm_head.weight", {s_.vocab, s_.width}, head);
-    add_unit("head", UnitKind::llama_head, {norm, matrix});
+    add_unit("head", LlamaUnit::head, s_.seq, {norm, matrix});
     return std::move(spec);
   }
 
@@ -80,9 +98,10 @@ class LlamaBuilder : SpecBuilder {
     const int down = matrix("mlp.down_proj", width, s_.mlp_width);
     const int first_norm = add(prefix + "input_layernorm.weight", {width}, group);
     const int second_norm = add(prefix + "post_attention_layernorm.weight", {width}, group);
-    add_unit(fmt::format("attention{}", layer), UnitKind::llama_attention,
-             {first_norm, q, k, v, o});
-    add_unit(fmt::format("mlp{}", layer), UnitKind::llama_mlp, {second_norm, gate, up, down});
+    add_unit(fmt::format("attention{}", layer), LlamaUnit::attention, s_.seq,
+             {first_norm, q, k, v, o})
+        .attention = {.heads = s_.heads, .tokens = s_.seq, .width = width, .is_causal = true};
+    add_unit(fmt::format("mlp{}", layer), LlamaUnit::mlp, s_.seq, {second_norm, gate, up, down});
   }
 
   LlamaSizes s_;
@@ -92,7 +111,13 @@ class LlamaBuilder : SpecBuilder {
 
 std::span<const SizeKey<LlamaSizes>> keys_of(const LlamaSizes&) { return kLlamaKeys; }
 
-ModelSpec make_llama(std::string name, const LlamaSizes& sizes) {
+std::vector<std::pair<std::string, LlamaSizes>> presets_of(const LlamaSizes&) {
+  return {{"llama-1b", tied(llama_3(16, 2048, 32, 8192, 32))},
+          {"llama-8b", llama_3(32, 4096, 32, 14336, 8)},
+          {"llama-70b", llama_3(80, 8192, 64, 28672, 8)}};
+}
+
+ModelSpec make_spec(std::string name, const LlamaSizes& sizes) {
   if (const auto problem = llama_problem(sizes)) refuse_sizes(name, *problem);
   return LlamaBuilder(std::move(name), sizes).build();
 }

@@ -1,4 +1,4 @@
-// The units of torchvision's VisionTransformer (dropout 0, its default).
+// The family `vit`: torchvision's VisionTransformer (dropout 0, its default).
 // B batch, C channels, n patches a side, p patch size in px, D width, H heads, T = n * n + 1
 // tokens. models/units.h describes `Ops`.
 #pragma once
@@ -6,12 +6,43 @@
 #include <cstdint>
 #include <span>
 #include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "models/input_use.h"
-#include "models/spec.h"
+#include "models/spec_builder.h"
 
 namespace shardlens::models {
+
+/// Holds the sizes of a vision transformer, as in torchvision.models.VisionTransformer.
+struct VitSizes {
+  static constexpr std::string_view kFamily = "vit";  // in a model file
+
+  int64_t image_px = 0;  // images are square
+  int64_t patch_px = 0;  // divides image_px
+  int64_t channels = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;  // divides width
+  int64_t width = 0;  // torchvision's hidden_dim
+  int64_t mlp_width = 0;
+  int64_t classes = 0;
+
+  int64_t patches() const { return (image_px / patch_px) * (image_px / patch_px); }
+  int64_t tokens() const { return patches() + 1; }  // the class token comes first
+
+  bool operator==(const VitSizes&) const = default;
+};
+
+enum class VitUnit { embed, attention, mlp, head };
+
+/// Returns the sizes by their names in a model file.
+std::span<const SizeKey<VitSizes>> keys_of(const VitSizes& family);
+/// Returns the models that are known by name.
+std::vector<std::pair<std::string, VitSizes>> presets_of(const VitSizes& family);
+/// Makes a model of any sizes. Throws std::invalid_argument if they do not divide, or overflow.
+ModelSpec make_spec(std::string name, const VitSizes& sizes);
 
 template <class Ops>
 class VitUnits {
@@ -21,19 +52,18 @@ class VitUnits {
 
   explicit VitUnits(const VitSizes& sizes) : sizes_(sizes) {}
 
-  Tensor run(UnitKind kind, const Tensor& input, Parameters p) const {
-    switch (kind) {
-      case UnitKind::vit_embed:
+  Tensor run(int kind, const Tensor& input, Parameters p) const {
+    switch (static_cast<VitUnit>(kind)) {
+      case VitUnit::embed:
         return embed(input, p);
-      case UnitKind::vit_attention:
+      case VitUnit::attention:
         return attention(input, p);
-      case UnitKind::vit_mlp:
+      case VitUnit::mlp:
         return mlp(input, p);
-      case UnitKind::vit_head:
+      case VitUnit::head:
         return head(input, p);
-      default:
-        throw std::logic_error("no unit of a vision transformer");
     }
+    throw std::logic_error("no unit of a vision transformer");
   }
 
  private:
@@ -90,5 +120,10 @@ class VitUnits {
 
   VitSizes sizes_;
 };
+
+template <class Ops>
+VitUnits<Ops> units_of(const VitSizes& sizes) {
+  return VitUnits<Ops>(sizes);
+}
 
 }  // namespace shardlens::models

@@ -1,4 +1,4 @@
-// The units of a Llama decoder, computed as in Hugging Face's LlamaForCausalLM.
+// The family `llama`: decoders, computed as in Hugging Face's LlamaForCausalLM.
 // B batch, T tokens, D width, H heads, K key and value heads, E = D / H head width, V vocabulary.
 // models/units.h describes `Ops`.
 #pragma once
@@ -7,11 +7,45 @@
 #include <memory>
 #include <span>
 #include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "models/input_use.h"
-#include "models/spec.h"
+#include "models/spec_builder.h"
 
 namespace shardlens::models {
+
+/// Holds the sizes of a decoder, as in Hugging Face's LlamaForCausalLM: RMSNorm, rotary positions,
+/// grouped-query attention, SwiGLU.
+struct LlamaSizes {
+  static constexpr std::string_view kFamily = "llama";  // in a model file
+
+  int64_t layers = 0;
+  int64_t width = 0;
+  int64_t heads = 0;     // divides width
+  int64_t kv_heads = 0;  // divides heads
+  int64_t mlp_width = 0;
+  int64_t vocab = 0;
+  int64_t seq = 2048;           // tokens a sample
+  int64_t rope_theta = 500000;  // base of the rotary positions' wave lengths
+  int64_t rope_factor = 1;      // Llama 3.1's stretch of the long ones; 1: none
+  bool tied = false;            // the head's matrix is the embedding's
+
+  int64_t head_width() const { return width / heads; }
+
+  bool operator==(const LlamaSizes&) const = default;
+};
+
+enum class LlamaUnit { embed, attention, mlp, head };
+
+/// Returns the sizes by their names in a model file.
+std::span<const SizeKey<LlamaSizes>> keys_of(const LlamaSizes& family);
+/// Returns the models that are known by name.
+std::vector<std::pair<std::string, LlamaSizes>> presets_of(const LlamaSizes& family);
+/// Makes a model of any sizes. Throws std::invalid_argument if they do not divide, or overflow.
+ModelSpec make_spec(std::string name, const LlamaSizes& sizes);
 
 template <class Ops>
 class LlamaUnits {
@@ -20,20 +54,20 @@ class LlamaUnits {
   using Parameters = std::span<const Tensor>;
   using RotaryTable = typename Ops::RotaryTable;
 
-  LlamaUnits(const LlamaSizes& sizes, std::shared_ptr<RotaryTable> table)
-      : sizes_(sizes), table_(std::move(table)) {}
+  explicit LlamaUnits(const LlamaSizes& sizes) : sizes_(sizes) {}
 
-  Tensor run(UnitKind kind, const Tensor& input, Parameters p) const {
-    switch (kind) {
-      case UnitKind::llama_attention:
+  Tensor run(int kind, const Tensor& input, Parameters p) const {
+    switch (static_cast<LlamaUnit>(kind)) {
+      case LlamaUnit::embed:
+        return Ops::embedding(p[0], input);
+      case LlamaUnit::attention:
         return attention(input, p);
-      case UnitKind::llama_mlp:
+      case LlamaUnit::mlp:
         return mlp(input, p);
-      case UnitKind::llama_head:
+      case LlamaUnit::head:
         return head(input, p);
-      default:
-        throw std::logic_error("no unit of a Llama");
     }
+    throw std::logic_error("no unit of a Llama");
   }
 
  private:
@@ -89,7 +123,13 @@ class LlamaUnits {
   }
 
   LlamaSizes sizes_;
-  std::shared_ptr<RotaryTable> table_;
+  // All copies share it; the first unit that needs it fills it.
+  std::shared_ptr<RotaryTable> table_ = std::make_shared<RotaryTable>();
 };
+
+template <class Ops>
+LlamaUnits<Ops> units_of(const LlamaSizes& sizes) {
+  return LlamaUnits<Ops>(sizes);
+}
 
 }  // namespace shardlens::models
