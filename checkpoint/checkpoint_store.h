@@ -7,6 +7,16 @@
 //                     .read-step-00000938-g4/ where ranks meet that go on from it
 //                     LATEST              the name of the newest
 //
+// [Note: the life of a checkpoint]
+//   1. Ranks write their parts into .tmp-STEP-gN, N being the attempt's generation, and sync them.
+//   2. Rank 0 has every part's receipt, and writes and syncs the manifest with their checksums.
+//   3. publish() renames the folder into place. Nobody reads it before, and it is whole after.
+//   4. LATEST is written, which is a hint: readers take the newest that verifies.
+//   5. prune() renames what --keep does not ask for to .old-STEP and removes it. A checkpoint that
+//      does not verify is set aside, never removed.
+// A process that is killed in 1 or 2 leaves a .tmp-, in 5 an .old-; take_over() of the next attempt
+// removes both. One killed between 3 and 4 leaves a LATEST that is older than the newest.
+//
 // Only the process that holds the run's lock may call this, and only for the newest attempt
 // (fence.h). Nothing but the names above is ever touched or removed.
 #pragma once

@@ -25,6 +25,30 @@
 // the others' ranges. Where neither is needed (whole parameters in fp32) there is no U, and the
 // weights are the masters themselves. Where replicas hold the same range, ALL_REDUCE follows on G.
 //
+// [Note: a step of two blocks]
+// These lines are from the step of a `transformer` with two blocks, of width 64, on two ranks, as
+// `plan --text` prints them. Blocks use the unsharded slots U0 and U1 in turn:
+//  0 CAST_SHARD group=embed stream=gather writes=U0 bytes=12800
+//  1 ALL_GATHER group=embed stream=gather channel=gather writes=U0 bytes=12800
+//  5 FORWARD unit=embed group=embed stream=main reads=U0 waits=1
+//  6 RESHARD group=embed stream=main writes=U0
+//  7 CAST_SHARD group=block1 stream=gather writes=U0 waits=6 bytes=75008
+//  8 ALL_GATHER group=block1 stream=gather channel=gather writes=U0 bytes=75008
+//  9 FORWARD unit=attention0 group=block0 stream=main reads=U1 waits=3
+// 14 FORWARD unit=attention1 group=block1 stream=main reads=U0 waits=8
+// 26 BACKWARD unit=mlp1 group=block1 bucket=0 stream=main reads=U1 writes=R1 waits=18
+// 27 REDUCE_SCATTER group=block1 bucket=0 stream=reduce channel=reduce reads=R1 writes=R1 waits=26
+// 31 OPTIMIZER_STEP group=block1 bucket=0 stream=main reads=R1 waits=27
+// 32 BACKWARD unit=mlp1 group=block1 bucket=2 stream=main reads=U1 writes=R1
+// So a slot lives like U0 from action 6 on:
+//   1. It is free when RESHARD says so; the next writer's stream waits for that (7, waits=6).
+//   2. It is written: CAST_SHARD puts this rank's range there, ALL_GATHER brings the others'.
+//   3. It is read by units whose first action waits for the gather (14, waits=8). An action of the
+//      same stream waits for nothing, since a stream is done in order.
+//   4. It is free again after the group's RESHARD (16).
+// R1 takes gradients (26), is reduced in place (27), stepped (31), and then takes the next bucket's
+// (32): at most two buckets of gradients exist at once.
+//
 // [Note: offload]
 // What --offload keeps on the host is in pinned memory. Beside each fp32 master stands, where the
 // parameters have another dtype, a copy in theirs, which CAST_SHARD on the host stream renews after

@@ -3,6 +3,15 @@
 // if the file system refuses such a mapping, by write(2). The file is removed when the recording is
 // closed.
 //
+// [Note: the life of a block]
+//   1. begin() numbers a free block of the ring.
+//   2. append() writes one event after the other, each with its checksum.
+//   3. The block is full, or a second old: the sealer's thread reads it while others are written.
+//   4. The sealer appends it to PATH as columns, compressed, with one checksum.
+//   5. begin() gives it a new number, so that what it held no longer counts.
+// A process that is killed leaves blocks in 2 to 4. A reader takes a block from PATH if it is whole
+// there, and its events from here if not; the numbers tell that both are the same block.
+//
 // The file has a ring of blocks of raw events, each with a sequence number and the number of whole
 // events, and two areas for strings that no sealed block has yet. Every event, area and count has a
 // checksum, so that a reader can tell damage from written data. Its writer holds a lock on the

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <sstream>
 #include <stdexcept>
 
 #include "models/families.h"
@@ -15,6 +16,7 @@ using namespace shardlens;
 using namespace shardlens::planner;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
+using Catch::Matchers::StartsWith;
 
 namespace {
 
@@ -43,6 +45,14 @@ Schedule small_fsdp() {
   Strategy strategy;
   strategy.world_size = 2;
   return build_schedule(models::make_spec("small", sizes), strategy, Pass::train);
+}
+
+/// Returns a line with single blanks between its words.
+std::string with_single_blanks(const std::string& line) {
+  std::istringstream words(line);
+  std::string text, word;
+  while (words >> word) text += (text.empty() ? "" : " ") + word;
+  return text;
 }
 
 enum class Verdict { refused, invalid, valid };
@@ -128,6 +138,28 @@ TEST_CASE("an action's line says all that is not empty") {
   CHECK(action_to_text(schedule, 4) ==
         "  4 LOAD_INPUT                                             stream=main"
         "                                                  bytes=4608");
+}
+
+TEST_CASE("the lines that schedule.h shows are those of a step of two blocks") {
+  const models::TransformerSizes sizes{.layers = 2, .width = 64, .vocab = 100, .seq = 8};
+  Strategy strategy;
+  strategy.world_size = 2;
+  const Schedule schedule = build_schedule(models::make_spec("two", sizes), strategy, Pass::train);
+  std::ifstream header(SHARDLENS_SOURCE_DIR "/schedule/schedule.h");
+  int shown = 0;
+  for (std::string line; std::getline(header, line);) {
+    std::istringstream words(line.substr(std::min<size_t>(line.size(), 2)));
+    int id = -1;
+    std::string kind;
+    if (!line.starts_with("// ") || !(words >> id >> kind) || id < 0 || id >= schedule.size() ||
+        kind != to_string(schedule.action(id).kind)) {
+      continue;
+    }
+    CHECK_THAT(with_single_blanks(action_to_text(schedule, id)),
+               StartsWith(with_single_blanks(line.substr(2))));
+    ++shown;
+  }
+  CHECK(shown == 12);
 }
 
 TEST_CASE("a line shows what is out of range instead of failing on it") {
