@@ -388,7 +388,7 @@ bool Reader::Recording::next(std::vector<Event>& events) {
     last_ns_ = std::max(last_ns_, events.back().time_ns);
     return true;
   }
-  note_gap(sequence_of_end_);
+  note_gap(std::max(sequence_of_end_, open_.newest + 1));
   if (may_lack_end_) miss_events();
   return false;
 }

@@ -31,9 +31,11 @@ namespace {
 
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kLostAt = 64;  // after the preamble
+constexpr size_t kNewestAt = 72;
 constexpr size_t kBlockHeadBytes = 64;
 constexpr size_t kMaxBlocks = 1024;
 constexpr uint16_t kCheckedMinor = 2;   // from this version on there are checksums
+constexpr uint16_t kNewestMinor = 4;    // from this one on the newest block's number is there
 constexpr size_t kChecksAtOnce = 4096;  // events
 constexpr int kMostTries = 8;           // to read an area that its writer changes
 
@@ -61,16 +63,16 @@ struct OpenHead {
 
 // Every checked value shares a word or a record with its checksum, so that no crash parts them.
 
-constexpr int kLostBits = 40;
-constexpr uint64_t kMostLost = (uint64_t{1} << kLostBits) - 1;
+constexpr int kNumberBits = 40;
+constexpr uint64_t kMostNumber = (uint64_t{1} << kNumberBits) - 1;
 constexpr uint32_t kCheckMask = 0xFF'FFFF;
 constexpr size_t kCheckAt = 37;  // in a record, after the category: 3 bytes
 static_assert(kCheckAt == offsetof(Event, category) + 1);
 
-/// Packs the number of lost events, in 40 bits, below 24 bits of its checksum.
-uint64_t checked_lost(uint64_t lost) {
-  const uint64_t number = std::min(lost, kMostLost);
-  return number | uint64_t{crc32c(bytes_of(number)) & kCheckMask} << kLostBits;
+/// Packs a number, in 40 bits, below 24 bits of its checksum.
+uint64_t checked_word(uint64_t any) {
+  const uint64_t number = std::min(any, kMostNumber);
+  return number | uint64_t{crc32c(bytes_of(number)) & kCheckMask} << kNumberBits;
 }
 
 /// Packs the number of bytes in use with the checksum of these bytes in the upper half.
@@ -136,7 +138,7 @@ OpenBlocks::OpenBlocks(const std::string& path, uint64_t id, OpenShape shape, bo
     : path_(path),
       shape_(shape),
       file_(File::create(path)),
-      seeds_(shape.blocks),
+      begun_(shape.blocks),
       size_(file_bytes(shape)) {
   file_.lock();
   const int error = ::posix_fallocate(file_.descriptor(), 0, static_cast<off_t>(size_));
@@ -157,6 +159,7 @@ OpenBlocks::OpenBlocks(const std::string& path, uint64_t id, OpenShape shape, bo
   OpenPreamble preamble{.id = id, .shape = shape};
   preamble.crc = crc_of_preamble(preamble);
   set_lost(0);
+  publish(kNewestAt, checked_word(0));
   store(0, &preamble, sizeof preamble);
 }
 
@@ -188,14 +191,18 @@ void OpenBlocks::begin(uint32_t block, uint64_t sequence, uint64_t lost) {
   publish(block_at(block) + offsetof(OpenHead, count), 0);
   publish(block_at(block) + offsetof(OpenHead, lost), lost);
   publish(block_at(block) + offsetof(OpenHead, sequence), sequence);
-  seeds_[block] = seed_of(sequence, lost);
+  begun_[block] = {.sequence = sequence, .seed = seed_of(sequence, lost)};
 }
 
 bool OpenBlocks::append(uint32_t block, uint32_t index, const Event& event) {
-  const size_t head = block_at(block);
-  const Record record = checked_record(event, seeds_[block]);
-  return store(head + kBlockHeadBytes + index * record.size(), record.data(), record.size()) &&
-         publish(head + offsetof(OpenHead, count), uint64_t{index} + 1);
+  const size_t at = block_at(block);
+  const Begun& begun = begun_[block];
+  const Record record = checked_record(event, begun.seed);
+  const bool is_kept =
+      store(at + kBlockHeadBytes + index * record.size(), record.data(), record.size()) &&
+      publish(at + offsetof(OpenHead, count), uint64_t{index} + 1);
+  if (index > 0 || !is_kept) return is_kept;
+  return publish(kNewestAt, checked_word(begun.sequence));
 }
 
 std::span<const Event> OpenBlocks::events(uint32_t block, uint32_t count) const {
@@ -219,7 +226,7 @@ std::span<const std::byte> OpenBlocks::strings(int area) const {
 
 void OpenBlocks::clear_strings(int area) { publish(area_at(area), area_word(0, crc32c({}))); }
 
-void OpenBlocks::set_lost(uint64_t events) { publish(kLostAt, checked_lost(events)); }
+void OpenBlocks::set_lost(uint64_t events) { publish(kLostAt, checked_word(events)); }
 
 void OpenBlocks::remove() { ::unlink(path_.c_str()); }
 
@@ -253,7 +260,7 @@ class OpenReader {
       contents.faults.push_back(fmt::format("the .open file is cut off: {} of {} bytes are there",
                                             file_.size(), file_bytes(preamble_.shape)));
     }
-    read_lost(contents);
+    read_numbers(contents);
     for (int area = 0; area < kStringAreas; ++area) read_strings(area, contents);
     for (uint32_t block = 0; block < preamble_.shape.blocks; ++block) read_block(block, contents);
     std::ranges::sort(contents.blocks, {}, &OpenContents::Block::sequence);
@@ -267,14 +274,24 @@ class OpenReader {
 
   bool is_checked() const { return preamble_.minor >= kCheckedMinor; }
 
-  void read_lost(OpenContents& contents) const {
-    uint64_t word = 0;
-    read_at(kLostAt, word);
-    contents.lost = is_checked() ? word & kMostLost : word;
-    if (is_checked() && word != checked_lost(contents.lost)) {
-      contents.lost = 0;
-      contents.faults.push_back("the number of lost events in the .open file is damaged");
+  void read_numbers(OpenContents& contents) const {
+    if (!is_checked()) {
+      read_at(kLostAt, contents.lost);
+      return;
     }
+    contents.lost = read_number(kLostAt, "lost events", contents);
+    if (preamble_.minor < kNewestMinor) return;
+    contents.newest = read_number(kNewestAt, "the newest block", contents);
+  }
+
+  /// Returns 0, and notes a fault, if the number there does not have its checksum.
+  uint64_t read_number(size_t at, std::string_view name, OpenContents& contents) const {
+    uint64_t word = 0;
+    read_at(at, word);
+    const uint64_t number = word & kMostNumber;
+    if (word == checked_word(number)) return number;
+    contents.faults.push_back(fmt::format("the number of {} in the .open file is damaged", name));
+    return 0;
   }
 
   /// Reads an area, again and again until its checksum fits or its words before and after agree:
@@ -308,43 +325,53 @@ class OpenReader {
     read_at(at, head);
     if (head.sequence == 0 && head.count == 0) return;
     OpenContents::Block found{.sequence = head.sequence, .lost = head.lost, .events = {}};
-    found.events = is_checked() ? intact_events(at, seed_of(head.sequence, head.lost))
-                                : counted_events(at, head.count);
+    if (is_checked()) {
+      read_intact_events(at, seed_of(head.sequence, head.lost), found);
+    } else {
+      found.events = counted_events(at, head.count);
+    }
     OpenHead after;
     read_at(at, after);
     const bool is_same = after.sequence == head.sequence && after.lost == head.lost;
     if (!is_same || after.count < head.count) return;
-    found.is_whole = found.events.size() >= head.count;
+    const size_t intact = found.events.size();
+    found.is_whole = found.is_whole && intact >= head.count;
     if (!found.is_whole) {
+      const std::string of_all =
+          head.count > intact ? fmt::format("of its {} events", head.count) : "events";
       contents.faults.push_back(
-          fmt::format("events block {} in the .open file is damaged after {} "
-                      "of its {} events",
-                      head.sequence, found.events.size(), head.count));
+          fmt::format("events block {} in the .open file is damaged after {} {}", head.sequence,
+                      intact, of_all));
     }
     if (head.sequence == 0 || (head.count == 0 && found.events.empty())) return;
     std::erase_if(found.events, [](const Event& event) { return !is_known(event); });
     contents.blocks.push_back(std::move(found));
   }
 
-  /// Returns the events up to the first that was not written for this block; the count in its head
-  /// may not have the last one yet.
-  std::vector<Event> intact_events(size_t block_at, uint32_t seed) const {
-    std::vector<Event> events;
-    while (events.size() < preamble_.shape.block_events) {
-      const size_t known = events.size();
-      events.resize(std::min<size_t>(known + kChecksAtOnce, preamble_.shape.block_events));
-      const auto added = std::span(events).subspan(known);
-      const size_t bytes = file_.read(block_at + kBlockHeadBytes + known * sizeof(Event),
-                                      std::as_writable_bytes(added));
-      const auto there = added.first(bytes / sizeof(Event));
-      const auto bad = std::ranges::find_if_not(
-          there, [&](const Event& event) { return is_intact(event, seed); });
-      const bool all_are_intact = bad == there.end() && there.size() == added.size();
-      if (all_are_intact) continue;
-      events.resize(known + static_cast<size_t>(bad - there.begin()));
-      break;
+  /// Reads the events up to the first that was not written for this block; the count in its head
+  /// may not have the last one yet. The block is damaged if one behind it was written for it, and
+  /// still is behind it when both are read again: a writer may have added both meanwhile.
+  void read_intact_events(size_t block_at, uint32_t seed, OpenContents::Block& found) const {
+    const auto is_of_block = [&](const Event& event) { return is_intact(event, seed); };
+    for (bool is_again = false;;) {
+      const std::vector<Event> next = records(block_at, found.events.size());
+      const auto end = std::ranges::find_if_not(next, is_of_block);
+      found.events.insert(found.events.end(), next.begin(), end);
+      const bool is_stuck = end == next.begin();
+      found.is_whole = !is_stuck || std::ranges::none_of(next, is_of_block);
+      if (is_stuck && (found.is_whole || is_again)) return;
+      is_again = is_stuck;
     }
-    return events;
+  }
+
+  /// Reads the records of a block from the one numbered `first` on: a few thousand, or those that
+  /// are left.
+  std::vector<Event> records(size_t block_at, size_t first) const {
+    std::vector<Event> read(std::min(kChecksAtOnce, preamble_.shape.block_events - first));
+    const size_t bytes = file_.read(block_at + kBlockHeadBytes + first * sizeof(Event),
+                                    std::as_writable_bytes(std::span(read)));
+    read.resize(bytes / sizeof(Event));
+    return read;
   }
 
   /// Returns the first `count` events, for versions that wrote no checksums.

@@ -5,7 +5,8 @@
 //
 // [Note: the life of a block]
 //   1. begin() numbers a free block of the ring.
-//   2. append() writes one event after the other, each with its checksum.
+//   2. append() writes one event after the other, each with its checksum. With its first event the
+//      block is the newest, and a reader that does not find the newest knows that events are lost.
 //   3. The block is full, or a second old: the sealer's thread reads it while others are written.
 //   4. The sealer appends it to PATH as columns, compressed, with one checksum.
 //   5. begin() gives it a new number, so that what it held no longer counts.
@@ -68,6 +69,12 @@ class OpenBlocks {
   void remove();
 
  private:
+  /// Keeps what begin() has set for a block.
+  struct Begun {
+    uint64_t sequence = 0;
+    uint32_t seed = 0;  // of the checksums of its events
+  };
+
   size_t block_at(uint32_t block) const;
   size_t area_at(int area) const;
   bool store(size_t at, const void* bytes, size_t size);
@@ -78,7 +85,7 @@ class OpenBlocks {
   std::string path_;
   OpenShape shape_;
   File file_;
-  std::vector<uint32_t> seeds_;  // the checksum of each block's head
+  std::vector<Begun> begun_;  // by block
   bool mapped_ = false;
   size_t size_ = 0;
   std::byte* memory_ = nullptr;  // the mapped file, or a copy of it if it may not be mapped
@@ -95,6 +102,7 @@ struct OpenContents {
   bool found = false;
   bool has_writer = false;  // a live writer holds the file's lock
   uint64_t lost = 0;
+  uint64_t newest = 0;        // the highest number of a block that has an event; 0: not known
   std::vector<Block> blocks;  // by rising sequence
   std::vector<std::pair<uint32_t, std::string>> strings;
   std::string problem;              // why none of it can be read; empty: it can
