@@ -92,8 +92,12 @@ def check_driver(folder):
 
 
 def check_profiler(folder):
-    """Attached when CUDA is initialised, and later."""
-    python(folder, "profile").expect(0, "is not recorded").expect_ranks(1)
+    """The profiler begins before CUDA is initialised, and so before the recorder asks for CUPTI: it
+    is said that the driver is not recorded, or all bytes of the driver are."""
+    run = python(folder, "profile").expect(0)
+    [rank] = run.expect_ranks(1)
+    if NO_DEVICE_LAYER not in run.text + run.lines:
+        expect("the driver's bytes", rank["ledger"]["driver_bytes"], rank["peak"]["reserved_bytes"])
 
 
 def check_late_profiler(folder):

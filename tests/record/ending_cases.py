@@ -234,9 +234,18 @@ def check_retries(folder):
 def check_imports(folder):
     """However PyTorch is looked for and imported, two steps are recorded."""
     ways = ["sought", "sought_by_pkgutil", "sought_in_threads", "in_thread", "by_spec", "lazily",
-            "by_other_finder", "at_second_try", "reloaded", "in_child", "in_forkserver"]
+            "by_other_finder", "reloaded", "in_child", "in_forkserver"]
     for way in ways:
         run = OnNullDevice(folder, PYTHON, IMPORTING, way)
+        run.expect(0, "rank0.slp: fits: ").expect_steps(2)
+
+
+def check_second_try(folder):
+    """A second import of PyTorch is recorded, but from 2.15 on PyTorch refuses it."""
+    run = OnNullDevice(folder, PYTHON, IMPORTING, "at_second_try")
+    if "can only be initialized once" in run.text + run.lines:
+        run.expect(5, "nothing was recorded: the program failed at an import")
+    else:
         run.expect(0, "rank0.slp: fits: ").expect_steps(2)
 
 
@@ -294,7 +303,8 @@ LONG = [
     check_caught, check_went_on, check_died, check_child, check_torchrun, check_filled,
     check_no_script, check_no_module, check_cpu, check_no_pytorch, check_failed_before,
     check_nothing_allocated, check_not_loaded, check_other_pytorch, check_reset, check_retries,
-    check_imports, check_wrapped, check_sparse, check_closed_stderr, check_old_history,
+    check_imports, check_second_try, check_wrapped, check_sparse, check_closed_stderr,
+    check_old_history,
 ]
 
 

@@ -103,7 +103,7 @@ def reloaded():
     torch = importlib.import_module("torch")
     try:
         importlib.reload(torch)
-    except RuntimeError:
+    except (ImportError, RuntimeError):
         print("failed", flush=True)
     importlib.reload(torch.cuda.memory)
     train()
