@@ -279,12 +279,6 @@ def check_launches(folder):
                "not described: 0 0 0 0", "equal")
 
 
-def check_tuning(folder):
-    """Triton takes the first of its kernels, and compiles no other."""
-    run = OnNullDevice(folder, PYTHON, HERE / "scripts" / "tuned.py", more={"TRITON_CACHE_DIR": folder})
-    run.expect(0, "taken 128 of 1", "equal")
-
-
 def check_other_gpu(folder):
     """The thread that ends the program uses another GPU than the one that has allocated."""
     code = ("import threading, torch\n"
@@ -468,7 +462,7 @@ LONG = [
     check_decisions, check_decisions_in_verdict, check_true, check_two_processes, check_launcher_with_gpu,
     check_capacity, check_torchrun, check_torchrun_rank, check_torchrun_node, check_deepspeed, check_runners,
     check_spawn, check_spawned_rank, check_node, check_shards_of_nodes, check_own_sitecustomize,
-    check_refusals, check_gate, check_data_parallel, check_tuning, check_other_gpu,
+    check_refusals, check_gate, check_data_parallel, check_other_gpu,
     check_nvml,
 ]
 

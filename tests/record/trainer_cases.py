@@ -9,7 +9,7 @@ import pathlib
 import sys
 
 from record_cases import check
-from recorded import HERE, PYTHON, Recorded, run_cases
+from recorded import HERE, PYTHON, OnNullDevice, Recorded, run_cases
 
 DEVICE = ["--device", "null:h100"]
 TORCHRUN = [PYTHON, "-m", "torch.distributed.run", "--nproc_per_node", "8"]
@@ -72,6 +72,12 @@ def check_compiled_fsdp2(_):
     check(["compiled.py", "fsdp2"], [*DEVICE, "--world", "16", "--rank", "5"])
 
 
+def check_tuning(folder):
+    """Triton takes the first of its kernels, and compiles no other."""
+    run = OnNullDevice(folder, PYTHON, HERE / "scripts" / "tuned.py", more={"TRITON_CACHE_DIR": folder})
+    run.expect(0, "taken 128 of 1", "equal")
+
+
 def check_operators(folder):
     script = HERE / "scripts" / "operators.py"
     Recorded(folder, PYTHON, script, flags=DEVICE).expect(0, " 0 faults")
@@ -81,4 +87,4 @@ if __name__ == "__main__":
     sys.exit(run_cases([check_alone, check_saved, check_ddp, check_fsdp2, check_fsdp2_as_last,
                         check_accelerate, check_lightning_ddp, check_lightning_fsdp,
                         check_compiled, check_compiled_graphs, check_compiled_ddp,
-                        check_compiled_fsdp2, check_operators]))
+                        check_compiled_fsdp2, check_tuning, check_operators]))
