@@ -43,6 +43,9 @@ bool is_small(const at::Tensor& tensor);
 /// Returns nothing for a tensor without elements.
 std::optional<MemorySpan> span_of(const at::Tensor& tensor);
 
+/// True if a plain tensor lies in more memory than make_known() makes known.
+bool has_too_many_bytes(const at::Tensor& tensor);
+
 /// Returns a copy on the CPU of a plain tensor, with its sizes, contiguous; nothing if one of its
 /// values is unknown or there are too many.
 std::optional<at::Tensor> known_values(KnownMemory& memory, const at::Tensor& tensor);

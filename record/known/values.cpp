@@ -247,17 +247,19 @@ std::optional<Values> computed(const KnownOperator& facts, Values arguments) {
   }
 }
 
-/// Returns the elements of the largest of the tensors, or nothing if one may not be computed.
+/// Returns the elements of the largest of the tensors, or nothing if one may not be computed, or if
+/// the values of none could be kept.
 std::optional<int64_t> elements_of(const Frame& frame, ValuesView outputs) {
   int64_t most = 0;
-  bool are_small = true;
+  bool are_small = true, is_any_kept = false;
   const auto look = [&](const at::Tensor& tensor) {
     most = std::max(most, tensor.numel());
     are_small = are_small && is_small(tensor);
+    is_any_kept = is_any_kept || !is_plain(tensor) || !has_too_many_bytes(tensor);
   };
   for (const IValue& value : outputs) each_tensor(value, look);
   for (const Written& one : frame.written) look(one.on_gpu);
-  return are_small ? std::optional(most) : std::nullopt;
+  return are_small && (is_any_kept || most == 0) ? std::optional(most) : std::nullopt;
 }
 
 /// True if a CPU has the results within a few milliseconds. A product of matrices makes each

@@ -279,6 +279,19 @@ def check_launches(folder):
                "not described: 0 0 0 0", "equal")
 
 
+def check_large_zeros(folder):
+    """Values of more than 1 MiB a tensor are not kept, so they take no memory of the host."""
+    code = ("import torch\n"
+            "def host_kib():\n"
+            "    lines = open('/proc/self/status').read().splitlines()\n"
+            "    return next(int(line.split()[1]) for line in lines if line.startswith('RssAnon'))\n"
+            "torch.empty(1, device='cuda'); before = host_kib()\n"
+            "kept = [torch.zeros(1 << 20, device='cuda') for _ in range(300)]\n"
+            "taken = host_kib() - before\n"
+            "print('little' if taken < 100 << 10 else f'{taken} KiB')\n")
+    OnNullDevice(folder, PYTHON, "-c", code).expect(0, "little", "1.17 GiB allocated")
+
+
 def check_other_gpu(folder):
     """The thread that ends the program uses another GPU than the one that has allocated."""
     code = ("import threading, torch\n"
@@ -455,7 +468,7 @@ def check_stacks(folder):
 
 QUICK = [check_fail, check_kill, check_known_values, check_known_collectives, check_unknown_masks,
          check_checks, check_groups, check_more_calls, check_preloaded_libraries, check_launches,
-         check_stacks]
+         check_stacks, check_large_zeros]
 LONG = [
     check_exit_code, check_hang, check_hang_for_ever, check_interrupt, check_fork,
     check_workers, check_profiler, check_out_of_memory, check_steps, check_resume, check_no_gpu,
