@@ -138,7 +138,7 @@ OpenBlocks::OpenBlocks(const std::string& path, uint64_t id, OpenShape shape, bo
     : path_(path),
       shape_(shape),
       file_(File::create(path)),
-      begun_(shape.blocks),
+      seeds_(shape.blocks),
       size_(file_bytes(shape)) {
   file_.lock();
   const int error = ::posix_fallocate(file_.descriptor(), 0, static_cast<off_t>(size_));
@@ -191,18 +191,17 @@ void OpenBlocks::begin(uint32_t block, uint64_t sequence, uint64_t lost) {
   publish(block_at(block) + offsetof(OpenHead, count), 0);
   publish(block_at(block) + offsetof(OpenHead, lost), lost);
   publish(block_at(block) + offsetof(OpenHead, sequence), sequence);
-  begun_[block] = {.sequence = sequence, .seed = seed_of(sequence, lost)};
+  seeds_[block] = seed_of(sequence, lost);
 }
 
 bool OpenBlocks::append(uint32_t block, uint32_t index, const Event& event) {
   const size_t at = block_at(block);
-  const Begun& begun = begun_[block];
-  const Record record = checked_record(event, begun.seed);
+  const Record record = checked_record(event, seeds_[block]);
   const bool is_kept =
       store(at + kBlockHeadBytes + index * record.size(), record.data(), record.size()) &&
       publish(at + offsetof(OpenHead, count), uint64_t{index} + 1);
   if (index > 0 || !is_kept) return is_kept;
-  return publish(kNewestAt, checked_word(begun.sequence));
+  return publish(kNewestAt, checked_word(number_at(at + offsetof(OpenHead, sequence))));
 }
 
 std::span<const Event> OpenBlocks::events(uint32_t block, uint32_t count) const {

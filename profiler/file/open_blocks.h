@@ -69,12 +69,6 @@ class OpenBlocks {
   void remove();
 
  private:
-  /// Keeps what begin() has set for a block.
-  struct Begun {
-    uint64_t sequence = 0;
-    uint32_t seed = 0;  // of the checksums of its events
-  };
-
   size_t block_at(uint32_t block) const;
   size_t area_at(int area) const;
   bool store(size_t at, const void* bytes, size_t size);
@@ -85,7 +79,7 @@ class OpenBlocks {
   std::string path_;
   OpenShape shape_;
   File file_;
-  std::vector<Begun> begun_;  // by block
+  std::vector<uint32_t> seeds_;  // the checksum of each block's head
   bool mapped_ = false;
   size_t size_ = 0;
   std::byte* memory_ = nullptr;  // the mapped file, or a copy of it if it may not be mapped
