@@ -86,7 +86,7 @@ std::optional<at::Tensor> known_values(KnownMemory& memory, const at::Tensor& te
   if (!is_small(tensor)) return std::nullopt;
   if (tensor.numel() == 0) return empty_like_on_cpu(tensor);
   const auto span = span_of(tensor);
-  if (!span || has_too_many_bytes(tensor)) return std::nullopt;
+  if (!span || span->bytes > most_bytes_of(tensor)) return std::nullopt;
   if (!memory.knows(span->address, span->bytes)) return std::nullopt;
   const Unseen unseen;
   std::vector<char> bytes(span->bytes);
@@ -102,7 +102,7 @@ void make_unknown(KnownMemory& memory, const at::Tensor& tensor) {
 void make_known(KnownMemory& memory, const at::Tensor& tensor, const at::Tensor& values) {
   const auto span = span_of(tensor);
   if (!span) return;
-  if (has_too_many_bytes(tensor)) return make_unknown(memory, tensor);
+  if (span->bytes > most_bytes_of(tensor)) return make_unknown(memory, tensor);
   const Unseen unseen;
   std::vector<char> bytes(span->bytes);
   if (has_gaps(tensor, *span) && !memory.read(bytes.data(), span->address, span->bytes)) {
