@@ -294,9 +294,8 @@ TEST_CASE("another major version is refused, a later minor's blocks are skipped"
     preamble.crc = crc_of(preamble);
   });
   test::write_file(path, bytes);
-  CHECK_THROWS_MATCHES(
-      read_profile(path), std::invalid_argument,
-      MessageMatches(ContainsSubstring(fmt::format("format {}.{}", kMajor + 1, kMinor))));
+  CHECK_THROWS_MATCHES(read_profile(path), std::invalid_argument,
+                       MessageMatches(ContainsSubstring("format 2.4")));
   bytes = sound;
   change<Preamble>(bytes, 0, [](Preamble& preamble) {
     preamble.minor = kMinor + 1;
@@ -309,8 +308,7 @@ TEST_CASE("another major version is refused, a later minor's blocks are skipped"
   CHECK(read.header == profile.header);
   CHECK(read.events == profile.events);
   REQUIRE(read.judgement.faults.size() == 1);
-  CHECK_THAT(read.judgement.faults.front(),
-             ContainsSubstring(fmt::format("format {}.{}", kMajor, kMinor + 1)));
+  CHECK_THAT(read.judgement.faults.front(), ContainsSubstring("format 1.5"));
 }
 
 TEST_CASE("what is no recording is refused") {
