@@ -331,15 +331,4 @@ at::Tensor RankState::shard_in(int group, int bucket, int slot) {
   return views.emplace_back(View{slot, slots_[slot].narrow(0, begin, numel)}).tensor;
 }
 
-int64_t RankState::state_bytes() const {
-  int64_t bytes = 0;
-  for (const auto& group : buckets_) {
-    for (const BucketState& bucket : group) {
-      bytes += bucket.master.nbytes();
-      for (const at::Tensor& moment : bucket.moments) bytes += moment.nbytes();
-    }
-  }
-  return bytes;
-}
-
 }  // namespace shardlens::runtime

@@ -84,8 +84,6 @@ class RankState {
   /// Counts the steps taken, in the form that the fused optimizer wants: fp32 scalar.
   at::Tensor& step_count() { return step_count_; }
 
-  int64_t state_bytes() const;
-
  private:
   /// Keeps a view for one slot, since making one costs as much as launching a kernel. A bucket
   /// keeps to its slots from step to step.

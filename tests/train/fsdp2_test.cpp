@@ -123,6 +123,20 @@ planner::Schedule tutorial_schedule() {
                         planner::Pass::train);
 }
 
+/// Returns the bytes of a rank's shards of the parameters and of the optimizer's moments.
+int64_t state_bytes_of(const planner::Schedule& schedule, runtime::RankState& state) {
+  int64_t bytes = 0;
+  for (size_t group = 0; group < schedule.groups.size(); ++group) {
+    for (size_t i = 0; i < schedule.groups[group].buckets.size(); ++i) {
+      const runtime::BucketState& bucket =
+          state.bucket(static_cast<int>(group), static_cast<int>(i));
+      bytes += bucket.master.nbytes();
+      for (const at::Tensor& moment : bucket.moments) bytes += moment.nbytes();
+    }
+  }
+  return bytes;
+}
+
 /// As the recording script trains. `factor` as in TappedCommunicator.
 void train(const planner::Schedule& schedule, int steps, float factor, Recording& recording) {
   const runtime::Dataset data = runtime::load_dataset("fashion-mnist");
@@ -134,7 +148,7 @@ void train(const planner::Schedule& schedule, int steps, float factor, Recording
     runtime::RankState state(tutorial(), schedule, rank, at::kCPU);
     const auto streams = runtime::make_inline_streams();
     draw_into(state, tutorial(), 0);
-    recording.state_bytes[rank] = state.state_bytes();
+    recording.state_bytes[rank] = state_bytes_of(schedule, state);
     runtime::Executor executor(tutorial(), state, *streams, {channels.gather, &tapped}, {});
     const runtime::Batches batches(data.train);
     const at::Tensor order = runtime::sample_order(data.train.count, 0, 0, rank, kWorldSize);

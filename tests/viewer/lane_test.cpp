@@ -195,7 +195,6 @@ TEST_CASE("a time shows the action that ran and the stretch it was in") {
   const Span& span = lane.arrays().spans[20];
   CHECK(lane.span_at(span.begin_ns) != nullptr);
   CHECK(lane.span_at(0) == nullptr);
-  CHECK(lane.stretch_at(stretches[2].begin_ns) == &stretches[2]);
   CHECK(lane.stretch_of_change(stretches[2].first_change) == &stretches[2]);
 }
 

@@ -98,12 +98,6 @@ std::vector<uint32_t> Lane::alive_after(int64_t change) const {
   return alive;
 }
 
-const Stretch* Lane::stretch_at(int64_t time_ns) const {
-  const auto& all = sections_.stretches;
-  const auto at = std::ranges::upper_bound(all, time_ns, {}, &Stretch::begin_ns);
-  return at == all.begin() ? nullptr : &*std::prev(at);
-}
-
 const Stretch* Lane::stretch_of_change(int64_t change) const {
   const auto& all = sections_.stretches;
   const auto at = std::ranges::upper_bound(all, change, {}, &Stretch::first_change);

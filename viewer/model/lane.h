@@ -79,7 +79,6 @@ class Lane {
   /// Returns the indices of the blocks that are alive after a change, in order of birth.
   std::vector<uint32_t> alive_after(int64_t change) const;
 
-  const Stretch* stretch_at(int64_t time_ns) const;
   const Stretch* stretch_of_change(int64_t change) const;
   /// Returns the deepest action that was running at a time; null if none was.
   const Span* span_at(int64_t time_ns) const;
