@@ -40,6 +40,20 @@ TEST_CASE("boxes and lines fill whole pixels, cut to the picture", "[threads]") 
   CHECK(count(flat(on_white(20, 10, {Fill{{-50, -50, 10, 10}, kRed}})), kRed) == 0);
 }
 
+TEST_CASE("rows from the bottom are the same picture") {
+  const Picture picture = on_white(20, 9, {Fill{{3, 1, 4, 2}, kRed}, Outline{{2, 2, 6, 5}, kRed}});
+  const Image image = flat(picture);
+  Image bottom_up{.pixels = {}, .caption = {}, .is_bottom_up = true};
+  flatten(picture, bottom_up);
+  int differences = 0;
+  for (int y = 0; y < image.height; ++y) {
+    for (int x = 0; x < image.width; ++x)
+      differences += image.at(x, y) == bottom_up.at(x, y) ? 0 : 1;
+  }
+  CHECK(differences == 0);
+  CHECK(bottom_up.pixels[20 * 7 + 3] == packed(kRed));  // the row of y 1, but for one the last
+}
+
 TEST_CASE("what is half transparent mixes, also twice") {
   const Image image = flat(on_white(1, 1, {Fill{{0, 0, 1, 1}, {0, 0, 0, 128}}}));
   CHECK(std::abs(static_cast<int>(image.at(0, 0) & 0xFF) - 127) <= 1);

@@ -98,9 +98,10 @@ Image plots(Presenter& presenter, Area::Kind kind, const Canvas& canvas = kSessi
   image.width = static_cast<int>(all->w);
   image.height = static_cast<int>(all->h);
   for (int row = 0; row < image.height; ++row) {
-    const auto begin = ground.pixels.begin() + (static_cast<int>(all->y) + row) * ground.width +
-                       static_cast<int>(all->x);
-    image.pixels.insert(image.pixels.end(), begin, begin + image.width);
+    for (int x = 0; x < image.width; ++x) {
+      image.pixels.push_back(
+          ground.at(static_cast<int>(all->x) + x, static_cast<int>(all->y) + row));
+    }
   }
   return image;
 }

@@ -19,23 +19,17 @@ void GlBackdrop::load(const Image& image) {
   version_ = image.version;
   width_ = image.width;
   height_ = image.height;
-  rows_.resize(image.pixels.size());
-  for (int y = 0; y < height_; ++y) {
-    const auto from = image.pixels.begin() + static_cast<std::ptrdiff_t>(y) * width_;
-    std::copy(from, from + width_,
-              rows_.begin() + static_cast<std::ptrdiff_t>(height_ - 1 - y) * width_);
-  }
   if (texture_ == 0) gl().GenTextures(1, &texture_);
   gl().BindTexture(GL_TEXTURE_2D, texture_);
   if (is_same_size) {
     gl().TexSubImage2D(GL_TEXTURE_2D, 0, 0, 0, width_, height_, GL_RGBA, GL_UNSIGNED_BYTE,
-                       rows_.data());
+                       image.pixels.data());
     return;
   }
   gl().TexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MIN_FILTER, GL_NEAREST);
   gl().TexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MAG_FILTER, GL_NEAREST);
   gl().TexImage2D(GL_TEXTURE_2D, 0, GL_RGBA8, width_, height_, 0, GL_RGBA, GL_UNSIGNED_BYTE,
-                  rows_.data());
+                  image.pixels.data());
   GLint target = 0;
   gl().GetIntegerv(GL_READ_FRAMEBUFFER_BINDING, &target);
   if (frame_ == 0) gl().GenFramebuffers(1, &frame_);

@@ -1,8 +1,6 @@
 // The few OpenGL calls of the viewer itself, in a current context of version 3.3.
 #pragma once
 
-#include <vector>
-
 #include "viewer/paint/picture.h"
 #include "viewer/ui/canvas.h"
 
@@ -17,6 +15,7 @@ class GlBackdrop : public Backdrop {
   GlBackdrop(const GlBackdrop&) = delete;
   GlBackdrop& operator=(const GlBackdrop&) = delete;
 
+  /// The image must be one with is_bottom_up.
   void add(const Image& image, ImDrawList& list) override;
 
  private:
@@ -28,7 +27,6 @@ class GlBackdrop : public Backdrop {
   uint64_t version_ = 0;
   int width_ = 0;
   int height_ = 0;
-  std::vector<uint32_t> rows_;  // from the bottom, as OpenGL counts
 };
 
 /// Returns the pixels that were drawn, rows from the top.

@@ -59,13 +59,16 @@ constexpr std::array<float, kStyles> kPoints = {11.5F, 13, 13, 19, 17};
 struct Image {
   int width = 0;
   int height = 0;
-  std::vector<uint32_t> pixels;  // rows from the top
+  std::vector<uint32_t> pixels;  // row by row
   std::string caption;           // what the picture must say of it
   uint64_t version = 0;          // differs if the content differs
+  bool is_bottom_up = false;     // its first row is the lowest, as OpenGL wants it
 
-  uint32_t at(int x, int y) const {
-    return pixels[static_cast<size_t>(y) * static_cast<size_t>(width) + static_cast<size_t>(x)];
+  /// Returns the index of the first pixel of the row `y`, which counts from the top.
+  size_t begin_of_row(int y) const {
+    return static_cast<size_t>(is_bottom_up ? height - 1 - y : y) * static_cast<size_t>(width);
   }
+  uint32_t at(int x, int y) const { return pixels[begin_of_row(y) + static_cast<size_t>(x)]; }
 };
 
 struct Fill {

@@ -59,9 +59,7 @@ class Rows {
     return {std::clamp(static_cast<int>(std::lround(from)), begin_, end_),
             std::clamp(static_cast<int>(std::lround(to)), begin_, end_)};
   }
-  uint32_t* row(int y) const {
-    return image_.pixels.data() + static_cast<size_t>(y) * static_cast<size_t>(image_.width);
-  }
+  uint32_t* row(int y) const { return image_.pixels.data() + image_.begin_of_row(y); }
   static void put(uint32_t& pixel, uint32_t color, uint32_t alpha) {
     pixel = alpha >= 255 ? color | 0xFF000000 : mixed_pixel(pixel, color | 0xFF000000, alpha);
   }

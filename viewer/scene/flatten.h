@@ -9,8 +9,8 @@
 namespace shardlens::viewer {
 
 /// Draws the picture's items into `image`, which is opaque if the picture's first item covers all
-/// of it. Edges of round corners and triangles are smooth. Reuses the memory of `image`; the caller
-/// changes its version.
+/// of it. Edges of round corners and triangles are smooth. Reuses the memory of `image` and keeps
+/// the order of its rows; the caller changes its version.
 void flatten(const Picture& picture, Image& image);
 
 }  // namespace shardlens::viewer

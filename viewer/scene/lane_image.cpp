@@ -155,7 +155,8 @@ Image empty_image(size_t width, const LaneStyle& style) {
           .height = h,
           .pixels = std::vector<uint32_t>(width * static_cast<size_t>(h)),
           .caption = {},
-          .version = 0};
+          .version = 0,
+          .is_bottom_up = false};
 }
 
 bool is_shown(const LaneStyle& style, Category category) {

@@ -346,6 +346,7 @@ const Picture& Presenter::picture(const Canvas& canvas, const Fonts& fonts) {
   facts_.tree_rows = tree_rows(input(), cache_);
   facts_.details_rows = details_rows(input(), cache_);
   picture_ = make_picture(input(), fonts, cache_);
+  ground_.is_bottom_up = true;
   flatten(picture_, ground_);
   ++ground_.version;
   pictured_ = state_;

@@ -55,7 +55,8 @@ class RibbonImage {
               .height = 2,
               .pixels = std::vector<uint32_t>(static_cast<size_t>(2 * width)),
               .caption = {},
-              .version = 0};
+              .version = 0,
+              .is_bottom_up = false};
   }
 
   Image draw() {
