@@ -31,6 +31,18 @@ double x_of_time(const Shown& one, int64_t time_ns) {
       static_cast<double>(one.lane->lane.change_at(static_cast<double>(time_ns))));
 }
 
+/// Returns the first of `at` to `end` whose key is `least` or more, as std::lower_bound does, but
+/// looks near `at` first: from one column of pixels to the next it is not far.
+template <class Iterator, class Least, class KeyOf>
+Iterator first_from(Iterator at, Iterator end, Least least, KeyOf key_of) {
+  std::ptrdiff_t step = 1;
+  while (step <= end - at && key_of(at[step - 1]) < least) {
+    at += step;
+    step *= 2;
+  }
+  return std::ranges::lower_bound(at, at + std::min(step, end - at), least, {}, key_of);
+}
+
 /// Returns the indices of the spans that may be in view, as first and end.
 std::pair<size_t, size_t> spans_in_view(const Scene& scene, const Shown& one) {
   const auto& spans = one.lane->lane.arrays().spans;
@@ -87,13 +99,15 @@ class RibbonImage {
     const auto end_ns = time_at(x + 1);
     if (!begin_ns || !end_ns) return;
     const auto& spans = one_.lane->lane.arrays().spans;
-    const auto begun = std::ranges::lower_bound(spans, *begin_ns, {}, &Span::begin_ns);
+    const auto begin_of = [](const Span& span) { return span.begin_ns; };
+    const auto begun = first_from(spans.begin() + next_, spans.end(), *begin_ns, begin_of);
     for (auto at = begun; at != spans.begin();) {
       --at;
       put(*at, x, overlap(*at, *begin_ns, *end_ns));
       if (at->depth == 0) break;
     }
-    const auto last = std::ranges::lower_bound(begun, spans.end(), *end_ns, {}, &Span::begin_ns);
+    const auto last = first_from(begun, spans.end(), *end_ns, begin_of);
+    next_ = last - spans.begin();
     const auto stride = std::max<std::ptrdiff_t>(1, (last - begun) / kMostSamples);
     for (auto at = begun; at < last;
          at += std::min(stride, std::max<std::ptrdiff_t>(1, last - at))) {
@@ -127,6 +141,7 @@ class RibbonImage {
   const Shown& one_;
   int width_;
   std::vector<double> shares_;
+  std::ptrdiff_t next_ = 0;  // the first span that begins beyond the last column that was sampled
   Image image_;
 };
 
@@ -212,7 +227,7 @@ void draw_bars(Scene& scene, const Shown& one, const CardGeometry& card) {
     if (end - begin >= 1) continue;
     const double next =
         scene.view.begin + scene.view.length() * static_cast<double>((begin + 1 - box.x) / box.w);
-    at = std::ranges::lower_bound(at, all.end(), next, {}, end_x);
+    at = first_from(at, all.end(), next, end_x);
   }
   const float axis = card.y_axis.w - paint.px(5);
   paint.text_right({card.y_axis.x, box.y, axis, box.h}, "steps", paint.colors.muted, Style::small);
