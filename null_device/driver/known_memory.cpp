@@ -206,10 +206,11 @@ class Table final : public KnownMemory {
   }
 
  private:
-  /// Gives the system, once for as many new bytes, the pages of the heap that nothing lies in.
-  /// Pieces that are forgotten and buffers that values were computed in leave holes there; small
-  /// allocations of the program settle in these, and then no later buffer of that size fits, so
-  /// without this a program that keeps 3,000 tensors of 1 MiB takes 3 GiB of the host.
+  /// Each time that another 64 MiB have become known, gives the system the pages of the heap in
+  /// which nothing lies. Pieces that are forgotten and buffers that values were computed in leave
+  /// holes there; small allocations of the program settle in these, and then no later buffer of
+  /// that size fits, so without this a program that keeps 3,000 tensors of 1 MiB takes 3 GiB of
+  /// the host.
   void return_holes(size_t new_bytes) {
     constexpr size_t kOnceForBytes = size_t{64} << 20;
     const size_t before = all_bytes_.fetch_add(new_bytes);
