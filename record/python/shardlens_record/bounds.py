@@ -4,22 +4,22 @@ upper bounds (null_device/driver/workspace_bounds.h)."""
 import ctypes
 
 
-def _stub(name, kind):
+def stub(name, kind):
     """Returns the null device's function of this name, or None on a real GPU, which has no
     stubs."""
-    stub = getattr(ctypes.CDLL(None), name, None)
-    if stub is not None:
-        stub.restype = kind
-    return stub
+    found = getattr(ctypes.CDLL(None), name, None)
+    if found is not None:
+        found.restype = kind
+    return found
 
 
 def name_in(recorder_library):
     """Lets the recorder name the allocations that are upper bounds."""
-    bound_of_next = _stub("shardlens_null_next_bound", ctypes.c_char_p)
+    bound_of_next = stub("shardlens_null_next_bound", ctypes.c_char_p)
     if bound_of_next is not None:
         recorder_library.shardlens_record_name_bounds(bound_of_next)
 
 
 def doubts():
-    told = _stub("shardlens_null_bounds", ctypes.c_char_p)
+    told = stub("shardlens_null_bounds", ctypes.c_char_p)
     return told().decode().splitlines() if told is not None else []

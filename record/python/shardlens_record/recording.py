@@ -4,7 +4,6 @@ own history (history.py)."""
 
 import atexit
 import contextlib
-import ctypes
 import functools
 import importlib
 import json
@@ -134,7 +133,7 @@ def _begin(torch):
     except Exception as error:  # pylint: disable=broad-except
         os.remove(_file(OPTIONS["claim"]))
         return str(error) if isinstance(error, library.Failure) else describe(error)
-    if hasattr(ctypes.CDLL(None), "shardlens_null_set_gpus"):  # no GPU of this machine is real
+    if bounds.stub("shardlens_null_set_gpus", None) is not None:  # no GPU here is real
         atexit.register(_wait_for_autograd, torch)
     atexit.register(end)  # is called first
     replace(os, "_exit", _close_before)
