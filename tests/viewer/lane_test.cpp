@@ -184,7 +184,7 @@ TEST_CASE("what is alive after any change adds up to the bands there") {
   }
 }
 
-TEST_CASE("a time shows the action that ran and the stretch it was in") {
+TEST_CASE("a time shows the action that ran, a change the stretch it was in") {
   const Lane lane = lane_of(test::view_recording({.steps = 2}));
   const auto& stretches = lane.arrays().stretches;
   REQUIRE(stretches.size() == 4);
