@@ -38,6 +38,14 @@ int open_file(const fs::path& path, int flags) {
   return file;
 }
 
+/// Removes a folder and its files, but for those that another process creates or, on NFS, holds
+/// open meanwhile.
+void remove_unless_held(const fs::path& folder) {
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (error && error != std::errc::directory_not_empty) fail(folder, error.value());
+}
+
 void write_temporary(const fs::path& path, const std::string& text) {
   const SharedFile file(path, SharedFile::Content::drop);
   file.write_at(0, std::as_bytes(std::span(text)));
@@ -93,6 +101,16 @@ void rename_durably(const fs::path& from, const fs::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) fail(to);
   sync_folder(to.parent_path());
   if (from.parent_path() != to.parent_path()) sync_folder(from.parent_path());
+}
+
+void remove_aside(const fs::path& folder, const fs::path& aside) {
+  remove_unless_held(aside);
+  if (::rename(folder.c_str(), aside.c_str()) != 0) {
+    if (errno == ENOENT) return;
+    fail(folder);
+  }
+  sync_folder(aside.parent_path());
+  remove_unless_held(aside);
 }
 
 void write_file(const fs::path& path, const std::string& text) {

@@ -17,6 +17,8 @@ namespace shardlens::runtime {
 
 /// The prefix of a file or folder that is being written. It gets its own name when it is whole.
 constexpr const char* kTemporary = ".tmp-";
+/// The prefix of a folder that is being removed.
+constexpr const char* kRemoved = ".old-";
 
 /// Writes a file that several processes may write at once, each its own ranges.
 class SharedFile {
@@ -45,6 +47,13 @@ void make_folders(const std::filesystem::path& folder);
 
 /// Renames within one file system, and syncs both folders.
 void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
+
+/// Removes a folder in which another process may still create files. It is renamed to `aside`, on
+/// the same file system, before the first of its files goes: after that the other process finds no
+/// folder under the old name, so it can neither fill it again nor rename it while half of it is
+/// left. A crash in between leaves `aside`, and so does a file that the other process had begun to
+/// create; a later call with `aside` as both removes it. Does nothing if `folder` is missing.
+void remove_aside(const std::filesystem::path& folder, const std::filesystem::path& aside);
 
 /// Writes under a temporary name, syncs and renames, so `path` is never half a file.
 void write_file(const std::filesystem::path& path, const std::string& text);

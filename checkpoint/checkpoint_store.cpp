@@ -18,7 +18,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kStep = "step-";
-constexpr const char* kOld = ".old-";
 constexpr const char* kRead = ".read-";
 constexpr const char* kLatest = "LATEST";
 
@@ -41,14 +40,13 @@ std::string_view without_generation(std::string_view name) {
   return is_number ? name.substr(0, suffix) : name;
 }
 
-/// True for a folder that a process has begun to write, to remove or to meet in.
-bool is_unfinished(std::string_view name) {
-  for (const std::string_view prefix : {kTemporary, kOld, kRead}) {
-    if (name.starts_with(prefix) && step_in(without_generation(name.substr(prefix.size())))) {
-      return true;
-    }
+/// Returns what follows the prefix in the name of an unfinished folder, "step-00000938-g4" for
+/// example; nothing for a name of another kind.
+std::optional<std::string> unfinished_name(std::string_view name) {
+  for (const std::string_view prefix : {kTemporary, kRemoved, kRead}) {
+    if (name.starts_with(prefix)) return std::string(name.substr(prefix.size()));
   }
-  return false;
+  return std::nullopt;
 }
 
 /// True if the folder is a checkpoint of ours, and holds no files of others.
@@ -89,6 +87,16 @@ bool remove_written(const fs::path& folder) {
   if (!may_be_removed(folder)) return false;
   fs::remove_all(folder);
   return true;
+}
+
+void remove_unfinished(const fs::path& parent,
+                       const std::function<bool(std::string_view)>& is_ours) {
+  std::error_code missing;
+  for (const fs::directory_entry& entry : fs::directory_iterator(parent, missing)) {
+    const auto name = unfinished_name(entry.path().filename().string());
+    if (!name || !is_ours(without_generation(*name))) continue;
+    remove_aside(entry.path(), parent / (kRemoved + *name));
+  }
 }
 
 std::vector<StoredCheckpoint> CheckpointStore::list() const {
@@ -155,28 +163,23 @@ void CheckpointStore::prune(const planner::Checkpointing& wanted, int64_t latest
   }
 }
 
-/// Renames the folder first, because a half-removed one must not look like a damaged checkpoint.
+/// The folder loses its name first, so that a half-removed one does not look like a damaged one.
 void CheckpointStore::remove(const StoredCheckpoint& checkpoint) const {
-  const fs::path old = folder_ / (kOld + name_of(checkpoint.step));
-  fs::remove_all(old);
-  rename_durably(checkpoint.path, old);
-  fs::remove_all(old);
+  remove_aside(checkpoint.path, folder_ / (kRemoved + name_of(checkpoint.step)));
 }
 
 void CheckpointStore::take_over(const NewestCheckpoint& newest,
                                 const planner::Checkpointing& wanted) const {
-  remove_unfinished();
+  clean_up();
   for (const DamagedCheckpoint& damaged : newest.damaged) set_aside(damaged.checkpoint);
   if (!newest.found) return;
   tell_latest(newest.found->step);
   if (newest.is_verified) prune(wanted, newest.found->step);
 }
 
-void CheckpointStore::remove_unfinished() const {
+void CheckpointStore::clean_up() const {
+  remove_unfinished(folder_, [](std::string_view name) { return step_in(name).has_value(); });
   std::error_code missing;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, missing)) {
-    if (is_unfinished(entry.path().filename().string())) fs::remove_all(entry.path());
-  }
   fs::remove(folder_ / (std::string(kLatest) + ".tmp"), missing);
 }
 
@@ -188,7 +191,7 @@ void CheckpointStore::set_aside(const StoredCheckpoint& checkpoint) const {
 }
 
 void CheckpointStore::clear() const {
-  remove_unfinished();
+  clean_up();
   for (const StoredCheckpoint& checkpoint : list()) {
     if (may_be_removed(checkpoint.path)) remove(checkpoint);
   }

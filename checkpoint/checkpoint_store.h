@@ -15,15 +15,19 @@
 //   5. prune() renames what --keep does not ask for to .old-STEP and removes it. A checkpoint that
 //      does not verify is set aside, never removed.
 // A process that is killed in 1 or 2 leaves a .tmp-, in 5 an .old-; take_over() of the next attempt
-// removes both. One killed between 3 and 4 leaves a LATEST that is older than the newest.
+// removes both. A .tmp- is renamed to .old- before it is removed, since ranks of the killed attempt
+// may still be writing into it. A process killed between 3 and 4 leaves a LATEST that is older than
+// the newest.
 //
 // Only the process that holds the run's lock may call this, and only for the newest attempt
 // (fence.h). Nothing but the names above is ever touched or removed.
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
@@ -53,6 +57,12 @@ struct NewestCheckpoint {
 /// Removes a folder that holds a manifest and the files that it names, and nothing else. Returns
 /// true if the folder is gone, or never was.
 bool remove_written(const std::filesystem::path& folder);
+
+/// Removes the folders in `parent` that a killed attempt has left: .tmp-, .read- and .old-, with
+/// the attempt's generation at the end of their names. `is_ours` is asked for each name without
+/// both, "step-00000938" for example.
+void remove_unfinished(const std::filesystem::path& parent,
+                       const std::function<bool(std::string_view)>& is_ours);
 
 /// Returns the step in the name of a checkpoint's folder, or nothing if it is no such name.
 std::optional<int64_t> step_of(const std::filesystem::path& folder);
@@ -98,7 +108,7 @@ class CheckpointStore {
  private:
   void tell_latest(int64_t step) const;
   /// Removes what killed runs have left half written or half removed.
-  void remove_unfinished() const;
+  void clean_up() const;
   /// Frees a checkpoint's name by renaming its folder, for example to "damaged-step-00000938".
   void set_aside(const StoredCheckpoint& checkpoint) const;
   void remove(const StoredCheckpoint& checkpoint) const;

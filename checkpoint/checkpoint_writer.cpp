@@ -59,19 +59,11 @@ void write_own_part(const CheckpointWriterOptions& options, const FileLayout& la
               .progress = share.progress});
 }
 
-bool is_unfinished_of(const fs::path& path, const fs::path& folder) {
-  const std::string name = path.filename().string();
-  const std::string whole = kTemporary + folder.filename().string();
-  return name == whole || name.starts_with(whole + "-g");
-}
-
 }  // namespace
 
 void remove_unfinished_models(const fs::path& folder) {
-  std::error_code missing;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder.parent_path(), missing)) {
-    if (is_unfinished_of(entry.path(), folder)) fs::remove_all(entry.path());
-  }
+  const std::string model = folder.filename().string();
+  remove_unfinished(folder.parent_path(), [&](std::string_view name) { return name == model; });
 }
 
 void write_checkpoint(const CheckpointWriterOptions& options, const FileLayout& layout,

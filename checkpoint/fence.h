@@ -7,7 +7,7 @@
 // left unfinished. Unfinished folders bear their generation in their name, so an old rank cannot
 // write into a new one's. An old rank looks at the number before it publishes. If the next
 // generation begins between this look and the rename, either the rename still finds the folder,
-// which is whole, or it fails, since the folder is gone.
+// which is whole, or it fails, since the folder bears another name before any of it is removed.
 #pragma once
 
 #include <cstdint>
