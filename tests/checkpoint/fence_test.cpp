@@ -101,10 +101,10 @@ TEST_CASE("what a rank of an earlier attempt is still writing is removed all the
   const runtime::CheckpointStore old(folder.path(), Fence::begin(folder.path()));
   for (int round = 0; round < 20; ++round) {
     fs::create_directories(old.unfinished(7));
+    const runtime::CheckpointStore now(folder.path(), Fence::begin(folder.path()));
     std::atomic<int> files = 0;
     std::thread rank([&] { create_files(old.unfinished(7), files); });
     while (files < 100) std::this_thread::yield();
-    const runtime::CheckpointStore now(folder.path(), Fence::begin(folder.path()));
     CHECK_NOTHROW(now.take_over({}, {.wanted = true}));
     rank.join();
     CHECK(files < kMostFiles);
