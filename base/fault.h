@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
-#include <string_view>
+
+#include "base/choice.h"
 
 namespace shardlens::runtime {
 
@@ -23,11 +24,9 @@ enum class Fault : uint32_t {
   interrupted     // the user asked for it
 };
 
-constexpr std::string_view to_string(Fault fault) {
-  constexpr std::string_view kNames[] = {"failed",        "killed",      "hung",       "connection",
-                                         "disk_full",     "disk_failed", "damaged",    "overtaken",
-                                         "out_of_memory", "wrong_use",   "interrupted"};
-  return kNames[static_cast<uint32_t>(fault)];
+constexpr auto choice_words(Fault) {
+  return words("failed", "killed", "hung", "connection", "disk_full", "disk_failed", "damaged",
+               "overtaken", "out_of_memory", "wrong_use", "interrupted");
 }
 
 /// Reports an error with its kind, and the rank that is to blame, or -1.

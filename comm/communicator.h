@@ -47,7 +47,7 @@ struct Operation {
 struct GatherBuffer {
   void* data = nullptr;
   int64_t numel = 0;
-  planner::DType dtype{};
+  DType dtype{};
 };
 
 struct ReduceBuffers {
@@ -55,7 +55,7 @@ struct ReduceBuffers {
   void* output = nullptr;       // [shard_numel], same dtype; may be this rank's range of input
   void* receive = nullptr;      // [world_size x shard_numel] scratch, only where needs_receive()
   int64_t shard_numel = 0;
-  planner::DType dtype{};
+  DType dtype{};
 };
 
 using Ticket = int64_t;
@@ -78,8 +78,7 @@ class Communicator {
   virtual Ticket reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) = 0;
 
   /// Replaces `data` by its mean over ranks, with fp32 accumulation; the same bits on every rank.
-  virtual Ticket all_reduce(const Operation& operation, void* data, int64_t numel,
-                            planner::DType dtype) = 0;
+  virtual Ticket all_reduce(const Operation& operation, void* data, int64_t numel, DType dtype) = 0;
 
   /// Replaces a few doubles (metrics) by their sums over ranks; returns when done.
   virtual void sum(const Operation& operation, std::span<double> values) = 0;

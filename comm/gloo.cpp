@@ -177,8 +177,7 @@ class GlooCommunicator final : public Communicator {
   int world_size() const override { return options_.ranks.size; }
   Ticket all_gather(const Operation& operation, std::span<const GatherBuffer> buffers) override;
   Ticket reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) override;
-  Ticket all_reduce(const Operation& operation, void* data, int64_t numel,
-                    planner::DType dtype) override;
+  Ticket all_reduce(const Operation& operation, void* data, int64_t numel, DType dtype) override;
   void sum(const Operation& operation, std::span<double> values) override;
   void wait(Ticket ticket) override;
   void barrier(const Operation& operation) override;
@@ -281,12 +280,12 @@ Ticket GlooCommunicator::reduce_scatter(const Operation& operation, const Reduce
 }
 
 Ticket GlooCommunicator::all_reduce(const Operation& operation, void* data, int64_t numel,
-                                    planner::DType dtype) {
+                                    DType dtype) {
   return issue(Kind::all_reduce, operation, [&](Pending& pending) {
     pending.reduce = {.output = data, .shard_numel = numel, .dtype = dtype};
     if (numel == 0) return;
     void* summed = data;
-    if (dtype != planner::DType::fp32) {  // Gloo would round every partial sum
+    if (dtype != DType::fp32) {  // Gloo would round every partial sum
       pending.wide.resize(static_cast<size_t>(numel));
       widen(data, pending.wide.data(), numel, dtype);
       summed = pending.wide.data();
@@ -354,7 +353,7 @@ void GlooCommunicator::fail(const Operation& operation, const std::exception_ptr
 void GlooCommunicator::reduce_received(const Pending& pending) {
   const ReduceBuffers& reduce = pending.reduce;
   if (pending.kind == Kind::reduce_scatter) {
-    const auto bytes = static_cast<size_t>(reduce.shard_numel * planner::bytes_of(reduce.dtype));
+    const auto bytes = static_cast<size_t>(reduce.shard_numel * bytes_of(reduce.dtype));
     std::vector<const void*> sources;
     for (int peer = 0; peer < world_size(); ++peer) {
       const auto* received = static_cast<const std::byte*>(reduce.receive);
@@ -362,7 +361,7 @@ void GlooCommunicator::reduce_received(const Pending& pending) {
     }
     mean_in_rank_order(sources, reduce.output, reduce.shard_numel, reduce.dtype);
   } else if (pending.kind == Kind::all_reduce) {
-    const bool wide = reduce.dtype != planner::DType::fp32;
+    const bool wide = reduce.dtype != DType::fp32;
     const auto* summed = wide ? pending.wide.data() : static_cast<const float*>(reduce.output);
     divide_by_ranks(summed, reduce.output, reduce.shard_numel, reduce.dtype, world_size());
   }

@@ -24,11 +24,11 @@ size_t range_bytes(const GatherBuffer& buffer, int world_size) {
   if (buffer.numel % world_size != 0) {
     throw std::logic_error("all_gather: a buffer is not a multiple of the world size");
   }
-  return static_cast<size_t>(buffer.numel / world_size * planner::bytes_of(buffer.dtype));
+  return static_cast<size_t>(buffer.numel / world_size * bytes_of(buffer.dtype));
 }
 
 size_t range_bytes(const ReduceBuffers& buffers) {
-  return static_cast<size_t>(buffers.shard_numel * planner::bytes_of(buffers.dtype));
+  return static_cast<size_t>(buffers.shard_numel * bytes_of(buffers.dtype));
 }
 
 void copy_bytes(void* target, const void* source, size_t bytes) {
@@ -123,8 +123,8 @@ Ticket LocalCommunicator::reduce_scatter(const Operation& operation, const Reduc
 // reduce-scatter and a gather would, with one meeting instead of two; with more ranks it moves
 // more.
 Ticket LocalCommunicator::all_reduce(const Operation& operation, void* data, int64_t numel,
-                                     planner::DType dtype) {
-  const int64_t bytes = numel * planner::bytes_of(dtype);
+                                     DType dtype) {
+  const int64_t bytes = numel * bytes_of(dtype);
   Pending& pending = begin(Kind::all_reduce, operation, bytes);
   pending.reduce = {.input = data, .output = data, .shard_numel = numel, .dtype = dtype};
   copy_bytes(staging(next_issue_, rank()), data, static_cast<size_t>(bytes));

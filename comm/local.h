@@ -61,8 +61,7 @@ class LocalCommunicator final : public Communicator {
   int world_size() const override { return options_.layout.ranks.size; }
   Ticket all_gather(const Operation& operation, std::span<const GatherBuffer> buffers) override;
   Ticket reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) override;
-  Ticket all_reduce(const Operation& operation, void* data, int64_t numel,
-                    planner::DType dtype) override;
+  Ticket all_reduce(const Operation& operation, void* data, int64_t numel, DType dtype) override;
   void sum(const Operation& operation, std::span<double> values) override;
   void wait(Ticket ticket) override;
   void barrier(const Operation& operation) override;

@@ -233,20 +233,6 @@ Environment this_environment() {
   return environment;
 }
 
-std::string to_string(LauncherKind kind) {
-  switch (kind) {
-    case LauncherKind::none:
-      return "none";
-    case LauncherKind::torchrun:
-      return "torchrun";
-    case LauncherKind::mpirun:
-      return "mpirun";
-    case LauncherKind::srun:
-      return "srun";
-  }
-  throw std::logic_error("launcher out of range");
-}
-
 Membership membership_of(const Environment& environment) {
   if (environment.contains("RANK") && environment.contains("WORLD_SIZE")) {
     return of_torchrun(environment);

@@ -10,6 +10,8 @@
 #include <map>
 #include <string>
 
+#include "base/choice.h"
+
 namespace shardlens::runtime {
 
 using Environment = std::map<std::string, std::string, std::less<>>;
@@ -18,7 +20,7 @@ using Environment = std::map<std::string, std::string, std::less<>>;
 Environment this_environment();
 
 enum class LauncherKind { none, torchrun, mpirun, srun };
-std::string to_string(LauncherKind kind);
+constexpr auto choice_words(LauncherKind) { return words("none", "torchrun", "mpirun", "srun"); }
 
 struct Membership {
   LauncherKind launcher = LauncherKind::none;

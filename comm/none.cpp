@@ -27,14 +27,14 @@ Ticket NoneCommunicator::all_gather(const Operation& operation, std::span<const 
 
 Ticket NoneCommunicator::reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) {
   const Ticket ticket = issue(operation);
-  const auto bytes = static_cast<size_t>(buffers.shard_numel * planner::bytes_of(buffers.dtype));
+  const auto bytes = static_cast<size_t>(buffers.shard_numel * bytes_of(buffers.dtype));
   if (bytes == 0) return ticket;
   const auto* input = static_cast<const std::byte*>(buffers.input);
   std::memmove(buffers.output, input + static_cast<size_t>(rank()) * bytes, bytes);
   return ticket;
 }
 
-Ticket NoneCommunicator::all_reduce(const Operation& operation, void*, int64_t, planner::DType) {
+Ticket NoneCommunicator::all_reduce(const Operation& operation, void*, int64_t, DType) {
   return issue(operation);
 }
 

@@ -8,8 +8,6 @@
 namespace shardlens::runtime {
 namespace {
 
-using planner::DType;
-
 constexpr int64_t kBlock = 2048;  // elements; the partial sums stay in the first-level cache
 
 struct Fp32 {

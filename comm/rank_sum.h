@@ -13,14 +13,13 @@ namespace shardlens::runtime {
 /// output is [numel] of `dtype`; output may be one of the sources, and may not overlap them
 /// otherwise.
 void mean_in_rank_order(std::span<const void* const> sources, void* output, int64_t numel,
-                        planner::DType dtype);
+                        DType dtype);
 
 /// Divides elements that hold the sum over `ranks`, in fp32, and rounds them into `output` of
 /// `dtype`.
-void divide_by_ranks(const float* sum, void* output, int64_t numel, planner::DType dtype,
-                     int ranks);
+void divide_by_ranks(const float* sum, void* output, int64_t numel, DType dtype, int ranks);
 
 /// Converts to fp32, exactly.
-void widen(const void* input, float* output, int64_t numel, planner::DType dtype);
+void widen(const void* input, float* output, int64_t numel, DType dtype);
 
 }  // namespace shardlens::runtime

@@ -9,13 +9,13 @@
 
 namespace shardlens::runtime {
 
-inline c10::ScalarType scalar_type(planner::DType dtype) {
+inline c10::ScalarType scalar_type(DType dtype) {
   switch (dtype) {
-    case planner::DType::fp32:
+    case DType::fp32:
       return c10::ScalarType::Float;
-    case planner::DType::bf16:
+    case DType::bf16:
       return c10::ScalarType::BFloat16;
-    case planner::DType::fp16:
+    case DType::fp16:
       return c10::ScalarType::Half;
   }
   throw std::logic_error("dtype out of range");

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/process/command_line.h"
-#include "base/process/own_program.h"
+#include "base/process/installation.h"
 #include "base/process/program.h"
 #include "doctor/doctor.h"
 #include "doctor/doctor_facts.h"
@@ -17,7 +17,7 @@ using namespace shardlens::runtime;
 
 /// Returns the path of the program beside this one that trains, or "" if this build has none.
 std::string trainer() {
-  const auto program = shardlens::input::own_program().parent_path() / "shardlens-train";
+  const auto program = shardlens::runtime::own_program().parent_path() / "shardlens-train";
   return std::filesystem::exists(program) ? program.string() : "";
 }
 

@@ -200,8 +200,10 @@ template <class Value>
 std::string text_of_value(const Value& value) {
   if constexpr (std::is_arithmetic_v<Value> || std::is_same_v<Value, std::string>) {
     return fmt::format("{}", value);
-  } else {
+  } else if constexpr (ClosedChoice<Value>) {
     return std::string(to_string(value));
+  } else {
+    return text_of(value);
   }
 }
 

@@ -8,11 +8,8 @@
 
 #include "base/shown.h"
 #include "base/units.h"
-#include "config/gpus.h"
 
 namespace shardlens::planner {
-
-int64_t bytes_of(DType dtype) { return dtype == DType::fp32 ? 4 : 2; }
 
 int Strategy::shards() const {
   if (kind == StrategyKind::fsdp) return world_size;
@@ -39,7 +36,7 @@ int small_count(const std::string& option, int64_t count) {
 
 }  // namespace
 
-std::string to_string(const ReshardChoice& reshard) {
+std::string text_of(const ReshardChoice& reshard) {
   switch (reshard.mode) {
     case Reshard::automatic:
       return "auto";
@@ -67,7 +64,7 @@ ReshardChoice reshard_named(std::string_view word) {
                   input::shown(word)));
 }
 
-std::string to_string(const Recompute& recompute) {
+std::string text_of(const Recompute& recompute) {
   if (recompute.every == 0) return "none";
   return recompute.every == 1 ? "full" : fmt::format("every:{}", recompute.every);
 }
@@ -184,35 +181,8 @@ int64_t world_size_of(const Config& config) {
   return config.world > 0 ? config.world : config.workers;
 }
 
-namespace {
-
-constexpr std::string_view kNull = "null:";
-
-[[noreturn]] void refuse_device(std::string_view word) {
-  throw std::invalid_argument(fmt::format(
-      "--device {}: not a device; give cpu, cuda, or null:GPU such as null:h200", word));
-}
-
-}  // namespace
-
-std::string to_string(const DeviceChoice& device) {
-  if (!device.kind) return "auto";
-  if (*device.kind == DeviceKind::null) return fmt::format("{}{}", kNull, device.gpu);
-  return device.kind == DeviceKind::cpu ? "cpu" : "cuda";
-}
-
-DeviceChoice device_named(std::string_view word) {
-  if (word == "auto") return {};
-  if (word == "cpu") return {.kind = DeviceKind::cpu};
-  if (word == "cuda") return {.kind = DeviceKind::cuda};
-  if (!word.starts_with(kNull)) refuse_device(input::shown(word));
-  const Gpu& gpu = find_gpu(word.substr(kNull.size()));
-  return {.kind = DeviceKind::null, .gpu = std::string(gpu.name)};
-}
-
 Device device_of(const Config& config) {
-  if (!config.device.kind) refuse_device(to_string(config.device));
-  Device device{.kind = *config.device.kind, .gpu = config.device.gpu};
+  Device device = device_of(config.device);
   if (config.capacity.empty()) return device;
   if (device.kind != DeviceKind::null) {
     throw std::invalid_argument(fmt::format(

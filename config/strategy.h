@@ -12,19 +12,15 @@
 #include <variant>
 #include <vector>
 
+#include "base/choice.h"
+#include "base/device.h"
+#include "base/dtype.h"
 #include "base/step_range.h"
-#include "config/choice.h"
 
 namespace shardlens::planner {
 
-enum class DType { fp32, bf16, fp16 };
-template <>
-inline constexpr auto kWordsOf<DType> = words("fp32", "bf16", "fp16");
-int64_t bytes_of(DType dtype);
-
 enum class StrategyKind { single, ddp, fsdp, hsdp };
-template <>
-inline constexpr auto kWordsOf<StrategyKind> = words("single", "ddp", "fsdp", "hsdp");
+constexpr auto choice_words(StrategyKind) { return words("single", "ddp", "fsdp", "hsdp"); }
 
 /// True if the ranks hold shards of the parameters.
 constexpr bool is_sharded(StrategyKind kind) {
@@ -45,7 +41,7 @@ struct ReshardChoice {
 };
 
 /// Returns the word: "auto", "true", "false" or a number of ranks.
-std::string to_string(const ReshardChoice& reshard);
+std::string text_of(const ReshardChoice& reshard);
 /// Reads the word. Throws std::invalid_argument.
 ReshardChoice reshard_named(std::string_view word);
 
@@ -57,7 +53,7 @@ struct Recompute {
 };
 
 /// Returns the word: "none", "full" or "every:K".
-std::string to_string(const Recompute& recompute);
+std::string text_of(const Recompute& recompute);
 /// Reads the word. Throws std::invalid_argument.
 Recompute recompute_named(std::string_view word);
 
@@ -77,36 +73,30 @@ struct Wrap {
 /// moments, which the host then steps, while the device keeps its parameters in their dtype; or
 /// all.
 enum class Offload { none, params, optimizer, all };
-template <>
-inline constexpr auto kWordsOf<Offload> = words("none", "params", "optimizer", "all");
+constexpr auto choice_words(Offload) { return words("none", "params", "optimizer", "all"); }
 
 enum class OptimizerKind { adam, adamw, sgd };
-template <>
-inline constexpr auto kWordsOf<OptimizerKind> = words("adam", "adamw", "sgd");
+constexpr auto choice_words(OptimizerKind) { return words("adam", "adamw", "sgd"); }
 
 /// Says when several microbatches of a step reduce gradients: each its own, or once for all of
 /// them.
 enum class Sync { every, last };
-template <>
-inline constexpr auto kWordsOf<Sync> = words("every", "last");
+constexpr auto choice_words(Sync) { return words("every", "last"); }
 
 enum class CommunicatorKind { none, local, gloo, nccl };
 
 /// The communicator that the user asks for. `automatic`: NCCL on GPUs, shared memory between ranks
 /// of one host's CPU.
 enum class CommunicatorChoice { automatic, local, gloo, nccl };
-template <>
-inline constexpr auto kWordsOf<CommunicatorChoice> = words("auto", "local", "gloo", "nccl");
+constexpr auto choice_words(CommunicatorChoice) { return words("auto", "local", "gloo", "nccl"); }
 
 /// The dtype to which the model's outputs are cast. `automatic`: they stay as computed.
 enum class OutputDType { automatic, fp32, bf16, fp16 };
-template <>
-inline constexpr auto kWordsOf<OutputDType> = words("auto", "fp32", "bf16", "fp16");
+constexpr auto choice_words(OutputDType) { return words("auto", "fp32", "bf16", "fp16"); }
 
 /// The kernels of LibTorch that attention may take. `automatic`: any.
 enum class AttentionChoice { automatic, flash, efficient, math };
-template <>
-inline constexpr auto kWordsOf<AttentionChoice> = words("auto", "flash", "efficient", "math");
+constexpr auto choice_words(AttentionChoice) { return words("auto", "flash", "efficient", "math"); }
 
 /// True if --attention allows the kernel.
 constexpr bool allows(AttentionChoice choice, AttentionChoice kernel) {
@@ -114,40 +104,11 @@ constexpr bool allows(AttentionChoice choice, AttentionChoice kernel) {
 }
 
 enum class Switch { on, off };
-template <>
-inline constexpr auto kWordsOf<Switch> = words("on", "off");
+constexpr auto choice_words(Switch) { return words("on", "off"); }
 
 /// The rule by which checkpoints beside the latest one are kept.
 enum class KeepBy { newest, accuracy, loss };
-template <>
-inline constexpr auto kWordsOf<KeepBy> = words("newest", "accuracy", "loss");
-
-/// The kind of a device. `null`: LibTorch's CUDA code on stub libraries that stand in for the GPU
-/// (null_device).
-enum class DeviceKind { cpu, cuda, null };
-
-struct Device {
-  DeviceKind kind = DeviceKind::cpu;
-  std::string gpu;             // of null: a name in config/gpus.h
-  int64_t capacity_bytes = 0;  // of null: its memory, where it is not that GPU's own; 0: it is
-
-  bool is_cpu() const { return kind == DeviceKind::cpu; }
-  bool operator==(const Device&) const = default;
-};
-
-/// The device that --device names.
-struct DeviceChoice {
-  std::optional<DeviceKind> kind{};  // nothing: auto, which the runtime resolves
-  std::string gpu{};                 // of null: a name in config/gpus.h
-
-  bool operator==(const DeviceChoice&) const = default;
-};
-
-/// Returns the word, such as "auto" or "null:h200".
-std::string to_string(const DeviceChoice& device);
-
-/// Reads the word. Throws std::invalid_argument for an unknown device or GPU.
-DeviceChoice device_named(std::string_view word);
+constexpr auto choice_words(KeepBy) { return words("newest", "accuracy", "loss"); }
 
 /// The settings that decide the order of a step and the memory of a rank.
 struct Strategy {

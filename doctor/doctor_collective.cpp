@@ -47,8 +47,7 @@ void sum_for(LocalCommunicator& communicator, double seconds, Measured& measured
   for (double goes_on = 1; goes_on > 0; ++count) {
     std::fill(values.begin(), values.end(), static_cast<float>(communicator.rank() + 1));
     const Operation operation{.step = count, .kind = "ALL_REDUCE", .group = "doctor"};
-    communicator.wait(
-        communicator.all_reduce(operation, values.data(), kNumel, planner::DType::fp32));
+    communicator.wait(communicator.all_reduce(operation, values.data(), kNumel, DType::fp32));
     if (std::abs(values.front() - mean) > 1e-3F || std::abs(values.back() - mean) > 1e-3F) {
       throw std::runtime_error(fmt::format("rank {}: a sum is wrong", communicator.rank()));
     }

@@ -18,7 +18,6 @@
 
 #include "base/check.h"
 #include "base/process/installation.h"
-#include "base/process/own_program.h"
 #include "models/torch_rules.h"
 #include "null_device/null_device.h"
 #include "profiler/recorder/recorder.h"
@@ -37,7 +36,7 @@ constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGRE
 bool is_on_stubs() { return ::dlsym(RTLD_DEFAULT, kNullDeviceMark) != nullptr; }
 
 [[noreturn]] void start_anew(const std::vector<std::string>& arguments) {
-  const std::string path = input::own_program().string();
+  const std::string path = runtime::own_program().string();
   std::vector<char*> argv{const_cast<char*>(path.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -76,7 +75,7 @@ int count_gpus() {
   return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
-void enter_null_device(const planner::Device& device, const std::vector<std::string>& arguments) {
+void enter_null_device(const Device& device, const std::vector<std::string>& arguments) {
   if (is_on_stubs()) return;
   if (std::getenv(kNullDeviceEntered) != nullptr) {
     throw std::runtime_error(
@@ -92,7 +91,7 @@ void enter_null_device(const planner::Device& device, const std::vector<std::str
   start_anew(arguments);
 }
 
-c10::Device open_device(const planner::Device& device, int index) {
+c10::Device open_device(const Device& device, int index) {
   if (device.is_cpu()) return c10::Device(c10::kCPU);
   load_libtorch_cuda();
   const c10::Device opened(c10::kCUDA, static_cast<c10::DeviceIndex>(index));

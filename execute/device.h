@@ -30,11 +30,11 @@ int count_gpus();
 /// Enters the null device `device`: if the stubs are not loaded, starts this program anew with them
 /// and the same arguments, and does not return; else does nothing. Throws std::runtime_error if the
 /// stubs are missing, or are not this program's.
-void enter_null_device(const planner::Device& device, const std::vector<std::string>& arguments);
+void enter_null_device(const Device& device, const std::vector<std::string>& arguments);
 
 /// Opens a device for the calling process and thread: loads what it needs and makes it current.
 /// `index` says which of the GPUs. Throws std::runtime_error in one line.
-c10::Device open_device(const planner::Device& device, int index);
+c10::Device open_device(const Device& device, int index);
 
 /// Returns the UUID of the GPU, which tells it from all others. Throws std::runtime_error if CUDA
 /// does not say.

@@ -125,7 +125,7 @@ void Executor::reduce_scatter(const Action& action) {
 void Executor::all_reduce(const Action& action) {
   const int slot_index = action.reads.front();
   const planner::Slot& slot = schedule().slot(slot_index);
-  const int64_t numel = schedule().used_bytes(action, slot_index) / planner::bytes_of(slot.dtype);
+  const int64_t numel = schedule().used_bytes(action, slot_index) / bytes_of(slot.dtype);
   void* const data = action.group < 0
                          ? state_.slot(slot_index).data_ptr()
                          : state_.shard_in(action.group, action.bucket, slot_index).data_ptr();

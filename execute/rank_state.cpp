@@ -88,7 +88,7 @@ class HostShards {
 
  private:
   at::Tensor make(PinnedMemory* pinned, const std::string& name, const planner::Bucket& bucket,
-                  planner::DType dtype) {
+                  DType dtype) {
     const int64_t numel = schedule_.shard_numel(bucket);
     if (pinned != nullptr) return pinned->take(numel, scalar_type(dtype));
     return zeros(Category::parameter_shard, name, {numel}, at::dtype(scalar_type(dtype)));
@@ -238,7 +238,7 @@ void RankState::bind(int group, int slot) {
   auto* base = static_cast<char*>(slots_[slot].data_ptr());
   const planner::Group& layout = schedule_.groups[group];
   for (size_t bucket = 0; bucket < layout.buckets.size(); ++bucket) {
-    const int64_t bytes = planner::bytes_of(layout.buckets[bucket].dtype);
+    const int64_t bytes = bytes_of(layout.buckets[bucket].dtype);
     char* const first = base + layout.bucket_offset_bytes(static_cast<int>(bucket));
     for (const planner::BucketEntry& entry : layout.buckets[bucket].entries) {
       point_weight(entry.parameter, first + entry.offset * bytes, entry.numel * bytes);

@@ -23,7 +23,7 @@ struct AtenStepOps {
   using Device = c10::Device;
 
   static constexpr at::ScalarType kInt64 = at::kLong;
-  static at::ScalarType type_of(planner::DType dtype) { return scalar_type(dtype); }
+  static at::ScalarType type_of(DType dtype) { return scalar_type(dtype); }
   static Edge edge(const at::Tensor& output);
   static const at::Tensor& gradient(const at::Tensor& input) { return input.grad(); }
 

@@ -159,10 +159,10 @@ Job prepare(const planner::Config& run, const InferOptions& options) {
   config.batch = 1;
   config.checkpoint_every = "none";
   config.timeout_s = options.timeout_s;
-  config.device = planner::device_named(options.device);
+  config.device = device_named(options.device);
   choose_device(config);
   Job job = prepare_job(config);
-  if (job.device.kind == planner::DeviceKind::null) {
+  if (job.device.kind == DeviceKind::null) {
     throw std::invalid_argument(
         fmt::format("--device {}: computes nothing; give cpu or cuda", options.device));
   }

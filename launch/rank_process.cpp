@@ -51,7 +51,7 @@ std::string out_of_memory(const Job& job, int rank, const std::string& where,
   return fmt::format(
       "rank {} ran out of memory on {} in {}; give a smaller --batch, more ranks, {}or "
       "--param-dtype bf16{}\n{}",
-      rank, to_string(job.config.device), where,
+      rank, text_of(job.config.device), where,
       job.strategy.reshard_after_forward == planner::Reshard::no ? "--reshard-after-forward true, "
                                                                  : "",
       job.recording.wanted ? "" : "; train with --profile on to see what held the memory",
@@ -68,7 +68,7 @@ std::unique_ptr<profiler::Recorder> record(const Job& job, const RunDirectory& d
   std::filesystem::remove(file);  // a rank of an earlier attempt may still have it open
   profiler::Header header{.rank = rank,
                           .world_size = job.strategy.world_size,
-                          .device = to_string(job.config.device),
+                          .device = text_of(job.config.device),
                           .notice = job.notice,
                           .config = to_json(job.config),
                           .train = to_text(job.train),
@@ -132,7 +132,7 @@ void write_result(const Job& job, const RunDirectory& directory, const TrainResu
 int run_rank(const Job& job, const RunDirectory& directory, const Seat& seat, const Board& board) {
   const int rank = seat.rank;
   const int gpu = job.gpus > 0 ? seat.local_rank % job.gpus : 0;
-  const bool is_shared = job.recording.wanted && job.device.kind == planner::DeviceKind::cuda;
+  const bool is_shared = job.recording.wanted && job.device.kind == DeviceKind::cuda;
   const auto device_before_bytes = is_shared ? profiler::device_used_bytes(gpu) : std::nullopt;
   const c10::Device device = open_device(job.device, gpu);
   check_gpu(job, seat, board, device);

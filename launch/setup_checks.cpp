@@ -103,7 +103,7 @@ std::string warning_about_root(const Job& job) {
 }  // namespace
 
 bool needs_own_gpu(const Job& job) {
-  return job.device.kind == planner::DeviceKind::cuda &&
+  return job.device.kind == DeviceKind::cuda &&
          job.strategy.communicator == planner::CommunicatorKind::nccl;
 }
 

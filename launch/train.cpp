@@ -94,8 +94,8 @@ int run(const planner::Arguments& parsed, const Membership& place,
   check_libtorch_version();
   planner::Config config = planner::with_absolute_inputs(parsed.config);
   choose_device(config);
-  const planner::Device device = planner::device_of(config);
-  if (device.kind == planner::DeviceKind::null) enter_null_device(device, arguments);
+  const Device device = planner::device_of(config);
+  if (device.kind == DeviceKind::null) enter_null_device(device, arguments);
   if (!place.is_alone()) {
     const auto begin = [&](const Job& job, const RunDirectory& directory,
                            const std::vector<std::string>& resumed) {

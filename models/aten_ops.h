@@ -5,7 +5,6 @@
 
 #include <vector>
 
-#include "models/input_use.h"
 #include "models/llama.h"
 #include "models/spec.h"
 #include "models/torch_rules.h"

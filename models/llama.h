@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/input_use.h"
+#include "models/spec.h"
 #include "models/spec_builder.h"
 
 namespace shardlens::models {

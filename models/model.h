@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "models/input_use.h"
 #include "models/spec.h"
 
 namespace at {

@@ -59,6 +59,12 @@ struct UnitSpec {
 /// matrices normal with one deviation, as in a Llama; or as torchvision's VisionTransformer does.
 enum class StartWeights { modules, normal, torchvision };
 
+/// Says what becomes of the input of a product. Backward writes the input's gradient over an input
+/// that is spent, once the weight's is computed, so that a product never holds both. No other node
+/// of the graph may have saved that input: a GELU's output is fit for it, a ReLU's or an
+/// attention's is not.
+enum class InputUse : uint8_t { kept, spent };
+
 /// A model. Parameters are in the order of the state dict, units in forward order: unit 0 takes the
 /// input batch, each other unit the output of the one before it, and the last gives the logits.
 struct ModelSpec {

@@ -16,7 +16,7 @@
 //
 // Use. LD_PRELOAD all libraries of build/null_device: the wheel's libraries look into the NVIDIA
 // wheels' folders first (DT_RPATH), and the runtime and CUPTI of NVIDIA are there.
-// SHARDLENS_NULL_GPU names the GPU (config/gpus.h), h200 if not set; SHARDLENS_NULL_CAPACITY gives
+// SHARDLENS_NULL_GPU names the GPU (base/gpus.h), h200 if not set; SHARDLENS_NULL_CAPACITY gives
 // its memory if that is to differ; SHARDLENS_NULL_GPUS says how many there are. All are read once.
 // If one of them makes no sense, every call that needs the device fails, and cudaGetErrorString
 // says why.

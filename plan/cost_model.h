@@ -24,7 +24,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "config/gpus.h"
+#include "base/gpus.h"
 #include "config/strategy.h"
 #include "models/spec.h"
 #include "schedule/schedule.h"

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "config/gpus.h"
+#include "base/gpus.h"
 #include "schedule/schedule.h"
 
 namespace shardlens::planner {

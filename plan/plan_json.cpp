@@ -121,7 +121,7 @@ std::string plan_json(const Plan& plan) {
       {"schema", "shardlens.plan/1"},
       {"config", Json::parse(to_json(plan.config))},
       {"model", {{"name", plan.model}, {"parameters", plan.parameters}}},
-      {"device", to_string(plan.device)},
+      {"device", text_of(plan.device)},
       {"engine", plan.engine},
       {"torch",
        {{"version", plan.torch.rules->version},

@@ -60,7 +60,7 @@ PlanTarget target_of(const Config& config, const std::string& gpu) {
   const DeviceKind kind = config.device.kind.value_or(DeviceKind::cuda);
   if (!gpu.empty() && kind != DeviceKind::cuda) {
     throw std::invalid_argument(
-        fmt::format("--gpu {} with --device {}: give one of them", gpu, to_string(config.device)));
+        fmt::format("--gpu {} with --device {}: give one of them", gpu, text_of(config.device)));
   }
   switch (kind) {
     case DeviceKind::cpu:

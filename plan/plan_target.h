@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "config/gpus.h"
+#include "base/gpus.h"
 #include "config/strategy.h"
 #include "data/training_data.h"
 #include "plan/plan_torch.h"

@@ -161,7 +161,7 @@ std::string plan_text(const Plan& plan) {
   text += fmt::format("{}: {} parameters, {} on {} {}, batch {}, {}{}\n", plan.model,
                       plan.parameters, to_string(plan.config.strategy), ranks,
                       ranks == 1 ? "rank" : "ranks, all alike", plan.config.batch,
-                      plan.gpu.empty() ? to_string(plan.device) : plan.gpu_name, engine_text(plan));
+                      plan.gpu.empty() ? text_of(plan.device) : plan.gpu_name, engine_text(plan));
   text += verdict_text(plan) + torch_doubt_text(plan) + doubt_text(plan) + expandable_text(plan) +
           outside_text(plan);
   text +=

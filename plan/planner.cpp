@@ -210,18 +210,6 @@ Plan plan_of(const PreparedRun& run, const PlanOptions& options,
 
 }  // namespace
 
-std::string_view to_string(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::fits:
-      return "fits";
-    case Verdict::fits_with_retries:
-      return "fits_with_retries";
-    case Verdict::does_not_fit:
-      return "does_not_fit";
-  }
-  throw std::logic_error("verdict out of range");
-}
-
 Plan make_plan(const models::ModelSpec& spec, const Config& config, const PlanTarget& target,
                const PlanOptions& options) {
   const PreparedRun run = prepare(spec, config, target, calibration_of(options));

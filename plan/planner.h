@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/choice.h"
 #include "config/strategy.h"
 #include "models/spec.h"
 #include "plan/outside_memory.h"
@@ -29,7 +30,7 @@
 namespace shardlens::planner {
 
 enum class Verdict { fits, fits_with_retries, does_not_fit };
-std::string_view to_string(Verdict verdict);  // "fits_with_retries"
+constexpr auto choice_words(Verdict) { return words("fits", "fits_with_retries", "does_not_fit"); }
 
 struct PlanOptions {
   std::string gpu{};  // --gpu; empty: as --device says

@@ -76,7 +76,7 @@ profiler::Header header_of(const PreparedRun& run, bool fits, bool leaves_out) {
   const std::string alike = leaves_out ? "; microbatches like those shown are left out" : "";
   return {.rank = static_cast<int32_t>(std::max<int64_t>(0, run.asked.solo_rank)),
           .world_size = run.train.world_size,
-          .device = to_string(run.target.device()),
+          .device = text_of(run.target.device()),
           .gpu = run.target.gpu ? std::string(run.target.gpu->display_name) : "",
           .capacity_bytes = run.target.gpu ? run.target.capacity_bytes.value_or(0) : 0,
           .notice = "predicted: nothing ran" + unlimited + alike,

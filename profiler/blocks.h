@@ -16,7 +16,7 @@
 
 #include <cstdint>
 
-#include "base/rounding.h"
+#include "base/units.h"
 
 namespace shardlens::profiler {
 

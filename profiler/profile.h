@@ -136,6 +136,19 @@ struct Header {
   bool operator==(const Header&) const = default;
 };
 
+/// True if the recorded program cuts its parameters into shards. A program without a schedule of
+/// ours may not, and one rank alone never does.
+inline bool has_shards(const Header& header) {
+  return header.world_size > 1 && !header.train.empty();
+}
+
+/// Returns the category's name for people, in the words of the program that was recorded:
+/// "parameters" in place of "parameter_shard" if nothing is sharded.
+constexpr std::string_view category_name(Category category, bool has_shards) {
+  if (category == Category::parameter_shard && !has_shards) return "parameters";
+  return kCategoryNames[static_cast<size_t>(category)];
+}
+
 /// [Note: stacks]
 /// A label belongs to one stack: the same place of a program has a label for each of the ways on
 /// which it was reached, all with the same text. So an event needs no field more, and who groups by

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "base/rounding.h"
+#include "base/units.h"
 #include "simulate/meta/operators.h"
 
 namespace shardlens::planner {

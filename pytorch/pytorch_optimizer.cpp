@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/rounding.h"
+#include "base/units.h"
 
 namespace shardlens::planner {
 

@@ -6,8 +6,8 @@
 #include <functional>
 #include <map>
 
+#include "base/gpus.h"
 #include "base/units.h"
-#include "config/gpus.h"
 #include "plan/outside_memory.h"
 
 namespace shardlens::runtime {
@@ -23,7 +23,7 @@ std::vector<GpuGroup> communicators_of(const RecordOptions& options, int world_s
                                        const RecordFacts& facts) {
   if (facts.is_known || world_size == 1) return facts.communicators;
   const bool knows_nodes = options.world_size || options.gpus_per_node;
-  const int gpus = knows_nodes ? options.gpus() : planner::kGpusANode;
+  const int gpus = knows_nodes ? options.gpus() : kGpusANode;
   return {{.ranks = world_size, .on_node = std::min(world_size, gpus)}};
 }
 
@@ -45,7 +45,7 @@ std::string sizes_text(const std::vector<GpuGroup>& communicators) {
 Outside outside_of(const RecordOptions& options, const profiler::RankReport& report,
                    const RecordFacts& facts) {
   if (options.is_attached()) return measured(report.ledger);
-  const planner::Gpu& gpu = planner::find_gpu(options.device.gpu);
+  const Gpu& gpu = find_gpu(options.device.gpu);
   const int64_t cuda_bytes = planner::outside_memory(gpu, {}, 0, nullptr).total_bytes();
   const auto communicators = communicators_of(options, report.header.world_size, facts);
   int64_t nccl_bytes = 0;

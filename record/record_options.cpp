@@ -12,8 +12,8 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "base/gpus.h"
 #include "base/units.h"
-#include "config/gpus.h"
 #include "null_device/null_device.h"
 
 namespace shardlens::runtime {
@@ -26,8 +26,8 @@ constexpr std::string_view kNull = "null:";
 constexpr std::string_view kCuda = "cuda";
 constexpr int kUsualGpusPerNode = 8;
 
-planner::Device parse_device(const std::string& text, const std::string& capacity) {
-  if (text == kCuda) return {.kind = planner::DeviceKind::cuda, .gpu = ""};
+Device parse_device(const std::string& text, const std::string& capacity) {
+  if (text == kCuda) return {.kind = DeviceKind::cuda, .gpu = ""};
   if (!text.starts_with(kNull)) {
     throw std::invalid_argument(fmt::format(
         "--device {}: give cuda for the GPUs of this machine, or one that is named, such as "
@@ -35,8 +35,8 @@ planner::Device parse_device(const std::string& text, const std::string& capacit
         text));
   }
   const std::string gpu = text.substr(kNull.size());
-  planner::find_gpu(gpu);
-  return {.kind = planner::DeviceKind::null,
+  find_gpu(gpu);
+  return {.kind = DeviceKind::null,
           .gpu = gpu,
           .capacity_bytes = capacity.empty() ? 0 : profiler::parse_bytes(capacity)};
 }

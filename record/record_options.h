@@ -20,7 +20,7 @@ struct WantedRanks {
 
 struct RecordOptions {
   bool help = false;
-  planner::Device device;  // a null one, or cuda
+  Device device;  // a null one, or cuda
   std::optional<int> world_size;
   std::optional<int> rank;
   std::optional<WantedRanks> ranks;  // more than one; `rank` is then not given
@@ -39,7 +39,7 @@ struct RecordOptions {
   /// divisor of the world up to 8; 1 if the program says how large the world is.
   int gpus() const;
   /// True if the program runs on this machine's GPUs, with all of its ranks.
-  bool is_attached() const { return device.kind == planner::DeviceKind::cuda; }
+  bool is_attached() const { return device.kind == DeviceKind::cuda; }
 };
 
 /// Parses `arguments`, which lack the program's name. Throws std::invalid_argument.

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/rounding.h"
+#include "base/units.h"
 #include "schedule/name_pattern.h"
 #include "schedule/wrap.h"
 

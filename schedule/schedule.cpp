@@ -249,42 +249,6 @@ int64_t Schedule::used_bytes(const Action& action, int slot) const {
   throw std::logic_error("slot kind out of range");
 }
 
-std::string_view to_string(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::load_input:
-      return "LOAD_INPUT";
-    case ActionKind::h2d:
-      return "H2D";
-    case ActionKind::d2h:
-      return "D2H";
-    case ActionKind::cast_shard:
-      return "CAST_SHARD";
-    case ActionKind::all_gather:
-      return "ALL_GATHER";
-    case ActionKind::reshard:
-      return "RESHARD";
-    case ActionKind::forward:
-      return "FORWARD";
-    case ActionKind::loss:
-      return "LOSS";
-    case ActionKind::recompute:
-      return "RECOMPUTE";
-    case ActionKind::backward:
-      return "BACKWARD";
-    case ActionKind::reduce_scatter:
-      return "REDUCE_SCATTER";
-    case ActionKind::all_reduce:
-      return "ALL_REDUCE";
-    case ActionKind::accumulate:
-      return "ACCUMULATE";
-    case ActionKind::clip:
-      return "CLIP";
-    case ActionKind::optimizer_step:
-      return "OPTIMIZER_STEP";
-  }
-  throw std::logic_error("action kind out of range");
-}
-
 Schedule build_schedule(const models::ModelSpec& spec, const Strategy& strategy, Pass pass) {
   const bool computes_with_masters = !is_sharded(strategy.kind) &&
                                      strategy.param_dtype == DType::fp32 &&

@@ -87,6 +87,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/choice.h"
 #include "config/strategy.h"
 #include "models/spec.h"
 #include "profiler/profile.h"
@@ -115,6 +116,11 @@ enum class ActionKind {
   clip,
   optimizer_step,
 };
+constexpr auto choice_words(ActionKind) {
+  return words("LOAD_INPUT", "H2D", "D2H", "CAST_SHARD", "ALL_GATHER", "RESHARD", "FORWARD", "LOSS",
+               "RECOMPUTE", "BACKWARD", "REDUCE_SCATTER", "ALL_REDUCE", "ACCUMULATE", "CLIP",
+               "OPTIMIZER_STEP");
+}
 
 /// A queue of actions. `host` is no stream of the device: the CPU does its actions one after the
 /// other.
@@ -344,8 +350,6 @@ std::string action_to_text(const Schedule& schedule, int id);
 std::string action_words(const Schedule& schedule, int id);
 /// Reads a schedule's text. Throws std::invalid_argument with the line number.
 Schedule parse_schedule(std::string_view text);
-
-std::string_view to_string(ActionKind kind);  // "ALL_GATHER"
 
 /// Returns the category of a slot's memory, or of the memory that an action takes beside its slots.
 profiler::Category category_of(SlotKind kind);

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "config/gpus.h"
+#include "base/gpus.h"
 #include "config/strategy.h"
 #include "data/training_data.h"
 #include "models/spec.h"

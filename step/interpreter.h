@@ -134,7 +134,7 @@ class Interpreter {
   }
 
  private:
-  using Type = decltype(Ops::type_of(planner::DType{}));
+  using Type = decltype(Ops::type_of(DType{}));
   using Scalars = StepScalars<Tensor>;
 
   /// Describes the part of a unit's backward that fills one bucket.

@@ -23,7 +23,7 @@ Tensor split(const Tensor& order, int64_t rank, int64_t world_size) {
 /// Converts [..] uint8 to fp32 from -1 to 1.
 template <class Ops, class Tensor = typename Ops::Tensor>
 Tensor normalised(const Tensor& pixels) {
-  return pixels.to(Ops::type_of(planner::DType::fp32)).div_(255).sub_(0.5).div_(0.5);
+  return pixels.to(Ops::type_of(DType::fp32)).div_(255).sub_(0.5).div_(0.5);
 }
 
 /// Gathers a batch out of images that are kept as bytes.

@@ -18,9 +18,9 @@ struct GradientScaleOptions {
 
 struct StepOptions {
   GradientScaleOptions gradient_scale;
-  std::optional<planner::DType> output_dtype;  // of the logits; empty: as computed
+  std::optional<DType> output_dtype;  // of the logits; empty: as computed
   /// The dtype of what units hand on, if some parameters have another dtype than the others.
-  std::optional<planner::DType> compute_dtype;
+  std::optional<DType> compute_dtype;
   /// If true, a unit's floating-point input is cast to the dtype of its parameters, if they share
   /// one.
   bool cast_inputs = true;

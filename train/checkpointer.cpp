@@ -11,13 +11,13 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/elapsed.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/run_directory.h"
 #include "config/optimizer_options.h"
 #include "execute/pinned_memory.h"
 #include "profiler/recorder/recorder.h"
 #include "schedule/checkpoints.h"
+#include "train/progress.h"
 
 namespace shardlens::runtime {
 

@@ -120,7 +120,7 @@ models::ModelSpec spec_of(Job& job) {
 }
 
 void assign_gpus(Job& job) {
-  if (job.device.kind != planner::DeviceKind::cuda) return;
+  if (job.device.kind != DeviceKind::cuda) return;
   job.gpus = count_gpus();
   if (job.gpus == 0) {
     throw std::invalid_argument(
@@ -145,7 +145,7 @@ void choose_ranks(Job& job) {
     job.ranks.resize(static_cast<size_t>(job.strategy.world_size));
     std::iota(job.ranks.begin(), job.ranks.end(), 0);
   }
-  if (job.device.kind == planner::DeviceKind::null) {
+  if (job.device.kind == DeviceKind::null) {
     job.notice = kNullDeviceNotice;
   } else if (job.config.solo_rank >= 0 && job.strategy.world_size > 1) {
     job.notice = "solo rank: memory is real, values are not";
@@ -200,7 +200,7 @@ std::chrono::milliseconds deadline_of(const planner::Config& config) {
 }
 
 void choose_device(planner::Config& config) {
-  using enum planner::DeviceKind;
+  using enum DeviceKind;
   if (!config.device.kind) config.device.kind = count_gpus() > 0 ? cuda : cpu;
 }
 

@@ -33,7 +33,7 @@ struct Attempt {
 
 struct Job {
   planner::Config config;
-  planner::Device device;
+  Device device;
   planner::Strategy strategy;
   planner::Recording recording;
   planner::Checkpointing checkpointing;

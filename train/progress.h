@@ -9,6 +9,12 @@
 
 namespace shardlens::runtime {
 
+/// Returns how long something that began at `start` has taken.
+inline double ms_since(std::chrono::steady_clock::time_point start) {
+  const auto elapsed = std::chrono::steady_clock::now() - start;
+  return std::chrono::duration<double, std::milli>(elapsed).count();
+}
+
 struct ProgressState {
   int64_t restarts = 0;  // the attempt's number is one more
   int64_t step = 0;      // steps done

@@ -17,7 +17,6 @@
 
 #include "base/check.h"
 #include "base/durable_files.h"
-#include "base/elapsed.h"
 #include "base/units.h"
 #include "execute/null_inspection.h"
 #include "models/model.h"
@@ -267,7 +266,7 @@ class Trainer {
     const auto take = [this](int parameter, const at::Tensor& value) {
       state_.set_parameter(parameter, value);
     };
-    if (job_.device.kind == planner::DeviceKind::null) return set_no_weights(take);
+    if (job_.device.kind == DeviceKind::null) return set_no_weights(take);
     const auto seed = static_cast<uint64_t>(job_.config.seed);
     if (!job_.config.init.empty()) {
       models::load_parameters(job_.spec, job_.config.init, take);

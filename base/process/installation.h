@@ -12,6 +12,11 @@
 
 namespace shardlens::runtime {
 
+/// Returns the file of the running program. It is inline, since the dispatcher links no room.
+inline std::filesystem::path own_program() {
+  return std::filesystem::read_symlink("/proc/self/exe");
+}
+
 /// Puts paths before those that an environment variable lists, with a colon between them.
 void put_first(const char* variable, std::string paths);
 

@@ -15,7 +15,6 @@
 #include "base/input_file.h"
 #include "base/limits.h"
 #include "checkpoint/interchange/allowance.h"
-#include "checkpoint/interchange/damaged.h"
 #include "checkpoint/interchange/dcp_classes.h"
 #include "checkpoint/interchange/torch_archive.h"
 

@@ -75,8 +75,7 @@ planner::OptimizerOptions options_of(const CheckpointState& state) {
   try {
     const auto json = input::parse_strict_json(state.configuration, input::kWritten);
     const std::string optimizer = json.value("optimizer", std::string());
-    config.optimizer =
-        planner::choice_named<planner::OptimizerKind>(optimizer).value_or(config.optimizer);
+    config.optimizer = choice_named<planner::OptimizerKind>(optimizer).value_or(config.optimizer);
     config.lr = json.value("lr", config.lr);
     config.momentum = json.value("momentum", config.momentum);
     config.weight_decay = json.value("weight_decay", config.weight_decay);

@@ -261,7 +261,7 @@ std::string import_as_run(const TrainedModel& model, const fs::path& source,
         "that is to go on");
   }
   // Whatever needs a device here takes the CPU; train chooses on its own.
-  if (!config.device.kind) config.device.kind = planner::DeviceKind::cpu;
+  if (!config.device.kind) config.device.kind = DeviceKind::cpu;
   Import import{.spec = models::find_spec(config.model, config.seq), .moments = {}, .state = {}};
   expect_model(model, import.spec, source);
   import.moments = moments_wanted(model, import.spec, config, source);

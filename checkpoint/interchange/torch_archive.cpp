@@ -12,7 +12,6 @@
 #include "base/document/read_document.h"
 #include "base/limits.h"
 #include "checkpoint/interchange/allowance.h"
-#include "checkpoint/interchange/damaged.h"
 
 namespace shardlens::runtime {
 

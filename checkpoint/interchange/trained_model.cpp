@@ -15,7 +15,7 @@
 #include <string_view>
 #include <utility>
 
-#include "checkpoint/interchange/damaged.h"
+#include "checkpoint/interchange/allowance.h"
 
 namespace shardlens::runtime {
 

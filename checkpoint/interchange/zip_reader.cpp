@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/interchange/damaged.h"
+#include "checkpoint/interchange/allowance.h"
 
 namespace shardlens::runtime {
 

@@ -76,24 +76,6 @@ struct alignas(64) Board::Ring {
   Entry entries[kActions];
 };
 
-std::string_view to_string(RankPhase phase) {
-  switch (phase) {
-    case RankPhase::starting:
-      return "starting";
-    case RankPhase::training:
-      return "training";
-    case RankPhase::evaluating:
-      return "evaluating";
-    case RankPhase::saving:
-      return "saving";
-    case RankPhase::finished:
-      return "finished";
-    case RankPhase::failed:
-      return "failed";
-  }
-  throw std::logic_error("board: no such phase");
-}
-
 size_t Board::bytes(int world_size) {
   return sizeof(Header) + static_cast<size_t>(world_size) *
                               (sizeof(Line) + kNcclIds * sizeof(NcclId) + sizeof(Ring));

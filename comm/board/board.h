@@ -17,12 +17,15 @@
 #include <string_view>
 #include <vector>
 
+#include "base/choice.h"
 #include "comm/board/abort_note.h"
 
 namespace shardlens::runtime {
 
 enum class RankPhase : int32_t { starting, training, evaluating, saving, finished, failed };
-std::string_view to_string(RankPhase phase);
+constexpr auto choice_words(RankPhase) {
+  return words("starting", "training", "evaluating", "saving", "finished", "failed");
+}
 
 struct RankStatus {
   int32_t pid = 0;  // 0: has not joined

@@ -49,7 +49,7 @@ NcclResult gather(const NcclApi& api, NcclComm* comm, std::span<const GatherBuff
     if (buffer.numel == 0 || result != NcclResult::success) continue;
     const int64_t range = buffer.numel / ranks.size;
     const auto* own = static_cast<const std::byte*>(buffer.data) +
-                      ranks.index_of(options.rank) * range * planner::bytes_of(buffer.dtype);
+                      ranks.index_of(options.rank) * range * bytes_of(buffer.dtype);
     const NcclResult queued = api.all_gather(own, buffer.data, static_cast<size_t>(range),
                                              nccl_type(buffer.dtype), comm, options.stream);
     if (queued != NcclResult::in_progress) result = queued;
@@ -74,13 +74,13 @@ c10::Allocator& allocator() {
 
 }  // namespace
 
-NcclType nccl_type(planner::DType dtype) {
+NcclType nccl_type(DType dtype) {
   switch (dtype) {
-    case planner::DType::fp32:
+    case DType::fp32:
       return NcclType::fp32;
-    case planner::DType::bf16:
+    case DType::bf16:
       return NcclType::bf16;
-    case planner::DType::fp16:
+    case DType::fp16:
       return NcclType::fp16;
   }
   throw std::logic_error("NCCL: no such dtype");
@@ -275,7 +275,7 @@ Ticket NcclCommunicator::reduce_scatter(const Operation& operation, const Reduce
 }
 
 Ticket NcclCommunicator::all_reduce(const Operation& operation, void* data, int64_t numel,
-                                    planner::DType dtype) {
+                                    DType dtype) {
   return issue(operation, [&](const NcclApi& api, NcclComm* comm) {
     return api.all_reduce(data, data, static_cast<size_t>(numel), nccl_type(dtype),
                           NcclReduction::average, comm, options_.stream);

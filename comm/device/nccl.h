@@ -28,7 +28,7 @@ namespace shardlens::runtime {
 class Watchdog;
 
 /// Returns NCCL's number of a dtype.
-NcclType nccl_type(planner::DType dtype);
+NcclType nccl_type(DType dtype);
 
 struct NcclOptions {
   std::string name{};  // of the channel, for errors: "gather"
@@ -55,8 +55,7 @@ class NcclCommunicator final : public Communicator {
   int world_size() const override { return options_.ranks.size; }
   Ticket all_gather(const Operation& operation, std::span<const GatherBuffer> buffers) override;
   Ticket reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) override;
-  Ticket all_reduce(const Operation& operation, void* data, int64_t numel,
-                    planner::DType dtype) override;
+  Ticket all_reduce(const Operation& operation, void* data, int64_t numel, DType dtype) override;
   void sum(const Operation& operation, std::span<double> values) override;
   /// Throws if an operation has failed. Tickets may be waited for in any order.
   void wait(Ticket ticket) override;

@@ -18,9 +18,7 @@ constexpr std::chrono::microseconds kCopyNap(20);
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-size_t bytes_of(int64_t numel, planner::DType dtype) {
-  return static_cast<size_t>(numel * planner::bytes_of(dtype));
-}
+size_t bytes_of(int64_t numel, DType dtype) { return static_cast<size_t>(numel * bytes_of(dtype)); }
 
 }  // namespace
 
@@ -84,7 +82,7 @@ Ticket StagedCommunicator::reduce_scatter(const Operation& operation,
 }
 
 Ticket StagedCommunicator::all_reduce(const Operation& operation, void* data, int64_t numel,
-                                      planner::DType dtype) {
+                                      DType dtype) {
   const size_t bytes = bytes_of(numel, dtype);
   std::byte* staged = stage(operation, bytes);
   copy(operation, staged, data, bytes);

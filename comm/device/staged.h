@@ -33,8 +33,7 @@ class StagedCommunicator final : public Communicator {
   int world_size() const override { return host_.world_size(); }
   Ticket all_gather(const Operation& operation, std::span<const GatherBuffer> buffers) override;
   Ticket reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) override;
-  Ticket all_reduce(const Operation& operation, void* data, int64_t numel,
-                    planner::DType dtype) override;
+  Ticket all_reduce(const Operation& operation, void* data, int64_t numel, DType dtype) override;
   void sum(const Operation& operation, std::span<double> values) override;
   /// Does not block. Throws if the communicator is dead.
   void wait(Ticket ticket) override;

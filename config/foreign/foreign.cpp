@@ -43,18 +43,6 @@ bool is_of(const nlohmann::json& document, ForeignFormat format) {
 
 }  // namespace
 
-std::string_view to_string(ForeignFormat format) {
-  switch (format) {
-    case ForeignFormat::deepspeed:
-      return "DeepSpeed";
-    case ForeignFormat::accelerate:
-      return "accelerate";
-    case ForeignFormat::torchtitan:
-      return "torchtitan";
-  }
-  throw std::logic_error("foreign format out of range");
-}
-
 std::span<const ForeignKey> foreign_keys(ForeignFormat format) {
   switch (format) {
     case ForeignFormat::deepspeed:

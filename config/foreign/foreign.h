@@ -12,12 +12,15 @@
 #include <string_view>
 #include <vector>
 
+#include "base/choice.h"
 #include "config/strategy.h"
 
 namespace shardlens::planner {
 
 enum class ForeignFormat { deepspeed, accelerate, torchtitan };
-std::string_view to_string(ForeignFormat format);
+constexpr auto choice_words(ForeignFormat) {
+  return words("DeepSpeed", "accelerate", "torchtitan");
+}
 
 enum class ForeignEffect { mapped, ignored, only_off };
 

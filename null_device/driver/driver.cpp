@@ -35,7 +35,7 @@ int64_t whole_number(const char* variable, int64_t fallback, const char* what, i
   return number;
 }
 
-int64_t capacity_bytes(const planner::Gpu& gpu) {
+int64_t capacity_bytes(const Gpu& gpu) {
   return whole_number(kNullCapacityVariable, gpu.memory_bytes, "capacity; give whole bytes",
                       kMaxCapacityBytes);
 }
@@ -44,10 +44,10 @@ int gpu_count() {
   return static_cast<int>(whole_number(kNullGpusVariable, 1, "number of GPUs", kMaxNullGpus));
 }
 
-const planner::Gpu& named_gpu() {
+const Gpu& named_gpu() {
   const char* const name = std::getenv(kNullGpuVariable);
   try {
-    return planner::find_gpu(name == nullptr ? kNullGpuDefault : name);
+    return find_gpu(name == nullptr ? kNullGpuDefault : name);
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(std::string(kNullGpuVariable) + ": " + error.what());
   }
@@ -55,7 +55,7 @@ const planner::Gpu& named_gpu() {
 
 NullDevice from_environment() {
   try {
-    const planner::Gpu& gpu = named_gpu();
+    const Gpu& gpu = named_gpu();
     const int64_t bytes = capacity_bytes(gpu);
     return {.gpu = &gpu, .capacity_bytes = bytes, .count = gpu_count(), .error = ""};
   } catch (const std::invalid_argument& error) {
@@ -63,8 +63,8 @@ NullDevice from_environment() {
   }
 }
 
-int attribute(const planner::Gpu& gpu, CUdevice_attribute name) {
-  const planner::ComputeCapability& capability = gpu.capability;
+int attribute(const Gpu& gpu, CUdevice_attribute name) {
+  const ComputeCapability& capability = gpu.capability;
   switch (name) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
       return capability.major;

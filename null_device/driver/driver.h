@@ -7,14 +7,14 @@
 #include <cstdint>
 #include <string>
 
-#include "config/gpus.h"
+#include "base/gpus.h"
 
 namespace shardlens::runtime {
 
 /// Describes the device that the environment names. If that cannot exist, `gpu` is null and `error`
 /// says why.
 struct NullDevice {
-  const planner::Gpu* gpu = nullptr;
+  const Gpu* gpu = nullptr;
   int64_t capacity_bytes = 0;
   int count = 0;  // until shardlens_null_set_gpus says another
   std::string error;

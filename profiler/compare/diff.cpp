@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "profiler/compare/origin.h"
-#include "profiler/report/category_name.h"
+#include "profiler/profile.h"
 
 namespace shardlens::profiler {
 

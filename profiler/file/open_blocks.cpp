@@ -16,7 +16,7 @@
 
 #include "base/checksum/crc32c.h"
 #include "base/input_file.h"
-#include "base/rounding.h"
+#include "base/units.h"
 #include "profiler/file/format.h"
 
 namespace shardlens::profiler {

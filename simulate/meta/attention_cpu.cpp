@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/rounding.h"
+#include "base/units.h"
 #include "simulate/meta/attention_kernels.h"
 #include "simulate/meta/operators.h"
 #include "simulate/meta/product_scratch.h"

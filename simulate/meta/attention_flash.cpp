@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/rounding.h"
+#include "base/units.h"
 #include "simulate/meta/attention_kernels.h"
 #include "simulate/meta/operators.h"
 

@@ -4,7 +4,7 @@
 #include <bit>
 #include <utility>
 
-#include "base/rounding.h"
+#include "base/units.h"
 #include "simulate/meta/operators.h"
 
 namespace shardlens::planner::meta {

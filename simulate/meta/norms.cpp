@@ -3,7 +3,7 @@
 #include <span>
 #include <utility>
 
-#include "base/rounding.h"
+#include "base/units.h"
 #include "simulate/meta/composite_norm.h"
 #include "simulate/meta/operators.h"
 

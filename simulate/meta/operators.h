@@ -12,7 +12,7 @@
 #include <optional>
 #include <vector>
 
-#include "models/input_use.h"
+#include "models/spec.h"
 #include "simulate/meta/autograd.h"
 #include "simulate/meta/blas_workspace.h"
 #include "simulate/meta/tensor.h"

@@ -1,7 +1,6 @@
 // Wraps the planner's tensors for the units of models/units.h.
 #pragma once
 
-#include "models/input_use.h"
 #include "models/llama.h"
 #include "models/spec.h"
 #include "simulate/meta/attention.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/rounding.h"
+#include "base/units.h"
 
 namespace shardlens::planner::meta {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/rounding.h"
+#include "base/units.h"
 #include "simulate/meta/operators.h"
 
 namespace shardlens::planner::meta {

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/gpus.h"
+#include "base/gpus.h"
 #include "config/strategy.h"
 #include "models/torch_rules.h"
 #include "simulate/meta/processor.h"

@@ -14,6 +14,7 @@
 
 namespace {
 
+using namespace shardlens;
 using namespace shardlens::profiler;
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;

@@ -16,6 +16,7 @@
 #include "comm/board/shared_region.h"
 #include "tests/comm/ranks.h"
 
+using namespace shardlens;
 using namespace shardlens::runtime;
 using shardlens::runtime::tests::run_processes;
 using shardlens::runtime::tests::run_threads;

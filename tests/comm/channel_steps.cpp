@@ -45,7 +45,7 @@ class Step {
     channels_.reduce->wait(reduce);
     if (channels_.replicate != nullptr) {
       channels_.replicate->wait(channels_.replicate->all_reduce(
-          operation("ALL_REDUCE"), output_.data(), range_, planner::DType::fp32));
+          operation("ALL_REDUCE"), output_.data(), range_, DType::fp32));
     }
     check_reduced();
     if (channels_.regather != nullptr) channels_.regather->wait(regather);
@@ -67,8 +67,7 @@ class Step {
   }
 
   Ticket begin_gather(Communicator& channel, std::vector<float>& values) const {
-    const GatherBuffer buffer{values.data(), static_cast<int64_t>(values.size()),
-                              planner::DType::fp32};
+    const GatherBuffer buffer{values.data(), static_cast<int64_t>(values.size()), DType::fp32};
     return channel.all_gather(operation("ALL_GATHER"), {&buffer, 1});
   }
 

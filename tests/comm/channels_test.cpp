@@ -18,6 +18,7 @@
 #include "tests/comm/channel_steps.h"
 #include "tests/comm/ranks.h"
 
+using namespace shardlens;
 using namespace shardlens::runtime;
 using namespace shardlens::runtime::tests;
 using shardlens::planner::Channel;

@@ -10,7 +10,6 @@
 namespace shardlens::runtime::tests {
 namespace {
 
-using planner::DType;
 using Kind = PlannedOperation::Kind;
 
 struct Format {
@@ -34,7 +33,7 @@ Format format_of(DType dtype) {
 class Memory {
  public:
   Memory(int64_t numel, DType dtype)
-      : dtype_(dtype), bytes_(static_cast<size_t>(numel * planner::bytes_of(dtype))) {}
+      : dtype_(dtype), bytes_(static_cast<size_t>(numel * bytes_of(dtype))) {}
   void* data() { return bytes_.data(); }
   uint32_t bits(int64_t index) const {
     uint32_t value = 0;
@@ -46,7 +45,7 @@ class Memory {
   }
 
  private:
-  size_t size() const { return static_cast<size_t>(planner::bytes_of(dtype_)); }
+  size_t size() const { return static_cast<size_t>(bytes_of(dtype_)); }
   size_t offset(int64_t index) const { return static_cast<size_t>(index) * size(); }
 
   DType dtype_;
@@ -274,7 +273,7 @@ int64_t Plan::max_gather_bytes() const {
   for (const PlannedOperation& operation : operations) {
     int64_t bytes = 0;
     for (size_t b = 0; b < operation.dtypes.size(); ++b) {
-      bytes += operation.range_numels[b] * planner::bytes_of(operation.dtypes[b]);
+      bytes += operation.range_numels[b] * bytes_of(operation.dtypes[b]);
     }
     if (operation.kind == Kind::gather) most = std::max(most, bytes);
   }
@@ -286,8 +285,7 @@ int64_t Plan::max_reduce_bytes() const {
   for (const PlannedOperation& operation : operations) {
     if (operation.dtypes.empty() || operation.kind == Kind::gather) continue;
     const int ranges = operation.kind == Kind::reduce_scatter ? world_size : 1;
-    most =
-        std::max(most, operation.range_numels[0] * ranges * planner::bytes_of(operation.dtypes[0]));
+    most = std::max(most, operation.range_numels[0] * ranges * bytes_of(operation.dtypes[0]));
   }
   return most;
 }

@@ -11,8 +11,8 @@
 namespace shardlens::runtime::tests {
 
 /// Bits of the value of `dtype` next to `value`, ties to even.
-uint32_t encode(double value, planner::DType dtype);
-double decode(uint32_t bits, planner::DType dtype);
+uint32_t encode(double value, DType dtype);
+double decode(uint32_t bits, DType dtype);
 
 struct PlannedOperation {
   enum class Kind { gather, reduce_scatter, all_reduce, sum, barrier };
@@ -20,7 +20,7 @@ struct PlannedOperation {
   int channel = 0;      // 0 or 1
   int tickets_due = 0;  // of this channel; waited for, oldest first, before this is issued
   std::vector<int64_t> range_numels;  // a buffer each; one, but for gathers
-  std::vector<planner::DType> dtypes;
+  std::vector<DType> dtypes;
 };
 
 struct Plan {

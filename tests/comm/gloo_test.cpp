@@ -16,12 +16,13 @@
 
 // Every rank is forked before anything here touches LibTorch, whose threads a fork would lose.
 
+using namespace shardlens;
 using namespace shardlens::runtime;
 using namespace shardlens::runtime::tests;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
-using shardlens::planner::DType;
+using shardlens::DType;
 using namespace std::chrono_literals;
 
 namespace {

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+using namespace shardlens;
 using namespace shardlens::runtime;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;

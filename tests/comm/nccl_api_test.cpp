@@ -5,6 +5,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <stdexcept>
 
+using namespace shardlens;
 using namespace shardlens::runtime;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;

@@ -9,6 +9,7 @@
 
 namespace {
 
+using namespace shardlens;
 using namespace shardlens::runtime;
 
 template <class Ours, class Theirs>

@@ -4,6 +4,7 @@
 
 #include "comm/board/shared_region.h"
 
+using namespace shardlens;
 using namespace shardlens::runtime;
 using namespace std::chrono_literals;
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+using namespace shardlens;
 using namespace shardlens::runtime;
 using Catch::Matchers::StartsWith;
 using namespace std::chrono_literals;

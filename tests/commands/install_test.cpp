@@ -59,10 +59,11 @@ TEST_CASE("a program outside of the tree is built against the installed package"
   const std::string prefix = installed_in(folder);
   CHECK(headers_of(prefix) ==
         std::set<std::string>{
-            "include/shardlens/base/step_range.h", "include/shardlens/config/choice.h",
-            "include/shardlens/config/strategy.h", "include/shardlens/models/input_use.h",
-            "include/shardlens/models/model.h", "include/shardlens/models/own_data.h",
-            "include/shardlens/models/spec.h", "include/shardlens/train/runtime.h"});
+            "include/shardlens/base/choice.h", "include/shardlens/base/device.h",
+            "include/shardlens/base/dtype.h", "include/shardlens/base/step_range.h",
+            "include/shardlens/config/strategy.h", "include/shardlens/models/model.h",
+            "include/shardlens/models/own_data.h", "include/shardlens/models/spec.h",
+            "include/shardlens/train/runtime.h"});
   const fs::path examples = fs::path(SHARDLENS_SOURCE_DIR) / "tests/examples";
   fs::create_directory(folder.file("own"));
   for (const char* file : {"CMakeLists.txt", "own_model.cpp"}) {

@@ -19,6 +19,7 @@
 #include "plan/plan_command.h"
 #include "tests/support/temporary_folder.h"
 
+using namespace shardlens;
 using namespace shardlens::planner;
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;

@@ -11,6 +11,7 @@
 
 #include "tests/support/temporary_folder.h"
 
+using namespace shardlens;
 using namespace shardlens::planner;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
@@ -73,7 +74,7 @@ TEST_CASE("the help names the words of every closed choice") {
     std::visit(
         [&]<class Value>(Value Config::*) {
           if constexpr (ClosedChoice<Value>) {
-            CHECK(option.value == fmt::format("{}", fmt::join(kWordsOf<Value>, "|")));
+            CHECK(option.value == fmt::format("{}", fmt::join(choice_words(Value{}), "|")));
           }
         },
         option.field);

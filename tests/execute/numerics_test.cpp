@@ -241,17 +241,17 @@ TEST_CASE("W ranks equal one rank on the same global batch", "[numerics]") {
 TEST_CASE("bf16 parameters train as fp32 ones do, whole and sharded", "[numerics]") {
   const models::ModelSpec spec = models::find_spec("vit-tutorial");
   constexpr int kSteps = 10;
-  const auto losses = [&](StrategyKind kind, int world_size, planner::DType dtype) {
+  const auto losses = [&](StrategyKind kind, int world_size, DType dtype) {
     planner::Strategy strategy = strategy_of(kind, world_size, 32 / world_size);
     strategy.param_dtype = dtype;
     return train_losses(spec, fashion_mnist(), strategy, kSteps);
   };
-  const auto fp32 = losses(StrategyKind::single, 1, planner::DType::fp32);
-  const auto bf16 = losses(StrategyKind::single, 1, planner::DType::bf16);
+  const auto fp32 = losses(StrategyKind::single, 1, DType::fp32);
+  const auto bf16 = losses(StrategyKind::single, 1, DType::bf16);
   require_equal_losses(bf16, fp32, 5e-2);
   CHECK(bf16 != fp32);
-  require_equal_losses(losses(StrategyKind::fsdp, 2, planner::DType::bf16), bf16, 2e-2);
-  require_equal_losses(losses(StrategyKind::ddp, 2, planner::DType::bf16), bf16, 2e-2);
+  require_equal_losses(losses(StrategyKind::fsdp, 2, DType::bf16), bf16, 2e-2);
+  require_equal_losses(losses(StrategyKind::ddp, 2, DType::bf16), bf16, 2e-2);
 }
 
 TEST_CASE("reshard after forward changes no bit", "[numerics]") {

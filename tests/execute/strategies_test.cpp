@@ -79,8 +79,7 @@ const std::vector<double>& reference_losses(const planner::Config& config) {
 }
 
 bool is_fp32(const planner::Config& config) {
-  return config.param_dtype == planner::DType::fp32 &&
-         config.reduce_dtype == planner::DType::fp32 &&
+  return config.param_dtype == DType::fp32 && config.reduce_dtype == DType::fp32 &&
          config.output_dtype == planner::OutputDType::automatic;
 }
 

@@ -26,7 +26,7 @@ namespace {
 
 c10::Device gpu() {
   keep_backward_on_this_thread();
-  const c10::Device device = open_device({.kind = planner::DeviceKind::cuda, .gpu = ""}, 0);
+  const c10::Device device = open_device({.kind = DeviceKind::cuda, .gpu = ""}, 0);
   at::globalContext().setAllowTF32CuBLAS(false);
   return device;
 }
@@ -78,13 +78,13 @@ class OneRank {
 TEST_CASE("a GPU's losses are the CPU's", "[gpu]") {
   const c10::Device device = gpu();
   for (const auto kind : {planner::StrategyKind::single, planner::StrategyKind::fsdp}) {
-    for (const auto dtype : {planner::DType::fp32, planner::DType::bf16}) {
+    for (const auto dtype : {DType::fp32, DType::bf16}) {
       const planner::Strategy strategy{.kind = kind, .param_dtype = dtype};
       const std::vector<double> here = losses_on(device, strategy);
       const std::vector<double> there = losses_on(c10::Device(c10::kCPU), strategy);
       for (size_t step = 0; step < here.size(); ++step) {
         CAPTURE(planner::to_string(kind), planner::to_string(dtype), step);
-        const bool is_exact = dtype == planner::DType::fp32;
+        const bool is_exact = dtype == DType::fp32;
         CHECK_THAT(here[step], WithinRel(there[step], is_exact ? 1e-4 : 2e-2));
       }
     }

@@ -105,7 +105,7 @@ def on_gpu(machine, folder, program, has_cudnn=False):
 
 def on_null(machine, folder, program):
     if " " in machine.gpu:
-        raise NotChecked(f"there is no null device of {machine.gpu}; add it to config/gpus.cpp")
+        raise NotChecked(f"there is no null device of {machine.gpu}; add it to base/gpus.cpp")
     folder.mkdir()
     flags = ["--device", machine.null, "--world", "1"]
     return record(machine, folder, program, flags, environment(machine.null_environment(), False))[

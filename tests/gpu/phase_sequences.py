@@ -69,7 +69,7 @@ def allocations(start, device, flags):
 def on_null(machine, flags):
     """Raises NotChecked where the null device does not know this GPU."""
     if " " in machine.gpu:
-        raise NotChecked(f"there is no null device of {machine.gpu}; add it to config/gpus.cpp")
+        raise NotChecked(f"there is no null device of {machine.gpu}; add it to base/gpus.cpp")
     return allocations(machine.on_null, machine.null, flags)
 
 

@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "config/gpus.h"
+#include "base/gpus.h"
 #include "execute/device.h"
 #include "execute/executor.h"
 #include "tests/support/idle_communicator.h"
@@ -74,8 +74,8 @@ std::string gpu_name() {
   if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess) return "unknown";
   std::string name = properties.name;
   name = name.substr(0, name.find(" (null device)"));
-  const auto gpus = planner::gpus();
-  const auto found = std::ranges::find(gpus, std::string_view(name), &planner::Gpu::display_name);
+  const auto gpus = gpus();
+  const auto found = std::ranges::find(gpus, std::string_view(name), &Gpu::display_name);
   return found == gpus.end() ? name : std::string(found->name);
 }
 
@@ -117,8 +117,8 @@ int main(int argc, char** argv) try {
   const std::vector<std::string> words(argv + 1, argv + argc);
   const planner::Config config = planner::parse_arguments(words).config;
   if (config.steps < 1) throw std::invalid_argument("--steps is needed; give --steps 3");
-  const planner::Device device = planner::device_of(config);
-  if (device.kind == planner::DeviceKind::null) runtime::enter_null_device(device, words);
+  const Device device = planner::device_of(config);
+  if (device.kind == DeviceKind::null) runtime::enter_null_device(device, words);
   train(config, planner::strategy_of(config), config.steps);
   tell_libraries();
   fmt::print("gpu {}\n", gpu_name());

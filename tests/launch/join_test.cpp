@@ -250,7 +250,7 @@ TEST_CASE("flags that contradict another launcher are refused", "[join]") {
                                   .may_restart = true};
   const auto refusal = [&](const std::function<void(planner::Config&)>& change) -> std::string {
     planner::Config config;
-    config.device = planner::device_named("cpu");
+    config.device = device_named("cpu");
     config.name = "r";
     change(config);
     try {
@@ -263,7 +263,7 @@ TEST_CASE("flags that contradict another launcher are refused", "[join]") {
   CHECK(refusal([](auto&) {}) == "accepted");
   CHECK(refusal([](auto& config) { config.workers = 2; }) == "accepted");
   planner::Config fresh;
-  fresh.device = planner::device_named("cpu");
+  fresh.device = device_named("cpu");
   fresh.name = "r";
   fresh.fresh = true;
   CHECK(runtime::config_under_launcher(fresh, place).fresh);
@@ -275,8 +275,7 @@ TEST_CASE("flags that contradict another launcher are refused", "[join]") {
   CHECK_THAT(
       refusal([](auto& config) { config.communicator = planner::CommunicatorChoice::local; }),
       ContainsSubstring("share no memory"));
-  CHECK(refusal([](auto& config) { config.device = planner::device_named("null:h200"); }) ==
-        "accepted");
+  CHECK(refusal([](auto& config) { config.device = device_named("null:h200"); }) == "accepted");
   CHECK_THAT(refusal([](auto& config) { config.solo_rank = 0; }), ContainsSubstring("--solo-rank"));
   CHECK_THAT(refusal([](auto& config) { config.name = ""; }), ContainsSubstring("--name"));
 }

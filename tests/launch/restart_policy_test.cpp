@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+using namespace shardlens;
 using namespace shardlens::runtime;
 using Catch::Matchers::ContainsSubstring;
 

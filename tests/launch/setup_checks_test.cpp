@@ -41,7 +41,7 @@ std::vector<std::string> meet_on(const std::vector<int>& gpus) {
 
 Job job_with(const std::vector<std::string>& flags) {
   planner::Config config = planner::parse_arguments(flags).config;
-  config.device = planner::device_named("cpu");
+  config.device = device_named("cpu");
   Job job;
   job.config = config;
   job.strategy = planner::strategy_of(config);
@@ -94,11 +94,11 @@ TEST_CASE("a rank that never says where it is ends the wait of the others", "[se
 TEST_CASE("only NCCL on real GPUs needs one for each rank", "[setup]") {
   Job job;
   job.strategy.communicator = planner::CommunicatorKind::nccl;
-  job.device.kind = planner::DeviceKind::cuda;
+  job.device.kind = DeviceKind::cuda;
   CHECK(needs_own_gpu(job));
-  job.device.kind = planner::DeviceKind::null;
+  job.device.kind = DeviceKind::null;
   CHECK_FALSE(needs_own_gpu(job));
-  job.device.kind = planner::DeviceKind::cuda;
+  job.device.kind = DeviceKind::cuda;
   job.strategy.communicator = planner::CommunicatorKind::gloo;
   CHECK_FALSE(needs_own_gpu(job));
 }

@@ -55,7 +55,7 @@ const models::ModelSpec& spec() {
 
 c10::Device null_device() {
   keep_backward_on_this_thread();
-  return open_device({.kind = planner::DeviceKind::null, .gpu = "h200"}, 0);
+  return open_device({.kind = DeviceKind::null, .gpu = "h200"}, 0);
 }
 
 /// One rank's training, step by step.
@@ -100,7 +100,6 @@ class Rank {
   int64_t step_ = 0;
 };
 
-using planner::DType;
 using planner::Reshard;
 using planner::StrategyKind;
 

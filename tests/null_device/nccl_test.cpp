@@ -24,9 +24,10 @@
 
 #include "comm/board/shared_region.h"
 
+using namespace shardlens;
 using namespace shardlens::runtime;
 using Catch::Matchers::StartsWith;
-using shardlens::planner::DType;
+using shardlens::DType;
 using namespace std::chrono_literals;
 
 namespace {

@@ -51,6 +51,7 @@ int ncclGroupStart();
 int ncclGroupEnd();
 }
 
+using namespace shardlens;
 using namespace shardlens::runtime;
 namespace allocator = c10::cuda::CUDACachingAllocator;
 using c10::cuda::CUDAStream;

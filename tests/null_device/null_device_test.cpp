@@ -31,7 +31,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/gpus.h"
+#include "base/gpus.h"
 #include "models/model.h"
 #include "tests/null_device/case_process.h"
 #include "tests/support/temporary_folder.h"
@@ -186,7 +186,7 @@ TEST_CASE("the caching allocator rounds as documented") {
 }
 
 TEST_CASE("memory ends where the GPU's does, with LibTorch's own error") {
-  const int64_t capacity = planner::find_gpu("h200").memory_bytes;
+  const int64_t capacity = find_gpu("h200").memory_bytes;
   CHECK_THROWS_AS(device_bytes(capacity + 1), c10::OutOfMemoryError);
   std::vector<at::Tensor> tensors;
   const auto fill = [&] {
@@ -218,8 +218,8 @@ TEST_CASE("print the properties", "[.process]") {
 }
 
 TEST_CASE("the GPU is the one that the environment names") {
-  for (const planner::Gpu& gpu : planner::gpus()) {
-    const planner::ComputeCapability& c = gpu.capability;
+  for (const Gpu& gpu : gpus()) {
+    const ComputeCapability& c = gpu.capability;
     CHECK(output_of_case("print the properties",
                          runtime::kNullGpuVariable + ("=" + std::string(gpu.name))) ==
           properties_text(std::string(gpu.display_name) + " (null device)", c.major, c.minor,

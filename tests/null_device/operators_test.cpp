@@ -11,7 +11,7 @@
 #include <iostream>
 #include <string>
 
-#include "config/gpus.h"
+#include "base/gpus.h"
 #include "tests/null_device/case_process.h"
 #include "tests/simulate/operator_cases.h"
 
@@ -47,12 +47,12 @@ void follow_allocator() {
   });
 }
 
-const planner::Gpu& this_gpu() {
+const Gpu& this_gpu() {
   cudaDeviceProp properties{};
   REQUIRE(cudaGetDeviceProperties(&properties, 0) == cudaSuccess);
   std::string name = properties.name;
   name = name.substr(0, name.find(" (null device)"));
-  return *std::ranges::find(planner::gpus(), std::string_view(name), &planner::Gpu::display_name);
+  return *std::ranges::find(gpus(), std::string_view(name), &Gpu::display_name);
 }
 
 std::vector<test::BlockEvent> libtorchs_events(const OperatorCase& operator_case) {
@@ -87,7 +87,7 @@ TEST_CASE("follow operators on one GPU", "[.]") {
 TEST_CASE("operators take on every GPU what the planner says") {
   const size_t cases = test::realistic_cases(c10::kCUDA).size() +
                        test::random_cases(c10::kCUDA, kSeed, kRounds).size();
-  for (const planner::Gpu& gpu : planner::gpus()) {
+  for (const Gpu& gpu : gpus()) {
     const std::string name(gpu.name);
     const std::string told =
         test::output_of_case("follow operators on one GPU", "SHARDLENS_NULL_GPU=" + name);

@@ -39,7 +39,7 @@ const models::ModelSpec& spec() {
 
 c10::Device null_device() {
   runtime::keep_backward_on_this_thread();
-  return runtime::open_device({.kind = planner::DeviceKind::null, .gpu = "h200"}, 0);
+  return runtime::open_device({.kind = DeviceKind::null, .gpu = "h200"}, 0);
 }
 
 struct Recording {
@@ -180,7 +180,7 @@ int64_t parameter_bytes(const Schedule& schedule) {
   if (schedule.offload != planner::Offload::optimizer) return bytes;
   for (const planner::Group& group : schedule.groups) {
     for (const planner::Bucket& bucket : group.buckets) {
-      bytes += schedule.shard_numel(bucket) * planner::bytes_of(bucket.dtype);
+      bytes += schedule.shard_numel(bucket) * bytes_of(bucket.dtype);
     }
   }
   return bytes;

@@ -73,7 +73,7 @@ std::vector<std::string> meet(int world_size,
 
 TEST_CASE("ranks that share no memory learn NCCL's ids from the store") {
   planner::Config config;
-  config.device = planner::device_named("null:h200");
+  config.device = device_named("null:h200");
   config.workers = 3;
   Job job;
   job.config = config;

@@ -28,7 +28,7 @@ using namespace shardlens::runtime;
 namespace {
 
 Job job_of(planner::Config config) {
-  config.device = planner::device_named("null:h200");
+  config.device = device_named("null:h200");
   Job job;
   job.config = config;
   job.strategy = planner::strategy_of(config);
@@ -210,13 +210,13 @@ TEST_CASE("a set's collectives go to NCCL over its ranks, on the stream of the c
   const auto links = join(job, 5, region.data(), *streams);
   find_null_checks()->take_nccl_calls();
   const at::Tensor memory = at::empty({4096}, at::dtype(at::kFloat).device(c10::kCUDA, 0));
-  const GatherBuffer buffer{memory.data_ptr(), 64, planner::DType::fp32};
+  const GatherBuffer buffer{memory.data_ptr(), 64, DType::fp32};
   const Channels channels = links->channels();
   const Operation operation{.step = 1, .kind = "TEST"};
   channels.gather->all_gather(operation, {&buffer, 1});
   channels.regather->all_gather(operation, {&buffer, 1});
-  channels.reduce->all_reduce(operation, memory.data_ptr(), 5, planner::DType::fp32);
-  channels.replicate->all_reduce(operation, memory.data_ptr(), 7, planner::DType::fp32);
+  channels.reduce->all_reduce(operation, memory.data_ptr(), 5, DType::fp32);
+  channels.replicate->all_reduce(operation, memory.data_ptr(), 7, DType::fp32);
   const auto calls = find_null_checks()->take_nccl_calls();
   REQUIRE(calls.size() == 4);
   std::set<int> communicators;

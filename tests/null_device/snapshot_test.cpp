@@ -46,8 +46,7 @@ struct Snapshots {
 Snapshots record(const std::function<void(c10::Device, Recorder&)>& work) {
   const test::TemporaryFolder folder;
   runtime::keep_backward_on_this_thread();
-  const c10::Device device =
-      runtime::open_device({.kind = planner::DeviceKind::null, .gpu = "h200"}, 0);
+  const c10::Device device = runtime::open_device({.kind = DeviceKind::null, .gpu = "h200"}, 0);
   REQUIRE(allocator::getDeviceStats(0).reserved_bytes[0].current == 0);
   torch::cuda::_record_memory_history("all", std::nullopt, "python");
   Recorder recorder({.path = folder.file("rank0.slp"), .header = {}, .on_cuda = true});

@@ -21,11 +21,12 @@
 #include "tests/comm/collective_plan.h"
 #include "tests/comm/ranks.h"
 
+using namespace shardlens;
 using namespace shardlens::runtime;
 using namespace shardlens::runtime::tests;
 using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
-using shardlens::planner::DType;
+using shardlens::DType;
 using namespace std::chrono_literals;
 
 namespace {

@@ -35,8 +35,7 @@ std::vector<int64_t> recorded(const models::ModelSpec& spec, const planner::Sche
                               const planner::Config& config, int rank) {
   const test::TemporaryFolder folder;
   runtime::keep_backward_on_this_thread();
-  const c10::Device device =
-      runtime::open_device({.kind = planner::DeviceKind::null, .gpu = "h200"}, 0);
+  const c10::Device device = runtime::open_device({.kind = DeviceKind::null, .gpu = "h200"}, 0);
   runtime::RankState state(spec, schedule, rank, device, optimizer_options(config));
   at::getHostAllocator(at::kCUDA)->empty_cache();
   const std::string file = folder.file("rank0.slp");
@@ -53,7 +52,7 @@ std::vector<int64_t> predicted(const models::ModelSpec& spec, const planner::Sch
   planner::CachingGpuMemory device(timeline, {});
   planner::HostMemory host(timeline, profiler::Space::host);
   planner::HostMemory pinned(timeline, profiler::Space::pinned);
-  planner::meta::Context context{.memory = &device, .gpu = &planner::find_gpu("h200")};
+  planner::meta::Context context{.memory = &device, .gpu = &find_gpu("h200")};
   planner::SimulatedState state(spec, schedule, moments_of(optimizer_options(config)),
                                 {timeline, context, host, pinned});
   const size_t first = timeline.events().size();

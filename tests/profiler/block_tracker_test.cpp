@@ -9,6 +9,7 @@
 #include "profiler/blocks.h"
 #include "tests/support/model_allocator.h"
 
+using namespace shardlens;
 using namespace shardlens::profiler;
 using shardlens::test::ModelAllocator;
 

@@ -15,6 +15,7 @@
 #include "profiler/compare/line_alignment.h"
 #include "profiler/compare/origin.h"
 
+using namespace shardlens;
 using namespace shardlens::profiler;
 
 namespace {

@@ -6,6 +6,7 @@
 
 #include "profiler/python_frames.h"
 
+using namespace shardlens;
 using namespace shardlens::profiler;
 
 namespace {

@@ -57,13 +57,13 @@ planner::Config small_config() {
   planner::Config config;
   config.world = 8;
   config.solo_rank = 0;
-  config.device = planner::device_named("null:h200");
+  config.device = device_named("null:h200");
   return config;
 }
 
 planner::PytorchOptions options_for(const char* gpu) {
   planner::PytorchOptions options;
-  options.gpu = &planner::find_gpu(gpu);
+  options.gpu = &find_gpu(gpu);
   options.allocator.capacity_bytes = options.gpu->memory_bytes;
   return options;
 }
@@ -123,7 +123,7 @@ TEST_CASE("the engine says what it does not model", "[engine]") {
   config.strategy = planner::StrategyKind::ddp;
   refuses("vit-tutorial", config, "--strategy ddp");
   config = small_config();
-  config.reduce_dtype = planner::DType::fp16;
+  config.reduce_dtype = DType::fp16;
   refuses("vit-tutorial", config, "--reduce-dtype fp16");
   config = small_config();
   config.optimizer = planner::OptimizerKind::sgd;

@@ -8,6 +8,7 @@
 #include "record/rank_runs.h"
 #include "record/roles.h"
 
+using namespace shardlens;
 using namespace shardlens::runtime;
 
 namespace {

@@ -6,6 +6,7 @@
 
 #include "record/known/routing.h"
 
+using namespace shardlens;
 using namespace shardlens::runtime;
 
 namespace {

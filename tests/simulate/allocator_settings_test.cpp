@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+using namespace shardlens;
 using namespace shardlens::planner;
 
 namespace {

@@ -21,8 +21,6 @@ namespace shardlens::test {
 
 namespace {
 
-using planner::DType;
-
 at::ScalarType real_type(DType dtype) {
   switch (dtype) {
     case DType::fp32:

@@ -53,13 +53,12 @@ class RealApi {
 
   RealApi(at::Device device, BlockLog& log) : device_(device), log_(log) {}
 
-  at::Tensor leaf(std::initializer_list<int64_t> sizes, planner::DType dtype);
-  at::Tensor constant(std::initializer_list<int64_t> sizes, planner::DType dtype);
+  at::Tensor leaf(std::initializer_list<int64_t> sizes, DType dtype);
+  at::Tensor constant(std::initializer_list<int64_t> sizes, DType dtype);
   at::Tensor ids(std::initializer_list<int64_t> sizes);
 
   static at::Tensor add(const at::Tensor& a, const at::Tensor& b) { return a + b; }
-  static at::Tensor sum(const at::Tensor& input, const std::vector<int64_t>& dims,
-                        planner::DType type);
+  static at::Tensor sum(const at::Tensor& input, const std::vector<int64_t>& dims, DType type);
   static at::Tensor amax(const at::Tensor& input, const std::vector<int64_t>& dims);
   static at::Tensor vector_norm(const at::Tensor& input);
   static at::Tensor layer_norm(const at::Tensor& input, const at::Tensor& weight,
@@ -91,12 +90,12 @@ class MetaApi {
 
   MetaApi(planner::meta::Context& context, BlockLog& log) : context_(context), log_(log) {}
 
-  Tensor leaf(std::initializer_list<int64_t> sizes, planner::DType dtype);
-  Tensor constant(std::initializer_list<int64_t> sizes, planner::DType dtype);
+  Tensor leaf(std::initializer_list<int64_t> sizes, DType dtype);
+  Tensor constant(std::initializer_list<int64_t> sizes, DType dtype);
   Tensor ids(std::initializer_list<int64_t> sizes);
 
   static Tensor add(const Tensor& a, const Tensor& b) { return planner::meta::add(a, b); }
-  static Tensor sum(const Tensor& input, const std::vector<int64_t>& dims, planner::DType type) {
+  static Tensor sum(const Tensor& input, const std::vector<int64_t>& dims, DType type) {
     return planner::meta::sum(input, dims, planner::meta::type_of(type));
   }
   static Tensor amax(const Tensor& input, const std::vector<int64_t>& dims) {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <random>
 
-#include "base/rounding.h"
+#include "base/units.h"
 #include "simulate/meta/product_scratch.h"
 #include "tests/simulate/operator_cases.h"
 

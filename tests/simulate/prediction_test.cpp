@@ -67,10 +67,10 @@ struct Prediction {
     const planner::Strategy strategy = planner::strategy_of(config);
     train = build_schedule(spec, strategy, planner::Pass::train);
     evaluate = build_schedule(spec, strategy, planner::Pass::evaluate);
-    const planner::Device device = planner::device_of(config);
+    const Device device = planner::device_of(config);
     planner::SimulationOptions options{.rank = asked.rank};
     if (!device.is_cpu()) {
-      options.gpu = &planner::find_gpu(device.gpu);
+      options.gpu = &find_gpu(device.gpu);
       options.allocator.capacity_bytes = options.gpu->memory_bytes;
     }
     simulation.emplace(spec, config, train, evaluate, options);
@@ -211,7 +211,7 @@ std::string random_model(std::mt19937_64& engine) {
 
 /// What was drawn: flags that fit the model, any GPU, any rank.
 Case random_case(std::mt19937_64& engine, const std::string& model_file) {
-  const auto gpus = planner::gpus();
+  const auto gpus = gpus();
   const int world_size = static_cast<int>(random_between(engine, 1, 8)) * 2;
   Case drawn{
       .device = fmt::format("null:{}", gpus[engine() % gpus.size()].name),

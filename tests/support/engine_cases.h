@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "config/gpus.h"
+#include "base/gpus.h"
 #include "config/strategy.h"
 #include "models/spec.h"
 #include "models/torch_rules.h"
@@ -79,7 +79,7 @@ inline EngineCase engine_case(const nlohmann::json& row, const std::string& gpu)
   made.options = planner::read_pytorch_words(row.at("writing").get<std::string>());
   made.options.rank = row.at("rank");
   made.options.torch = &models::torch_rules(row.at("torch").get<std::string>());
-  made.options.gpu = &planner::find_gpu(gpu);
+  made.options.gpu = &find_gpu(gpu);
   made.options.allocator.capacity_bytes = made.options.gpu->memory_bytes;
   made.options.own_groups = row.at("variant") == "own-groups";
   made.options.loop = detail::loop_of(row.at("loop"));

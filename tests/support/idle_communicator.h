@@ -23,7 +23,7 @@ class IdleCommunicator final : public runtime::Communicator {
                                  const runtime::ReduceBuffers&) override {
     return 0;
   }
-  runtime::Ticket all_reduce(const runtime::Operation&, void*, int64_t, planner::DType) override {
+  runtime::Ticket all_reduce(const runtime::Operation&, void*, int64_t, DType) override {
     return 0;
   }
   void sum(const runtime::Operation&, std::span<double>) override {}

@@ -24,7 +24,7 @@ inline NamedStrategy named_strategy(const std::vector<std::string>& flags, int w
   for (const std::string& flag : flags) made.name += (made.name.empty() ? "" : " ") + flag;
   made.config = planner::parse_arguments(flags).config;
   made.config.workers = made.config.strategy == planner::StrategyKind::single ? 1 : world_size;
-  made.config.device = planner::device_named("cpu");
+  made.config.device = device_named("cpu");
   made.strategy = planner::strategy_of(made.config);
   return made;
 }

@@ -53,7 +53,7 @@ class TappedCommunicator final : public runtime::Communicator {
     return ticket;
   }
   runtime::Ticket all_reduce(const runtime::Operation& operation, void* data, int64_t numel,
-                             planner::DType dtype) override {
+                             DType dtype) override {
     return inner_.all_reduce(operation, data, numel, dtype);
   }
   void sum(const runtime::Operation& operation, std::span<double> values) override {
@@ -267,7 +267,7 @@ void check_strategies(size_t steps) {
       settings["reshard_after_forward"] = settings["reshard_after_forward"].dump();
     }
     planner::read_json(config, settings.dump(), name);
-    config.device = planner::device_named("cpu");
+    config.device = device_named("cpu");
     config.workers = ranks;
     config.batch = fixture["batch"];
     const auto expected = row["losses"].get<std::vector<double>>();
@@ -275,7 +275,7 @@ void check_strategies(size_t steps) {
     const std::vector<double> losses =
         test::train_losses(tutorial(), data.train, planner::strategy_of(config),
                            static_cast<int>(steps), runtime::executor_options(config));
-    check_losses(losses, expected, config.param_dtype == planner::DType::fp32);
+    check_losses(losses, expected, config.param_dtype == DType::fp32);
     ++compared;
   }
   CHECK(compared == 15);

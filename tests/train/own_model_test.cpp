@@ -160,7 +160,7 @@ std::string refusal(std::vector<models::OwnUnit> units) {
 }
 
 /// One step of a model whose units say what dtype their inputs had.
-std::map<std::string, at::ScalarType> input_dtypes(planner::DType dtype, bool cast_inputs) {
+std::map<std::string, at::ScalarType> input_dtypes(DType dtype, bool cast_inputs) {
   std::map<std::string, at::ScalarType> seen;
   const auto saying = [&seen](const std::string& name, bool widens) {
     return [&seen, name, widens](const at::Tensor& x, Weights w) {
@@ -220,20 +220,20 @@ TEST_CASE("a model of one's own learns the same however it is sharded", "[numeri
 TEST_CASE("inputs are cast as PyTorch's cast_forward_inputs casts them", "[own]") {
   using Dtypes = std::map<std::string, at::ScalarType>;
   const auto bf16 = at::kBFloat16, fp32 = at::kFloat;
-  CHECK(input_dtypes(planner::DType::bf16, true) ==
+  CHECK(input_dtypes(DType::bf16, true) ==
         Dtypes{{"stem", bf16}, {"middle", bf16}, {"head", bf16}});
   // As they come: the batch is fp32, and so is what the stem hands on.
-  CHECK(input_dtypes(planner::DType::bf16, false) ==
+  CHECK(input_dtypes(DType::bf16, false) ==
         Dtypes{{"stem", fp32}, {"middle", fp32}, {"head", bf16}});
   const Dtypes all_fp32 = {{"stem", fp32}, {"middle", fp32}, {"head", fp32}};
-  CHECK(input_dtypes(planner::DType::fp32, true) == all_fp32);
-  CHECK(input_dtypes(planner::DType::fp32, false) == all_fp32);
+  CHECK(input_dtypes(DType::fp32, true) == all_fp32);
+  CHECK(input_dtypes(DType::fp32, false) == all_fp32);
 }
 
 TEST_CASE("token ids are never cast, and our own models cast for themselves", "[own]") {
   const models::OwnModel model = small_model();
   planner::Strategy strategy = strategy_of(StrategyKind::fsdp, 1, kGlobalBatch);
-  strategy.param_dtype = planner::DType::bf16;
+  strategy.param_dtype = DType::bf16;
   CHECK(std::isfinite(sharded_losses(model, strategy).back()));
 
   static const runtime::Dataset data = runtime::load_dataset("fashion-mnist");

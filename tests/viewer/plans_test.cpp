@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 planner::Config config_of(const std::string& reshard) {
   planner::Config config;
   config.data = "synthetic";
-  config.device = planner::device_named("null:h200");
+  config.device = device_named("null:h200");
   config.world = config.workers = 2;
   config.reshard_after_forward = planner::reshard_named(reshard);
   return config;

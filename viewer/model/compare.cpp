@@ -9,7 +9,7 @@
 
 #include "base/units.h"
 #include "profiler/compare/origin.h"
-#include "profiler/report/category_name.h"
+#include "profiler/profile.h"
 
 namespace shardlens::viewer {
 

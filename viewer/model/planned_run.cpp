@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "base/gpus.h"
 #include "base/input_file.h"
 #include "base/limits.h"
 #include "base/strict_json.h"
-#include "config/gpus.h"
 #include "config/strategy.h"
 #include "plan/planner.h"
 #include "viewer/model/lane_builder.h"
@@ -26,8 +26,8 @@ using Json = nlohmann::ordered_json;
 /// Returns the name in gpus.h of a GPU that the driver calls by its display name; empty for an
 /// unknown one.
 std::string gpu_of_display_name(const std::string& display_name) {
-  const auto gpu = std::ranges::find(planner::gpus(), display_name, &planner::Gpu::display_name);
-  return gpu == planner::gpus().end() ? "" : std::string(gpu->name);
+  const auto gpu = std::ranges::find(gpus(), display_name, &Gpu::display_name);
+  return gpu == gpus().end() ? "" : std::string(gpu->name);
 }
 
 /// Returns the configuration with the device that a rank was really given; empty if it is no JSON

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "profiler/report/category_name.h"
+#include "profiler/profile.h"
 #include "viewer/model/compare.h"
 
 namespace shardlens::viewer {

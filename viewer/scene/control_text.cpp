@@ -5,7 +5,7 @@
 #include <array>
 #include <string_view>
 
-#include "profiler/report/category_name.h"
+#include "profiler/profile.h"
 #include "viewer/paint/theme.h"
 #include "viewer/scene/panels/tree_panel.h"
 #include "viewer/state/commands.h"

@@ -25,6 +25,7 @@
 
 namespace {
 
+using namespace shardlens;
 using namespace shardlens::viewer;
 using Clock = std::chrono::steady_clock;
 

@@ -10,7 +10,7 @@
 #include <span>
 #include <string_view>
 
-namespace shardlens::planner {
+namespace shardlens {
 
 /// The properties that all GPUs of one compute capability share.
 struct ComputeCapability {
@@ -41,4 +41,4 @@ std::span<const Gpu> gpus();
 /// likely meant.
 const Gpu& find_gpu(std::string_view name);
 
-}  // namespace shardlens::planner
+}  // namespace shardlens

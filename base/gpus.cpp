@@ -1,4 +1,4 @@
-#include "config/gpus.h"
+#include "base/gpus.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include "base/nearest.h"
 
-namespace shardlens::planner {
+namespace shardlens {
 
 namespace {
 
@@ -60,4 +60,4 @@ const Gpu& find_gpu(std::string_view name) {
   return *found;
 }
 
-}  // namespace shardlens::planner
+}  // namespace shardlens

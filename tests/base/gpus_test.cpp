@@ -1,4 +1,4 @@
-#include "config/gpus.h"
+#include "base/gpus.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -9,7 +9,8 @@
 
 #include "base/nearest.h"
 
-using namespace shardlens::planner;
+using namespace shardlens;
+
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
 using Catch::Matchers::MessageMatches;

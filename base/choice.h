@@ -1,0 +1,49 @@
+// Closed choices: enumerations whose values have a word each, as in --strategy fsdp or in a file.
+// Every enumeration that is printed or read is one.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+#include <type_traits>
+
+namespace shardlens {
+
+template <class... Words>
+constexpr auto words(Words... all) {
+  return std::array<std::string_view, sizeof...(Words)>{all...};
+}
+
+/// An enumeration becomes a closed choice when its namespace declares the words of its values, in
+/// their order from 0:
+///
+///     enum class Sync { every, last };
+///     constexpr auto choice_words(Sync) { return words("every", "last"); }
+template <class Type>
+concept ClosedChoice = std::is_enum_v<Type> && requires(Type value) {
+  choice_words(value);
+};
+
+/// Returns the word of a value.
+template <ClosedChoice Choice>
+constexpr std::string_view to_string(Choice choice) {
+  constexpr auto kWords = choice_words(Choice{});
+  const auto index = static_cast<size_t>(choice);
+  if (index >= kWords.size()) throw std::logic_error("choice out of range");
+  return kWords[index];
+}
+
+/// Returns the value that a word names; nothing if it names none.
+template <ClosedChoice Choice>
+constexpr std::optional<Choice> choice_named(std::string_view word) {
+  constexpr auto kWords = choice_words(Choice{});
+  for (size_t i = 0; i < kWords.size(); ++i) {
+    if (kWords[i] == word) return static_cast<Choice>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace shardlens
