@@ -12,49 +12,13 @@
 #include "base/limits.h"
 #include "base/strict_json.h"
 #include "config/strategy.h"
+#include "null_device/outside_figures.h"
 #include "profiler/recording_report.h"
 #include "simulate/simulation.h"
 
 namespace shardlens::planner {
 
 namespace {
-
-constexpr int64_t operator""_MiB(unsigned long long n) { return static_cast<int64_t>(n) << 20; }
-
-// torch 2.10 with CUDA 13.0 had taken 426 MiB of an RTX 6000 Ada before its first tensor
-// (unslothai/unsloth-zoo, issue 1053). With lazy loading CUDA 11.7 took 287 MB (pytorch, pull
-// request 86509). No figure for Hopper or Blackwell is published.
-constexpr int64_t kContextBytes = 426_MiB;
-
-// Kernels are loaded when first used. Their size is a guess between nothing and the 380 MB that
-// CUDA 11.7 saved by not loading them at once (the same pull request).
-constexpr int64_t kModulesBytes = 160_MiB;
-
-// NCCL 2.30, transport/p2p.cc and init.cc: a channel's connection has Simple 4 MiB, LL 0.5 MiB and
-// LL128 4.69 MiB to receive, in pages of 2 MiB, and 2 MiB to send. A ring has one of each.
-constexpr int64_t kRingChannelBytes = 10_MiB + 2_MiB;
-
-// NCCL 2.30, transport/net.cc: a card that reads the GPU's memory needs buffers to send from, too,
-// of 10 MiB in place of 2.
-constexpr int64_t kMoreToSendOverNetwork = 8_MiB;
-
-// NCCL 2.30, graph/connect.cc and nvls.cc: channels of a ring over NVLink, over PCIe or a network;
-// channels of NVLink SHARP, each with two buffers of 1 MiB for every GPU of the node. A ring over
-// several nodes with NVLink has 16 to 24, by the network's cards; it is given as many as in a node.
-constexpr int kNvlinkChannels = 24;
-constexpr int kOtherChannels = 8;
-constexpr int kHopperNvlsChannels = 16;
-constexpr int kBlackwellNvlsChannels = 24;
-
-bool has_nvlink(const Gpu& gpu) { return gpu.capability.minor == 0; }  // 8.0, 9.0, 10.0
-
-int64_t nvls_bytes(const Gpu& gpu, int ranks) {
-  if (gpu.capability.major < 9 || !has_nvlink(gpu)) return 0;
-  const int channels = gpu.capability.major == 9 ? kHopperNvlsChannels : kBlackwellNvlsChannels;
-  return int64_t{2} * channels * ranks * 1_MiB;
-}
-
-// ---- calibrations -------------------------------------------------------------------------------
 
 bool is_library(const std::string& name, std::string_view part) {
   return name.find(part) != std::string::npos;
@@ -132,21 +96,12 @@ int communicators_of(const Schedule& schedule, int64_t wanted) {
   return static_cast<int>(communicator_channels(schedule, wanted).size());
 }
 
-int64_t cold_nccl_bytes(const Gpu& gpu, int ranks, int on_node) {
-  const bool is_over_nvlink = on_node > 1 && has_nvlink(gpu);
-  const int channels = is_over_nvlink ? kNvlinkChannels : kOtherChannels;
-  const int64_t in_node =
-      kRingChannelBytes * channels + (is_over_nvlink ? nvls_bytes(gpu, on_node) : 0);
-  if (ranks <= on_node) return in_node;
-  // Each channel leaves the node from one of its GPUs, which take turns.
-  return in_node + kMoreToSendOverNetwork * ((channels + on_node - 1) / on_node);
-}
-
 OutsideMemory outside_memory(const Gpu& gpu, const Schedule& schedule, int64_t communicators,
                              const Calibration* calibration) {
   const std::vector<Channel> channels = communicator_channels(schedule, communicators);
-  OutsideMemory outside{.context_bytes = kContextBytes,
-                        .modules_bytes = kModulesBytes,
+  const profiler::CudaFigures figures = profiler::published_cuda_figures();
+  OutsideMemory outside{.context_bytes = figures.context_bytes,
+                        .modules_bytes = figures.modules_bytes,
                         .communicators = static_cast<int>(channels.size()),
                         .source = {}};
   if (calibration != nullptr) {
@@ -158,7 +113,8 @@ OutsideMemory outside_memory(const Gpu& gpu, const Schedule& schedule, int64_t c
     const int64_t measured = calibration ? calibration->nccl_bytes_a_communicator : 0;
     const RankSet ranks = schedule.ranks_of(channel);
     outside.nccl_bytes +=
-        measured > 0 ? measured : cold_nccl_bytes(gpu, ranks.size, ranks_on_node(ranks));
+        measured > 0 ? measured
+                     : profiler::published_nccl_bytes(gpu, ranks.size, ranks_on_node(ranks));
   }
   return outside;
 }

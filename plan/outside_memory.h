@@ -1,7 +1,7 @@
 // The memory of a GPU that a rank takes beside LibTorch's caching allocator: CUDA's context, the
 // code that libraries load, NCCL's buffers. A plan subtracts it from the capacity first.
 //
-// *Cold* figures come from publications, and are the planner's weakest; a *calibration* from one
+// *Cold* figures come from publications (null_device/outside_figures.h), and are the planner's weakest; a *calibration* from one
 // recorded run on the same kind of machine replaces them.
 #pragma once
 
@@ -38,11 +38,6 @@ struct OutsideMemory {
 /// Returns how many NCCL communicators a rank shares with peers; each serves one channel or
 /// several. `wanted` is the value of --communicators.
 int communicators_of(const Schedule& schedule, int64_t wanted);
-
-/// Returns the bytes of one communicator between so many ranks, of which `on_node` share a node: a
-/// ring's buffers and, within a node, those of NVLink SHARP. One that reaches beyond the node has
-/// what it has in the node, and buffers to send over the network.
-int64_t cold_nccl_bytes(const Gpu& gpu, int ranks, int on_node);
 
 /// Returns the outside memory of a rank on `gpu`. Cold figures are used if `calibration` is null.
 OutsideMemory outside_memory(const Gpu& gpu, const Schedule& schedule, int64_t communicators,

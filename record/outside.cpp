@@ -8,7 +8,7 @@
 
 #include "base/gpus.h"
 #include "base/units.h"
-#include "plan/outside_memory.h"
+#include "null_device/outside_figures.h"
 
 namespace shardlens::runtime {
 
@@ -46,11 +46,11 @@ Outside outside_of(const RecordOptions& options, const profiler::RankReport& rep
                    const RecordFacts& facts) {
   if (options.is_attached()) return measured(report.ledger);
   const Gpu& gpu = find_gpu(options.device.gpu);
-  const int64_t cuda_bytes = planner::outside_memory(gpu, {}, 0, nullptr).total_bytes();
+  const int64_t cuda_bytes = profiler::published_cuda_figures().total_bytes();
   const auto communicators = communicators_of(options, report.header.world_size, facts);
   int64_t nccl_bytes = 0;
   for (const GpuGroup& one : communicators) {
-    nccl_bytes += planner::cold_nccl_bytes(gpu, one.ranks, one.on_node);
+    nccl_bytes += profiler::published_nccl_bytes(gpu, one.ranks, one.on_node);
   }
   Outside outside{
       .bytes = cuda_bytes + nccl_bytes,

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "config/strategy.h"
+#include "base/device.h"
 #include "record/known/routing.h"
 
 namespace shardlens::runtime {

@@ -75,10 +75,12 @@ const std::vector<Room> kRooms = {
     {"step", {"models", "config", "data", "schedule"}},
     {"simulate", {"base", "models", "profiler", "config", "data", "schedule", "step"}},
     {"pytorch", {"base", "models", "config", "step", "simulate"}},
-    {"plan", {"base", "models", "profiler", "config", "data", "schedule", "simulate", "pytorch"}},
+    {"null_device", {"base"}},
+    {"plan",
+     {"base", "models", "profiler", "config", "data", "schedule", "simulate", "pytorch",
+      "null_device"}},
     {"comm", {"base", "config", "schedule"}},
     {"checkpoint", {"base", "models", "config", "data", "schedule"}},
-    {"null_device", {"base"}},
     {"execute",
      {"base", "models", "profiler", "config", "schedule", "step", "comm", "checkpoint",
       "null_device"}},
@@ -88,7 +90,7 @@ const std::vector<Room> kRooms = {
     {"launch", {"base", "profiler", "comm", "checkpoint", "execute", "train"}},
     {"infer", {"base", "models", "comm", "checkpoint", "execute", "train", "launch"}},
     {"doctor", {"base", "data", "comm"}},
-    {"record", {"base", "profiler", "config", "plan", "null_device"}},
+    {"record", {"base", "profiler", "null_device"}},
     {"viewer", {"base", "profiler", "config", "schedule", "plan"}},
 };
 

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "null_device/outside_figures.h"
 #include "plan/plan_target.h"
 #include "plan/prepared_run.h"
 #include "profiler/writer.h"
@@ -83,15 +84,16 @@ TEST_CASE("communicators are those that the schedule uses", "[planner][outside]"
 
 TEST_CASE("NCCL takes channels, not ranks", "[planner][outside]") {
   // 24 channels of 10 + 2 MiB; NVLink SHARP on Hopper, 2 x 16 channels x 1 MiB a GPU.
-  CHECK(cold_nccl_bytes(find_gpu("a100-80"), 8, 8) == 288 * kMiB);
-  CHECK(cold_nccl_bytes(find_gpu("h200"), 8, 8) == (288 + 256) * kMiB);
-  CHECK(cold_nccl_bytes(find_gpu("h200"), 2, 2) == (288 + 64) * kMiB);
-  CHECK(cold_nccl_bytes(find_gpu("l4"), 8, 8) == 96 * kMiB);
+  CHECK(profiler::published_nccl_bytes(find_gpu("a100-80"), 8, 8) == 288 * kMiB);
+  CHECK(profiler::published_nccl_bytes(find_gpu("h200"), 8, 8) == (288 + 256) * kMiB);
+  CHECK(profiler::published_nccl_bytes(find_gpu("h200"), 2, 2) == (288 + 64) * kMiB);
+  CHECK(profiler::published_nccl_bytes(find_gpu("l4"), 8, 8) == 96 * kMiB);
   // Three of 24 channels leave the node at each of 8 GPUs, which have 8 MiB more to send; all of 8
   // channels where a rank is alone on its node.
-  CHECK(cold_nccl_bytes(find_gpu("h200"), 16, 8) == (288 + 256 + 24) * kMiB);
-  CHECK(cold_nccl_bytes(find_gpu("h200"), 512, 8) == cold_nccl_bytes(find_gpu("h200"), 16, 8));
-  CHECK(cold_nccl_bytes(find_gpu("h200"), 64, 1) == (96 + 64) * kMiB);
+  CHECK(profiler::published_nccl_bytes(find_gpu("h200"), 16, 8) == (288 + 256 + 24) * kMiB);
+  CHECK(profiler::published_nccl_bytes(find_gpu("h200"), 512, 8) ==
+        profiler::published_nccl_bytes(find_gpu("h200"), 16, 8));
+  CHECK(profiler::published_nccl_bytes(find_gpu("h200"), 64, 1) == (96 + 64) * kMiB);
 }
 
 TEST_CASE("more ranks never take less of NCCL", "[planner][outside]") {
@@ -100,7 +102,8 @@ TEST_CASE("more ranks never take less of NCCL", "[planner][outside]") {
       int64_t before = 0;
       for (int ranks = 2; ranks <= 1024; ranks *= 2) {
         INFO(name << ", " << ranks << " ranks, " << gpus_a_node << " a node");
-        const int64_t bytes = cold_nccl_bytes(find_gpu(name), ranks, std::min(ranks, gpus_a_node));
+        const int64_t bytes =
+            profiler::published_nccl_bytes(find_gpu(name), ranks, std::min(ranks, gpus_a_node));
         CHECK(bytes >= before);
         before = bytes;
       }
