@@ -2,7 +2,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "data/training_data.h"
+#include "config/training_data.h"
 #include "plan/planner.h"
 #include "train/runtime.h"
 

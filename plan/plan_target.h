@@ -8,7 +8,7 @@
 
 #include "base/gpus.h"
 #include "config/strategy.h"
-#include "data/training_data.h"
+#include "config/training_data.h"
 #include "plan/plan_torch.h"
 #include "pytorch/pytorch_simulation.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "config/strategy.h"
-#include "data/training_data.h"
+#include "config/training_data.h"
 #include "models/spec.h"
 #include "plan/cost_model.h"
 #include "plan/outside_memory.h"

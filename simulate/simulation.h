@@ -18,7 +18,7 @@
 
 #include "base/gpus.h"
 #include "config/strategy.h"
-#include "data/training_data.h"
+#include "config/training_data.h"
 #include "models/spec.h"
 #include "schedule/schedule.h"
 #include "simulate/allocator/allocator_settings.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "config/strategy.h"
-#include "data/training_data.h"
+#include "config/training_data.h"
 
 namespace shardlens::step {
 

@@ -12,7 +12,7 @@
 #include "checkpoint/local_recordings.h"
 #include "checkpoint/verification.h"
 #include "config/optimizer_options.h"
-#include "data/training_data.h"
+#include "config/training_data.h"
 #include "execute/device.h"
 #include "execute/executor.h"
 #include "models/model.h"

@@ -20,7 +20,7 @@
 #include "checkpoint/verification.h"
 #include "config/optimizer_options.h"
 #include "config/strategy.h"
-#include "data/training_data.h"
+#include "config/training_data.h"
 #include "schedule/schedule.h"
 
 namespace shardlens::runtime {

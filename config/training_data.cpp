@@ -1,4 +1,4 @@
-#include "data/training_data.h"
+#include "config/training_data.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // What a plan knows of data without reading any, and that it is what a run finds.
-#include "data/training_data.h"
+#include "config/training_data.h"
 
 #include <zlib.h>
 
