@@ -29,7 +29,7 @@ int64_t generation_of(const fs::path& folder) {
   return name == folder_of(generation) ? generation : 0;
 }
 
-/// Returns the file that a killed rank has left beside its recording (profiler/writer.h).
+/// Returns the file that a killed rank has left beside its recording (profiler/file/writer.h).
 fs::path open_part_of(const fs::path& recording) { return recording.string() + ".open"; }
 
 /// Moves a file, first under a name of the attempt's, so that two hosts can do it at once.

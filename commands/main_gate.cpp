@@ -2,7 +2,7 @@
 
 #include "base/process/program.h"
 #include "profiler/commands/gate.h"
-#include "profiler/recording_report.h"
+#include "profiler/report/recording_report.h"
 
 using namespace shardlens::profiler;
 

@@ -2,8 +2,8 @@
 
 #include "base/process/program.h"
 #include "profiler/commands/commands.h"
-#include "profiler/reader.h"
-#include "profiler/recording_report.h"
+#include "profiler/file/reader.h"
+#include "profiler/report/recording_report.h"
 #include "viewer/page/export_page.h"
 
 using namespace shardlens::profiler;

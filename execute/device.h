@@ -15,7 +15,7 @@
 
 #include "comm/board/board.h"
 #include "config/strategy.h"
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::runtime {
 

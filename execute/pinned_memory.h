@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "schedule/pinned_blocks.h"
 
 namespace shardlens::runtime {

@@ -13,7 +13,7 @@
 #include "base/strict_json.h"
 #include "config/strategy.h"
 #include "null_device/outside_figures.h"
-#include "profiler/recording_report.h"
+#include "profiler/report/recording_report.h"
 #include "simulate/simulation.h"
 
 namespace shardlens::planner {

@@ -22,7 +22,7 @@
 #include "models/spec.h"
 #include "plan/outside_memory.h"
 #include "plan/plan_target.h"
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "pytorch/pytorch_program.h"
 #include "simulate/allocator/allocator_settings.h"
 #include "simulate/simulation.h"

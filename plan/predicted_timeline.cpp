@@ -10,7 +10,7 @@
 #include "base/output_file.h"
 #include "plan/planner.h"
 #include "plan/prepared_run.h"
-#include "profiler/writer.h"
+#include "profiler/file/writer.h"
 
 namespace shardlens::planner {
 

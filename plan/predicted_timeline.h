@@ -3,7 +3,7 @@
 #pragma once
 
 #include "plan/prepared_run.h"
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "simulate/timeline.h"
 
 namespace shardlens::planner {

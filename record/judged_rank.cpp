@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "profiler/recording_report.h"
+#include "profiler/report/recording_report.h"
 
 namespace shardlens::runtime {
 

@@ -90,7 +90,7 @@
 #include "base/choice.h"
 #include "config/strategy.h"
 #include "models/spec.h"
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::planner {
 

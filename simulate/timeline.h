@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "simulate/allocator/allocator_model.h"
 #include "simulate/meta/tensor.h"
 #include "simulate/settled_rounds.h"

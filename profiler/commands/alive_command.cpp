@@ -15,7 +15,7 @@
 #include "base/shown.h"
 #include "base/units.h"
 #include "profiler/exchange/alive_at.h"
-#include "profiler/reader.h"
+#include "profiler/file/reader.h"
 #include "profiler/report/alive_tree.h"
 
 namespace shardlens::profiler {

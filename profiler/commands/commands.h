@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "profiler/commands/exchange_commands.h"
-#include "profiler/reader.h"
+#include "profiler/file/reader.h"
 #include "profiler/report/report.h"
 
 namespace shardlens::profiler {

@@ -23,7 +23,7 @@
 #include "profiler/exchange/import_memory_viz.h"
 #include "profiler/exchange/timeline.h"
 #include "profiler/exchange/write_recording.h"
-#include "profiler/reader.h"
+#include "profiler/file/reader.h"
 
 namespace shardlens::profiler {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "profiler/compare/origin.h"
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
 

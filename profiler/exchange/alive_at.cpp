@@ -9,10 +9,10 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "profiler/events.h"
 #include "profiler/exchange/event_source.h"
 #include "profiler/exchange/lifetimes.h"
 #include "profiler/exchange/timeline.h"
+#include "profiler/recording/events.h"
 
 namespace shardlens::profiler {
 

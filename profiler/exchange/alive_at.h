@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "profiler/report/alive_tree.h"
 
 namespace shardlens::profiler {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "profiler/reader.h"
+#include "profiler/file/reader.h"
 
 namespace shardlens::profiler {
 

@@ -7,11 +7,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "profiler/blocks.h"
-#include "profiler/events.h"
 #include "profiler/exchange/lifetimes.h"
 #include "profiler/exchange/place_names.h"
 #include "profiler/exchange/segment_ranges.h"
+#include "profiler/recording/blocks.h"
+#include "profiler/recording/events.h"
 
 namespace shardlens::profiler {
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/document/document_writer.h"
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
 

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "profiler/events.h"
 #include "profiler/exchange/place_names.h"
 #include "profiler/exchange/timeline.h"
+#include "profiler/recording/events.h"
 
 namespace shardlens::profiler {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/document/document.h"
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
 

@@ -16,9 +16,9 @@
 #include "base/input_file.h"
 #include "base/limits.h"
 #include "base/shown.h"
-#include "profiler/blocks.h"
 #include "profiler/exchange/segment_ranges.h"
-#include "profiler/python_rules.h"
+#include "profiler/recording/blocks.h"
+#include "profiler/recording/python_rules.h"
 
 namespace shardlens::profiler {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/document/document.h"
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
 

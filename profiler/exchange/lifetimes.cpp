@@ -4,7 +4,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "profiler/events.h"
+#include "profiler/recording/events.h"
 #include "profiler/report/address_map.h"
 #include "profiler/report/block_tracker.h"
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "profiler/events.h"
-#include "profiler/profile.h"
+#include "profiler/recording/events.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
 

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "profiler/events.h"
+#include "profiler/recording/events.h"
 #include "profiler/report/address_map.h"
 #include "profiler/report/block_tracker.h"
 

@@ -10,7 +10,7 @@
 
 #include "profiler/exchange/event_source.h"
 #include "profiler/exchange/place_names.h"
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
 

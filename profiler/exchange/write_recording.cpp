@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "profiler/writer.h"
+#include "profiler/file/writer.h"
 
 namespace shardlens::profiler {
 

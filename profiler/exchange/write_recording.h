@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
 

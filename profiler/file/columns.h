@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "profiler/file/format.h"
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
 

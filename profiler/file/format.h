@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
 

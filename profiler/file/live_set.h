@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
 

@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "profiler/file/file.h"
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
 

@@ -17,11 +17,11 @@
 #include <stdexcept>
 #include <vector>
 
+#include "profiler/file/writer.h"
 #include "profiler/recorder/recorder_clock.h"
 #include "profiler/recorder/recorder_driver.h"
 #include "profiler/recorder/recorder_versions.h"
-#include "profiler/recording_report.h"
-#include "profiler/writer.h"
+#include "profiler/report/recording_report.h"
 
 namespace shardlens::profiler {
 

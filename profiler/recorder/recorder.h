@@ -23,8 +23,8 @@
 #include <string>
 #include <string_view>
 
-#include "profiler/profile.h"
-#include "profiler/step_window.h"
+#include "profiler/recorder/step_window.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
 

@@ -19,11 +19,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "profiler/python_frames.h"
-#include "profiler/python_rules.h"
+#include "profiler/recorder/python_frames.h"
 #include "profiler/recorder/recorder.h"
 #include "profiler/recorder/recorder_versions.h"
 #include "profiler/recorder/recorder_workspaces.h"
+#include "profiler/recording/python_rules.h"
 
 namespace shardlens::profiler {
 

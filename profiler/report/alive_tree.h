@@ -10,8 +10,8 @@
 #include <tuple>
 #include <vector>
 
-#include "profiler/events.h"
-#include "profiler/profile.h"
+#include "profiler/recording/events.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
 

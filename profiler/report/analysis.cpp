@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "profiler/events.h"
+#include "profiler/recording/events.h"
 #include "profiler/report/report.h"
 
 namespace shardlens::profiler {

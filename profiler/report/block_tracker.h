@@ -6,8 +6,8 @@
 #include <map>
 #include <vector>
 
-#include "profiler/blocks.h"
-#include "profiler/profile.h"
+#include "profiler/recording/blocks.h"
+#include "profiler/recording/profile.h"
 #include "profiler/report/address_map.h"
 
 namespace shardlens::profiler {

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "profiler/judgement.h"
+#include "profiler/recording/judgement.h"
 
 namespace shardlens::profiler {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "profiler/report/address_map.h"
 
 namespace shardlens::profiler {

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "profiler/events.h"
+#include "profiler/recording/events.h"
 
 namespace shardlens::profiler {
 

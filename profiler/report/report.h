@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "profiler/report/block_tracker.h"
 #include "profiler/report/peak_set.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/shown.h"
 #include "base/units.h"
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "profiler/report/place_totals.h"
 #include "profiler/report/report.h"
 

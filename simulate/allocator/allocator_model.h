@@ -30,7 +30,7 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/blocks.h"
+#include "profiler/recording/blocks.h"
 #include "simulate/allocator/allocator_counters.h"
 #include "simulate/allocator/allocator_results.h"
 #include "simulate/allocator/allocator_settings.h"

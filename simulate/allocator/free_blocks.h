@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/blocks.h"
+#include "profiler/recording/blocks.h"
 #include "simulate/allocator/hashed_streams.h"
 
 namespace shardlens::planner {

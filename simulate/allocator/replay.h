@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "simulate/allocator/allocator_model.h"
 
 namespace shardlens::planner {

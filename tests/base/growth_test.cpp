@@ -25,7 +25,7 @@
 #include "models/weights/torch_file.h"
 #include "profiler/commands/exchange_commands.h"
 #include "profiler/exchange/import_memory_viz.h"
-#include "profiler/recording_report.h"
+#include "profiler/report/recording_report.h"
 #include "profiler/report/report.h"
 #include "tests/support/gzip_file.h"
 #include "tests/support/idx_files.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "profiler/compare/diff.h"
-#include "profiler/events.h"
+#include "profiler/recording/events.h"
 #include "profiler/report/report.h"
 #include "tests/support/recordings/small_recording.h"
 

@@ -17,7 +17,7 @@
 
 #include "execute/device.h"
 #include "execute/executor.h"
-#include "profiler/reader.h"
+#include "profiler/file/reader.h"
 #include "profiler/report/report.h"
 #include "tests/support/idle_communicator.h"
 #include "tests/support/strategies.h"

@@ -21,7 +21,7 @@
 #include "execute/device.h"
 #include "execute/executor.h"
 #include "profiler/exchange/export_memory_viz.h"
-#include "profiler/reader.h"
+#include "profiler/file/reader.h"
 #include "profiler/recorder/recorder.h"
 #include "tests/null_device/case_process.h"
 #include "tests/support/idle_communicator.h"

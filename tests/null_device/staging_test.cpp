@@ -9,7 +9,7 @@
 
 #include "config/optimizer_options.h"
 #include "execute/device.h"
-#include "profiler/reader.h"
+#include "profiler/file/reader.h"
 #include "profiler/recorder/recorder.h"
 #include "simulate/simulated_state.h"
 #include "tests/support/strategies.h"

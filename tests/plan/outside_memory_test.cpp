@@ -10,7 +10,7 @@
 #include "null_device/outside_figures.h"
 #include "plan/plan_target.h"
 #include "plan/prepared_run.h"
-#include "profiler/writer.h"
+#include "profiler/file/writer.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;

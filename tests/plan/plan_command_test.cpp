@@ -16,8 +16,8 @@
 
 #include "plan/plan_target.h"
 #include "plan/planner.h"
-#include "profiler/reader.h"
-#include "profiler/recording_report.h"
+#include "profiler/file/reader.h"
+#include "profiler/report/recording_report.h"
 #include "schedule/schedule.h"
 #include "tests/support/random_vit.h"
 #include "tests/support/temporary_folder.h"

@@ -18,7 +18,7 @@
 #include "profiler/commands/alive_command.h"
 #include "profiler/exchange/alive_at.h"
 #include "profiler/exchange/write_recording.h"
-#include "profiler/recording_report.h"
+#include "profiler/report/recording_report.h"
 #include "tests/support/recordings/random_recording.h"
 #include "tests/support/recordings/small_recording.h"
 #include "tests/support/temporary_folder.h"

@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "profiler/reader.h"
-#include "profiler/writer.h"
+#include "profiler/file/reader.h"
+#include "profiler/file/writer.h"
 #include "tests/support/recordings/large_recording.h"
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/recordings/synthetic_profile.h"

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "profiler/blocks.h"
+#include "profiler/recording/blocks.h"
 #include "tests/support/model_allocator.h"
 
 using namespace shardlens;

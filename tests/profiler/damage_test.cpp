@@ -10,7 +10,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "profiler/reader.h"
+#include "profiler/file/reader.h"
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/recordings/synthetic_profile.h"
 #include "tests/support/temporary_folder.h"

@@ -8,8 +8,8 @@
 
 #include "profiler/commands/exchange_commands.h"
 #include "profiler/exchange/import_memory_viz.h"
-#include "profiler/reader.h"
-#include "profiler/writer.h"
+#include "profiler/file/reader.h"
+#include "profiler/file/writer.h"
 #include "tests/support/recordings/small_recording.h"
 #include "tests/support/temporary_folder.h"
 #include "viewer/page/export_page.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "profiler/exchange/import_memory_viz.h"
-#include "profiler/recording_report.h"
+#include "profiler/report/recording_report.h"
 #include "tests/support/temporary_folder.h"
 
 namespace {

@@ -13,12 +13,12 @@
 #include <string>
 
 #include "base/document/read_document.h"
-#include "profiler/events.h"
 #include "profiler/exchange/event_source.h"
 #include "profiler/exchange/export_memory_viz.h"
 #include "profiler/exchange/import_memory_viz.h"
 #include "profiler/exchange/lifetimes.h"
 #include "profiler/exchange/timeline.h"
+#include "profiler/recording/events.h"
 #include "profiler/report/block_tracker.h"
 #include "tests/support/gzip_file.h"
 #include "tests/support/recordings/random_recording.h"

@@ -1,10 +1,10 @@
-#include "profiler/python_rules.h"
+#include "profiler/recording/python_rules.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 #include <string_view>
 
-#include "profiler/python_frames.h"
+#include "profiler/recorder/python_frames.h"
 
 using namespace shardlens;
 using namespace shardlens::profiler;

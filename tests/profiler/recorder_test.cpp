@@ -9,7 +9,7 @@
 #include <map>
 
 #include "comm/none.h"
-#include "profiler/reader.h"
+#include "profiler/file/reader.h"
 #include "tests/support/counted_memory.h"
 #include "tests/support/strategies.h"
 #include "tests/support/temporary_folder.h"

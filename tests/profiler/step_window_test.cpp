@@ -1,5 +1,5 @@
 // A recording of some steps against the whole one: for these steps it says the same.
-#include "profiler/step_window.h"
+#include "profiler/recorder/step_window.h"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>

@@ -1,4 +1,4 @@
-#include "profiler/writer.h"
+#include "profiler/file/writer.h"
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -20,7 +20,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "profiler/reader.h"
+#include "profiler/file/reader.h"
 #include "tests/support/process.h"
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/recordings/synthetic_profile.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "plan/prepared_run.h"
-#include "profiler/events.h"
+#include "profiler/recording/events.h"
 #include "schedule/builders.h"
 #include "simulate/allocator/replay.h"
 #include "simulate/settled_rounds.h"

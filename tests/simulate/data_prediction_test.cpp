@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "plan/prepared_run.h"
-#include "profiler/reader.h"
+#include "profiler/file/reader.h"
 #include "tests/support/idx_files.h"
 #include "tests/support/image_files.h"
 #include "tests/support/process.h"

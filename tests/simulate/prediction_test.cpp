@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/reader.h"
+#include "profiler/file/reader.h"
 #include "simulate/meta/processor.h"
 #include "simulate/simulation.h"
 #include "tests/support/process.h"

@@ -1,7 +1,7 @@
 // Damage to a recording is never silent: whoever shows a number of it shows what it shows of the
 // whole one, or says that the recording is damaged, or refuses it.
 
-#include "profiler/judgement.h"
+#include "profiler/recording/judgement.h"
 
 #include <fmt/format.h>
 
@@ -20,8 +20,8 @@
 #include "plan/outside_memory.h"
 #include "profiler/commands/commands.h"
 #include "profiler/commands/gate.h"
-#include "profiler/recording_report.h"
-#include "profiler/writer.h"
+#include "profiler/file/writer.h"
+#include "profiler/report/recording_report.h"
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/recordings/synthetic_profile.h"
 #include "tests/support/temporary_folder.h"
@@ -127,9 +127,8 @@ struct Consumer {
   std::function<std::string(const Recording&)> say;
 };
 
-const profiler::Recordings kFiles = {.analyse = profiler::report_of,
-                                     .check = profiler::check_profile,
-                                     .write_page = export_page};
+const profiler::Recordings kFiles = {
+    .analyse = profiler::report_of, .check = profiler::check_profile, .write_page = export_page};
 
 std::string profile_words(const std::vector<std::string>& arguments) {
   const profiler::CommandOutcome outcome = profiler::profile_command(arguments, kFiles);

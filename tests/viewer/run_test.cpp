@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "profiler/exchange/import_memory_viz.h"
-#include "profiler/writer.h"
+#include "profiler/file/writer.h"
 #include "tests/support/recordings/large_recording.h"
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/recordings/view_recording.h"

@@ -9,7 +9,7 @@
 
 #include "base/units.h"
 #include "profiler/compare/origin.h"
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::viewer {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/input_file.h"
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "viewer/model/lane_data.h"
 #include "viewer/model/pyramid.h"
 

@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "profiler/events.h"
-#include "profiler/reader.h"
+#include "profiler/file/reader.h"
+#include "profiler/recording/events.h"
 
 namespace shardlens::viewer {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "profiler/report/address_map.h"
 #include "profiler/report/block_tracker.h"
 #include "viewer/model/lane.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "viewer/model/run.h"
 #include "viewer/page/page_columns.h"
 #include "viewer/state/view_state.h"

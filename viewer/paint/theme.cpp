@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "viewer/model/compare.h"
 
 namespace shardlens::viewer {

@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "viewer/model/passes.h"
 #include "viewer/paint/picture.h"
 #include "viewer/state/view_state.h"

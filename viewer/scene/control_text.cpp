@@ -5,7 +5,7 @@
 #include <array>
 #include <string_view>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "viewer/paint/theme.h"
 #include "viewer/scene/panels/tree_panel.h"
 #include "viewer/state/commands.h"

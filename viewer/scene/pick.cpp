@@ -8,7 +8,7 @@
 
 #include "base/shown.h"
 #include "base/units.h"
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "viewer/scene/block_image.h"
 
 namespace shardlens::viewer {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "viewer/scene/parts.h"
 #include "viewer/state/lanes.h"
 

@@ -17,7 +17,7 @@ from . import (IS_ATTACHED, OPTIONS, account, bounds, counters, cudnn, experts, 
                library, ranks, values)
 from .guards import describe, doubts, guarded, replace, say
 
-# These are numbers of profiler/profile.h.
+# These are numbers of profiler/recording/profile.h.
 PARAMETER_SHARD, GRADIENT_SHARD, OPTIMIZER_STATE, GRADIENT = 0, 1, 2, 5
 
 # These are the values of c10::CachingDeviceAllocator::RecordContext.

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "profiler/writer.h"
+#include "profiler/file/writer.h"
 #include "tests/support/recordings/synthetic_profile.h"
 
 namespace shardlens::test {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::test {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "profiler/profile.h"
-#include "profiler/writer.h"
+#include "profiler/file/writer.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::test {
 

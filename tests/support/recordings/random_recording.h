@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "tests/support/model_allocator.h"
 
 namespace shardlens::test {

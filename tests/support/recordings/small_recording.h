@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::test {
 

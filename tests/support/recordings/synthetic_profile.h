@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::test {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "models/spec.h"
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "schedule/schedule.h"
 
 namespace shardlens::test {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/units.h"
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "viewer/model/compare.h"
 #include "viewer/scene/parts.h"
 

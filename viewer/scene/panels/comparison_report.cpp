@@ -11,7 +11,7 @@
 #include "base/strict_json.h"
 #include "base/units.h"
 #include "profiler/compare/matching_json.h"
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "profiler/report/judgement_json.h"
 #include "viewer/model/compare.h"
 #include "viewer/paint/theme.h"

@@ -12,7 +12,7 @@
 
 #include "base/step_range.h"
 #include "profiler/file/live_set.h"
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 #include "profiler/report/block_tracker.h"
 
 namespace shardlens::profiler {

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
 

@@ -1,4 +1,4 @@
-#include "profiler/python_rules.h"
+#include "profiler/recording/python_rules.h"
 
 #include <algorithm>
 #include <array>

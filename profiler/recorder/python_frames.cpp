@@ -1,4 +1,4 @@
-#include "profiler/python_frames.h"
+#include "profiler/recorder/python_frames.h"
 
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-#include "profiler/judgement.h"
+#include "profiler/recording/judgement.h"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "profiler/profile.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
 

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "profiler/judgement.h"
+#include "profiler/recording/judgement.h"
 
 namespace shardlens::profiler {
 

@@ -1,4 +1,4 @@
-#include "profiler/events.h"
+#include "profiler/recording/events.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,8 +1,8 @@
-#include "profiler/recording_report.h"
+#include "profiler/report/recording_report.h"
 
 #include <vector>
 
-#include "profiler/reader.h"
+#include "profiler/file/reader.h"
 
 namespace shardlens::profiler {
 

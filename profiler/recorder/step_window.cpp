@@ -1,9 +1,9 @@
-#include "profiler/step_window.h"
+#include "profiler/recorder/step_window.h"
 
 #include <utility>
 #include <vector>
 
-#include "profiler/events.h"
+#include "profiler/recording/events.h"
 
 namespace shardlens::profiler {
 

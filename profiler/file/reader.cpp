@@ -1,4 +1,4 @@
-#include "profiler/reader.h"
+#include "profiler/file/reader.h"
 
 #include <fmt/format.h>
 

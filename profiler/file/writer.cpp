@@ -1,4 +1,4 @@
-#include "profiler/writer.h"
+#include "profiler/file/writer.h"
 
 #include <fmt/format.h>
 #include <pthread.h>

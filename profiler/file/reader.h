@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "profiler/judgement.h"
-#include "profiler/profile.h"
+#include "profiler/recording/judgement.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
 
