@@ -33,7 +33,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/fence.h"
 #include "checkpoint/verification.h"
-#include "config/strategy.h"
+#include "planner/config/strategy.h"
 
 namespace shardlens::runtime {
 

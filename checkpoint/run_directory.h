@@ -11,7 +11,7 @@
 #include <string>
 
 #include "checkpoint/fence.h"
-#include "config/strategy.h"
+#include "planner/config/strategy.h"
 
 namespace shardlens::runtime {
 

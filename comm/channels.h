@@ -5,7 +5,7 @@
 #include <span>
 
 #include "comm/communicator.h"
-#include "schedule/schedule.h"
+#include "planner/schedule/schedule.h"
 
 namespace shardlens::runtime {
 

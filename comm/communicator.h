@@ -25,7 +25,7 @@
 #include <string_view>
 
 #include "base/fault.h"
-#include "config/strategy.h"
+#include "planner/config/strategy.h"
 
 namespace shardlens::runtime {
 

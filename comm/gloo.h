@@ -21,7 +21,7 @@
 
 #include "comm/board/board.h"
 #include "comm/communicator.h"
-#include "schedule/schedule.h"
+#include "planner/schedule/schedule.h"
 
 namespace shardlens::runtime {
 

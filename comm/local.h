@@ -25,7 +25,7 @@
 #include "comm/board/board.h"
 #include "comm/board/futex_word.h"
 #include "comm/communicator.h"
-#include "schedule/schedule.h"
+#include "planner/schedule/schedule.h"
 
 namespace shardlens::runtime {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "config/strategy.h"
+#include "planner/config/strategy.h"
 
 namespace shardlens::runtime {
 

@@ -1,7 +1,7 @@
 #include <cstdlib>
 
 #include "base/process/program.h"
-#include "plan/plan_command.h"
+#include "planner/plan_command.h"
 
 int main(int argc, char** argv) {
   const char* const settings = std::getenv("PYTORCH_CUDA_ALLOC_CONF");

@@ -2,8 +2,8 @@
 #include <optional>
 #include <stdexcept>
 
-#include "config/training_data.h"
-#include "plan/planner.h"
+#include "planner/config/training_data.h"
+#include "planner/planner.h"
 #include "train/runtime.h"
 
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "comm/board/board.h"
-#include "config/strategy.h"
+#include "planner/config/strategy.h"
 #include "profiler/recording/profile.h"
 
 namespace shardlens::runtime {

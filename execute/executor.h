@@ -1,5 +1,5 @@
-// Executes schedules on one rank: the backend of step/interpreter.h for LibTorch's tensors. The
-// functions that compute are in executor_compute.cpp, those that move and apply parameters and
+// Executes schedules on one rank: the backend of planner/step/interpreter.h for LibTorch's tensors.
+// The functions that compute are in executor_compute.cpp, those that move and apply parameters and
 // gradients in executor_state.cpp.
 //
 // An action that is done in several rounds has one event, recorded anew in each. So a wait for an
@@ -30,9 +30,9 @@
 #include "execute/step_ops.h"
 #include "execute/streams.h"
 #include "models/model.h"
+#include "planner/schedule/schedule.h"
+#include "planner/step/interpreter.h"
 #include "profiler/recorder/recorder.h"
-#include "schedule/schedule.h"
-#include "step/interpreter.h"
 
 namespace shardlens::runtime {
 

@@ -11,7 +11,7 @@
 #include "execute/rank_state.h"
 #include "execute/streams.h"
 #include "null_device/checks/null_checks.h"
-#include "schedule/schedule.h"
+#include "planner/schedule/schedule.h"
 
 namespace shardlens::runtime {
 

@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "config/optimizer_options.h"
-#include "step/gradient_scale.h"
+#include "planner/config/optimizer_options.h"
+#include "planner/step/gradient_scale.h"
 
 namespace shardlens::runtime {
 

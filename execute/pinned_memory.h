@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "planner/schedule/pinned_blocks.h"
 #include "profiler/recording/profile.h"
-#include "schedule/pinned_blocks.h"
 
 namespace shardlens::runtime {
 

@@ -8,8 +8,8 @@
 #include "base/check.h"
 #include "comm/scalar_type.h"
 #include "execute/pinned_memory.h"
+#include "planner/schedule/pinned_blocks.h"
 #include "profiler/recorder/recorder.h"
-#include "schedule/pinned_blocks.h"
 
 namespace shardlens::runtime {
 

@@ -22,8 +22,8 @@
 
 #include "execute/optimizer.h"
 #include "models/spec.h"
-#include "schedule/schedule.h"
-#include "step/step.h"
+#include "planner/schedule/schedule.h"
+#include "planner/step/step.h"
 
 namespace shardlens::runtime {
 

@@ -11,8 +11,8 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/scalar_type.h"
 #include "models/own_data.h"
+#include "planner/step/gradient_scale.h"
 #include "profiler/recorder/recorder.h"
-#include "step/gradient_scale.h"
 
 namespace shardlens::runtime {
 

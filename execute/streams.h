@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "schedule/schedule.h"
+#include "planner/schedule/schedule.h"
 
 namespace c10 {
 struct Device;

@@ -1,6 +1,6 @@
 // The units of every family as code, written once for every kind of tensor: LibTorch's, with which
-// models are trained (aten_ops.h), and the planner's, which have no values (simulate/meta/ops.h).
-// So both have the same temporary tensors, which live equally long.
+// models are trained (aten_ops.h), and the planner's, which have no values
+// (planner/simulate/meta/ops.h). So both have the same temporary tensors, which live equally long.
 //
 // `Ops` is a struct of static functions:
 //   Tensor, which has size, scalar_type, to, view, reshape, permute, transpose, select, expand,

@@ -112,8 +112,8 @@ TEST_CASE("two headers with one name of a type are a fault, an alias of the same
 
 TEST_CASE("the two backends share the functions that the interpreter calls, and no other") {
   const Names executor = functions_of_class(text_of("execute/executor.h"), "Executor");
-  const Names simulator = functions_of_class(text_of("simulate/simulator.h"), "Simulator");
-  const std::string interpreter = text_of("step/interpreter.h");
+  const Names simulator = functions_of_class(text_of("planner/simulate/simulator.h"), "Simulator");
+  const std::string interpreter = text_of("planner/step/interpreter.h");
   CHECK(executor.size() > 20);
   CHECK(simulator.size() > 15);
   CHECK(shared_in_vain(executor, simulator, interpreter) == Names{});

@@ -56,12 +56,12 @@ const Names kNouns = {"base/choice.h",
                       "base/gpus.h",
                       "base/step_range.h",
                       "base/units.h",
-                      "config/strategy.h",
+                      "planner/config/strategy.h",
                       "models/spec.h",
                       "profiler/recording/blocks.h",
                       "profiler/recording/judgement.h",
                       "profiler/recording/profile.h",
-                      "schedule/schedule.h"};
+                      "planner/schedule/schedule.h"};
 
 /// The room of the programs, which are made of all others.
 constexpr std::string_view kPrograms = "commands";
@@ -75,30 +75,22 @@ struct Room {
 
 const std::vector<Room> kRooms = {
     {"base", {}},
-    {"models", {"base"}},
-    {"profiler", {"base"}},
     {"data", {"base"}},
-    {"config", {"base", "models", "data"}},
-    {"schedule", {"base", "models", "profiler", "config"}},
-    {"step", {"models", "config", "schedule"}},
-    {"simulate", {"base", "models", "profiler", "config", "schedule", "step"}},
-    {"pytorch", {"base", "models", "config", "step", "simulate"}},
+    {"models", {"base"}},
     {"null_device", {"base"}},
-    {"plan",
-     {"base", "models", "profiler", "config", "schedule", "simulate", "pytorch", "null_device"}},
-    {"comm", {"base", "config", "schedule"}},
-    {"checkpoint", {"base", "models", "config", "schedule"}},
-    {"execute",
-     {"base", "models", "profiler", "config", "schedule", "step", "comm", "checkpoint",
-      "null_device"}},
+    {"profiler", {"base"}},
+    {"planner", {"base", "data", "models", "null_device", "profiler"}},
+    {"comm", {"base", "planner"}},
+    {"checkpoint", {"base", "models", "planner"}},
+    {"execute", {"base", "models", "null_device", "profiler", "planner", "comm", "checkpoint"}},
     {"train",
-     {"base", "models", "profiler", "config", "data", "schedule", "step", "comm", "checkpoint",
-      "null_device", "execute"}},
+     {"base", "data", "models", "null_device", "profiler", "planner", "comm", "checkpoint",
+      "execute"}},
     {"launch", {"base", "profiler", "comm", "checkpoint", "execute", "train"}},
     {"infer", {"base", "models", "comm", "checkpoint", "execute", "train", "launch"}},
     {"doctor", {"base", "data", "comm"}},
-    {"record", {"base", "profiler", "null_device"}},
-    {"viewer", {"base", "profiler", "config", "schedule", "plan"}},
+    {"record", {"base", "null_device", "profiler"}},
+    {"viewer", {"base", "profiler", "planner"}},
 };
 
 /// Libraries that only some files may include; all others are free. All are prefixes.
@@ -370,7 +362,7 @@ std::string faults_of_repository(const Rule& rule) {
 Faults edge_faults(const std::string& path, const std::string& include_line) {
   Names files = kNouns;
   files.insert({"commands/shell_completion.h", "execute/executor.h", "models/model.h",
-                "plan/planner.h", "schedule/builders.h", "train/runtime.h"});
+                "planner/planner.h", "planner/schedule/builders.h", "train/runtime.h"});
   return include_faults({path, include_line + "\n"}, files);
 }
 
@@ -466,22 +458,22 @@ TEST_CASE("a file's own name that another file of its batch has is a fault") {
 }
 
 TEST_CASE("an include edge outside the table is a fault") {
-  CHECK(allows("execute/executor.cpp", "#include \"schedule/schedule.h\""));
+  CHECK(allows("execute/executor.cpp", "#include \"planner/schedule/schedule.h\""));
   CHECK(allows("execute/executor.cpp", "#include \"execute/executor.h\""));
-  CHECK(allows("tests/execute/executor_test.cpp", "#include \"plan/planner.h\""));
-  CHECK_FALSE(allows("execute/executor.cpp", "#include \"plan/planner.h\""));
+  CHECK(allows("tests/execute/executor_test.cpp", "#include \"planner/planner.h\""));
+  CHECK_FALSE(allows("execute/executor.cpp", "#include \"planner/planner.h\""));
   CHECK_FALSE(allows("execute/executor.cpp", "#include \"train/runtime.h\""));
-  CHECK_FALSE(allows("schedule/schedule.cpp", "  #  include \"plan/planner.h\""));
-  CHECK_FALSE(allows("models/model.cpp", "#include \"schedule/schedule.h\""));
+  CHECK_FALSE(allows("planner/schedule/schedule.cpp", "  #  include \"planner/planner.h\""));
+  CHECK_FALSE(allows("models/model.cpp", "#include \"planner/schedule/schedule.h\""));
   CHECK_FALSE(allows("viewer/app/viewer.cpp", "#include \"train/runtime.h\""));
   CHECK_FALSE(allows("execute/executor.cpp", "#include \"executor.h\""));
   CHECK_FALSE(allows("unknown/a.cpp", "#include \"base/units.h\""));
 }
 
 TEST_CASE("programs may include all rooms, and no room includes programs") {
-  CHECK(allows("commands/main_train.cpp", "#include \"plan/planner.h\""));
+  CHECK(allows("commands/main_train.cpp", "#include \"planner/planner.h\""));
   CHECK(allows("commands/main_train.cpp", "#include \"train/runtime.h\""));
-  CHECK_FALSE(allows("plan/planner.cpp", "#include \"commands/shell_completion.h\""));
+  CHECK_FALSE(allows("planner/planner.cpp", "#include \"commands/shell_completion.h\""));
 }
 
 TEST_CASE("the table of rooms leads one way, and allows no more than is used") {
@@ -511,9 +503,9 @@ TEST_CASE("the table of rooms leads one way, and allows no more than is used") {
 TEST_CASE("libraries are included only where the table allows") {
   CHECK(allows("models/model.h", "#include <torch/torch.h>"));
   CHECK(allows("comm/gloo.cpp", "#include <gloo/config.h>"));
-  CHECK(allows("config/arguments.cpp", "#include <CLI/CLI.hpp>"));
-  CHECK_FALSE(allows("plan/planner.cpp", "#include <ATen/ATen.h>"));
-  CHECK_FALSE(allows("simulate/simulator.cpp", "#include <ATen/ATen.h>"));
+  CHECK(allows("planner/config/arguments.cpp", "#include <CLI/CLI.hpp>"));
+  CHECK_FALSE(allows("planner/planner.cpp", "#include <ATen/ATen.h>"));
+  CHECK_FALSE(allows("planner/simulate/simulator.cpp", "#include <ATen/ATen.h>"));
   CHECK_FALSE(allows("checkpoint/checkpoint.cpp", "#include <ATen/ATen.h>"));
   CHECK_FALSE(allows("models/spec.cpp", "#include <c10/util/Exception.h>"));
   CHECK_FALSE(allows("profiler/file/reader.cpp", "#include <cupti.h>"));
@@ -524,11 +516,11 @@ TEST_CASE("libraries are included only where the table allows") {
 }
 
 TEST_CASE("nouns include the standard library and nouns") {
-  CHECK(allows("schedule/schedule.h", "#include <string_view>"));
-  CHECK(allows("schedule/schedule.h", "#include \"models/spec.h\""));
-  CHECK_FALSE(allows("schedule/schedule.h", "#include <nlohmann/json.hpp>"));
-  CHECK_FALSE(allows("schedule/schedule.h", "#include <unistd.h>"));
-  CHECK_FALSE(allows("schedule/schedule.h", "#include \"schedule/builders.h\""));
+  CHECK(allows("planner/schedule/schedule.h", "#include <string_view>"));
+  CHECK(allows("planner/schedule/schedule.h", "#include \"models/spec.h\""));
+  CHECK_FALSE(allows("planner/schedule/schedule.h", "#include <nlohmann/json.hpp>"));
+  CHECK_FALSE(allows("planner/schedule/schedule.h", "#include <unistd.h>"));
+  CHECK_FALSE(allows("planner/schedule/schedule.h", "#include \"planner/schedule/builders.h\""));
 }
 
 TEST_CASE("the length of a function runs from its head to its closing brace") {

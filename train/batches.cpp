@@ -10,7 +10,7 @@
 
 #include "data/image_file.h"
 #include "execute/step_ops.h"
-#include "step/samples.h"
+#include "planner/step/samples.h"
 
 namespace shardlens::runtime {
 

@@ -13,10 +13,10 @@
 #include "base/check.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/run_directory.h"
-#include "config/optimizer_options.h"
 #include "execute/pinned_memory.h"
+#include "planner/config/optimizer_options.h"
+#include "planner/schedule/checkpoints.h"
 #include "profiler/recorder/recorder.h"
-#include "schedule/checkpoints.h"
 #include "train/progress.h"
 
 namespace shardlens::runtime {

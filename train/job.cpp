@@ -11,12 +11,12 @@
 #include "base/units.h"
 #include "checkpoint/local_recordings.h"
 #include "checkpoint/verification.h"
-#include "config/optimizer_options.h"
-#include "config/training_data.h"
 #include "execute/device.h"
 #include "execute/executor.h"
 #include "models/model.h"
 #include "null_device/null_device.h"
+#include "planner/config/optimizer_options.h"
+#include "planner/config/training_data.h"
 
 namespace shardlens::runtime {
 

@@ -12,12 +12,12 @@
 #include "checkpoint/fence.h"
 #include "comm/board/board.h"
 #include "comm/membership.h"
-#include "config/strategy.h"
-#include "config/training_data.h"
 #include "data/dataset.h"
 #include "data/image_folder.h"
 #include "models/spec.h"
-#include "schedule/schedule.h"
+#include "planner/config/strategy.h"
+#include "planner/config/training_data.h"
+#include "planner/schedule/schedule.h"
 #include "train/runtime.h"
 
 namespace shardlens::runtime {

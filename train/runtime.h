@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "config/strategy.h"
 #include "models/model.h"
 #include "models/own_data.h"
+#include "planner/config/strategy.h"
 
 namespace shardlens::planner {
 struct TrainingData;

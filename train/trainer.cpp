@@ -20,8 +20,8 @@
 #include "base/units.h"
 #include "execute/null_inspection.h"
 #include "models/model.h"
+#include "planner/step/samples.h"
 #include "profiler/recorder/recorder.h"
-#include "step/samples.h"
 #include "train/batches.h"
 #include "train/progress.h"
 

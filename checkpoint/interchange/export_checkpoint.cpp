@@ -15,8 +15,8 @@
 #include "base/limits.h"
 #include "base/strict_json.h"
 #include "checkpoint/interchange/dcp_writer.h"
-#include "config/optimizer_options.h"
 #include "models/weights/torch_file.h"
+#include "planner/config/optimizer_options.h"
 
 namespace shardlens::runtime {
 

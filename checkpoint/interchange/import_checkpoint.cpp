@@ -18,10 +18,10 @@
 #include "checkpoint/interchange/trained_model.h"
 #include "checkpoint/run_directory.h"
 #include "checkpoint/verification.h"
-#include "config/optimizer_options.h"
-#include "config/strategy.h"
-#include "config/training_data.h"
-#include "schedule/schedule.h"
+#include "planner/config/optimizer_options.h"
+#include "planner/config/strategy.h"
+#include "planner/config/training_data.h"
+#include "planner/schedule/schedule.h"
 
 namespace shardlens::runtime {
 

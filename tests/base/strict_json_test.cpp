@@ -8,7 +8,7 @@
 #include <string>
 
 #include "checkpoint/checkpoint.h"
-#include "config/strategy.h"
+#include "planner/config/strategy.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "comm/channels.h"
-#include "schedule/schedule.h"
+#include "planner/schedule/schedule.h"
 
 namespace shardlens::runtime::tests {
 

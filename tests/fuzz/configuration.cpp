@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "config/strategy.h"
+#include "planner/config/strategy.h"
 #include "tests/fuzz/harness.h"
 
 namespace shardlens::fuzz {

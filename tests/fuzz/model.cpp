@@ -1,7 +1,7 @@
 // Model files of --model: a family with its sizes, or a config.json of Hugging Face's.
 
 #include "models/spec.h"
-#include "schedule/schedule.h"
+#include "planner/schedule/schedule.h"
 #include "tests/fuzz/harness.h"
 
 namespace shardlens::fuzz {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "plan/plan_command.h"
+#include "planner/plan_command.h"
 #include "tests/fuzz/harness.h"
 
 namespace shardlens::fuzz {

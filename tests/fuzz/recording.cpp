@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "plan/outside_memory.h"
+#include "planner/outside_memory.h"
 #include "profiler/commands/commands.h"
 #include "profiler/commands/exchange_commands.h"
 #include "profiler/commands/gate.h"

@@ -1,6 +1,6 @@
 // Schedules as text, which recordings carry and the viewer reads.
 
-#include "schedule/schedule.h"
+#include "planner/schedule/schedule.h"
 
 #include <stdexcept>
 

@@ -14,7 +14,7 @@
 #include <stdexcept>
 
 #include "models/spec.h"
-#include "plan/plan_command.h"
+#include "planner/plan_command.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;

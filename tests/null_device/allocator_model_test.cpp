@@ -26,9 +26,9 @@
 #include <vector>
 
 #include "null_device/null_device.h"
-#include "simulate/allocator/allocator_model.h"
-#include "simulate/allocator/allocator_settings.h"
-#include "simulate/allocator/hashed_streams.h"
+#include "planner/simulate/allocator/hashed_streams.h"
+#include "planner/simulate/allocator/model.h"
+#include "planner/simulate/allocator/settings.h"
 #include "tests/null_device/allocator_pair.h"
 #include "tests/support/allocator_storm.h"
 #include "tests/support/process.h"

@@ -13,7 +13,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include "simulate/allocator/allocator_model.h"
+#include "planner/simulate/allocator/model.h"
 #include "tests/support/allocator_storm.h"
 
 namespace shardlens::test {

@@ -13,7 +13,7 @@
 
 #include "base/gpus.h"
 #include "tests/null_device/case_process.h"
-#include "tests/simulate/operator_cases.h"
+#include "tests/planner/simulate/operator_cases.h"
 
 using namespace shardlens;
 using c10::cuda::CUDACachingAllocator::TraceEntry;
@@ -91,7 +91,7 @@ TEST_CASE("operators take on every GPU what the planner says") {
     const std::string name(gpu.name);
     const std::string told =
         test::output_of_case("follow operators on one GPU", "SHARDLENS_NULL_GPU=" + name);
-    std::cout << told;  // which operators differ, for tests/pytorch/new_version
+    std::cout << told;  // which operators differ, for tests/versions/new_version
     CHECK(told.ends_with(std::to_string(cases) + " cases on " + name + "\n"));
     CHECK(std::ranges::count(told, '\n') == 1);
   }

@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "config/optimizer_options.h"
 #include "execute/device.h"
+#include "planner/config/optimizer_options.h"
+#include "planner/simulate/simulated_state.h"
 #include "profiler/file/reader.h"
 #include "profiler/recorder/recorder.h"
-#include "simulate/simulated_state.h"
 #include "tests/support/strategies.h"
 #include "tests/support/temporary_folder.h"
 #include "train/checkpointer.h"

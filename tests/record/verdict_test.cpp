@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/planner.h"
+#include "planner/planner.h"
 #include "tests/support/process.h"
 #include "tests/support/random_vit.h"
 #include "tests/support/strategies.h"

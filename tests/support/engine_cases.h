@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "base/gpus.h"
-#include "config/strategy.h"
 #include "models/spec.h"
 #include "models/torch_rules.h"
-#include "pytorch/pytorch_program.h"
-#include "pytorch/pytorch_simulation.h"
-#include "simulate/timeline.h"
+#include "planner/config/strategy.h"
+#include "planner/pytorch/program.h"
+#include "planner/pytorch/simulation.h"
+#include "planner/simulate/timeline.h"
 
 namespace shardlens::test {
 

@@ -8,7 +8,7 @@
 
 #include "models/families.h"
 #include "models/spec.h"
-#include "schedule/schedule.h"
+#include "planner/schedule/schedule.h"
 
 namespace shardlens::test {
 

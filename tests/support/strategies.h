@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "config/strategy.h"
+#include "planner/config/strategy.h"
 #include "tests/support/sample.h"
 
 namespace shardlens::test {

@@ -19,7 +19,7 @@
 #include "execute/rank_state.h"
 #include "launch/rendezvous.h"
 #include "models/model.h"
-#include "schedule/schedule.h"
+#include "planner/schedule/schedule.h"
 #include "train/batches.h"
 #include "train/job.h"
 

@@ -6,7 +6,7 @@
 #include <catch2/generators/catch_generators_range.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "config/training_data.h"
+#include "planner/config/training_data.h"
 #include "tests/support/image_files.h"
 #include "tests/support/temporary_folder.h"
 

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/outside_memory.h"
+#include "planner/outside_memory.h"
 #include "profiler/commands/commands.h"
 #include "profiler/commands/gate.h"
 #include "profiler/file/writer.h"

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "base/units.h"
-#include "plan/planner.h"
+#include "planner/planner.h"
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/viewer/acts.h"

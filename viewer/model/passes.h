@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "schedule/schedule.h"
+#include "planner/schedule/schedule.h"
 #include "viewer/model/lane.h"
 
 namespace shardlens::viewer {

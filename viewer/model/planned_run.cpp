@@ -12,8 +12,8 @@
 #include "base/input_file.h"
 #include "base/limits.h"
 #include "base/strict_json.h"
-#include "config/strategy.h"
-#include "plan/planner.h"
+#include "planner/config/strategy.h"
+#include "planner/planner.h"
 #include "viewer/model/lane_builder.h"
 
 namespace shardlens::viewer {

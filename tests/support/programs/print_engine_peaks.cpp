@@ -1,6 +1,6 @@
 // What `--engine pytorch-fsdp2` says of cases: rows of tests/reference/engine_null.py on standard
 // input, one a line; a line of JSON each on standard output: [allocated, reserved] bytes, or null
-// where the GPU is too small. For tests/bench/engine_accuracy and tests/pytorch/new_version.
+// where the GPU is too small. For tests/bench/engine_accuracy and tests/versions/new_version.
 //
 //     print_engine_peaks [GPU]
 //     print_engine_peaks --events     what the allocator is asked in the third step, on an H200

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "models/spec.h"
+#include "planner/schedule/schedule.h"
 #include "profiler/recording/profile.h"
-#include "schedule/schedule.h"
 
 namespace shardlens::test {
 

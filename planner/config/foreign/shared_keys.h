@@ -1,0 +1,41 @@
+// Rules that several formats share: keys that are read in one way, and reasons to ignore one.
+// Private to planner/config/foreign/.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+
+#include "planner/config/foreign/reading.h"
+
+namespace shardlens::planner {
+
+inline void read_batch(ForeignReading& r) { r.set("batch", std::to_string(r.count())); }
+inline void read_accumulation(ForeignReading& r) { r.set("accumulate", std::to_string(r.count())); }
+inline void read_lr(ForeignReading& r) { r.set("lr", fmt::format("{}", r.number())); }
+inline void read_decay(ForeignReading& r) { r.set("weight-decay", fmt::format("{}", r.number())); }
+inline void read_clipping(ForeignReading& r) { r.set("clip-norm", fmt::format("{}", r.number())); }
+
+/// Reads ZeRO's stage.
+inline void read_stage(ForeignReading& r) {
+  const int64_t stage = r.count();
+  if (stage > 3) r.refuse("ZeRO has stages 0 to 3; give one of them");
+  r.set("strategy", stage == 0 ? "ddp" : "fsdp");
+  if (stage > 0) r.set("reshard-after-forward", stage == 3 ? "true" : "false");
+}
+
+/// Offloads ZeRO's parameters to the host, together with the optimizer if the key `optimizer` says
+/// so.
+inline void offload_parameters(ForeignReading& r, std::string_view optimizer) {
+  const ForeignReading::Json* const other = r.find(optimizer);
+  r.set("offload", other != nullptr && *other == "cpu" ? "all" : "params");
+}
+
+constexpr std::string_view kPrints = "it only prints or logs";
+constexpr std::string_view kFiles = "it is about files, loading or saving";
+constexpr std::string_view kRate = "the learning rate is constant here";
+constexpr std::string_view kFixed = "no effect on memory; PyTorch's default is taken";
+constexpr std::string_view kOfOthers = "of a parallelism that is not used";
+
+}  // namespace shardlens::planner

@@ -1,0 +1,357 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <utility>
+
+#include "base/limits.h"
+#include "base/shown.h"
+#include "base/strict_json.h"
+#include "planner/config/strategy.h"
+
+namespace shardlens::planner {
+
+namespace {
+
+const Option kOptions[] = {
+    {"model", "NAME|FILE.json",
+     "a preset (vit-tutorial, ...), a family with its sizes, or the config.json of a Llama or "
+     "Mistral "
+     "of Hugging Face",
+     &Config::model},
+    {"data", "auto|fashion-mnist|synthetic|DIR",
+     "the packaged set, one random batch, or a folder of IDX files or of images by class; auto: "
+     "fashion-mnist where the model takes its images, else synthetic",
+     &Config::data},
+    {"init", "FILE.safetensors", "start weights; default: drawn from --seed", &Config::init},
+    {"seq", "T", "tokens a sample, of a model that takes tokens; 0: the model's own", &Config::seq},
+    {"batch", "B", "samples a rank and step", &Config::batch, 1},
+    {"epochs", "N", "passes over the training data", &Config::epochs, 1},
+    {"steps", "N", "stop after N steps; 0: as many as the epochs have", &Config::steps},
+    {"lr", "X", "learning rate", &Config::lr, 0, true},
+    {"seed", "N", "of start weights and sample order", &Config::seed},
+    {"optimizer", "adam|adamw|sgd", "what applies the gradients", &Config::optimizer},
+    {"momentum", "X", "of sgd", &Config::momentum},
+    {"weight-decay", "X", "of adam and sgd as an L2 term, of adamw decoupled",
+     &Config::weight_decay},
+    {"clip-norm", "X", "scale gradients down to this global norm; 0: no clipping",
+     &Config::clip_norm},
+    {"loss-scale", "auto|none|X", "auto: adapts itself where --param-dtype is fp16, else none",
+     &Config::loss_scale},
+    {"strategy", "single|ddp|fsdp|hsdp",
+     "how the state is laid out over ranks; FSDP1's names (FULL_SHARD, ...) are taken too",
+     &Config::strategy},
+    {"replicas", "R", "of hsdp: copies of the state, each shared by W / R neighbours",
+     &Config::replicas, 1},
+    {"reshard-after-forward", "auto|true|false|K",
+     "free gathered weights between forward and backward; auto: all but the head's; K: keep a copy "
+     "between K neighbours",
+     &Config::reshard_after_forward},
+    {"param-dtype", "fp32|bf16|fp16", "what parameters are gathered and computed with",
+     &Config::param_dtype},
+    {"reduce-dtype", "fp32|bf16|fp16", "what gradients are reduced in", &Config::reduce_dtype},
+    {"output-dtype", "auto|fp32|bf16|fp16", "what the model's outputs are cast to",
+     &Config::output_dtype},
+    {"cast-inputs", "true|false",
+     "cast what units take to the dtype of their parameters; false: a model of your own does",
+     &Config::cast_inputs},
+    {"offload", "none|params|optimizer|all",
+     "what the host keeps: the fp32 masters; masters and moments, and it steps them; or all but "
+     "what "
+     "is in use",
+     &Config::offload},
+    {"forward-prefetch", "N", "gathers that may run ahead of the compute in forward",
+     &Config::forward_prefetch},
+    {"backward-prefetch", "N", "... and in backward", &Config::backward_prefetch},
+    {"wrap", "block|root|size:N|module:REGEX",
+     "what is gathered together: a block, everything, runs of N elements or more, or what stands "
+     "in a module of such a name",
+     &Config::wrap},
+    {"ignore", "[module:]REGEX", "parameters that every rank keeps whole", &Config::ignore},
+    {"freeze", "[module:]REGEX", "parameters that are not trained", &Config::freeze},
+    {"keep-fp32", "[module:]REGEX", "parameters that --param-dtype leaves in fp32",
+     &Config::keep_fp32},
+    {"accumulate", "N", "microbatches a step", &Config::accumulate, 1},
+    {"sync", "every|last", "reduce each microbatch's gradients, or their sum after the last",
+     &Config::sync},
+    {"recompute", "none|full|every:K",
+     "blocks that keep their input alone and compute again for backward: none, all, or each K-th",
+     &Config::recompute},
+    {"attention", "auto|flash|efficient|math", "which of LibTorch's kernels; auto: it chooses",
+     &Config::attention},
+    {"communicator", "auto|local|gloo|nccl", "auto: nccl on GPUs, shared memory between CPU ranks",
+     &Config::communicator},
+    {"communicators", "1|2", "nccl: 2 keep gathers from queueing behind reductions",
+     &Config::communicators},
+    {"device", "auto|cpu|cuda|null:GPU",
+     "where the ranks compute; null: LibTorch's CUDA code with no GPU, for its memory; auto: cuda "
+     "where there is a GPU, else cpu",
+     &Config::device},
+    {"capacity", "SIZE", "memory of the null device, e.g. 40GiB; default: that of its GPU",
+     &Config::capacity},
+    {"workers", "N", "ranks to start and watch on this host", &Config::workers, 1},
+    {"world", "W", "ranks in all, for --solo-rank; 0: as many as --workers", &Config::world},
+    {"solo-rank", "R", "run rank R of --world alone, its collectives do nothing; -1: no",
+     &Config::solo_rank, -1},
+    {"threads", "N", "threads a rank computes with", &Config::threads, 1},
+    {"timeout", "S", "seconds that a rank waits for the others", &Config::timeout_s, 0, true},
+    {"max-failures", "N",
+     "start the ranks again, from the newest checkpoint, after so many failures; -1: after any "
+     "number",
+     &Config::max_failures, -1},
+    {"give-up-after", "N",
+     "... but not after N failures of one kind in a row, of one rank at one step, with no newer "
+     "checkpoint between",
+     &Config::give_up_after, 1},
+    {"grace", "S", "seconds that SIGTERM or SIGUSR1 leave the run to save a checkpoint and end",
+     &Config::grace_s, 0, true},
+    {"storage", "DIR", "where runs are kept", &Config::storage},
+    {"name", "RUN", "the run's folder in the storage; default: model, strategy and time",
+     &Config::name},
+    {"fresh", "", "start over a run of that name", &Config::fresh},
+    {"anyway", "", "start though there is too little memory by the plan", &Config::anyway},
+    {"checkpoint-every", "auto|epoch|none|STEPS",
+     "when to keep what a run goes on from, in RUN/checkpoints, and at its end RUN/model; auto: "
+     "epoch, or none where nothing real is learned (synthetic data, a null device, a solo rank)",
+     &Config::checkpoint_every},
+    {"checkpoint-async", "on|off", "write checkpoints while training goes on",
+     &Config::checkpoint_async},
+    {"keep", "N", "checkpoints to keep, the latest always among them; 0: all", &Config::keep},
+    {"keep-by", "newest|accuracy|loss",
+     "which to keep beside the latest: the newest, or those of the best test accuracy or train "
+     "loss",
+     &Config::keep_by},
+    {"profile", "off|on|FIRST:LAST",
+     "record where every byte goes, one file a rank in RUN/profiles; FIRST:LAST: in these steps, "
+     "counted from 1",
+     &Config::profile},
+    {"profile-dir", "DIR",
+     "record into this folder of each host, such as a disk of its own, and collect the files in "
+     "RUN/profiles when the ranks have ended, however they did",
+     &Config::profile_dir},
+    {"log-every", "N", "steps between two lines of metrics.jsonl", &Config::log_every, 1},
+};
+
+[[noreturn]] void refuse(const Option& option, std::string_view text, std::string_view why) {
+  throw std::invalid_argument(fmt::format("--{} {}: {}; give --{} {}", option.name,
+                                          input::shown(text), why, option.name, option.value));
+}
+
+template <class Number>
+Number parse_number(const Option& option, std::string_view text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc::result_out_of_range) refuse(option, text, "the number is too large");
+  if (error != std::errc{} || end != text.data() + text.size()) {
+    refuse(option, text, std::is_integral_v<Number> ? "not a whole number" : "not a number");
+  }
+  const auto value = static_cast<double>(number);
+  if (!std::isfinite(value)) refuse(option, text, "not a finite number");
+  if (value < option.minimum) refuse(option, text, fmt::format("less than {}", option.minimum));
+  if (option.exclusive && value == option.minimum) {
+    refuse(option, text, fmt::format("must be above {}", option.minimum));
+  }
+  return number;
+}
+
+// Each sets a value of its type from its text. Throws std::invalid_argument.
+
+template <ClosedChoice Choice>
+void set_value(const Option& option, std::string_view text, Choice& value) {
+  const auto choice = choice_named<Choice>(text);
+  if (!choice) refuse(option, text, "not one of its words");
+  value = *choice;
+}
+
+void set_value(const Option& option, std::string_view text, bool& value) {
+  if (text != "true" && text != "false") {
+    throw std::invalid_argument(fmt::format("--{} {}: give true or false", option.name, text));
+  }
+  value = text == "true";
+}
+
+void set_value(const Option& option, std::string_view text, int64_t& value) {
+  value = parse_number<int64_t>(option, text);
+}
+
+void set_value(const Option& option, std::string_view text, double& value) {
+  value = parse_number<double>(option, text);
+}
+
+void set_value(const Option&, std::string_view text, std::string& value) { value = text; }
+
+void set_value(const Option&, std::string_view text, DeviceChoice& value) {
+  value = device_named(text);
+}
+
+void set_value(const Option&, std::string_view text, ReshardChoice& value) {
+  value = reshard_named(text);
+}
+
+void set_value(const Option&, std::string_view text, Recompute& value) {
+  value = recompute_named(text);
+}
+
+template <class Value>
+std::string text_of_value(const Value& value) {
+  if constexpr (std::is_arithmetic_v<Value> || std::is_same_v<Value, std::string>) {
+    return fmt::format("{}", value);
+  } else if constexpr (ClosedChoice<Value>) {
+    return std::string(to_string(value));
+  } else {
+    return text_of(value);
+  }
+}
+
+/// Returns what config.json holds for a value: numbers and booleans as they are, all else as text.
+template <class Value>
+nlohmann::ordered_json json_of(const Value& value) {
+  if constexpr (std::is_arithmetic_v<Value>) {
+    return value;
+  } else {
+    return text_of_value(value);
+  }
+}
+
+std::string key_of(const Option& option) {
+  std::string key(option.name);
+  std::replace(key.begin(), key.end(), '-', '_');
+  return key;
+}
+
+/// Returns the text of a JSON value, which then passes the same checks as the command line's text.
+std::string text_of(const nlohmann::json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number() || value.is_boolean()) return value.dump();
+  throw std::invalid_argument("not a string, number or boolean");
+}
+
+const Option& find_option(const std::string& key, const std::string& file) {
+  for (const Option& option : kOptions) {
+    if (key_of(option) == key) return option;
+  }
+  throw std::invalid_argument(
+      fmt::format("{}: unknown key \"{}\"; the keys are the flags of train with _ for -", file,
+                  input::shown(key)));
+}
+
+/// Sets strategy and reshard mode from FSDP1's name of a sharding strategy. Returns false if `text`
+/// is none.
+bool set_fsdp1_name(Config& config, std::string_view text) {
+  struct Alias {
+    std::string_view name;
+    StrategyKind strategy;
+    Reshard reshard;
+  };
+  constexpr Alias kAliases[] = {{"FULL_SHARD", StrategyKind::fsdp, Reshard::yes},
+                                {"SHARD_GRAD_OP", StrategyKind::fsdp, Reshard::no},
+                                {"NO_SHARD", StrategyKind::ddp, Reshard::automatic},
+                                {"HYBRID_SHARD", StrategyKind::hsdp, Reshard::yes},
+                                {"_HYBRID_SHARD_ZERO2", StrategyKind::hsdp, Reshard::no}};
+  for (const Alias& alias : kAliases) {
+    if (alias.name != text) continue;
+    config.strategy = alias.strategy;
+    config.reshard_after_forward = {.mode = alias.reshard};
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::span<const Option> options() { return kOptions; }
+
+void set_option(Config& config, const Option& option, std::string_view text) {
+  if (!input::is_utf8(text)) refuse(option, text, "not UTF-8, which configurations are written in");
+  if (text.find('\0') != text.npos) refuse(option, text, "a text with a zero byte");
+  if (option.name == "strategy" && set_fsdp1_name(config, text)) return;
+  std::visit([&](auto field) { set_value(option, text, config.*field); }, option.field);
+}
+
+std::string text_of(const Config& config, const Option& option) {
+  return std::visit([&](auto field) { return text_of_value(config.*field); }, option.field);
+}
+
+std::string to_json(const Config& config) {
+  nlohmann::ordered_json json;
+  for (const Option& option : kOptions) {
+    std::visit([&](auto field) { json[key_of(option)] = json_of(config.*field); }, option.field);
+  }
+  return json.dump(2) + "\n";
+}
+
+void read_json(Config& config, std::string_view text, const std::string& file) {
+  nlohmann::json json;
+  try {
+    json = input::parse_strict_json(text, input::kWritten);
+  } catch (const std::runtime_error& error) {
+    throw std::invalid_argument(fmt::format("{}: {}", input::shown(file), error.what()));
+  }
+  if (!json.is_object()) {
+    throw std::invalid_argument(fmt::format("{}: not a JSON object of flags", file));
+  }
+  for (const auto& [key, value] : json.items()) {
+    const Option& option = find_option(key, file);
+    try {
+      set_option(config, option, text_of(value));
+    } catch (const std::invalid_argument& error) {
+      throw std::invalid_argument(fmt::format("{}: key \"{}\": {}", file, key, error.what()));
+    }
+  }
+}
+
+Config with_absolute_inputs(Config config, const std::filesystem::path& base) {
+  const auto make_absolute = [&](std::string& path) {
+    path = std::filesystem::absolute(base / path).lexically_normal().string();
+  };
+  constexpr auto kWordsOfData = words("auto", "fashion-mnist", "synthetic", "own");
+  if (config.model.ends_with(".json")) make_absolute(config.model);
+  if (std::ranges::find(kWordsOfData, config.data) == kWordsOfData.end()) {
+    make_absolute(config.data);
+  }
+  if (!config.init.empty()) make_absolute(config.init);
+  return config;
+}
+
+bool is_identity_of(const Config& config, std::string_view identity) {
+  const std::string own = run_identity(config);
+  if (identity == own) return true;
+  auto json = input::find_ordered_json(identity, input::kWritten).value_or(nullptr);
+  Config inputs;
+  for (const auto& [key, field] :
+       {std::pair{"model", &Config::model}, {"data", &Config::data}, {"init", &Config::init}}) {
+    if (!json.is_object() || !json.contains(key) || !json[key].is_string()) return false;
+    inputs.*field = json[key];
+  }
+  inputs = with_absolute_inputs(inputs);
+  json["model"] = inputs.model;
+  json["data"] = inputs.data;
+  json["init"] = inputs.init;
+  return json.dump() == own;
+}
+
+std::string run_identity(const Config& given) {
+  const Config config = with_absolute_inputs(given);
+  nlohmann::ordered_json json;
+  json["model"] = config.model;
+  json["data"] = config.data;
+  json["init"] = config.init;
+  json["seq"] = config.seq;
+  json["global_batch"] = config.batch * config.accumulate * world_size_of(config);
+  json["epochs"] = config.epochs;
+  json["steps"] = config.steps;
+  json["optimizer"] = to_string(config.optimizer);
+  json["lr"] = config.lr;
+  json["momentum"] = config.momentum;
+  json["weight_decay"] = config.weight_decay;
+  json["clip_norm"] = config.clip_norm;
+  json["freeze"] = config.freeze;
+  json["seed"] = config.seed;
+  return json.dump();
+}
+
+}  // namespace shardlens::planner

@@ -1,0 +1,126 @@
+#include "planner/outside_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <vector>
+
+#include "base/input_file.h"
+#include "base/limits.h"
+#include "base/strict_json.h"
+#include "null_device/outside_figures.h"
+#include "planner/config/strategy.h"
+#include "planner/simulate/simulation.h"
+#include "profiler/report/recording_report.h"
+
+namespace shardlens::planner {
+
+namespace {
+
+bool is_library(const std::string& name, std::string_view part) {
+  return name.find(part) != std::string::npos;
+}
+
+/// Returns how many of the ranks share a node, where they are spread evenly.
+int ranks_on_node(const RankSet& ranks) {
+  return std::clamp(kGpusANode / ranks.stride, 1, ranks.size);
+}
+
+/// Returns how many communicators the recorded run had.
+int recorded_communicators(const profiler::Header& header) {
+  Config config;
+  read_json(config, header.config, "the recording's configuration");
+  return communicators_of(parse_schedule(header.train), config.communicators);
+}
+
+Calibration from_recording(const std::string& path) {
+  const profiler::RankReport report = profiler::report_of(path);
+  if (!profiler::is_whole(report.judgement)) {
+    throw std::invalid_argument(fmt::format("--calibration {}: {}; give a recording that is whole",
+                                            path, profiler::judgement_text(report.judgement)));
+  }
+  const profiler::Ledger& ledger = report.ledger;
+  if (!report.header.is_on_gpu() || !ledger.context_bytes || !ledger.reserved_bytes ||
+      !ledger.device_used_bytes) {
+    throw std::invalid_argument(fmt::format(
+        "--calibration {}: does not say what the device had in use; record a run on a GPU with "
+        "train --profile on",
+        path));
+  }
+  int64_t nccl_bytes = 0;
+  for (const auto& [library, bytes] : ledger.libraries) {
+    if (is_library(library, "nccl")) nccl_bytes += bytes;
+  }
+  const int64_t beside_bytes =
+      *ledger.device_used_bytes - ledger.before_bytes.value_or(0) - *ledger.reserved_bytes;
+  Calibration calibration{
+      .context_bytes = *ledger.context_bytes, .source = path, .gpu = report.header.gpu};
+  calibration.modules_bytes =
+      std::max<int64_t>(0, beside_bytes - calibration.context_bytes - nccl_bytes);
+  if (nccl_bytes > 0) {
+    calibration.nccl_bytes_a_communicator =
+        nccl_bytes / std::max(1, recorded_communicators(report.header));
+  }
+  return calibration;
+}
+
+Calibration from_json(const std::string& path) {
+  const auto json = input::find_json(input::read_file(path, input::kDescription.bytes,
+                                                      "give --calibration a recording or its JSON"),
+                                     input::kDescription)
+                        .value_or(nullptr);
+  Calibration calibration{.source = path};
+  const std::array<std::pair<const char*, int64_t*>, 3> keys = {
+      {{"context_bytes", &calibration.context_bytes},
+       {"modules_bytes", &calibration.modules_bytes},
+       {"nccl_bytes_a_communicator", &calibration.nccl_bytes_a_communicator}}};
+  for (const auto& [key, bytes] : keys) {
+    constexpr int64_t kMostBytes = int64_t{1} << 50;
+    const bool is_given = json.is_object() && json.contains(key) && json[key].is_number_integer();
+    if (is_given) *bytes = json[key].get<int64_t>();
+    if (is_given && *bytes >= 0 && *bytes <= kMostBytes) continue;
+    throw std::invalid_argument(
+        fmt::format("--calibration {}: no whole number of bytes \"{}\"; give a recording of a run "
+                    "on a GPU, or JSON with this key",
+                    path, key));
+  }
+  return calibration;
+}
+
+}  // namespace
+
+int communicators_of(const Schedule& schedule, int64_t wanted) {
+  return static_cast<int>(communicator_channels(schedule, wanted).size());
+}
+
+OutsideMemory outside_memory(const Gpu& gpu, const Schedule& schedule, int64_t communicators,
+                             const Calibration* calibration) {
+  const std::vector<Channel> channels = communicator_channels(schedule, communicators);
+  const profiler::CudaFigures figures = profiler::published_cuda_figures();
+  OutsideMemory outside{.context_bytes = figures.context_bytes,
+                        .modules_bytes = figures.modules_bytes,
+                        .communicators = static_cast<int>(channels.size()),
+                        .source = {}};
+  if (calibration != nullptr) {
+    outside.context_bytes = calibration->context_bytes;
+    outside.modules_bytes = calibration->modules_bytes;
+    outside.source = calibration->source;
+  }
+  for (const Channel channel : channels) {
+    const int64_t measured = calibration ? calibration->nccl_bytes_a_communicator : 0;
+    const RankSet ranks = schedule.ranks_of(channel);
+    outside.nccl_bytes +=
+        measured > 0 ? measured
+                     : profiler::published_nccl_bytes(gpu, ranks.size, ranks_on_node(ranks));
+  }
+  return outside;
+}
+
+Calibration read_calibration(const std::string& path) {
+  return path.ends_with(".json") ? from_json(path) : from_recording(path);
+}
+
+}  // namespace shardlens::planner

@@ -1,0 +1,51 @@
+// The memory of a GPU that a rank takes beside LibTorch's caching allocator: CUDA's context, the
+// code that libraries load, NCCL's buffers. A plan subtracts it from the capacity first.
+//
+// *Cold* figures come from publications (null_device/outside_figures.h), and are the planner's
+// weakest; a *calibration* from one recorded run on the same kind of machine replaces them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/gpus.h"
+#include "planner/schedule/schedule.h"
+
+namespace shardlens::planner {
+
+/// The outside memory that one recorded run on a GPU took.
+struct Calibration {
+  int64_t context_bytes = 0;
+  int64_t modules_bytes = 0;
+  int64_t nccl_bytes_a_communicator = 0;
+  std::string source;  // a file
+  std::string gpu{};   // the driver's name of it; empty: not known
+
+  bool operator==(const Calibration&) const = default;
+};
+
+struct OutsideMemory {
+  int64_t context_bytes = 0;
+  int64_t modules_bytes = 0;  // code that libraries load, and what they keep for themselves
+  int64_t nccl_bytes = 0;     // of all communicators
+  int communicators = 0;
+  std::string source;  // of a calibration; empty: cold
+
+  int64_t total_bytes() const { return context_bytes + modules_bytes + nccl_bytes; }
+  bool is_calibrated() const { return !source.empty(); }
+};
+
+/// Returns how many NCCL communicators a rank shares with peers; each serves one channel or
+/// several. `wanted` is the value of --communicators.
+int communicators_of(const Schedule& schedule, int64_t wanted);
+
+/// Returns the outside memory of a rank on `gpu`. Cold figures are used if `calibration` is null.
+OutsideMemory outside_memory(const Gpu& gpu, const Schedule& schedule, int64_t communicators,
+                             const Calibration* calibration);
+
+/// Reads a calibration from a recording (FILE.slp: what the driver gave to whom, what the device
+/// said was in use) or from FILE.json, an object with "context_bytes", "modules_bytes" and
+/// "nccl_bytes_a_communicator". Throws std::invalid_argument if the file says nothing of them.
+Calibration read_calibration(const std::string& path);
+
+}  // namespace shardlens::planner

@@ -1,0 +1,144 @@
+#include "planner/plan_options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "planner/pytorch/program.h"
+
+namespace shardlens::planner {
+
+namespace {
+
+struct PlanFlag {
+  const char* name;
+  const char* value;
+  const char* help;
+  std::variant<std::string PlanFlags::*, bool PlanFlags::*> field;
+};
+
+constexpr std::array kFlags = {
+    PlanFlag{"gpu", "NAME",
+             "the GPU to plan for: h200, h100, b200, a100-80, ...; default: this machine's",
+             &PlanFlags::gpu},
+    PlanFlag{"calibration", "FILE.slp|FILE.json",
+             "a run recorded on such a GPU, for the memory outside LibTorch's allocator",
+             &PlanFlags::calibration},
+    PlanFlag{"engine", "shardlens|pytorch-fsdp2",
+             "whose program: ours, or a Python one that calls fully_shard()", &PlanFlags::engine},
+    PlanFlag{"pytorch", "WORD,...",
+             "how that one is written: fused or single (else foreach) for Adam, own-groups "
+             "(embedding and head apart from the root), zero-grad=before|keep, logits=fp32 (the "
+             "model's forward casts them), keep-logits (the loop names them), loss=own (in their "
+             "dtype), attention=repeat-kv and norm=fp32 (a Llama's, by hand), forward-prefetch=N, "
+             "backward-prefetch=N",
+             &PlanFlags::pytorch},
+    PlanFlag{
+        "torch", "VERSION",
+        "PyTorch's, such as 2.13; default: this build's, and for --engine pytorch-fsdp2 that of "
+        "the python on PATH",
+        &PlanFlags::torch},
+    PlanFlag{"explain", "", "what would take less memory; always shown where it does not fit",
+             &PlanFlags::explain},
+    PlanFlag{
+        "solve", "batch|world|layers|gpu",
+        "the largest batch or number of layers, the fewest ranks or the smallest GPU that fits",
+        &PlanFlags::solve},
+    PlanFlag{"search", "", "try strategies: those of the least memory and the shortest step",
+             &PlanFlags::search},
+    PlanFlag{"budget", "SIZE", "of --search, e.g. 80GiB; default: the GPU's memory",
+             &PlanFlags::budget},
+    PlanFlag{"config-out", "DIR", "of --search: a config.json for train of each that it shows",
+             &PlanFlags::config_out},
+    PlanFlag{"timeline", "FILE.slp", "the predicted timeline, for profile and view",
+             &PlanFlags::timeline},
+    PlanFlag{"text", "", "print the schedule of a step", &PlanFlags::text},
+    PlanFlag{"shards", "", "print who holds which range of every parameter", &PlanFlags::shards},
+    PlanFlag{"json", "", "for programs", &PlanFlags::json},
+};
+
+void check_engine(const PlanFlags& flags) {
+  const bool is_ours = flags.engine == "shardlens";
+  if (!is_ours && flags.engine != "pytorch-fsdp2") {
+    throw std::invalid_argument(
+        fmt::format("--engine {}: not known; give shardlens or pytorch-fsdp2", flags.engine));
+  }
+  if (is_ours && !flags.pytorch.empty()) {
+    throw std::invalid_argument("--pytorch: of --engine pytorch-fsdp2 alone; give that too");
+  }
+  if (!is_ours && (flags.search || flags.text || flags.shards)) {
+    throw std::invalid_argument(
+        "--engine pytorch-fsdp2: --search, --text and --shards are of our own schedule; leave one "
+        "out");
+  }
+}
+
+void check(const PlanFlags& flags) {
+  check_engine(flags);
+  const int answers = flags.text + flags.shards + flags.search + !flags.solve.empty();
+  if (answers > 1) {
+    throw std::invalid_argument("--text, --shards, --search, --solve: give one of them");
+  }
+  const bool is_of_search = !flags.budget.empty() || !flags.config_out.empty();
+  if (is_of_search && !flags.search) {
+    throw std::invalid_argument("--budget and --config-out: only of a search; give --search too");
+  }
+  if (!flags.timeline.empty() && answers > 0) {
+    throw std::invalid_argument(
+        "--timeline: of one plan; leave out --text, --shards, --search and --solve");
+  }
+}
+
+}  // namespace
+
+std::optional<PytorchOptions> pytorch_of(const PlanFlags& flags) {
+  if (flags.engine == "shardlens") return std::nullopt;
+  return read_pytorch_words(flags.pytorch);
+}
+
+PlanArguments parse_plan_arguments(const std::vector<std::string>& arguments) {
+  PlanArguments result;
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  for (const PlanFlag& flag : kFlags) {
+    const std::string name = fmt::format("--{}", flag.name);
+    if (const auto* text = std::get_if<std::string PlanFlags::*>(&flag.field)) {
+      app.add_option(name, result.flags.**text)->take_last();
+    } else {
+      app.add_flag(name, result.flags.*std::get<bool PlanFlags::*>(flag.field));
+    }
+  }
+  try {
+    // CLI11 takes the arguments in reverse order.
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::ParseError& error) {
+    throw std::invalid_argument(fmt::format("{}; see --help", error.what()));
+  }
+  Arguments of_train = parse_arguments(app.remaining());
+  for (const std::string& word : app.remaining()) {
+    if (word.starts_with("--")) result.given.push_back(word.substr(2, word.find('=') - 2));
+  }
+  result.config = std::move(of_train.config);
+  result.notes = std::move(of_train.notes);
+  result.help = of_train.help;
+  if (!result.help) check(result.flags);
+  return result;
+}
+
+std::string plan_help() {
+  std::string text = help_text("plan") + "\nflags of plan alone:\n";
+  for (const PlanFlag& flag : kFlags) {
+    text += fmt::format("  {:<42} {}\n", fmt::format("--{} {}", flag.name, flag.value), flag.help);
+  }
+  return text +
+         "\nexit codes: 0 fits, 4 only with allocator retries, 3 does not fit, 2 wrong usage, "
+         "1 failed\n";
+}
+
+}  // namespace shardlens::planner

@@ -1,0 +1,48 @@
+// The target of a plan: a GPU, a null device or the CPU, and how much memory a rank has there.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/gpus.h"
+#include "planner/config/strategy.h"
+#include "planner/config/training_data.h"
+#include "planner/plan_torch.h"
+#include "planner/pytorch/simulation.h"
+
+namespace shardlens::planner {
+
+struct PlanTarget {
+  const Gpu* gpu = nullptr;  // none: the CPU
+  bool is_null = false;      // a null device: nothing but the allocator's memory is on it
+  /// The memory of one rank's device; nothing: it is not known, so everything fits.
+  std::optional<int64_t> capacity_bytes;
+  PlanTorch torch{};
+  /// Set if the program is a Python one with PyTorch's FSDP2; says how it is written. None: ours.
+  std::optional<PytorchOptions> pytorch{};
+  /// The contents of --data, given if many runs are prepared; nothing: each preparation looks.
+  std::optional<TrainingData> data{};
+
+  /// Returns the device that the run would have.
+  DeviceChoice device() const;
+  /// Returns the device on which it is simulated: the CPU, or a null device for a GPU.
+  DeviceChoice simulated_device() const;
+};
+
+/// Finds the target of a plan. `gpu` is the value of --gpu, empty if it was not given; then
+/// --device decides, and if that is `auto` or `cuda`, the GPU of this machine. Throws
+/// std::invalid_argument if the machine has none, for an unknown GPU or device, and if --gpu and
+/// --device contradict each other.
+PlanTarget target_of(const Config& config, const std::string& gpu);
+
+/// Returns the first GPU that NVIDIA's kernel module lists under `proc`, by its name in gpus.h;
+/// nothing if there is none, or one that gpus.h does not know.
+std::optional<std::string> gpu_of_machine(
+    const std::filesystem::path& proc = "/proc/driver/nvidia/gpus");
+
+/// Returns the configuration with one rank standing for all, which the simulation takes.
+Config one_rank_of(const Config& config, const PlanTarget& target);
+
+}  // namespace shardlens::planner

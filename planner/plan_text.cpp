@@ -1,0 +1,184 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+#include <vector>
+
+#include "base/units.h"
+#include "planner/planner.h"
+
+namespace shardlens::planner {
+
+namespace {
+
+using profiler::bytes_text;
+
+std::string place_of(const PlanMoment& moment) {
+  std::string text(profiler::kPhaseNames[static_cast<size_t>(moment.phase)]);
+  if (moment.step >= 0) text += fmt::format(", step {}", moment.step);
+  if (!moment.action_text.empty()) text += fmt::format(", {}", moment.action_text);
+  return text;
+}
+
+std::string verdict_text(const Plan& plan) {
+  std::string text = verdict_line(plan) + "\n";
+  if (plan.verdict != Verdict::does_not_fit || !plan.failure) return text;
+  const PlannedTensor& wanted = plan.failure->wanted;
+  return text + fmt::format("  fails at {}: no {} for {} {}\n", place_of(plan.failure->moment),
+                            bytes_text(wanted.bytes),
+                            profiler::kCategoryNames[static_cast<size_t>(wanted.category)],
+                            wanted.label);
+}
+
+/// Names the program and the version, as in ", in Python with FSDP2 of PyTorch 2.15", and the
+/// source of the version.
+std::string engine_text(const Plan& plan) {
+  const models::TorchRules& rules = *plan.torch.rules;
+  if (plan.engine == "shardlens") {
+    return &rules == &models::own_torch_rules() ? "" : fmt::format(", PyTorch {}", rules.version);
+  }
+  return fmt::format(", in Python with FSDP2 of PyTorch {} ({})", rules.version, plan.torch.source);
+}
+
+std::string torch_doubt_text(const Plan& plan) {
+  return plan.torch.doubt.empty() ? "" : fmt::format("  in doubt: {}\n", plan.torch.doubt);
+}
+
+std::string doubt_text(const Plan& plan) {
+  if (!plan.least_written) return {};
+  const auto text_of = [](const WrittenOtherwise& written) {
+    return fmt::format("{} ({})", bytes_text(written.device_bytes), written.words);
+  };
+  return fmt::format("  {}written otherwise it takes {} to {}{}\n",
+                     plan.is_doubtful ? "in doubt: " : "", text_of(*plan.least_written),
+                     text_of(*plan.most_written),
+                     plan.is_doubtful ? "; `shardlens record` is exact about yours" : "");
+}
+
+std::string program_text(const Plan& plan) {
+  if (plan.program.empty()) return {};
+  std::string text = "\nthe Python program that this stands for (--pytorch, docs/strategies.md)\n";
+  for (const auto& [what, how] : plan.program) text += fmt::format("  {:<12}  {}\n", what, how);
+  return text;
+}
+
+std::string expandable_text(const Plan& plan) {
+  if (!plan.expandable_segments_fit) return {};
+  return fmt::format("  with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: {}, would take {}\n",
+                     *plan.expandable_segments_fit ? "it fits" : "it does not fit either",
+                     bytes_text(plan.expandable_device_bytes));
+}
+
+std::string outside_text(const Plan& plan) {
+  if (plan.gpu.empty()) return {};
+  if (plan.device.kind != DeviceKind::cuda) {
+    return "  outside the allocator: nothing, as on a null device; --gpu NAME adds it\n";
+  }
+  const OutsideMemory& outside = plan.outside;
+  const std::string from = outside.is_calibrated()
+                               ? "calibrated by " + outside.source
+                               : "cold: published figures; --calibration FILE.slp measures";
+  return fmt::format("  outside the allocator: {} (context {}, modules {}, NCCL {} in {}; {})\n",
+                     bytes_text(outside.total_bytes()), bytes_text(outside.context_bytes),
+                     bytes_text(outside.modules_bytes), bytes_text(outside.nccl_bytes),
+                     outside.communicators, from);
+}
+
+std::string categories_text(const AtPeak& peak) {
+  std::vector<size_t> order(peak.category_bytes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(
+      order, [&](size_t a, size_t b) { return peak.category_bytes[a] > peak.category_bytes[b]; });
+  std::string text;
+  for (const size_t category : order) {
+    const int64_t bytes = peak.category_bytes[category];
+    if (bytes == 0) continue;
+    text += fmt::format("  {:>12}  {}\n", bytes_text(bytes), profiler::kCategoryNames[category]);
+  }
+  return text;
+}
+
+std::string largest_text(const AtPeak& peak) {
+  std::string text;
+  for (const PlannedTensor& tensor : peak.largest) {
+    text +=
+        fmt::format("  {:>12}  {}  {}\n", bytes_text(tensor.bytes),
+                    profiler::kCategoryNames[static_cast<size_t>(tensor.category)], tensor.label);
+  }
+  return text;
+}
+
+std::string change_of_time(const WhatIf& what_if) {
+  const auto percent = [](double ratio) { return (ratio - 1) * 100; };
+  return fmt::format("{:+.0f} % step time, {:+.0f} % compute", percent(what_if.step_time_ratio),
+                     percent(what_if.compute_time_ratio));
+}
+
+std::string what_ifs_text(const Plan& plan) {
+  if (plan.what_ifs.empty()) return {};
+  std::string text = "\nwhat would take less\n";
+  for (const WhatIf& what_if : plan.what_ifs) {
+    text += fmt::format("  {:>12}  {:<50} {}\n", bytes_text(what_if.device_bytes), what_if.change,
+                        change_of_time(what_if));
+  }
+  return text;
+}
+
+std::string solution_text(const Plan& plan) {
+  if (!plan.solution) return {};
+  const auto& [what, value] = *plan.solution;
+  if (value.empty()) return fmt::format("no {} fits; the nearest:\n\n", what);
+  const char* words = "largest batch";
+  if (what == "layers") words = "largest number of layers";
+  if (what == "world") words = "smallest number of ranks";
+  if (what == "gpu") words = "smallest GPU";
+  return fmt::format("the {} that fits: {}\n\n", words, value);
+}
+
+}  // namespace
+
+std::string verdict_line(const Plan& plan) {
+  const std::string capacity = bytes_text(plan.capacity_bytes.value_or(0));
+  switch (plan.verdict) {
+    case Verdict::fits:
+      return fmt::format("fits: {} of {}, {} free", bytes_text(plan.device_bytes), capacity,
+                         bytes_text(plan.headroom_bytes.value_or(0)));
+    case Verdict::fits_with_retries:
+      return fmt::format(
+          "fits with {} retries, each a stall: without them it takes {}, but there are {}",
+          plan.retries, bytes_text(plan.least_fast_bytes), capacity);
+    case Verdict::does_not_fit:
+      return fmt::format("does not fit: takes {} or more, but there are {}",
+                         bytes_text(plan.least_any_bytes), capacity);
+  }
+  throw std::logic_error("verdict out of range");
+}
+
+std::string plan_text(const Plan& plan) {
+  const int64_t ranks = plan.ranks.empty() ? 1 : plan.ranks.front().count;
+  std::string text = solution_text(plan);
+  text += fmt::format("{}: {} parameters, {} on {} {}, batch {}, {}{}\n", plan.model,
+                      plan.parameters, to_string(plan.config.strategy), ranks,
+                      ranks == 1 ? "rank" : "ranks, all alike", plan.config.batch,
+                      plan.gpu.empty() ? text_of(plan.device) : plan.gpu_name, engine_text(plan));
+  text += verdict_text(plan) + torch_doubt_text(plan) + doubt_text(plan) + expandable_text(plan) +
+          outside_text(plan);
+  text +=
+      fmt::format("  peak: {} allocated, {} reserved; steps alone {}, {}; kept between steps {}\n",
+                  bytes_text(plan.peak.allocated_bytes), bytes_text(plan.peak.reserved_bytes),
+                  bytes_text(plan.step_peak.allocated_bytes),
+                  bytes_text(plan.step_peak.reserved_bytes), bytes_text(plan.static_bytes));
+  text += fmt::format("  least memory: {} without retries, {} with\n",
+                      bytes_text(plan.least_fast_bytes), bytes_text(plan.least_any_bytes));
+  if (plan.pinned_bytes + plan.host_bytes > 0) {
+    text += fmt::format("  of the host: {} pinned, {} other\n", bytes_text(plan.pinned_bytes),
+                        bytes_text(plan.host_bytes));
+  }
+  text += fmt::format("\nat the peak: {}\n", place_of(plan.at_peak.moment));
+  text += categories_text(plan.at_peak);
+  text += "\nthe largest then\n" + largest_text(plan.at_peak);
+  return text + program_text(plan) + what_ifs_text(plan);
+}
+
+}  // namespace shardlens::planner

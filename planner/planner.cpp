@@ -1,0 +1,251 @@
+#include "planner/planner.h"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "planner/predicted_timeline.h"
+#include "planner/prepared_run.h"
+#include "planner/simulate/allocator/replay.h"
+#include "planner/what_if.h"
+#include "profiler/report/report.h"
+
+namespace shardlens::planner {
+
+using profiler::Event;
+using profiler::EventKind;
+
+namespace {
+
+constexpr size_t kLargestTensors = 10;
+
+const Calibration* calibration_of(const PlanOptions& options) {
+  return options.calibration ? &*options.calibration : nullptr;
+}
+
+// ---- live memory --------------------------------------------------------------------------------
+
+AtPeak at_peak_of(const PreparedRun& run, const Timeline& timeline) {
+  profiler::Analysis analysis;
+  for (const Event& event : timeline.events()) analysis.take(event);
+  profiler::Header header;
+  header.train = to_text(run.train);
+  header.evaluate = to_text(run.evaluate);
+  const profiler::RankReport report = analysis.finish(header, timeline.strings(), {});
+  AtPeak peak;
+  const profiler::SpaceReport* space = report.main_space();
+  if (space == nullptr) return peak;
+  const profiler::Moment& at = space->peak_at;
+  peak.moment = {at.phase, at.step, at.action, space->peak_action};
+  peak.category_bytes = space->given;
+  for (const profiler::NamedAllocation& tensor : space->tensors) {
+    if (peak.largest.size() == kLargestTensors) break;
+    peak.largest.push_back({tensor.given_bytes, tensor.category, tensor.label, tensor.action});
+  }
+  return peak;
+}
+
+/// Returns the bytes that are held when the last step begins.
+int64_t static_bytes_of(const PreparedRun& run, const Timeline& timeline) {
+  const auto main = run.target.gpu ? profiler::Space::device : profiler::Space::host;
+  int64_t held = 0, at_step = 0;
+  for (const Event& event : timeline.events()) {
+    if (event.kind == EventKind::step) at_step = held;
+    if (event.space != main) continue;
+    if (event.kind == EventKind::alloc) held += event.value;
+    if (event.kind == EventKind::free) held -= event.value;
+  }
+  return at_step;
+}
+
+PlanFailure failure_at(const PreparedRun& run, const Timeline& timeline, size_t index) {
+  PlanFailure failure;
+  PlanMoment& moment = failure.moment;
+  for (size_t i = 0; i < index; ++i) {
+    const Event& event = timeline.events()[i];
+    if (event.kind == EventKind::phase) {
+      moment.phase = static_cast<profiler::Phase>(event.value);
+    } else if (event.kind == EventKind::step) {
+      moment.step = event.value;
+    }
+  }
+  const Event& event = timeline.events()[index];
+  moment.action = event.action;
+  moment.action_text = action_words(run.schedule_of(moment.phase), event.action);
+  failure.wanted = {event.value, event.category, timeline.strings()[event.label],
+                    moment.action_text};
+  return failure;
+}
+
+// ---- the verdict --------------------------------------------------------------------------------
+
+/// True for settings under which a request may fail though the device has room for all that is
+/// reserved.
+bool limits_itself(const AllocatorSettings& settings) {
+  return settings.memory_fraction < 1 || settings.garbage_collection_threshold > 0;
+}
+
+void find_least(Plan& plan, const Replay& replay, const AllocatorSettings& settings) {
+  const int64_t outside = plan.outside.total_bytes();
+  const auto most = static_cast<int64_t>(static_cast<double>(plan.peak.reserved_bytes) /
+                                         std::max(settings.memory_fraction, 1e-3));
+  plan.least_any_bytes =
+      outside + replay.least_capacity_bytes(settings, plan.peak.allocated_bytes, most);
+  plan.least_fast_bytes = outside + most;
+}
+
+void judge_with(Plan& plan, const PreparedRun& run, const Timeline& timeline, const Replay& replay,
+                AllocatorSettings settings) {
+  settings.capacity_bytes = std::max<int64_t>(0, *plan.capacity_bytes - plan.outside.total_bytes());
+  const ReplayResult result = replay.run(settings);
+  plan.retries = result.retries;
+  if (result.failed_event) {
+    plan.verdict = Verdict::does_not_fit;
+    plan.failure = failure_at(run, timeline, *result.failed_event);
+  } else if (result.retries > 0) {
+    plan.verdict = Verdict::fits_with_retries;
+  }
+  if (plan.verdict == Verdict::fits || settings.expandable_segments) return;
+  settings.expandable_segments = true;
+  plan.expandable_segments_fit = !replay.run(settings).failed_event;
+  settings.capacity_bytes = kUnlimitedBytes;
+  plan.expandable_device_bytes =
+      replay.run(settings).peak_reserved_bytes + plan.outside.total_bytes();
+}
+
+void judge_gpu(Plan& plan, const PreparedRun& run, const Timeline& timeline,
+               const AllocatorSettings& settings) {
+  const Replay replay(timeline.events());
+  find_least(plan, replay, settings);
+  const bool is_tight = *plan.capacity_bytes < plan.least_fast_bytes;
+  if (is_tight || limits_itself(settings)) judge_with(plan, run, timeline, replay, settings);
+}
+
+void judge_cpu(Plan& plan) {
+  plan.least_fast_bytes = plan.least_any_bytes = plan.peak.allocated_bytes;
+  if (plan.peak.allocated_bytes > *plan.capacity_bytes) plan.verdict = Verdict::does_not_fit;
+}
+
+// ---- the whole ----------------------------------------------------------------------------------
+
+void describe(Plan& plan, const PreparedRun& run) {
+  plan.config = run.asked;
+  plan.model = run.spec.name;
+  plan.parameters = run.spec.numel();
+  plan.torch = run.target.torch;
+  plan.engine = run.target.pytorch ? "pytorch-fsdp2" : "shardlens";
+  if (run.target.pytorch) plan.program = habits_of(run.spec, run.asked, *run.target.pytorch);
+  plan.device = run.target.device();
+  if (run.target.gpu != nullptr) {
+    plan.gpu = run.target.gpu->name;
+    plan.gpu_name = run.target.gpu->display_name;
+  }
+  plan.outside = run.outside;
+  plan.capacity_bytes = run.target.capacity_bytes;
+  plan.step_seconds = cost_of(run).seconds;
+}
+
+void take_peaks(Plan& plan, const PreparedRun& run, const RankSimulation& simulation) {
+  plan.peak = simulation.peak();
+  plan.step_peak = simulation.step_peak();
+  plan.pinned_bytes = simulation.pinned_peak_bytes();
+  plan.host_bytes = run.target.gpu == nullptr ? 0 : simulation.host_peak_bytes();
+  plan.device_bytes = device_bytes(run, plan.peak);
+}
+
+WrittenOtherwise written_otherwise(const PreparedRun& run, const PlanOptions& options,
+                                   const std::string& words) {
+  PreparedRun other = run;
+  other.target.pytorch->writing = read_pytorch_words(words).writing;
+  const RunResult result = simulate(other, options.allocator);
+  return {words, device_bytes(other, result.simulation->peak())};
+}
+
+/// Finds out if the verdict depends on how the program is written.
+void find_doubt(Plan& plan, const PreparedRun& run, const PlanOptions& options) {
+  if (!run.target.pytorch) return;
+  const PytorchRange range = pytorch_range(run.spec);
+  plan.least_written = written_otherwise(run, options, range.least);
+  plan.most_written = written_otherwise(run, options, range.most);
+  const bool fits = plan.verdict == Verdict::fits;
+  plan.is_doubtful = fits ? plan.most_written->device_bytes > *plan.capacity_bytes
+                          : plan.least_written->device_bytes <= *plan.capacity_bytes;
+}
+
+/// Returns the simulation whose peaks the plan reports: on a device as large as the target's if the
+/// run fits there, else on an unlimited one.
+std::unique_ptr<RankSimulation> judged_simulation(Plan& plan, const PreparedRun& run,
+                                                  const AllocatorSettings& settings) {
+  RunResult result = simulate(run, settings);
+  take_peaks(plan, run, *result.simulation);
+  if (run.target.gpu == nullptr) {
+    judge_cpu(plan);
+  } else {
+    judge_gpu(plan, run, result.simulation->timeline(), settings);
+  }
+  const bool is_fast = plan.verdict == Verdict::fits;
+  plan.headroom_bytes =
+      *plan.capacity_bytes - (is_fast ? plan.least_fast_bytes : plan.least_any_bytes);
+  if (plan.verdict != Verdict::fits_with_retries) return std::move(result.simulation);
+  result = simulate(run, settings, *plan.capacity_bytes - plan.outside.total_bytes());
+  take_peaks(plan, run, *result.simulation);
+  plan.retries = std::max(plan.retries, result.retries);  // with those of rounds that are left out
+  return std::move(result.simulation);
+}
+
+/// Makes the plan, except for what would change it.
+Plan plan_of(const PreparedRun& run, const PlanOptions& options,
+             std::unique_ptr<RankSimulation>& simulation) {
+  Plan plan;
+  describe(plan, run);
+  simulation = judged_simulation(plan, run, options.allocator);
+  find_doubt(plan, run, options);
+  plan.static_bytes = static_bytes_of(run, simulation->timeline());
+  plan.at_peak = at_peak_of(run, simulation->timeline());
+  plan.ranks = {{static_cast<int>(std::max<int64_t>(0, run.asked.solo_rank)), run.train.world_size,
+                 plan.peak}};
+  return plan;
+}
+
+}  // namespace
+
+Plan make_plan(const models::ModelSpec& spec, const Config& config, const PlanTarget& target,
+               const PlanOptions& options) {
+  const PreparedRun run = prepare(spec, config, target, calibration_of(options));
+  std::unique_ptr<RankSimulation> simulation;
+  Plan plan = plan_of(run, options, simulation);
+  const bool explains = options.explains || plan.verdict != Verdict::fits;
+  if (explains) plan.what_ifs = what_ifs_of(run, plan, options);
+  return plan;
+}
+
+PlannedTimeline make_timeline(const Config& config, const PlanOptions& options) {
+  const PreparedRun run =
+      prepare(spec_of(config), config, target_of(config, options), calibration_of(options));
+  std::unique_ptr<RankSimulation> simulation;
+  PlannedTimeline planned{.plan = plan_of(run, options, simulation), .timeline = {}};
+  const bool fits = planned.plan.verdict != Verdict::does_not_fit;
+  planned.timeline = predicted_profile(run, simulation->timeline(), fits);
+  if (options.explains) planned.plan.what_ifs = what_ifs_of(run, planned.plan, options);
+  return planned;
+}
+
+PlanTarget target_of(const Config& config, const PlanOptions& options) {
+  PlanTarget target = target_of(config, options.gpu);
+  target.torch = options.torch;
+  target.pytorch = options.pytorch;
+  if (target.pytorch && target.gpu == nullptr) {
+    throw std::invalid_argument("--engine pytorch-fsdp2: of a GPU; give --gpu h200 or another");
+  }
+  return target;
+}
+
+Plan make_plan(const Config& config, const PlanOptions& options,
+               const std::optional<TrainingData>& data) {
+  PlanTarget target = target_of(config, options);
+  target.data = data;
+  return make_plan(spec_of(config), config, target, options);
+}
+
+}  // namespace shardlens::planner

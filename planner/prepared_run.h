@@ -1,0 +1,65 @@
+// A configuration made ready to be simulated, and the result of one simulation of it. All of the
+// planner's questions (a plan, what would change it, a search) are answered from these.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "models/spec.h"
+#include "planner/config/strategy.h"
+#include "planner/config/training_data.h"
+#include "planner/cost_model.h"
+#include "planner/outside_memory.h"
+#include "planner/plan_target.h"
+#include "planner/schedule/schedule.h"
+#include "planner/simulate/allocator/settings.h"
+#include "planner/simulate/simulation.h"
+
+namespace shardlens::planner {
+
+struct PreparedRun {
+  models::ModelSpec spec;
+  Config asked;   // as given
+  Config config;  // of one rank alone
+  PlanTarget target;
+  Schedule train;
+  Schedule evaluate;
+  OutsideMemory outside;
+  TrainingData data;
+  Checkpointing checkpointing{};
+  bool every_microbatch = false;  // is simulated: slow, and the same comes of it
+
+  const Schedule& schedule_of(profiler::Phase phase) const {
+    return phase == profiler::Phase::evaluating ? evaluate : train;
+  }
+};
+
+/// Prepares a run. Throws std::invalid_argument for a configuration that cannot be run, or a model
+/// whose tensors have more than 2^62 bytes. `calibration`: null for cold figures.
+PreparedRun prepare(models::ModelSpec spec, const Config& config, const PlanTarget& target,
+                    const Calibration* calibration);
+
+/// Returns the spec of the model that `config` names.
+models::ModelSpec spec_of(const Config& config);
+
+/// The result of a simulation; if the device became full, of the run until then.
+struct RunResult {
+  std::unique_ptr<RankSimulation> simulation;
+  bool is_full = false;
+  int64_t retries = 0;
+
+  bool fits() const { return !is_full && retries == 0; }
+};
+
+/// Simulates the run with `capacity_bytes` for LibTorch's allocator. The result borrows the run.
+RunResult simulate(const PreparedRun& run, const AllocatorSettings& settings,
+                   int64_t capacity_bytes = kUnlimitedBytes);
+
+StepCost cost_of(const PreparedRun& run);
+StepCost evaluation_cost_of(const PreparedRun& run);
+
+/// Returns the reserved bytes of the peak and what is outside of the allocator, together.
+int64_t device_bytes(const PreparedRun& run, const SimulatedPeak& peak);
+
+}  // namespace shardlens::planner

@@ -1,0 +1,26 @@
+// Rules for checkpoints that the runtime writes by and the planner counts by: after which steps a
+// rank copies its state, and which part of it.
+#pragma once
+
+#include <cstdint>
+
+#include "planner/config/strategy.h"
+#include "planner/schedule/schedule.h"
+
+namespace shardlens::planner {
+
+/// True if a checkpoint is due after `step` steps. `ends_epoch`: that step was the last of an
+/// epoch.
+bool is_checkpoint_due(const Checkpointing& checkpointing, int64_t step, bool ends_epoch);
+
+/// A range of a bucket's shard, in elements.
+struct ShardPart {
+  int64_t begin = 0;
+  int64_t numel = 0;
+};
+
+/// Returns the part of its shard that a rank writes. If several ranks hold the same shard, each
+/// writes its share, and the last rank has the largest.
+ShardPart part_to_write(const Schedule& schedule, const Bucket& bucket, int rank);
+
+}  // namespace shardlens::planner

@@ -1,0 +1,99 @@
+// AllocatorModel's blocks: how they are made, linked, merged and kept.
+#include <algorithm>
+
+#include "planner/simulate/allocator/model.h"
+
+namespace shardlens::planner {
+
+AllocatorBlock* AllocatorModel::new_block(const Block& like, int64_t offset_bytes, int64_t bytes) {
+  Block made{.segment = like.segment,
+             .offset_bytes = offset_bytes,
+             .bytes = bytes,
+             .made = settings_.prefers_older_blocks ? ++made_blocks_ : 0,
+             .stream = like.stream,
+             .pool = like.pool};
+  if (dropped_.empty()) {
+    made.id = static_cast<BlockId>(blocks_.size());
+    return &blocks_.emplace_back(made);
+  }
+  Block* block = dropped_.back();
+  dropped_.pop_back();
+  made.id = block->id;
+  *block = made;
+  return block;
+}
+
+void AllocatorModel::drop(Block* block) { dropped_.push_back(block); }
+
+void AllocatorModel::link(Block* block, Block* before, Block* after) {
+  block->previous = before;
+  block->next = after;
+  if (before != nullptr) before->next = block;
+  if (after != nullptr) after->previous = block;
+}
+
+void AllocatorModel::insert_free(Block* block) {
+  if (block->is_mapped) block->searches_when_freed = pool(block->pool).searches;
+  free_blocks(*block).insert(*block);
+}
+
+void AllocatorModel::erase_free(Block* block) { free_blocks(*block).erase(*block); }
+
+/// Merges `from` into `into` and returns the bytes of `from`, which no longer exists then. Returns
+/// 0 if they cannot be one block.
+int64_t AllocatorModel::merge(Block* into, Block* from) {
+  if (from == nullptr || !from->is_free() || from->is_mapped != into->is_mapped) return 0;
+  erase_free(from);
+  if (into->previous == from) {
+    into->offset_bytes = from->offset_bytes;
+    link(into, from->previous, into->next);
+  } else {
+    link(into, into->previous, from->next);
+  }
+  into->bytes += from->bytes;
+  drop(from);
+  return from->bytes;
+}
+
+std::vector<int64_t> AllocatorModel::state(
+    const std::function<int64_t(BlockId)>& purpose_of) const {
+  std::vector<bool> is_dropped(blocks_.size());
+  for (const Block* block : dropped_) is_dropped[block->id] = true;
+  std::vector<const Block*> present;
+  for (const Block& block : blocks_) {
+    if (!is_dropped[block.id]) present.push_back(&block);
+  }
+  // Among blocks of one size the order in which they were made may decide; the number of blocks
+  // made before them does not matter.
+  std::vector<int64_t> orders(blocks_.size());
+  if (settings_.prefers_older_blocks) {
+    std::ranges::sort(present, {}, &Block::made);
+    for (size_t i = 0; i < present.size(); ++i) orders[present[i]->id] = static_cast<int64_t>(i);
+  }
+  std::ranges::sort(present, [](const Block* a, const Block* b) { return ByPlace()(a, b); });
+  std::vector<int64_t> state = {device_used_bytes_, outside_bytes_};
+  for (const Block* block : present) {
+    // A segment's number matters only in that it says where the next segment begins.
+    const bool begins_segment = block->previous == nullptr;
+    const bool ages = collects_garbage() && block->is_free();
+    state.insert(state.end(),
+                 {begins_segment, block->offset_bytes, block->bytes, block->requested_bytes,
+                  block->stream, static_cast<int64_t>(block->pool), block->pending_events,
+                  block->is_allocated, block->is_mapped, ages ? age_of(*block) : 0,
+                  orders[block->id], block->is_allocated ? purpose_of(block->id) : 0});
+  }
+  return state;
+}
+
+void AllocatorModel::tell(AllocatorEventKind kind, const Block& block, int64_t offset_bytes,
+                          int64_t bytes, bool is_split) {
+  if (!listener_) return;
+  listener_({.kind = kind,
+             .stream = block.stream,
+             .segment = block.segment,
+             .offset_bytes = offset_bytes,
+             .bytes = bytes,
+             .is_split = is_split});
+}
+
+}  // namespace shardlens::planner

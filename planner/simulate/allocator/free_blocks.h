@@ -1,0 +1,103 @@
+// Blocks of the modelled allocator, and the free blocks of one stream in one pool, kept in the
+// order in which they are searched. Private to the allocator model.
+//
+// A segment is cut into blocks without gaps, linked in the order of their offsets. Free neighbours
+// are merged, so that two free blocks are adjacent only if the memory of one of them is not mapped.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "planner/simulate/allocator/hashed_streams.h"
+#include "profiler/recording/blocks.h"
+
+namespace shardlens::planner {
+
+struct AllocatorBlock;
+
+/// Orders free blocks: the smallest comes first. Among equal ones the one that was made first comes
+/// first if the allocator prefers older blocks (then `made` tells them apart), else the one with
+/// the lowest address.
+struct FreeKey {
+  int64_t bytes = 0;
+  int64_t made = 0;
+  uint32_t segment = 0;
+  int64_t offset_bytes = 0;
+  AllocatorBlock* block = nullptr;
+
+  bool operator<(const FreeKey& other) const {
+    return std::tie(bytes, made, segment, offset_bytes) <
+           std::tie(other.bytes, other.made, other.segment, other.offset_bytes);
+  }
+};
+
+struct AllocatorBlock {
+  uint32_t id = 0;
+  uint32_t segment = 0;
+  int64_t offset_bytes = 0;  // in the segment
+  int64_t bytes = 0;
+  int64_t requested_bytes = 0;
+  int64_t searches_when_freed = 0;  // of its pool
+  int64_t made = 0;                 // its number in the order of making; 0: nobody asks for it
+  AllocatorBlock* previous = nullptr;
+  AllocatorBlock* next = nullptr;
+  StreamIndex stream = 0;
+  int pending_events = 0;  // other streams that may still use it
+  profiler::Pool pool = profiler::Pool::small;
+  bool is_allocated = false;
+  bool is_mapped = true;  // false: addresses of an expandable segment without memory
+  std::set<FreeKey>::iterator place = {};  // among the free ones that are mapped
+
+  bool is_split() const { return previous != nullptr || next != nullptr; }
+  bool is_free() const { return !is_allocated && pending_events == 0; }
+};
+
+/// Orders blocks by address: segments are given rising addresses, as on the null device.
+struct ByPlace {
+  bool operator()(const AllocatorBlock* a, const AllocatorBlock* b) const {
+    return std::tie(a->segment, a->offset_bytes) < std::tie(b->segment, b->offset_bytes);
+  }
+};
+
+/// The free blocks of one stream in one pool.
+class FreeBlocks {
+ public:
+  using Mapped = std::set<FreeKey>;
+
+  const Mapped& mapped() const { return mapped_; }
+  const std::set<AllocatorBlock*, ByPlace>& unmapped() const { return unmapped_; }
+
+  void insert(AllocatorBlock& block) {
+    if (!block.is_mapped) {
+      unmapped_.insert(&block);
+      return;
+    }
+    const FreeKey key = {block.bytes, block.made, block.segment, block.offset_bytes, &block};
+    if (spare_.empty()) {
+      block.place = mapped_.insert(key).first;
+      return;
+    }
+    Mapped::node_type node = std::move(spare_.back());
+    spare_.pop_back();
+    node.value() = key;
+    block.place = mapped_.insert(std::move(node)).position;
+  }
+
+  void erase(AllocatorBlock& block) {
+    if (block.is_mapped) {
+      spare_.push_back(mapped_.extract(block.place));
+    } else {
+      unmapped_.erase(&block);
+    }
+  }
+
+ private:
+  Mapped mapped_;
+  std::vector<Mapped::node_type> spare_;  // of erased ones, to be used again
+  std::set<AllocatorBlock*, ByPlace> unmapped_;
+};
+
+}  // namespace shardlens::planner

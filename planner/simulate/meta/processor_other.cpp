@@ -1,0 +1,7 @@
+#include "planner/simulate/meta/processor.h"
+
+namespace shardlens::planner::meta {
+
+Processor this_processor() { return {}; }
+
+}  // namespace shardlens::planner::meta

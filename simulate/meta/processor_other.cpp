@@ -1,7 +1,0 @@
-#include "simulate/meta/processor.h"
-
-namespace shardlens::planner::meta {
-
-Processor this_processor() { return {}; }
-
-}  // namespace shardlens::planner::meta

@@ -1,0 +1,426 @@
+#include "planner/plan_command.h"
+
+#include <algorithm>
+#include <catch2/catch_get_random_seed.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "planner/plan_target.h"
+#include "planner/planner.h"
+#include "planner/schedule/schedule.h"
+#include "profiler/file/reader.h"
+#include "profiler/report/recording_report.h"
+#include "tests/support/random_vit.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace shardlens;
+using namespace shardlens::planner;
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+
+namespace {
+
+using Flags = std::vector<std::string>;
+
+Flags joined(Flags a, const Flags& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+PlanOutcome command(const Flags& flags, const std::string& settings = "") {
+  return plan_command(flags, settings);
+}
+
+json json_of(const Flags& flags) { return json::parse(command(joined(flags, {"--json"})).out); }
+
+/// The line that a user sees.
+std::string refusal(const Flags& flags, const std::string& settings = "") {
+  try {
+    command(flags, settings);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("a plan as JSON has every key of its schema", "[planner][plan]") {
+  const json plan = json_of({"--gpu", "h100", "--world", "8"});
+  CHECK(plan["schema"] == "shardlens.plan/1");
+  CHECK(plan["config"]["world"] == 8);
+  for (const char* key : {"allocated_bytes", "reserved_bytes", "device_bytes"}) {
+    CHECK(plan["peak"][key].is_number_integer());
+  }
+  for (const char* key : {"allocated_bytes", "reserved_bytes"}) {
+    CHECK(plan["step_peak"][key].is_number_integer());
+    CHECK(plan["ranks"][0][key].is_number_integer());
+  }
+  CHECK(plan["ranks"][0]["rank"] == 0);
+  CHECK(plan["static_bytes"].is_number_integer());
+  CHECK(plan["at_peak"]["phase"] == "training");
+  CHECK(plan["at_peak"]["action"].is_number_integer());
+  CHECK(plan["at_peak"]["categories"].size() == profiler::kCategories);
+  CHECK(plan["capacity_bytes"].get<int64_t>() - plan["headroom_bytes"].get<int64_t>() ==
+        plan["least_capacity_bytes"]["fast"].get<int64_t>());
+  CHECK(plan["verdict"] == "fits");
+  CHECK(plan["outside"]["from"] == "cold");
+}
+
+TEST_CASE("the exit code is the verdict", "[planner][plan]") {
+  const Flags model = {"--model", "vit-b16", "--batch", "32", "--device", "null:h200"};
+  const json plan = json_of(model);
+  const int64_t fast = plan["least_capacity_bytes"]["fast"].get<int64_t>();
+  const int64_t any = plan["least_capacity_bytes"]["any"].get<int64_t>();
+  const auto code_at = [&](int64_t bytes) {
+    return command(joined(model, {"--capacity", std::to_string(bytes)})).exit_code;
+  };
+  CHECK(code_at(fast) == 0);
+  CHECK(code_at(any - (2 << 20)) == 3);
+  if (any < fast) CHECK(code_at(any) == 4);
+}
+
+TEST_CASE("a predicted timeline reads back as the plan", "[planner][plan]") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("plan.slp");
+  const std::vector<Flags> cases = {
+      {"--gpu", "h200"},
+      {"--gpu", "h100", "--model", "vit-b16", "--world", "8", "--param-dtype", "bf16"},
+      {"--device", "null:l4", "--strategy", "ddp", "--world", "2", "--accumulate", "2"},
+      {"--device", "null:h200", "--offload", "all", "--recompute", "full"},
+      {"--device", "null:h200", "--capacity", "60MiB"},
+      {"--device", "cpu", "--world", "2"}};
+  for (const Flags& flags : cases) {
+    CAPTURE(flags);
+    const json plan = json_of(joined(flags, {"--timeline", path}));
+    const profiler::RankReport report = profiler::report_of(path);
+    CHECK(report.judgement.faults.empty());
+    CHECK(report.unmatched == 0);
+    CHECK(report.header.notice.starts_with("predicted"));
+    CHECK(report.peak_bytes() == plan["peak"]["allocated_bytes"]);
+    if (report.reserved_peak_bytes()) {
+      CHECK(*report.reserved_peak_bytes() == plan["peak"]["reserved_bytes"]);
+    }
+    REQUIRE(report.step_peak);
+    CHECK(report.step_peak->bytes[static_cast<size_t>(report.main)] ==
+          plan["step_peak"]["allocated_bytes"]);
+    CHECK(report.main_space()->peak_at.action == plan["at_peak"]["action"]);
+    const profiler::Profile profile = profiler::read_profile(path);
+    CHECK(std::ranges::is_sorted(profile.events, {}, &profiler::Event::time_ns));
+    CHECK(parse_schedule(profile.header.train).actions.size() > 0);
+  }
+}
+
+TEST_CASE("the schedule and the shards can be read", "[planner][plan]") {
+  const Schedule schedule =
+      parse_schedule(command({"--gpu", "h200", "--world", "4", "--text"}).out);
+  CHECK(schedule.world_size == 4);
+  const std::string shards = command({"--gpu", "h200", "--world", "4", "--shards"}).out;
+  const models::ModelSpec spec = models::find_spec("vit-tutorial");
+  for (const models::ParameterSpec& parameter : spec.parameters) {
+    CHECK(shards.find(parameter.name) != std::string::npos);
+  }
+}
+
+TEST_CASE("a search leaves configurations that train reads", "[planner][plan]") {
+  const test::TemporaryFolder folder;
+  const Flags flags = {"--gpu",     "h200",         "--world",           "2",
+                       "--offload", "none",         "--search",          "--budget",
+                       "20GiB",     "--config-out", folder.file("found")};
+  const json found = json_of(flags);
+  REQUIRE(found["front"].size() > 0);
+  for (size_t i = 0; i < found["front"].size(); ++i) {
+    const std::string path = folder.file("found/pareto-" + std::to_string(i + 1) + ".json");
+    const Config config = parse_arguments({"--config", path}).config;
+    CHECK(json::parse(to_json(config)) == found["front"][i]["config"]);
+    CHECK(config.workers == 2);
+  }
+  CHECK(found["front"].size() + found["rejected"].size() == found["candidates"]);
+  CHECK(command({"--gpu", "h200", "--search", "--budget", "1MiB", "--world", "2"}).exit_code == 3);
+}
+
+TEST_CASE("a plan of a GPU's largest batch names it", "[planner][plan]") {
+  const json plan = json_of({"--device", "null:l4", "--capacity", "1GiB", "--solve", "batch"});
+  CHECK(plan["solve"]["what"] == "batch");
+  CHECK(plan["solve"]["value"] == plan["config"]["batch"]);
+}
+
+TEST_CASE("wrong usage is one line that says how to fix it", "[planner][plan]") {
+  const std::vector<Flags> wrong = {
+      {"--gpu", "h20"},
+      {"--gpu", "h200", "--device", "cpu"},
+      {"--device", "tpu"},
+      {"--gpu", "h200", "--capacity", "much"},
+      {"--gpu", "h200", "--model", "none.json"},
+      {"--gpu", "h200", "--world", "0x2"},
+      {"--gpu", "h200", "--strategy", "zero"},
+      {"--gpu", "h200", "--strategy", "single", "--world", "2"},
+      {"--gpu", "h200", "--solve", "width"},
+      {"--gpu", "h200", "--solve", "batch", "--search"},
+      {"--gpu", "h200", "--solve", "gpu"},
+      {"--gpu", "h200", "--budget", "1GiB"},
+      {"--gpu", "h200", "--search", "--budget", "-1"},
+      {"--gpu", "h200", "--text", "--timeline", "x.slp"},
+      {"--gpu", "h200", "--calibration", "missing.slp"},
+      {"--gpu"},
+      {"--gpu", "h200", "--worlds", "2"},
+      {"--gpu", "h200", "stray"},
+      {"--gpu", "h200", "--batch", "9000000000000000000"},
+  };
+  for (const Flags& flags : wrong) {
+    CAPTURE(flags);
+    const std::string line = refusal(flags);
+    CHECK(!line.empty());
+    CHECK(line.find('\n') == std::string::npos);
+  }
+  CHECK(refusal({"--gpu", "h200"}, "max_split_size_mb:no").starts_with("PYTORCH_CUDA_ALLOC_CONF"));
+  if (!gpu_of_machine()) {
+    const std::string line = refusal({});
+    CHECK(line.find("--gpu") != std::string::npos);
+    CHECK(line.find("--device cpu") != std::string::npos);
+  }
+}
+
+TEST_CASE("help names the flags of train and of plan", "[planner][plan]") {
+  const std::string help = command({"--help"}).out;
+  for (const char* flag : {"--reshard-after-forward", "--gpu", "--solve", "--search", "--shards"}) {
+    CHECK(help.find(flag) != std::string::npos);
+  }
+}
+
+TEST_CASE("PyTorch's own settings of its allocator count", "[planner][plan]") {
+  const Flags flags = {"--device", "null:h200", "--model", "vit-b16", "--json"};
+  const json plain = json::parse(command(flags).out);
+  const json expandable = json::parse(command(flags, "expandable_segments:True").out);
+  CHECK(expandable["peak"]["reserved_bytes"] < plain["peak"]["reserved_bytes"]);
+}
+
+/// PATH, while it lives: a folder with a python that says that it has this PyTorch.
+class PythonOnPath {
+ public:
+  explicit PythonOnPath(const std::string& version) : before_(std::getenv("PATH")) {
+    const std::string python = folder_.file("python");
+    test::write_file(python, "#!/bin/sh\nprintf '/venv/bin/python\\n" + version + "\\n'\n");
+    std::filesystem::permissions(python, std::filesystem::perms::owner_all);
+    ::setenv("PATH", (folder_.path() + ":" + before_).c_str(), 1);
+  }
+  ~PythonOnPath() { ::setenv("PATH", before_.c_str(), 1); }
+
+ private:
+  test::TemporaryFolder folder_;
+  std::string before_;
+};
+
+TEST_CASE("a plan is of the PyTorch that is asked for, or of the python's on PATH",
+          "[planner][plan][engine]") {
+  const Flags ours = {"--gpu", "h200", "--model", "vit-tutorial", "--world", "8", "--json"};
+  const auto planned = [&](const Flags& more) {
+    Flags all = ours;
+    all.insert(all.end(), more.begin(), more.end());
+    return json::parse(command(all).out);
+  };
+  const Flags in_python = {"--engine", "pytorch-fsdp2"};
+  const json old = planned({"--engine", "pytorch-fsdp2", "--torch", "2.11.0"});
+  CHECK(old["torch"]["version"] == "2.11");
+  CHECK(old["torch"]["source"] == "--torch");
+  {
+    const PythonOnPath path("2.11.0+cu130");
+    const json found = planned(in_python);
+    CHECK(found["torch"]["source"] == "PyTorch 2.11.0+cu130 of /venv/bin/python");
+    CHECK(found["torch"]["doubt"].is_null());
+    CHECK(found["peak"] == old["peak"]);
+    CHECK(planned({})["torch"]["source"] == "this build");
+  }
+  {
+    const PythonOnPath path("2.16.0+cu133");
+    const json newer = planned(in_python);
+    CHECK(newer["torch"]["version"] == "2.15");
+    CHECK_THAT(newer["torch"]["doubt"].get<std::string>(),
+               ContainsSubstring("the rules of PyTorch 2.16.0+cu133 are not known"));
+    CHECK(newer["peak"]["allocated_bytes"] < old["peak"]["allocated_bytes"]);
+  }
+  CHECK_THROWS_AS(command({"--gpu", "h200", "--torch", "2.16"}), std::invalid_argument);
+}
+
+TEST_CASE("a plan can be of a Python program with FSDP2", "[planner][plan][engine]") {
+  Flags flags = {"--gpu",         "h200", "--model",  "vit-l16",       "--world", "8",
+                 "--param-dtype", "bf16", "--engine", "pytorch-fsdp2", "--json"};
+  const json python = json::parse(command(flags).out);
+  CHECK(python["engine"] == "pytorch-fsdp2");
+  flags.insert(flags.end(), {"--pytorch", "fused,own-groups,zero-grad=before"});
+  const json fused = json::parse(command(flags).out);
+  CHECK(fused["peak"]["allocated_bytes"] != python["peak"]["allocated_bytes"]);
+  // The least capacity is found by a replay of the program's streams.
+  flags.insert(flags.end(), {"--capacity", fused["least_capacity_bytes"]["any"].dump() + "B"});
+  CHECK(json::parse(command(flags).out)["verdict"] != "does_not_fit");
+
+  // It counts for every answer: the smallest GPU is one for that program.
+  const Flags small = {"--model", "vit-l16", "--world", "8", "--batch", "96", "--json"};
+  const auto solved = [&](const Flags& more) {
+    Flags all = small;
+    all.insert(all.end(), more.begin(), more.end());
+    return json::parse(command(all).out);
+  };
+  CHECK(solved({"--solve", "gpu", "--engine", "pytorch-fsdp2"})["engine"] == "pytorch-fsdp2");
+  CHECK(solved({"--solve", "gpu"})["engine"] == "shardlens");
+
+  const auto refused = [](const Flags& more) {
+    Flags all = {"--gpu", "h200", "--model", "vit-l16"};
+    all.insert(all.end(), more.begin(), more.end());
+    CHECK_THROWS_AS(command(all), std::invalid_argument);
+  };
+  refused({"--engine", "other"});
+  refused({"--pytorch", "fused"});
+  refused({"--engine", "pytorch-fsdp2", "--pytorch", "forward-prefetch=x"});
+  refused({"--engine", "pytorch-fsdp2", "--pytorch", "quick"});
+  refused({"--engine", "pytorch-fsdp2", "--search"});
+  refused({"--engine", "pytorch-fsdp2", "--strategy", "ddp"});
+}
+
+TEST_CASE("a plan of a Python program says whose it is", "[planner][plan][engine]") {
+  const Flags flags = {"--gpu",         "h200", "--model", "llama-1b", "--world",  "8",
+                       "--param-dtype", "bf16", "--batch", "1",        "--engine", "pytorch-fsdp2"};
+  const auto habit = [&](const Flags& more, const char* what) {
+    return json_of(joined(flags, more))["program"][what].get<std::string>();
+  };
+  CHECK(habit({}, "model").starts_with("a Llama as torchtitan writes it"));
+  CHECK(habit({}, "logits") == "as the head computes them, freed after the loss");
+  CHECK(habit({"--pytorch", "logits=fp32,keep-logits"}, "logits") ==
+        "cast to fp32 by the model's forward, named by the loop until the next forward's take it");
+  CHECK(habit({}, "loss") == "cross entropy in fp32");
+  CHECK(habit({"--pytorch", "loss=own"}, "loss") == "cross entropy in the logits' dtype");
+  CHECK(habit({"--pytorch", "norm=fp32"}, "norm") == "RMSNorm by hand, in fp32");
+  CHECK(habit({"--pytorch", "attention=repeat-kv"}, "attention").find("repeated") !=
+        std::string::npos);
+  CHECK(habit({}, "optimizer") == "Adam(foreach=True, the default)");
+  CHECK(habit({"--optimizer", "adamw", "--pytorch", "fused"}, "optimizer") == "AdamW(fused=True)");
+  CHECK(habit({}, "zero_grad") == "behind the optimizer's step");
+  CHECK(habit({"--pytorch", "zero-grad=before"}, "zero_grad") == "before the forward");
+  CHECK(habit({}, "clipping") == "none");
+  CHECK(habit({"--clip-norm", "1"}, "clipping") == "clip_grad_norm_");
+
+  const std::string text = command(joined(flags, {"--pytorch", "zero-grad=keep"})).out;
+  CHECK(text.find("the Python program that this stands for") != std::string::npos);
+  CHECK(text.find("zero_grad     with set_to_none=False") != std::string::npos);
+
+  const json ours = json_of({"--gpu", "h200"});
+  CHECK(ours["program"].is_null());
+  CHECK(ours["doubt"].is_null());
+}
+
+TEST_CASE("a plan of a Python program is in doubt near the limit", "[planner][plan][engine]") {
+  const Flags flags = {"--device", "null:h200",     "--model",     "llama-1b", "--world",
+                       "8",        "--param-dtype", "bf16",        "--batch",  "1",
+                       "--engine", "pytorch-fsdp2", "--clip-norm", "1"};
+  const auto planned = [&](const Flags& more) { return json_of(joined(flags, more)); };
+  const json base = planned({});
+  const int64_t fits = base["least_capacity_bytes"]["fast"];
+  CHECK(base["doubt"]["verdict_may_differ"] == false);
+  const json most = planned({"--pytorch", base["doubt"]["most"]["pytorch"].get<std::string>()});
+  CHECK(most["peak"]["device_bytes"] == base["doubt"]["most"]["device_bytes"]);
+  CHECK(most["doubt"] == base["doubt"]);
+  const json least = planned({"--pytorch", base["doubt"]["least"]["pytorch"].get<std::string>()});
+  CHECK(least["peak"]["device_bytes"] == base["doubt"]["least"]["device_bytes"]);
+
+  // The plan says that it fits, and that the other program might not; as it does not.
+  const Flags tight = {"--capacity", std::to_string(fits)};
+  CHECK(planned(tight)["verdict"] == "fits");
+  CHECK(planned(tight)["doubt"]["verdict_may_differ"] == true);
+  CHECK(command(joined(flags, tight)).out.find("shardlens record") != std::string::npos);
+  const Flags other = {"--pytorch", "logits=fp32,keep-logits,norm=fp32"};
+  CHECK(planned(joined(tight, other))["verdict"] != "fits");
+
+  // So does one that it says not to fit.
+  const Flags less = {"--capacity", std::to_string(fits * 9 / 10)};
+  CHECK(planned(less)["verdict"] != "fits");
+  CHECK(planned(less)["doubt"]["verdict_may_differ"] == true);
+  CHECK(planned(joined(less, {"--pytorch", "loss=own"}))["verdict"] == "fits");
+}
+
+TEST_CASE("outputs that cannot be written are refused before the work", "[planner][plan]") {
+  const test::TemporaryFolder folder;
+  const auto refused = [&](const Flags& flags, const std::string& why) {
+    CAPTURE(flags);
+    CHECK(refusal(joined({"--device", "null:h200"}, flags)).find(why) != std::string::npos);
+    CHECK(std::filesystem::is_empty(folder.path()));
+  };
+  refused({"--timeline", folder.file("none/plan.slp")}, "there is no folder");
+  refused({"--timeline", folder.path()}, "is a folder");
+  refused({"--timeline", "/dev/full"}, "is no regular file");
+  refused({"--search", "--config-out", "/dev/null/out"}, "cannot be made");
+  // A plan that cannot be made leaves no file, and an older one as it was.
+  const std::string path = folder.file("plan.slp");
+  CHECK_FALSE(refusal({"--device", "null:h200", "--batch", "0", "--timeline", path}).empty());
+  CHECK(std::filesystem::is_empty(folder.path()));
+  command({"--device", "null:h200", "--timeline", path});
+  command({"--device", "null:h200", "--timeline", path});
+  const auto files = std::filesystem::directory_iterator(folder.path());
+  CHECK(std::distance(begin(files), end(files)) == 1);
+}
+
+TEST_CASE("the timeline of many microbatches shows a few of them in time", "[planner][plan]") {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("plan.slp");
+  const json plan = json_of({"--device", "null:h200", "--world", "8", "--data", "synthetic",
+                             "--accumulate", "10000", "--timeline", path});
+  const profiler::Profile profile = profiler::read_profile(path);
+  CHECK(profile.events.size() < 1'000'000);
+  CHECK(std::ranges::is_sorted(profile.events, {}, &profiler::Event::time_ns));
+  CHECK(profile.header.notice.find("left out") != std::string::npos);
+  const profiler::RankReport report = profiler::report_of(path);
+  CHECK(is_whole(report.judgement));
+  CHECK(report.unmatched == 0);
+  CHECK(report.peak_bytes() == plan["peak"]["allocated_bytes"]);
+  const Schedule schedule = parse_schedule(profile.header.train);
+  CHECK(schedule.microbatches == 10000);
+  // A step lasts as long as its microbatches.
+  std::vector<int64_t> steps;
+  for (const profiler::Event& event : profile.events) {
+    if (event.kind == profiler::EventKind::step) steps.push_back(event.time_ns);
+  }
+  REQUIRE(steps.size() > 1);
+  const double seconds = static_cast<double>(steps[1] - steps[0]) / 1e9;
+  CHECK(std::abs(seconds / plan["step_seconds"].get<double>() - 1) < 0.01);
+  const int64_t last_action = schedule.size() - 1;
+  CHECK(std::ranges::count(profile.events, last_action, &profiler::Event::action) > 0);
+}
+
+TEST_CASE("no model file makes a plan crash", "[planner][plan]") {
+  const test::TemporaryFolder folder;
+  const auto seed = Catch::getSeed();
+  CAPTURE(seed);
+  std::mt19937_64 engine(seed);
+  const std::string base = R"({"family":"vit","name":"m","image_px":28,"patch_px":7,"channels":1,)"
+                           R"("layers":2,"heads":2,"width":16,"mlp_width":32,"classes":10})";
+  const std::string path = folder.file("m.json");
+  int planned = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::string text = base;
+    const int64_t edits = test::random_between(engine, 0, 3);
+    for (int64_t edit = 0; edit < edits; ++edit) {
+      const auto at = static_cast<size_t>(
+          test::random_between(engine, 0, static_cast<int64_t>(text.size()) - 1));
+      const char byte = "0123456789{}[]\",:-.eE \\"[test::random_between(engine, 0, 22)];
+      test::random_between(engine, 0, 1) ? text.insert(at, 1, byte).size()
+                                         : text.replace(at, 1, 1, byte).size();
+    }
+    test::write_file(path, text);
+    CAPTURE(text);
+    try {
+      command({"--model", path, "--gpu", "h200", "--batch", "1"});
+      ++planned;
+    } catch (const std::invalid_argument& error) {
+      CHECK(std::string(error.what()).find('\n') == std::string::npos);
+    }
+  }
+  CHECK(planned > 0);
+}

@@ -1,0 +1,501 @@
+"""The stages of new_version: each holds one part of Shardlens against another version of PyTorch.
+
+A stage returns a line that says what was compared and the findings; it raises NotRun where it
+cannot be compared, and why.
+"""
+
+import collections
+import dataclasses
+import glob
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+
+import pins
+from recorded_cases import Failure, differing, name_of, run_cases
+
+sys.path.insert(0, str(pins.ROOT / "null_device"))
+sys.path.insert(0, str(pins.ROOT / "tests" / "reference"))
+import engine_cases  # noqa: E402
+import make_stubs  # noqa: E402
+
+RULES = "models/torch_rules.cpp"
+STUBS = "null_device/make_stubs.py"
+STUB_LIBRARIES = "null_device/CMakeLists.txt"
+TRIED = "record/python_program.cpp"
+ALLOCATOR = "planner/simulate/allocator/model.cpp"
+ENGINE_NULL = "tests/reference/engine_null.py"
+FIXTURES = pathlib.Path("tests/fixtures/engine")
+BUILD = pins.ROOT / "build"
+MOST_LETTERS = 400  # are shown of a reason
+MOST_EXAMPLES = 3  # so many are shown of one kind
+
+# A recording says so of a version that is not in kTried.
+NOT_TRIED = re.compile(r"'PyTorch [^']* was not tried: [^']*'(, )?")
+NO_OTHER_DOUBT = "doubts: [],"
+
+# The calls of NVIDIA's libraries are named like this.
+NVIDIA_CALL = re.compile(r"(__cuda|cu|nccl|nv)[A-Za-z0-9_]+")
+
+
+class NotRun(Exception):
+    """Says why a stage could not compare anything, and what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    what: str
+    file: str  # it is the one to change
+    is_fault: bool = True  # else it is only worth a look
+
+
+@dataclasses.dataclass(frozen=True)
+class Version:
+    """Holds what a stage is told."""
+
+    python: pathlib.Path
+    vision: pathlib.Path | None
+    torch: pathlib.Path  # the folder of the package
+    full: str  # "2.14.1+cu130"
+    cuda: str  # "13.0"
+    rules: str  # the version whose row is nearest: "2.13"
+    base: pathlib.Path  # the torch package that the build has
+    say: Callable[[str], None]  # it prints what is being done
+
+    def number(self):
+        return self.full.partition("+")[0]
+
+    def minor(self):
+        return pins.minor_of(self.full)
+
+    def has_rules(self):
+        return self.rules == self.minor()
+
+
+def program(name):
+    path = BUILD / "bin" / name
+    if not path.exists():
+        raise NotRun(f"{path} is not built; run make build")
+    return path
+
+
+def run(command, environment=None, text=None):
+    return subprocess.run(command, env=environment, input=text, capture_output=True, text=True,
+                          check=False)
+
+
+def some_of(things):
+    more = len(things) - MOST_EXAMPLES
+    return ", ".join(things[:MOST_EXAMPLES]) + (f" and {more} more" if more > 0 else "")
+
+
+def rules_of(version):
+    """Returns the version whose rules stand for this one."""
+    done = run([program("print_engine_peaks"), "--rules"], text=version + "\n")
+    if done.returncode != 0:
+        raise NotRun(done.stderr.strip())
+    return json.loads(done.stdout)
+
+
+# --- calls of NVIDIA's libraries -----------------------------------------------------------------
+
+
+def _null_libraries():
+    """Returns the names of the libraries that the null device can have: {"libcuda", ...}."""
+    text = (pins.ROOT / STUB_LIBRARIES).read_text()
+    return {f"lib{name}" for name in re.findall(r"^null_library\((\w+)", text, re.MULTILINE)}
+
+
+def _calls_of_nobody(torch, symbols):
+    """Returns what is named as NVIDIA's calls are, but is in no library that is known."""
+    libraries = map(make_stubs.Library, sorted((torch / "lib").glob("*.so*")))
+    own = set().union(*(library.defined() for library in libraries), *symbols.values())
+    wanted = {symbol for library in make_stubs.libraries_of(torch)
+              for symbol, version, _ in library.imports()
+              if not version and NVIDIA_CALL.fullmatch(symbol)}
+    return sorted(wanted - own)
+
+
+def _known_calls(version):
+    """Returns the calls of every other PyTorch that is there."""
+    torches = [version.base]
+    for python in pins.recorded_pythons(pins.read_pins()).values():
+        torches += python.parent.parent.glob("lib/python3*/site-packages/torch")
+    known = set()
+    for torch in torches:
+        if torch.resolve() != version.torch.resolve():
+            known |= set().union(*make_stubs.collect(torch)[0].values())
+    return known
+
+
+def _written_calls():
+    """Returns the calls that the null device answers by code of its own: the others are weak."""
+    written = set()
+    for library in (BUILD / "null_device").glob("lib*.so.*"):
+        lines = run(["nm", "-D", "--defined-only", library]).stdout.splitlines()
+        written |= {line.split()[-1].partition("@")[0] for line in lines if " T " in line}
+    return written
+
+
+def check_imports(version):
+    symbols, _, sonames = make_stubs.collect(version.torch)
+    known = _null_libraries()
+    findings = []
+    for soname in sorted(sonames):
+        if soname.partition(".so")[0] not in known:
+            called = some_of(sorted(symbols[soname])) or "nothing"
+            findings.append(Finding(f"it needs {soname}, for which the null device has no library; "
+                                    f"it calls {called} of it", STUB_LIBRARIES))
+    if nobodys := _calls_of_nobody(version.torch, symbols):
+        findings.append(Finding(f"no library that is known has {some_of(nobodys)}", STUBS))
+    calls = set().union(*symbols.values())
+    if new := sorted(calls - _known_calls(version) - _written_calls()):
+        findings.append(Finding(
+            f"{len(new)} calls are new to all versions that are there, and are answered with "
+            f"success alone: {', '.join(new)}", "null_device", is_fault=False))
+    return f"{len(calls)} calls in {len(sonames)} libraries", findings
+
+
+# --- the recorder --------------------------------------------------------------------------------
+
+
+def _compiler_errors(log):
+    """Returns the first error of each source file."""
+    errors = {}
+    for line in log.read_text(errors="replace").splitlines():
+        match = re.match(r"(\S+?):(\d+):\d+: (?:fatal )?error: (.*)", line)
+        if not match:
+            continue
+        path = os.path.normpath(match[1])
+        path = path.partition(f"{pins.ROOT}/")[2] or path
+        errors.setdefault(path, Finding(f"line {match[2]} does not compile: {match[3]}", path))
+    return list(errors.values())
+
+
+def _build_findings(log, otherwise):
+    """Returns the compiler's errors, or what the log says first of another one."""
+    if found := _compiler_errors(log):
+        return found
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    telling = [i for i, line in enumerate(lines) if re.search(r"\berror\b|has not", line, re.I)]
+    first = telling[0] if telling else len(lines) - 1
+    # CMake says where it failed in a line, and why in the next.
+    said = " ".join(lines[first:first + 2 if lines[first].endswith(":") else first + 1])
+    return [Finding(f"{said} (see {log})", otherwise)]
+
+
+def stubs_of(version):
+    """Returns the folder of the null device's libraries that are made for this wheel."""
+    sources = (BUILD / "record" / "sources.sha256").read_text()[:12]
+    pattern = f"{glob.escape(version.full)}-*-{sources}/null_device"
+    made = sorted((BUILD / "record" / "pytorch").glob(pattern), key=os.path.getmtime)
+    if made:
+        return made[-1]
+    if version.torch.resolve() == version.base.resolve():
+        return BUILD / "null_device"
+    raise NotRun("there is no recorder, so neither are there stubs; fix its build first")
+
+
+def check_recorder(version):
+    shardlens = program("shardlens")
+    with tempfile.TemporaryDirectory() as folder:
+        script = pathlib.Path(folder) / "one_block.py"
+        script.write_text("import torch\nblock = torch.empty(1, device='cuda')\n")
+        command = ["record", "--device", "null:h100", "--out", f"{folder}/run", "--"]
+        done = run([shardlens, *command, version.python, script])
+    if done.returncode == 0:
+        return "it is built, and records", []
+    said = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+    log = re.search(r"\(see (\S+)\)", said)
+    if log and pathlib.Path(log[1]).exists():
+        return "its build failed", _build_findings(pathlib.Path(log[1]), STUB_LIBRARIES)
+    return "it fails", [Finding(f"recording one block ends with exit code {done.returncode}: "
+                                f"{said}", "profiler/recorder/recorder_python.cpp")]
+
+
+# --- what needs programs that are built with this LibTorch ---------------------------------------
+
+
+def _folder_of(version):
+    """Returns where its programs are built. A link puts the wheel where LibTorch is looked for."""
+    folder = BUILD / "pytorch" / version.number()
+    link = folder / "deps" / f"libtorch-{version.number()}"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(version.torch.parent)
+    return folder
+
+
+def build(version, *targets):
+    """Returns the folder, and the findings of a build that failed."""
+    if int(version.cuda.partition(".")[0]) < 13:
+        raise NotRun(f"CUDA {version.cuda} keeps its headers elsewhere than the build looks for "
+                     "them; only PyTorch for CUDA 13 or newer is built with")
+    folder = _folder_of(version)
+    jobs = run([pins.ROOT / ".setup" / "jobs", "3"]).stdout.strip()
+    environment = {name: value for name, value in os.environ.items()
+                   if name not in ("CUDA_HOME", "CUDA_PATH", "LIBRARY_PATH")}
+    environment |= {"CCACHE_BASEDIR": str(pins.ROOT), "CCACHE_NOHASHDIR": "1",
+                    "CCACHE_SLOPPINESS": "pch_defines,time_macros"}
+    configure = ["cmake", "--preset", "full", "-B", folder, "-D",
+                 f"SHARDLENS_DEPS={folder / 'deps'}", "-D",
+                 f"SHARDLENS_TORCH_VERSION={version.number()}"]
+    compile_all = ["cmake", "--build", folder, "--parallel", jobs, "--target", *targets]
+    log = folder / "build.log"
+    version.say(f"building {' and '.join(targets)} with this LibTorch; {log} grows")
+    with open(log, "w", encoding="utf-8") as file:
+        for command in (configure, compile_all):
+            done = subprocess.run(command, cwd=pins.ROOT, env=environment, stdout=file,
+                                  stderr=subprocess.STDOUT, check=False)
+            if done.returncode != 0:
+                return folder, _build_findings(log, "CMakeLists.txt")
+    return folder, []
+
+
+def _on_null_device(folder):
+    stubs = sorted(str(path) for path in (folder / "null_device").glob("lib*.so.*"))
+    return os.environ | {"LD_PRELOAD": ":".join(stubs)}
+
+
+def _first_difference(difference):
+    """Returns where "LibTorch +0:4 -0; the planner +0:8 -0" differs first: +N takes block N of so
+    many bytes, -N gives it back."""
+    libtorch, planner = (side.split() for side in difference.split("; the planner"))
+    for index, (real, planned) in enumerate(zip(libtorch[1:], planner)):
+        if real != planned:
+            return f"event {index} is {real}, the plan says {planned}"
+    return f"LibTorch has {len(libtorch) - 1} events, the plan {len(planner)}"
+
+
+def _operator_findings(output):
+    """Returns one finding for each operator, which is named by the words before its first size."""
+    by_operator = collections.defaultdict(list)
+    for match in re.finditer(r"^(\S+): (.+?): (LibTorch.*)$", output, re.MULTILINE):
+        gpu, name, difference = match.groups()
+        by_operator[re.split(r" (?=[A-Z] |of )", name)[0]].append((gpu, name, difference))
+    findings = []
+    for operator, cases in by_operator.items():
+        gpu, name, difference = cases[0]
+        gpus = len({case[0] for case in cases})
+        findings.append(Finding(
+            f"{operator} differs {len(cases)} times, on {gpus} GPUs; first {name} on {gpu}: "
+            f"{_first_difference(difference)}", f"{RULES} and planner/simulate/meta"))
+    return findings
+
+
+def check_operators(version):
+    folder, findings = build(version, "null_operator_tests", "operator_tests")
+    if findings:
+        return "the tests do not build", findings
+    version.say("comparing operators on each GPU")
+    on_gpus = run([folder / "bin" / "null_operator_tests"], _on_null_device(folder))
+    on_cpu = run([folder / "bin" / "operator_tests"])
+    findings = _operator_findings(on_gpus.stdout)
+    if on_gpus.returncode != 0 and not findings:
+        findings = [Finding(f"the comparison ended: {_last_line(on_gpus)}", "planner/simulate/meta")]
+    if on_cpu.returncode != 0:
+        said = re.search(r"^  (\w.*, threads \d+)$", on_cpu.stdout, re.MULTILINE)
+        findings.append(Finding(f"on the CPU: {said[1] if said else _last_line(on_cpu)}",
+                                "planner/simulate/meta"))
+    compared = re.findall(r"^(\d+) cases on ", on_gpus.stdout, re.MULTILINE)
+    cases = compared[0] if compared else 0
+    return f"{cases} cases on {len(compared)} GPUs, and the CPU's", findings
+
+
+def _last_line(done):
+    return ((done.stdout + done.stderr).strip().splitlines() or ["it says nothing"])[-1]
+
+
+def _storm_findings(output):
+    """Returns the first difference of each scenario."""
+    findings = {}
+    pattern = r"(\S+), seed (\d+), operation (\d+): ([^\n]*)"
+    differences = re.findall(r"explicitly with message:\n((?:.*\n){1,6})", output)
+    places = re.findall(pattern, output)
+    for (scenario, seed, operation, words), difference in zip(places, differences):
+        text = " ".join(difference.split())
+        findings.setdefault(scenario, Finding(
+            f"{scenario}, seed {seed}: operation {operation} ({words}): {text}", ALLOCATOR))
+    return list(findings.values())
+
+
+def check_allocator(version):
+    folder, findings = build(version, "null_allocator_tests")
+    if findings:
+        return "the test does not build", findings
+    version.say("following the allocator")
+    done = run([folder / "bin" / "null_allocator_tests", "~[long]"], _on_null_device(folder))
+    followed = re.findall(r": (\d+) operations, .*: equal,", done.stdout)
+    text = f"{sum(map(int, followed))} operations in {len(followed)} scenarios"
+    if done.returncode == 0:
+        return text, []
+    findings = _storm_findings(done.stdout)
+    return text, findings or [Finding(f"the test failed: {_last_line(done)}", ALLOCATOR)]
+
+
+# --- FSDP2 ---------------------------------------------------------------------------------------
+
+
+def _variables_of(version):
+    """Returns the variables by which that Python runs on the null device, with torchvision."""
+    variables = {"SHARDLENS_NULL_STUBS": str(stubs_of(version))}
+    return variables | {"PYTHONPATH": str(version.vision)} if version.vision else variables
+
+
+def _measured(version, *arguments):
+    """Yields the rows that engine_null.py prints. Raises NotRun."""
+    environment = os.environ | _variables_of(version)
+    script = pins.ROOT / ENGINE_NULL
+    command = [version.python, script, "--live", *arguments]
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as errors, subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
+        for line in process.stdout:
+            if line.startswith("{"):
+                yield json.loads(line)
+        if process.wait() != 0:
+            errors.seek(0)
+            last = (errors.read().strip().splitlines() or ["it says nothing"])[-1]
+            raise NotRun(f"{script.name} ends with exit code {process.returncode}: {last}")
+
+
+def _predicted(row, *arguments):
+    """Returns what the engine says of a row."""
+    done = run([program("print_engine_peaks"), *arguments], text=json.dumps(row) + "\n")
+    if done.returncode != 0:
+        raise NotRun(done.stderr.strip())
+    return json.loads(done.stdout)
+
+
+def _case_of(row):
+    names = engine_cases.Case.__dataclass_fields__
+    return " ".join(str(engine_cases.Case(**{name: row[name] for name in names})).split())
+
+
+def _words_of(events, index):
+    if index >= len(events):
+        return "nothing more"
+    event = events[index]
+    return f"{event} bytes taken" if event > 0 else f"block {-event} given back"
+
+
+def _without_numbers(events):
+    return [max(event, -1) for event in events]
+
+
+def first_difference(measured, predicted):
+    """Returns the index of the first event that differs, or None. Blocks that the engine gives back
+    after the last event are those of the program's end, and no difference. A block more in an
+    earlier step changes the numbers of all later ones, so bytes are compared before numbers."""
+    for index, pair in enumerate(zip(_without_numbers(measured), _without_numbers(predicted))):
+        if pair[0] != pair[1]:
+            return index
+    for index, pair in enumerate(zip(measured, predicted)):
+        if pair[0] != pair[1]:
+            return index
+    shorter = min(len(measured), len(predicted))
+    rest = predicted[shorter:]
+    same = len(measured) <= len(predicted) and all(event < 0 for event in rest)
+    return None if same else shorter
+
+
+def _compare_events(version):
+    findings, count = [], 0
+    for run in next(_measured(version, "--events"))["runs"]:
+        row = run["case"] | {"torch": version.rules}
+        measured, predicted = run["third_step"], _predicted(row, "--events")
+        count += len(measured)
+        index = first_difference(measured, predicted)
+        if index is not None:
+            findings.append(Finding(
+                f"{_case_of(row)}: event {index} of {len(measured)} of the third step is "
+                f"{_words_of(measured, index)}, but {_words_of(predicted, index)} by the rules of "
+                f"{version.rules}", RULES))
+    return count, findings
+
+
+def _peak_words(peak):
+    if peak is None:
+        return "more than there is"
+    return f"{peak[0]} bytes allocated and {peak[1]} reserved"
+
+
+def _compare_peaks(version):
+    findings, count = [], 0
+    for row in _measured(version, "--chosen", "--untracked"):
+        count += 1
+        peak, predicted = row.get("peak"), _predicted(row | {"torch": version.rules})
+        version.say(f"peaks of {_case_of(row)}: {'equal' if peak == predicted else 'differ'}")
+        if peak != predicted:
+            findings.append(Finding(f"{_case_of(row)}: PyTorch takes {_peak_words(peak)}, the "
+                                    f"engine says {_peak_words(predicted)}", RULES))
+    return count, findings
+
+
+def _missing_fixtures(version):
+    settings = [f"{name}={value}" for name, value in _variables_of(version).items()]
+    command = " ".join([*settings, str(version.python), ENGINE_NULL])
+    for name, flag in (("{}.json", ""), ("events_{}.json", " --events")):
+        file = FIXTURES / name.format(version.minor())
+        if not (pins.ROOT / file).exists():
+            yield Finding(f"it is not there; {command}{flag} writes it", str(file))
+
+
+def check_engine(version):
+    findings = []
+    if not version.has_rules():
+        findings.append(Finding(f"PyTorch {version.minor()} has no row; that of {version.rules} "
+                                "stands for it", RULES))
+    findings += _missing_fixtures(version)
+    version.say("events of FSDP2")
+    events, differences = _compare_events(version)
+    findings += differences
+    peaks, differences = _compare_peaks(version)
+    return f"{events} events of steps and the peaks of {peaks} cases", findings + differences
+
+
+# --- shardlens record ----------------------------------------------------------------------------
+
+
+def _reason_of(facts, fault):
+    """Returns the last error that a program which failed has printed, else what was compared."""
+    text = facts[fault]
+    errors = re.findall(r"\w+(?:Error|Exception|Failure): .*", text)
+    return errors[-1] if fault == "failed" and errors else " ".join(text.split())[:MOST_LETTERS]
+
+
+def check_record(version):
+    stubs_of(version)  # without them each case would only try to build them again
+    findings, cases, is_tried = [], 0, True
+    try:
+        for facts in run_cases(version.python):
+            cases += 1
+            faults = differing(facts)
+            version.say(f"{name_of(facts)}: {', '.join(faults) or 'equal'}")
+            if "doubts" in faults and NOT_TRIED.search(facts["doubts"]):
+                is_tried = False
+                if NO_OTHER_DOUBT in NOT_TRIED.sub("", facts["doubts"]):
+                    faults.remove("doubts")
+            findings += [Finding(f"{name_of(facts)}: {fault}: {_reason_of(facts, fault)}",
+                                 "record/python") for fault in faults]
+    except Failure as failure:
+        raise NotRun(str(failure)) from failure
+    if not is_tried:
+        findings.insert(0, Finding(f"kTried lacks {version.minor()}, so each recording is in "
+                                   "doubt", TRIED))
+    return f"{cases} cases", findings
+
+
+# The worst first: where an early one fails, the later ones cannot be right.
+STAGES = {
+    "calls of NVIDIA's libraries": check_imports,
+    "the recorder's build": check_recorder,
+    "operators against the plan": check_operators,
+    "the allocator's model": check_allocator,
+    "FSDP2 against the engine": check_engine,
+    "cases of record": check_record,
+}
