@@ -28,9 +28,9 @@ add_custom_target(demo DEPENDS shardlens shardlens-train shardlens-plan shardlen
 install(TARGETS ${SHARDLENS_NULL_LIBRARIES} LIBRARY DESTINATION ${home}/null_device
         COMPONENT recorders NAMELINK_SKIP)
 install(TARGETS shardlens_python LIBRARY DESTINATION ${home}/record COMPONENT recorders)
-install(DIRECTORY record/python DESTINATION ${home}/record COMPONENT recorders
+install(DIRECTORY profiler/record/python DESTINATION ${home}/record COMPONENT recorders
         PATTERN "__pycache__" EXCLUDE)
-install(FILES null_device/make_stubs.py "${CMAKE_BINARY_DIR}/record/sources.sha256"
+install(FILES profiler/null_device/make_stubs.py "${CMAKE_BINARY_DIR}/record/sources.sha256"
         DESTINATION ${home}/record COMPONENT recorders)
 # Recorders for other PyTorchs, as far as they have been built; what is being built has a dot.
 install(DIRECTORY "${CMAKE_BINARY_DIR}/record/pytorch" DESTINATION ${home}/record

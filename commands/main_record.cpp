@@ -7,16 +7,16 @@
 
 #include "base/process/installation.h"
 #include "base/process/program.h"
+#include "profiler/record/accounts.h"
+#include "profiler/record/judged_rank.h"
+#include "profiler/record/next_steps.h"
+#include "profiler/record/python_program.h"
+#include "profiler/record/rank_runs.h"
+#include "profiler/record/record_options.h"
+#include "profiler/record/record_verdict.h"
+#include "profiler/record/recorded_run.h"
+#include "profiler/record/recorder_files.h"
 #include "profiler/report/report.h"
-#include "record/accounts.h"
-#include "record/judged_rank.h"
-#include "record/next_steps.h"
-#include "record/python_program.h"
-#include "record/rank_runs.h"
-#include "record/record_options.h"
-#include "record/record_verdict.h"
-#include "record/recorded_run.h"
-#include "record/recorder_files.h"
 
 namespace {
 

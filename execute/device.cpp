@@ -19,7 +19,7 @@
 #include "base/check.h"
 #include "base/process/installation.h"
 #include "models/torch_rules.h"
-#include "null_device/null_device.h"
+#include "profiler/null_device/null_device.h"
 #include "profiler/recorder/recorder.h"
 
 // Returns LibTorch's version. It is the one call that does; the header of it includes much else.

@@ -10,8 +10,8 @@
 
 #include "execute/rank_state.h"
 #include "execute/streams.h"
-#include "null_device/checks/null_checks.h"
 #include "planner/schedule/schedule.h"
+#include "profiler/null_device/checks/null_checks.h"
 
 namespace shardlens::runtime {
 

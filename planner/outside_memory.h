@@ -1,8 +1,9 @@
 // The memory of a GPU that a rank takes beside LibTorch's caching allocator: CUDA's context, the
 // code that libraries load, NCCL's buffers. A plan subtracts it from the capacity first.
 //
-// *Cold* figures come from publications (null_device/outside_figures.h), and are the planner's
-// weakest; a *calibration* from one recorded run on the same kind of machine replaces them.
+// *Cold* figures come from publications (profiler/null_device/outside_figures.h), and are the
+// planner's weakest; a *calibration* from one recorded run on the same kind of machine replaces
+// them.
 #pragma once
 
 #include <cstdint>

@@ -14,9 +14,9 @@
 #include "execute/device.h"
 #include "execute/executor.h"
 #include "models/model.h"
-#include "null_device/null_device.h"
 #include "planner/config/optimizer_options.h"
 #include "planner/config/training_data.h"
+#include "profiler/null_device/null_device.h"
 
 namespace shardlens::runtime {
 

@@ -1,5 +1,5 @@
 // Imports PyTorch's own memory history, which `shardlens record` records if it has no recorder for
-// a PyTorch. record/python/shardlens_record/history.py writes it when the program ends.
+// a PyTorch. profiler/record/python/shardlens_record/history.py writes it when the program ends.
 #pragma once
 
 #include <string>

@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "profiler/file/writer.h"
-#include "profiler/recorder/recorder_clock.h"
-#include "profiler/recorder/recorder_driver.h"
-#include "profiler/recorder/recorder_versions.h"
+#include "profiler/recorder/clock.h"
+#include "profiler/recorder/driver.h"
+#include "profiler/recorder/versions.h"
 #include "profiler/report/recording_report.h"
 
 namespace shardlens::profiler {

@@ -25,7 +25,7 @@
 #include "profiler/exchange/import_memory_viz.h"
 #include "profiler/file/reader.h"
 #include "profiler/file/writer.h"
-#include "record/record_verdict.h"
+#include "profiler/record/record_verdict.h"
 #include "tests/support/odd_files.h"
 #include "tests/support/recordings/small_recording.h"
 #include "tests/support/temporary_folder.h"

@@ -27,7 +27,7 @@ MOST_LANES = 3
 RECORD_LIMIT_S = 100
 GRID_LIMIT_S = 150
 
-# Words behind python3. The first word that ends in .py is a script of tests/record/scripts.
+# Words behind python3. The first word that ends in .py is a script of tests/profiler/record/scripts.
 PROGRAMS = {
     **gpu_cases.PROGRAMS,
     "trainer": ["trainer.py"],

@@ -7,10 +7,10 @@
 #include <stdexcept>
 #include <string>
 
-#include "null_device/outside_figures.h"
 #include "planner/plan_target.h"
 #include "planner/prepared_run.h"
 #include "profiler/file/writer.h"
+#include "profiler/null_device/outside_figures.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;

@@ -1,5 +1,5 @@
 // Time from ticks against the clock that it stands for.
-#include "profiler/recorder/recorder_clock.h"
+#include "profiler/recorder/clock.h"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>

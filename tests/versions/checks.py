@@ -25,9 +25,9 @@ import engine_cases  # noqa: E402
 import make_stubs  # noqa: E402
 
 RULES = "models/torch_rules.cpp"
-STUBS = "null_device/make_stubs.py"
-STUB_LIBRARIES = "null_device/CMakeLists.txt"
-TRIED = "record/python_program.cpp"
+STUBS = "profiler/null_device/make_stubs.py"
+STUB_LIBRARIES = "profiler/null_device/CMakeLists.txt"
+TRIED = "profiler/record/python_program.cpp"
 ALLOCATOR = "planner/simulate/allocator/model.cpp"
 ENGINE_NULL = "tests/reference/engine_null.py"
 FIXTURES = pathlib.Path("tests/fixtures/engine")
@@ -215,7 +215,7 @@ def check_recorder(version):
     if log and pathlib.Path(log[1]).exists():
         return "its build failed", _build_findings(pathlib.Path(log[1]), STUB_LIBRARIES)
     return "it fails", [Finding(f"recording one block ends with exit code {done.returncode}: "
-                                f"{said}", "profiler/recorder/recorder_python.cpp")]
+                                f"{said}", "profiler/recorder/python.cpp")]
 
 
 # --- what needs programs that are built with this LibTorch ---------------------------------------
@@ -481,7 +481,7 @@ def check_record(version):
                 if NO_OTHER_DOUBT in NOT_TRIED.sub("", facts["doubts"]):
                     faults.remove("doubts")
             findings += [Finding(f"{name_of(facts)}: {fault}: {_reason_of(facts, fault)}",
-                                 "record/python") for fault in faults]
+                                 "profiler/record/python") for fault in faults]
     except Failure as failure:
         raise NotRun(str(failure)) from failure
     if not is_tried:

@@ -1,4 +1,4 @@
-"""Runs the cases of tests/record by any Python that has PyTorch, and says what differs."""
+"""Runs the cases of tests/profiler/record by any Python that has PyTorch, and says what differs."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import sys
 
 import pins
 
-CASES = pins.ROOT / "tests" / "record" / "record_cases.py"
+CASES = pins.ROOT / "tests" / "profiler" / "record" / "record_cases.py"
 COMPARED = ("peaks", "events", "doubts", "unclassed")
 
 

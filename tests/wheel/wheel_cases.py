@@ -19,7 +19,7 @@ import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-SCRIPT = ROOT / "tests/record/scripts/transformer.py"
+SCRIPT = ROOT / "tests/profiler/record/scripts/transformer.py"
 COMPILERS = ("c++", "cc", "g++", "gcc", "clang++", "clang", "cmake", "ninja", "make", "nvcc")
 SKIPPED = 77
 

@@ -4,7 +4,7 @@
 //
 // The model is exact in rounding, pools, best fit, splits and merges, streams, expandable segments,
 // the order in which cached memory is given back when the device is full, garbage collection and
-// the limit of a memory fraction. tests/null_device/allocator_model_test.cpp compares it
+// the limit of a memory fraction. tests/profiler/null_device/allocator_model_test.cpp compares it
 // with the wheel's own allocator, operation by operation.
 //
 // [Note: what the order of addresses is]

@@ -3,7 +3,7 @@
 // name; its backward is the one that LibTorch's generated code has, or that of our own autograd
 // nodes in models/.
 //
-// tests/null_device/operators_test.cpp runs each on LibTorch's real CUDA code beside this
+// tests/profiler/null_device/operators_test.cpp runs each on LibTorch's real CUDA code beside this
 // and compares every allocation; tests/planner/simulate/operators_test.cpp does so on the CPU.
 #pragma once
 

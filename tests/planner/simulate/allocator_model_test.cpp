@@ -1,5 +1,5 @@
 // The allocator model where the answer can be worked out by hand. Against the wheel's allocator:
-// tests/null_device/allocator_model_test.cpp.
+// tests/profiler/null_device/allocator_model_test.cpp.
 #include "planner/simulate/allocator/model.h"
 
 #include <fmt/format.h>

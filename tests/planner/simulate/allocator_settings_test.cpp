@@ -1,5 +1,5 @@
 // What PYTORCH_CUDA_ALLOC_CONF means. Against LibTorch's own reading of random texts:
-// tests/null_device/allocator_model_test.cpp.
+// tests/profiler/null_device/allocator_model_test.cpp.
 #include "planner/simulate/allocator/settings.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Says whether the driver's calls can be watched in a process like this one, in one line.
 #include <cstdio>
 
-#include "profiler/recorder/recorder_driver.h"
+#include "profiler/recorder/driver.h"
 
 int main() {
   const shardlens::profiler::DriverWatch watch([](const shardlens::profiler::DriverChange&) {});

@@ -1,0 +1,106 @@
+// Defines the runtime's calls on kernels: those that the compiler's host code makes to register and
+// launch one, and those that ask what a kernel needs of a multiprocessor. A launch is told to the
+// observer of kernels (known_memory.h), and does nothing.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+
+#include "profiler/null_device/cudart/errors.h"
+#include "profiler/null_device/driver/known_memory.h"
+
+using shardlens::runtime::result;
+
+namespace {
+
+struct LaunchConfiguration {
+  dim3 grid, block;
+  size_t shared_bytes = 0;
+  cudaStream_t stream = nullptr;
+};
+
+LaunchConfiguration& pushed() {
+  thread_local LaunchConfiguration configuration;
+  return configuration;
+}
+
+int attribute(cudaDeviceAttr name) {
+  int value = 0;
+  cudaDeviceGetAttribute(&value, name, 0);
+  return value;
+}
+
+}  // namespace
+
+extern "C" {
+
+// These are the compiler's interface, which no header declares for others.
+void** __cudaRegisterFatBinary(void*) {
+  static void* the_module = nullptr;
+  return &the_module;
+}
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
+                                     cudaStream_t stream) {
+  pushed() = {grid, block, shared_bytes, stream};
+  return 0;
+}
+
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_bytes,
+                                       cudaStream_t* stream) {
+  shardlens_null_launched();
+  *grid = pushed().grid;
+  *block = pushed().block;
+  *shared_bytes = pushed().shared_bytes;
+  *stream = pushed().stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void*, void**) {
+  shardlens_null_launched();
+  return cudaSuccess;
+}
+
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
+  *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(function));
+  return cudaSuccess;
+}
+
+/// Returns the newest machine code of the wheel that runs on this GPU. LibTorch has none for Ada
+/// (8.9), and runs that for 8.6 there.
+int code_version() {
+  const int version = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
+                      attribute(cudaDevAttrComputeCapabilityMinor);
+  constexpr int kAda = 89, kAmpere = 86;
+  return version == kAda ? kAmpere : version;
+}
+
+/// Returns a kernel's attributes. The code is never looked at, so every kernel takes the registers
+/// that let a multiprocessor be full.
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  *attributes = {};
+  attributes->numRegs = 32;
+  attributes->maxThreadsPerBlock = attribute(cudaDevAttrMaxThreadsPerBlock);
+  attributes->binaryVersion = code_version();
+  attributes->ptxVersion = attributes->binaryVersion;
+  return cudaSuccess;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*,
+                                                                   int block_threads,
+                                                                   size_t shared_bytes, unsigned) {
+  if (block_threads <= 0) return result(cudaErrorInvalidValue);
+  const auto per_block =
+      static_cast<int>(shared_bytes) + attribute(cudaDevAttrReservedSharedMemoryPerBlock);
+  *blocks = std::min({attribute(cudaDevAttrMaxBlocksPerMultiprocessor),
+                      attribute(cudaDevAttrMaxThreadsPerMultiProcessor) / block_threads,
+                      attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) / per_block});
+  return cudaSuccess;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function,
+                                                          int block_threads, size_t shared_bytes) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, block_threads,
+                                                                shared_bytes, 0);
+}
+
+}  // extern "C"

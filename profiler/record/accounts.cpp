@@ -1,0 +1,138 @@
+#include "profiler/record/accounts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include "base/input_file.h"
+#include "base/limits.h"
+#include "base/strict_json.h"
+#include "profiler/record/python_program.h"
+
+namespace shardlens::runtime {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<Told> told_in(const std::string& line, int process) {
+  const auto json = input::find_json(line);
+  if (!json || !json->is_object()) return std::nullopt;
+  const auto time = json->find("time");
+  if (time == json->end() || !time->is_number()) return std::nullopt;
+  return Told{.process = process,
+              .time_s = time->get<double>(),
+              .what = input::text_in(*json, "what").value_or(""),
+              .text = input::text_in(*json, "text").value_or("")};
+}
+
+bool is_error(const Told& told) { return told.what == "import_error" || told.what == "raised"; }
+
+/// Returns the program that could not be found, or null. A launcher imports PyTorch as the program
+/// does, and a script that is looked for and missed may be followed by another. So only a process
+/// that has done nothing else after it counts.
+const Told* missing(const Accounts& accounts, std::string_view what) {
+  const Told* const found = accounts.first(what);
+  if (found == nullptr) return nullptr;
+  const bool has_run = std::ranges::any_of(accounts.told, [&](const Told& told) {
+    return told.process == found->process && told.time_s > found->time_s &&
+           (told.what == "torch" || is_error(told));
+  });
+  return has_run ? nullptr : found;
+}
+
+std::string why_not_loaded(const std::vector<std::string>& command) {
+  const std::string flag = isolating_flag(command);
+  if (!flag.empty()) {
+    return fmt::format(
+        "the recorder was not loaded: {} is started with {}, which leaves PYTHONPATH out; start it "
+        "without",
+        command.front(), flag);
+  }
+  return fmt::format(
+      "the recorder was not loaded: {} has started no Python, or one with -I, -E or -S, or without "
+      "the environment that it was given; start the program by its python",
+      command.front());
+}
+
+std::string why_no_gpu(const Accounts& accounts, const CommandEnd& end, bool is_attached) {
+  const std::string_view hint =
+      is_attached ? " (where there is none, give --device, such as null:h100)" : "";
+  const Told* const error = accounts.first_error();
+  if (error != nullptr && end.is_failure()) {
+    const bool is_import = error->what == "import_error";
+    return fmt::format("the program failed {} it used a GPU{}: {}",
+                       is_import ? "at an import, before" : "before", is_import ? "" : hint,
+                       error->text);
+  }
+  if (end.is_failure()) return "the program ended before it used a GPU; it may have said why";
+  if (accounts.first("torch") == nullptr) return "the program has not imported PyTorch";
+  return fmt::format("the program has imported PyTorch and used no GPU{}", hint);
+}
+
+}  // namespace
+
+const Told* Accounts::first(std::string_view what) const {
+  const auto found = std::ranges::find(told, what, &Told::what);
+  return found == told.end() ? nullptr : &*found;
+}
+
+const Told* Accounts::first_error() const {
+  std::set<int> on_gpu;
+  for (const Told& line : told) {
+    if (line.what == "gpu") on_gpu.insert(line.process);
+  }
+  const auto found = std::ranges::find_if(told, [&](const Told& line) {
+    return is_error(line) && (on_gpu.empty() || on_gpu.contains(line.process));
+  });
+  return found == told.end() ? nullptr : &*found;
+}
+
+Accounts read_accounts(const fs::path& folder) {
+  Accounts accounts;
+  if (!fs::is_directory(folder)) return accounts;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    int process = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), process);
+    if (error != std::errc() || end != name.data() + name.size()) continue;
+    std::istringstream file(input::read_file(entry.path(), input::kRecord.bytes).text);
+    for (std::string line; std::getline(file, line);) {
+      if (auto told = told_in(line, process)) accounts.told.push_back(std::move(*told));
+    }
+  }
+  std::ranges::stable_sort(accounts.told, {}, &Told::time_s);
+  return accounts;
+}
+
+std::string why_nothing(const Accounts& accounts, const CommandEnd& end,
+                        const std::vector<std::string>& command, bool is_attached) {
+  if (const Told* const refused = accounts.first("refused")) return refused->text;
+  if (const Told* const script = missing(accounts, "no_script")) {
+    return fmt::format("there is no script {}", script->text);
+  }
+  if (const Told* const module = missing(accounts, "no_module")) {
+    return fmt::format("there is no module {} for python -m", module->text);
+  }
+  if (!end.how.empty()) {
+    const bool has_gpu = accounts.first("gpu") != nullptr;
+    return end.how + (has_gpu ? ", before its recording was written" : ", before it used a GPU");
+  }
+  if (accounts.first("started") == nullptr) return why_not_loaded(command);
+  if (accounts.first("gpu") != nullptr) return "the program used a GPU and allocated nothing on it";
+  return why_no_gpu(accounts, end, is_attached);
+}
+
+std::string failure_text(const Accounts& accounts, const CommandEnd& end) {
+  if (!end.is_failure()) return {};
+  if (!end.how.empty()) return end.how;
+  const Told* const error = accounts.first_error();
+  if (error == nullptr) return fmt::format("the program ended with exit code {}", end.exit_code);
+  return fmt::format("the program failed with exit code {}, {}", end.exit_code, error->text);
+}
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,47 @@
+#include "profiler/record/judged_rank.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "profiler/report/recording_report.h"
+
+namespace shardlens::runtime {
+
+namespace {
+
+JudgedRank judge_one(const RecordOptions& options, const std::string& path,
+                     const std::string& failure) {
+  JudgedRank rank{.report = profiler::report_of(path), .facts = read_record_facts(path)};
+  rank.report.source = path;
+  rank.outside = outside_of(options, rank.report, rank.facts);
+  rank.verdict = verdict_of(rank.report, rank.facts, rank.outside.bytes, failure);
+  rank.comparison = compare_counters(rank.report, rank.facts);
+  if (rank.comparison) keep_comparison(path, *rank.comparison);
+  return rank;
+}
+
+}  // namespace
+
+std::vector<JudgedRank> judge(const RecordOptions& options, const RecordedRun& run) {
+  const std::string failure = failure_text(run.accounts, run.end);
+  std::vector<JudgedRank> ranks;
+  for (const auto& path : run.recordings) {
+    ranks.push_back(judge_one(options, path.string(), failure));
+  }
+  return ranks;
+}
+
+std::string verdict_text(const JudgedRank& rank) {
+  std::string text = fmt::format("{}: {}\n", rank.report.source, rank.verdict.line);
+  if (const auto& comparison = rank.comparison) {
+    text += fmt::format("  {}{}\n", comparison->is_equal ? "" : "in doubt: ", comparison->line);
+  }
+  for (const std::string& doubt : rank.verdict.doubts) {
+    text += fmt::format("  in doubt: {}\n", doubt);
+  }
+  if (rank.outside.estimate.empty()) return text;
+  return text + fmt::format("  estimated, beside PyTorch: {}\n", rank.outside.estimate);
+}
+
+}  // namespace shardlens::runtime

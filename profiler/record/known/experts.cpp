@@ -1,0 +1,117 @@
+#include "profiler/record/known/experts.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
+
+#include "profiler/record/known/routing.h"
+#include "profiler/record/known/tensors.h"
+#include "profiler/record/known/unseen.h"
+
+namespace shardlens::runtime {
+
+namespace {
+
+using std::string_view;
+
+/// Is set before the program's first operator, but for the place, which groups tell.
+struct Chosen {
+  std::mutex mutex;
+  Routing routing;
+  std::atomic<bool> was_placed = false;
+  std::atomic<int64_t> exchanged_by = 0;  // ranks
+};
+
+Chosen& chosen() {
+  static auto& only = *new Chosen;
+  return only;
+}
+
+Routing routing() {
+  const std::lock_guard lock(chosen().mutex);
+  return chosen().routing;
+}
+
+/// A call of topk that may be a router's; no tokens: it is none.
+struct Question {
+  int64_t tokens = 0;
+  int64_t k = 0;
+  int64_t experts = 0;
+};
+
+bool is_of_router(const at::Tensor& scores, int64_t dim, int64_t k) {
+  if (!is_plain(scores) || scores.dim() < 2 || !at::isFloatingType(scores.scalar_type())) {
+    return false;
+  }
+  const int64_t experts = scores.size(-1);
+  return (dim == -1 || dim == scores.dim() - 1) && experts > 1 && experts <= kMostExperts &&
+         k > 0 && k <= experts && scores.numel() > 0;
+}
+
+Question question_of(c10::ArrayRef<c10::IValue> arguments) {
+  if (arguments.size() < 3 || !arguments[0].isTensor() || !arguments[1].isInt() ||
+      !arguments[2].isInt()) {
+    return {};
+  }
+  const at::Tensor& scores = arguments[0].toTensor();
+  const int64_t k = arguments[1].toInt();
+  if (!is_of_router(scores, arguments[2].toInt(), k)) return {};
+  const int64_t experts = scores.size(-1);
+  return {.tokens = scores.numel() / experts, .k = k, .experts = experts};
+}
+
+}  // namespace
+
+bool places_by_values(string_view name) {
+  constexpr std::array kNames = {string_view("bincount"), string_view("histc"),
+                                 string_view("gather"),   string_view("scatter"),
+                                 string_view("sort"),     string_view("argsort"),
+                                 string_view("nonzero"),  string_view("index"),
+                                 string_view("_index"),   string_view("_unique")};
+  return std::ranges::any_of(kNames, [&](string_view one) { return name.starts_with(one); });
+}
+
+bool choose(KnownMemory& memory, c10::ArrayRef<c10::IValue> arguments, const at::Tensor& indices) {
+  const Question question = question_of(arguments);
+  if (question.tokens == 0 || !is_plain(indices)) return false;
+  const auto [tokens, k, experts] = question;
+  if (indices.numel() != tokens * k || indices.scalar_type() != at::kLong) return false;
+  for (const int64_t elements : {tokens * k, tokens * experts, tokens * k * experts}) {
+    allow_elements(elements);
+  }
+  if (!is_small(indices)) return false;
+  const Unseen unseen;
+  const auto values = choose_experts(routing(), tokens, k, experts);
+  make_known(memory, indices, at::tensor(values, at::kLong).reshape(indices.sizes()));
+  return true;
+}
+
+void note_placed() { chosen().was_placed = true; }
+
+void note_exchange(int64_t ranks) { chosen().exchanged_by = ranks; }
+
+}  // namespace shardlens::runtime
+
+using shardlens::runtime::chosen;
+using shardlens::runtime::Routing;
+
+void shardlens_set_routing(int32_t kind, double factor) {
+  const std::lock_guard lock(chosen().mutex);
+  chosen().routing.kind = static_cast<Routing::Kind>(kind);
+  chosen().routing.factor = factor;
+}
+
+void shardlens_place_experts(int64_t rank, int64_t ranks) {
+  const std::lock_guard lock(chosen().mutex);
+  chosen().routing.rank = rank;
+  chosen().routing.ranks = ranks;
+}
+
+int32_t shardlens_routing_used() {
+  if (!chosen().was_placed) return 0;
+  const int64_t by = chosen().exchanged_by;
+  return by == 0 || by == shardlens::runtime::routing().ranks ? 1 : 2;
+}

@@ -1,0 +1,128 @@
+#include "profiler/record/next_steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "base/units.h"
+
+namespace shardlens::runtime {
+
+namespace {
+
+using profiler::Category;
+
+struct Remedy {
+  Category category{};
+  std::string_view words;    // of the category, in a sentence
+  std::string_view options;  // that take less of it
+};
+
+constexpr std::array kRemedies = {
+    Remedy{Category::activation, "activations",
+           "activation checkpointing, a smaller batch or shorter sequences"},
+    Remedy{Category::optimizer_state, "optimizer state",
+           "sharding it over ranks (FSDP, ZeRO), offload to the host, or an optimizer that keeps "
+           "less"},
+    Remedy{Category::parameter_shard, "parameters",
+           "sharding them over more ranks (FSDP), offload to the host, or a smaller dtype"},
+    Remedy{Category::unsharded_parameter, "gathered parameters",
+           "gathering fewer at once: fully_shard on each layer, with reshard_after_forward"},
+    Remedy{Category::gradient, "gradients",
+           "sharding them over ranks (FSDP, ZeRO), or stepping the optimizer in backward, which "
+           "frees each at once"},
+    Remedy{Category::gradient_shard, "gradients",
+           "sharding them over more ranks, or offload to the host"},
+    Remedy{Category::reduce_buffer, "buffers of reductions", "smaller units or buckets"},
+    Remedy{Category::communication, "buffers of collectives", "smaller units or buckets"},
+    Remedy{Category::input, "inputs", "a smaller batch"},
+    Remedy{Category::workspace, "workspaces of operators", "a smaller batch"}};
+
+const Remedy* remedy_of(Category category) {
+  const auto found = std::ranges::find(kRemedies, category, &Remedy::category);
+  return found == kRemedies.end() ? nullptr : &*found;
+}
+
+/// True if whole parameters may have been on the GPU before they were sharded.
+bool is_before_sharding(const profiler::RankReport& report, Category largest) {
+  return largest == Category::parameter_shard && report.header.world_size > 1 &&
+         report.main_space()->peak_at.phase == profiler::Phase::starting;
+}
+
+/// Names what most of the memory was for: at the failure if it ran out, else at the peak.
+std::string of_largest(const profiler::RankReport& report, const RecordVerdict& verdict) {
+  if (!verdict.is_out_of_memory && report.main_space() == nullptr) return {};
+  const profiler::CategoryBytes& given =
+      verdict.is_out_of_memory ? report.out_of_memory.back().given : report.main_space()->given;
+  const auto largest = std::ranges::max_element(given);
+  const auto category = static_cast<Category>(largest - given.begin());
+  const Remedy* const remedy = remedy_of(category);
+  if (*largest == 0 || remedy == nullptr) return {};
+  if (!verdict.is_out_of_memory && is_before_sharding(report, category)) {
+    return fmt::format(
+        "the largest part is parameters, {}, before the first step: a model that is made on the "
+        "meta "
+        "device and sharded before it is on the GPU may take less",
+        profiler::bytes_text(*largest));
+  }
+  return fmt::format("the largest part is {}, {}: {} may take less", remedy->words,
+                     profiler::bytes_text(*largest), remedy->options);
+}
+
+/// Tells of memory that the allocator reserved and could not give, if that is what is short.
+std::string of_fragments(const profiler::RankReport& report, const RecordVerdict& verdict) {
+  constexpr std::string_view kExpandable =
+      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True may reserve less";
+  if (verdict.is_out_of_memory) {
+    const profiler::OutOfMemory& last = report.out_of_memory.back();
+    const int64_t unused = last.blocks.reserved - last.blocks.allocated();
+    if (unused < last.asked_bytes) return {};
+    return fmt::format("{} were reserved and not given, in pieces that are too small: {}",
+                       profiler::bytes_text(unused), kExpandable);
+  }
+  if (verdict.exit_code != kFitsWithRetries) return {};
+  return fmt::format("{} are reserved at most for {} that are allocated: {}",
+                     profiler::bytes_text(report.reserved_peak_bytes().value_or(0)),
+                     profiler::bytes_text(report.peak_bytes()), kExpandable);
+}
+
+bool is_short(const RecordVerdict& verdict) {
+  return verdict.is_nearly_full || verdict.exit_code == kDoesNotFit ||
+         verdict.exit_code == kFitsWithRetries;
+}
+
+/// True if a gate would compare this recording with another one.
+bool is_comparable(const RecordVerdict& verdict) {
+  return verdict.exit_code != kNotRecorded && !verdict.is_out_of_memory;
+}
+
+}  // namespace
+
+std::vector<std::string> ways_to_take_less(const profiler::RankReport& report,
+                                           const RecordVerdict& verdict) {
+  if (!is_short(verdict)) return {};
+  std::vector<std::string> ways = {of_largest(report, verdict), of_fragments(report, verdict)};
+  std::erase(ways, "");
+  return ways;
+}
+
+std::string next_steps(const std::string& out, const std::vector<profiler::RankReport>& reports,
+                       const std::vector<RecordVerdict>& verdicts) {
+  std::string text = "\nnext\n";
+  // Ranks are mostly alike: the first that is short stands for the others.
+  const auto shortest = std::ranges::find_if(verdicts, is_short);
+  if (shortest != verdicts.end()) {
+    const auto& report = reports[static_cast<size_t>(shortest - verdicts.begin())];
+    for (const std::string& way : ways_to_take_less(report, *shortest)) text += "  " + way + "\n";
+  }
+  text += fmt::format("  shardlens view {}: what was alive at any moment, in a window\n", out);
+  if (!std::ranges::all_of(verdicts, is_comparable)) return text;
+  return text + fmt::format(
+                    "  shardlens gate {} AFTER --fail-above 2%: whether a later recording, AFTER, "
+                    "takes more\n",
+                    out);
+}
+
+}  // namespace shardlens::runtime

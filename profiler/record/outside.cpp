@@ -1,0 +1,65 @@
+#include "profiler/record/outside.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "base/gpus.h"
+#include "base/units.h"
+#include "profiler/null_device/outside_figures.h"
+
+namespace shardlens::runtime {
+
+namespace {
+
+Outside measured(const profiler::Ledger& ledger) {
+  if (!ledger.device_used_bytes) return {};  // unknown: the program was killed too soon
+  return {.bytes = *ledger.device_used_bytes - ledger.reserved_bytes.value_or(0)};
+}
+
+std::vector<GpuGroup> communicators_of(const RecordOptions& options, int world_size,
+                                       const RecordFacts& facts) {
+  if (facts.is_known || world_size == 1) return facts.communicators;
+  const bool knows_nodes = options.world_size || options.gpus_per_node;
+  const int gpus = knows_nodes ? options.gpus() : kGpusANode;
+  return {{.ranks = world_size, .on_node = std::min(world_size, gpus)}};
+}
+
+/// Returns "1 communicator of 64 ranks, 2 of 8".
+std::string sizes_text(const std::vector<GpuGroup>& communicators) {
+  std::map<int, int, std::greater<>> number_of;  // by ranks
+  for (const GpuGroup& one : communicators) ++number_of[one.ranks];
+  std::string text;
+  for (const auto& [ranks, number] : number_of) {
+    text += text.empty() ? fmt::format("{} communicator{} of {} ranks", number,
+                                       number == 1 ? "" : "s", ranks)
+                         : fmt::format(", {} of {}", number, ranks);
+  }
+  return text;
+}
+
+}  // namespace
+
+Outside outside_of(const RecordOptions& options, const profiler::RankReport& report,
+                   const RecordFacts& facts) {
+  if (options.is_attached()) return measured(report.ledger);
+  const Gpu& gpu = find_gpu(options.device.gpu);
+  const int64_t cuda_bytes = profiler::published_cuda_figures().total_bytes();
+  const auto communicators = communicators_of(options, report.header.world_size, facts);
+  int64_t nccl_bytes = 0;
+  for (const GpuGroup& one : communicators) {
+    nccl_bytes += profiler::published_nccl_bytes(gpu, one.ranks, one.on_node);
+  }
+  Outside outside{
+      .bytes = cuda_bytes + nccl_bytes,
+      .estimate = fmt::format("CUDA {} (published figures)", profiler::bytes_text(cuda_bytes))};
+  if (communicators.empty()) return outside;
+  outside.estimate += fmt::format(", NCCL {} (buffers of its version 2.30) for {}",
+                                  profiler::bytes_text(nccl_bytes), sizes_text(communicators));
+  if (communicators.size() > 1) outside.estimate += ", if all of them are used";
+  return outside;
+}
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,25 @@
+// Says what a recorded program takes of a GPU beside PyTorch's caching allocator.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "profiler/record/record_options.h"
+#include "profiler/record/record_verdict.h"
+#include "profiler/report/report.h"
+
+namespace shardlens::runtime {
+
+struct Outside {
+  int64_t bytes = 0;
+  std::string estimate = {};  // what they consist of and who says so; empty: they were measured
+};
+
+/// Returns the bytes of the GPU that PyTorch does not take. For a real GPU these were in use beside
+/// PyTorch when most was in use. For a null device they are an estimate: what CUDA takes, and NCCL
+/// for each communicator that the program has made. If its process ended without telling which, it
+/// is taken to have made one of all ranks.
+Outside outside_of(const RecordOptions& options, const profiler::RankReport& report,
+                   const RecordFacts& facts);
+
+}  // namespace shardlens::runtime

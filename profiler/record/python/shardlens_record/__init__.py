@@ -1,0 +1,76 @@
+"""Records the PyTorch program of this process, which knows nothing of it, for `shardlens record`.
+
+SHARDLENS_RECORD is the JSON that the command wrote (profiler/record/recorded_run.cpp):
+  library     libshardlens_python.so; null: PyTorch's own history is recorded (history.py)
+  torch       the version of PyTorch that the library was built from
+  python      the interpreter that was asked which PyTorch it has
+  folder      where to put rankR.slp, rankR.json beside it once it is closed, and rankR.CLAIM
+  messages    where ranks leave what they tell each other as objects (absent.py)
+  accounts    where each process says how far it came (account.py)
+  claim       CLAIM, of one `shardlens record` alone: those of other machines may share the folder
+  device      "null:h100", or "cuda": the program runs on its GPUs, and nothing of it is changed
+  rank, world, gpus_per_node   null where the program or torchrun says so
+  steps       the optimizer step to end after, or null: none
+  routing     how tokens choose experts, and routing_factor, as shardlens_set_routing takes them
+  true_at     where tensors that the program decides by are True, as "train.py:30"
+  command     what the user gave
+  asked_for   of a process that is not recorded but run for its messages: the file that says which
+              one is wanted, and the process that wants it (absent.py)
+
+Modules are changed right after they have been executed (imports.py): nothing is imported that the
+program does not import itself. No hook raises into the program (guards.py).
+"""
+
+import json
+import os
+
+OPTIONS = json.loads(os.environ["SHARDLENS_RECORD"])
+IS_ATTACHED = OPTIONS["device"] == "cuda"
+ASKED_FOR = OPTIONS.get("asked_for")
+
+
+def _changes():
+    """Returns, by a module's name, the functions that change it once it has been executed."""
+    from . import autotuning, collectives, cudnn, experts, missing_calls, ranks, recording, values
+
+    always = {
+        "torch": [recording.follow_values if ASKED_FOR else recording.prepare],
+        "torch.distributed.fsdp._fully_shard._fsdp_param_group": [recording.watch_fsdp2],
+        "torch.distributed.checkpoint.state_dict": [recording.watch_checkpoints],
+        "ray.train.v2._internal.execution.worker_group.worker": [recording.end_with_ray_worker],
+    }
+    if IS_ATTACHED:
+        return always | {"torch.multiprocessing.spawn": [ranks.tell_spawned]}
+    return always | {
+        "torch": [*always["torch"], cudnn.prepare, values.watch,
+                  ranks.count_null_devices],
+        "ctypes": [missing_calls.watch_ctypes],
+        "torch.distributions.distribution": [values.check_no_arguments],
+        "torch.testing._comparison": [values.pass_comparisons],
+        "torch.distributed.device_mesh": [experts.watch_meshes],
+        "torch.distributed.distributed_c10d": [collectives.replace_absent],
+        "torch.distributed.pipelining.stage": [collectives.derive_gradients],
+        "torch._inductor.fx_passes.node_runtime_estimation": [collectives.measure_no_collectives],
+        "torch.distributed.utils": [ranks.ignore_others_shapes],
+        "torch.distributed.checkpoint.utils": [ranks.plan_checkpoints_alone],
+        "torch.distributed.checkpoint.default_planner": [ranks.accept_parts_of_checkpoints],
+        "torch.distributed.fsdp._optim_utils": [ranks.complete_optimizer_states],
+        "torch.distributed.launcher.api": [ranks.replace_torchrun],
+        "torch.multiprocessing.spawn": [ranks.replace_spawn],
+        "torch.nn.attention": [cudnn.allow_other_attention],
+        "torch.nn.parallel.distributed": [ranks.reduce_alone],
+        "triton.runtime.autotuner": [autotuning.take_first],
+    }
+
+
+def wait_for_pytorch():
+    from . import absent, account, imports, missing_calls, ranks
+
+    account.begin()
+    if ASKED_FOR:
+        absent.end_with_asker()
+    if not IS_ATTACHED:
+        ranks.give_gpus_to_launcher()
+        ranks.settle_under_deepspeed()
+        missing_calls.watch_extensions()
+    imports.change_when_executed(_changes())

@@ -1,0 +1,97 @@
+"""Says how tokens choose experts by scores that nobody knows (profiler/record/known/experts.h). It gives the
+recorder's library what --routing says and which experts are this rank's, and the verdict what was
+assumed."""
+
+import functools
+import re
+
+from . import OPTIONS
+from .guards import guarded, replace, say
+
+_BALANCED, _SKEWED, _WORST = range(3)  # of profiler/record/known/routing.h
+_OTHER_GROUP = 2  # of shardlens_routing_used
+
+# Matches the names of groups over which experts are spread, as torchtitan, other meshes and
+# Megatron call them.
+_NAMES = re.compile(r"(mesh_)?(ep|experts?|expert_parallel|expert_model_parallel_group)", re.I)
+
+
+class _Experts:
+    library = None
+    rank, ranks = 0, 1  # that share the experts
+    are_placed = False
+
+
+def follow(library):
+    """Passes --routing to the library. It is called before the library begins to follow values."""
+    _Experts.library = library
+    library.shardlens_set_routing(OPTIONS["routing"], OPTIONS["routing_factor"])
+    _tell_place()
+
+
+def _tell_place():
+    if _Experts.library is not None:
+        _Experts.library.shardlens_place_experts(_Experts.rank, _Experts.ranks)
+
+
+@guarded("which experts are this rank's is not known")
+def note_group(c10d, group, description):
+    """Notes this rank's place in a group over which experts are spread, if the rank is in it."""
+    if description is None or not _NAMES.fullmatch(description):
+        return
+    if group is c10d.GroupMember.NON_GROUP_MEMBER:
+        return
+    ranks = c10d.get_process_group_ranks(group)
+    _place(ranks.index(c10d.get_rank()), len(ranks))
+
+
+def _place(rank, ranks):
+    _Experts.rank, _Experts.ranks, _Experts.are_placed = rank, ranks, True
+    _tell_place()
+
+
+@guarded("which experts are this rank's is not known")
+def _note_mesh(mesh):
+    place, names = mesh.get_coordinate(), mesh.mesh_dim_names
+    if place is None or names is None:
+        return
+    for dimension, name in enumerate(names):
+        if _NAMES.fullmatch(name):
+            _place(place[dimension], mesh.size(dimension))
+
+
+def watch_meshes(module):
+    """Watches device meshes, because the dimension of a mesh that is as large as the world has no
+    group of its own."""
+
+    def making(made):
+        @functools.wraps(made)
+        def init(self, *args, **kwargs):
+            made(self, *args, **kwargs)
+            _note_mesh(self)
+
+        return init
+
+    replace(module.DeviceMesh, "__init__", making)
+
+
+def _worst(used):
+    if used == _OTHER_GROUP:
+        return ("which are this rank's is not known, since no group that exchanges them is named for "
+                "experts: it may take more than with all tokens on its own")
+    if not _Experts.are_placed:
+        return "all are taken to be this rank's, and tokens to choose each alike"
+    return f"all tokens are taken to choose those of this rank, {_Experts.rank} of {_Experts.ranks}"
+
+
+def choices_taken():
+    """Returns a line that says how experts were chosen, in a list; the list is empty if none
+    were."""
+    used = _Experts.library.shardlens_routing_used() if _Experts.library is not None else 0
+    if not used:
+        return []
+    how = {_BALANCED: "routing taken as balanced",
+           _SKEWED: f"the busiest is taken to get {OPTIONS['routing_factor']:g} times its share"}
+    line = f"experts: {how.get(OPTIONS['routing']) or _worst(used)} (--routing)"
+    say(line)
+    return [line]

@@ -1,0 +1,73 @@
+"""Counts the process groups that the program makes on GPUs. On a GPU each is a communicator of NCCL's,
+with buffers that no recording of PyTorch's allocator holds: `shardlens record` estimates these."""
+
+import functools
+import os
+
+from . import experts
+from .guards import guarded, replace
+
+_made = []
+_all_ranks = []  # of each group that any rank shares
+
+
+def made():
+    """Returns, for each group that this rank shares with others, how many ranks it has and how many
+    of them are on this node, as {"ranks": 8, "on_node": 4}."""
+    return list(_made)
+
+
+def all_ranks():
+    """Returns the ranks of each group that the program has made, whether this rank is in it or not,
+    without repetition. `--ranks roles` finds by them which ranks differ (profiler/record/roles.h)."""
+    return [list(ranks) for ranks in dict.fromkeys(_all_ranks)]
+
+
+def _is_of_gpus(backend):
+    """Returns True for NCCL, which PyTorch also takes on GPUs if nobody has named a backend."""
+    return backend == "undefined" or "nccl" in backend
+
+
+@guarded("a communicator of NCCL's is not counted")
+def _note(c10d, group=None):
+    if group is c10d.GroupMember.NON_GROUP_MEMBER:
+        return
+    own, ranks = c10d.get_rank(), c10d.get_process_group_ranks(group)
+    if len(ranks) < 2 or not _is_of_gpus(c10d.get_backend(group)):
+        return
+    gpus = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    on_node = sum(rank // gpus == own // gpus for rank in ranks)
+    _made.append({"ranks": len(ranks), "on_node": on_node})
+
+
+@guarded("ranks that differ may be missed")
+def _note_ranks(ranks):
+    if ranks is not None:
+        _all_ranks.append(tuple(int(rank) for rank in ranks))
+
+
+def count(c10d):
+    """Counts the groups that the program makes from now on. It is called after collectives.py has
+    replaced PyTorch's functions, because its get_backend tells the backends that were asked for."""
+
+    def initialising(inner):
+        @functools.wraps(inner)
+        def init_process_group(*args, **kwargs):
+            inner(*args, **kwargs)
+            _note(c10d)
+
+        return init_process_group
+
+    def making(inner):
+        @functools.wraps(inner)
+        def new_group(ranks=None, *args, **kwargs):
+            group = inner(ranks, *args, **kwargs)
+            _note(c10d, group)
+            _note_ranks(ranks)
+            experts.note_group(c10d, group, kwargs.get("group_desc"))
+            return group
+
+        return new_group
+
+    replace(c10d, "init_process_group", initialising)
+    replace(c10d, "new_group", making)

@@ -1,0 +1,77 @@
+"""Calls the recorder in C++ for recording.py; profiler/recorder/python.h says what each
+call does."""
+
+import ctypes
+import sys
+
+from . import OPTIONS, bounds, counters, experts
+from .guards import say
+
+_TEXTS = ("path", "device", "notice", "libraries", "config")
+_NUMBERS = ("rank", "world_size", "gpu", "is_attached")
+
+
+class _Start(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_char_p) for name in _TEXTS]
+    _fields_ += [(name, ctypes.c_int32) for name in _NUMBERS]
+
+
+class _End(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in (
+        "events", "lost_events", "retries", "allocations", "allocated_bytes", "reserved_bytes",
+        "peak_allocated_bytes", "peak_reserved_bytes")]
+
+
+def load():
+    library = ctypes.PyDLL(OPTIONS["library"])  # keeps Python's lock
+    library.shardlens_record_begin.restype = ctypes.c_char_p
+    library.shardlens_record_driver_fault.restype = ctypes.c_char_p
+    library.shardlens_record_end.restype = ctypes.c_bool
+    library.shardlens_set_routing.argtypes = [ctypes.c_int32, ctypes.c_double]
+    library.shardlens_place_experts.argtypes = [ctypes.c_int64, ctypes.c_int64]
+    library.shardlens_record_step.argtypes = [ctypes.c_int64]
+    library.shardlens_record_recategorise.argtypes = [ctypes.c_uint64, ctypes.c_int32]
+    library.shardlens_record_share_history.argtypes = [ctypes.c_int32, ctypes.c_int64,
+                                                       ctypes.c_int32]
+    return library
+
+
+def follow_values(library):
+    experts.follow(library)
+    library.shardlens_follow_known_values()
+
+
+class Failure(Exception):
+    """Says why there is no recording."""
+
+
+class Recorder:
+    ENDING = "slp"  # of the file that it writes
+
+    def __init__(self, start):
+        library = load()
+        texts = {name: start[name].encode() for name in _TEXTS}
+        numbers = {name: int(start[name]) for name in _NUMBERS}
+        failure = library.shardlens_record_begin(ctypes.byref(_Start(**texts, **numbers)))
+        if failure:
+            raise Failure(failure.decode())
+        fault = library.shardlens_record_driver_fault()
+        if fault:
+            say(f"{fault.decode()}: what others than PyTorch allocate is not recorded")
+        if not start["is_attached"]:
+            follow_values(library)
+            bounds.name_in(library)
+        self.step = library.shardlens_record_step
+        self.recategorise = library.shardlens_record_recategorise
+        self.find_workspaces = library.shardlens_record_workspaces
+        self.leave_driver = library.shardlens_record_leave_driver
+        self.share_history = library.shardlens_record_share_history
+        self._library = library
+
+    def end(self):
+        """Ends the recording and returns its counters, or None if there was none."""
+        found = _End()
+        if not self._library.shardlens_record_end(ctypes.byref(found)):
+            return None
+        since_reset = {name: getattr(found, name) for name, _ in _End._fields_}
+        return counters.over_resets(sys.modules["torch"].cuda.current_device(), since_reset)

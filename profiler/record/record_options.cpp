@@ -1,0 +1,253 @@
+#include "profiler/record/record_options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <ctime>
+#include <filesystem>
+#include <stdexcept>
+#include <string_view>
+
+#include "base/gpus.h"
+#include "base/units.h"
+#include "profiler/null_device/null_device.h"
+
+namespace shardlens::runtime {
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr std::string_view kNull = "null:";
+constexpr std::string_view kCuda = "cuda";
+constexpr int kUsualGpusPerNode = 8;
+
+Device parse_device(const std::string& text, const std::string& capacity) {
+  if (text == kCuda) return {.kind = DeviceKind::cuda, .gpu = ""};
+  if (!text.starts_with(kNull)) {
+    throw std::invalid_argument(fmt::format(
+        "--device {}: give cuda for the GPUs of this machine, or one that is named, such as "
+        "null:h100",
+        text));
+  }
+  const std::string gpu = text.substr(kNull.size());
+  find_gpu(gpu);
+  return {.kind = DeviceKind::null,
+          .gpu = gpu,
+          .capacity_bytes = capacity.empty() ? 0 : profiler::parse_bytes(capacity)};
+}
+
+/// Returns "runs/train-20261121-224500" for "python train.py".
+std::string default_folder(const Words& command) {
+  std::string name = std::filesystem::path(command.front()).stem();
+  for (const std::string& word : command) {
+    if (word.ends_with(".py")) name = std::filesystem::path(word).stem();
+  }
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  char time[32];
+  std::strftime(time, sizeof time, "%Y%m%d-%H%M%S", &local);
+  return fmt::format("runs/{}-{}", name, time);
+}
+
+/// Throws if a flag is given that only a null device can follow: this machine's ranks and memory
+/// are fixed.
+void expect_null_device(const std::string& flag, bool is_given) {
+  if (!is_given) return;
+  throw std::invalid_argument(fmt::format(
+      "{}: the program runs on this machine's GPUs, which have what they have; leave it "
+      "out, or give a GPU that is not there, such as --device null:h100",
+      flag));
+}
+
+void check_nodes(const RecordOptions& options) {
+  const int size = options.world_size.value_or(options.gpus_per_node.value_or(1));
+  if (size % options.gpus() == 0) return;
+  throw std::invalid_argument(
+      fmt::format("--gpus-per-node {}: the nodes of a world of {} have "
+                  "equally many ranks, give a divisor of it",
+                  options.gpus(), size));
+}
+
+/// Takes ":30" from the end of `place`. Returns false if it does not end so.
+bool take_number(std::string_view& place) {
+  const size_t colon = place.rfind(':');
+  if (colon == std::string_view::npos || colon + 1 == place.size()) return false;
+  if (!std::ranges::all_of(place.substr(colon + 1), ::isdigit)) return false;
+  place = place.substr(0, colon);
+  return true;
+}
+
+void check_places(const Words& places) {
+  for (const std::string& place : places) {
+    std::string_view file = place;
+    const bool has_line = take_number(file);
+    take_number(file);  // it may say from which time on
+    if (has_line && !file.empty() && file.find(':') == std::string_view::npos) continue;
+    throw std::invalid_argument(fmt::format(
+        "--true {}: give a file and a line, such as train.py:30, or train.py:30:5 from the fifth "
+        "time on",
+        place));
+  }
+}
+
+WantedRanks parse_ranks(const std::string& text) {
+  if (text == "all") return {.kind = WantedRanks::Kind::all};
+  if (text == "roles") return {.kind = WantedRanks::Kind::roles};
+  WantedRanks wanted{.kind = WantedRanks::Kind::listed};
+  const std::string_view all = text;
+  for (size_t begin = 0; begin <= all.size();) {
+    const size_t end = std::min(all.find(',', begin), all.size());
+    int rank = 0;
+    const auto [stop, error] = std::from_chars(all.data() + begin, all.data() + end, rank);
+    if (error != std::errc() || stop != all.data() + end) {
+      throw std::invalid_argument(
+          fmt::format("--ranks {}: give all, roles, or ranks such as 0,3", text));
+    }
+    const bool is_new = std::ranges::find(wanted.listed, rank) == wanted.listed.end();
+    if (is_new) wanted.listed.push_back(rank);
+    begin = end + 1;
+  }
+  return wanted;
+}
+
+Routing parse_routing(const std::string& text) {
+  constexpr std::string_view kSkewed = "skewed:";
+  if (text == "balanced") return {.kind = Routing::Kind::balanced};
+  if (text == "worst") return {.kind = Routing::Kind::worst};
+  double factor = 0;
+  if (text.starts_with(kSkewed)) {
+    const auto [stop, error] =
+        std::from_chars(text.data() + kSkewed.size(), text.data() + text.size(), factor);
+    const bool is_whole = error == std::errc() && stop == text.data() + text.size();
+    if (!is_whole || !std::isfinite(factor)) factor = 0;
+  }
+  if (factor >= 1) return {.kind = Routing::Kind::skewed, .factor = factor};
+  throw std::invalid_argument(fmt::format(
+      "--routing {}: give balanced, worst, or skewed:F, where the busiest expert gets F times its "
+      "share, F at least 1",
+      text));
+}
+
+void check_rank(const RecordOptions& options, const char* flag, int rank) {
+  const int size = options.world_size.value_or(1 << 30);
+  if (rank >= 0 && rank < size) return;
+  throw std::invalid_argument(
+      fmt::format("{} {}: the ranks of a world of {} are 0 to {}", flag, rank, size, size - 1));
+}
+
+void check_world(const RecordOptions& options) {
+  if (options.world_size && *options.world_size < 1) {
+    throw std::invalid_argument(fmt::format("--world {}: give 1 or more", *options.world_size));
+  }
+  if (options.rank) check_rank(options, "--rank", *options.rank);
+  if (!options.ranks) return;
+  if (options.rank) throw std::invalid_argument("--ranks and --rank: give one of them");
+  for (const int rank : options.ranks->listed) check_rank(options, "--ranks", rank);
+}
+
+}  // namespace
+
+std::string RecordOptions::device_name() const {
+  return is_attached() ? std::string(kCuda) : fmt::format("{}{}", kNull, device.gpu);
+}
+
+int RecordOptions::gpus() const {
+  if (gpus_per_node) return *gpus_per_node;
+  int gpus = std::min(world_size.value_or(1), kUsualGpusPerNode);
+  while (world_size.value_or(1) % gpus != 0) --gpus;
+  return gpus;
+}
+
+RecordOptions parse_record_options(const Words& arguments) {
+  RecordOptions options;
+  const auto dashes = std::ranges::find(arguments, "--");
+  Words flags(arguments.begin(), dashes);
+  if (dashes != arguments.end()) options.command.assign(dashes + 1, arguments.end());
+  CLI::App app;
+  app.set_help_flag();
+  std::string device(kCuda), capacity, ranks, routing;
+  app.add_flag("--help,-h", options.help);
+  app.add_option("--device", device);
+  app.add_option("--capacity", capacity);
+  app.add_option("--world", options.world_size);
+  app.add_option("--rank", options.rank);
+  app.add_option("--ranks", ranks);
+  app.add_option("--gpus-per-node", options.gpus_per_node)->check(CLI::Range(1, kMaxNullGpus));
+  app.add_option("--steps", options.steps)->check(CLI::PositiveNumber);
+  app.add_option("--timeout", options.timeout_s)->check(CLI::PositiveNumber);
+  app.add_option("--routing", routing);
+  app.add_option("--true", options.true_at)->allow_extra_args(false);
+  app.add_option("--out", options.out);
+  try {
+    std::ranges::reverse(flags);  // the order that CLI11 wants
+    app.parse(flags);
+  } catch (const CLI::ParseError& error) {
+    throw std::invalid_argument(
+        fmt::format("{}; the command comes after --, see --help", error.what()));
+  }
+  if (options.help) return options;
+  if (options.command.empty()) {
+    throw std::invalid_argument("no command; give it after --, such as -- python train.py");
+  }
+  options.device = parse_device(device, capacity);
+  if (options.is_attached()) {
+    expect_null_device("--capacity", !capacity.empty());
+    expect_null_device("--world", options.world_size.has_value());
+    expect_null_device("--rank", options.rank.has_value());
+    expect_null_device("--ranks", !ranks.empty());
+    expect_null_device("--gpus-per-node", options.gpus_per_node.has_value());
+    expect_null_device("--routing", !routing.empty());
+    expect_null_device("--true", !options.true_at.empty());
+  }
+  if (!routing.empty()) options.routing = parse_routing(routing);
+  if (!ranks.empty()) options.ranks = parse_ranks(ranks);
+  check_world(options);
+  check_nodes(options);
+  check_places(options.true_at);
+  if (options.out.empty()) options.out = default_folder(options.command);
+  return options;
+}
+
+std::string record_help() {
+  return "usage: shardlens record [flags] -- COMMAND ...\n\n"
+         "Records the memory of a PyTorch program that knows nothing of it: on the GPUs of this\n"
+         "machine, every rank of it, or, with no GPU, as one rank on a GPU that is not there. "
+         "There\n"
+         "memory is exact, values are not: what only a GPU would compute is zero.\n\n"
+         "  --device D         cuda, or a GPU that is not there: null:h100, null:a100-80; default: "
+         "cuda\n"
+         "  --steps N          end the program after N optimizer steps\n"
+         "  --timeout S        interrupt it after S seconds\n"
+         "  --out DIR          where to put profiles/rankR.slp; default: runs/SCRIPT-TIME\n\n"
+         "of a GPU that is not there\n"
+         "  --capacity BYTES   its memory, where that is to be another, such as 141GB\n"
+         "  --world W          ranks, of which only one is there\n"
+         "  --rank R           which one; default: 0\n"
+         "  --ranks WHICH      several, and which is the fullest: all, 0,3, or roles: one of each\n"
+         "                     kind that differs\n"
+         "  --gpus-per-node N  ranks of a node; default: the largest divisor of W up to 8\n"
+         "  --routing HOW      of tokens to experts whose scores are not known: balanced (the\n"
+         "                     default), skewed:F, where the busiest expert gets F times its "
+         "share,\n"
+         "                     or worst: this rank's experts get all\n"
+         "  --true FILE:LINE   a tensor that the program decides by there, and that is not known, "
+         "is\n"
+         "                     True, not False, and a number that it reads there is 1, not 0;\n"
+         "                     FILE:LINE:N: from the Nth time on; may be given again\n\n"
+         "Where the command has torchrun or calls torch.multiprocessing.spawn, they give the size\n"
+         "of that world.\n\n"
+         "Exit code: 0 where the program fits the GPU, 3 where it does not (where memory ran out,\n"
+         "however the program ended), 4 where it fits only with allocator retries, 5 where "
+         "nothing\n"
+         "was recorded, or not to the end; of a program that failed its own, or 128 and the "
+         "signal\n"
+         "that ended it; 2 for wrong use.\n";
+}
+
+}  // namespace shardlens::runtime

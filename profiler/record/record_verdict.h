@@ -1,0 +1,86 @@
+// Decides whether a recorded program fits a GPU.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "profiler/record/accounts.h"
+#include "profiler/report/report.h"
+
+namespace shardlens::runtime {
+
+/// Names figures that PyTorch counts by itself, and that a recording tells, too.
+enum class Figure : uint8_t { peak_allocated, peak_reserved, allocations, allocated, reserved };
+constexpr size_t kFigures = 5;
+using Figures = std::array<std::optional<int64_t>, kFigures>;
+
+/// Describes a process group that a rank shared with others on GPUs: one of NCCL's communicators.
+struct GpuGroup {
+  int ranks = 0;
+  int on_node = 0;  // of these, on the rank's own node
+
+  bool operator==(const GpuGroup&) const = default;
+};
+
+/// Holds what the recorded process said of itself when it ended.
+struct RecordFacts {
+  int64_t retries = 0;  // allocations served after cached memory was freed
+  int64_t steps = 0;
+  int64_t shapes = 0;    // that depended on values, which are all 0 on a null device
+  Figures counted = {};  // by PyTorch, over every reset by the program
+  std::vector<GpuGroup> communicators = {};
+  std::vector<std::vector<int>> groups = {};  // the ranks of all that the program has made
+  std::vector<std::string> doubts = {};       // what the recording may lack, a line each
+  bool is_history = false;                    // recorded by PyTorch's own memory history
+  bool is_known = false;                      // false: it ended without telling
+};
+
+/// Reads rankR.json beside rankR.slp.
+RecordFacts read_record_facts(const std::string& recording);
+
+/// Compares a recording with PyTorch's own counters of the same process: both peaks, how many
+/// allocations there were, and what was allocated and reserved when the recording was closed.
+struct Comparison {
+  bool is_equal = false;
+  std::string line = {};  // "as PyTorch counted: equal", or what differs
+  Figures recorded = {};
+};
+
+/// Returns nothing if the process ended without telling, or has allocated nothing.
+std::optional<Comparison> compare_counters(const profiler::RankReport& report,
+                                           const RecordFacts& facts);
+
+/// Adds the comparison to rankR.json beside the recording: `as_pytorch_counted`, and the
+/// recording's figures as `recorded`, under the names that PyTorch's figures have there.
+void keep_comparison(const std::string& recording, const Comparison& comparison);
+
+constexpr int kDoesNotFit = 3;
+constexpr int kFitsWithRetries = 4;
+constexpr int kNotRecorded = 5;  // or not to the end
+
+struct RecordVerdict {
+  std::string line = {};                 // "fits: 71.4 GiB of 79.2 GiB (...), 7.8 GiB free"
+  int exit_code = 0;                     // 0 fits, 3 does not, 4 only with retries, 5: no verdict
+  bool is_out_of_memory = false;         // a request for memory has failed
+  bool is_nearly_full = false;           // it fits, with less than a tenth of the GPU free
+  std::vector<std::string> doubts = {};  // why the verdict may not hold, a line each
+};
+
+/// Decides whether the program fits. `outside_bytes` is what CUDA, NCCL and others take of the GPU
+/// beside PyTorch. `failure` says how the program failed; empty: it did not. A program that failed,
+/// or whose recording was not closed, is never said to fit: its peak may have been to come. If
+/// PyTorch's history has forgotten events, the peaks are those of PyTorch's counters, which have
+/// forgotten none. The doubts of `facts` are among those of the verdict.
+RecordVerdict verdict_of(const profiler::RankReport& report, const RecordFacts& facts,
+                         int64_t outside_bytes, const std::string& failure);
+
+/// Returns the exit code of `shardlens record`: 3 if memory ran out, however the program ended;
+/// else the program's own if it failed; else the worst verdict, of which 3 is certain; 5 without
+/// one. `is_out_of_memory` is true if a process that has no recording ran out of memory.
+int exit_code_of(const CommandEnd& end, const std::vector<RecordVerdict>& verdicts,
+                 bool is_out_of_memory);
+
+}  // namespace shardlens::runtime

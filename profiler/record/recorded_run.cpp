@@ -1,0 +1,388 @@
+#include "profiler/record/recorded_run.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <utility>
+
+#include "base/process/installation.h"
+#include "profiler/exchange/import_history.h"
+#include "profiler/null_device/null_device.h"
+
+namespace shardlens::runtime {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kTimeToEnd{10};  // after it was interrupted
+
+constexpr int kTimedOut = 124;  // the exit code of timeout(1)
+
+fs::path profiles_of(const RecordOptions& options) { return fs::path(options.out) / "profiles"; }
+
+/// Returns the folder of what torch.compile keeps, which is not kept from run to run here.
+/// Compiling anew takes memory, too, and a GPU must not find kernels that were chosen without one.
+fs::path compiled_in(const RecordOptions& options, const std::string& claim) {
+  return fs::path(options.out) / ("compiled" + claim);
+}
+
+/// Returns the folder in which the program's processes write their accounts, until these have been
+/// read.
+fs::path accounts_in(const RecordOptions& options, const std::string& claim) {
+  return fs::path(options.out) / ("accounts" + claim);
+}
+
+/// Names this process on all machines that share the run's folder.
+std::string own_name() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  std::string name = fmt::format("{}-{}", host.data(), ::getpid());
+  std::ranges::replace(name, '.', '-');
+  return name;
+}
+
+/// Returns the ending of the files by which a process tells which rank's recording it makes.
+std::string claim_of(const RecordOptions& options) {
+  return fmt::format(".claim-{}-{}", own_name(), options.rank.value_or(0));
+}
+
+// ---- before -------------------------------------------------------------------------------------
+
+template <class Value>
+nlohmann::json or_null(const std::optional<Value>& value) {
+  return value ? nlohmann::json(*value) : nlohmann::json();
+}
+
+std::string options_json(const RecordOptions& options, const PythonProgram& program,
+                         const RecordFiles& files, const std::string& claim,
+                         const std::string& messages) {
+  std::vector<std::string> doubts = doubts_of(program);
+  if (!files.doubt.empty()) doubts.push_back(files.doubt);
+  const std::string library = files.library.string();
+  const nlohmann::json json = {
+      {"library", library.empty() ? nlohmann::json() : nlohmann::json(library)},
+      {"torch", program.torch_version},
+      {"doubts", doubts},
+      {"python", program.interpreter},
+      {"accounts", fs::absolute(accounts_in(options, claim)).string()},
+      {"messages", messages},
+      {"folder", fs::absolute(profiles_of(options)).string()},
+      {"claim", claim.substr(1)},
+      {"device", options.device_name()},
+      {"world", or_null(options.world_size)},
+      {"rank", or_null(options.rank)},
+      {"gpus_per_node", or_null(options.gpus_per_node)},
+      {"steps", or_null(options.steps)},
+      {"true_at", options.true_at},
+      {"routing", static_cast<int>(options.routing.kind)},
+      {"routing_factor", options.routing.factor},
+      {"command", options.command}};
+  return json.dump();
+}
+
+void set(const char* variable, int64_t number) {
+  ::setenv(variable, std::to_string(number).c_str(), 1);
+}
+
+/// Sets what torchrun sets. Without --world the program, or a torchrun in the command, sets it.
+void set_world(const RecordOptions& options) {
+  if (!options.world_size) return;
+  const int size = *options.world_size, rank = options.rank.value_or(0), gpus = options.gpus();
+  set("WORLD_SIZE", size);
+  set("RANK", rank);
+  set("GROUP_RANK", rank / gpus);
+  set("GROUP_WORLD_SIZE", size / gpus);
+  set("LOCAL_RANK", rank % gpus);
+  set("LOCAL_WORLD_SIZE", gpus);
+  ::setenv("MASTER_ADDR", "127.0.0.1", 0);
+  ::setenv("MASTER_PORT", "29500", 0);
+  ::setenv("OMP_NUM_THREADS", "1", 0);
+}
+
+void set_environment(const RecordOptions& options, const PythonProgram& program,
+                     const RecordFiles& files, const std::string& claim,
+                     const std::string& messages) {
+  ::setenv("SHARDLENS_RECORD", options_json(options, program, files, claim, messages).c_str(), 1);
+  put_first("PYTHONPATH", files.python.string());
+  if (options.is_attached()) return;
+  put_first("LD_PRELOAD", preload_of(files.stubs));
+  ::setenv(kNullKeepCopiesVariable, "1", 1);
+  ::setenv(kNullGpuVariable, options.device.gpu.c_str(), 1);
+  if (options.device.capacity_bytes > 0) {
+    set(kNullCapacityVariable, options.device.capacity_bytes);
+  }
+  set(kNullGpusVariable, options.gpus());
+  ::setenv("TRITON_LIBCUDA_PATH", files.stubs.c_str(), 1);
+  ::setenv("TORCHINDUCTOR_CACHE_DIR", fs::absolute(compiled_in(options, claim)).c_str(), 1);
+  set_world(options);
+}
+
+/// Removes what is of no use once the command has ended, or was left by one of this name that was
+/// killed.
+void forget(const RecordOptions& options, const std::string& claim) {
+  for (const auto& entry : fs::directory_iterator(profiles_of(options))) {
+    if (entry.path().extension() == claim) fs::remove(entry.path());
+  }
+  std::error_code a_process_still_writes;
+  fs::remove_all(compiled_in(options, claim), a_process_still_writes);
+  fs::remove_all(accounts_in(options, claim), a_process_still_writes);
+}
+
+// ---- while it runs ------------------------------------------------------------------------------
+
+/// Lets what this process prints go to a file.
+void print_into(const std::string& log) {
+  const int file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) return;
+  ::dup2(file, STDOUT_FILENO);
+  ::dup2(file, STDERR_FILENO);
+}
+
+[[noreturn]] void become(const RecordOptions& options, const sigset_t& signals) {
+  ::sigprocmask(SIG_SETMASK, &signals, nullptr);
+  // A shell lets its background jobs ignore SIGINT, which ends them here when their time is over.
+  if (options.timeout_s) ::signal(SIGINT, SIG_DFL);
+  std::vector<char*> argv;
+  for (const std::string& word : options.command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  fmt::print(stderr, "shardlens record: {} cannot be started: {}\n", argv[0], std::strerror(errno));
+  ::_exit(127);
+}
+
+/// Holds the command as a child, and passes interrupts on to it.
+class Command {
+ public:
+  Command(pid_t child, std::optional<double> timeout_s) : child_(child) {
+    if (timeout_s) {
+      deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                     std::chrono::duration<double>(*timeout_s));
+    }
+  }
+
+  /// Also interrupts it, where its time is over.
+  bool has_ended() {
+    if (has_ended_) return true;
+    has_ended_ = ::wait4(child_, &status_, WNOHANG, &use_) != 0;
+    if (!has_ended_ && deadline_ && Clock::now() > *deadline_) time_is_up();
+    return has_ended_;
+  }
+
+  /// Passes a signal on, unless a terminal has sent it: that signals the command itself.
+  void pass_on(const siginfo_t& signal) {
+    if (has_ended_) return;
+    if (signal.si_code == SI_USER) ::kill(child_, signal.si_signo);
+    end_.how = fmt::format("the command got {}", ::strsignal(signal.si_signo));
+    got_signal_ = signal.si_signo;
+  }
+
+  /// Says how it ended, once it has.
+  CommandEnd end() const {
+    CommandEnd end = end_;
+    end.exit_code = WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_);
+    if (WIFSIGNALED(status_) && end.how.empty()) {
+      end.how = fmt::format("the command was ended by {}", ::strsignal(WTERMSIG(status_)));
+    }
+    if (timed_out_) end.exit_code = kTimedOut;
+    if (end.exit_code == 0 && got_signal_ != 0) end.exit_code = 128 + got_signal_;
+    return end;
+  }
+
+  int64_t host_bytes() const { return int64_t{1024} * use_.ru_maxrss; }
+
+ private:
+  void time_is_up() {
+    ::kill(child_, timed_out_ ? SIGKILL : SIGINT);
+    end_.how = timed_out_ ? "the command did not end when it was interrupted, and was killed"
+                          : "the command was interrupted: --timeout is over";
+    timed_out_ = true;
+    deadline_ = Clock::now() + kTimeToEnd;
+  }
+
+  pid_t child_;
+  std::optional<Clock::time_point> deadline_;
+  bool has_ended_ = false;
+  bool timed_out_ = false;
+  int got_signal_ = 0;
+  int status_ = 0;
+  rusage use_{};
+  CommandEnd end_;
+};
+
+/// Blocks the signals that are awaited, while it lives.
+class AwaitedSignals {
+ public:
+  AwaitedSignals() {
+    ::sigemptyset(&awaited_);
+    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&awaited_, signal);
+    ::sigprocmask(SIG_BLOCK, &awaited_, &before_);
+  }
+  ~AwaitedSignals() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  AwaitedSignals(const AwaitedSignals&) = delete;
+  AwaitedSignals& operator=(const AwaitedSignals&) = delete;
+
+  const sigset_t& before() const { return before_; }
+
+  /// Returns a signal that asks this process to end, if one comes within a moment.
+  std::optional<siginfo_t> next() const {
+    const timespec moment{.tv_sec = 0, .tv_nsec = 200'000'000};
+    siginfo_t signal{};
+    const int number = ::sigtimedwait(&awaited_, &signal, &moment);
+    return number > 0 && number != SIGCHLD ? std::optional(signal) : std::nullopt;
+  }
+
+ private:
+  sigset_t awaited_{};
+  sigset_t before_{};
+};
+
+// ---- afterwards ---------------------------------------------------------------------------------
+
+/// Makes recordings of the histories that processes have left instead (RecordFiles). If no
+/// recording can be made of a history, it is kept.
+void record_histories(const fs::path& profiles, const std::string& claim, Accounts& accounts) {
+  for (const auto& entry : fs::directory_iterator(profiles)) {
+    if (entry.path().extension() != claim) continue;
+    const fs::path history = fs::path(entry.path()).replace_extension(".history");
+    if (!fs::exists(history)) continue;
+    try {
+      profiler::record_history(history.string(),
+                               fs::path(history).replace_extension(".slp").string());
+      fs::remove(history);
+    } catch (const std::exception& error) {
+      accounts.told.push_back({.what = "refused", .text = error.what()});
+    }
+  }
+}
+
+/// Returns the recordings of the processes that have claimed a rank, and so have begun one.
+std::vector<fs::path> claimed_recordings(const fs::path& profiles, const std::string& claim) {
+  std::vector<fs::path> recordings;
+  for (const auto& entry : fs::directory_iterator(profiles)) {
+    fs::path recording = entry.path();
+    if (recording.extension() != claim) continue;
+    recording.replace_extension(".slp");
+    if (fs::exists(recording)) recordings.push_back(recording);
+  }
+  const auto rank2_before_rank10 = [](const fs::path& path) {
+    return std::pair(path.native().size(), path.native());
+  };
+  std::ranges::sort(recordings, {}, rank2_before_rank10);
+  return recordings;
+}
+
+/// A command that is running, and what it was told.
+struct Started {
+  RecordOptions options;
+  std::string claim;
+  Command command;
+};
+
+struct Starter {
+  const PythonProgram& program;
+  const RecordFiles& files;
+  const std::string& messages;
+  AwaitedSignals signals = {};
+
+  Started start(const RecordOptions& options) const {
+    const std::string claim = claim_of(options);
+    fs::create_directories(profiles_of(options));
+    forget(options, claim);
+    fs::create_directory(accounts_in(options, claim));
+    const pid_t child = ::fork();
+    if (child < 0) throw std::runtime_error("no process could be made for the command");
+    if (child == 0) {
+      if (!options.log.empty()) print_into(options.log);
+      set_environment(options, program, files, claim, messages);
+      become(options, signals.before());
+    }
+    return {.options = options, .claim = claim, .command = Command(child, options.timeout_s)};
+  }
+
+  static RecordedRun finish(const Started& started) {
+    RecordedRun run;
+    run.end = started.command.end();
+    run.host_bytes = started.command.host_bytes();
+    run.accounts = read_accounts(accounts_in(started.options, started.claim));
+    const fs::path profiles = profiles_of(started.options);
+    record_histories(profiles, started.claim, run.accounts);
+    run.recordings = claimed_recordings(profiles, started.claim);
+    forget(started.options, started.claim);
+    return run;
+  }
+};
+
+RecordOptions as_rank(RecordOptions options, int rank) {
+  const fs::path logs = fs::path(options.out) / "logs";
+  fs::create_directories(logs);
+  options.rank = rank;
+  options.log = (logs / fmt::format("rank{}.log", rank)).string();
+  return options;
+}
+
+}  // namespace
+
+RecordedRuns::RecordedRuns(const RecordOptions& options, const PythonProgram& program,
+                           const RecordFiles& files)
+    : options_(options),
+      program_(program),
+      files_(files),
+      messages_(fs::absolute(fs::path(options.out) / ("messages-" + own_name())).string()) {
+  if (!options.is_attached()) preload_of(files.stubs);  // is refused here, not by a child
+}
+
+RecordedRuns::~RecordedRuns() {
+  std::error_code a_process_still_writes;
+  fs::remove_all(messages_, a_process_still_writes);
+}
+
+RecordedRun RecordedRuns::run() {
+  const Starter starter{.program = program_, .files = files_, .messages = messages_};
+  Started started = starter.start(options_);
+  while (!started.command.has_ended()) {
+    if (const auto signal = starter.signals.next()) started.command.pass_on(*signal);
+  }
+  return Starter::finish(started);
+}
+
+bool RecordedRuns::run_as(const std::vector<int>& ranks, int jobs, const Ended& ended) {
+  const Starter starter{.program = program_, .files = files_, .messages = messages_};
+  std::vector<int> waiting(ranks.rbegin(), ranks.rend());
+  std::vector<Started> running;
+  bool goes_on = true;
+  while (!running.empty() || (goes_on && !waiting.empty())) {
+    while (goes_on && !waiting.empty() && running.size() < static_cast<size_t>(jobs)) {
+      running.push_back(starter.start(as_rank(options_, waiting.back())));
+      waiting.pop_back();
+    }
+    if (const auto signal = starter.signals.next()) {
+      goes_on = false;
+      for (Started& one : running) one.command.pass_on(*signal);
+    }
+    for (auto one = running.begin(); one != running.end();) {
+      if (!one->command.has_ended()) {
+        ++one;
+        continue;
+      }
+      ended(*one->options.rank, Starter::finish(*one));
+      one = running.erase(one);
+    }
+  }
+  return goes_on;
+}
+
+}  // namespace shardlens::runtime

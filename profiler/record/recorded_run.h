@@ -1,0 +1,52 @@
+// Runs a command so that the PyTorch program in it records itself.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "profiler/record/accounts.h"
+#include "profiler/record/python_program.h"
+#include "profiler/record/record_options.h"
+#include "profiler/record/recorder_files.h"
+
+namespace shardlens::runtime {
+
+struct RecordedRun {
+  CommandEnd end;
+  std::vector<std::filesystem::path> recordings;  // rankR.slp, by rank
+  Accounts accounts;                              // of its Python processes
+  int64_t host_bytes = 0;                         // of the largest process, at most
+};
+
+/// Runs a command, once or as several ranks. Ctrl-C and SIGTERM go to the command, so that its
+/// recordings are closed and can be reported. What ranks have told each other as objects is kept
+/// for later ones while this lives.
+class RecordedRuns {
+ public:
+  using Ended = std::function<void(int rank, const RecordedRun& run)>;
+
+  /// The arguments must outlive it.
+  RecordedRuns(const RecordOptions& options, const PythonProgram& program,
+               const RecordFiles& files);
+  ~RecordedRuns();
+  RecordedRuns(const RecordedRuns&) = delete;
+  RecordedRuns& operator=(const RecordedRuns&) = delete;
+
+  /// Runs the command, and waits until it ends. Throws std::runtime_error if it cannot be started.
+  RecordedRun run();
+
+  /// Runs it as each of these ranks, up to `jobs` at once; what rank R prints goes to
+  /// logs/rankR.log of the run's folder. Calls `ended` after each. Returns false if it was
+  /// interrupted: no more are started then.
+  bool run_as(const std::vector<int>& ranks, int jobs, const Ended& ended);
+
+ private:
+  const RecordOptions& options_;
+  const PythonProgram& program_;
+  const RecordFiles& files_;
+  std::string messages_;
+};
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,19 @@
+// Builds a DriverWatch that watches nothing, for a CUPTI that is older than recorder_driver.cpp
+// needs: in recorders that `shardlens record` builds for other PyTorches than the build's own.
+#include "profiler/recorder/driver.h"
+
+namespace shardlens::profiler {
+
+class DriverWatch::Account {};
+class DriverWatch::Subscription {};
+
+DriverWatch::DriverWatch(Sink)
+    : account_([]() -> Account& {
+        static Account none;
+        return none;
+      }()),
+      unavailable_("CUPTI unavailable: PyTorch's is that of CUDA 12, where 13.0.1 is needed") {}
+
+DriverWatch::~DriverWatch() = default;
+
+}  // namespace shardlens::profiler

@@ -1,0 +1,215 @@
+// The arithmetic of blocks against LibTorch's own caching allocator on the null device: what it
+// reports after every allocation and free is what BlockTracker derives from the trace.
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <iostream>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "profiler/report/block_tracker.h"
+#include "tests/profiler/null_device/case_process.h"
+
+using namespace shardlens;
+using namespace shardlens::profiler;
+namespace allocator = c10::cuda::CUDACachingAllocator;
+
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr size_t kAll = 0;  // of the statistics: both pools
+
+/// Takes the allocator's trace as the recorder writes it.
+struct Trace {
+  BlockTracker tracker;
+  std::vector<cudaStream_t> streams;
+  int64_t from_driver = 0;  // bytes of the last segment taken; 0: none since it was set
+  int64_t unmaps = 0;
+
+  void take(const allocator::TraceEntry& entry) {
+    using Entry = allocator::TraceEntry;
+    Event event{.address = entry.addr_, .value = static_cast<int64_t>(entry.size_)};
+    while (event.stream < streams.size() && streams[event.stream] != entry.stream_) ++event.stream;
+    switch (entry.action_) {
+      case Entry::ALLOC:
+        event.kind = EventKind::alloc;
+        break;
+      case Entry::FREE_REQUESTED:
+        event.kind = EventKind::free;
+        break;
+      case Entry::SEGMENT_MAP:
+        event.label = 1;
+        [[fallthrough]];
+      case Entry::SEGMENT_ALLOC:
+        event.kind = EventKind::alloc;
+        event.space = Space::segment;
+        from_driver = event.value;
+        break;
+      case Entry::SEGMENT_UNMAP:
+        event.label = 1;
+        ++unmaps;
+        [[fallthrough]];
+      case Entry::SEGMENT_FREE:
+        event.kind = EventKind::free;
+        event.space = Space::segment;
+        break;
+      default:
+        return;
+    }
+    tracker.take(event);
+  }
+};
+
+Trace& trace() {
+  static Trace* trace = [] {
+    at::empty({1}, at::dtype(at::kByte).device(at::kCUDA));  // makes the allocator
+    allocator::emptyCache();
+    auto* made = new Trace;  // the allocator keeps its tracker for ever
+    made->streams = {c10::cuda::getDefaultCUDAStream(0).stream(),
+                     c10::cuda::getStreamFromPool(false, 0).stream()};
+    allocator::attachAllocatorTraceTracker(
+        [made](const allocator::TraceEntry& entry) { made->take(entry); });
+    return made;
+  }();
+  return *trace;
+}
+
+bool is_followed() {
+  const auto stats = allocator::getDeviceStats(0);
+  const BlockTotals& totals = trace().tracker.totals();
+  return stats.allocated_bytes[kAll].current == totals.allocated() &&
+         stats.requested_bytes[kAll].current == totals.requested &&
+         stats.reserved_bytes[kAll].current == totals.reserved &&
+         stats.inactive_split_bytes[kAll].current == totals.split && totals.unplaced == 0 &&
+         totals.allocated() + totals.split + totals.cached == totals.reserved;
+}
+
+/// All magnitudes from 1 B to 64 MiB, now and then at an edge of the arithmetic.
+int64_t random_size(std::mt19937_64& engine) {
+  const std::array edges = {kSmallRequestBytes, kOwnSegmentBytes,
+                            kLargeSegmentBytes, kLargeSegmentBytes - kLargeRemainderBytes,
+                            kBlockBytes,        kMiB * 19};
+  if (engine() % 8 == 0) {
+    return edges[engine() % edges.size()] + static_cast<int64_t>(engine() % 3) - 1;
+  }
+  return static_cast<int64_t>(1 + engine() % (uint64_t{1} << (1 + engine() % 26)));
+}
+
+struct Counts {
+  int64_t steps = 0;
+  int64_t followed = 0;
+  int64_t segments = 0;
+  int64_t segments_as_said = 0;
+  int64_t failures = 0;
+};
+
+void* try_alloc(int64_t bytes, size_t stream, Counts& counts) {
+  try {
+    return allocator::raw_alloc_with_stream(static_cast<size_t>(bytes), trace().streams[stream]);
+  } catch (const c10::OutOfMemoryError&) {
+    ++counts.failures;
+    return nullptr;
+  }
+}
+
+Counts storm(uint64_t seed, int64_t steps, bool expandable) {
+  std::mt19937_64 engine(seed);
+  std::vector<void*> live;
+  Counts counts;
+  for (; counts.steps < steps; ++counts.steps) {
+    if (engine() % 4096 == 0) allocator::emptyCache();
+    const bool frees = !live.empty() && (live.size() > 300 || engine() % 100 < 47);
+    if (frees) {
+      std::swap(live[engine() % live.size()], live.back());
+      allocator::raw_delete(live.back());
+      live.pop_back();
+    } else {
+      const int64_t bytes = random_size(engine);
+      trace().from_driver = 0;
+      if (void* block = try_alloc(bytes, engine() % 2, counts)) live.push_back(block);
+      if (trace().from_driver != 0 && !expandable) {
+        ++counts.segments;
+        if (trace().from_driver == segment_bytes(rounded_request(bytes))) {
+          ++counts.segments_as_said;
+        }
+      }
+    }
+    if (is_followed()) ++counts.followed;
+  }
+  for (void* block : live) allocator::raw_delete(block);
+  CHECK(is_followed());
+  return counts;
+}
+
+void follow(uint64_t seed, bool expandable) {
+  constexpr int64_t kSteps = 20'000;
+  CAPTURE(seed);
+  const Counts counts = storm(seed, kSteps, expandable);
+  CHECK(counts.followed == kSteps);
+  CHECK(counts.segments_as_said == counts.segments);
+  CHECK((expandable || counts.segments > 50));
+  std::cout << "seed " << seed << ": " << kSteps << " steps, " << counts.segments << " segments, "
+            << trace().unmaps << " unmapped, " << counts.failures << " out of memory\n";
+}
+
+}  // namespace
+
+TEST_CASE("blocks follow the caching allocator") {
+  trace();
+  for (const uint64_t seed : {1, 2, 3}) follow(seed, false);
+}
+
+TEST_CASE("what fits is served without the driver, and a byte more is not") {
+  std::mt19937_64 engine(11);
+  trace();
+  Counts counts;
+  std::vector<void*> live;
+  int64_t checked = 0;
+  for (int i = 0; i < 3000; ++i) {
+    live.push_back(try_alloc(random_size(engine), 0, counts));
+    std::swap(live[engine() % live.size()], live.back());
+    if (i % 2 == 0) allocator::raw_delete(std::exchange(live.back(), nullptr));
+    std::erase(live, nullptr);
+    const int64_t fits = trace().tracker.largest_fit_bytes(0);
+    if (fits == 0) continue;
+    trace().from_driver = 0;
+    void* served = try_alloc(fits, 0, counts);
+    CHECK(trace().from_driver == 0);
+    allocator::raw_delete(served);
+    allocator::raw_delete(try_alloc(fits + 1, 0, counts));
+    CHECK(trace().from_driver > 0);
+    ++checked;
+  }
+  for (void* block : live) allocator::raw_delete(block);
+  CHECK(checked > 2000);
+  CHECK(is_followed());
+}
+
+TEST_CASE("follow expandable segments", "[.process]") {
+  trace();
+  follow(4, true);
+  CHECK(trace().unmaps > 0);
+  std::cout << "> followed\n";
+}
+
+TEST_CASE("follow little memory", "[.process]") {
+  trace();
+  const Counts counts = storm(5, 10'000, false);
+  CHECK(counts.followed == counts.steps);
+  CHECK(counts.failures > 0);
+  std::cout << "> followed\n";
+}
+
+TEST_CASE("blocks follow expandable segments") {
+  CHECK(test::output_of_case("follow expandable segments",
+                             "PYTORCH_ALLOC_CONF=expandable_segments:True") == "followed\n");
+}
+
+TEST_CASE("blocks follow an allocator that runs out of memory") {
+  CHECK(test::output_of_case("follow little memory", "SHARDLENS_NULL_CAPACITY=1000000000") ==
+        "followed\n");
+}

@@ -1,0 +1,106 @@
+// What follows from what the processes of a command have told of themselves.
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "profiler/record/accounts.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace shardlens;
+using namespace shardlens::runtime;
+
+namespace {
+
+/// What processes have told, in this order.
+Accounts accounts_of(std::vector<Told> told) {
+  double time_s = 0;
+  for (Told& line : told) line.time_s = ++time_s;
+  return {std::move(told)};
+}
+
+std::string why(std::vector<Told> told, const CommandEnd& end, bool is_attached = false) {
+  return why_nothing(accounts_of(std::move(told)), end, {"program", "train.py"}, is_attached);
+}
+
+Told tells(int process, const std::string& what, const std::string& text = "") {
+  return {.process = process, .what = what, .text = text};
+}
+
+const CommandEnd kWell{};
+const CommandEnd kFailed{.exit_code = 1};
+
+}  // namespace
+
+TEST_CASE("accounts are read in the order in which they were told, without what is damaged") {
+  const test::TemporaryFolder folder;
+  test::write_file(folder.file("20"),
+                   "{\"what\": \"started\", \"text\": \"python\", \"time\": 1.5}\n"
+                   "{\"what\": \"raised\", \"text\": \"a\", \"time\": 3}\n{\"what\": \"rai");
+  test::write_file(folder.file("3"),
+                   "7\n{}\n{\"what\": 1, \"text\": [], \"time\": \"x\"}\n"
+                   "{\"what\": \"torch\", \"time\": 2}\n");
+  test::write_file(folder.file("notes.txt"),
+                   "{\"what\": \"torch\", \"text\": \"\", \"time\": 0}\n");
+  std::string order;
+  for (const Told& told : read_accounts(folder.path()).told) {
+    order += std::to_string(told.process) + told.what + told.text + " ";
+  }
+  CHECK(order == "20startedpython 3torch 20raiseda ");
+  CHECK(read_accounts(folder.file("nowhere")).told.empty());
+}
+
+TEST_CASE("the cause is named where nothing was recorded") {
+  const Told started = tells(1, "started"), torch = tells(1, "torch");
+  CHECK(why({started, tells(1, "no_script", "/a/train.py")}, {.exit_code = 2}) ==
+        "there is no script /a/train.py");
+  CHECK(why({started, tells(1, "no_module", "train")}, kFailed) ==
+        "there is no module train for python -m");
+  CHECK(why({started, torch, tells(1, "refused", "no disk")}, kFailed) == "no disk");
+  CHECK(why({started, torch}, kWell) == "the program has imported PyTorch and used no GPU");
+  CHECK(
+      why({started, torch}, kWell, /*is_attached=*/true) ==
+      "the program has imported PyTorch and used no GPU (where there is none, give --device, such "
+      "as null:h100)");
+  CHECK(why({started}, kWell) == "the program has not imported PyTorch");
+  CHECK(why({started, tells(1, "import_error", "ImportError: x (a.py:1)")}, kFailed) ==
+        "the program failed at an import, before it used a GPU: ImportError: x (a.py:1)");
+  CHECK(why({started, torch, tells(1, "raised", "ValueError: x (a.py:1)")}, kFailed) ==
+        "the program failed before it used a GPU: ValueError: x (a.py:1)");
+  CHECK(why({started, torch, tells(1, "raised", "RuntimeError: no driver")}, kFailed,
+            /*is_attached=*/true) ==
+        "the program failed before it used a GPU (where there is none, give --device, such as "
+        "null:h100): RuntimeError: no driver");
+  CHECK(why({started, torch}, kFailed) ==
+        "the program ended before it used a GPU; it may have said why");
+  CHECK(why({started, torch}, {.exit_code = 137, .how = "the command was ended by Killed"}) ==
+        "the command was ended by Killed, before it used a GPU");
+  CHECK(why({}, kWell).starts_with("the recorder was not loaded: program has started no Python"));
+}
+
+TEST_CASE("an error that the program has survived is no cause") {
+  const std::vector<Told> helper_failed = {tells(1, "started"), tells(1, "raised", "OSError"),
+                                           tells(2, "started"), tells(2, "torch")};
+  CHECK(why(helper_failed, kWell) == "the program has imported PyTorch and used no GPU");
+  CHECK(failure_text(accounts_of(helper_failed), kWell).empty());
+}
+
+TEST_CASE("a launcher's own account does not hide that its script is not there") {
+  CHECK(why({tells(1, "started"), tells(1, "torch"), tells(1, "started"),
+             tells(1, "no_script", "/a.py")},
+            {.exit_code = 2}) == "there is no script /a.py");
+  CHECK(why({tells(1, "started"), tells(1, "no_script", "/a.py"), tells(1, "torch"),
+             tells(1, "raised", "OSError: b")},
+            kFailed) == "the program failed before it used a GPU: OSError: b");
+}
+
+TEST_CASE("a program failed of what has ended the first of its processes that use a GPU") {
+  const Accounts accounts =
+      accounts_of({tells(9, "raised", "OSError: of a helper"), tells(1, "gpu"), tells(2, "gpu"),
+                   tells(2, "raised", "ValueError: b"), tells(3, "raised", "ChildFailedError: a")});
+  CHECK(failure_text(accounts, kFailed) == "the program failed with exit code 1, ValueError: b");
+  CHECK(failure_text(accounts, {.exit_code = 130, .how = "the command got Interrupt"}) ==
+        "the command got Interrupt");
+  CHECK(failure_text(accounts_of({tells(9, "raised", "OSError"), tells(1, "gpu")}), kFailed) ==
+        "the program ended with exit code 1");
+}

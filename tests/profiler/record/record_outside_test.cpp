@@ -1,0 +1,84 @@
+// Tests what a recorded program is said to take of a GPU beside PyTorch.
+#include <catch2/catch_test_macros.hpp>
+#include <string>
+#include <vector>
+
+#include "profiler/record/outside.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace shardlens;
+using namespace shardlens::runtime;
+
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+RecordOptions options_of(std::vector<std::string> flags) {
+  flags.insert(flags.end(), {"--", "python"});
+  return parse_record_options(flags);
+}
+
+profiler::RankReport rank_of(int world_size) {
+  profiler::RankReport report;
+  report.header.world_size = world_size;
+  return report;
+}
+
+Outside on_h100(int world_size, const RecordFacts& facts,
+                const std::vector<std::string>& more = {}) {
+  std::vector<std::string> flags = {"--device", "null:h100"};
+  flags.insert(flags.end(), more.begin(), more.end());
+  return outside_of(options_of(flags), rank_of(world_size), facts);
+}
+
+}  // namespace
+
+TEST_CASE("a program alone takes what CUDA takes, and says that this is an estimate") {
+  const Outside outside = on_h100(1, {.is_known = true});
+  CHECK(outside.bytes == 586 * kMiB);
+  CHECK(outside.estimate == "CUDA 586.00 MiB (published figures)");
+  CHECK(on_h100(8, {.is_known = true}).bytes == 586 * kMiB);  // it has made no group
+}
+
+TEST_CASE("each communicator that the program made is counted") {
+  const RecordFacts one{.communicators = {{8, 8}}, .is_known = true};
+  CHECK(on_h100(8, one).bytes == (586 + 544) * kMiB);
+  CHECK(on_h100(8, one).estimate ==
+        "CUDA 586.00 MiB (published figures), NCCL 544.00 MiB (buffers of its version 2.30) for 1 "
+        "communicator of 8 ranks");
+  const RecordFacts mesh{.communicators = {{8, 1}, {64, 8}, {8, 8}}, .is_known = true};
+  CHECK(on_h100(64, mesh).bytes == (586 + 160 + 568 + 544) * kMiB);
+  CHECK(on_h100(64, mesh).estimate ==
+        "CUDA 586.00 MiB (published figures), NCCL 1.24 GiB (buffers of its version 2.30) for 1 "
+        "communicator of 64 ranks, 2 of 8, if all of them are used");
+}
+
+TEST_CASE("a process that has not told of its communicators has one of all ranks") {
+  CHECK(on_h100(16, {}, {"--world", "16"}).bytes == (586 + 568) * kMiB);
+  CHECK(on_h100(16, {}).bytes == (586 + 568) * kMiB);  // the command's own torchrun
+  CHECK(on_h100(16, {}, {"--world", "16", "--gpus-per-node", "1"}).bytes == (586 + 160) * kMiB);
+  CHECK(on_h100(1, {}).bytes == 586 * kMiB);
+}
+
+TEST_CASE("on a GPU that is there what it takes is measured") {
+  profiler::RankReport report = rank_of(8);
+  report.ledger.device_used_bytes = 900 * kMiB;
+  report.ledger.reserved_bytes = 300 * kMiB;
+  const RecordFacts facts{.communicators = {{8, 8}}, .is_known = true};
+  const Outside outside = outside_of(options_of({}), report, facts);
+  CHECK(outside.bytes == 600 * kMiB);
+  CHECK(outside.estimate.empty());
+  CHECK(outside_of(options_of({}), rank_of(8), facts).bytes == 0);
+}
+
+TEST_CASE("communicators are read from what the process has told, without senseless ones") {
+  const test::TemporaryFolder folder;
+  test::write_file(folder.file("rank0.json"),
+                   R"({"communicators": [{"ranks": 8, "on_node": 4}, {"ranks": 1, "on_node": 1},
+                       {"ranks": 2, "on_node": 3}, {"ranks": 99999999999, "on_node": 1}, 7,
+                       {"ranks": 4, "on_node": 4}]})");
+  CHECK(read_record_facts(folder.file("rank0.slp")).communicators ==
+        std::vector<GpuGroup>{{8, 4}, {4, 4}});
+  test::write_file(folder.file("rank1.json"), R"({"communicators": 7})");
+  CHECK(read_record_facts(folder.file("rank1.slp")).communicators.empty());
+}
