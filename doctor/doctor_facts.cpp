@@ -22,11 +22,11 @@
 
 #include "base/durable_files.h"
 #include "base/process/host_limits.h"
-#include "data/dataset.h"
-#include "data/image_folder.h"
 #include "doctor/doctor_child.h"
 #include "doctor/doctor_collective.h"
 #include "doctor/doctor_gpus.h"
+#include "models/data/dataset.h"
+#include "models/data/image_folder.h"
 
 namespace shardlens::runtime {
 

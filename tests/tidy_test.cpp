@@ -75,17 +75,16 @@ struct Room {
 
 const std::vector<Room> kRooms = {
     {"base", {}},
-    {"data", {"base"}},
     {"models", {"base"}},
     {"profiler", {"base"}},
-    {"planner", {"base", "data", "models", "profiler"}},
+    {"planner", {"base", "models", "profiler"}},
     {"comm", {"base", "planner"}},
     {"checkpoint", {"base", "models", "planner"}},
     {"execute", {"base", "models", "profiler", "planner", "comm", "checkpoint"}},
-    {"train", {"base", "data", "models", "profiler", "planner", "comm", "checkpoint", "execute"}},
+    {"train", {"base", "models", "profiler", "planner", "comm", "checkpoint", "execute"}},
     {"launch", {"base", "profiler", "comm", "checkpoint", "execute", "train"}},
     {"infer", {"base", "models", "comm", "checkpoint", "execute", "train", "launch"}},
-    {"doctor", {"base", "data", "comm"}},
+    {"doctor", {"base", "models", "comm"}},
     {"viewer", {"base", "profiler", "planner"}},
 };
 

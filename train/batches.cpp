@@ -8,8 +8,8 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "data/image_file.h"
 #include "execute/step_ops.h"
+#include "models/data/image_file.h"
 #include "planner/step/samples.h"
 
 namespace shardlens::runtime {

@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
-#include "data/dataset.h"
-#include "data/image_folder.h"
+#include "models/data/dataset.h"
+#include "models/data/image_folder.h"
 #include "models/own_data.h"
 #include "models/spec.h"
 

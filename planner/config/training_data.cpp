@@ -6,7 +6,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "data/idx_file.h"
+#include "models/data/idx_file.h"
 
 namespace shardlens::planner {
 

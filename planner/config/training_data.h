@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "data/image_folder.h"
+#include "models/data/image_folder.h"
 #include "models/spec.h"
 #include "planner/config/strategy.h"
 

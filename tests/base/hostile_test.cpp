@@ -14,7 +14,7 @@
 #include "base/document/pickle_writer.h"
 #include "checkpoint/checkpoint_commands.h"
 #include "checkpoint/interchange/saved_state.h"
-#include "data/image_file.h"
+#include "models/data/image_file.h"
 #include "models/spec.h"
 #include "models/weights/safetensors.h"
 #include "models/weights/torch_file.h"

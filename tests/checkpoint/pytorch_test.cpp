@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "data/image_file.h"
+#include "models/data/image_file.h"
 #include "tests/support/process.h"
 #include "tests/support/pytorch.h"
 

@@ -12,7 +12,7 @@
 #include <random>
 
 #include "comm/none.h"
-#include "data/dataset.h"
+#include "models/data/dataset.h"
 #include "models/families.h"
 #include "tests/support/counted_memory.h"
 #include "tests/support/strategies.h"

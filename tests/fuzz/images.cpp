@@ -3,9 +3,9 @@
 
 #include <filesystem>
 
-#include "data/dataset.h"
-#include "data/image_file.h"
-#include "data/image_folder.h"
+#include "models/data/dataset.h"
+#include "models/data/image_file.h"
+#include "models/data/image_folder.h"
 #include "tests/fuzz/harness.h"
 
 namespace shardlens::fuzz {

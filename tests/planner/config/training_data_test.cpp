@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "data/dataset.h"
+#include "models/data/dataset.h"
 #include "models/families.h"
 #include "planner/planner.h"
 #include "tests/support/idx_files.h"

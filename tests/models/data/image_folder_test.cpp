@@ -1,4 +1,4 @@
-#include "data/image_folder.h"
+#include "models/data/image_folder.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>

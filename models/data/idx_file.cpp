@@ -1,4 +1,4 @@
-#include "data/idx_file.h"
+#include "models/data/idx_file.h"
 
 #include <zlib.h>
 

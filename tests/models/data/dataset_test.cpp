@@ -1,4 +1,4 @@
-#include "data/dataset.h"
+#include "models/data/dataset.h"
 
 #include <array>
 #include <catch2/catch_get_random_seed.hpp>

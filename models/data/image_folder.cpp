@@ -1,4 +1,4 @@
-#include "data/image_folder.h"
+#include "models/data/image_folder.h"
 
 #include <algorithm>
 #include <cctype>

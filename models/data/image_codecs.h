@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "data/image_file.h"
+#include "models/data/image_file.h"
 
 namespace shardlens::runtime {
 

@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "data/image_codecs.h"
+#include "models/data/image_codecs.h"
 
 #define STB_IMAGE_IMPLEMENTATION
 #define STB_IMAGE_STATIC

@@ -1,4 +1,4 @@
-#include "data/image_file.h"
+#include "models/data/image_file.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include "base/input_file.h"
 #include "base/limits.h"
 #include "base/shown.h"
-#include "data/image_codecs.h"
+#include "models/data/image_codecs.h"
 
 namespace shardlens::runtime {
 namespace {

@@ -1,11 +1,11 @@
-#include "data/dataset.h"
+#include "models/data/dataset.h"
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <span>
 
-#include "data/idx_file.h"
+#include "models/data/idx_file.h"
 
 namespace shardlens::runtime {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "base/limits.h"
 #include "base/shown.h"
-#include "data/image_codecs.h"
+#include "models/data/image_codecs.h"
 
 namespace shardlens::runtime {
 

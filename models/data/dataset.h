@@ -29,7 +29,7 @@ struct Dataset {
   int classes = 0;  // one more than the highest label of both sets
 };
 
-/// Loads both sets. `where` is what open_idx_folder takes (data/idx_file.h).
+/// Loads both sets. `where` is what open_idx_folder takes (models/data/idx_file.h).
 Dataset load_dataset(const std::string& where);
 
 }  // namespace shardlens::runtime
