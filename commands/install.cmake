@@ -40,7 +40,7 @@ install(DIRECTORY "${CMAKE_BINARY_DIR}/record/pytorch" DESTINATION ${home}/recor
 
 # What tests/examples/own_model.cpp includes, with all that these include.
 foreach(header IN ITEMS base/choice.h base/device.h base/dtype.h base/step_range.h planner/config/strategy.h
-                        models/model.h models/own_data.h models/spec.h train/runtime.h)
+                        models/model.h models/own_data.h models/spec.h runtime/runtime.h)
   cmake_path(GET header PARENT_PATH module)
   install(FILES ${header} DESTINATION include/shardlens/${module})
 endforeach()

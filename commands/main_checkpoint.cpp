@@ -1,5 +1,5 @@
 #include "base/process/program.h"
-#include "checkpoint/checkpoint_commands.h"
+#include "runtime/checkpoint/checkpoint_commands.h"
 
 int main(int argc, char** argv) {
   return shardlens::profiler::run_program("shardlens checkpoint", [&] {

@@ -8,8 +8,8 @@
 #include "base/process/command_line.h"
 #include "base/process/installation.h"
 #include "base/process/program.h"
-#include "doctor/doctor.h"
-#include "doctor/doctor_facts.h"
+#include "runtime/doctor/doctor.h"
+#include "runtime/doctor/facts.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "base/process/program.h"
-#include "infer/infer_command.h"
+#include "runtime/infer/infer_command.h"
 
 int main(int argc, char** argv) {
   return shardlens::profiler::run_program("shardlens infer", [&] {

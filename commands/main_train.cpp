@@ -4,7 +4,7 @@
 
 #include "planner/config/training_data.h"
 #include "planner/planner.h"
-#include "train/runtime.h"
+#include "runtime/runtime.h"
 
 namespace {
 

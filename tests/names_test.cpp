@@ -111,7 +111,7 @@ TEST_CASE("two headers with one name of a type are a fault, an alias of the same
 }
 
 TEST_CASE("the two backends share the functions that the interpreter calls, and no other") {
-  const Names executor = functions_of_class(text_of("execute/executor.h"), "Executor");
+  const Names executor = functions_of_class(text_of("runtime/execute/executor.h"), "Executor");
   const Names simulator = functions_of_class(text_of("planner/simulate/simulator.h"), "Simulator");
   const std::string interpreter = text_of("planner/step/interpreter.h");
   CHECK(executor.size() > 20);

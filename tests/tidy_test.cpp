@@ -78,13 +78,7 @@ const std::vector<Room> kRooms = {
     {"models", {"base"}},
     {"profiler", {"base"}},
     {"planner", {"base", "models", "profiler"}},
-    {"comm", {"base", "planner"}},
-    {"checkpoint", {"base", "models", "planner"}},
-    {"execute", {"base", "models", "profiler", "planner", "comm", "checkpoint"}},
-    {"train", {"base", "models", "profiler", "planner", "comm", "checkpoint", "execute"}},
-    {"launch", {"base", "profiler", "comm", "checkpoint", "execute", "train"}},
-    {"infer", {"base", "models", "comm", "checkpoint", "execute", "train", "launch"}},
-    {"doctor", {"base", "models", "comm"}},
+    {"runtime", {"base", "models", "profiler", "planner"}},
     {"viewer", {"base", "profiler", "planner"}},
 };
 
@@ -100,16 +94,15 @@ const std::vector<Restricted> kRestricted = {
     // The transport comes first, since its headers also look like LibTorch's.
     {"a transport",
      {"gloo/", "nccl", "torch/csrc/distributed/"},
-     {"comm/", "profiler/record/known/collectives"},
+     {"runtime/comm/", "profiler/record/known/collectives"},
      {}},
     {"LibTorch",
      {"ATen/", "c10/", "torch/", "caffe2/"},
-     {"models/", "profiler/recorder/", "comm/", "execute/", "train/", "launch/", "infer/",
-      "profiler/record/known/"},
-     {"models/spec"}},
+     {"models/", "profiler/recorder/", "profiler/record/known/", "runtime/"},
+     {"models/data/", "models/spec", "runtime/checkpoint/", "runtime/doctor/"}},
     {"CUDA",
      {"cuda", "cupti", "cublas", "cudnn", "driver_types"},
-     {"profiler/recorder/", "comm/", "profiler/null_device/", "execute/"},
+     {"profiler/recorder/", "profiler/null_device/", "runtime/comm/", "runtime/execute/"},
      {}},
     {"the window libraries", {"imgui", "GLFW/", "GL/", "EGL/"}, {"viewer/"}, {}},
 };
@@ -322,7 +315,7 @@ bool is_forbidden(const std::string& line) {
 /// Files that choose by the preprocessor, each with its reason. Elsewhere a missing part is a
 /// sibling file.
 const std::map<std::string, std::string, std::less<>> kConditional = {
-    {"comm/board/futex_word.cpp", "the processor's pause instruction has no portable name"},
+    {"runtime/comm/board/futex_word.cpp", "the processor's pause instruction has no portable name"},
 };
 
 bool is_condition(const SourceFile& file, const std::string& line) {
@@ -356,8 +349,8 @@ std::string faults_of_repository(const Rule& rule) {
 
 Faults edge_faults(const std::string& path, const std::string& include_line) {
   Names files = kNouns;
-  files.insert({"commands/shell_completion.h", "execute/executor.h", "models/model.h",
-                "planner/planner.h", "planner/schedule/builders.h", "train/runtime.h"});
+  files.insert({"commands/shell_completion.h", "runtime/execute/executor.h", "models/model.h",
+                "planner/planner.h", "planner/schedule/builders.h", "runtime/runtime.h"});
   return include_faults({path, include_line + "\n"}, files);
 }
 
@@ -453,21 +446,21 @@ TEST_CASE("a file's own name that another file of its batch has is a fault") {
 }
 
 TEST_CASE("an include edge outside the table is a fault") {
-  CHECK(allows("execute/executor.cpp", "#include \"planner/schedule/schedule.h\""));
-  CHECK(allows("execute/executor.cpp", "#include \"execute/executor.h\""));
-  CHECK(allows("tests/execute/executor_test.cpp", "#include \"planner/planner.h\""));
-  CHECK_FALSE(allows("execute/executor.cpp", "#include \"planner/planner.h\""));
-  CHECK_FALSE(allows("execute/executor.cpp", "#include \"train/runtime.h\""));
+  CHECK(allows("runtime/execute/executor.cpp", "#include \"planner/schedule/schedule.h\""));
+  CHECK(allows("runtime/execute/executor.cpp", "#include \"runtime/execute/executor.h\""));
+  CHECK(allows("tests/runtime/execute/executor_test.cpp", "#include \"planner/planner.h\""));
+  CHECK_FALSE(allows("runtime/execute/executor.cpp", "#include \"planner/planner.h\""));
+  CHECK_FALSE(allows("runtime/execute/executor.cpp", "#include \"runtime/runtime.h\""));
   CHECK_FALSE(allows("planner/schedule/schedule.cpp", "  #  include \"planner/planner.h\""));
   CHECK_FALSE(allows("models/model.cpp", "#include \"planner/schedule/schedule.h\""));
-  CHECK_FALSE(allows("viewer/app/viewer.cpp", "#include \"train/runtime.h\""));
-  CHECK_FALSE(allows("execute/executor.cpp", "#include \"executor.h\""));
+  CHECK_FALSE(allows("viewer/app/viewer.cpp", "#include \"runtime/runtime.h\""));
+  CHECK_FALSE(allows("runtime/execute/executor.cpp", "#include \"executor.h\""));
   CHECK_FALSE(allows("unknown/a.cpp", "#include \"base/units.h\""));
 }
 
 TEST_CASE("programs may include all rooms, and no room includes programs") {
   CHECK(allows("commands/main_train.cpp", "#include \"planner/planner.h\""));
-  CHECK(allows("commands/main_train.cpp", "#include \"train/runtime.h\""));
+  CHECK(allows("commands/main_train.cpp", "#include \"runtime/runtime.h\""));
   CHECK_FALSE(allows("planner/planner.cpp", "#include \"commands/shell_completion.h\""));
 }
 
@@ -497,17 +490,17 @@ TEST_CASE("the table of rooms leads one way, and allows no more than is used") {
 
 TEST_CASE("libraries are included only where the table allows") {
   CHECK(allows("models/model.h", "#include <torch/torch.h>"));
-  CHECK(allows("comm/gloo.cpp", "#include <gloo/config.h>"));
+  CHECK(allows("runtime/comm/gloo.cpp", "#include <gloo/config.h>"));
   CHECK(allows("planner/config/arguments.cpp", "#include <CLI/CLI.hpp>"));
   CHECK_FALSE(allows("planner/planner.cpp", "#include <ATen/ATen.h>"));
   CHECK_FALSE(allows("planner/simulate/simulator.cpp", "#include <ATen/ATen.h>"));
-  CHECK_FALSE(allows("checkpoint/checkpoint.cpp", "#include <ATen/ATen.h>"));
+  CHECK_FALSE(allows("runtime/checkpoint/checkpoint.cpp", "#include <ATen/ATen.h>"));
   CHECK_FALSE(allows("models/spec.cpp", "#include <c10/util/Exception.h>"));
   CHECK_FALSE(allows("profiler/file/reader.cpp", "#include <cupti.h>"));
   CHECK_FALSE(allows("viewer/app/viewer.cpp", "#include <cuda_runtime_api.h>"));
-  CHECK_FALSE(allows("execute/executor.cpp",
+  CHECK_FALSE(allows("runtime/execute/executor.cpp",
                      "#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>"));
-  CHECK_FALSE(allows("train/progress.cpp", "#include <imgui.h>"));
+  CHECK_FALSE(allows("runtime/train/progress.cpp", "#include <imgui.h>"));
 }
 
 TEST_CASE("nouns include the standard library and nouns") {

@@ -1,4 +1,5 @@
-// The settings of an optimizer and the state that it keeps; execute/optimizer.h says how it steps.
+// The settings of an optimizer and the state that it keeps; runtime/execute/optimizer.h says how it
+// steps.
 #pragma once
 
 #include <vector>

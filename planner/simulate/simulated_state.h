@@ -1,5 +1,5 @@
 // The memory that a rank keeps from step to step, without values: the counterpart of
-// execute/rank_state.h, which allocates the same in the same order.
+// runtime/execute/rank_state.h, which allocates the same in the same order.
 #pragma once
 
 #include <cstdint>

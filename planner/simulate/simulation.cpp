@@ -81,7 +81,7 @@ void Simulation::run() {
   raise(whole_);
 }
 
-/// Does what take_workspaces of execute/device.cpp does.
+/// Does what take_workspaces of runtime/execute/device.cpp does.
 void Simulation::take_workspaces() {
   if (device_.torch->blas_workspaces == models::BlasWorkspaces::by_product) return;
   const TimelineScope scope(timeline_, Category::workspace, "cuBLAS");
@@ -185,8 +185,8 @@ MetaStepOps::Batch Simulation::load(const MetaStepOps::Batch& images, const meta
   throw std::logic_error("a program's own samples are known to it alone");
 }
 
-/// Reads images from files one after the other, as train/batches.cpp does. Files are not opened
-/// here, so the extra memory that a larger image takes before it is resized is not known.
+/// Reads images from files one after the other, as runtime/train/batches.cpp does. Files are not
+/// opened here, so the extra memory that a larger image takes before it is resized is not known.
 MetaStepOps::Batch Simulation::read_images(int64_t count) {
   const std::vector<int64_t>& shape = spec_.sample.shape;
   const meta::Sizes sizes{shape[0], shape[1], shape[2]};

@@ -1,5 +1,5 @@
-// Simulates a run of one rank without values: everything that launch/launcher.cpp and
-// train/trainer.cpp make a rank do, as far as it changes the rank's memory.
+// Simulates a run of one rank without values: everything that runtime/launch/launcher.cpp and
+// runtime/train/trainer.cpp make a rank do, as far as it changes the rank's memory.
 //
 // [Note: what stands for a run]
 // Few of a run's steps differ in memory: the first ones, the one after the first evaluation, which

@@ -1,6 +1,6 @@
 // Runs schedules without values: the backend of planner/step/interpreter.h for tensors that only
 // count their memory (planner/simulate/meta). The result is a timeline with every allocation that
-// the runtime's backend (execute/executor.h) would make, in its order.
+// the runtime's backend (runtime/execute/executor.h) would make, in its order.
 #pragma once
 
 #include <cstdint>

@@ -14,10 +14,6 @@
 #include <vector>
 
 #include "base/document/document_writer.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/interchange/dcp_writer.h"
-#include "checkpoint/interchange/saved_state.h"
-#include "launch/events.h"
 #include "models/data/dataset.h"
 #include "models/data/image_file.h"
 #include "models/weights/safetensors.h"
@@ -27,6 +23,10 @@
 #include "profiler/exchange/import_memory_viz.h"
 #include "profiler/report/recording_report.h"
 #include "profiler/report/report.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/interchange/dcp_writer.h"
+#include "runtime/checkpoint/interchange/saved_state.h"
+#include "runtime/launch/events.h"
 #include "tests/support/gzip_file.h"
 #include "tests/support/idx_files.h"
 #include "tests/support/image_files.h"

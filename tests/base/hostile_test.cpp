@@ -12,8 +12,6 @@
 #include <vector>
 
 #include "base/document/pickle_writer.h"
-#include "checkpoint/checkpoint_commands.h"
-#include "checkpoint/interchange/saved_state.h"
 #include "models/data/image_file.h"
 #include "models/spec.h"
 #include "models/weights/safetensors.h"
@@ -25,6 +23,8 @@
 #include "profiler/file/format.h"
 #include "profiler/file/reader.h"
 #include "profiler/report/recording_report.h"
+#include "runtime/checkpoint/checkpoint_commands.h"
+#include "runtime/checkpoint/interchange/saved_state.h"
 #include "tests/support/image_files.h"
 #include "tests/support/recordings/reader_cost.h"
 #include "tests/support/temporary_folder.h"

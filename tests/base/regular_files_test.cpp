@@ -11,10 +11,6 @@
 #include <vector>
 
 #include "base/input_file.h"
-#include "checkpoint/checkpoint_commands.h"
-#include "checkpoint/interchange/saved_state.h"
-#include "checkpoint/run_directory.h"
-#include "launch/events.h"
 #include "models/data/dataset.h"
 #include "models/data/image_file.h"
 #include "models/spec.h"
@@ -26,6 +22,10 @@
 #include "profiler/file/reader.h"
 #include "profiler/file/writer.h"
 #include "profiler/record/record_verdict.h"
+#include "runtime/checkpoint/checkpoint_commands.h"
+#include "runtime/checkpoint/interchange/saved_state.h"
+#include "runtime/checkpoint/run_directory.h"
+#include "runtime/launch/events.h"
 #include "tests/support/odd_files.h"
 #include "tests/support/recordings/small_recording.h"
 #include "tests/support/temporary_folder.h"

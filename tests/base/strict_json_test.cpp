@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "checkpoint/checkpoint.h"
 #include "planner/config/strategy.h"
+#include "runtime/checkpoint/checkpoint.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;

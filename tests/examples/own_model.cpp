@@ -4,7 +4,7 @@
 //     build/bin/own_model --workers 2 --epochs 3 --param-dtype bf16
 #include <ATen/ATen.h>
 
-#include "train/runtime.h"
+#include "runtime/runtime.h"
 
 using namespace shardlens;
 using Weights = std::span<const at::Tensor>;

@@ -1,9 +1,9 @@
 // Our own checkpoints, which train goes on from and infer reads: of several parts, a folder with a
 // manifest; of one part, any of the small files in it.
 
-#include "checkpoint/checkpoint.h"
+#include "runtime/checkpoint/checkpoint.h"
 
-#include "checkpoint/checkpoint_reader.h"
+#include "runtime/checkpoint/checkpoint_reader.h"
 #include "tests/fuzz/harness.h"
 
 namespace shardlens::fuzz {

@@ -3,9 +3,9 @@
 #include "models/weights/safetensors.h"
 #include "models/families.h"
 
-#include "checkpoint/interchange/saved_state.h"
-#include "checkpoint/interchange/trained_model.h"
 #include "models/weights/weight_files.h"
+#include "runtime/checkpoint/interchange/saved_state.h"
+#include "runtime/checkpoint/interchange/trained_model.h"
 #include "tests/fuzz/harness.h"
 
 namespace shardlens::fuzz {

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "checkpoint/interchange/import_checkpoint.h"
+#include "runtime/checkpoint/interchange/import_checkpoint.h"
 #include "tests/fuzz/checksums.h"
 #include "tests/fuzz/harness.h"
 

@@ -11,12 +11,12 @@
 #include <cmath>
 #include <thread>
 
-#include "comm/device/nccl_api.h"
-#include "comm/none.h"
-#include "execute/device.h"
-#include "execute/executor.h"
+#include "runtime/comm/device/nccl_api.h"
+#include "runtime/comm/none.h"
+#include "runtime/execute/device.h"
+#include "runtime/execute/executor.h"
+#include "runtime/train/batches.h"
 #include "tests/support/thread_ranks.h"
-#include "train/batches.h"
 
 using namespace shardlens;
 using namespace shardlens::runtime;

@@ -23,10 +23,10 @@
 #include <vector>
 
 #include "base/gpus.h"
-#include "execute/device.h"
-#include "execute/executor.h"
+#include "runtime/execute/device.h"
+#include "runtime/execute/executor.h"
+#include "runtime/train/batches.h"
 #include "tests/support/idle_communicator.h"
-#include "train/batches.h"
 
 using namespace shardlens;
 using c10::cuda::CUDACachingAllocator::TraceEntry;

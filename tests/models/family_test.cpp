@@ -9,8 +9,8 @@
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <nlohmann/json.hpp>
 
-#include "comm/none.h"
 #include "models/model.h"
+#include "runtime/comm/none.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/thread_ranks.h"
 

@@ -8,8 +8,8 @@
 #include <chrono>
 #include <map>
 
-#include "comm/none.h"
 #include "profiler/file/reader.h"
+#include "runtime/comm/none.h"
 #include "tests/support/counted_memory.h"
 #include "tests/support/strategies.h"
 #include "tests/support/temporary_folder.h"

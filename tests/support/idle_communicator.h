@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "comm/communicator.h"
+#include "runtime/comm/communicator.h"
 
 namespace shardlens::test {
 

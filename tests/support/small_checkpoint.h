@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/checkpoint_writer.h"
 #include "models/families.h"
 #include "models/spec.h"
+#include "runtime/checkpoint/checkpoint_writer.h"
 
 namespace shardlens::test {
 

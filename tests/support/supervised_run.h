@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/events.h"
+#include "runtime/launch/events.h"
 #include "tests/support/train_bench.h"
 
 namespace shardlens::test {

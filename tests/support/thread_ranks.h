@@ -14,14 +14,14 @@
 #include <utility>
 #include <vector>
 
-#include "comm/board/shared_region.h"
-#include "execute/executor.h"
-#include "execute/rank_state.h"
-#include "launch/rendezvous.h"
 #include "models/model.h"
 #include "planner/schedule/schedule.h"
-#include "train/batches.h"
-#include "train/job.h"
+#include "runtime/comm/board/shared_region.h"
+#include "runtime/execute/executor.h"
+#include "runtime/execute/rank_state.h"
+#include "runtime/launch/rendezvous.h"
+#include "runtime/train/batches.h"
+#include "runtime/train/job.h"
 
 namespace shardlens::test {
 

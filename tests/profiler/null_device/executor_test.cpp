@@ -1,7 +1,7 @@
 // The executor on the null device, with its checks: in a step as it is scheduled every use is
 // ordered, and each wait that is taken away leaves a race. Cases run with SHARDLENS_NULL_CHECK=1,
 // each in a process of its own.
-#include "execute/executor.h"
+#include "runtime/execute/executor.h"
 
 #include <ATen/ATen.h>
 #include <cuda_runtime_api.h>
@@ -10,9 +10,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
-#include "execute/device.h"
-#include "execute/null_inspection.h"
 #include "models/families.h"
+#include "runtime/execute/device.h"
+#include "runtime/execute/null_inspection.h"
 #include "tests/support/idle_communicator.h"
 
 using namespace shardlens;

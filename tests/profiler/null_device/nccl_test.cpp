@@ -1,7 +1,7 @@
 // The NCCL communicator on the null device: with the stub library, where every call returns at
 // once, and with a table of calls that misbehave as the real library can. Values on the device mean
 // nothing here; what is looked at are the calls, and what is thrown when.
-#include "comm/device/nccl.h"
+#include "runtime/comm/device/nccl.h"
 
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -22,7 +22,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/board/shared_region.h"
+#include "runtime/comm/board/shared_region.h"
 
 using namespace shardlens;
 using namespace shardlens::runtime;

@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
-#include "execute/device.h"
-#include "execute/executor.h"
 #include "profiler/file/reader.h"
 #include "profiler/report/report.h"
+#include "runtime/execute/device.h"
+#include "runtime/execute/executor.h"
 #include "tests/support/idle_communicator.h"
 #include "tests/support/strategies.h"
 #include "tests/support/temporary_folder.h"

@@ -1,7 +1,7 @@
 // Ranks that share no memory, as threads over one store: what they read of each other, where they
 // stop, whose reason counts. Here, since each case has a process of its own, which LibTorch's
 // threads may stay in, and since NCCL is the stub library.
-#include "launch/rendezvous_store.h"
+#include "runtime/launch/rendezvous_store.h"
 
 #include <unistd.h>
 
@@ -15,11 +15,11 @@
 #include <string>
 #include <vector>
 
-#include "comm/board/shared_region.h"
-#include "comm/device/nccl.h"
-#include "launch/rendezvous.h"
-#include "launch/setup_checks.h"
-#include "tests/comm/ranks.h"
+#include "runtime/comm/board/shared_region.h"
+#include "runtime/comm/device/nccl.h"
+#include "runtime/launch/rendezvous.h"
+#include "runtime/launch/setup_checks.h"
+#include "tests/runtime/comm/ranks.h"
 #include "tests/support/free_port.h"
 
 using namespace shardlens;

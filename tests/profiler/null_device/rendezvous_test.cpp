@@ -1,6 +1,6 @@
 // How ranks with a device meet, on the null device: ranks are threads here, each with streams of
 // its own, and NCCL is the stub library.
-#include "launch/rendezvous.h"
+#include "runtime/launch/rendezvous.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/Device.h>
@@ -14,13 +14,13 @@
 #include <utility>
 #include <vector>
 
-#include "comm/board/shared_region.h"
-#include "comm/device/nccl.h"
-#include "comm/device/staged.h"
 #include "models/spec.h"
 #include "profiler/null_device/checks/null_checks.h"
-#include "tests/comm/channel_steps.h"
-#include "tests/comm/ranks.h"
+#include "runtime/comm/board/shared_region.h"
+#include "runtime/comm/device/nccl.h"
+#include "runtime/comm/device/staged.h"
+#include "tests/runtime/comm/channel_steps.h"
+#include "tests/runtime/comm/ranks.h"
 
 using namespace shardlens;
 using namespace shardlens::runtime;

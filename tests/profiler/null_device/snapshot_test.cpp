@@ -18,11 +18,11 @@
 #include <vector>
 
 #include "base/document/read_document.h"
-#include "execute/device.h"
-#include "execute/executor.h"
 #include "profiler/exchange/export_memory_viz.h"
 #include "profiler/file/reader.h"
 #include "profiler/recorder/recorder.h"
+#include "runtime/execute/device.h"
+#include "runtime/execute/executor.h"
 #include "tests/profiler/null_device/case_process.h"
 #include "tests/support/idle_communicator.h"
 #include "tests/support/temporary_folder.h"

@@ -1,6 +1,6 @@
 // The staged communicator on the null device, which copies between host addresses for real: with
 // buffers on the host everything that it does is seen in the values.
-#include "comm/device/staged.h"
+#include "runtime/comm/device/staged.h"
 
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDAStream.h>
@@ -15,11 +15,11 @@
 #include <string>
 #include <vector>
 
-#include "comm/board/shared_region.h"
-#include "comm/local.h"
-#include "comm/none.h"
-#include "tests/comm/collective_plan.h"
-#include "tests/comm/ranks.h"
+#include "runtime/comm/board/shared_region.h"
+#include "runtime/comm/local.h"
+#include "runtime/comm/none.h"
+#include "tests/runtime/comm/collective_plan.h"
+#include "tests/runtime/comm/ranks.h"
 
 using namespace shardlens;
 using namespace shardlens::runtime;

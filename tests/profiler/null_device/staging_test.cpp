@@ -7,14 +7,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "execute/device.h"
 #include "planner/config/optimizer_options.h"
 #include "planner/simulate/simulated_state.h"
 #include "profiler/file/reader.h"
 #include "profiler/recorder/recorder.h"
+#include "runtime/execute/device.h"
+#include "runtime/train/checkpointer.h"
 #include "tests/support/strategies.h"
 #include "tests/support/temporary_folder.h"
-#include "train/checkpointer.h"
 
 using namespace shardlens;
 

@@ -23,10 +23,10 @@
 #include <thread>
 #include <vector>
 
-#include "checkpoint/checkpoint_reader.h"
-#include "checkpoint/checkpoint_store.h"
-#include "checkpoint/checkpoint_writer.h"
-#include "comm/board/shared_region.h"
+#include "runtime/checkpoint/checkpoint_reader.h"
+#include "runtime/checkpoint/checkpoint_store.h"
+#include "runtime/checkpoint/checkpoint_writer.h"
+#include "runtime/comm/board/shared_region.h"
 
 namespace {
 

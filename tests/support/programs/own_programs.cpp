@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "train/runtime.h"
+#include "runtime/runtime.h"
 
 using namespace shardlens;
 using Weights = std::span<const at::Tensor>;

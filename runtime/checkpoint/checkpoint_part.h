@@ -1,0 +1,45 @@
+// Writes one rank's part of a set of files, and on rank 0 collects the parts of all ranks.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/receipts.h"
+
+namespace shardlens::runtime {
+
+/// Holds a run of bytes, and says where in a file it belongs.
+struct FileRange {
+  int file = 0;  // index into FileLayout::files
+  int64_t offset_bytes = 0;
+  std::span<const std::byte> data;
+};
+
+/// Holds one rank's part of a set of files. All that it refers to must outlive the call.
+struct Part {
+  const FileLayout& layout;
+  std::filesystem::path folder;  // made where it is missing
+  int rank = 0;
+  std::vector<FileRange> ranges;
+  RankProgress progress;
+};
+
+/// Writes the part, and on rank 0 the headers too. Returns when all of it is on the disk and the
+/// receipt is there. Throws std::runtime_error if the disk fails.
+void write_part(const Part& part);
+
+struct CollectedParts {
+  std::vector<ManifestFile> files;  // of the layout
+  std::vector<RankProgress> ranks;
+};
+
+/// Takes the receipts of all ranks, and removes them. `name` is the set's name, for errors. Throws
+/// std::runtime_error for a rank that left none in time, std::logic_error if the parts do not make
+/// up the files.
+CollectedParts collect_parts(const FileLayout& layout, const std::filesystem::path& folder,
+                             int world_size, const std::string& name, const Patience& patience);
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,18 @@
+// Reads a folder that torch.distributed.checkpoint has written: `.metadata`, a pickle that says
+// which pieces of which tensors lie where, and `*.distcp`, in which each piece is a file of
+// torch.save's.
+#pragma once
+
+#include <filesystem>
+
+#include "runtime/checkpoint/interchange/saved_state.h"
+
+namespace shardlens::runtime {
+
+bool is_dcp_folder(const std::filesystem::path& folder);
+
+/// Returns what was saved in the folder. Throws std::runtime_error that says what is damaged,
+/// missing or refused.
+SavedState read_dcp(const std::filesystem::path& folder);
+
+}  // namespace shardlens::runtime

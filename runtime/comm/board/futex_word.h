@@ -1,0 +1,31 @@
+// A counter in shared memory that one rank raises and the others wait for.
+// Counters grow by one an operation and may wrap: a word has reached a target if it is at most half
+// its range ahead. Zero-filled memory is a counter at 0. Each has a cache line of its own, so that
+// a waiter of one rank does not slow another.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "runtime/comm/board/abort_note.h"
+
+namespace shardlens::runtime {
+
+struct alignas(64) FutexWord {
+  uint32_t value = 0;    // through std::atomic_ref only, like waiters
+  uint32_t waiters = 0;  // ranks asleep in the kernel
+};
+
+enum class WaitResult { reached, deadline_passed, aborted };
+
+/// Raises the word to `value`. A rank whose wait for `value` returns sees everything that was
+/// written before. Enters the kernel only if a rank sleeps.
+void publish(FutexWord& word, uint32_t value);
+
+/// Waits until the word has reached `target`: spins for some microseconds, then yields, then
+/// sleeps. It notices an abort within 50 ms. It takes the time slept off `left`, so that several
+/// waits share one deadline.
+WaitResult wait_for(FutexWord& word, uint32_t target, std::chrono::nanoseconds& left,
+                    const AbortNote& note);
+
+}  // namespace shardlens::runtime

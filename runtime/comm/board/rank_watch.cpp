@@ -1,0 +1,73 @@
+#include "runtime/comm/board/rank_watch.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "runtime/comm/operation_text.h"
+
+namespace shardlens::runtime {
+
+namespace {
+
+constexpr std::chrono::nanoseconds kMostALook = std::chrono::milliseconds(200);
+/// Lets the ranks' own waits, whose errors say more, come first.
+constexpr std::chrono::nanoseconds kHeadStart = std::chrono::seconds(2);
+
+}  // namespace
+
+RankWatch::RankWatch(const std::vector<int>& ranks, const Board& board,
+                     std::chrono::nanoseconds deadline)
+    : board_(board), deadline_(deadline) {
+  for (const int rank : ranks) ranks_.push_back({.rank = rank});
+}
+
+RankWatch::Watched& RankWatch::of(int rank) {
+  const auto found = std::ranges::find(ranks_, rank, &Watched::rank);
+  if (found == ranks_.end()) throw std::logic_error("rank watch: no such rank");
+  return *found;
+}
+
+void RankWatch::set_stopped(int rank, bool stopped) {
+  of(rank).is_stopped = stopped;
+  of(rank).stopped_for = std::chrono::nanoseconds::zero();
+}
+
+void RankWatch::set_ended(int rank, bool well) {
+  of(rank).has_ended = true;
+  one_has_ended_ = one_has_ended_ || well;
+  for (Watched& one : ranks_) one.quiet_for = std::chrono::nanoseconds::zero();
+}
+
+std::optional<int> RankWatch::stopped() const {
+  for (const Watched& one : ranks_) {
+    if (one.is_stopped && !one.has_ended) return one.rank;
+  }
+  return std::nullopt;
+}
+
+bool RankWatch::all_stopped() const {
+  return std::ranges::all_of(ranks_,
+                             [](const Watched& one) { return one.has_ended || one.is_stopped; });
+}
+
+std::optional<QuietRank> RankWatch::look(Time now) {
+  const auto passed = last_look_ ? std::min<std::chrono::nanoseconds>(now - *last_look_, kMostALook)
+                                 : std::chrono::nanoseconds::zero();
+  last_look_ = now;
+  for (Watched& one : ranks_) {
+    if (one.has_ended) continue;
+    const RankStatus status = board_.read(one.rank);
+    one.quiet_for = status == one.seen ? one.quiet_for + passed : std::chrono::nanoseconds::zero();
+    one.seen = status;
+    if (one.is_stopped) one.stopped_for += passed;
+    if (one.stopped_for > deadline_ + kHeadStart) {
+      return QuietRank{one.rank, "was stopped for " + to_text(deadline_)};
+    }
+    if (one_has_ended_ && one.quiet_for > deadline_ + kHeadStart) {
+      return QuietRank{one.rank, "did not end within " + to_text(deadline_) + " of the others"};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,74 @@
+// Implements collectives between CPU ranks of one or several hosts over sockets, by c10d's
+// ProcessGroupGloo. This header and its callers need no LibTorch; gloo.cpp is the one file that
+// touches c10d.
+//
+// Sums run in rank order in fp32 with reduce_scatter, as over shared memory; all_reduce is a ring,
+// whose order of summing differs with the place in the buffer, but not with the rank.
+//
+// After a failure the group is dead; a new one needs a new prefix. Operations in flight may write
+// their buffers until the communicator is destroyed. If they have not ended a second later (an
+// abort while a peer is stopped) they may write even after that, and the process must then only
+// end.
+//
+// c10d's own lines on standard error are off, unless TORCH_CPP_LOG_LEVEL is set.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "planner/schedule/schedule.h"
+#include "runtime/comm/board/board.h"
+#include "runtime/comm/communicator.h"
+
+namespace shardlens::runtime {
+
+struct GlooStoreOptions {
+  std::string host = "127.0.0.1";  // of the rank that serves
+  uint16_t port = 0;               // serve: 0 takes a free one
+  int rank = 0;
+  int world_size = 1;
+  std::string prefix{};  // of every key, so that two runs may share a store; empty: none
+  std::chrono::milliseconds deadline = std::chrono::seconds(60);
+};
+
+/// Lets all ranks meet, in a c10d TCPStore. It must outlive the communicators made from it. Any
+/// thread may use it; it serves one at a time.
+class GlooStore {
+ public:
+  /// Opens a store. If its host is a loopback address, it can be reached from this machine only.
+  static std::unique_ptr<GlooStore> serve(const GlooStoreOptions& options);
+  /// Connects to a store. This and serve throw CommunicationError with host, port and rank.
+  static std::unique_ptr<GlooStore> connect(const GlooStoreOptions& options);
+
+  virtual ~GlooStore() = default;
+  virtual uint16_t port() const = 0;
+
+  // These keep words for all ranks, under any name. All return at once, and throw
+  // CommunicationError if the store is gone or does not answer within the deadline.
+
+  virtual void set(const std::string& key, const std::string& value) = 0;
+  /// Returns nothing if no rank has set the key yet.
+  virtual std::optional<std::string> find(const std::string& key) = 0;
+  /// Sets the key unless it is set, and returns the value that it has then. Throws std::logic_error
+  /// if that is empty.
+  virtual std::string set_first(const std::string& key, const std::string& value) = 0;
+  /// Adds to a count that begins at 0, and returns the sum.
+  virtual int64_t add(const std::string& key, int64_t amount) = 0;
+};
+
+struct GlooOptions {
+  std::string prefix;  // one for each channel and each attempt: "gather", "reduce"
+  int rank = 0;        // in the world
+  planner::RankSet ranks;
+  std::chrono::milliseconds deadline = std::chrono::seconds(60);
+  std::optional<Board> board;  // its abort note stops every wait; none: only abort() does
+};
+
+/// Meets the other ranks of the set. Throws CommunicationError if one does not come within the
+/// deadline.
+std::unique_ptr<Communicator> make_gloo(GlooStore& store, const GlooOptions& options);
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,129 @@
+// Holds what one rank keeps from step to step: its range of every bucket's fp32 weights and
+// moments, the slots of the schedule, and the weights that autograd sees. Offloaded parts lie in
+// host memory, pinned if the device copies them.
+//
+// [Note: weights are views that move]
+// A weight is one leaf tensor for the whole run, but its memory is not its own: bind() points its
+// storage into an unsharded slot (or, if there is none, into the masters themselves), and unbind()
+// empties it. Autograd keeps the tensor object between forward and backward, never the memory, and
+// no version counter moves. So a group may lie in another slot in backward than in forward, and a
+// slot may be filled by a collective that autograd does not see.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "models/spec.h"
+#include "planner/schedule/schedule.h"
+#include "planner/step/step.h"
+#include "runtime/execute/optimizer.h"
+
+namespace shardlens::runtime {
+
+using StateRange = step::StateRange;
+
+/// Describes a copy to be made: `to` of one dtype, `from` of the same or another; both 1D of the
+/// same length.
+struct Copy {
+  at::Tensor to;
+  at::Tensor from;
+};
+
+class RankState {
+ public:
+  /// Allocates everything for `rank` of schedule.world_size. The schedule must outlive the state.
+  RankState(const models::ModelSpec& spec, const planner::Schedule& schedule, int rank,
+            const c10::Device& device, const planner::OptimizerOptions& optimizer = {});
+
+  const c10::Device& device() const { return device_; }
+
+  /// Copies this rank's part of one parameter's start value (fp32, CPU) into the masters.
+  void set_parameter(int parameter, const at::Tensor& value);
+
+  /// Returns all ranges of parameters that this rank holds, bucket by bucket. Whoever has written
+  /// to the masters there must call renew_casts().
+  std::vector<StateRange> ranges() const;
+  void renew_casts();
+
+  /// Points the group's weights at a slot. unbind() leaves them without memory.
+  void bind(int group, int slot);
+  void unbind(int group);
+  bool is_bound(int group) const { return bound_[group]; }
+
+  /// Zeroes what no gradient will fill: the gaps between parameters and the end of the bucket.
+  void zero_padding(int group, int bucket, int slot);
+
+  /// Returns the copies that fill this rank's part of an unsharded slot: from its masters, or from
+  /// what is shared by all in `kept_slot` (-1: none).
+  const std::vector<Copy>& gather_copies(int group, int slot, int kept_slot);
+  /// Returns the copies that keep a part of an unsharded slot in `kept_slot`.
+  const std::vector<Copy>& keep_copies(int group, int slot, int kept_slot);
+  /// Returns the place of a parameter's gradient in its bucket's reduce slot, in the parameter's
+  /// shape.
+  const at::Tensor& gradient(int parameter, int slot);
+  /// Returns a slot's part for this rank's range: as many elements as the bucket's masters have.
+  at::Tensor shard_in(int group, int bucket, int slot);
+
+  /// These give memory to a slot that does not last, and free it.
+  void begin_slot(int index);
+  void end_slot(int index);
+
+  BucketState& bucket(int group, int bucket) { return buckets_[group][bucket]; }
+  const at::Tensor& slot(int index) const { return slots_[index]; }
+  const at::Tensor& weight(int parameter) const { return weights_[parameter]; }
+  /// Returns the parameter whose weight this tensor is, or nothing.
+  std::optional<int> find_weight(const at::Tensor& tensor) const;
+
+  /// Counts the steps taken, in the form that the fused optimizer wants: fp32 scalar.
+  at::Tensor& step_count() { return step_count_; }
+
+ private:
+  /// Keeps a view for one slot, since making one costs as much as launching a kernel. A bucket
+  /// keeps to its slots from step to step.
+  struct View {
+    int slot = -1;
+    at::Tensor tensor;
+  };
+  struct BucketViews {
+    std::vector<View> shards;
+    int padding_slot = -1;
+    std::vector<at::Tensor> padding;
+  };
+  using CopyKey = std::array<int, 3>;  // group, slot, kept slot
+
+  void allocate_buckets(const planner::OptimizerOptions& optimizer);
+  void allocate_slots();
+  void make_weights(const models::ModelSpec& spec);
+  /// Binds the weights to the masters, which are whole if there are no unsharded slots.
+  void bind_to_masters();
+  void point_weight(int parameter, void* memory, int64_t bytes) const;
+  /// Divides a bucket in an unsharded slot into `parts` equal parts, and returns the one at
+  /// `index`.
+  at::Tensor part_of(int group, int bucket, int slot, int parts, int index) const;
+  std::vector<Copy> kept_parts(int group, int slot, int kept_slot) const;
+
+  const planner::Schedule& schedule_;
+  int rank_;
+  c10::Device device_;
+  std::vector<step::ParameterPlace> places_;  // by parameter
+  std::vector<std::vector<BucketState>> buckets_;
+  std::vector<at::Tensor> slots_;  // 1D, of the slot's dtype; those of parameters in bytes
+  std::vector<at::Tensor> weights_;
+  std::unordered_map<const void*, int> parameters_;  // by weight
+  std::vector<bool> bound_;
+  at::Tensor step_count_;
+
+  std::map<CopyKey, std::vector<Copy>> gather_copies_;
+  std::map<CopyKey, std::vector<Copy>> keep_copies_;
+  std::vector<View> gradients_;  // by parameter
+  std::vector<std::vector<BucketViews>> bucket_views_;
+};
+
+}  // namespace shardlens::runtime

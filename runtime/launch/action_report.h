@@ -1,0 +1,14 @@
+// Writes what a rank did last into a file for people: one line an action, the oldest first.
+#pragma once
+
+#include <filesystem>
+
+#include "runtime/comm/board/board.h"
+#include "runtime/train/job.h"
+
+namespace shardlens::runtime {
+
+/// Replaces the file at `path`. It ignores a disk that fails, because the run has failed already.
+void write_actions(const Job& job, const Board& board, int rank, const std::filesystem::path& path);
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,77 @@
+#include "runtime/launch/events.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
+
+#include "base/durable_files.h"
+#include "base/input_file.h"
+#include "base/limits.h"
+#include "base/strict_json.h"
+
+namespace shardlens::runtime {
+
+namespace {
+
+template <class Number>
+nlohmann::ordered_json number_or_null(const std::optional<Number>& number) {
+  return number ? nlohmann::ordered_json(*number) : nlohmann::ordered_json();
+}
+
+std::string now_text() {
+  const auto now = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(now);
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z",
+                     fmt::gmtime(std::chrono::system_clock::to_time_t(seconds)),
+                     (now - seconds).count());
+}
+
+std::string line_of(const RunEvent& event) {
+  const nlohmann::ordered_json json = {{"time", event.time},
+                                       {"generation", event.generation},
+                                       {"kind", event.kind},
+                                       {"rank", number_or_null(event.rank)},
+                                       {"step", number_or_null(event.step)},
+                                       {"text", event.text}};
+  // Texts from the system need not be UTF-8.
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace
+
+void EventLog::add(RunEvent event) {
+  event.time = now_text();
+  unwritten_.push_back(line_of(event));
+  try {
+    while (!unwritten_.empty()) {
+      append_line(path_, unwritten_.front());
+      unwritten_.erase(unwritten_.begin());
+    }
+  } catch (const Failure&) {
+    return;  // the run itself will meet the disk's fault, if it matters
+  }
+}
+
+std::vector<RunEvent> read_events(const std::filesystem::path& path) {
+  std::vector<RunEvent> events;
+  std::istringstream lines(input::read_file(path, input::kRecord.bytes).text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto found = input::find_json(line);
+    const auto kind = found ? input::text_in(*found, "kind") : std::nullopt;
+    if (!kind) continue;
+    const auto rank = input::whole_in(*found, "rank");
+    events.push_back({.time = input::text_in(*found, "time").value_or(""),
+                      .generation = input::whole_in(*found, "generation").value_or(0),
+                      .kind = *kind,
+                      .rank = rank ? std::optional(static_cast<int>(*rank)) : std::nullopt,
+                      .step = input::whole_in(*found, "step"),
+                      .text = input::text_in(*found, "text").value_or("")});
+  }
+  return events;
+}
+
+}  // namespace shardlens::runtime

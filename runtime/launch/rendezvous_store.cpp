@@ -1,0 +1,281 @@
+#include "runtime/launch/rendezvous_store.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+
+namespace shardlens::runtime {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kReason = "reason";
+constexpr const char* kLeft = "left";
+constexpr const char* kLine = "line/";
+constexpr const char* kStop = "stop";
+
+/// The time to wait for ranks that may be dead.
+constexpr auto kStoreGrace = std::chrono::seconds(3);
+
+/// The time to wait for all to choose. A rank's thread answers within a beat, however long its step
+/// takes.
+constexpr auto kChoice = std::chrono::seconds(10);
+
+/// Returns how often a rank speaks: less often with more ranks, since one store serves them all.
+std::chrono::milliseconds beat_of(int world_size) {
+  return std::chrono::milliseconds(std::max(100, 2 * world_size));
+}
+
+/// Returns the signals that ask ranks to stop. The mirror takes them.
+sigset_t stop_signals() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGUSR1}) ::sigaddset(&signals, signal);
+  return signals;
+}
+
+/// Blocks the signals for this thread and those that it makes. Returns what was blocked before.
+sigset_t block_signals() {
+  const sigset_t signals = stop_signals();
+  sigset_t before;
+  ::pthread_sigmask(SIG_BLOCK, &signals, &before);
+  return before;
+}
+
+timespec as_timespec(std::chrono::milliseconds time) {
+  return {.tv_sec = time.count() / 1000, .tv_nsec = time.count() % 1000 * 1'000'000};
+}
+
+GlooStoreOptions meeting_options(const Membership& place, std::chrono::milliseconds deadline) {
+  return {.host = place.host,
+          .port = place.port,
+          .rank = place.rank,
+          .world_size = place.world_size,
+          .prefix = "shardlens/" + place.start_id,
+          .deadline = deadline};
+}
+
+bool serves(const Membership& place) { return place.rank == 0 && !place.agent_serves; }
+
+std::unique_ptr<GlooStore> open_store(const Membership& place, std::chrono::milliseconds deadline) {
+  const GlooStoreOptions options = meeting_options(place, deadline);
+  return serves(place) ? GlooStore::serve(options) : GlooStore::connect(options);
+}
+
+/// Writes "8 2 --batch 0: ...": kind, rank, reason.
+std::string note_text(const AbortNote& note) {
+  const std::string reason = note.reason();  // read first: it waits until kind and rank are there
+  return std::to_string(static_cast<uint32_t>(note.fault())) + ' ' + std::to_string(note.rank()) +
+         ' ' + reason;
+}
+
+Failure failure_of(const std::string& text) {
+  std::istringstream words(text);
+  uint32_t fault = 0;
+  int rank = -1;
+  words >> fault >> rank;
+  words.get();
+  return {static_cast<Fault>(fault), std::string(std::istreambuf_iterator<char>(words), {}), rank};
+}
+
+[[noreturn]] void fail_as(const AbortNote& note) {
+  const std::string reason = note.reason();
+  throw CommunicationError(reason, note.fault(), note.rank());
+}
+
+std::string with_rank(const std::string& name, int rank) {
+  return name + "/" + std::to_string(rank);
+}
+
+}  // namespace
+
+RendezvousStore::RendezvousStore(const Membership& place, const Board& board,
+                                 std::chrono::milliseconds deadline)
+    : place_(place),
+      board_(board),
+      deadline_(deadline),
+      signals_before_(block_signals()),
+      gloo_(open_store(place, deadline)),
+      mirrored_(GlooStore::connect(meeting_options(place, deadline))) {
+  board_.join(place.rank, ::getpid());
+  mirror_ = std::thread([this] { mirror(); });
+}
+
+RendezvousStore::~RendezvousStore() {
+  if (!has_left_) leave(false);
+}
+
+std::string RendezvousStore::get(const std::string& name, int peer, const std::string& what,
+                                 int deadlines) const {
+  std::optional<std::string> words;
+  wait_for_peer(board_, place_.rank, peer, what, deadlines * deadline_, [&] {
+    words = gloo_->find(name);
+    return words.has_value();
+  });
+  return *words;
+}
+
+void RendezvousStore::wait_for_all(const std::string& name, const std::string& what) const {
+  for (int peer = 0; peer < place_.world_size; ++peer) get(with_rank(name, peer), peer, what);
+}
+
+void RendezvousStore::mirror() {
+  const sigset_t signals = stop_signals();
+  int64_t beat = 0;
+  try {
+    while (!ends_) {
+      carry_reason();
+      set_line(++beat);
+      choose_stop();
+      const timespec pause = as_timespec(beat_of(place_.world_size));
+      take_signal(::sigtimedwait(&signals, nullptr, &pause));
+    }
+    carry_reason();
+  } catch (const std::exception& error) {
+    if (!ends_) board_.abort_note().raise(error.what(), Fault::connection);
+    is_told_ = true;  // no rank is left to be told
+  }
+}
+
+void RendezvousStore::take_signal(int signal) {
+  if (signal <= 0) return;
+  if (may_stop_ && !wants_stop_) return ask_to_stop();
+  board_.abort_note().raise(
+      "rank " + std::to_string(place_.rank) + " was ended by signal " + std::to_string(signal),
+      Fault::interrupted, place_.rank);
+}
+
+void RendezvousStore::ask_to_stop() { wants_stop_ = true; }
+
+// [Note: one step for all hosts]
+// Ranks come to the end of a step at different times, and all must stop after the same one. When
+// the store knows that a rank wants to stop, each rank's thread tells how many steps that rank had
+// done, and holds it at the next boundary. When all have told, the last step is the one after the
+// furthest: no rank can have begun a later one, since a step needs all ranks.
+void RendezvousStore::choose_stop() {
+  {
+    const std::lock_guard lock(stop_mutex_);
+    if (stop_step_ != kNoStop) return;
+  }
+  if (!is_choosing_) {
+    if (wants_stop_) mirrored_->set(kStop, "wanted");
+    if (!mirrored_->find(kStop)) return;
+    int64_t boundary = 0;
+    {
+      const std::lock_guard lock(stop_mutex_);
+      is_choosing_ = true;
+      boundary = boundary_;
+    }
+    mirrored_->set(with_rank(kStop, place_.rank), std::to_string(boundary));
+  }
+  int64_t furthest = 0;
+  for (int rank = 0; rank < place_.world_size; ++rank) {
+    const std::optional<std::string> told = mirrored_->find(with_rank(kStop, rank));
+    if (!told) return;
+    furthest = std::max<int64_t>(furthest, std::stoll(*told));
+  }
+  const std::lock_guard lock(stop_mutex_);
+  stop_step_ = furthest + 1;
+}
+
+bool RendezvousStore::must_stop(int64_t step) {
+  const auto last_moment = Clock::now() + std::min<std::chrono::milliseconds>(deadline_, kChoice);
+  for (;;) {
+    {
+      const std::lock_guard lock(stop_mutex_);
+      boundary_ = is_choosing_ ? boundary_ : step;
+      if (!is_choosing_ || stop_step_ != kNoStop) return step >= stop_step_;
+    }
+    if (board_.abort_note().raised()) fail_as(board_.abort_note());
+    if (Clock::now() > last_moment) {
+      throw CommunicationError("rank " + std::to_string(place_.rank) + ", step " +
+                                   std::to_string(step) +
+                                   ": the ranks did not choose in time where to stop",
+                               Fault::hung);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+void RendezvousStore::set_line(int64_t beat) {
+  const RankStatus status = board_.read(place_.rank);
+  std::ostringstream line;
+  line << beat << ' ' << static_cast<int32_t>(status.phase) << ' ' << status.step << ' '
+       << status.action << ' ' << status.pid;
+  mirrored_->set(kLine + std::to_string(place_.rank), line.str());
+}
+
+/// Carries the reason from the board to the store, or back.
+void RendezvousStore::carry_reason() {
+  if (is_told_) return;
+  AbortNote& note = board_.abort_note();
+  const std::optional<std::string> first =
+      note.raised() ? mirrored_->set_first(kReason, note_text(note)) : mirrored_->find(kReason);
+  if (!first) return;
+  first_failure_ = failure_of(*first);
+  note.raise(first_failure_->what(), first_failure_->fault(), first_failure_->rank());
+  is_told_ = true;
+}
+
+Failure RendezvousStore::first_failure() const {
+  const auto last_moment = Clock::now() + kStoreGrace;
+  while (!is_told_ && Clock::now() < last_moment) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  if (is_told_ && first_failure_) return *first_failure_;
+  return failure_of(note_text(board_.abort_note()));
+}
+
+std::vector<int64_t> RendezvousStore::ask_beats() const {
+  std::vector<int64_t> beats(static_cast<size_t>(place_.world_size), 0);
+  for (int rank = 0; rank < place_.world_size; ++rank) {
+    const std::optional<std::string> line = gloo_->find(kLine + std::to_string(rank));
+    if (!line) continue;
+    RankStatus status;
+    int32_t phase = 0;
+    std::istringstream words(*line);
+    words >> beats[rank] >> phase >> status.step >> status.action >> status.pid;
+    if (rank == place_.rank) continue;
+    board_.join(rank, status.pid);
+    board_.enter(rank, static_cast<RankPhase>(phase), status.step, status.action);
+  }
+  return beats;
+}
+
+std::vector<int> RendezvousStore::silent_ranks() const {
+  std::vector<int> silent;
+  try {
+    const std::vector<int64_t> before = ask_beats();
+    std::this_thread::sleep_for(5 * beat_of(place_.world_size));
+    const std::vector<int64_t> after = ask_beats();
+    for (int rank = 0; rank < place_.world_size; ++rank) {
+      if (rank != place_.rank && after[rank] == before[rank]) silent.push_back(rank);
+    }
+  } catch (const CommunicationError&) {
+    // Without a store no rank can be asked, and the failure at hand says more.
+  }
+  return silent;
+}
+
+void RendezvousStore::leave(bool is_well) {
+  has_left_ = true;
+  ends_ = true;
+  mirror_.join();
+  ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
+  try {
+    int64_t left = gloo_->add(kLeft, 1);
+    const auto patience = is_well ? deadline_ : std::chrono::milliseconds(kStoreGrace);
+    const auto last_moment = Clock::now() + patience;
+    while (serves(place_) && left < place_.world_size && Clock::now() < last_moment) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      left = gloo_->add(kLeft, 0);
+    }
+  } catch (const CommunicationError&) {
+    // The store has gone before us, so no rank waits for this one.
+  }
+}
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,101 @@
+// Connects ranks that another launcher has started, and which share no memory: a store in which
+// they set and get words by name, and a thread that keeps each rank's board up to date.
+//
+// Every rank has a board of its own. The thread tells all others what its line says, and
+// carries the first reason to give up from the rank that had it to every other board, so that waits
+// end there as they do under our own launcher. A rank whose line no longer changes is known to be
+// silent.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/comm/board/board.h"
+#include "runtime/comm/board/wait_for_peer.h"
+#include "runtime/comm/gloo.h"
+#include "runtime/comm/membership.h"
+
+namespace shardlens::runtime {
+
+class RendezvousStore {
+ public:
+  /// Opens the store, or connects to it if it is open. `board` is over memory of this rank alone
+  /// and must outlive this. Throws CommunicationError.
+  RendezvousStore(const Membership& place, const Board& board, std::chrono::milliseconds deadline);
+  /// Leaves as a failed rank does, unless leave() was called.
+  ~RendezvousStore();
+  RendezvousStore(const RendezvousStore&) = delete;
+  RendezvousStore& operator=(const RendezvousStore&) = delete;
+
+  GlooStore& gloo() const { return *gloo_; }
+  const Board& board() const { return board_; }
+
+  /// Sets `name` to `words` for all ranks. Each name is set once.
+  void set(const std::string& name, const std::string& words) { gloo_->set(name, words); }
+  /// Waits, for `deadlines` times the deadline, until `peer` has set `name`, and returns its
+  /// words. `what` says in errors what is missing: rank 2 did not "open the run" in time.
+  std::string get(const std::string& name, int peer, const std::string& what,
+                  int deadlines = 1) const;
+  /// Waits as get() does, for all ranks: rank r sets `name` as "name/r".
+  void wait_for_all(const std::string& name, const std::string& what) const;
+
+  /// Returns the first failure of all ranks, if the store still says it. It is called after a
+  /// failure that some rank has raised on its board.
+  Failure first_failure() const;
+
+  /// Asks all ranks to stop after the same step, which no rank is past; from any thread. SIGTERM
+  /// and SIGUSR1 do so too, once may_stop() was called. Before that they end all ranks, as does a
+  /// second signal.
+  void ask_to_stop();
+  void may_stop() { may_stop_ = true; }
+  /// Returns true if the step just done was the last one. Each rank calls it at the end of each
+  /// step, and before the first. `step` counts the steps done. Waits while the ranks are choosing.
+  /// Throws CommunicationError.
+  bool must_stop(int64_t step);
+
+  /// Returns the ranks that say nothing, found by asking twice; takes half a second. Afterwards the
+  /// board has every rank's line as it was told last.
+  std::vector<int> silent_ranks() const;
+
+  /// Leaves the store, at a good or a bad end. The rank that has the store open waits until all
+  /// have left, but not long for those that may be dead.
+  void leave(bool is_well);
+
+ private:
+  void mirror();
+  void take_signal(int signal);
+  void choose_stop();
+  void set_line(int64_t beat);
+  void carry_reason();
+  std::vector<int64_t> ask_beats() const;
+
+  static constexpr int64_t kNoStop = std::numeric_limits<int64_t>::max();
+
+  Membership place_;
+  Board board_;
+  std::chrono::milliseconds deadline_;
+  sigset_t signals_before_;  // before these were blocked; no thread ran yet
+  std::unique_ptr<GlooStore> gloo_;
+  std::unique_ptr<GlooStore> mirrored_;   // the thread's own connection
+  std::optional<Failure> first_failure_;  // written by the thread, before is_told_
+  std::atomic<bool> is_told_ = false;     // true if it is in the store, or the store is gone
+  std::atomic<bool> ends_ = false;
+  std::atomic<bool> may_stop_ = false;
+  std::atomic<bool> wants_stop_ = false;  // this rank was asked; the store must learn it
+  std::mutex stop_mutex_;                 // guards the three below
+  int64_t boundary_ = 0;                  // steps done when must_stop was last asked
+  bool is_choosing_ = false;              // from the time that this rank told its boundary
+  int64_t stop_step_ = kNoStop;
+  bool has_left_ = false;
+  std::thread mirror_;  // the last: it uses all others
+};
+
+}  // namespace shardlens::runtime

@@ -1,0 +1,79 @@
+// A checked training job: everything that the launcher decides before the first rank starts, and
+// that every rank then shares. Making one reads from the disk, and writes nothing.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/data/dataset.h"
+#include "models/data/image_folder.h"
+#include "models/spec.h"
+#include "planner/config/strategy.h"
+#include "planner/config/training_data.h"
+#include "planner/schedule/schedule.h"
+#include "runtime/checkpoint/fence.h"
+#include "runtime/comm/board/board.h"
+#include "runtime/comm/membership.h"
+#include "runtime/runtime.h"
+
+namespace shardlens::runtime {
+
+using planner::DataKind;
+
+/// Describes one start of the ranks. A run may need several.
+struct Attempt {
+  Fence fence;            // decides who may write into the run's folder
+  int64_t restarts = 0;   // starts by the supervisor before this one
+  bool verifies = false;  // its ranks verify the checkpoint, which nobody has read
+};
+
+struct Job {
+  planner::Config config;
+  Device device;
+  planner::Strategy strategy;
+  planner::Recording recording;
+  planner::Checkpointing checkpointing;
+  Attempt attempt{};
+  std::optional<std::filesystem::path> resume{};  // the checkpoint that it goes on from
+  Membership place{};      // of this process, if another launcher has started it
+  std::vector<int> ranks;  // those that are real (not played); the first writes metrics and result
+  int gpus = 0;            // that this process sees; the ranks of a host take them in turn
+  std::string notice;      // why values mean nothing; empty: they do
+  std::string init_unverified{};  // why --init cannot be verified; empty: it is as it was written
+  models::ModelSpec spec;
+  std::optional<OwnTraining> own;  // the program's own model and samples
+  planner::TrainingData found_data{};
+  Dataset data;                 // of IDX files
+  planner::ImageFolder folder;  // of image files
+  planner::Schedule train;
+  planner::Schedule evaluate;
+  int64_t steps_per_epoch = 0;
+  int64_t steps = 0;  // in all
+
+  /// Returns how many of the ranks share this host's memory.
+  int64_t ranks_here() const {
+    return place.is_alone() ? static_cast<int64_t>(ranks.size()) : place.local_world_size;
+  }
+  bool writes_results(int rank) const { return rank == ranks.front(); }
+};
+
+/// Returns how long a rank waits for others, which --timeout says.
+std::chrono::milliseconds deadline_of(const planner::Config& config);
+
+/// Replaces the device `auto` by one that this host has.
+void choose_device(planner::Config& config);
+
+/// Checks a configuration and returns its job. `own` is what the program brings along in place of
+/// --model. For a rank that another launcher has started, config.workers must be the number of all
+/// ranks of the world. Throws std::invalid_argument for whatever the user must fix.
+Job prepare_job(const planner::Config& config, const std::optional<OwnTraining>& own = {},
+                const Membership& place = {});
+
+/// Returns where a rank is, in words: "step 37, BACKWARD of attention3".
+std::string describe(const Job& job, const RankStatus& status);
+
+}  // namespace shardlens::runtime
