@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes dist/: a wheel and an archive of what `cmake --install` has put into a folder.
 
-    python/make_wheel.py TREE --version 0.1.0 --torch 2.15.0 --out dist
+    commands/wheel/make_wheel.py TREE --version 0.1.0 --torch 2.15.0 --out dist
 
 TREE holds bin/ and lib/shardlens/ (commands/install.cmake). What the programs link and another
 machine may lack is put into lib/shardlens/lib, and they are told to look there. Anything else that
@@ -22,7 +22,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 # manylinux_2_34, which is RHEL 9, Ubuntu 22.04, Debian 12 and newer: https://github.com/pypa/manylinux
 PLATFORM = "manylinux_2_34_x86_64"
 NEWEST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 29), "CXXABI": (1, 3, 13), "GCC": (7, 0, 0)}
@@ -206,7 +206,7 @@ def write_wheel(tree: Path, version: str, torch: str, out: Path) -> Path:
     path = out / f"shardlens-{version}-py3-none-{PLATFORM}.whl"
     info = f"shardlens-{version}.dist-info"
     wheel = WheelFile(path)
-    for folder in (ROOT / "python/shardlens", tree):
+    for folder in (ROOT / "commands/wheel/shardlens", tree):
         for file in files_in(folder):
             name = "shardlens/" + file.relative_to(folder).as_posix()
             wheel.add(name, file.read_bytes(), 0o755 if is_program(file) else 0o644)
