@@ -1,5 +1,5 @@
 #include "base/process/program.h"
-#include "viewer/viewer.h"
+#include "viewer/app/viewer.h"
 
 int main(int argc, char** argv) {
   return shardlens::profiler::run_program("shardlens view", [&] {

@@ -1,3 +1,5 @@
+#include "runtime/runtime.h"
+
 #include <fmt/format.h>
 
 #include <csignal>
@@ -18,7 +20,6 @@
 #include "runtime/launch/rank_process.h"
 #include "runtime/launch/setup_checks.h"
 #include "runtime/launch/supervisor.h"
-#include "runtime/runtime.h"
 #include "runtime/train/job.h"
 #include "runtime/train/progress.h"
 #include "runtime/train/resume.h"

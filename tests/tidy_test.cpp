@@ -82,6 +82,27 @@ const std::vector<Room> kRooms = {
     {"viewer", {"base", "profiler", "planner"}},
 };
 
+/// The folders of a room in the order in which they stand on each other: a folder includes headers
+/// of its own and of those on floors before it. An empty name stands for the room's own files.
+struct Floors {
+  std::string_view room;
+  std::vector<std::vector<std::string_view>> floors;
+};
+
+const std::vector<Floors> kFloors = {
+    {"base", {{""}, {"checksum", "document", "process"}}},
+    {"profiler",
+     {{"null_device", "recording"},
+      {"file"},
+      {"report"},
+      {"compare", "exchange", "recorder"},
+      {"commands", "record"}}},
+    {"planner", {{"config"}, {"schedule"}, {"step"}, {"simulate"}, {"pytorch"}, {""}}},
+    {"runtime",
+     {{"checkpoint", "comm"}, {"doctor", "execute"}, {"train"}, {"launch"}, {"", "infer"}}},
+    {"viewer", {{"model"}, {"state"}, {"paint"}, {"scene"}, {"page", "ui"}, {"app"}}},
+};
+
 /// Libraries that only some files may include; all others are free. All are prefixes.
 struct Restricted {
   std::string name;
@@ -127,12 +148,35 @@ Faults library_faults(const SourceFile& file, const std::string& header) {
   return {};
 }
 
+/// The folder of a room in which a file stands; empty for the room's own files.
+std::string folder_of(std::string_view path) {
+  const std::string_view inside = path.substr(path.find('/') + 1);
+  return inside.find('/') == std::string_view::npos ? "" : module_of(inside);
+}
+
+/// The floor of a folder; -1 if the table does not have it.
+int floor_of(const Floors& room, const std::string& folder) {
+  const auto has_folder = [&](const auto& floor) {
+    return std::ranges::find(floor, folder) != floor.end();
+  };
+  const auto floor = std::ranges::find_if(room.floors, has_folder);
+  return floor == room.floors.end() ? -1 : static_cast<int>(floor - room.floors.begin());
+}
+
+bool may_include_within(const std::string& path, const std::string& header) {
+  const auto room = std::ranges::find(kFloors, module_of(path), &Floors::room);
+  if (room == kFloors.end() || folder_of(path) == folder_of(header)) return true;
+  const int own = floor_of(*room, folder_of(path));
+  const int other = floor_of(*room, folder_of(header));
+  return other >= 0 && other < own;
+}
+
 bool may_include(const std::string& path, const std::string& header) {
   const std::string room = module_of(path);
   const std::string other = module_of(header);
   if (room == "tests") return true;
   if (kNouns.contains(path) && !kNouns.contains(header)) return false;
-  if (other == room) return true;
+  if (other == room) return may_include_within(path, header);
   if (other == kPrograms) return false;
   if (room == kPrograms) return true;
   const auto row = std::ranges::find(kRooms, room, &Room::name);
@@ -456,6 +500,25 @@ TEST_CASE("an include edge outside the table is a fault") {
   CHECK_FALSE(allows("viewer/app/viewer.cpp", "#include \"runtime/runtime.h\""));
   CHECK_FALSE(allows("runtime/execute/executor.cpp", "#include \"executor.h\""));
   CHECK_FALSE(allows("unknown/a.cpp", "#include \"base/units.h\""));
+}
+
+TEST_CASE("within a room an include leads to a lower floor") {
+  CHECK(allows("planner/schedule/schedule.cpp", "#include \"planner/config/strategy.h\""));
+  CHECK(allows("planner/planner.cpp", "#include \"planner/schedule/schedule.h\""));
+  CHECK_FALSE(allows("planner/schedule/schedule.cpp", "#include \"planner/planner.h\""));
+  CHECK_FALSE(allows("planner/config/strategy.cpp", "#include \"planner/schedule/schedule.h\""));
+  CHECK_FALSE(allows("runtime/execute/executor.cpp", "#include \"runtime/runtime.h\""));
+  CHECK_FALSE(allows("planner/unknown/a.cpp", "#include \"planner/planner.h\""));
+}
+
+TEST_CASE("every folder of a room has a floor") {
+  Faults faults;
+  for (const SourceFile& file : repository()) {
+    const auto room = std::ranges::find(kFloors, module_of(file.path), &Floors::room);
+    if (room == kFloors.end() || !is_cpp(file.path)) continue;
+    if (floor_of(*room, folder_of(file.path)) < 0) faults.push_back(file.path);
+  }
+  CHECK(faults == Faults{});
 }
 
 TEST_CASE("programs may include all rooms, and no room includes programs") {

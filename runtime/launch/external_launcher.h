@@ -10,8 +10,9 @@
 
 #include "runtime/checkpoint/run_directory.h"
 #include "runtime/comm/membership.h"
-#include "runtime/runtime.h"
+#include "runtime/train/forecast.h"
 #include "runtime/train/job.h"
+#include "runtime/train/own_training.h"
 
 namespace shardlens::runtime {
 

@@ -18,7 +18,7 @@
 #include "runtime/checkpoint/fence.h"
 #include "runtime/comm/board/board.h"
 #include "runtime/comm/membership.h"
-#include "runtime/runtime.h"
+#include "runtime/train/own_training.h"
 
 namespace shardlens::runtime {
 

@@ -1,4 +1,4 @@
-#include "viewer/viewer.h"
+#include "viewer/app/viewer.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

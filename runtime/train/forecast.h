@@ -1,0 +1,30 @@
+// What is expected of a rank's memory. The planner makes a forecast; a run holds itself against it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "planner/config/strategy.h"
+
+namespace shardlens::planner {
+struct TrainingData;
+}
+
+namespace shardlens::runtime {
+
+struct Forecast {
+  std::string verdict;  // one line: if it suffices, or why not
+  bool fits = true;
+  // These peaks are over the whole run, as LibTorch counts them.
+  int64_t allocated_bytes = 0;
+  int64_t reserved_bytes = 0;
+};
+
+/// Returns a forecast, or nothing if none can be made. It is called before a run starts, with its
+/// configuration as it will be, and what its data are.
+using Forecaster = std::function<std::optional<Forecast>(const planner::Config& config,
+                                                         const planner::TrainingData& data)>;
+
+}  // namespace shardlens::runtime

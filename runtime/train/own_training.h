@@ -1,0 +1,15 @@
+// What a program with a model of its own brings along in place of --model and --data.
+#pragma once
+
+#include "models/model.h"
+#include "models/own_data.h"
+
+namespace shardlens::runtime {
+
+struct OwnTraining {
+  models::OwnModel model;
+  OwnData train{};  // no samples: one random batch, as with --data synthetic
+  OwnData test{};   // no samples: no test; else answers are counted as for classes
+};
+
+}  // namespace shardlens::runtime
