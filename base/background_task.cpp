@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace shardlens::runtime {
+namespace shardlens {
 
 BackgroundTask::~BackgroundTask() {
   is_stopped_ = true;
@@ -35,4 +35,4 @@ void BackgroundTask::wait() {
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens

@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-namespace shardlens::runtime {
+namespace shardlens {
 
 /// Belongs to one thread: no two threads may call it at once.
 class BackgroundTask {
@@ -38,4 +38,4 @@ class BackgroundTask {
   std::exception_ptr failure_;  // written before has_ended_
 };
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens

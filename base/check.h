@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace shardlens::runtime {
+namespace shardlens {
 
 inline void check(bool holds, const char* what) {
   if (!holds) throw std::logic_error(what);
@@ -16,4 +16,4 @@ void check(bool holds, const Describe& describe) {
   if (!holds) throw std::logic_error(std::string(describe()));
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens

@@ -30,7 +30,7 @@ DeviceChoice device_named(std::string_view word) {
   if (word == "auto") return {};
   if (word == "cpu") return {.kind = DeviceKind::cpu};
   if (word == "cuda") return {.kind = DeviceKind::cuda};
-  if (!word.starts_with(kNull)) refuse_device(input::shown(word));
+  if (!word.starts_with(kNull)) refuse_device(shown(word));
   const Gpu& gpu = find_gpu(word.substr(kNull.size()));
   return {.kind = DeviceKind::null, .gpu = std::string(gpu.name)};
 }

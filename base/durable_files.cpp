@@ -13,7 +13,7 @@
 #include "base/input_file.h"
 #include "base/limits.h"
 
-namespace shardlens::runtime {
+namespace shardlens {
 
 namespace fs = std::filesystem;
 
@@ -164,9 +164,9 @@ void append_line(const fs::path& path, std::string_view line) {
 void fail_to_write(const fs::path& path) { fail(path); }
 
 std::string read_whole_file(const fs::path& path) {
-  input::FileText read = input::read_file(path, input::kRecord.bytes);
+  FileText read = read_file(path, kRecord.bytes);
   if (read.problem.empty()) return std::move(read.text);
   throw std::runtime_error(fmt::format("{}: cannot be read ({})", path.string(), read.problem));
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens

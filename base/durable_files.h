@@ -13,7 +13,7 @@
 
 #include "base/fault.h"
 
-namespace shardlens::runtime {
+namespace shardlens {
 
 /// The prefix of a file or folder that is being written. It gets its own name when it is whole.
 constexpr const char* kTemporary = ".tmp-";
@@ -75,4 +75,4 @@ std::filesystem::path nearest_folder(const std::filesystem::path& path);
 /// Returns the file's bytes. Throws std::runtime_error, too, if the file cannot be read.
 std::string read_whole_file(const std::filesystem::path& path);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens

@@ -8,7 +8,7 @@
 
 #include "base/choice.h"
 
-namespace shardlens::runtime {
+namespace shardlens {
 
 enum class Fault : uint32_t {
   failed,         // none of the others
@@ -43,4 +43,4 @@ class Failure : public std::runtime_error {
   int rank_;
 };
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens

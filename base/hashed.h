@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <random>
 
-namespace shardlens::input {
+namespace shardlens {
 
 /// The number that this process has drawn. It is drawn before any code of a file that includes this
 /// one runs, so that hashed() needs no check of whether it is there: readers ask it twice an event.
@@ -18,4 +18,4 @@ inline uint64_t hashed(uint64_t number) {
   return (number ^ number >> 32) * 0xD6E8FEB86659FD93;
 }
 
-}  // namespace shardlens::input
+}  // namespace shardlens

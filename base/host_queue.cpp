@@ -3,7 +3,7 @@
 #include <limits>
 #include <utility>
 
-namespace shardlens::runtime {
+namespace shardlens {
 
 HostQueue::~HostQueue() {
   if (!thread_) return;
@@ -62,4 +62,4 @@ void HostQueue::wait_until_past(std::unique_lock<std::mutex>& lock, int action) 
   if (failure_) std::rethrow_exception(failure_);
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens

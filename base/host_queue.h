@@ -10,7 +10,7 @@
 #include <optional>
 #include <thread>
 
-namespace shardlens::runtime {
+namespace shardlens {
 
 /// Runs posted work in order. One thread alone posts and waits.
 class HostQueue {
@@ -52,4 +52,4 @@ class HostQueue {
   std::optional<std::thread> thread_;  // from the first post on
 };
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens

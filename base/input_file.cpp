@@ -13,7 +13,7 @@
 
 #include "base/shown.h"
 
-namespace shardlens::input {
+namespace shardlens {
 
 namespace {
 
@@ -129,4 +129,4 @@ std::string read_file(const std::filesystem::path& path, uint64_t most_bytes,
       fmt::format("{}: cannot be read ({}); {}", shown(path.string()), read.problem, advice));
 }
 
-}  // namespace shardlens::input
+}  // namespace shardlens

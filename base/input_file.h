@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardlens::input {
+namespace shardlens {
 
 /// A file that is read in pieces, by several threads if need be. If the disk fails, a reader of a
 /// mapped file is killed; here reads return false.
@@ -82,4 +82,4 @@ FileText read_file(const std::filesystem::path& path, uint64_t most_bytes);
 std::string read_file(const std::filesystem::path& path, uint64_t most_bytes,
                       std::string_view advice);
 
-}  // namespace shardlens::input
+}  // namespace shardlens

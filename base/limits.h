@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardlens::input {
+namespace shardlens {
 
 struct Limits {
   uint64_t bytes = 0;   // of the file
@@ -31,4 +31,4 @@ constexpr size_t kMostDimensions = 64;
 constexpr int64_t kMostImagePixels = int64_t{1} << 26;
 constexpr uint64_t kMostImageBytes = uint64_t{1} << 28;
 
-}  // namespace shardlens::input
+}  // namespace shardlens

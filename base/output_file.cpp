@@ -7,7 +7,7 @@
 #include <fstream>
 #include <stdexcept>
 
-namespace shardlens::profiler {
+namespace shardlens {
 
 namespace fs = std::filesystem;
 
@@ -72,4 +72,4 @@ void write_text(const std::string& path, const std::string& text) {
   write_whole(path, write);
 }
 
-}  // namespace shardlens::profiler
+}  // namespace shardlens

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-namespace shardlens::profiler {
+namespace shardlens {
 
 /// Throws std::invalid_argument if this process may not create or replace a file at `path`. A
 /// command calls it first, so that it fails before it works. Nothing on disk changes.
@@ -19,4 +19,4 @@ void write_whole(const std::string& path, const std::function<void(const std::st
 /// Writes `text` as write_whole does, but directly if `path` is a pipe or a terminal (/dev/stdout).
 void write_text(const std::string& path, const std::string& text);
 
-}  // namespace shardlens::profiler
+}  // namespace shardlens

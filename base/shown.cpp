@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <iterator>
 
-namespace shardlens::input {
+namespace shardlens {
 
 namespace {
 
@@ -80,4 +80,4 @@ std::string shown(std::string_view text) { return escaped(text, false); }
 
 std::string shown_lines(std::string_view text) { return escaped(text, true); }
 
-}  // namespace shardlens::input
+}  // namespace shardlens

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardlens::input {
+namespace shardlens {
 
 bool is_utf8(std::string_view text);
 
@@ -17,4 +17,4 @@ std::string shown(std::string_view text);
 /// outside its texts stays the same JSON.
 std::string shown_lines(std::string_view text);
 
-}  // namespace shardlens::input
+}  // namespace shardlens

@@ -12,7 +12,7 @@
 
 #include "base/shown.h"
 
-namespace shardlens::input {
+namespace shardlens {
 
 namespace {
 
@@ -198,4 +198,4 @@ std::optional<nlohmann::ordered_json> find_ordered_json(std::string_view text,
   return find<nlohmann::ordered_json>(text, limits);
 }
 
-}  // namespace shardlens::input
+}  // namespace shardlens

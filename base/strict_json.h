@@ -13,7 +13,7 @@
 
 #include "base/limits.h"
 
-namespace shardlens::input {
+namespace shardlens {
 
 /// Parses a text. Throws std::runtime_error with one line that says where the text is no JSON, or
 /// too deep. The line names no file: the caller adds the path.
@@ -75,4 +75,4 @@ void append_member(nlohmann::ordered_json& object, std::string key, nlohmann::or
 std::optional<int64_t> whole_in(const nlohmann::json& object, const char* key);
 std::optional<std::string> text_in(const nlohmann::json& object, const char* key);
 
-}  // namespace shardlens::input
+}  // namespace shardlens

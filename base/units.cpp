@@ -7,7 +7,7 @@
 #include <cmath>
 #include <stdexcept>
 
-namespace shardlens::profiler {
+namespace shardlens {
 
 namespace {
 
@@ -54,4 +54,4 @@ int64_t parse_bytes(std::string_view text) {
   refuse(text);
 }
 
-}  // namespace shardlens::profiler
+}  // namespace shardlens

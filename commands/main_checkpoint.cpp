@@ -2,9 +2,9 @@
 #include "runtime/checkpoint/checkpoint_commands.h"
 
 int main(int argc, char** argv) {
-  return shardlens::profiler::run_program("shardlens checkpoint", [&] {
+  return shardlens::run_program("shardlens checkpoint", [&] {
     const auto outcome = shardlens::runtime::checkpoint_command({argv + 1, argv + argc});
-    shardlens::profiler::print_output(outcome.out);
+    shardlens::print_output(outcome.out);
     return outcome.exit_code;
   });
 }

@@ -13,11 +13,12 @@
 
 namespace {
 
+using namespace shardlens;
 using namespace shardlens::runtime;
 
 /// Returns the path of the program beside this one that trains, or "" if this build has none.
 std::string trainer() {
-  const auto program = shardlens::runtime::own_program().parent_path() / "shardlens-train";
+  const auto program = own_program().parent_path() / "shardlens-train";
   return std::filesystem::exists(program) ? program.string() : "";
 }
 
@@ -39,7 +40,7 @@ int nccl_number(const Version& nccl) { return nccl.major * 10000 + nccl.minor * 
 
 int examine(const DoctorOptions& options, bool as_json) {
   const auto findings = findings_of(collect_facts(options));
-  shardlens::profiler::print_output(as_json ? to_json(findings) : to_text(findings));
+  print_output(as_json ? to_json(findings) : to_text(findings));
   return is_well(findings) ? 0 : 1;
 }
 
@@ -60,8 +61,8 @@ int main(int argc, char** argv) {
   app.add_option("--storage", options.storage, "where runs will be written (runs)");
   app.add_option("--data", options.data, "what will be trained on (fashion-mnist)");
   app.add_flag("--json", as_json, "as JSON");
-  return shardlens::profiler::run_program("shardlens doctor", [&] {
-    const std::string help = shardlens::profiler::parse_program(app, {argv + 1, argv + argc});
+  return run_program("shardlens doctor", [&] {
+    const std::string help = parse_program(app, {argv + 1, argv + argc});
     if (!help.empty()) return fmt::print("{}", help), 0;
     return examine(options, as_json);
   });

@@ -4,6 +4,7 @@
 #include "profiler/commands/gate.h"
 #include "profiler/report/recording_report.h"
 
+using namespace shardlens;
 using namespace shardlens::profiler;
 
 int main(int argc, char** argv) {

@@ -4,7 +4,7 @@
 #include "runtime/infer/infer_command.h"
 
 int main(int argc, char** argv) {
-  return shardlens::profiler::run_program("shardlens infer", [&] {
+  return shardlens::run_program("shardlens infer", [&] {
     return fmt::print("{}", shardlens::runtime::infer_command({argv + 1, argv + argc})), 0;
   });
 }

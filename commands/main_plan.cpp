@@ -5,11 +5,11 @@
 
 int main(int argc, char** argv) {
   const char* const settings = std::getenv("PYTORCH_CUDA_ALLOC_CONF");
-  return shardlens::profiler::run_program("shardlens plan", [&] {
+  return shardlens::run_program("shardlens plan", [&] {
     const auto outcome = shardlens::planner::plan_command({argv + 1, argv + argc},
                                                           settings == nullptr ? "" : settings);
-    shardlens::profiler::print_output(outcome.notes, stderr);  // not among the JSON of --json
-    shardlens::profiler::print_output(outcome.out);
+    shardlens::print_output(outcome.notes, stderr);  // not among the JSON of --json
+    shardlens::print_output(outcome.out);
     return outcome.exit_code;
   });
 }

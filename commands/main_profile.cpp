@@ -6,6 +6,7 @@
 #include "profiler/report/recording_report.h"
 #include "viewer/page/export_page.h"
 
+using namespace shardlens;
 using namespace shardlens::profiler;
 
 int main(int argc, char** argv) {

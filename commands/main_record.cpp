@@ -21,7 +21,7 @@
 namespace {
 
 using namespace shardlens;
-using namespace shardlens::runtime;
+using namespace shardlens::profiler;
 
 std::vector<RecordVerdict> verdicts_of(const std::vector<JudgedRank>& ranks) {
   std::vector<RecordVerdict> verdicts;
@@ -54,7 +54,7 @@ std::vector<RecordVerdict> report_all(const RecordOptions& options, const Record
   const std::vector<JudgedRank> ranks = judge(options, run);
   const std::vector<RecordVerdict> verdicts = verdicts_of(ranks);
   const std::string next = next_steps(options.out, reports_of(ranks), verdicts);
-  profiler::print_output("\n" + unrecorded_text(run, verdicts) + verdicts_text(ranks) + "\n" +
+  print_output("\n" + unrecorded_text(run, verdicts) + verdicts_text(ranks) + "\n" +
                          profiler::report_text(reports_of(ranks)) + next);
   return verdicts;
 }
@@ -81,7 +81,7 @@ int record_one(const RecordOptions& options, const PythonProgram& program,
   std::vector<RecordVerdict> verdicts;
   if (run.recordings.empty()) {
     say_why_nothing(options, run);
-    profiler::print_output(unrecorded_text(run, verdicts));
+    print_output(unrecorded_text(run, verdicts));
   } else {
     say_end(run.end);
     verdicts = report_all(options, run);
@@ -96,7 +96,7 @@ int record_ranks(const RecordOptions& options, const PythonProgram& program,
   const JudgedRank* const fullest = runs.fullest();
   if (fullest == nullptr) return runs.exit_code();
   const std::string next = next_steps(options.out, reports_of(runs.ranks), verdicts_of(runs.ranks));
-  profiler::print_output("\n" + verdicts_text(runs.ranks) + "\n" + ranks_text(runs) + "\n" +
+  print_output("\n" + verdicts_text(runs.ranks) + "\n" + ranks_text(runs) + "\n" +
                          profiler::report_text({fullest->report}) + next);
   return runs.exit_code();
 }
@@ -114,7 +114,7 @@ int record(const RecordOptions& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return profiler::run_program("shardlens record", [&] {
+  return run_program("shardlens record", [&] {
     const RecordOptions options = parse_record_options({argv + 1, argv + argc});
     if (options.help) return fmt::print("{}", record_help()), 0;
     return record(options);

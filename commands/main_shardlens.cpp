@@ -73,7 +73,7 @@ int print_completion(std::string_view shell) {
 int become(std::string_view name, char** arguments) {
   if (!is_command(name))
     return fail(fmt::format("{}: unknown command; see shardlens --help", name));
-  const auto folder = shardlens::runtime::own_program().parent_path();
+  const auto folder = shardlens::own_program().parent_path();
   const std::string program = (folder / fmt::format("shardlens-{}", name)).string();
   arguments[0] = const_cast<char*>(program.c_str());
   ::execv(program.c_str(), arguments);

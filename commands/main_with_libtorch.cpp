@@ -19,8 +19,8 @@ std::string command_of(const std::string& program) {
 }
 
 int become(const std::string& program, char** argv) {
-  const auto torch = shardlens::runtime::find_torch(SHARDLENS_TORCH_VERSION);
-  shardlens::runtime::put_first("LD_LIBRARY_PATH", shardlens::runtime::libtorch_folders(torch));
+  const auto torch = shardlens::find_torch(SHARDLENS_TORCH_VERSION);
+  shardlens::put_first("LD_LIBRARY_PATH", shardlens::libtorch_folders(torch));
   argv[0] = const_cast<char*>(program.c_str());
   ::execv(program.c_str(), argv);
   throw std::runtime_error(fmt::format("{} cannot be started: {}", program, std::strerror(errno)));
@@ -29,7 +29,7 @@ int become(const std::string& program, char** argv) {
 }  // namespace
 
 int main(int, char** argv) {
-  const std::string program = shardlens::runtime::program_with_libtorch().string();
+  const std::string program = shardlens::program_with_libtorch().string();
   const std::string command = command_of(program);
-  return shardlens::profiler::run_program(command.c_str(), [&] { return become(program, argv); });
+  return shardlens::run_program(command.c_str(), [&] { return become(program, argv); });
 }

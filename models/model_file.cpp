@@ -19,11 +19,11 @@ namespace shardlens::models {
 namespace {
 
 std::string read_text(const std::string& path) {
-  input::FileText read = input::read_file(path, input::kDescription.bytes);
+  FileText read = read_file(path, kDescription.bytes);
   if (read.problem.empty()) return std::move(read.text);
   throw std::invalid_argument(fmt::format(
       "{}: cannot be read as a model file ({}); give a preset ({}) or an existing JSON file",
-      input::shown(path), read.problem, fmt::join(preset_names(), ", ")));
+      shown(path), read.problem, fmt::join(preset_names(), ", ")));
 }
 
 std::string name_from(const nlohmann::json& value) {
@@ -114,7 +114,7 @@ ModelSizes sizes_from_family(const nlohmann::json& object) {
 NamedSizes read_model_file(const std::string& path) {
   const std::string text = read_text(path);
   try {
-    const nlohmann::json object = input::parse_strict_json(text, input::kDescription);
+    const nlohmann::json object = parse_strict_json(text, kDescription);
     if (!object.is_object()) {
       throw std::invalid_argument("must be a JSON object with \"family\" and sizes");
     }
@@ -124,7 +124,7 @@ NamedSizes read_model_file(const std::string& path) {
                                     : std::filesystem::path(path).stem().string(),
             sizes};
   } catch (const std::exception& error) {
-    throw std::invalid_argument(input::shown(fmt::format("{}: {}", path, error.what())));
+    throw std::invalid_argument(shown(fmt::format("{}: {}", path, error.what())));
   }
 }
 

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <functional>
 
-namespace shardlens::runtime {
+namespace shardlens::models {
 
 struct Batch {
-  at::Tensor input;    // as models::SampleSpec says
+  at::Tensor input;    // as SampleSpec says
   at::Tensor targets;  // undefined where the loss needs none
 };
 
@@ -21,4 +21,4 @@ struct OwnData {
   std::function<Batch(const at::Tensor& indices)> at{};
 };
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::models

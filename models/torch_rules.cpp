@@ -103,7 +103,7 @@ const TorchRules& torch_rules(std::string_view version) {
   if (const TorchRules* const rules = find_torch_rules(version)) return *rules;
   throw std::invalid_argument(fmt::format(
       "PyTorch {}: its rules are not known; give one of {} to {}, or shardlens record the program",
-      input::shown(version), kRows.front().version, kRows.back().version));
+      shown(version), kRows.front().version, kRows.back().version));
 }
 
 const TorchRules& nearest_torch_rules(std::string_view version) {

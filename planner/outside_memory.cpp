@@ -68,9 +68,9 @@ Calibration from_recording(const std::string& path) {
 }
 
 Calibration from_json(const std::string& path) {
-  const auto json = input::find_json(input::read_file(path, input::kDescription.bytes,
+  const auto json = find_json(read_file(path, kDescription.bytes,
                                                       "give --calibration a recording or its JSON"),
-                                     input::kDescription)
+                                     kDescription)
                         .value_or(nullptr);
   Calibration calibration{.source = path};
   const std::array<std::pair<const char*, int64_t*>, 3> keys = {

@@ -29,7 +29,7 @@ AllocatorSettings settings_of(const std::string& text) {
 std::optional<int64_t> budget_of(const PlanFlags& flags) {
   if (flags.budget.empty()) return std::nullopt;
   try {
-    return profiler::parse_bytes(flags.budget);
+    return parse_bytes(flags.budget);
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(fmt::format("--budget {}", error.what()));
   }
@@ -43,7 +43,7 @@ int exit_code_of(Verdict verdict) {
 /// Checks that an output can be written, before the work that makes it.
 void expect_output(const char* flag, const std::string& path) {
   try {
-    profiler::expect_writable(path);
+    expect_writable(path);
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(fmt::format("--{} {}", flag, error.what()));
   }
@@ -66,7 +66,7 @@ std::string write_configs(const SearchResult& result, const std::string& directo
   std::string text;
   for (size_t i = 0; i < result.front.size(); ++i) {
     const fs::path path = fs::path(directory) / fmt::format("pareto-{}.json", i + 1);
-    profiler::write_text(path.string(), to_json(result.on_front(i).config));
+    write_text(path.string(), to_json(result.on_front(i).config));
     text += fmt::format("wrote {}\n", path.string());
   }
   return text;

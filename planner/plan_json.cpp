@@ -152,7 +152,7 @@ std::string plan_json(const Plan& plan) {
       {"what_if", what_ifs_json(plan.what_ifs)},
       {"solve", solution_json(plan.solution)}};
   // A model file's path need not be UTF-8.
-  return input::json_text(json);
+  return json_text(json);
 }
 
 }  // namespace shardlens::planner

@@ -22,7 +22,6 @@ namespace shardlens::planner {
 
 namespace {
 
-using profiler::bytes_text;
 
 // ---- candidates ---------------------------------------------------------------------------------
 
@@ -321,7 +320,7 @@ std::string search_json(const SearchResult& result) {
                      {"candidates", result.candidates.size()},
                      {"front", std::move(front)},
                      {"rejected", std::move(rejected)}};
-  return input::json_text(json);
+  return json_text(json);
 }
 
 std::string search_text(const SearchResult& result) {

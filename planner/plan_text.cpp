@@ -12,7 +12,6 @@ namespace shardlens::planner {
 
 namespace {
 
-using profiler::bytes_text;
 
 std::string place_of(const PlanMoment& moment) {
   std::string text(profiler::kPhaseNames[static_cast<size_t>(moment.phase)]);

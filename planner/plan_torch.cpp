@@ -27,10 +27,10 @@ struct InstalledTorch {
 };
 
 std::optional<InstalledTorch> torch_of(const char* python) {
-  const input::ProgramOutput answer =
-      input::output_of({"sh", "-c", "exec \"$0\" -c \"$1\" 2>/dev/null", python, kQuestion});
+  const ProgramOutput answer =
+      output_of({"sh", "-c", "exec \"$0\" -c \"$1\" 2>/dev/null", python, kQuestion});
   // The user's own sitecustomize may print something before the two lines.
-  const std::vector<std::string> lines = input::lines_of(answer.text);
+  const std::vector<std::string> lines = lines_of(answer.text);
   if (answer.exit_code != 0 || lines.size() < 2) return std::nullopt;
   return InstalledTorch{.python = lines[lines.size() - 2], .version = lines.back()};
 }
@@ -41,9 +41,9 @@ std::optional<InstalledTorch> installed_torch() {
 }
 
 PlanTorch of_installed(const InstalledTorch& torch) {
-  const std::string version = input::shown(torch.version);
+  const std::string version = shown(torch.version);
   PlanTorch made{.rules = &models::nearest_torch_rules(torch.version),
-                 .source = fmt::format("PyTorch {} of {}", version, input::shown(torch.python)),
+                 .source = fmt::format("PyTorch {} of {}", version, shown(torch.python)),
                  .doubt = {}};
   if (models::find_torch_rules(torch.version) == nullptr) {
     made.doubt = fmt::format(

@@ -129,7 +129,7 @@ void write_predicted_timeline(const std::string& path, const Config& config,
       .blocks =
           static_cast<uint32_t>(profile.events.size() / profiler::WriterOptions{}.block_events + 2),
       .seals_old = false};
-  profiler::write_whole(path, [&](const std::string& unfinished) {
+  write_whole(path, [&](const std::string& unfinished) {
     profiler::Writer writer(unfinished, profile.header, all);
     write_events(writer, profile);
     writer.close();

@@ -58,8 +58,8 @@ void compare(const Forecast& forecast, const RunDirectory& directory) {
   if (!result.contains("memory")) return;
   const nlohmann::json& peak = result["memory"]["peak"];
   const auto text = [](int64_t allocated_bytes, int64_t reserved_bytes) {
-    return fmt::format("{} allocated, {} reserved", profiler::bytes_text(allocated_bytes),
-                       profiler::bytes_text(reserved_bytes));
+    return fmt::format("{} allocated, {} reserved", bytes_text(allocated_bytes),
+                       bytes_text(reserved_bytes));
   };
   const int64_t allocated_bytes = peak["allocated_bytes"], reserved_bytes = peak["reserved_bytes"];
   const bool is_equal =
@@ -83,7 +83,7 @@ int unfinished(const Job& job, const Outcome& outcome, const RunDirectory& direc
                outcome.signal, outcome.step);
     return kPreempted;
   }
-  fmt::print(stderr, "shardlens train: {}\n", input::shown_lines(outcome.reason));
+  fmt::print(stderr, "shardlens train: {}\n", shown_lines(outcome.reason));
   if (outcome.fault == Fault::out_of_memory) show_memory(job, directory, outcome.rank);
   if (outcome.signal != 0) die_of(outcome.signal);
   return outcome.fault == Fault::wrong_use ? kWrongUse : kFailed;
@@ -123,7 +123,7 @@ int run(const planner::Arguments& parsed, const Membership& place,
 
 int parse_and_run(const std::vector<std::string>& arguments, const std::optional<OwnTraining>& own,
                   const Forecaster& forecaster) {
-  return profiler::run_program("shardlens train", [&] {
+  return run_program("shardlens train", [&] {
     const Membership place = membership_of(this_environment());
     const planner::Arguments parsed =
         planner::parse_arguments(arguments, place.is_alone() ? 0 : place.world_size);

@@ -5,7 +5,7 @@
 
 #include "base/checksum/crc32c_instruction.h"
 
-namespace shardlens::profiler {
+namespace shardlens {
 
 namespace {
 
@@ -78,4 +78,4 @@ uint32_t crc32c_joined(uint32_t first, uint32_t second, uint64_t second_bytes) {
   return crc32c_product(crc32c_shift(second_bytes), first) ^ second;
 }
 
-}  // namespace shardlens::profiler
+}  // namespace shardlens

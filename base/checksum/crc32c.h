@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardlens::profiler {
+namespace shardlens {
 
 /// Returns the checksum of `bytes` as in RFC 3720: reflected, start and end inverted; for
 /// "123456789" it is 0xE3069283. `before` is the checksum of the bytes in front of these, if there
@@ -22,4 +22,4 @@ constexpr size_t kCrc32cPieceBytes = 240 << 10;
 /// Returns the checksum of two runs of bytes, one behind the other, from the checksum of each.
 uint32_t crc32c_joined(uint32_t first, uint32_t second, uint64_t second_bytes);
 
-}  // namespace shardlens::profiler
+}  // namespace shardlens

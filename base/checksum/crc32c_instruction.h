@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-namespace shardlens::profiler {
+namespace shardlens {
 
 /// A function that goes on from the checksum `crc` of earlier bytes, without the inversions at
 /// begin and end.
@@ -25,4 +25,4 @@ uint32_t crc32c_shift(uint64_t bytes);
 /// Returns the product of two polynomials modulo the checksum's polynomial.
 uint32_t crc32c_product(uint32_t a, uint32_t b);
 
-}  // namespace shardlens::profiler
+}  // namespace shardlens

@@ -1,7 +1,7 @@
 #include "base/checksum/crc32c_instruction.h"
 
-namespace shardlens::profiler {
+namespace shardlens {
 
 Crc32cUpdate find_crc32c_instruction() { return nullptr; }
 
-}  // namespace shardlens::profiler
+}  // namespace shardlens

@@ -4,7 +4,7 @@
 
 #include "base/checksum/crc32c_instruction.h"
 
-namespace shardlens::profiler {
+namespace shardlens {
 
 namespace {
 
@@ -52,4 +52,4 @@ Crc32cUpdate find_crc32c_instruction() {
   return __builtin_cpu_supports("sse4.2") != 0 ? update : nullptr;
 }
 
-}  // namespace shardlens::profiler
+}  // namespace shardlens

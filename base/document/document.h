@@ -22,7 +22,7 @@
 
 #include "base/limits.h"
 
-namespace shardlens::profiler {
+namespace shardlens {
 
 class Document {
  public:
@@ -94,7 +94,7 @@ class Document {
 
   size_t place(Index index) const { return static_cast<size_t>(nodes_[index].number); }
   Index add(Type type, int64_t number) {
-    if (nodes_.size() >= input::kRecord.values)
+    if (nodes_.size() >= kRecord.values)
       throw std::invalid_argument("it has too many values");
     nodes_.push_back({type, number});
     return static_cast<Index>(nodes_.size() - 1);
@@ -173,4 +173,4 @@ class Value {
   Document::Index index_;
 };
 
-}  // namespace shardlens::profiler
+}  // namespace shardlens

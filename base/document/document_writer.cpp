@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace shardlens::profiler {
+namespace shardlens {
 
 namespace {
 
@@ -167,4 +167,4 @@ std::unique_ptr<DocumentWriter> json_writer(std::ostream& out) {
   return std::make_unique<JsonWriter>(out);
 }
 
-}  // namespace shardlens::profiler
+}  // namespace shardlens

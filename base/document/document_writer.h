@@ -7,7 +7,7 @@
 #include <ostream>
 #include <string_view>
 
-namespace shardlens::profiler {
+namespace shardlens {
 
 /// Writes one value, which may be nested; in a map every value comes after its key. Texts are
 /// UTF-8.
@@ -39,4 +39,4 @@ std::unique_ptr<DocumentWriter> pickle_writer(std::ostream& out);
 
 std::unique_ptr<DocumentWriter> json_writer(std::ostream& out);
 
-}  // namespace shardlens::profiler
+}  // namespace shardlens

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardlens::models {
+namespace shardlens {
 
 /// Writes a whole number as bytes, little-endian.
 template <class Integer>
@@ -73,4 +73,4 @@ class PickleWriter {
   std::string text_;
 };
 
-}  // namespace shardlens::models
+}  // namespace shardlens

@@ -9,7 +9,7 @@
 
 #include "base/document/document.h"
 
-namespace shardlens::profiler {
+namespace shardlens {
 
 /// Reads a pickle of protocol 2 to 5. `globals` lists every "module.name" that it may ask for; if
 /// there is any, it may use persistent ids, too. An OrderedDict becomes a map. Throws
@@ -19,4 +19,4 @@ Document read_pickle(std::string_view bytes, std::span<const std::string_view> g
 /// Reads JSON. Throws std::invalid_argument with the offset of the byte that is no JSON.
 Document read_json(std::string_view bytes);
 
-}  // namespace shardlens::profiler
+}  // namespace shardlens

@@ -6,13 +6,13 @@
 #include "base/document/read_document.h"
 #include "base/limits.h"
 
-namespace shardlens::profiler {
+namespace shardlens {
 
 namespace {
 
 using Index = Document::Index;
 
-constexpr size_t kMostDepth = input::kRecord.depth;
+constexpr size_t kMostDepth = kRecord.depth;
 
 /// Builds the document from what the parser meets. The parser keeps its own stack, so nesting costs
 /// no recursion.
@@ -80,4 +80,4 @@ Document read_json(std::string_view bytes) {
   return builder.take();
 }
 
-}  // namespace shardlens::profiler
+}  // namespace shardlens

@@ -9,7 +9,7 @@
 #include "base/limits.h"
 #include "base/shown.h"
 
-namespace shardlens::profiler {
+namespace shardlens {
 
 namespace {
 
@@ -17,7 +17,7 @@ using Index = Document::Index;
 
 constexpr std::string_view kOrderedMap = "collections.OrderedDict";
 // The number of marks that may be open at once; PyTorch's snapshots need five.
-constexpr size_t kMostMarks = input::kRecord.depth;
+constexpr size_t kMostMarks = kRecord.depth;
 
 /// An opcode that is known, and refused by its name.
 struct RefusedOpcode {
@@ -374,4 +374,4 @@ Document read_pickle(std::string_view bytes, std::span<const std::string_view> g
   return PickleReader(bytes, globals).read();
 }
 
-}  // namespace shardlens::profiler
+}  // namespace shardlens

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-namespace shardlens::profiler {
+namespace shardlens {
 
 namespace {
 
@@ -93,4 +93,4 @@ double parse_percent(std::string_view flag, std::string_view text) {
   return percent;
 }
 
-}  // namespace shardlens::profiler
+}  // namespace shardlens

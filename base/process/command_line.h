@@ -12,7 +12,7 @@ namespace CLI {
 class App;
 }
 
-namespace shardlens::profiler {
+namespace shardlens {
 
 /// Parses a program's flags; `arguments` lack the program's name. Returns the help text if the user
 /// asked for it, else an empty text. Throws std::invalid_argument for each of CLI11's errors, since
@@ -33,4 +33,4 @@ double parse_percent(std::string_view flag, std::string_view text);
 std::vector<std::string> recordings_of(const std::string& run_or_file,
                                        std::optional<int32_t> rank = std::nullopt);
 
-}  // namespace shardlens::profiler
+}  // namespace shardlens

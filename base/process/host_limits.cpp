@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardlens::runtime {
+namespace shardlens {
 
 namespace {
 
@@ -62,4 +62,4 @@ std::optional<int64_t> available_host_bytes(const fs::path& root) {
   return available;
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens

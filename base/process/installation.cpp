@@ -13,7 +13,7 @@
 // Only programs that are built against an installation have this function (home.cpp).
 extern "C" const char* shardlens_home() __attribute__((weak));
 
-namespace shardlens::runtime {
+namespace shardlens {
 
 namespace fs = std::filesystem;
 
@@ -48,7 +48,7 @@ void put_first(const char* variable, std::string paths) {
 }
 
 fs::path support_folder(const std::string& name) {
-  const fs::path root = runtime::own_program().parent_path().parent_path();
+  const fs::path root = own_program().parent_path().parent_path();
   const fs::path installed = root / "lib/shardlens" / name;
   if (fs::exists(root / name)) return root / name;
   if (fs::exists(installed)) return installed;
@@ -77,14 +77,14 @@ std::string preload_of(const fs::path& stubs) {
 }
 
 fs::path program_with_libtorch() {
-  const fs::path self = runtime::own_program();
+  const fs::path self = own_program();
   return self.parent_path().parent_path() / "lib/shardlens/bin" / self.filename();
 }
 
 fs::path find_torch(const std::string& version) {
   const char* const named = std::getenv("SHARDLENS_TORCH");
   const bool is_named = named != nullptr && *named != '\0';
-  const fs::path ours = runtime::own_program().parent_path().parent_path();
+  const fs::path ours = own_program().parent_path().parent_path();
   const fs::path torch = is_named ? fs::path(named) : ours.parent_path() / "torch";
   const std::string found = version_of(torch);
   if (found.empty()) {
@@ -112,4 +112,4 @@ std::string libtorch_folders(const fs::path& torch) {
   return fmt::format("{}:{}", (torch / "lib").string(), cuda_runtime_of(torch).string());
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens

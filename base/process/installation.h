@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <string>
 
-namespace shardlens::runtime {
+namespace shardlens {
 
 /// Returns the file of the running program. It is inline, since the dispatcher links no room.
 inline std::filesystem::path own_program() {
@@ -43,4 +43,4 @@ std::filesystem::path find_torch(const std::string& version);
 /// "torch/lib:nvidia/cu13/lib".
 std::string libtorch_folders(const std::filesystem::path& torch);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens

@@ -12,17 +12,17 @@
 
 #include "base/shown.h"
 
-namespace shardlens::profiler {
+namespace shardlens {
 
 /// Returns the first of several lines, since LibTorch's errors go on with advice and a backtrace.
 inline std::string error_line(std::string_view text) {
-  return input::shown(text.substr(0, std::min(text.find('\n'), text.size())));
+  return shown(text.substr(0, std::min(text.find('\n'), text.size())));
 }
 
 /// Prints the output of a command after escaping it, since parts of it may come from foreign files.
 /// Throws std::runtime_error if it cannot be written.
 inline void print_output(std::string_view text, std::FILE* stream = stdout) {
-  const std::string shown = input::shown_lines(text);
+  const std::string shown = shown_lines(text);
   const size_t written = std::fwrite(shown.data(), 1, shown.size(), stream);
   if (written == shown.size() && std::fflush(stream) == 0) return;
   throw std::runtime_error("the output cannot be written; is its disk full?");
@@ -49,10 +49,10 @@ int run_program(const char* name, const Command& command, int failed = 1) {
     if (std::fflush(stdout) != 0) throw std::runtime_error("its output cannot be written");
     return exit_code;
   } catch (const std::invalid_argument& error) {
-    return fail(input::shown(error.what()), 2);  // ours: a name in it may have a newline
+    return fail(shown(error.what()), 2);  // ours: a name in it may have a newline
   } catch (const std::exception& error) {
     return fail(error_line(error.what()), failed);
   }
 }
 
-}  // namespace shardlens::profiler
+}  // namespace shardlens

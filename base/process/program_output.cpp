@@ -9,7 +9,7 @@
 #include <sstream>
 #include <stdexcept>
 
-namespace shardlens::input {
+namespace shardlens {
 
 ProgramOutput output_of(const std::vector<std::string>& command) {
   std::array<int, 2> ends{};
@@ -44,4 +44,4 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-}  // namespace shardlens::input
+}  // namespace shardlens

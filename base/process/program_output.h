@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace shardlens::input {
+namespace shardlens {
 
 struct ProgramOutput {
   int exit_code = 0;  // 127: it could not be started, or was ended by a signal
@@ -18,4 +18,4 @@ ProgramOutput output_of(const std::vector<std::string>& command);
 /// Splits a text into its lines, without their ends.
 std::vector<std::string> lines_of(const std::string& text);
 
-}  // namespace shardlens::input
+}  // namespace shardlens

@@ -7,14 +7,14 @@
 
 #include "models/data/idx_file.h"
 
-namespace shardlens::runtime {
+namespace shardlens::models {
 namespace {
 
 constexpr size_t kReadChunkBytes = size_t{1} << 18;
 constexpr size_t kMostReservedBytes = size_t{1} << 28;
 
 // Reads in chunks: a damaged header must not make us touch gigabytes that the file does not have.
-std::vector<uint8_t> read_exactly(planner::IdxFile& file, size_t bytes) {
+std::vector<uint8_t> read_exactly(IdxFile& file, size_t bytes) {
   std::vector<uint8_t> data;
   data.reserve(std::min(bytes, kMostReservedBytes));
   while (data.size() < bytes) {
@@ -30,7 +30,7 @@ std::vector<uint8_t> read_exactly(planner::IdxFile& file, size_t bytes) {
   return data;
 }
 
-ImageSet load(planner::IdxSplit& files) {
+ImageSet load(IdxSplit& files) {
   ImageSet set{files.count, files.height, files.width, {}, {}};
   set.pixels = read_exactly(files.images, static_cast<size_t>(set.count * set.height * set.width));
   set.labels = read_exactly(files.labels, static_cast<size_t>(set.count));
@@ -40,7 +40,7 @@ ImageSet load(planner::IdxSplit& files) {
 }  // namespace
 
 Dataset load_dataset(const std::string& where) {
-  planner::IdxFolder files = planner::open_idx_folder(where);
+  IdxFolder files = open_idx_folder(where);
   Dataset dataset{load(files.train), load(files.test), 0};
   const auto highest = [](const ImageSet& set) {
     return *std::max_element(set.labels.begin(), set.labels.end());
@@ -49,4 +49,4 @@ Dataset load_dataset(const std::string& where) {
   return dataset;
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::models

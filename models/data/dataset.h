@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace shardlens::runtime {
+namespace shardlens::models {
 
 /// Holds one set of images and labels, never empty once loaded. Pixels are as in the file, 0 to
 /// 255.
@@ -32,4 +32,4 @@ struct Dataset {
 /// Loads both sets. `where` is what open_idx_folder takes (models/data/idx_file.h).
 Dataset load_dataset(const std::string& where);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::models

@@ -12,7 +12,7 @@
 
 #include "base/input_file.h"
 
-namespace shardlens::planner {
+namespace shardlens::models {
 namespace {
 
 constexpr std::string_view kFashionMnistFolder = "/usr/share/datasets/fashion-mnist";
@@ -45,7 +45,7 @@ class PlainSource : public ByteSource {
 
  private:
   std::string path_;
-  input::InputFile file_;
+  InputFile file_;
   uint64_t at_ = 0;
 };
 
@@ -163,7 +163,7 @@ std::string size_text(const IdxSplit& split) {
 
 }  // namespace
 
-void IdxFile::refuse(std::string_view problem) const { planner::refuse(path, problem); }
+void IdxFile::refuse(std::string_view problem) const { models::refuse(path, problem); }
 
 IdxFolder open_idx_folder(const std::string& where) {
   const std::string folder = folder_of(where);
@@ -175,4 +175,4 @@ IdxFolder open_idx_folder(const std::string& where) {
                      size_text(files.test));
 }
 
-}  // namespace shardlens::planner
+}  // namespace shardlens::models

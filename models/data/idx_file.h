@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardlens::planner {
+namespace shardlens::models {
 
 constexpr const char* kFashionMnist = "fashion-mnist";
 
@@ -48,4 +48,4 @@ struct IdxFolder {
 /// or without ".gz" (plain wins).
 IdxFolder open_idx_folder(const std::string& where);
 
-}  // namespace shardlens::planner
+}  // namespace shardlens::models

@@ -8,7 +8,7 @@
 
 #include "models/data/image_file.h"
 
-namespace shardlens::runtime {
+namespace shardlens::models {
 
 /// Throws if an image has too many pixels to be decoded, or more than the file's bytes can hold.
 /// Decoders call it with what the header claims, before they take memory for the pixels.
@@ -24,4 +24,4 @@ DecodedImage decode_jpeg(std::string_view bytes);
 /// Decodes with stb_image. Transparency is left out.
 DecodedImage decode_png(std::string_view bytes);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::models

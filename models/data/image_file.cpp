@@ -10,12 +10,12 @@
 #include "base/shown.h"
 #include "models/data/image_codecs.h"
 
-namespace shardlens::runtime {
+namespace shardlens::models {
 namespace {
 
 [[noreturn]] void refuse_image(const std::string& path, std::string_view why) {
   throw std::invalid_argument(fmt::format("{}: cannot be read as an image ({}); fix or remove it",
-                                          input::shown(path), why));
+                                          shown(path), why));
 }
 
 /// Returns ITU-R 601's brightness, computed in units of 2^-16 and rounded, as Pillow's "L".
@@ -36,9 +36,9 @@ void make_grey(DecodedImage& image) {
 void check_image_size(int64_t width, int64_t height, int64_t file_bytes,
                       int64_t most_pixels_a_byte) {
   const int64_t pixels = width * height;
-  if (pixels > input::kMostImagePixels) {
+  if (pixels > kMostImagePixels) {
     throw std::invalid_argument(fmt::format("{} x {} pixels; at most {} in all are decoded", width,
-                                            height, input::kMostImagePixels));
+                                            height, kMostImagePixels));
   }
   if (pixels / most_pixels_a_byte > file_bytes) {
     throw std::invalid_argument(
@@ -47,7 +47,7 @@ void check_image_size(int64_t width, int64_t height, int64_t file_bytes,
 }
 
 DecodedImage decode_image(const std::string& path, int64_t channels) {
-  const input::FileText file = input::read_file(path, input::kMostImageBytes);
+  const FileText file = read_file(path, kMostImageBytes);
   if (!file.problem.empty()) refuse_image(path, file.problem);
   try {
     DecodedImage image = is_jpeg(file.text) ? decode_jpeg(file.text) : decode_png(file.text);
@@ -58,4 +58,4 @@ DecodedImage decode_image(const std::string& path, int64_t channels) {
   }
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::models

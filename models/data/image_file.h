@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace shardlens::runtime {
+namespace shardlens::models {
 
 struct DecodedImage {
   int64_t height = 0;
@@ -15,8 +15,8 @@ struct DecodedImage {
 
 /// Returns the pixels of an image file. `channels` is 1 (grey) or 3. Throws std::invalid_argument
 /// with one line that names the file and what is wrong with it; to try again would not help. Images
-/// of more than input::kMostImagePixels, or of more than their bytes can hold, are refused before
+/// of more than kMostImagePixels, or of more than their bytes can hold, are refused before
 /// they are decoded.
 DecodedImage decode_image(const std::string& path, int64_t channels);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::models

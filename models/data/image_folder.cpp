@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string_view>
 
-namespace shardlens::planner {
+namespace shardlens::models {
 namespace {
 
 namespace fs = std::filesystem;
@@ -129,4 +129,4 @@ ImageFolder list_image_folder(const std::string& folder) {
   }
 }
 
-}  // namespace shardlens::planner
+}  // namespace shardlens::models

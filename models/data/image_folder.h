@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace shardlens::planner {
+namespace shardlens::models {
 
 struct ImageFile {
   std::string path;
@@ -29,4 +29,4 @@ bool is_image_folder(const std::string& folder);
 /// Hidden files and folders are skipped. Throws std::invalid_argument with one line.
 ImageFolder list_image_folder(const std::string& folder);
 
-}  // namespace shardlens::planner
+}  // namespace shardlens::models

@@ -12,7 +12,7 @@
 #include "base/shown.h"
 #include "models/data/image_codecs.h"
 
-namespace shardlens::runtime {
+namespace shardlens::models {
 
 namespace {
 
@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kMostJpegPixelsAByte = 64 * 8;
 
 /// A progressive file may draw its pixels again and again, in scans of few bytes.
-constexpr int64_t kMostDrawnPixels = 32 * input::kMostImagePixels;
+constexpr int64_t kMostDrawnPixels = 32 * kMostImagePixels;
 
 /// Lets libjpeg's callbacks leave: libjpeg passes them its first member.
 struct FaultExit {
@@ -69,7 +69,7 @@ class Decoder {
   /// Calls libjpeg, which leaves by longjmp if it finds a fault, so `step` must own nothing.
   template <class Step>
   void run(const Step& step) {
-    if (setjmp(exit_.out) != 0) throw std::invalid_argument(input::shown(exit_.reason.data()));
+    if (setjmp(exit_.out) != 0) throw std::invalid_argument(shown(exit_.reason.data()));
     step(file_);
   }
 
@@ -145,4 +145,4 @@ DecodedImage decode_jpeg(std::string_view bytes) {
   return image;
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::models

@@ -13,7 +13,7 @@
 #define STBI_MAX_DIMENSIONS 65536
 #include <stb/stb_image.h>
 
-namespace shardlens::runtime {
+namespace shardlens::models {
 
 namespace {
 
@@ -64,4 +64,4 @@ DecodedImage decode_png(std::string_view bytes) {
   return {height, width, {pixels.get(), pixels.get() + pixel_bytes}};
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::models

@@ -261,15 +261,15 @@ std::string header_of(const nlohmann::ordered_json& entries) {
 
 }  // namespace
 
-input::MappedFile SafetensorsFile::map_file(const std::string& path) {
-  const input::InputFile file(path);
+MappedFile SafetensorsFile::map_file(const std::string& path) {
+  const InputFile file(path);
   if (!file.is_open()) {
     throw std::invalid_argument(
         fmt::format("{}: cannot be opened as a safetensors file ({}); give an existing file",
-                    input::shown(path), file.problem()));
+                    shown(path), file.problem()));
   }
   if (file.bytes() < kLengthBytes) damaged("too short for a header");
-  input::MappedFile mapped(path);
+  MappedFile mapped(path);
   if (!mapped.problem().empty()) damaged(fmt::format("cannot be mapped: {}", mapped.problem()));
   if (mapped.bytes().size() < kLengthBytes) damaged("too short for a header");
   return mapped;
@@ -277,7 +277,7 @@ input::MappedFile SafetensorsFile::map_file(const std::string& path) {
 
 void SafetensorsFile::read_header(std::string_view header, std::span<const std::byte> data) {
   if (!header.starts_with('{')) damaged("the header does not start with '{'");
-  const nlohmann::json entries = input::parse_strict_json(header);
+  const nlohmann::json entries = parse_strict_json(header);
   for (const auto& [name, entry] : entries.items()) {
     if (name == kMetadataKey) {
       metadata_ = metadata_from(entry);
@@ -304,7 +304,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) try : mapping_(map_fil
   read_header({text, header_bytes}, file.subspan(kLengthBytes + header_bytes));
 } catch (const std::runtime_error& error) {
   throw std::runtime_error(
-      input::shown(fmt::format("{}: damaged safetensors file: {}", path, error.what())));
+      shown(fmt::format("{}: damaged safetensors file: {}", path, error.what())));
 }
 
 const SafetensorsTensor* SafetensorsFile::find(std::string_view name) const {
@@ -324,7 +324,7 @@ SafetensorsLayout lay_out_safetensors(std::span<const SafetensorsTensor> tensors
     const uint64_t begin = data_bytes;
     data_bytes += *bytes_of(tensor->dtype, tensor->shape);
     layout.offsets_bytes[static_cast<size_t>(tensor - tensors.data())] = begin;
-    input::append_member(entries, tensor->name, entry_of(*tensor, begin, data_bytes));
+    append_member(entries, tensor->name, entry_of(*tensor, begin, data_bytes));
   }
   layout.header = header_of(entries);
   for (uint64_t& offset_bytes : layout.offsets_bytes) offset_bytes += layout.header.size();

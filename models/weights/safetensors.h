@@ -51,10 +51,10 @@ class SafetensorsFile {
   }
 
  private:
-  static input::MappedFile map_file(const std::string& path);
+  static MappedFile map_file(const std::string& path);
   void read_header(std::string_view header, std::span<const std::byte> data);
 
-  input::MappedFile mapping_;
+  MappedFile mapping_;
   std::vector<SafetensorsTensor> tensors_;
   std::map<std::string, size_t, std::less<>> index_of_name_;
   SafetensorsMetadata metadata_;

@@ -41,7 +41,7 @@ void WeightFiles::refuse(const std::string& why) const {
   throw std::invalid_argument(
       fmt::format("--init {}: {}; give a safetensors file of {}'s state dict, or a checkpoint's "
                   "folder (shardlens checkpoint import makes one of PyTorch's files)",
-                  path_, input::shown(why), spec_.name));
+                  path_, shown(why), spec_.name));
 }
 
 /// Opens the files. The user can fix a damaged file, so it counts as wrong usage, not as a failure.

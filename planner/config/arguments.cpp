@@ -19,7 +19,7 @@ namespace shardlens::planner {
 namespace {
 
 std::string read_config_file(const std::string& path) {
-  input::FileText read = input::read_file(path, input::kWritten.bytes);
+  FileText read = read_file(path, kWritten.bytes);
   if (read.problem.empty()) return std::move(read.text);
   throw std::invalid_argument(
       fmt::format("--config {}: cannot be opened ({}); give a file such as a run's config.json",

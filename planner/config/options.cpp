@@ -138,7 +138,7 @@ const Option kOptions[] = {
 
 [[noreturn]] void refuse(const Option& option, std::string_view text, std::string_view why) {
   throw std::invalid_argument(fmt::format("--{} {}: {}; give --{} {}", option.name,
-                                          input::shown(text), why, option.name, option.value));
+                                          shown(text), why, option.name, option.value));
 }
 
 template <class Number>
@@ -236,7 +236,7 @@ const Option& find_option(const std::string& key, const std::string& file) {
   }
   throw std::invalid_argument(
       fmt::format("{}: unknown key \"{}\"; the keys are the flags of train with _ for -", file,
-                  input::shown(key)));
+                  shown(key)));
 }
 
 /// Sets strategy and reshard mode from FSDP1's name of a sharding strategy. Returns false if `text`
@@ -266,7 +266,7 @@ bool set_fsdp1_name(Config& config, std::string_view text) {
 std::span<const Option> options() { return kOptions; }
 
 void set_option(Config& config, const Option& option, std::string_view text) {
-  if (!input::is_utf8(text)) refuse(option, text, "not UTF-8, which configurations are written in");
+  if (!is_utf8(text)) refuse(option, text, "not UTF-8, which configurations are written in");
   if (text.find('\0') != text.npos) refuse(option, text, "a text with a zero byte");
   if (option.name == "strategy" && set_fsdp1_name(config, text)) return;
   std::visit([&](auto field) { set_value(option, text, config.*field); }, option.field);
@@ -287,9 +287,9 @@ std::string to_json(const Config& config) {
 void read_json(Config& config, std::string_view text, const std::string& file) {
   nlohmann::json json;
   try {
-    json = input::parse_strict_json(text, input::kWritten);
+    json = parse_strict_json(text, kWritten);
   } catch (const std::runtime_error& error) {
-    throw std::invalid_argument(fmt::format("{}: {}", input::shown(file), error.what()));
+    throw std::invalid_argument(fmt::format("{}: {}", shown(file), error.what()));
   }
   if (!json.is_object()) {
     throw std::invalid_argument(fmt::format("{}: not a JSON object of flags", file));
@@ -320,7 +320,7 @@ Config with_absolute_inputs(Config config, const std::filesystem::path& base) {
 bool is_identity_of(const Config& config, std::string_view identity) {
   const std::string own = run_identity(config);
   if (identity == own) return true;
-  auto json = input::find_ordered_json(identity, input::kWritten).value_or(nullptr);
+  auto json = find_ordered_json(identity, kWritten).value_or(nullptr);
   Config inputs;
   for (const auto& [key, field] :
        {std::pair{"model", &Config::model}, {"data", &Config::data}, {"init", &Config::init}}) {

@@ -61,7 +61,7 @@ ReshardChoice reshard_named(std::string_view word) {
   throw std::invalid_argument(
       fmt::format("--reshard-after-forward {}: not one of its words; give auto, true, false or a "
                   "number of ranks",
-                  input::shown(word)));
+                  shown(word)));
 }
 
 std::string text_of(const Recompute& recompute) {
@@ -76,7 +76,7 @@ Recompute recompute_named(std::string_view word) {
   const int64_t every = word.starts_with(kEvery) ? count_of(word.substr(kEvery.size())) : 0;
   if (every > 0) return {.every = small_count("recompute", every)};
   throw std::invalid_argument(fmt::format(
-      "--recompute {}: not one of its words; give none, full or every:K", input::shown(word)));
+      "--recompute {}: not one of its words; give none, full or every:K", shown(word)));
 }
 
 namespace {
@@ -196,7 +196,7 @@ Device device_of(const Config& config) {
 std::optional<int64_t> capacity_of(const Config& config) {
   if (config.capacity.empty()) return std::nullopt;
   try {
-    return profiler::parse_bytes(config.capacity);
+    return parse_bytes(config.capacity);
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(fmt::format("--capacity {}", error.what()));
   }

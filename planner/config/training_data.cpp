@@ -24,8 +24,8 @@ bool takes_images(const models::ModelSpec& spec) {
 }
 
 TrainingData data_in(const std::string& folder) {
-  if (is_image_folder(folder)) return data_of(list_image_folder(folder));
-  const IdxFolder files = open_idx_folder(folder);
+  if (models::is_image_folder(folder)) return data_of(models::list_image_folder(folder));
+  const models::IdxFolder files = models::open_idx_folder(folder);
   return {.kind = DataKind::idx,
           .train_samples = files.train.count,
           .test_samples = files.test.count,
@@ -71,7 +71,7 @@ void check_batch(const TrainingData& data, const Config& config) {
 
 }  // namespace
 
-TrainingData data_of(const ImageFolder& folder) {
+TrainingData data_of(const models::ImageFolder& folder) {
   return {.kind = DataKind::image_folder,
           .train_samples = static_cast<int64_t>(folder.train.size()),
           .test_samples = static_cast<int64_t>(folder.test.size()),
@@ -82,7 +82,7 @@ std::string data_for(const models::ModelSpec& spec) {
   if (!takes_images(spec)) return kSyntheticData;
   const ImageShape image = images_of(spec);
   const bool is_fashion = image.px == kFashionMnistData.height && image.channels == 1;
-  return is_fashion ? kFashionMnist : kSyntheticData;
+  return is_fashion ? models::kFashionMnist : kSyntheticData;
 }
 
 void expect_image_model(const models::ModelSpec& spec, const Config& config) {
@@ -97,7 +97,7 @@ TrainingData find_data(const models::ModelSpec& spec, const Config& config) {
   const std::string name = config.data == "auto" ? data_for(spec) : config.data;
   if (name == kSyntheticData) return {};
   expect_image_model(spec, config);
-  return name == kFashionMnist ? kFashionMnistData : data_in(name);
+  return name == models::kFashionMnist ? kFashionMnistData : data_in(name);
 }
 
 void check_data(const TrainingData& data, const models::ModelSpec& spec, const Config& config) {

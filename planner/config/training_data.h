@@ -38,7 +38,7 @@ std::string data_for(const models::ModelSpec& spec);
 /// images.
 TrainingData find_data(const models::ModelSpec& spec, const Config& config);
 
-TrainingData data_of(const ImageFolder& folder);
+TrainingData data_of(const models::ImageFolder& folder);
 
 /// Throws std::invalid_argument if the model takes no images, but `config.data` names some.
 void expect_image_model(const models::ModelSpec& spec, const Config& config);

@@ -199,7 +199,7 @@ void PytorchSimulation::run() {
   start();
   timeline_.phase(Phase::training);
   for (int64_t number = 0; number < options_.steps; ++number) {
-    if (number == step::kFirstSteps) {
+    if (number == kFirstSteps) {
       raise(whole_);
       memory_.allocator().reset_peaks();
     }

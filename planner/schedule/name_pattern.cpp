@@ -22,12 +22,12 @@ std::shared_ptr<const re2::RE2> compiled(const std::string& expression) {
 }  // namespace
 
 NamePattern::NamePattern(const std::string& option, const std::string& expression)
-    : text_(input::shown(option + expression)), regex_(compiled(expression)) {
+    : text_(shown(option + expression)), regex_(compiled(expression)) {
   if (regex_->ok()) return;
   throw std::invalid_argument(
       fmt::format("{}: not a regular expression that is read here ({}; there is no lookahead and "
                   "no backreference); give one for whole names, such as '.*\\.layers\\.\\d+'",
-                  text_, input::shown(regex_->error())));
+                  text_, shown(regex_->error())));
 }
 
 std::string NamePattern::match(const std::string& parameter) const {

@@ -20,7 +20,7 @@ SimulatedState::SimulatedState(const models::ModelSpec& spec, const Schedule& sc
       masters_(pinned_totals(schedule).masters_bytes),
       casts_(pinned_totals(schedule).parameters_bytes),
       slots_(schedule.slots.size()),
-      places_(step::places_of(schedule)) {
+      places_(places_of(schedule)) {
   allocate_buckets();
   allocate_slots();
   make_weights(spec);
@@ -143,7 +143,7 @@ void SimulatedState::begin_slot(int index) {
 
 void SimulatedState::make_weights(const models::ModelSpec& spec) {
   for (size_t i = 0; i < places_.size(); ++i) {
-    const step::ParameterPlace& place = places_[i];
+    const ParameterPlace& place = places_[i];
     const Bucket& bucket = schedule_.groups[static_cast<size_t>(place.group)]
                                .buckets[static_cast<size_t>(place.bucket)];
     meta::Tensor weight = meta::Tensor::placed(

@@ -65,7 +65,7 @@ class SimulatedState {
   PinnedBlocks casts_;
   std::vector<std::shared_ptr<meta::Storage>> kept_;
   std::vector<std::shared_ptr<meta::Storage>> slots_;
-  std::vector<step::ParameterPlace> places_;
+  std::vector<ParameterPlace> places_;
   std::vector<meta::Tensor> weights_;
   std::unordered_map<const meta::Leaf*, int> parameters_;
 };

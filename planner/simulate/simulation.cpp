@@ -118,11 +118,11 @@ MetaStepOps::Batch Simulation::keep_images(std::string_view label, int64_t sampl
 /// another dtype is cast on the host before it is copied.
 void Simulation::draw_weights() {
   const bool has_cast = gpu_memory_ && strategy_.offload == Offload::optimizer;
-  for (const step::ParameterPlace& place : step::places_of(train_)) {
+  for (const ParameterPlace& place : places_of(train_)) {
     const auto& shape = spec_.parameters[place.entry.parameter].shape;
     const meta::Tensor drawn = meta::pointwise(
         host_context_, meta::Sizes(std::span<const int64_t>(shape)), meta::Type::fp32);
-    const step::StateRange range = step::range_of(train_, place, options_.rank);
+    const StateRange range = range_of(train_, place, options_.rank);
     const DType dtype = train_.groups[place.group].buckets[place.bucket].dtype;
     if (!has_cast || dtype == kMasterDType || range.numel == 0) continue;
     const meta::OperatorCall call(host_context_);
@@ -162,7 +162,7 @@ void Simulation::order_samples() {
 }
 
 meta::Tensor Simulation::own_part(const meta::Tensor& order) const {
-  return step::split<MetaStepOps>(order, options_.rank % strategy_.world_size,
+  return split<MetaStepOps>(order, options_.rank % strategy_.world_size,
                                   strategy_.world_size);
 }
 
@@ -176,7 +176,7 @@ MetaStepOps::Batch Simulation::load(const MetaStepOps::Batch& images, const meta
     case DataKind::synthetic:
       return batch_;
     case DataKind::idx:
-      return step::gather<MetaStepOps>(images.input, images.targets, indices);
+      return gather<MetaStepOps>(images.input, images.targets, indices);
     case DataKind::image_folder:
       return read_images(indices.numel());
     case DataKind::own:
@@ -195,13 +195,13 @@ MetaStepOps::Batch Simulation::read_images(int64_t count) {
       meta::pointwise(host_context_, {count, shape[0], shape[1], shape[2]}, meta::Type::uint8);
   const meta::Tensor labels = meta::pointwise(host_context_, {count}, meta::Type::int64);
   resized().clone();  // cut out of what was resized
-  return step::move_batch<MetaStepOps>(device_, pixels, labels);
+  return move_batch<MetaStepOps>(device_, pixels, labels);
 }
 
 /// Returns the steps to simulate: see [Note: what stands for a run].
 std::vector<int64_t> Simulation::typical_steps() const {
   std::set<int64_t> steps;
-  for (int64_t step = 0; step <= step::kFirstSteps; ++step) steps.insert(step);
+  for (int64_t step = 0; step <= kFirstSteps; ++step) steps.insert(step);
   const bool is_last_short = samples_ % (config_.batch * config_.accumulate) != 0;
   if (is_last_short) steps.insert(steps_per_epoch_ - 1);
   if (options_.data.test_samples > 0) steps.insert(steps_per_epoch_);
@@ -250,7 +250,7 @@ void Simulation::begin_epoch() {
 }
 
 void Simulation::train_step() {
-  if (step_ == step::kFirstSteps) {
+  if (step_ == kFirstSteps) {
     raise(whole_);
     reset_peak();
   }
@@ -308,7 +308,7 @@ void Simulation::skip_to(int64_t step) {
   if (is_logged()) read_loss(logged_loss_);
 }
 
-void Simulation::read_loss(step::RunningLoss<meta::Tensor>& sum) {
+void Simulation::read_loss(RunningLoss<meta::Tensor>& sum) {
   read_scalar(meta::Type::fp32);
   sum = {};
 }
@@ -327,8 +327,8 @@ void Simulation::read_generator() {
 }
 
 void Simulation::end_epoch() {
-  const bool has_more = last_step_ > step::kFirstSteps;
-  if (step_ > step::kFirstSteps || !has_more) raise(steps_);
+  const bool has_more = last_step_ > kFirstSteps;
+  if (step_ > kFirstSteps || !has_more) raise(steps_);
   raise(whole_);
   reset_peak();
   read_loss(epoch_loss_);
@@ -358,7 +358,7 @@ void Simulation::evaluate() {
     const int64_t first = i * config_.batch;
     const int64_t count = std::min(config_.batch, samples - first);
     simulator_->run(evaluate_, [&] { return load(test_images_, order.narrow(0, first, count)); });
-    step::count_correct(simulator_->logits(), simulator_->targets(), count,
+    count_correct(simulator_->logits(), simulator_->targets(), count,
                         [&](const meta::Tensor& number) { read_scalar(number.scalar_type()); });
   }
 }

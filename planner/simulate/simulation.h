@@ -88,7 +88,7 @@ class Simulation final : public RankSimulation {
   MemoryState memory_state() const;
   void skip_to(int64_t step);
   void end_epoch();
-  void read_loss(step::RunningLoss<meta::Tensor>& sum);
+  void read_loss(RunningLoss<meta::Tensor>& sum);
   void read_scalar(meta::Type type);
   void read_generator();
   void save(bool is_due);
@@ -121,8 +121,8 @@ class Simulation final : public RankSimulation {
   int64_t samples_ = 0;  // of an epoch, of this rank
   int64_t steps_per_epoch_ = 0;
   int64_t last_step_ = 0;
-  step::RunningLoss<meta::Tensor> logged_loss_;
-  step::RunningLoss<meta::Tensor> epoch_loss_;
+  RunningLoss<meta::Tensor> logged_loss_;
+  RunningLoss<meta::Tensor> epoch_loss_;
   int64_t step_ = 0;  // steps done
   SettledRounds rounds_;
   bool is_staged_ = false;

@@ -60,7 +60,7 @@ struct MetaStepOps {
 };
 
 /// Borrows all that its constructor is given.
-class Simulator : public step::Interpreter<Simulator, MetaStepOps> {
+class Simulator : public Interpreter<Simulator, MetaStepOps> {
  public:
   Simulator(const models::ModelSpec& spec, const Config& config, SimulatedState& state,
             const RankMemory& memory);

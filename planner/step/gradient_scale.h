@@ -19,7 +19,7 @@
 
 #include "planner/step/step.h"
 
-namespace shardlens::step {
+namespace shardlens::planner {
 
 /// Holds what all optimizer steps of a pass share, as fp32 scalars beside the masters.
 template <class Tensor>
@@ -40,7 +40,7 @@ class GradientScale {
     if (!scales()) return;
     const auto scope = Ops::state_scope(device_, "loss scale");
     scale_ = Ops::full(device_, options.loss_scale.value);
-    if (options.loss_scale.kind == planner::LossScale::Kind::dynamic) {
+    if (options.loss_scale.kind == LossScale::Kind::dynamic) {
       steps_without_overflow_ = Ops::zero_count(device_);
     }
   }
@@ -88,7 +88,7 @@ class GradientScale {
   const Tensor& steps_without_overflow() const { return steps_without_overflow_; }
 
  private:
-  bool scales() const { return options_.loss_scale.kind != planner::LossScale::Kind::none; }
+  bool scales() const { return options_.loss_scale.kind != LossScale::Kind::none; }
 
   GradientScaleOptions options_;
   typename Ops::Device device_;
@@ -97,4 +97,4 @@ class GradientScale {
   Tensor norm_;
 };
 
-}  // namespace shardlens::step
+}  // namespace shardlens::planner

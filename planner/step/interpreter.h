@@ -42,10 +42,8 @@
 #include "planner/step/gradient_scale.h"
 #include "planner/step/step.h"
 
-namespace shardlens::step {
+namespace shardlens::planner {
 
-using planner::Action;
-using planner::ActionKind;
 
 template <class Backend, class Ops>
 class Interpreter {
@@ -78,12 +76,12 @@ class Interpreter {
   const GradientScale<Ops>& gradient_scale() const { return scale_; }
 
  protected:
-  const planner::Schedule& schedule() const { return *schedule_; }
+  const Schedule& schedule() const { return *schedule_; }
   int current() const { return current_; }  // the action that began last
 
   /// Runs a training step or an evaluation pass, and asks for a batch once a microbatch. The
   /// schedule must outlive the next run.
-  void run(const planner::Schedule& schedule, const LoadBatch& load_batch,
+  void run(const Schedule& schedule, const LoadBatch& load_batch,
            const LeaveOut& leave_out = none_left_out) {
     load_batch_ = &load_batch;
     begin(schedule);
@@ -158,11 +156,11 @@ class Interpreter {
 
   // ---- the order --------------------------------------------------------------------------------
 
-  void begin(const planner::Schedule& schedule) {
+  void begin(const Schedule& schedule) {
     const bool is_new = std::exchange(schedule_, &schedule) != &schedule;
     if (is_new) {
       plans_ = schedule.unit_plans();
-      trains_ = std::ranges::any_of(plans_, &planner::UnitPlan::trains);
+      trains_ = std::ranges::any_of(plans_, &UnitPlan::trains);
       places_ = places_of(schedule);
       sums_apart_ = schedule.sums_apart();
       slot_lives_ = schedule.slot_lives();
@@ -184,7 +182,7 @@ class Interpreter {
   }
 
   void leave_out_rounds(const LeaveOut& leave_out) {
-    const planner::Repetition& repetition = schedule_->repetition;
+    const Repetition& repetition = schedule_->repetition;
     if (repetition.times == 1 || repetition.index_of(next_) != repetition.begin) return;
     const int left = repetition.times - repetition.round_of(next_);
     next_ += static_cast<int>(leave_out(left)) * repetition.length();
@@ -276,7 +274,7 @@ class Interpreter {
 
   void forward(const Action& action) {
     backend().bind(action);
-    const planner::UnitPlan& plan = plans_[action.unit];
+    const UnitPlan& plan = plans_[action.unit];
     const bool keeps_graph = plan.trains && !plan.recomputed;
     const auto grad_mode = backend().grad_mode(keeps_graph);
     // This is the boundary: the backward of this unit ends here and hands its gradient on.
@@ -291,7 +289,7 @@ class Interpreter {
 
   void recompute(const Action& action) {
     backend().bind(action);
-    const planner::UnitPlan& plan = plans_[action.unit];
+    const UnitPlan& plan = plans_[action.unit];
     const Tensor& kept = plan.begins_run ? inputs_[action.unit] : recomputed_;
     Tensor input = kept.detach().requires_grad_(plan.passes_back);
     const Tensor output = run_unit(action.unit, input);
@@ -328,13 +326,13 @@ class Interpreter {
     segment_ = {
         .action = current_, .unit = action.unit, .group = action.group, .bucket = action.bucket};
     if (action.bucket < 0) return;  // the unit trains nothing, and passes on
-    const planner::Bucket& bucket = schedule_->bucket_of(action);
+    const Bucket& bucket = schedule_->bucket_of(action);
     segment_.slot = action.writes.front();
     segment_.missing = bucket.gradients_of(spec_.units[action.unit]);
     const bool is_first = std::ranges::none_of(
         bucket.entries, [&](const auto& entry) { return gradients_[entry.parameter].stored; });
     if (is_first) backend().state().zero_padding(action.group, action.bucket, segment_.slot);
-    for (const planner::BucketEntry& entry : bucket.entries) {
+    for (const BucketEntry& entry : bucket.entries) {
       if (gradients_[entry.parameter].early) store_gradient(entry.parameter);
     }
   }
@@ -411,7 +409,7 @@ class Interpreter {
       return;
     }
     // This scales down what several ranks hold, since each of them would count it.
-    const planner::Bucket& bucket = schedule_->bucket_of(action);
+    const Bucket& bucket = schedule_->bucket_of(action);
     const double share = static_cast<double>(schedule_->shards_of(bucket)) / schedule_->shards;
     const Tensor gradient =
         backend().state().shard_in(action.group, action.bucket, action.reads.front());
@@ -460,12 +458,12 @@ class Interpreter {
   std::vector<uint32_t> group_labels_;
 
   // These follow from the schedule.
-  const planner::Schedule* schedule_ = nullptr;
+  const Schedule* schedule_ = nullptr;
   bool trains_ = false;                        // the schedule has a backward
-  std::vector<planner::UnitPlan> plans_;       // by unit
+  std::vector<UnitPlan> plans_;       // by unit
   std::vector<ParameterPlace> places_;         // by parameter
   std::vector<std::vector<bool>> sums_apart_;  // by group and bucket: not in the reduce slot
-  planner::SlotLives slot_lives_;
+  SlotLives slot_lives_;
 
   // These hold the state of one run.
   const LoadBatch* load_batch_ = nullptr;
@@ -486,4 +484,4 @@ class Interpreter {
   Tensor logits_;
 };
 
-}  // namespace shardlens::step
+}  // namespace shardlens::planner

@@ -8,14 +8,14 @@
 #include "planner/config/strategy.h"
 #include "planner/config/training_data.h"
 
-namespace shardlens::step {
+namespace shardlens::planner {
 
 /// Returns rank's part [samples_per_rank] of an order [count]: pads by wrapping, then takes every
 /// world_size-th from `rank` on.
 template <class Ops, class Tensor = typename Ops::Tensor>
 Tensor split(const Tensor& order, int64_t rank, int64_t world_size) {
   const int64_t count = order.numel();
-  const int64_t padded = planner::samples_per_rank(count, world_size) * world_size;
+  const int64_t padded = samples_per_rank(count, world_size) * world_size;
   const Tensor positions = Ops::range(order, rank, padded, world_size);
   return order.index_select(0, positions.remainder(count));
 }
@@ -59,4 +59,4 @@ struct RunningLoss {
   }
 };
 
-}  // namespace shardlens::step
+}  // namespace shardlens::planner

@@ -7,15 +7,15 @@
 #include <stdexcept>
 #include <string_view>
 
-namespace shardlens::step {
+namespace shardlens::planner {
 
-StepOptions step_options(const planner::Config& config) {
+StepOptions step_options(const Config& config) {
   StepOptions options{.gradient_scale = {.clip_norm = config.clip_norm,
-                                         .loss_scale = planner::loss_scale_of(config)},
-                      .output_dtype = planner::output_dtype_of(config),
+                                         .loss_scale = loss_scale_of(config)},
+                      .output_dtype = output_dtype_of(config),
                       .compute_dtype = std::nullopt,
                       .cast_inputs = config.cast_inputs};
-  if (!config.keep_fp32.empty()) options.compute_dtype = planner::strategy_of(config).param_dtype;
+  if (!config.keep_fp32.empty()) options.compute_dtype = strategy_of(config).param_dtype;
   return options;
 }
 
@@ -28,12 +28,12 @@ void refuse_unused(const models::ModelSpec& spec, int unit, const std::vector<in
       spec.units[unit].name, fmt::join(names, ", "), fmt::join(names, "|")));
 }
 
-std::vector<ParameterPlace> places_of(const planner::Schedule& schedule) {
+std::vector<ParameterPlace> places_of(const Schedule& schedule) {
   std::vector<ParameterPlace> places;
   for (int group = 0; group < static_cast<int>(schedule.groups.size()); ++group) {
     const auto& buckets = schedule.groups[group].buckets;
     for (int bucket = 0; bucket < static_cast<int>(buckets.size()); ++bucket) {
-      for (const planner::BucketEntry& entry : buckets[bucket].entries) {
+      for (const BucketEntry& entry : buckets[bucket].entries) {
         places.resize(std::max<size_t>(places.size(), entry.parameter + 1));
         places[entry.parameter] = {group, bucket, entry};
       }
@@ -42,8 +42,8 @@ std::vector<ParameterPlace> places_of(const planner::Schedule& schedule) {
   return places;
 }
 
-StateRange range_of(const planner::Schedule& schedule, const ParameterPlace& place, int rank) {
-  const planner::Bucket& bucket = schedule.groups[place.group].buckets[place.bucket];
+StateRange range_of(const Schedule& schedule, const ParameterPlace& place, int rank) {
+  const Bucket& bucket = schedule.groups[place.group].buckets[place.bucket];
   const int64_t own_numel = schedule.shard_numel(bucket);
   const int64_t own_begin = rank % schedule.shards_of(bucket) * own_numel;
   const auto& [parameter, offset, numel] = place.entry;
@@ -53,4 +53,4 @@ StateRange range_of(const planner::Schedule& schedule, const ParameterPlace& pla
   return {parameter, begin - offset, place.group, place.bucket, begin - own_begin, end - begin};
 }
 
-}  // namespace shardlens::step
+}  // namespace shardlens::planner

@@ -9,11 +9,11 @@
 #include "planner/config/strategy.h"
 #include "planner/schedule/schedule.h"
 
-namespace shardlens::step {
+namespace shardlens::planner {
 
 struct GradientScaleOptions {
   double clip_norm = 0;  // 0: no clipping
-  planner::LossScale loss_scale;
+  LossScale loss_scale;
 };
 
 struct StepOptions {
@@ -27,7 +27,7 @@ struct StepOptions {
 };
 
 /// Returns the options that a configuration asks for.
-StepOptions step_options(const planner::Config& config);
+StepOptions step_options(const Config& config);
 
 /// Throws std::invalid_argument: no gradient came for these parameters of the unit.
 [[noreturn]] void refuse_unused(const models::ModelSpec& spec, int unit,
@@ -37,11 +37,11 @@ StepOptions step_options(const planner::Config& config);
 struct ParameterPlace {
   int group = -1;
   int bucket = -1;
-  planner::BucketEntry entry;
+  BucketEntry entry;
 };
 
 /// Returns the places of all parameters.
-std::vector<ParameterPlace> places_of(const planner::Schedule& schedule);
+std::vector<ParameterPlace> places_of(const Schedule& schedule);
 
 /// Describes a run of one parameter's elements that lies in a rank's state.
 struct StateRange {
@@ -54,9 +54,9 @@ struct StateRange {
 };
 
 /// Returns what `rank` holds of the parameter at `place`; numel is 0 where that is nothing.
-StateRange range_of(const planner::Schedule& schedule, const ParameterPlace& place, int rank);
+StateRange range_of(const Schedule& schedule, const ParameterPlace& place, int rank);
 
 /// Counts the steps that make what every later step finds: moments, workspaces, cached blocks.
 constexpr int64_t kFirstSteps = 2;
 
-}  // namespace shardlens::step
+}  // namespace shardlens::planner

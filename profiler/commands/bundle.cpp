@@ -107,7 +107,7 @@ class Archive {
 
   /// Adds a file to the archive and returns its length in bytes.
   int64_t add(const fs::path& file, const std::string& name) {
-    const input::InputFile in(file);
+    const InputFile in(file);
     if (!in.is_open()) fail(file, in.problem());
     const auto bytes = static_cast<int64_t>(in.bytes());
     add_header(name, bytes, fs::last_write_time(file));

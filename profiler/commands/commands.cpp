@@ -62,7 +62,7 @@ Analysed analyse_all(const Arguments& names, std::optional<int32_t> rank,
         analysed.ranks.push_back(std::move(report));
       } catch (const std::exception& error) {
         if (names.size() == 1 && !fs::is_directory(name)) throw;
-        analysed.failures += fmt::format("shardlens profile: {}\n", input::shown(error.what()));
+        analysed.failures += fmt::format("shardlens profile: {}\n", shown(error.what()));
       }
     }
   }
@@ -153,7 +153,7 @@ CommandOutcome check(const Arguments& arguments, const Recordings& recordings) {
   CommandOutcome outcome{.out = check_text(path, file), .error = {}};
   for (const std::string& problem : file.problems) {
     outcome.exit_code = 1;
-    outcome.error += fmt::format("shardlens profile: {}\n", input::shown(problem));
+    outcome.error += fmt::format("shardlens profile: {}\n", shown(problem));
   }
   return outcome;
 }
@@ -190,7 +190,7 @@ CommandOutcome bundle(const Arguments& arguments, const Recordings&) {
       .error = {}};
   for (const fs::path& path : made.left_out) {
     outcome.out += fmt::format("left out: {} (it leads out of the run, or is no file)\n",
-                               input::shown(path.string()));
+                               shown(path.string()));
   }
   return outcome;
 }

@@ -75,7 +75,7 @@ std::string changed_places(const RankDiff& rank) {
     ++count;
     const int64_t growth = row.growth_bytes();
     rows += fmt::format("| {}{} | {} | `{}` | {} |\n", growth > 0 ? "+" : "", bytes_text(growth),
-                        rank.name_of(row.category), input::shown(row.name), holding_text(row));
+                        rank.name_of(row.category), shown(row.name), holding_text(row));
   }
   if (rows.empty()) return "";
   return "\n| change at the peak | for | allocated at | base -> new |\n|---:|---|---|---|\n" + rows;

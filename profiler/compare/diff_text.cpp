@@ -62,7 +62,7 @@ std::string changed_rows(const RankDiff& diff) {
       continue;
     }
     text += fmt::format("  {:>13}  {:<19} {}: {}\n", signed_text(row.growth_bytes()),
-                        diff.name_of(row.category), input::shown(row.name), holding_text(row));
+                        diff.name_of(row.category), shown(row.name), holding_text(row));
   }
   if (rows <= kChangedRows) return text;
   return text +
@@ -185,7 +185,7 @@ std::string diff_json(const RunDiff& diff) {
                {"only_b", diff.only_b},
                {"obstacles", obstacles_json(diff)}};
   for (const RankDiff& rank : diff.ranks) json["ranks"].push_back(rank_diff_json(rank));
-  return input::json_text(json);
+  return json_text(json);
 }
 
 }  // namespace shardlens::profiler

@@ -11,7 +11,7 @@ namespace shardlens::profiler {
 namespace {
 
 std::string csv(const std::string& recorded) {
-  const std::string text = input::shown(recorded);
+  const std::string text = shown(recorded);
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";
   for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);

@@ -161,12 +161,12 @@ Profile import_history(const Document& document) {
 
 void record_history(const std::string& history, const std::string& recording) {
   const std::string bytes =
-      input::read_file(history, input::kRecord.bytes, "record fewer steps, with --steps");
+      read_file(history, kRecord.bytes, "record fewer steps, with --steps");
   Profile profile;
   try {
     profile = import_history(read_snapshot(bytes));
   } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument(fmt::format("{}: {}", input::shown(history), error.what()));
+    throw std::invalid_argument(fmt::format("{}: {}", shown(history), error.what()));
   }
   write_whole(recording,
               [&](const std::string& unfinished) { write_recording(profile, unfinished); });

@@ -92,7 +92,7 @@ class AddressTable {
   Slot& at(uint64_t address, Space space) {
     const size_t mask = slots_.size() - 1;
     const uint64_t key = address ^ (static_cast<uint64_t>(space) << 60);
-    for (size_t i = input::hashed(key) >> 24;; ++i) {
+    for (size_t i = hashed(key) >> 24;; ++i) {
       Slot& slot = slots_[i & mask];
       if (slot.epoch != epoch_) return slot = {address, 0, epoch_, space};
       if (slot.address == address && slot.space == space) return slot;

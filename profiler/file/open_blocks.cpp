@@ -233,7 +233,7 @@ namespace {
 
 class OpenReader {
  public:
-  explicit OpenReader(const std::string& path) : file_(input::InputFile(path).release()) {}
+  explicit OpenReader(const std::string& path) : file_(InputFile(path).release()) {}
 
   bool is_open() const { return file_.is_open(); }
 

@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kMostReserved = 1 << 26;  // events, however many a file claims
 
 File open_recording(const std::string& path) {
-  input::InputFile file(path);
+  InputFile file(path);
   if (!file.is_open()) {
     throw std::invalid_argument(
         fmt::format("{}: cannot open this recording: {}", path, file.problem()));

@@ -2,7 +2,7 @@
 // headers of these libraries, so their calls are declared where they are defined.
 #pragma once
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 struct Handle {};
 
@@ -19,4 +19,4 @@ inline int destroy(void* handle) {
   return kLibrarySuccess;
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -61,7 +61,7 @@ STUB = "[[gnu::weak]] int {}() {{ return 0; }}\n"
 # These calls say how much memory another one needs; a stub refuses them with the library's error
 # (unknown_size.h).
 TELLS_SIZE = re.compile(r"\w+([sS]izes?(Ext|2|_v8)?|GetWorkspace|workEstimation|Nnz|MakePlanMany)")
-SIZE_STUB = '[[gnu::weak]] int {0}() {{ return shardlens::runtime::refuse_size("{0}", {1}); }}\n'
+SIZE_STUB = '[[gnu::weak]] int {0}() {{ return shardlens::profiler::refuse_size("{0}", {1}); }}\n'
 INCLUDE = '#include "profiler/null_device/unknown_size.h"\n'
 NOT_SUPPORTED = {"cufft": 16, "cusolver": 9, "cusparse": 10, "cudnn": 3000}  # by library
 

@@ -55,7 +55,7 @@
 
 #include <string_view>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Text that is shown to people and was made on the null device carries this notice.
 inline constexpr std::string_view kNullDeviceNotice = "null device: memory is real, values are not";
@@ -83,4 +83,4 @@ inline constexpr const char* kNullKeepCopiesVariable = "SHARDLENS_NULL_KEEP_COPI
 /// If it is 1 when a process starts, streams, memory and NCCL are checked (null_checks.h).
 inline constexpr const char* kNullCheckVariable = "SHARDLENS_NULL_CHECK";
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

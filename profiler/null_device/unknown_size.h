@@ -3,7 +3,7 @@
 
 #include <cstdio>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Returns the library's error, because a size that is made up would be allocated, and recorded.
 inline int refuse_size(const char* call, int not_supported) {
@@ -11,4 +11,4 @@ inline int refuse_size(const char* call, int not_supported) {
   return not_supported;
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -13,21 +13,21 @@
 #include "base/strict_json.h"
 #include "profiler/record/python_program.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
 namespace fs = std::filesystem;
 
 std::optional<Told> told_in(const std::string& line, int process) {
-  const auto json = input::find_json(line);
+  const auto json = find_json(line);
   if (!json || !json->is_object()) return std::nullopt;
   const auto time = json->find("time");
   if (time == json->end() || !time->is_number()) return std::nullopt;
   return Told{.process = process,
               .time_s = time->get<double>(),
-              .what = input::text_in(*json, "what").value_or(""),
-              .text = input::text_in(*json, "text").value_or("")};
+              .what = text_in(*json, "what").value_or(""),
+              .text = text_in(*json, "text").value_or("")};
 }
 
 bool is_error(const Told& told) { return told.what == "import_error" || told.what == "raised"; }
@@ -100,7 +100,7 @@ Accounts read_accounts(const fs::path& folder) {
     int process = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), process);
     if (error != std::errc() || end != name.data() + name.size()) continue;
-    std::istringstream file(input::read_file(entry.path(), input::kRecord.bytes).text);
+    std::istringstream file(read_file(entry.path(), kRecord.bytes).text);
     for (std::string line; std::getline(file, line);) {
       if (auto told = told_in(line, process)) accounts.told.push_back(std::move(*told));
     }
@@ -135,4 +135,4 @@ std::string failure_text(const Accounts& accounts, const CommandEnd& end) {
   return fmt::format("the program failed with exit code {}, {}", end.exit_code, error->text);
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Holds one thing that a process has said, with its time.
 struct Told {
@@ -56,4 +56,4 @@ std::string why_nothing(const Accounts& accounts, const CommandEnd& end,
 /// (train.py:30)". Returns "" if it did not fail.
 std::string failure_text(const Accounts& accounts, const CommandEnd& end);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -6,13 +6,13 @@
 
 #include "profiler/report/recording_report.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
 JudgedRank judge_one(const RecordOptions& options, const std::string& path,
                      const std::string& failure) {
-  JudgedRank rank{.report = profiler::report_of(path), .facts = read_record_facts(path)};
+  JudgedRank rank{.report = report_of(path), .facts = read_record_facts(path)};
   rank.report.source = path;
   rank.outside = outside_of(options, rank.report, rank.facts);
   rank.verdict = verdict_of(rank.report, rank.facts, rank.outside.bytes, failure);
@@ -44,4 +44,4 @@ std::string verdict_text(const JudgedRank& rank) {
   return text + fmt::format("  estimated, beside PyTorch: {}\n", rank.outside.estimate);
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -12,10 +12,10 @@
 #include "profiler/record/recorded_run.h"
 #include "profiler/report/report.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 struct JudgedRank {
-  profiler::RankReport report;  // its source is the recording's path
+  RankReport report;  // its source is the recording's path
   RecordFacts facts;
   RecordVerdict verdict = {};
   std::optional<Comparison> comparison = {};
@@ -28,4 +28,4 @@ std::vector<JudgedRank> judge(const RecordOptions& options, const RecordedRun& r
 /// Returns a verdict, all that speaks against it, and how far PyTorch's own counters agree.
 std::string verdict_text(const JudgedRank& rank);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -8,11 +8,10 @@
 
 #include "base/units.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
-using profiler::Category;
 
 struct Remedy {
   Category category{};
@@ -46,15 +45,15 @@ const Remedy* remedy_of(Category category) {
 }
 
 /// True if whole parameters may have been on the GPU before they were sharded.
-bool is_before_sharding(const profiler::RankReport& report, Category largest) {
+bool is_before_sharding(const RankReport& report, Category largest) {
   return largest == Category::parameter_shard && report.header.world_size > 1 &&
-         report.main_space()->peak_at.phase == profiler::Phase::starting;
+         report.main_space()->peak_at.phase == Phase::starting;
 }
 
 /// Names what most of the memory was for: at the failure if it ran out, else at the peak.
-std::string of_largest(const profiler::RankReport& report, const RecordVerdict& verdict) {
+std::string of_largest(const RankReport& report, const RecordVerdict& verdict) {
   if (!verdict.is_out_of_memory && report.main_space() == nullptr) return {};
-  const profiler::CategoryBytes& given =
+  const CategoryBytes& given =
       verdict.is_out_of_memory ? report.out_of_memory.back().given : report.main_space()->given;
   const auto largest = std::ranges::max_element(given);
   const auto category = static_cast<Category>(largest - given.begin());
@@ -65,27 +64,27 @@ std::string of_largest(const profiler::RankReport& report, const RecordVerdict& 
         "the largest part is parameters, {}, before the first step: a model that is made on the "
         "meta "
         "device and sharded before it is on the GPU may take less",
-        profiler::bytes_text(*largest));
+        bytes_text(*largest));
   }
   return fmt::format("the largest part is {}, {}: {} may take less", remedy->words,
-                     profiler::bytes_text(*largest), remedy->options);
+                     bytes_text(*largest), remedy->options);
 }
 
 /// Tells of memory that the allocator reserved and could not give, if that is what is short.
-std::string of_fragments(const profiler::RankReport& report, const RecordVerdict& verdict) {
+std::string of_fragments(const RankReport& report, const RecordVerdict& verdict) {
   constexpr std::string_view kExpandable =
       "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True may reserve less";
   if (verdict.is_out_of_memory) {
-    const profiler::OutOfMemory& last = report.out_of_memory.back();
+    const OutOfMemory& last = report.out_of_memory.back();
     const int64_t unused = last.blocks.reserved - last.blocks.allocated();
     if (unused < last.asked_bytes) return {};
     return fmt::format("{} were reserved and not given, in pieces that are too small: {}",
-                       profiler::bytes_text(unused), kExpandable);
+                       bytes_text(unused), kExpandable);
   }
   if (verdict.exit_code != kFitsWithRetries) return {};
   return fmt::format("{} are reserved at most for {} that are allocated: {}",
-                     profiler::bytes_text(report.reserved_peak_bytes().value_or(0)),
-                     profiler::bytes_text(report.peak_bytes()), kExpandable);
+                     bytes_text(report.reserved_peak_bytes().value_or(0)),
+                     bytes_text(report.peak_bytes()), kExpandable);
 }
 
 bool is_short(const RecordVerdict& verdict) {
@@ -100,7 +99,7 @@ bool is_comparable(const RecordVerdict& verdict) {
 
 }  // namespace
 
-std::vector<std::string> ways_to_take_less(const profiler::RankReport& report,
+std::vector<std::string> ways_to_take_less(const RankReport& report,
                                            const RecordVerdict& verdict) {
   if (!is_short(verdict)) return {};
   std::vector<std::string> ways = {of_largest(report, verdict), of_fragments(report, verdict)};
@@ -108,7 +107,7 @@ std::vector<std::string> ways_to_take_less(const profiler::RankReport& report,
   return ways;
 }
 
-std::string next_steps(const std::string& out, const std::vector<profiler::RankReport>& reports,
+std::string next_steps(const std::string& out, const std::vector<RankReport>& reports,
                        const std::vector<RecordVerdict>& verdicts) {
   std::string text = "\nnext\n";
   // Ranks are mostly alike: the first that is short stands for the others.
@@ -125,4 +124,4 @@ std::string next_steps(const std::string& out, const std::vector<profiler::RankR
                     out);
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -8,16 +8,16 @@
 #include "profiler/record/record_verdict.h"
 #include "profiler/report/report.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Returns what may take less of this rank's memory, a line each, with the reason first. No line
 /// promises anything: how much an option saves depends on the program.
-std::vector<std::string> ways_to_take_less(const profiler::RankReport& report,
+std::vector<std::string> ways_to_take_less(const RankReport& report,
                                            const RecordVerdict& verdict);
 
 /// Returns the lines under "next" for the recordings in the folder `out`, of which there is one at
 /// least. Verdicts are in the order of the reports.
-std::string next_steps(const std::string& out, const std::vector<profiler::RankReport>& reports,
+std::string next_steps(const std::string& out, const std::vector<RankReport>& reports,
                        const std::vector<RecordVerdict>& verdicts);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

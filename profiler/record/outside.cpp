@@ -10,11 +10,11 @@
 #include "base/units.h"
 #include "profiler/null_device/outside_figures.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
-Outside measured(const profiler::Ledger& ledger) {
+Outside measured(const Ledger& ledger) {
   if (!ledger.device_used_bytes) return {};  // unknown: the program was killed too soon
   return {.bytes = *ledger.device_used_bytes - ledger.reserved_bytes.value_or(0)};
 }
@@ -42,24 +42,24 @@ std::string sizes_text(const std::vector<GpuGroup>& communicators) {
 
 }  // namespace
 
-Outside outside_of(const RecordOptions& options, const profiler::RankReport& report,
+Outside outside_of(const RecordOptions& options, const RankReport& report,
                    const RecordFacts& facts) {
   if (options.is_attached()) return measured(report.ledger);
   const Gpu& gpu = find_gpu(options.device.gpu);
-  const int64_t cuda_bytes = profiler::published_cuda_figures().total_bytes();
+  const int64_t cuda_bytes = published_cuda_figures().total_bytes();
   const auto communicators = communicators_of(options, report.header.world_size, facts);
   int64_t nccl_bytes = 0;
   for (const GpuGroup& one : communicators) {
-    nccl_bytes += profiler::published_nccl_bytes(gpu, one.ranks, one.on_node);
+    nccl_bytes += published_nccl_bytes(gpu, one.ranks, one.on_node);
   }
   Outside outside{
       .bytes = cuda_bytes + nccl_bytes,
-      .estimate = fmt::format("CUDA {} (published figures)", profiler::bytes_text(cuda_bytes))};
+      .estimate = fmt::format("CUDA {} (published figures)", bytes_text(cuda_bytes))};
   if (communicators.empty()) return outside;
   outside.estimate += fmt::format(", NCCL {} (buffers of its version 2.30) for {}",
-                                  profiler::bytes_text(nccl_bytes), sizes_text(communicators));
+                                  bytes_text(nccl_bytes), sizes_text(communicators));
   if (communicators.size() > 1) outside.estimate += ", if all of them are used";
   return outside;
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

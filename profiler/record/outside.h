@@ -8,7 +8,7 @@
 #include "profiler/record/record_verdict.h"
 #include "profiler/report/report.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 struct Outside {
   int64_t bytes = 0;
@@ -19,7 +19,7 @@ struct Outside {
 /// PyTorch when most was in use. For a null device they are an estimate: what CUDA takes, and NCCL
 /// for each communicator that the program has made. If its process ended without telling which, it
 /// is taken to have made one of all ranks.
-Outside outside_of(const RecordOptions& options, const profiler::RankReport& report,
+Outside outside_of(const RecordOptions& options, const RankReport& report,
                    const RecordFacts& facts);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

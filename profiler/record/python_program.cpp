@@ -18,15 +18,12 @@
 #include "base/process/program_output.h"
 #include "base/shown.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
-using input::lines_of;
-using input::output_of;
-using input::ProgramOutput;
 
 /// Names the versions with which tests/record was run: the beginning of PyTorch's, and of its
 /// CUDA's.
@@ -97,7 +94,7 @@ bool is_python(const std::string& program) {
 /// script names, and its flags. Returns no words if it names none.
 Words first_line_of(const fs::path& script) {
   constexpr uint64_t kMostBytes = 4096;
-  const input::InputFile file(script);
+  const InputFile file(script);
   std::string line(std::min(file.bytes(), kMostBytes), '\0');
   if (!file.read_at(0, std::as_writable_bytes(std::span(line)))) return {};
   line.resize(std::min(line.find('\n'), line.size()));
@@ -238,7 +235,7 @@ void check_pytorch(const PythonProgram& program) {
   if (!is_version(program.torch_version)) {
     throw std::invalid_argument(
         fmt::format("PyTorch of {} calls itself version '{}', which is none; install it anew",
-                    program.interpreter, input::shown(program.torch_version)));
+                    program.interpreter, shown(program.torch_version)));
   }
   if (is_version(program.cuda_version)) return;
   throw std::invalid_argument(fmt::format(
@@ -260,4 +257,4 @@ std::vector<std::string> doubts_of(const PythonProgram& program) {
       program.torch_version, program.cuda_version)};
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

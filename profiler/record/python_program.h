@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 struct PythonProgram {
   std::string interpreter;
@@ -35,4 +35,4 @@ void check_pytorch(const PythonProgram& program);
 /// PyTorch. Returns no line for one that it was tried with.
 std::vector<std::string> doubts_of(const PythonProgram& program);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -15,12 +15,11 @@
 #include "base/units.h"
 #include "profiler/record/recorded_run.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using profiler::bytes_text;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -220,4 +219,4 @@ std::string ranks_text(const RankRuns& runs) {
   return text;
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

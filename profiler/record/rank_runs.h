@@ -10,7 +10,7 @@
 #include "profiler/record/recorder_files.h"
 #include "profiler/record/roles.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 struct RankRuns {
   int world_size = 0;                  // 0: no rank has left a recording
@@ -37,4 +37,4 @@ RankRuns run_ranks(const RecordOptions& options, const PythonProgram& program,
 /// Returns the ranks that were run in a table, the fullest first, and what was assumed.
 std::string ranks_text(const RankRuns& runs);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -16,7 +16,7 @@
 #include "base/units.h"
 #include "profiler/null_device/null_device.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -38,7 +38,7 @@ Device parse_device(const std::string& text, const std::string& capacity) {
   find_gpu(gpu);
   return {.kind = DeviceKind::null,
           .gpu = gpu,
-          .capacity_bytes = capacity.empty() ? 0 : profiler::parse_bytes(capacity)};
+          .capacity_bytes = capacity.empty() ? 0 : parse_bytes(capacity)};
 }
 
 /// Returns "runs/train-20261121-224500" for "python train.py".
@@ -250,4 +250,4 @@ std::string record_help() {
          "that ended it; 2 for wrong use.\n";
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -9,7 +9,7 @@
 #include "base/device.h"
 #include "profiler/record/known/routing.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Says which ranks of a world that is not there are run, each in a process of its own.
 struct WantedRanks {
@@ -47,4 +47,4 @@ RecordOptions parse_record_options(const std::vector<std::string>& arguments);
 
 std::string record_help();
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -12,12 +12,11 @@
 #include "base/strict_json.h"
 #include "base/units.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
 namespace fs = std::filesystem;
-using profiler::bytes_text;
 
 /// Returns "in step 2", or "before its first step".
 std::string when_text(int64_t step) {
@@ -40,8 +39,8 @@ std::vector<GpuGroup> communicators_in(const nlohmann::json& facts) {
   const auto found = facts.find("communicators");
   if (found == facts.end() || !found->is_array()) return communicators;
   for (const auto& one : *found) {
-    const int64_t ranks = input::whole_in(one, "ranks").value_or(0);
-    const int64_t on_node = input::whole_in(one, "on_node").value_or(0);
+    const int64_t ranks = whole_in(one, "ranks").value_or(0);
+    const int64_t on_node = whole_in(one, "on_node").value_or(0);
     if (ranks < 2 || ranks > kMostRanks || on_node < 1 || on_node > ranks) continue;
     communicators.push_back(
         {.ranks = static_cast<int>(ranks), .on_node = static_cast<int>(on_node)});
@@ -62,9 +61,9 @@ std::vector<std::vector<int>> groups_in(const nlohmann::json& facts) {
 }
 
 /// Describes the last request that failed: the one that ended the program, if one has.
-std::string out_of_memory_line(const profiler::RankReport& report, int64_t outside_bytes,
+std::string out_of_memory_line(const RankReport& report, int64_t outside_bytes,
                                const std::string& failure) {
-  const profiler::OutOfMemory& last = report.out_of_memory.back();
+  const OutOfMemory& last = report.out_of_memory.back();
   const std::string others =
       report.out_of_memory_count == 1
           ? ""
@@ -80,7 +79,7 @@ std::string out_of_memory_line(const profiler::RankReport& report, int64_t outsi
 }
 
 /// Returns how far the program came. A step begins in a recording with its first allocation.
-std::string progress_text(const profiler::RankReport& report, const RecordFacts& facts) {
+std::string progress_text(const RankReport& report, const RecordFacts& facts) {
   if (facts.steps > 0)
     return fmt::format("after {} step{}", facts.steps, facts.steps > 1 ? "s" : "");
   if (report.steps.empty()) return "before its first step";
@@ -100,7 +99,7 @@ struct Peaks {
   bool may_be_lower = false;  // events that were lost may have been frees
 };
 
-Peaks peaks_of(const profiler::RankReport& report, const RecordFacts& facts) {
+Peaks peaks_of(const RankReport& report, const RecordFacts& facts) {
   const auto allocated = counted(facts, Figure::peak_allocated);
   const auto reserved = counted(facts, Figure::peak_reserved);
   if (facts.is_history && report.judgement.lost_events > 0 && allocated && reserved) {
@@ -108,16 +107,16 @@ Peaks peaks_of(const profiler::RankReport& report, const RecordFacts& facts) {
   }
   return {.allocated = report.peak_bytes(),
           .reserved = report.reserved_peak_bytes().value_or(0),
-          .may_be_lower = report.judgement.bound() == profiler::PeakBound::about};
+          .may_be_lower = report.judgement.bound() == PeakBound::about};
 }
 
 /// Returns why the peaks may not be the program's, or "" if they are.
-std::string why_incomplete(const profiler::RankReport& report, const RecordFacts& facts,
+std::string why_incomplete(const RankReport& report, const RecordFacts& facts,
                            const Peaks& peaks, const std::string& failure) {
   if (!failure.empty()) return fmt::format("{}, {}", failure, progress_text(report, facts));
   if (!facts.is_known) return "its process ended and did not close the recording";
   if (peaks.are_counted || report.judgement.is_exact()) return {};
-  return profiler::judgement_text(report.judgement);
+  return judgement_text(report.judgement);
 }
 
 fs::path facts_file_of(const std::string& recording) {
@@ -125,13 +124,13 @@ fs::path facts_file_of(const std::string& recording) {
 }
 
 std::optional<nlohmann::json> facts_beside(const std::string& recording) {
-  const auto text = input::read_file(facts_file_of(recording), input::kDescription.bytes).text;
-  auto json = input::find_json(text);
+  const auto text = read_file(facts_file_of(recording), kDescription.bytes).text;
+  auto json = find_json(text);
   if (!json || !json->is_object()) return std::nullopt;
   return json;
 }
 
-RecordVerdict no_verdict(const profiler::RankReport& report, const Peaks& peaks,
+RecordVerdict no_verdict(const RankReport& report, const Peaks& peaks,
                          int64_t outside_bytes, const std::string& why) {
   return {
       .line = fmt::format("no verdict: {}; the peak so far, {} allocated and {} reserved and {} "
@@ -155,12 +154,12 @@ constexpr std::array<FigureName, kFigures> kFigureNames = {
 
 Figures figures_in(const nlohmann::json& json) {
   Figures figures;
-  for (size_t i = 0; i < kFigures; ++i) figures[i] = input::whole_in(json, kFigureNames[i].key);
+  for (size_t i = 0; i < kFigures; ++i) figures[i] = whole_in(json, kFigureNames[i].key);
   return figures;
 }
 
-Figures figures_of(const profiler::RankReport& report) {
-  const profiler::SpaceReport& space = *report.main_space();
+Figures figures_of(const RankReport& report) {
+  const SpaceReport& space = *report.main_space();
   return {report.peak_bytes(), report.reserved_peak_bytes().value_or(0), space.allocations,
           space.end_bytes, report.blocks_at_end.reserved};
 }
@@ -182,9 +181,9 @@ RecordFacts read_record_facts(const std::string& recording) {
   const auto json = facts_beside(recording);
   if (!json) return {};
   const auto read = json->value("values_read", nlohmann::json());
-  return {.retries = input::whole_in(*json, "retries").value_or(0),
-          .steps = input::whole_in(*json, "steps").value_or(0),
-          .shapes = input::whole_in(read, "shapes").value_or(0),
+  return {.retries = whole_in(*json, "retries").value_or(0),
+          .steps = whole_in(*json, "steps").value_or(0),
+          .shapes = whole_in(read, "shapes").value_or(0),
           .counted = figures_in(*json),
           .communicators = communicators_in(*json),
           .groups = groups_in(*json),
@@ -193,7 +192,7 @@ RecordFacts read_record_facts(const std::string& recording) {
           .is_known = true};
 }
 
-std::optional<Comparison> compare_counters(const profiler::RankReport& report,
+std::optional<Comparison> compare_counters(const RankReport& report,
                                            const RecordFacts& facts) {
   if (!counted(facts, Figure::peak_allocated) || report.main_space() == nullptr) {
     return std::nullopt;
@@ -213,13 +212,13 @@ void keep_comparison(const std::string& recording, const Comparison& comparison)
   for (size_t i = 0; i < kFigures; ++i) {
     (*json)["recorded"][kFigureNames[i].key] = comparison.recorded[i].value_or(0);
   }
-  profiler::write_text(facts_file_of(recording).string(), json->dump() + "\n");
+  write_text(facts_file_of(recording).string(), json->dump() + "\n");
 }
 
 namespace {
 
 /// Returns the verdict without its doubts.
-RecordVerdict judged(const profiler::RankReport& report, const RecordFacts& facts,
+RecordVerdict judged(const RankReport& report, const RecordFacts& facts,
                      const Peaks& peaks, int64_t outside_bytes, const std::string& failure) {
   const int64_t capacity_bytes = report.header.capacity_bytes;
   const int64_t allocated_bytes = peaks.allocated + outside_bytes;
@@ -255,11 +254,11 @@ RecordVerdict judged(const profiler::RankReport& report, const RecordFacts& fact
 }
 
 /// Returns a line on what of the peak has a size that only a GPU tells, or "".
-std::string bounds_text(const profiler::RankReport& report) {
+std::string bounds_text(const RankReport& report) {
   if (report.main_space() == nullptr) return {};
   int64_t bytes = 0;
-  for (const profiler::NamedAllocation& tensor : report.main_space()->tensors) {
-    if (tensor.label.ends_with(profiler::kUpperBound)) bytes += tensor.given_bytes;
+  for (const NamedAllocation& tensor : report.main_space()->tensors) {
+    if (tensor.label.ends_with(kUpperBound)) bytes += tensor.given_bytes;
   }
   if (bytes == 0) return {};
   return fmt::format("{} of the peak are upper bounds: it lies between {} and {}",
@@ -269,7 +268,7 @@ std::string bounds_text(const profiler::RankReport& report) {
 
 }  // namespace
 
-RecordVerdict verdict_of(const profiler::RankReport& report, const RecordFacts& facts,
+RecordVerdict verdict_of(const RankReport& report, const RecordFacts& facts,
                          int64_t outside_bytes, const std::string& failure) {
   const Peaks peaks = peaks_of(report, facts);
   RecordVerdict verdict = judged(report, facts, peaks, outside_bytes, failure);
@@ -306,4 +305,4 @@ int exit_code_of(const CommandEnd& end, const std::vector<RecordVerdict>& verdic
   return 0;
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

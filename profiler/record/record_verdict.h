@@ -10,7 +10,7 @@
 #include "profiler/record/accounts.h"
 #include "profiler/report/report.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Names figures that PyTorch counts by itself, and that a recording tells, too.
 enum class Figure : uint8_t { peak_allocated, peak_reserved, allocations, allocated, reserved };
@@ -50,7 +50,7 @@ struct Comparison {
 };
 
 /// Returns nothing if the process ended without telling, or has allocated nothing.
-std::optional<Comparison> compare_counters(const profiler::RankReport& report,
+std::optional<Comparison> compare_counters(const RankReport& report,
                                            const RecordFacts& facts);
 
 /// Adds the comparison to rankR.json beside the recording: `as_pytorch_counted`, and the
@@ -74,7 +74,7 @@ struct RecordVerdict {
 /// or whose recording was not closed, is never said to fit: its peak may have been to come. If
 /// PyTorch's history has forgotten events, the peaks are those of PyTorch's counters, which have
 /// forgotten none. The doubts of `facts` are among those of the verdict.
-RecordVerdict verdict_of(const profiler::RankReport& report, const RecordFacts& facts,
+RecordVerdict verdict_of(const RankReport& report, const RecordFacts& facts,
                          int64_t outside_bytes, const std::string& failure);
 
 /// Returns the exit code of `shardlens record`: 3 if memory ran out, however the program ended;
@@ -83,4 +83,4 @@ RecordVerdict verdict_of(const profiler::RankReport& report, const RecordFacts& 
 int exit_code_of(const CommandEnd& end, const std::vector<RecordVerdict>& verdicts,
                  bool is_out_of_memory);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -21,7 +21,7 @@
 #include "profiler/exchange/import_history.h"
 #include "profiler/null_device/null_device.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -260,7 +260,7 @@ void record_histories(const fs::path& profiles, const std::string& claim, Accoun
     const fs::path history = fs::path(entry.path()).replace_extension(".history");
     if (!fs::exists(history)) continue;
     try {
-      profiler::record_history(history.string(),
+      record_history(history.string(),
                                fs::path(history).replace_extension(".slp").string());
       fs::remove(history);
     } catch (const std::exception& error) {
@@ -385,4 +385,4 @@ bool RecordedRuns::run_as(const std::vector<int>& ranks, int jobs, const Ended& 
   return goes_on;
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -11,7 +11,7 @@
 #include "profiler/record/record_options.h"
 #include "profiler/record/recorder_files.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 struct RecordedRun {
   CommandEnd end;
@@ -49,4 +49,4 @@ class RecordedRuns {
   std::string messages_;
 };
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -13,7 +13,7 @@
 
 #include "base/process/program_output.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -113,14 +113,14 @@ std::string lack_in(const fs::path& stubs, const PythonProgram& program, const f
   std::error_code ignored;
   if (!receipt.empty() && fs::exists(receipt, ignored)) return {};
   const fs::path make_stubs = existing(record / "make_stubs.py");
-  const input::ProgramOutput said =
-      input::output_of({program.interpreter, make_stubs.string(), "--check", program.torch.string(),
+  const ProgramOutput said =
+      output_of({program.interpreter, make_stubs.string(), "--check", program.torch.string(),
                         stubs.string()});
   if (said.exit_code == 0) {
     leave(receipt);
     return {};
   }
-  const auto lines = input::lines_of(said.text);
+  const auto lines = lines_of(said.text);
   return lines.empty() ? "its calls cannot be compared with the null device's" : lines.back();
 }
 
@@ -147,11 +147,11 @@ std::string why_not_built(const PythonProgram& program, const fs::path& record,
         "with {}",
         none, program.interpreter);
   }
-  const input::ProgramOutput said =
-      input::output_of({script.string(), record.parent_path().string(), program.torch.string(),
+  const ProgramOutput said =
+      output_of({script.string(), record.parent_path().string(), program.torch.string(),
                         program.torch_version, name});
   if (said.exit_code == 0) return {};
-  const auto lines = input::lines_of(said.text);
+  const auto lines = lines_of(said.text);
   return fmt::format("{}: {}", none, lines.empty() ? "its build was ended" : lines.back());
 }
 
@@ -271,4 +271,4 @@ RecordFiles recorder_for(const PythonProgram& program, const fs::path& record, A
   return files_in(folder, folder / "null_device", record);
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -9,7 +9,7 @@
 
 #include "profiler/record/python_program.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 struct RecordFiles {
   std::filesystem::path library;  // libshardlens_python.so; empty: PyTorch's history is recorded
@@ -37,4 +37,4 @@ enum class Answers { gpu, null_device };
 RecordFiles recorder_for(const PythonProgram& program, const std::filesystem::path& record,
                          Answers answers = Answers::null_device);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

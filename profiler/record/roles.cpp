@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -244,4 +244,4 @@ std::string ranges_text(const std::vector<int>& ranks) {
   return text;
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Holds the memory that a rank took. Ranks of which it is equal are alike.
 struct Taken {
@@ -84,4 +84,4 @@ class RoleSearch {
 /// Returns "0-2, 5" for 0, 1, 2, 5.
 std::string ranges_text(const std::vector<int>& ranks);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -51,7 +51,7 @@ class AddressMap {
 
   size_t mask() const { return slots_.size() - 1; }
   size_t home_of(uint64_t address) const {
-    return static_cast<size_t>(input::hashed(address) >> shift_);
+    return static_cast<size_t>(hashed(address) >> shift_);
   }
   size_t place_of(uint64_t address) const {
     size_t place = home_of(address);

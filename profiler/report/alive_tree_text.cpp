@@ -55,7 +55,7 @@ class TreeText {
   void row(const TreeNode& node, size_t indent) {
     const std::string blocks =
         node.children.empty() && node.count > 1 ? fmt::format("  ({} blocks)", node.count) : "";
-    line(node.bytes, indent, input::shown(place_text(node.place)) + blocks);
+    line(node.bytes, indent, shown(place_text(node.place)) + blocks);
   }
 
   void line(int64_t bytes, size_t indent, const std::string& what) {
@@ -97,7 +97,7 @@ std::string tree_text(const AliveTree& tree, double least_share) {
   return TreeText(tree, least_share).run();
 }
 
-std::string tree_json(const AliveTree& tree) { return input::json_text(node_json(tree, 0)); }
+std::string tree_json(const AliveTree& tree) { return json_text(node_json(tree, 0)); }
 
 std::string tree_folded(const AliveTree& tree) {
   std::vector<std::string> paths(tree.nodes.size());

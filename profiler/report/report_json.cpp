@@ -233,7 +233,7 @@ std::string report_json(const std::vector<RankReport>& ranks) {
                {"ranks", Json::array()}};
   for (const RankReport& rank : ranks) json["ranks"].push_back(rank_json(rank));
   // Labels come from the recorded program and need not be UTF-8.
-  return input::json_text(json);
+  return json_text(json);
 }
 
 }  // namespace shardlens::profiler

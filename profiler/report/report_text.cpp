@@ -57,9 +57,9 @@ std::string title_of(const RankReport& rank) {
   const Header& header = rank.header;
   std::string text =
       fmt::format("rank {} of {} on {}", header.rank, header.world_size,
-                  header.device.empty() ? "an unknown device" : input::shown(header.device));
+                  header.device.empty() ? "an unknown device" : shown(header.device));
   if (!header.gpu.empty()) {
-    text += fmt::format(" ({}, {})", input::shown(header.gpu), bytes_text(header.capacity_bytes));
+    text += fmt::format(" ({}, {})", shown(header.gpu), bytes_text(header.capacity_bytes));
   }
   return text;
 }
@@ -136,7 +136,7 @@ std::string place_rows(const Header& header, const std::vector<NamedAllocation>&
     text +=
         fmt::format("  {:>12}  {:<24} {:<19} {}{}{}\n", bytes_text(place.given_bytes),
                     count_text(place), name_in(header, place.category),
-                    place.label.empty() ? "-" : input::shown(place.label), action, age_text(place));
+                    place.label.empty() ? "-" : shown(place.label), action, age_text(place));
   }
   if (places.size() <= kTensorRows) return text;
   int64_t bytes = 0;
@@ -218,7 +218,7 @@ std::string used_rows(const Ledger& ledger) {
   text += term_if_any("given by the driver", ledger.driver_bytes);
   for (size_t i = 0; i < std::min(kLibraryRows, ledger.libraries.size()); ++i) {
     const auto& [library, bytes] = ledger.libraries[i];
-    text += fmt::format("      {:>12}  {}\n", bytes_text(bytes), input::shown(library));
+    text += fmt::format("      {:>12}  {}\n", bytes_text(bytes), shown(library));
   }
   if (!ledger.residual_bytes) return text;
   return text + term("residual", *ledger.residual_bytes, "not explained");
@@ -287,7 +287,7 @@ std::string failure_rows(const Header& header, const OutOfMemory& failure) {
                                  bytes_text(failure.asked_bytes), moment_text(failure.at));
   text += action_row(failure.at.action, failure.action);
   text += row("for", std::string(name_in(header, failure.category)) +
-                         (failure.label.empty() ? "" : " of " + input::shown(failure.label)));
+                         (failure.label.empty() ? "" : " of " + shown(failure.label)));
   text += row("free on the device", bytes_text(failure.device_free_bytes));
   text += row("would have fit", bytes_text(failure.would_fit_bytes));
   text += held_row(failure.blocks);
@@ -316,7 +316,7 @@ std::string rank_text(const RankReport& rank) {
     return fmt::format("{}: no allocation in {} events{}\n", title_of(rank), rank.events, why);
   }
   std::string text = title_of(rank) + "\n";
-  if (!rank.header.notice.empty()) text += row("notice", input::shown(rank.header.notice));
+  if (!rank.header.notice.empty()) text += row("notice", shown(rank.header.notice));
   text += judgement_rows(rank.judgement);
   const bool is_device = rank.main == Space::device;
   text += peak_rows(rank, *space);
@@ -347,7 +347,7 @@ std::string missing_ranks_text(const std::vector<RankReport>& ranks) {
 std::string action_text(int32_t id, const std::string& words) {
   if (id < 0) return "outside a pass";
   return words.empty() ? fmt::format("action {}", id)
-                       : fmt::format("{} {}", id, input::shown(words));
+                       : fmt::format("{} {}", id, shown(words));
 }
 
 std::string out_of_memory_text(const RankReport& rank) {

@@ -28,7 +28,7 @@ Json json_of(const LossSum& sum) { return {{"sum", sum.sum}, {"batches", sum.bat
 LossSum loss_sum_of(const Json& json) {
   const Json& sum = json.at("sum");
   return {sum.is_null() ? std::numeric_limits<double>::quiet_NaN() : sum.get<double>(),
-          input::whole_of(json.at("batches"))};
+          whole_of(json.at("batches"))};
 }
 
 Json json_of(const RankProgress& progress) {
@@ -54,7 +54,7 @@ std::optional<double> optional_of(const Json& json) {
 
 Json parsed(std::string_view text) {
   try {
-    return input::parse_ordered_json(text, input::kDescription);
+    return parse_ordered_json(text, kDescription);
   } catch (const std::runtime_error& error) {
     throw std::runtime_error(fmt::format("is damaged ({})", error.what()));
   }
@@ -70,14 +70,14 @@ auto read_json(std::string_view text, const char* schema, const Read& read) {
     }
     return read(json);
   } catch (const nlohmann::json::exception& error) {
-    throw std::runtime_error(fmt::format("is damaged ({})", input::problem_of(error)));
+    throw std::runtime_error(fmt::format("is damaged ({})", problem_of(error)));
   }
 }
 
 CheckpointState state_of(const Json& json) {
-  CheckpointState state{.step = input::whole_of(json.at("step")),
-                        .epoch = input::whole_of(json.at("epoch")),
-                        .epoch_samples = input::whole_of(json.at("epoch_samples")),
+  CheckpointState state{.step = whole_of(json.at("step")),
+                        .epoch = whole_of(json.at("epoch")),
+                        .epoch_samples = whole_of(json.at("epoch_samples")),
                         .optimizer_steps = json.at("optimizer_steps").get<double>(),
                         .loss_scale = {},
                         .configuration = json.at("configuration").dump(),
@@ -86,7 +86,7 @@ CheckpointState state_of(const Json& json) {
                         .ranks = {}};
   if (const Json& scale = json.at("loss_scale"); !scale.is_null()) {
     state.loss_scale = {scale.at("scale").get<double>(),
-                        input::whole_of(scale.at("steps_without_overflow"))};
+                        whole_of(scale.at("steps_without_overflow"))};
   }
   for (const Json& rank : json.at("ranks")) state.ranks.push_back(rank_progress_of(rank));
   return state;
@@ -236,7 +236,7 @@ std::string weight_index(const FileLayout& layout) {
   int64_t bytes = 0;
   for (const std::vector<PlacedTensor>& tensors : layout.parameters) {
     const PlacedTensor& weight = tensors.front();
-    input::append_member(weights, weight.name, layout.files[static_cast<size_t>(weight.file)].name);
+    append_member(weights, weight.name, layout.files[static_cast<size_t>(weight.file)].name);
     bytes += bytes_of(weight);
   }
   const Json json = {{"metadata", {{"total_size", bytes}}}, {"weight_map", weights}};
@@ -262,10 +262,10 @@ std::string to_json(const Manifest& manifest) {
 
 Manifest parse_manifest(std::string_view text) {
   return read_json(text, kManifestSchema, [](const Json& json) {
-    Manifest manifest{.step = input::whole_of(json.at("step")), .files = {}};
+    Manifest manifest{.step = whole_of(json.at("step")), .files = {}};
     for (const Json& file : json.at("files")) {
       manifest.files.push_back({file.at("name").get<std::string>(),
-                                input::whole_of(file.at("bytes")),
+                                whole_of(file.at("bytes")),
                                 crc_of(file.at("crc32c").get<std::string>())});
     }
     return manifest;

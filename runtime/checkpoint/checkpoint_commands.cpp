@@ -72,8 +72,8 @@ CheckpointOutcome verify(const fs::path& folder) {
   for (const fs::path& candidate : expect_candidates(folder)) {
     const std::string fault = fault_of(candidate);
     if (!fault.empty()) outcome.exit_code = 1;
-    outcome.out += fmt::format("{}: {}\n", input::shown(candidate.string()),
-                               fault.empty() ? "whole" : "damaged: " + input::shown(fault));
+    outcome.out += fmt::format("{}: {}\n", shown(candidate.string()),
+                               fault.empty() ? "whole" : "damaged: " + shown(fault));
   }
   return outcome;
 }
@@ -119,20 +119,20 @@ std::string state_text(const CheckpointState& state) {
   if (state.test_accuracy)
     text += fmt::format("test accuracy {:.2f} %\n", 100 * *state.test_accuracy);
   if (state.loss_scale) text += fmt::format("loss scale {}\n", state.loss_scale->scale);
-  return text + fmt::format("configuration {}\n", input::shown(state.configuration));
+  return text + fmt::format("configuration {}\n", shown(state.configuration));
 }
 
 std::string report_text(const CheckpointReader& reader) {
   std::string text =
-      fmt::format("{}\nstep {}\n", input::shown(reader.folder().string()), reader.manifest().step);
+      fmt::format("{}\nstep {}\n", shown(reader.folder().string()), reader.manifest().step);
   if (reader.state()) text += state_text(*reader.state());
   for (const ManifestFile& file : reader.manifest().files) {
     text +=
-        fmt::format("  {:<44} {:>10}\n", input::shown(file.name), profiler::bytes_text(file.bytes));
+        fmt::format("  {:<44} {:>10}\n", shown(file.name), bytes_text(file.bytes));
   }
   for (const models::SafetensorsFile& file : reader.files()) {
     for (const models::SafetensorsTensor& tensor : file.tensors()) {
-      text += fmt::format("  {} {} [{}]\n", input::shown(tensor.name), tensor.dtype,
+      text += fmt::format("  {} {} [{}]\n", shown(tensor.name), tensor.dtype,
                           fmt::join(tensor.shape, ", "));
     }
   }
@@ -184,7 +184,7 @@ CheckpointOutcome checkpoint_command(const std::vector<std::string>& arguments) 
   }
   if (verifies) return verify(rest[0]);
   const CheckpointReader reader(choose(rest[0]));
-  return {.out = as_json ? input::json_text(report_json(reader)) : report_text(reader)};
+  return {.out = as_json ? json_text(report_json(reader)) : report_text(reader)};
 }
 
 }  // namespace shardlens::runtime

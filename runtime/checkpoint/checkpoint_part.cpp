@@ -39,10 +39,10 @@ std::vector<std::vector<FileRange>> by_file(const Part& part) {
 /// Writes the range, and returns its checksum.
 uint32_t write_range(const SharedFile& file, const FileRange& range) {
   uint32_t sum = 0;
-  for (size_t at = 0; at < range.data.size(); at += profiler::kCrc32cPieceBytes) {
+  for (size_t at = 0; at < range.data.size(); at += kCrc32cPieceBytes) {
     const auto piece =
-        range.data.subspan(at, std::min(profiler::kCrc32cPieceBytes, range.data.size() - at));
-    sum = profiler::crc32c(piece, sum);
+        range.data.subspan(at, std::min(kCrc32cPieceBytes, range.data.size() - at));
+    sum = crc32c(piece, sum);
     file.write_at(range.offset_bytes + static_cast<int64_t>(at), piece);
   }
   return sum;

@@ -83,11 +83,11 @@ void CheckpointReader::read_at(size_t file, int64_t offset_bytes, std::span<std:
   SummedRange range{.file = static_cast<int>(file), .offset_bytes = offset_bytes};
   inputs_[file].announce(offset_bytes, static_cast<int64_t>(into.size()));
   while (!into.empty()) {
-    const auto piece = into.first(std::min(into.size(), profiler::kCrc32cPieceBytes));
+    const auto piece = into.first(std::min(into.size(), kCrc32cPieceBytes));
     if (!inputs_[file].read_at(offset_bytes + range.bytes, piece)) {
       fail(fmt::format("{} cannot be read", written_[file].name));
     }
-    range.crc32c = profiler::crc32c(piece, range.crc32c);
+    range.crc32c = crc32c(piece, range.crc32c);
     range.bytes += static_cast<int64_t>(piece.size());
     into = into.subspan(piece.size());
   }

@@ -67,7 +67,7 @@ class CheckpointReader {
   std::optional<CheckpointState> state_;
   std::vector<models::SafetensorsFile> files_;
   std::vector<ManifestFile> written_;     // the entries of the manifest for `files_`
-  std::vector<input::InputFile> inputs_;  // the same files
+  std::vector<InputFile> inputs_;  // the same files
   std::vector<SummedRange> read_;
 };
 

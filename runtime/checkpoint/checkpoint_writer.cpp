@@ -23,7 +23,7 @@ ManifestFile add_text(const fs::path& folder, const std::string& name, const std
   write_file(folder / name, text);
   return {.name = name,
           .bytes = static_cast<int64_t>(text.size()),
-          .crc32c = profiler::crc32c(std::as_bytes(std::span(text)))};
+          .crc32c = crc32c(std::as_bytes(std::span(text)))};
 }
 
 /// Writes the model as torch.save does. Returns nothing if it is too large for one archive.

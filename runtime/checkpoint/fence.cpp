@@ -21,7 +21,7 @@ constexpr const char* kFile = ".generation";
 
 /// Returns the number in the file, or 0 if the file is missing or cannot be read.
 int64_t read_generation(const fs::path& file) {
-  std::istringstream in(input::read_file(file, input::kDescription.bytes).text);
+  std::istringstream in(read_file(file, kDescription.bytes).text);
   int64_t generation = 0;
   in >> generation;
   return std::max<int64_t>(generation, 0);

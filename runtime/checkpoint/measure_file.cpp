@@ -18,14 +18,14 @@ namespace {
 
 constexpr int64_t kMeasuredChunkBytes = int64_t{4}
                                         << 20;  // the bytes that a thread takes at a time
-constexpr int64_t kPieceBytes = profiler::kCrc32cPieceBytes;
+constexpr int64_t kPieceBytes = kCrc32cPieceBytes;
 constexpr int64_t kMostThreads = 8;
 
 /// Computes the checksums of all chunks. Several threads read, since one would wait for the disk
 /// and for its own arithmetic in turn.
 class Chunks {
  public:
-  Chunks(const input::InputFile& file, int64_t bytes)
+  Chunks(const InputFile& file, int64_t bytes)
       : file_(file),
         bytes_(bytes),
         checksums_(static_cast<size_t>((bytes + kMeasuredChunkBytes - 1) / kMeasuredChunkBytes)) {}
@@ -46,7 +46,7 @@ class Chunks {
   uint32_t joined() const {
     uint32_t crc = 0;
     for (int64_t i = 0; i < count(); ++i) {
-      crc = profiler::crc32c_joined(crc, checksums_[static_cast<size_t>(i)],
+      crc = crc32c_joined(crc, checksums_[static_cast<size_t>(i)],
                                     static_cast<uint64_t>(size_of(i)));
     }
     return crc;
@@ -71,12 +71,12 @@ class Chunks {
       const auto size = static_cast<size_t>(std::min(kPieceBytes, size_of(chunk) - at));
       const std::span<std::byte> piece = buffer.first(size);
       if (!file_.read_at(chunk * kMeasuredChunkBytes + at, piece)) failed_ = true;
-      crc = profiler::crc32c(piece, crc);
+      crc = crc32c(piece, crc);
     }
     return crc;
   }
 
-  const input::InputFile& file_;
+  const InputFile& file_;
   int64_t bytes_;
   std::vector<uint32_t> checksums_;
   std::atomic<int64_t> next_ = 0;
@@ -86,7 +86,7 @@ class Chunks {
 }  // namespace
 
 int64_t size_of(const fs::path& path) {
-  const input::InputFile file(path);
+  const InputFile file(path);
   if (file.is_open()) return static_cast<int64_t>(file.bytes());
   throw std::runtime_error(fmt::format("{} is missing", path.filename().string()));
 }
@@ -94,7 +94,7 @@ int64_t size_of(const fs::path& path) {
 ManifestFile measure_file(const fs::path& path) {
   const std::string name = path.filename().string();
   const int64_t bytes = size_of(path);
-  const input::InputFile file(path);
+  const InputFile file(path);
   Chunks chunks(file, bytes);
   if (!chunks.measure()) throw std::runtime_error(fmt::format("{} cannot be read", name));
   return {.name = name, .bytes = bytes, .crc32c = chunks.joined()};

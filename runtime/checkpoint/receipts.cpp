@@ -34,7 +34,7 @@ std::string receipt_json(const Receipt& receipt) {
 }
 
 Receipt read_receipt(const fs::path& path) {
-  const Json json = input::parse_strict_json(read_whole_file(path));
+  const Json json = parse_strict_json(read_whole_file(path));
   Receipt receipt;
   for (const Json& range : json.at("ranges")) {
     receipt.ranges.push_back({range[0], range[1], range[2], range[3]});
@@ -101,7 +101,7 @@ std::vector<JoinedRanges> join(std::vector<SummedRange> ranges, size_t count) {
       continue;
     }
     file.crc32c =
-        profiler::crc32c_joined(file.crc32c, range.crc32c, static_cast<uint64_t>(range.bytes));
+        crc32c_joined(file.crc32c, range.crc32c, static_cast<uint64_t>(range.bytes));
     file.bytes += range.bytes;
   }
   return files;

@@ -57,7 +57,7 @@ fs::path run_path(const planner::Config& config) {
 
 /// Returns "" if the file is missing.
 std::string read_file(const fs::path& path) {
-  return input::read_file(path, input::kRecord.bytes).text;
+  return shardlens::read_file(path, kRecord.bytes).text;
 }
 
 planner::Config read_config(const fs::path& path) {
@@ -72,8 +72,8 @@ std::string lines_until(const std::string& metrics, int64_t step) {
   std::istringstream lines(metrics);
   std::string kept;
   for (std::string line; std::getline(lines, line) && !lines.eof();) {
-    const auto json = input::find_json(line);
-    if (json && json->is_object() && input::whole_in(*json, "step").value_or(step + 1) <= step) {
+    const auto json = find_json(line);
+    if (json && json->is_object() && whole_in(*json, "step").value_or(step + 1) <= step) {
       kept += line + "\n";
     }
   }
@@ -81,8 +81,8 @@ std::string lines_until(const std::string& metrics, int64_t step) {
 }
 
 bool is_finished(const fs::path& path) {
-  const auto result = input::find_json(read_file(path / "result.json"));
-  return result && input::text_in(*result, "status") == "ok";
+  const auto result = find_json(read_file(path / "result.json"));
+  return result && text_in(*result, "status") == "ok";
 }
 
 std::string identity_of(const fs::path& path) {

@@ -56,7 +56,7 @@ void check_folder(const fs::path& folder, Look look) {
 /// of many kinds. Ours says what it is and lists files, so that no single damaged byte makes it
 /// another program's.
 bool is_of_others(const fs::path& manifest) {
-  const auto json = input::find_json(read_whole_file(manifest));
+  const auto json = find_json(read_whole_file(manifest));
   return json && !json->contains("schema") && !json->contains("files");
 }
 

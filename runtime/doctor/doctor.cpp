@@ -15,7 +15,6 @@ namespace shardlens::runtime {
 
 namespace {
 
-using profiler::bytes_text;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
@@ -261,8 +260,8 @@ std::string to_text(const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
     const char* const mark = finding.health == Health::wrong ? "WRONG" : "ok";
     text += fmt::format("{:<6}{}: {}{}{}\n", finding.health == Health::note ? "note" : mark,
-                        finding.about, input::shown(finding.text), finding.fix.empty() ? "" : "; ",
-                        input::shown(finding.fix));
+                        finding.about, shown(finding.text), finding.fix.empty() ? "" : "; ",
+                        shown(finding.fix));
   }
   return text;
 }
@@ -277,7 +276,7 @@ std::string to_json(const std::vector<Finding>& findings) {
                                 {"text", finding.text},
                                 {"mend", finding.fix}});
   }
-  return input::json_text(json);
+  return json_text(json);
 }
 
 }  // namespace shardlens::runtime

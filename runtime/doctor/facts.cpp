@@ -138,8 +138,8 @@ void look_at_memory(MachineFacts& facts) {
 void look_at_data(MachineFacts& facts) {
   facts.data_found.is_done = true;
   try {
-    planner::is_image_folder(facts.data) ? static_cast<void>(planner::list_image_folder(facts.data))
-                                         : static_cast<void>(load_dataset(facts.data));
+    models::is_image_folder(facts.data) ? static_cast<void>(models::list_image_folder(facts.data))
+                                         : static_cast<void>(models::load_dataset(facts.data));
   } catch (const std::exception& error) {
     facts.data_found.fault = error.what();
   }

@@ -33,10 +33,10 @@ namespace allocator = c10::cuda::CUDACachingAllocator;
 
 constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 
-bool is_on_stubs() { return ::dlsym(RTLD_DEFAULT, kNullDeviceMark) != nullptr; }
+bool is_on_stubs() { return ::dlsym(RTLD_DEFAULT, profiler::kNullDeviceMark) != nullptr; }
 
 [[noreturn]] void start_anew(const std::vector<std::string>& arguments) {
-  const std::string path = runtime::own_program().string();
+  const std::string path = own_program().string();
   std::vector<char*> argv{const_cast<char*>(path.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -77,16 +77,16 @@ int count_gpus() {
 
 void enter_null_device(const Device& device, const std::vector<std::string>& arguments) {
   if (is_on_stubs()) return;
-  if (std::getenv(kNullDeviceEntered) != nullptr) {
+  if (std::getenv(profiler::kNullDeviceEntered) != nullptr) {
     throw std::runtime_error(
         "the null device's libraries were preloaded but are not of this "
         "program; run make build");
   }
   put_first("LD_PRELOAD", preload_of(support_folder("null_device")));
-  ::setenv(kNullGpuVariable, device.gpu.c_str(), 1);
-  ::setenv(kNullDeviceEntered, "1", 1);
+  ::setenv(profiler::kNullGpuVariable, device.gpu.c_str(), 1);
+  ::setenv(profiler::kNullDeviceEntered, "1", 1);
   if (device.capacity_bytes > 0) {
-    ::setenv(kNullCapacityVariable, std::to_string(device.capacity_bytes).c_str(), 1);
+    ::setenv(profiler::kNullCapacityVariable, std::to_string(device.capacity_bytes).c_str(), 1);
   }
   start_anew(arguments);
 }

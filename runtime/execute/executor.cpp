@@ -37,7 +37,7 @@ bool is_beside(planner::Stream stream) {
 }  // namespace
 
 ExecutorOptions executor_options(const planner::Config& config) {
-  return {step::step_options(config), optimizer_options(config)};
+  return {planner::step_options(config), optimizer_options(config)};
 }
 
 Executor::Executor(const models::ModelSpec& spec, RankState& state, Streams& streams,

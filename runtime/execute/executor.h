@@ -38,7 +38,7 @@ namespace shardlens::runtime {
 
 class NullInspection;
 
-struct ExecutorOptions : step::StepOptions {
+struct ExecutorOptions : planner::StepOptions {
   planner::OptimizerOptions optimizer{};
   std::vector<models::Forward> units{};  // of a program's own model; empty: the family's
   models::Loss loss{};                   // likewise; empty: spec.loss
@@ -47,7 +47,7 @@ struct ExecutorOptions : step::StepOptions {
 /// Returns the options that a configuration asks for.
 ExecutorOptions executor_options(const planner::Config& config);
 
-class Executor : public step::Interpreter<Executor, AtenStepOps> {
+class Executor : public planner::Interpreter<Executor, AtenStepOps> {
  public:
   /// Learns the id of each action before the action runs.
   using Observer = std::function<void(int action)>;

@@ -168,7 +168,7 @@ std::function<void(const StepScalars&)> Executor::step_of(const Action& action) 
 Operation Executor::operation(const Action& action) const {
   return {
       .step = step_,
-      .kind = planner::to_string(action.kind),
+      .kind = to_string(action.kind),
       .group = action.group < 0 ? "all" : std::string_view(schedule().groups[action.group].name),
       .bucket = action.bucket};
 }

@@ -20,7 +20,7 @@ using planner::Schedule;
 
 /// Follows the allocator. LibTorch keeps trackers for ever, so one is attached for the life of the
 /// process.
-void follow_allocator(NullChecks& checks) {
+void follow_allocator(profiler::NullChecks& checks) {
   using c10::cuda::CUDACachingAllocator::TraceEntry;
   static const bool followed = [&checks] {
     c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker([&checks](const TraceEntry& e) {
@@ -41,7 +41,7 @@ struct ExpectedCall {
   void* stream = nullptr;
   int ranks = 1;
 
-  bool is(const NcclCall& call) const {
+  bool is(const profiler::NcclCall& call) const {
     return call.function == function && call.count == static_cast<size_t>(count) &&
            call.dtype == static_cast<int>(dtype) && call.stream == stream && call.ranks == ranks;
   }
@@ -98,7 +98,7 @@ std::vector<ExpectedCall> expected_calls(const Schedule& schedule, const Streams
 
 }  // namespace
 
-NullInspection::NullInspection(NullChecks& checks, RankState& state, const Streams& streams,
+NullInspection::NullInspection(profiler::NullChecks& checks, RankState& state, const Streams& streams,
                                bool by_nccl)
     : checks_(checks), state_(state), streams_(streams), by_nccl_(by_nccl) {
   follow_allocator(checks);
@@ -146,18 +146,18 @@ void NullInspection::use_state(const Schedule& schedule, const Action& action) {
 }
 
 void NullInspection::end_pass(const Schedule& schedule) {
-  std::vector<NcclCall> calls = checks_.take_nccl_calls();
+  std::vector<profiler::NcclCall> calls = checks_.take_nccl_calls();
   if (!by_nccl_) return;
   // Sums of metrics are not part of a schedule.
   std::erase_if(
-      calls, [](const NcclCall& call) { return call.dtype == static_cast<int>(NcclType::fp64); });
+      calls, [](const profiler::NcclCall& call) { return call.dtype == static_cast<int>(NcclType::fp64); });
   const std::vector<ExpectedCall> expected = expected_calls(schedule, streams_);
   if (calls.size() != expected.size()) {
     faults_.push_back(fmt::format("NCCL was called {} times where the schedule has {} collectives",
                                   calls.size(), expected.size()));
   }
   for (size_t i = 0; i < std::min(calls.size(), expected.size()); ++i) {
-    const NcclCall& call = calls[i];
+    const profiler::NcclCall& call = calls[i];
     if (expected[i].is(call)) continue;
     faults_.push_back(fmt::format(
         "NCCL call {} is {} over {} ranks where the schedule has {} over {}", i,

@@ -20,7 +20,7 @@ struct BucketState {
   at::Tensor parameters;  // what gathers take: the cast, or a copy of it on the device
 };
 
-using StepScalars = step::StepScalars<at::Tensor>;
+using StepScalars = planner::StepScalars<at::Tensor>;
 
 /// Takes one step on the bucket. `gradient` is fp32, and is divided in place.
 void step_bucket(const planner::OptimizerOptions& options, BucketState& bucket,

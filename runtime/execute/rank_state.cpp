@@ -104,7 +104,7 @@ class HostShards {
 
 RankState::RankState(const models::ModelSpec& spec, const planner::Schedule& schedule, int rank,
                      const c10::Device& device, const planner::OptimizerOptions& optimizer)
-    : schedule_(schedule), rank_(rank), device_(device), places_(step::places_of(schedule)) {
+    : schedule_(schedule), rank_(rank), device_(device), places_(planner::places_of(schedule)) {
   check(places_.size() == spec.parameters.size(), "a parameter lies in no bucket");
   allocate_buckets(optimizer);
   allocate_slots();
@@ -114,7 +114,7 @@ RankState::RankState(const models::ModelSpec& spec, const planner::Schedule& sch
 
 void RankState::bind_to_masters() {
   for (size_t parameter = 0; parameter < places_.size(); ++parameter) {
-    const step::ParameterPlace& place = places_[parameter];
+    const planner::ParameterPlace& place = places_[parameter];
     float* base = buckets_[place.group][place.bucket].master.data_ptr<float>();
     point_weight(static_cast<int>(parameter), base + place.entry.offset, place.entry.numel * 4);
   }
@@ -172,7 +172,7 @@ void RankState::allocate_slots() {
 
 void RankState::make_weights(const models::ModelSpec& spec) {
   for (size_t i = 0; i < places_.size(); ++i) {
-    const step::ParameterPlace& place = places_[i];
+    const planner::ParameterPlace& place = places_[i];
     const planner::Bucket& bucket = schedule_.groups[place.group].buckets[place.bucket];
     at::Tensor weight =
         without_memory(spec.parameters[i].shape, scalar_type(bucket.dtype), device_);
@@ -203,7 +203,7 @@ void RankState::begin_slot(int index) {
 void RankState::end_slot(int index) { point(slots_[index], at::DataPtr(nullptr, device_), 0); }
 
 void RankState::set_parameter(int parameter, const at::Tensor& value) {
-  const StateRange range = step::range_of(schedule_, places_[parameter], rank_);
+  const StateRange range = planner::range_of(schedule_, places_[parameter], rank_);
   if (range.numel == 0) return;
   const BucketState& state = buckets_[range.group][range.bucket];
   const at::Tensor part = value.reshape({-1}).narrow(0, range.begin, range.numel);
@@ -217,7 +217,7 @@ std::vector<StateRange> RankState::ranges() const {
   for (int group = 0; group < static_cast<int>(buckets_.size()); ++group) {
     for (int bucket = 0; bucket < static_cast<int>(buckets_[group].size()); ++bucket) {
       for (const auto& entry : schedule_.groups[group].buckets[bucket].entries) {
-        const StateRange range = step::range_of(schedule_, {group, bucket, entry}, rank_);
+        const StateRange range = planner::range_of(schedule_, {group, bucket, entry}, rank_);
         if (range.numel > 0) ranges.push_back(range);
       }
     }

@@ -27,7 +27,7 @@
 
 namespace shardlens::runtime {
 
-using StateRange = step::StateRange;
+using StateRange = planner::StateRange;
 
 /// Describes a copy to be made: `to` of one dtype, `from` of the same or another; both 1D of the
 /// same length.
@@ -112,7 +112,7 @@ class RankState {
   const planner::Schedule& schedule_;
   int rank_;
   c10::Device device_;
-  std::vector<step::ParameterPlace> places_;  // by parameter
+  std::vector<planner::ParameterPlace> places_;  // by parameter
   std::vector<std::vector<BucketState>> buckets_;
   std::vector<at::Tensor> slots_;  // 1D, of the slot's dtype; those of parameters in bytes
   std::vector<at::Tensor> weights_;

@@ -18,7 +18,7 @@ namespace shardlens::runtime {
 
 struct AtenStepOps {
   using Tensor = at::Tensor;
-  using Batch = runtime::Batch;
+  using Batch = models::Batch;
   using Edge = torch::autograd::Edge;
   using Device = c10::Device;
 
@@ -41,7 +41,7 @@ struct AtenStepOps {
                            int64_t growth_steps);
 };
 
-using GradientScale = step::GradientScale<AtenStepOps>;
+using GradientScale = planner::GradientScale<AtenStepOps>;
 
 /// Returns the state of a scale that adapts itself, or nothing. Waits for the device.
 std::optional<LossScaleState> state_of(const GradientScale& scale);

@@ -140,7 +140,7 @@ planner::Config config_of_run(const InferOptions& options) {
         "--run {}: is no run; give the folder that train has made", options.run.string()));
   }
   planner::Config config;
-  planner::read_json(config, input::read_file(file, input::kWritten.bytes, "give a run"),
+  planner::read_json(config, read_file(file, kWritten.bytes, "give a run"),
                      file.string());
   return with_inputs_found(config, options);
 }
@@ -175,7 +175,7 @@ Job prepare(const planner::Config& run, const InferOptions& options) {
 
 std::vector<std::string> class_names(const planner::Config& run) {
   if (run.data == "fashion-mnist") return {kFashionNames.begin(), kFashionNames.end()};
-  if (planner::is_image_folder(run.data)) return planner::list_image_folder(run.data).classes;
+  if (models::is_image_folder(run.data)) return models::list_image_folder(run.data).classes;
   return {};
 }
 
@@ -191,9 +191,9 @@ int64_t test_index(const Job& job, int64_t index) {
 
 /// Returns the image as [1, channels, px, px], as in training, on the CPU. The target of a file is
 /// -1.
-Batch load_sample(const Job& job, const InferOptions& options) {
+models::Batch load_sample(const Job& job, const InferOptions& options) {
   if (!options.image.empty()) {
-    const std::vector<planner::ImageFile> files = {{.path = options.image, .label = -1}};
+    const std::vector<models::ImageFile> files = {{.path = options.image, .label = -1}};
     try {
       return FileBatches(files, job.spec.sample.shape[1], job.spec.sample.shape[0], at::kCPU)
           .at(at::zeros({1}, at::kLong));
@@ -211,7 +211,7 @@ Batch load_sample(const Job& job, const InferOptions& options) {
 
 /// Returns the logits of one rank, [classes] on the CPU.
 at::Tensor logits_of_rank(const Job& job, int rank, void* region, const fs::path& weights,
-                          const Batch& sample) {
+                          const models::Batch& sample) {
   const at::NoGradGuard no_grad;
   at::set_num_threads(static_cast<int>(job.config.threads));
   const c10::Device device = open_device(job.device, job.gpus > 0 ? rank % job.gpus : 0);
@@ -223,14 +223,14 @@ at::Tensor logits_of_rank(const Job& job, int rank, void* region, const fs::path
   });
   Executor executor(job.spec, state, *streams, links->channels(), executor_options(job.config));
   executor.run(job.evaluate, 0, [&] {
-    return Batch{.input = sample.input.to(device), .targets = sample.targets.to(device)};
+    return models::Batch{.input = sample.input.to(device), .targets = sample.targets.to(device)};
   });
   at::Tensor logits = executor.logits()[0].to(at::kCPU, at::kFloat);
   world_barrier(links->channels(), {.step = 0, .kind = "BARRIER", .group = "infer"});
   return logits;
 }
 
-at::Tensor run_ranks(const Job& job, const fs::path& weights, const Batch& sample) {
+at::Tensor run_ranks(const Job& job, const fs::path& weights, const models::Batch& sample) {
   choose_attention(job.config.attention);
   const auto region = SharedRegion::create(region_bytes(job));
   const Board board = Board::initialise(region.data(), job.strategy.world_size);
@@ -288,7 +288,7 @@ Inference infer(const InferOptions& options) {
                       .guesses = {}};
   const Job job = prepare(run, options);
   models::check_weights(job.spec, inference.weights.string());
-  Batch sample = load_sample(job, options);
+  models::Batch sample = load_sample(job, options);
   const int64_t target = sample.targets[0].item<int64_t>();
   sample.targets.clamp_min_(0);  // the pass computes a loss, too
   inference.picture = picture_of(sample.input);

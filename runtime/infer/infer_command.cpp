@@ -54,7 +54,7 @@ Asked parse(const std::vector<std::string>& arguments) {
   app.add_option("--timeout", options.timeout_s, "seconds that ranks wait for each other")
       ->check(CLI::PositiveNumber);
   app.add_flag("--json", asked.as_json, "print JSON");
-  asked.help = profiler::parse_program(app, arguments);
+  asked.help = parse_program(app, arguments);
   if (!asked.help.empty()) return asked;
   if (!options.index && options.image.empty()) {
     throw std::invalid_argument("which image? give --index N of a test image, or --image FILE.png");
@@ -65,7 +65,7 @@ Asked parse(const std::vector<std::string>& arguments) {
 
 std::string words_of(const Guess& guess) {
   return guess.name.empty() ? fmt::format("{}", guess.label)
-                            : fmt::format("{} ({})", guess.label, input::shown(guess.name));
+                            : fmt::format("{} ({})", guess.label, shown(guess.name));
 }
 
 std::string text_of(const Asked& asked, const Inference& inference) {
@@ -83,9 +83,9 @@ std::string text_of(const Asked& asked, const Inference& inference) {
     text += fmt::format("  {:<18}{:7.2f} %\n", words_of(guess), 100 * guess.probability);
   }
   for (const std::string& one : inference.passed_over) {
-    text += fmt::format("warning: damaged and passed over: {}\n", input::shown(one));
+    text += fmt::format("warning: damaged and passed over: {}\n", shown(one));
   }
-  return text + fmt::format("weights: {}{}\n", input::shown(inference.weights.string()),
+  return text + fmt::format("weights: {}{}\n", shown(inference.weights.string()),
                             asked.options.workers == 1
                                 ? ""
                                 : fmt::format(", on {} ranks", asked.options.workers));
@@ -119,7 +119,7 @@ std::string infer_command(const std::vector<std::string>& arguments) {
   if (!asked.help.empty()) return asked.help;
   check_libtorch_version();
   const Inference inference = infer(asked.options);
-  return asked.as_json ? input::json_text(json_of(asked, inference)) : text_of(asked, inference);
+  return asked.as_json ? json_text(json_of(asked, inference)) : text_of(asked, inference);
 }
 
 }  // namespace shardlens::runtime

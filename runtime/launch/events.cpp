@@ -58,18 +58,18 @@ void EventLog::add(RunEvent event) {
 
 std::vector<RunEvent> read_events(const std::filesystem::path& path) {
   std::vector<RunEvent> events;
-  std::istringstream lines(input::read_file(path, input::kRecord.bytes).text);
+  std::istringstream lines(read_file(path, kRecord.bytes).text);
   for (std::string line; std::getline(lines, line);) {
-    const auto found = input::find_json(line);
-    const auto kind = found ? input::text_in(*found, "kind") : std::nullopt;
+    const auto found = find_json(line);
+    const auto kind = found ? text_in(*found, "kind") : std::nullopt;
     if (!kind) continue;
-    const auto rank = input::whole_in(*found, "rank");
-    events.push_back({.time = input::text_in(*found, "time").value_or(""),
-                      .generation = input::whole_in(*found, "generation").value_or(0),
+    const auto rank = whole_in(*found, "rank");
+    events.push_back({.time = text_in(*found, "time").value_or(""),
+                      .generation = whole_in(*found, "generation").value_or(0),
                       .kind = *kind,
                       .rank = rank ? std::optional(static_cast<int>(*rank)) : std::nullopt,
-                      .step = input::whole_in(*found, "step"),
-                      .text = input::text_in(*found, "text").value_or("")});
+                      .step = whole_in(*found, "step"),
+                      .text = text_in(*found, "text").value_or("")});
   }
   return events;
 }

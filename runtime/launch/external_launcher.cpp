@@ -44,7 +44,7 @@ std::string host_name() {
 }
 
 std::string text_in_file(const fs::path& path) {
-  return input::read_file(path, input::kDescription.bytes).text;
+  return read_file(path, kDescription.bytes).text;
 }
 
 void tell_torchrun(const Membership& place, const std::string& reason) {
@@ -69,7 +69,7 @@ struct Opened {
     return {.name = json.at("name"),
             .checkpoint = json.at("checkpoint"),
             .marker = json.at("marker"),
-            .generation = input::whole_of(json.at("generation"))};
+            .generation = whole_of(json.at("generation"))};
   }
 };
 
@@ -141,7 +141,7 @@ class LaunchedRank {
     const Failure first = store_.first_failure();
     const bool is_wrong_use = first.fault() == Fault::wrong_use;
     clear_bar();
-    fmt::print(stderr, "shardlens train: {}\n", input::shown_lines(first.what()));
+    fmt::print(stderr, "shardlens train: {}\n", shown_lines(first.what()));
     if (directory_) leave_traces(first);
     end({.end = Outcome::End::failed,
          .fault = first.fault(),

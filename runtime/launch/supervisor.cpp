@@ -109,7 +109,7 @@ Outcome Supervisor::restart(const Outcome& last, std::chrono::milliseconds pause
   const std::string which =
       fmt::format("failure {}{}", failures_.size(), limit_text(job_.config.max_failures));
   fmt::print(stderr, "shardlens train: {}; {}: starts again in {:.2f} s\n",
-             input::shown(last.reason), which, static_cast<double>(pause.count()) / 1e3);
+             shown(last.reason), which, static_cast<double>(pause.count()) / 1e3);
   if (const int signal = wait_for_signal(signals, pause)) return ended_by(signal);
   return start_again(fmt::format("{}: {}", which, last.reason), last, Verified::while_read,
                      signals);
@@ -120,7 +120,7 @@ Outcome Supervisor::restart(const Outcome& last, std::chrono::milliseconds pause
 Outcome Supervisor::look_for_another(const Outcome& last, const WatchedSignals& signals) {
   clear_bar();
   fmt::print(stderr, "shardlens train: {}; looks for a checkpoint that is whole\n",
-             input::shown(last.reason));
+             shown(last.reason));
   return start_again(last.reason, last, Verified::before, signals);
 }
 

@@ -39,40 +39,40 @@ int64_t crop_offset(int64_t size, int64_t px) {
 
 at::Tensor sample_order(int64_t count, uint64_t seed, int64_t epoch, int rank, int world_size) {
   auto generator = at::detail::createCPUGenerator(seed + static_cast<uint64_t>(epoch));
-  return step::split<AtenStepOps>(at::randperm(count, generator, at::kLong), rank, world_size);
+  return planner::split<AtenStepOps>(at::randperm(count, generator, at::kLong), rank, world_size);
 }
 
 at::Tensor in_order(int64_t count, int rank, int world_size) {
-  return step::split<AtenStepOps>(at::arange(count, at::kLong), rank, world_size);
+  return planner::split<AtenStepOps>(at::arange(count, at::kLong), rank, world_size);
 }
 
-Batches::Batches(const ImageSet& set, const c10::Device& device)
+Batches::Batches(const models::ImageSet& set, const c10::Device& device)
     : pixels_(view_of(set.pixels, {set.count, 1, set.height, set.width}).to(device)),
       labels_(view_of(set.labels, {set.count}).to(device)) {}
 
-Batch Batches::at(const at::Tensor& indices) const {
-  return step::gather<AtenStepOps>(pixels_, labels_, indices);
+models::Batch Batches::at(const at::Tensor& indices) const {
+  return planner::gather<AtenStepOps>(pixels_, labels_, indices);
 }
 
-FileBatches::FileBatches(const std::vector<planner::ImageFile>& files, int64_t px, int64_t channels,
+FileBatches::FileBatches(const std::vector<models::ImageFile>& files, int64_t px, int64_t channels,
                          const c10::Device& device)
     : files_(files), px_(px), channels_(channels), device_(device) {}
 
-Batch FileBatches::at(const at::Tensor& indices) const {
+models::Batch FileBatches::at(const at::Tensor& indices) const {
   const auto* chosen = indices.data_ptr<int64_t>();
   const int64_t count = indices.numel();
   const at::Tensor pixels = at::empty({count, channels_, px_, px_}, at::kByte);
   const at::Tensor labels = at::empty({count}, at::kLong);
   for (int64_t i = 0; i < count; ++i) {
-    const planner::ImageFile& file = files_[static_cast<size_t>(chosen[i])];
+    const models::ImageFile& file = files_[static_cast<size_t>(chosen[i])];
     pixels[i].copy_(read_square(file.path, px_, channels_));
     labels[i] = file.label;
   }
-  return step::move_batch<AtenStepOps>(device_, pixels, labels);
+  return planner::move_batch<AtenStepOps>(device_, pixels, labels);
 }
 
 at::Tensor read_square(const std::string& path, int64_t px, int64_t channels) {
-  DecodedImage image = decode_image(path, channels);
+  models::DecodedImage image = models::decode_image(path, channels);
   const at::Tensor pixels =
       at::from_blob(image.pixels.data(), {1, image.height, image.width, channels}, at::kByte)
           .permute({0, 3, 1, 2});
@@ -87,8 +87,8 @@ at::Tensor read_square(const std::string& path, int64_t px, int64_t channels) {
       .contiguous();
 }
 
-Batch OwnBatches::at(const at::Tensor& indices) const {
-  Batch batch = data_.at(indices);
+models::Batch OwnBatches::at(const at::Tensor& indices) const {
+  models::Batch batch = data_.at(indices);
   const int64_t rows = batch.input.defined() ? batch.input.size(0) : 0;
   if (rows != indices.numel()) {
     throw std::invalid_argument(
@@ -101,7 +101,7 @@ Batch OwnBatches::at(const at::Tensor& indices) const {
   return batch;
 }
 
-Batch synthetic_batch(const models::ModelSpec& spec, int64_t samples, uint64_t seed,
+models::Batch synthetic_batch(const models::ModelSpec& spec, int64_t samples, uint64_t seed,
                       const c10::Device& device) {
   auto generator = at::detail::createCPUGenerator(seed);
   const models::SampleSpec& sample = spec.sample;
@@ -113,7 +113,7 @@ Batch synthetic_batch(const models::ModelSpec& spec, int64_t samples, uint64_t s
       // This copies even if a view would do, so that memory is the same for every batch.
       return ids.narrow(1, first, seq).clone(at::MemoryFormat::Contiguous).to(device);
     };
-    Batch batch{.input = part(0), .targets = {}};
+    models::Batch batch{.input = part(0), .targets = {}};
     if (spec.target_bytes(1) > 0) batch.targets = part(1);
     return batch;
   }

@@ -30,17 +30,17 @@ class BatchSource {
   virtual c10::Device index_device() const = 0;
   /// Returns the samples at `indices`. Pixels are scaled as ToTensor and Normalize(0.5, 0.5) do:
   /// ((pixel / 255) - 0.5) / 0.5.
-  virtual Batch at(const at::Tensor& indices) const = 0;
+  virtual models::Batch at(const at::Tensor& indices) const = 0;
 };
 
 /// Gives samples of one image set, kept as bytes on a device. On the CPU it borrows the set's
 /// memory.
 class Batches : public BatchSource {
  public:
-  explicit Batches(const ImageSet& set, const c10::Device& device = c10::Device(c10::kCPU));
+  explicit Batches(const models::ImageSet& set, const c10::Device& device = c10::Device(c10::kCPU));
 
   c10::Device index_device() const override { return pixels_.device(); }
-  Batch at(const at::Tensor& indices) const override;
+  models::Batch at(const at::Tensor& indices) const override;
 
  private:
   at::Tensor pixels_;  // [count, 1, height, width] uint8
@@ -52,14 +52,14 @@ class Batches : public BatchSource {
 class FileBatches : public BatchSource {
  public:
   /// Takes the image size `px` and the `channels` that the model takes.
-  FileBatches(const std::vector<planner::ImageFile>& files, int64_t px, int64_t channels,
+  FileBatches(const std::vector<models::ImageFile>& files, int64_t px, int64_t channels,
               const c10::Device& device);
 
   c10::Device index_device() const override { return c10::Device(c10::kCPU); }
-  Batch at(const at::Tensor& indices) const override;
+  models::Batch at(const at::Tensor& indices) const override;
 
  private:
-  const std::vector<planner::ImageFile>& files_;
+  const std::vector<models::ImageFile>& files_;
   int64_t px_;
   int64_t channels_;
   c10::Device device_;
@@ -68,13 +68,13 @@ class FileBatches : public BatchSource {
 /// Gives a program's own samples, which it borrows.
 class OwnBatches : public BatchSource {
  public:
-  OwnBatches(const OwnData& data, const c10::Device& device) : data_(data), device_(device) {}
+  OwnBatches(const models::OwnData& data, const c10::Device& device) : data_(data), device_(device) {}
 
   c10::Device index_device() const override { return c10::Device(c10::kCPU); }
-  Batch at(const at::Tensor& indices) const override;
+  models::Batch at(const at::Tensor& indices) const override;
 
  private:
-  const OwnData& data_;
+  const models::OwnData& data_;
   c10::Device device_;
 };
 
@@ -85,7 +85,7 @@ at::Tensor read_square(const std::string& path, int64_t px, int64_t channels);
 
 /// Returns a random batch, drawn on the CPU from the seed: normal noise with random classes, or
 /// random tokens and, as targets, the tokens that follow them.
-Batch synthetic_batch(const models::ModelSpec& spec, int64_t samples, uint64_t seed,
+models::Batch synthetic_batch(const models::ModelSpec& spec, int64_t samples, uint64_t seed,
                       const c10::Device& device);
 
 }  // namespace shardlens::runtime

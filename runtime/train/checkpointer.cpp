@@ -259,7 +259,7 @@ CheckpointState Checkpointer::restore() {
   for (const StateRange& range : state_.ranges()) restore_range(range, reader);
   if (job_.attempt.verifies) verify(reader);
   state_.renew_casts();
-  runtime::check(reader.state().has_value(), "a checkpoint's state is gone since it was checked");
+  shardlens::check(reader.state().has_value(), "a checkpoint's state is gone since it was checked");
   const CheckpointState& state = *reader.state();
   state_.step_count().fill_(state.optimizer_steps);
   if (state.loss_scale) runtime::restore(*state.loss_scale, gradient_scale_);

@@ -31,8 +31,8 @@ void take_data(Job& job, const planner::TrainingData& data) {
 }
 
 void load_idx(Job& job) {
-  job.data = load_dataset(job.config.data);
-  const ImageSet& train = job.data.train;
+  job.data = models::load_dataset(job.config.data);
+  const models::ImageSet& train = job.data.train;
   take_data(job, {.kind = DataKind::idx,
                   .train_samples = train.count,
                   .test_samples = job.data.test.count,
@@ -42,8 +42,8 @@ void load_idx(Job& job) {
 }
 
 void list_images(Job& job) {
-  job.folder = planner::list_image_folder(job.config.data);
-  take_data(job, data_of(job.folder));
+  job.folder = models::list_image_folder(job.config.data);
+  take_data(job, planner::data_of(job.folder));
 }
 
 /// Takes a program's data: its samples, or one random batch.
@@ -94,7 +94,7 @@ void load_data(Job& job) {
     return;
   }
   expect_image_model(job.spec, job.config);
-  planner::is_image_folder(job.config.data) ? list_images(job) : load_idx(job);
+  models::is_image_folder(job.config.data) ? list_images(job) : load_idx(job);
 }
 
 /// Returns the program's own spec if it has one; else --model names one of ours.
@@ -146,7 +146,7 @@ void choose_ranks(Job& job) {
     std::iota(job.ranks.begin(), job.ranks.end(), 0);
   }
   if (job.device.kind == DeviceKind::null) {
-    job.notice = kNullDeviceNotice;
+    job.notice = profiler::kNullDeviceNotice;
   } else if (job.config.solo_rank >= 0 && job.strategy.world_size > 1) {
     job.notice = "solo rank: memory is real, values are not";
   }
@@ -189,7 +189,7 @@ void check_host_memory(const Job& job) {
                   "give --offload "
                   "{}, or more ranks on more hosts",
                   to_string(job.config.offload), job.ranks_here(), job.ranks_here() == 1 ? "" : "s",
-                  profiler::bytes_text(needed_bytes), profiler::bytes_text(*left_bytes),
+                  bytes_text(needed_bytes), bytes_text(*left_bytes),
                   job.strategy.offload == planner::Offload::params ? "none" : "params or none"));
 }
 
@@ -239,7 +239,7 @@ std::string describe(const Job& job, const RankStatus& status) {
   }
   const planner::Action& action = schedule.action(status.action);
   std::string text = fmt::format("{}, step {}, action {} {}", to_string(status.phase), status.step,
-                                 status.action, planner::to_string(action.kind));
+                                 status.action, to_string(action.kind));
   if (action.unit >= 0) return text + " of " + schedule.units[action.unit];
   if (action.group >= 0) text += " of " + schedule.groups[action.group].name;
   if (action.bucket >= 0) text += fmt::format(" bucket {}", action.bucket);

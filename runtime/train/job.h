@@ -47,8 +47,8 @@ struct Job {
   models::ModelSpec spec;
   std::optional<OwnTraining> own;  // the program's own model and samples
   planner::TrainingData found_data{};
-  Dataset data;                 // of IDX files
-  planner::ImageFolder folder;  // of image files
+  models::Dataset data;                 // of IDX files
+  models::ImageFolder folder;  // of image files
   planner::Schedule train;
   planner::Schedule evaluate;
   int64_t steps_per_epoch = 0;

@@ -8,8 +8,8 @@ namespace shardlens::runtime {
 
 struct OwnTraining {
   models::OwnModel model;
-  OwnData train{};  // no samples: one random batch, as with --data synthetic
-  OwnData test{};   // no samples: no test; else answers are counted as for classes
+  models::OwnData train{};  // no samples: one random batch, as with --data synthetic
+  models::OwnData test{};   // no samples: no test; else answers are counted as for classes
 };
 
 }  // namespace shardlens::runtime

@@ -95,7 +95,7 @@ void expect_room_for_checkpoints(const Job& job) {
   throw std::invalid_argument(fmt::format(
       "--storage {}: a checkpoint and the model take {}, and {} are free; free some, or give "
       "--checkpoint-every none",
-      job.config.storage, profiler::bytes_text(needed), profiler::bytes_text(free)));
+      job.config.storage, bytes_text(needed), bytes_text(free)));
 }
 
 Resumption resume(Job& job, const RunDirectory& directory, Verified verified) {

@@ -57,12 +57,12 @@ profiler::Phase recorded(RankPhase phase) {
 }
 
 std::string peak_text(const MemoryPeak& peak) {
-  return fmt::format("{} allocated, {} reserved", profiler::bytes_text(peak.allocated_bytes),
-                     profiler::bytes_text(peak.reserved_bytes));
+  return fmt::format("{} allocated, {} reserved", bytes_text(peak.allocated_bytes),
+                     bytes_text(peak.reserved_bytes));
 }
 
 /// Sums batch losses; they are read only on demand.
-struct MeanLoss : step::RunningLoss<at::Tensor> {
+struct MeanLoss : planner::RunningLoss<at::Tensor> {
   /// Returns what a checkpoint keeps; reads the device.
   LossSum state() const { return {sum.defined() ? sum.item<double>() : 0, steps}; }
   /// Restores the sum. Losses on `device` will be added to it.
@@ -118,7 +118,7 @@ class TrainData {
 
   int64_t samples() const { return order_.numel(); }
 
-  Batch at(int64_t first, int64_t count) const {
+  models::Batch at(int64_t first, int64_t count) const {
     return source_ ? source_->at(order_.narrow(0, first, count)) : batch_;
   }
 
@@ -128,7 +128,7 @@ class TrainData {
   const Job& job_;
   int rank_;
   std::unique_ptr<BatchSource> source_;  // null: the one batch
-  Batch batch_;
+  models::Batch batch_;
   at::Tensor order_;  // [samples of one epoch], int64
 };
 
@@ -204,7 +204,7 @@ class Trainer {
         state_(job.spec, job.train, options.rank, options.device, optimizer_options(job.config)),
         executor_(job.spec, state_, *options.streams, options.channels, options_of(job)),
         train_data_(job, options.rank, options.device) {
-    if (NullChecks* const checks = find_null_checks()) {
+    if (profiler::NullChecks* const checks = profiler::find_null_checks()) {
       inspection_.emplace(*checks, state_, *options.streams,
                           job.strategy.communicator == planner::CommunicatorKind::nccl);
       executor_.inspect(*inspection_);
@@ -363,7 +363,7 @@ class Trainer {
     peaks_.begin_steps();
     for (int64_t first = step_ % job_.steps_per_epoch * batch;
          first < samples && step_ < job_.steps; first += batch) {
-      if (step_ == first_step_ + step::kFirstSteps) peaks_.begin_steps();
+      if (step_ == first_step_ + planner::kFirstSteps) peaks_.begin_steps();
       train_step(epoch, first);
       if (checkpoints_) checkpoints_->check();
       if (ends_epoch()) continue;
@@ -371,7 +371,7 @@ class Trainer {
       save_if_due();
       if (stops_) return;
     }
-    if (step_ > first_step_ + step::kFirstSteps) peaks_.end_steps();
+    if (step_ > first_step_ + planner::kFirstSteps) peaks_.end_steps();
     const bool whole = step_ == (epoch + 1) * job_.steps_per_epoch;
     result_.epochs = whole ? epoch + 1 : epoch;
     result_.steps = step_;
@@ -437,7 +437,7 @@ class Trainer {
                     [&] { return test_data_->at(order.narrow(0, first, samples)); });
       // The padded list wraps at its end: a sample that comes again there is not counted again.
       const int64_t fresh = (count - options_.rank + world_size - 1) / world_size - first;
-      correct += step::count_correct(
+      correct += planner::count_correct(
           executor_.logits(), executor_.targets(), std::clamp<int64_t>(fresh, 0, samples),
           [](const at::Tensor& number) { return number.item<int64_t>(); });
     }

@@ -85,7 +85,7 @@ void make_dcp(const std::string& path, int64_t tensors) {
   });
 }
 
-void write_snapshot(profiler::DocumentWriter& out, int64_t entries) {
+void write_snapshot(DocumentWriter& out, int64_t entries) {
   out.begin_map();
   out.key("segments");
   out.begin_list();
@@ -111,12 +111,12 @@ void write_snapshot(profiler::DocumentWriter& out, int64_t entries) {
 template <bool kAsPickle>
 void make_snapshot(const std::string& path, int64_t entries) {
   std::ofstream out(path, std::ios::binary);
-  const auto writer = kAsPickle ? profiler::pickle_writer(out) : profiler::json_writer(out);
+  const auto writer = kAsPickle ? pickle_writer(out) : json_writer(out);
   write_snapshot(*writer, entries);
 }
 
 void make_recording(const std::string& path, int64_t events) {
-  test::write_large_recording(path, events);
+  tests::write_large_recording(path, events);
 }
 
 void make_events(const std::string& path, int64_t lines) {
@@ -131,12 +131,12 @@ void make_manifest(const std::string& path, int64_t files) {
   for (int64_t i = 0; i < files; ++i) {
     manifest.files.push_back({fmt::format("model-{}.safetensors", i), 10, 7});
   }
-  test::write_file(path, runtime::to_json(manifest));
+  tests::write_file(path, runtime::to_json(manifest));
 }
 
 void make_images(const std::string& path, int64_t images) {
   fs::create_directory(path);
-  test::write_idx_dataset(
+  tests::write_idx_dataset(
       path, {.train = static_cast<uint32_t>(images), .test = 10, .px = 28, .classes = 10});
 }
 
@@ -145,13 +145,13 @@ void make_gzipped_images(const std::string& path, int64_t images) {
   for (const std::string set : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                                 "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
     const std::string plain = path + "/" + set;
-    test::write_gzip_file(plain + ".gz", test::read_file(plain));
+    tests::write_gzip_file(plain + ".gz", tests::read_file(plain));
     fs::remove(plain);
   }
 }
 
 void make_picture(const std::string& path, int64_t rows) {
-  test::write_picture(path, test::plain_picture(1000, static_cast<int>(rows), 9, 99, 199));
+  tests::write_picture(path, tests::plain_picture(1000, static_cast<int>(rows), 9, 99, 199));
 }
 
 /// A list of a configuration that is refused by its name, after it was read.
@@ -161,7 +161,7 @@ void make_configuration(const std::string& path, int64_t values) {
   constexpr std::array<const char*, 3> kEnd = {"]}", "]\n", "]\n"};
   std::string text = kBegin[kNotation];
   for (int64_t i = 1; i < values; ++i) text += ",0";
-  test::write_file(path, text + kEnd[kNotation]);
+  tests::write_file(path, text + kEnd[kNotation]);
 }
 
 void read_configuration(const std::string& path) { planner::parse_arguments({"--config", path}); }
@@ -188,12 +188,12 @@ const std::vector<ReaderCase> kCases = {
     {"events.jsonl, lines", 2000, make_events,
      [](const std::string& path) { runtime::read_events(path); }},
     {"manifest.json, files", 1000, make_manifest,
-     [](const std::string& path) { runtime::parse_manifest(test::read_file(path)); }},
-    {"IDX, images", 600, make_images, [](const std::string& path) { runtime::load_dataset(path); }},
+     [](const std::string& path) { runtime::parse_manifest(tests::read_file(path)); }},
+    {"IDX, images", 600, make_images, [](const std::string& path) { models::load_dataset(path); }},
     {"IDX.gz, images", 600, make_gzipped_images,
-     [](const std::string& path) { runtime::load_dataset(path); }},
+     [](const std::string& path) { models::load_dataset(path); }},
     {"i.png, rows of 1000", 80, make_picture,
-     [](const std::string& path) { runtime::decode_image(path, 3); }},
+     [](const std::string& path) { models::decode_image(path, 3); }},
     {"c.json, values", 90, make_configuration<0>, read_configuration},
     {"c.yaml, values", 90, make_configuration<1>, read_configuration},
     {"c.toml, values", 90, make_configuration<2>, read_configuration},
@@ -207,12 +207,12 @@ int64_t bytes_below(const fs::path& path) {
 }
 
 /// Its name is what the case's begins with.
-test::ReaderCost measure(const ReaderCase& reader, int64_t items, int64_t& bytes) {
-  const test::TemporaryFolder folder;
+tests::ReaderCost measure(const ReaderCase& reader, int64_t items, int64_t& bytes) {
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file(reader.name.substr(0, reader.name.find(',')));
   reader.make(path, items);
   bytes = bytes_below(path);
-  return test::cost_of([&] { reader.read(path); });
+  return tests::cost_of([&] { reader.read(path); });
 }
 
 }  // namespace
@@ -221,7 +221,7 @@ TEST_CASE("the time and memory of every reader grow as what it reads does", "[gr
   fmt::print("{:<28}{:>10}{:>12}{:>12}{:>12}\n", "reader", "items", "bytes", "ms on a core",
              "MiB beyond");
   for (const ReaderCase& reader : kCases) {
-    std::vector<test::ReaderCost> costs;
+    std::vector<tests::ReaderCost> costs;
     for (const int64_t times : kTimes) {
       int64_t bytes = 0;
       costs.push_back(measure(reader, reader.items * times, bytes));

@@ -6,7 +6,7 @@
 
 #include "tests/support/temporary_folder.h"
 
-using shardlens::runtime::available_host_bytes;
+using shardlens::available_host_bytes;
 
 namespace {
 
@@ -20,7 +20,7 @@ class Root {
   std::optional<int64_t> available() const { return available_host_bytes(folder_.file("")); }
 
  private:
-  shardlens::test::TemporaryFolder folder_;
+  shardlens::tests::TemporaryFolder folder_;
 };
 
 }  // namespace

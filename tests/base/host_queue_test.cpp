@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
-using shardlens::runtime::HostQueue;
+using shardlens::HostQueue;
 
 TEST_CASE("work is done in its order, beside whoever posts it", "[threads]") {
   HostQueue queue(/*has_device=*/true);

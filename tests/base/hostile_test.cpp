@@ -32,14 +32,13 @@
 using namespace shardlens;
 using namespace std::string_literals;
 using Catch::Matchers::ContainsSubstring;
-using models::little_endian;
 
 namespace {
 
 constexpr double kMostCpu_s = 5;  // a slow or sanitized machine's; these take milliseconds
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-void check_cheap(const test::ReaderCost& cost, int64_t most_bytes) {
+void check_cheap(const tests::ReaderCost& cost, int64_t most_bytes) {
   CHECK_FALSE(cost.is_ended);
   CHECK(cost.cpu_s < kMostCpu_s);
   CHECK(cost.peak_bytes < most_bytes);
@@ -196,7 +195,7 @@ std::string png(uint16_t width, uint16_t height, const std::string& pixels) {
 }  // namespace
 
 TEST_CASE("a header of 40,000 tensors costs what it has bytes", "[hostile]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   std::string header = "{";
   for (int i = 0; i < 40'000; ++i) {
     header += fmt::format("{}\"t{}\":{{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}",
@@ -204,49 +203,49 @@ TEST_CASE("a header of 40,000 tensors costs what it has bytes", "[hostile]") {
   }
   header += "}";
   const std::string path = folder.file("w.safetensors");
-  test::write_file(path, little_endian(uint64_t{header.size()}) + header);
-  const test::ReaderCost cost = test::cost_of([&] { models::SafetensorsFile{path}; });
+  tests::write_file(path, little_endian(uint64_t{header.size()}) + header);
+  const tests::ReaderCost cost = tests::cost_of([&] { models::SafetensorsFile{path}; });
   check_cheap(cost, 100 * kMiB);
   CHECK_FALSE(cost.is_refused);
 }
 
 TEST_CASE("an archive's entries share no bytes", "[hostile]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("w.pt");
-  test::write_file(path, shared_entries(60'000, size_t{8} << 20));
-  check_cheap(test::cost_of([&] { runtime::read_saved_state(path); }), 100 * kMiB);
+  tests::write_file(path, shared_entries(60'000, size_t{8} << 20));
+  check_cheap(tests::cost_of([&] { runtime::read_saved_state(path); }), 100 * kMiB);
   CHECK_THAT(refusal_of([&] { runtime::read_saved_state(path); }),
              ContainsSubstring("two entries share their bytes"));
 }
 
 TEST_CASE("what a pickle mentions again and again is counted", "[hostile]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("w.pt");
-  test::write_file(path, archive_of(shared_dicts(5)));
-  check_cheap(test::cost_of([&] { runtime::read_saved_state(path); }), 100 * kMiB);
+  tests::write_file(path, archive_of(shared_dicts(5)));
+  check_cheap(tests::cost_of([&] { runtime::read_saved_state(path); }), 100 * kMiB);
   CHECK_THAT(refusal_of([&] { runtime::read_saved_state(path); }),
              ContainsSubstring("mentions what it holds so often"));
   // Twice is what a program does that keeps one dict under two names.
-  test::write_file(path, archive_of("\x80\x02}(" + text("model") + "}" + put_memo(0) + "(" +
+  tests::write_file(path, archive_of("\x80\x02}(" + text("model") + "}" + put_memo(0) + "(" +
                                     text("a") + "K\x01u" + text("ema") + get_memo(0) + "u."));
   CHECK(runtime::read_saved_state(path).numbers.size() == 2);
 }
 
 TEST_CASE("a tensor has as many dimensions as PyTorch's have, and no list more", "[hostile]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("w.pt");
-  models::PickleWriter pickle;
+  PickleWriter pickle;
   pickle.global("torch._utils", "_rebuild_tensor_v2").mark();
   pickle.mark().text("storage").global("torch", "FloatStorage").text("0").text("cpu").number(0);
   pickle.tuple().persistent().number(0).numbers(std::vector<int64_t>(65, 1));
   pickle.numbers(std::vector<int64_t>(65, 1)).boolean(false).none().tuple().reduce();
-  test::write_file(path, archive_of(std::move(pickle).stop()));
+  tests::write_file(path, archive_of(std::move(pickle).stop()));
   CHECK_FALSE(refusal_of([&] { runtime::read_saved_state(path); }).empty());
 }
 
 TEST_CASE("segments of a snapshot share no blocks", "[hostile]") {
   const std::string pickle = shared_blocks(100'000, 100'000);
-  check_cheap(test::cost_of([&] { profiler::import_memory_viz(pickle); }), 500 * kMiB);
+  check_cheap(tests::cost_of([&] { profiler::import_memory_viz(pickle); }), 500 * kMiB);
   CHECK_THAT(refusal_of([&] { profiler::import_memory_viz(pickle); }),
              ContainsSubstring("two segments share a list of blocks"));
 }
@@ -258,17 +257,17 @@ TEST_CASE("a map of 100,000 keys that 10,000 entries share is searched once", "[
   for (int i = 0; i < 10'000; ++i) pickle += get_memo(0);
   pickle += "}(" + text("action") + text("alloc") + text("addr") + "K\x01" + text("size") +
             "K\x08" + "uee" + "u.";
-  const test::ReaderCost cost = test::cost_of([&] { profiler::import_memory_viz(pickle); });
+  const tests::ReaderCost cost = tests::cost_of([&] { profiler::import_memory_viz(pickle); });
   check_cheap(cost, 200 * kMiB);
   CHECK_FALSE(cost.is_refused);
 }
 
 TEST_CASE("an export of millions of events keeps what is alive, not the events", "[hostile]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
-  test::write_file(path, recording_of_nothing(8));
-  REQUIRE(test::read_file(path).size() < 4096);
-  const test::ReaderCost cost = test::cost_of([&] {
+  tests::write_file(path, recording_of_nothing(8));
+  REQUIRE(tests::read_file(path).size() < 4096);
+  const tests::ReaderCost cost = tests::cost_of([&] {
     profiler::export_command({path, "--format", "csv", "--out", folder.file("out")}, {});
   });
   CHECK_FALSE(cost.is_refused);
@@ -277,49 +276,49 @@ TEST_CASE("an export of millions of events keeps what is alive, not the events",
 }
 
 TEST_CASE("damaged blocks that lie in each other are read a few times, not each", "[hostile]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
-  test::write_file(path, nested_blocks(200'000));
-  const test::ReaderCost cost = test::cost_of([&] { profiler::report_of(path); });
+  tests::write_file(path, nested_blocks(200'000));
+  const tests::ReaderCost cost = tests::cost_of([&] { profiler::report_of(path); });
   check_cheap(cost, 500 * kMiB);
 }
 
 TEST_CASE("an image of which its decoder says nothing is named", "[hostile]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("i.png");
-  test::write_file(path, png(28, 28, "\x78\x9c\x07"));
+  tests::write_file(path, png(28, 28, "\x78\x9c\x07"));
   for (const int64_t channels : {1, 3}) {
-    CHECK_THAT(refusal_of([&] { runtime::decode_image(path, channels); }),
+    CHECK_THAT(refusal_of([&] { models::decode_image(path, channels); }),
                ContainsSubstring(path + ": cannot be read as an image"));
   }
 }
 
 TEST_CASE("the size of an image is decided by its header", "[hostile]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("i.png");
-  test::write_file(path, png(12'000, 12'000, std::string(1 << 20, 'x')));
-  check_cheap(test::cost_of([&] { runtime::decode_image(path, 3); }), 20 * kMiB);
-  CHECK_THAT(refusal_of([&] { runtime::decode_image(path, 3); }),
+  tests::write_file(path, png(12'000, 12'000, std::string(1 << 20, 'x')));
+  check_cheap(tests::cost_of([&] { models::decode_image(path, 3); }), 20 * kMiB);
+  CHECK_THAT(refusal_of([&] { models::decode_image(path, 3); }),
              ContainsSubstring("12000 x 12000 pixels; at most 67108864 in all are decoded"));
-  test::write_file(path, png(8000, 8000, "\x78\x9c\x07"));
-  check_cheap(test::cost_of([&] { runtime::decode_image(path, 3); }), 20 * kMiB);
-  CHECK_THAT(refusal_of([&] { runtime::decode_image(path, 3); }),
+  tests::write_file(path, png(8000, 8000, "\x78\x9c\x07"));
+  check_cheap(tests::cost_of([&] { models::decode_image(path, 3); }), 20 * kMiB);
+  CHECK_THAT(refusal_of([&] { models::decode_image(path, 3); }),
              ContainsSubstring("claims 8000 x 8000 pixels"));
 }
 
 TEST_CASE("a chunk that claims more than its image file has takes no memory", "[hostile]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("i.png");
   std::string bytes = png(28, 28, "\x78\x9c\x07");
   bytes.replace(bytes.find("IDAT") - 4, 4, "\x3f\xff\xff\xff");
-  test::write_file(path, bytes);
-  check_cheap(test::cost_of([&] { runtime::decode_image(path, 3); }), 20 * kMiB);
-  CHECK_THAT(refusal_of([&] { runtime::decode_image(path, 3); }),
+  tests::write_file(path, bytes);
+  check_cheap(tests::cost_of([&] { models::decode_image(path, 3); }), 20 * kMiB);
+  CHECK_THAT(refusal_of([&] { models::decode_image(path, 3); }),
              ContainsSubstring("it ends inside a chunk"));
 }
 
 TEST_CASE("nesting of any notation is refused before it costs anything", "[hostile]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   std::string dotted = "a";
   for (int i = 1; i < 20'000; ++i) dotted += ".a";
   const std::string lists = std::string(20'000, '[') + std::string(20'000, ']');
@@ -336,18 +335,18 @@ TEST_CASE("nesting of any notation is refused before it costs anything", "[hosti
       {"c.json", "{\"a\":" + lists + "}"}};
   for (const auto& [name, content] : files) {
     const std::string path = folder.file(name);
-    test::write_file(path, content);
+    tests::write_file(path, content);
     const auto read = [&] { planner::parse_arguments({"--config", path}); };
     INFO(name << ": " << content.substr(0, 20));
-    check_cheap(test::cost_of(read), 50 * kMiB);
+    check_cheap(tests::cost_of(read), 50 * kMiB);
     CHECK_THAT(refusal_of(read), ContainsSubstring(path));
   }
 }
 
 TEST_CASE("a configuration's ordinary depth, quotes and comments are read", "[hostile]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("c.toml");
-  test::write_file(path,
+  tests::write_file(path,
                    "# [[[[ isn't counted\n[training]\n\"steps\" = 5 # '\n"
                    "'local_batch_size' = 2\nseq_len = 16\n");
   CHECK(planner::parse_arguments({"--config", path}).config.steps == 5);
@@ -359,6 +358,6 @@ TEST_CASE("expressions with nested quantifiers are matched in linear time", "[ho
     const auto wrap = [&] {
       planner::wrap_units(spec, {.kind = planner::WrapKind::module, .module = expression});
     };
-    check_cheap(test::cost_of(wrap), 50 * kMiB);
+    check_cheap(tests::cost_of(wrap), 50 * kMiB);
   }
 }

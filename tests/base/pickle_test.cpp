@@ -15,7 +15,6 @@
 namespace {
 
 using namespace shardlens;
-using namespace shardlens::profiler;
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 using namespace std::string_literals;

@@ -40,10 +40,10 @@ struct Odd {
   void (*make)(const std::string& path);
 };
 
-const std::vector<Odd> kOdd = {{"a pipe", test::make_pipe},
-                               {"a device", test::make_device},
-                               {"a folder", test::make_folder},
-                               {"a socket", test::make_socket}};
+const std::vector<Odd> kOdd = {{"a pipe", tests::make_pipe},
+                               {"a device", tests::make_device},
+                               {"a folder", tests::make_folder},
+                               {"a socket", tests::make_socket}};
 
 struct FileReader {
   std::string name;  // of the file
@@ -72,7 +72,7 @@ const std::vector<FileReader> kReaders = {
      }},
     {"rank0.slp", [](auto& path) { profiler::Reader{path}; }},
     {"snapshot.pickle", [](auto& path) { profiler::import_memory_viz_file(path); }},
-    {"i.png", [](auto& path) { runtime::decode_image(path, 3); }},
+    {"i.png", [](auto& path) { models::decode_image(path, 3); }},
 };
 
 std::string refusal_of(const std::function<void()>& read) {
@@ -87,7 +87,7 @@ std::string refusal_of(const std::function<void()>& read) {
 }  // namespace
 
 TEST_CASE("what is no regular file is refused before it is opened, in one line") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   for (const Odd& odd : kOdd) {
     for (const FileReader& reader : kReaders) {
       const std::string path = folder.file(reader.name);
@@ -103,7 +103,7 @@ TEST_CASE("what is no regular file is refused before it is opened, in one line")
 }
 
 TEST_CASE("a checkpoint that is a pipe or a device is refused") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   for (const char* name : {"w.pt", "w.safetensors"}) {
     for (const Odd& odd : {kOdd[0], kOdd[1], kOdd[3]}) {
       const std::string path = folder.file(name);
@@ -114,46 +114,46 @@ TEST_CASE("a checkpoint that is a pipe or a device is refused") {
       std::filesystem::remove(path);
     }
   }
-  test::make_folder(folder.file("dcp"));
-  test::make_pipe(folder.file("dcp/.metadata"));
+  tests::make_folder(folder.file("dcp"));
+  tests::make_pipe(folder.file("dcp/.metadata"));
   CHECK_THROWS_AS(runtime::read_saved_state(folder.file("dcp")), std::runtime_error);
-  test::make_folder(folder.file("step-00000001"));
-  test::make_pipe(folder.file("step-00000001/manifest.json"));
+  tests::make_folder(folder.file("step-00000001"));
+  tests::make_pipe(folder.file("step-00000001/manifest.json"));
   CHECK(runtime::checkpoint_command({"verify", folder.file("step-00000001")}).exit_code == 1);
 }
 
 TEST_CASE("files of a run that are pipes count as missing") {
-  const test::TemporaryFolder folder;
-  test::make_pipe(folder.file("events.jsonl"));
+  const tests::TemporaryFolder folder;
+  tests::make_pipe(folder.file("events.jsonl"));
   CHECK(runtime::read_events(folder.file("events.jsonl")).empty());
-  test::make_pipe(folder.file("rank0.json"));
-  CHECK_FALSE(runtime::read_record_facts(folder.file("rank0.slp")).is_known);
+  tests::make_pipe(folder.file("rank0.json"));
+  CHECK_FALSE(profiler::read_record_facts(folder.file("rank0.slp")).is_known);
   for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte.gz"}) {
-    test::make_pipe(folder.file(name));
+    tests::make_pipe(folder.file(name));
   }
-  CHECK_THROWS_AS(runtime::load_dataset(folder.path()), std::invalid_argument);
+  CHECK_THROWS_AS(models::load_dataset(folder.path()), std::invalid_argument);
 }
 
 TEST_CASE("a pipe beside a recording, where open blocks would be, is left alone") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
-  const profiler::Profile profile = test::small_recording();
+  const profiler::Profile profile = tests::small_recording();
   profiler::Writer writer(path, profile.header);
   for (const profiler::Event& event : profile.events) writer.append(event);
   writer.close();
-  test::make_pipe(path + ".open");
+  tests::make_pipe(path + ".open");
   CHECK(profiler::read_profile(path).events.size() == profile.events.size());
 }
 
 TEST_CASE("a file has the size that it had when it was opened, and that alone is read") {
-  const test::TemporaryFolder folder;
-  test::write_file(folder.file("f"), "0123456789");
-  const input::InputFile file(folder.file("f"));
+  const tests::TemporaryFolder folder;
+  tests::write_file(folder.file("f"), "0123456789");
+  const InputFile file(folder.file("f"));
   CHECK(file.bytes() == 10);
-  CHECK(input::read_file(folder.file("f"), 10).text == "0123456789");
-  CHECK_THAT(input::read_file(folder.file("f"), 9).problem,
+  CHECK(read_file(folder.file("f"), 10).text == "0123456789");
+  CHECK_THAT(read_file(folder.file("f"), 9).problem,
              ContainsSubstring("has 10 bytes; at most 9 are read"));
-  CHECK_THAT(input::read_file(folder.file("none"), 9).problem, ContainsSubstring("No such file"));
+  CHECK_THAT(read_file(folder.file("none"), 9).problem, ContainsSubstring("No such file"));
   std::vector<std::byte> eleven(11);
   CHECK_FALSE(file.read_at(0, eleven));
   CHECK(file.read_at(1, std::span(eleven).first(9)));

@@ -12,7 +12,6 @@
 #include "tests/support/recordings/small_recording.h"
 
 using namespace shardlens;
-using input::shown;
 using namespace std::string_literals;
 
 namespace {
@@ -43,9 +42,9 @@ TEST_CASE("what acts on terminals is spelled out, all else stays") {
   CHECK(shown("\xff\xc3(\xe2\x82") == "\\xff\\xc3(\\xe2\\x82");
   CHECK(shown("\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80") ==
         "\\xc0\\xaf\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80");
-  CHECK(input::shown_lines("one\ntwo\x1b\n") == "one\ntwo\\u001b\n");
-  CHECK(input::is_utf8("é"));
-  CHECK_FALSE(input::is_utf8("\xe9"));
+  CHECK(shown_lines("one\ntwo\x1b\n") == "one\ntwo\\u001b\n");
+  CHECK(is_utf8("é"));
+  CHECK_FALSE(is_utf8("\xe9"));
 }
 
 TEST_CASE("random bytes are shown as plain text") {
@@ -62,11 +61,11 @@ TEST_CASE("random bytes are shown as plain text") {
 
 TEST_CASE("JSON that is printed as shown stays the same JSON") {
   const nlohmann::json json = {{"label", "\x1b[2J\n\x7f\xc2\x85"}};
-  CHECK(nlohmann::json::parse(input::shown_lines(json.dump(2))) == json);
+  CHECK(nlohmann::json::parse(shown_lines(json.dump(2))) == json);
 }
 
 TEST_CASE("reports and diffs print no control characters of a recording") {
-  profiler::Profile profile = test::small_recording();
+  profiler::Profile profile = tests::small_recording();
   const std::string evil = "\x1b]0;owned\x07\nrank 7 of 8 on nothing\xff";
   for (std::string& text : profile.strings) {
     if (!text.empty()) text += evil;
@@ -81,10 +80,10 @@ TEST_CASE("reports and diffs print no control characters of a recording") {
   const std::string diff = profiler::diff_text(
       profiler::diff_runs({profiler::analyse(profile)}, {profiler::analyse(other)}));
   for (const std::string& text : {report, diff}) {
-    CHECK(text == input::shown_lines(text));
+    CHECK(text == shown_lines(text));
     CHECK(text.find("\nrank 7 of 8") == std::string::npos);
   }
   CHECK(report.find("\\u001b]0;owned\\u0007\\nrank 7") != std::string::npos);
   CHECK(lines_of(report) ==
-        lines_of(profiler::report_text({profiler::analyse(test::small_recording())})));
+        lines_of(profiler::report_text({profiler::analyse(tests::small_recording())})));
 }

@@ -44,9 +44,9 @@ json random_value(std::mt19937& random, int depth) {
   }
 }
 
-std::string refusal_of(const std::string& text, const input::Limits& limits = input::kRecord) {
+std::string refusal_of(const std::string& text, const Limits& limits = kRecord) {
   try {
-    input::parse_strict_json(text, limits);
+    parse_strict_json(text, limits);
   } catch (const std::runtime_error& error) {
     CHECK_THAT(error.what(), !ContainsSubstring("json.exception"));
     CHECK(std::string(error.what()).find('\n') == std::string::npos);
@@ -63,10 +63,10 @@ TEST_CASE("trees are those of nlohmann's parser, in either order of keys") {
   std::mt19937 random(seed);
   for (int i = 0; i < 300; ++i) {
     const std::string text = random_value(random, 5).dump(i % 2 == 0 ? 2 : -1);
-    CHECK(input::parse_strict_json(text) == json::parse(text));
+    CHECK(parse_strict_json(text) == json::parse(text));
   }
   const std::string ordered = R"({"b":[1,{"z":2,"a":null}],"a":{"y":"x","x":[]}})";
-  CHECK(input::parse_ordered_json(ordered).dump() == ordered);
+  CHECK(parse_ordered_json(ordered).dump() == ordered);
 }
 
 TEST_CASE("what is no JSON is refused in our words, with its place") {
@@ -79,14 +79,14 @@ TEST_CASE("what is no JSON is refused in our words, with its place") {
   CHECK_THAT(refusal_of("[\"\x1b[31m\"]"), ContainsSubstring("not valid JSON"));
   CHECK_THAT(refusal_of("{\"a\": 1, \"b\": {\"a\": 1, \"a\": 2}}"),
              ContainsSubstring("the key \"a\" is given twice"));
-  CHECK(input::find_json("[1") == std::nullopt);
+  CHECK(find_json("[1") == std::nullopt);
 }
 
 TEST_CASE("depth, values and bytes have limits") {
   const auto nested = [](size_t depth) {
     return std::string(depth, '[') + std::string(depth, ']');
   };
-  const input::Limits limits = input::kWritten;
+  const Limits limits = kWritten;
   CHECK(refusal_of(nested(limits.depth), limits).empty());
   CHECK_THAT(refusal_of(nested(limits.depth + 1), limits), ContainsSubstring("nests more than"));
   CHECK_THAT(refusal_of(nested(1'000'000)), ContainsSubstring("nests more than 100 deep"));
@@ -99,12 +99,12 @@ TEST_CASE("depth, values and bytes have limits") {
 
 TEST_CASE("values of another type or size are nothing, or an error in our words") {
   const json object = {{"n", 7}, {"huge", UINT64_MAX}, {"t", "x"}, {"r", 1.5}};
-  CHECK(input::whole_in(object, "n") == 7);
-  CHECK(input::whole_in(object, "huge") == std::nullopt);
-  CHECK(input::whole_in(object, "r") == std::nullopt);
-  CHECK(input::whole_in(json::array(), "n") == std::nullopt);
-  CHECK(input::text_in(object, "t") == "x");
-  CHECK(input::text_in(object, "n") == std::nullopt);
+  CHECK(whole_in(object, "n") == 7);
+  CHECK(whole_in(object, "huge") == std::nullopt);
+  CHECK(whole_in(object, "r") == std::nullopt);
+  CHECK(whole_in(json::array(), "n") == std::nullopt);
+  CHECK(text_in(object, "t") == "x");
+  CHECK(text_in(object, "n") == std::nullopt);
   for (const char* text :
        {R"({"schema": "shardlens.checkpoint/1"})",
         R"({"schema": "shardlens.checkpoint/1", "step": "x", "files": []})",
@@ -123,25 +123,25 @@ TEST_CASE("values of another type or size are nothing, or an error in our words"
 
 TEST_CASE("a whole number is what its type holds, and nothing else") {
   const json numbers = {0, 255, 256, -1, INT64_MAX, UINT64_MAX, 1e300, 2.0, "7", nullptr};
-  CHECK(input::whole_of<uint8_t>(numbers[1]) == 255);
-  CHECK(input::whole_of<int>(numbers[3]) == -1);
-  CHECK(input::whole_of(numbers[4]) == INT64_MAX);
-  CHECK(input::whole_of<uint64_t>(numbers[5]) == UINT64_MAX);
-  CHECK_THROWS_AS(input::whole_of<uint8_t>(numbers[2]), json::type_error);
-  CHECK_THROWS_AS(input::whole_of<size_t>(numbers[3]), json::type_error);
-  CHECK_THROWS_AS(input::whole_of<int>(numbers[4]), json::type_error);
+  CHECK(whole_of<uint8_t>(numbers[1]) == 255);
+  CHECK(whole_of<int>(numbers[3]) == -1);
+  CHECK(whole_of(numbers[4]) == INT64_MAX);
+  CHECK(whole_of<uint64_t>(numbers[5]) == UINT64_MAX);
+  CHECK_THROWS_AS(whole_of<uint8_t>(numbers[2]), json::type_error);
+  CHECK_THROWS_AS(whole_of<size_t>(numbers[3]), json::type_error);
+  CHECK_THROWS_AS(whole_of<int>(numbers[4]), json::type_error);
   for (size_t i = 5; i < numbers.size(); ++i) {
     INFO(numbers[i]);
-    CHECK_THROWS_AS(input::whole_of(numbers[i]), json::type_error);
+    CHECK_THROWS_AS(whole_of(numbers[i]), json::type_error);
   }
-  CHECK(input::whole_or(json{{"a", 3}}, "a", 1) == 3);
-  CHECK(input::whole_or(json{{"a", 3}}, "b", 1) == 1);
+  CHECK(whole_or(json{{"a", 3}}, "a", 1) == 3);
+  CHECK(whole_or(json{{"a", 3}}, "b", 1) == 1);
 }
 
 TEST_CASE("a configuration's number that is too large is refused in one line") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   for (const char* name : {"c.json", "c.yaml", "c.toml"}) {
-    test::write_file(folder.file(name), "{\"batch\": 1e999}");
+    tests::write_file(folder.file(name), "{\"batch\": 1e999}");
     try {
       planner::parse_arguments({"--config", folder.file(name)});
       FAIL("was read: " << name);

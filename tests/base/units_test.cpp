@@ -4,8 +4,8 @@
 #include <random>
 #include <stdexcept>
 
-using shardlens::profiler::bytes_text;
-using shardlens::profiler::parse_bytes;
+using shardlens::bytes_text;
+using shardlens::parse_bytes;
 
 TEST_CASE("bytes are told in binary units") {
   CHECK(bytes_text(0) == "0 B");

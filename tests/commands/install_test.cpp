@@ -9,7 +9,7 @@
 #include "tests/support/process.h"
 #include "tests/support/temporary_folder.h"
 
-using namespace shardlens::test;
+using namespace shardlens::tests;
 using Catch::Matchers::ContainsSubstring;
 namespace fs = std::filesystem;
 

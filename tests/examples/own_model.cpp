@@ -47,7 +47,7 @@ models::OwnModel model() {
 }
 
 /// The script's data set: any rows that are asked for.
-runtime::Batch samples(const at::Tensor& indices) {
+models::Batch samples(const at::Tensor& indices) {
   const at::Tensor x = at::sin(indices.to(at::kFloat).unsqueeze(1) * at::arange(1, kFeatures + 1));
   return {.input = x, .targets = at::tanh(x.slice(1, 0, 4).sum(1, /*keepdim=*/true))};
 }

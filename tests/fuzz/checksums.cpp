@@ -30,7 +30,7 @@ std::span<const std::byte> range(const std::string& file, size_t at, size_t byte
 /// Puts the checksum of `bytes` bytes behind them.
 void close_with_crc32c(std::string& file, size_t at, size_t bytes) {
   if (at + bytes + sizeof(uint32_t) > file.size()) return;
-  set_number(file, at + bytes, profiler::crc32c(range(file, at, bytes)));
+  set_number(file, at + bytes, crc32c(range(file, at, bytes)));
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ void repair_recording(std::string& file) {
     const size_t bytes = number_at<uint32_t>(file, block + kStoredBytesAt);
     const bool is_whole = bytes <= file.size() - payload;
     if (is_whole) {
-      set_number(file, block + kPayloadCrcAt, profiler::crc32c(range(file, payload, bytes)));
+      set_number(file, block + kPayloadCrcAt, crc32c(range(file, payload, bytes)));
     }
     close_with_crc32c(file, block, kHeaderBytes - sizeof(uint32_t));
     block = file.find("SLBK", is_whole ? payload + bytes : payload);

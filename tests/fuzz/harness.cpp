@@ -68,14 +68,14 @@ std::vector<Part> parts_of(std::string_view input, const std::string& first) {
 }
 
 const std::string& empty_folder() {
-  static const test::TemporaryFolder folder;
+  static const tests::TemporaryFolder folder;
   static const std::string path = folder.path();
   for (const fs::directory_entry& entry : fs::directory_iterator(path)) fs::remove_all(entry);
   return path;
 }
 
 std::string write_parts(const std::vector<Part>& parts, const std::string& folder) {
-  for (const Part& part : parts) test::write_file(folder + "/" + part.name, part.bytes);
+  for (const Part& part : parts) tests::write_file(folder + "/" + part.name, part.bytes);
   return folder + "/" + parts.front().name;
 }
 

@@ -15,7 +15,7 @@ namespace {
 void decode(const std::string& path) {
   for (const int64_t channels : {int64_t{1}, int64_t{3}}) {
     answers([&] {
-      const runtime::DecodedImage image = runtime::decode_image(path, channels);
+      const models::DecodedImage image = models::decode_image(path, channels);
       const int64_t values = image.height * image.width * channels;
       expect(values > 0 && static_cast<int64_t>(image.pixels.size()) == values,
              "an image has not as many values as its sides say");
@@ -25,8 +25,8 @@ void decode(const std::string& path) {
 
 void load_idx(const std::string& folder) {
   answers([&] {
-    const runtime::Dataset data = runtime::load_dataset(folder);
-    for (const runtime::ImageSet* set : {&data.train, &data.test}) {
+    const models::Dataset data = models::load_dataset(folder);
+    for (const models::ImageSet* set : {&data.train, &data.test}) {
       const auto values = static_cast<size_t>(set->count * set->height * set->width);
       expect(set->pixels.size() == values, "a set has not as many pixels as it says");
       expect(set->labels.size() == static_cast<size_t>(set->count), "labels are missing");
@@ -39,7 +39,7 @@ void load_folder(const std::vector<Part>& parts, const std::string& folder) {
   std::filesystem::create_directory(folder + "/class");
   write_parts(parts, folder + "/class");
   answers([&] {
-    for (const planner::ImageFile& file : planner::list_image_folder(folder).train) {
+    for (const models::ImageFile& file : models::list_image_folder(folder).train) {
       decode(file.path);
     }
   });

@@ -67,14 +67,14 @@ class SameDirectory {
 }  // namespace
 
 TEST_CASE("every harness has seeds, and takes them and the fixtures", "[fuzz]") {
-  const test::TemporariesInMemory in_memory;
+  const tests::TemporariesInMemory in_memory;
   const SameDirectory same;
   for (const auto& [name, harness] : harnesses()) {
     const std::set<fs::path> inputs = inputs_of(name, harness);
     CHECK(inputs.size() > harness.fixtures.size());
     for (const fs::path& input : inputs) {
       CAPTURE(name, input.string());
-      CHECK_NOTHROW(harness.take(test::read_file(input.string())));
+      CHECK_NOTHROW(harness.take(tests::read_file(input.string())));
     }
   }
   for (const fs::directory_entry& folder : fs::directory_iterator(kSeeds)) {

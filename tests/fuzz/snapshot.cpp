@@ -21,7 +21,7 @@ void snapshot(std::string_view input) {
   profiler::report_text({profiler::analyse(profile)});
   viewer::lane_of(profile);
   std::ostringstream again;
-  if (!answers([&] { profiler::export_memory_viz(profile, *profiler::pickle_writer(again)); })) {
+  if (!answers([&] { profiler::export_memory_viz(profile, *pickle_writer(again)); })) {
     return;
   }
   answers([&] { profiler::import_memory_viz(again.str()); });

@@ -19,6 +19,7 @@
 #include "tests/support/thread_ranks.h"
 
 using namespace shardlens;
+using namespace shardlens::models;
 using namespace shardlens::runtime;
 using Catch::Matchers::WithinRel;
 
@@ -36,7 +37,7 @@ std::vector<double> losses_on(const c10::Device& device, const planner::Strategy
   const models::ModelSpec spec = models::find_spec("vit-tutorial");
   const planner::Schedule schedule = build_schedule(spec, strategy, planner::Pass::train);
   RankState state(spec, schedule, 0, device);
-  test::draw_into(state, spec, 7);
+  tests::draw_into(state, spec, 7);
   const auto streams = make_streams(device);
   NoneCommunicator none;
   Executor executor(spec, state, *streams, {&none, &none}, {});
@@ -83,7 +84,7 @@ TEST_CASE("a GPU's losses are the CPU's", "[gpu]") {
       const std::vector<double> here = losses_on(device, strategy);
       const std::vector<double> there = losses_on(c10::Device(c10::kCPU), strategy);
       for (size_t step = 0; step < here.size(); ++step) {
-        CAPTURE(planner::to_string(kind), planner::to_string(dtype), step);
+        CAPTURE(to_string(kind), to_string(dtype), step);
         const bool is_exact = dtype == DType::fp32;
         CHECK_THAT(here[step], WithinRel(there[step], is_exact ? 1e-4 : 2e-2));
       }

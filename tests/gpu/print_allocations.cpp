@@ -74,9 +74,9 @@ std::string gpu_name() {
   if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess) return "unknown";
   std::string name = properties.name;
   name = name.substr(0, name.find(" (null device)"));
-  const auto gpus = gpus();
-  const auto found = std::ranges::find(gpus, std::string_view(name), &Gpu::display_name);
-  return found == gpus.end() ? name : std::string(found->name);
+  const auto known = gpus();
+  const auto found = std::ranges::find(known, std::string_view(name), &Gpu::display_name);
+  return found == known.end() ? name : std::string(found->name);
 }
 
 void tell_libraries() {
@@ -100,10 +100,10 @@ void train(const planner::Config& config, const planner::Strategy& strategy, int
   at::empty({1}, at::TensorOptions(device));  // the allocator exists from its first use on
   record_events();
   runtime::RankState state(spec, schedule, 0, device);
-  test::IdleCommunicator idle;
+  tests::IdleCommunicator idle;
   runtime::Executor executor(spec, state, *streams, {&idle, &idle, &idle, &idle},
                              runtime::executor_options(config));
-  const runtime::Batch batch = runtime::synthetic_batch(spec, config.batch, 0, device);
+  const models::Batch batch = runtime::synthetic_batch(spec, config.batch, 0, device);
   for (int64_t step = 0; step < steps; ++step) {
     lines().push_back(fmt::format("step {}", step));
     executor.run(schedule, step, [&] { return batch; });

@@ -28,8 +28,8 @@ std::string with(const std::string& text, const std::string& replaced, const std
 }
 
 ModelSpec spec_of(const std::string& text, int64_t seq = 0) {
-  const test::TemporaryFolder folder;
-  test::write_file(folder.file("small.json"), text);
+  const tests::TemporaryFolder folder;
+  tests::write_file(folder.file("small.json"), text);
   return find_spec(folder.file("small.json"), seq);
 }
 

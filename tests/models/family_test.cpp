@@ -15,7 +15,7 @@
 #include "tests/support/thread_ranks.h"
 
 using namespace shardlens;
-using namespace shardlens::test;
+using namespace shardlens::tests;
 using Catch::Matchers::WithinRel;
 using planner::Pass;
 using planner::Reshard;
@@ -47,14 +47,14 @@ at::Tensor ids(int64_t batch, int64_t seq, int64_t factor, int64_t classes) {
   return at::arange(batch * seq, at::kLong).mul(factor).remainder(classes).view({batch, seq});
 }
 
-runtime::Batch recorded_batch(const models::ModelSpec& spec) {
+models::Batch recorded_batch(const models::ModelSpec& spec) {
   const models::SampleSpec& sample = spec.sample;
   const int64_t width = sample.shape.front();
   if (sample.input == models::InputKind::features) {
     return {.input = at::arange(6 * width, at::kFloat).sin().view({6, width}),
             .targets = at::arange(6, at::kLong).remainder(sample.classes)};
   }
-  runtime::Batch batch{.input = ids(3, width, 37, sample.classes), .targets = {}};
+  models::Batch batch{.input = ids(3, width, 37, sample.classes), .targets = {}};
   if (spec.target_bytes(1) > 0) batch.targets = ids(3, width, 53, sample.classes);
   return batch;
 }
@@ -157,7 +157,7 @@ TEST_CASE("a tied head trains on two ranks as on one", "[numerics]") {
   const auto losses = [&](StrategyKind kind, int world_size) {
     const planner::Strategy strategy = strategy_of(kind, world_size, 8 / world_size);
     const planner::Schedule schedule = build_schedule(spec, strategy, Pass::train);
-    const runtime::Batch whole = runtime::synthetic_batch(spec, 8, 1, at::kCPU);
+    const models::Batch whole = runtime::synthetic_batch(spec, 8, 1, at::kCPU);
     std::vector<double> found(8);
     run_ranks(schedule, [&](int rank, runtime::Channels channels) {
       runtime::RankState state(spec, schedule, schedule.shards > 1 ? rank : 0, at::kCPU);
@@ -165,7 +165,7 @@ TEST_CASE("a tied head trains on two ranks as on one", "[numerics]") {
       draw_into(state, spec, kSeed);
       runtime::Executor executor(spec, state, *streams, channels, {});
       const int64_t share = strategy.batch;
-      const runtime::Batch batch{.input = whole.input.narrow(0, rank * share, share),
+      const models::Batch batch{.input = whole.input.narrow(0, rank * share, share),
                                  .targets = whole.targets.narrow(0, rank * share, share)};
       for (size_t step = 0; step < found.size(); ++step) {
         executor.run(schedule, static_cast<int64_t>(step), [&] { return batch; });

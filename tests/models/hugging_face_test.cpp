@@ -53,8 +53,8 @@ json with(json object, const char* key, const json& value) {
 }
 
 ModelSpec spec_of(const json& object, int64_t seq = 0) {
-  const test::TemporaryFolder folder;
-  test::write_file(folder.file("config.json"), object.dump());
+  const tests::TemporaryFolder folder;
+  tests::write_file(folder.file("config.json"), object.dump());
   return find_spec(folder.file("config.json"), seq);
 }
 
@@ -82,8 +82,8 @@ TEST_CASE("Llama 3.1 8B of Hugging Face is our llama-8b", "[hugging_face]") {
 }
 
 TEST_CASE("the plan of Hugging Face's Llama 3.1 8B is the plan of llama-8b", "[hugging_face]") {
-  const test::TemporaryFolder folder;
-  test::write_file(folder.file("config.json"), llama_8b().dump());
+  const tests::TemporaryFolder folder;
+  tests::write_file(folder.file("config.json"), llama_8b().dump());
   const auto plan_of = [&](const std::string& model) {
     const auto outcome = planner::plan_command({"--model", model, "--world", "64", "--batch", "2",
                                                 "--gpu", "h100", "--param-dtype", "bf16", "--json"},
@@ -177,8 +177,8 @@ TEST_CASE("every key of Hugging Face that is read, expected or ignored is known 
 }
 
 TEST_CASE("how a Hugging Face file was read is told line by line", "[hugging_face]") {
-  const test::TemporaryFolder folder;
-  test::write_file(folder.file("config.json"), llama_8b().dump());
+  const tests::TemporaryFolder folder;
+  tests::write_file(folder.file("config.json"), llama_8b().dump());
   std::string text;
   for (const std::string& line : notes_on(folder.file("config.json"))) text += line + "\n";
   CHECK_THAT(text, ContainsSubstring("hidden_size 4096 -> width\n"));
@@ -193,7 +193,7 @@ TEST_CASE("damaged files of Hugging Face never crash", "[hugging_face]") {
   std::mt19937_64 engine(seed);
   const std::vector<json> values = {
       nullptr, true, -1, 0, 1e300, "x", 1e-05, json::array(), json::object(), {{"type", 3}}};
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::vector<std::string> keys = hugging_face_keys();
   int refused = 0;
   constexpr int kTries = 500;
@@ -204,7 +204,7 @@ TEST_CASE("damaged files of Hugging Face never crash", "[hugging_face]") {
     }
     std::string text = object.dump();
     if (engine() % 2 == 0) text[engine() % text.size()] = static_cast<char>(engine() % 256);
-    test::write_file(folder.file("config.json"), text);
+    tests::write_file(folder.file("config.json"), text);
     try {
       find_spec(folder.file("config.json"));
     } catch (const std::invalid_argument& error) {

@@ -39,7 +39,7 @@ std::map<std::string, at::Tensor> drawn(uint64_t seed) {
   return weights;
 }
 
-std::string write(const test::TemporaryFolder& folder,
+std::string write(const tests::TemporaryFolder& folder,
                   const std::map<std::string, at::Tensor>& weights,
                   const std::string& dtype = "F32") {
   std::vector<models::SafetensorsTensor> tensors;
@@ -74,7 +74,7 @@ TEST_CASE("every parameter is drawn once, and a seed gives one result") {
 }
 
 TEST_CASE("weights from a file are the file's") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   auto expected = drawn(4);
   models::load_parameters(tiny(), write(folder, expected),
                           [&](int parameter, const at::Tensor& value) {
@@ -87,7 +87,7 @@ TEST_CASE("weights from a file are the file's") {
 }
 
 TEST_CASE("a file that does not fit the model is refused by name") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   auto weights = drawn(4);
   weights["heads.head.bias"] = at::zeros({6});
   check_refused(write(folder, weights), "heads.head.bias has shape [6], not [5]");
@@ -98,13 +98,13 @@ TEST_CASE("a file that does not fit the model is refused by name") {
   check_refused(write(folder, weights), "extra that is no parameter");
   weights.erase("extra");
   check_refused(write(folder, weights, "I32"), "is I32, not F32");
-  const std::string whole = test::read_file(write(folder, drawn(4)));
-  test::write_file(folder.file("cut.safetensors"), whole.substr(0, whole.size() / 2));
+  const std::string whole = tests::read_file(write(folder, drawn(4)));
+  tests::write_file(folder.file("cut.safetensors"), whole.substr(0, whole.size() / 2));
   check_refused(folder.file("cut.safetensors"), "cut.safetensors");
 }
 
 TEST_CASE("a checkpoint's folder gives the weights of all its files") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const auto expected = drawn(11);
   std::array<std::map<std::string, at::Tensor>, 2> halves;
   size_t count = 0;

@@ -138,7 +138,7 @@ TEST_CASE("what is written is read back, each tensor aligned to its elements") {
   const auto seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("model.safetensors");
   for (int round = 0; round < 50; ++round) {
     CAPTURE(round);
@@ -160,13 +160,13 @@ TEST_CASE("what is written is read back, each tensor aligned to its elements") {
 }
 
 TEST_CASE("writing leaves one file with a padded header, and replaces an older one") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("model.safetensors");
-  test::write_file(path, "older");
+  tests::write_file(path, "older");
   const std::vector<std::byte> data(4);
   const SafetensorsTensor tensor{"w", "F32", {1}, data};
   write_safetensors(path, {&tensor, 1});
-  const std::string bytes = test::read_file(path);
+  const std::string bytes = tests::read_file(path);
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);
   CHECK(header_bytes % 8 == 0);
@@ -177,7 +177,7 @@ TEST_CASE("writing leaves one file with a padded header, and replaces an older o
 }
 
 TEST_CASE("a failed write keeps the older file and no temporary one") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::vector<std::byte> data(4);
   const SafetensorsTensor tensor{"w", "F32", {1}, data};
   CHECK_THROWS_AS(write_safetensors(folder.file("no/such/folder"), {&tensor, 1}),
@@ -189,7 +189,7 @@ TEST_CASE("a failed write keeps the older file and no temporary one") {
 }
 
 TEST_CASE("tensors that the format cannot hold are not written") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("model.safetensors");
   const std::vector<std::byte> data(4);
   const auto refused = GENERATE_COPY(values<std::vector<SafetensorsTensor>>({
@@ -205,7 +205,7 @@ TEST_CASE("tensors that the format cannot hold are not written") {
 }
 
 TEST_CASE("a path that is no file is wrong use, not damage") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   CHECK_THROWS_AS(SafetensorsFile(folder.file("none")), std::invalid_argument);
   CHECK_THROWS_AS(SafetensorsFile(folder.path()), std::invalid_argument);
 }
@@ -249,9 +249,9 @@ TEST_CASE("a header that does not describe 8 bytes of data exactly is refused") 
       {R"([])", "start"},
       {"", "start"},
   }));
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("damaged.safetensors");
-  test::write_file(path, file_bytes(damaged.header, "12345678"));
+  tests::write_file(path, file_bytes(damaged.header, "12345678"));
   const std::string text = refusal_of(path);
   CHECK_THAT(text, ContainsSubstring(damaged.reason));
   CHECK_THAT(text, ContainsSubstring(path));
@@ -259,23 +259,23 @@ TEST_CASE("a header that does not describe 8 bytes of data exactly is refused") 
 }
 
 TEST_CASE("four-bit elements are counted two a byte") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("four.safetensors");
-  test::write_file(
+  tests::write_file(
       path, file_bytes(R"({"a":{"dtype":"F4","shape":[4,4],"data_offsets":[0,8]}})", "12345678"));
   CHECK(SafetensorsFile(path).find("a")->data.size() == 8);
 }
 
 TEST_CASE("every truncation of a file is refused") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("short.safetensors");
-  const std::string whole = test::read_file(kPythonFile);
+  const std::string whole = tests::read_file(kPythonFile);
   for (size_t length = 0; length < whole.size(); ++length) {
     CAPTURE(length);
-    test::write_file(path, whole.substr(0, length));
+    tests::write_file(path, whole.substr(0, length));
     CHECK_THAT(refusal_of(path), ContainsSubstring("damaged"));
   }
-  test::write_file(path, whole + "x");
+  tests::write_file(path, whole + "x");
   CHECK_THAT(refusal_of(path), ContainsSubstring("follow the last tensor"));
 }
 
@@ -283,9 +283,9 @@ TEST_CASE("random byte flips are refused or give consistent tensors") {
   const auto seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("flipped.safetensors");
-  const std::string whole = test::read_file(kPythonFile);
+  const std::string whole = tests::read_file(kPythonFile);
   int refused = 0;
   for (int round = 0; round < 3000; ++round) {
     CAPTURE(round);
@@ -293,7 +293,7 @@ TEST_CASE("random byte flips are refused or give consistent tensors") {
     for (size_t flips = 1 + random() % 3; flips > 0; --flips) {
       bytes[random() % bytes.size()] = static_cast<char>(random() & 0xff);
     }
-    test::write_file(path, bytes);
+    tests::write_file(path, bytes);
     try {
       check_consistent(SafetensorsFile(path), bytes.size());
     } catch (const std::runtime_error&) {
@@ -311,9 +311,9 @@ TEST_CASE("a file may be written in pieces where its layout says") {
       {"halves", "F16", {5}, std::as_bytes(std::span(halves))},
       {"floats", "F32", {2, 3}, std::as_bytes(std::span(floats))},
       {"none", "F32", {0}, {}}};
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   write_safetensors(folder.file("whole"), tensors, {{"format", "pt"}});
-  const std::string whole = test::read_file(folder.file("whole"));
+  const std::string whole = tests::read_file(folder.file("whole"));
   std::vector<SafetensorsTensor> without_data = tensors;
   for (SafetensorsTensor& tensor : without_data) tensor.data = {};
   const SafetensorsLayout layout = lay_out_safetensors(without_data, {{"format", "pt"}});

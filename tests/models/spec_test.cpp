@@ -190,14 +190,14 @@ TEST_CASE("random sizes: counts, names, groups and units agree") {
 }
 
 TEST_CASE("a JSON file gives a model of its sizes") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("small.json");
   VitSizes sizes = kTiny;
   sizes.layers = 2;
-  test::write_file(path, model_text());
+  tests::write_file(path, model_text());
   CHECK(find_spec(path).as<models::VitSizes>() == sizes);
   CHECK(find_spec(path).name == "small");
-  test::write_file(path, model_text(R"("family")", R"("name": "my-vit_2", "family")"));
+  tests::write_file(path, model_text(R"("family")", R"("name": "my-vit_2", "family")"));
   CHECK(find_spec(path).name == "my-vit_2");
 }
 
@@ -236,9 +236,9 @@ TEST_CASE("a wrong JSON file is refused in one line with the key and the file") 
       {model_text(), "", "JSON"},
       {R"("vit")", "\"v\xff\"", "JSON"},
   }));
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("bad.json");
-  test::write_file(path, model_text(bad.replaced, bad.by));
+  tests::write_file(path, model_text(bad.replaced, bad.by));
   const std::string text = refusal_of(path);
   CHECK_THAT(text, ContainsSubstring(bad.named));
   CHECK_THAT(text, ContainsSubstring(path));
@@ -253,7 +253,7 @@ TEST_CASE("sizes that are each allowed but overflow together are refused") {
 }
 
 TEST_CASE("a missing model file or a folder is refused") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   CHECK_THAT(refusal_of(folder.file("none.json")), ContainsSubstring("none.json"));
   std::filesystem::create_directory(folder.file("folder.json"));
   CHECK_THAT(refusal_of(folder.file("folder.json")), ContainsSubstring("folder.json"));

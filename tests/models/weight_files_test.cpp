@@ -44,7 +44,7 @@ void check_refused(const std::string& path, const std::string& why) {
 }  // namespace
 
 TEST_CASE("weights are found by parameter, whatever the order and number of files") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   Weights weights;
   std::vector<models::SafetensorsTensor> first(weights.tensors.rbegin(),
                                                weights.tensors.rbegin() + 1);
@@ -60,7 +60,7 @@ TEST_CASE("weights are found by parameter, whatever the order and number of file
 }
 
 TEST_CASE("weights that two files of a folder have are refused") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const Weights weights;
   models::write_safetensors(folder.file("model-1.safetensors"), weights.tensors);
   models::write_safetensors(folder.file("model-2.safetensors"),

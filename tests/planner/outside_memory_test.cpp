@@ -126,7 +126,7 @@ TEST_CASE("ranks of a communicator that lie far apart share no node", "[planner]
 }
 
 TEST_CASE("a recorded run says what is outside", "[planner][outside]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   write_recording(path, true);
   const Calibration calibration = read_calibration(path);
@@ -146,7 +146,7 @@ TEST_CASE("a recorded run says what is outside", "[planner][outside]") {
 }
 
 TEST_CASE("a calibration is refused where it says nothing", "[planner][outside]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   write_recording(folder.file("cpu.slp"), false);
   CHECK_THROWS_MATCHES(read_calibration(folder.file("cpu.slp")), std::invalid_argument,
                        MessageMatches(ContainsSubstring("record a run on a GPU")));
@@ -155,21 +155,21 @@ TEST_CASE("a calibration is refused where it says nothing", "[planner][outside]"
   CHECK_THROWS_AS(read_calibration(json), std::invalid_argument);
   for (const char* text : {"", "[]", "{}", "{\"context_bytes\": -1}", "{\"context_bytes\": 1.5}",
                            "{\"context_bytes\": 9e99, \"modules_bytes\": 1}"}) {
-    test::write_file(json, text);
+    tests::write_file(json, text);
     CHECK_THROWS_AS(read_calibration(json), std::invalid_argument);
   }
-  test::write_file(json,
+  tests::write_file(json,
                    R"({"context_bytes": 5, "modules_bytes": 6, "nccl_bytes_a_communicator": 7})");
   CHECK(read_calibration(json) == Calibration{5, 6, 7, json, ""});
 }
 
 TEST_CASE("the GPU of a machine is the one that the kernel module lists", "[planner][outside]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   CHECK(!gpu_of_machine(folder.file("none")));
   std::filesystem::create_directories(folder.file("gpus/0000:01:00.0"));
   const std::string file = folder.file("gpus/0000:01:00.0/information");
-  test::write_file(file, "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ: 3\n");
+  tests::write_file(file, "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ: 3\n");
   CHECK(gpu_of_machine(folder.file("gpus")) == "h100");
-  test::write_file(file, "Model: \t\t NVIDIA Unknown\n");
+  tests::write_file(file, "Model: \t\t NVIDIA Unknown\n");
   CHECK(!gpu_of_machine(folder.file("gpus")));
 }

@@ -90,7 +90,7 @@ TEST_CASE("the exit code is the verdict", "[planner][plan]") {
 }
 
 TEST_CASE("a predicted timeline reads back as the plan", "[planner][plan]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("plan.slp");
   const std::vector<Flags> cases = {
       {"--gpu", "h200"},
@@ -132,7 +132,7 @@ TEST_CASE("the schedule and the shards can be read", "[planner][plan]") {
 }
 
 TEST_CASE("a search leaves configurations that train reads", "[planner][plan]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const Flags flags = {"--gpu",     "h200",         "--world",           "2",
                        "--offload", "none",         "--search",          "--budget",
                        "20GiB",     "--config-out", folder.file("found")};
@@ -209,14 +209,14 @@ class PythonOnPath {
  public:
   explicit PythonOnPath(const std::string& version) : before_(std::getenv("PATH")) {
     const std::string python = folder_.file("python");
-    test::write_file(python, "#!/bin/sh\nprintf '/venv/bin/python\\n" + version + "\\n'\n");
+    tests::write_file(python, "#!/bin/sh\nprintf '/venv/bin/python\\n" + version + "\\n'\n");
     std::filesystem::permissions(python, std::filesystem::perms::owner_all);
     ::setenv("PATH", (folder_.path() + ":" + before_).c_str(), 1);
   }
   ~PythonOnPath() { ::setenv("PATH", before_.c_str(), 1); }
 
  private:
-  test::TemporaryFolder folder_;
+  tests::TemporaryFolder folder_;
   std::string before_;
 };
 
@@ -347,7 +347,7 @@ TEST_CASE("a plan of a Python program is in doubt near the limit", "[planner][pl
 }
 
 TEST_CASE("outputs that cannot be written are refused before the work", "[planner][plan]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const auto refused = [&](const Flags& flags, const std::string& why) {
     CAPTURE(flags);
     CHECK(refusal(joined({"--device", "null:h200"}, flags)).find(why) != std::string::npos);
@@ -368,7 +368,7 @@ TEST_CASE("outputs that cannot be written are refused before the work", "[planne
 }
 
 TEST_CASE("the timeline of many microbatches shows a few of them in time", "[planner][plan]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("plan.slp");
   const json plan = json_of({"--device", "null:h200", "--world", "8", "--data", "synthetic",
                              "--accumulate", "10000", "--timeline", path});
@@ -395,7 +395,7 @@ TEST_CASE("the timeline of many microbatches shows a few of them in time", "[pla
 }
 
 TEST_CASE("no model file makes a plan crash", "[planner][plan]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const auto seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 engine(seed);
@@ -405,15 +405,15 @@ TEST_CASE("no model file makes a plan crash", "[planner][plan]") {
   int planned = 0;
   for (int i = 0; i < 300; ++i) {
     std::string text = base;
-    const int64_t edits = test::random_between(engine, 0, 3);
+    const int64_t edits = tests::random_between(engine, 0, 3);
     for (int64_t edit = 0; edit < edits; ++edit) {
       const auto at = static_cast<size_t>(
-          test::random_between(engine, 0, static_cast<int64_t>(text.size()) - 1));
-      const char byte = "0123456789{}[]\",:-.eE \\"[test::random_between(engine, 0, 22)];
-      test::random_between(engine, 0, 1) ? text.insert(at, 1, byte).size()
+          tests::random_between(engine, 0, static_cast<int64_t>(text.size()) - 1));
+      const char byte = "0123456789{}[]\",:-.eE \\"[tests::random_between(engine, 0, 22)];
+      tests::random_between(engine, 0, 1) ? text.insert(at, 1, byte).size()
                                          : text.replace(at, 1, 1, byte).size();
     }
-    test::write_file(path, text);
+    tests::write_file(path, text);
     CAPTURE(text);
     try {
       command({"--model", path, "--gpu", "h200", "--batch", "1"});

@@ -45,12 +45,12 @@ int64_t bytes(const Plan& plan, Category category) {
 template <class Values>
 auto one_of(std::mt19937_64& engine, const Values& values) {
   return values[static_cast<size_t>(
-      test::random_between(engine, 0, static_cast<int64_t>(std::size(values)) - 1))];
+      tests::random_between(engine, 0, static_cast<int64_t>(std::size(values)) - 1))];
 }
 
 Config random_config(std::mt19937_64& engine) {
   const auto number = [&](int64_t low, int64_t high) {
-    return test::random_between(engine, low, high);
+    return tests::random_between(engine, low, high);
   };
   Config config;
   config.device = device_named("null:h200");
@@ -143,7 +143,7 @@ TEST_CASE("categories add up to the peak", "[planner][plan]") {
 
 TEST_CASE("every strategy can be planned, on a GPU and on the CPU", "[planner][plan]") {
   for (const char* device : {"null:h200", "cpu"}) {
-    for (test::NamedStrategy& strategy : test::all_strategies(8)) {
+    for (tests::NamedStrategy& strategy : tests::all_strategies(8)) {
       CAPTURE(device, strategy.name);
       strategy.config.device = device_named(device);
       const Plan made = make_plan(strategy.config, {});

@@ -79,7 +79,7 @@ AliveTree tree_of(const Profile& profile, TreeBy by, TreeFrom from) {
   return builder.finish();
 }
 
-std::map<uint64_t, int64_t> naive_live(const test::RandomRecording& recording, size_t until) {
+std::map<uint64_t, int64_t> naive_live(const tests::RandomRecording& recording, size_t until) {
   std::map<uint64_t, int64_t> live;
   for (size_t i = 0; i < until; ++i) {
     const Event& event = recording.profile.events[i];
@@ -138,7 +138,7 @@ TEST_CASE("what is alive at the peak, the end and at any time is what no free ha
   for (const bool expandable : {false, true}) {
     const uint64_t seed = Catch::getSeed();
     CAPTURE(seed, expandable);
-    const auto recording = test::RandomRecorder(seed, expandable).record(1500);
+    const auto recording = tests::RandomRecorder(seed, expandable).record(1500);
     const std::vector<Event>& events = recording.profile.events;
     size_t peak_end = 0;
     int64_t most = 0;
@@ -215,7 +215,7 @@ TEST_CASE("a shifted and moved script has the same places in a comparison") {
 }
 
 TEST_CASE("the command shows a recording's tree as text, JSON and folded stacks") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   Profile profile = scripted();
   write_recording(profile, path);
@@ -232,7 +232,7 @@ TEST_CASE("the command shows a recording's tree as text, JSON and folded stacks"
                        MessageMatches(ContainsSubstring("--by colour: choose one of stack")));
   CHECK_THROWS_MATCHES(alive_command({path, "--at", "noon"}), std::invalid_argument,
                        MessageMatches(ContainsSubstring("--at noon: give peak, end")));
-  write_recording(test::small_recording(), path);
+  write_recording(tests::small_recording(), path);
   CHECK_THAT(alive_command({path}), ContainsSubstring("this recording has no stacks"));
 }
 

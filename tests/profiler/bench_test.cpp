@@ -41,7 +41,7 @@ int64_t most_resident_bytes() {
 }
 
 int64_t write_ten_million(const std::string& path) {
-  const WriterCounts counts = test::write_large_recording(path, 10'000'000);
+  const WriterCounts counts = tests::write_large_recording(path, 10'000'000);
   fmt::print("{} events, {} lost, {:.2f} bytes an event\n", counts.events, counts.lost,
              static_cast<double>(counts.bytes) / static_cast<double>(counts.events));
   return counts.events;
@@ -56,7 +56,7 @@ double append_ns(Writer& writer, const std::vector<Event>& events) {
 }  // namespace
 
 TEST_CASE("ten million events are read in seconds and in little memory", "[long]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   const int64_t written = write_ten_million(path);
   const int64_t before = most_resident_bytes();
@@ -83,8 +83,8 @@ TEST_CASE("ten million events are read in seconds and in little memory", "[long]
 }
 
 TEST_CASE("what an append costs", "[.bench]") {
-  const test::TemporaryFolder folder;
-  std::vector<Event> events = test::synthetic_profile({.steps = 400}).events;
+  const tests::TemporaryFolder folder;
+  std::vector<Event> events = tests::synthetic_profile({.steps = 400}).events;
   for (const bool map : {true, false}) {
     std::vector<double> costs;
     for (int round = 0; round < 10; ++round) {
@@ -107,10 +107,10 @@ TEST_CASE("what an append costs", "[.bench]") {
 }
 
 TEST_CASE("what sealing costs", "[.bench]") {
-  const test::TemporaryFolder folder;
-  const Profile profile = test::synthetic_profile({.steps = 400});
+  const tests::TemporaryFolder folder;
+  const Profile profile = tests::synthetic_profile({.steps = 400});
   const auto start = Clock::now();
-  const WriterCounts counts = test::write_profile(folder.file("rank0.slp"), profile);
+  const WriterCounts counts = tests::write_profile(folder.file("rank0.slp"), profile);
   fmt::print("sealed {} events in {:.3f} s, {} lost\n", counts.events, seconds_since(start),
              counts.lost);
 }

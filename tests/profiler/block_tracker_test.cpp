@@ -11,7 +11,7 @@
 
 using namespace shardlens;
 using namespace shardlens::profiler;
-using shardlens::test::ModelAllocator;
+using shardlens::tests::ModelAllocator;
 
 namespace {
 

@@ -35,7 +35,7 @@ std::string random_bytes(std::mt19937& random, size_t count) {
 void write_all(const fs::path& folder, const Contents& files) {
   for (const auto& [name, content] : files) {
     fs::create_directories((folder / name).parent_path());
-    test::write_file((folder / name).string(), content);
+    tests::write_file((folder / name).string(), content);
   }
 }
 
@@ -43,7 +43,7 @@ Contents read_all(const fs::path& folder) {
   Contents files;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     if (!entry.is_regular_file()) continue;
-    files[fs::relative(entry.path(), folder).string()] = test::read_file(entry.path().string());
+    files[fs::relative(entry.path(), folder).string()] = tests::read_file(entry.path().string());
   }
   return files;
 }
@@ -54,7 +54,7 @@ TEST_CASE("a bundle holds a run but its checkpoints, byte for byte", "[bundle]")
   const auto seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937 random(seed);
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const Contents kept = {
       {"config.json", "{}"},
       {"result.json", "{\"status\": \"ok\"}"},
@@ -76,21 +76,21 @@ TEST_CASE("a bundle holds a run but its checkpoints, byte for byte", "[bundle]")
   CHECK(bundle.input_bytes > 4'000'000);
 
   fs::create_directory(folder.file("home"));
-  const test::Ended unpacked =
-      test::run({"/usr/bin/env", "tar", "--zstd", "-xf", file, "-C", folder.file("home")});
+  const tests::Ended unpacked =
+      tests::run({"/usr/bin/env", "tar", "--zstd", "-xf", file, "-C", folder.file("home")});
   INFO(unpacked.err);
   REQUIRE(unpacked.exit_code == 0);
   CHECK(read_all(folder.file("home/run 7")) == kept);
 }
 
 TEST_CASE("a bundle replaces nothing, and leaves nothing where it fails", "[bundle]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   write_all(folder.file("run"), {{"config.json", "{}"}, {"logs/rank0.log", "joined"}});
   const std::string file = folder.file("home.tar.zst");
-  test::write_file(file, "mine");
+  tests::write_file(file, "mine");
   CHECK_THROWS_MATCHES(bundle_run(folder.file("run"), file), std::invalid_argument,
                        MessageMatches(ContainsSubstring("the file is there already")));
-  CHECK(test::read_file(file) == "mine");
+  CHECK(tests::read_file(file) == "mine");
   CHECK_THROWS_MATCHES(bundle_run(folder.file("logs"), folder.file("b")), std::invalid_argument,
                        MessageMatches(ContainsSubstring("not a run")));
   CHECK_THROWS_AS(bundle_run(folder.file("run"), folder.file("nowhere/b")), std::runtime_error);
@@ -100,7 +100,7 @@ TEST_CASE("a bundle replaces nothing, and leaves nothing where it fails", "[bund
 }
 
 TEST_CASE("a bundle follows no link out of the run, and names what it leaves out", "[bundle]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   write_all(folder.file("secrets"), {{"key", "private"}, {"deep/key", "private, too"}});
   write_all(folder.file("run"), {{"config.json", "{}"},
                                  {"logs/rank0.log", "joined"},
@@ -116,11 +116,11 @@ TEST_CASE("a bundle follows no link out of the run, and names what it leaves out
   link(folder.file("secrets"), "logs/all");
   link("/dev/zero", "logs/endless.log");
   link("nowhere", "events.jsonl");
-  test::make_pipe(folder.file("run/logs/pipe.log"));
+  tests::make_pipe(folder.file("run/logs/pipe.log"));
   const std::string file = folder.file("home.tar.zst");
   const Bundle bundle = bundle_run(folder.file("run"), file);
   fs::create_directory(folder.file("home"));
-  REQUIRE(test::run({"/usr/bin/env", "tar", "--zstd", "-xf", file, "-C", folder.file("home")})
+  REQUIRE(tests::run({"/usr/bin/env", "tar", "--zstd", "-xf", file, "-C", folder.file("home")})
               .exit_code == 0);
   CHECK(read_all(folder.file("home/run")) == Contents{{"config.json", "{}"},
                                                       {"logs/latest-step", "step-1"},
@@ -131,13 +131,13 @@ TEST_CASE("a bundle follows no link out of the run, and names what it leaves out
   for (const fs::path& path : bundle.left_out) left_out.insert(path.string());
   CHECK(left_out == std::set<std::string>{"events.jsonl", "logs/all", "logs/endless.log",
                                           "logs/pipe.log", "logs/secret.log", "metrics.jsonl"});
-  const test::Ended names = test::run({"/usr/bin/env", "tar", "--zstd", "-tf", file});
+  const tests::Ended names = tests::run({"/usr/bin/env", "tar", "--zstd", "-tf", file});
   CHECK(names.out.find("..") == std::string::npos);
   CHECK(names.out.find("\n/") == std::string::npos);
 }
 
 TEST_CASE("a bundle of a run whose folder of logs is a link has none of it", "[bundle]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   write_all(folder.file("secrets"), {{"key", "private"}});
   write_all(folder.file("run"), {{"config.json", "{}"}});
   fs::create_symlink(folder.file("secrets"), folder.file("run/logs"));

@@ -56,13 +56,13 @@ TEST_CASE("random events pass the columns unchanged") {
   CAPTURE(seed);
   std::mt19937_64 engine(seed);
   for (int round = 0; round < 50; ++round) {
-    const std::vector<Event> events = test::random_events(engine, engine() % 3000);
+    const std::vector<Event> events = tests::random_events(engine, engine() % 3000);
     CHECK(through_columns(events) == events);
   }
 }
 
 TEST_CASE("a synthetic training passes the columns unchanged") {
-  const Profile profile = test::synthetic_profile({.steps = 6});
+  const Profile profile = tests::synthetic_profile({.steps = 6});
   CHECK(through_columns(profile.events) == profile.events);
 }
 
@@ -84,14 +84,14 @@ TEST_CASE("an encoder used again gives what a new one gives") {
   std::mt19937_64 engine(1);
   EventEncoder encoder;
   for (const size_t count : {3000, 10, 0, 500, 3000}) {
-    const std::vector<Event> events = test::random_events(engine, count);
+    const std::vector<Event> events = tests::random_events(engine, count);
     CHECK(encoder.encode(events) == encoded(events));
   }
 }
 
 TEST_CASE("events of a kind or space of a later version are left out") {
-  std::vector<Event> events = {test::numbered_event(0), test::numbered_event(1),
-                               test::numbered_event(2)};
+  std::vector<Event> events = {tests::numbered_event(0), tests::numbered_event(1),
+                               tests::numbered_event(2)};
   Bytes bytes = encoded(events);
   // The classes follow the lengths, the second is that of the second event.
   const size_t classes = sizeof(uint32_t) * 9 + 16;
@@ -132,7 +132,7 @@ TEST_CASE("columns that hold anything are decoded or refused") {
   const uint32_t seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 engine(seed);
-  const Bytes sound = encoded(test::random_events(engine, 300));
+  const Bytes sound = encoded(tests::random_events(engine, 300));
   int refused = 0;
   for (int round = 0; round < 3000; ++round) {
     Bytes bytes = sound;

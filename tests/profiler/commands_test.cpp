@@ -21,18 +21,18 @@ namespace {
 
 /// Files whose content is the MiB of their activations; the rank is in the name.
 RankReport analyse_small(const std::string& path) {
-  const std::string content = test::read_file(path);
+  const std::string content = tests::read_file(path);
   if (content.empty()) throw std::runtime_error(path + ": cut off at offset 0");
   const std::string name = std::filesystem::path(path).filename().string();
   const auto rank = static_cast<int32_t>(std::stoi(name.substr(4)));
-  return analyse(test::small_recording(rank, std::stoll(content) << 20));
+  return analyse(tests::small_recording(rank, std::stoll(content) << 20));
 }
 
 FileReport check_small(const std::string& path) {
   FileReport report;
   report.major = 1;
   report.blocks = {{.offset = 64, .type = "events", .problem = ""}};
-  if (test::read_file(path).empty()) {
+  if (tests::read_file(path).empty()) {
     report.blocks.front().problem = "checksum";
     report.problems = {path + ": offset 64: checksum"};
   }
@@ -48,7 +48,7 @@ struct Run {
   explicit Run(const std::vector<std::string>& contents) {
     std::filesystem::create_directory(folder.file("profiles"));
     for (size_t rank = 0; rank < contents.size(); ++rank) {
-      test::write_file(file(rank), contents[rank]);
+      tests::write_file(file(rank), contents[rank]);
     }
   }
   std::string file(size_t rank) const {
@@ -56,7 +56,7 @@ struct Run {
   }
   std::string path() const { return folder.path(); }
 
-  test::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
 };
 
 void check_refused(const std::vector<std::string>& arguments, const std::string& part) {
@@ -118,7 +118,7 @@ TEST_CASE("check lists the blocks and fails where one is damaged") {
 
 TEST_CASE("wrong usage of profile is refused in a line that says how to fix it") {
   const Run run({"3"});
-  const test::TemporaryFolder empty;
+  const tests::TemporaryFolder empty;
   check_refused({"rapport"}, "unknown command; see shardlens profile --help");
   check_refused({"report"}, "see --help");
   check_refused({"report", run.path(), "--yaml"}, "see --help");
@@ -136,7 +136,7 @@ TEST_CASE("wrong usage of profile is refused in a line that says how to fix it")
 
 TEST_CASE("a run is put into one file that is not replaced") {
   const Run run({"1", "2"});
-  const test::TemporaryFolder home;
+  const tests::TemporaryFolder home;
   const CommandOutcome made = command({"bundle", run.path(), "-o", home.file("b")});
   CHECK(made.exit_code == 0);
   CHECK_THAT(made.out, ContainsSubstring("b: 2 files, "));

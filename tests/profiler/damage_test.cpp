@@ -25,7 +25,7 @@ struct Outcome {
 };
 
 Profile small_profile() {
-  return test::synthetic_profile({.steps = 2, .layers = 1, .evaluate_every = 0});
+  return tests::synthetic_profile({.steps = 2, .layers = 1, .evaluate_every = 0});
 }
 
 /// Refused with a reason, or as many events as are there, with a reason if they are not all. A
@@ -49,11 +49,11 @@ void read_damaged(const std::string& path, const Profile& whole, Outcome& outcom
 /// Leaves a recording of so many events as kill -9 does, and reads it once for every place in its
 /// file of open blocks from which 512 bytes are zero: a sector that a disk has lost, for one.
 void read_with_zeros(int64_t events) {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp"), live = folder.file("live.slp");
   Writer writer(live, {}, {.block_events = 60, .blocks = 4});
   for (int64_t i = 0; i < events; ++i) {
-    Event event = test::numbered_event(i);
+    Event event = tests::numbered_event(i);
     event.label = writer.intern(fmt::format("text {}", i));
     writer.append(event);
   }
@@ -63,7 +63,7 @@ void read_with_zeros(int64_t events) {
   const Profile whole = read_profile(path);
   REQUIRE(whole.judgement.faults.empty());
   REQUIRE(static_cast<int64_t>(whole.events.size()) == events);
-  const std::string sound = test::read_file(path + ".open");
+  const std::string sound = tests::read_file(path + ".open");
   constexpr size_t kStep = 8, kZeros = 512;
   for (size_t used = 0; used != std::string::npos;) {
     const size_t at = used / kStep * kStep;
@@ -71,7 +71,7 @@ void read_with_zeros(int64_t events) {
     std::string bytes = sound;
     std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(at),
                 std::min(kZeros, bytes.size() - at), '\0');
-    test::write_file(path + ".open", bytes);
+    tests::write_file(path + ".open", bytes);
     const Profile read = read_profile(path);
     CAPTURE(events, at);
     if (!read.judgement.faults.empty()) continue;
@@ -87,10 +87,10 @@ bool is_prefix(const std::vector<Event>& part, const std::vector<Event>& whole) 
 }  // namespace
 
 TEST_CASE("a file cut off anywhere gives a prefix of its events") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   const Profile profile = small_profile();
-  test::write_profile(path, profile, {.block_events = 60, .blocks = 64});
+  tests::write_profile(path, profile, {.block_events = 60, .blocks = 64});
   const auto size = std::filesystem::file_size(path);
   REQUIRE(read_profile(path).events == profile.events);
   size_t most = 0;
@@ -112,11 +112,11 @@ TEST_CASE("flipped bits never crash a reader, and never pass unseen") {
   const uint32_t seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 engine(seed);
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   const Profile profile = small_profile();
-  test::write_profile(path, profile, {.block_events = 60, .blocks = 64});
-  const std::string sound = test::read_file(path);
+  tests::write_profile(path, profile, {.block_events = 60, .blocks = 64});
+  const std::string sound = tests::read_file(path);
   Outcome outcome;
   for (int round = 0; round < 10'000; ++round) {
     std::string bytes = sound;
@@ -124,7 +124,7 @@ TEST_CASE("flipped bits never crash a reader, and never pass unseen") {
     for (int i = 0; i < flips; ++i) {
       bytes[engine() % bytes.size()] ^= static_cast<char>(1U << (engine() % 8));
     }
-    test::write_file(path, bytes);
+    tests::write_file(path, bytes);
     read_damaged(path, profile, outcome);
   }
   fmt::print("seed {}: 10000 damaged files of {} bytes: {} refused, {} recovered\n", seed,
@@ -136,14 +136,14 @@ TEST_CASE("flipped bits in the file of open blocks never crash a reader") {
   const uint32_t seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 engine(seed);
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   const std::string live = folder.file("live.slp");
   Writer writer(live, {}, {.block_events = 60, .blocks = 4});
   for (int i = 0; i < 40; ++i) writer.intern("text " + std::to_string(i));
-  for (int64_t i = 0; i < 100; ++i) writer.append(test::numbered_event(i));
+  for (int64_t i = 0; i < 100; ++i) writer.append(tests::numbered_event(i));
   std::filesystem::copy_file(live, path);
-  const std::string sound = test::read_file(live + ".open");
+  const std::string sound = tests::read_file(live + ".open");
   // Where its preamble, strings and blocks lie: the rest is empty space.
   const size_t places[] = {0, 4096, 4096 + (1 << 20), 4096 + (2 << 20)};
   for (int round = 0; round < 2'000; ++round) {
@@ -152,7 +152,7 @@ TEST_CASE("flipped bits in the file of open blocks never crash a reader") {
       const size_t at = places[engine() % 4] + engine() % (round % 2 == 0 ? 64 : 3000);
       bytes[at] ^= static_cast<char>(1U << (engine() % 8));
     }
-    test::write_file(path + ".open", bytes);
+    tests::write_file(path + ".open", bytes);
     const Profile read = read_profile(path);
     REQUIRE(read.events.size() <= 240);
     for (const Event& event : read.events) REQUIRE(event.label < read.strings.size());
@@ -168,18 +168,18 @@ TEST_CASE("parts of a file in any order, twice or mixed with others are survived
   const uint32_t seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 engine(seed);
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   const Profile profile = small_profile();
-  test::write_profile(path, profile, {.block_events = 60, .blocks = 64});
-  const std::string sound = test::read_file(path);
+  tests::write_profile(path, profile, {.block_events = 60, .blocks = 64});
+  const std::string sound = tests::read_file(path);
   for (int round = 0; round < 1'000; ++round) {
     std::string bytes = sound.substr(0, engine() % sound.size());
     for (int part = 0; part < 4; ++part) {
       const size_t from = engine() % sound.size();
       bytes += sound.substr(from, engine() % (sound.size() - from));
     }
-    test::write_file(path, bytes);
+    tests::write_file(path, bytes);
     Outcome outcome;
     read_damaged(path, profile, outcome);
   }

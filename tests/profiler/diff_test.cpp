@@ -14,7 +14,7 @@
 using namespace shardlens;
 using namespace shardlens::profiler;
 using Catch::Matchers::ContainsSubstring;
-using test::small_recording;
+using tests::small_recording;
 
 namespace {
 
@@ -57,8 +57,8 @@ TEST_CASE("a recording does not differ from itself") {
 TEST_CASE("what differs in two random recordings adds up to the growth") {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     CAPTURE(seed);
-    const RankReport a = analyse(test::random_recording(seed, false, 1500).profile);
-    const RankReport b = analyse(test::random_recording(seed + 100, false, 1500).profile);
+    const RankReport a = analyse(tests::random_recording(seed, false, 1500).profile);
+    const RankReport b = analyse(tests::random_recording(seed + 100, false, 1500).profile);
     const RankDiff diff = diff_ranks(a, b);
     CHECK(diff.at_peak.in_both_bytes + diff.at_peak.only_a_bytes == diff.peak.a_bytes);
     CHECK(diff.at_peak.in_both_bytes + diff.at_peak.only_b_bytes == diff.peak.b_bytes);

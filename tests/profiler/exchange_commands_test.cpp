@@ -33,7 +33,7 @@ class Run {
   Run() {
     fs::create_directories(folder_.file("profiles"));
     for (int32_t rank = 0; rank < 2; ++rank) {
-      const Profile profile = test::small_recording(rank);
+      const Profile profile = tests::small_recording(rank);
       Writer writer(folder_.file("profiles/rank" + std::to_string(rank) + ".slp"), profile.header);
       for (const std::string& text : profile.strings) writer.intern(text);
       for (const Event& event : profile.events) writer.append(event);
@@ -48,11 +48,11 @@ class Run {
     std::vector<std::string> arguments = {path(), "--format", format, "--out", file("out.csv")};
     arguments.insert(arguments.end(), more.begin(), more.end());
     CHECK_THAT(export_words(arguments), StartsWith("wrote " + file("out.csv")));
-    return test::read_file(file("out.csv"));
+    return tests::read_file(file("out.csv"));
   }
 
  private:
-  test::TemporaryFolder folder_;
+  tests::TemporaryFolder folder_;
 };
 
 void check_refused(auto command, const std::vector<std::string>& arguments,
@@ -71,7 +71,7 @@ TEST_CASE("a run is exported in every format") {
                                            ContainsSubstring("rank 1 of 2, null:h200"));
   CHECK_THAT(run.exported("perfetto", {"--rank", "1"}), !ContainsSubstring("rank 0 of 2"));
   CHECK_THAT(run.exported("csv", {"--points", "2"}), StartsWith("rank,time_ms,"));
-  CHECK_THAT(test::read_file(run.file("out.largest.csv")), StartsWith("rank,bytes,category,label"));
+  CHECK_THAT(tests::read_file(run.file("out.largest.csv")), StartsWith("rank,bytes,category,label"));
   CHECK_THAT(run.exported("html"), ContainsSubstring("7340032 bytes"));
   for (const auto& entry : fs::directory_iterator(run.path())) {
     CHECK_THAT(entry.path().string(), !ContainsSubstring("unfinished"));
@@ -79,11 +79,11 @@ TEST_CASE("a run is exported in every format") {
 }
 
 TEST_CASE("a snapshot of PyTorch becomes a recording without losing an event") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string snapshot = SHARDLENS_SOURCE_DIR "/tests/fixtures/memory_viz/late.pickle";
   const std::string out = folder.file("torch.slp");
   CHECK_THAT(import_command({snapshot, "--out", out}), StartsWith("wrote " + out));
-  const Profile expected = import_memory_viz(test::read_file(snapshot));
+  const Profile expected = import_memory_viz(tests::read_file(snapshot));
   const Profile found = read_profile(out);
   CHECK(found.header == expected.header);
   CHECK(found.strings == expected.strings);
@@ -94,7 +94,7 @@ TEST_CASE("a snapshot of PyTorch becomes a recording without losing an event") {
 
 TEST_CASE("wrong exports and imports are refused in one line, and leave no file") {
   const Run run;
-  const test::TemporaryFolder empty;
+  const tests::TemporaryFolder empty;
   const std::string out = empty.file("out");
   check_refused(export_words, {run.path()}, "see --help");
   check_refused(export_words, {run.path(), "--format", "pdf", "--out", out},
@@ -111,7 +111,7 @@ TEST_CASE("wrong exports and imports are refused in one line, and leave no file"
   check_refused(export_words, {run.path(), "--format", "html", "--points", "9", "--out", out},
                 "--points: a page has every allocation");
   check_refused(import_command, {out, "--out", out}, "cannot be read");
-  test::write_file(empty.file("snapshot"), "\x80\x04\x8c\x02os\x8c\x06system\x93.");
+  tests::write_file(empty.file("snapshot"), "\x80\x04\x8c\x02os\x8c\x06system\x93.");
   check_refused(import_command, {empty.file("snapshot"), "--out", out},
                 "snapshot: byte 14: STACK_GLOBAL of os.system is refused");
   CHECK_FALSE(fs::exists(out));

@@ -25,18 +25,18 @@ namespace {
 
 /// Files whose content is the MiB of their activations.
 RankReport analyse_small(const std::string& path) {
-  return analyse(test::small_recording(0, std::stoll(test::read_file(path)) << 20));
+  return analyse(tests::small_recording(0, std::stoll(tests::read_file(path)) << 20));
 }
 
 struct Files {
   Files() {
-    test::write_file(base(), "3");
-    test::write_file(grown(), "5");
+    tests::write_file(base(), "3");
+    tests::write_file(grown(), "5");
   }
   std::string base() const { return folder.file("base.slp"); }
   std::string grown() const { return folder.file("grown.slp"); }
 
-  test::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
 };
 
 }  // namespace
@@ -62,11 +62,11 @@ TEST_CASE("a gate writes what grew as Markdown, also where nothing did") {
   CHECK(outcome.error ==
         "shardlens gate: the peak of rank 0 grew too much: +28.57 %, allowed are 2 %; B's peak is "
         "2.00 MiB above A's (+28.6 %): +2.00 MiB activation\n");
-  const std::string text = test::read_file(markdown);
+  const std::string text = tests::read_file(markdown);
   CHECK_THAT(text, ContainsSubstring("### GPU memory: the peak of rank 0 grew too much"));
   CHECK_THAT(text, ContainsSubstring("| activation | 3.00 MiB | 5.00 MiB | +66.67 % |"));
   gate_command({files.base(), files.base(), "--markdown", markdown}, analyse_small);
-  CHECK_THAT(test::read_file(markdown), ContainsSubstring("is within the limit: +0.00 %"));
+  CHECK_THAT(tests::read_file(markdown), ContainsSubstring("is within the limit: +0.00 %"));
 }
 
 TEST_CASE("reserved memory is gated, too") {
@@ -126,12 +126,12 @@ const std::vector<Spoiled>& spoiled() {
 
 TEST_CASE("a gate refuses what cannot be compared, by the words that docs has a row for") {
   const Files files;
-  const std::string docs = test::read_file(SHARDLENS_SOURCE_DIR "/docs/record.md");
+  const std::string docs = tests::read_file(SHARDLENS_SOURCE_DIR "/docs/record.md");
   CHECK(spoiled().size() == kObstacles);
   for (const Spoiled& one : spoiled()) {
     CAPTURE(one.word);
     const auto analyse_spoiled = [&](const std::string& path) {
-      Profile profile = test::small_recording();
+      Profile profile = tests::small_recording();
       if (path == files.grown()) one.spoil(profile);
       return analyse(profile);
     };

@@ -119,8 +119,8 @@ TEST_CASE("a history that has forgotten its first events is judged, and keeps th
   made["shardlens"]["allocations"] = 10;
   made["shardlens"]["frees"] = 2;
   made["shardlens"]["marks"] = {step(2, 0, 3), block(3, 0, 16, Category::gradient), step(9, 2, 4)};
-  const test::TemporaryFolder folder;
-  test::write_file(folder.file("rank0.history"), made.dump());
+  const tests::TemporaryFolder folder;
+  tests::write_file(folder.file("rank0.history"), made.dump());
   record_history(folder.file("rank0.history"), folder.file("rank0.slp"));
   const RankReport report = report_of(folder.file("rank0.slp"));
   CHECK(report.judgement.lost_events == 7);

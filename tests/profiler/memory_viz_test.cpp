@@ -145,7 +145,7 @@ BlockTotals totals_of_segments(const json& snapshot) {
 
 /// What PyTorch's own counters said when the fixture was made.
 void check_counters(const Profile& profile, const std::string& name) {
-  const json expected = json::parse(test::read_file(kFixtures + "expected.json")).at(name);
+  const json expected = json::parse(tests::read_file(kFixtures + "expected.json")).at(name);
   const Replay replay(profile);
   const BlockTotals& totals = replay.tracker.totals();
   CHECK(totals.allocated() == expected.at("allocated_bytes"));
@@ -158,15 +158,15 @@ void check_counters(const Profile& profile, const std::string& name) {
 }  // namespace
 
 TEST_CASE("a recording exported and imported is the same, in pickle and in JSON") {
-  check_round_trip(test::small_recording());
-  check_round_trip(test::synthetic_profile({.steps = 3, .layers = 4}));
+  check_round_trip(tests::small_recording());
+  check_round_trip(tests::synthetic_profile({.steps = 3, .layers = 4}));
 }
 
 TEST_CASE("random recordings survive export and import, with segments of every kind") {
   const uint64_t seed = std::random_device{}();
   for (const bool expandable : {false, true}) {
     INFO("seed " << seed << ", expandable " << expandable);
-    const Profile profile = test::RandomRecorder(seed, expandable).record(3000).profile;
+    const Profile profile = tests::RandomRecorder(seed, expandable).record(3000).profile;
     check_round_trip(profile);
     const json snapshot = json::parse(exported(profile, false));
     const BlockTotals found = totals_of_segments(snapshot);
@@ -178,7 +178,7 @@ TEST_CASE("random recordings survive export and import, with segments of every k
 }
 
 TEST_CASE("entries carry our words, and a category that the viewer needs") {
-  const json snapshot = json::parse(exported(test::small_recording(), false));
+  const json snapshot = json::parse(exported(tests::small_recording(), false));
   const json& trace = snapshot.at("device_traces").at(0);
   std::map<std::string, int> actions;
   std::set<std::string> categories;
@@ -236,7 +236,7 @@ TEST_CASE("a recording of the CPU has nothing for memory_viz") {
 TEST_CASE("PyTorch's own snapshot is imported to the byte") {
   for (const std::string name : {"whole", "late"}) {
     INFO(name);
-    const Profile profile = import_memory_viz(test::read_file(kFixtures + name + ".pickle"));
+    const Profile profile = import_memory_viz(tests::read_file(kFixtures + name + ".pickle"));
     check_counters(profile, name);
     const auto failures =
         std::ranges::count(profile.events, EventKind::out_of_memory, &Event::kind);
@@ -249,7 +249,7 @@ TEST_CASE("PyTorch's own snapshot is imported to the byte") {
 }
 
 TEST_CASE("a step of PyTorch FSDP2 is imported to the byte") {
-  const Profile profile = import_memory_viz(test::read_gzip_file(kFixtures + "fsdp2.pickle.gz"));
+  const Profile profile = import_memory_viz(tests::read_gzip_file(kFixtures + "fsdp2.pickle.gz"));
   check_counters(profile, "fsdp2");
   CHECK(std::ranges::any_of(profile.strings, [](const std::string& label) {
     return label.starts_with("torch/distributed/fsdp/_fully_shard/_fsdp_param.py:") &&
@@ -286,11 +286,11 @@ TEST_CASE("what is no snapshot, or of several devices, is refused with a way out
 }
 
 TEST_CASE("a snapshot cut off at any byte is refused") {
-  const std::string whole = exported(test::small_recording(), true);
+  const std::string whole = exported(tests::small_recording(), true);
   for (size_t size = 0; size < whole.size(); ++size) {
     CHECK_THROWS_AS(import_memory_viz(whole.substr(0, size)), std::invalid_argument);
   }
-  const std::string fixture = test::read_file(kFixtures + "whole.pickle");
+  const std::string fixture = tests::read_file(kFixtures + "whole.pickle");
   for (size_t size = 0; size < fixture.size(); size += size < 4096 ? 1 : 37) {
     CHECK_THROWS_AS(import_memory_viz(std::string_view(fixture).substr(0, size)),
                     std::invalid_argument);
@@ -301,8 +301,8 @@ TEST_CASE("ten thousand flipped bits are read as something or refused") {
   const uint64_t seed = std::random_device{}();
   INFO("seed " << seed);
   std::mt19937_64 engine(seed);
-  const std::string ours = exported(test::small_recording(), true);
-  const std::string theirs = test::read_file(kFixtures + "whole.pickle");
+  const std::string ours = exported(tests::small_recording(), true);
+  const std::string theirs = tests::read_file(kFixtures + "whole.pickle");
   int refused = 0;
   for (int i = 0; i < 10'000; ++i) {
     std::string damaged = i % 10 == 0 ? theirs : ours;

@@ -77,20 +77,20 @@ std::map<Key, std::pair<int64_t, Category>> live_after(const std::vector<Event>&
 
 /// A recording of several snapshots and what was recorded.
 Profile write_many_blocks(const std::string& path) {
-  const Profile profile = test::synthetic_profile({.steps = 20, .layers = 4});
-  test::write_profile(path, profile, {.block_events = 700, .blocks = 64});
+  const Profile profile = tests::synthetic_profile({.steps = 20, .layers = 4});
+  tests::write_profile(path, profile, {.block_events = 700, .blocks = 64});
   return profile;
 }
 
 /// Changes one byte in the middle of the n-th sealed block of this type, from 0.
 void damage_block(const std::string& path, const std::string& type, size_t number) {
-  std::string bytes = test::read_file(path);
+  std::string bytes = tests::read_file(path);
   for (const BlockReport& block : check_profile(path).blocks) {
     if (block.type != type || number-- != 0) continue;
     bytes[block.offset + sizeof(BlockHeader) + (block.bytes - sizeof(BlockHeader)) / 2] ^= 1;
     break;
   }
-  test::write_file(path, bytes);
+  tests::write_file(path, bytes);
 }
 
 std::vector<Event> rest_of(Reader& reader) {
@@ -119,7 +119,7 @@ TEST_CASE("recordings of every version so far are read") {
     CHECK(profile.header.device == "null:h200");
     CHECK(profile.header.world_size == 8);
     CHECK(profile.header.libraries == "LibTorch 2.11.0\n");
-    CHECK(as_csv(profile) == test::read_file((kFixtures / (version + ".csv")).string()));
+    CHECK(as_csv(profile) == tests::read_file((kFixtures / (version + ".csv")).string()));
     CHECK(stacks_text(profile) == (version < "v1.3" ? "" : kFixtureStacks));
   }
 }
@@ -130,7 +130,7 @@ TEST_CASE("write the fixture of this version", "[.fixture]") {
   const std::filesystem::path path = kFixtures / (version + ".slp");
   if (std::filesystem::exists(path)) SKIP("it is there");
   std::filesystem::create_directories(kFixtures);
-  Profile profile = test::synthetic_profile({.seed = 7, .steps = 2, .layers = 2});
+  Profile profile = tests::synthetic_profile({.seed = 7, .steps = 2, .layers = 2});
   const auto segment = std::ranges::find(profile.events, Space::segment, &Event::space);
   REQUIRE(segment != profile.events.end());
   for (const auto kind : {EventKind::hold, EventKind::release}) {
@@ -154,16 +154,16 @@ TEST_CASE("write the fixture of this version", "[.fixture]") {
     profile.events.push_back({.address = 1 << 20, .value = 512, .label = label});
   }
   write_recording(profile, path.string());
-  test::write_file((kFixtures / (version + ".csv")).string(), as_csv(profile));
+  tests::write_file((kFixtures / (version + ".csv")).string(), as_csv(profile));
 }
 
 TEST_CASE("a recording is read while it is written") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
-  Writer writer(path, test::header_of_rank(2), {.block_events = 100, .blocks = 64});
+  Writer writer(path, tests::header_of_rank(2), {.block_events = 100, .blocks = 64});
   std::vector<Event> written;
   for (int64_t number = 0; number < 1050; ++number) {
-    Event event = test::numbered_event(number);
+    Event event = tests::numbered_event(number);
     event.label = writer.intern("text " + std::to_string(number));
     writer.append(event);
     written.push_back(event);
@@ -179,7 +179,7 @@ TEST_CASE("a recording is read while it is written") {
 }
 
 TEST_CASE("a reader may start in the middle") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   const Profile profile = write_many_blocks(path);
   Reader reader(path);
@@ -197,7 +197,7 @@ TEST_CASE("a reader may start in the middle") {
 }
 
 TEST_CASE("after a damaged block the live memory is right again") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   const Profile profile = write_many_blocks(path);
   for (const size_t number : {0, 3, 9}) {
@@ -214,7 +214,7 @@ TEST_CASE("after a damaged block the live memory is right again") {
 }
 
 TEST_CASE("two damaged blocks are made good one after the other") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   const Profile profile = write_many_blocks(path);
   damage_block(path, "events", 2);
@@ -235,10 +235,10 @@ TEST_CASE("two damaged blocks are made good one after the other") {
 }
 
 TEST_CASE("the last block, too, is missed where it is damaged") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
-  const Profile profile = test::synthetic_profile({.steps = 1, .layers = 2});
-  test::write_profile(path, profile);
+  const Profile profile = tests::synthetic_profile({.steps = 1, .layers = 2});
+  tests::write_profile(path, profile);
   damage_block(path, "events", 0);
   const Profile read = read_profile(path);
   CAPTURE(read.judgement.faults);
@@ -247,10 +247,10 @@ TEST_CASE("the last block, too, is missed where it is damaged") {
 }
 
 TEST_CASE("damaged strings leave events without labels") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
-  const Profile profile = test::synthetic_profile({.steps = 1, .layers = 2});
-  test::write_profile(path, profile);
+  const Profile profile = tests::synthetic_profile({.steps = 1, .layers = 2});
+  tests::write_profile(path, profile);
   damage_block(path, "strings", 0);
   const Profile read = read_profile(path);
   REQUIRE(read.events.size() == profile.events.size());
@@ -260,7 +260,7 @@ TEST_CASE("damaged strings leave events without labels") {
 }
 
 TEST_CASE("check lists blocks and what is wrong with them") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   const Profile profile = write_many_blocks(path);
   const FileReport sound = check_profile(path);
@@ -283,17 +283,17 @@ TEST_CASE("check lists blocks and what is wrong with them") {
 }
 
 TEST_CASE("another major version is refused, a later minor's blocks are skipped") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
-  const Profile profile = test::synthetic_profile({.steps = 1, .layers = 2});
-  test::write_profile(path, profile);
-  const std::string sound = test::read_file(path);
+  const Profile profile = tests::synthetic_profile({.steps = 1, .layers = 2});
+  tests::write_profile(path, profile);
+  const std::string sound = tests::read_file(path);
   std::string bytes = sound;
   change<Preamble>(bytes, 0, [](Preamble& preamble) {
     preamble.major = kMajor + 1;
     preamble.crc = crc_of(preamble);
   });
-  test::write_file(path, bytes);
+  tests::write_file(path, bytes);
   CHECK_THROWS_MATCHES(read_profile(path), std::invalid_argument,
                        MessageMatches(ContainsSubstring("format 2.4")));
   bytes = sound;
@@ -303,7 +303,7 @@ TEST_CASE("another major version is refused, a later minor's blocks are skipped"
   });
   const Bytes later = BlockCodec().pack({.type = static_cast<BlockType>(77)}, Bytes(100));
   bytes.insert(sizeof(Preamble), reinterpret_cast<const char*>(later.data()), later.size());
-  test::write_file(path, bytes);
+  tests::write_file(path, bytes);
   const Profile read = read_profile(path);
   CHECK(read.header == profile.header);
   CHECK(read.events == profile.events);
@@ -312,11 +312,11 @@ TEST_CASE("another major version is refused, a later minor's blocks are skipped"
 }
 
 TEST_CASE("what is no recording is refused") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("a.slp");
   CHECK_THROWS_AS(read_profile(path), std::invalid_argument);
   for (const std::string& bytes : {std::string(), std::string("hello"), std::string(5000, 'x')}) {
-    test::write_file(path, bytes);
+    tests::write_file(path, bytes);
     CHECK_THROWS_MATCHES(read_profile(path), std::invalid_argument,
                          MessageMatches(ContainsSubstring("not a recording")));
   }
@@ -324,15 +324,15 @@ TEST_CASE("what is no recording is refused") {
 }
 
 TEST_CASE("the open blocks of another recording are left alone") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   {
     Writer other(folder.file("other.slp"), {});
-    other.append(test::numbered_event(1));
+    other.append(tests::numbered_event(1));
     std::filesystem::copy_file(folder.file("other.slp.open"), path + ".open");
   }
-  const Profile profile = test::synthetic_profile({.steps = 1, .layers = 2});
-  test::write_profile(folder.file("mine.slp"), profile);
+  const Profile profile = tests::synthetic_profile({.steps = 1, .layers = 2});
+  tests::write_profile(folder.file("mine.slp"), profile);
   std::filesystem::rename(folder.file("mine.slp"), path);
   CHECK(read_profile(path).events == profile.events);
 }

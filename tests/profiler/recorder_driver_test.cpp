@@ -20,7 +20,7 @@
 using namespace shardlens;
 using profiler::DriverChange;
 using profiler::DriverWatch;
-using test::scripted_cupti;
+using tests::scripted_cupti;
 
 namespace {
 
@@ -51,7 +51,7 @@ void call(CUpti_CallbackId id, const Parameters& parameters, CUresult result = C
   const auto& cupti = scripted_cupti();
   REQUIRE(cupti.callback != nullptr);
   CHECK(cupti.enabled.contains(id));
-  test::driver_call(cupti.callback, cupti.data, id, &parameters, result, during);
+  tests::driver_call(cupti.callback, cupti.data, id, &parameters, result, during);
 }
 
 void allocate(CUdeviceptr address, size_t bytes, CUresult result = CUDA_SUCCESS) {
@@ -87,7 +87,7 @@ std::string printed(std::vector<std::string> variables) {
   std::vector<std::string> command = {"/usr/bin/env", "-u", "LD_LIBRARY_PATH", "-u", "LD_PRELOAD"};
   command.insert(command.end(), variables.begin(), variables.end());
   command.emplace_back(SHARDLENS_PRINT_DRIVER_WATCH);
-  const test::Ended ended = test::run(command);
+  const tests::Ended ended = tests::run(command);
   INFO(ended.out << ended.err);
   REQUIRE(ended.exit_code == 0);
   REQUIRE(ended.out.ends_with('\n'));
@@ -253,11 +253,11 @@ TEST_CASE("a callback that is under way when the watch ends is told of nothing",
           while (!stop) {
             CUdeviceptr at = 10;
             const cuMemAlloc_v2_params parameters{&at, 1};
-            test::driver_call(callback, data, CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, &parameters,
+            tests::driver_call(callback, data, CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, &parameters,
                               CUDA_SUCCESS, {});
           }
         });
-    REQUIRE(test::wait_until([&] { return calls > 100; }));
+    REQUIRE(tests::wait_until([&] { return calls > 100; }));
   }
   const int told = calls;
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -266,8 +266,8 @@ TEST_CASE("a callback that is under way when the watch ends is told of nothing",
 }
 
 TEST_CASE("where CUPTI cannot be loaded a process says why it is not watched") {
-  const test::TemporaryFolder folder;
-  test::write_file(folder.file("libcupti.so.13"), "");
+  const tests::TemporaryFolder folder;
+  tests::write_file(folder.file("libcupti.so.13"), "");
   CHECK(printed({"LD_LIBRARY_PATH=" + folder.path()}) ==
         "CUPTI unavailable: " + folder.file("libcupti.so.13") + ": file too short");
 }

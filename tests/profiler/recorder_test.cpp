@@ -38,7 +38,7 @@ TEST_CASE("a recording knows when it began", "[recorder]") {
   const auto now_ns = [] {
     return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
   };
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const int64_t before_ns = now_ns();
   Recorder({.path = folder.file("rank0.slp"), .header = {}}).close();
   const int64_t start_ns = read_profile(folder.file("rank0.slp")).header.start_realtime_ns;
@@ -49,11 +49,11 @@ TEST_CASE("a recording knows when it began", "[recorder]") {
 TEST_CASE("the peak of a CPU rank is LibTorch's own count", "[recorder]") {
   at::set_num_threads(1);
   const models::ModelSpec spec = models::find_spec("vit-tutorial");
-  for (const auto& [name, config, strategy] : test::all_strategies(1)) {
+  for (const auto& [name, config, strategy] : tests::all_strategies(1)) {
     INFO(name);
     const planner::Schedule schedule = build_schedule(spec, strategy, planner::Pass::train);
-    const test::TemporaryFolder folder;
-    const auto counted = std::make_shared<test::CountedMemory>();
+    const tests::TemporaryFolder folder;
+    const auto counted = std::make_shared<tests::CountedMemory>();
     Recorder recorder({.path = folder.file("rank0.slp"), .header = {}});
     {
       const c10::DebugInfoGuard listening(c10::DebugInfoKind::PROFILER_STATE, counted);
@@ -62,7 +62,7 @@ TEST_CASE("the peak of a CPU rank is LibTorch's own count", "[recorder]") {
       runtime::RankState state(spec, schedule, 0, at::kCPU, options.optimizer);
       runtime::NoneCommunicator none;
       runtime::Executor executor(spec, state, *streams, {&none, &none}, options);
-      const runtime::Batch batch = runtime::synthetic_batch(spec, 16, 0, at::kCPU);
+      const models::Batch batch = runtime::synthetic_batch(spec, 16, 0, at::kCPU);
       for (int step = 0; step < 3; ++step) executor.run(schedule, step, [&] { return batch; });
     }
     CHECK(recorder.close().lost_events == 0);

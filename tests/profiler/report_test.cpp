@@ -69,7 +69,7 @@ void naive_memory(NaiveSet& live, const Event& event, int64_t given, int64_t ste
   }
 }
 
-Naive naive_answers(const test::RandomRecording& recording, Space space) {
+Naive naive_answers(const tests::RandomRecording& recording, Space space) {
   Naive naive;
   Phase phase = Phase::starting;
   int64_t step = -1;
@@ -119,7 +119,7 @@ std::vector<Row> rows_of(const Naive& naive, const std::vector<std::string>& str
   return rows;
 }
 
-void check_space(const test::RandomRecording& recording, const RankReport& report, Space space) {
+void check_space(const tests::RandomRecording& recording, const RankReport& report, Space space) {
   const auto index = static_cast<size_t>(space);
   CAPTURE(kSpaceNames[index]);
   const Naive naive = naive_answers(recording, space);
@@ -179,7 +179,7 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 TEST_CASE("a report says what adding everything up says") {
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     CAPTURE(seed);
-    const auto recording = test::random_recording(seed, seed % 2 == 0);
+    const auto recording = tests::random_recording(seed, seed % 2 == 0);
     const RankReport report = analyse(recording.profile);
     for (const Space space :
          {Space::device, Space::host, Space::pinned, Space::segment, Space::driver}) {
@@ -361,7 +361,7 @@ TEST_CASE("events that make no sense are counted and change nothing") {
 }
 
 TEST_CASE("the report of a made-up training adds up") {
-  const Profile profile = test::synthetic_profile();
+  const Profile profile = tests::synthetic_profile();
   const RankReport report = analyse(profile);
   const SpaceReport& space = *report.main_space();
   CHECK(std::accumulate(space.given.begin(), space.given.end(), int64_t{0}) == space.peak_bytes);
@@ -377,7 +377,7 @@ TEST_CASE("ten million events are taken in two seconds", "[long]") {
   // One step's events, as the model allocator orders them, again and again: all that it allocates
   // it frees, so that they repeat.
   std::vector<Event> step;
-  test::ModelAllocator model(false, [&](const Event& event) { step.push_back(event); });
+  tests::ModelAllocator model(false, [&](const Event& event) { step.push_back(event); });
   std::mt19937_64 engine(1);
   std::vector<uint64_t> live;
   for (int i = 0; i < 4000; ++i) {

@@ -10,7 +10,7 @@
 using namespace shardlens;
 using namespace shardlens::profiler;
 using Catch::Matchers::ContainsSubstring;
-using test::small_recording;
+using tests::small_recording;
 
 namespace {
 

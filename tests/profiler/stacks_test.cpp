@@ -113,7 +113,7 @@ void record(const Profile& profile, Writer& writer) {
 
 TEST_CASE("labels come back with their stacks, also while they are written and after a kill") {
   std::mt19937_64 engine(Catch::getSeed());
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   const Profile profile = profile_with_stacks(engine, 400);
   const std::vector<Place> places = places_of(profile);
@@ -132,7 +132,7 @@ TEST_CASE("labels come back with their stacks, also while they are written and a
 }
 
 TEST_CASE("one text with two stacks is two labels") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   Writer writer(folder.file("rank0.slp"), {});
   const uint32_t file = writer.intern("a.py");
   const uint32_t outer = writer.frame({.file = file, .function = writer.intern("f"), .line = 1});
@@ -151,7 +151,7 @@ TEST_CASE("damage loses stacks, and never makes one up") {
   const uint32_t seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 engine(seed);
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   const Profile profile = profile_with_stacks(engine, 60);
   const std::vector<Place> places = places_of(profile);
@@ -161,14 +161,14 @@ TEST_CASE("damage loses stacks, and never makes one up") {
     Writer writer(path, {}, {.block_events = 20, .blocks = 64});
     record(profile, writer);
   }
-  const std::string sound = test::read_file(path);
+  const std::string sound = tests::read_file(path);
   int without_stack = 0;
   for (int round = 0; round < 3'000; ++round) {
     std::string bytes = sound;
     for (int flips = 1 + static_cast<int>(engine() % 3); flips > 0; --flips) {
       bytes[32 + engine() % (bytes.size() - 32)] ^= static_cast<char>(1U << (engine() % 8));
     }
-    test::write_file(path, bytes);
+    tests::write_file(path, bytes);
     const Profile read = read_profile(path);
     for (const Event& event : read.events) {
       if (event.kind != EventKind::alloc) continue;
@@ -186,7 +186,7 @@ TEST_CASE("damage loses stacks, and never makes one up") {
 
 TEST_CASE("many stacks are written without losing one") {
   std::mt19937_64 engine(Catch::getSeed());
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const Profile profile = profile_with_stacks(engine, 10'000);  // above two areas of strings
   REQUIRE(profile.stacks.frames.size() > 100'000);
   write_recording(profile, folder.file("a.slp"));
@@ -198,7 +198,7 @@ TEST_CASE("a snapshot's frames are imported, and exported again") {
     CAPTURE(name);
     const std::string file = SHARDLENS_SOURCE_DIR "/tests/fixtures/memory_viz/" + name;
     const std::string bytes =
-        name.ends_with(".gz") ? test::read_gzip_file(file) : test::read_file(file);
+        name.ends_with(".gz") ? tests::read_gzip_file(file) : tests::read_file(file);
     const Profile profile = import_memory_viz(bytes);
     const Document document = read_snapshot(bytes);
     const Value traces = Value(document)["device_traces"];

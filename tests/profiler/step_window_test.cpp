@@ -81,7 +81,7 @@ Event step(int64_t step) { return {.value = step, .kind = EventKind::step}; }
 TEST_CASE("some steps of a random recording are as in the whole") {
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     CAPTURE(seed);
-    const auto recording = test::random_recording(seed, seed % 2 == 0);
+    const auto recording = tests::random_recording(seed, seed % 2 == 0);
     for (const StepRange range : {StepRange{1, 5}, {2, 2}, {40, 60}, {7, 1000}}) {
       check_like_whole(recording.profile, range);
     }
@@ -89,7 +89,7 @@ TEST_CASE("some steps of a random recording are as in the whole") {
 }
 
 TEST_CASE("some steps of a made-up training have the peak and the live set of the whole") {
-  const Profile profile = test::synthetic_profile();
+  const Profile profile = tests::synthetic_profile();
   const RankReport whole = analyse(profile);
   const RankReport part = report_of(profile, within(profile.events, {5, 9}));
   check_like_whole(profile, {5, 9});
@@ -105,7 +105,7 @@ TEST_CASE("some steps of a made-up training have the peak and the live set of th
 }
 
 TEST_CASE("the first two steps of a run are no steady ones in a part of it either") {
-  const Profile profile = test::synthetic_profile();
+  const Profile profile = tests::synthetic_profile();
   const RankReport part = report_of(profile, within(profile.events, {2, 3}));
   REQUIRE(part.step_peak);
   CHECK(part.step_peak->step == 2);

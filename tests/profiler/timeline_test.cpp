@@ -101,18 +101,18 @@ TEST_CASE("a timeline of any number of points keeps the peak, to the byte") {
   const uint64_t seed = std::random_device{}();
   INFO("seed " << seed);
   for (const bool expandable : {false, true}) {
-    const Profile profile = test::RandomRecorder(seed, expandable).record(2000).profile;
+    const Profile profile = tests::RandomRecorder(seed, expandable).record(2000).profile;
     for (const size_t points : {2, 3, 10, 100, 1000, 100'000}) {
       check_peak(profile, points);
       check_peak(on_host(profile), points);
     }
   }
-  check_peak(test::synthetic_profile({.steps = 2, .layers = 3}), 50);
-  CHECK_THROWS_AS(timeline_of(events_of(test::small_recording()), 1), std::invalid_argument);
+  check_peak(tests::synthetic_profile({.steps = 2, .layers = 3}), 50);
+  CHECK_THROWS_AS(timeline_of(events_of(tests::small_recording()), 1), std::invalid_argument);
 }
 
 TEST_CASE("a timeline knows where its peak was, and its largest tensors") {
-  const MemoryTimeline timeline = timeline_of(events_of(test::small_recording()), 100);
+  const MemoryTimeline timeline = timeline_of(events_of(tests::small_recording()), 100);
   CHECK(timeline.peak.place == Place{Phase::training, 0, 0});
   REQUIRE(timeline.largest.size() == 2);
   CHECK(timeline.largest[0].label == "mlp0.weight");
@@ -128,7 +128,7 @@ TEST_CASE("Perfetto's JSON parses and its counters peak where the recording does
   std::vector<Profile> profiles;
   for (int32_t rank = 0; rank < 3; ++rank) {
     profiles.push_back(
-        test::RandomRecorder(seed + static_cast<uint64_t>(rank), false).record(1000).profile);
+        tests::RandomRecorder(seed + static_cast<uint64_t>(rank), false).record(1000).profile);
     profiles.back().header.rank = rank;
   }
   const json trace = perfetto(profiles, 60);
@@ -149,7 +149,7 @@ TEST_CASE("Perfetto's JSON parses and its counters peak where the recording does
 }
 
 TEST_CASE("Perfetto's slices are the phases, steps and actions, by name") {
-  Profile profile = test::small_recording();
+  Profile profile = tests::small_recording();
   const auto mark = [&](EventKind kind, int64_t time_ns) {
     profile.events.push_back({.time_ns = time_ns, .action = 0, .kind = kind});
   };
@@ -179,7 +179,7 @@ TEST_CASE("Perfetto's slices are the phases, steps and actions, by name") {
 }
 
 TEST_CASE("tables have a line a point, and quote what they must") {
-  Profile profile = test::small_recording(3);
+  Profile profile = tests::small_recording(3);
   profile.strings[1] = "a \"b\", c";
   const std::vector<MemoryTimeline> timelines = {timeline_of(events_of(profile), 100)};
   std::ostringstream timeline;

@@ -63,9 +63,9 @@ std::string text_of(int64_t number) { return "text " + std::to_string(number / 1
 
 /// Appends numbered events, each hundred with a new label, at a pace that sealing keeps up with.
 int append_for_ever(const std::string& path, bool map, std::atomic<int64_t>& returned) {
-  Writer writer(path, test::header_of_rank(3), {.block_events = 2000, .blocks = 64, .map = map});
+  Writer writer(path, tests::header_of_rank(3), {.block_events = 2000, .blocks = 64, .map = map});
   for (int64_t number = 0;; ++number) {
-    Event event = test::numbered_event(number);
+    Event event = tests::numbered_event(number);
     event.label = writer.intern(text_of(number));
     writer.append(event);
     returned.store(number + 1, std::memory_order_release);
@@ -77,7 +77,7 @@ void check_numbered(const Profile& profile) {
   int64_t wrong = 0;
   int64_t last = -1;
   for (const Event& event : profile.events) {
-    Event expected = test::numbered_event(event.value);
+    Event expected = tests::numbered_event(event.value);
     expected.label = event.label;
     if (event != expected || event.value <= last) ++wrong;
     if (profile.strings.at(event.label) != text_of(event.value)) ++wrong;
@@ -92,11 +92,11 @@ void kill_at_random_moments(bool map, int rounds) {
   std::mt19937_64 engine(seed);
   int64_t events = 0;
   for (int round = 0; round < rounds; ++round) {
-    const test::TemporaryFolder folder;
+    const tests::TemporaryFolder folder;
     const std::string path = folder.file("rank3.slp");
     SharedCounter returned;
     const pid_t child = in_child([&] { return append_for_ever(path, map, returned.value()); });
-    test::wait_until([&] { return returned.value() > 0; });
+    tests::wait_until([&] { return returned.value() > 0; });
     std::this_thread::sleep_for(std::chrono::microseconds(engine() % 60'000));
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
@@ -120,11 +120,11 @@ int fill_up(const std::string& path, std::atomic<int64_t>& returned) {
   std::mt19937_64 engine(1);
   const auto last_moment = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   for (int64_t number = 0; writer.failure().empty(); ++number) {
-    writer.append(test::numbered_event(number));
+    writer.append(tests::numbered_event(number));
     if (number % 500 == 0) std::this_thread::sleep_for(std::chrono::microseconds(500));
     if (std::chrono::steady_clock::now() > last_moment) return 1;
   }
-  writer.append(test::numbered_event(0));
+  writer.append(tests::numbered_event(0));
   writer.close();
   returned = writer.counts().events;
   const bool told = writer.failure().find("cannot write " + path) != std::string::npos;
@@ -137,13 +137,13 @@ TEST_CASE("random events are read as they were written") {
   const uint32_t seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 engine(seed);
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   Profile profile;
-  profile.header = test::SyntheticTrace().header();
+  profile.header = tests::SyntheticTrace().header();
   for (int i = 1; i < 100; ++i) profile.strings.push_back("label " + std::to_string(i));
-  profile.events = test::random_events(engine, 20'000);
+  profile.events = tests::random_events(engine, 20'000);
   const std::string path = folder.file("rank0.slp");
-  const WriterCounts counts = test::write_profile(path, profile, kSmallBlocks);
+  const WriterCounts counts = tests::write_profile(path, profile, kSmallBlocks);
   CHECK(counts.events == 20'000);
   CHECK(counts.lost == 0);
   CHECK(counts.bytes == static_cast<int64_t>(std::filesystem::file_size(path)));
@@ -157,11 +157,11 @@ TEST_CASE("random events are read as they were written") {
 }
 
 TEST_CASE("a training's recording takes at most 4 bytes an event, all included") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   for (const int steps : {4, 20, 200}) {
-    const Profile profile = test::synthetic_profile({.steps = steps});
+    const Profile profile = tests::synthetic_profile({.steps = steps});
     const std::string path = folder.file("rank0.slp");
-    const WriterCounts counts = test::write_profile(path, profile);
+    const WriterCounts counts = tests::write_profile(path, profile);
     CHECK(read_profile(path).events == profile.events);
     const double bytes = static_cast<double>(counts.bytes) / static_cast<double>(counts.events);
     fmt::print("{} steps, {} events: {:.2f} bytes an event\n", steps, counts.events, bytes);
@@ -170,9 +170,9 @@ TEST_CASE("a training's recording takes at most 4 bytes an event, all included")
 }
 
 TEST_CASE("a recording of nothing is one") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
-  { const Writer writer(path, test::header_of_rank(1)); }
+  { const Writer writer(path, tests::header_of_rank(1)); }
   const Profile profile = read_profile(path);
   CHECK(profile.header.rank == 1);
   CHECK(profile.events.empty());
@@ -180,7 +180,7 @@ TEST_CASE("a recording of nothing is one") {
 }
 
 TEST_CASE("equal texts have one number, and it is that of the file") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   Writer writer(path, {});
   std::map<std::string, uint32_t> numbers = {{"", 0}};
@@ -189,7 +189,7 @@ TEST_CASE("equal texts have one number, and it is that of the file") {
   for (int i = 0; i < 5000; ++i) {  // five areas' worth
     const std::string text = kilobyte + std::to_string(i);
     // Areas can be full for a moment.
-    CHECK(test::wait_until([&] { return (numbers[text] = writer.intern(text)) != 0; }));
+    CHECK(tests::wait_until([&] { return (numbers[text] = writer.intern(text)) != 0; }));
     if (i % 10 == 0) CHECK(writer.intern(text) == numbers[text]);
   }
   const std::string long_text(100'000, 'y');
@@ -202,11 +202,11 @@ TEST_CASE("equal texts have one number, and it is that of the file") {
 }
 
 TEST_CASE("a burst of a million events loses none") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   Writer writer(path, {});
   for (int64_t number = 0; number < 1'000'000; ++number) {
-    writer.append(test::numbered_event(number));
+    writer.append(tests::numbered_event(number));
   }
   writer.close();
   CHECK(writer.counts().lost == 0);
@@ -214,11 +214,11 @@ TEST_CASE("a burst of a million events loses none") {
 }
 
 TEST_CASE("events that find no room are counted") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   Writer writer(path, {}, {.block_events = 100, .blocks = 2});
   for (int64_t number = 0; number < 500'000; ++number) {
-    writer.append(test::numbered_event(number));
+    writer.append(tests::numbered_event(number));
   }
   writer.close();
   const WriterCounts counts = writer.counts();
@@ -233,14 +233,14 @@ TEST_CASE("events that find no room are counted") {
 TEST_CASE("several threads append and name strings", "[threads]") {
   constexpr int kThreads = 4;
   constexpr int64_t kEach = 5'000;
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   Writer writer(path, {}, {.block_events = 500, .blocks = 100});
   std::vector<std::thread> threads;
   for (int thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&, thread] {
       for (int64_t i = 0; i < kEach; ++i) {
-        Event event = test::numbered_event(i * kThreads + thread);
+        Event event = tests::numbered_event(i * kThreads + thread);
         event.label = writer.intern(text_of(event.value));
         writer.append(event);
       }
@@ -258,12 +258,12 @@ TEST_CASE("several threads append and name strings", "[threads]") {
 }
 
 TEST_CASE("closing while others append ends the recording", "[threads]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   Writer writer(path, {}, kSmallBlocks);
   std::atomic<bool> stop = false;
   std::thread thread([&] {
-    for (int64_t number = 0; !stop; ++number) writer.append(test::numbered_event(number));
+    for (int64_t number = 0; !stop; ++number) writer.append(tests::numbered_event(number));
   });
   while (writer.counts().events < 1000) std::this_thread::yield();
   writer.close();
@@ -283,7 +283,7 @@ TEST_CASE("without shared mappings a killed process loses nothing either") {
 }
 
 TEST_CASE("a full disk stops the recording, not the program") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   SharedCounter events;
   const pid_t child = in_child([&] { return fill_up(path, events.value()); });
@@ -299,7 +299,7 @@ TEST_CASE("a full disk stops the recording, not the program") {
 
 TEST_CASE("a recording that cannot begin is refused with a reason") {
   CHECK_THROWS_AS(Writer("/nowhere/rank0.slp", {}), std::runtime_error);
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   CHECK_THROWS_AS(Writer(folder.file("a"), {}, {.blocks = 1}), std::invalid_argument);
   CHECK_THROWS_AS(Writer(folder.file("a"), {}, {.block_events = 0}), std::invalid_argument);
 }

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 enum class StormKind : uint8_t {
   allocate,
@@ -159,4 +159,4 @@ class AllocatorStorm {
   size_t outside_slots_ = 0;
 };
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

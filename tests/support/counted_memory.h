@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 /// Set by a DebugInfoGuard for DebugInfoKind::PROFILER_STATE.
 struct CountedMemory final : c10::MemoryReportingInfoBase {
@@ -20,4 +20,4 @@ struct CountedMemory final : c10::MemoryReportingInfoBase {
   bool memoryProfilingEnabled() const override { return true; }
 };
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

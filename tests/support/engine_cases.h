@@ -17,7 +17,7 @@
 #include "planner/pytorch/simulation.h"
 #include "planner/simulate/timeline.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 struct EngineCase {
   planner::Config config;
@@ -111,4 +111,4 @@ inline std::vector<int64_t> predicted_events(const EngineCase& engine_case) {
   return detail::third_step(simulation.timeline());
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

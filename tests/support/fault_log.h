@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 struct FileOperation {
   int rank = -1;     // -1: the program's first process
@@ -54,4 +54,4 @@ inline std::vector<std::string> watched(const std::vector<std::string>& command,
   return all;
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

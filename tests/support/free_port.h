@@ -10,7 +10,7 @@
 #include <random>
 #include <stdexcept>
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 inline bool is_free_port(uint16_t port) {
   const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -32,4 +32,4 @@ inline uint16_t free_port() {
   throw std::runtime_error("no port is free");
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

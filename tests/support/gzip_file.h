@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 inline std::string read_gzip_file(const std::string& path) {
   const gzFile file = ::gzopen(path.c_str(), "rb");
@@ -32,4 +32,4 @@ inline void write_gzip_file(const std::string& path, const std::string& bytes) {
   }
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

@@ -6,7 +6,7 @@
 
 #include "runtime/comm/communicator.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 class IdleCommunicator final : public runtime::Communicator {
  public:
@@ -36,4 +36,4 @@ class IdleCommunicator final : public runtime::Communicator {
   int world_size_;
 };
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

@@ -7,7 +7,7 @@
 
 #include "tests/support/temporary_folder.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 /// Header and data of one file; 0x803 are images, 0x801 labels.
 inline std::string idx_bytes(uint32_t magic, const std::vector<uint32_t>& dims,
@@ -48,4 +48,4 @@ inline void write_idx_dataset(const std::string& folder, const IdxSizes& sizes) 
   write_set("t10k", sizes.test);
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

@@ -11,7 +11,7 @@
 #define STB_IMAGE_WRITE_STATIC
 #include <stb/stb_image_write.h>
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 struct Picture {
   int width = 0;
@@ -50,4 +50,4 @@ inline Picture plain_picture(int width, int height, uint8_t red, uint8_t green, 
   return picture;
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

@@ -10,7 +10,7 @@
 #include "runtime/launch/events.h"
 #include "tests/support/train_bench.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 /// A command line, or a part of one.
 using Words = std::vector<std::string>;
@@ -58,4 +58,4 @@ inline Words too_much(const TrainBench& bench) {
          Words{"--anyway", "--profile", "on"};
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

@@ -10,7 +10,7 @@
 
 #include "tests/support/temporary_folder.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 /// While it lives, temporary folders are made in memory.
 class TemporariesInMemory {
@@ -32,4 +32,4 @@ class TemporariesInMemory {
 
 class MemoryFolder : private TemporariesInMemory, public TemporaryFolder {};
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

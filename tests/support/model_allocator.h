@@ -12,7 +12,7 @@
 
 #include "profiler/recording/profile.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 class ModelAllocator {
  public:
@@ -188,4 +188,4 @@ class ModelAllocator {
   uint64_t next_ = uint64_t{1} << 40;
 };
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

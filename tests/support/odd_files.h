@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 inline void make_pipe(const std::string& path) {
   if (::mkfifo(path.c_str(), 0600) != 0) throw std::runtime_error("cannot make " + path);
@@ -34,4 +34,4 @@ inline void make_socket(const std::string& path) {
   if (!is_made) throw std::runtime_error("cannot make " + path);
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

@@ -15,7 +15,7 @@
 
 #include "tests/support/temporary_folder.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 struct Ended {
   int exit_code = -1;  // -1: a signal ended it
@@ -106,4 +106,4 @@ bool wait_until(const Condition& holds, std::chrono::seconds limit = std::chrono
   return true;
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

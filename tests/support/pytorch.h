@@ -6,7 +6,7 @@
 
 #include "tests/support/process.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 inline constexpr int kNoPyTorch = 77;  // its exit code where there is none
 inline constexpr const char* kWithoutPyTorch =
@@ -19,4 +19,4 @@ inline std::vector<std::string> python_with_pytorch(const std::vector<std::strin
   return words;
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

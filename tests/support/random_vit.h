@@ -10,7 +10,7 @@
 #include "models/spec.h"
 #include "planner/schedule/schedule.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 /// Both ends included.
 inline int64_t random_between(std::mt19937_64& engine, int64_t low, int64_t high) {
@@ -95,4 +95,4 @@ inline planner::Strategy random_rich_strategy(std::mt19937_64& engine) {
   return strategy;
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

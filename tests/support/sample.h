@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 /// One case of so many is run: 1 in a build without sanitizers (tests/CMakeLists.txt).
 constexpr int64_t kCasesPerSample = SHARDLENS_CASES_PER_SAMPLE;
@@ -34,4 +34,4 @@ class Sample {
   int64_t next_;
 };
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

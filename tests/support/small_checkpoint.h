@@ -11,7 +11,7 @@
 #include "models/spec.h"
 #include "runtime/checkpoint/checkpoint_writer.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 inline models::ModelSpec small_spec() {
   return models::make_spec("small",
@@ -76,4 +76,4 @@ inline void write_small_checkpoint(const runtime::CheckpointWriterOptions& optio
   write_small_checkpoint(options, step, small_position(step));
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

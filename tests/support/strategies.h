@@ -11,7 +11,7 @@
 #include "planner/config/strategy.h"
 #include "tests/support/sample.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 struct NamedStrategy {
   std::string name;  // the flags
@@ -200,4 +200,4 @@ inline std::vector<NamedStrategy> all_strategies(int world_size) {
   return all;
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

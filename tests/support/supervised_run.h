@@ -8,7 +8,7 @@
 #include "runtime/launch/events.h"
 #include "tests/support/train_bench.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 /// Steps that metrics.jsonl tells of; 0 where there is none.
 inline size_t steps_told(const TrainBench& bench) {
@@ -32,4 +32,4 @@ inline int64_t count_of(const TrainBench& bench, const std::string& kind) {
   return std::ranges::count(kinds_of(bench), kind);
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 class TemporaryFolder {
  public:
@@ -46,4 +46,4 @@ inline std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

@@ -23,7 +23,7 @@
 #include "runtime/train/batches.h"
 #include "runtime/train/job.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 /// Calls body(rank, channels) on schedule.world_size threads; rethrows what the first of them
 /// throws: the others then throw that they were stopped.
@@ -74,7 +74,7 @@ inline planner::Strategy strategy_of(planner::StrategyKind kind, int world_size,
 /// Mean over ranks of every step's loss, `steps` steps from the first of epoch 0 on, with
 /// `global_batch` samples a step whatever the world size.
 inline std::vector<double> train_losses(const models::ModelSpec& spec,
-                                        const runtime::ImageSet& data,
+                                        const models::ImageSet& data,
                                         const planner::Strategy& strategy, int steps,
                                         const runtime::ExecutorOptions& options = {}) {
   const planner::Schedule schedule = build_schedule(spec, strategy, planner::Pass::train);
@@ -100,4 +100,4 @@ inline std::vector<double> train_losses(const models::ModelSpec& spec,
   return losses;
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

@@ -6,7 +6,7 @@
 #include "tests/support/launched_runs.h"
 #include "tests/support/pytorch.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 #define SKIP_WITHOUT_TORCHRUN() \
   if (run(python_with_pytorch({"-V"})).exit_code == kNoPyTorch) SKIP(kWithoutPyTorch)
@@ -26,4 +26,4 @@ inline Words torchrun_agent(int node, int nodes, const std::string& port, const 
                   Words{"--master-port", port} + flags);
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

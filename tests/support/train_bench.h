@@ -12,7 +12,7 @@
 #include "tests/support/idx_files.h"
 #include "tests/support/process.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 /// Small and quick: 2 layers, images of 8 x 8 px.
 inline constexpr const char* kTinyModel =
@@ -81,4 +81,4 @@ class TrainBench {
   TemporaryFolder folder_;
 };
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

@@ -69,7 +69,7 @@ const PlaceRow& row_named(const std::vector<PlaceRow>& rows, const std::string& 
 }  // namespace
 
 TEST_CASE("every level of a flame graph is all that is in its tree") {
-  const RankLane rank = opened(test::stacked_recording({.steps = 5}));
+  const RankLane rank = opened(tests::stacked_recording({.steps = 5}));
   const int64_t changes = rank.lane.changes();
   for (const GraphQuestion& question : all_questions()) {
     for (const int64_t change : {rank.lane.peak().max_change, changes / 3, changes - 1}) {
@@ -89,7 +89,7 @@ TEST_CASE("every level of a flame graph is all that is in its tree") {
 }
 
 TEST_CASE("frames lie in those above them, the largest at the left, and do not overlap") {
-  const RankLane rank = opened(test::stacked_recording());
+  const RankLane rank = opened(tests::stacked_recording());
   const AliveGraph graph = graph_of(at_peak(rank), std::nullopt, {});
   const auto frames = flame_frames(graph, 0, 0);
   std::map<int, double> ends;
@@ -109,7 +109,7 @@ TEST_CASE("frames lie in those above them, the largest at the left, and do not o
 }
 
 TEST_CASE("small frames are one, and none of their bytes is lost") {
-  const RankLane rank = opened(test::stacked_recording());
+  const RankLane rank = opened(tests::stacked_recording());
   const AliveGraph graph = graph_of(at_peak(rank), std::nullopt, {.by = TreeBy::category});
   const auto frames = flame_frames(graph, 0, 0.3);
   const auto small = std::ranges::find_if(frames, [](const auto& f) { return f.smaller > 0; });
@@ -124,7 +124,7 @@ TEST_CASE("small frames are one, and none of their bytes is lost") {
 }
 
 TEST_CASE("churn is what a step allocates and frees again, added up over the events") {
-  const profiler::Profile profile = test::stacked_recording({.steps = 4});
+  const profiler::Profile profile = tests::stacked_recording({.steps = 4});
   const RankLane rank = opened(profile);
   for (const Stretch& stretch : rank.lane.arrays().stretches) {
     if (stretch.number < 0 || stretch.first_change == stretch.end_change) continue;
@@ -147,7 +147,7 @@ TEST_CASE("churn is what a step allocates and frees again, added up over the eve
 
 TEST_CASE("what is kept of every step but the first is a leak, and nothing else is") {
   constexpr int64_t kKept = 3 << 20;
-  const RankLane rank = opened(test::leaking_recording(6, kKept, 5 << 20));
+  const RankLane rank = opened(tests::leaking_recording(6, kKept, 5 << 20));
   const AliveGraph graph =
       graph_of({&rank, rank.lane.changes() - 1}, std::nullopt, {.of = TreeOf::kept});
   // Of the steps 0 to 5 the first is left out, and the last one still goes on.
@@ -156,13 +156,13 @@ TEST_CASE("what is kept of every step but the first is a leak, and nothing else 
   REQUIRE(rows.size() == 1);
   CHECK(rows[0].name == "history");
   CHECK(rows[0].oldest_steps == 4);
-  const RankLane sound = opened(test::stacked_recording({.steps = 6}));
+  const RankLane sound = opened(tests::stacked_recording({.steps = 6}));
   const auto last = sound.lane.arrays().stretches.back().first_change - 1;
   CHECK(graph_of({&sound, last}, std::nullopt, {.of = TreeOf::kept}).total_bytes() == 0);
 }
 
 TEST_CASE("the list has every place once, and its own bytes are all there is") {
-  const RankLane rank = opened(test::stacked_recording());
+  const RankLane rank = opened(tests::stacked_recording());
   for (const GraphQuestion& question : all_questions()) {
     const AliveGraph graph = graph_of(at_peak(rank), std::nullopt, question);
     for (size_t sort = 0; sort < kPlaceSortNames.size(); ++sort) {
@@ -181,7 +181,7 @@ TEST_CASE("the list has every place once, and its own bytes are all there is") {
 }
 
 TEST_CASE("a list is sorted by its column and filtered by words and sizes") {
-  const RankLane rank = opened(test::stacked_recording());
+  const RankLane rank = opened(tests::stacked_recording());
   const AliveGraph graph = graph_of(at_peak(rank), std::nullopt, {});
   const auto by_total = place_rows(graph, 0, PlaceSort::total, {});
   CHECK(std::ranges::is_sorted(by_total, std::greater(), &PlaceRow::total_bytes));
@@ -197,7 +197,7 @@ TEST_CASE("a list is sorted by its column and filtered by words and sizes") {
 }
 
 TEST_CASE("a search finds a share, each block once") {
-  const RankLane rank = opened(test::stacked_recording());
+  const RankLane rank = opened(tests::stacked_recording());
   const AliveGraph graph = graph_of(at_peak(rank), std::nullopt, {});
   CHECK(found_bytes(graph, found_nodes(graph, parse_query("forward"))) ==
         row_named(place_rows(graph, 0, PlaceSort::own, {}), "Model.forward  model.py:40")
@@ -215,7 +215,7 @@ TEST_CASE("a search finds a share, each block once") {
 }
 
 TEST_CASE("a block ends where its stack does, below every call of it") {
-  const RankLane rank = opened(test::stacked_recording());
+  const RankLane rank = opened(tests::stacked_recording());
   const AliveGraph graph = graph_of(at_peak(rank), std::nullopt, {});
   for (const uint32_t index : rank.lane.alive_after(rank.lane.peak().max_change)) {
     const auto end = graph.end_of(rank.lane.arrays().blocks[index]);
@@ -231,10 +231,10 @@ TEST_CASE("a block ends where its stack does, below every call of it") {
 }
 
 TEST_CASE("two runs are compared place by place, although lines have moved") {
-  const RankLane before = opened(test::stacked_recording({.keep_weights = true}));
-  const RankLane same = opened(test::stacked_recording({.keep_weights = true}, 7));
+  const RankLane before = opened(tests::stacked_recording({.keep_weights = true}));
+  const RankLane same = opened(tests::stacked_recording({.keep_weights = true}, 7));
   const RankLane more =
-      opened(test::stacked_recording({.keep_weights = true, .activation_bytes = 5 << 20}, 7));
+      opened(tests::stacked_recording({.keep_weights = true, .activation_bytes = 5 << 20}, 7));
   for (const TreeBy by : {TreeBy::stack, TreeBy::module, TreeBy::category}) {
     const AliveGraph equal = graph_of(at_peak(same), at_peak(before), {.by = by});
     for (size_t i = 0; i < equal.nodes.size(); ++i) {

@@ -17,12 +17,12 @@
 namespace shardlens::viewer {
 namespace {
 
-using test::Ended;
+using tests::Ended;
 
 Ended view(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), {"/usr/bin/env", kDriverLeaks, SHARDLENS, "view"});
   arguments.emplace_back("--no-cache");
-  return test::run(arguments);
+  return tests::run(arguments);
 }
 
 bool has_offscreen(const Files& files) {
@@ -43,12 +43,12 @@ TEST_CASE("reports and pages are written without OpenGL or display") {
     const Ended ended = view({files.a, files.b, flag, path});
     CAPTURE(ended.err);
     CHECK(ended.exit_code == 0);
-    CHECK(test::read_file(path).find("reshard") != std::string::npos);
+    CHECK(tests::read_file(path).find("reshard") != std::string::npos);
   }
 }
 
 TEST_CASE("a file that is missing is said before a display is asked for") {
-  const Ended ended = test::run({"/usr/bin/env", "-u", "DISPLAY", "-u", "WAYLAND_DISPLAY",
+  const Ended ended = tests::run({"/usr/bin/env", "-u", "DISPLAY", "-u", "WAYLAND_DISPLAY",
                                  kDriverLeaks, SHARDLENS, "view", "nothing.slp"});
   CHECK(ended.exit_code == 2);
   CHECK(
@@ -60,15 +60,15 @@ TEST_CASE("a report is of the memory that the last command chose") {
   const Files files;
   const std::string path = files.folder.file("report.txt");
   REQUIRE(view({files.a, "--do", "memory.next", "--report", path}).exit_code == 0);
-  CHECK(test::read_file(path).starts_with("Host memory of keep\n"));
-  CHECK(test::read_file(path).find("nothing is allocated there") != std::string::npos);
+  CHECK(tests::read_file(path).starts_with("Host memory of keep\n"));
+  CHECK(tests::read_file(path).find("nothing is allocated there") != std::string::npos);
 }
 
 TEST_CASE("a report of a range says which") {
   const Files files;
   const std::string path = files.folder.file("report.txt");
   REQUIRE(view({files.a, files.b, "--range", "1:2", "--report", path}).exit_code == 0);
-  CHECK(test::read_file(path).find(", from 1 to 2 (step") != std::string::npos);
+  CHECK(tests::read_file(path).find(", from 1 to 2 (step") != std::string::npos);
 }
 
 TEST_CASE("a screenshot is the same bytes twice, in the size that was asked for") {
@@ -81,7 +81,7 @@ TEST_CASE("a screenshot is the same bytes twice, in the size that was asked for"
     CAPTURE(ended.err);
     REQUIRE(ended.exit_code == 0);
   }
-  CHECK(test::read_file(first) == test::read_file(second));
+  CHECK(tests::read_file(first) == tests::read_file(second));
   const Pixels pixels = pixels_of(first);
   CHECK(pixels.width == 900);
   CHECK(pixels.height == 600);
@@ -105,7 +105,7 @@ TEST_CASE("every layout, detail and theme has a screenshot of its own") {
         view({files.a, files.b, "--screenshot", path, "--size", "1100x700", "--do", script});
     CAPTURE(script, ended.err);
     REQUIRE(ended.exit_code == 0);
-    CHECK(pictures.insert(test::read_file(path)).second);
+    CHECK(pictures.insert(tests::read_file(path)).second);
   }
   const std::string fine = files.folder.file("fine.png");
   CHECK(view({files.a, "--screenshot", fine, "--size", "1600x1200", "--scale", "2"}).exit_code ==
@@ -127,21 +127,21 @@ TEST_CASE("a range is what a session with that view shows") {
   REQUIRE(view({files.a, files.b, "--do", "align.time,align.step", "--range", "1:2.5",
                 "--screenshot", second})
               .exit_code == 0);
-  CHECK(test::read_file(first) == test::read_file(second));
+  CHECK(tests::read_file(first) == tests::read_file(second));
 }
 
 TEST_CASE("the what-if panel is in a screenshot, the same bytes twice") {
   const Files files;
   if (!has_offscreen(files)) SKIP("this machine has no EGL that draws without a display");
   const std::string config = files.folder.file("config.json");
-  test::write_file(config, R"({"model":"vit-tutorial","data":"synthetic","device":"null:h200"})");
+  tests::write_file(config, R"({"model":"vit-tutorial","data":"synthetic","device":"null:h200"})");
   std::set<std::string> pictures;
   for (const char* script : {"whatif,whatif.batch.more", "whatif,whatif.batch.more", "whatif"}) {
     const std::string path = files.folder.file("whatif.png");
     const Ended ended = view({config, "--screenshot", path, "--do", script});
     CAPTURE(ended.err);
     REQUIRE(ended.exit_code == 0);
-    pictures.insert(test::read_file(path));
+    pictures.insert(tests::read_file(path));
   }
   CHECK(pictures.size() == 2);
 }
@@ -152,7 +152,7 @@ TEST_CASE("what cannot be opened is a message, and the rest is drawn") {
   const Ended ended = view({files.a, files.folder.file("none"), "--report", path});
   CHECK(ended.exit_code == 1);
   CHECK(ended.err.find("none: no such file or folder") != std::string::npos);
-  CHECK(test::read_file(path).find("keep") != std::string::npos);
+  CHECK(tests::read_file(path).find("keep") != std::string::npos);
   CHECK(view({files.folder.file("none"), "--report", path}).exit_code == 1);
 }
 
@@ -187,14 +187,14 @@ TEST_CASE("wrong usage is one line and exit code 2") {
 }
 
 TEST_CASE("the help lists every command") {
-  const Ended ended = test::run({SHARDLENS, "view", "--help"});
+  const Ended ended = tests::run({SHARDLENS, "view", "--help"});
   CHECK(ended.exit_code == 0);
   CHECK(ended.out.find("layout.difference") != std::string::npos);
 }
 
 TEST_CASE("without a display the window is refused with what to do instead") {
   const Ended ended =
-      test::run({"/usr/bin/env", "-u", "DISPLAY", "-u", "WAYLAND_DISPLAY", SHARDLENS, "view"});
+      tests::run({"/usr/bin/env", "-u", "DISPLAY", "-u", "WAYLAND_DISPLAY", SHARDLENS, "view"});
   CHECK(ended.exit_code == 1);
   CHECK(ended.err.find("--screenshot") != std::string::npos);
 }

@@ -36,7 +36,7 @@ void check_same(const Lane& a, const Lane& b) {
 struct KeptLane {
   KeptLane() {
     const std::string path = folder.file("rank0.slp");
-    test::write_profile(path, test::synthetic_profile({.steps = 3, .layers = 2}));
+    tests::write_profile(path, tests::synthetic_profile({.steps = 3, .layers = 2}));
     stamp = stamp_of(path);
     lane = read_lane(path);
     save_cached_lane(folder.path(), stamp, lane);
@@ -47,7 +47,7 @@ struct KeptLane {
 
   std::optional<Lane> load() const { return load_cached_lane(folder.path(), stamp); }
 
-  test::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   RecordingStamp stamp;
   Lane lane;
   fs::path file;
@@ -64,9 +64,9 @@ void flip(const fs::path& path, uint64_t offset, int bit) {
 }  // namespace
 
 TEST_CASE("a lane from the cache is the lane that was kept") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
-  test::write_profile(path, test::synthetic_profile({.steps = 30, .layers = 6}));
+  tests::write_profile(path, tests::synthetic_profile({.steps = 30, .layers = 6}));
   const Lane lane = read_lane(path);
   const RecordingStamp stamp = stamp_of(path);
   CHECK_FALSE(load_cached_lane(folder.path(), stamp).has_value());
@@ -111,13 +111,13 @@ TEST_CASE("a cached lane that is damaged is not used") {
 }
 
 TEST_CASE("short recordings are not kept, long ones are, the oldest go first") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   const std::string cache = folder.file("cache");
-  test::write_profile(path, test::synthetic_profile({.steps = 2, .layers = 2}));
+  tests::write_profile(path, tests::synthetic_profile({.steps = 2, .layers = 2}));
   open_lane(path, cache);
   CHECK_FALSE(fs::exists(cache));
-  test::write_profile(path, test::synthetic_profile({.steps = 200, .layers = 24}));
+  tests::write_profile(path, tests::synthetic_profile({.steps = 200, .layers = 24}));
   const Lane first = open_lane(path, cache);
   REQUIRE(load_cached_lane(cache, stamp_of(path)).has_value());
   check_same(first, open_lane(path, cache));

@@ -21,8 +21,8 @@ int64_t sum(const std::vector<AliveRow>& rows) {
 
 /// A recording at its peak.
 struct Peak {
-  explicit Peak(const test::ViewRecordingOptions& options)
-      : lane(lane_of(test::view_recording(options))), names(lane.info().header) {}
+  explicit Peak(const tests::ViewRecordingOptions& options)
+      : lane(lane_of(tests::view_recording(options))), names(lane.info().header) {}
   LaneMoment moment() const { return {&lane, &names, lane.peak().max_change}; }
 
   Lane lane;
@@ -32,8 +32,8 @@ struct Peak {
 }  // namespace
 
 TEST_CASE("a lane does not differ from itself, and differences have signs") {
-  const Lane a = lane_of(test::view_recording({.keep_weights = true}));
-  const Lane b = lane_of(test::view_recording({.activation_bytes = 5 << 20}));
+  const Lane a = lane_of(tests::view_recording({.keep_weights = true}));
+  const Lane b = lane_of(tests::view_recording({.activation_bytes = 5 << 20}));
   const ActionNames names(a.info().header);
   const Warp warp_a = warp_of(Alignment::step, {&a, &names}, {&a, &names});
   const Warp warp_b = warp_of(Alignment::step, {&b, &names}, {&a, &names});
@@ -59,7 +59,7 @@ TEST_CASE("a lane does not differ from itself, and differences have signs") {
 }
 
 TEST_CASE("what is alive adds up to the total, however it is grouped") {
-  const Lane lane = lane_of(test::synthetic_profile({.steps = 4, .layers = 6}));
+  const Lane lane = lane_of(tests::synthetic_profile({.steps = 4, .layers = 6}));
   const ActionNames names(lane.info().header);
   for (const int64_t change : {lane.peak().max_change, int64_t{40}, kBeforeAll}) {
     const int64_t total = sum_of(lane.pyramid().after(change));
@@ -76,7 +76,7 @@ TEST_CASE("what is alive adds up to the total, however it is grouped") {
 }
 
 TEST_CASE("an allocation's age is counted in steps") {
-  const Lane lane = lane_of(test::view_recording({.steps = 3}));
+  const Lane lane = lane_of(tests::view_recording({.steps = 3}));
   const ActionNames names(lane.info().header);
   const auto rows = alive_rows(lane, names, lane.step_peak()->max_change, Grouping::age);
   REQUIRE(rows.size() == 2);

@@ -40,20 +40,20 @@ TEST_CASE("a command without a file, or with an open quote, is refused in one li
 }
 
 TEST_CASE("the editor gets the file, and no shell sees its name") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string odd = folder.file("-rf; touch PWNED; $(touch PWNED) 'x'.py");
-  test::write_file(odd, "the file");
+  tests::write_file(odd, "the file");
   Editor editor("cp {file} '" + folder.file("a copy") + "'");
   CHECK(editor.open({.name = "f", .file = odd, .line = 3}).starts_with("opened "));
-  CHECK(test::wait_until([&] { return fs::exists(folder.file("a copy")); }));
-  CHECK(test::wait_until([&] { return test::read_file(folder.file("a copy")) == "the file"; }));
+  CHECK(tests::wait_until([&] { return fs::exists(folder.file("a copy")); }));
+  CHECK(tests::wait_until([&] { return tests::read_file(folder.file("a copy")) == "the file"; }));
   CHECK_FALSE(fs::exists("PWNED"));
   CHECK_FALSE(fs::exists(folder.file("PWNED")));
 }
 
 TEST_CASE("what cannot be opened is said, and nothing is started") {
-  const test::TemporaryFolder folder;
-  test::write_file(folder.file("a.py"), "");
+  const tests::TemporaryFolder folder;
+  tests::write_file(folder.file("a.py"), "");
   Editor editor("touch {file}.touched");
   for (const std::string& file : {folder.file("none.py"), folder.file("")}) {
     const std::string said = editor.open({.name = "f", .file = file, .line = 1});

@@ -46,8 +46,8 @@ std::string path_of(const std::string& name) {
 }
 
 struct Opened {
-  explicit Opened(const test::ViewRecordingOptions& options)
-      : lane(lane_of(test::view_recording(options))), names(lane.info().header) {}
+  explicit Opened(const tests::ViewRecordingOptions& options)
+      : lane(lane_of(tests::view_recording(options))), names(lane.info().header) {}
   Columns columns(const Opened& baseline, const Range& x) const {
     const Warp warp = warp_of(Alignment::phase, {&lane, &names}, {&baseline.lane, &baseline.names});
     return columns_of(warp, lane, x, kWidth);
@@ -118,12 +118,12 @@ void select_half(Presenter& presenter) {
 
 /// Opened, aligned, zoomed, selected, compared, saved and opened again.
 std::map<std::string, Image> session_images() {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   ViewState state;
   state.files = {folder.file("keep.slp"), folder.file("reshard.slp")};
-  test::write_profile(state.files[0], test::view_recording({.keep_weights = true}));
-  test::write_profile(state.files[1],
-                      test::view_recording({.activation_bytes = 4 << 20, .forward_ns = 9'000'000}));
+  tests::write_profile(state.files[0], tests::view_recording({.keep_weights = true}));
+  tests::write_profile(state.files[1],
+                      tests::view_recording({.activation_bytes = 4 << 20, .forward_ns = 9'000'000}));
   Presenter presenter(state, "");
   std::map<std::string, Image> images;
   images["session-opened"] = plots(presenter, Area::Kind::lane);
@@ -142,12 +142,12 @@ std::map<std::string, Image> session_images() {
 
 /// More lanes than have room, some of them folded.
 std::map<std::string, Image> lanes_images() {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   ViewState state;
   for (int i = 0; i < 14; ++i) {
     state.files.push_back(folder.file("run" + std::to_string(i) + ".slp"));
-    test::write_profile(state.files.back(),
-                        test::view_recording({.steps = 1, .activation_bytes = (3 + i % 5) << 20}));
+    tests::write_profile(state.files.back(),
+                        tests::view_recording({.steps = 1, .activation_bytes = (3 + i % 5) << 20}));
     if (i % 3 == 1) state.lanes.folded.push_back(state.files.back());
   }
   state.lanes.sort = LaneSort::peak;
@@ -163,10 +163,10 @@ std::map<std::string, Image> lanes_images() {
 }
 
 std::map<std::string, Image> what_if_images() {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   ViewState state;
   state.files = {folder.file("config.json")};
-  test::write_file(state.files[0],
+  tests::write_file(state.files[0],
                    R"({"model":"vit-tutorial","data":"synthetic","device":"null:h200"})");
   Presenter presenter(state, "");
   act(presenter, {"whatif", "whatif.batch.more", "whatif.offload.next"});
@@ -175,12 +175,12 @@ std::map<std::string, Image> what_if_images() {
 
 /// Selected in every kind of plot, and the tree in its forms.
 std::map<std::string, Image> tree_images() {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   ViewState state;
   state.files = {folder.file("before.slp"), folder.file("after.slp")};
-  profiler::write_recording(test::stacked_recording({.keep_weights = true}), state.files[0]);
+  profiler::write_recording(tests::stacked_recording({.keep_weights = true}), state.files[0]);
   profiler::write_recording(
-      test::stacked_recording({.keep_weights = true, .activation_bytes = 4 << 20}, 9),
+      tests::stacked_recording({.keep_weights = true, .activation_bytes = 4 << 20}, 9),
       state.files[1]);
   Presenter presenter(state, "");
   std::map<std::string, Image> images;
@@ -206,11 +206,11 @@ std::map<std::string, Image> tree_images() {
 /// The table's bars, the places that changed, and what was allocated and freed around a request
 /// that failed.
 std::map<std::string, Image> panel_images() {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   ViewState state;
   state.files = {folder.file("keep.slp"), folder.file("reshard.slp")};
-  test::write_profile(state.files[0], test::view_recording({.keep_weights = true}));
-  test::write_profile(state.files[1], test::view_recording({.activation_bytes = 4 << 20}));
+  tests::write_profile(state.files[0], tests::view_recording({.keep_weights = true}));
+  tests::write_profile(state.files[1], tests::view_recording({.activation_bytes = 4 << 20}));
   Presenter presenter(state, "");
   presenter.choose_view();
   std::map<std::string, Image> images;

@@ -28,8 +28,8 @@ class NoBackdrop : public Backdrop {
   void add(const Image&, ImDrawList&) override {}
 };
 
-ViewState one_run(const test::TemporaryFolder& folder) {
-  test::write_profile(folder.file("run.slp"), test::view_recording());
+ViewState one_run(const tests::TemporaryFolder& folder) {
+  tests::write_profile(folder.file("run.slp"), tests::view_recording());
   ViewState state;
   state.files = {folder.file("run.slp")};
   return state;
@@ -81,7 +81,7 @@ class Stage {
   }
   const ViewState& state() const { return presenter.state(); }
 
-  test::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   Presenter presenter{one_run(folder), ""};
   FontSet fonts;
   NoBackdrop backdrop;
@@ -263,9 +263,9 @@ TEST_CASE("a run is found by its folder: a folder is entered, a run is opened") 
   std::filesystem::create_directories(stage.folder.file("all/run2/profiles"));
   std::filesystem::create_directories(stage.folder.file("all/run10"));
   for (const char* name : {"all/run2/profiles/rank0.slp", "all/run10/rank0.slp"}) {
-    test::write_profile(stage.folder.file(name), test::view_recording({.steps = 1}));
+    tests::write_profile(stage.folder.file(name), tests::view_recording({.steps = 1}));
   }
-  test::write_file(stage.folder.file("all/notes.txt"), "nothing to open");
+  tests::write_file(stage.folder.file("all/notes.txt"), "nothing to open");
   const auto found = browse(stage.folder.file("all/"), {});
   REQUIRE(found.size() == 3);
   CHECK(found[0].what == "2 runs");

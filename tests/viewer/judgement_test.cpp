@@ -43,7 +43,7 @@ using profiler::RecordingState;
 /// Large enough for several snapshots, small enough to be read thousands of times. On a GPU, with
 /// what a calibration asks for.
 Profile profile_of_gpu() {
-  Profile profile = test::synthetic_profile({.steps = 3, .layers = 2, .evaluate_every = 0});
+  Profile profile = tests::synthetic_profile({.steps = 3, .layers = 2, .evaluate_every = 0});
   profile.header.device = "cuda";
   profile.header.config = "{}";
   profile.header.train = "schedule 1 strategy=fsdp world=8 shards=8\nunit 0 mlp0\n";
@@ -65,26 +65,26 @@ class Recording {
   virtual ~Recording() = default;
   explicit Recording(std::string name) : name(std::move(name)) {
     fs::create_directories(folder.file("run/profiles"));
-    test::write_file(folder.file("run/config.json"), "{}");
+    tests::write_file(folder.file("run/config.json"), "{}");
   }
 
   std::string path() const { return folder.file("run/profiles/rank0.slp"); }
   std::string open_path() const { return path() + ".open"; }
 
   void remember() {
-    sound = test::read_file(path());
-    if (fs::exists(open_path())) sound_open = test::read_file(open_path());
+    sound = tests::read_file(path());
+    if (fs::exists(open_path())) sound_open = tests::read_file(open_path());
     for (size_t at = 0; at < sound_open.size(); ++at) {
       if (sound_open[at] != 0) used_of_open.push_back(at);
     }
   }
   void restore() const {
-    test::write_file(path(), sound);
-    if (!sound_open.empty()) test::write_file(open_path(), sound_open);
+    tests::write_file(path(), sound);
+    if (!sound_open.empty()) tests::write_file(open_path(), sound_open);
   }
 
   const std::string name;
-  test::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   std::string sound;
   std::string sound_open;            // empty: closed
   std::vector<size_t> used_of_open;  // the rest of it is empty space
@@ -94,7 +94,7 @@ constexpr profiler::WriterOptions kSmallBlocks{.block_events = 60, .blocks = 64}
 
 std::unique_ptr<Recording> closed_recording() {
   auto recording = std::make_unique<Recording>("closed");
-  test::write_profile(recording->path(), profile_of_gpu(), kSmallBlocks);
+  tests::write_profile(recording->path(), profile_of_gpu(), kSmallBlocks);
   recording->remember();
   return recording;
 }
@@ -141,7 +141,7 @@ Consumer exported(const std::string& format) {
   return {"export " + format, [format](const Recording& recording) {
             const std::string out = recording.folder.file("exported");
             profile_words({"export", recording.path(), "--format", format, "--out", out});
-            return test::read_file(out);
+            return tests::read_file(out);
           }};
 }
 
@@ -253,7 +253,7 @@ void damage(const Recording& recording, Engine& engine) {
         bytes[any_place(recording, sound, engine)] ^= static_cast<char>(1U << (engine() % 8));
       }
   }
-  test::write_file(in_open ? recording.open_path() : recording.path(), bytes);
+  tests::write_file(in_open ? recording.open_path() : recording.path(), bytes);
 }
 
 struct Count {
@@ -346,7 +346,7 @@ TEST_CASE("no consumer is silent about damage in thousands of files", "[long]") 
 }
 
 TEST_CASE("a recording is growing while its writer lives, and killed when it is gone") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   const Profile profile = profile_of_gpu();
   {

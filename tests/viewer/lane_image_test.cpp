@@ -129,7 +129,7 @@ TEST_CASE("folded ranks reach from the least to the most") {
 }
 
 TEST_CASE("blocks are stacked as high as the bands, whatever is too small to be seen") {
-  const Lane lane = lane_of(test::view_recording());
+  const Lane lane = lane_of(tests::view_recording());
   const ActionNames names(lane.info().header);
   const Warp warp = warp_of(Alignment::step, {&lane, &names}, {&lane, &names});
   const Columns columns = columns_of(warp, lane, warp.extent(), 300);
@@ -143,7 +143,7 @@ TEST_CASE("blocks are stacked as high as the bands, whatever is too small to be 
 }
 
 TEST_CASE("in addresses, blocks that live at a time do not cover each other") {
-  const Lane lane = lane_of(test::view_recording({.steps = 1}));
+  const Lane lane = lane_of(tests::view_recording({.steps = 1}));
   const ActionNames names(lane.info().header);
   const Warp warp = warp_of(Alignment::event, {&lane, &names}, {&lane, &names});
   const AddressPicture picture = address_image(lane, warp, warp.extent(), 400, plain(300, 1));

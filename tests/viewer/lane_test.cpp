@@ -77,7 +77,7 @@ Numbered numbered_run(uint64_t seed, bool expandable) {
   run.profile.header.device = "cuda";
   run.profile.strings = {""};
   int64_t reserved = 0;
-  test::ModelAllocator model(expandable, [&](Event event) {
+  tests::ModelAllocator model(expandable, [&](Event event) {
     event.time_ns = 10 * static_cast<int64_t>(run.profile.events.size() + 1);
     if (event.space == Space::segment) {
       reserved += event.kind == EventKind::alloc ? event.value : -event.value;
@@ -163,16 +163,16 @@ TEST_CASE("a lane's peaks, compositions and steps are the report's") {
   CAPTURE(seed);
   for (uint64_t i = 0; i < 20; ++i) {
     CAPTURE(i);
-    check_like_report(test::RandomRecorder(seed + i, i % 2 == 0).record(2000).profile);
+    check_like_report(tests::RandomRecorder(seed + i, i % 2 == 0).record(2000).profile);
   }
-  check_like_report(test::synthetic_profile({.steps = 6, .layers = 4}));
-  check_like_report(test::view_recording());
+  check_like_report(tests::synthetic_profile({.steps = 6, .layers = 4}));
+  check_like_report(tests::view_recording());
 }
 
 TEST_CASE("what is alive after any change adds up to the bands there") {
   const auto seed = Catch::getSeed();
   CAPTURE(seed);
-  const Lane lane = lane_of(test::synthetic_profile({.seed = seed, .steps = 120, .layers = 24}));
+  const Lane lane = lane_of(tests::synthetic_profile({.seed = seed, .steps = 120, .layers = 24}));
   REQUIRE(lane.changes() > 2 * kAliveEvery);
   std::mt19937_64 engine(seed);
   for (int i = 0; i < 60; ++i) {
@@ -185,7 +185,7 @@ TEST_CASE("what is alive after any change adds up to the bands there") {
 }
 
 TEST_CASE("a time shows the action that ran, a change the stretch it was in") {
-  const Lane lane = lane_of(test::view_recording({.steps = 2}));
+  const Lane lane = lane_of(tests::view_recording({.steps = 2}));
   const auto& stretches = lane.arrays().stretches;
   REQUIRE(stretches.size() == 4);
   CHECK(stretches[0].phase == profiler::Phase::starting);

@@ -36,13 +36,13 @@ struct ManyRuns {
             {.steps = 1, .activation_bytes = activations << 18});
     }
   }
-  void write(const std::string& name, const test::ViewRecordingOptions& options) {
+  void write(const std::string& name, const tests::ViewRecordingOptions& options) {
     std::filesystem::create_directories(folder.file(name));
-    test::write_profile(folder.file(name + "/rank0.slp"), test::view_recording(options));
+    tests::write_profile(folder.file(name + "/rank0.slp"), tests::view_recording(options));
     state.files.push_back(folder.file(name));
   }
 
-  test::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   ViewState state;
 };
 
@@ -92,7 +92,7 @@ TEST_CASE("sixty-four lanes are scrolled: each has its card, and no number is cu
       CHECK(cut_numbers(picture).empty());
       for (const size_t run : cards_of(picture)) {
         const auto peak = presenter.runs()[run].at_peak().lane.peak().max_bytes;
-        CHECK(says(picture, " " + profiler::bytes_text(peak) + "\n"));
+        CHECK(says(picture, " " + bytes_text(peak) + "\n"));
         seen.insert(run);
       }
       act(presenter, "lanes.down");

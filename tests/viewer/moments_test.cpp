@@ -24,9 +24,9 @@ constexpr Canvas kWide{2200, 900, 0, 1};
 struct OneRun {
   OneRun() {
     state.files = {folder.file("run.slp")};
-    test::write_profile(state.files[0], test::view_recording({.steps = 1}));
+    tests::write_profile(state.files[0], tests::view_recording({.steps = 1}));
   }
-  test::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   ViewState state;
 };
 
@@ -104,12 +104,12 @@ TEST_CASE("a request that failed is in the plot, in the list, and one command aw
   Presenter presenter(state, "");
   const auto& failures = lane_of_run(presenter).arrays().failures;
   REQUIRE(failures.size() == 1);
-  const std::string asked = profiler::bytes_text(failures[0].asked_bytes);
+  const std::string asked = bytes_text(failures[0].asked_bytes);
   CHECK(says(pictured(presenter), "out of memory: " + asked + " asked"));
   act(presenter, "failure.next");
   REQUIRE(presenter.state().cursor);
   act(presenter, "panel.events");
-  CHECK(says(pictured(presenter), profiler::bytes_text(failures[0].free_bytes) + " free"));
+  CHECK(says(pictured(presenter), bytes_text(failures[0].free_bytes) + " free"));
 }
 
 TEST_CASE("a segment says how much of it is used at the moment that is shown") {
@@ -169,12 +169,12 @@ TEST_CASE("a drag over the minimap shows that part, and from then on moves it") 
 }
 
 TEST_CASE("a recording without categories opens with its blocks") {
-  test::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   ViewState state;
   state.files = {folder.file("plain.slp")};
-  profiler::Profile plain = test::view_recording({.steps = 1});
+  profiler::Profile plain = tests::view_recording({.steps = 1});
   for (profiler::Event& event : plain.events) event.category = profiler::Category::other;
-  test::write_profile(state.files[0], plain);
+  tests::write_profile(state.files[0], plain);
   Presenter presenter(state, "");
   presenter.choose_view();
   CHECK(presenter.state().detail == Detail::blocks);

@@ -19,8 +19,8 @@ namespace {
 
 const std::string kHostile = "</script><script>alert(1)</script>\"'&<b>";
 
-Run run_of(const std::string& name, const test::ViewRecordingOptions& options) {
-  const profiler::Profile profile = test::view_recording(options);
+Run run_of(const std::string& name, const tests::ViewRecordingOptions& options) {
+  const profiler::Profile profile = tests::view_recording(options);
   Run run{.path = name, .name = name, .strategy = {}, .ranks = {}};
   run.ranks.push_back({.path = name, .lane = lane_of(profile), .names = {}, .stamp = {}});
   run.ranks.front().names = ActionNames(profile.header);
@@ -107,7 +107,7 @@ TEST_CASE("no name of a recording becomes a part of a page, and it loads nothing
 }
 
 TEST_CASE("a page says what its recording is worth beside the number") {
-  profiler::Profile profile = test::view_recording({});
+  profiler::Profile profile = tests::view_recording({});
   profile.judgement.state = profiler::RecordingState::damaged;
   profile.judgement.missing_from_ns = 1'000'000;
   profile.judgement.lost_events = 7;
@@ -118,7 +118,7 @@ TEST_CASE("a page says what its recording is worth beside the number") {
   const profiler::Judgement judgement = runs.front().judgement();
   CHECK(has(page, "This recording: " + profiler::judgement_text(judgement)));
   CHECK(has(page, "<b>" + std::string(profiler::bound_prefix(judgement)) +
-                      profiler::bytes_text(runs.front().at_peak().lane.peak().max_bytes) + "</b>"));
+                      bytes_text(runs.front().at_peak().lane.peak().max_bytes) + "</b>"));
 }
 
 TEST_CASE("a step that is like the one before costs nearly nothing but its times") {

@@ -33,18 +33,18 @@ constexpr Canvas kWide{1400, 900, 0, 1};
 struct StackedRuns {
   StackedRuns() {
     for (const char* name : {"keep", "reshard"}) {
-      test::ViewRecordingOptions options{.keep_weights = name == std::string("keep")};
+      tests::ViewRecordingOptions options{.keep_weights = name == std::string("keep")};
       fs::create_directories(folder.file(name));
       for (options.rank = 0; options.rank < 2; ++options.rank) {
         profiler::write_recording(
-            test::stacked_recording(options),
+            tests::stacked_recording(options),
             folder.file(name) + "/rank" + std::to_string(options.rank) + ".slp");
       }
       state.files.push_back(folder.file(name));
     }
   }
 
-  test::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   ViewState state;
 };
 
@@ -186,7 +186,7 @@ TEST_CASE("rows of what is alive select what they are of") {
     CHECK(presenter.state().pick->block == rows.front().block);
     if (scope != PickScope::block) {
       CHECK(says(presenter, std::to_string(rows.front().count) + " block"));
-      CHECK(says(presenter, profiler::bytes_text(rows.front().bytes)));
+      CHECK(says(presenter, bytes_text(rows.front().bytes)));
     }
   }
 }
@@ -364,7 +364,7 @@ TEST_CASE("with another run in focus the tree says what changed, and a search wh
   CHECK_FALSE(says(presenter, "same"));
   presenter.set_search("mlp.forward");
   const Shares shares = shares_of(presenter);
-  CHECK(says(presenter, fmt::format("mlp.forward: {}, {:.1f} %", profiler::bytes_text(shares.part),
+  CHECK(says(presenter, fmt::format("mlp.forward: {}, {:.1f} %", bytes_text(shares.part),
                                     100.0 * static_cast<double>(shares.part) /
                                         static_cast<double>(shares.all))));
 }

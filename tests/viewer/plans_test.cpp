@@ -50,8 +50,8 @@ struct Pair {
     if (goes_on) repeat_last_step(measured);
     for (auto& event : measured.events) event.time_ns *= 2;
     grow(measured, extra_bytes);
-    test::write_profile(folder.file("plan.slp"), planned.timeline);
-    test::write_profile(folder.file("run.slp"), measured);
+    tests::write_profile(folder.file("plan.slp"), planned.timeline);
+    tests::write_profile(folder.file("run.slp"), measured);
     state.files = {folder.file("run.slp"), folder.file("plan.slp")};
     plan = planned.plan;
   }
@@ -88,7 +88,7 @@ struct Pair {
     largest->value += bytes;
   }
 
-  test::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   ViewState state;
   planner::Plan plan;
 };
@@ -167,8 +167,8 @@ TEST_CASE("a plan of other work stays a strategy of its own, and joined ones com
   planner::Config larger = config_of("true");
   larger.batch = 128;
   const planner::PlannedTimeline large = planner::make_timeline(larger, {});
-  test::write_profile(pair.folder.file("other.slp"), other.timeline);
-  test::write_profile(pair.folder.file("large.slp"), large.timeline);
+  tests::write_profile(pair.folder.file("other.slp"), other.timeline);
+  tests::write_profile(pair.folder.file("large.slp"), large.timeline);
   pair.state.files.push_back(pair.folder.file("other.slp"));
   pair.state.files.push_back(pair.folder.file("large.slp"));
   Presenter presenter(pair.state, "");
@@ -222,7 +222,7 @@ TEST_CASE("what was measured beside the plan is said in bytes, and drawn") {
 TEST_CASE("the report says of a run what its plan had said, and of a plan its verdict") {
   Pair pair(0);
   const Presenter presenter(pair.state, "");
-  const std::string size = profiler::bytes_text(pair.plan.peak.allocated_bytes);
+  const std::string size = bytes_text(pair.plan.peak.allocated_bytes);
   const auto report = [&](ReportFormat format) {
     return comparison_report(presenter.runs(), 0, format);
   };
@@ -239,15 +239,15 @@ TEST_CASE("the report says of a run what its plan had said, and of a plan its ve
 }
 
 TEST_CASE("a plan's JSON and a run's config.json are simulated when they are opened") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const planner::Config config = config_of("true");
   const planner::Plan plan = planner::make_plan(config, {});
-  test::write_file(folder.file("plan.json"), planner::plan_json(plan));
+  tests::write_file(folder.file("plan.json"), planner::plan_json(plan));
   fs::create_directories(folder.file("five"));
-  test::write_file(folder.file("five/config.json"), planner::to_json(config));
-  test::write_file(folder.file("other.json"), "{\"schema\":\"something\"}");
-  test::write_file(folder.file("wrong.json"), "{\"model\":\"no-such-model\"}");
-  test::write_file(folder.file("cut.json"), "{\"model\":");
+  tests::write_file(folder.file("five/config.json"), planner::to_json(config));
+  tests::write_file(folder.file("other.json"), "{\"schema\":\"something\"}");
+  tests::write_file(folder.file("wrong.json"), "{\"model\":\"no-such-model\"}");
+  tests::write_file(folder.file("cut.json"), "{\"model\":");
   const OpenedRuns opened =
       open_runs({folder.file("plan.json"), folder.file("five/config.json"),
                  folder.file("other.json"), folder.file("wrong.json"), folder.file("cut.json")},
@@ -277,7 +277,7 @@ TEST_CASE("a damaged plan is one message, or a plan") {
   const auto seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 engine(seed);
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("plan.json");
   const std::string whole = planner::plan_json(planner::make_plan(config_of("true"), {}));
   int opened_runs = 0;
@@ -288,7 +288,7 @@ TEST_CASE("a damaged plan is one message, or a plan") {
     if (std::isdigit(static_cast<unsigned char>(damaged[at])) != 0) continue;
     damaged[at] = static_cast<char>('A' + engine() % 60);
     if (i % 8 == 0) damaged.resize(at);
-    test::write_file(path, damaged);
+    tests::write_file(path, damaged);
     const OpenedRuns opened = open_runs({path}, "");
     CHECK(opened.runs.size() + opened.messages.size() == 1);
     for (const std::string& message : opened.messages) {
@@ -417,11 +417,11 @@ TEST_CASE(
   planner::Config config = config_of("true");
   config.offload = planner::Offload::all;
   const planner::PlannedTimeline planned = planner::make_timeline(config, {});
-  const test::TemporaryFolder folder;
-  test::write_profile(folder.file("offload.slp"), planned.timeline);
+  const tests::TemporaryFolder folder;
+  tests::write_profile(folder.file("offload.slp"), planned.timeline);
   profiler::Profile plain = planner::make_timeline(config_of("true"), {}).timeline;
   std::erase_if(plain.events, [](const auto& e) { return e.space == profiler::Space::pinned; });
-  test::write_profile(folder.file("plain.slp"), plain);
+  tests::write_profile(folder.file("plain.slp"), plain);
   ViewState state;
   state.files = {folder.file("offload.slp"), folder.file("plain.slp")};
   Presenter presenter(state, folder.file("cache"));

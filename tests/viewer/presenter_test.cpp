@@ -33,17 +33,17 @@ struct Runs {
     write("reshard", {.forward_ns = 9'000'000}, 1);
     write("large", {.steps = 4, .activation_bytes = 5 << 20}, 1);
   }
-  void write(const std::string& name, test::ViewRecordingOptions options, int32_t ranks) {
+  void write(const std::string& name, tests::ViewRecordingOptions options, int32_t ranks) {
     fs::create_directories(folder.file(name));
     for (options.rank = 0; options.rank < ranks; ++options.rank) {
       options.activation_bytes += options.rank << 20;
-      test::write_profile(folder.file(name) + "/rank" + std::to_string(options.rank) + ".slp",
-                          test::view_recording(options));
+      tests::write_profile(folder.file(name) + "/rank" + std::to_string(options.rank) + ".slp",
+                          tests::view_recording(options));
     }
     state.files.push_back(folder.file(name));
   }
 
-  test::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   ViewState state;
 };
 
@@ -112,7 +112,7 @@ std::vector<std::string> scripted_session(const std::string& session_file) {
 }  // namespace
 
 TEST_CASE("a session drawn twice is the same to the last pixel, and so it is when it is reopened") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const auto first = scripted_session(folder.file("a.json"));
   const auto second = scripted_session(folder.file("b.json"));
   REQUIRE(first.size() == second.size());
@@ -135,7 +135,7 @@ TEST_CASE("runs of a device and of the host are compared among themselves, on ca
   };
   REQUIRE(peak(2) - peak(1) != peak(2) - peak(0));
   const auto count = [&](int64_t growth) {
-    const std::string words = profiler::bytes_text(growth) + " more";
+    const std::string words = bytes_text(growth) + " more";
     size_t found = 0;
     for (size_t at = 0; (at = text.find(words, at)) != std::string::npos; ++at) ++found;
     return found;
@@ -224,7 +224,7 @@ TEST_CASE("a category that is alone has its own headline, change and axis") {
   const auto bytes = [&](size_t run) {
     return presenter.runs()[run].at_peak().lane.peak().at_max[kActivation];
   };
-  CHECK(text.find(profiler::bytes_text(bytes(0))) != std::string::npos);
+  CHECK(text.find(bytes_text(bytes(0))) != std::string::npos);
   CHECK(text.find(change_in_words(bytes(0), bytes(2))) != std::string::npos);
 }
 
@@ -365,8 +365,8 @@ TEST_CASE("what is searched is counted, and a search that makes no sense is refu
 }
 
 TEST_CASE("a recording without steps is aligned by its allocations") {
-  const test::TemporaryFolder folder;
-  test::write_profile(folder.file("short.slp"), test::view_recording({.steps = 0}));
+  const tests::TemporaryFolder folder;
+  tests::write_profile(folder.file("short.slp"), tests::view_recording({.steps = 0}));
   ViewState state;
   state.files = {folder.file("short.slp")};
   Presenter presenter(state, "");
@@ -375,8 +375,8 @@ TEST_CASE("a recording without steps is aligned by its allocations") {
 }
 
 TEST_CASE("of very many actions the ribbon still shows computation and communication") {
-  const test::TemporaryFolder folder;
-  test::write_profile(folder.file("long.slp"), test::view_recording({.steps = 60}));
+  const tests::TemporaryFolder folder;
+  tests::write_profile(folder.file("long.slp"), tests::view_recording({.steps = 60}));
   ViewState state;
   state.files = {folder.file("long.slp")};
   Presenter presenter(state, "");

@@ -32,10 +32,10 @@ std::string panel_text(Presenter& presenter) {
 }
 
 /// A recording that says of itself what `config` says.
-ViewState recorded(const test::TemporaryFolder& folder, const std::string& config) {
-  auto profile = test::view_recording({.rank = 1, .steps = 1});
+ViewState recorded(const tests::TemporaryFolder& folder, const std::string& config) {
+  auto profile = tests::view_recording({.rank = 1, .steps = 1});
   profile.header.config = config;
-  test::write_profile(folder.file("llama.slp"), profile);
+  tests::write_profile(folder.file("llama.slp"), profile);
   ViewState state;
   state.files = {folder.file("llama.slp")};
   return state;
@@ -98,7 +98,7 @@ TEST_CASE("a batch is found by its name alone, and ranks that a launcher gives a
 }
 
 TEST_CASE("the panel of a recorded program says why it has no plan, and what to do") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   Presenter presenter(recorded(folder, R"({"command":["python","llama.py"]})"), "");
   panel_text(presenter);
   act(presenter, "whatif");
@@ -115,7 +115,7 @@ TEST_CASE("the panel of a recorded program says why it has no plan, and what to 
 }
 
 TEST_CASE("the panel of a recording that says nothing of itself has no controls") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   Presenter presenter(recorded(folder, ""), "");
   panel_text(presenter);
   act(presenter, "whatif");
@@ -125,10 +125,10 @@ TEST_CASE("the panel of a recording that says nothing of itself has no controls"
 }
 
 TEST_CASE("under the pointer a control says what it would make, which is what it then makes") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   ViewState state;
   state.files = {folder.file("config.json")};
-  test::write_file(state.files[0],
+  tests::write_file(state.files[0],
                    R"({"model":"vit-tutorial","data":"synthetic","device":"null:h200"})");
   Presenter presenter(state, "");
   panel_text(presenter);
@@ -146,7 +146,7 @@ TEST_CASE("under the pointer a control says what it would make, which is what it
   act(presenter, "whatif.batch.more");
   panel_text(presenter);
   const int64_t peak = presenter.runs().back().at_peak().lane.peak().max_bytes;
-  CHECK(text.find("peak " + profiler::bytes_text(peak) + ", +") != std::string::npos);
+  CHECK(text.find("peak " + bytes_text(peak) + ", +") != std::string::npos);
   CHECK(text.find("% step time by the cost model\nfits: ") != std::string::npos);
   CHECK(panel_text(presenter).find("ms, by the cost model") != std::string::npos);
 }

@@ -24,13 +24,13 @@ namespace {
 namespace fs = std::filesystem;
 
 /// A run of two ranks, the second with the higher peak.
-std::string write_run(const test::TemporaryFolder& folder, const std::string& name) {
+std::string write_run(const tests::TemporaryFolder& folder, const std::string& name) {
   const std::string run = folder.file(name);
   fs::create_directories(fs::path(run) / "profiles");
   for (int32_t rank = 0; rank < 2; ++rank) {
-    test::write_profile(
+    tests::write_profile(
         run + "/profiles/rank" + std::to_string(rank) + ".slp",
-        test::view_recording(
+        tests::view_recording(
             {.rank = rank, .keep_weights = true, .activation_bytes = (3 + rank) << 20}));
   }
   return run;
@@ -39,7 +39,7 @@ std::string write_run(const test::TemporaryFolder& folder, const std::string& na
 }  // namespace
 
 TEST_CASE("a run opens as lanes in the order of their ranks", "[threads]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const OpenedRuns opened = open_runs({write_run(folder, "keep")}, "");
   CHECK(opened.messages.empty());
   REQUIRE(opened.runs.size() == 1);
@@ -53,11 +53,11 @@ TEST_CASE("a run opens as lanes in the order of their ranks", "[threads]") {
 }
 
 TEST_CASE("a snapshot of PyTorch opens without being imported first") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string whole =
       std::string(SHARDLENS_SOURCE_DIR) + "/tests/fixtures/memory_viz/whole.pickle";
-  const std::string bytes = test::read_file(whole);
-  test::write_file(folder.file("cut.pickle"), bytes.substr(0, bytes.size() / 2));
+  const std::string bytes = tests::read_file(whole);
+  tests::write_file(folder.file("cut.pickle"), bytes.substr(0, bytes.size() / 2));
   const OpenedRuns opened = open_runs({whole, folder.file("cut.pickle")}, "");
   REQUIRE(opened.runs.size() == 1);
   CHECK(opened.runs[0].name == "whole");
@@ -68,14 +68,14 @@ TEST_CASE("a snapshot of PyTorch opens without being imported first") {
 }
 
 TEST_CASE("what cannot be opened is one message each, and the others are there") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string good = write_run(folder, "good");
-  test::write_file(folder.file("empty.slp"), "");
-  test::write_file(folder.file("foreign.slp"), "PNG\n\x1a\n not a recording at all");
+  tests::write_file(folder.file("empty.slp"), "");
+  tests::write_file(folder.file("foreign.slp"), "PNG\n\x1a\n not a recording at all");
   fs::create_directories(folder.file("nothing"));
   fs::create_directories(folder.file("half"));
   fs::copy(good + "/profiles/rank0.slp", folder.file("half/rank0.slp"));
-  test::write_file(folder.file("half/rank1.slp"), "cut");
+  tests::write_file(folder.file("half/rank1.slp"), "cut");
   const OpenedRuns opened =
       open_runs({folder.file("missing"), folder.file("empty.slp"), good, folder.file("foreign.slp"),
                  folder.file("nothing"), folder.file("half")},
@@ -91,7 +91,7 @@ TEST_CASE("what cannot be opened is one message each, and the others are there")
 }
 
 TEST_CASE("runs of one name are told apart") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string run = write_run(folder, "same");
   const OpenedRuns opened = open_runs({run, run + "/"}, "");
   REQUIRE(opened.runs.size() == 2);
@@ -100,7 +100,7 @@ TEST_CASE("runs of one name are told apart") {
 }
 
 TEST_CASE("a run is named by its folder, also where one of its recordings is given") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string first = write_run(folder, "monday/keep");
   const std::string second = write_run(folder, "tuesday/keep");
   const OpenedRuns inside =
@@ -112,7 +112,7 @@ TEST_CASE("a run is named by its folder, also where one of its recordings is giv
 }
 
 TEST_CASE("a closed run is left out of its folder, and a renamed one has its name again") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string first = write_run(folder, "runs/a");
   write_run(folder, "runs/b");
   OpenedRuns opened = open_runs({folder.file("runs")}, "", std::nullopt, {}, {first});
@@ -128,13 +128,13 @@ TEST_CASE("a closed run is left out of its folder, and a renamed one has its nam
 }
 
 TEST_CASE("runs are compared with the first wanted one that shows the same memory") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   std::vector<std::string> paths;
   for (const char* name : {"gpu0.slp", "cpu0.slp", "gpu1.slp", "cpu1.slp"}) {
     paths.push_back(folder.file(name));
     const bool is_cpu = std::string_view(name).starts_with("cpu");
-    test::write_profile(paths.back(),
-                        test::view_recording({.steps = 1, .device = is_cpu ? "cpu" : "cuda"}));
+    tests::write_profile(paths.back(),
+                        tests::view_recording({.steps = 1, .device = is_cpu ? "cpu" : "cuda"}));
   }
   const OpenedRuns opened = open_runs(paths, "");
   using Bases = std::vector<size_t>;
@@ -148,10 +148,10 @@ TEST_CASE("files cut or changed anywhere open or are a message") {
   const auto seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 engine(seed);
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("whole.slp");
-  test::write_profile(path, test::view_recording({.steps = 1}), {.block_events = 50, .blocks = 64});
-  const std::string whole = test::read_file(path);
+  tests::write_profile(path, tests::view_recording({.steps = 1}), {.block_events = 50, .blocks = 64});
+  const std::string whole = tests::read_file(path);
   const std::string damaged = folder.file("damaged.slp");
   int opened_files = 0;
   for (int i = 0; i < 300; ++i) {
@@ -160,7 +160,7 @@ TEST_CASE("files cut or changed anywhere open or are a message") {
     for (uint64_t flips = engine() % 8; flips > 0 && !bytes.empty(); --flips) {
       bytes[engine() % bytes.size()] ^= static_cast<char>(1U << engine() % 8);
     }
-    test::write_file(damaged, bytes);
+    tests::write_file(damaged, bytes);
     const OpenedRuns opened = open_runs({damaged}, "");
     CHECK(opened.runs.size() + opened.messages.size() == 1);
     for (const Run& run : opened.runs) {
@@ -174,11 +174,11 @@ TEST_CASE("files cut or changed anywhere open or are a message") {
 }
 
 TEST_CASE("a folder of runs opens as its runs, in natural order, and says what has no room") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const auto write_run = [&](const std::string& name) {
     fs::create_directories(folder.file(name + "/profiles"));
-    test::write_profile(folder.file(name + "/profiles/rank0.slp"),
-                        test::view_recording({.steps = 1}));
+    tests::write_profile(folder.file(name + "/profiles/rank0.slp"),
+                        tests::view_recording({.steps = 1}));
   };
   for (const char* name : {"run10", "run2", "run1"}) write_run(name);
   fs::create_directories(folder.file("plans"));
@@ -199,9 +199,9 @@ TEST_CASE("a folder of runs opens as its runs, in natural order, and says what h
 }
 
 TEST_CASE("a recording that is still being written is followed") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
-  const profiler::Profile profile = test::view_recording();
+  const profiler::Profile profile = tests::view_recording();
   profiler::Writer writer(path, profile.header, {.block_events = 64, .blocks = 64});
   for (const std::string& text : profile.strings) writer.intern(text);
   const size_t half = profile.events.size() / 2;
@@ -220,9 +220,9 @@ TEST_CASE("a recording that is still being written is followed") {
 }
 
 TEST_CASE("what a killed process left is looked at more and more rarely") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
-  const profiler::Profile profile = test::view_recording();
+  const profiler::Profile profile = tests::view_recording();
   profiler::Writer writer(path, profile.header, {.block_events = 64, .blocks = 64});
   for (const std::string& text : profile.strings) writer.intern(text);
   for (size_t i = 0; i < profile.events.size() / 2; ++i) writer.append(profile.events[i]);
@@ -246,9 +246,9 @@ TEST_CASE("a strategy is said in words") {
 }
 
 TEST_CASE("whoever opens a recording is told how far it is, and may stop") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder.file("long.slp");
-  test::write_large_recording(path, 300'000);
+  tests::write_large_recording(path, 300'000);
   std::vector<double> parts;
   const Lane lane = read_lane(path, std::nullopt, [&](double part) {
     parts.push_back(part);

@@ -11,7 +11,7 @@ namespace shardlens::viewer {
 namespace {
 
 struct Searched {
-  Lane lane = lane_of(test::view_recording({.rank = 1}));
+  Lane lane = lane_of(tests::view_recording({.rank = 1}));
   ActionNames names{lane.info().header};
 
   std::vector<Hit> operator()(const char* text) const {
@@ -50,7 +50,7 @@ TEST_CASE("a search finds by name, category, action, size, rank and life") {
 
 TEST_CASE("a search finds by every call of a stack") {
   Searched searched;
-  searched.lane = lane_of(test::stacked_recording());
+  searched.lane = lane_of(tests::stacked_recording());
   const auto found = searched("mlp.forward model.py:90");
   CHECK_FALSE(found.empty());
   const auto is_mlp = [&](const Block& block) {

@@ -115,7 +115,7 @@ TEST_CASE("a session can be moved together with its runs") {
 }
 
 TEST_CASE("a session goes through a file") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   ViewState state;
   state.files = {folder.file("run")};
   state.cursor = 0.1;
@@ -126,9 +126,9 @@ TEST_CASE("a session goes through a file") {
 }
 
 TEST_CASE("a session moved with its runs shows the same place, and its link opens it") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   fs::create_directories(folder.file("here/runs"));
-  test::write_profile(folder.file("here/runs/a.slp"), test::view_recording());
+  tests::write_profile(folder.file("here/runs/a.slp"), tests::view_recording());
   ViewState state;
   state.files = {folder.file("here/runs/a.slp")};
   state.view = Range{1, 2};
@@ -152,14 +152,14 @@ TEST_CASE("a session moved with its runs shows the same place, and its link open
 }
 
 TEST_CASE("a session that is no file is refused before it is opened") {
-  const test::TemporaryFolder folder;
-  test::make_pipe(folder.file("a.session"));
-  test::make_device(folder.file("b.session"));
+  const tests::TemporaryFolder folder;
+  tests::make_pipe(folder.file("a.session"));
+  tests::make_device(folder.file("b.session"));
   for (const char* name : {"a.session", "b.session"}) {
     CHECK_THROWS_AS(load_session(folder.file(name)), std::invalid_argument);
   }
   for (const char* name : {"p.pickle", "p.json", "p.slp"}) {
-    test::make_pipe(folder.file(name));
+    tests::make_pipe(folder.file(name));
     const OpenedRuns opened = open_runs({folder.file(name)}, "");
     CHECK(opened.runs.empty());
     CHECK(opened.messages.size() == 1);

@@ -13,8 +13,8 @@ namespace shardlens::viewer {
 namespace {
 
 struct Opened {
-  explicit Opened(const test::ViewRecordingOptions& options)
-      : lane(lane_of(test::view_recording(options))), names(lane.info().header) {}
+  explicit Opened(const tests::ViewRecordingOptions& options)
+      : lane(lane_of(tests::view_recording(options))), names(lane.info().header) {}
   LaneToAlign to_align() const { return {&lane, &names}; }
 
   Lane lane;

@@ -41,13 +41,13 @@ std::string driven_picture(const Display& display, const Files& files, const std
   CHECK(window.settles([](const ViewState& saved) { return saved.grouping == Grouping::label; }));
   const std::string picture = folder + "/s.png";
   window.keys({"ctrl+e"});
-  CHECK(test::wait_until([&] { return fs::exists(picture); }, std::chrono::seconds(300)));
+  CHECK(tests::wait_until([&] { return fs::exists(picture); }, std::chrono::seconds(300)));
   window.quit();
   // The view is there again, though it was not saved.
   const ViewState last = load_session(folder + "/cache/shardlens/last.session.json");
   CHECK(last.grouping == Grouping::label);
   CHECK(last.files == state.files);
-  CHECK(test::read_file(folder + "/cache/shardlens/recent.txt") == files.a + "\n" + files.b + "\n");
+  CHECK(tests::read_file(folder + "/cache/shardlens/recent.txt") == files.a + "\n" + files.b + "\n");
   return picture;
 }
 
@@ -133,7 +133,7 @@ TEST_CASE("keys mean what a German keyboard says that they are") {
   if (const auto missing = missing_driver({"setxkbmap"}); !missing.empty()) SKIP(missing);
   const Files files;
   const Display display;
-  REQUIRE(test::run({"/usr/bin/env", display.name(), "setxkbmap", "de"}).exit_code == 0);
+  REQUIRE(tests::run({"/usr/bin/env", display.name(), "setxkbmap", "de"}).exit_code == 0);
   const std::string folder = files.folder.file("german");
   fs::create_directories(folder);
   const std::string session = folder + "/s.json";
@@ -164,18 +164,18 @@ TEST_CASE("a window is driven by keyboard and mouse, twice to the same picture")
   const std::string first = driven_picture(display, files, files.folder.file("first"));
   const std::string second = driven_picture(display, files, files.folder.file("second"));
   CHECK(pixels_of(first).colors.size() > 50);
-  CHECK(test::read_file(first) == test::read_file(second));
+  CHECK(tests::read_file(first) == tests::read_file(second));
 }
 
 TEST_CASE("lanes are sorted, folded, renamed, closed and brought back by hand") {
   if (const auto missing = missing_driver(); !missing.empty()) SKIP(missing);
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string session = folder.file("s.json");
   ViewState state;
   for (int i = 0; i < 12; ++i) {
     state.files.push_back(folder.file("run" + std::to_string(i) + ".slp"));
-    test::write_profile(state.files.back(),
-                        test::view_recording({.steps = 1, .activation_bytes = (3 + i) << 20}));
+    tests::write_profile(state.files.back(),
+                        tests::view_recording({.steps = 1, .activation_bytes = (3 + i) << 20}));
   }
   save_session(state, session);
   const Display display;
@@ -245,11 +245,11 @@ TEST_CASE("the y axis is zoomed, moved, fitted and shown whole by hand") {
 
 TEST_CASE("a folder of runs is opened as a list, and further runs from the list of files") {
   if (const auto missing = missing_driver(); !missing.empty()) SKIP(missing);
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   for (const char* run : {"run2", "run10", "run11"}) {
     fs::create_directories(folder.file("runs/") + run);
-    test::write_profile(folder.file("runs/") + run + "/rank0.slp",
-                        test::view_recording({.steps = 1}));
+    tests::write_profile(folder.file("runs/") + run + "/rank0.slp",
+                        tests::view_recording({.steps = 1}));
   }
   const std::string runs = fs::absolute(folder.file("runs")).lexically_normal();
   const std::string session = folder.file("shardlens.session.json");  // where Ctrl+S saves it
@@ -332,7 +332,7 @@ TEST_CASE("a note is found in the list, and a link opens the session at the same
 
 TEST_CASE("what memory_viz answers takes no more acts here") {
   if (const auto missing = missing_driver(); !missing.empty()) SKIP(missing);
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string snapshot = SHARDLENS_SOURCE_DIR "/tests/fixtures/memory_viz/whole.pickle";
   const Display display;
   DrivenWindow window(
@@ -360,20 +360,20 @@ TEST_CASE("what memory_viz answers takes no more acts here") {
 
 TEST_CASE("a block is selected, opened in the editor and found in the flame graph, by hand") {
   if (const auto missing = missing_driver(); !missing.empty()) SKIP(missing);
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string session = folder.file("s.json");
   ViewState state;
   state.files = {folder.file("run.slp")};
-  profiler::write_recording(test::stacked_recording({}, 0, folder.file("src")), state.files[0]);
+  profiler::write_recording(tests::stacked_recording({}, 0, folder.file("src")), state.files[0]);
   fs::create_directories(folder.file("src"));
-  test::write_file(folder.file("src/model.py"), "the script");
+  tests::write_file(folder.file("src/model.py"), "the script");
   save_session(state, session);
   const Display display;
   DrivenWindow window(display, {folder.file(""), session, "cp {file} opened-{line}"});
   window.keys({"s"});
   CHECK(window.settles([](const ViewState& saved) { return saved.pick.has_value(); }));
   window.keys({"e"});
-  CHECK(test::wait_until([&] { return fs::exists(folder.file("opened-40")); },
+  CHECK(tests::wait_until([&] { return fs::exists(folder.file("opened-40")); },
                          std::chrono::seconds(300)));
   window.keys({"F9"});
   CHECK(window.settles([](const ViewState& saved) { return saved.tree.is_open; }));

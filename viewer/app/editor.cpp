@@ -99,7 +99,7 @@ std::string Editor::open(const profiler::TreePlace& call) {
   const std::string file = fs::absolute(call.file, error).lexically_normal().string();
   if (error || !fs::is_regular_file(file, error)) {
     return fmt::format("{}: this machine has no such file; the recording was made elsewhere",
-                       input::shown(call.file));
+                       shown(call.file));
   }
   std::vector<std::string> words = words_for(file, call.line);
   std::vector<char*> argv;
@@ -112,7 +112,7 @@ std::string Editor::open(const profiler::TreePlace& call) {
                        std::strerror(failed));
   }
   started_.push_back(pid);
-  return fmt::format("opened {}:{}", input::shown(file), call.line);
+  return fmt::format("opened {}:{}", shown(file), call.line);
 }
 
 }  // namespace shardlens::viewer

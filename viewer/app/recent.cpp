@@ -45,7 +45,7 @@ void remember_paths(const std::vector<std::string>& paths, const std::string& fi
   all.resize(std::min(all.size(), kMostRecent));
   fs::create_directories(fs::path(file).parent_path(), failed);
   try {
-    profiler::write_text(file, fmt::format("{}\n", fmt::join(all, "\n")));
+    write_text(file, fmt::format("{}\n", fmt::join(all, "\n")));
   } catch (const std::exception&) {  // who only looks needs no list
   }
 }

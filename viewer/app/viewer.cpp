@@ -222,7 +222,7 @@ void write_report(Presenter& presenter, const std::string& path,
 /// Writes what is shown as a page, under another name until it is whole.
 void write_page_file(Presenter& presenter, const std::string& path) {
   presenter.facts();  // reads and plans what the commands asked for
-  profiler::write_whole(path, [&](const std::string& unfinished) {
+  write_whole(path, [&](const std::string& unfinished) {
     std::ofstream file(unfinished, std::ios::binary | std::ios::trunc);
     if (file) write_page(presenter.runs(), presenter.state(), file);
     if (!file.flush()) {

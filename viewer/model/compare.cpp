@@ -13,7 +13,6 @@
 
 namespace shardlens::viewer {
 
-using profiler::bytes_text;
 
 namespace {
 

@@ -26,7 +26,7 @@ Lane::Lane(LaneInfo info, LaneData data)
   finish();
 }
 
-Lane::Lane(LaneInfo info, input::MappedFile file, const Sections& sections)
+Lane::Lane(LaneInfo info, MappedFile file, const Sections& sections)
     : info_(std::move(info)), file_(std::move(file)), sections_(sections) {
   finish();
 }

@@ -52,7 +52,7 @@ class Lane {
     std::span<const FailedRequest> failures;
     std::span<const SegmentUse> uses;
   };
-  Lane(LaneInfo info, input::MappedFile file, const Sections& sections);
+  Lane(LaneInfo info, MappedFile file, const Sections& sections);
 
   const LaneInfo& info() const { return info_; }
   const Sections& arrays() const { return sections_; }
@@ -94,7 +94,7 @@ class Lane {
 
   LaneInfo info_;
   std::unique_ptr<LaneData> data_;  // holds the arrays, or
-  input::MappedFile file_;
+  MappedFile file_;
   Sections sections_;
   Pyramid pyramid_;
   std::vector<int64_t> coarse_times_ns_;  // every kCoarse-th time: a search that stays in the cache

@@ -68,17 +68,17 @@ nlohmann::json json_of(const profiler::Header& header) {
 }
 
 profiler::Header header_of(const nlohmann::json& json) {
-  return {.rank = input::whole_of<int>(json.at("rank")),
-          .world_size = input::whole_of<int>(json.at("world_size")),
+  return {.rank = whole_of<int>(json.at("rank")),
+          .world_size = whole_of<int>(json.at("world_size")),
           .device = json.at("device"),
           .gpu = json.at("gpu"),
-          .capacity_bytes = input::whole_of(json.at("capacity_bytes")),
+          .capacity_bytes = whole_of(json.at("capacity_bytes")),
           .notice = json.at("notice"),
           .config = json.at("config"),
           .train = json.at("train"),
           .evaluate = json.at("evaluate"),
           .libraries = json.at("libraries"),
-          .start_realtime_ns = input::whole_of(json.at("start_realtime_ns"))};
+          .start_realtime_ns = whole_of(json.at("start_realtime_ns"))};
 }
 
 /// Packs numbers as they lie in memory: a lane's file is read on the machine that wrote it.
@@ -129,11 +129,11 @@ LaneInfo info_of(const nlohmann::json& json) {
                 .strings = {},
                 .stacks = {.frames = array_of<profiler::StackFrame>(json.at("frames")),
                            .of_label = array_of<uint32_t>(json.at("stacks"))},
-                .space = static_cast<profiler::Space>(input::whole_of<uint8_t>(json.at("space"))),
-                .end_ns = input::whole_of(json.at("end_ns")),
-                .events = input::whole_of(json.at("events")),
-                .unmatched = input::whole_of(json.at("unmatched")),
-                .steps_before = input::whole_of(json.at("steps_before")),
+                .space = static_cast<profiler::Space>(whole_of<uint8_t>(json.at("space"))),
+                .end_ns = whole_of(json.at("end_ns")),
+                .events = whole_of(json.at("events")),
+                .unmatched = whole_of(json.at("unmatched")),
+                .steps_before = whole_of(json.at("steps_before")),
                 .judgement = {}};
   for (const nlohmann::json& text : json.at("strings")) info.strings.push_back(text_of(text));
   return info;
@@ -148,7 +148,7 @@ std::span<const T> section(std::span<const std::byte> file, const Section& secti
 
 uint32_t checksum_of(std::span<const std::span<const std::byte>, kSections> parts) {
   uint32_t checksum = 0;
-  for (const auto& part : parts) checksum = profiler::crc32c(part, checksum);
+  for (const auto& part : parts) checksum = crc32c(part, checksum);
   return checksum;
 }
 
@@ -290,14 +290,14 @@ std::string default_cache_folder() {
 
 std::optional<Lane> load_cached_lane(const std::string& folder, const RecordingStamp& stamp) {
   if (folder.empty() || stamp.bytes == 0) return std::nullopt;
-  input::MappedFile file(file_of(folder, stamp).string());
+  MappedFile file(file_of(folder, stamp).string());
   const auto preamble = whole_preamble(file.bytes());
   if (!preamble || !is_undamaged(file.bytes(), *preamble)) return std::nullopt;
   try {
     const auto packed_info = section<uint8_t>(file.bytes(), preamble->sections[0]);
     const nlohmann::json json = nlohmann::json::from_cbor(packed_info.begin(), packed_info.end());
-    const RecordingStamp stored{text_of(json.at("path")), input::whole_of(json.at("bytes")),
-                                input::whole_of(json.at("changed_ns"))};
+    const RecordingStamp stored{text_of(json.at("path")), whole_of(json.at("bytes")),
+                                whole_of(json.at("changed_ns"))};
     if (stored != stamp) return std::nullopt;
     const Lane::Sections sections = sections_in_file(file.bytes(), *preamble);
     if (!fits(sections)) return std::nullopt;

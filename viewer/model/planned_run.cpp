@@ -33,7 +33,7 @@ std::string gpu_of_display_name(const std::string& display_name) {
 /// Returns the configuration with the device that a rank was really given; empty if it is no JSON
 /// object.
 std::string config_on(const std::string& config, const std::string& device) {
-  Json json = input::find_json(config, input::kWritten).value_or(nullptr);
+  Json json = find_json(config, kWritten).value_or(nullptr);
   if (!json.is_object()) return "";
   if (!device.empty()) json["device"] = device;
   return json.dump();
@@ -43,7 +43,7 @@ std::string config_on(const std::string& config, const std::string& device) {
 /// recorded.
 std::string config_of(const profiler::Header& header) {
   const std::string config = config_on(header.config, header.device);
-  Json json = input::find_ordered_json(config, input::kWritten).value_or(nullptr);
+  Json json = find_ordered_json(config, kWritten).value_or(nullptr);
   if (!json.is_object() || !json.contains("command")) return config;
   json["world"] = header.world_size;
   json["solo_rank"] = header.rank;
@@ -51,7 +51,7 @@ std::string config_of(const profiler::Header& header) {
 }
 
 std::string text_in_file(const std::string& path) {
-  return input::read_file(path, input::kDescription.bytes,
+  return read_file(path, kDescription.bytes,
                           "give a plan's JSON or a run's config.json");
 }
 
@@ -94,7 +94,7 @@ PlanRequest request_of(const Run& run) {
 }
 
 PlanRequest request_of_file(const std::string& path) {
-  const Json json = input::find_json(text_in_file(path), input::kDescription).value_or(nullptr);
+  const Json json = find_json(text_in_file(path), kDescription).value_or(nullptr);
   const bool is_plan = json.is_object() && json.contains("config") && json["config"].is_object();
   if (is_plan) {
     const auto text = [&](const char* key) {

@@ -389,8 +389,8 @@ namespace {
 
 /// True if two runs share all that makes them take the same memory, besides their schedule.
 bool is_same_work(const profiler::Header& a, const profiler::Header& b) {
-  const auto first = input::find_json(a.config, input::kWritten).value_or(nullptr);
-  const auto second = input::find_json(b.config, input::kWritten).value_or(nullptr);
+  const auto first = find_json(a.config, kWritten).value_or(nullptr);
+  const auto second = find_json(b.config, kWritten).value_or(nullptr);
   const auto value = [](const nlohmann::json& config, const char* key) {
     return config.is_object() ? config.value(key, nlohmann::json()) : nlohmann::json();
   };
@@ -450,7 +450,7 @@ void separate_plans(std::vector<Run>& runs) {
 }
 
 std::string strategy_text(const std::string& config_json) {
-  const auto config = input::find_json(config_json, input::kWritten).value_or(nullptr);
+  const auto config = find_json(config_json, kWritten).value_or(nullptr);
   if (!config.is_object()) return "";
   const auto text = [&](const char* key) {
     const auto at = config.find(key);

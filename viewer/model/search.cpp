@@ -39,9 +39,9 @@ void add_part(Query& query, std::string_view part) {
   } else if (part.starts_with("life>")) {
     query.more_than_steps = number_of(without(without(part.substr(5), "s"), "step"), part);
   } else if (part.starts_with('>')) {
-    query.more_than_bytes = profiler::parse_bytes(part.substr(1));
+    query.more_than_bytes = parse_bytes(part.substr(1));
   } else if (part.starts_with('<')) {
-    query.less_than_bytes = profiler::parse_bytes(part.substr(1));
+    query.less_than_bytes = parse_bytes(part.substr(1));
   } else {
     query.words.push_back(in_lower_case(part));
   }

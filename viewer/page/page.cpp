@@ -111,7 +111,7 @@ void write_lane(const PageLane& lane, std::ostream& out) {
   paragraph("doubt", doubt_of_lane(lane));
   out << fmt::format("<p class=\"peak\">peak of {} memory: <b>{}{}</b> ({} bytes), {}</p>\n",
                      profiler::kSpaceNames[static_cast<size_t>(info.space)],
-                     profiler::bound_prefix(info.judgement), profiler::bytes_text(peak.max_bytes),
+                     profiler::bound_prefix(info.judgement), bytes_text(peak.max_bytes),
                      peak.max_bytes, html_escaped(moment_text(*lane.rank, peak.max_change)));
   out << "</section>\n";
 }

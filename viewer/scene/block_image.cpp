@@ -279,7 +279,7 @@ AddressPicture address_image(const Lane& lane, const Warp& warp, const Range& ra
   }
   picture.ranges = std::move(placement.ranges);
   picture.image.caption =
-      fmt::format("{} of addresses in {} range{}", profiler::bytes_text(picture.shown_bytes),
+      fmt::format("{} of addresses in {} range{}", bytes_text(picture.shown_bytes),
                   picture.ranges.size(), picture.ranges.size() == 1 ? "" : "s");
   return picture;
 }

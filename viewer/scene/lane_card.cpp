@@ -11,7 +11,6 @@
 
 namespace shardlens::viewer {
 
-using profiler::bytes_text;
 
 namespace {
 

@@ -31,7 +31,7 @@ void draw_folded_lane(Scene& scene, const Shown& one, const Box& box) {
              paint.colors.muted, 1.5F);
   paint.line(sign.x + paint.px(8), sign.y + sign.h / 2 - paint.px(4), sign.x + paint.px(8),
              sign.y + sign.h / 2 + paint.px(4), paint.colors.muted, 1.5F);
-  const std::string total = profiler::bytes_text(shown_bytes(scene.state(), one.bytes));
+  const std::string total = bytes_text(shown_bytes(scene.state(), one.bytes));
   paint.text_right(line.take_right(paint.width(Style::small, total) + paint.px(6)), total,
                    paint.colors.text, Style::small);
   paint.text(line, one.run->name, paint.colors.text, Style::small);

@@ -294,7 +294,7 @@ std::string hover_text_of_pick(const SceneInput& input, ImageCache& cache, const
   std::string text =
       fmt::format("{}{}{}, block of {} ({} bytes)", label, label.empty() ? "" : "\n",
                   words_of(block.category, profiler::has_shards(rank->lane.info().header)),
-                  profiler::bytes_text(block.given_bytes), block.given_bytes);
+                  bytes_text(block.given_bytes), block.given_bytes);
   const std::string key =
       fmt::format("{} {} {} {}", input.generation, pick->run, pick->rank, pick->block);
   const BlockFacts& facts =
@@ -370,7 +370,7 @@ std::string scope_text(const Pick& pick, const Picked& picked) {
           : fmt::format(", this is number {}", at - picked.blocks.begin() + 1);
   return fmt::format("{} block{} {}, {}{}", picked.blocks.size(),
                      picked.blocks.size() == 1 ? "" : "s", scope_words(pick.scope),
-                     profiler::bytes_text(picked.bytes), which);
+                     bytes_text(picked.bytes), which);
 }
 
 namespace {
@@ -400,8 +400,8 @@ std::string use_text(const SceneInput& input, const std::vector<Shown>& shown) {
   const int64_t time_ns = time_shown(input.state, one);
   const int64_t bytes = rank->lane.arrays().blocks[pick->block].given_bytes;
   const int64_t used = rank->lane.used_bytes(pick->block, time_ns);
-  return fmt::format("{} used, {} free, at {:.3f} s", profiler::bytes_text(used),
-                     profiler::bytes_text(bytes - used), static_cast<double>(time_ns) / 1e9);
+  return fmt::format("{} used, {} free, at {:.3f} s", bytes_text(used),
+                     bytes_text(bytes - used), static_cast<double>(time_ns) / 1e9);
 }
 
 const BlockFacts* facts_of_pick(const SceneInput& input, ImageCache& cache) {
@@ -433,7 +433,7 @@ std::string text_of_pick(const SceneInput& input, ImageCache& cache) {
   const std::string use = use_text(input, shown);
   if (!use.empty()) text += fmt::format("segment   {}\n", use);
   text += fmt::format("in        {}, rank {}\n", picked->run->name, picked->rank->lane.rank());
-  return input::shown_lines(text);
+  return shown_lines(text);
 }
 
 std::optional<profiler::TreePlace> call_of_pick(const SceneInput& input) {

@@ -14,7 +14,6 @@
 
 namespace shardlens::viewer {
 
-using profiler::bytes_text;
 
 namespace {
 

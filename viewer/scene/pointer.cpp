@@ -249,7 +249,7 @@ std::string Presenter::outcome_of(const Area& area) {
                                                100 * (turned_to.step_seconds / now - 1))
                                  : "";
     return fmt::format("\n{}: peak {}{}\n{}", answer.run->name,
-                       profiler::bytes_text(answer.run->at_peak().lane.peak().max_bytes), time,
+                       bytes_text(answer.run->at_peak().lane.peak().max_bytes), time,
                        turned_to.verdict);
   });
 }
@@ -274,7 +274,7 @@ std::string Presenter::hover_text(float x, float y) {
   const auto column = column_of(warp, rank.lane, {*begin, *begin + facts_.column_x});
   if (!column) return "";
   std::string text = fmt::format("{}, rank {}\n{} ({} bytes)\n{}", opened_.runs[area->run].name,
-                                 rank.lane.rank(), profiler::bytes_text(column->max_bytes),
+                                 rank.lane.rank(), bytes_text(column->max_bytes),
                                  column->max_bytes, moment_text(rank, column->max_change));
   const bool is_stack = state_.detail == Detail::bands && state_.ranks == Ranks::one &&
                         state_.layout != LaneLayout::difference;
@@ -285,7 +285,7 @@ std::string Presenter::hover_text(float x, float y) {
     if (const auto category = category_at(*column, style, area->box.bottom() - y)) {
       const int64_t bytes = column->at_max[static_cast<size_t>(*category)];
       text += fmt::format("\n{}: {}", words_of(*category, have_shards(shown)),
-                          profiler::bytes_text(bytes));
+                          bytes_text(bytes));
     }
   }
   if (state_.detail == Detail::blocks) {

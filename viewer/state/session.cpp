@@ -31,7 +31,7 @@ Enum value_of(const Json& json, const char* key, const Names& names, Enum otherw
   const auto name = std::ranges::find(names, text);
   if (name == names.end()) {
     throw std::invalid_argument(
-        fmt::format("{}: {}: not one of {}", key, input::shown(text), fmt::join(names, ", ")));
+        fmt::format("{}: {}: not one of {}", key, shown(text), fmt::join(names, ", ")));
   }
   return static_cast<Enum>(name - names.begin());
 }
@@ -66,7 +66,7 @@ template <typename T>
 std::optional<T> optional_of(const Json& json, const char* key) {
   const auto at = json.find(key);
   if (at == json.end() || at->is_null()) return std::nullopt;
-  if constexpr (std::integral<T>) return input::whole_of<T>(*at);
+  if constexpr (std::integral<T>) return whole_of<T>(*at);
   return at->template get<T>();
 }
 
@@ -175,7 +175,7 @@ Lanes lanes_of(const Json& json, const std::vector<PlanRequest>& plans, const st
   };
   const Lanes usual;
   Lanes lanes{.sort = value_of(json, "sort", kLaneSortNames, usual.sort),
-              .first = input::whole_or(json, "first", usual.first),
+              .first = whole_or(json, "first", usual.first),
               .folded = {},
               .closed = paths_of(json, "closed", folder),
               .names = {}};
@@ -235,9 +235,9 @@ TreeView tree_of(const Json& json) {
           .from = value_of(json, "from", profiler::kTreeFromNames, usual.from),
           .sort = value_of(json, "sort", kPlaceSortNames, usual.sort),
           .compares = json.value("compares", usual.compares),
-          .threshold = std::min(input::whole_or(json, "threshold", usual.threshold),
+          .threshold = std::min(whole_or(json, "threshold", usual.threshold),
                                 kTreeThresholds.size() - 1),
-          .first = input::whole_or(json, "first", usual.first),
+          .first = whole_or(json, "first", usual.first),
           .zoom = json.value("zoom", usual.zoom)};
 }
 
@@ -314,20 +314,20 @@ ViewState state_of(const Json& json, const std::string& folder) {
   state.memory = value_of(json, "memory", kMemoryNames, usual.memory);
   state.grouping = value_of(json, "grouping", kGroupingNames, usual.grouping);
   if (json.contains("panels")) state.panels = panels_of(json.at("panels"));
-  state.baseline = input::whole_or(json, "baseline", usual.baseline);
+  state.baseline = whole_or(json, "baseline", usual.baseline);
   for (const Json& baseline : json.value("earlier_baselines", Json::array())) {
-    state.earlier_baselines.push_back(input::whole_of<size_t>(baseline));
+    state.earlier_baselines.push_back(whole_of<size_t>(baseline));
   }
-  state.focus = input::whole_or(json, "focus", usual.focus);
+  state.focus = whole_or(json, "focus", usual.focus);
   state.rank = optional_of<size_t>(json, "rank");
   state.view = range_of(json, "view");
   state.heights = heights_of(json);
   state.cursor = optional_of<double>(json, "cursor");
   state.selection = range_of(json, "selection");
-  state.hidden_categories = input::whole_or(json, "hidden_categories", usual.hidden_categories);
-  state.alive_first = input::whole_or(json, "alive_first", usual.alive_first);
-  state.places_first = input::whole_or(json, "places_first", usual.places_first);
-  state.table_first = input::whole_or(json, "table_first", usual.table_first);
+  state.hidden_categories = whole_or(json, "hidden_categories", usual.hidden_categories);
+  state.alive_first = whole_or(json, "alive_first", usual.alive_first);
+  state.places_first = whole_or(json, "places_first", usual.places_first);
+  state.table_first = whole_or(json, "table_first", usual.table_first);
   state.zoom = std::clamp(json.value("zoom", usual.zoom), 0.25, 8.0);
   state.search = json.value("search", usual.search);
   state.pick = pick_of(json);
@@ -346,13 +346,13 @@ ViewState state_of(const Json& json, const std::string& folder) {
 
 std::string session_text(const ViewState& state, const std::string& folder) {
   // Text that is not UTF-8 (a pasted note) must not keep a session from being saved.
-  return input::json_text(json_of(state, folder));
+  return json_text(json_of(state, folder));
 }
 
 ViewState parse_session(const std::string& text, const std::string& folder) {
   try {
-    const Json json = input::find_json(text, input::kDescription).value_or(nullptr);
-    if (input::text_in(json, "schema") != kSchema) {
+    const Json json = find_json(text, kDescription).value_or(nullptr);
+    if (text_in(json, "schema") != kSchema) {
       throw std::invalid_argument("it is not a session; save one with Ctrl+S");
     }
     return state_of(json, folder);
@@ -365,7 +365,7 @@ void save_session(const ViewState& state, const std::string& path) {
   const fs::path target = fs::absolute(path);
   const std::string text = session_text(state, target.parent_path().string());
   try {
-    profiler::write_text(target.string(), text);
+    write_text(target.string(), text);
   } catch (const std::exception&) {
     throw std::runtime_error(
         fmt::format("{}: cannot write this session; choose a folder that can be written", path));
@@ -377,7 +377,7 @@ std::string link_to(const std::string& path) {
 }
 
 ViewState load_session(const std::string& path) {
-  const std::string text = input::read_file(path, input::kDescription.bytes,
+  const std::string text = read_file(path, kDescription.bytes,
                                             "give a session, which Ctrl+S in the viewer saves");
   try {
     return parse_session(text, fs::absolute(path).parent_path().string());

@@ -41,7 +41,7 @@ const ControlTable& table_of(Control control) {
 }
 
 Json config_json(const std::string& config) {
-  Json json = input::find_ordered_json(config, input::kWritten).value_or(nullptr);
+  Json json = find_ordered_json(config, kWritten).value_or(nullptr);
   return json.is_object() ? json : Json::object();
 }
 
@@ -122,7 +122,7 @@ void choose_in_program(Json& json, Control control, const std::string& word) {
   if (control == Control::world) {
     json["world"] = number_of(word);
     json["solo_rank"] =
-        std::min(input::whole_or(json, "solo_rank", int64_t{0}), number_of(word) - 1);
+        std::min(whole_or(json, "solo_rank", int64_t{0}), number_of(word) - 1);
     return;
   }
   std::vector<std::string> command = command_of(json);
@@ -158,10 +158,10 @@ std::string record_line(const WhatIfEdit& what_if) {
   const bool has_name = recorded_on == "cuda" && !what_if.gpu.empty();
   const std::string device = has_name ? "null:" + what_if.gpu : recorded_on;
   std::string line = "shardlens record --device " + shell_word(device);
-  const int64_t world = input::whole_or(json, "world", int64_t{1});
+  const int64_t world = whole_or(json, "world", int64_t{1});
   if (device != "cuda" && world > 1 && !has_launcher(command_of(json))) {
     line +=
-        fmt::format(" --world {} --rank {}", world, input::whole_or(json, "solo_rank", int64_t{0}));
+        fmt::format(" --world {} --rank {}", world, whole_or(json, "solo_rank", int64_t{0}));
   }
   line += " --";
   for (const std::string& word : command_of(json)) line += " " + shell_word(word);

@@ -30,7 +30,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr input::Limits kLimits = input::kWritten;
+constexpr Limits kLimits = kWritten;
 
 [[noreturn]] void refuse_size() {
   throw std::invalid_argument(
@@ -156,7 +156,7 @@ Json parse_toml(std::string_view text) {
     const toml::table table = toml::parse(text);
     std::ostringstream json;
     json << toml::json_formatter(table);
-    return input::parse_strict_json(json.str(), kLimits);
+    return parse_strict_json(json.str(), kLimits);
   } catch (const toml::parse_error& error) {
     throw std::invalid_argument(fmt::format("not TOML: line {}: {}", error.source().begin.line,
                                             std::string(error.description())));
@@ -167,7 +167,7 @@ Json parse_toml(std::string_view text) {
 
 Json parse_json(std::string_view text) {
   try {
-    return input::parse_strict_json(text, kLimits);
+    return parse_strict_json(text, kLimits);
   } catch (const std::runtime_error& error) {
     throw std::invalid_argument(error.what());
   }

@@ -59,7 +59,7 @@ std::optional<ForeignFormat> foreign_format(std::string_view text, const std::st
   const Notation notation = notation_of(file);
   if (notation == Notation::toml) return ForeignFormat::torchtitan;
   if (notation == Notation::yaml) return ForeignFormat::accelerate;
-  const auto document = input::find_json(text, input::kWritten);
+  const auto document = find_json(text, kWritten);
   if (!document || !document->is_object()) return std::nullopt;
   for (const ForeignFormat format : {ForeignFormat::deepspeed, ForeignFormat::accelerate}) {
     if (is_of(*document, format)) return format;
@@ -73,14 +73,14 @@ std::vector<std::string> read_foreign(Config& config, ForeignFormat format, std:
     Config read = config;
     ForeignReading reading(read, parse_document(text, notation_of(file)), context);
     std::vector<std::string> lines = reading.read(foreign_keys(format));
-    std::ranges::transform(lines, lines.begin(), input::shown);
+    std::ranges::transform(lines, lines.begin(), shown);
     lines.insert(lines.begin(),
-                 fmt::format("{}, {} configuration:", input::shown(file), to_string(format)));
+                 fmt::format("{}, {} configuration:", shown(file), to_string(format)));
     config = std::move(read);
     return lines;
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(
-        input::shown(fmt::format("{} ({}): {}", file, to_string(format), error.what())));
+        shown(fmt::format("{} ({}): {}", file, to_string(format), error.what())));
   }
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 void AddressRanges::add(AddressRange range) {
   auto next = ends_.upper_bound(range.begin);
@@ -37,4 +37,4 @@ bool AddressRanges::cover(AddressRange range) const {
   return after != ends_.begin() && std::prev(after)->second >= range.end;
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <map>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Holds the addresses [begin, end).
 struct AddressRange {
@@ -32,4 +32,4 @@ class AddressRanges {
   std::map<uint64_t, uint64_t> ends_;  // by begin
 };
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

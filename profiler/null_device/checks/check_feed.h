@@ -6,7 +6,7 @@
 
 #include "profiler/null_device/checks/null_checks.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 class CheckFeed : public NullChecks {
  public:
@@ -32,16 +32,16 @@ class CheckFeed : public NullChecks {
   ~CheckFeed() = default;
 };
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler
 
 extern "C" {
 /// Returns null if checking is off.
-shardlens::runtime::CheckFeed* shardlens_null_check_feed();
+shardlens::profiler::CheckFeed* shardlens_null_check_feed();
 }
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Each library has a pointer of its own.
 inline CheckFeed* const check_feed = shardlens_null_check_feed();
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

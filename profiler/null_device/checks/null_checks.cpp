@@ -11,7 +11,7 @@
 #include "profiler/null_device/driver/device_memory.h"
 #include "profiler/null_device/null_device.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -119,15 +119,15 @@ CheckFeed* make_checks() {
 
 }  // namespace
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler
 
 extern "C" {
 
-shardlens::runtime::CheckFeed* shardlens_null_check_feed() {
-  static shardlens::runtime::CheckFeed* const checks = shardlens::runtime::make_checks();
+shardlens::profiler::CheckFeed* shardlens_null_check_feed() {
+  static shardlens::profiler::CheckFeed* const checks = shardlens::profiler::make_checks();
   return checks;
 }
 
-shardlens::runtime::NullChecks* shardlens_null_checks() { return shardlens_null_check_feed(); }
+shardlens::profiler::NullChecks* shardlens_null_checks() { return shardlens_null_check_feed(); }
 
 }  // extern "C"

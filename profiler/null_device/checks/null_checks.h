@@ -21,7 +21,7 @@
 #include <string_view>
 #include <vector>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Records one call of NCCL that moves data. Calls are in order; those of a group come when it
 /// ends. Numbers are NCCL's.
@@ -66,15 +66,15 @@ class NullChecks {
   ~NullChecks() = default;
 };
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler
 
 extern "C" {
 /// Returns the process's checks, never destroyed, or null unless SHARDLENS_NULL_CHECK was 1 at its
 /// start.
-shardlens::runtime::NullChecks* shardlens_null_checks();
+shardlens::profiler::NullChecks* shardlens_null_checks();
 }
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Returns null if no null device is loaded or it does not check.
 inline NullChecks* find_null_checks() {
@@ -83,4 +83,4 @@ inline NullChecks* find_null_checks() {
   return reinterpret_cast<decltype(&shardlens_null_checks)>(found)();
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <utility>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 void RaceChecker::give(AddressRange range) { known_.add(range); }
 
@@ -134,4 +134,4 @@ std::vector<std::string> RaceChecker::take_findings() {
   return taken;
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

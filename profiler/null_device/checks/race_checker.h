@@ -22,7 +22,7 @@
 #include "profiler/null_device/checks/address_ranges.h"
 #include "profiler/null_device/checks/stream_order.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 class RaceChecker {
  public:
@@ -90,4 +90,4 @@ class RaceChecker {
   uint64_t left_out_ = 0;
 };
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -74,4 +74,4 @@ void StreamOrder::synchronize_device() {
   for (const Stream& stream : streams_) join(host_, stream.clock);
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -16,7 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 class StreamOrder {
  public:
@@ -69,4 +69,4 @@ class StreamOrder {
   Clock host_;
 };
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -8,7 +8,7 @@ extern "C" cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
                                                 unsigned long long* id, cudaGraph_t*,
                                                 const cudaGraphNode_t**, const cudaGraphEdgeData**,
                                                 size_t*) {
-  if (id != nullptr) *id = shardlens::runtime::capture_of(stream);
+  if (id != nullptr) *id = shardlens::profiler::capture_of(stream);
   return cudaStreamIsCapturing(stream, status);
 }
 

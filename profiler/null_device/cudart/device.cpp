@@ -5,7 +5,7 @@
 
 #include "profiler/null_device/cudart/errors.h"
 
-using shardlens::runtime::result;
+using shardlens::profiler::result;
 
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -40,9 +40,9 @@ cudaError_t result(CUresult error) {
   }
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler
 
-using shardlens::runtime::last_error;
+using shardlens::profiler::last_error;
 
 extern "C" {
 

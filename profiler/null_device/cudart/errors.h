@@ -5,7 +5,7 @@
 #include <cuda.h>
 #include <driver_types.h>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Remembers an error for the calling thread, and returns it.
 cudaError_t result(cudaError_t error);
@@ -13,4 +13,4 @@ cudaError_t result(cudaError_t error);
 /// Translates a driver's answer into the runtime's, remembers it, and returns it.
 cudaError_t result(CUresult error);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

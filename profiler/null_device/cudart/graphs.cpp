@@ -15,7 +15,7 @@
 #include "profiler/null_device/driver/known_memory.h"
 #include "profiler/null_device/handle.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -93,12 +93,12 @@ uint64_t capture_of(cudaStream_t stream) { return captures().of(stream); }
 void capture_event(cudaEvent_t event, cudaStream_t stream) { captures().record(event, stream); }
 void capture_wait(cudaStream_t stream, cudaEvent_t event) { captures().wait(stream, event); }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler
 
-using shardlens::runtime::captures;
-using shardlens::runtime::destroy;
-using shardlens::runtime::make;
-using shardlens::runtime::result;
+using shardlens::profiler::captures;
+using shardlens::profiler::destroy;
+using shardlens::profiler::make;
+using shardlens::profiler::result;
 
 extern "C" {
 

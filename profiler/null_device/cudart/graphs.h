@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Returns the capture that the stream is part of; 0: none.
 uint64_t capture_of(cudaStream_t stream);
@@ -14,4 +14,4 @@ uint64_t capture_of(cudaStream_t stream);
 void capture_event(cudaEvent_t event, cudaStream_t stream);
 void capture_wait(cudaStream_t stream, cudaEvent_t event);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

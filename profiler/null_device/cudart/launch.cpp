@@ -8,7 +8,7 @@
 #include "profiler/null_device/cudart/errors.h"
 #include "profiler/null_device/driver/known_memory.h"
 
-using shardlens::runtime::result;
+using shardlens::profiler::result;
 
 namespace {
 

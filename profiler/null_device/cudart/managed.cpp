@@ -6,5 +6,5 @@
 #include "profiler/null_device/cudart/errors.h"
 
 extern "C" cudaError_t cudaMallocManaged(void** address, size_t bytes, unsigned) {
-  return shardlens::runtime::result(cuMemHostAlloc(address, bytes, 0));
+  return shardlens::profiler::result(cuMemHostAlloc(address, bytes, 0));
 }

@@ -12,7 +12,8 @@
 #include "profiler/null_device/driver/device_memory.h"
 #include "profiler/null_device/driver/known_memory.h"
 
-using namespace shardlens::runtime;
+using namespace shardlens;
+using namespace shardlens::profiler;
 
 namespace {
 

@@ -6,7 +6,8 @@
 #include "profiler/null_device/cudart/errors.h"
 #include "profiler/null_device/driver/api_observer.h"
 
-using namespace shardlens::runtime;
+using namespace shardlens;
+using namespace shardlens::profiler;
 
 namespace {
 

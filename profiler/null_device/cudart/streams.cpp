@@ -11,11 +11,11 @@
 #include "profiler/null_device/cudart/errors.h"
 #include "profiler/null_device/cudart/graphs.h"
 
-using shardlens::runtime::capture_event;
-using shardlens::runtime::capture_of;
-using shardlens::runtime::capture_wait;
-using shardlens::runtime::check_feed;
-using shardlens::runtime::result;
+using shardlens::profiler::capture_event;
+using shardlens::profiler::capture_of;
+using shardlens::profiler::capture_wait;
+using shardlens::profiler::check_feed;
+using shardlens::profiler::result;
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Names a function in CUPTI's terms.
 struct ApiFunction {
@@ -96,11 +96,11 @@ class ApiObserver {
   ~ApiObserver() = default;
 };
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler
 
-extern "C" std::atomic<shardlens::runtime::ApiObserver*> shardlens_null_api_observer;
+extern "C" std::atomic<shardlens::profiler::ApiObserver*> shardlens_null_api_observer;
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 inline ApiObserver* api_observer() {
   return shardlens_null_api_observer.load(std::memory_order_acquire);
@@ -123,4 +123,4 @@ inline void tell_memory_changed(const MemoryChange& change) {
   if (ApiObserver* const observer = api_observer()) observer->memory_changed(change);
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -1,6 +1,6 @@
 #include "profiler/null_device/driver/device_memory.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -139,4 +139,4 @@ void DeviceMemory::drop_if_unused(uint64_t handle) {
   physical_.erase(found);
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

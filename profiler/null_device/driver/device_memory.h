@@ -10,7 +10,7 @@
 #include <mutex>
 #include <optional>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 class DeviceMemory {
  public:
@@ -77,4 +77,4 @@ class DeviceMemory {
   std::map<uint64_t, Physical> physical_;      // by handle
 };
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

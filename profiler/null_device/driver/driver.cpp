@@ -16,7 +16,7 @@
 #include "profiler/null_device/libraries/cudnn_caller.h"
 #include "profiler/null_device/null_device.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -134,17 +134,17 @@ const NullDevice& null_device() {
   return device;
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler
 
-std::atomic<shardlens::runtime::ApiObserver*> shardlens_null_api_observer{nullptr};
+std::atomic<shardlens::profiler::ApiObserver*> shardlens_null_api_observer{nullptr};
 
 void shardlens_null_set_gpus(int count) {
-  if (count >= 1 && count <= shardlens::runtime::kMaxNullGpus) shardlens::runtime::set_gpus = count;
+  if (count >= 1 && count <= shardlens::profiler::kMaxNullGpus) shardlens::profiler::set_gpus = count;
 }
 
-using shardlens::runtime::gpus_there;
-using shardlens::runtime::is_in_cudnn;
-using shardlens::runtime::null_device;
+using shardlens::profiler::gpus_there;
+using shardlens::profiler::is_in_cudnn;
+using shardlens::profiler::null_device;
 
 extern "C" {
 
@@ -201,7 +201,7 @@ CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* bus_id) {
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute name, CUdevice) {
   if (null_device().gpu == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  *value = shardlens::runtime::attribute(*null_device().gpu, name);
+  *value = shardlens::profiler::attribute(*null_device().gpu, name);
   return CUDA_SUCCESS;
 }
 

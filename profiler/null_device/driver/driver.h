@@ -9,7 +9,7 @@
 
 #include "base/gpus.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Describes the device that the environment names. If that cannot exist, `gpu` is null and `error`
 /// says why.
@@ -23,7 +23,7 @@ struct NullDevice {
 /// Returns the device; the environment is read once.
 const NullDevice& null_device();
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler
 
 /// Says whether a stream is captured into a graph. The runtime, which alone knows, sets it when it
 /// is loaded.

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -127,4 +127,4 @@ std::map<std::string, ParameterSizes> parameters_of_kernels(File file) {
   return kernels;
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Holds the bytes of each parameter of a kernel, in the order of its arguments.
 using ParameterSizes = std::vector<uint32_t>;
@@ -23,4 +23,4 @@ size_t bytes_of_elf(const void* image);
 /// parameters are not all described; nothing is returned of a damaged file.
 std::map<std::string, ParameterSizes> parameters_of_kernels(std::span<const std::byte> file);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

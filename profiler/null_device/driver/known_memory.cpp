@@ -15,7 +15,7 @@
 #include "profiler/null_device/driver/device_memory.h"
 #include "profiler/null_device/null_device.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -233,13 +233,13 @@ Table* table() {
 
 }  // namespace
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler
 
-using shardlens::runtime::table;
+using shardlens::profiler::table;
 
-shardlens::runtime::KnownMemory* shardlens_null_known_memory() { return table(); }
+shardlens::profiler::KnownMemory* shardlens_null_known_memory() { return table(); }
 
-uint64_t shardlens_null_unknown_reads() { return shardlens::runtime::unknown_reads_of_thread; }
+uint64_t shardlens_null_unknown_reads() { return shardlens::profiler::unknown_reads_of_thread; }
 
 void shardlens_null_launched() {
   if (auto* const known = table()) known->launched();

@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// A copy or a memset of more bytes than this makes its memory unknown rather than known.
 inline constexpr size_t kMostBytesOfRange = size_t{1} << 20;
@@ -68,11 +68,11 @@ class KnownMemory {
   ~KnownMemory() = default;
 };
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler
 
 extern "C" {
 /// Returns the process's table, never destroyed, or null unless SHARDLENS_NULL_KEEP_COPIES is 1.
-shardlens::runtime::KnownMemory* shardlens_null_known_memory();
+shardlens::profiler::KnownMemory* shardlens_null_known_memory();
 
 /// Returns how often this thread has read a value that nobody knew; 0 where none is ever known.
 uint64_t shardlens_null_unknown_reads();
@@ -84,7 +84,7 @@ void shardlens_null_launched_with(const uint64_t* addresses, size_t count);
 bool shardlens_null_answer(void* target, size_t bytes);
 }
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Returns null if no null device is loaded or it knows nothing.
 inline KnownMemory* find_known_memory() {
@@ -93,4 +93,4 @@ inline KnownMemory* find_known_memory() {
   return reinterpret_cast<decltype(&shardlens_null_known_memory)>(found)();
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

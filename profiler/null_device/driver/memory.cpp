@@ -9,7 +9,8 @@
 #include "profiler/null_device/driver/device_memory.h"
 #include "profiler/null_device/driver/driver.h"
 
-using namespace shardlens::runtime;
+using namespace shardlens;
+using namespace shardlens::profiler;
 
 namespace {
 

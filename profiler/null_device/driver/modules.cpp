@@ -15,7 +15,7 @@
 #include "profiler/null_device/driver/kernel_parameters.h"
 #include "profiler/null_device/driver/known_memory.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -108,9 +108,10 @@ CUresult launch(CUfunction function, void** arguments) {
 
 }  // namespace
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler
 
-using namespace shardlens::runtime;
+using namespace shardlens;
+using namespace shardlens::profiler;
 
 extern "C" {
 

@@ -11,7 +11,8 @@
 #include "profiler/null_device/driver/api_observer.h"
 #include "profiler/null_device/driver/device_memory.h"
 
-using namespace shardlens::runtime;
+using namespace shardlens;
+using namespace shardlens::profiler;
 
 namespace {
 

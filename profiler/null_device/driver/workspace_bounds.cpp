@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-using shardlens::runtime::Bound;
+using shardlens::profiler::Bound;
 
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Describes sizes that are upper bounds. Its texts live as long as the process.
 struct Bound {
@@ -13,12 +13,12 @@ struct Bound {
   const char* doubt;  // a line that says why it is one
 };
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler
 
 extern "C" {
 /// Says that this thread's next allocation is of `bytes` bytes, an upper bound. With 0 bytes there
 /// is none, and only the doubt is kept. Stubs call it.
-void shardlens_null_tell_bound(const shardlens::runtime::Bound* bound, uint64_t bytes);
+void shardlens_null_tell_bound(const shardlens::profiler::Bound* bound, uint64_t bytes);
 
 /// Returns what this thread's next allocation is an upper bound of, and forgets it; null: of
 /// nothing.

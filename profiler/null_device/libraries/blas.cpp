@@ -2,12 +2,12 @@
 // batches. Its products do nothing; LibTorch provides the workspace.
 #include "profiler/null_device/handle.h"
 
-using shardlens::runtime::kLibrarySuccess;
+using shardlens::profiler::kLibrarySuccess;
 
 extern "C" {
 
-int cublasCreate_v2(void** handle) { return shardlens::runtime::create(handle); }
-int cublasDestroy_v2(void* handle) { return shardlens::runtime::destroy(handle); }
+int cublasCreate_v2(void** handle) { return shardlens::profiler::create(handle); }
+int cublasDestroy_v2(void* handle) { return shardlens::profiler::destroy(handle); }
 
 int cublasGetMathMode(void*, int* mode) {
   *mode = 0;  // CUBLAS_DEFAULT_MATH

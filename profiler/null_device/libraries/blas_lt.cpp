@@ -6,9 +6,9 @@
 
 #include "profiler/null_device/handle.h"
 
-using shardlens::runtime::create;
-using shardlens::runtime::destroy;
-using shardlens::runtime::kLibrarySuccess;
+using shardlens::profiler::create;
+using shardlens::profiler::destroy;
+using shardlens::profiler::kLibrarySuccess;
 
 namespace {
 

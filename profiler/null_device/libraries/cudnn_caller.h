@@ -6,7 +6,7 @@
 
 #include <string_view>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// True if the code at this address, where a call returns to, lies in one of cuDNN's libraries,
 /// such as libcudnn_graph.so.9. The stub is libcudnn.so.9, without an underscore.
@@ -17,4 +17,4 @@ inline bool is_in_cudnn(const void* return_address) {
   return path.substr(path.rfind('/') + 1).starts_with("libcudnn_");
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -5,7 +5,8 @@
 #include "profiler/null_device/libraries/cupti_callbacks.h"
 #include "profiler/null_device/libraries/cupti_tracer.h"
 
-using namespace shardlens::runtime;
+using namespace shardlens;
+using namespace shardlens::profiler;
 
 extern "C" {
 

@@ -13,7 +13,7 @@
 
 #include "profiler/null_device/libraries/cupti_tracer.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -136,9 +136,10 @@ void stop_recording() {
   buffers().set_client(nullptr, nullptr);
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler
 
-using namespace shardlens::runtime;
+using namespace shardlens;
+using namespace shardlens::profiler;
 
 extern "C" {
 

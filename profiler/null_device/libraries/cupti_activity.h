@@ -1,9 +1,9 @@
 // CUPTI's activity records, which a client takes in buffers of its own.
 #pragma once
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Hands back the last buffer and forgets the client.
 void stop_recording();
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

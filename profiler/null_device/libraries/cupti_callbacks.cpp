@@ -13,7 +13,7 @@
 
 struct CUpti_Subscriber_st {};
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -128,9 +128,10 @@ void drop_subscriber() {
   listen_to_calls(nullptr);
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler
 
-using namespace shardlens::runtime;
+using namespace shardlens;
+using namespace shardlens::profiler;
 
 extern "C" {
 

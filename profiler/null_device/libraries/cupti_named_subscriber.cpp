@@ -15,7 +15,7 @@ void copy_text(const std::string& text, char* target, size_t size) {
 extern "C" CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle* handle,
                                          CUpti_CallbackFunc callback, void* data,
                                          CUpti_SubscriberParams* params) {
-  using shardlens::runtime::subscribe;
+  using shardlens::profiler::subscribe;
   if (params == nullptr) return subscribe(handle, callback, data, "", nullptr);
   if (params->structSize != CUpti_SubscriberParams_STRUCT_SIZE) {
     return CUPTI_ERROR_INVALID_PARAMETER;

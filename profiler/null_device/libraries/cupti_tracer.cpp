@@ -6,7 +6,7 @@
 #include <chrono>
 #include <mutex>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -77,4 +77,4 @@ void listen_to_calls(CallListener listener) { replace(call_listener, listener); 
 
 void listen_to_memory(MemoryListener listener) { replace(memory_listener, listener); }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -7,7 +7,7 @@
 
 #include "profiler/null_device/driver/api_observer.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// CUPTI's number of the one context.
 inline constexpr uint32_t kContextId = 1;
@@ -28,4 +28,4 @@ using MemoryListener = void (*)(const MemoryChange& change, uint32_t correlation
 void listen_to_calls(CallListener listener);
 void listen_to_memory(MemoryListener listener);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

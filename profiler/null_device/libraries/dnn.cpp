@@ -7,9 +7,9 @@
 #include "profiler/null_device/handle.h"
 #include "profiler/null_device/libraries/dnn_graph.h"
 
-using shardlens::runtime::dnn_graph;
-using shardlens::runtime::DnnGraph;
-using shardlens::runtime::kLibrarySuccess;
+using shardlens::profiler::dnn_graph;
+using shardlens::profiler::DnnGraph;
+using shardlens::profiler::kLibrarySuccess;
 
 namespace {
 

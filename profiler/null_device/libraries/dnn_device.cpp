@@ -5,7 +5,7 @@
 #include <array>
 #include <sstream>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -79,4 +79,4 @@ std::string device_properties_json() {
   return json.str();
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

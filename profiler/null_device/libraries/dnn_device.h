@@ -3,10 +3,10 @@
 
 #include <string>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Returns the JSON of CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION: what the driver's calls say of
 /// device 0. Returns "" if there is no device.
 std::string device_properties_json();
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -13,7 +13,7 @@
 
 #include "profiler/null_device/libraries/dnn_device.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -184,22 +184,22 @@ int finalize(const DnnGraph& graph, DnnDescriptor descriptor) {
 
 const DnnGraph* dnn_graph() { return the_graph; }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler
 
-using shardlens::runtime::descriptors;
-using shardlens::runtime::dnn_graph;
-using shardlens::runtime::DnnDescriptor;
-using shardlens::runtime::DnnGraph;
-using shardlens::runtime::kNotSupported;
+using shardlens::profiler::descriptors;
+using shardlens::profiler::dnn_graph;
+using shardlens::profiler::DnnDescriptor;
+using shardlens::profiler::DnnGraph;
+using shardlens::profiler::kNotSupported;
 
 extern "C" {
 
 const char* shardlens_null_cudnn(const char* path) {
-  static const std::string why_not = shardlens::runtime::take(path);
+  static const std::string why_not = shardlens::profiler::take(path);
   return why_not.c_str();
 }
 
-const char* shardlens_null_cudnn_fault() { return shardlens::runtime::fault().text(); }
+const char* shardlens_null_cudnn_fault() { return shardlens::profiler::fault().text(); }
 
 int cudnnBackendCreateDescriptor(int type, DnnDescriptor* descriptor) {
   *descriptor = nullptr;
@@ -221,9 +221,9 @@ int cudnnBackendSetAttribute(DnnDescriptor descriptor, int attribute, int type, 
                              const void* values) {
   const DnnGraph* const graph = dnn_graph();
   if (graph == nullptr) return kNotSupported;
-  if (attribute == shardlens::runtime::kOperationGraphHandle) return 0;
-  if (attribute == shardlens::runtime::kPlanHandle) {
-    return shardlens::runtime::set_device(*graph, descriptor, shardlens::runtime::kPlanDevice);
+  if (attribute == shardlens::profiler::kOperationGraphHandle) return 0;
+  if (attribute == shardlens::profiler::kPlanHandle) {
+    return shardlens::profiler::set_device(*graph, descriptor, shardlens::profiler::kPlanDevice);
   }
   return graph->set(descriptor, attribute, type, count, values);
 }
@@ -237,7 +237,7 @@ int cudnnBackendGetAttribute(DnnDescriptor descriptor, int attribute, int type, 
 
 int cudnnBackendFinalize(DnnDescriptor descriptor) {
   const DnnGraph* const graph = dnn_graph();
-  return graph == nullptr ? kNotSupported : shardlens::runtime::finalize(*graph, descriptor);
+  return graph == nullptr ? kNotSupported : shardlens::profiler::finalize(*graph, descriptor);
 }
 
 /// A plan's kernels do nothing, as all do.

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Mirrors cudnnBackendDescriptor_t.
 using DnnDescriptor = void*;
@@ -30,7 +30,7 @@ struct DnnGraph {
 /// Returns null until `shardlens_null_cudnn` has found cuDNN.
 const DnnGraph* dnn_graph();
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler
 
 extern "C" {
 /// Lets the libcudnn_graph at this path answer from now on; the first call counts. Returns "", or

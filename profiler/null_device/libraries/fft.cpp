@@ -10,11 +10,11 @@
 #include "profiler/null_device/driver/workspace_bounds.h"
 #include "profiler/null_device/handle.h"
 
-using shardlens::runtime::kLibrarySuccess;
+using shardlens::profiler::kLibrarySuccess;
 
 namespace {
 
-constexpr shardlens::runtime::Bound kFourier = {"a workspace of cuFFT",
+constexpr shardlens::profiler::Bound kFourier = {"a workspace of cuFFT",
                                                 "workspaces of cuFFT are upper bounds: NVIDIA "
                                                 "documents 1 to 8 complex numbers for each that is "
                                                 "transformed, of which 8 are taken"};

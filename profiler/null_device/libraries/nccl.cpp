@@ -5,10 +5,10 @@
 
 #include "profiler/null_device/libraries/nccl_communicators.h"
 
-using shardlens::runtime::Communicators;
-using shardlens::runtime::kNcclInvalidArgument;
-using shardlens::runtime::kNcclSuccess;
-using shardlens::runtime::StubCommunicator;
+using shardlens::profiler::Communicators;
+using shardlens::profiler::kNcclInvalidArgument;
+using shardlens::profiler::kNcclSuccess;
+using shardlens::profiler::StubCommunicator;
 
 namespace {
 
@@ -16,7 +16,7 @@ constexpr int kVersion = 22809;  // the one that the wheel names as its dependen
 constexpr unsigned kConfigMagic = 0xcafebeef;
 constexpr int kUndefined = INT_MIN;
 
-using UniqueId = shardlens::runtime::NcclIdBytes;
+using UniqueId = shardlens::profiler::NcclIdBytes;
 
 /// Mirrors the beginning that all versions of ncclConfig_t share.
 struct Config {

@@ -13,7 +13,7 @@
 #include "profiler/null_device/checks/check_feed.h"
 #include "profiler/null_device/libraries/nccl_communicators.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -178,9 +178,10 @@ int passed(int number) { return number < 0 ? kOutOfRange : number; }
 
 }  // namespace
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler
 
-using namespace shardlens::runtime;  // most of the calls need names of it
+using namespace shardlens;
+using namespace shardlens::profiler;  // most of the calls need names of it
 
 extern "C" {
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 Communicators& Communicators::instance() {
   static Communicators& communicators = *new Communicators;  // outlives destructors of statics
@@ -92,4 +92,4 @@ StubNcclResult Communicators::find_usable(const void* handle, StubCommunicator* 
   return kNcclSuccess;
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -10,7 +10,7 @@
 #include <set>
 #include <unordered_map>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Lists values of ncclResult_t.
 enum StubNcclResult : int {
@@ -73,4 +73,4 @@ class Communicators {
   std::unordered_map<const void*, std::unique_ptr<StubCommunicator>> all_;
 };
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

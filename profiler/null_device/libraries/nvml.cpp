@@ -51,7 +51,7 @@ struct Utilization {
 };
 
 /// Holds what handles point to: the element of each GPU.
-std::array<char, shardlens::runtime::kMaxNullGpus> handles;
+std::array<char, shardlens::profiler::kMaxNullGpus> handles;
 
 int gpu_of(const void* handle) {
   return static_cast<int>(static_cast<const char*>(handle) - handles.data());
@@ -111,7 +111,7 @@ int nvmlDeviceGetCount_v2(unsigned* count) {
 }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
-  const unsigned most = shardlens::runtime::kMaxNullGpus;
+  const unsigned most = shardlens::profiler::kMaxNullGpus;
   return give_handle(static_cast<int>(std::min(index, most)), device, kInvalidArgument);
 }
 

@@ -14,7 +14,7 @@
 #include "profiler/null_device/handle.h"
 #include "profiler/null_device/libraries/cudnn_caller.h"
 
-using shardlens::runtime::kLibrarySuccess;
+using shardlens::profiler::kLibrarySuccess;
 
 namespace {
 
@@ -37,7 +37,7 @@ std::string take(const char* path) {
 /// caller; else does nothing.
 template <class... Arguments>
 int answer(const void* caller, const char* name, Arguments... arguments) {
-  if (!shardlens::runtime::is_in_cudnn(caller)) return kLibrarySuccess;
+  if (!shardlens::profiler::is_in_cudnn(caller)) return kLibrarySuccess;
   void* const library = nvidias;
   void* const found = library == nullptr ? nullptr : ::dlsym(library, name);
   if (found == nullptr) return kInternalError;

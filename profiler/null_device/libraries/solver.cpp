@@ -24,13 +24,13 @@
 #include "profiler/null_device/driver/workspace_bounds.h"
 #include "profiler/null_device/handle.h"
 
-using shardlens::runtime::create;
-using shardlens::runtime::destroy;
-using shardlens::runtime::kLibrarySuccess;
+using shardlens::profiler::create;
+using shardlens::profiler::destroy;
+using shardlens::profiler::kLibrarySuccess;
 
 namespace {
 
-constexpr shardlens::runtime::Bound kSolver = {
+constexpr shardlens::profiler::Bound kSolver = {
     "a workspace of cuSOLVER",
     "workspaces of cuSOLVER are upper bounds: NVIDIA tells no size without a GPU; what LAPACK's "
     "routines need and copies of their matrices are taken"};

@@ -21,11 +21,11 @@
 #include "profiler/null_device/driver/workspace_bounds.h"
 #include "profiler/null_device/handle.h"
 
-using shardlens::runtime::Bound;
-using shardlens::runtime::create;
-using shardlens::runtime::destroy;
-using shardlens::runtime::kLibrarySuccess;
-using shardlens::runtime::KnownMemory;
+using shardlens::profiler::Bound;
+using shardlens::profiler::create;
+using shardlens::profiler::destroy;
+using shardlens::profiler::kLibrarySuccess;
+using shardlens::profiler::KnownMemory;
 
 namespace {
 

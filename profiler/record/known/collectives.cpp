@@ -10,7 +10,7 @@
 #include "profiler/record/known/experts.h"
 #include "profiler/record/known/tensors.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -197,4 +197,4 @@ void apply_collective(KnownMemory& memory, std::string_view name,
   }
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

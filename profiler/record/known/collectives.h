@@ -9,11 +9,11 @@
 
 #include "profiler/null_device/driver/known_memory.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Makes known what the call `name` of c10d, such as "c10d::allreduce_", has written, if what it
 /// read is known; else makes it unknown.
 void apply_collective(KnownMemory& memory, std::string_view name,
                       const std::vector<c10::IValue>& arguments);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

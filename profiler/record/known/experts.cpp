@@ -11,7 +11,7 @@
 #include "profiler/record/known/tensors.h"
 #include "profiler/record/known/unseen.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -93,10 +93,10 @@ void note_placed() { chosen().was_placed = true; }
 
 void note_exchange(int64_t ranks) { chosen().exchanged_by = ranks; }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler
 
-using shardlens::runtime::chosen;
-using shardlens::runtime::Routing;
+using shardlens::profiler::chosen;
+using shardlens::profiler::Routing;
 
 void shardlens_set_routing(int32_t kind, double factor) {
   const std::lock_guard lock(chosen().mutex);
@@ -113,5 +113,5 @@ void shardlens_place_experts(int64_t rank, int64_t ranks) {
 int32_t shardlens_routing_used() {
   if (!chosen().was_placed) return 0;
   const int64_t by = chosen().exchanged_by;
-  return by == 0 || by == shardlens::runtime::routing().ranks ? 1 : 2;
+  return by == 0 || by == shardlens::profiler::routing().ranks ? 1 : 2;
 }

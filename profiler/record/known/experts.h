@@ -18,7 +18,7 @@
 
 #include "profiler/null_device/driver/known_memory.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 inline constexpr int64_t kMostExperts = 1024;
 
@@ -36,7 +36,7 @@ void note_placed();
 /// Notes a group of so many ranks whose members send each other what was chosen.
 void note_exchange(int64_t ranks);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler
 
 extern "C" {
 /// Says how to choose: profiler/record/known/routing.h has the kinds, by their numbers.

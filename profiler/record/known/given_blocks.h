@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Holds the blocks that PyTorch's allocator has given out. All threads may call.
 class GivenBlocks {
@@ -99,4 +99,4 @@ class GivenBlocks {
   std::atomic<bool> has_answers_ = false;  // or had
 };
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -11,7 +11,7 @@
 
 #include "profiler/record/known/experts.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -214,4 +214,4 @@ const KnownOperator& known_operator(const at::RecordFunction& call) {
   return *recent.known->facts;
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

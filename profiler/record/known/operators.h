@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 enum class Effect : uint8_t {
   none,        // a view, or a change of what a tensor is and not of its values
@@ -56,4 +56,4 @@ struct KnownOperator {
 /// call.
 const KnownOperator& known_operator(const at::RecordFunction& call);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -76,4 +76,4 @@ std::vector<int64_t> choose_experts(const Routing& routing, int64_t tokens, int6
   return balanced(choices, experts);
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

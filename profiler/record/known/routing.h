@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 struct Routing {
   enum class Kind : uint8_t { balanced, skewed, worst };
@@ -27,4 +27,4 @@ struct Routing {
 std::vector<int64_t> choose_experts(const Routing& routing, int64_t tokens, int64_t k,
                                     int64_t experts);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

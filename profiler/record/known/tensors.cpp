@@ -9,7 +9,7 @@
 
 #include "profiler/record/known/unseen.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -122,4 +122,4 @@ at::Tensor zeros_like_on_cpu(const at::Tensor& tensor) {
   return at::zeros(tensor.sizes(), tensor.options().device(at::kCPU).requires_grad(false));
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -11,7 +11,7 @@
 
 #include "profiler/null_device/driver/known_memory.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Tensors of more elements are never computed in the GPU's place: 8 MiB at most, if they are
 /// expanded from less memory, and a millisecond of a CPU.
@@ -71,4 +71,4 @@ void each_tensor(const c10::IValue& argument, Look look) {
   }
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

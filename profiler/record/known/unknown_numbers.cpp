@@ -4,7 +4,7 @@
 
 #include "profiler/record/known/unseen.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -68,4 +68,4 @@ bool has_nan(const c10::IValue& value) {
   return has;
 }
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

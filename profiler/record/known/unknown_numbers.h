@@ -11,7 +11,7 @@
 #include "profiler/record/known/operators.h"
 #include "profiler/record/known/tensors.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Answers for numbers that are not known that they are finite.
 void take_to_be_finite(KnownMemory& memory, GivenBlocks& blocks, Finiteness asks,
@@ -35,4 +35,4 @@ bool is_empty_of_numbers(const c10::IValue& value);
 
 bool has_nan(const c10::IValue& value);
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

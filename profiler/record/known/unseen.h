@@ -11,7 +11,7 @@ extern "C" {
 [[gnu::weak]] void omp_set_num_threads(int threads);
 }
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 /// Keeps OpenMP from starting threads, who would wait busily for the next operator.
 class OneThread {
@@ -37,4 +37,4 @@ class Unseen {
   c10::impl::ExcludeDispatchKeyGuard no_autocast_{c10::autocast_dispatch_keyset};
 };
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler

@@ -23,7 +23,7 @@
 #include "profiler/record/known/unknown_numbers.h"
 #include "profiler/record/known/unseen.h"
 
-namespace shardlens::runtime {
+namespace shardlens::profiler {
 
 namespace {
 
@@ -587,11 +587,11 @@ void follow() {
 
 }  // namespace
 
-}  // namespace shardlens::runtime
+}  // namespace shardlens::profiler
 
 void shardlens_follow_known_values() {
-  using shardlens::runtime::known_memory;
+  using shardlens::profiler::known_memory;
   if (known_memory != nullptr) return;
-  known_memory = shardlens::runtime::find_known_memory();
-  if (known_memory != nullptr) shardlens::runtime::follow();
+  known_memory = shardlens::profiler::find_known_memory();
+  if (known_memory != nullptr) shardlens::profiler::follow();
 }

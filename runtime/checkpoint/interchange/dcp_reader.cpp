@@ -24,8 +24,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-using profiler::Document;
-using profiler::Value;
 
 constexpr const char* kMetadataFile = ".metadata";
 
@@ -66,8 +64,8 @@ constexpr std::array kGlobals = {
 std::vector<int64_t> sizes_of(Value size, const std::string& name) {
   const Value arguments = size.of(dcp::kSize);
   if (arguments.size() != 1) damaged(fmt::format("{} has no size", name));
-  if (arguments.at(0).size() > input::kMostDimensions) {
-    damaged(fmt::format("{} has more than {} dimensions", name, input::kMostDimensions));
+  if (arguments.at(0).size() > kMostDimensions) {
+    damaged(fmt::format("{} has more than {} dimensions", name, kMostDimensions));
   }
   std::vector<int64_t> sizes;
   for (size_t i = 0; i < arguments.at(0).size(); ++i) {
@@ -106,13 +104,13 @@ using PieceKey = std::pair<std::string, std::vector<int64_t>>;
 class Folder {
  public:
   explicit Folder(const fs::path& path) : path_(path) {
-    const input::MappedFile file(path / kMetadataFile);
+    const MappedFile file(path / kMetadataFile);
     if (!file.problem().empty()) damaged(fmt::format("{}: {}", kMetadataFile, file.problem()));
     names_ = Allowance(file.bytes().size());
     const std::string_view pickle(reinterpret_cast<const char*>(file.bytes().data()),
                                   file.bytes().size());
     try {
-      document_ = profiler::read_pickle(pickle, kGlobals);
+      document_ = read_pickle(pickle, kGlobals);
     } catch (const std::invalid_argument& error) {
       damaged(fmt::format("{}: {}", kMetadataFile, error.what()));
     }
@@ -205,7 +203,7 @@ class Folder {
   std::span<const std::byte> map(const std::string& name) {
     auto& file = files_[name];
     if (!file) {
-      file = std::make_shared<input::MappedFile>(path_ / name);
+      file = std::make_shared<MappedFile>(path_ / name);
       if (!file->problem().empty()) damaged(fmt::format("{}: {}", name, file->problem()));
       state_.memory.push_back(file);
     }
@@ -257,7 +255,7 @@ class Folder {
   std::optional<Value> metadata_;
   std::map<PieceKey, Stored> stored_;
   std::map<std::string, std::vector<std::string>> paths_;
-  std::map<std::string, std::shared_ptr<input::MappedFile>> files_;
+  std::map<std::string, std::shared_ptr<MappedFile>> files_;
   std::map<std::string, std::map<uint64_t, uint64_t>> taken_;  // ends by beginnings, by file
   SavedState state_;
 };

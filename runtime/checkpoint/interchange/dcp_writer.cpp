@@ -22,7 +22,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-using models::PickleWriter;
 using models::SafetensorsTensor;
 
 constexpr const char* kDataFile = "__0_0.distcp";

@@ -24,7 +24,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-using models::PickleWriter;
 using models::SafetensorsTensor;
 
 struct State {
@@ -73,7 +72,7 @@ class Keys {
 planner::OptimizerOptions options_of(const CheckpointState& state) {
   planner::Config config;
   try {
-    const auto json = input::parse_strict_json(state.configuration, input::kWritten);
+    const auto json = parse_strict_json(state.configuration, kWritten);
     const std::string optimizer = json.value("optimizer", std::string());
     config.optimizer = choice_named<planner::OptimizerKind>(optimizer).value_or(config.optimizer);
     config.lr = json.value("lr", config.lr);
@@ -81,7 +80,7 @@ planner::OptimizerOptions options_of(const CheckpointState& state) {
     config.weight_decay = json.value("weight_decay", config.weight_decay);
   } catch (const nlohmann::json::exception& error) {
     throw std::runtime_error(
-        fmt::format("the checkpoint's configuration is damaged ({})", input::problem_of(error)));
+        fmt::format("the checkpoint's configuration is damaged ({})", problem_of(error)));
   }
   return optimizer_options(config);
 }

@@ -34,10 +34,10 @@ void add_safetensors(SavedState& state, const fs::path& path) {
 
 SavedState read_torch_file(const fs::path& path) {
   SavedState state;
-  const auto file = std::make_shared<input::MappedFile>(path);
+  const auto file = std::make_shared<MappedFile>(path);
   if (!file->problem().empty()) {
     throw std::invalid_argument(fmt::format("{}: cannot be read ({}); give an existing file",
-                                            input::shown(path.string()), file->problem()));
+                                            shown(path.string()), file->problem()));
   }
   state.memory.push_back(file);
   add_archive(state, TorchArchive(file->bytes()));

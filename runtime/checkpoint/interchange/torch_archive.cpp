@@ -17,8 +17,6 @@ namespace shardlens::runtime {
 
 namespace {
 
-using profiler::Document;
-using profiler::Value;
 using Bytes = std::span<const std::byte>;
 
 struct StorageClass {
@@ -52,8 +50,8 @@ std::string_view text_in(Bytes bytes) {
 }
 
 std::vector<int64_t> sizes_in(Value list) {
-  if (list.size() > input::kMostDimensions) {
-    damaged(fmt::format("a tensor has more than {} dimensions", input::kMostDimensions));
+  if (list.size() > kMostDimensions) {
+    damaged(fmt::format("a tensor has more than {} dimensions", kMostDimensions));
   }
   std::vector<int64_t> sizes;
   for (size_t i = 0; i < list.size(); ++i) {
@@ -189,7 +187,7 @@ TorchArchive::TorchArchive(Bytes bytes) : bytes_(bytes.size()), entries_(read_zi
   pickle_bytes_ = pickle->second.size();
   static const std::vector<std::string_view> kGlobals = known_globals();
   try {
-    document_ = profiler::read_pickle(text_in(pickle->second), kGlobals);
+    document_ = read_pickle(text_in(pickle->second), kGlobals);
   } catch (const std::invalid_argument& error) {
     damaged(fmt::format("its pickle: {}", error.what()));
   }

@@ -29,9 +29,9 @@ class TorchArchive {
   /// damaged or refused.
   explicit TorchArchive(std::span<const std::byte> bytes);
 
-  profiler::Value root() const { return profiler::Value(document_); }
+  Value root() const { return Value(document_); }
   /// Returns nothing if the value is no tensor. Throws as the constructor does.
-  std::optional<ArchiveTensor> tensor(profiler::Value value) const;
+  std::optional<ArchiveTensor> tensor(Value value) const;
 
   uint64_t bytes() const { return bytes_; }
   uint64_t pickle_bytes() const { return pickle_bytes_; }
@@ -43,12 +43,12 @@ class TorchArchive {
     std::span<const std::byte> data;
   };
 
-  Storage storage(profiler::Value id) const;
+  Storage storage(Value id) const;
 
   uint64_t bytes_ = 0;
   uint64_t pickle_bytes_ = 0;
   ZipEntries entries_;
-  profiler::Document document_;
+  Document document_;
 };
 
 /// Adds all tensors and numbers of an archive's dicts. Those of a list or under a key that is no

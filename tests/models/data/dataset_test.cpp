@@ -18,9 +18,11 @@
 namespace shardlens::runtime {
 namespace {
 
+using namespace shardlens;
+using namespace shardlens::models;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::WithinAbs;
-using test::idx_bytes;
+using tests::idx_bytes;
 
 const std::array<std::string, 4> kFiles = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                                            "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
@@ -45,17 +47,17 @@ class SmallDataset {
   std::string file(const std::string& name) const { return folder_.file(name); }
   void write(const std::string& name, const std::string& bytes, bool gzipped = false) const {
     if (gzipped) {
-      test::write_gzip_file(file(name + ".gz"), bytes);
+      tests::write_gzip_file(file(name + ".gz"), bytes);
     } else {
-      test::write_file(file(name), bytes);
+      tests::write_file(file(name), bytes);
     }
   }
 
  private:
-  test::TemporaryFolder folder_;
+  tests::TemporaryFolder folder_;
 };
 
-void check_small(const Dataset& dataset) {
+void check_small(const models::Dataset& dataset) {
   CHECK(dataset.train.count == 3);
   CHECK(dataset.train.height == 2);
   CHECK(dataset.train.width == 3);
@@ -114,13 +116,13 @@ TEST_CASE("every truncation of every file is refused") {
   const SmallDataset data(gzipped);
   for (const std::string& name : kFiles) {
     const std::string path = data.file(name + (gzipped ? ".gz" : ""));
-    const std::string whole = test::read_file(path);
+    const std::string whole = tests::read_file(path);
     for (size_t length = 0; length < whole.size(); ++length) {
       CAPTURE(path, length);
-      test::write_file(path, whole.substr(0, length));
+      tests::write_file(path, whole.substr(0, length));
       CHECK_THAT(refusal_of(data.path()), ContainsSubstring(path + ": is truncated"));
     }
-    test::write_file(path, whole);
+    tests::write_file(path, whole);
   }
   check_small(load_dataset(data.path()));
 }
@@ -130,10 +132,10 @@ TEST_CASE("bytes after the data are refused") {
   const SmallDataset data(gzipped);
   for (const std::string& name : kFiles) {
     const std::string path = data.file(name + (gzipped ? ".gz" : ""));
-    const std::string whole = test::read_file(path);
-    test::write_file(path, whole + '\0');
+    const std::string whole = tests::read_file(path);
+    tests::write_file(path, whole + '\0');
     CHECK_THAT(refusal_of(data.path()), ContainsSubstring(path));
-    test::write_file(path, whole);
+    tests::write_file(path, whole);
   }
 }
 
@@ -178,7 +180,7 @@ TEST_CASE("a large claim over a small file is refused without reading gigabytes"
 
 TEST_CASE("a .gz file that is not gzip is refused") {
   const SmallDataset data(true);
-  test::write_file(data.file(kFiles[0] + ".gz"), images(3, 1));
+  tests::write_file(data.file(kFiles[0] + ".gz"), images(3, 1));
   CHECK_THAT(refusal_of(data.path()), ContainsSubstring("is damaged"));
 }
 
@@ -190,17 +192,17 @@ TEST_CASE("byte flips in gzipped files are refused or change nothing") {
   int refused = 0;
   for (int round = 0; round < 1000; ++round) {
     const std::string path = data.file(kFiles[random() % kFiles.size()] + ".gz");
-    const std::string whole = test::read_file(path);
+    const std::string whole = tests::read_file(path);
     std::string flipped = whole;
     flipped[random() % flipped.size()] ^= static_cast<char>(1 << random() % 8);
     CAPTURE(round, path);
-    test::write_file(path, flipped);
+    tests::write_file(path, flipped);
     try {
       check_small(load_dataset(data.path()));
     } catch (const std::invalid_argument&) {
       ++refused;
     }
-    test::write_file(path, whole);
+    tests::write_file(path, whole);
   }
   CHECK(refused > 500);  // all but the few header bytes that say nothing about the data
 }
@@ -213,19 +215,19 @@ TEST_CASE("byte flips in plain files are refused or give sets of the same form")
   int refused = 0;
   for (int round = 0; round < 1000; ++round) {
     const std::string path = data.file(kFiles[random() % kFiles.size()]);
-    const std::string whole = test::read_file(path);
+    const std::string whole = tests::read_file(path);
     std::string flipped = whole;
     flipped[random() % flipped.size()] ^= static_cast<char>(1 << random() % 8);
     CAPTURE(round, path);
-    test::write_file(path, flipped);
+    tests::write_file(path, flipped);
     try {
-      const Dataset dataset = load_dataset(data.path());
+      const models::Dataset dataset = load_dataset(data.path());
       CHECK(dataset.train.pixels.size() == 18);
       CHECK(dataset.test.labels.size() == 2);
     } catch (const std::invalid_argument&) {
       ++refused;
     }
-    test::write_file(path, whole);
+    tests::write_file(path, whole);
   }
   CHECK(refused > 250);  // the headers are about half of these small files
 }
@@ -234,7 +236,7 @@ TEST_CASE("the packaged Fashion-MNIST has its known counts, mean and deviation")
   if (!std::filesystem::exists("/usr/share/datasets/fashion-mnist")) {
     SKIP("the package dataset-fashion-mnist is not installed");
   }
-  const Dataset dataset = load_dataset("fashion-mnist");
+  const models::Dataset dataset = load_dataset("fashion-mnist");
   CHECK(dataset.classes == 10);
   CHECK(dataset.train.pixels.size() == 60000u * 28 * 28);
   CHECK(dataset.test.pixels.size() == 10000u * 28 * 28);

@@ -12,16 +12,16 @@
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;
-using namespace shardlens::planner;
+using namespace shardlens::models;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 namespace fs = std::filesystem;
 
 namespace {
 
-void write_empty(const test::TemporaryFolder& folder, const std::string& name) {
+void write_empty(const tests::TemporaryFolder& folder, const std::string& name) {
   fs::create_directories(fs::path(folder.file(name)).parent_path());
-  test::write_file(folder.file(name), "");
+  tests::write_file(folder.file(name), "");
 }
 
 std::set<std::string> names_in(const std::vector<ImageFile>& files, const std::string& folder) {
@@ -33,7 +33,7 @@ std::set<std::string> names_in(const std::vector<ImageFile>& files, const std::s
   return names;
 }
 
-void check_refused(const test::TemporaryFolder& folder, const std::string& why) {
+void check_refused(const tests::TemporaryFolder& folder, const std::string& why) {
   CHECK_THROWS_MATCHES(list_image_folder(folder.path()), std::invalid_argument,
                        MessageMatches(ContainsSubstring(why) && ContainsSubstring("give --data")));
 }
@@ -41,7 +41,7 @@ void check_refused(const test::TemporaryFolder& folder, const std::string& why) 
 }  // namespace
 
 TEST_CASE("folders with train and val are taken as they are") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   for (const char* name :
        {"train/dog/1.png", "train/cat/a.JPG", "train/cat/deep/er/b.jpeg", "train/cat/notes.txt",
         "train/cat/.hidden.png", "train/.cache/c.png", "val/dog/2.png", "test/dog/3.png"}) {
@@ -56,7 +56,7 @@ TEST_CASE("folders with train and val are taken as they are") {
 }
 
 TEST_CASE("without a split a fifth is for testing, the same wherever the folder lies") {
-  const test::TemporaryFolder one, other;
+  const tests::TemporaryFolder one, other;
   for (int i = 0; i < 500; ++i) {
     const std::string name = (i % 2 == 0 ? "a/" : "b/") + std::to_string(i) + ".png";
     write_empty(one, name);
@@ -78,14 +78,14 @@ TEST_CASE("without a split a fifth is for testing, the same wherever the folder 
 }
 
 TEST_CASE("a single image is trained on") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string name = GENERATE("1.png", "2.png", "3.png", "4.png", "5.png", "6.png", "7.png");
   write_empty(folder, "a/" + name);
   CHECK(list_image_folder(folder.path()).train.size() == 1);
 }
 
 TEST_CASE("a folder that is no image folder is refused in one line") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   check_refused(folder, "has no folders of classes");
   write_empty(folder, "a/readme.txt");
   check_refused(folder, "has no .png or .jpg file");
@@ -95,7 +95,7 @@ TEST_CASE("a folder that is no image folder is refused in one line") {
 }
 
 TEST_CASE("IDX files and image folders are told apart") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   CHECK_FALSE(is_image_folder(folder.path()));
   CHECK_FALSE(is_image_folder(folder.file("none")));
   write_empty(folder, "a/1.png");

@@ -23,8 +23,8 @@ using namespace shardlens;
 using namespace shardlens::planner;
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
-using shardlens::test::TemporaryFolder;
-using shardlens::test::write_file;
+using shardlens::tests::TemporaryFolder;
+using shardlens::tests::write_file;
 
 namespace {
 
@@ -535,7 +535,7 @@ TEST_CASE("hostile sizes of another program's file are refused", "[foreign]") {
 
 TEST_CASE("the page on strategies has the tables of other programs' keys", "[foreign]") {
   const std::string page =
-      shardlens::test::read_file(std::string(SHARDLENS_SOURCE_DIR) + "/docs/strategies.md");
+      shardlens::tests::read_file(std::string(SHARDLENS_SOURCE_DIR) + "/docs/strategies.md");
   for (const ForeignFormat format : kFormats) {
     const std::string section = section_of(format);
     if (page.find(section) == std::string::npos) fmt::print("{}", section);

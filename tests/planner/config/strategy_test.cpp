@@ -82,8 +82,8 @@ TEST_CASE("the help names the words of every closed choice") {
 }
 
 TEST_CASE("a config file is read first and flags override it") {
-  const shardlens::test::TemporaryFolder folder;
-  shardlens::test::write_file(folder.file("c.json"), R"({"batch": 8, "log_every": 3})");
+  const shardlens::tests::TemporaryFolder folder;
+  shardlens::tests::write_file(folder.file("c.json"), R"({"batch": 8, "log_every": 3})");
   const Config config = parse_arguments({"--batch", "9", "--config", folder.file("c.json")}).config;
   CHECK(config.batch == 9);
   CHECK(config.log_every == 3);

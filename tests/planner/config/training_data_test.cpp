@@ -46,7 +46,7 @@ Config config_of(const std::string& data, int64_t batch = 4) {
 }
 
 void gzip(const std::string& path) {
-  const std::string bytes = test::read_file(path);
+  const std::string bytes = tests::read_file(path);
   const gzFile file = ::gzopen((path + ".gz").c_str(), "wb");
   REQUIRE(::gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())) ==
           static_cast<int>(bytes.size()));
@@ -63,13 +63,13 @@ int64_t input_bytes(const models::ModelSpec& spec, const Config& config) {
 }  // namespace
 
 TEST_CASE("headers alone say what a run would load", "[plan]") {
-  const test::TemporaryFolder folder;
-  test::write_idx_dataset(folder.path(), {.train = 30, .test = 7, .px = 12, .classes = 3});
+  const tests::TemporaryFolder folder;
+  tests::write_idx_dataset(folder.path(), {.train = 30, .test = 7, .px = 12, .classes = 3});
   if (GENERATE(false, true)) {
     for (const auto& file : std::filesystem::directory_iterator(folder.path())) gzip(file.path());
   }
   const TrainingData found = find_data(vit(12, 1, 3), config_of(folder.path()));
-  const runtime::Dataset loaded = runtime::load_dataset(folder.path());
+  const models::Dataset loaded = models::load_dataset(folder.path());
   CHECK(found == TrainingData{.kind = DataKind::idx,
                               .train_samples = loaded.train.count,
                               .test_samples = loaded.test.count,
@@ -87,7 +87,7 @@ TEST_CASE("the packaged images are as the planner knows them", "[plan]") {
   if (!std::filesystem::exists("/usr/share/datasets/fashion-mnist")) {
     SKIP("the package dataset-fashion-mnist is not installed");
   }
-  const runtime::Dataset loaded = runtime::load_dataset("fashion-mnist");
+  const models::Dataset loaded = models::load_dataset("fashion-mnist");
   CHECK(known == TrainingData{.kind = DataKind::idx,
                               .train_samples = loaded.train.count,
                               .test_samples = loaded.test.count,
@@ -98,12 +98,12 @@ TEST_CASE("the packaged images are as the planner knows them", "[plan]") {
 
 TEST_CASE("a folder of IDX files lies on the device, one of image files does not", "[plan]") {
   constexpr uint32_t kTrain = 50000, kTest = 5000, kPx = 12;
-  const test::TemporaryFolder idx, images;
-  test::write_idx_dataset(idx.path(), {.train = kTrain, .test = kTest, .px = kPx, .classes = 3});
+  const tests::TemporaryFolder idx, images;
+  tests::write_idx_dataset(idx.path(), {.train = kTrain, .test = kTest, .px = kPx, .classes = 3});
   for (const char* name : {"a/1.png", "a/2.png", "b/3.png", "b/4.png"}) {
     const std::filesystem::path path = images.file(std::string("train/") + name);
     std::filesystem::create_directories(path.parent_path());
-    test::write_file(path, "");
+    tests::write_file(path, "");
   }
   const models::ModelSpec spec = vit(kPx, 1, 3);
   const int64_t one_batch = 4 * kPx * kPx;
@@ -115,8 +115,8 @@ TEST_CASE("a folder of IDX files lies on the device, one of image files does not
 }
 
 TEST_CASE("data that a model cannot take are refused as train refuses them", "[plan]") {
-  const test::TemporaryFolder folder;
-  test::write_idx_dataset(folder.path(), {.train = 30, .test = 7, .px = 12, .classes = 3});
+  const tests::TemporaryFolder folder;
+  tests::write_idx_dataset(folder.path(), {.train = 30, .test = 7, .px = 12, .classes = 3});
   const auto check = [&](const models::ModelSpec& spec, const Config& config,
                          const std::string& why) {
     CHECK_THROWS_MATCHES(make_plan(spec, config, target_of(config, ""), {}), std::invalid_argument,

@@ -22,7 +22,7 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
-using test::EngineCase;
+using tests::EngineCase;
 
 nlohmann::json read_fixture(const std::string& name) {
   std::ifstream file(std::string(SHARDLENS_SOURCE_DIR) + "/tests/fixtures/engine/" + name);
@@ -33,18 +33,18 @@ std::vector<EngineCase> recorded_cases(const models::TorchRules& torch) {
   const nlohmann::json fixture = read_fixture(fmt::format("{}.json", torch.version));
   std::vector<EngineCase> cases;
   for (const auto& row : fixture.at("rows")) {
-    cases.push_back(test::engine_case(row, fixture.at("gpu")));
+    cases.push_back(tests::engine_case(row, fixture.at("gpu")));
   }
   return cases;
 }
 
 /// What did not fit the GPU must be said not to.
 void check_peaks(const std::vector<EngineCase>& cases) {
-  test::Sample sample(Catch::getSeed());
+  tests::Sample sample(Catch::getSeed());
   for (const EngineCase& engine_case : cases) {
     if (!sample.has_next()) continue;
     INFO(engine_case.row);
-    const auto predicted = test::predicted_peak(engine_case);
+    const auto predicted = tests::predicted_peak(engine_case);
     REQUIRE(predicted.has_value() == engine_case.measured.has_value());
     if (!predicted) continue;
     const planner::SimulatedPeak& measured = *engine_case.measured;
@@ -70,9 +70,9 @@ planner::PytorchOptions options_for(const char* gpu) {
 
 void check_events(const nlohmann::json& run) {
   const auto recorded = run.at("third_step").get<std::vector<int64_t>>();
-  const EngineCase engine_case = test::engine_case(run.at("case"), "h200");
+  const EngineCase engine_case = tests::engine_case(run.at("case"), "h200");
   INFO(engine_case.row);
-  const std::vector<int64_t> predicted = test::predicted_events(engine_case);
+  const std::vector<int64_t> predicted = tests::predicted_events(engine_case);
   const auto [a, b] = std::ranges::mismatch(recorded, predicted);
   INFO("the first difference is at event " << a - recorded.begin());
   CHECK(a == recorded.end());

@@ -185,8 +185,8 @@ TEST_CASE("random layouts hold each parameter once, aligned, and bound every buc
   for (uint64_t seed = 0; seed < 400; ++seed) {
     CAPTURE(seed);
     std::mt19937_64 engine(seed);
-    const models::ModelSpec spec = test::random_vit(engine);
-    const int shards = static_cast<int>(test::random_between(engine, 1, 64));
+    const models::ModelSpec spec = tests::random_vit(engine);
+    const int shards = static_cast<int>(tests::random_between(engine, 1, 64));
     const Layout layout = make_layout(spec, {.world_size = shards});
 
     std::map<std::string, int64_t> group_numels;
@@ -220,9 +220,9 @@ TEST_CASE("the number of shards changes padding and nothing else") {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     CAPTURE(seed);
     std::mt19937_64 engine(seed);
-    const models::ModelSpec spec = test::random_vit(engine);
+    const models::ModelSpec spec = tests::random_vit(engine);
     const Layout one = make_layout(spec, {});
-    const int shards = static_cast<int>(test::random_between(engine, 2, 64));
+    const int shards = static_cast<int>(tests::random_between(engine, 2, 64));
     const Layout many = make_layout(spec, {.world_size = shards});
     REQUIRE(one.groups.size() == many.groups.size());
     for (size_t group = 0; group < one.groups.size(); ++group) {

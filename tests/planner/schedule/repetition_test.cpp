@@ -97,11 +97,11 @@ TEST_CASE("a repeated schedule is the one in which all rounds stand", "[planner]
   std::mt19937_64 engine(Catch::getSeed());
   INFO("seed " << Catch::getSeed());
   int repeated = 0;
-  const int64_t cases = 300 / test::kCasesPerSample;
+  const int64_t cases = 300 / tests::kCasesPerSample;
   for (int64_t i = 0; i < cases; ++i) {
-    const models::ModelSpec spec = test::random_vit(engine);
-    Strategy strategy = test::random_rich_strategy(engine);
-    strategy.microbatches = static_cast<int>(test::random_between(engine, 1, 40));
+    const models::ModelSpec spec = tests::random_vit(engine);
+    Strategy strategy = tests::random_rich_strategy(engine);
+    strategy.microbatches = static_cast<int>(tests::random_between(engine, 1, 40));
     CAPTURE(i, strategy.kind, strategy.microbatches, strategy.sync, strategy.offload,
             strategy.forward_prefetch, strategy.backward_prefetch,
             spec.as<models::VitSizes>().layers);
@@ -135,8 +135,8 @@ TEST_CASE("a schedule does not grow with the microbatches", "[planner][repetitio
   std::mt19937_64 engine(Catch::getSeed());
   INFO("seed " << Catch::getSeed());
   for (int i = 0; i < 100; ++i) {
-    const models::ModelSpec spec = test::random_vit(engine);
-    Strategy strategy = test::random_rich_strategy(engine);
+    const models::ModelSpec spec = tests::random_vit(engine);
+    Strategy strategy = tests::random_rich_strategy(engine);
     strategy.microbatches = 10000;
     CAPTURE(i, strategy.kind, strategy.sync, strategy.offload, strategy.forward_prefetch,
             strategy.backward_prefetch, spec.as<models::VitSizes>().layers);
@@ -232,7 +232,7 @@ TEST_CASE("microbatches that are left out change nothing", "[planner][repetition
       {"--strategy", "hsdp", "--replicas", "2", "--param-dtype", "bf16", "--reduce-dtype", "bf16"},
       {"--reshard-after-forward", "false", "--recompute", "full"},
       {"--reshard-after-forward", "2", "--forward-prefetch", "3"}};
-  test::Sample sample(Catch::getSeed());
+  tests::Sample sample(Catch::getSeed());
   for (const Flags& strategy : strategies) {
     for (const char* device : {"cpu", "null:h200"}) {
       for (const int accumulate : {1, 2, 3, 4, 5, 6, 7, 8, 21}) {
@@ -274,7 +274,7 @@ TEST_CASE("a Python program's microbatches may be left out too", "[planner][repe
       {"--param-dtype", "bf16", "--sync", "last", "--reshard-after-forward", "false"},
       {"--offload", "all"},
       {"--strategy", "hsdp", "--replicas", "2", "--sync", "last"}};
-  test::Sample sample(Catch::getSeed());
+  tests::Sample sample(Catch::getSeed());
   for (const Flags& strategy : strategies) {
     for (const int accumulate : {1, 2, 3, 4, 5, 6, 7, 8, 21}) {
       if (!sample.has_next()) continue;

@@ -28,15 +28,15 @@ using Draw = Strategy (*)(std::mt19937_64&);
 Sample sample_of(uint64_t seed, Draw draw) {
   std::mt19937_64 engine(seed);
   Sample sample;
-  sample.spec = test::random_vit(engine);
+  sample.spec = tests::random_vit(engine);
   sample.strategy = draw(engine);
-  sample.pass = test::random_between(engine, 0, 3) == 0 ? Pass::evaluate : Pass::train;
+  sample.pass = tests::random_between(engine, 0, 3) == 0 ? Pass::evaluate : Pass::train;
   sample.schedule = build_schedule(sample.spec, sample.strategy, sample.pass);
   return sample;
 }
 
 template <typename Check>
-void for_random_schedules(uint64_t count, Check check, Draw draw = test::random_strategy) {
+void for_random_schedules(uint64_t count, Check check, Draw draw = tests::random_strategy) {
   for (uint64_t seed = 0; seed < count; ++seed) {
     const Sample sample = sample_of(seed, draw);
     CAPTURE(seed, sample.strategy.kind, sample.strategy.param_dtype, sample.strategy.world_size,
@@ -88,7 +88,7 @@ bool conflict(const Action& a, const Action& b) {
 /// Over strategies with every knob there is.
 template <typename Check>
 void for_rich_schedules(uint64_t count, Check check) {
-  for_random_schedules(count, check, test::random_rich_strategy);
+  for_random_schedules(count, check, tests::random_rich_strategy);
 }
 
 }  // namespace

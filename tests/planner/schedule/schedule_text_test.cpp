@@ -84,17 +84,17 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 void damage(std::string& text, std::mt19937_64& engine) {
   const auto position = [&] {
     return static_cast<size_t>(
-        test::random_between(engine, 0, static_cast<int64_t>(text.size()) - 1));
+        tests::random_between(engine, 0, static_cast<int64_t>(text.size()) - 1));
   };
   const size_t at = position();
   const size_t line = text.rfind('\n', at) + 1;  // 0 where there is none
   const size_t line_size = text.find('\n', line) - line + 1;
-  switch (test::random_between(engine, 0, 5)) {
+  switch (tests::random_between(engine, 0, 5)) {
     case 0:
-      text[at] = static_cast<char>(test::random_between(engine, 0, 255));
+      text[at] = static_cast<char>(tests::random_between(engine, 0, 255));
       break;
     case 1:
-      text[at] = static_cast<char>(test::random_between(engine, '0', '9'));
+      text[at] = static_cast<char>(tests::random_between(engine, '0', '9'));
       break;
     case 2:
       text.insert(at, 1, text[position()]);
@@ -106,7 +106,7 @@ void damage(std::string& text, std::mt19937_64& engine) {
       text.insert(line, text.substr(line, line_size));
       break;
     default:
-      text.erase(at, static_cast<size_t>(test::random_between(engine, 1, 9)));
+      text.erase(at, static_cast<size_t>(tests::random_between(engine, 1, 9)));
       break;
   }
 }
@@ -215,7 +215,7 @@ TEST_CASE("damaged text is refused, found invalid or another valid schedule") {
     std::mt19937_64 engine(seed);
     static const std::string whole = to_text(small_fsdp());
     std::string text = whole;
-    const int64_t changes = test::random_between(engine, 1, 3);
+    const int64_t changes = tests::random_between(engine, 1, 3);
     for (int64_t i = 0; i < changes; ++i) damage(text, engine);
     ++outcomes[static_cast<size_t>(read(text))];
   }

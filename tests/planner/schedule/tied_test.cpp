@@ -17,13 +17,13 @@ namespace {
 
 models::ModelSpec random_llama(std::mt19937_64& engine) {
   models::LlamaSizes sizes;
-  sizes.layers = test::random_between(engine, 1, 6);
-  sizes.kv_heads = test::random_between(engine, 1, 3);
-  sizes.heads = sizes.kv_heads * test::random_between(engine, 1, 3);
-  sizes.width = sizes.heads * 2 * test::random_between(engine, 1, 12);
-  sizes.mlp_width = test::random_between(engine, 1, 130);
-  sizes.vocab = test::random_between(engine, 1, 900);
-  sizes.tied = test::random_between(engine, 0, 3) != 0;
+  sizes.layers = tests::random_between(engine, 1, 6);
+  sizes.kv_heads = tests::random_between(engine, 1, 3);
+  sizes.heads = sizes.kv_heads * tests::random_between(engine, 1, 3);
+  sizes.width = sizes.heads * 2 * tests::random_between(engine, 1, 12);
+  sizes.mlp_width = tests::random_between(engine, 1, 130);
+  sizes.vocab = tests::random_between(engine, 1, 900);
+  sizes.tied = tests::random_between(engine, 0, 3) != 0;
   return models::make_spec("random", sizes);
 }
 
@@ -55,7 +55,7 @@ TEST_CASE("random llamas, tied or not, have valid schedules") {
   std::mt19937_64 engine(seed);
   for (int round = 0; round < 300; ++round) {
     const models::ModelSpec spec = random_llama(engine);
-    const Strategy strategy = test::random_strategy(engine);
+    const Strategy strategy = tests::random_strategy(engine);
     CAPTURE(round, spec.as<models::LlamaSizes>().layers, spec.as<models::LlamaSizes>().tied,
             strategy.kind, strategy.world_size);
     for (const Pass pass : {Pass::train, Pass::evaluate}) {

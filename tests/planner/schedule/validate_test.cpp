@@ -226,7 +226,7 @@ TEST_CASE("units keep their order") {
 }
 
 TEST_CASE("no access may go to another slot") {
-  test::Sample sample(Catch::getSeed());
+  tests::Sample sample(Catch::getSeed());
   for (const Schedule& schedule : valid_schedules()) {
     for (int id = 0; id < size_of(schedule); ++id) {
       for (auto list : {&Action::reads, &Action::writes}) {
@@ -302,7 +302,7 @@ TEST_CASE("the group of a gathered unit cannot be another") {
 }
 
 TEST_CASE("a kind cannot stand for another") {
-  test::Sample sample(Catch::getSeed());
+  tests::Sample sample(Catch::getSeed());
   for (const Schedule& schedule : valid_schedules()) {
     for (int id = 0; id < size_of(schedule); ++id) {
       for (int kind = 0; kind <= static_cast<int>(ActionKind::optimizer_step); ++kind) {
@@ -458,9 +458,9 @@ TEST_CASE("random damage never does more than throw") {
     static const std::vector<Schedule> schedules = valid_schedules();
     Schedule schedule = schedules[seed % schedules.size()];
     for (int i = 0; i < 3; ++i) {
-      Action& action = schedule.actions[test::random_between(engine, 0, size_of(schedule) - 1)];
-      const int value = static_cast<int>(test::random_between(engine, -2, 60));
-      switch (test::random_between(engine, 0, 6)) {
+      Action& action = schedule.actions[tests::random_between(engine, 0, size_of(schedule) - 1)];
+      const int value = static_cast<int>(tests::random_between(engine, -2, 60));
+      switch (tests::random_between(engine, 0, 6)) {
         case 0:
           action.unit = value;
           break;

@@ -62,19 +62,19 @@ double cpu_ns() {
 
 /// Of each operation of a storm, which is drawn beforehand.
 double storm_ns(const AllocatorSettings& settings, int64_t count) {
-  std::vector<std::pair<test::StormOperation, bool>> operations;
-  test::AllocatorStorm storm(5, {});
+  std::vector<std::pair<tests::StormOperation, bool>> operations;
+  tests::AllocatorStorm storm(5, {});
   std::vector<BlockId> blocks(2000);
-  const auto apply = [&](AllocatorModel& model, const test::StormOperation& operation) {
-    if (operation.kind == test::StormKind::free) model.free(blocks[operation.slot]);
-    if (operation.kind != test::StormKind::allocate) return true;
+  const auto apply = [&](AllocatorModel& model, const tests::StormOperation& operation) {
+    if (operation.kind == tests::StormKind::free) model.free(blocks[operation.slot]);
+    if (operation.kind != tests::StormKind::allocate) return true;
     const AllocationResult result = model.allocate(operation.bytes, operation.stream);
     if (const auto* given = std::get_if<Allocation>(&result)) blocks[operation.slot] = given->block;
     return std::holds_alternative<Allocation>(result);
   };
   AllocatorModel drawing(settings, default_and_pool_streams(4));
   while (static_cast<int64_t>(operations.size()) < count) {
-    const test::StormOperation operation = storm.next();
+    const tests::StormOperation operation = storm.next();
     const bool succeeded = apply(drawing, operation);
     if (!succeeded) storm.failed(operation);
     operations.emplace_back(operation, succeeded);

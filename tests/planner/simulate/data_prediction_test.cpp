@@ -18,7 +18,7 @@
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;
-using namespace shardlens::test;
+using namespace shardlens::tests;
 using Flags = std::vector<std::string>;
 
 namespace {

@@ -8,7 +8,7 @@
 #include "tests/support/process.h"
 #include "tests/support/strategies.h"
 
-using namespace shardlens::test;
+using namespace shardlens::tests;
 
 namespace {
 

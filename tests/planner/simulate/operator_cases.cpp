@@ -17,7 +17,7 @@
 #include "models/model.h"
 #include "models/torch_rules.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 namespace {
 
@@ -529,4 +529,4 @@ std::vector<OperatorCase> random_cases(c10::DeviceType device, uint32_t seed, in
   return cases;
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

@@ -14,7 +14,7 @@
 #include "planner/simulate/meta/operators.h"
 #include "planner/simulate/meta/reductions.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 using models::InputUse;
 
@@ -169,4 +169,4 @@ std::vector<BlockEvent> without_scratch(const std::vector<BlockEvent>& libtorchs
 std::string difference(const std::vector<BlockEvent>& libtorchs,
                        const std::vector<BlockEvent>& planners);
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

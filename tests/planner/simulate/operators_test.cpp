@@ -14,8 +14,8 @@
 #include "tests/planner/simulate/operator_cases.h"
 
 using namespace shardlens;
-using test::BlockLog;
-using test::OperatorCase;
+using tests::BlockLog;
+using tests::OperatorCase;
 
 namespace {
 
@@ -32,11 +32,11 @@ struct Reporter : c10::MemoryReportingInfoBase {
   BlockLog& log;
 };
 
-std::vector<test::BlockEvent> libtorchs_events(const OperatorCase& operator_case) {
+std::vector<tests::BlockEvent> libtorchs_events(const OperatorCase& operator_case) {
   BlockLog log;
   const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE,
                                   std::make_shared<Reporter>(log));
-  test::RealApi api(at::kCPU, log);
+  tests::RealApi api(at::kCPU, log);
   operator_case.real(api);
   return log.events();
 }
@@ -72,10 +72,10 @@ void compare(const std::vector<OperatorCase>& cases, int threads) {
   context.processor = processor_without_scratch();
   for (const OperatorCase& operator_case : cases) {
     INFO(operator_case.name << ", threads " << threads);
-    const auto planners = test::meta_events(operator_case, context);
+    const auto planners = tests::meta_events(operator_case, context);
     auto libtorchs = libtorchs_events(operator_case);
-    if (operator_case.takes_scratch) libtorchs = test::without_scratch(libtorchs, planners);
-    CHECK(test::difference(libtorchs, planners) == "");
+    if (operator_case.takes_scratch) libtorchs = tests::without_scratch(libtorchs, planners);
+    CHECK(tests::difference(libtorchs, planners) == "");
   }
 }
 
@@ -93,19 +93,19 @@ int64_t taken_by_product(at::ScalarType type, const planner::meta::ProductSizes&
     at::mm_out(result, first, second);
   }
   int64_t bytes = 0;
-  for (const test::BlockEvent& event : log.events()) bytes += event.bytes;
+  for (const tests::BlockEvent& event : log.events()) bytes += event.bytes;
   return bytes;
 }
 
 }  // namespace
 
 TEST_CASE("operators take on the CPU what the planner says") {
-  for (const int threads : {1, 2}) compare(test::realistic_cases(c10::kCPU), threads);
+  for (const int threads : {1, 2}) compare(tests::realistic_cases(c10::kCPU), threads);
 }
 
 TEST_CASE("operators of any shape take on the CPU what the planner says") {
   constexpr uint32_t kSeed = 20261121;
-  for (const int threads : {1, 2}) compare(test::random_cases(c10::kCPU, kSeed, 60), threads);
+  for (const int threads : {1, 2}) compare(tests::random_cases(c10::kCPU, kSeed, 60), threads);
 }
 
 TEST_CASE("products in reduced precision take no more than the planner says") {

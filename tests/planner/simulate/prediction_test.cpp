@@ -23,7 +23,7 @@
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;
-using namespace shardlens::test;
+using namespace shardlens::tests;
 
 namespace {
 
@@ -211,10 +211,10 @@ std::string random_model(std::mt19937_64& engine) {
 
 /// What was drawn: flags that fit the model, any GPU, any rank.
 Case random_case(std::mt19937_64& engine, const std::string& model_file) {
-  const auto gpus = gpus();
+  const auto known = gpus();
   const int world_size = static_cast<int>(random_between(engine, 1, 8)) * 2;
   Case drawn{
-      .device = fmt::format("null:{}", gpus[engine() % gpus.size()].name),
+      .device = fmt::format("null:{}", known[engine() % known.size()].name),
       .world_size = world_size,
       .rank = static_cast<int>(random_between(engine, 0, world_size - 1)),
       .model = {"--model", model_file, "--batch", std::to_string(random_between(engine, 1, 12))},

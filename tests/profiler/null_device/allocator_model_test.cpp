@@ -34,10 +34,10 @@
 #include "tests/support/process.h"
 
 using namespace shardlens;
-using test::AllocatorPair;
-using test::AllocatorStorm;
-using test::StormCoverage;
-using test::StormOperation;
+using tests::AllocatorPair;
+using tests::AllocatorStorm;
+using tests::StormCoverage;
+using tests::StormOperation;
 using C10Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
 
 namespace {
@@ -48,7 +48,7 @@ struct Scenario {
   std::string name;
   std::string settings;  // PYTORCH_CUDA_ALLOC_CONF
   int64_t capacity_bytes = 1200 * kMiB;
-  test::StormSettings storm = {};
+  tests::StormSettings storm = {};
   // What must have happened, so that it was compared.
   std::vector<int64_t StormCoverage::*> happens = {&StormCoverage::retries,
                                                    &StormCoverage::failures};
@@ -149,11 +149,11 @@ void follow_all(uint64_t seed, uint64_t operations) {
   const auto start = std::chrono::steady_clock::now();
   const uint64_t each = (operations + scenarios().size() - 1) / scenarios().size();
   for (size_t i = 0; i < scenarios().size(); ++i) {
-    const test::Ended ended = test::run(
+    const tests::Ended ended = tests::run(
         {"/usr/bin/env", fmt::format("SHARDLENS_STORM_SCENARIO={}", i),
          fmt::format("SHARDLENS_STORM_SEED={}", seed + i),
          fmt::format("SHARDLENS_STORM_OPERATIONS={}", each),
-         fmt::format("{}={}", runtime::kNullCapacityVariable, scenarios()[i].capacity_bytes), self,
+         fmt::format("{}={}", profiler::kNullCapacityVariable, scenarios()[i].capacity_bytes), self,
          "follow one scenario"});
     INFO(ended.out << ended.err);
     CHECK(ended.exit_code == 0);

@@ -9,7 +9,7 @@
 #include <utility>
 #include <variant>
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 namespace {
 
@@ -340,4 +340,4 @@ void AllocatorPair::place(const AllocatorEvent& event, uint64_t address) {
   expect("segment of event", static_cast<int64_t>(base), static_cast<int64_t>(from));
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

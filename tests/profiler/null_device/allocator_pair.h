@@ -16,7 +16,7 @@
 #include "planner/simulate/allocator/model.h"
 #include "tests/support/allocator_storm.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 /// How often what is rare happened.
 struct StormCoverage {
@@ -83,4 +83,4 @@ class AllocatorPair {
   StormCoverage coverage_;
 };
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

@@ -205,11 +205,11 @@ TEST_CASE("follow little memory", "[.process]") {
 }
 
 TEST_CASE("blocks follow expandable segments") {
-  CHECK(test::output_of_case("follow expandable segments",
+  CHECK(tests::output_of_case("follow expandable segments",
                              "PYTORCH_ALLOC_CONF=expandable_segments:True") == "followed\n");
 }
 
 TEST_CASE("blocks follow an allocator that runs out of memory") {
-  CHECK(test::output_of_case("follow little memory", "SHARDLENS_NULL_CAPACITY=1000000000") ==
+  CHECK(tests::output_of_case("follow little memory", "SHARDLENS_NULL_CAPACITY=1000000000") ==
         "followed\n");
 }

@@ -8,7 +8,7 @@
 
 #include "tests/support/process.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 /// The lines that the case prints after "> ". `variable` is NAME=VALUE.
 inline std::string output_of_case(const std::string& name, const std::string& variable) {
@@ -24,4 +24,4 @@ inline std::string output_of_case(const std::string& name, const std::string& va
   return lines;
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

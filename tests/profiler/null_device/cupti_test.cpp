@@ -23,7 +23,7 @@
 #include "tests/profiler/null_device/case_process.h"
 
 using namespace shardlens;
-using test::output_of_case;
+using tests::output_of_case;
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
 namespace {

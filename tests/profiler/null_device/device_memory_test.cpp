@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-using shardlens::runtime::DeviceMemory;
+using shardlens::profiler::DeviceMemory;
 
 namespace {
 

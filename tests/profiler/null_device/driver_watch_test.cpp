@@ -21,7 +21,7 @@
 using namespace shardlens;
 using profiler::DriverChange;
 using profiler::DriverWatch;
-using test::output_of_case;
+using tests::output_of_case;
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
 namespace {

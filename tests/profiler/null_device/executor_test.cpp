@@ -16,6 +16,7 @@
 #include "tests/support/idle_communicator.h"
 
 using namespace shardlens;
+using namespace shardlens::profiler;
 using namespace shardlens::runtime;
 using planner::Schedule;
 
@@ -94,9 +95,9 @@ class Rank {
   NullInspection inspection_;
   // What they would do, only the schedule tells the checker. And no thread of theirs asks whether
   // an event is done: the answer would order the host after it, and hide what is looked for here.
-  test::IdleCommunicator gather_, reduce_;
+  tests::IdleCommunicator gather_, reduce_;
   Executor executor_;
-  Batch batch_;
+  models::Batch batch_;
   int64_t step_ = 0;
 };
 
@@ -123,7 +124,7 @@ TEST_CASE("a scheduled step leaves nothing unordered", "[checks]") {
   for (const planner::Strategy& strategy : strategies()) {
     Rank rank(strategy);
     for (int step = 0; step < 3; ++step) {
-      CAPTURE(planner::to_string(strategy.kind), step);
+      CAPTURE(to_string(strategy.kind), step);
       CHECK(rank.findings_of_step(rank.schedule) == std::vector<std::string>{});
     }
   }
@@ -138,7 +139,7 @@ TEST_CASE("rounds of microbatches leave nothing unordered", "[checks]") {
       Rank rank(strategy);
       REQUIRE(rank.schedule.repetition.times > 1);
       for (int step = 0; step < 2; ++step) {
-        CAPTURE(planner::to_string(strategy.kind), step);
+        CAPTURE(to_string(strategy.kind), step);
         CHECK(rank.findings_of_step(rank.schedule) == std::vector<std::string>{});
       }
       const planner::Repetition& repetition = rank.schedule.repetition;

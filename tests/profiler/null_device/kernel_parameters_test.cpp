@@ -8,7 +8,7 @@
 #include <random>
 
 using namespace shardlens;
-using runtime::ParameterSizes;
+using profiler::ParameterSizes;
 
 namespace {
 
@@ -85,8 +85,8 @@ TEST_CASE("a module tells the parameters of each of its kernels") {
   const Bytes file = module_of({{"add", facts_of({8, 8, 8, 4}, 28)},
                                 {"nothing", facts_of({}, 0)},
                                 {"descriptor", facts_of({128, 4, 8}, 144)}});
-  CHECK(runtime::bytes_of_elf(file.data()) == file.size());
-  const auto kernels = runtime::parameters_of_kernels(file);
+  CHECK(profiler::bytes_of_elf(file.data()) == file.size());
+  const auto kernels = profiler::parameters_of_kernels(file);
   CHECK(kernels.size() == 3);
   CHECK(kernels.at("add") == ParameterSizes{8, 8, 8, 4});
   CHECK(kernels.at("nothing").empty());
@@ -97,15 +97,15 @@ TEST_CASE("a kernel whose parameters are not all described is left out") {
   const Bytes file = module_of({{"more_behind", facts_of({8, 8}, 24)},
                                 {"no_parameter_told", facts_of({}, 8)},
                                 {"whole", facts_of({8}, 8)}});
-  const auto kernels = runtime::parameters_of_kernels(file);
+  const auto kernels = profiler::parameters_of_kernels(file);
   CHECK(kernels.size() == 1);
   CHECK(kernels.contains("whole"));
 }
 
 TEST_CASE("what is no machine code has no kernels") {
-  CHECK(runtime::bytes_of_elf("") == 0);
-  CHECK(runtime::bytes_of_elf(".version 8.8") == 0);
-  CHECK(runtime::parameters_of_kernels({}).empty());
+  CHECK(profiler::bytes_of_elf("") == 0);
+  CHECK(profiler::bytes_of_elf(".version 8.8") == 0);
+  CHECK(profiler::parameters_of_kernels({}).empty());
 }
 
 TEST_CASE("a damaged module never crashes its reader") {
@@ -119,6 +119,6 @@ TEST_CASE("a damaged module never crashes its reader") {
     for (uint64_t i = random() % 8; i > 0 && !file.empty(); --i) {
       file[random() % file.size()] = static_cast<std::byte>(random());
     }
-    CHECK(runtime::parameters_of_kernels(file).size() <= 60'000);
+    CHECK(profiler::parameters_of_kernels(file).size() <= 60'000);
   }
 }

@@ -11,7 +11,7 @@
 #include "tests/profiler/null_device/case_process.h"
 
 using namespace shardlens;
-using runtime::KnownMemory;
+using profiler::KnownMemory;
 
 namespace {
 
@@ -71,7 +71,7 @@ bool agree(KnownMemory& known, uint64_t memory, const Bytes& bytes, std::mt19937
 }  // namespace
 
 TEST_CASE("know and forget ranges", "[.process]") {
-  KnownMemory* const known = runtime::find_known_memory();
+  KnownMemory* const known = profiler::find_known_memory();
   if (known == nullptr) {
     std::cout << "> nothing is known\n";
     return;
@@ -90,9 +90,9 @@ TEST_CASE("know and forget ranges", "[.process]") {
 }
 
 TEST_CASE("ranges of the device are known byte by byte") {
-  CHECK(test::output_of_case("know and forget ranges", "SHARDLENS_NULL_KEEP_COPIES=1") ==
+  CHECK(tests::output_of_case("know and forget ranges", "SHARDLENS_NULL_KEEP_COPIES=1") ==
         "as one by one\n");
-  CHECK(test::output_of_case("know and forget ranges", "SHARDLENS_NULL_KEEP_COPIES=0") ==
+  CHECK(tests::output_of_case("know and forget ranges", "SHARDLENS_NULL_KEEP_COPIES=0") ==
         "nothing is known\n");
 }
 
@@ -115,6 +115,6 @@ TEST_CASE("copy set and read", "[.process]") {
 }
 
 TEST_CASE("copies and memsets make bytes known, but for large ones") {
-  CHECK(test::output_of_case("copy set and read", "SHARDLENS_NULL_KEEP_COPIES=1") ==
+  CHECK(tests::output_of_case("copy set and read", "SHARDLENS_NULL_KEEP_COPIES=1") ==
         "7 7 0 unknown 1, then 0\n");
 }

@@ -25,6 +25,7 @@
 #include "runtime/comm/board/shared_region.h"
 
 using namespace shardlens;
+using namespace shardlens::profiler;
 using namespace shardlens::runtime;
 using Catch::Matchers::StartsWith;
 using shardlens::DType;

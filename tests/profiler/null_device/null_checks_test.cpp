@@ -52,7 +52,7 @@ int ncclGroupEnd();
 }
 
 using namespace shardlens;
-using namespace shardlens::runtime;
+using namespace shardlens::profiler;
 namespace allocator = c10::cuda::CUDACachingAllocator;
 using c10::cuda::CUDAStream;
 using Catch::Matchers::ContainsSubstring;

@@ -55,7 +55,7 @@ int ncclCommDestroy(void* communicator);
 using namespace shardlens;
 namespace allocator = c10::cuda::CUDACachingAllocator;
 using Catch::Matchers::ContainsSubstring;
-using test::output_of_case;
+using tests::output_of_case;
 
 namespace {
 
@@ -221,7 +221,7 @@ TEST_CASE("the GPU is the one that the environment names") {
   for (const Gpu& gpu : gpus()) {
     const ComputeCapability& c = gpu.capability;
     CHECK(output_of_case("print the properties",
-                         runtime::kNullGpuVariable + ("=" + std::string(gpu.name))) ==
+                         profiler::kNullGpuVariable + ("=" + std::string(gpu.name))) ==
           properties_text(std::string(gpu.display_name) + " (null device)", c.major, c.minor,
                           gpu.sm_count, gpu.memory_bytes, gpu.l2_bytes,
                           c.shared_memory_per_sm_bytes, c.shared_memory_per_block_opt_in_bytes,
@@ -239,7 +239,7 @@ TEST_CASE("use operators that are compiled", "[.process]") {
 }
 
 TEST_CASE("what LibTorch compiles by itself runs, and is not kept for the user's GPU") {
-  const test::TemporaryFolder cache;
+  const tests::TemporaryFolder cache;
   output_of_case("use operators that are compiled", "XDG_CACHE_HOME=" + cache.path());
   CHECK(std::filesystem::is_empty(cache.path()));
 }

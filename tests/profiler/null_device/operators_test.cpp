@@ -17,8 +17,8 @@
 
 using namespace shardlens;
 using c10::cuda::CUDACachingAllocator::TraceEntry;
-using test::BlockLog;
-using test::OperatorCase;
+using tests::BlockLog;
+using tests::OperatorCase;
 
 namespace {
 
@@ -55,10 +55,10 @@ const Gpu& this_gpu() {
   return *std::ranges::find(gpus(), std::string_view(name), &Gpu::display_name);
 }
 
-std::vector<test::BlockEvent> libtorchs_events(const OperatorCase& operator_case) {
+std::vector<tests::BlockEvent> libtorchs_events(const OperatorCase& operator_case) {
   BlockLog log;
   current_log() = &log;
-  test::RealApi api(at::kCUDA, log);
+  tests::RealApi api(at::kCUDA, log);
   operator_case.real(api);
   current_log() = nullptr;
   return log.events();
@@ -70,13 +70,13 @@ TEST_CASE("follow operators on one GPU", "[.]") {
   follow_allocator();
   planner::meta::Context context;
   context.gpu = &this_gpu();
-  std::vector<OperatorCase> cases = test::realistic_cases(c10::kCUDA);
-  for (OperatorCase& drawn : test::random_cases(c10::kCUDA, kSeed, kRounds)) {
+  std::vector<OperatorCase> cases = tests::realistic_cases(c10::kCUDA);
+  for (OperatorCase& drawn : tests::random_cases(c10::kCUDA, kSeed, kRounds)) {
     cases.push_back(std::move(drawn));
   }
   for (const OperatorCase& operator_case : cases) {
-    const std::string difference = test::difference(libtorchs_events(operator_case),
-                                                    test::meta_events(operator_case, context));
+    const std::string difference = tests::difference(libtorchs_events(operator_case),
+                                                    tests::meta_events(operator_case, context));
     if (difference.empty()) continue;
     std::cout << "> " << context.gpu->name << ": " << operator_case.name << ": " << difference
               << "\n";
@@ -85,12 +85,12 @@ TEST_CASE("follow operators on one GPU", "[.]") {
 }
 
 TEST_CASE("operators take on every GPU what the planner says") {
-  const size_t cases = test::realistic_cases(c10::kCUDA).size() +
-                       test::random_cases(c10::kCUDA, kSeed, kRounds).size();
+  const size_t cases = tests::realistic_cases(c10::kCUDA).size() +
+                       tests::random_cases(c10::kCUDA, kSeed, kRounds).size();
   for (const Gpu& gpu : gpus()) {
     const std::string name(gpu.name);
     const std::string told =
-        test::output_of_case("follow operators on one GPU", "SHARDLENS_NULL_GPU=" + name);
+        tests::output_of_case("follow operators on one GPU", "SHARDLENS_NULL_GPU=" + name);
     std::cout << told;  // which operators differ, for tests/versions/new_version
     CHECK(told.ends_with(std::to_string(cases) + " cases on " + name + "\n"));
     CHECK(std::ranges::count(told, '\n') == 1);

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-using shardlens::runtime::AddressRange;
-using shardlens::runtime::AddressRanges;
-using shardlens::runtime::RaceChecker;
-using shardlens::runtime::StreamOrder;
+using shardlens::profiler::AddressRange;
+using shardlens::profiler::AddressRanges;
+using shardlens::profiler::RaceChecker;
+using shardlens::profiler::StreamOrder;
 using Lines = std::vector<std::string>;
 
 namespace {

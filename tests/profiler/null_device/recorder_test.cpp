@@ -25,6 +25,7 @@
 
 using namespace shardlens;
 using namespace shardlens::profiler;
+using namespace shardlens::runtime;
 using planner::Schedule;
 
 namespace {
@@ -54,7 +55,7 @@ c10::CachingAllocator::Stat requested_bytes() {
 
 Recording record_steps(const Schedule& schedule, const planner::Config& config,
                        std::optional<StepRange> steps = {}) {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const c10::Device device = null_device();
   c10::cuda::CUDACachingAllocator::emptyCache();
   at::getHostAllocator(at::kCUDA)->empty_cache();
@@ -69,10 +70,10 @@ Recording record_steps(const Schedule& schedule, const planner::Config& config,
     const auto streams = runtime::make_streams(device);
     const runtime::ExecutorOptions options = runtime::executor_options(config);
     runtime::RankState state(spec(), schedule, 0, device, options.optimizer);
-    test::IdleCommunicator idle;
+    tests::IdleCommunicator idle;
     runtime::Executor executor(spec(), state, *streams, {&idle, &idle, &idle, &idle}, options);
     const Scope scope(Category::input, "batch");
-    const runtime::Batch batch{.input = at::zeros({64, 1, 28, 28}, at::TensorOptions(device)),
+    const models::Batch batch{.input = at::zeros({64, 1, 28, 28}, at::TensorOptions(device)),
                                .targets = at::zeros({64}, at::dtype(at::kLong).device(device))};
     for (int step = 0; step < kSteps; ++step) {
       recorder.step(step);
@@ -202,7 +203,7 @@ int64_t optimizer_bytes(const Schedule& schedule, const planner::Config& config)
 
 TEST_CASE("what lives through a step is recorded with the schedule's bytes") {
   using planner::SlotKind;
-  for (const auto& [name, config, strategy] : test::all_strategies(kWorldSize)) {
+  for (const auto& [name, config, strategy] : tests::all_strategies(kWorldSize)) {
     INFO(name);
     const Schedule schedule = build_schedule(spec(), strategy, planner::Pass::train);
     const Recording recording = record_steps(schedule, config);
@@ -223,7 +224,7 @@ TEST_CASE("what lives through a step is recorded with the schedule's bytes") {
 }
 
 TEST_CASE("actions are recorded in the schedule's order, each once a step") {
-  for (const auto& [name, config, strategy] : test::all_strategies(kWorldSize)) {
+  for (const auto& [name, config, strategy] : tests::all_strategies(kWorldSize)) {
     INFO(name);
     const Schedule schedule = build_schedule(spec(), strategy, planner::Pass::train);
     const Profile profile = record_steps(schedule, config).profile;
@@ -270,7 +271,7 @@ TEST_CASE("gradients are recorded as such, and belong to the backward of their u
 }
 
 TEST_CASE("a scope reaches the thread that autograd keeps for a device") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const c10::Device device = null_device();
   c10::AutogradState::get_tls_state().set_multithreading_enabled(true);
   const at::Tensor weight = at::zeros({64, 64}, at::TensorOptions(device)).requires_grad_(true);
@@ -300,7 +301,7 @@ std::string name_of(Category category) {
 
 /// What a recording of a small backward says of the device's blocks, but for times and addresses.
 std::vector<std::string> record_backward(bool is_observed) {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const c10::Device device = null_device();
   const at::Tensor weight = at::zeros({64, 64}, at::TensorOptions(device)).requires_grad_(true);
   const at::Tensor hidden = at::layer_norm(at::gelu(at::mm(weight, weight)), {64});
@@ -337,7 +338,7 @@ TEST_CASE("a backward is told apart into the same calls, observed or not") {
 }
 
 TEST_CASE("a scope can change its purpose and take up the one before") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const c10::Device device = null_device();
   Recorder recorder({.path = folder.file("rank0.slp"), .header = {}, .on_cuda = true});
   const auto allocate = [&] { at::empty({1024}, at::TensorOptions(device)); };
@@ -363,7 +364,7 @@ TEST_CASE("a scope can change its purpose and take up the one before") {
 }
 
 TEST_CASE("two recorders at once are refused, one after the other is not") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   null_device();
   {
     Recorder first({.path = folder.file("a.slp"), .header = {}, .on_cuda = true});
@@ -394,7 +395,7 @@ TEST_CASE("every byte of the null device has an owner") {
 }
 
 TEST_CASE("a block that another stream still uses is pending, as LibTorch counts it") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const c10::Device device = null_device();
   constexpr int64_t kMiB = int64_t{1} << 20;
   const auto bytes = [&](int64_t count) {
@@ -423,7 +424,7 @@ TEST_CASE("a block that another stream still uses is pending, as LibTorch counts
 }
 
 TEST_CASE("pinned memory is recorded in LibTorch's sizes, and as it is used") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const c10::Device device = null_device();
   const auto pinned = at::dtype(at::kByte).pinned_memory(true);
   at::getHostAllocator(at::kCUDA)->empty_cache();
@@ -461,7 +462,7 @@ TEST_CASE("pinned memory is recorded in LibTorch's sizes, and as it is used") {
 
 TEST_CASE("the recording of some steps says of them what the whole one says") {
   runtime::take_workspaces(null_device());  // cuBLAS keeps them: no recording below has them
-  for (const auto& [name, config, strategy] : test::all_strategies(kWorldSize)) {
+  for (const auto& [name, config, strategy] : tests::all_strategies(kWorldSize)) {
     INFO(name);
     const Schedule schedule = build_schedule(spec(), strategy, planner::Pass::train);
     const RankReport whole = analyse(record_steps(schedule, config).profile);

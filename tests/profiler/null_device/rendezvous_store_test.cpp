@@ -23,6 +23,7 @@
 #include "tests/support/free_port.h"
 
 using namespace shardlens;
+using namespace shardlens::profiler;
 using namespace shardlens::runtime;
 using Catch::Matchers::ContainsSubstring;
 
@@ -60,7 +61,7 @@ struct Leaving {
 std::vector<std::string> meet(int world_size,
                               const std::function<std::string(int rank, Peer& peer)>& body) {
   ::alarm(120);  // a hang is a failure
-  const uint16_t port = test::free_port();
+  const uint16_t port = tests::free_port();
   return tests::run_threads(world_size, [&](int rank) {
     Peer peer(rank, world_size, port);
     const std::string text = body(rank, peer);

@@ -23,6 +23,7 @@
 #include "tests/runtime/comm/ranks.h"
 
 using namespace shardlens;
+using namespace shardlens::profiler;
 using namespace shardlens::runtime;
 
 namespace {

@@ -29,6 +29,7 @@
 
 using namespace shardlens;
 using namespace shardlens::profiler;
+using namespace shardlens::runtime;
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
 namespace {
@@ -44,7 +45,7 @@ struct Snapshots {
 
 /// Both record `work`, from the first byte on.
 Snapshots record(const std::function<void(c10::Device, Recorder&)>& work) {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   runtime::keep_backward_on_this_thread();
   const c10::Device device = runtime::open_device({.kind = DeviceKind::null, .gpu = "h200"}, 0);
   REQUIRE(allocator::getDeviceStats(0).reserved_bytes[0].current == 0);
@@ -219,13 +220,13 @@ TEST_CASE("compare snapshots of training", "[.process]") {
   const planner::Schedule schedule = build_schedule(
       spec, {.kind = planner::StrategyKind::fsdp, .world_size = 8}, planner::Pass::train);
   std::unique_ptr<runtime::RankState> state;  // outlives the recording, as a rank's does a step
-  test::IdleCommunicator idle;
+  tests::IdleCommunicator idle;
   const Snapshots snapshots = record([&](c10::Device device, Recorder& recorder) {
     runtime::take_workspaces(device);
     const auto streams = runtime::make_streams(device);
     state = std::make_unique<runtime::RankState>(spec, schedule, 0, device);
     runtime::Executor executor(spec, *state, *streams, {&idle, &idle}, {});
-    const runtime::Batch batch{.input = at::zeros({64, 1, 28, 28}, at::TensorOptions(device)),
+    const models::Batch batch{.input = at::zeros({64, 1, 28, 28}, at::TensorOptions(device)),
                                .targets = at::zeros({64}, at::dtype(at::kLong).device(device))};
     for (int step = 0; step < 3; ++step) {
       recorder.step(step);
@@ -242,16 +243,16 @@ TEST_CASE("compare snapshots of training", "[.process]") {
 }
 
 TEST_CASE("a storm's export is LibTorch's own snapshot") {
-  CHECK(test::output_of_case("compare snapshots of a storm", kWhole) == "equal\n");
-  CHECK(test::output_of_case("compare snapshots of a storm", kExpandable) == "equal\n");
+  CHECK(tests::output_of_case("compare snapshots of a storm", kWhole) == "equal\n");
+  CHECK(tests::output_of_case("compare snapshots of a storm", kExpandable) == "equal\n");
 }
 
 TEST_CASE("an export differs from LibTorch's snapshot only in when a free that waits completes") {
-  CHECK(test::output_of_case("compare snapshots of a storm that shares", kWhole) == "equal\n");
-  CHECK(test::output_of_case("compare snapshots of a storm that shares", kExpandable) == "equal\n");
+  CHECK(tests::output_of_case("compare snapshots of a storm that shares", kWhole) == "equal\n");
+  CHECK(tests::output_of_case("compare snapshots of a storm that shares", kExpandable) == "equal\n");
 }
 
 TEST_CASE("training's export is LibTorch's own snapshot") {
-  CHECK(test::output_of_case("compare snapshots of training", kWhole) == "equal\n");
-  CHECK(test::output_of_case("compare snapshots of training", kExpandable) == "equal\n");
+  CHECK(tests::output_of_case("compare snapshots of training", kWhole) == "equal\n");
+  CHECK(tests::output_of_case("compare snapshots of training", kExpandable) == "equal\n");
 }

@@ -22,8 +22,9 @@
 #include "tests/runtime/comm/ranks.h"
 
 using namespace shardlens;
+using namespace shardlens::profiler;
 using namespace shardlens::runtime;
-using namespace shardlens::runtime::tests;
+using namespace shardlens::tests;
 using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
 using shardlens::DType;

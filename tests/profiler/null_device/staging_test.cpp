@@ -33,7 +33,7 @@ std::vector<int64_t> pinned_bytes(const std::vector<profiler::Event>& events, si
 
 std::vector<int64_t> recorded(const models::ModelSpec& spec, const planner::Schedule& schedule,
                               const planner::Config& config, int rank) {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   runtime::keep_backward_on_this_thread();
   const c10::Device device = runtime::open_device({.kind = DeviceKind::null, .gpu = "h200"}, 0);
   runtime::RankState state(spec, schedule, rank, device, optimizer_options(config));
@@ -64,7 +64,7 @@ std::vector<int64_t> predicted(const models::ModelSpec& spec, const planner::Sch
 
 TEST_CASE("the copy for a checkpoint is predicted for every strategy, in every rank") {
   const models::ModelSpec spec = models::find_spec("vit-tutorial");
-  for (const auto& [name, config, strategy] : test::all_strategies(kWorldSize)) {
+  for (const auto& [name, config, strategy] : tests::all_strategies(kWorldSize)) {
     const planner::Schedule schedule = build_schedule(spec, strategy, planner::Pass::train);
     for (const int rank : {0, 3, kWorldSize - 1}) {
       if (rank >= schedule.world_size) continue;

@@ -8,7 +8,7 @@
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;
-using namespace shardlens::runtime;
+using namespace shardlens::profiler;
 
 namespace {
 
@@ -33,14 +33,14 @@ const CommandEnd kFailed{.exit_code = 1};
 }  // namespace
 
 TEST_CASE("accounts are read in the order in which they were told, without what is damaged") {
-  const test::TemporaryFolder folder;
-  test::write_file(folder.file("20"),
+  const tests::TemporaryFolder folder;
+  tests::write_file(folder.file("20"),
                    "{\"what\": \"started\", \"text\": \"python\", \"time\": 1.5}\n"
                    "{\"what\": \"raised\", \"text\": \"a\", \"time\": 3}\n{\"what\": \"rai");
-  test::write_file(folder.file("3"),
+  tests::write_file(folder.file("3"),
                    "7\n{}\n{\"what\": 1, \"text\": [], \"time\": \"x\"}\n"
                    "{\"what\": \"torch\", \"time\": 2}\n");
-  test::write_file(folder.file("notes.txt"),
+  tests::write_file(folder.file("notes.txt"),
                    "{\"what\": \"torch\", \"text\": \"\", \"time\": 0}\n");
   std::string order;
   for (const Told& told : read_accounts(folder.path()).told) {

@@ -7,7 +7,7 @@
 #include "profiler/record/next_steps.h"
 
 using namespace shardlens;
-using namespace shardlens::runtime;
+using namespace shardlens::profiler;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
 

@@ -9,7 +9,7 @@
 #include "profiler/record/roles.h"
 
 using namespace shardlens;
-using namespace shardlens::runtime;
+using namespace shardlens::profiler;
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include "profiler/record/known/routing.h"
 
 using namespace shardlens;
-using namespace shardlens::runtime;
+using namespace shardlens::profiler;
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;
-using namespace shardlens::runtime;
+using namespace shardlens::profiler;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 
@@ -38,10 +38,10 @@ profiler::RankReport report_of_peak(int64_t allocated_gib, int64_t reserved_gib)
   return profiler::analyse(profile);
 }
 
-std::string program(const test::TemporaryFolder& folder, const std::string& name,
+std::string program(const tests::TemporaryFolder& folder, const std::string& name,
                     const std::string& text) {
   const std::string path = folder.file(name);
-  test::write_file(path, text);
+  tests::write_file(path, text);
   std::filesystem::permissions(path, std::filesystem::perms::owner_all);
   return path;
 }
@@ -230,15 +230,15 @@ TEST_CASE("the exit code of record is 3 for memory, else the program's own, else
 }
 
 TEST_CASE("what a recording leaves in doubt is read with what else its process has said") {
-  const test::TemporaryFolder folder;
-  test::write_file(
+  const tests::TemporaryFolder folder;
+  tests::write_file(
       folder.file("rank0.json"),
       R"({"retries": 2, "steps": 3, "doubts": ["classes: why", 7], "values_read": {}})");
   const RecordFacts facts = read_record_facts(folder.file("rank0.slp"));
   CHECK(facts.is_known);
   CHECK(facts.retries == 2);
   CHECK(facts.doubts == std::vector<std::string>{"classes: why"});
-  test::write_file(folder.file("rank1.json"), R"({"retries": 2, "ste)");
+  tests::write_file(folder.file("rank1.json"), R"({"retries": 2, "ste)");
   CHECK_FALSE(read_record_facts(folder.file("rank1.slp")).is_known);
 }
 
@@ -264,7 +264,7 @@ TEST_CASE("PyTorch's counters stand in for a history that has forgotten events")
 }
 
 TEST_CASE("a recording says whether PyTorch's own counters agree") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string recording = folder.file("rank0.slp");
   const profiler::RankReport report = report_of_peak(10, 20);
   const int64_t allocated = 10 * kGiB, reserved = 20 * kGiB;
@@ -283,9 +283,9 @@ TEST_CASE("a recording says whether PyTorch's own counters agree") {
   CHECK(comparison->line ==
         "not as PyTorch counted: 21474836992 bytes reserved at most, not 21474836480; 2 "
         "allocations, not 1");
-  test::write_file(folder.file("rank0.json"), R"({"retries": 2, "allocations": 2})");
+  tests::write_file(folder.file("rank0.json"), R"({"retries": 2, "allocations": 2})");
   keep_comparison(recording, *comparison);
-  const std::string kept = test::read_file(folder.file("rank0.json"));
+  const std::string kept = tests::read_file(folder.file("rank0.json"));
   CHECK_THAT(kept, ContainsSubstring(R"("as_pytorch_counted":false)"));
   CHECK_THAT(kept,
              ContainsSubstring(R"("recorded":{"allocated_bytes":10737418240,"allocations":1)"));
@@ -294,7 +294,7 @@ TEST_CASE("a recording says whether PyTorch's own counters agree") {
 }
 
 TEST_CASE("the Python of a command is its program, its first line's, or python3") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string python =
       program(folder, "python3.11",
               "#!/bin/sh\nprintf '%s\\n' /bin/python /site/torch 2.11.0+cu130 13.0 feedfacecafe\n");
@@ -310,7 +310,7 @@ TEST_CASE("the Python of a command is its program, its first line's, or python3"
 }
 
 TEST_CASE("flags by which a Python shuts the recorder out are found before its program") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string python = program(folder, "python3.11", "");
   const auto flag_of = [&](std::vector<std::string> words) {
     words.insert(words.begin(), python);
@@ -331,7 +331,7 @@ TEST_CASE("flags by which a Python shuts the recorder out are found before its p
 }
 
 TEST_CASE("a Python without PyTorch is refused in a line") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string bare = program(folder, "python3", "#!/bin/sh\nexit 1\n");
   CHECK_THROWS_MATCHES(find_python({bare}), std::invalid_argument,
                        MessageMatches(ContainsSubstring("has no PyTorch")));

@@ -16,7 +16,7 @@
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;
-using namespace shardlens::runtime;
+using namespace shardlens::profiler;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 
@@ -29,13 +29,13 @@ const std::string kName = "2.10.0+cu128-feedfacecafe-0123456789ab";
 
 void write(const fs::path& path, const std::string& text) {
   fs::create_directories(path.parent_path());
-  test::write_file(path.string(), text);
+  tests::write_file(path.string(), text);
   fs::permissions(path, fs::perms::owner_all);
 }
 
 /// A build folder or an installation, with what every one has. Of its Pythons only `sh` is run.
 struct MadeUp {
-  test::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   fs::path root = fs::path(folder.path()) / "build";
   fs::path record = root / "record";
   PythonProgram program{.interpreter = "/bin/sh",
@@ -87,7 +87,7 @@ struct MadeUp {
     CHECK(files.stubs == stubs);
     CHECK_THAT(files.doubt,
                ContainsSubstring("memory history is recorded") && ContainsSubstring(why));
-    CHECK(input::lines_of(files.doubt).size() == 1);
+    CHECK(lines_of(files.doubt).size() == 1);
   }
   void check_history(const std::string& why) const { check_history(why, root / "null_device"); }
 };
@@ -285,7 +285,7 @@ TEST_CASE("a build folder builds a recorder that is missing, once") {
   for (int i = 0; i < 2; ++i) {
     CHECK(made.recorder().library == made.record / "pytorch" / kName / "libshardlens_python.so");
   }
-  CHECK(test::read_file(count) ==
+  CHECK(tests::read_file(count) ==
         made.root.string() + " " + made.program.torch.string() + " 2.10.0+cu128 " + kName + "\n");
 }
 
@@ -380,8 +380,8 @@ TEST_CASE("a PyTorch without CUDA is refused, and so is a version that is none")
 }
 
 TEST_CASE("a wheel is told from another by its libraries and headers") {
-  if (input::output_of({"python3", "-c", "pass"}).exit_code != 0) SKIP("there is no python3");
-  const test::TemporaryFolder folder;
+  if (output_of({"python3", "-c", "pass"}).exit_code != 0) SKIP("there is no python3");
+  const tests::TemporaryFolder folder;
   const fs::path site = fs::path(folder.path()) / "site";
   const std::string libraries =
       "torch/lib/libc10.so,sha256=a,1\ntorch/include/c10/a.h,sha256=b,2\n";
@@ -395,8 +395,8 @@ TEST_CASE("a wheel is told from another by its libraries and headers") {
 }
 
 TEST_CASE("a PyTorch that pip has not installed is told from another by its files") {
-  if (input::output_of({"python3", "-c", "pass"}).exit_code != 0) SKIP("there is no python3");
-  const test::TemporaryFolder folder;
+  if (output_of({"python3", "-c", "pass"}).exit_code != 0) SKIP("there is no python3");
+  const tests::TemporaryFolder folder;
   const fs::path site = fs::path(folder.path()) / "site";
   const std::string none = "torch/__init__.py,sha256=a,1\n";
   const fs::path header = site / "torch" / "include" / "c10" / "a.h";
@@ -432,10 +432,10 @@ TEST_CASE("a recorder is not built where CUDA's headers are missing") {
   const MadeUp made;
   fs::create_directories(made.program.torch);
   const std::string script = std::string(SHARDLENS_SOURCE_DIR) + "/.setup/recorder";
-  const input::ProgramOutput said = input::output_of(
+  const ProgramOutput said = output_of(
       {script, made.root.string(), made.program.torch.string(), "2.10.0+cu128", kName});
   CHECK(said.exit_code == 1);
   CHECK_THAT(said.text, ContainsSubstring("building it needs "));
-  CHECK(input::lines_of(said.text).size() == 1);
+  CHECK(lines_of(said.text).size() == 1);
   CHECK_FALSE(fs::exists(made.record / "pytorch" / kName));
 }

@@ -16,7 +16,7 @@
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;
-using namespace shardlens::test;
+using namespace shardlens::tests;
 using planner::Verdict;
 
 namespace {

@@ -17,7 +17,7 @@
 #include "tests/support/sample.h"
 
 using namespace shardlens;
-using test::FileOperation;
+using tests::FileOperation;
 namespace fs = std::filesystem;
 
 namespace {
@@ -29,8 +29,8 @@ class Writers {
 
   std::string folder() const { return folder_.file("checkpoints"); }
   std::string log() const { return folder_.file("log"); }
-  test::Ended run(const std::string& fault = "") const {
-    return test::run(test::watched({SHARDLENS_WRITE_CHECKPOINTS, folder(), std::to_string(ranks_),
+  tests::Ended run(const std::string& fault = "") const {
+    return tests::run(tests::watched({SHARDLENS_WRITE_CHECKPOINTS, folder(), std::to_string(ranks_),
                                     std::to_string(steps_), std::to_string(keep_)},
                                    folder(), log(), fault));
   }
@@ -40,13 +40,13 @@ class Writers {
     std::map<std::string, std::string> files;
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder())) {
       if (!entry.is_regular_file()) continue;
-      files[fs::relative(entry.path(), folder()).string()] = runtime::read_whole_file(entry.path());
+      files[fs::relative(entry.path(), folder()).string()] = read_whole_file(entry.path());
     }
     return files;
   }
 
  private:
-  test::MemoryFolder folder_;
+  tests::MemoryFolder folder_;
   int ranks_;
   int64_t steps_;
   int64_t keep_;
@@ -55,7 +55,7 @@ class Writers {
 /// Whose rename to its final name was done.
 std::vector<int64_t> published(const Writers& writers) {
   std::vector<int64_t> steps;
-  for (const FileOperation& done : test::read_fault_log(writers.log(), "end")) {
+  for (const FileOperation& done : tests::read_fault_log(writers.log(), "end")) {
     const auto step = runtime::step_of(done.path);
     if (done.name == "rename" && step) steps.push_back(*step);
   }
@@ -86,7 +86,7 @@ std::vector<std::string> kinds_of(const FileOperation& operation) {
 bool strike(const Writers& writers, const std::string& fault, int64_t keep) {
   const bool struck = writers.run(fault).exit_code != 0;
   check_left(writers, keep);
-  const test::Ended again = writers.run();
+  const tests::Ended again = writers.run();
   CAPTURE(again.err);
   REQUIRE(again.exit_code == 0);
   return struck;
@@ -97,9 +97,9 @@ int strike_everywhere(int ranks, int64_t steps, int64_t keep) {
   const Writers whole(ranks, steps, keep);
   REQUIRE(whole.run().exit_code == 0);
   const auto expected = whole.contents();
-  test::Sample sample(Catch::getSeed());
+  tests::Sample sample(Catch::getSeed());
   int cases = 0;
-  for (const FileOperation& operation : test::read_fault_log(whole.log(), "begin")) {
+  for (const FileOperation& operation : tests::read_fault_log(whole.log(), "begin")) {
     for (const std::string& kind : kinds_of(operation)) {
       if (!sample.has_next()) continue;
       CAPTURE(ranks, kind, operation.text());
@@ -118,7 +118,7 @@ int strike_everywhere(int ranks, int64_t steps, int64_t keep) {
 TEST_CASE("ranks killed at any operation on a checkpoint lose none", "[checkpoint]") {
   const int cases = strike_everywhere(2, 2, 1);
   WARN("killed at " << cases << " points, 2 ranks");
-  CHECK(cases > 60 / test::kCasesPerSample);
+  CHECK(cases > 60 / tests::kCasesPerSample);
 }
 
 TEST_CASE("any number of ranks killed at any operation loses no checkpoint", "[checkpoint][long]") {
@@ -150,7 +150,7 @@ TEST_CASE("whoever is killed while it recovers is recovered from", "[checkpoint]
   CHECK(expected.contains("damaged-step-00000002/state.json"));
   CHECK(expected.contains("step-00000003/state.json"));
   int cases = 0;
-  for (const FileOperation& operation : test::read_fault_log(whole.log(), "begin")) {
+  for (const FileOperation& operation : tests::read_fault_log(whole.log(), "begin")) {
     if (operation.rank >= 0) continue;
     CAPTURE(operation.text());
     const Writers writers(2, 3, 2);
@@ -167,7 +167,7 @@ TEST_CASE("whoever is killed while it recovers is recovered from", "[checkpoint]
 TEST_CASE("all of a checkpoint is synced before it gets its name", "[checkpoint]") {
   const Writers writers(2, 1, 1);
   REQUIRE(writers.run().exit_code == 0);
-  const auto operations = test::read_fault_log(writers.log(), "end");
+  const auto operations = tests::read_fault_log(writers.log(), "end");
   std::map<std::string, int> unsynced;  // by rank and path: writes since the last sync
   bool is_published = false;
   for (const FileOperation& done : operations) {
@@ -191,8 +191,8 @@ TEST_CASE("all of a checkpoint is synced before it gets its name", "[checkpoint]
 TEST_CASE("a full disk ends the writing, and the checkpoint before stays", "[checkpoint]") {
   const Writers whole(2, 2, 2);
   REQUIRE(whole.run().exit_code == 0);
-  const auto operations = test::read_fault_log(whole.log(), "begin");
-  test::Sample sample(Catch::getSeed());
+  const auto operations = tests::read_fault_log(whole.log(), "begin");
+  tests::Sample sample(Catch::getSeed());
   int cases = 0;
   for (const FileOperation& operation : operations) {
     if (operation.name == "remove" || operation.rank < 0) continue;
@@ -200,7 +200,7 @@ TEST_CASE("a full disk ends the writing, and the checkpoint before stays", "[che
     if (!sample.has_next()) continue;
     CAPTURE(operation.text());
     const Writers writers(2, 2, 2);
-    const test::Ended ended = writers.run(operation.fault("full"));
+    const tests::Ended ended = writers.run(operation.fault("full"));
     CAPTURE(ended.err);
     CHECK(ended.exit_code == 1);
     CHECK(ended.err.find("No space left on device") != std::string::npos);
@@ -208,7 +208,7 @@ TEST_CASE("a full disk ends the writing, and the checkpoint before stays", "[che
     CHECK(writers.run().exit_code == 0);
     ++cases;
   }
-  CHECK(cases > 40 / test::kCasesPerSample);
+  CHECK(cases > 40 / tests::kCasesPerSample);
 }
 
 namespace {
@@ -220,7 +220,7 @@ bool is_stopped(pid_t pid) {
 }
 
 /// The one of a launcher's ranks that is stopped; 0: none yet.
-pid_t stopped_child(const test::Process& launcher) {
+pid_t stopped_child(const tests::Process& launcher) {
   for (const pid_t pid : launcher.children()) {
     if (is_stopped(pid)) return pid;
   }
@@ -231,17 +231,17 @@ pid_t stopped_child(const test::Process& launcher) {
 /// whether it was kept from publishing.
 bool overtake(const FileOperation& operation, bool takes_over) {
   const Writers writers(2, 2, 2);
-  test::Process old(test::watched({SHARDLENS_WRITE_CHECKPOINTS, writers.folder(), "2", "2", "2"},
+  tests::Process old(tests::watched({SHARDLENS_WRITE_CHECKPOINTS, writers.folder(), "2", "2", "2"},
                                   writers.folder(), writers.log(), operation.fault("stop")));
   pid_t stopped = 0;
-  REQUIRE(test::wait_until([&] { return (stopped = stopped_child(old)) != 0; }));
+  REQUIRE(tests::wait_until([&] { return (stopped = stopped_child(old)) != 0; }));
   const fs::path folder = writers.folder();
   const runtime::CheckpointStore store(folder, runtime::Fence::begin(folder.parent_path()));
   const auto newest = store.newest();
   if (takes_over) store.take_over(newest, {.wanted = true, .keep = 2});
   const auto before = writers.contents();
   REQUIRE(::kill(stopped, SIGCONT) == 0);
-  const test::Ended ended = old.wait();
+  const tests::Ended ended = old.wait();
   for (const auto& left : store.list()) CHECK(runtime::fault_of(left.path) == "");
   const bool was_before = newest.found->step == 1;
   // It has looked already, and nothing has been taken over yet: then the checkpoint is published.
@@ -266,7 +266,7 @@ TEST_CASE("a rank that is stopped over a restart neither publishes nor writes", 
   const Writers whole(2, 2, 2);
   REQUIRE(whole.run().exit_code == 0);
   int cases = 0;
-  for (const FileOperation& operation : test::read_fault_log(whole.log(), "begin")) {
+  for (const FileOperation& operation : tests::read_fault_log(whole.log(), "begin")) {
     const bool is_of_step = operation.path.find("step-00000002") != std::string::npos;
     if (operation.rank != 0 || !is_of_step || operation.name == "mkdir") continue;
     for (const bool takes_over : {false, true}) {

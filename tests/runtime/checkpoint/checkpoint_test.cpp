@@ -42,7 +42,7 @@ class Bench {
     std::vector<std::thread> ranks;
     for (int rank = 0; rank < world_size; ++rank) {
       ranks.emplace_back([&, rank] {
-        test::write_small_checkpoint({.store = store_,
+        tests::write_small_checkpoint({.store = store_,
                                       .wanted = wanted,
                                       .rank = rank,
                                       .world_size = world_size,
@@ -54,7 +54,7 @@ class Bench {
     return store_.list().back().path;
   }
   fs::path write(int64_t step, int world_size = 2) const {
-    return write(step, test::small_position(step), world_size);
+    return write(step, tests::small_position(step), world_size);
   }
   std::vector<int64_t> steps() const {
     std::vector<int64_t> steps;
@@ -63,7 +63,7 @@ class Bench {
   }
 
  private:
-  test::MemoryFolder folder_;
+  tests::MemoryFolder folder_;
   CheckpointStore store_{folder_.file("checkpoints")};
 };
 
@@ -71,15 +71,15 @@ std::map<std::string, std::string> tensors_in(const fs::path& checkpoint) {
   std::map<std::string, std::string> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(checkpoint)) {
     if (entry.path().extension() != ".safetensors") continue;
-    files[entry.path().filename().string()] = test::read_file(entry.path().string());
+    files[entry.path().filename().string()] = tests::read_file(entry.path().string());
   }
   return files;
 }
 
 void flip_bit(const fs::path& file, size_t bit) {
-  std::string bytes = test::read_file(file.string());
+  std::string bytes = tests::read_file(file.string());
   bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
-  test::write_file(file.string(), bytes);
+  tests::write_file(file.string(), bytes);
 }
 
 }  // namespace
@@ -99,9 +99,9 @@ TEST_CASE("what was written is read back, tensor by tensor", "[checkpoint]") {
   const fs::path path = bench.write(7, 3);
   CHECK(fault_of(path) == "");
   const CheckpointReader reader(path);
-  const FileLayout layout = test::small_layout();
+  const FileLayout layout = tests::small_layout();
   CHECK_NOTHROW(reader.expect(layout));
-  const std::vector<float> expected = test::small_state(layout, 7);
+  const std::vector<float> expected = tests::small_state(layout, 7);
   size_t at = 0;
   for (const auto& tensors : layout.parameters) {
     for (const PlacedTensor& tensor : tensors) {
@@ -115,11 +115,11 @@ TEST_CASE("what was written is read back, tensor by tensor", "[checkpoint]") {
   REQUIRE(reader.state().has_value());
   CHECK(reader.state()->ranks.size() == 3);
   CHECK(reader.state()->ranks[2].logged.sum == 1.0);
-  CHECK(test::read_file((bench.store().folder() / "LATEST").string()) == "step-00000007\n");
+  CHECK(tests::read_file((bench.store().folder() / "LATEST").string()) == "step-00000007\n");
 }
 
 TEST_CASE("a state is the same after its text", "[checkpoint]") {
-  CheckpointState state = test::small_position(11);
+  CheckpointState state = tests::small_position(11);
   state.optimizer_steps = 9;
   state.loss_scale = {.scale = 32768, .steps_without_overflow = 5};
   state.train_loss = 0.1;
@@ -138,12 +138,12 @@ TEST_CASE("every bit of a manifest counts", "[checkpoint]") {
   const Bench bench;
   const fs::path path = bench.write(1);
   const fs::path manifest = path / "manifest.json";
-  const std::string text = test::read_file(manifest.string());
+  const std::string text = tests::read_file(manifest.string());
   for (size_t bit = 0; bit < text.size() * 8; ++bit) {
     flip_bit(manifest, bit);
     CAPTURE(bit, text[bit / 8]);
     CHECK(fault_of(path) != "");
-    test::write_file(manifest.string(), text);
+    tests::write_file(manifest.string(), text);
   }
   CHECK(fault_of(path) == "");
 }
@@ -161,15 +161,15 @@ TEST_CASE("whatever is damaged in a checkpoint is found and named", "[checkpoint
   for (const fs::path& file : files) {
     CAPTURE(file.string());
     const std::string name = file.filename().string();
-    const std::string whole = test::read_file(file.string());
+    const std::string whole = tests::read_file(file.string());
     for (int i = 0; i < 20; ++i) {
       flip_bit(file, engine() % (whole.size() * 8));
       CHECK(fault_of(path) != "");
-      test::write_file(file.string(), whole.substr(0, engine() % (whole.size() - 1)));
+      tests::write_file(file.string(), whole.substr(0, engine() % (whole.size() - 1)));
       CHECK_THAT(fault_of(path), ContainsSubstring(name));
-      test::write_file(file.string(), whole);
+      tests::write_file(file.string(), whole);
     }
-    test::write_file(file.string(), whole + "x");
+    tests::write_file(file.string(), whole + "x");
     CHECK_THAT(fault_of(path), ContainsSubstring(name));
     fs::remove(file);
     const NewestCheckpoint newest = bench.store().newest();
@@ -177,7 +177,7 @@ TEST_CASE("whatever is damaged in a checkpoint is found and named", "[checkpoint
     CHECK(newest.found->step == 1);
     REQUIRE(newest.damaged.size() == 1);
     CHECK_THAT(newest.damaged[0].fault, ContainsSubstring(name));
-    test::write_file(file.string(), whole);
+    tests::write_file(file.string(), whole);
   }
   CHECK(bench.store().newest().found->step == 2);
 }
@@ -188,11 +188,11 @@ namespace {
 /// of them; empty: all is as it was written. `state` has what they copied.
 std::string read_by(const CheckpointStore& store, int ranks, int replicas,
                     std::vector<float>& state) {
-  const FileLayout layout = test::small_layout();
+  const FileLayout layout = tests::small_layout();
   const fs::path path = store.list().back().path;
   std::string fault;
   std::vector<std::vector<float>> copies(static_cast<size_t>(replicas),
-                                         test::small_state(layout, 0));
+                                         tests::small_state(layout, 0));
   const auto be_rank = [&](int rank) {
     std::vector<float>& copy = copies[static_cast<size_t>(rank / ranks)];
     CheckpointReader reader(path);
@@ -235,7 +235,7 @@ TEST_CASE("ranks verify together what each of them reads", "[checkpoint][threads
   std::mt19937_64 random(seed);
   std::vector<float> state;
   CHECK(read_by(bench.store(), ranks, replicas, state) == "");
-  CHECK(state == test::small_state(test::small_layout(), 3));
+  CHECK(state == tests::small_state(tests::small_layout(), 3));
   CHECK_FALSE(fs::exists(bench.store().being_read(1)));
   int64_t padded = 0;
   for (const auto& [name, bytes] : tensors_in(path)) {
@@ -248,16 +248,16 @@ TEST_CASE("ranks verify together what each of them reads", "[checkpoint][threads
       CHECK(fault_of(path, Look::sizes) == "");
       CHECK_THAT(read_by(bench.store(), ranks, replicas, state),
                  ContainsSubstring(name + " is damaged: its checksum is"));
-      test::write_file((path / name).string(), bytes);
+      tests::write_file((path / name).string(), bytes);
     }
     if (bytes[data_begin - 1] != ' ') continue;
     ++padded;
     std::string same_to_json = bytes;
     same_to_json[data_begin - 1] = '\n';
-    test::write_file((path / name).string(), same_to_json);
+    tests::write_file((path / name).string(), same_to_json);
     CHECK_THAT(read_by(bench.store(), ranks, replicas, state),
                ContainsSubstring(name + " is damaged"));
-    test::write_file((path / name).string(), bytes);
+    tests::write_file((path / name).string(), bytes);
   }
   CHECK(padded > 0);
 }
@@ -302,7 +302,7 @@ TEST_CASE("a checkpoint of another model is refused", "[checkpoint]") {
   CHECK_THROWS_MATCHES(reader.expect(checkpoint_layout(other, {})), std::invalid_argument,
                        MessageMatches(ContainsSubstring("another model") &&
                                       ContainsSubstring("[10, 12], not F32 [11, 12]")));
-  CHECK_THROWS_MATCHES(reader.expect(checkpoint_layout(test::small_spec(), {})),
+  CHECK_THROWS_MATCHES(reader.expect(checkpoint_layout(tests::small_spec(), {})),
                        std::invalid_argument, MessageMatches(ContainsSubstring("tensors")));
 }
 
@@ -311,7 +311,7 @@ TEST_CASE("the latest and the best are kept", "[checkpoint]") {
   const auto write_all = [&] {
     const double accuracies[] = {0.5, 0.9, 0.7, 0.9, 0.6};
     for (int64_t step = 1; step <= 5; ++step) {
-      CheckpointState position = test::small_position(step);
+      CheckpointState position = tests::small_position(step);
       position.test_accuracy = accuracies[step - 1];
       position.train_loss = step == 2 ? 0.1 : 1.0 / static_cast<double>(step);
       bench.write(step, position);
@@ -349,19 +349,19 @@ TEST_CASE("what a run did not write is never removed", "[checkpoint]") {
   bench.wanted.keep = 1;
   const fs::path folder = bench.store().folder();
   const fs::path noted = bench.write(1);
-  test::write_file((noted / "notes.txt").string(), "mine");
+  tests::write_file((noted / "notes.txt").string(), "mine");
   for (const char* name :
        {"step-1", "step-00000002-backup", "mine", ".tmp-mine", "step-00000003"}) {
     fs::create_directories(folder / name);
-    test::write_file((folder / name / "notes.txt").string(), "mine");
+    tests::write_file((folder / name / "notes.txt").string(), "mine");
   }
-  test::write_file((folder / "step-00000004").string(), "a file");
+  tests::write_file((folder / "step-00000004").string(), "a file");
   bench.write(5);
   bench.write(6);
   bench.store().clear();
   for (const char* name :
        {"step-00000001", "step-1", "step-00000002-backup", "mine", ".tmp-mine", "step-00000003"}) {
-    CHECK(test::read_file((folder / name / "notes.txt").string()) == "mine");
+    CHECK(tests::read_file((folder / name / "notes.txt").string()) == "mine");
   }
   CHECK(fs::exists(folder / "step-00000004"));
   CHECK_FALSE(fs::exists(folder / "step-00000005"));
@@ -379,10 +379,10 @@ TEST_CASE("a name that is taken is set aside, not overwritten", "[checkpoint]") 
 }
 
 TEST_CASE("a part that is missing, or there twice, is our mistake", "[checkpoint]") {
-  const test::TemporaryFolder folder;
-  const FileLayout layout = test::small_layout();
-  const std::vector<float> state = test::small_state(layout, 1);
-  auto ranges = test::small_ranges(layout, state, 0, 1);
+  const tests::TemporaryFolder folder;
+  const FileLayout layout = tests::small_layout();
+  const std::vector<float> state = tests::small_state(layout, 1);
+  auto ranges = tests::small_ranges(layout, state, 0, 1);
   const Patience patience{.deadline = std::chrono::milliseconds(50)};
   ranges.pop_back();
   write_part(

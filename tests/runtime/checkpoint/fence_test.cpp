@@ -19,7 +19,7 @@ using runtime::Fence;
 namespace fs = std::filesystem;
 
 TEST_CASE("only the newest attempt passes") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const Fence first = Fence::begin(folder.path());
   CHECK(first.generation() == 1);
   first.check();
@@ -29,8 +29,8 @@ TEST_CASE("only the newest attempt passes") {
   try {
     first.check();
     FAIL("the old one has passed");
-  } catch (const runtime::Failure& failure) {
-    CHECK(failure.fault() == runtime::Fault::overtaken);
+  } catch (const Failure& failure) {
+    CHECK(failure.fault() == Fault::overtaken);
     CHECK(std::string(failure.what()).find("attempt 1 of the run, the newest is 2") !=
           std::string::npos);
   }
@@ -38,17 +38,17 @@ TEST_CASE("only the newest attempt passes") {
 }
 
 TEST_CASE("an attempt's other hosts pass by its number, until the next one begins") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const Fence first = Fence::begin(folder.path());
   const Fence elsewhere = Fence::of(folder.path(), first.generation());
   elsewhere.check();
   CHECK(elsewhere.suffix() == first.suffix());
   Fence::begin(folder.path());
-  CHECK_THROWS_AS(elsewhere.check(), runtime::Failure);
+  CHECK_THROWS_AS(elsewhere.check(), Failure);
 }
 
 TEST_CASE("attempts do not write under one name, and what they leave is removed") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const fs::path checkpoints = folder.file("checkpoints");
   const runtime::CheckpointStore old(checkpoints, Fence::begin(folder.path()));
   const runtime::CheckpointStore now(checkpoints, Fence::begin(folder.path()));
@@ -64,13 +64,13 @@ TEST_CASE("attempts do not write under one name, and what they leave is removed"
 }
 
 TEST_CASE("what attempts leave of a model is removed, and nothing of others") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::vector<std::string> left = {".tmp-model", ".tmp-model-g2", ".old-model-g1"};
   const std::vector<std::string> others = {".tmp-model-gx", ".tmp-models", ".old-model-2", "model"};
   for (const auto& names : {left, others}) {
     for (const std::string& name : names) {
       fs::create_directories(folder.file(name));
-      test::write_file(folder.file(name + "/weights"), "1");
+      tests::write_file(folder.file(name + "/weights"), "1");
     }
   }
   runtime::remove_unfinished_models(folder.file("model"));
@@ -97,7 +97,7 @@ void create_files(const fs::path& folder, std::atomic<int>& count) {
 }  // namespace
 
 TEST_CASE("what a rank of an earlier attempt is still writing is removed all the same") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const runtime::CheckpointStore old(folder.path(), Fence::begin(folder.path()));
   for (int round = 0; round < 20; ++round) {
     fs::create_directories(old.unfinished(7));

@@ -57,25 +57,25 @@ Values values_in(const fs::path& checkpoint) {
 /// What PyTorch said of a fixture; steps of parameters are no tensors of ours.
 Values recorded(const std::string& name) {
   Values values;
-  const json all = json::parse(test::read_file(kFixtures + name));
+  const json all = json::parse(tests::read_file(kFixtures + name));
   for (const auto& [key, list] : all.items()) {
     if (!key.ends_with(".step")) values[key] = list.get<std::vector<float>>();
   }
   return values;
 }
 
-fs::path import(const fs::path& source, const test::TemporaryFolder& folder) {
+fs::path import(const fs::path& source, const tests::TemporaryFolder& folder) {
   const std::string out = folder.file("imported");
   checkpoint_command({"import", source.string(), "--out", out});
   return CheckpointStore(out).list().back().path;
 }
 
-fs::path small_checkpoint(const test::TemporaryFolder& folder, int64_t step) {
+fs::path small_checkpoint(const tests::TemporaryFolder& folder, int64_t step) {
   const CheckpointStore store(folder.file("checkpoints"));
-  CheckpointState position = test::small_position(step);
+  CheckpointState position = tests::small_position(step);
   position.optimizer_steps = static_cast<double>(step);
   position.configuration = R"({"optimizer": "adamw", "lr": 0.25, "weight_decay": 0.5})";
-  test::write_small_checkpoint({.store = store,
+  tests::write_small_checkpoint({.store = store,
                                 .wanted = {.wanted = true},
                                 .rank = 0,
                                 .world_size = 1,
@@ -105,7 +105,7 @@ void check_wrong_use(const std::vector<std::string>& arguments, const std::strin
 }  // namespace
 
 TEST_CASE("what two ranks of FSDP2 saved with DCP is imported whole", "[interchange]") {
-  const test::MemoryFolder folder;
+  const tests::MemoryFolder folder;
   const fs::path checkpoint = import(kFixtures + "fsdp2", folder);
   CHECK(values_in(checkpoint) == recorded("fsdp2.json"));
   CHECK(checkpoint.filename() == "step-00000003");
@@ -117,7 +117,7 @@ TEST_CASE("what two ranks of FSDP2 saved with DCP is imported whole", "[intercha
 }
 
 TEST_CASE("a model alone is imported from each kind of file", "[interchange]") {
-  const test::MemoryFolder folder;
+  const tests::MemoryFolder folder;
   const std::string name = GENERATE("plain", "state_dict.pt", "nested.pt");
   INFO(name);
   const fs::path checkpoint = import(kFixtures + name, folder);
@@ -127,7 +127,7 @@ TEST_CASE("a model alone is imported from each kind of file", "[interchange]") {
 }
 
 TEST_CASE("tensors that lie otherwise, or are of other dtypes, get their values", "[interchange]") {
-  const test::MemoryFolder folder;
+  const tests::MemoryFolder folder;
   const Values values = values_in(import(kFixtures + "odd.pt", folder));
   CHECK(values.at("transposed") == std::vector<float>{0, 3, 1, 4, 2, 5});
   CHECK(values.at("view") == std::vector<float>{4, 5, 6, 7});
@@ -139,7 +139,7 @@ TEST_CASE("tensors that lie otherwise, or are of other dtypes, get their values"
 }
 
 TEST_CASE("what is exported in any form is what was saved", "[interchange]") {
-  const test::MemoryFolder folder;
+  const tests::MemoryFolder folder;
   const fs::path checkpoint = small_checkpoint(folder, 9);
   const Values expected = values_in(checkpoint);
   checkpoint_command({"export", checkpoint.string(), "--dcp", folder.file("dcp"), "--pt",
@@ -151,7 +151,7 @@ TEST_CASE("what is exported in any form is what was saved", "[interchange]") {
   });
   REQUIRE(weights.size() < expected.size());
   for (const char* file : {"m.pt", "m.safetensors"}) {
-    const test::MemoryFolder other;
+    const tests::MemoryFolder other;
     CHECK(values_in(import(folder.file(file), other)) == weights);
   }
   const SavedState state = read_saved_state(folder.file("dcp"));
@@ -162,7 +162,7 @@ TEST_CASE("what is exported in any form is what was saved", "[interchange]") {
 }
 
 TEST_CASE("a tensor that DCP keeps in pieces is put together", "[interchange]") {
-  const test::MemoryFolder folder;
+  const tests::MemoryFolder folder;
   std::vector<float> values(60);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
   const models::SafetensorsTensor tensor{"w", "F32", {12, 5}, std::as_bytes(std::span(values))};
@@ -172,7 +172,7 @@ TEST_CASE("a tensor that DCP keeps in pieces is put together", "[interchange]") 
     const SavedState state = read_saved_state(path);
     const size_t rows = static_cast<size_t>(std::clamp<int64_t>(most_bytes / 20, 1, 12));
     CHECK(state.tensors.at(0).pieces.size() == (12 + rows - 1) / rows);
-    const test::MemoryFolder other;
+    const tests::MemoryFolder other;
     CHECK(values_in(import(path, other)).at("w") == values);
   }
 }
@@ -204,34 +204,34 @@ TEST_CASE("boxes of columns are put together, and holes and overlaps are found",
 }
 
 TEST_CASE("pickles that ask for more than tensors are refused by name", "[interchange]") {
-  const test::MemoryFolder folder;
-  models::PickleWriter call;
+  const tests::MemoryFolder folder;
+  PickleWriter call;
   call.global("os", "system").text("true").tuple_of_one().reduce();
-  test::write_file(folder.file("evil.pt"), archive_of(std::move(call).stop()));
+  tests::write_file(folder.file("evil.pt"), archive_of(std::move(call).stop()));
   check_refused(folder.file("evil.pt"), "GLOBAL of os.system is refused");
 
   fs::create_directory(folder.file("evil"));
-  models::PickleWriter metadata;
+  PickleWriter metadata;
   metadata.global("builtins", "eval").text("1").tuple_of_one().reduce();
-  test::write_file(folder.file("evil/.metadata"), std::move(metadata).stop());
+  tests::write_file(folder.file("evil/.metadata"), std::move(metadata).stop());
   check_refused(folder.file("evil"), "GLOBAL of builtins.eval is refused");
 
-  models::PickleWriter tensors;
+  PickleWriter tensors;
   tensors.global("torch._utils", "_rebuild_device_tensor_from_numpy").empty_tuple().reduce();
-  test::write_file(folder.file("odd.pt"), archive_of(std::move(tensors).stop()));
+  tests::write_file(folder.file("odd.pt"), archive_of(std::move(tensors).stop()));
   check_refused(folder.file("odd.pt"), "none of the classes that are read here");
-  test::write_file(folder.file("text.pt"), std::string(100, 'x'));
+  tests::write_file(folder.file("text.pt"), std::string(100, 'x'));
   check_refused(folder.file("text.pt"), "no directory of an archive");
 }
 
 TEST_CASE("a DCP folder that lacks a file or names another's is refused", "[interchange]") {
-  const test::MemoryFolder folder;
+  const tests::MemoryFolder folder;
   fs::copy(kFixtures + "plain", folder.file("d"));
   fs::remove(folder.file("d/__0_0.distcp"));
   check_refused(folder.file("d"), "__0_0.distcp");
-  std::string metadata = test::read_file(kFixtures + "plain/.metadata");
+  std::string metadata = tests::read_file(kFixtures + "plain/.metadata");
   const size_t name = metadata.find("__0_0.distcp");
-  test::write_file(folder.file("d/.metadata"), metadata.replace(name, 12, "../evil.dist"));
+  tests::write_file(folder.file("d/.metadata"), metadata.replace(name, 12, "../evil.dist"));
   check_refused(folder.file("d"), "lies in no file of the folder");
 }
 
@@ -239,7 +239,7 @@ TEST_CASE("damage of any kind is refused, and nothing is read beyond the file", 
   const uint64_t seed = std::random_device{}();
   INFO("seed " << seed);
   std::mt19937_64 engine(seed);
-  const test::MemoryFolder folder;
+  const tests::MemoryFolder folder;
   fs::copy(kFixtures + "fsdp2", folder.file("fsdp2"));
   fs::copy(kFixtures + "odd.pt", folder.file("odd.pt"));
   fs::copy(kFixtures + "nested.pt", folder.file("nested.pt"));
@@ -250,13 +250,13 @@ TEST_CASE("damage of any kind is refused, and nothing is read beyond the file", 
   int refused = 0;
   for (int i = 0; i < 2000; ++i) {
     const auto& [file, source] = files[engine() % files.size()];
-    const std::string whole = test::read_file(folder.file(file));
+    const std::string whole = tests::read_file(folder.file(file));
     std::string bytes = whole;
     for (size_t n = engine() % 4 + 1; n-- > 0;) {
       bytes[engine() % bytes.size()] = static_cast<char>(engine());
     }
     if (engine() % 8 == 0) bytes.resize(engine() % bytes.size());
-    test::write_file(folder.file(file), bytes);
+    tests::write_file(folder.file(file), bytes);
     try {
       import(folder.file(source), folder);
       fs::remove_all(folder.file("imported"));
@@ -264,7 +264,7 @@ TEST_CASE("damage of any kind is refused, and nothing is read beyond the file", 
       ++refused;
       CHECK_FALSE(fs::exists(folder.file("imported")));
     }
-    test::write_file(folder.file(file), whole);
+    tests::write_file(folder.file(file), whole);
   }
   CHECK(refused > 1000);
   CHECK(values_in(import(folder.file("fsdp2"), folder)) == recorded("fsdp2.json"));
@@ -272,7 +272,7 @@ TEST_CASE("damage of any kind is refused, and nothing is read beyond the file", 
 
 TEST_CASE("an import becomes a run only of the model and optimizer that it is of",
           "[interchange]") {
-  const test::MemoryFolder folder;
+  const tests::MemoryFolder folder;
   const std::string fixture = kFixtures + "fsdp2";
   const std::vector<std::string> base = {"import", fixture, "--storage", folder.file("runs")};
   const auto with = [&](std::vector<std::string> more) {
@@ -290,19 +290,19 @@ TEST_CASE("an import becomes a run only of the model and optimizer that it is of
 }
 
 TEST_CASE("what is exported as DCP is a run again that goes on", "[interchange]") {
-  const test::MemoryFolder folder;
+  const tests::MemoryFolder folder;
   const models::ModelSpec spec = models::find_spec("simple-model");
   const FileLayout layout = checkpoint_layout(
       spec,
       std::vector<std::vector<std::string>>(spec.parameters.size(), {"exp_avg", "exp_avg_sq"}));
-  const std::vector<float> values = test::small_state(layout, 250);
+  const std::vector<float> values = tests::small_state(layout, 250);
   const CheckpointStore store(folder.file("checkpoints"));
   write_checkpoint({.store = store,
                     .wanted = {.wanted = true},
                     .rank = 0,
                     .world_size = 1,
                     .deadline = std::chrono::seconds(20)},
-                   layout, {.ranges = test::small_ranges(layout, values, 0, 1), .progress = {}},
+                   layout, {.ranges = tests::small_ranges(layout, values, 0, 1), .progress = {}},
                    {.step = 250, .optimizer_steps = 250, .configuration = "{}"});
   const fs::path checkpoint = store.list().back().path;
   checkpoint_command({"export", checkpoint.string(), "--dcp", folder.file("dcp")});

@@ -53,7 +53,7 @@ class Host {
     return std::make_unique<RunDirectory>(RunDirectory::open(config));
   }
 
-  test::TemporaryFolder folder_;
+  tests::TemporaryFolder folder_;
   std::unique_ptr<RunDirectory> run_;
 };
 
@@ -66,7 +66,7 @@ TEST_CASE("without a folder of the host's, ranks record in the run's", "[local_r
   Host::record(recordings, 3, "here");
   recordings.collect(3);
   CHECK(recordings.collect_left().empty());
-  CHECK(test::read_file(host.run().profile(3)) == "here");
+  CHECK(tests::read_file(host.run().profile(3)) == "here");
 }
 
 TEST_CASE("a rank's recording is moved with what a killed rank leaves", "[local_recordings]") {
@@ -76,8 +76,8 @@ TEST_CASE("a rank's recording is moved with what a killed rank leaves", "[local_
   Host::record(first, 0, "first", true);
   Host::record(first, 1, "other");
   first.collect(0);
-  CHECK(test::read_file(host.run().profile(0)) == "first");
-  CHECK(test::read_file(host.open_part(0)) == "first (open)");
+  CHECK(tests::read_file(host.run().profile(0)) == "first");
+  CHECK(tests::read_file(host.open_part(0)) == "first (open)");
   CHECK_FALSE(fs::exists(host.run().profile(1)));
   first.collect(1);
   CHECK(host.is_clean());
@@ -85,7 +85,7 @@ TEST_CASE("a rank's recording is moved with what a killed rank leaves", "[local_
   const LocalRecordings second = host.next_attempt();
   Host::record(second, 0, "second");
   second.collect(0);
-  CHECK(test::read_file(host.run().profile(0)) == "second");
+  CHECK(tests::read_file(host.run().profile(0)) == "second");
   CHECK_FALSE(fs::exists(host.open_part(0)));  // was the first one's
   CHECK(host.is_clean());
   const auto files = fs::directory_iterator(host.run().profile(0).parent_path());
@@ -105,11 +105,11 @@ TEST_CASE("the next attempt collects what was left, and nothing newer", "[local_
   const auto lines = third.collect_left();
   REQUIRE(lines.size() == 3);
   CHECK_THAT(lines[0], ContainsSubstring("collected: ") && ContainsSubstring("rank0.slp"));
-  CHECK(test::read_file(host.run().profile(0)) == "newer");
+  CHECK(tests::read_file(host.run().profile(0)) == "newer");
   CHECK_FALSE(fs::exists(host.open_part(0)));
-  CHECK(test::read_file(host.run().profile(2)) == "of a rank that is no more");
+  CHECK(tests::read_file(host.run().profile(2)) == "of a rank that is no more");
   CHECK_FALSE(fs::exists(host.run().profile(1)));
-  CHECK(test::read_file(third.file(1)) == "of now");
+  CHECK(tests::read_file(third.file(1)) == "of now");
   CHECK_FALSE(fs::exists(first.file(0).parent_path()));
 }
 
@@ -120,7 +120,7 @@ TEST_CASE("what is left does not replace what was recorded later", "[local_recor
   fs::last_write_time(first.file(0), fs::file_time_type::clock::now() - std::chrono::hours(1));
   write_file(host.run().profile(0), "of a later attempt on another host");
   CHECK(host.next_attempt().collect_left().empty());
-  CHECK(test::read_file(host.run().profile(0)) == "of a later attempt on another host");
+  CHECK(tests::read_file(host.run().profile(0)) == "of a later attempt on another host");
   CHECK(host.is_clean());
 }
 
@@ -147,7 +147,7 @@ TEST_CASE("a rank of an older attempt leaves its recording to the newer", "[loca
   }
   CHECK_FALSE(fs::exists(host.run().profile(0)));
   CHECK(newer.collect_left().size() == 1);
-  CHECK(test::read_file(host.run().profile(0)) == "late");
+  CHECK(tests::read_file(host.run().profile(0)) == "late");
 }
 
 TEST_CASE("a recording stays where it is while the run's disk fails", "[local_recordings]") {
@@ -162,15 +162,15 @@ TEST_CASE("a recording stays where it is while the run's disk fails", "[local_re
   REQUIRE(lines.size() == 1);
   CHECK_THAT(lines[0],
              ContainsSubstring("warning: ") && ContainsSubstring("rank0.slp stays there"));
-  CHECK(test::read_file(first.file(0)) == "kept");
+  CHECK(tests::read_file(first.file(0)) == "kept");
   fs::remove(profiles);
   fs::create_directory(profiles);
   CHECK(host.next_attempt().collect_left().size() == 1);
-  CHECK(test::read_file(host.run().profile(0)) == "kept");
+  CHECK(tests::read_file(host.run().profile(0)) == "kept");
 }
 
 TEST_CASE("a folder in which nothing can be made is refused", "[local_recordings]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   write_file(folder.file("file"), "");
   LocalRecordings::check("");
   LocalRecordings::check(folder.file("not/yet/there"));

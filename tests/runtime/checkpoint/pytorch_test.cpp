@@ -14,7 +14,7 @@
 #include "tests/support/process.h"
 #include "tests/support/pytorch.h"
 
-using namespace shardlens::test;
+using namespace shardlens::tests;
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 namespace fs = std::filesystem;
@@ -144,7 +144,7 @@ TEST_CASE("pixels of JPEG and PNG files are those that Pillow reads", "[pytorch]
     ++pictures;
     CAPTURE(path.filename().string());
     for (const int64_t channels : {1, 3}) {
-      const auto pixels = shardlens::runtime::decode_image(path.string(), channels).pixels;
+      const auto pixels = shardlens::models::decode_image(path.string(), channels).pixels;
       const std::string expected =
           read_file(fs::path(path).replace_extension(channels == 1 ? ".grey" : ".rgb").string());
       CHECK(std::string(pixels.begin(), pixels.end()) == expected);

@@ -15,7 +15,7 @@
 #include "tests/support/gzip_file.h"
 #include "tests/support/process.h"
 
-using namespace shardlens::test;
+using namespace shardlens::tests;
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 

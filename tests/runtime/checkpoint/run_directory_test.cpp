@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-planner::Config config_in(const test::TemporaryFolder& folder) {
+planner::Config config_in(const tests::TemporaryFolder& folder) {
   planner::Config config;
   config.storage = folder.file("deep/runs");
   config.name = "r";
@@ -32,16 +32,16 @@ void check_refused(const planner::Config& config, const std::string& why) {
 }  // namespace
 
 TEST_CASE("a new run gets a folder with its configuration") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const planner::Config config = config_in(folder);
   const RunDirectory run = RunDirectory::open(config);
-  CHECK(test::read_file(run.path() / "config.json") == planner::to_json(config));
+  CHECK(tests::read_file(run.path() / "config.json") == planner::to_json(config));
   CHECK(run.log(3) == run.path() / "logs/rank3.log");
   CHECK(fs::is_directory(run.path() / "logs"));
 }
 
 TEST_CASE("a run's configuration names nothing by where it was started") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const fs::path here = fs::current_path();
   planner::Config config;
   fs::current_path(folder.path());
@@ -61,18 +61,18 @@ TEST_CASE("a run's configuration names nothing by where it was started") {
 }
 
 TEST_CASE("a run without a name is called by model, strategy and time") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   planner::Config config = config_in(folder);
   config.name.clear();
   config.model = folder.file("small.json");
   const RunDirectory run = RunDirectory::open(config);
   const std::string name = run.path().filename().string();
   CHECK_THAT(name, Catch::Matchers::Matches("small-fsdp-[0-9]{8}-[0-9]{6}"));
-  CHECK_THAT(test::read_file(run.path() / "config.json"), ContainsSubstring(name));
+  CHECK_THAT(tests::read_file(run.path() / "config.json"), ContainsSubstring(name));
 }
 
 TEST_CASE("a live run keeps everybody else out, --fresh too") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   planner::Config config = config_in(folder);
   std::optional<RunDirectory> run = RunDirectory::open(config);
   check_refused(config, "the run is live");
@@ -83,26 +83,26 @@ TEST_CASE("a live run keeps everybody else out, --fresh too") {
 }
 
 TEST_CASE("what stands under the name decides") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   planner::Config config = config_in(folder);
   const fs::path path = RunDirectory::open(config).path();
   CHECK(RunDirectory::open(config).is_unfinished());
-  runtime::write_file(path / "result.json", R"({"status": "failed"})");
+  write_file(path / "result.json", R"({"status": "failed"})");
   CHECK(RunDirectory::open(config).is_unfinished());
-  runtime::write_file(path / "result.json", R"({"status": "ok"})");
+  write_file(path / "result.json", R"({"status": "ok"})");
   check_refused(config, "the run is finished");
   config.seed = 1;
   check_refused(config, "another configuration");
-  runtime::write_file(path / "config.json", "{");
+  write_file(path / "config.json", "{");
   check_refused(config, "another configuration");
 }
 
 TEST_CASE("an unfinished run goes on where its checkpoint stood") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   planner::Config config = config_in(folder);
   const fs::path path = RunDirectory::open(config).path();
-  runtime::write_file(path / "result.json", R"({"status": "failed"})");
-  runtime::write_file(path / "metrics.jsonl",
+  write_file(path / "result.json", R"({"status": "failed"})");
+  write_file(path / "metrics.jsonl",
                       "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"step\":2");
   config.workers = 2;
   config.batch = 32;  // as many samples a step in all
@@ -112,43 +112,43 @@ TEST_CASE("an unfinished run goes on where its checkpoint stood") {
   CHECK(run.config().workers == 1);
   run.go_on(config, 2);
   CHECK_FALSE(fs::exists(path / "result.json"));
-  CHECK(test::read_file(path / "metrics.jsonl") == "{\"step\":1}\n{\"step\":2}\n");
+  CHECK(tests::read_file(path / "metrics.jsonl") == "{\"step\":1}\n{\"step\":2}\n");
   CHECK(run.config().workers == 2);
 }
 
 TEST_CASE("fresh removes what a run wrote and nothing else") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   planner::Config config = config_in(folder);
   const fs::path path = RunDirectory::open(config).path();
-  runtime::write_file(path / "result.json", R"({"status": "ok"})");
-  runtime::write_file(path / "metrics.jsonl", "old");
-  runtime::write_file(path / "logs/rank9.log", "old");
-  runtime::write_file(path / "notes.txt", "mine");
+  write_file(path / "result.json", R"({"status": "ok"})");
+  write_file(path / "metrics.jsonl", "old");
+  write_file(path / "logs/rank9.log", "old");
+  write_file(path / "notes.txt", "mine");
   config.fresh = true;
   RunDirectory::open(config);
   planner::Config kept;
-  planner::read_json(kept, test::read_file(path / "config.json"), "config.json");
+  planner::read_json(kept, tests::read_file(path / "config.json"), "config.json");
   CHECK_FALSE(kept.fresh);  // else repeating the run by its config.json would remove it
   CHECK_FALSE(fs::exists(path / "result.json"));
   CHECK_FALSE(fs::exists(path / "metrics.jsonl"));
   CHECK_FALSE(fs::exists(path / "logs/rank9.log"));
-  CHECK(test::read_file(path / "notes.txt") == "mine");
+  CHECK(tests::read_file(path / "notes.txt") == "mine");
 }
 
 TEST_CASE("a folder that is no run is never touched") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   planner::Config config = config_in(folder);
   fs::create_directories(fs::path(config.storage) / "r");
-  test::write_file(config.storage + "/r/thesis.txt", "mine");
+  tests::write_file(config.storage + "/r/thesis.txt", "mine");
   config.fresh = true;
   check_refused(config, "not a run");
-  CHECK(test::read_file(config.storage + "/r/thesis.txt") == "mine");
+  CHECK(tests::read_file(config.storage + "/r/thesis.txt") == "mine");
 }
 
 TEST_CASE("an unwritable storage is refused and nothing is left") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   planner::Config config = config_in(folder);
-  test::write_file(folder.file("file"), "");
+  tests::write_file(folder.file("file"), "");
   config.storage = folder.file("file/runs");
   check_refused(config, "--storage");
   config.storage = "/proc/shardlens";
@@ -157,7 +157,7 @@ TEST_CASE("an unwritable storage is refused and nothing is left") {
 }
 
 TEST_CASE("a name is one folder's name") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   for (const char* name : {"..", ".", "a/b", "/abs"}) {
     CAPTURE(name);
     planner::Config config = config_in(folder);

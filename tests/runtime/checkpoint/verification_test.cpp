@@ -28,9 +28,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-fs::path checkpoint_in(const test::TemporaryFolder& folder) {
+fs::path checkpoint_in(const tests::TemporaryFolder& folder) {
   const CheckpointStore store(folder.file("checkpoints"));
-  test::write_small_checkpoint({.store = store,
+  tests::write_small_checkpoint({.store = store,
                                 .wanted = {.wanted = true},
                                 .rank = 0,
                                 .world_size = 1,
@@ -58,7 +58,7 @@ void check_refused(const fs::path& weights, const std::string& file, const std::
 }
 
 /// `checkpoint import` of what is damaged makes nothing, least of all checksums.
-void check_import_refused(const fs::path& source, const test::TemporaryFolder& folder,
+void check_import_refused(const fs::path& source, const tests::TemporaryFolder& folder,
                           const std::string& why) {
   CHECK_THROWS_MATCHES(
       checkpoint_command({"import", source.string(), "--out", folder.file("imported")}),
@@ -66,7 +66,7 @@ void check_import_refused(const fs::path& source, const test::TemporaryFolder& f
   CHECK_FALSE(fs::exists(folder.file("imported")));
 }
 
-std::string imported(const fs::path& source, const test::TemporaryFolder& folder) {
+std::string imported(const fs::path& source, const tests::TemporaryFolder& folder) {
   const std::string said =
       checkpoint_command({"import", source.string(), "--out", folder.file("imported")}).out;
   fs::remove_all(folder.file("imported"));
@@ -77,7 +77,7 @@ std::string imported(const fs::path& source, const test::TemporaryFolder& folder
 
 TEST_CASE("weights whose manifest is beside them are verified, as a folder and as a file",
           "[weights]") {
-  const test::MemoryFolder folder;
+  const tests::MemoryFolder folder;
   const fs::path checkpoint = checkpoint_in(folder);
   const fs::path file = checkpoint / weights_in(checkpoint)[0];
   CHECK(why_unverified(checkpoint).empty());
@@ -93,14 +93,14 @@ TEST_CASE("any damage to weights is refused by file and bytes, and gets no new c
   const auto seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  const test::MemoryFolder folder;
+  const tests::MemoryFolder folder;
   const fs::path checkpoint = checkpoint_in(folder);
   const std::vector<std::string> files = weights_in(checkpoint);
   for (int i = 0; i < 300; ++i) {
     const std::string& name = files[random() % files.size()];
     const std::string path = (checkpoint / name).string();
     CAPTURE(i, name);
-    const std::string whole = test::read_file(path);
+    const std::string whole = tests::read_file(path);
     std::string bytes = whole;
     const bool is_cut = i % 3 == 0;
     if (is_cut) {
@@ -108,7 +108,7 @@ TEST_CASE("any damage to weights is refused by file and bytes, and gets no new c
     } else {
       bytes[random() % bytes.size()] ^= static_cast<char>(1 << random() % 8);
     }
-    test::write_file(path, bytes);
+    tests::write_file(path, bytes);
     const std::string why =
         is_cut ? "it ends at byte " + std::to_string(bytes.size()) + ", not "
                : "its bytes 0 to " + std::to_string(whole.size() - 1) + " have the checksum ";
@@ -116,14 +116,14 @@ TEST_CASE("any damage to weights is refused by file and bytes, and gets no new c
     check_refused(path, name, why);
     check_import_refused(checkpoint, folder, why);
     check_import_refused(path, folder, why);
-    test::write_file(path, whole);
+    tests::write_file(path, whole);
   }
   fs::remove(checkpoint / files[0]);
   check_refused(checkpoint, files[0], "is missing, but manifest.json beside it names it");
 }
 
 TEST_CASE("damage to what holds no weights is none to them", "[weights]") {
-  const test::MemoryFolder folder;
+  const tests::MemoryFolder folder;
   const fs::path checkpoint = checkpoint_in(folder);
   fs::resize_file(checkpoint / "state.json", 10);
   for (const auto& entry : fs::directory_iterator(checkpoint)) {
@@ -133,14 +133,14 @@ TEST_CASE("damage to what holds no weights is none to them", "[weights]") {
 }
 
 TEST_CASE("a manifest that is damaged is refused, and one of others says nothing", "[weights]") {
-  const test::MemoryFolder folder;
+  const tests::MemoryFolder folder;
   const fs::path checkpoint = checkpoint_in(folder);
   const std::string manifest = (checkpoint / "manifest.json").string();
-  const std::string whole = test::read_file(manifest);
-  test::write_file(manifest, whole.substr(0, whole.size() / 2));
+  const std::string whole = tests::read_file(manifest);
+  tests::write_file(manifest, whole.substr(0, whole.size() / 2));
   check_refused(checkpoint, checkpoint.filename(), "manifest.json is damaged");
   check_import_refused(checkpoint, folder, "manifest.json is damaged");
-  test::write_file(manifest, R"({"name": "a web page", "icons": []})");
+  tests::write_file(manifest, R"({"name": "a web page", "icons": []})");
   CHECK(why_unverified(checkpoint) == "no manifest.json beside them says what they should be");
   // No single byte makes damaged weights pass: whichever it is, the damage is refused.
   const std::string damaged = weights_in(checkpoint)[0];
@@ -149,7 +149,7 @@ TEST_CASE("a manifest that is damaged is refused, and one of others says nothing
   for (size_t i = 0; i < whole.size(); ++i) {
     std::string bytes = whole;
     bytes[i] ^= 1;
-    test::write_file(manifest, bytes);
+    tests::write_file(manifest, bytes);
     CAPTURE(i);
     try {
       const std::string why = why_unverified(checkpoint);
@@ -162,7 +162,7 @@ TEST_CASE("a manifest that is damaged is refused, and one of others says nothing
 }
 
 TEST_CASE("weights that nobody knows the bytes of are taken, and said to be so", "[weights]") {
-  const test::MemoryFolder folder;
+  const tests::MemoryFolder folder;
   const fs::path checkpoint = checkpoint_in(folder);
   const fs::path file = checkpoint / weights_in(checkpoint)[0];
   fs::copy(file, folder.file("alone.safetensors"));
@@ -176,7 +176,7 @@ TEST_CASE("weights that nobody knows the bytes of are taken, and said to be so",
 }
 
 TEST_CASE("an import without a floating-point value is refused, others are told", "[weights]") {
-  const test::MemoryFolder folder;
+  const tests::MemoryFolder folder;
   const std::vector<std::byte> bytes(8);
   const models::SafetensorsTensor count{"steps.count", "I64", {1}, bytes};
   const models::SafetensorsTensor mask{"mask", "U8", {8}, bytes};

@@ -18,8 +18,8 @@
 
 using namespace shardlens;
 using namespace shardlens::runtime;
-using shardlens::runtime::tests::run_processes;
-using shardlens::runtime::tests::run_threads;
+using shardlens::tests::run_processes;
+using shardlens::tests::run_threads;
 
 namespace {
 

@@ -3,7 +3,9 @@
 #include <random>
 #include <vector>
 
-namespace shardlens::runtime::tests {
+namespace shardlens::tests {
+
+using namespace runtime;
 namespace {
 
 using planner::Action;
@@ -169,4 +171,4 @@ std::string run_steps(const Grid& grid, int rank, const Channels& channels, uint
   return "ok";
 }
 
-}  // namespace shardlens::runtime::tests
+}  // namespace shardlens::tests

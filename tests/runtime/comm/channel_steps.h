@@ -8,7 +8,7 @@
 #include "planner/schedule/schedule.h"
 #include "runtime/comm/channels.h"
 
-namespace shardlens::runtime::tests {
+namespace shardlens::tests {
 
 /// Powers of two, so that means are exact in any order of summing.
 struct Grid {
@@ -21,7 +21,7 @@ struct Grid {
 planner::Schedule schedule_over(const Grid& grid);
 
 /// "ok", or the first value that is wrong.
-std::string run_steps(const Grid& grid, int rank, const Channels& channels, uint64_t seed,
+std::string run_steps(const Grid& grid, int rank, const runtime::Channels& channels, uint64_t seed,
                       int steps);
 
-}  // namespace shardlens::runtime::tests
+}  // namespace shardlens::tests

@@ -20,7 +20,7 @@
 
 using namespace shardlens;
 using namespace shardlens::runtime;
-using namespace shardlens::runtime::tests;
+using namespace shardlens::tests;
 using shardlens::planner::Channel;
 using shardlens::planner::RankSet;
 using shardlens::planner::Schedule;

@@ -7,7 +7,9 @@
 #include <deque>
 #include <random>
 
-namespace shardlens::runtime::tests {
+namespace shardlens::tests {
+
+using namespace runtime;
 namespace {
 
 using Kind = PlannedOperation::Kind;
@@ -329,4 +331,4 @@ std::string run_plan(const Plan& plan, Communicator& first, Communicator& second
   return Player(plan, first, second, order).play();
 }
 
-}  // namespace shardlens::runtime::tests
+}  // namespace shardlens::tests

@@ -8,7 +8,7 @@
 
 #include "runtime/comm/communicator.h"
 
-namespace shardlens::runtime::tests {
+namespace shardlens::tests {
 
 /// Bits of the value of `dtype` next to `value`, ties to even.
 uint32_t encode(double value, DType dtype);
@@ -38,7 +38,7 @@ Plan random_plan(uint64_t seed, int world_size, int operations);
 enum class AllReduceOrder { rank, any };
 
 /// "ok " and a hash of all results that every rank must share, or what differs and where.
-std::string run_plan(const Plan& plan, Communicator& first, Communicator& second,
+std::string run_plan(const Plan& plan, runtime::Communicator& first, runtime::Communicator& second,
                      AllReduceOrder order);
 
-}  // namespace shardlens::runtime::tests
+}  // namespace shardlens::tests

@@ -18,7 +18,7 @@
 
 using namespace shardlens;
 using namespace shardlens::runtime;
-using namespace shardlens::runtime::tests;
+using namespace shardlens::tests;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;

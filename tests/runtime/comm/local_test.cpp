@@ -20,7 +20,7 @@
 
 using namespace shardlens;
 using namespace shardlens::runtime;
-using namespace shardlens::runtime::tests;
+using namespace shardlens::tests;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::Equals;
 using Catch::Matchers::StartsWith;

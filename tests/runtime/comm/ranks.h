@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace shardlens::runtime::tests {
+namespace shardlens::tests {
 
 using RankBody = std::function<std::string(int rank)>;
 
@@ -37,12 +37,12 @@ inline std::vector<std::string> run_threads(int world_size, const RankBody& body
   return texts;
 }
 
-struct Process {
+struct RankProcess {
   pid_t pid = 0;
   int texts = -1;  // read end
 };
 
-inline Process fork_rank(int rank, const RankBody& body) {
+inline RankProcess fork_rank(int rank, const RankBody& body) {
   int ends[2] = {-1, -1};
   if (pipe(ends) != 0) throw std::runtime_error("pipe");
   const pid_t pid = fork();
@@ -69,14 +69,14 @@ inline std::string read_all(int fd) {
 /// `lost`: a rank that will not end by itself; it is killed once all others have ended.
 inline std::vector<std::string> run_processes(int world_size, const RankBody& body,
                                               std::optional<int> lost = {}) {
-  std::vector<Process> processes;
+  std::vector<RankProcess> processes;
   for (int rank = 0; rank < world_size; ++rank) processes.push_back(fork_rank(rank, body));
   std::vector<std::string> texts(processes.size());
   for (int rank = 0; rank < world_size; ++rank) {
     const auto index = static_cast<size_t>(rank);
     if (rank != lost) texts[index] = read_all(processes[index].texts);
   }
-  for (const Process& process : processes) {
+  for (const RankProcess& process : processes) {
     kill(process.pid, SIGKILL);
     waitpid(process.pid, nullptr, 0);
     close(process.texts);
@@ -84,4 +84,4 @@ inline std::vector<std::string> run_processes(int world_size, const RankBody& bo
   return texts;
 }
 
-}  // namespace shardlens::runtime::tests
+}  // namespace shardlens::tests

@@ -9,7 +9,7 @@
 
 #include "tests/support/process.h"
 
-using namespace shardlens::test;
+using namespace shardlens::tests;
 using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("the doctor finds that this build trains, and leaves nothing behind", "[doctor]") {

@@ -165,7 +165,7 @@ TEST_CASE("the findings as JSON", "[doctor]") {
 }
 
 TEST_CASE("this machine's facts", "[doctor]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const MachineFacts facts = collect_facts(
       {.storage = folder.file("runs"), .data = "/nowhere", .workers = 2, .collective_s = 0.2});
   CHECK(facts.shm_total_bytes > 0);

@@ -15,7 +15,7 @@
 #include "tests/support/thread_ranks.h"
 
 using namespace shardlens;
-using namespace shardlens::test;
+using namespace shardlens::tests;
 using Catch::Matchers::WithinRel;
 using planner::Pass;
 using planner::Reshard;
@@ -23,8 +23,8 @@ using planner::StrategyKind;
 
 namespace {
 
-const runtime::ImageSet& fashion_mnist() {
-  static const runtime::Dataset data = runtime::load_dataset("fashion-mnist");
+const models::ImageSet& fashion_mnist() {
+  static const models::Dataset data = models::load_dataset("fashion-mnist");
   return data.train;
 }
 
@@ -43,7 +43,7 @@ class PlainTraining {
     }
   }
 
-  at::Tensor forward_and_backward(const runtime::Batch& batch) {
+  at::Tensor forward_and_backward(const models::Batch& batch) {
     at::Tensor value = batch.input;
     for (size_t unit = 0; unit < units_.size(); ++unit) {
       std::vector<at::Tensor> used;
@@ -106,7 +106,7 @@ void require_bit_equal_to_plain(const planner::Strategy& strategy) {
     ++compared;
   });
   for (int step = 0; step < 3; ++step) {
-    const runtime::Batch batch = batches.at(at::arange(step * 32, (step + 1) * 32, at::kLong));
+    const models::Batch batch = batches.at(at::arange(step * 32, (step + 1) * 32, at::kLong));
     const at::Tensor plain_loss = plain.forward_and_backward(batch);
     executor.run(schedule, step, [&] { return batch; });
     CHECK(at::equal(executor.loss(), plain_loss));

@@ -13,6 +13,7 @@
 
 #include "models/data/dataset.h"
 #include "models/families.h"
+#include "planner/config/options.h"
 #include "runtime/comm/none.h"
 #include "tests/support/counted_memory.h"
 #include "tests/support/strategies.h"
@@ -38,15 +39,15 @@ const models::ModelSpec& spec() {
   return made;
 }
 
-const runtime::ImageSet& images() {
-  static const runtime::Dataset data = runtime::load_dataset("fashion-mnist");
+const models::ImageSet& images() {
+  static const models::Dataset data = models::load_dataset("fashion-mnist");
   return data.train;
 }
 
 std::vector<double> losses_of(planner::Config config, int steps) {
   const int64_t ranks = planner::world_size_of(config);
   config.batch = kGlobalBatch / (ranks * config.accumulate);
-  return test::train_losses(spec(), images(), planner::strategy_of(config), steps,
+  return tests::train_losses(spec(), images(), planner::strategy_of(config), steps,
                             runtime::executor_options(config));
 }
 
@@ -100,7 +101,7 @@ void require_trains_as_one_rank(const planner::Config& config, int steps) {
 }  // namespace
 
 TEST_CASE("every strategy on 2 ranks begins to train as one rank does", "[numerics][strategies]") {
-  for (const auto& [name, config, strategy] : test::all_strategies(2)) {
+  for (const auto& [name, config, strategy] : tests::all_strategies(2)) {
     INFO(name);
     require_trains_as_one_rank(config, kFewSteps);
   }
@@ -108,7 +109,7 @@ TEST_CASE("every strategy on 2 ranks begins to train as one rank does", "[numeri
 
 TEST_CASE("every strategy trains as one rank does", "[numerics][strategies][long]") {
   const int world_size = GENERATE(2, 4);
-  for (const auto& [name, config, strategy] : test::all_strategies(world_size)) {
+  for (const auto& [name, config, strategy] : tests::all_strategies(world_size)) {
     INFO(name << " on " << world_size << " ranks");
     require_trains_as_one_rank(config, kSteps);
   }
@@ -119,8 +120,8 @@ TEST_CASE("random combinations of flags train as one rank does", "[numerics][str
   std::mt19937_64 engine(seed);
   for (int i = 0; i < 16; ++i) {
     const int world_size = i % 2 == 0 ? 2 : 4;
-    const auto flags = test::random_strategy_flags(engine, world_size);
-    const test::NamedStrategy drawn = test::named_strategy(flags, world_size);
+    const auto flags = tests::random_strategy_flags(engine, world_size);
+    const tests::NamedStrategy drawn = tests::named_strategy(flags, world_size);
     INFO("seed " << seed << ", draw " << i << ": " << drawn.name);
     require_trains_as_one_rank(drawn.config, kSteps);
   }
@@ -129,10 +130,10 @@ TEST_CASE("random combinations of flags train as one rank does", "[numerics][str
 TEST_CASE("no strategy keeps memory from step to step", "[strategies]") {
   at::set_num_threads(1);
   constexpr int kManySteps = 60;
-  for (const auto& [name, config, strategy] : test::all_strategies(4)) {
+  for (const auto& [name, config, strategy] : tests::all_strategies(4)) {
     INFO(name);
     const planner::Schedule schedule = build_schedule(spec(), strategy, planner::Pass::train);
-    const auto counted = std::make_shared<test::CountedMemory>();
+    const auto counted = std::make_shared<tests::CountedMemory>();
     const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, counted);
     const auto streams = runtime::make_inline_streams();
     const runtime::ExecutorOptions options = runtime::executor_options(config);
@@ -140,7 +141,7 @@ TEST_CASE("no strategy keeps memory from step to step", "[strategies]") {
     std::array<runtime::NoneCommunicator, 4> none;
     runtime::Executor executor(spec(), state, *streams, {&none[0], &none[1], &none[2], &none[3]},
                                options);
-    const runtime::Batch batch = runtime::synthetic_batch(spec(), 1, 0, at::kCPU);
+    const models::Batch batch = runtime::synthetic_batch(spec(), 1, 0, at::kCPU);
     int64_t after_two = 0;
     for (int step = 0; step < kManySteps; ++step) {
       executor.run(schedule, step, [&] { return batch; });

@@ -11,7 +11,7 @@
 #include "runtime/infer/picture.h"
 #include "tests/support/train_bench.h"
 
-using namespace shardlens::test;
+using namespace shardlens::tests;
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 namespace fs = std::filesystem;

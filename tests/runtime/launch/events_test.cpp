@@ -14,11 +14,11 @@ using runtime::RunEvent;
 namespace fs = std::filesystem;
 
 TEST_CASE("an event is a line of JSON with the documented keys") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   EventLog log(folder.file("events.jsonl"));
   log.add({.generation = 3, .kind = "killed", .rank = 1, .step = 57, .text = "a \"b\"\n\xff"});
   log.add({.generation = 4, .kind = "restarted", .text = ""});
-  const std::string text = test::read_file(folder.file("events.jsonl"));
+  const std::string text = tests::read_file(folder.file("events.jsonl"));
   CHECK(std::count(text.begin(), text.end(), '\n') == 2);
   const auto json = nlohmann::json::parse(text.substr(0, text.find('\n')));
   CHECK(json.size() == 6);
@@ -38,14 +38,14 @@ TEST_CASE("an event is a line of JSON with the documented keys") {
 }
 
 TEST_CASE("whatever a crash leaves of a line, all other events are read") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string file = folder.file("events.jsonl");
   EventLog(file).add({.generation = 1, .kind = "started", .text = "4 ranks"});
   EventLog(file).add({.generation = 1, .kind = "killed", .text = "rank 1"});
-  const std::string whole = test::read_file(file);
+  const std::string whole = tests::read_file(file);
   const size_t first = whole.find('\n') + 1;
   for (size_t cut = first; cut <= whole.size(); ++cut) {
-    test::write_file(file, whole.substr(0, cut));
+    tests::write_file(file, whole.substr(0, cut));
     EventLog(file).add({.generation = 2, .kind = "finished", .text = ""});
     const auto events = read_events(file);
     // A line that lacks its end alone is whole.
@@ -56,7 +56,7 @@ TEST_CASE("whatever a crash leaves of a line, all other events are read") {
 }
 
 TEST_CASE("an event that the disk does not take is written with the next one") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string file = folder.file("later/events.jsonl");
   EventLog log(file);
   log.add({.generation = 1, .kind = "disk_full", .text = ""});

@@ -19,7 +19,7 @@
 #include "tests/support/launched_runs.h"
 
 using namespace shardlens;
-using namespace shardlens::test;
+using namespace shardlens::tests;
 using Catch::Matchers::ContainsSubstring;
 namespace fs = std::filesystem;
 

@@ -15,7 +15,7 @@
 #include "tests/support/launched_runs.h"
 #include "tests/support/torchrun.h"
 
-using namespace shardlens::test;
+using namespace shardlens::tests;
 using Catch::Matchers::ContainsSubstring;
 namespace fs = std::filesystem;
 

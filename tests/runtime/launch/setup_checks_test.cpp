@@ -58,7 +58,7 @@ std::string refusal_with(std::vector<std::string> of_rank_1) {
   of_rank_1.insert(of_rank_1.begin(), flags.begin(), flags.end());
   const Job other = job_with(of_rank_1);
   try {
-    test::run_ranks(job.train, [&](int rank, Channels channels) {
+    tests::run_ranks(job.train, [&](int rank, Channels channels) {
       expect_same_job(rank == 1 ? other : job, rank, channels);
     });
   } catch (const std::invalid_argument& error) {
@@ -138,9 +138,9 @@ TEST_CASE("more ranks than samples is worth a warning", "[setup]") {
 }
 
 TEST_CASE("a run that keeps its weights gathered is told so where memory ends", "[setup][null]") {
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const auto told = [&](const std::string& reshard) {
-    const test::Ended ended = test::run({SHARDLENS_TRAIN,
+    const tests::Ended ended = tests::run({SHARDLENS_TRAIN,
                                          "--device",
                                          "null:h200",
                                          "--capacity",
@@ -170,8 +170,8 @@ TEST_CASE("a run that keeps its weights gathered is told so where memory ends", 
 }
 
 TEST_CASE("a warning is printed and the run goes on", "[setup][train]") {
-  const test::TemporaryFolder folder;
-  const test::Ended ended = test::run({SHARDLENS_TRAIN, "--device", "cpu", "--data", "synthetic",
+  const tests::TemporaryFolder folder;
+  const tests::Ended ended = tests::run({SHARDLENS_TRAIN, "--device", "cpu", "--data", "synthetic",
                                        "--steps", "1", "--batch", "2", "--workers", "2", "--wrap",
                                        "root", "--storage", folder.file("runs")});
   CHECK(ended.exit_code == 0);

@@ -24,7 +24,7 @@
 #include "tests/support/fault_log.h"
 #include "tests/support/supervised_run.h"
 
-using namespace shardlens::test;
+using namespace shardlens::tests;
 namespace fs = std::filesystem;
 
 namespace {

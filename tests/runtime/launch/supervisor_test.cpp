@@ -16,7 +16,7 @@
 #include "tests/support/image_files.h"
 #include "tests/support/supervised_run.h"
 
-using namespace shardlens::test;
+using namespace shardlens::tests;
 using Catch::Matchers::ContainsSubstring;
 namespace fs = std::filesystem;
 

@@ -11,6 +11,7 @@
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;
+using namespace shardlens::models;
 using namespace shardlens::runtime;
 using Catch::Matchers::ContainsSubstring;
 
@@ -20,8 +21,8 @@ std::vector<int64_t> values(const at::Tensor& tensor) {
   return {tensor.data_ptr<int64_t>(), tensor.data_ptr<int64_t>() + tensor.numel()};
 }
 
-test::Picture waves(int width, int height) {
-  test::Picture picture{.width = width, .height = height};
+tests::Picture waves(int width, int height) {
+  tests::Picture picture{.width = width, .height = height};
   for (int y = 0; y < height; ++y) {
     for (int x = 0; x < width; ++x) {
       for (int c = 0; c < 3; ++c) {
@@ -112,10 +113,10 @@ TEST_CASE("images are cut to shape as torchvision cuts them") {
         {69, 78, 97, 115, 134, 143},
         {75, 84, 103, 121, 140, 149},
         {80, 89, 108, 126, 145, 154}}}};
-  const test::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   for (const Case& c : cases) {
     CAPTURE(c.width, c.height, c.px);
-    test::write_picture(folder.file("p.png"), waves(c.width, c.height));
+    tests::write_picture(folder.file("p.png"), waves(c.width, c.height));
     const at::Tensor square = read_square(folder.file("p.png"), c.px, 3);
     REQUIRE(square.sizes() == at::IntArrayRef{3, c.px, c.px});
     for (int64_t y = 0; y < c.px; ++y) {
@@ -128,19 +129,19 @@ TEST_CASE("images are cut to shape as torchvision cuts them") {
 }
 
 TEST_CASE("a strip of pixels is refused, not blown up") {
-  const test::TemporaryFolder folder;
-  test::write_picture(folder.file("p.png"), test::plain_picture(2000, 1, 1, 2, 3));
+  const tests::TemporaryFolder folder;
+  tests::write_picture(folder.file("p.png"), tests::plain_picture(2000, 1, 1, 2, 3));
   CHECK_THROWS_WITH(read_square(folder.file("p.png"), 224, 3),
                     ContainsSubstring("p.png: has sides of 1 and 2000 px"));
 }
 
 TEST_CASE("batches of files are in the order of the indices") {
-  const test::TemporaryFolder folder;
-  std::vector<planner::ImageFile> files;
+  const tests::TemporaryFolder folder;
+  std::vector<models::ImageFile> files;
   for (int i = 0; i < 3; ++i) {
     files.push_back({folder.file(std::to_string(i) + ".png"), 10 + i});
     const auto value = static_cast<uint8_t>(i * 100);
-    test::write_picture(files.back().path, test::plain_picture(8, 6, value, value, value));
+    tests::write_picture(files.back().path, tests::plain_picture(8, 6, value, value, value));
   }
   const FileBatches batches(files, 4, 1, c10::Device(c10::kCPU));
   const Batch batch = batches.at(at::tensor({2, 0}, at::kLong));

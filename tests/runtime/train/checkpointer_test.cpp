@@ -19,7 +19,7 @@ using namespace shardlens::runtime;
 
 namespace {
 
-Job make_job(const test::NamedStrategy& named) {
+Job make_job(const tests::NamedStrategy& named) {
   Job job;
   job.spec = models::make_spec("small", models::VitSizes{.image_px = 8,
                                                          .patch_px = 4,
@@ -40,7 +40,7 @@ Job make_job(const test::NamedStrategy& named) {
 class Ranks {
  public:
   explicit Ranks(const std::vector<std::string>& flags, int world_size)
-      : job(make_job(test::named_strategy(flags, world_size))),
+      : job(make_job(tests::named_strategy(flags, world_size))),
         region_(SharedRegion::create(Board::bytes(world_size))),
         board_(Board::initialise(region_.data(), world_size)) {
     const ExecutorOptions options = executor_options(job.config);
@@ -120,13 +120,13 @@ void fill(Ranks& ranks) {
 
 TEST_CASE("a state is the same after a checkpoint, whatever its layout", "[checkpoint]") {
   for (const int world_size : {1, 4}) {
-    for (const auto& flags : test::all_strategy_flags(world_size)) {
-      const auto named = test::named_strategy(flags, world_size);
+    for (const auto& flags : tests::all_strategy_flags(world_size)) {
+      const auto named = tests::named_strategy(flags, world_size);
       if (named.strategy.world_size != world_size) continue;
       INFO(world_size << " ranks: " << named.name);
       Ranks before(flags, world_size), after(flags, world_size);
       fill(before);
-      const test::MemoryFolder folder;
+      const tests::MemoryFolder folder;
       before.save(folder.path(), {.step = 9, .epoch = 1});
       const CheckpointState state = after.restore(folder.path(), 9);
       CHECK(state.step == 9);
@@ -142,7 +142,7 @@ TEST_CASE("a state is the same after a checkpoint, whatever its layout", "[check
 
 TEST_CASE("random numbers and the loss scale go on where they were", "[checkpoint]") {
   const std::vector<std::string> flags = {"--param-dtype", "fp16"};
-  const test::MemoryFolder folder;
+  const tests::MemoryFolder folder;
   Ranks before(flags, 1), after(flags, 1);
   restore({.scale = 2048, .steps_without_overflow = 17}, before.scales[0]);
   at::Generator& generator = const_cast<at::Generator&>(at::detail::getDefaultCPUGenerator());

@@ -13,7 +13,7 @@
 #include "tests/support/thread_ranks.h"
 
 using namespace shardlens;
-using namespace shardlens::test;
+using namespace shardlens::tests;
 using Catch::Matchers::WithinAbs;
 using Catch::Matchers::WithinRel;
 
@@ -139,7 +139,7 @@ int64_t state_bytes_of(const planner::Schedule& schedule, runtime::RankState& st
 
 /// As the recording script trains. `factor` as in TappedCommunicator.
 void train(const planner::Schedule& schedule, int steps, float factor, Recording& recording) {
-  const runtime::Dataset data = runtime::load_dataset("fashion-mnist");
+  const models::Dataset data = models::load_dataset("fashion-mnist");
   recording.losses.resize(static_cast<size_t>(steps));
   run_ranks(schedule, [&](int rank, runtime::Channels channels) {
     TappedCommunicator tapped(*channels.reduce, factor, [&](const auto& operation, auto shard) {
@@ -254,7 +254,7 @@ void check_losses(const std::vector<double>& losses, const std::vector<double>& 
 void check_strategies(size_t steps) {
   std::ifstream file(SHARDLENS_SOURCE_DIR "/tests/fixtures/fsdp2_strategies.json");
   const auto fixture = nlohmann::json::parse(file);
-  const runtime::Dataset data = runtime::load_dataset("fashion-mnist");
+  const models::Dataset data = models::load_dataset("fashion-mnist");
   int compared = 0;
   for (const auto& [name, row] : fixture.items()) {
     if (!row.is_object() || row["settings"].contains("offload")) continue;
@@ -273,7 +273,7 @@ void check_strategies(size_t steps) {
     const auto expected = row["losses"].get<std::vector<double>>();
     REQUIRE(expected.size() == 20);
     const std::vector<double> losses =
-        test::train_losses(tutorial(), data.train, planner::strategy_of(config),
+        tests::train_losses(tutorial(), data.train, planner::strategy_of(config),
                            static_cast<int>(steps), runtime::executor_options(config));
     check_losses(losses, expected, config.param_dtype == DType::fp32);
     ++compared;

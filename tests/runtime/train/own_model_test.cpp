@@ -20,7 +20,7 @@
 #include "tests/support/thread_ranks.h"
 
 using namespace shardlens;
-using namespace shardlens::test;
+using namespace shardlens::tests;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 using planner::Pass;
@@ -68,7 +68,7 @@ models::OwnModel small_model() {
   return model;
 }
 
-runtime::Batch whole_batch(int step) {
+models::Batch whole_batch(int step) {
   const auto seed = static_cast<uint64_t>(step);
   const models::OwnModel model = small_model();
   return runtime::synthetic_batch(model.spec, kGlobalBatch, seed, at::kCPU);
@@ -93,7 +93,7 @@ std::vector<double> plain_losses(const models::OwnModel& model) {
   const at::Tensor count = at::zeros({});
   std::vector<double> losses;
   for (int step = 0; step < kSteps; ++step) {
-    const runtime::Batch batch = whole_batch(step);
+    const models::Batch batch = whole_batch(step);
     at::Tensor value = batch.input;
     for (size_t unit = 0; unit < model.units.size(); ++unit) {
       std::vector<at::Tensor> used;
@@ -134,11 +134,11 @@ std::vector<double> sharded_losses(const models::OwnModel& model,
     draw_into(state, model);
     runtime::Executor executor(model.spec, state, *streams, channels, options);
     for (int step = 0; step < kSteps; ++step) {
-      const runtime::Batch whole = whole_batch(step);
+      const models::Batch whole = whole_batch(step);
       int64_t first = rank * strategy.batch * strategy.microbatches;
       executor.run(schedule, step, [&] {
         const int64_t begin = std::exchange(first, first + strategy.batch);
-        return runtime::Batch{.input = whole.input.narrow(0, begin, strategy.batch),
+        return models::Batch{.input = whole.input.narrow(0, begin, strategy.batch),
                               .targets = whole.targets.narrow(0, begin, strategy.batch)};
       });
       double loss = executor.loss().item<double>();
@@ -236,7 +236,7 @@ TEST_CASE("token ids are never cast, and our own models cast for themselves", "[
   strategy.param_dtype = DType::bf16;
   CHECK(std::isfinite(sharded_losses(model, strategy).back()));
 
-  static const runtime::Dataset data = runtime::load_dataset("fashion-mnist");
+  static const models::Dataset data = models::load_dataset("fashion-mnist");
   const models::ModelSpec vit = models::find_spec("vit-tutorial");
   strategy.batch = 8;
   runtime::ExecutorOptions options;

@@ -15,7 +15,7 @@
 #include "tests/support/supervised_run.h"
 #include "tests/support/train_bench.h"
 
-using namespace shardlens::test;
+using namespace shardlens::tests;
 using Catch::Matchers::ContainsSubstring;
 namespace fs = std::filesystem;
 

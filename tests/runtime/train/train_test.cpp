@@ -15,7 +15,7 @@
 #include "tests/support/image_files.h"
 #include "tests/support/train_bench.h"
 
-using namespace shardlens::test;
+using namespace shardlens::tests;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
 namespace fs = std::filesystem;

@@ -25,7 +25,7 @@ models::OwnModel unused_parameter() {
 runtime::OwnTraining classifier() {
   const auto samples = [](const at::Tensor& indices) {
     const at::Tensor classes = indices.remainder(kClasses);
-    return runtime::Batch{.input = at::one_hot(classes, kClasses).to(at::kFloat),
+    return models::Batch{.input = at::one_hot(classes, kClasses).to(at::kFloat),
                           .targets = classes};
   };
   models::OwnModel model =
@@ -38,7 +38,7 @@ runtime::OwnTraining classifier() {
 runtime::OwnTraining short_of_samples() {
   runtime::OwnTraining own = classifier();
   own.train.at = [](const at::Tensor&) {
-    return runtime::Batch{.input = at::zeros({2, kClasses}), .targets = at::zeros({2}, at::kLong)};
+    return models::Batch{.input = at::zeros({2, kClasses}), .targets = at::zeros({2}, at::kLong)};
   };
   return own;
 }

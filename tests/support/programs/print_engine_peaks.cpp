@@ -21,8 +21,8 @@ nlohmann::json answer_to(const std::string& line, const std::string& what) {
   constexpr const char* kGpu = "h200";
   if (what == "--rules") return models::nearest_torch_rules(line).version;
   const auto row = nlohmann::json::parse(line);
-  if (what == "--events") return test::predicted_events(test::engine_case(row, kGpu));
-  const auto peak = test::predicted_peak(test::engine_case(row, what.empty() ? kGpu : what));
+  if (what == "--events") return tests::predicted_events(tests::engine_case(row, kGpu));
+  const auto peak = tests::predicted_peak(tests::engine_case(row, what.empty() ? kGpu : what));
   if (!peak) return nullptr;
   return {peak->allocated_bytes, peak->reserved_bytes};
 }

@@ -1,6 +1,6 @@
 #include "tests/support/programs/scripted_cupti.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 ScriptedCupti& scripted_cupti() {
   static ScriptedCupti instance;
@@ -21,9 +21,9 @@ void driver_call(CUpti_CallbackFunc callback, void* data, CUpti_CallbackId id,
   callback(data, CUPTI_CB_DOMAIN_DRIVER_API, id, &site);
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests
 
-using shardlens::test::scripted_cupti;
+using shardlens::tests::scripted_cupti;
 
 extern "C" {
 

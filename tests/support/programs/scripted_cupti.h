@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 struct ScriptedCupti {
   // What it answers.
@@ -30,4 +30,4 @@ ScriptedCupti& scripted_cupti();
 void driver_call(CUpti_CallbackFunc callback, void* data, CUpti_CallbackId id,
                  const void* parameters, int result, const std::function<void()>& during);
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

@@ -26,7 +26,7 @@ using namespace shardlens;
                           int64_t last) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   try {
-    for (int64_t step = first; step <= last; ++step) test::write_small_checkpoint(options, step);
+    for (int64_t step = first; step <= last; ++step) tests::write_small_checkpoint(options, step);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "rank %d: %s\n", options.rank, error.what());
     ::_exit(1);

@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "usage: write_large_recording FILE.slp EVENTS\n");
     return 2;
   }
-  const auto counts = shardlens::test::write_large_recording(argv[1], std::stoll(argv[2]));
+  const auto counts = shardlens::tests::write_large_recording(argv[1], std::stoll(argv[2]));
   fmt::print("{} events, {} lost, {} bytes\n", counts.events, counts.lost, counts.bytes);
   return counts.lost == 0 ? 0 : 1;
 }

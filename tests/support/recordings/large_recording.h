@@ -9,7 +9,7 @@
 #include "profiler/file/writer.h"
 #include "tests/support/recordings/synthetic_profile.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 /// Waits where the writer falls behind, so that nothing is lost. Returns what the writer counted.
 inline profiler::WriterCounts write_large_recording(const std::string& path, int64_t events) {
@@ -30,4 +30,4 @@ inline profiler::WriterCounts write_large_recording(const std::string& path, int
   return writer.counts();
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

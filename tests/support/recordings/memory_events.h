@@ -14,7 +14,7 @@
 
 #include "profiler/recording/profile.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 struct MemoryEvent {
   bool taken = false;
@@ -157,4 +157,4 @@ inline std::string first_difference(const std::vector<MemoryEvent>& recorded,
   return text;
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

@@ -10,7 +10,7 @@
 #include "profiler/file/writer.h"
 #include "profiler/recording/profile.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 /// Frees and declarations mostly name addresses that were allocated, but not always.
 inline std::vector<profiler::Event> random_events(std::mt19937_64& engine, size_t count,
@@ -67,4 +67,4 @@ inline profiler::WriterCounts write_profile(const std::string& path,
   return writer.counts();
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

@@ -13,7 +13,7 @@
 #include "profiler/recording/profile.h"
 #include "tests/support/model_allocator.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 struct RandomRecording {
   profiler::Profile profile;
@@ -119,4 +119,4 @@ inline RandomRecording random_recording(uint64_t seed, bool expandable = false, 
   return RandomRecorder(seed, expandable).record(steps);
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

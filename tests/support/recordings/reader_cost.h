@@ -16,7 +16,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 struct ReaderCost {
   double cpu_s = 0;
@@ -67,4 +67,4 @@ inline ReaderCost cost_of(const std::function<void()>& read, unsigned most_cpu_s
   return cost;
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

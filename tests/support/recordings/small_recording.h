@@ -5,7 +5,7 @@
 
 #include "profiler/recording/profile.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 /// `activation_bytes` is what forward keeps.
 inline profiler::Profile small_recording(int32_t rank = 0,
@@ -62,4 +62,4 @@ inline profiler::Profile small_recording(int32_t rank = 0,
   return profile;
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

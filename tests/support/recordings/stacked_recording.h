@@ -10,7 +10,7 @@
 
 #include "tests/support/recordings/view_recording.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 class Stacker {
  public:
@@ -102,4 +102,4 @@ inline profiler::Profile leaking_recording(int steps, int64_t kept_bytes, int64_
   return profile;
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

@@ -15,7 +15,7 @@
 
 #include "profiler/recording/profile.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 struct SyntheticOptions {
   uint64_t seed = 1;
@@ -307,4 +307,4 @@ inline profiler::Profile synthetic_profile(SyntheticOptions options = {}) {
   return profile;
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

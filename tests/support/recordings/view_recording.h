@@ -13,7 +13,7 @@
 #include "planner/schedule/schedule.h"
 #include "profiler/recording/profile.h"
 
-namespace shardlens::test {
+namespace shardlens::tests {
 
 struct ViewRecordingOptions {
   int32_t rank = 0;
@@ -171,4 +171,4 @@ inline profiler::Profile view_recording(ViewRecordingOptions options = {}) {
   return ViewRecorder(std::move(options)).record();
 }
 
-}  // namespace shardlens::test
+}  // namespace shardlens::tests

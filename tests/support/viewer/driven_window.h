@@ -24,10 +24,10 @@ constexpr const char* kDriverLeaks = "ASAN_OPTIONS=detect_leaks=0";
 /// Two recordings of one training that differ in what they keep.
 struct Files {
   Files() {
-    test::write_profile(a, test::view_recording({.keep_weights = true}));
-    test::write_profile(b, test::view_recording({.forward_ns = 9'000'000}));
+    tests::write_profile(a, tests::view_recording({.keep_weights = true}));
+    tests::write_profile(b, tests::view_recording({.forward_ns = 9'000'000}));
   }
-  test::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   std::string a = folder.file("keep.slp");
   std::string b = folder.file("reshard.slp");
 };
@@ -51,19 +51,19 @@ class Display {
     const auto has_number = [&] {
       return std::filesystem::exists(number_file()) && !number().empty();
     };
-    REQUIRE(test::wait_until(has_number));
+    REQUIRE(tests::wait_until(has_number));
   }
   std::string name() const { return "DISPLAY=:" + number(); }
 
  private:
   std::string number_file() const { return folder_.file("number"); }
   std::string number() const {
-    std::string text = test::read_file(number_file());
+    std::string text = tests::read_file(number_file());
     return text.ends_with('\n') ? text.substr(0, text.size() - 1) : "";
   }
 
-  test::TemporaryFolder folder_;
-  test::Process server_;
+  tests::TemporaryFolder folder_;
+  tests::Process server_;
 };
 
 class DrivenWindow {
@@ -77,7 +77,7 @@ class DrivenWindow {
 
   DrivenWindow(const Display& display, const Options& options)
       : display_(display.name()), session_(options.session), program_(words_of(options)) {
-    const test::Ended found =
+    const tests::Ended found =
         xdotool({"search", "--sync", "--onlyvisible", "--name", "^Shardlens$"});
     REQUIRE(found.exit_code == 0);
     window_ = found.out.substr(0, found.out.find('\n'));
@@ -116,7 +116,7 @@ class DrivenWindow {
       std::filesystem::remove(session_);
       do_silently({"key", "ctrl+s"});
       const auto is_saved = [&] { return std::filesystem::exists(session_); };
-      if (!test::wait_until(is_saved, kStandstill)) return false;
+      if (!tests::wait_until(is_saved, kStandstill)) return false;
       if (wanted(load_session(session_))) return true;
     }
     return false;
@@ -158,15 +158,15 @@ class DrivenWindow {
   void do_silently(const std::vector<std::string>& arguments) {
     REQUIRE(xdotool(arguments).exit_code == 0);
   }
-  test::Ended xdotool(std::vector<std::string> arguments) const {
+  tests::Ended xdotool(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), {"/usr/bin/env", display_, "timeout", "300", "xdotool"});
-    return test::run(arguments);
+    return tests::run(arguments);
   }
 
   std::string display_;
   std::string session_;
   std::string window_;
-  test::Process program_;
+  tests::Process program_;
   int acts_ = 0;
 };
 

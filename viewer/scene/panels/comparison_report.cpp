@@ -19,7 +19,6 @@
 
 namespace shardlens::viewer {
 
-using profiler::bytes_text;
 using profiler::kCategoryNames;
 
 namespace {
@@ -289,7 +288,7 @@ std::string json_report(const Subjects& subjects, const Subject& base,
   }
   report["strategies"] = Json::array();
   for (const Subject& one : subjects) report["strategies"].push_back(json_of(one));
-  return input::json_text(report);
+  return json_text(report);
 }
 
 std::string csv_quoted(const std::string& text) {

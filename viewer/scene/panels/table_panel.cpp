@@ -12,7 +12,6 @@
 
 namespace shardlens::viewer {
 
-using profiler::bytes_text;
 
 namespace {
 

@@ -15,7 +15,6 @@
 
 namespace shardlens::viewer {
 
-using profiler::bytes_text;
 
 namespace {
 
