@@ -21,10 +21,10 @@ foreach(name IN LISTS linked)
   install(PROGRAMS "$<TARGET_FILE:shardlens-with-libtorch>" DESTINATION bin RENAME ${name}
           COMPONENT portable EXCLUDE_FROM_ALL)
 endforeach()
-add_dependencies(programs ${linked} shardlens-record shardlens-with-libtorch shardlens_null_device)
+add_dependencies(programs ${linked} shardlens-record shardlens-with-libtorch shardlens_null_stubs)
 # The programs that .setup/demo runs: a new user waits for them, and for no others.
 add_custom_target(demo DEPENDS shardlens shardlens-train shardlens-plan shardlens-profile shardlens-view
-                               shardlens_null_device)
+                               shardlens_null_stubs)
 install(TARGETS ${SHARDLENS_NULL_LIBRARIES} LIBRARY DESTINATION ${home}/null_device
         COMPONENT recorders NAMELINK_SKIP)
 install(TARGETS shardlens_python LIBRARY DESTINATION ${home}/record COMPONENT recorders)
@@ -71,20 +71,18 @@ foreach(moved IN ITEMS config/strategy.h=planner/config/strategy.h train/runtime
   install(FILES "${CMAKE_BINARY_DIR}/forwarding/${old}" DESTINATION include/shardlens/${folder})
 endforeach()
 install(FILES commands/home.cpp DESTINATION ${home})
-target_sources(shardlens_launch
+target_sources(shardlens_runtime
                INTERFACE "$<INSTALL_INTERFACE:$<INSTALL_PREFIX>/${home}/home.cpp>")
 target_compile_definitions(
-  shardlens_launch INTERFACE "$<INSTALL_INTERFACE:SHARDLENS_HOME=\"$<INSTALL_PREFIX>/${home}\">")
-target_include_directories(shardlens_launch INTERFACE $<INSTALL_INTERFACE:include/shardlens>)
-target_compile_features(shardlens_launch INTERFACE cxx_std_20)
+  shardlens_runtime INTERFACE "$<INSTALL_INTERFACE:SHARDLENS_HOME=\"$<INSTALL_PREFIX>/${home}\">")
+target_include_directories(shardlens_runtime INTERFACE $<INSTALL_INTERFACE:include/shardlens>)
+target_compile_features(shardlens_runtime INTERFACE cxx_std_20)
 
-set_target_properties(shardlens_launch PROPERTIES EXPORT_NAME runtime)
-install(TARGETS shardlens_launch shardlens_restarts shardlens_train shardlens_progress
-                shardlens_execute shardlens_checkpoint shardlens_comm shardlens_gloo shardlens_nccl
-                shardlens_step shardlens_schedule shardlens_data shardlens_config shardlens_model
-                shardlens_spec shardlens_safetensors shardlens_recorder shardlens_driver_watch
-                shardlens_recording shardlens_report shardlens_profile shardlens_judgement
-                shardlens_base shardlens_flags shardlens_libtorch shardlens_libc10_cuda
+set_target_properties(shardlens_runtime PROPERTIES EXPORT_NAME runtime)
+install(TARGETS shardlens_base shardlens_models shardlens_models_torch shardlens_profiler
+                shardlens_driver_watch shardlens_recorder shardlens_null_device shardlens_planner
+                shardlens_runtime_core shardlens_runtime shardlens_flags shardlens_libtorch
+                shardlens_libc10_cuda
         EXPORT ShardlensTargets
         ARCHIVE DESTINATION ${home})
 install(EXPORT ShardlensTargets NAMESPACE Shardlens:: DESTINATION lib/cmake/Shardlens)

@@ -18,7 +18,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 fs::path receipt_path(const fs::path& folder, int rank) {
@@ -26,17 +25,17 @@ fs::path receipt_path(const fs::path& folder, int rank) {
 }
 
 std::string receipt_json(const Receipt& receipt) {
-  Json ranges = Json::array();
+  nlohmann::json ranges = nlohmann::json::array();
   for (const SummedRange& range : receipt.ranges) {
     ranges.push_back({range.file, range.offset_bytes, range.bytes, range.crc32c});
   }
-  return Json{{"ranges", ranges}, {"progress", to_json(receipt.progress)}}.dump();
+  return nlohmann::json{{"ranges", ranges}, {"progress", to_json(receipt.progress)}}.dump();
 }
 
 Receipt read_receipt(const fs::path& path) {
-  const Json json = parse_strict_json(read_whole_file(path));
+  const nlohmann::json json = parse_strict_json(read_whole_file(path));
   Receipt receipt;
-  for (const Json& range : json.at("ranges")) {
+  for (const nlohmann::json& range : json.at("ranges")) {
     receipt.ranges.push_back({range[0], range[1], range[2], range[3]});
   }
   receipt.progress = parse_rank_progress(json.at("progress").get<std::string>());
