@@ -13,7 +13,6 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 /// Returns the smallest multiple of `multiple` that is not below `a`.
 constexpr int64_t round_up(int64_t a, int64_t multiple) { return ceil_div(a, multiple) * multiple; }
 
-
 /// Formats bytes as "1.50 GiB", below 1 KiB as "640 B". From 1 KiB on it has three digits at least,
 /// so that two sizes can be told apart.
 std::string bytes_text(int64_t bytes);

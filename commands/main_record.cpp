@@ -55,7 +55,7 @@ std::vector<RecordVerdict> report_all(const RecordOptions& options, const Record
   const std::vector<RecordVerdict> verdicts = verdicts_of(ranks);
   const std::string next = next_steps(options.out, reports_of(ranks), verdicts);
   print_output("\n" + unrecorded_text(run, verdicts) + verdicts_text(ranks) + "\n" +
-                         profiler::report_text(reports_of(ranks)) + next);
+               profiler::report_text(reports_of(ranks)) + next);
   return verdicts;
 }
 
@@ -97,7 +97,7 @@ int record_ranks(const RecordOptions& options, const PythonProgram& program,
   if (fullest == nullptr) return runs.exit_code();
   const std::string next = next_steps(options.out, reports_of(runs.ranks), verdicts_of(runs.ranks));
   print_output("\n" + verdicts_text(runs.ranks) + "\n" + ranks_text(runs) + "\n" +
-                         profiler::report_text({fullest->report}) + next);
+               profiler::report_text({fullest->report}) + next);
   return runs.exit_code();
 }
 

@@ -166,10 +166,10 @@ ModelSpec find_spec(const std::string& name_or_file, int64_t seq) {
       [&](auto& sizes) {
         if (seq != 0) set_seq(sizes, found.name, seq);
         if (found.most_seq != 0 && seq > found.most_seq) {
-          throw std::invalid_argument(shown(
-              fmt::format("--seq {}: {} attends to a sliding window of {}, which is not to "
-                          "be had; give --seq {} or less",
-                          seq, name_or_file, found.most_seq, found.most_seq)));
+          throw std::invalid_argument(
+              shown(fmt::format("--seq {}: {} attends to a sliding window of {}, which is not to "
+                                "be had; give --seq {} or less",
+                                seq, name_or_file, found.most_seq, found.most_seq)));
         }
         try {
           return make_spec(found.name, sizes);
@@ -177,8 +177,7 @@ ModelSpec find_spec(const std::string& name_or_file, int64_t seq) {
           // The reader names the file in its own errors; if sizes do not go together, the error has
           // the model's name and the file is added here.
           if (!name_or_file.ends_with(".json")) throw;
-          throw std::invalid_argument(
-              shown(fmt::format("{}: {}", name_or_file, error.what())));
+          throw std::invalid_argument(shown(fmt::format("{}: {}", name_or_file, error.what())));
         }
       },
       found.sizes);

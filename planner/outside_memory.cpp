@@ -68,10 +68,10 @@ Calibration from_recording(const std::string& path) {
 }
 
 Calibration from_json(const std::string& path) {
-  const auto json = find_json(read_file(path, kDescription.bytes,
-                                                      "give --calibration a recording or its JSON"),
-                                     kDescription)
-                        .value_or(nullptr);
+  const auto json =
+      find_json(read_file(path, kDescription.bytes, "give --calibration a recording or its JSON"),
+                kDescription)
+          .value_or(nullptr);
   Calibration calibration{.source = path};
   const std::array<std::pair<const char*, int64_t*>, 3> keys = {
       {{"context_bytes", &calibration.context_bytes},

@@ -22,7 +22,6 @@ namespace shardlens::planner {
 
 namespace {
 
-
 // ---- candidates ---------------------------------------------------------------------------------
 
 using Alteration = std::function<void(Config&)>;

@@ -12,7 +12,6 @@ namespace shardlens::planner {
 
 namespace {
 
-
 std::string place_of(const PlanMoment& moment) {
   std::string text(profiler::kPhaseNames[static_cast<size_t>(moment.phase)]);
   if (moment.step >= 0) text += fmt::format(", step {}", moment.step);

@@ -94,8 +94,7 @@ class Document {
 
   size_t place(Index index) const { return static_cast<size_t>(nodes_[index].number); }
   Index add(Type type, int64_t number) {
-    if (nodes_.size() >= kRecord.values)
-      throw std::invalid_argument("it has too many values");
+    if (nodes_.size() >= kRecord.values) throw std::invalid_argument("it has too many values");
     nodes_.push_back({type, number});
     return static_cast<Index>(nodes_.size() - 1);
   }

@@ -14,8 +14,8 @@ namespace shardlens::models {
 namespace {
 
 [[noreturn]] void refuse_image(const std::string& path, std::string_view why) {
-  throw std::invalid_argument(fmt::format("{}: cannot be read as an image ({}); fix or remove it",
-                                          shown(path), why));
+  throw std::invalid_argument(
+      fmt::format("{}: cannot be read as an image ({}); fix or remove it", shown(path), why));
 }
 
 /// Returns ITU-R 601's brightness, computed in units of 2^-16 and rounded, as Pillow's "L".

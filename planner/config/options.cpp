@@ -137,8 +137,8 @@ const Option kOptions[] = {
 };
 
 [[noreturn]] void refuse(const Option& option, std::string_view text, std::string_view why) {
-  throw std::invalid_argument(fmt::format("--{} {}: {}; give --{} {}", option.name,
-                                          shown(text), why, option.name, option.value));
+  throw std::invalid_argument(fmt::format("--{} {}: {}; give --{} {}", option.name, shown(text),
+                                          why, option.name, option.value));
 }
 
 template <class Number>
@@ -234,9 +234,8 @@ const Option& find_option(const std::string& key, const std::string& file) {
   for (const Option& option : kOptions) {
     if (key_of(option) == key) return option;
   }
-  throw std::invalid_argument(
-      fmt::format("{}: unknown key \"{}\"; the keys are the flags of train with _ for -", file,
-                  shown(key)));
+  throw std::invalid_argument(fmt::format(
+      "{}: unknown key \"{}\"; the keys are the flags of train with _ for -", file, shown(key)));
 }
 
 /// Sets strategy and reshard mode from FSDP1's name of a sharding strategy. Returns false if `text`

@@ -75,8 +75,8 @@ Recompute recompute_named(std::string_view word) {
   if (word == "full") return {.every = 1};
   const int64_t every = word.starts_with(kEvery) ? count_of(word.substr(kEvery.size())) : 0;
   if (every > 0) return {.every = small_count("recompute", every)};
-  throw std::invalid_argument(fmt::format(
-      "--recompute {}: not one of its words; give none, full or every:K", shown(word)));
+  throw std::invalid_argument(
+      fmt::format("--recompute {}: not one of its words; give none, full or every:K", shown(word)));
 }
 
 namespace {

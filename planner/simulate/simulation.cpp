@@ -162,8 +162,7 @@ void Simulation::order_samples() {
 }
 
 meta::Tensor Simulation::own_part(const meta::Tensor& order) const {
-  return split<MetaStepOps>(order, options_.rank % strategy_.world_size,
-                                  strategy_.world_size);
+  return split<MetaStepOps>(order, options_.rank % strategy_.world_size, strategy_.world_size);
 }
 
 /// Returns the place where the source of batches wants its indices.
@@ -359,7 +358,7 @@ void Simulation::evaluate() {
     const int64_t count = std::min(config_.batch, samples - first);
     simulator_->run(evaluate_, [&] { return load(test_images_, order.narrow(0, first, count)); });
     count_correct(simulator_->logits(), simulator_->targets(), count,
-                        [&](const meta::Tensor& number) { read_scalar(number.scalar_type()); });
+                  [&](const meta::Tensor& number) { read_scalar(number.scalar_type()); });
   }
 }
 

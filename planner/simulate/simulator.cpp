@@ -12,8 +12,7 @@ using meta::Tensor;
 
 Simulator::Simulator(const models::ModelSpec& spec, const Config& config, SimulatedState& state,
                      const RankMemory& memory)
-    : Interpreter(spec, models::make_units<meta::MetaOps>(spec), step_options(config),
-                  memory),
+    : Interpreter(spec, models::make_units<meta::MetaOps>(spec), step_options(config), memory),
       spec_(spec),
       state_(state),
       memory_(memory),

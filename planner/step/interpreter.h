@@ -44,7 +44,6 @@
 
 namespace shardlens::planner {
 
-
 template <class Backend, class Ops>
 class Interpreter {
  public:
@@ -460,7 +459,7 @@ class Interpreter {
   // These follow from the schedule.
   const Schedule* schedule_ = nullptr;
   bool trains_ = false;                        // the schedule has a backward
-  std::vector<UnitPlan> plans_;       // by unit
+  std::vector<UnitPlan> plans_;                // by unit
   std::vector<ParameterPlace> places_;         // by parameter
   std::vector<std::vector<bool>> sums_apart_;  // by group and bucket: not in the reduce slot
   SlotLives slot_lives_;

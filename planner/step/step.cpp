@@ -10,11 +10,11 @@
 namespace shardlens::planner {
 
 StepOptions step_options(const Config& config) {
-  StepOptions options{.gradient_scale = {.clip_norm = config.clip_norm,
-                                         .loss_scale = loss_scale_of(config)},
-                      .output_dtype = output_dtype_of(config),
-                      .compute_dtype = std::nullopt,
-                      .cast_inputs = config.cast_inputs};
+  StepOptions options{
+      .gradient_scale = {.clip_norm = config.clip_norm, .loss_scale = loss_scale_of(config)},
+      .output_dtype = output_dtype_of(config),
+      .compute_dtype = std::nullopt,
+      .cast_inputs = config.cast_inputs};
   if (!config.keep_fp32.empty()) options.compute_dtype = strategy_of(config).param_dtype;
   return options;
 }

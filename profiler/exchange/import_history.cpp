@@ -160,8 +160,7 @@ Profile import_history(const Document& document) {
 }
 
 void record_history(const std::string& history, const std::string& recording) {
-  const std::string bytes =
-      read_file(history, kRecord.bytes, "record fewer steps, with --steps");
+  const std::string bytes = read_file(history, kRecord.bytes, "record fewer steps, with --steps");
   Profile profile;
   try {
     profile = import_history(read_snapshot(bytes));

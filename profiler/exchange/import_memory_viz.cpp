@@ -471,14 +471,13 @@ Profile import_snapshot(const Document& document, std::optional<int> device) {
 }
 
 Profile import_memory_viz_file(const std::string& path, std::optional<int> device) {
-  const std::string bytes = read_file(
-      path, kRecord.bytes,
-      "give the file of a snapshot, recorded with a smaller max_entries if need be");
+  const std::string bytes =
+      read_file(path, kRecord.bytes,
+                "give the file of a snapshot, recorded with a smaller max_entries if need be");
   try {
     return import_memory_viz(bytes, device);
   } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument(
-        fmt::format("{}: {}", shown(path), shown(error.what())));
+    throw std::invalid_argument(fmt::format("{}: {}", shown(path), shown(error.what())));
   }
 }
 

@@ -12,7 +12,6 @@ namespace shardlens::profiler {
 
 namespace {
 
-
 struct Remedy {
   Category category{};
   std::string_view words;    // of the category, in a sentence
@@ -99,8 +98,7 @@ bool is_comparable(const RecordVerdict& verdict) {
 
 }  // namespace
 
-std::vector<std::string> ways_to_take_less(const RankReport& report,
-                                           const RecordVerdict& verdict) {
+std::vector<std::string> ways_to_take_less(const RankReport& report, const RecordVerdict& verdict) {
   if (!is_short(verdict)) return {};
   std::vector<std::string> ways = {of_largest(report, verdict), of_fragments(report, verdict)};
   std::erase(ways, "");

@@ -12,8 +12,7 @@ namespace shardlens::profiler {
 
 /// Returns what may take less of this rank's memory, a line each, with the reason first. No line
 /// promises anything: how much an option saves depends on the program.
-std::vector<std::string> ways_to_take_less(const RankReport& report,
-                                           const RecordVerdict& verdict);
+std::vector<std::string> ways_to_take_less(const RankReport& report, const RecordVerdict& verdict);
 
 /// Returns the lines under "next" for the recordings in the folder `out`, of which there is one at
 /// least. Verdicts are in the order of the reports.

@@ -52,9 +52,8 @@ Outside outside_of(const RecordOptions& options, const RankReport& report,
   for (const GpuGroup& one : communicators) {
     nccl_bytes += published_nccl_bytes(gpu, one.ranks, one.on_node);
   }
-  Outside outside{
-      .bytes = cuda_bytes + nccl_bytes,
-      .estimate = fmt::format("CUDA {} (published figures)", bytes_text(cuda_bytes))};
+  Outside outside{.bytes = cuda_bytes + nccl_bytes,
+                  .estimate = fmt::format("CUDA {} (published figures)", bytes_text(cuda_bytes))};
   if (communicators.empty()) return outside;
   outside.estimate += fmt::format(", NCCL {} (buffers of its version 2.30) for {}",
                                   bytes_text(nccl_bytes), sizes_text(communicators));

@@ -111,8 +111,8 @@ Peaks peaks_of(const RankReport& report, const RecordFacts& facts) {
 }
 
 /// Returns why the peaks may not be the program's, or "" if they are.
-std::string why_incomplete(const RankReport& report, const RecordFacts& facts,
-                           const Peaks& peaks, const std::string& failure) {
+std::string why_incomplete(const RankReport& report, const RecordFacts& facts, const Peaks& peaks,
+                           const std::string& failure) {
   if (!failure.empty()) return fmt::format("{}, {}", failure, progress_text(report, facts));
   if (!facts.is_known) return "its process ended and did not close the recording";
   if (peaks.are_counted || report.judgement.is_exact()) return {};
@@ -130,8 +130,8 @@ std::optional<nlohmann::json> facts_beside(const std::string& recording) {
   return json;
 }
 
-RecordVerdict no_verdict(const RankReport& report, const Peaks& peaks,
-                         int64_t outside_bytes, const std::string& why) {
+RecordVerdict no_verdict(const RankReport& report, const Peaks& peaks, int64_t outside_bytes,
+                         const std::string& why) {
   return {
       .line = fmt::format("no verdict: {}; the peak so far, {} allocated and {} reserved and {} "
                           "beside PyTorch, of {}, is {}",
@@ -192,8 +192,7 @@ RecordFacts read_record_facts(const std::string& recording) {
           .is_known = true};
 }
 
-std::optional<Comparison> compare_counters(const RankReport& report,
-                                           const RecordFacts& facts) {
+std::optional<Comparison> compare_counters(const RankReport& report, const RecordFacts& facts) {
   if (!counted(facts, Figure::peak_allocated) || report.main_space() == nullptr) {
     return std::nullopt;
   }
@@ -218,8 +217,8 @@ void keep_comparison(const std::string& recording, const Comparison& comparison)
 namespace {
 
 /// Returns the verdict without its doubts.
-RecordVerdict judged(const RankReport& report, const RecordFacts& facts,
-                     const Peaks& peaks, int64_t outside_bytes, const std::string& failure) {
+RecordVerdict judged(const RankReport& report, const RecordFacts& facts, const Peaks& peaks,
+                     int64_t outside_bytes, const std::string& failure) {
   const int64_t capacity_bytes = report.header.capacity_bytes;
   const int64_t allocated_bytes = peaks.allocated + outside_bytes;
   const int64_t reserved_bytes = peaks.reserved + outside_bytes;
@@ -268,8 +267,8 @@ std::string bounds_text(const RankReport& report) {
 
 }  // namespace
 
-RecordVerdict verdict_of(const RankReport& report, const RecordFacts& facts,
-                         int64_t outside_bytes, const std::string& failure) {
+RecordVerdict verdict_of(const RankReport& report, const RecordFacts& facts, int64_t outside_bytes,
+                         const std::string& failure) {
   const Peaks peaks = peaks_of(report, facts);
   RecordVerdict verdict = judged(report, facts, peaks, outside_bytes, failure);
   if (peaks.are_counted) {

@@ -50,8 +50,7 @@ struct Comparison {
 };
 
 /// Returns nothing if the process ended without telling, or has allocated nothing.
-std::optional<Comparison> compare_counters(const RankReport& report,
-                                           const RecordFacts& facts);
+std::optional<Comparison> compare_counters(const RankReport& report, const RecordFacts& facts);
 
 /// Adds the comparison to rankR.json beside the recording: `as_pytorch_counted`, and the
 /// recording's figures as `recorded`, under the names that PyTorch's figures have there.
@@ -74,8 +73,8 @@ struct RecordVerdict {
 /// or whose recording was not closed, is never said to fit: its peak may have been to come. If
 /// PyTorch's history has forgotten events, the peaks are those of PyTorch's counters, which have
 /// forgotten none. The doubts of `facts` are among those of the verdict.
-RecordVerdict verdict_of(const RankReport& report, const RecordFacts& facts,
-                         int64_t outside_bytes, const std::string& failure);
+RecordVerdict verdict_of(const RankReport& report, const RecordFacts& facts, int64_t outside_bytes,
+                         const std::string& failure);
 
 /// Returns the exit code of `shardlens record`: 3 if memory ran out, however the program ended;
 /// else the program's own if it failed; else the worst verdict, of which 3 is certain; 5 without

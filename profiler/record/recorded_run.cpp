@@ -260,8 +260,7 @@ void record_histories(const fs::path& profiles, const std::string& claim, Accoun
     const fs::path history = fs::path(entry.path()).replace_extension(".history");
     if (!fs::exists(history)) continue;
     try {
-      record_history(history.string(),
-                               fs::path(history).replace_extension(".slp").string());
+      record_history(history.string(), fs::path(history).replace_extension(".slp").string());
       fs::remove(history);
     } catch (const std::exception& error) {
       accounts.told.push_back({.what = "refused", .text = error.what()});

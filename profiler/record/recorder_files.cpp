@@ -113,9 +113,8 @@ std::string lack_in(const fs::path& stubs, const PythonProgram& program, const f
   std::error_code ignored;
   if (!receipt.empty() && fs::exists(receipt, ignored)) return {};
   const fs::path make_stubs = existing(record / "make_stubs.py");
-  const ProgramOutput said =
-      output_of({program.interpreter, make_stubs.string(), "--check", program.torch.string(),
-                        stubs.string()});
+  const ProgramOutput said = output_of({program.interpreter, make_stubs.string(), "--check",
+                                        program.torch.string(), stubs.string()});
   if (said.exit_code == 0) {
     leave(receipt);
     return {};
@@ -147,9 +146,8 @@ std::string why_not_built(const PythonProgram& program, const fs::path& record,
         "with {}",
         none, program.interpreter);
   }
-  const ProgramOutput said =
-      output_of({script.string(), record.parent_path().string(), program.torch.string(),
-                        program.torch_version, name});
+  const ProgramOutput said = output_of({script.string(), record.parent_path().string(),
+                                        program.torch.string(), program.torch_version, name});
   if (said.exit_code == 0) return {};
   const auto lines = lines_of(said.text);
   return fmt::format("{}: {}", none, lines.empty() ? "its build was ended" : lines.back());

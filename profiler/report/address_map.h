@@ -50,9 +50,7 @@ class AddressMap {
   };
 
   size_t mask() const { return slots_.size() - 1; }
-  size_t home_of(uint64_t address) const {
-    return static_cast<size_t>(hashed(address) >> shift_);
-  }
+  size_t home_of(uint64_t address) const { return static_cast<size_t>(hashed(address) >> shift_); }
   size_t place_of(uint64_t address) const {
     size_t place = home_of(address);
     while (slots_[place].index != kNone && slots_[place].address != address) {

@@ -133,10 +133,9 @@ std::string place_rows(const Header& header, const std::vector<NamedAllocation>&
     const PlaceTotal& place = places[i];
     const std::string action =
         place.action_id < 0 ? "" : ", " + action_text(place.action_id, place.action);
-    text +=
-        fmt::format("  {:>12}  {:<24} {:<19} {}{}{}\n", bytes_text(place.given_bytes),
-                    count_text(place), name_in(header, place.category),
-                    place.label.empty() ? "-" : shown(place.label), action, age_text(place));
+    text += fmt::format("  {:>12}  {:<24} {:<19} {}{}{}\n", bytes_text(place.given_bytes),
+                        count_text(place), name_in(header, place.category),
+                        place.label.empty() ? "-" : shown(place.label), action, age_text(place));
   }
   if (places.size() <= kTensorRows) return text;
   int64_t bytes = 0;
@@ -346,8 +345,7 @@ std::string missing_ranks_text(const std::vector<RankReport>& ranks) {
 
 std::string action_text(int32_t id, const std::string& words) {
   if (id < 0) return "outside a pass";
-  return words.empty() ? fmt::format("action {}", id)
-                       : fmt::format("{} {}", id, shown(words));
+  return words.empty() ? fmt::format("action {}", id) : fmt::format("{} {}", id, shown(words));
 }
 
 std::string out_of_memory_text(const RankReport& rank) {

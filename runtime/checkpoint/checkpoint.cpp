@@ -264,8 +264,7 @@ Manifest parse_manifest(std::string_view text) {
   return read_json(text, kManifestSchema, [](const Json& json) {
     Manifest manifest{.step = whole_of(json.at("step")), .files = {}};
     for (const Json& file : json.at("files")) {
-      manifest.files.push_back({file.at("name").get<std::string>(),
-                                whole_of(file.at("bytes")),
+      manifest.files.push_back({file.at("name").get<std::string>(), whole_of(file.at("bytes")),
                                 crc_of(file.at("crc32c").get<std::string>())});
     }
     return manifest;

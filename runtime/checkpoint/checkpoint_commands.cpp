@@ -127,8 +127,7 @@ std::string report_text(const CheckpointReader& reader) {
       fmt::format("{}\nstep {}\n", shown(reader.folder().string()), reader.manifest().step);
   if (reader.state()) text += state_text(*reader.state());
   for (const ManifestFile& file : reader.manifest().files) {
-    text +=
-        fmt::format("  {:<44} {:>10}\n", shown(file.name), bytes_text(file.bytes));
+    text += fmt::format("  {:<44} {:>10}\n", shown(file.name), bytes_text(file.bytes));
   }
   for (const models::SafetensorsFile& file : reader.files()) {
     for (const models::SafetensorsTensor& tensor : file.tensors()) {

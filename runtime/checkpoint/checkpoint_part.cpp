@@ -40,8 +40,7 @@ std::vector<std::vector<FileRange>> by_file(const Part& part) {
 uint32_t write_range(const SharedFile& file, const FileRange& range) {
   uint32_t sum = 0;
   for (size_t at = 0; at < range.data.size(); at += kCrc32cPieceBytes) {
-    const auto piece =
-        range.data.subspan(at, std::min(kCrc32cPieceBytes, range.data.size() - at));
+    const auto piece = range.data.subspan(at, std::min(kCrc32cPieceBytes, range.data.size() - at));
     sum = crc32c(piece, sum);
     file.write_at(range.offset_bytes + static_cast<int64_t>(at), piece);
   }

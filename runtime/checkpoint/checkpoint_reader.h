@@ -66,8 +66,8 @@ class CheckpointReader {
   Manifest manifest_;
   std::optional<CheckpointState> state_;
   std::vector<models::SafetensorsFile> files_;
-  std::vector<ManifestFile> written_;     // the entries of the manifest for `files_`
-  std::vector<InputFile> inputs_;  // the same files
+  std::vector<ManifestFile> written_;  // the entries of the manifest for `files_`
+  std::vector<InputFile> inputs_;      // the same files
   std::vector<SummedRange> read_;
 };
 

@@ -46,8 +46,8 @@ class Chunks {
   uint32_t joined() const {
     uint32_t crc = 0;
     for (int64_t i = 0; i < count(); ++i) {
-      crc = crc32c_joined(crc, checksums_[static_cast<size_t>(i)],
-                                    static_cast<uint64_t>(size_of(i)));
+      crc =
+          crc32c_joined(crc, checksums_[static_cast<size_t>(i)], static_cast<uint64_t>(size_of(i)));
     }
     return crc;
   }

@@ -99,8 +99,7 @@ std::vector<JoinedRanges> join(std::vector<SummedRange> ranges, size_t count) {
       file.bytes = std::min(file.bytes, range.offset_bytes);
       continue;
     }
-    file.crc32c =
-        crc32c_joined(file.crc32c, range.crc32c, static_cast<uint64_t>(range.bytes));
+    file.crc32c = crc32c_joined(file.crc32c, range.crc32c, static_cast<uint64_t>(range.bytes));
     file.bytes += range.bytes;
   }
   return files;

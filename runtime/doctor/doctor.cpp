@@ -15,7 +15,6 @@ namespace shardlens::runtime {
 
 namespace {
 
-
 constexpr int64_t kMiB = int64_t{1} << 20;
 
 /// NCCL needs this much between processes of one host, and CPU ranks share memory too.

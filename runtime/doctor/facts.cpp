@@ -139,7 +139,7 @@ void look_at_data(MachineFacts& facts) {
   facts.data_found.is_done = true;
   try {
     models::is_image_folder(facts.data) ? static_cast<void>(models::list_image_folder(facts.data))
-                                         : static_cast<void>(models::load_dataset(facts.data));
+                                        : static_cast<void>(models::load_dataset(facts.data));
   } catch (const std::exception& error) {
     facts.data_found.fault = error.what();
   }

@@ -98,8 +98,8 @@ std::vector<ExpectedCall> expected_calls(const Schedule& schedule, const Streams
 
 }  // namespace
 
-NullInspection::NullInspection(profiler::NullChecks& checks, RankState& state, const Streams& streams,
-                               bool by_nccl)
+NullInspection::NullInspection(profiler::NullChecks& checks, RankState& state,
+                               const Streams& streams, bool by_nccl)
     : checks_(checks), state_(state), streams_(streams), by_nccl_(by_nccl) {
   follow_allocator(checks);
 }
@@ -149,8 +149,9 @@ void NullInspection::end_pass(const Schedule& schedule) {
   std::vector<profiler::NcclCall> calls = checks_.take_nccl_calls();
   if (!by_nccl_) return;
   // Sums of metrics are not part of a schedule.
-  std::erase_if(
-      calls, [](const profiler::NcclCall& call) { return call.dtype == static_cast<int>(NcclType::fp64); });
+  std::erase_if(calls, [](const profiler::NcclCall& call) {
+    return call.dtype == static_cast<int>(NcclType::fp64);
+  });
   const std::vector<ExpectedCall> expected = expected_calls(schedule, streams_);
   if (calls.size() != expected.size()) {
     faults_.push_back(fmt::format("NCCL was called {} times where the schedule has {} collectives",

@@ -19,7 +19,8 @@ class NullInspection {
  public:
   /// Begins to follow LibTorch's caching allocator. `checks` comes from find_null_checks();
   /// `by_nccl` is true if collectives are NCCL's. All must outlive the inspection.
-  NullInspection(profiler::NullChecks& checks, RankState& state, const Streams& streams, bool by_nccl);
+  NullInspection(profiler::NullChecks& checks, RankState& state, const Streams& streams,
+                 bool by_nccl);
 
   /// Is called when the action is about to be enqueued, after its waits.
   void enter(const planner::Schedule& schedule, int64_t step, int action);

@@ -140,8 +140,7 @@ planner::Config config_of_run(const InferOptions& options) {
         "--run {}: is no run; give the folder that train has made", options.run.string()));
   }
   planner::Config config;
-  planner::read_json(config, read_file(file, kWritten.bytes, "give a run"),
-                     file.string());
+  planner::read_json(config, read_file(file, kWritten.bytes, "give a run"), file.string());
   return with_inputs_found(config, options);
 }
 

@@ -43,9 +43,7 @@ std::string host_name() {
   return name;
 }
 
-std::string text_in_file(const fs::path& path) {
-  return read_file(path, kDescription.bytes).text;
-}
+std::string text_in_file(const fs::path& path) { return read_file(path, kDescription.bytes).text; }
 
 void tell_torchrun(const Membership& place, const std::string& reason) {
   if (place.error_file.empty()) return;

@@ -108,8 +108,8 @@ Outcome Supervisor::restart(const Outcome& last, std::chrono::milliseconds pause
   clear_bar();
   const std::string which =
       fmt::format("failure {}{}", failures_.size(), limit_text(job_.config.max_failures));
-  fmt::print(stderr, "shardlens train: {}; {}: starts again in {:.2f} s\n",
-             shown(last.reason), which, static_cast<double>(pause.count()) / 1e3);
+  fmt::print(stderr, "shardlens train: {}; {}: starts again in {:.2f} s\n", shown(last.reason),
+             which, static_cast<double>(pause.count()) / 1e3);
   if (const int signal = wait_for_signal(signals, pause)) return ended_by(signal);
   return start_again(fmt::format("{}: {}", which, last.reason), last, Verified::while_read,
                      signals);

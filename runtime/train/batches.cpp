@@ -102,7 +102,7 @@ models::Batch OwnBatches::at(const at::Tensor& indices) const {
 }
 
 models::Batch synthetic_batch(const models::ModelSpec& spec, int64_t samples, uint64_t seed,
-                      const c10::Device& device) {
+                              const c10::Device& device) {
   auto generator = at::detail::createCPUGenerator(seed);
   const models::SampleSpec& sample = spec.sample;
   if (sample.input == models::InputKind::tokens) {

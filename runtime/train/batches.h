@@ -68,7 +68,8 @@ class FileBatches : public BatchSource {
 /// Gives a program's own samples, which it borrows.
 class OwnBatches : public BatchSource {
  public:
-  OwnBatches(const models::OwnData& data, const c10::Device& device) : data_(data), device_(device) {}
+  OwnBatches(const models::OwnData& data, const c10::Device& device)
+      : data_(data), device_(device) {}
 
   c10::Device index_device() const override { return c10::Device(c10::kCPU); }
   models::Batch at(const at::Tensor& indices) const override;
@@ -86,6 +87,6 @@ at::Tensor read_square(const std::string& path, int64_t px, int64_t channels);
 /// Returns a random batch, drawn on the CPU from the seed: normal noise with random classes, or
 /// random tokens and, as targets, the tokens that follow them.
 models::Batch synthetic_batch(const models::ModelSpec& spec, int64_t samples, uint64_t seed,
-                      const c10::Device& device);
+                              const c10::Device& device);
 
 }  // namespace shardlens::runtime

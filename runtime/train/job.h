@@ -47,7 +47,7 @@ struct Job {
   models::ModelSpec spec;
   std::optional<OwnTraining> own;  // the program's own model and samples
   planner::TrainingData found_data{};
-  models::Dataset data;                 // of IDX files
+  models::Dataset data;        // of IDX files
   models::ImageFolder folder;  // of image files
   planner::Schedule train;
   planner::Schedule evaluate;

@@ -227,7 +227,7 @@ TEST_CASE("what a pickle mentions again and again is counted", "[hostile]") {
              ContainsSubstring("mentions what it holds so often"));
   // Twice is what a program does that keeps one dict under two names.
   tests::write_file(path, archive_of("\x80\x02}(" + text("model") + "}" + put_memo(0) + "(" +
-                                    text("a") + "K\x01u" + text("ema") + get_memo(0) + "u."));
+                                     text("a") + "K\x01u" + text("ema") + get_memo(0) + "u."));
   CHECK(runtime::read_saved_state(path).numbers.size() == 2);
 }
 
@@ -347,8 +347,8 @@ TEST_CASE("a configuration's ordinary depth, quotes and comments are read", "[ho
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("c.toml");
   tests::write_file(path,
-                   "# [[[[ isn't counted\n[training]\n\"steps\" = 5 # '\n"
-                   "'local_batch_size' = 2\nseq_len = 16\n");
+                    "# [[[[ isn't counted\n[training]\n\"steps\" = 5 # '\n"
+                    "'local_batch_size' = 2\nseq_len = 16\n");
   CHECK(planner::parse_arguments({"--config", path}).config.steps == 5);
 }
 

@@ -166,7 +166,7 @@ TEST_CASE("a tied head trains on two ranks as on one", "[numerics]") {
       runtime::Executor executor(spec, state, *streams, channels, {});
       const int64_t share = strategy.batch;
       const models::Batch batch{.input = whole.input.narrow(0, rank * share, share),
-                                 .targets = whole.targets.narrow(0, rank * share, share)};
+                                .targets = whole.targets.narrow(0, rank * share, share)};
       for (size_t step = 0; step < found.size(); ++step) {
         executor.run(schedule, static_cast<int64_t>(step), [&] { return batch; });
         double loss = executor.loss().item<double>();

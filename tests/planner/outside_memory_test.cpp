@@ -159,7 +159,7 @@ TEST_CASE("a calibration is refused where it says nothing", "[planner][outside]"
     CHECK_THROWS_AS(read_calibration(json), std::invalid_argument);
   }
   tests::write_file(json,
-                   R"({"context_bytes": 5, "modules_bytes": 6, "nccl_bytes_a_communicator": 7})");
+                    R"({"context_bytes": 5, "modules_bytes": 6, "nccl_bytes_a_communicator": 7})");
   CHECK(read_calibration(json) == Calibration{5, 6, 7, json, ""});
 }
 

@@ -411,7 +411,7 @@ TEST_CASE("no model file makes a plan crash", "[planner][plan]") {
           tests::random_between(engine, 0, static_cast<int64_t>(text.size()) - 1));
       const char byte = "0123456789{}[]\",:-.eE \\"[tests::random_between(engine, 0, 22)];
       tests::random_between(engine, 0, 1) ? text.insert(at, 1, byte).size()
-                                         : text.replace(at, 1, 1, byte).size();
+                                          : text.replace(at, 1, 1, byte).size();
     }
     tests::write_file(path, text);
     CAPTURE(text);

@@ -71,7 +71,8 @@ TEST_CASE("a run is exported in every format") {
                                            ContainsSubstring("rank 1 of 2, null:h200"));
   CHECK_THAT(run.exported("perfetto", {"--rank", "1"}), !ContainsSubstring("rank 0 of 2"));
   CHECK_THAT(run.exported("csv", {"--points", "2"}), StartsWith("rank,time_ms,"));
-  CHECK_THAT(tests::read_file(run.file("out.largest.csv")), StartsWith("rank,bytes,category,label"));
+  CHECK_THAT(tests::read_file(run.file("out.largest.csv")),
+             StartsWith("rank,bytes,category,label"));
   CHECK_THAT(run.exported("html"), ContainsSubstring("7340032 bytes"));
   for (const auto& entry : fs::directory_iterator(run.path())) {
     CHECK_THAT(entry.path().string(), !ContainsSubstring("unfinished"));

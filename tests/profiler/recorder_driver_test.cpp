@@ -254,7 +254,7 @@ TEST_CASE("a callback that is under way when the watch ends is told of nothing",
             CUdeviceptr at = 10;
             const cuMemAlloc_v2_params parameters{&at, 1};
             tests::driver_call(callback, data, CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, &parameters,
-                              CUDA_SUCCESS, {});
+                               CUDA_SUCCESS, {});
           }
         });
     REQUIRE(tests::wait_until([&] { return calls > 100; }));

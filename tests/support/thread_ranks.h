@@ -73,8 +73,7 @@ inline planner::Strategy strategy_of(planner::StrategyKind kind, int world_size,
 
 /// Mean over ranks of every step's loss, `steps` steps from the first of epoch 0 on, with
 /// `global_batch` samples a step whatever the world size.
-inline std::vector<double> train_losses(const models::ModelSpec& spec,
-                                        const models::ImageSet& data,
+inline std::vector<double> train_losses(const models::ModelSpec& spec, const models::ImageSet& data,
                                         const planner::Strategy& strategy, int steps,
                                         const runtime::ExecutorOptions& options = {}) {
   const planner::Schedule schedule = build_schedule(spec, strategy, planner::Pass::train);

@@ -49,7 +49,7 @@ TEST_CASE("reports and pages are written without OpenGL or display") {
 
 TEST_CASE("a file that is missing is said before a display is asked for") {
   const Ended ended = tests::run({"/usr/bin/env", "-u", "DISPLAY", "-u", "WAYLAND_DISPLAY",
-                                 kDriverLeaks, SHARDLENS, "view", "nothing.slp"});
+                                  kDriverLeaks, SHARDLENS, "view", "nothing.slp"});
   CHECK(ended.exit_code == 2);
   CHECK(
       ended.err ==

@@ -18,7 +18,7 @@ std::vector<Run> two_runs() {
   const tests::TemporaryFolder folder;
   tests::write_profile(folder.file("keep.slp"), tests::view_recording({.keep_weights = true}));
   tests::write_profile(folder.file("lean <&>.slp"),
-                      tests::view_recording({.activation_bytes = 2 << 20}));
+                       tests::view_recording({.activation_bytes = 2 << 20}));
   OpenedRuns opened = open_runs({folder.file("keep.slp"), folder.file("lean <&>.slp")}, "");
   REQUIRE(opened.messages.empty());
   return std::move(opened.runs);

@@ -122,8 +122,8 @@ std::map<std::string, Image> session_images() {
   ViewState state;
   state.files = {folder.file("keep.slp"), folder.file("reshard.slp")};
   tests::write_profile(state.files[0], tests::view_recording({.keep_weights = true}));
-  tests::write_profile(state.files[1],
-                      tests::view_recording({.activation_bytes = 4 << 20, .forward_ns = 9'000'000}));
+  tests::write_profile(state.files[1], tests::view_recording(
+                                           {.activation_bytes = 4 << 20, .forward_ns = 9'000'000}));
   Presenter presenter(state, "");
   std::map<std::string, Image> images;
   images["session-opened"] = plots(presenter, Area::Kind::lane);
@@ -146,8 +146,9 @@ std::map<std::string, Image> lanes_images() {
   ViewState state;
   for (int i = 0; i < 14; ++i) {
     state.files.push_back(folder.file("run" + std::to_string(i) + ".slp"));
-    tests::write_profile(state.files.back(),
-                        tests::view_recording({.steps = 1, .activation_bytes = (3 + i % 5) << 20}));
+    tests::write_profile(
+        state.files.back(),
+        tests::view_recording({.steps = 1, .activation_bytes = (3 + i % 5) << 20}));
     if (i % 3 == 1) state.lanes.folded.push_back(state.files.back());
   }
   state.lanes.sort = LaneSort::peak;
@@ -167,7 +168,7 @@ std::map<std::string, Image> what_if_images() {
   ViewState state;
   state.files = {folder.file("config.json")};
   tests::write_file(state.files[0],
-                   R"({"model":"vit-tutorial","data":"synthetic","device":"null:h200"})");
+                    R"({"model":"vit-tutorial","data":"synthetic","device":"null:h200"})");
   Presenter presenter(state, "");
   act(presenter, {"whatif", "whatif.batch.more", "whatif.offload.next"});
   return {{"what-if", plots(presenter, Area::Kind::control, kPanelCanvas)}};

@@ -38,7 +38,7 @@ struct Runs {
     for (options.rank = 0; options.rank < ranks; ++options.rank) {
       options.activation_bytes += options.rank << 20;
       tests::write_profile(folder.file(name) + "/rank" + std::to_string(options.rank) + ".slp",
-                          tests::view_recording(options));
+                           tests::view_recording(options));
     }
     state.files.push_back(folder.file(name));
   }

@@ -129,7 +129,7 @@ TEST_CASE("under the pointer a control says what it would make, which is what it
   ViewState state;
   state.files = {folder.file("config.json")};
   tests::write_file(state.files[0],
-                   R"({"model":"vit-tutorial","data":"synthetic","device":"null:h200"})");
+                    R"({"model":"vit-tutorial","data":"synthetic","device":"null:h200"})");
   Presenter presenter(state, "");
   panel_text(presenter);
   act(presenter, "whatif");

@@ -134,7 +134,7 @@ TEST_CASE("runs are compared with the first wanted one that shows the same memor
     paths.push_back(folder.file(name));
     const bool is_cpu = std::string_view(name).starts_with("cpu");
     tests::write_profile(paths.back(),
-                        tests::view_recording({.steps = 1, .device = is_cpu ? "cpu" : "cuda"}));
+                         tests::view_recording({.steps = 1, .device = is_cpu ? "cpu" : "cuda"}));
   }
   const OpenedRuns opened = open_runs(paths, "");
   using Bases = std::vector<size_t>;
@@ -150,7 +150,8 @@ TEST_CASE("files cut or changed anywhere open or are a message") {
   std::mt19937_64 engine(seed);
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("whole.slp");
-  tests::write_profile(path, tests::view_recording({.steps = 1}), {.block_events = 50, .blocks = 64});
+  tests::write_profile(path, tests::view_recording({.steps = 1}),
+                       {.block_events = 50, .blocks = 64});
   const std::string whole = tests::read_file(path);
   const std::string damaged = folder.file("damaged.slp");
   int opened_files = 0;
@@ -178,7 +179,7 @@ TEST_CASE("a folder of runs opens as its runs, in natural order, and says what h
   const auto write_run = [&](const std::string& name) {
     fs::create_directories(folder.file(name + "/profiles"));
     tests::write_profile(folder.file(name + "/profiles/rank0.slp"),
-                        tests::view_recording({.steps = 1}));
+                         tests::view_recording({.steps = 1}));
   };
   for (const char* name : {"run10", "run2", "run1"}) write_run(name);
   fs::create_directories(folder.file("plans"));

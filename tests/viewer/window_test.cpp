@@ -47,7 +47,8 @@ std::string driven_picture(const Display& display, const Files& files, const std
   const ViewState last = load_session(folder + "/cache/shardlens/last.session.json");
   CHECK(last.grouping == Grouping::label);
   CHECK(last.files == state.files);
-  CHECK(tests::read_file(folder + "/cache/shardlens/recent.txt") == files.a + "\n" + files.b + "\n");
+  CHECK(tests::read_file(folder + "/cache/shardlens/recent.txt") ==
+        files.a + "\n" + files.b + "\n");
   return picture;
 }
 
@@ -175,7 +176,7 @@ TEST_CASE("lanes are sorted, folded, renamed, closed and brought back by hand") 
   for (int i = 0; i < 12; ++i) {
     state.files.push_back(folder.file("run" + std::to_string(i) + ".slp"));
     tests::write_profile(state.files.back(),
-                        tests::view_recording({.steps = 1, .activation_bytes = (3 + i) << 20}));
+                         tests::view_recording({.steps = 1, .activation_bytes = (3 + i) << 20}));
   }
   save_session(state, session);
   const Display display;
@@ -249,7 +250,7 @@ TEST_CASE("a folder of runs is opened as a list, and further runs from the list 
   for (const char* run : {"run2", "run10", "run11"}) {
     fs::create_directories(folder.file("runs/") + run);
     tests::write_profile(folder.file("runs/") + run + "/rank0.slp",
-                        tests::view_recording({.steps = 1}));
+                         tests::view_recording({.steps = 1}));
   }
   const std::string runs = fs::absolute(folder.file("runs")).lexically_normal();
   const std::string session = folder.file("shardlens.session.json");  // where Ctrl+S saves it
@@ -374,7 +375,7 @@ TEST_CASE("a block is selected, opened in the editor and found in the flame grap
   CHECK(window.settles([](const ViewState& saved) { return saved.pick.has_value(); }));
   window.keys({"e"});
   CHECK(tests::wait_until([&] { return fs::exists(folder.file("opened-40")); },
-                         std::chrono::seconds(300)));
+                          std::chrono::seconds(300)));
   window.keys({"F9"});
   CHECK(window.settles([](const ViewState& saved) { return saved.tree.is_open; }));
   const Box frame = frame_below_all(load_session(session));

@@ -13,7 +13,6 @@
 
 namespace shardlens::viewer {
 
-
 namespace {
 
 std::string category_in_words(Category category, const Lane& lane) {

@@ -51,8 +51,7 @@ std::string config_of(const profiler::Header& header) {
 }
 
 std::string text_in_file(const std::string& path) {
-  return read_file(path, kDescription.bytes,
-                          "give a plan's JSON or a run's config.json");
+  return read_file(path, kDescription.bytes, "give a plan's JSON or a run's config.json");
 }
 
 /// Returns the name of a request: a run's config.json is named after the run's folder, any other

@@ -11,7 +11,6 @@
 
 namespace shardlens::viewer {
 
-
 namespace {
 
 constexpr float kTickDistance = 34;   // points, of the y axis

@@ -400,8 +400,8 @@ std::string use_text(const SceneInput& input, const std::vector<Shown>& shown) {
   const int64_t time_ns = time_shown(input.state, one);
   const int64_t bytes = rank->lane.arrays().blocks[pick->block].given_bytes;
   const int64_t used = rank->lane.used_bytes(pick->block, time_ns);
-  return fmt::format("{} used, {} free, at {:.3f} s", bytes_text(used),
-                     bytes_text(bytes - used), static_cast<double>(time_ns) / 1e9);
+  return fmt::format("{} used, {} free, at {:.3f} s", bytes_text(used), bytes_text(bytes - used),
+                     static_cast<double>(time_ns) / 1e9);
 }
 
 const BlockFacts* facts_of_pick(const SceneInput& input, ImageCache& cache) {

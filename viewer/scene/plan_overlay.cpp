@@ -14,7 +14,6 @@
 
 namespace shardlens::viewer {
 
-
 namespace {
 
 using Totals = std::vector<std::optional<int64_t>>;

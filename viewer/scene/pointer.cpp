@@ -274,8 +274,8 @@ std::string Presenter::hover_text(float x, float y) {
   const auto column = column_of(warp, rank.lane, {*begin, *begin + facts_.column_x});
   if (!column) return "";
   std::string text = fmt::format("{}, rank {}\n{} ({} bytes)\n{}", opened_.runs[area->run].name,
-                                 rank.lane.rank(), bytes_text(column->max_bytes),
-                                 column->max_bytes, moment_text(rank, column->max_change));
+                                 rank.lane.rank(), bytes_text(column->max_bytes), column->max_bytes,
+                                 moment_text(rank, column->max_change));
   const bool is_stack = state_.detail == Detail::bands && state_.ranks == Ranks::one &&
                         state_.layout != LaneLayout::difference;
   if (is_stack) {
@@ -284,8 +284,7 @@ std::string Presenter::hover_text(float x, float y) {
     const LaneStyle style = read_style(state_, shown, shown[area->run], area->box);
     if (const auto category = category_at(*column, style, area->box.bottom() - y)) {
       const int64_t bytes = column->at_max[static_cast<size_t>(*category)];
-      text += fmt::format("\n{}: {}", words_of(*category, have_shards(shown)),
-                          bytes_text(bytes));
+      text += fmt::format("\n{}: {}", words_of(*category, have_shards(shown)), bytes_text(bytes));
     }
   }
   if (state_.detail == Detail::blocks) {

@@ -235,8 +235,8 @@ TreeView tree_of(const Json& json) {
           .from = value_of(json, "from", profiler::kTreeFromNames, usual.from),
           .sort = value_of(json, "sort", kPlaceSortNames, usual.sort),
           .compares = json.value("compares", usual.compares),
-          .threshold = std::min(whole_or(json, "threshold", usual.threshold),
-                                kTreeThresholds.size() - 1),
+          .threshold =
+              std::min(whole_or(json, "threshold", usual.threshold), kTreeThresholds.size() - 1),
           .first = whole_or(json, "first", usual.first),
           .zoom = json.value("zoom", usual.zoom)};
 }
@@ -377,8 +377,8 @@ std::string link_to(const std::string& path) {
 }
 
 ViewState load_session(const std::string& path) {
-  const std::string text = read_file(path, kDescription.bytes,
-                                            "give a session, which Ctrl+S in the viewer saves");
+  const std::string text =
+      read_file(path, kDescription.bytes, "give a session, which Ctrl+S in the viewer saves");
   try {
     return parse_session(text, fs::absolute(path).parent_path().string());
   } catch (const std::invalid_argument& error) {

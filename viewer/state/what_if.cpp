@@ -121,8 +121,7 @@ int64_t number_of(const std::string& text) { return std::strtoll(text.c_str(), n
 void choose_in_program(Json& json, Control control, const std::string& word) {
   if (control == Control::world) {
     json["world"] = number_of(word);
-    json["solo_rank"] =
-        std::min(whole_or(json, "solo_rank", int64_t{0}), number_of(word) - 1);
+    json["solo_rank"] = std::min(whole_or(json, "solo_rank", int64_t{0}), number_of(word) - 1);
     return;
   }
   std::vector<std::string> command = command_of(json);
@@ -160,8 +159,7 @@ std::string record_line(const WhatIfEdit& what_if) {
   std::string line = "shardlens record --device " + shell_word(device);
   const int64_t world = whole_or(json, "world", int64_t{1});
   if (device != "cuda" && world > 1 && !has_launcher(command_of(json))) {
-    line +=
-        fmt::format(" --world {} --rank {}", world, whole_or(json, "solo_rank", int64_t{0}));
+    line += fmt::format(" --world {} --rank {}", world, whole_or(json, "solo_rank", int64_t{0}));
   }
   line += " --";
   for (const std::string& word : command_of(json)) line += " " + shell_word(word);

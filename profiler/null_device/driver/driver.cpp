@@ -139,7 +139,8 @@ const NullDevice& null_device() {
 std::atomic<shardlens::profiler::ApiObserver*> shardlens_null_api_observer{nullptr};
 
 void shardlens_null_set_gpus(int count) {
-  if (count >= 1 && count <= shardlens::profiler::kMaxNullGpus) shardlens::profiler::set_gpus = count;
+  if (count >= 1 && count <= shardlens::profiler::kMaxNullGpus)
+    shardlens::profiler::set_gpus = count;
 }
 
 using shardlens::profiler::gpus_there;

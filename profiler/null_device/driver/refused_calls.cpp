@@ -1,5 +1,6 @@
 // Answers calls of NVIDIA's libraries for which there is no stub: only PyTorch's have one.
-// Libraries that make others are given functions that end here (profiler/record/python, missing_calls.py).
+// Libraries that make others are given functions that end here (profiler/record/python,
+// missing_calls.py).
 #include <array>
 #include <cstdio>
 #include <mutex>

@@ -24,7 +24,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-
 constexpr const char* kMetadataFile = ".metadata";
 
 /// Lists all that the metadata of any version may ask for. Names that are not in dcp_classes.h are

@@ -206,7 +206,7 @@ TEST_CASE("follow little memory", "[.process]") {
 
 TEST_CASE("blocks follow expandable segments") {
   CHECK(tests::output_of_case("follow expandable segments",
-                             "PYTORCH_ALLOC_CONF=expandable_segments:True") == "followed\n");
+                              "PYTORCH_ALLOC_CONF=expandable_segments:True") == "followed\n");
 }
 
 TEST_CASE("blocks follow an allocator that runs out of memory") {

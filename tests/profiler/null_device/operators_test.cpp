@@ -76,7 +76,7 @@ TEST_CASE("follow operators on one GPU", "[.]") {
   }
   for (const OperatorCase& operator_case : cases) {
     const std::string difference = tests::difference(libtorchs_events(operator_case),
-                                                    tests::meta_events(operator_case, context));
+                                                     tests::meta_events(operator_case, context));
     if (difference.empty()) continue;
     std::cout << "> " << context.gpu->name << ": " << operator_case.name << ": " << difference
               << "\n";

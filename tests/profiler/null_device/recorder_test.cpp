@@ -74,7 +74,7 @@ Recording record_steps(const Schedule& schedule, const planner::Config& config,
     runtime::Executor executor(spec(), state, *streams, {&idle, &idle, &idle, &idle}, options);
     const Scope scope(Category::input, "batch");
     const models::Batch batch{.input = at::zeros({64, 1, 28, 28}, at::TensorOptions(device)),
-                               .targets = at::zeros({64}, at::dtype(at::kLong).device(device))};
+                              .targets = at::zeros({64}, at::dtype(at::kLong).device(device))};
     for (int step = 0; step < kSteps; ++step) {
       recorder.step(step);
       executor.run(schedule, step, [&] { return batch; });

@@ -227,7 +227,7 @@ TEST_CASE("compare snapshots of training", "[.process]") {
     state = std::make_unique<runtime::RankState>(spec, schedule, 0, device);
     runtime::Executor executor(spec, *state, *streams, {&idle, &idle}, {});
     const models::Batch batch{.input = at::zeros({64, 1, 28, 28}, at::TensorOptions(device)),
-                               .targets = at::zeros({64}, at::dtype(at::kLong).device(device))};
+                              .targets = at::zeros({64}, at::dtype(at::kLong).device(device))};
     for (int step = 0; step < 3; ++step) {
       recorder.step(step);
       executor.run(schedule, step, [&] { return batch; });
@@ -249,7 +249,8 @@ TEST_CASE("a storm's export is LibTorch's own snapshot") {
 
 TEST_CASE("an export differs from LibTorch's snapshot only in when a free that waits completes") {
   CHECK(tests::output_of_case("compare snapshots of a storm that shares", kWhole) == "equal\n");
-  CHECK(tests::output_of_case("compare snapshots of a storm that shares", kExpandable) == "equal\n");
+  CHECK(tests::output_of_case("compare snapshots of a storm that shares", kExpandable) ==
+        "equal\n");
 }
 
 TEST_CASE("training's export is LibTorch's own snapshot") {

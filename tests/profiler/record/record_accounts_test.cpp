@@ -35,13 +35,13 @@ const CommandEnd kFailed{.exit_code = 1};
 TEST_CASE("accounts are read in the order in which they were told, without what is damaged") {
   const tests::TemporaryFolder folder;
   tests::write_file(folder.file("20"),
-                   "{\"what\": \"started\", \"text\": \"python\", \"time\": 1.5}\n"
-                   "{\"what\": \"raised\", \"text\": \"a\", \"time\": 3}\n{\"what\": \"rai");
+                    "{\"what\": \"started\", \"text\": \"python\", \"time\": 1.5}\n"
+                    "{\"what\": \"raised\", \"text\": \"a\", \"time\": 3}\n{\"what\": \"rai");
   tests::write_file(folder.file("3"),
-                   "7\n{}\n{\"what\": 1, \"text\": [], \"time\": \"x\"}\n"
-                   "{\"what\": \"torch\", \"time\": 2}\n");
+                    "7\n{}\n{\"what\": 1, \"text\": [], \"time\": \"x\"}\n"
+                    "{\"what\": \"torch\", \"time\": 2}\n");
   tests::write_file(folder.file("notes.txt"),
-                   "{\"what\": \"torch\", \"text\": \"\", \"time\": 0}\n");
+                    "{\"what\": \"torch\", \"text\": \"\", \"time\": 0}\n");
   std::string order;
   for (const Told& told : read_accounts(folder.path()).told) {
     order += std::to_string(told.process) + told.what + told.text + " ";

@@ -74,7 +74,7 @@ TEST_CASE("on a GPU that is there what it takes is measured") {
 TEST_CASE("communicators are read from what the process has told, without senseless ones") {
   const tests::TemporaryFolder folder;
   tests::write_file(folder.file("rank0.json"),
-                   R"({"communicators": [{"ranks": 8, "on_node": 4}, {"ranks": 1, "on_node": 1},
+                    R"({"communicators": [{"ranks": 8, "on_node": 4}, {"ranks": 1, "on_node": 1},
                        {"ranks": 2, "on_node": 3}, {"ranks": 99999999999, "on_node": 1}, 7,
                        {"ranks": 4, "on_node": 4}]})");
   CHECK(read_record_facts(folder.file("rank0.slp")).communicators ==

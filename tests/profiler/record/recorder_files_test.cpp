@@ -432,8 +432,8 @@ TEST_CASE("a recorder is not built where CUDA's headers are missing") {
   const MadeUp made;
   fs::create_directories(made.program.torch);
   const std::string script = std::string(SHARDLENS_SOURCE_DIR) + "/.setup/recorder";
-  const ProgramOutput said = output_of(
-      {script, made.root.string(), made.program.torch.string(), "2.10.0+cu128", kName});
+  const ProgramOutput said =
+      output_of({script, made.root.string(), made.program.torch.string(), "2.10.0+cu128", kName});
   CHECK(said.exit_code == 1);
   CHECK_THAT(said.text, ContainsSubstring("building it needs "));
   CHECK(lines_of(said.text).size() == 1);

@@ -31,8 +31,8 @@ class Writers {
   std::string log() const { return folder_.file("log"); }
   tests::Ended run(const std::string& fault = "") const {
     return tests::run(tests::watched({SHARDLENS_WRITE_CHECKPOINTS, folder(), std::to_string(ranks_),
-                                    std::to_string(steps_), std::to_string(keep_)},
-                                   folder(), log(), fault));
+                                      std::to_string(steps_), std::to_string(keep_)},
+                                     folder(), log(), fault));
   }
 
   /// Files by name, with what is in them.
@@ -232,7 +232,7 @@ pid_t stopped_child(const tests::Process& launcher) {
 bool overtake(const FileOperation& operation, bool takes_over) {
   const Writers writers(2, 2, 2);
   tests::Process old(tests::watched({SHARDLENS_WRITE_CHECKPOINTS, writers.folder(), "2", "2", "2"},
-                                  writers.folder(), writers.log(), operation.fault("stop")));
+                                    writers.folder(), writers.log(), operation.fault("stop")));
   pid_t stopped = 0;
   REQUIRE(tests::wait_until([&] { return (stopped = stopped_child(old)) != 0; }));
   const fs::path folder = writers.folder();

@@ -43,11 +43,11 @@ class Bench {
     for (int rank = 0; rank < world_size; ++rank) {
       ranks.emplace_back([&, rank] {
         tests::write_small_checkpoint({.store = store_,
-                                      .wanted = wanted,
-                                      .rank = rank,
-                                      .world_size = world_size,
-                                      .deadline = std::chrono::seconds(20)},
-                                     step, position);
+                                       .wanted = wanted,
+                                       .rank = rank,
+                                       .world_size = world_size,
+                                       .deadline = std::chrono::seconds(20)},
+                                      step, position);
       });
     }
     for (std::thread& rank : ranks) rank.join();

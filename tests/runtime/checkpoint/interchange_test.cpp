@@ -76,11 +76,11 @@ fs::path small_checkpoint(const tests::TemporaryFolder& folder, int64_t step) {
   position.optimizer_steps = static_cast<double>(step);
   position.configuration = R"({"optimizer": "adamw", "lr": 0.25, "weight_decay": 0.5})";
   tests::write_small_checkpoint({.store = store,
-                                .wanted = {.wanted = true},
-                                .rank = 0,
-                                .world_size = 1,
-                                .deadline = std::chrono::seconds(20)},
-                               step, position);
+                                 .wanted = {.wanted = true},
+                                 .rank = 0,
+                                 .world_size = 1,
+                                 .deadline = std::chrono::seconds(20)},
+                                step, position);
   return store.list().back().path;
 }
 

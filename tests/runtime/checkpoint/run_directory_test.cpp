@@ -102,8 +102,7 @@ TEST_CASE("an unfinished run goes on where its checkpoint stood") {
   planner::Config config = config_in(folder);
   const fs::path path = RunDirectory::open(config).path();
   write_file(path / "result.json", R"({"status": "failed"})");
-  write_file(path / "metrics.jsonl",
-                      "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"step\":2");
+  write_file(path / "metrics.jsonl", "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"step\":2");
   config.workers = 2;
   config.batch = 32;  // as many samples a step in all
   const RunDirectory run = RunDirectory::open(config);

@@ -31,11 +31,11 @@ namespace {
 fs::path checkpoint_in(const tests::TemporaryFolder& folder) {
   const CheckpointStore store(folder.file("checkpoints"));
   tests::write_small_checkpoint({.store = store,
-                                .wanted = {.wanted = true},
-                                .rank = 0,
-                                .world_size = 1,
-                                .deadline = std::chrono::seconds(20)},
-                               3);
+                                 .wanted = {.wanted = true},
+                                 .rank = 0,
+                                 .world_size = 1,
+                                 .deadline = std::chrono::seconds(20)},
+                                3);
   return store.list().back().path;
 }
 

@@ -48,7 +48,7 @@ std::vector<double> losses_of(planner::Config config, int steps) {
   const int64_t ranks = planner::world_size_of(config);
   config.batch = kGlobalBatch / (ranks * config.accumulate);
   return tests::train_losses(spec(), images(), planner::strategy_of(config), steps,
-                            runtime::executor_options(config));
+                             runtime::executor_options(config));
 }
 
 /// One rank with whole weights, one microbatch, and nothing that changes only where bytes lie.

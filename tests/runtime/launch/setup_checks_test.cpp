@@ -141,27 +141,27 @@ TEST_CASE("a run that keeps its weights gathered is told so where memory ends", 
   const tests::TemporaryFolder folder;
   const auto told = [&](const std::string& reshard) {
     const tests::Ended ended = tests::run({SHARDLENS_TRAIN,
-                                         "--device",
-                                         "null:h200",
-                                         "--capacity",
-                                         "1GiB",
-                                         "--model",
-                                         "vit-l16",
-                                         "--world",
-                                         "8",
-                                         "--solo-rank",
-                                         "0",
-                                         "--batch",
-                                         "8",
-                                         "--steps",
-                                         "2",
-                                         "--anyway",
-                                         "--reshard-after-forward",
-                                         reshard,
-                                         "--storage",
-                                         folder.file("runs"),
-                                         "--name",
-                                         reshard});
+                                           "--device",
+                                           "null:h200",
+                                           "--capacity",
+                                           "1GiB",
+                                           "--model",
+                                           "vit-l16",
+                                           "--world",
+                                           "8",
+                                           "--solo-rank",
+                                           "0",
+                                           "--batch",
+                                           "8",
+                                           "--steps",
+                                           "2",
+                                           "--anyway",
+                                           "--reshard-after-forward",
+                                           reshard,
+                                           "--storage",
+                                           folder.file("runs"),
+                                           "--name",
+                                           reshard});
     CHECK(ended.exit_code == 1);
     return ended.err;
   };
@@ -172,8 +172,8 @@ TEST_CASE("a run that keeps its weights gathered is told so where memory ends", 
 TEST_CASE("a warning is printed and the run goes on", "[setup][train]") {
   const tests::TemporaryFolder folder;
   const tests::Ended ended = tests::run({SHARDLENS_TRAIN, "--device", "cpu", "--data", "synthetic",
-                                       "--steps", "1", "--batch", "2", "--workers", "2", "--wrap",
-                                       "root", "--storage", folder.file("runs")});
+                                         "--steps", "1", "--batch", "2", "--workers", "2", "--wrap",
+                                         "root", "--storage", folder.file("runs")});
   CHECK(ended.exit_code == 0);
   CHECK_THAT(ended.out, ContainsSubstring("warning: group root holds"));
 }

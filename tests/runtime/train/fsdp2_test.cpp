@@ -274,7 +274,7 @@ void check_strategies(size_t steps) {
     REQUIRE(expected.size() == 20);
     const std::vector<double> losses =
         tests::train_losses(tutorial(), data.train, planner::strategy_of(config),
-                           static_cast<int>(steps), runtime::executor_options(config));
+                            static_cast<int>(steps), runtime::executor_options(config));
     check_losses(losses, expected, config.param_dtype == DType::fp32);
     ++compared;
   }

@@ -139,7 +139,7 @@ std::vector<double> sharded_losses(const models::OwnModel& model,
       executor.run(schedule, step, [&] {
         const int64_t begin = std::exchange(first, first + strategy.batch);
         return models::Batch{.input = whole.input.narrow(0, begin, strategy.batch),
-                              .targets = whole.targets.narrow(0, begin, strategy.batch)};
+                             .targets = whole.targets.narrow(0, begin, strategy.batch)};
       });
       double loss = executor.loss().item<double>();
       world_sum(channels, {.step = step, .kind = "SUM", .group = "loss"}, {&loss, 1});

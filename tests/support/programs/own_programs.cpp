@@ -26,7 +26,7 @@ runtime::OwnTraining classifier() {
   const auto samples = [](const at::Tensor& indices) {
     const at::Tensor classes = indices.remainder(kClasses);
     return models::Batch{.input = at::one_hot(classes, kClasses).to(at::kFloat),
-                          .targets = classes};
+                         .targets = classes};
   };
   models::OwnModel model =
       models::make_own_model("classifier", {models::InputKind::features, {kClasses}, {}, kClasses},

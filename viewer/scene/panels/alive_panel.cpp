@@ -13,7 +13,6 @@
 
 namespace shardlens::viewer {
 
-
 namespace {
 
 constexpr float kAliveRow = 27;      // points

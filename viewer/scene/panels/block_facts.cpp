@@ -17,8 +17,7 @@ using profiler::TreePlace;
 namespace {
 
 std::string exact_bytes(int64_t bytes) {
-  return bytes < 1024 ? bytes_text(bytes)
-                      : fmt::format("{} ({} bytes)", bytes_text(bytes), bytes);
+  return bytes < 1024 ? bytes_text(bytes) : fmt::format("{} ({} bytes)", bytes_text(bytes), bytes);
 }
 
 std::string when_text(const Lane& lane, int64_t change) {

@@ -12,7 +12,6 @@
 
 namespace shardlens::viewer {
 
-
 namespace {
 
 // The lengths below are in points.

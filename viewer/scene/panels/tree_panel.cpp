@@ -15,7 +15,6 @@
 
 namespace shardlens::viewer {
 
-
 namespace {
 
 constexpr float kFrameRow = 19;        // points
