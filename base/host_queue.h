@@ -34,7 +34,7 @@ class HostQueue {
   void join();
 
  private:
-  struct Posted {
+  struct PostedWork {
     int action = -1;
     Work work;
   };
@@ -46,7 +46,7 @@ class HostQueue {
   const bool has_device_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Posted> posted_;  // its front is being done
+  std::deque<PostedWork> posted_;  // its front is being done
   std::exception_ptr failure_;
   bool ends_ = false;
   std::optional<std::thread> thread_;  // from the first post on

@@ -44,7 +44,7 @@ std::string verdicts_text(const std::vector<JudgedRank>& ranks) {
 /// Returns the line of a process that has no recording and ran out of memory; nothing if there is
 /// none, or the verdict of a recording tells of it.
 std::string unrecorded_text(const RecordedRun& run, const std::vector<RecordVerdict>& verdicts) {
-  const Told* const told = run.accounts.first("out_of_memory");
+  const AccountEntry* const told = run.accounts.first_entry("out_of_memory");
   if (told == nullptr || std::ranges::any_of(verdicts, &RecordVerdict::is_out_of_memory)) return {};
   return fmt::format("does not fit: process {} ran out of memory: {}\n", told->process, told->text);
 }
@@ -86,7 +86,7 @@ int record_one(const RecordOptions& options, const PythonProgram& program,
     say_end(run.end);
     verdicts = report_all(options, run);
   }
-  return exit_code_of(run.end, verdicts, run.accounts.first("out_of_memory") != nullptr);
+  return exit_code_of(run.end, verdicts, run.accounts.first_entry("out_of_memory") != nullptr);
 }
 
 /// Prints the verdicts of all ranks that were run, and the report of the fullest.
@@ -104,8 +104,8 @@ int record_ranks(const RecordOptions& options, const PythonProgram& program,
 int record(const RecordOptions& options) {
   const PythonProgram program = find_python(options.command);
   const auto record = support_folder("record");
-  const RecordFiles files =
-      recorder_for(program, record, options.is_attached() ? Answers::gpu : Answers::null_device);
+  const RecordFiles files = recorder_for(
+      program, record, options.is_attached() ? CudaProvider::gpu : CudaProvider::null_device);
   if (!files.doubt.empty()) fmt::print(stderr, "shardlens record: {}\n", files.doubt);
   return options.ranks ? record_ranks(options, program, files)
                        : record_one(options, program, files);

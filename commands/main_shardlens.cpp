@@ -70,7 +70,7 @@ int print_completion(std::string_view shell) {
 }
 
 /// Replaces this process by the command's program. `arguments` are the command's, its name first.
-int become(std::string_view name, char** arguments) {
+int exec_command(std::string_view name, char** arguments) {
   if (!is_command(name))
     return fail(fmt::format("{}: unknown command; see shardlens --help", name));
   const auto folder = shardlens::own_program().parent_path();
@@ -83,7 +83,7 @@ int become(std::string_view name, char** arguments) {
 int help_of(std::string_view name) {
   std::string flag = "--help";
   char* arguments[] = {nullptr, flag.data(), nullptr};
-  return become(name, arguments);
+  return exec_command(name, arguments);
 }
 
 }  // namespace
@@ -96,5 +96,5 @@ int main(int argc, char** argv) {
   if (asks_help) return fmt::print("{}", usage()), 0;
   if (name == "--version" || name == "-V") return fmt::print("shardlens {}\n", SHARDLENS_IS), 0;
   if (name == "completion") return print_completion(argc > 2 ? argv[2] : "");
-  return become(name, argv + 1);
+  return exec_command(name, argv + 1);
 }

@@ -18,7 +18,7 @@ std::string command_of(const std::string& program) {
   return fmt::format("shardlens {}", program.substr(program.rfind('-') + 1));
 }
 
-int become(const std::string& program, char** argv) {
+int exec_program(const std::string& program, char** argv) {
   const auto torch = shardlens::find_torch(SHARDLENS_TORCH_VERSION);
   shardlens::put_first("LD_LIBRARY_PATH", shardlens::libtorch_folders(torch));
   argv[0] = const_cast<char*>(program.c_str());
@@ -31,5 +31,5 @@ int become(const std::string& program, char** argv) {
 int main(int, char** argv) {
   const std::string program = shardlens::program_with_libtorch().string();
   const std::string command = command_of(program);
-  return shardlens::run_program(command.c_str(), [&] { return become(program, argv); });
+  return shardlens::run_program(command.c_str(), [&] { return exec_program(program, argv); });
 }

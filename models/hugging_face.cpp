@@ -52,7 +52,7 @@ class Reader {
 
   /// Returns a whole number of at least 1; nothing if the value is none. Some writers put whole
   /// numbers as floats.
-  std::optional<int64_t> whole(const Json& value) const {
+  std::optional<int64_t> positive_number(const Json& value) const {
     constexpr double kMost = 1e15;
     if (!value.is_number()) return std::nullopt;
     const double number = value.get<double>();
@@ -66,22 +66,22 @@ class Reader {
   const Json& object_;
 };
 
-struct SizeOf {
+struct LlamaKey {
   const char* key;
   const char* name;  // ours
   int64_t LlamaSizes::*field;
 };
 
 constexpr std::array kSizes = {
-    SizeOf{"num_hidden_layers", "layers", &LlamaSizes::layers},
-    SizeOf{"hidden_size", "width", &LlamaSizes::width},
-    SizeOf{"num_attention_heads", "heads", &LlamaSizes::heads},
-    SizeOf{"intermediate_size", "mlp_width", &LlamaSizes::mlp_width},
-    SizeOf{"vocab_size", "vocab", &LlamaSizes::vocab},
+    LlamaKey{"num_hidden_layers", "layers", &LlamaSizes::layers},
+    LlamaKey{"hidden_size", "width", &LlamaSizes::width},
+    LlamaKey{"num_attention_heads", "heads", &LlamaSizes::heads},
+    LlamaKey{"intermediate_size", "mlp_width", &LlamaSizes::mlp_width},
+    LlamaKey{"vocab_size", "vocab", &LlamaSizes::vocab},
 };
 
 /// A key whose value must be as in our Llama. If the key is missing, its value is `otherwise`.
-struct Expected {
+struct ExpectedValue {
   const char* key;
   const char* value;      // as JSON
   const char* otherwise;  // what transformers takes
@@ -89,16 +89,19 @@ struct Expected {
 };
 
 constexpr std::array kExpected = {
-    Expected{"hidden_act", "\"silu\"", "\"silu\"", "only SwiGLU is to be had; give \"silu\""},
-    Expected{"attention_bias", "false", "false",
-             "projections of attention have no bias here; give a model without"},
-    Expected{"mlp_bias", "false", "false", "linear layers have no bias here; give a model without"},
-    Expected{"attention_dropout", "0.0", "0.0", "there is no dropout here; give 0.0"},
-    Expected{"rms_norm_eps", "1e-05", "1e-06",
-             "norms add 1e-05 here; give that to plan, memory is the same"},
-    Expected{"pretraining_tp", "1", "1", "layers are not computed in slices here; give 1"},
-    Expected{"quantization_config", "null", "null", "weights are not quantized here; leave it out"},
-    Expected{"auto_map", "null", "null", "the model's own Python code is not run; leave it out"},
+    ExpectedValue{"hidden_act", "\"silu\"", "\"silu\"", "only SwiGLU is to be had; give \"silu\""},
+    ExpectedValue{"attention_bias", "false", "false",
+                  "projections of attention have no bias here; give a model without"},
+    ExpectedValue{"mlp_bias", "false", "false",
+                  "linear layers have no bias here; give a model without"},
+    ExpectedValue{"attention_dropout", "0.0", "0.0", "there is no dropout here; give 0.0"},
+    ExpectedValue{"rms_norm_eps", "1e-05", "1e-06",
+                  "norms add 1e-05 here; give that to plan, memory is the same"},
+    ExpectedValue{"pretraining_tp", "1", "1", "layers are not computed in slices here; give 1"},
+    ExpectedValue{"quantization_config", "null", "null",
+                  "weights are not quantized here; leave it out"},
+    ExpectedValue{"auto_map", "null", "null",
+                  "the model's own Python code is not run; leave it out"},
 };
 
 constexpr std::array kIgnored = {
@@ -137,16 +140,16 @@ void expect_family(const Reader& reader) {
 }
 
 void read_sizes(Reader& reader, LlamaSizes& sizes) {
-  for (const SizeOf& size : kSizes) {
+  for (const LlamaKey& size : kSizes) {
     const Json* const value = reader.find(size.key);
-    const auto number = value == nullptr ? std::nullopt : reader.whole(*value);
+    const auto number = value == nullptr ? std::nullopt : reader.positive_number(*value);
     if (!number) reader.refuse(size.key, "give a whole number from 1");
     sizes.*size.field = *number;
     reader.note(size.key, size.name);
   }
   sizes.kv_heads = is_mistral(reader) ? 8 : sizes.heads;
   if (const Json* const heads = reader.find("num_key_value_heads")) {
-    const auto number = reader.whole(*heads);
+    const auto number = reader.positive_number(*heads);
     if (!number) reader.refuse("num_key_value_heads", "give a whole number from 1");
     sizes.kv_heads = *number;
     reader.note("num_key_value_heads", "kv_heads");
@@ -174,7 +177,7 @@ void read_scaling(Reader& reader, const char* key, const Json& scaling, LlamaSiz
       scaling.value("low_freq_factor", Json(1.0)) == 1.0 &&
       scaling.value("high_freq_factor", Json(4.0)) == 4.0 &&
       scaling.value("original_max_position_embeddings", Json(kRopeFirstSeq)) == kRopeFirstSeq;
-  const auto factor = reader.whole(scaling.value("factor", Json()));
+  const auto factor = reader.positive_number(scaling.value("factor", Json()));
   if (!is_known || !factor) {
     reader.refuse(key,
                   "give a whole \"factor\", \"low_freq_factor\" 1, \"high_freq_factor\" 4 and "
@@ -185,7 +188,7 @@ void read_scaling(Reader& reader, const char* key, const Json& scaling, LlamaSiz
 }
 
 void read_theta(Reader& reader, const char* key, const Json& value, LlamaSizes& sizes) {
-  const auto theta = reader.whole(value);
+  const auto theta = reader.positive_number(value);
   if (!theta) reader.refuse(key, "give a whole base of rotary positions");
   sizes.rope_theta = *theta;
   reader.note(key, fmt::format("rope_theta {}", *theta));
@@ -204,7 +207,7 @@ void read_positions(Reader& reader, LlamaSizes& sizes) {
     if (scaling->contains("rope_theta")) read_theta(reader, key, (*scaling)["rope_theta"], sizes);
   }
   if (const Json* const most = reader.find("max_position_embeddings")) {
-    const auto number = reader.whole(*most);
+    const auto number = reader.positive_number(*most);
     if (!number) reader.refuse("max_position_embeddings", "give a whole number from 1");
     sizes.seq = std::min(kSeq, *number);
     reader.note("max_position_embeddings", fmt::format("seq {}; --seq gives another", sizes.seq));
@@ -218,7 +221,7 @@ int64_t read_window(Reader& reader, LlamaSizes& sizes) {
   if (is_mistral(reader) && !reader.has("sliding_window")) return kOfMistral;
   const Json* const window = reader.find("sliding_window");
   if (window == nullptr) return 0;
-  const auto number = reader.whole(*window);
+  const auto number = reader.positive_number(*window);
   if (!number) reader.refuse("sliding_window", "give null, or a whole number from 1");
   sizes.seq = std::min(sizes.seq, *number);
   reader.note("sliding_window", fmt::format("--seq {} at most", *number));
@@ -226,7 +229,7 @@ int64_t read_window(Reader& reader, LlamaSizes& sizes) {
 }
 
 void expect_the_rest(const Reader& reader, const Json& object, const LlamaSizes& sizes) {
-  for (const Expected& expected : kExpected) {
+  for (const ExpectedValue& expected : kExpected) {
     const Json* const value = reader.find(expected.key);
     const Json taken = value == nullptr ? Json::parse(expected.otherwise) : *value;
     if (taken != Json::parse(expected.value)) reader.refuse(expected.key, expected.why);
@@ -291,8 +294,8 @@ NamedSizes read_hugging_face(const Json& object, const std::string& path) {
 std::vector<std::string> hugging_face_keys() {
   std::vector<std::string> keys(kIgnored.begin(), kIgnored.end());
   keys.insert(keys.end(), kRead.begin(), kRead.end());
-  for (const SizeOf& size : kSizes) keys.emplace_back(size.key);
-  for (const Expected& expected : kExpected) keys.emplace_back(expected.key);
+  for (const LlamaKey& size : kSizes) keys.emplace_back(size.key);
+  for (const ExpectedValue& expected : kExpected) keys.emplace_back(expected.key);
   return keys;
 }
 

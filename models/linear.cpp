@@ -114,7 +114,7 @@ struct Product : torch::autograd::Function<Product<kUse>> {
 
 }  // namespace
 
-GradientPlaces::GradientPlaces(Find find)
+GradientPlaces::GradientPlaces(Finder find)
     : find_(std::move(find)), outer_(std::exchange(current_places, this)) {}
 
 GradientPlaces::~GradientPlaces() { current_places = outer_; }

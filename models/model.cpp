@@ -10,7 +10,7 @@ namespace shardlens::models {
 
 std::vector<Forward> build_units(const ModelSpec& spec) { return make_units<AtenOps>(spec); }
 
-void draw_parameters(const ModelSpec& spec, uint64_t seed, const TakeParameter& take) {
+void draw_parameters(const ModelSpec& spec, uint64_t seed, const ParameterReceiver& take) {
   switch (spec.start_weights) {
     case StartWeights::torchvision:
       return draw_vit(spec, seed, take);

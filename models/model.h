@@ -46,10 +46,10 @@ class GradientPlaces {
  public:
   /// Finds the place for a weight's gradient: a tensor of its shape and dtype that nobody else
   /// knows; undefined: nowhere in particular. It is asked before each gradient is computed.
-  using Find = std::function<at::Tensor(const at::Tensor& weight)>;
+  using Finder = std::function<at::Tensor(const at::Tensor& weight)>;
 
   /// Applies to backward on this thread for as long as the object lives.
-  explicit GradientPlaces(Find find);
+  explicit GradientPlaces(Finder find);
   ~GradientPlaces();
   GradientPlaces(const GradientPlaces&) = delete;
   GradientPlaces& operator=(const GradientPlaces&) = delete;
@@ -57,7 +57,7 @@ class GradientPlaces {
   static at::Tensor place_of(const at::Tensor& weight);
 
  private:
-  Find find_;
+  Finder find_;
   GradientPlaces* outer_;
 };
 
@@ -87,7 +87,7 @@ at::Tensor project(const at::Tensor& input, const at::Tensor& weight,
 
 /// Receives start weights, each parameter once, in any order. `value` is fp32 on the CPU with the
 /// parameter's shape and is gone after the call, so a full model never exists at once.
-using TakeParameter = std::function<void(int parameter, const at::Tensor& value)>;
+using ParameterReceiver = std::function<void(int parameter, const at::Tensor& value)>;
 
 /// Draws the start weights that the PyTorch model draws after torch.manual_seed(seed), with the
 /// same numbers: torchvision.models.VisionTransformer (if the channels are not 3, its conv_proj is
@@ -96,7 +96,7 @@ using TakeParameter = std::function<void(int parameter, const at::Tensor& value)
 /// order of the parameters, and norms are 1, as Hugging Face's model is initialised. In a program's
 /// own model matrices and the bias right behind one are drawn as in nn.Linear, a matrix whose name
 /// ends in "embeddings.weight" as in nn.Embedding; all other biases are 0 and weights 1.
-void draw_parameters(const ModelSpec& spec, uint64_t seed, const TakeParameter& take);
+void draw_parameters(const ModelSpec& spec, uint64_t seed, const ParameterReceiver& take);
 
 struct OwnParameter {
   std::string name;  // one that an earlier unit has: that unit's parameter, as in a tied head
@@ -115,7 +115,7 @@ struct OwnUnit {
 
 /// Draws one start weight, fp32 on the CPU with the parameter's shape. Parameters are drawn in
 /// their order from one generator, which --seed seeds.
-using DrawParameter =
+using ParameterSampler =
     std::function<at::Tensor(const ParameterSpec& parameter, at::Generator& generator)>;
 
 /// A model that a program brings along; it is trained as the families are.
@@ -123,7 +123,7 @@ struct OwnModel {
   ModelSpec spec;
   std::vector<Forward> units;  // one for each of spec.units
   Loss loss{};                 // empty: spec.loss
-  DrawParameter draw{};        // empty: draw_parameters
+  ParameterSampler draw{};     // empty: draw_parameters
 };
 
 /// Makes a model of `units` in the order in which they run: the first takes the batch, each other
@@ -131,13 +131,13 @@ struct OwnModel {
 /// it.
 OwnModel make_own_model(std::string name, SampleSpec sample, std::vector<OwnUnit> units);
 
-void draw_parameters(const OwnModel& model, uint64_t seed, const TakeParameter& take);
+void draw_parameters(const OwnModel& model, uint64_t seed, const ParameterReceiver& take);
 
 /// Throws std::invalid_argument unless a safetensors file has exactly the spec's parameters in F32.
 /// The message names the one that is missing, unknown or of another shape.
 void check_weights(const ModelSpec& spec, const std::string& path);
 
 /// Loads start weights from such a file, which is checked first.
-void load_parameters(const ModelSpec& spec, const std::string& path, const TakeParameter& take);
+void load_parameters(const ModelSpec& spec, const std::string& path, const ParameterReceiver& take);
 
 }  // namespace shardlens::models

@@ -35,13 +35,13 @@ constexpr TorchRules kTorch2_11{
 };
 
 /// Returns the rules of the version before, with the changes since.
-constexpr TorchRules next(TorchRules rules, std::string_view version, auto change) {
+constexpr TorchRules next_rules(TorchRules rules, std::string_view version, auto change) {
   rules.version = version;
   change(rules);
   return rules;
 }
 
-constexpr TorchRules kTorch2_12 = next(kTorch2_11, "2.12", [](TorchRules& rules) {
+constexpr TorchRules kTorch2_12 = next_rules(kTorch2_11, "2.12", [](TorchRules& rules) {
   rules.blas_workspaces = shared;
   rules.large_blackwell_workspace = true;
   rules.fake_tensors_allocate = false;
@@ -49,7 +49,7 @@ constexpr TorchRules kTorch2_12 = next(kTorch2_11, "2.12", [](TorchRules& rules)
   rules.fsdp2_keeps_reduce_input = true;
 });
 
-constexpr TorchRules kTorch2_13 = next(kTorch2_12, "2.13", [](TorchRules& rules) {
+constexpr TorchRules kTorch2_13 = next_rules(kTorch2_12, "2.13", [](TorchRules& rules) {
   rules.prefers_older_blocks = false;
   rules.rounds_memory_fraction = true;
   rules.fsdp2_keeps_reduce_input = false;
@@ -57,12 +57,12 @@ constexpr TorchRules kTorch2_13 = next(kTorch2_12, "2.13", [](TorchRules& rules)
   rules.unique_tiles = {.a100 = 1344, .hopper = 4928, .blackwell = 4928};
 });
 
-constexpr TorchRules kTorch2_14 = next(kTorch2_13, "2.14", [](TorchRules& rules) {
+constexpr TorchRules kTorch2_14 = next_rules(kTorch2_13, "2.14", [](TorchRules& rules) {
   rules.efficient_takes_groups = true;
   rules.efficient_keeps_seed = true;
 });
 
-constexpr TorchRules kTorch2_15 = next(kTorch2_14, "2.15", [](TorchRules& rules) {
+constexpr TorchRules kTorch2_15 = next_rules(kTorch2_14, "2.15", [](TorchRules& rules) {
   rules.blas_workspaces = by_product;
   rules.fsdp2_releases_at_once = true;
   rules.fsdp2_adds_in_place = true;

@@ -20,7 +20,7 @@ constexpr std::array<SizeKey<VitSizes>, 8> kVitKeys = {{
 }};
 
 /// Returns the sizes of a model of ImageNet's images and classes.
-VitSizes of_imagenet(int64_t patch_px, int64_t layers, int64_t heads, int64_t width) {
+VitSizes imagenet_sizes(int64_t patch_px, int64_t layers, int64_t heads, int64_t width) {
   return {.image_px = 224,
           .patch_px = patch_px,
           .channels = 3,
@@ -129,10 +129,10 @@ std::vector<std::pair<std::string, VitSizes>> presets_of(const VitSizes&) {
             .width = 128,
             .mlp_width = 128,
             .classes = 10}},
-          {"vit-b16", of_imagenet(16, 12, 12, 768)},
-          {"vit-l16", of_imagenet(16, 24, 16, 1024)},
-          {"vit-h14", of_imagenet(14, 32, 16, 1280)},
-          {"vit-22b", of_imagenet(14, 48, 48, 6144)}};
+          {"vit-b16", imagenet_sizes(16, 12, 12, 768)},
+          {"vit-l16", imagenet_sizes(16, 24, 16, 1024)},
+          {"vit-h14", imagenet_sizes(14, 32, 16, 1280)},
+          {"vit-22b", imagenet_sizes(14, 48, 48, 6144)}};
 }
 
 ModelSpec make_spec(std::string name, const VitSizes& sizes) {

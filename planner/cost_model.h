@@ -55,13 +55,13 @@ struct StepCost {
 
   /// A range of actions whose times repeat: each begins and ends `round_seconds` later than the
   /// action one round before it.
-  struct Alike {
+  struct RepeatedRange {
     int begin = 0;  // ids
     int end = 0;
     int round = 0;  // actions
     double round_seconds = 0;
   };
-  Alike alike{};
+  RepeatedRange alike{};
 
   double begin_of(int id) const { return at(begin_seconds, id); }
   double end_of(int id) const { return at(end_seconds, id); }

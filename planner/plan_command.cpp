@@ -66,7 +66,7 @@ std::string write_configs(const SearchResult& result, const std::string& directo
   std::string text;
   for (size_t i = 0; i < result.front.size(); ++i) {
     const fs::path path = fs::path(directory) / fmt::format("pareto-{}.json", i + 1);
-    write_text(path.string(), to_json(result.on_front(i).config));
+    write_text(path.string(), to_json(result.front_candidate(i).config));
     text += fmt::format("wrote {}\n", path.string());
   }
   return text;

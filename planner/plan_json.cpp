@@ -33,7 +33,7 @@ Json tensor_json(const PlannedTensor& tensor) {
           {"action_text", tensor.action_text}};
 }
 
-Json at_peak_json(const AtPeak& peak) {
+Json at_peak_json(const PlannedPeak& peak) {
   Json json = Json::object();
   add_moment(json, peak.moment);
   json["categories"] = Json::object();
@@ -104,7 +104,7 @@ Json program_json(const std::vector<PytorchHabit>& habits) {
 /// verdict.
 Json doubt_json(const Plan& plan) {
   if (!plan.least_written) return nullptr;
-  const auto json_of = [](const WrittenOtherwise& written) -> Json {
+  const auto json_of = [](const ProgramVariant& written) -> Json {
     return {{"pytorch", written.words}, {"device_bytes", written.device_bytes}};
   };
   return {{"least", json_of(*plan.least_written)},

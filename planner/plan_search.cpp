@@ -303,11 +303,11 @@ std::string search_json(const SearchResult& result) {
   using Json = nlohmann::ordered_json;
   Json front = Json::array(), rejected = Json::array();
   for (size_t i = 0; i < result.front.size(); ++i) {
-    const Candidate& candidate = result.on_front(i);
+    const Candidate& candidate = result.front_candidate(i);
     front.push_back(
         {{"flags", candidate.flags},
          {"device_bytes", candidate.device_bytes},
-         {"relative_step_time", candidate.step_seconds / result.on_front(0).step_seconds},
+         {"relative_step_time", candidate.step_seconds / result.front_candidate(0).step_seconds},
          {"config", Json::parse(to_json(candidate.config))}});
   }
   for (const Candidate& candidate : result.candidates) {
@@ -328,9 +328,10 @@ std::string search_text(const SearchResult& result) {
                   result.candidates.size(), bytes_text(result.budget_bytes));
   if (!result.front.empty()) text += fmt::format("  {:>12}  {:>9}  flags\n", "memory", "step time");
   for (size_t i = 0; i < result.front.size(); ++i) {
-    const Candidate& candidate = result.on_front(i);
+    const Candidate& candidate = result.front_candidate(i);
     text += fmt::format("  {:>12}  {:>8.2f}x  {}\n", bytes_text(candidate.device_bytes),
-                        candidate.step_seconds / result.on_front(0).step_seconds, candidate.flags);
+                        candidate.step_seconds / result.front_candidate(0).step_seconds,
+                        candidate.flags);
   }
   text += "\nthe others (--json has each)\n";
   std::map<std::string, int> kinds;

@@ -27,7 +27,7 @@ struct SearchResult {
   std::vector<Candidate> candidates;
   std::vector<size_t> front;  // of candidates, the fastest first
 
-  const Candidate& on_front(size_t i) const { return candidates[front[i]]; }
+  const Candidate& front_candidate(size_t i) const { return candidates[front[i]]; }
 };
 
 /// Searches from `config`. `given`: names of the flags that the user gave. `budget_bytes`: the

@@ -18,13 +18,13 @@ namespace {
 using models::ModelSpec;
 
 /// One of the configurations that are tried.
-struct Try {
+struct Trial {
   ModelSpec spec;
   Config config;
   PlanTarget target;
 };
 
-bool fits(const Try& tried, const PlanOptions& options) {
+bool fits(const Trial& tried, const PlanOptions& options) {
   try {
     const PreparedRun run = prepare(tried.spec, tried.config, tried.target,
                                     options.calibration ? &*options.calibration : nullptr);
@@ -37,10 +37,10 @@ bool fits(const Try& tried, const PlanOptions& options) {
   }
 }
 
-using Holds = std::function<bool(int64_t)>;
+using Predicate = std::function<bool(int64_t)>;
 
 /// Returns the largest number from 1 to `most` for which `holds` is true; 0: there is none.
-int64_t largest(const Holds& holds, int64_t most) {
+int64_t find_largest(const Predicate& holds, int64_t most) {
   if (!holds(1)) return 0;
   int64_t low = 1, high = 2;
   while (high <= most && holds(high)) low = std::exchange(high, 2 * high);
@@ -53,7 +53,7 @@ int64_t largest(const Holds& holds, int64_t most) {
 }
 
 /// Returns the smallest number for which `holds` is true; 0: there is none up to `most`.
-int64_t smallest(const Holds& holds, int64_t most) {
+int64_t find_smallest(const Predicate& holds, int64_t most) {
   int64_t high = 1;
   while (high <= most && !holds(high)) high *= 2;
   if (high > most) return 0;
@@ -90,7 +90,7 @@ Config with_world(const Config& config, int64_t world) {
   return changed;
 }
 
-Plan solved_plan(const Try& tried, const PlanOptions& options, const std::string& what,
+Plan solved_plan(const Trial& tried, const PlanOptions& options, const std::string& what,
                  const std::string& value) {
   Plan plan = make_plan(tried.spec, tried.config, tried.target, options);
   plan.solution = PlanSolution{what, value};
@@ -99,9 +99,9 @@ Plan solved_plan(const Try& tried, const PlanOptions& options, const std::string
 
 std::string text_of(int64_t value) { return value == 0 ? "" : std::to_string(value); }
 
-Plan solve_batch(Try base, const PlanOptions& options) {
+Plan solve_batch(Trial base, const PlanOptions& options) {
   constexpr int64_t kMost = int64_t{1} << 32;
-  const int64_t found = largest(
+  const int64_t found = find_largest(
       [&](int64_t batch) {
         base.config.batch = batch;
         return fits(base, options);
@@ -111,11 +111,11 @@ Plan solve_batch(Try base, const PlanOptions& options) {
   return solved_plan(base, options, "batch", text_of(found));
 }
 
-Plan solve_world(Try base, const PlanOptions& options) {
+Plan solve_world(Trial base, const PlanOptions& options) {
   constexpr int64_t kMostRanks = 1 << 16;
   const int64_t step = rank_step(base.config);
   const Config config = base.config;
-  const int64_t found = step * smallest(
+  const int64_t found = step * find_smallest(
                                    [&](int64_t steps) {
                                      base.config = with_world(config, steps * step);
                                      return fits(base, options);
@@ -125,10 +125,10 @@ Plan solve_world(Try base, const PlanOptions& options) {
   return solved_plan(base, options, "world", text_of(found));
 }
 
-Plan solve_layers(Try base, const PlanOptions& options) {
+Plan solve_layers(Trial base, const PlanOptions& options) {
   constexpr int64_t kMost = 10000;
   const ModelSpec spec = base.spec;
-  const int64_t found = largest(
+  const int64_t found = find_largest(
       [&](int64_t layers) {
         base.spec = with_number_of_layers(spec, layers);
         return fits(base, options);
@@ -147,7 +147,7 @@ Plan solve_gpu(const Config& config, const PlanOptions& options) {
   std::vector<const Gpu*> by_memory;
   for (const Gpu& gpu : gpus()) by_memory.push_back(&gpu);
   std::ranges::stable_sort(by_memory, {}, &Gpu::memory_bytes);
-  Try tried{spec_of(config), config, {}};
+  Trial tried{spec_of(config), config, {}};
   const TrainingData data = find_data(tried.spec, config);
   for (const Gpu* gpu : by_memory) {
     tried.target = {.gpu = gpu,
@@ -169,7 +169,7 @@ Plan solve(const std::string& what, const Config& config, const PlanOptions& opt
     throw std::invalid_argument(
         fmt::format("--solve {}: not one of its words; give batch, world, layers or gpu", what));
   }
-  Try base{spec_of(config), config, target_of(config, options)};
+  Trial base{spec_of(config), config, target_of(config, options)};
   base.target.data = find_data(base.spec, config);
   if (is("batch")) return solve_batch(base, options);
   return is("world") ? solve_world(base, options) : solve_layers(base, options);

@@ -24,7 +24,7 @@ const Gpu& gpu_here() {
       "no GPU that is known on this machine; name one to plan for: --gpu h200, or --device cpu");
 }
 
-PlanTarget on_gpu(const Gpu& gpu, bool is_null, std::optional<int64_t> capacity_bytes) {
+PlanTarget gpu_target(const Gpu& gpu, bool is_null, std::optional<int64_t> capacity_bytes) {
   return {
       .gpu = &gpu, .is_null = is_null, .capacity_bytes = capacity_bytes.value_or(gpu.memory_bytes)};
 }
@@ -66,11 +66,11 @@ PlanTarget target_of(const Config& config, const std::string& gpu) {
     case DeviceKind::cpu:
       return {.capacity_bytes = capacity_bytes.value_or(host_bytes() / config.workers)};
     case DeviceKind::null:
-      return on_gpu(find_gpu(config.device.gpu), /*is_null=*/true, capacity_bytes);
+      return gpu_target(find_gpu(config.device.gpu), /*is_null=*/true, capacity_bytes);
     case DeviceKind::cuda:
       break;
   }
-  return on_gpu(gpu.empty() ? gpu_here() : find_gpu(gpu), /*is_null=*/false, capacity_bytes);
+  return gpu_target(gpu.empty() ? gpu_here() : find_gpu(gpu), /*is_null=*/false, capacity_bytes);
 }
 
 Config one_rank_of(const Config& config, const PlanTarget& target) {

@@ -45,7 +45,7 @@ std::string torch_doubt_text(const Plan& plan) {
 
 std::string doubt_text(const Plan& plan) {
   if (!plan.least_written) return {};
-  const auto text_of = [](const WrittenOtherwise& written) {
+  const auto text_of = [](const ProgramVariant& written) {
     return fmt::format("{} ({})", bytes_text(written.device_bytes), written.words);
   };
   return fmt::format("  {}written otherwise it takes {} to {}{}\n",
@@ -83,7 +83,7 @@ std::string outside_text(const Plan& plan) {
                      outside.communicators, from);
 }
 
-std::string categories_text(const AtPeak& peak) {
+std::string categories_text(const PlannedPeak& peak) {
   std::vector<size_t> order(peak.category_bytes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(
@@ -97,7 +97,7 @@ std::string categories_text(const AtPeak& peak) {
   return text;
 }
 
-std::string largest_text(const AtPeak& peak) {
+std::string largest_text(const PlannedPeak& peak) {
   std::string text;
   for (const PlannedTensor& tensor : peak.largest) {
     text +=

@@ -40,7 +40,7 @@ std::optional<InstalledTorch> installed_torch() {
   return found ? found : torch_of("python3");
 }
 
-PlanTorch of_installed(const InstalledTorch& torch) {
+PlanTorch installed_plan_torch(const InstalledTorch& torch) {
   const std::string version = shown(torch.version);
   PlanTorch made{.rules = &models::nearest_torch_rules(torch.version),
                  .source = fmt::format("PyTorch {} of {}", version, shown(torch.python)),
@@ -62,7 +62,7 @@ PlanTorch plan_torch(const std::string& asked, bool is_python_program) {
   }
   if (!is_python_program) return {};
   const auto installed = installed_torch();
-  if (installed) return of_installed(*installed);
+  if (installed) return installed_plan_torch(*installed);
   return {.source = "this build; no python on PATH has PyTorch", .doubt = {}};
 }
 

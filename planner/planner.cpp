@@ -26,14 +26,14 @@ const Calibration* calibration_of(const PlanOptions& options) {
 
 // ---- live memory --------------------------------------------------------------------------------
 
-AtPeak at_peak_of(const PreparedRun& run, const Timeline& timeline) {
+PlannedPeak at_peak_of(const PreparedRun& run, const Timeline& timeline) {
   profiler::Analysis analysis;
   for (const Event& event : timeline.events()) analysis.take(event);
   profiler::Header header;
   header.train = to_text(run.train);
   header.evaluate = to_text(run.evaluate);
   const profiler::RankReport report = analysis.finish(header, timeline.strings(), {});
-  AtPeak peak;
+  PlannedPeak peak;
   const profiler::SpaceReport* space = report.main_space();
   if (space == nullptr) return peak;
   const profiler::Moment& at = space->peak_at;
@@ -154,8 +154,8 @@ void take_peaks(Plan& plan, const PreparedRun& run, const RankSimulation& simula
   plan.device_bytes = device_bytes(run, plan.peak);
 }
 
-WrittenOtherwise written_otherwise(const PreparedRun& run, const PlanOptions& options,
-                                   const std::string& words) {
+ProgramVariant program_variant(const PreparedRun& run, const PlanOptions& options,
+                               const std::string& words) {
   PreparedRun other = run;
   other.target.pytorch->writing = read_pytorch_words(words).writing;
   const RunResult result = simulate(other, options.allocator);
@@ -166,8 +166,8 @@ WrittenOtherwise written_otherwise(const PreparedRun& run, const PlanOptions& op
 void find_doubt(Plan& plan, const PreparedRun& run, const PlanOptions& options) {
   if (!run.target.pytorch) return;
   const PytorchRange range = pytorch_range(run.spec);
-  plan.least_written = written_otherwise(run, options, range.least);
-  plan.most_written = written_otherwise(run, options, range.most);
+  plan.least_written = program_variant(run, options, range.least);
+  plan.most_written = program_variant(run, options, range.most);
   const bool fits = plan.verdict == Verdict::fits;
   plan.is_doubtful = fits ? plan.most_written->device_bytes > *plan.capacity_bytes
                           : plan.least_written->device_bytes <= *plan.capacity_bytes;

@@ -65,7 +65,7 @@ struct PlannedTensor {
   std::string action_text;  // that made it
 };
 
-struct AtPeak {
+struct PlannedPeak {
   PlanMoment moment;
   std::array<int64_t, profiler::kCategories> category_bytes{};
   std::vector<PlannedTensor> largest;
@@ -91,7 +91,7 @@ struct PlanSolution {
   std::string value;  // empty: nothing fits
 };
 
-struct WrittenOtherwise {
+struct ProgramVariant {
   std::string words;         // of --pytorch
   int64_t device_bytes = 0;  // as Plan::device_bytes, on an unlimited device
 };
@@ -115,7 +115,7 @@ struct Plan {
   int64_t host_bytes = 0;
   OutsideMemory outside;
   std::vector<RankPlan> ranks;
-  AtPeak at_peak;
+  PlannedPeak at_peak;
 
   std::optional<int64_t> capacity_bytes;
   std::optional<int64_t>
@@ -124,7 +124,7 @@ struct Plan {
   int64_t retries = 0;
   /// A Python program may be written in other ways: these words of --pytorch take the least and the
   /// most memory. The plan is doubtful if the verdict differs with either.
-  std::optional<WrittenOtherwise> least_written, most_written;
+  std::optional<ProgramVariant> least_written, most_written;
   bool is_doubtful = false;
   std::optional<PlanFailure> failure;
   /// The least device memory for a run without retries (fast), and for one with them (any).

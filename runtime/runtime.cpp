@@ -47,7 +47,7 @@ void introduce(const Job& job, const RunDirectory& directory, const std::vector<
 }
 
 /// Dies of the signal, so that the shell, and a script's loop, see that the user ended the run.
-void die_of(int signal) {
+void end_by_signal(int signal) {
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }
@@ -76,7 +76,7 @@ int refuse_forecast(const Forecast& forecast) {
 }
 
 /// Tells of a run that did not come to its end, and returns the exit code.
-int unfinished(const Job& job, const Outcome& outcome, const RunDirectory& directory) {
+int report_unfinished(const Job& job, const Outcome& outcome, const RunDirectory& directory) {
   clear_bar();
   if (outcome.end == Outcome::End::preempted) {
     fmt::print("preempted by signal {} after step {}: saved; the same command goes on from it\n",
@@ -85,7 +85,7 @@ int unfinished(const Job& job, const Outcome& outcome, const RunDirectory& direc
   }
   fmt::print(stderr, "shardlens train: {}\n", shown_lines(outcome.reason));
   if (outcome.fault == Fault::out_of_memory) show_memory(job, directory, outcome.rank);
-  if (outcome.signal != 0) die_of(outcome.signal);
+  if (outcome.signal != 0) end_by_signal(outcome.signal);
   return outcome.fault == Fault::wrong_use ? kWrongUse : kFailed;
 }
 
@@ -118,7 +118,7 @@ int run(const planner::Arguments& parsed, const Membership& place,
   if (forecast) fmt::print("plan: {}\n", forecast->verdict);
   const Outcome outcome = supervisor.run();
   if (outcome.ok() && forecast) compare(*forecast, directory);
-  return outcome.ok() ? 0 : unfinished(job, outcome, directory);
+  return outcome.ok() ? 0 : report_unfinished(job, outcome, directory);
 }
 
 int parse_and_run(const std::vector<std::string>& arguments, const std::optional<OwnTraining>& own,

@@ -20,7 +20,7 @@
 
 namespace {
 
-using shardlens::tests::Declared;
+using shardlens::tests::Declaration;
 using shardlens::tests::declared_in;
 using shardlens::tests::Function;
 using shardlens::tests::functions_of;
@@ -104,14 +104,14 @@ const std::vector<Floors> kFloors = {
 };
 
 /// Libraries that only some files may include; all others are free. All are prefixes.
-struct Restricted {
+struct RestrictedLibrary {
   std::string name;
   std::vector<std::string> headers;
   std::vector<std::string> allowed;  // paths, beside tests/
   std::vector<std::string> except;   // of the allowed
 };
 
-const std::vector<Restricted> kRestricted = {
+const std::vector<RestrictedLibrary> kRestricted = {
     // The transport comes first, since its headers also look like LibTorch's.
     {"a transport",
      {"gloo/", "nccl", "torch/csrc/distributed/"},
@@ -137,7 +137,7 @@ Faults library_faults(const SourceFile& file, const std::string& header) {
   if (kNouns.contains(file.path) && !standard) {
     return {file.path + " is a noun: it may not include <" + header + ">"};
   }
-  for (const Restricted& library : kRestricted) {
+  for (const RestrictedLibrary& library : kRestricted) {
     if (!starts_with_any(header, library.headers)) continue;
     const bool allowed =
         module_of(file.path) == "tests" || (starts_with_any(file.path, library.allowed) &&
@@ -266,15 +266,16 @@ std::vector<Names> batches_of(const SourceFile& cmake) {
 /// file: a function of the one takes calls from the other whose arguments fit it better, and
 /// nothing says so.
 Faults batch_faults(const std::vector<SourceFile>& batch) {
-  struct First {
+  struct FirstDeclaration {
     std::string path;
     bool is_local = false;
   };
-  std::map<std::pair<std::string, std::string>, First> names;
+  std::map<std::pair<std::string, std::string>, FirstDeclaration> names;
   Faults faults;
   for (const SourceFile& file : batch) {
-    for (const Declared& made : declared_in(file.text)) {
-      First& first = names.try_emplace({made.enclosing, made.name}, file.path).first->second;
+    for (const Declaration& made : declared_in(file.text)) {
+      FirstDeclaration& first =
+          names.try_emplace({made.enclosing, made.name}, file.path).first->second;
       const bool is_same = first.path == file.path;
       first.is_local |= is_same && made.is_local;
       if (is_same || (!first.is_local && !made.is_local)) continue;

@@ -127,7 +127,7 @@ class Value {
 
   /// Returns the last part of an object that is an instance of the class, or the result of a call
   /// of it: its state, else its arguments. Returns none for any other value.
-  Value of(std::string_view global) const {
+  Value instance_of(std::string_view global) const {
     if (!is(Document::Type::object)) return {*document_, Document::kNone};
     const auto& items = document_->items(index_);
     const bool is_it =

@@ -65,12 +65,12 @@ at::Tensor draw_bias(int64_t out, int64_t fan_in, at::Generator& generator) {
   return draw_uniform({out}, 1 / std::sqrt(static_cast<double>(fan_in)), generator);
 }
 
-void draw_modules(const ModelSpec& spec, uint64_t seed, const TakeParameter& take) {
+void draw_modules(const ModelSpec& spec, uint64_t seed, const ParameterReceiver& take) {
   DefaultWeights weights(spec, seed);
   for (size_t i = 0; i < spec.parameters.size(); ++i) take(static_cast<int>(i), weights.draw(i));
 }
 
-void draw_parameters(const OwnModel& model, uint64_t seed, const TakeParameter& take) {
+void draw_parameters(const OwnModel& model, uint64_t seed, const ParameterReceiver& take) {
   if (!model.draw) return draw_parameters(model.spec, seed, take);
   at::Generator generator = at::detail::createCPUGenerator(seed);
   for (size_t i = 0; i < model.spec.parameters.size(); ++i) {
@@ -87,7 +87,7 @@ void draw_parameters(const OwnModel& model, uint64_t seed, const TakeParameter& 
   }
 }
 
-void draw_normal(const ModelSpec& spec, uint64_t seed, const TakeParameter& take) {
+void draw_normal(const ModelSpec& spec, uint64_t seed, const ParameterReceiver& take) {
   constexpr double kDeviation = 0.02;  // Hugging Face's initializer_range
   at::Generator generator = at::detail::createCPUGenerator(seed);
   for (size_t i = 0; i < spec.parameters.size(); ++i) {

@@ -9,7 +9,8 @@ namespace shardlens::models {
 
 void check_weights(const ModelSpec& spec, const std::string& path) { WeightFiles(spec, path); }
 
-void load_parameters(const ModelSpec& spec, const std::string& path, const TakeParameter& take) {
+void load_parameters(const ModelSpec& spec, const std::string& path,
+                     const ParameterReceiver& take) {
   const WeightFiles weights(spec, path);
   for (size_t i = 0; i < spec.parameters.size(); ++i) {
     at::Tensor value = at::empty(spec.parameters[i].shape, at::kFloat);

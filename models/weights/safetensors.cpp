@@ -64,7 +64,7 @@ std::optional<uint64_t> bytes_of(std::string_view dtype, std::span<const int64_t
   return *bits / 8;
 }
 
-[[noreturn]] void damaged(std::string_view reason) {
+[[noreturn]] void throw_damaged(std::string_view reason) {
   throw std::runtime_error(std::string(reason));
 }
 
@@ -77,7 +77,7 @@ Range range_from(const std::string& name, const nlohmann::json& entry) {
   const auto offsets = entry.find("data_offsets");
   if (offsets == entry.end() || !offsets->is_array() || offsets->size() != 2 ||
       !(*offsets)[0].is_number_unsigned() || !(*offsets)[1].is_number_unsigned()) {
-    damaged(fmt::format("tensor \"{}\" has no data_offsets [begin, end]", name));
+    throw_damaged(fmt::format("tensor \"{}\" has no data_offsets [begin, end]", name));
   }
   return {(*offsets)[0].get<uint64_t>(), (*offsets)[1].get<uint64_t>()};
 }
@@ -85,12 +85,12 @@ Range range_from(const std::string& name, const nlohmann::json& entry) {
 std::vector<int64_t> shape_from(const std::string& name, const nlohmann::json& entry) {
   const auto sizes = entry.find("shape");
   if (sizes == entry.end() || !sizes->is_array()) {
-    damaged(fmt::format("tensor \"{}\" has no shape", name));
+    throw_damaged(fmt::format("tensor \"{}\" has no shape", name));
   }
   std::vector<int64_t> shape;
   for (const auto& size : *sizes) {
     if (!size.is_number_unsigned() || size.get<uint64_t>() > uint64_t{INT64_MAX}) {
-      damaged(fmt::format("tensor \"{}\" has a shape that is not of whole numbers", name));
+      throw_damaged(fmt::format("tensor \"{}\" has a shape that is not of whole numbers", name));
     }
     shape.push_back(size.get<int64_t>());
   }
@@ -99,30 +99,30 @@ std::vector<int64_t> shape_from(const std::string& name, const nlohmann::json& e
 
 SafetensorsTensor tensor_from(const std::string& name, const nlohmann::json& entry,
                               std::span<const std::byte> data) {
-  if (!entry.is_object()) damaged(fmt::format("tensor \"{}\" is not described", name));
+  if (!entry.is_object()) throw_damaged(fmt::format("tensor \"{}\" is not described", name));
   const auto dtype = entry.find("dtype");
   if (dtype == entry.end() || !dtype->is_string() || !bits_of(dtype->get<std::string>())) {
-    damaged(fmt::format("tensor \"{}\" has no known dtype", name));
+    throw_damaged(fmt::format("tensor \"{}\" has no known dtype", name));
   }
   SafetensorsTensor tensor{name, dtype->get<std::string>(), shape_from(name, entry), {}};
   const Range range = range_from(name, entry);
   if (range.begin > range.end || range.end > data.size()) {
-    damaged(fmt::format("tensor \"{}\" lies at bytes {} to {}, the data has {}", name, range.begin,
-                        range.end, data.size()));
+    throw_damaged(fmt::format("tensor \"{}\" lies at bytes {} to {}, the data has {}", name,
+                              range.begin, range.end, data.size()));
   }
   if (bytes_of(tensor.dtype, tensor.shape) != range.end - range.begin) {
-    damaged(fmt::format("tensor \"{}\" has {} bytes, which do not match its shape and dtype", name,
-                        range.end - range.begin));
+    throw_damaged(fmt::format("tensor \"{}\" has {} bytes, which do not match its shape and dtype",
+                              name, range.end - range.begin));
   }
   tensor.data = data.subspan(range.begin, range.end - range.begin);
   return tensor;
 }
 
 SafetensorsMetadata metadata_from(const nlohmann::json& object) {
-  if (!object.is_object()) damaged("__metadata__ is not an object");
+  if (!object.is_object()) throw_damaged("__metadata__ is not an object");
   SafetensorsMetadata metadata;
   for (const auto& [key, value] : object.items()) {
-    if (!value.is_string()) damaged(fmt::format("__metadata__ \"{}\" is not a text", key));
+    if (!value.is_string()) throw_damaged(fmt::format("__metadata__ \"{}\" is not a text", key));
     metadata[key] = value.get<std::string>();
   }
   return metadata;
@@ -133,12 +133,13 @@ void require_no_hole(const std::vector<SafetensorsTensor>& tensors,
   const std::byte* expected = data.data();
   for (const SafetensorsTensor& tensor : tensors) {
     if (tensor.data.data() != expected) {
-      damaged(fmt::format("the data of tensor \"{}\" {}", tensor.name,
-                          tensor.data.data() < expected ? "overlaps another's" : "follows a hole"));
+      throw_damaged(
+          fmt::format("the data of tensor \"{}\" {}", tensor.name,
+                      tensor.data.data() < expected ? "overlaps another's" : "follows a hole"));
     }
     expected += tensor.data.size();
   }
-  if (expected != data.data() + data.size()) damaged("bytes follow the last tensor");
+  if (expected != data.data() + data.size()) throw_damaged("bytes follow the last tensor");
 }
 
 class FileDescriptor {
@@ -231,7 +232,7 @@ void require_data(std::span<const SafetensorsTensor> tensors) {
   }
 }
 
-std::vector<const SafetensorsTensor*> in_data_order(std::span<const SafetensorsTensor> tensors) {
+std::vector<const SafetensorsTensor*> sort_by_data(std::span<const SafetensorsTensor> tensors) {
   std::vector<const SafetensorsTensor*> order;
   for (const SafetensorsTensor& tensor : tensors) order.push_back(&tensor);
   std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
@@ -268,15 +269,16 @@ MappedFile SafetensorsFile::map_file(const std::string& path) {
         fmt::format("{}: cannot be opened as a safetensors file ({}); give an existing file",
                     shown(path), file.problem()));
   }
-  if (file.bytes() < kLengthBytes) damaged("too short for a header");
+  if (file.bytes() < kLengthBytes) throw_damaged("too short for a header");
   MappedFile mapped(path);
-  if (!mapped.problem().empty()) damaged(fmt::format("cannot be mapped: {}", mapped.problem()));
-  if (mapped.bytes().size() < kLengthBytes) damaged("too short for a header");
+  if (!mapped.problem().empty())
+    throw_damaged(fmt::format("cannot be mapped: {}", mapped.problem()));
+  if (mapped.bytes().size() < kLengthBytes) throw_damaged("too short for a header");
   return mapped;
 }
 
 void SafetensorsFile::read_header(std::string_view header, std::span<const std::byte> data) {
-  if (!header.starts_with('{')) damaged("the header does not start with '{'");
+  if (!header.starts_with('{')) throw_damaged("the header does not start with '{'");
   const nlohmann::json entries = parse_strict_json(header);
   for (const auto& [name, entry] : entries.items()) {
     if (name == kMetadataKey) {
@@ -298,7 +300,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) try : mapping_(map_fil
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, file.data(), kLengthBytes);
   if (header_bytes > kMostHeaderBytes || header_bytes > file.size() - kLengthBytes) {
-    damaged(fmt::format("the header's length is given as {}", header_bytes));
+    throw_damaged(fmt::format("the header's length is given as {}", header_bytes));
   }
   const auto* text = reinterpret_cast<const char*>(file.data() + kLengthBytes);
   read_header({text, header_bytes}, file.subspan(kLengthBytes + header_bytes));
@@ -320,7 +322,7 @@ SafetensorsLayout lay_out_safetensors(std::span<const SafetensorsTensor> tensors
   nlohmann::ordered_json entries = nlohmann::ordered_json::object();
   if (!metadata.empty()) entries[std::string(kMetadataKey)] = metadata;
   uint64_t data_bytes = 0;
-  for (const SafetensorsTensor* tensor : in_data_order(tensors)) {
+  for (const SafetensorsTensor* tensor : sort_by_data(tensors)) {
     const uint64_t begin = data_bytes;
     data_bytes += *bytes_of(tensor->dtype, tensor->shape);
     layout.offsets_bytes[static_cast<size_t>(tensor - tensors.data())] = begin;
@@ -338,7 +340,7 @@ void write_safetensors(const std::string& path, std::span<const SafetensorsTenso
   require_data(tensors);
   TemporaryFile file(path);
   file.append(layout.header.data(), layout.header.size());
-  for (const SafetensorsTensor* tensor : in_data_order(tensors)) {
+  for (const SafetensorsTensor* tensor : sort_by_data(tensors)) {
     file.append(tensor->data.data(), tensor->data.size());
   }
   file.publish();

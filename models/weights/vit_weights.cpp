@@ -17,7 +17,7 @@ namespace {
 /// then are the remaining numbers the same.
 class VitWeights {
  public:
-  VitWeights(const ModelSpec& spec, uint64_t seed, const TakeParameter& take)
+  VitWeights(const ModelSpec& spec, uint64_t seed, const ParameterReceiver& take)
       : spec_(spec), take_(take), generator_(at::detail::createCPUGenerator(seed)) {
     for (size_t i = 0; i < spec.parameters.size(); ++i) {
       index_[spec.parameters[i].name] = static_cast<int>(i);
@@ -120,14 +120,14 @@ class VitWeights {
   void put(const std::string& name, const at::Tensor& value) { take_(index_.at(name), value); }
 
   const ModelSpec& spec_;
-  const TakeParameter& take_;
+  const ParameterReceiver& take_;
   at::Generator generator_;
   std::map<std::string, int> index_;
 };
 
 }  // namespace
 
-void draw_vit(const ModelSpec& spec, uint64_t seed, const TakeParameter& take) {
+void draw_vit(const ModelSpec& spec, uint64_t seed, const ParameterReceiver& take) {
   VitWeights(spec, seed, take).draw();
 }
 

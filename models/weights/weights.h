@@ -14,11 +14,11 @@
 
 namespace shardlens::models {
 
-void draw_vit(const ModelSpec& spec, uint64_t seed, const TakeParameter& take);
-void draw_normal(const ModelSpec& spec, uint64_t seed, const TakeParameter& take);
+void draw_vit(const ModelSpec& spec, uint64_t seed, const ParameterReceiver& take);
+void draw_normal(const ModelSpec& spec, uint64_t seed, const ParameterReceiver& take);
 /// Draws weights for models of nn.Embedding, nn.Linear and nn.LayerNorm alone, which are told apart
 /// by name and shape.
-void draw_modules(const ModelSpec& spec, uint64_t seed, const TakeParameter& take);
+void draw_modules(const ModelSpec& spec, uint64_t seed, const ParameterReceiver& take);
 
 at::Tensor draw_uniform(const std::vector<int64_t>& shape, double bound, at::Generator& generator);
 

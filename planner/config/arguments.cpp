@@ -38,13 +38,13 @@ std::string unknown_flag(const std::string& argument) {
 }
 
 /// The flags that CLI11 found, in the table's order, before any value is checked.
-struct Given {
+struct GivenFlags {
   std::vector<std::vector<std::string>> values;
   std::string config_file;
   bool help = false;
 };
 
-void declare(CLI::App& app, Given& given) {
+void declare(CLI::App& app, GivenFlags& given) {
   app.set_help_flag();
   app.allow_extras();
   app.add_flag("--help,-h", given.help);
@@ -59,8 +59,8 @@ void declare(CLI::App& app, Given& given) {
   }
 }
 
-Given parse(const std::vector<std::string>& arguments) {
-  Given given;
+GivenFlags parse(const std::vector<std::string>& arguments) {
+  GivenFlags given;
   CLI::App app;
   declare(app, given);
   try {
@@ -77,7 +77,7 @@ Given parse(const std::vector<std::string>& arguments) {
   return given;
 }
 
-void set_flags(Config& config, const Given& given) {
+void set_flags(Config& config, const GivenFlags& given) {
   for (size_t i = 0; i < options().size(); ++i) {
     if (!given.values[i].empty()) set_option(config, options()[i], given.values[i].back());
   }
@@ -85,7 +85,7 @@ void set_flags(Config& config, const Given& given) {
 
 /// Returns the context of another program's file, since the file's meaning may depend on the flags
 /// and ranks beside it.
-ForeignContext context_of(const Given& given, int64_t launched) {
+ForeignContext context_of(const GivenFlags& given, int64_t launched) {
   Config flags;
   set_flags(flags, given);
   ForeignContext context{.world_size = launched > 0 ? launched : world_size_of(flags),
@@ -97,7 +97,7 @@ ForeignContext context_of(const Given& given, int64_t launched) {
   return context;
 }
 
-void read_config(Arguments& result, const Given& given, int64_t launched) {
+void read_config(Arguments& result, const GivenFlags& given, int64_t launched) {
   const std::string& file = given.config_file;
   const std::string text = read_config_file(file);
   const std::optional<ForeignFormat> format = foreign_format(text, file);
@@ -108,7 +108,7 @@ void read_config(Arguments& result, const Given& given, int64_t launched) {
 }  // namespace
 
 Arguments parse_arguments(const std::vector<std::string>& arguments, int64_t launched) {
-  const Given given = parse(arguments);
+  const GivenFlags given = parse(arguments);
   Arguments result{.config = {}, .notes = {}, .help = given.help};
   if (!given.config_file.empty()) read_config(result, given, launched);
   set_flags(result.config, given);

@@ -107,8 +107,8 @@ enum class Switch { on, off };
 constexpr auto choice_words(Switch) { return words("on", "off"); }
 
 /// The rule by which checkpoints beside the latest one are kept.
-enum class KeepBy { newest, accuracy, loss };
-constexpr auto choice_words(KeepBy) { return words("newest", "accuracy", "loss"); }
+enum class KeepRule { newest, accuracy, loss };
+constexpr auto choice_words(KeepRule) { return words("newest", "accuracy", "loss"); }
 
 /// The settings that decide the order of a step and the memory of a rank.
 struct Strategy {
@@ -196,17 +196,17 @@ struct Config {
   std::string checkpoint_every = "auto";
   Switch checkpoint_async = Switch::on;
   int64_t keep = 2;
-  KeepBy keep_by = KeepBy::newest;
+  KeepRule keep_by = KeepRule::newest;
   std::string profile = "off";
   std::string profile_dir;  // empty: the run's
   int64_t log_every = 10;
 };
 
 template <class... Types>
-using FieldOf = std::variant<Types Config::*...>;
-using Field = FieldOf<std::string, int64_t, double, bool, StrategyKind, DType, OutputDType, Offload,
-                      OptimizerKind, Sync, AttentionChoice, CommunicatorChoice, DeviceChoice,
-                      ReshardChoice, Recompute, Switch, KeepBy>;
+using FieldPointer = std::variant<Types Config::*...>;
+using Field = FieldPointer<std::string, int64_t, double, bool, StrategyKind, DType, OutputDType,
+                           Offload, OptimizerKind, Sync, AttentionChoice, CommunicatorChoice,
+                           DeviceChoice, ReshardChoice, Recompute, Switch, KeepRule>;
 
 struct Option {
   std::string_view name;   // "log-every"
@@ -283,7 +283,7 @@ struct Checkpointing {
   int64_t every_steps = 0;  // 0: once an epoch
   bool asynchronous = true;
   int64_t keep = 0;  // 0: all
-  KeepBy by = KeepBy::newest;
+  KeepRule by = KeepRule::newest;
 };
 
 /// Reads those flags. Throws std::invalid_argument if a value is none of their words, and if

@@ -45,7 +45,7 @@ Fsdp2::Block Fsdp2::take(int64_t numel, Type type) {
   return std::make_shared<meta::Storage>(memory_, numel * meta::bytes_of(type));
 }
 
-Fsdp2::Block Fsdp2::on_stream(StreamIndex stream, int64_t numel, Type type) {
+Fsdp2::Block Fsdp2::take_on_stream(StreamIndex stream, int64_t numel, Type type) {
   const StreamScope scope(memory_, stream);
   return take(numel, type);
 }
@@ -159,14 +159,14 @@ std::vector<Fsdp2::Block> Fsdp2::all_gather_inputs(const Group& group) {
     total += numel;
     if (!options_.cpu_offload) continue;
     if (is_kept) continue;
-    inputs.push_back(only_input(shard));
+    inputs.push_back(input_copy(shard));
   }
   if (casts() && !options_.cpu_offload) inputs.push_back(take(total, options_.param_type));
   return inputs;
 }
 
 /// Allocates the copy of a shard on one rank; nullptr if the shard is used as it lies.
-Fsdp2::Block Fsdp2::only_input(const ShardedParameter& shard) {
+Fsdp2::Block Fsdp2::input_copy(const ShardedParameter& shard) {
   const Block copy = options_.cpu_offload ? take(shard.padded_numel, Type::fp32) : nullptr;
   return casts() ? take(shard.padded_numel, options_.param_type) : copy;
 }
@@ -221,7 +221,7 @@ void Fsdp2::wait_for_unshard(Group& group) {
   Block input;  // on one rank; a name in Python keeps it until the next one is there
   for (size_t i = 0; i < group.parameters.size(); ++i) {
     const ShardedParameter& shard = shards_[static_cast<size_t>(group.parameters[i])];
-    if (options_.shards == 1) input = only_input(shard);
+    if (options_.shards == 1) input = input_copy(shard);
     group.whole[i] = take(gathered_numel(shard), options_.param_type);
   }
   if (options_.shards > 1) {
@@ -456,11 +456,11 @@ void Fsdp2::reduce(Group& group, const std::vector<int>& parameters, Tensors gra
   copy_in(parameters);
   while (!gradients.empty()) gradients.pop_back();
   const TimelineScope shards(memory_.timeline(), Category::gradient_shard, "gradients");
-  Block output = on_stream(kReduceStream, total, options_.reduce_type);
+  Block output = take_on_stream(kReduceStream, total, options_.reduce_type);
   if (options_.replicas > 1) group.all_reduce_input = output;
   if (options_.reduce_type != Type::fp32) {
     const bool is_replicated = options_.replicas > 1;
-    output = on_stream(is_replicated ? kAllReduceStream : kReduceStream, total, Type::fp32);
+    output = take_on_stream(is_replicated ? kAllReduceStream : kReduceStream, total, Type::fp32);
   }
   set_gradients(parameters, output);
   last = {};

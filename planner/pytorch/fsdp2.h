@@ -98,7 +98,7 @@ class Fsdp2 final : public ModuleHooks {
 
   void unshard(Group& group);
   std::vector<Block> all_gather_inputs(const Group& group);
-  Block only_input(const ShardedParameter& shard);
+  Block input_copy(const ShardedParameter& shard);
   void wait_for_unshard(Group& group);
   void copy_out(const Group& group, int ranks);
   void reshard(Group& group);
@@ -114,7 +114,7 @@ class Fsdp2 final : public ModuleHooks {
   void set_gradients(const std::vector<int>& parameters, const Block& flat);
 
   Block take(int64_t numel, meta::Type type);
-  Block on_stream(StreamIndex stream, int64_t numel, meta::Type type);
+  Block take_on_stream(StreamIndex stream, int64_t numel, meta::Type type);
   bool casts() const { return options_.param_type != meta::Type::fp32; }
   int64_t gathered_numel(const ShardedParameter& shard) const {
     return shard.padded_numel * options_.shards;

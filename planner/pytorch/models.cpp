@@ -143,7 +143,7 @@ Parameters transformer_parameters(const TransformerSizes& sizes) {
 class Model : public PytorchModel {
  public:
   Model(const models::ModelSpec& spec, PytorchOps& ops, const std::vector<Tensor>& weights,
-        ModuleHooks& hooks, const PytorchWriting& writing)
+        ModuleHooks& hooks, const PytorchVariant& writing)
       : spec_(spec), ops_(ops), weights_(weights), hooks_(hooks), writing_(writing) {}
 
   Tensor loss(const Tensor& logits) override {
@@ -164,13 +164,13 @@ class Model : public PytorchModel {
   Tensor layer_norm(const Tensor& input, size_t index) const {
     return meta::layer_norm(input, weight(index), weight(index + 1));
   }
-  size_t last() const { return weights_.size() - 1; }
+  size_t last_weight() const { return weights_.size() - 1; }
 
   const models::ModelSpec& spec_;
   PytorchOps& ops_;
   const std::vector<Tensor>& weights_;
   ModuleHooks& hooks_;
-  PytorchWriting writing_;
+  PytorchVariant writing_;
 };
 
 class Vit final : public Model {
@@ -182,7 +182,7 @@ class Vit final : public Model {
     Tensor x = embed(input);
     x = encode(x);
     x = x.select(1, 0);
-    x = linear(x, last() - 1);
+    x = linear(x, last_weight() - 1);
     x = hooks_.leave(kLastUnit, x);
     return returned(std::move(x));
   }
@@ -208,7 +208,7 @@ class Vit final : public Model {
     Tensor x = ops_.add(given, weight(kPosition));
     for (int layer = 0; layer < spec_.as<VitSizes>().layers; ++layer) x = block(layer, x);
     const Tensor input = hooks_.enter(kLastUnit, x);
-    return layer_norm(input, last() - 3);
+    return layer_norm(input, last_weight() - 3);
   }
 
   Tensor block(int layer, const Tensor& given) {
@@ -260,8 +260,9 @@ class Llama final : public Model {
   Tensor head(const Tensor& given) {
     const bool is_tied = spec_.as<LlamaSizes>().tied;
     const Tensor input = is_tied ? given : hooks_.enter(kLastUnit, given);
-    const Tensor normed = norm(input, is_tied ? last() : last() - 1);
-    return hooks_.leave(kLastUnit, ops_.linear(normed, weight(is_tied ? 0 : last()), Tensor()));
+    const Tensor normed = norm(input, is_tied ? last_weight() : last_weight() - 1);
+    return hooks_.leave(kLastUnit,
+                        ops_.linear(normed, weight(is_tied ? 0 : last_weight()), Tensor()));
   }
 
   Tensor block(int layer, const Tensor& given) {
@@ -321,14 +322,14 @@ class Llama final : public Model {
   Tensor rotate(const Tensor& input) {
     meta::Context& context = ops_.context();
     const Tensor pairs = input.to(Type::fp32);
-    Tensor turned = meta::like(pairs);
+    Tensor turned = meta::empty_like(pairs);
     if (meta::needs_node({&pairs})) {
       auto node = meta::add_node(
           {&pairs}, {},
           [&context, tokens = spec_.as<LlamaSizes>().seq, width = input.size(-1)](
               meta::Node&, meta::Tensors&& gradients) -> meta::Tensors {
-            const meta::Held conjugate(Tensor::empty(context, {tokens, 1, width}, Type::fp32));
-            return {meta::like(gradients[0])};
+            const meta::Holder conjugate(Tensor::empty(context, {tokens, 1, width}, Type::fp32));
+            return {meta::empty_like(gradients[0])};
           });
       turned.set_edge({std::move(node), 0});
     }
@@ -349,7 +350,7 @@ class Transformer final : public Model {
     for (int layer = 0; layer < spec_.as<TransformerSizes>().layers; ++layer) x = block(layer, x);
     return returned([&] {
       const Tensor entered = hooks_.enter(kLastUnit, x);
-      return hooks_.leave(kLastUnit, linear(entered, last() - 1));
+      return hooks_.leave(kLastUnit, linear(entered, last_weight() - 1));
     }());
   }
 
@@ -422,7 +423,7 @@ std::vector<int> module_order(const std::vector<PytorchParameter>& parameters) {
 std::unique_ptr<PytorchModel> make_pytorch_model(const models::ModelSpec& spec, PytorchOps& ops,
                                                  const std::vector<Tensor>& weights,
                                                  ModuleHooks& hooks,
-                                                 const PytorchWriting& writing) {
+                                                 const PytorchVariant& writing) {
   if (spec.is<VitSizes>()) return std::make_unique<Vit>(spec, ops, weights, hooks, writing);
   if (spec.is<LlamaSizes>()) return std::make_unique<Llama>(spec, ops, weights, hooks, writing);
   if (spec.is<TransformerSizes>()) {

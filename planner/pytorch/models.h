@@ -17,7 +17,7 @@ namespace shardlens::planner {
 
 /// Other ways in which ordinary programs write the same model and its loss. The models above are
 /// written in none of them.
-struct PytorchWriting {
+struct PytorchVariant {
   bool fp32_logits = false;    // the model's forward ends with .float()
   bool keeps_logits = false;   // the loop has a name for them, which the next forward's take over
   bool own_loss_type = false;  // cross entropy in the logits' dtype, not in fp32
@@ -66,6 +66,6 @@ class PytorchModel {
 /// arguments.
 std::unique_ptr<PytorchModel> make_pytorch_model(const models::ModelSpec& spec, PytorchOps& ops,
                                                  const std::vector<meta::Tensor>& weights,
-                                                 ModuleHooks& hooks, const PytorchWriting& writing);
+                                                 ModuleHooks& hooks, const PytorchVariant& writing);
 
 }  // namespace shardlens::planner

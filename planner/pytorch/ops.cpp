@@ -103,18 +103,18 @@ Tensor PytorchOps::conv2d(const Tensor& input, const Tensor& weight, const Tenso
   Tensor output =
       Tensor::empty(context_, {input.size(0), weight.size(0), side, side}, input.scalar_type());
   {
-    const meta::Held columns(Tensor::empty(context_, columns_sizes, input.scalar_type()));
+    const meta::Holder columns(Tensor::empty(context_, columns_sizes, input.scalar_type()));
     multiply_samples(input.size(0));
   }
   return with_node(std::move(output), {&input, &weight, &bias}, {input, weight},
                    [this, columns_sizes](Node& self, Tensors&& gradients) -> Tensors {
-                     const meta::Held gradient(gradients[0].contiguous());
+                     const meta::Holder gradient(gradients[0].contiguous());
                      const Tensor& weight = self.saved[1];
                      Tensors results(3);
                      if (self.wants(2)) {
                        results[2] = Tensor::empty(context_, {weight.size(0)}, weight.scalar_type());
                      }
-                     if (self.wants(1)) results[1] = meta::like(weight);
+                     if (self.wants(1)) results[1] = meta::empty_like(weight);
                      const Tensor columns =
                          Tensor::empty(context_, columns_sizes, weight.scalar_type());
                      multiply_samples(self.saved[0].size(0));
@@ -151,7 +151,7 @@ Tensor PytorchOps::add(const Tensor& a, const Tensor& b) {
   const OperatorCall call(context_);
   const bool is_broadcast = meta::broadcast(a.sizes(), b.sizes()) != a.sizes();
   return with_node(
-      meta::like(is_broadcast ? b : a), {&a, &b}, {},
+      meta::empty_like(is_broadcast ? b : a), {&a, &b}, {},
       [sizes_a = a.sizes(), sizes_b = b.sizes()](Node& self, Tensors&& gradients) -> Tensors {
         const Tensor& gradient = gradients[0];
         return {self.wants(0) ? meta::sum_to(gradient, sizes_a) : Tensor(),
@@ -161,19 +161,20 @@ Tensor PytorchOps::add(const Tensor& a, const Tensor& b) {
 
 Tensor PytorchOps::multiply(const Tensor& a, const Tensor& b) {
   const OperatorCall call(context_);
-  return with_node(meta::like(a), {&a, &b}, {b, a}, [](Node& self, Tensors&& gradients) -> Tensors {
-    Tensors results(2);
-    if (self.wants(1)) results[1] = meta::like(gradients[0]);
-    if (self.wants(0)) results[0] = meta::like(gradients[0]);
-    return results;
-  });
+  return with_node(meta::empty_like(a), {&a, &b}, {b, a},
+                   [](Node& self, Tensors&& gradients) -> Tensors {
+                     Tensors results(2);
+                     if (self.wants(1)) results[1] = meta::empty_like(gradients[0]);
+                     if (self.wants(0)) results[0] = meta::empty_like(gradients[0]);
+                     return results;
+                   });
 }
 
 Tensor PytorchOps::silu(const Tensor& input) {
   const OperatorCall call(context_);
-  return with_node(meta::like(input), {&input}, {input}, [](Node&, Tensors&& gradients) -> Tensors {
-    return {meta::like(gradients[0])};
-  });
+  return with_node(
+      meta::empty_like(input), {&input}, {input},
+      [](Node&, Tensors&& gradients) -> Tensors { return {meta::empty_like(gradients[0])}; });
 }
 
 // ---- a norm by hand -----------------------------------------------------------------------------
@@ -181,11 +182,11 @@ Tensor PytorchOps::silu(const Tensor& input) {
 /// Computes pow(2); its backward computes grad * (2 * input.pow(1)).
 Tensor PytorchOps::square(const Tensor& input) {
   const OperatorCall call(context_);
-  return with_node(meta::like(input), {&input}, {input},
+  return with_node(meta::empty_like(input), {&input}, {input},
                    [](Node& self, Tensors&& gradients) -> Tensors {
-                     const Tensor power = meta::like(self.saved[0]);
-                     const meta::Held doubled(meta::like(power));
-                     return {meta::like(gradients[0])};
+                     const Tensor power = meta::empty_like(self.saved[0]);
+                     const meta::Holder doubled(meta::empty_like(power));
+                     return {meta::empty_like(gradients[0])};
                    });
 }
 
@@ -199,18 +200,18 @@ Tensor PytorchOps::mean_of_rows(const Tensor& input) {
 
 Tensor PytorchOps::plus_number(const Tensor& input) {
   const OperatorCall call(context_);
-  return with_node(meta::like(input), {&input}, {},
+  return with_node(meta::empty_like(input), {&input}, {},
                    [](Node&, Tensors&& gradients) -> Tensors { return {gradients[0]}; });
 }
 
 /// Computes rsqrt; its backward computes -0.5 * grad * result.pow(3).
 Tensor PytorchOps::inverse_root(const Tensor& input) {
   const OperatorCall call(context_);
-  Tensor output = meta::like(input);
+  Tensor output = meta::empty_like(input);
   return with_node(output, {&input}, {output}, [](Node& self, Tensors&& gradients) -> Tensors {
-    const meta::Held cube(meta::like(self.saved[0]));
-    const Tensor half = meta::like(gradients[0]);
-    return {meta::like(half)};
+    const meta::Holder cube(meta::empty_like(self.saved[0]));
+    const Tensor half = meta::empty_like(gradients[0]);
+    return {meta::empty_like(half)};
   });
 }
 
@@ -218,13 +219,14 @@ Tensor PytorchOps::inverse_root(const Tensor& input) {
 /// there.
 Tensor PytorchOps::multiply_by_broadcast(const Tensor& a, const Tensor& b) {
   const OperatorCall call(context_);
-  return with_node(meta::like(a), {&a, &b}, {b, a}, [](Node& self, Tensors&& gradients) -> Tensors {
-    const Tensor& gradient = gradients[0];
-    Tensor whole = meta::like(gradient);
-    const Tensor of_a = meta::like(gradient);
-    Tensor of_b = meta::sum_to(whole, self.saved[0].sizes());
-    return {of_a, of_b};
-  });
+  return with_node(meta::empty_like(a), {&a, &b}, {b, a},
+                   [](Node& self, Tensors&& gradients) -> Tensors {
+                     const Tensor& gradient = gradients[0];
+                     Tensor whole = meta::empty_like(gradient);
+                     const Tensor of_a = meta::empty_like(gradient);
+                     Tensor of_b = meta::sum_to(whole, self.saved[0].sizes());
+                     return {of_a, of_b};
+                   });
 }
 
 Tensor PytorchOps::rms_norm_by_hand(const Tensor& input, const Tensor& weight) {
@@ -247,10 +249,10 @@ Tensor PytorchOps::rms_norm_by_hand(const Tensor& input, const Tensor& weight) {
 Tensor PytorchOps::log_softmax(const Tensor& logits, Type type) {
   const Tensor input = logits.scalar_type() == Type::bf16 ? logits.to(type) : logits;
   const OperatorCall call(context_);
-  Tensor output = meta::like(input, type);
+  Tensor output = meta::empty_like(input, type);
   return with_node(output, {&input}, {output},
                    [own = input.scalar_type()](Node&, Tensors&& gradients) -> Tensors {
-                     return {meta::like(gradients[0], own)};
+                     return {meta::empty_like(gradients[0], own)};
                    });
 }
 
@@ -258,8 +260,9 @@ Tensor PytorchOps::nll_loss(const Tensor& log_probabilities) {
   const OperatorCall call(context_);
   Tensor mean = Tensor::empty(context_, {}, log_probabilities.scalar_type());
   const Tensor total_weight = Tensor::empty(context_, {}, log_probabilities.scalar_type());
-  return with_node(std::move(mean), {&log_probabilities}, {log_probabilities, total_weight},
-                   [](Node& self, Tensors&&) -> Tensors { return {meta::like(self.saved[0])}; });
+  return with_node(
+      std::move(mean), {&log_probabilities}, {log_probabilities, total_weight},
+      [](Node& self, Tensors&&) -> Tensors { return {meta::empty_like(self.saved[0])}; });
 }
 
 Tensor PytorchOps::cross_entropy(const Tensor& logits, Type type) {

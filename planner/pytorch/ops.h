@@ -18,7 +18,7 @@ class PytorchOps {
 
   meta::Context& context() { return context_; }
   /// Says whether operators from now on run on autograd's thread (true) or on the main thread.
-  void in_backward(bool backward) { context_.is_autograd_thread = backward; }
+  void set_in_backward(bool backward) { context_.is_autograd_thread = backward; }
 
   /// Computes functional.linear; `bias` may be undefined.
   meta::Tensor linear(const meta::Tensor& input, const meta::Tensor& weight,

@@ -77,17 +77,17 @@ void PytorchOptimizer::clip() {
   std::vector<Block> norms;
   {
     const bool is_packed = options_.torch->norm_packs_parts;
-    const meta::Held starts(is_packed ? take((count + 1) * kIndexBytes) : nullptr);
-    const meta::Held parts(take((is_packed ? chunks : count * most_chunks) * kFloatBytes));
+    const meta::Holder starts(is_packed ? take((count + 1) * kIndexBytes) : nullptr);
+    const meta::Holder parts(take((is_packed ? chunks : count * most_chunks) * kFloatBytes));
     for (int64_t i = 0; i < count; ++i) norms.push_back(take(kFloatBytes));
   }
   Block total;
   {
-    const meta::Held stacked(take(count * kFloatBytes));
-    const meta::Held reduced([&]() -> Block {
+    const meta::Holder stacked(take(count * kFloatBytes));
+    const meta::Holder reduced([&]() -> Block {
       if (options_.shards == 1) return nullptr;
       Block powers = take(count * kFloatBytes);
-      const meta::Held sums(take(count * kFloatBytes));
+      const meta::Holder sums(take(count * kFloatBytes));
       Block roots = take(count * kFloatBytes);
       powers = nullptr;
       return roots;
@@ -96,11 +96,11 @@ void PytorchOptimizer::clip() {
   }
   while (!norms.empty()) norms.pop_back();
   Block factor = [&] {
-    const meta::Held sum(take(kFloatBytes));
-    const meta::Held inverse(take(kFloatBytes));
+    const meta::Holder sum(take(kFloatBytes));
+    const meta::Holder inverse(take(kFloatBytes));
     return take(kFloatBytes);
   }();
-  const meta::Held clamped(take(kFloatBytes));
+  const meta::Holder clamped(take(kFloatBytes));
   factor = nullptr;
 }
 

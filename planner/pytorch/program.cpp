@@ -81,21 +81,21 @@ std::string model_of(const models::ModelSpec& spec) {
   throw std::logic_error("a model whose Python code nobody knows");
 }
 
-std::string attention_of(const PytorchWriting& writing) {
+std::string attention_of(const PytorchVariant& writing) {
   return writing.repeats_kv
              ? "scaled_dot_product_attention, key heads repeated for every query head"
              : "scaled_dot_product_attention(enable_gqa=True); in fp32 key heads "
                "are repeated";
 }
 
-std::string logits_of(const PytorchWriting& writing) {
+std::string logits_of(const PytorchVariant& writing) {
   const std::string cast =
       writing.fp32_logits ? "cast to fp32 by the model's forward" : "as the head computes them";
   return cast + (writing.keeps_logits ? ", named by the loop until the next forward's take it"
                                       : ", freed after the loss");
 }
 
-std::string loss_of(const models::ModelSpec& spec, const PytorchWriting& writing) {
+std::string loss_of(const models::ModelSpec& spec, const PytorchVariant& writing) {
   if (spec.loss == models::LossKind::sum) return "logits.sum(dtype=torch.float32)";
   return writing.own_loss_type ? "cross entropy in the logits' dtype" : "cross entropy in fp32";
 }
@@ -145,7 +145,7 @@ PytorchRange pytorch_range(const models::ModelSpec& spec) {
 
 std::vector<PytorchHabit> habits_of(const models::ModelSpec& spec, const Config& config,
                                     const PytorchOptions& options) {
-  const PytorchWriting& writing = options.writing;
+  const PytorchVariant& writing = options.writing;
   std::vector<PytorchHabit> habits = {{"model", model_of(spec)}};
   if (spec.is<models::LlamaSizes>()) {
     habits.push_back({"attention", attention_of(writing)});

@@ -24,7 +24,7 @@ Tensor PytorchScaler::scale(const Tensor& loss) {
   }
   return meta::with_node(
       Tensor::empty(context_, {}, Type::fp32), {&loss}, {scale_},
-      [](Node&, Tensors&& gradients) -> Tensors { return {meta::like(gradients[0])}; });
+      [](Node&, Tensors&& gradients) -> Tensors { return {meta::empty_like(gradients[0])}; });
 }
 
 /// Models _unscale_grads_, which copies two numbers to the gradients' device, one of which outlives
@@ -33,18 +33,18 @@ Tensor PytorchScaler::scale(const Tensor& loss) {
 void PytorchScaler::check_gradients() {
   if (!options_.gradients_on_device) return;
   found_inf_ = take(Type::fp32);
-  const meta::Held inverse_scale(take(Type::fp32));
+  const meta::Holder inverse_scale(take(Type::fp32));
   if (options_.shards > 1) take_and_release(Type::fp32);
 }
 
 void PytorchScaler::unscale() {
   Block inverse = [&] {
     Block wide = take(Type::fp64);
-    const meta::Held reciprocal(take(Type::fp64));
+    const meta::Holder reciprocal(take(Type::fp64));
     wide = nullptr;
     return take(Type::fp32);
   }();
-  const meta::Held found_inf(take(Type::fp32));
+  const meta::Holder found_inf(take(Type::fp32));
   check_gradients();
   inverse = nullptr;
   is_unscaled_ = true;
@@ -55,14 +55,14 @@ void PytorchScaler::unscale() {
 void PytorchScaler::step_fused(const std::function<void()>& optimizer_step) {
   if (!is_unscaled_) {
     Block no_scale = take(Type::fp32);
-    const meta::Held found_inf(take(Type::fp32));
+    const meta::Holder found_inf(take(Type::fp32));
     check_gradients();
     no_scale = nullptr;
   }
   Block moved = options_.gradients_on_device ? nullptr : take(Type::fp32);
-  const meta::Held found_inf(take(Type::fp32));
+  const meta::Holder found_inf(take(Type::fp32));
   moved = nullptr;
-  const meta::Held grad_scale(is_unscaled_ ? nullptr : take(Type::fp32));
+  const meta::Holder grad_scale(is_unscaled_ ? nullptr : take(Type::fp32));
   optimizer_step();
 }
 
@@ -73,7 +73,7 @@ void PytorchScaler::step(const std::function<void()>& optimizer_step) {
 }
 
 void PytorchScaler::update() {
-  const meta::Held moved(options_.gradients_on_device ? nullptr : take(Type::fp32));
+  const meta::Holder moved(options_.gradients_on_device ? nullptr : take(Type::fp32));
   found_inf_ = nullptr;
   is_unscaled_ = false;
 }

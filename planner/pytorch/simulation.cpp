@@ -161,10 +161,10 @@ void PytorchSimulation::run_microbatch() {
   const TimelineScope scope(timeline_, Category::gradient, "backward");
   const Tensor scaled = scaled_loss();
   const Tensor one = Tensor::empty(context_, {}, Type::fp32);
-  ops_.in_backward(true);
+  ops_.set_in_backward(true);
   meta::run_backward(context_, scaled.edge(), one);
   fsdp_->finish_backward();
-  ops_.in_backward(false);
+  ops_.set_in_backward(false);
 }
 
 void PytorchSimulation::update_parameters() {

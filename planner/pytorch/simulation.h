@@ -33,7 +33,7 @@ struct PytorchOptions {
   bool own_groups = false;  // embedding and head are groups, else they are the root's
   PytorchLoop loop = PytorchLoop::foreach;
   PytorchZeroGrad zero_grad = PytorchZeroGrad::after;
-  PytorchWriting writing{};
+  PytorchVariant writing{};
   int forward_prefetch = 0;  // explicit, blocks ahead; 0: FSDP2's own
   int backward_prefetch = 0;
   bool every_microbatch = false;  // none is left out

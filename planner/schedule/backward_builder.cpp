@@ -116,7 +116,7 @@ int64_t BackwardBuilder::slot_bytes(SlotKind kind, const BucketPlan& plan) const
   }
 }
 
-void BackwardBuilder::add_ring_slots(SlotKind kind, int BucketPlan::*slot, TakesSlot takes) {
+void BackwardBuilder::add_ring_slots(SlotKind kind, int BucketPlan::*slot, SlotCondition takes) {
   for (size_t ring = 0; ring < kRings; ++ring) {
     std::vector<BucketPlan*> takers;
     int64_t bytes = 0;
@@ -133,7 +133,7 @@ void BackwardBuilder::add_ring_slots(SlotKind kind, int BucketPlan::*slot, Takes
   }
 }
 
-void BackwardBuilder::add_own_slots(SlotKind kind, int BucketPlan::*slot, TakesSlot takes,
+void BackwardBuilder::add_own_slots(SlotKind kind, int BucketPlan::*slot, SlotCondition takes,
                                     bool on_host) {
   for (BucketPlan& plan : plans_) {
     if ((this->*takes)(plan)) plan.*slot = step_.add_slot(kind, slot_bytes(kind, plan), on_host);

@@ -58,15 +58,16 @@ class BackwardBuilder {
     bool is_reduced = false;  // and not retired yet
   };
 
-  using TakesSlot = bool (BackwardBuilder::*)(const BucketPlan&) const;
+  using SlotCondition = bool (BackwardBuilder::*)(const BucketPlan&) const;
 
   void plan_buckets();
   void find_spread_buckets();
   void find_late_buckets();
   void assign_rings();
   void add_slots();
-  void add_ring_slots(SlotKind kind, int BucketPlan::*slot, TakesSlot takes);
-  void add_own_slots(SlotKind kind, int BucketPlan::*slot, TakesSlot takes, bool on_host = false);
+  void add_ring_slots(SlotKind kind, int BucketPlan::*slot, SlotCondition takes);
+  void add_own_slots(SlotKind kind, int BucketPlan::*slot, SlotCondition takes,
+                     bool on_host = false);
   void add_cast_slot();
   void add_norm_slots();
   int64_t slot_bytes(SlotKind kind, const BucketPlan& plan) const;

@@ -35,7 +35,7 @@ class Classes {
         frozen_(pattern(spec, "--freeze ", strategy.freeze)),
         fp32_(pattern(spec, "--keep-fp32 ", strategy.keep_fp32)) {}
 
-  BucketClass of(const models::ParameterSpec& parameter) const {
+  BucketClass bucket_class_of(const models::ParameterSpec& parameter) const {
     return {matches(fp32_, parameter) ? DType::fp32 : dtype_, matches(whole_, parameter),
             matches(frozen_, parameter)};
   }
@@ -143,7 +143,7 @@ Group cut_into_buckets(const models::ModelSpec& spec, const UncutGroup& uncut,
   std::vector<std::pair<BucketClass, size_t>> open;  // of each class the bucket that takes more
   for (const int parameter : uncut.parameters) {
     const models::ParameterSpec& described = parameter_of(spec, parameter);
-    const BucketClass its = classes.of(described);
+    const BucketClass its = classes.bucket_class_of(described);
     const int64_t numel = aligned_numel(described);
     auto found =
         std::find_if(open.begin(), open.end(), [&](const auto& one) { return one.first == its; });

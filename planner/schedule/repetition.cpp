@@ -112,7 +112,7 @@ int Repetition::round_of(int id) const {
 
 int Repetition::index_of(int id) const {
   if (id < end) return id;
-  return id < end + more() ? begin + (id - begin) % length() : id - more();
+  return id < end + repeated_actions() ? begin + (id - begin) % length() : id - repeated_actions();
 }
 
 std::vector<int> Schedule::waits_of(int id) const {
@@ -149,7 +149,7 @@ Schedule Schedule::unrolled(int most_rounds) const {
   return other;
 }
 
-FewMicrobatches few_that_stand_for(int microbatches, const BuildMicrobatches& build) {
+FewMicrobatches few_that_stand_for(int microbatches, const ScheduleBuilder& build) {
   for (int few = kFewest; few < std::min(microbatches, kMost); few += std::max(1, few / 4)) {
     const Schedule schedule = build(few);
     const std::optional<Round> round = RoundFinder(schedule).find();

@@ -18,7 +18,7 @@
 
 namespace shardlens::planner {
 
-using BuildMicrobatches = std::function<Schedule(int microbatches)>;
+using ScheduleBuilder = std::function<Schedule(int microbatches)>;
 
 /// A round of microbatches, from number `first` on, that are done as those before them are.
 struct Round {
@@ -33,7 +33,7 @@ struct FewMicrobatches {
 };
 
 /// Finds them for a step of `microbatches`. `build` makes training steps.
-FewMicrobatches few_that_stand_for(int microbatches, const BuildMicrobatches& build);
+FewMicrobatches few_that_stand_for(int microbatches, const ScheduleBuilder& build);
 
 /// Turns a training step of `few` into one of `microbatches`. Throws std::invalid_argument if the
 /// ids of its actions would overflow their type.

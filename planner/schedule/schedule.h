@@ -236,13 +236,13 @@ struct Repetition {
 
   int length() const { return end - begin; }
   /// Returns how many actions the step has more than the list.
-  int more() const { return (times - 1) * length(); }
+  int repeated_actions() const { return (times - 1) * length(); }
   /// Returns the round of an action, from 0: 0 before the first round, the last round behind it.
   int round_of(int id) const;
   /// Returns the place in the list of the action with this id.
   int index_of(int id) const;
   /// Returns the id, in the first round, of the action at this place in the list.
-  int first_id_of(int index) const { return index < end ? index : index + more(); }
+  int first_id_of(int index) const { return index < end ? index : index + repeated_actions(); }
   bool is_in_round(int index) const { return index >= begin && index < end; }
   bool operator==(const Repetition&) const = default;
 };
@@ -279,7 +279,7 @@ struct Schedule {
   Repetition repetition{};
 
   /// Returns the number of actions in a step, with all rounds of the repetition.
-  int size() const { return static_cast<int>(actions.size()) + repetition.more(); }
+  int size() const { return static_cast<int>(actions.size()) + repetition.repeated_actions(); }
   /// Returns an action as it stands in the list; ids are below `size()`.
   const Action& action(int id) const {
     return actions[static_cast<size_t>(repetition.index_of(id))];

@@ -108,7 +108,7 @@ void append_field(std::string& line, std::string_view key, const std::string& va
 
 /// Returns a value as text, or nothing where it says nothing.
 template <typename Value>
-std::string unless(bool empty, const Value& value) {
+std::string text_unless(bool empty, const Value& value) {
   return empty ? std::string() : fmt::format("{}", value);
 }
 
@@ -124,7 +124,7 @@ std::vector<ObjectField> object_fields(const Schedule& schedule, const Action& a
   std::vector<ObjectField> fields = {
       {"unit", action.unit == -1 ? "" : name_at(schedule.units, action.unit, std::identity()), 16},
       {"group", action.group == -1 ? "" : name_at(schedule.groups, action.group, &Group::name), 13},
-      {"bucket", unless(action.bucket == -1, action.bucket), 8}};
+      {"bucket", text_unless(action.bucket == -1, action.bucket), 8}};
   if (schedule.microbatches > 1) {
     fields.push_back({"microbatch", fmt::format("{}", schedule.microbatch_of(id)), 13});
   }
@@ -507,12 +507,12 @@ std::string action_to_text(const Schedule& schedule, int id) {
     append_field(line, field.key, field.value, field.width);
   }
   append_field(line, "stream", std::string(word_of(action.stream)), 13);
-  append_field(line, "channel", unless(action.channel == Channel::none, word_of(action.channel)),
-               14);
+  append_field(line, "channel",
+               text_unless(action.channel == Channel::none, word_of(action.channel)), 14);
   append_field(line, "reads", slot_names(schedule, action.reads), 8);
   append_field(line, "writes", slot_names(schedule, action.writes), 12);
   append_field(line, "waits", fmt::format("{}", fmt::join(schedule.waits_of(id), ",")), 9);
-  append_field(line, "bytes", unless(action.bytes == 0, action.bytes), 0);
+  append_field(line, "bytes", text_unless(action.bytes == 0, action.bytes), 0);
   line.erase(line.find_last_not_of(' ') + 1);
   return line;
 }

@@ -50,7 +50,7 @@ void StreamClocks::append(Stream stream, const std::vector<int>& waits) {
   last_[static_cast<size_t>(stream)] = id;
 }
 
-bool StreamClocks::before(int earlier, int later) const {
+bool StreamClocks::precedes(int earlier, int later) const {
   return earlier < later && holds(clocks_[static_cast<size_t>(later)], earlier);
 }
 

@@ -21,7 +21,7 @@ class StreamClocks {
   void append(Stream stream, const std::vector<int>& waits);
 
   /// True if `earlier` has surely ended when `later` starts.
-  bool before(int earlier, int later) const;
+  bool precedes(int earlier, int later) const;
 
  private:
   /// The last action of each stream that is known to have ended, itself included; -1: none.

@@ -28,7 +28,7 @@ std::vector<std::vector<int>> own_parameters(const ModelSpec& spec) {
 }
 
 /// Returns by unit the name of the model's own group.
-std::vector<std::string> by_block(const ModelSpec& spec) {
+std::vector<std::string> groups_by_block(const ModelSpec& spec) {
   const auto own = own_parameters(spec);
   std::vector<std::string> names;
   for (size_t i = 0; i < own.size(); ++i) {
@@ -40,9 +40,9 @@ std::vector<std::string> by_block(const ModelSpec& spec) {
 }
 
 /// Joins runs of units until they have `numel` elements; the first and the last unit stay alone.
-std::vector<std::string> by_size(const ModelSpec& spec, int64_t numel) {
+std::vector<std::string> groups_by_size(const ModelSpec& spec, int64_t numel) {
   const auto own = own_parameters(spec);
-  std::vector<std::string> names = by_block(spec);
+  std::vector<std::string> names = groups_by_block(spec);
   size_t begin = 1;
   int64_t sum = 0;
   for (size_t i = 1; i + 1 < own.size(); ++i) {
@@ -61,10 +61,10 @@ std::vector<std::string> by_size(const ModelSpec& spec, int64_t numel) {
 
 /// Groups each unit by the first of its modules that matches. Units without one form the group
 /// "rest", except the first and the last unit, which keep their own group.
-std::vector<std::string> by_module(const ModelSpec& spec, const std::string& expression) {
+std::vector<std::string> groups_by_module(const ModelSpec& spec, const std::string& expression) {
   const NamePattern pattern("--wrap module:", expression);
   pattern.expect_matches(spec);
-  std::vector<std::string> names = by_block(spec);
+  std::vector<std::string> names = groups_by_block(spec);
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i].empty()) continue;
     const bool is_end = i == 0 || i + 1 == names.size();
@@ -78,14 +78,14 @@ std::vector<std::string> by_module(const ModelSpec& spec, const std::string& exp
   return names;
 }
 
-std::vector<std::string> by_policy(const ModelSpec& spec, const Wrap& wrap) {
+std::vector<std::string> groups_by_policy(const ModelSpec& spec, const Wrap& wrap) {
   switch (wrap.kind) {
     case WrapKind::block:
-      return by_block(spec);
+      return groups_by_block(spec);
     case WrapKind::size:
-      return by_size(spec, wrap.numel);
+      return groups_by_size(spec, wrap.numel);
     case WrapKind::module:
-      return by_module(spec, wrap.module);
+      return groups_by_module(spec, wrap.module);
     case WrapKind::root:
       break;
   }
@@ -113,13 +113,13 @@ const ParameterSpec& parameter_of(const ModelSpec& spec, int index) {
 }
 
 std::vector<std::string> wrap_units(const ModelSpec& spec, const Wrap& wrap) {
-  std::vector<std::string> names = by_policy(spec, wrap);
+  std::vector<std::string> names = groups_by_policy(spec, wrap);
   merge_tied(spec, names);
   return names;
 }
 
 std::vector<int> blocks_of_units(const ModelSpec& spec) {
-  const std::vector<std::string> names = by_block(spec);
+  const std::vector<std::string> names = groups_by_block(spec);
   std::vector<int> blocks(names.size(), -1);
   int last = -1;
   for (size_t i = 0; i < names.size(); ++i) {

@@ -347,10 +347,10 @@ void Simulation::evaluate() {
   timeline_.phase(Phase::evaluating);
   const int64_t all = options_.data.test_samples;
   const int64_t samples = samples_per_rank(all, strategy_.world_size);
-  const auto in_order = [&] {
+  const auto sequential_split = [&] {
     return own_part(meta::pointwise(host_context_, {all}, meta::Type::int64));
   };
-  const meta::Tensor order = MetaStepOps::to(index_device(), in_order());
+  const meta::Tensor order = MetaStepOps::to(index_device(), sequential_split());
   const int64_t batches = (samples + config_.batch - 1) / config_.batch;
   for (int64_t i = 0; i < batches; ++i) {
     if (i + 1 >= options_.evaluation_batches && i + 1 < batches) continue;

@@ -34,8 +34,8 @@ void Simulator::hook_leaves() {
   };
 }
 
-void Simulator::run(const Schedule& schedule, const LoadBatch& load_batch,
-                    const LeaveOut& leave_out) {
+void Simulator::run(const Schedule& schedule, const BatchLoader& load_batch,
+                    const RoundSkipper& leave_out) {
   const TimelineScope scope(memory_.timeline, Purpose{});
   Interpreter::run(schedule, load_batch, leave_out);
 }

@@ -65,8 +65,8 @@ class Simulator : public Interpreter<Simulator, MetaStepOps> {
   Simulator(const models::ModelSpec& spec, const Config& config, SimulatedState& state,
             const RankMemory& memory);
 
-  void run(const Schedule& schedule, const LoadBatch& load_batch,
-           const LeaveOut& leave_out = none_left_out);
+  void run(const Schedule& schedule, const BatchLoader& load_batch,
+           const RoundSkipper& leave_out = none_left_out);
 
  private:
   friend Interpreter;
@@ -79,7 +79,7 @@ class Simulator : public Interpreter<Simulator, MetaStepOps> {
   Purpose enter(const Action& action, uint32_t label);
   void leave(const Action&, const Purpose& before) { memory_.timeline.change(before); }
   void end_action(int id) { memory_.timeline.end_action(id); }
-  void finished(int) {}
+  void finish_action(int) {}
   meta::GradMode grad_mode(bool enabled) { return {memory_.device, enabled}; }
   void bind(const Action&) {}
   void run_backward(const MetaStepOps::Edge& output, const Tensor& gradient);

@@ -14,7 +14,7 @@
 //   state()                      what a rank keeps: weight(parameter), slot(index), step_count(),
 //     shard_in(group, bucket, slot), zero_padding(group, bucket, slot), begin_slot(), end_slot()
 //   begin_pass(is_new)           is_new: of another schedule; true: labels have changed
-//   label(name), enter(action, label), leave(action, before), end_action(id), finished(id)
+//   label(name), enter(action, label), leave(action, before), end_action(id), finish_action(id)
 //     are told where in the schedule the pass is; enter() returns what leave() gets
 //   grad_mode(enabled)           turns autograd on or off while what it returns lives
 //   bind(action)                 points a group's weights at the slot that the action reads
@@ -50,10 +50,10 @@ class Interpreter {
   using Tensor = typename Ops::Tensor;
   using Batch = typename Ops::Batch;
   using Unit = std::function<Tensor(const Tensor& input, std::span<const Tensor> parameters)>;
-  using LoadBatch = std::function<Batch()>;
+  using BatchLoader = std::function<Batch()>;
   /// A function that is asked where a round of the schedule's repetition begins; `left` counts the
   /// rounds to come, this one included. Returns how many of them are left out.
-  using LeaveOut = std::function<int64_t(int64_t left)>;
+  using RoundSkipper = std::function<int64_t(int64_t left)>;
   static int64_t none_left_out(int64_t) { return 0; }
 
   /// Takes a unit's code each, and refers to the spec. Scalars lie at `device`.
@@ -80,8 +80,8 @@ class Interpreter {
 
   /// Runs a training step or an evaluation pass, and asks for a batch once a microbatch. The
   /// schedule must outlive the next run.
-  void run(const Schedule& schedule, const LoadBatch& load_batch,
-           const LeaveOut& leave_out = none_left_out) {
+  void run(const Schedule& schedule, const BatchLoader& load_batch,
+           const RoundSkipper& leave_out = none_left_out) {
     load_batch_ = &load_batch;
     begin(schedule);
     const auto grad_mode = backend().grad_mode(trains_);
@@ -180,7 +180,7 @@ class Interpreter {
     if (backend().begin_pass(is_new)) relabel();
   }
 
-  void leave_out_rounds(const LeaveOut& leave_out) {
+  void leave_out_rounds(const RoundSkipper& leave_out) {
     const Repetition& repetition = schedule_->repetition;
     if (repetition.times == 1 || repetition.index_of(next_) != repetition.begin) return;
     const int left = repetition.times - repetition.round_of(next_);
@@ -204,7 +204,7 @@ class Interpreter {
     const int index = schedule_->repetition.index_of(id);
     for (const int slot : slot_lives_.end[index]) backend().state().end_slot(slot);
     for (const int slot : slot_lives_.begin[index]) backend().state().begin_slot(slot);
-    backend().finished(id);
+    backend().finish_action(id);
   }
 
   void dispatch(const Action& action) {
@@ -465,7 +465,7 @@ class Interpreter {
   SlotLives slot_lives_;
 
   // These hold the state of one run.
-  const LoadBatch* load_batch_ = nullptr;
+  const BatchLoader* load_batch_ = nullptr;
   Scalars scalars_;
   Scalars host_scalars_;  // of steps on the host
   bool is_norm_begun_ = false;

@@ -49,14 +49,16 @@ std::string recording_of(const AliveOptions& options) {
       "{}: {} ranks, but a tree is of one; choose it with --rank", options.source, files.size()));
 }
 
-AliveTree tree_of(const Profile& profile, const Alive& alive, TreeBy by, TreeFrom from) {
+AliveTree tree_of(const Profile& profile, const AliveBlocks& alive, TreeGrouping by,
+                  TreeStart from) {
   const TreePaths paths(profile.header, profile.strings, profile.stacks);
   TreeBuilder builder(/*compares=*/false);
   for (const AliveGroup& group : alive.groups) builder.add(paths.path(group, by, from), group);
   return builder.finish();
 }
 
-std::string title_of_tree(const Profile& profile, const Alive& alive, const AliveOptions& options) {
+std::string title_of_tree(const Profile& profile, const AliveBlocks& alive,
+                          const AliveOptions& options) {
   const std::string step = alive.step < 0 ? "" : fmt::format(", step {}", alive.step);
   std::string text = fmt::format(
       "alive after {:.3f} s{} ({}): {}{} in {} blocks, by {} from the {}\n",
@@ -85,12 +87,12 @@ std::string alive_command(const std::vector<std::string>& arguments) {
   auto* const json = app.add_flag("--json", options.json);
   app.add_flag("--folded", options.folded)->excludes(json);
   parse_flags(app, arguments);
-  const auto by = static_cast<TreeBy>(choice("--by", options.by, kTreeByNames));
-  const auto from = static_cast<TreeFrom>(choice("--from", options.from, kTreeFromNames));
+  const auto by = static_cast<TreeGrouping>(choice("--by", options.by, kTreeByNames));
+  const auto from = static_cast<TreeStart>(choice("--from", options.from, kTreeFromNames));
   const double percent = parse_percent("--threshold", options.threshold);
   const AliveMoment moment = parse_moment(options.at);
   const Profile profile = read_profile(recording_of(options));
-  const Alive alive = alive_at(profile, moment);
+  const AliveBlocks alive = alive_at(profile, moment);
   const AliveTree tree = tree_of(profile, alive, by, from);
   if (options.json) return tree_json(tree);
   if (options.folded) return tree_folded(tree);

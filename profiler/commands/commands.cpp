@@ -38,7 +38,7 @@ struct Command {
 
 // --- report --------------------------------------------------------------------------------------
 
-struct Analysed {
+struct AnalysedRanks {
   std::vector<RankReport> ranks;
   std::string failures;  // a line for every file that cannot be read
 };
@@ -51,9 +51,9 @@ RankReport analyse_file(const std::string& path, const Recordings& recordings) {
 
 /// Analyses all recordings. An unreadable file becomes a line of `failures`, so that it does not
 /// hide the others.
-Analysed analyse_all(const Arguments& names, std::optional<int32_t> rank,
-                     const Recordings& recordings) {
-  Analysed analysed;
+AnalysedRanks analyse_all(const Arguments& names, std::optional<int32_t> rank,
+                          const Recordings& recordings) {
+  AnalysedRanks analysed;
   for (const std::string& name : names) {
     for (const std::string& file : recordings_of(name, rank)) {
       try {
@@ -82,7 +82,7 @@ CommandOutcome report(const Arguments& arguments, const Recordings& recordings) 
   app.add_option("--rank", rank);
   app.add_flag("--json", json);
   parse_flags(app, arguments);
-  const Analysed analysed = analyse_all(names, rank, recordings);
+  const AnalysedRanks analysed = analyse_all(names, rank, recordings);
   return {.exit_code = analysed.failures.empty() ? 0 : 1,
           .out = json ? report_json(analysed.ranks) : report_text(analysed.ranks),
           .error = analysed.failures};
@@ -112,16 +112,16 @@ CommandOutcome diff(const Arguments& arguments, const Recordings& recordings) {
   const double limit = limit_text.empty() ? 0 : parse_percent("--fail-above", limit_text);
   const RunDiff found = diff_runs(analyse_side(a, recordings), analyse_side(b, recordings));
   CommandOutcome outcome{.out = json ? diff_json(found) : diff_text(found), .error = {}};
-  const std::vector<FoundObstacle> refused = without(obstacles_between(found), allowed);
+  const std::vector<FoundObstacle> refused = remove_allowed(obstacles_between(found), allowed);
   if (!limit_text.empty() && !refused.empty()) {
     outcome.exit_code = 2;
     outcome.error = fmt::format("shardlens profile: {}\n", refusal(refused));
     return outcome;
   }
-  if (!limit_text.empty() && found.worst().growth_percent() > limit) {
+  if (!limit_text.empty() && found.worst_pair().growth_percent() > limit) {
     outcome.exit_code = 1;
     outcome.error = fmt::format("shardlens profile: {}; --fail-above allows {} %\n",
-                                verdict(found.worst()), limit);
+                                verdict(found.worst_pair()), limit);
   }
   return outcome;
 }

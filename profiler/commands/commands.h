@@ -22,7 +22,7 @@ struct CommandOutcome {
 struct Recordings {
   std::function<RankReport(const std::string& path)> analyse;
   std::function<FileReport(const std::string& path)> check;
-  WritePage write_page = {};
+  PageWriter write_page = {};
 };
 
 /// Runs the command that `arguments`, which lack the program's name, ask for. The exit code is 0 if

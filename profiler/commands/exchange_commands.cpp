@@ -42,7 +42,7 @@ struct ExportOptions {
   std::string out;
   std::optional<int32_t> rank;
   std::optional<size_t> points;
-  WritePage write_page;
+  PageWriter write_page;
 };
 
 // --- files ---------------------------------------------------------------------------------------
@@ -201,7 +201,8 @@ std::string judgements_of(const std::vector<std::string>& paths) {
   return text;
 }
 
-std::string export_command(const std::vector<std::string>& arguments, const WritePage& write_page) {
+std::string export_command(const std::vector<std::string>& arguments,
+                           const PageWriter& write_page) {
   CLI::App app;
   ExportOptions options;
   options.write_page = write_page;

@@ -11,7 +11,7 @@
 namespace shardlens::profiler {
 
 /// Writes a run or recording, or one rank of it, as a page: the viewer does.
-using WritePage =
+using PageWriter =
     std::function<void(const std::string& source, std::optional<int32_t> rank, std::ostream& out)>;
 
 /// Exports recordings; the arguments are RUN|FILE --format
@@ -21,7 +21,7 @@ using WritePage =
 /// NAME.largest.csv for a PATH of NAME.csv. Files are written under another name and then renamed.
 /// Returns the text to print, a line for each file. Throws std::invalid_argument for wrong usage,
 /// std::runtime_error if a file cannot be read or written.
-std::string export_command(const std::vector<std::string>& arguments, const WritePage& write_page);
+std::string export_command(const std::vector<std::string>& arguments, const PageWriter& write_page);
 
 /// Imports a snapshot; the arguments are SNAPSHOT [--device N] --out FILE.slp. Returns and throws
 /// as export_command does.

@@ -135,7 +135,7 @@ CommandOutcome gate_command(const std::vector<std::string>& arguments,
   const std::vector<Obstacle> allowed = parse_allowed(allow);
   const RunDiff diff = diff_runs(analyse_side_by(base, analyse), analyse_side_by(fresh, analyse));
   const std::vector<FoundObstacle> found = obstacles_between(diff);
-  const std::vector<FoundObstacle> refused = without(found, allowed);
+  const std::vector<FoundObstacle> refused = remove_allowed(found, allowed);
   if (!refused.empty()) throw std::invalid_argument(refusal(refused));
   if (!markdown.empty()) write_text(markdown, gate_markdown(diff, limit));
   std::string line = fmt::format("{}; {}", headline(diff, limit), verdict(worst_of(diff)));

@@ -142,8 +142,8 @@ std::vector<Obstacle> parse_allowed(const std::vector<std::string>& words) {
   return allowed;
 }
 
-std::vector<FoundObstacle> without(std::vector<FoundObstacle> findings,
-                                   std::span<const Obstacle> allowed) {
+std::vector<FoundObstacle> remove_allowed(std::vector<FoundObstacle> findings,
+                                          std::span<const Obstacle> allowed) {
   std::erase_if(findings, [&](const FoundObstacle& finding) {
     return std::ranges::find(allowed, finding.obstacle) != allowed.end();
   });

@@ -44,8 +44,8 @@ std::vector<FoundObstacle> obstacles_between(const RunDiff& diff);
 /// an unknown word, and lists the known ones.
 std::vector<Obstacle> parse_allowed(const std::vector<std::string>& words);
 
-std::vector<FoundObstacle> without(std::vector<FoundObstacle> findings,
-                                   std::span<const Obstacle> allowed);
+std::vector<FoundObstacle> remove_allowed(std::vector<FoundObstacle> findings,
+                                          std::span<const Obstacle> allowed);
 
 /// Returns one line: why the two are not compared, and what --allow would have to say. Call it with
 /// at least one finding.

@@ -79,7 +79,7 @@ double RankDiff::growth_percent() const {
   return 100 * static_cast<double>(peak.growth_bytes()) / static_cast<double>(peak.a_bytes);
 }
 
-const RankDiff& RunDiff::worst() const {
+const RankDiff& RunDiff::worst_pair() const {
   return *std::ranges::max_element(ranks, {}, &RankDiff::growth_percent);
 }
 

@@ -63,7 +63,7 @@ struct RunDiff {
   std::vector<int32_t> only_b;
 
   /// Returns the pair whose peak grew most, in percent. `ranks` must not be empty.
-  const RankDiff& worst() const;
+  const RankDiff& worst_pair() const;
 };
 
 RankDiff diff_ranks(const RankReport& a, const RankReport& b);

@@ -31,7 +31,7 @@ std::string percent_text(double percent) {
 }
 
 /// Returns the categories that differ, the greatest change first.
-std::vector<size_t> changed(const RankDiff& diff) {
+std::vector<size_t> changed_categories(const RankDiff& diff) {
   std::vector<size_t> order;
   for (size_t i = 0; i < kCategories; ++i) {
     if (diff.categories[i].growth_bytes() != 0) order.push_back(i);
@@ -142,7 +142,7 @@ Json rank_diff_json(const RankDiff& diff) {
 
 std::string verdict(const RankDiff& diff) {
   const int64_t growth = diff.peak.growth_bytes();
-  const std::vector<size_t> order = changed(diff);
+  const std::vector<size_t> order = changed_categories(diff);
   if (growth == 0 && order.empty()) {
     return fmt::format("the peaks are equal, {}", bytes_text(diff.peak.a_bytes));
   }
@@ -161,7 +161,7 @@ std::string verdict(const RankDiff& diff) {
 }
 
 std::string diff_text(const RunDiff& diff) {
-  const RankDiff& worst = diff.worst();
+  const RankDiff& worst = diff.worst_pair();
   const auto names = [](const RankDiff& rank) {
     return rank.a.rank == rank.b.rank ? fmt::format("rank {}", rank.a.rank)
                                       : fmt::format("ranks {} and {}", rank.a.rank, rank.b.rank);
@@ -179,7 +179,7 @@ std::string diff_text(const RunDiff& diff) {
 
 std::string diff_json(const RunDiff& diff) {
   Json json = {{"schema", "shardlens.profile_diff/2"},
-               {"verdict", verdict(diff.worst())},
+               {"verdict", verdict(diff.worst_pair())},
                {"ranks", Json::array()},
                {"only_a", diff.only_a},
                {"only_b", diff.only_b},

@@ -18,7 +18,7 @@ constexpr double kShift = 0.25;           // less, if the distance differs from 
 constexpr double kMostlyTheSame = 0.5;    // of the bytes
 
 using Lines = std::vector<const ProgramLine*>;
-using Found = std::map<const ProgramLine*, const ProgramLine*>;
+using LinePairs = std::map<const ProgramLine*, const ProgramLine*>;
 
 /// Returns the bytes of the blocks that both lists have; both are in descending order.
 int64_t common_bytes(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
@@ -60,7 +60,7 @@ class FileAlignment {
   FileAlignment(const Lines& a, const Lines& b)
       : a_(a), b_(b), functions_a_(functions_of(a)), functions_b_(functions_of(b)) {}
 
-  void add_to(Found& found) {
+  void add_to(LinePairs& found) {
     const bool is_unedited = std::ranges::equal(a_, b_, {}, place_of, place_of);
     if (is_unedited || a_.size() * b_.size() > kMostCells) return add_equal_lines(found);
     cells_.resize(a_.size() * b_.size());
@@ -86,7 +86,7 @@ class FileAlignment {
     return {line->line, line->function};
   }
 
-  void add_equal_lines(Found& found) const {
+  void add_equal_lines(LinePairs& found) const {
     std::map<std::pair<int64_t, std::string>, const ProgramLine*> lines;
     for (const ProgramLine* line : b_) lines[place_of(line)] = line;
     for (const ProgramLine* line : a_) {
@@ -224,7 +224,7 @@ std::vector<std::optional<size_t>> align_lines(const std::vector<ProgramLine>& a
                                                const std::vector<ProgramLine>& b) {
   const Files in_a = files_of(a);
   const Files in_b = files_of(b);
-  Found found;
+  LinePairs found;
   for (const auto& [name, lines] : in_a) {
     const auto same = in_b.find(name);
     if (same != in_b.end()) FileAlignment(lines, same->second).add_to(found);

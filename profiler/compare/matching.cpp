@@ -101,7 +101,7 @@ SideBlocks moved_to(const SideBlocks& a, const SideBlocks& b) {
 }
 
 /// A place with the blocks of both sides.
-struct Joint {
+struct JointPlace {
   PlaceKey key;
   PlaceBlocks a;
   PlaceBlocks b;
@@ -110,11 +110,11 @@ struct Joint {
   bool is_on_one_side() const { return a.count == 0 || b.count == 0; }
 };
 
-std::vector<Joint> joints_of(const SideBlocks& a, const SideBlocks& b) {
-  std::map<PlaceKey, Joint> joints;
+std::vector<JointPlace> joints_of(const SideBlocks& a, const SideBlocks& b) {
+  std::map<PlaceKey, JointPlace> joints;
   for (const auto& [key, place] : a) joints[key].a = place;
   for (const auto& [key, place] : b) joints[key].b = place;
-  std::vector<Joint> list;
+  std::vector<JointPlace> list;
   for (auto& [key, joint] : joints) {
     joint.key = key;
     list.push_back(std::move(joint));
@@ -123,7 +123,7 @@ std::vector<Joint> joints_of(const SideBlocks& a, const SideBlocks& b) {
 }
 
 /// Pairs equal sizes of one place.
-void pair_equal_blocks(Joint& joint) {
+void pair_equal_blocks(JointPlace& joint) {
   std::vector<int64_t> common, left_a, left_b;
   const auto larger = std::greater();
   std::ranges::set_intersection(joint.a.sizes, joint.b.sizes, std::back_inserter(common), larger);
@@ -135,7 +135,7 @@ void pair_equal_blocks(Joint& joint) {
 }
 
 /// Pairs the blocks that are left of one place, the largest with the largest.
-void pair_resized_blocks(Joint& joint) {
+void pair_resized_blocks(JointPlace& joint) {
   const size_t pairs = std::min(joint.a.sizes.size(), joint.b.sizes.size());
   for (size_t i = 0; i < pairs; ++i) {
     joint.in_both_bytes += std::min(joint.a.sizes[i], joint.b.sizes[i]);
@@ -143,19 +143,19 @@ void pair_resized_blocks(Joint& joint) {
 }
 
 /// A block of a place that only one side has.
-struct Astray {
+struct UnmatchedBlock {
   int64_t bytes = 0;
-  Joint* place = nullptr;
+  JointPlace* place = nullptr;
 };
 
 /// The blocks of a function or a module in places that only one side has.
 struct Family {
-  std::vector<Astray> a;
-  std::vector<Astray> b;
+  std::vector<UnmatchedBlock> a;
+  std::vector<UnmatchedBlock> b;
 };
 
 /// Moves a block of A into the place of its partner in B.
-void pair_astray(const Astray& a, const Astray& b) {
+void pair_astray(const UnmatchedBlock& a, const UnmatchedBlock& b) {
   a.place->a.bytes -= a.bytes;
   a.place->a.count -= 1;
   b.place->a.bytes += a.bytes;
@@ -198,17 +198,17 @@ FamilyKey family_of(const PlaceKey& place) {
   return {place.category, origin.is_line() ? origin.function : "", origin.module};
 }
 
-void pair_places_of_one_side(std::vector<Joint>& joints) {
+void pair_places_of_one_side(std::vector<JointPlace>& joints) {
   std::map<FamilyKey, Family> families;
-  for (Joint& joint : joints) {
+  for (JointPlace& joint : joints) {
     if (!joint.is_on_one_side()) continue;
     Family& family = families[family_of(joint.key)];
     for (const int64_t bytes : joint.a.sizes) family.a.push_back({bytes, &joint});
     for (const int64_t bytes : joint.b.sizes) family.b.push_back({bytes, &joint});
   }
   for (auto& [key, family] : families) {
-    std::ranges::stable_sort(family.a, std::greater(), &Astray::bytes);
-    std::ranges::stable_sort(family.b, std::greater(), &Astray::bytes);
+    std::ranges::stable_sort(family.a, std::greater(), &UnmatchedBlock::bytes);
+    std::ranges::stable_sort(family.b, std::greater(), &UnmatchedBlock::bytes);
     pair_equal_blocks(family);
     const bool is_module = !std::get<2>(key).empty();
     if (is_module) pair_resized_blocks(family);
@@ -223,7 +223,7 @@ struct NumberedName {
 };
 
 /// Cuts a name; returns nothing if it has no number, or one that is no index.
-std::optional<NumberedName> numbered(const std::string& name) {
+std::optional<NumberedName> split_number(const std::string& name) {
   constexpr size_t kMostDigits = 9;
   const size_t begin = name.find_first_of("0123456789");
   if (begin == std::string::npos) return std::nullopt;
@@ -284,7 +284,7 @@ std::vector<MatchedPlace> folded_rows(const std::vector<MatchedPlace>& rows) {
   std::map<Key, Layers> layers;
   std::vector<MatchedPlace> folded;
   for (const MatchedPlace& row : rows) {
-    const auto name = numbered(row.name);
+    const auto name = split_number(row.name);
     if (!name) {
       folded.push_back(row);
       continue;
@@ -300,11 +300,11 @@ std::vector<MatchedPlace> folded_rows(const std::vector<MatchedPlace>& rows) {
   return folded;
 }
 
-std::vector<MatchedPlace> rows_of_joints(const std::vector<Joint>& joints) {
+std::vector<MatchedPlace> rows_of_joints(const std::vector<JointPlace>& joints) {
   // A module's work in several actions is one row; a line that is gone may have the number of
   // another line now.
   std::map<std::tuple<bool, Category, std::string>, MatchedPlace> modules, lines;
-  for (const Joint& joint : joints) {
+  for (const JointPlace& joint : joints) {
     if (joint.a.count == 0 && joint.b.count == 0) continue;
     const std::string& name = joint.b.count > 0 ? joint.b.name : joint.a.name;
     auto& rows = joint.key.origin.is_line() ? lines : modules;
@@ -351,8 +351,8 @@ std::string holding_text(const MatchedPlace& place) {
 
 Matching match(const std::vector<Holding>& a, const std::vector<Holding>& b) {
   const SideBlocks in_b = blocks_of(b);
-  std::vector<Joint> joints = joints_of(moved_to(blocks_of(a), in_b), in_b);
-  for (Joint& joint : joints) {
+  std::vector<JointPlace> joints = joints_of(moved_to(blocks_of(a), in_b), in_b);
+  for (JointPlace& joint : joints) {
     if (joint.is_on_one_side()) continue;
     pair_equal_blocks(joint);
     pair_resized_blocks(joint);

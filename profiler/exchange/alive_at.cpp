@@ -22,7 +22,7 @@ constexpr double kMostSeconds = 1e9;
 
 /// Returns how many of the changes lead to the moment.
 size_t changes_until(const Profile& profile, const Lifetimes& lives, const AliveMoment& moment) {
-  if (moment.at == AliveMoment::At::end) return lives.changes.size();
+  if (moment.at == AliveMoment::Kind::end) return lives.changes.size();
   size_t until = 0;
   int64_t bytes = 0;
   int64_t most = 0;
@@ -30,7 +30,7 @@ size_t changes_until(const Profile& profile, const Lifetimes& lives, const Alive
     const LifeChange& change = lives.changes[i];
     const int64_t given = lives.lives[change.life].given_bytes;
     bytes += change.begins ? given : -given;
-    const bool is_due = moment.at == AliveMoment::At::time
+    const bool is_due = moment.at == AliveMoment::Kind::time
                             ? profile.events[change.event].time_ns <= moment.time_ns
                             : bytes > most;
     if (is_due) until = i + 1;
@@ -64,7 +64,7 @@ int64_t step_before(const Profile& profile, size_t end) {
 
 AliveMoment parse_moment(const std::string& text) {
   if (text == "peak") return {};
-  if (text == "end") return {.at = AliveMoment::At::end};
+  if (text == "end") return {.at = AliveMoment::Kind::end};
   double seconds = 0;
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   const bool is_number = error == std::errc() && rest == text.data() + text.size();
@@ -72,13 +72,13 @@ AliveMoment parse_moment(const std::string& text) {
     throw std::invalid_argument(
         fmt::format("--at {}: give peak, end, or the seconds since the recording began", text));
   }
-  return {.at = AliveMoment::At::time, .time_ns = std::llround(seconds * 1e9)};
+  return {.at = AliveMoment::Kind::time, .time_ns = std::llround(seconds * 1e9)};
 }
 
-Alive alive_at(const Profile& profile, const AliveMoment& moment) {
+AliveBlocks alive_at(const Profile& profile, const AliveMoment& moment) {
   const Lifetimes lives = lifetimes_of(profile, main_space_of(events_of(profile)));
   const size_t until = changes_until(profile, lives, moment);
-  Alive alive;
+  AliveBlocks alive;
   if (until == 0) return alive;
   const size_t end_event = lives.changes[until - 1].event + size_t{1};
   const std::vector<Phase> phases = phases_until(profile, end_event);

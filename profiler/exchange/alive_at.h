@@ -11,15 +11,15 @@
 namespace shardlens::profiler {
 
 struct AliveMoment {
-  enum class At : uint8_t { peak, end, time } at = At::peak;
-  int64_t time_ns = 0;  // with At::time: after all events up to then
+  enum class Kind : uint8_t { peak, end, time } at = Kind::peak;
+  int64_t time_ns = 0;  // with Kind::time: after all events up to then
 };
 
 /// Parses "peak", "end" or seconds since the recording began. Throws std::invalid_argument, which
 /// names --at, for anything else.
 AliveMoment parse_moment(const std::string& text);
 
-struct Alive {
+struct AliveBlocks {
   int64_t time_ns = 0;  // of the event that led there
   int64_t step = -1;    // the last that had begun; -1: none
   int64_t bytes = 0;    // as the allocator gave them
@@ -29,6 +29,6 @@ struct Alive {
 
 /// Returns what is alive on the device, or on the host where nothing was allocated on one. Of
 /// equally high peaks the first counts.
-Alive alive_at(const Profile& profile, const AliveMoment& moment);
+AliveBlocks alive_at(const Profile& profile, const AliveMoment& moment);
 
 }  // namespace shardlens::profiler

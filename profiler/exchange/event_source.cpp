@@ -11,7 +11,7 @@ namespace shardlens::profiler {
 EventSource events_of(const Profile& profile) {
   return {.header = profile.header,
           .strings = profile.strings,
-          .for_each = [&profile](const EventSource::Take& take) { take(profile.events); },
+          .for_each = [&profile](const EventSource::EventReceiver& take) { take(profile.events); },
           .judgement = [&profile] { return profile.judgement; }};
 }
 
@@ -25,7 +25,7 @@ EventSource events_in(const std::string& path) {
   return {.header = file->reader.header(),
           .strings = file->reader.strings(),
           .for_each =
-              [file](const EventSource::Take& take) {
+              [file](const EventSource::EventReceiver& take) {
                 file->reader.start_at(std::numeric_limits<int64_t>::min());  // the beginning
                 std::vector<Event> events;
                 while (file->reader.next(events)) take(events);

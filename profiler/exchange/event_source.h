@@ -12,12 +12,13 @@
 namespace shardlens::profiler {
 
 struct EventSource {
-  using Take = std::function<void(std::span<const Event>)>;
+  using EventReceiver = std::function<void(std::span<const Event>)>;
 
   Header header;
   std::vector<std::string> strings;
-  std::function<void(const Take&)> for_each;  // passes on all events from the first on, in parts
-  std::function<Judgement()> judgement;       // complete once for_each has reached the end
+  std::function<void(const EventReceiver&)>
+      for_each;                          // passes on all events from the first on, in parts
+  std::function<Judgement()> judgement;  // complete once for_each has reached the end
 };
 
 /// Returns the events of a recording in memory, which must outlive the source.

@@ -138,7 +138,7 @@ class SnapshotExport {
   void write_frames(uint32_t label_index, const std::string& place, int64_t action) {
     out_.key("frames");
     out_.begin_list();
-    uint32_t frame = profile_.stacks.innermost(label_index);
+    uint32_t frame = profile_.stacks.innermost_frame(label_index);
     if (frame == 0) write_frame(label(label_index), place, action);
     for (; frame != 0; frame = profile_.stacks.frames[frame].caller) {
       const StackFrame& call = profile_.stacks.frames[frame];

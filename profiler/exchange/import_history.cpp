@@ -61,9 +61,9 @@ bool is_of_block(const Event& event, EventKind kind) {
 }
 
 /// Puts the marks in their places among the events.
-class Marking {
+class MarkPlacer {
  public:
-  Marking(std::vector<Mark> marks, Counts end, const std::vector<Event>& events)
+  MarkPlacer(std::vector<Mark> marks, Counts end, const std::vector<Event>& events)
       : marks_(std::move(marks)), events_(events), now_(end) {
     for (const Event& event : events) count(event, -1);
   }
@@ -155,7 +155,7 @@ Profile import_history(const Document& document) {
   Profile profile = import_snapshot(document, static_cast<int>(said["device_index"].integer(0)));
   profile.header = header_in(said, profile.header);
   profile.judgement.lost_events = std::max<int64_t>(0, said["lost_events"].integer());
-  profile.events = Marking(marks_in(said), counts_in(said), profile.events).run();
+  profile.events = MarkPlacer(marks_in(said), counts_in(said), profile.events).run();
   return profile;
 }
 

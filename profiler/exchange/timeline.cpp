@@ -99,7 +99,7 @@ class LiveBlocks {
   uint32_t lives() const { return lives_; }
 
   /// Returns the `count` largest blocks, the largest first and of equals the older first.
-  std::vector<Block> largest(size_t count) const {
+  std::vector<Block> largest_blocks(size_t count) const {
     std::vector<Block> alive;
     for (const Block& block : blocks_) {
       if (block.life != kEnded) alive.push_back(block);
@@ -231,7 +231,7 @@ class TimelineBuilder {
     timeline_.space = space_;
     timeline_.end_ns = overview_.end_ns;
     timeline_.points = sampler_.finish();
-    if (timeline_.peak.total_bytes > 0) timeline_.largest = largest();
+    if (timeline_.peak.total_bytes > 0) timeline_.largest = largest_tensors();
     return std::move(timeline_);
   }
 
@@ -248,14 +248,14 @@ class TimelineBuilder {
     now_.total_bytes += bytes;
     if (changes_++ == overview_.peak_change && now_.total_bytes > 0) {
       timeline_.peak = now_;
-      largest_ = live_.largest(kLargestTensors);
+      largest_ = live_.largest_blocks(kLargestTensors);
     }
     sampler_.take(now_);
   }
 
   /// Returns the largest tensors. Their labels and places stand in the events of their allocations,
   /// so this goes through the events once more.
-  std::vector<PeakTensor> largest() const {
+  std::vector<PeakTensor> largest_tensors() const {
     std::vector<PeakTensor> tensors(largest_.size());
     LiveBlocks live(space_);
     Place place;

@@ -26,15 +26,15 @@ WriterOptions options_for(const Profile& profile) {
 }
 
 /// Writes the strings and stacks of a profile.
-class LabelWriting {
+class LabelWriter {
  public:
-  LabelWriting(const Profile& profile, Writer& writer) : profile_(profile), writer_(writer) {}
+  LabelWriter(const Profile& profile, Writer& writer) : profile_(profile), writer_(writer) {}
 
   /// Returns the number of each label in the recording.
   std::vector<uint32_t> run() {
     std::vector<uint32_t> labels;
     for (uint32_t i = 0; i < profile_.strings.size(); ++i) {
-      labels.push_back(text(i, frame(profile_.stacks.innermost(i))));
+      labels.push_back(text(i, frame(profile_.stacks.innermost_frame(i))));
     }
     return labels;
   }
@@ -83,7 +83,7 @@ class LabelWriting {
 
 void write_recording(const Profile& profile, const std::string& path) {
   Writer writer(path, profile.header, options_for(profile));
-  const std::vector<uint32_t> labels = LabelWriting(profile, writer).run();
+  const std::vector<uint32_t> labels = LabelWriter(profile, writer).run();
   for (Event event : profile.events) {
     event.label = labels[event.label];
     writer.append(event);

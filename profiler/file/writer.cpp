@@ -64,7 +64,7 @@ struct LabelHash {
   }
 };
 
-struct LabelsAreEqual {
+struct LabelEquality {
   using is_transparent = void;
   bool operator()(const Label& a, const Label& b) const { return a == b; }
 };
@@ -140,7 +140,7 @@ class Writer::Recording {
   std::atomic<uint64_t> bytes_ = 0;
 
   std::mutex strings_mutex_;
-  std::unordered_map<OwnedLabel, uint32_t, LabelHash, LabelsAreEqual> labels_;
+  std::unordered_map<OwnedLabel, uint32_t, LabelHash, LabelEquality> labels_;
   std::unordered_map<StackFrame, uint32_t, FrameHash> frames_;
   int area_ = 0;  // the area for new strings
 

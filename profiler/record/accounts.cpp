@@ -19,26 +19,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<Told> told_in(const std::string& line, int process) {
+std::optional<AccountEntry> told_in(const std::string& line, int process) {
   const auto json = find_json(line);
   if (!json || !json->is_object()) return std::nullopt;
   const auto time = json->find("time");
   if (time == json->end() || !time->is_number()) return std::nullopt;
-  return Told{.process = process,
-              .time_s = time->get<double>(),
-              .what = text_in(*json, "what").value_or(""),
-              .text = text_in(*json, "text").value_or("")};
+  return AccountEntry{.process = process,
+                      .time_s = time->get<double>(),
+                      .what = text_in(*json, "what").value_or(""),
+                      .text = text_in(*json, "text").value_or("")};
 }
 
-bool is_error(const Told& told) { return told.what == "import_error" || told.what == "raised"; }
+bool is_error(const AccountEntry& told) {
+  return told.what == "import_error" || told.what == "raised";
+}
 
 /// Returns the program that could not be found, or null. A launcher imports PyTorch as the program
 /// does, and a script that is looked for and missed may be followed by another. So only a process
 /// that has done nothing else after it counts.
-const Told* missing(const Accounts& accounts, std::string_view what) {
-  const Told* const found = accounts.first(what);
+const AccountEntry* missing_program(const Accounts& accounts, std::string_view what) {
+  const AccountEntry* const found = accounts.first_entry(what);
   if (found == nullptr) return nullptr;
-  const bool has_run = std::ranges::any_of(accounts.told, [&](const Told& told) {
+  const bool has_run = std::ranges::any_of(accounts.told, [&](const AccountEntry& told) {
     return told.process == found->process && told.time_s > found->time_s &&
            (told.what == "torch" || is_error(told));
   });
@@ -62,7 +64,7 @@ std::string why_not_loaded(const std::vector<std::string>& command) {
 std::string why_no_gpu(const Accounts& accounts, const CommandEnd& end, bool is_attached) {
   const std::string_view hint =
       is_attached ? " (where there is none, give --device, such as null:h100)" : "";
-  const Told* const error = accounts.first_error();
+  const AccountEntry* const error = accounts.first_error();
   if (error != nullptr && end.is_failure()) {
     const bool is_import = error->what == "import_error";
     return fmt::format("the program failed {} it used a GPU{}: {}",
@@ -70,23 +72,23 @@ std::string why_no_gpu(const Accounts& accounts, const CommandEnd& end, bool is_
                        error->text);
   }
   if (end.is_failure()) return "the program ended before it used a GPU; it may have said why";
-  if (accounts.first("torch") == nullptr) return "the program has not imported PyTorch";
+  if (accounts.first_entry("torch") == nullptr) return "the program has not imported PyTorch";
   return fmt::format("the program has imported PyTorch and used no GPU{}", hint);
 }
 
 }  // namespace
 
-const Told* Accounts::first(std::string_view what) const {
-  const auto found = std::ranges::find(told, what, &Told::what);
+const AccountEntry* Accounts::first_entry(std::string_view what) const {
+  const auto found = std::ranges::find(told, what, &AccountEntry::what);
   return found == told.end() ? nullptr : &*found;
 }
 
-const Told* Accounts::first_error() const {
+const AccountEntry* Accounts::first_error() const {
   std::set<int> on_gpu;
-  for (const Told& line : told) {
+  for (const AccountEntry& line : told) {
     if (line.what == "gpu") on_gpu.insert(line.process);
   }
-  const auto found = std::ranges::find_if(told, [&](const Told& line) {
+  const auto found = std::ranges::find_if(told, [&](const AccountEntry& line) {
     return is_error(line) && (on_gpu.empty() || on_gpu.contains(line.process));
   });
   return found == told.end() ? nullptr : &*found;
@@ -105,32 +107,33 @@ Accounts read_accounts(const fs::path& folder) {
       if (auto told = told_in(line, process)) accounts.told.push_back(std::move(*told));
     }
   }
-  std::ranges::stable_sort(accounts.told, {}, &Told::time_s);
+  std::ranges::stable_sort(accounts.told, {}, &AccountEntry::time_s);
   return accounts;
 }
 
 std::string why_nothing(const Accounts& accounts, const CommandEnd& end,
                         const std::vector<std::string>& command, bool is_attached) {
-  if (const Told* const refused = accounts.first("refused")) return refused->text;
-  if (const Told* const script = missing(accounts, "no_script")) {
+  if (const AccountEntry* const refused = accounts.first_entry("refused")) return refused->text;
+  if (const AccountEntry* const script = missing_program(accounts, "no_script")) {
     return fmt::format("there is no script {}", script->text);
   }
-  if (const Told* const module = missing(accounts, "no_module")) {
+  if (const AccountEntry* const module = missing_program(accounts, "no_module")) {
     return fmt::format("there is no module {} for python -m", module->text);
   }
   if (!end.how.empty()) {
-    const bool has_gpu = accounts.first("gpu") != nullptr;
+    const bool has_gpu = accounts.first_entry("gpu") != nullptr;
     return end.how + (has_gpu ? ", before its recording was written" : ", before it used a GPU");
   }
-  if (accounts.first("started") == nullptr) return why_not_loaded(command);
-  if (accounts.first("gpu") != nullptr) return "the program used a GPU and allocated nothing on it";
+  if (accounts.first_entry("started") == nullptr) return why_not_loaded(command);
+  if (accounts.first_entry("gpu") != nullptr)
+    return "the program used a GPU and allocated nothing on it";
   return why_no_gpu(accounts, end, is_attached);
 }
 
 std::string failure_text(const Accounts& accounts, const CommandEnd& end) {
   if (!end.is_failure()) return {};
   if (!end.how.empty()) return end.how;
-  const Told* const error = accounts.first_error();
+  const AccountEntry* const error = accounts.first_error();
   if (error == nullptr) return fmt::format("the program ended with exit code {}", end.exit_code);
   return fmt::format("the program failed with exit code {}, {}", end.exit_code, error->text);
 }

@@ -10,7 +10,7 @@
 namespace shardlens::profiler {
 
 /// Holds one thing that a process has said, with its time.
-struct Told {
+struct AccountEntry {
   int process = 0;
   double time_s = 0;
   /// "started": Python runs, with the recorder; text: the interpreter. "no_script", "no_module":
@@ -23,13 +23,13 @@ struct Told {
 
 /// Holds what all processes have said, sorted by time.
 struct Accounts {
-  std::vector<Told> told;
+  std::vector<AccountEntry> told;
 
   /// Returns the first entry of this kind, or null.
-  const Told* first(std::string_view what) const;
+  const AccountEntry* first_entry(std::string_view what) const;
   /// Returns the error that ended a process first, or null. If some processes have used a GPU, only
   /// theirs count: others may be helpers, whose failure the program has expected.
-  const Told* first_error() const;
+  const AccountEntry* first_error() const;
 };
 
 /// Reads a folder with a file for each process. Lines that make no sense, as of a process that was

@@ -19,7 +19,7 @@ struct JudgedRank {
   RecordFacts facts;
   RecordVerdict verdict = {};
   std::optional<Comparison> comparison = {};
-  Outside outside = {};
+  OutsideBytes outside = {};
 };
 
 /// Judges the recordings of a run, by rank, and keeps the comparison beside each.

@@ -50,7 +50,7 @@ bool is_before_sharding(const RankReport& report, Category largest) {
 }
 
 /// Names what most of the memory was for: at the failure if it ran out, else at the peak.
-std::string of_largest(const RankReport& report, const RecordVerdict& verdict) {
+std::string largest_use_text(const RankReport& report, const RecordVerdict& verdict) {
   if (!verdict.is_out_of_memory && report.main_space() == nullptr) return {};
   const CategoryBytes& given =
       verdict.is_out_of_memory ? report.out_of_memory.back().given : report.main_space()->given;
@@ -70,7 +70,7 @@ std::string of_largest(const RankReport& report, const RecordVerdict& verdict) {
 }
 
 /// Tells of memory that the allocator reserved and could not give, if that is what is short.
-std::string of_fragments(const RankReport& report, const RecordVerdict& verdict) {
+std::string fragments_text(const RankReport& report, const RecordVerdict& verdict) {
   constexpr std::string_view kExpandable =
       "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True may reserve less";
   if (verdict.is_out_of_memory) {
@@ -100,7 +100,8 @@ bool is_comparable(const RecordVerdict& verdict) {
 
 std::vector<std::string> ways_to_take_less(const RankReport& report, const RecordVerdict& verdict) {
   if (!is_short(verdict)) return {};
-  std::vector<std::string> ways = {of_largest(report, verdict), of_fragments(report, verdict)};
+  std::vector<std::string> ways = {largest_use_text(report, verdict),
+                                   fragments_text(report, verdict)};
   std::erase(ways, "");
   return ways;
 }

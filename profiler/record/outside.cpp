@@ -14,7 +14,7 @@ namespace shardlens::profiler {
 
 namespace {
 
-Outside measured(const Ledger& ledger) {
+OutsideBytes measured_outside(const Ledger& ledger) {
   if (!ledger.device_used_bytes) return {};  // unknown: the program was killed too soon
   return {.bytes = *ledger.device_used_bytes - ledger.reserved_bytes.value_or(0)};
 }
@@ -42,9 +42,9 @@ std::string sizes_text(const std::vector<GpuGroup>& communicators) {
 
 }  // namespace
 
-Outside outside_of(const RecordOptions& options, const RankReport& report,
-                   const RecordFacts& facts) {
-  if (options.is_attached()) return measured(report.ledger);
+OutsideBytes outside_of(const RecordOptions& options, const RankReport& report,
+                        const RecordFacts& facts) {
+  if (options.is_attached()) return measured_outside(report.ledger);
   const Gpu& gpu = find_gpu(options.device.gpu);
   const int64_t cuda_bytes = published_cuda_figures().total_bytes();
   const auto communicators = communicators_of(options, report.header.world_size, facts);
@@ -52,8 +52,9 @@ Outside outside_of(const RecordOptions& options, const RankReport& report,
   for (const GpuGroup& one : communicators) {
     nccl_bytes += published_nccl_bytes(gpu, one.ranks, one.on_node);
   }
-  Outside outside{.bytes = cuda_bytes + nccl_bytes,
-                  .estimate = fmt::format("CUDA {} (published figures)", bytes_text(cuda_bytes))};
+  OutsideBytes outside{
+      .bytes = cuda_bytes + nccl_bytes,
+      .estimate = fmt::format("CUDA {} (published figures)", bytes_text(cuda_bytes))};
   if (communicators.empty()) return outside;
   outside.estimate += fmt::format(", NCCL {} (buffers of its version 2.30) for {}",
                                   bytes_text(nccl_bytes), sizes_text(communicators));

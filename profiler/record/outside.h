@@ -10,7 +10,7 @@
 
 namespace shardlens::profiler {
 
-struct Outside {
+struct OutsideBytes {
   int64_t bytes = 0;
   std::string estimate = {};  // what they consist of and who says so; empty: they were measured
 };
@@ -19,7 +19,7 @@ struct Outside {
 /// PyTorch when most was in use. For a null device they are an estimate: what CUDA takes, and NCCL
 /// for each communicator that the program has made. If its process ended without telling which, it
 /// is taken to have made one of all ranks.
-Outside outside_of(const RecordOptions& options, const RankReport& report,
-                   const RecordFacts& facts);
+OutsideBytes outside_of(const RecordOptions& options, const RankReport& report,
+                        const RecordFacts& facts);
 
 }  // namespace shardlens::profiler

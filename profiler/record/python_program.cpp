@@ -27,17 +27,17 @@ using Words = std::vector<std::string>;
 
 /// Names the versions with which tests/record was run: the beginning of PyTorch's, and of its
 /// CUDA's.
-struct Tried {
+struct TriedVersion {
   std::string_view torch;
   std::string_view cuda;
 };
-constexpr std::array<Tried, 7> kTried = {{{"2.9.", "12.8"},
-                                          {"2.10.", "12.8"},
-                                          {"2.11.", "13."},
-                                          {"2.12.", "13."},
-                                          {"2.13.", "13."},
-                                          {"2.14.", "13."},
-                                          {"2.15.", "13."}}};
+constexpr std::array<TriedVersion, 7> kTried = {{{"2.9.", "12.8"},
+                                                 {"2.10.", "12.8"},
+                                                 {"2.11.", "13."},
+                                                 {"2.12.", "13."},
+                                                 {"2.13.", "13."},
+                                                 {"2.14.", "13."},
+                                                 {"2.15.", "13."}}};
 
 /// Prints which Python it is, and what PythonProgram has of PyTorch, a line each. If there is no
 /// RECORD, the contents of the files would tell most, but they are gigabytes, and every recording
@@ -246,7 +246,7 @@ void check_pytorch(const PythonProgram& program) {
 }
 
 std::vector<std::string> doubts_of(const PythonProgram& program) {
-  const bool is_tried = std::ranges::any_of(kTried, [&](const Tried& tried) {
+  const bool is_tried = std::ranges::any_of(kTried, [&](const TriedVersion& tried) {
     return program.torch_version.starts_with(tried.torch) &&
            program.cuda_version.starts_with(tried.cuda);
   });

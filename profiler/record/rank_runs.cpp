@@ -29,7 +29,7 @@ int64_t reserved_bytes(const JudgedRank& rank) {
   return rank.report.reserved_peak_bytes().value_or(0);
 }
 
-Taken taken_by(const JudgedRank& rank) {
+RankUsage taken_by(const JudgedRank& rank) {
   return {.allocated_bytes = rank.report.peak_bytes(),
           .reserved_bytes = reserved_bytes(rank),
           .outside_bytes = rank.outside.bytes};
@@ -38,7 +38,7 @@ Taken taken_by(const JudgedRank& rank) {
 /// Orders ranks by what they take of the GPU.
 bool takes_more(const JudgedRank& one, const JudgedRank& other) {
   const auto key = [](const JudgedRank& rank) {
-    const Taken taken = taken_by(rank);
+    const RankUsage taken = taken_by(rank);
     return std::tuple(rank.verdict.is_out_of_memory, taken.device_bytes(), taken.allocated_bytes);
   };
   return key(one) > key(other);
@@ -127,7 +127,7 @@ class Session {
       verdicts.push_back(one.verdict);
       runs_.ranks.push_back(std::move(one));
     }
-    const bool is_out = run.accounts.first("out_of_memory") != nullptr;
+    const bool is_out = run.accounts.first_entry("out_of_memory") != nullptr;
     runs_.exit_codes.push_back(exit_code_of(run.end, verdicts, is_out));
     last_ = verdicts.empty() ? "nothing was recorded: " +
                                    why_nothing(run.accounts, run.end, options_.command, false)

@@ -87,7 +87,7 @@ std::string progress_text(const RankReport& report, const RecordFacts& facts) {
   return fmt::format("after its step {} had begun", report.steps.back().step);
 }
 
-std::optional<int64_t> counted(const RecordFacts& facts, Figure figure) {
+std::optional<int64_t> counted_figure(const RecordFacts& facts, Figure figure) {
   return facts.counted[static_cast<size_t>(figure)];
 }
 
@@ -100,8 +100,8 @@ struct Peaks {
 };
 
 Peaks peaks_of(const RankReport& report, const RecordFacts& facts) {
-  const auto allocated = counted(facts, Figure::peak_allocated);
-  const auto reserved = counted(facts, Figure::peak_reserved);
+  const auto allocated = counted_figure(facts, Figure::peak_allocated);
+  const auto reserved = counted_figure(facts, Figure::peak_reserved);
   if (facts.is_history && report.judgement.lost_events > 0 && allocated && reserved) {
     return {.allocated = *allocated, .reserved = *reserved, .are_counted = true};
   }
@@ -193,7 +193,7 @@ RecordFacts read_record_facts(const std::string& recording) {
 }
 
 std::optional<Comparison> compare_counters(const RankReport& report, const RecordFacts& facts) {
-  if (!counted(facts, Figure::peak_allocated) || report.main_space() == nullptr) {
+  if (!counted_figure(facts, Figure::peak_allocated) || report.main_space() == nullptr) {
     return std::nullopt;
   }
   const Figures recorded = figures_of(report);
@@ -217,8 +217,8 @@ void keep_comparison(const std::string& recording, const Comparison& comparison)
 namespace {
 
 /// Returns the verdict without its doubts.
-RecordVerdict judged(const RankReport& report, const RecordFacts& facts, const Peaks& peaks,
-                     int64_t outside_bytes, const std::string& failure) {
+RecordVerdict plain_verdict(const RankReport& report, const RecordFacts& facts, const Peaks& peaks,
+                            int64_t outside_bytes, const std::string& failure) {
   const int64_t capacity_bytes = report.header.capacity_bytes;
   const int64_t allocated_bytes = peaks.allocated + outside_bytes;
   const int64_t reserved_bytes = peaks.reserved + outside_bytes;
@@ -270,7 +270,7 @@ std::string bounds_text(const RankReport& report) {
 RecordVerdict verdict_of(const RankReport& report, const RecordFacts& facts, int64_t outside_bytes,
                          const std::string& failure) {
   const Peaks peaks = peaks_of(report, facts);
-  RecordVerdict verdict = judged(report, facts, peaks, outside_bytes, failure);
+  RecordVerdict verdict = plain_verdict(report, facts, peaks, outside_bytes, failure);
   if (peaks.are_counted) {
     verdict.doubts.emplace_back(
         "the peaks are by PyTorch's own counters, since its history has forgotten events");

@@ -152,7 +152,7 @@ void print_into(const std::string& log) {
   ::dup2(file, STDERR_FILENO);
 }
 
-[[noreturn]] void become(const RecordOptions& options, const sigset_t& signals) {
+[[noreturn]] void exec_recorded(const RecordOptions& options, const sigset_t& signals) {
   ::sigprocmask(SIG_SETMASK, &signals, nullptr);
   // A shell lets its background jobs ignore SIGINT, which ends them here when their time is over.
   if (options.timeout_s) ::signal(SIGINT, SIG_DFL);
@@ -235,7 +235,7 @@ class AwaitedSignals {
   AwaitedSignals(const AwaitedSignals&) = delete;
   AwaitedSignals& operator=(const AwaitedSignals&) = delete;
 
-  const sigset_t& before() const { return before_; }
+  const sigset_t& previous_mask() const { return before_; }
 
   /// Returns a signal that asks this process to end, if one comes within a moment.
   std::optional<siginfo_t> next() const {
@@ -285,7 +285,7 @@ std::vector<fs::path> claimed_recordings(const fs::path& profiles, const std::st
 }
 
 /// A command that is running, and what it was told.
-struct Started {
+struct StartedCommand {
   RecordOptions options;
   std::string claim;
   Command command;
@@ -297,7 +297,7 @@ struct Starter {
   const std::string& messages;
   AwaitedSignals signals = {};
 
-  Started start(const RecordOptions& options) const {
+  StartedCommand start(const RecordOptions& options) const {
     const std::string claim = claim_of(options);
     fs::create_directories(profiles_of(options));
     forget(options, claim);
@@ -307,12 +307,12 @@ struct Starter {
     if (child == 0) {
       if (!options.log.empty()) print_into(options.log);
       set_environment(options, program, files, claim, messages);
-      become(options, signals.before());
+      exec_recorded(options, signals.previous_mask());
     }
     return {.options = options, .claim = claim, .command = Command(child, options.timeout_s)};
   }
 
-  static RecordedRun finish(const Started& started) {
+  static RecordedRun finish(const StartedCommand& started) {
     RecordedRun run;
     run.end = started.command.end();
     run.host_bytes = started.command.host_bytes();
@@ -351,17 +351,17 @@ RecordedRuns::~RecordedRuns() {
 
 RecordedRun RecordedRuns::run() {
   const Starter starter{.program = program_, .files = files_, .messages = messages_};
-  Started started = starter.start(options_);
+  StartedCommand started = starter.start(options_);
   while (!started.command.has_ended()) {
     if (const auto signal = starter.signals.next()) started.command.pass_on(*signal);
   }
   return Starter::finish(started);
 }
 
-bool RecordedRuns::run_as(const std::vector<int>& ranks, int jobs, const Ended& ended) {
+bool RecordedRuns::run_as(const std::vector<int>& ranks, int jobs, const EndListener& ended) {
   const Starter starter{.program = program_, .files = files_, .messages = messages_};
   std::vector<int> waiting(ranks.rbegin(), ranks.rend());
-  std::vector<Started> running;
+  std::vector<StartedCommand> running;
   bool goes_on = true;
   while (!running.empty() || (goes_on && !waiting.empty())) {
     while (goes_on && !waiting.empty() && running.size() < static_cast<size_t>(jobs)) {
@@ -370,7 +370,7 @@ bool RecordedRuns::run_as(const std::vector<int>& ranks, int jobs, const Ended& 
     }
     if (const auto signal = starter.signals.next()) {
       goes_on = false;
-      for (Started& one : running) one.command.pass_on(*signal);
+      for (StartedCommand& one : running) one.command.pass_on(*signal);
     }
     for (auto one = running.begin(); one != running.end();) {
       if (!one->command.has_ended()) {

@@ -25,7 +25,7 @@ struct RecordedRun {
 /// for later ones while this lives.
 class RecordedRuns {
  public:
-  using Ended = std::function<void(int rank, const RecordedRun& run)>;
+  using EndListener = std::function<void(int rank, const RecordedRun& run)>;
 
   /// The arguments must outlive it.
   RecordedRuns(const RecordOptions& options, const PythonProgram& program,
@@ -40,7 +40,7 @@ class RecordedRuns {
   /// Runs it as each of these ranks, up to `jobs` at once; what rank R prints goes to
   /// logs/rankR.log of the run's folder. Calls `ended` after each. Returns false if it was
   /// interrupted: no more are started then.
-  bool run_as(const std::vector<int>& ranks, int jobs, const Ended& ended);
+  bool run_as(const std::vector<int>& ranks, int jobs, const EndListener& ended);
 
  private:
   const RecordOptions& options_;

@@ -21,20 +21,20 @@ namespace fs = std::filesystem;
 
 /// Returns the path, and throws if it is missing. It is for files that every recorder has or is
 /// found by.
-fs::path existing(const fs::path& path) {
+fs::path require_existing(const fs::path& path) {
   if (fs::exists(path)) return path;
   throw std::runtime_error(fmt::format("{} is missing; run make build", path.string()));
 }
 
 RecordFiles files_in(const fs::path& folder, const fs::path& stubs, const fs::path& record) {
-  return {.library = existing(folder / "libshardlens_python.so"),
-          .python = existing(record / "python"),
-          .stubs = existing(stubs)};
+  return {.library = require_existing(folder / "libshardlens_python.so"),
+          .python = require_existing(record / "python"),
+          .stubs = require_existing(stubs)};
 }
 
 /// Returns "2.10.0+cu128-f00ba4c0ffee-c0ffeef00ba4", which names the wheel and our sources.
 std::string recorder_name(const PythonProgram& program, const fs::path& record) {
-  std::ifstream file(existing(record / "sources.sha256"));
+  std::ifstream file(require_existing(record / "sources.sha256"));
   std::string sources;
   file >> sources;
   return fmt::format("{}-{}-{}", program.torch_version, program.wheel, sources.substr(0, 12));
@@ -112,7 +112,7 @@ std::string lack_in(const fs::path& stubs, const PythonProgram& program, const f
   const fs::path receipt = receipt_of(stubs, program, record);
   std::error_code ignored;
   if (!receipt.empty() && fs::exists(receipt, ignored)) return {};
-  const fs::path make_stubs = existing(record / "make_stubs.py");
+  const fs::path make_stubs = require_existing(record / "make_stubs.py");
   const ProgramOutput said = output_of({program.interpreter, make_stubs.string(), "--check",
                                         program.torch.string(), stubs.string()});
   if (said.exit_code == 0) {
@@ -179,20 +179,20 @@ std::string minor_of(const std::string& torch_version) {
 /// An installation cannot build one for each wheel. PyTorch's are one for each Python, and what the
 /// recorder uses of its libraries is the same in all of a version. Returns "" if it has none.
 std::string recorder_of_installation(const PythonProgram& program, const fs::path& record,
-                                     Answers answers) {
+                                     CudaProvider answers) {
   if (is_build(record.parent_path())) return {};
   for (const fs::path& kept : kept_in(record)) {
     const fs::path stubs = kept / "null_device";
     const std::string name = kept.filename().string();
     if (!name.starts_with(minor_of(program.torch_version))) continue;
     if (!is_for_cuda_of(program, stubs)) continue;
-    if (answers == Answers::gpu || lack_in(stubs, program, record).empty()) return name;
+    if (answers == CudaProvider::gpu || lack_in(stubs, program, record).empty()) return name;
   }
   return {};
 }
 
 /// Returns the name of the recorder that this PyTorch has, or is to have.
-std::string name_for(const PythonProgram& program, const fs::path& record, Answers answers) {
+std::string name_for(const PythonProgram& program, const fs::path& record, CudaProvider answers) {
   const std::string own = recorder_name(program, record);
   std::error_code ignored;
   if (fs::exists(cache_in(record) / own, ignored) || !why_not_private(record).empty()) return own;
@@ -241,11 +241,11 @@ fs::path find_stubs(const PythonProgram& program, const fs::path& record, const 
                   lack, why));
 }
 
-RecordFiles history_files(const PythonProgram& program, const fs::path& record, Answers answers,
-                          const std::string& why) {
+RecordFiles history_files(const PythonProgram& program, const fs::path& record,
+                          CudaProvider answers, const std::string& why) {
   return {.library = {},
-          .python = existing(record / "python"),
-          .stubs = answers == Answers::gpu ? fs::path() : find_stubs(program, record, why),
+          .python = require_existing(record / "python"),
+          .stubs = answers == CudaProvider::gpu ? fs::path() : find_stubs(program, record, why),
           .doubt = fmt::format(
               "PyTorch's own memory history is recorded, which says only of parameters, gradients "
               "and optimizer state what blocks are for, and is lost where a process is killed: "
@@ -255,11 +255,12 @@ RecordFiles history_files(const PythonProgram& program, const fs::path& record, 
 
 }  // namespace
 
-RecordFiles recorder_for(const PythonProgram& program, const fs::path& record, Answers answers) {
+RecordFiles recorder_for(const PythonProgram& program, const fs::path& record,
+                         CudaProvider answers) {
   check_pytorch(program);
   const fs::path stubs = stubs_of_build(record);
   if (is_of_build(program) &&
-      (answers == Answers::gpu || lack_in(stubs, program, record).empty())) {
+      (answers == CudaProvider::gpu || lack_in(stubs, program, record).empty())) {
     return files_in(record, stubs, record);
   }
   const std::string name = name_for(program, record, answers);

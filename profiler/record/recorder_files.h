@@ -19,7 +19,7 @@ struct RecordFiles {
 };
 
 /// Says who answers LibTorch's calls of CUDA.
-enum class Answers { gpu, null_device };
+enum class CudaProvider { gpu, null_device };
 
 /// Returns the recorder for this PyTorch; `record` is the folder of that name (installation.h). A
 /// recorder has to be built for every PyTorch but that of the build, and for that one if it calls
@@ -35,6 +35,6 @@ enum class Answers { gpu, null_device };
 /// Throws std::invalid_argument if this PyTorch is one that cannot be recorded, or no stubs serve
 /// it, std::runtime_error if files are missing.
 RecordFiles recorder_for(const PythonProgram& program, const std::filesystem::path& record,
-                         Answers answers = Answers::null_device);
+                         CudaProvider answers = CudaProvider::null_device);
 
 }  // namespace shardlens::profiler

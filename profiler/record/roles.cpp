@@ -194,7 +194,7 @@ std::map<std::vector<int>, std::vector<int>> RoleSearch::alike() const {
   return ranks;
 }
 
-std::vector<int> RoleSearch::wanted() const {
+std::vector<int> RoleSearch::wanted_ranks() const {
   std::set<int> wanted;
   for (const Axis& axis : axes_) {
     const std::vector<int> missing = missing_on(axis.line);
@@ -211,7 +211,7 @@ std::vector<int> RoleSearch::wanted() const {
 }
 
 std::vector<int> RoleSearch::next() const {
-  std::vector<int> ranks = wanted();
+  std::vector<int> ranks = wanted_ranks();
   const size_t left = kMostRoles - std::min(kMostRoles, taken_.size());
   if (ranks.size() > left) ranks.resize(left);
   return ranks;

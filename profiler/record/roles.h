@@ -23,14 +23,14 @@
 namespace shardlens::profiler {
 
 /// Holds the memory that a rank took. Ranks of which it is equal are alike.
-struct Taken {
+struct RankUsage {
   int64_t allocated_bytes = 0;  // at most
   int64_t reserved_bytes = 0;
   int64_t outside_bytes = 0;  // beside PyTorch
 
   int64_t device_bytes() const { return reserved_bytes + outside_bytes; }
 
-  bool operator==(const Taken&) const = default;
+  bool operator==(const RankUsage&) const = default;
 };
 
 /// A direction in which ranks may differ.
@@ -58,27 +58,27 @@ class RoleSearch {
  public:
   RoleSearch(int world_size, std::vector<Axis> axes);
 
-  void tell(int rank, const Taken& taken) { taken_[rank] = taken; }
+  void tell(int rank, const RankUsage& taken) { taken_[rank] = taken; }
 
   /// Returns the ranks to run next, all of them at once if one likes; empty: no more are needed.
   std::vector<int> next() const;
 
   /// False while ranks have to be run, also if these are more than may be.
-  bool is_complete() const { return wanted().empty(); }
+  bool is_complete() const { return wanted_ranks().empty(); }
 
   /// Returns the roles as far as they are known, in the order of their first ranks. Those of which
   /// no rank has been run are left out.
   std::vector<Role> roles() const;
 
  private:
-  std::vector<int> wanted() const;
+  std::vector<int> wanted_ranks() const;
   std::vector<int> missing_on(const std::vector<int>& line) const;
   std::map<std::vector<int>, std::vector<int>> alike() const;
   std::vector<int> classes_on(const std::vector<int>& line) const;
 
   int world_size_;
   std::vector<Axis> axes_;
-  std::map<int, Taken> taken_;
+  std::map<int, RankUsage> taken_;
 };
 
 /// Returns "0-2, 5" for 0, 1, 2, 5.

@@ -48,25 +48,25 @@ const Parameters& as(const void* parameters) {
 }
 
 template <class Parameters>
-Memory given(const void* parameters) {
+Memory read_given(const void* parameters) {
   const auto& call = as<Parameters>(parameters);
   return {.address = *call.dptr, .bytes = static_cast<int64_t>(call.bytesize)};
 }
 
-Memory given_in_rows(const void* parameters) {
+Memory read_given_in_rows(const void* parameters) {
   const auto& call = as<cuMemAllocPitch_v2_params>(parameters);
   return {.address = *call.dptr, .bytes = static_cast<int64_t>(*call.pPitch * call.Height)};
 }
 
 template <class Parameters>
-Memory given_pinned(const void* parameters) {
+Memory read_given_pinned(const void* parameters) {
   const auto& call = as<Parameters>(parameters);
   return {.address = reinterpret_cast<uint64_t>(*call.pp),
           .bytes = static_cast<int64_t>(call.bytesize),
           .is_pinned_host = true};
 }
 
-Memory created(const void* parameters) {
+Memory read_created(const void* parameters) {
   const auto& call = as<cuMemCreate_params>(parameters);
   return {.address = *call.handle,
           .bytes = static_cast<int64_t>(call.size),
@@ -74,20 +74,20 @@ Memory created(const void* parameters) {
 }
 
 template <class Parameters>
-Memory freed(const void* parameters) {
+Memory read_freed(const void* parameters) {
   return {.address = as<Parameters>(parameters).dptr};
 }
 
-Memory freed_pinned(const void* parameters) {
+Memory read_freed_pinned(const void* parameters) {
   return {.address = reinterpret_cast<uint64_t>(as<cuMemFreeHost_params>(parameters).p),
           .is_pinned_host = true};
 }
 
-Memory released(const void* parameters) {
+Memory read_released(const void* parameters) {
   return {.address = as<cuMemRelease_params>(parameters).handle};
 }
 
-Memory retained(const void* parameters) {
+Memory read_retained(const void* parameters) {
   return {.address = *as<cuMemRetainAllocationHandle_params>(parameters).handle};
 }
 
@@ -95,36 +95,36 @@ Memory retained(const void* parameters) {
 /// these and would count twice. The parameters of cuMemHostAlloc_v2 are those of the first version.
 constexpr std::array kCalls = std::to_array<Call>({
     {CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, "cuMemAlloc_v2", Effect::gives,
-     given<cuMemAlloc_v2_params>},
+     read_given<cuMemAlloc_v2_params>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemAllocPitch_v2, "cuMemAllocPitch_v2", Effect::gives,
-     given_in_rows},
+     read_given_in_rows},
     {CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged, "cuMemAllocManaged", Effect::gives,
-     given<cuMemAllocManaged_params>},
+     read_given<cuMemAllocManaged_params>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync, "cuMemAllocAsync", Effect::gives,
-     given<cuMemAllocAsync_params>},
+     read_given<cuMemAllocAsync_params>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync_ptsz, "cuMemAllocAsync_ptsz", Effect::gives,
-     given<cuMemAllocAsync_ptsz_params>},
+     read_given<cuMemAllocAsync_ptsz_params>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", Effect::gives,
-     given<cuMemAllocFromPoolAsync_params>},
+     read_given<cuMemAllocFromPoolAsync_params>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync_ptsz, "cuMemAllocFromPoolAsync_ptsz",
-     Effect::gives, given<cuMemAllocFromPoolAsync_ptsz_params>},
+     Effect::gives, read_given<cuMemAllocFromPoolAsync_ptsz_params>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc, "cuMemHostAlloc", Effect::gives,
-     given_pinned<cuMemHostAlloc_params>},
+     read_given_pinned<cuMemHostAlloc_params>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc_v2, "cuMemHostAlloc_v2", Effect::gives,
-     given_pinned<cuMemHostAlloc_params>},
+     read_given_pinned<cuMemHostAlloc_params>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemAllocHost_v2, "cuMemAllocHost_v2", Effect::gives,
-     given_pinned<cuMemAllocHost_v2_params>},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemCreate, "cuMemCreate", Effect::gives, created},
+     read_given_pinned<cuMemAllocHost_v2_params>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemCreate, "cuMemCreate", Effect::gives, read_created},
     {CUPTI_DRIVER_TRACE_CBID_cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle",
-     Effect::retains, retained},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemRelease, "cuMemRelease", Effect::takes_back, released},
+     Effect::retains, read_retained},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemRelease, "cuMemRelease", Effect::takes_back, read_released},
     {CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2, "cuMemFree_v2", Effect::takes_back,
-     freed<cuMemFree_v2_params>},
+     read_freed<cuMemFree_v2_params>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync, "cuMemFreeAsync", Effect::takes_back,
-     freed<cuMemFreeAsync_params>},
+     read_freed<cuMemFreeAsync_params>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync_ptsz, "cuMemFreeAsync_ptsz", Effect::takes_back,
-     freed<cuMemFreeAsync_ptsz_params>},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemFreeHost, "cuMemFreeHost", Effect::takes_back, freed_pinned},
+     read_freed<cuMemFreeAsync_ptsz_params>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemFreeHost, "cuMemFreeHost", Effect::takes_back, read_freed_pinned},
 });
 
 // --- CUPTI ---------------------------------------------------------------------------------------

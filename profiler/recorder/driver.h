@@ -1,7 +1,7 @@
 // The driver layer of a recording: the memory that the CUDA driver gives to any library in this
 // process and takes back, be it LibTorch's allocator, NCCL or cuBLAS. CUPTI calls back on the
 // driver's allocation calls; it is loaded at run time, and if it is missing or cannot be used,
-// DriverWatch::unavailable() says why.
+// DriverWatch::unavailable_reason() says why.
 //
 // Memory that is mapped (cuMemCreate: expandable segments, NCCL) counts from its creation to the
 // last release of its handle, not when it is mapped: the driver defers a release until nothing is
@@ -46,7 +46,7 @@ class DriverWatch {
 
   bool is_watching() const { return unavailable_.empty(); }
   /// Returns "CUPTI unavailable: <reason>", one line; empty while it watches.
-  const std::string& unavailable() const { return unavailable_; }
+  const std::string& unavailable_reason() const { return unavailable_; }
   /// Returns the driver's functions that this CUPTI cannot watch, e.g. "cuMemHostAlloc_v2".
   const std::vector<std::string>& not_watched() const { return not_watched_; }
 

@@ -56,7 +56,7 @@ struct KnownFunction {
   bool is_of_program = false;
 };
 
-const KnownFunction& known(const PythonFunction& function) {
+const KnownFunction& known_function(const PythonFunction& function) {
   static auto& guard = *new std::mutex();
   static auto& table = *new std::unordered_map<const PythonFunction*, KnownFunction>();
   const std::lock_guard lock(guard);
@@ -75,22 +75,22 @@ std::string text_of(const PythonPlace& place) {
                      function.name);
 }
 
-struct Seen {
+struct SeenPlace {
   const PythonRule* rule = nullptr;  // the rule of the innermost function that has one
   std::string place;                 // the innermost function of the program
 };
 
 /// Adds to `seen` what the next place says, from the innermost on. Returns false if nothing more
 /// can be seen.
-bool look_at(const PythonPlace& place, Seen& seen) {
-  const KnownFunction& what = known(*place.function);
+bool look_at(const PythonPlace& place, SeenPlace& seen) {
+  const KnownFunction& what = known_function(*place.function);
   if (seen.rule == nullptr) seen.rule = what.rule;
   if (seen.place.empty() && what.is_of_program) seen.place = text_of(place);
   return seen.rule == nullptr || seen.place.empty();
 }
 
-Seen look_at(const std::vector<PythonPlace>& places) {
-  Seen seen;
+SeenPlace look_at(const std::vector<PythonPlace>& places) {
+  SeenPlace seen;
   for (const PythonPlace& place : places) {
     if (!look_at(place, seen)) break;
   }
@@ -98,8 +98,8 @@ Seen look_at(const std::vector<PythonPlace>& places) {
 }
 
 /// Looks at no more of the functions that the thread is in than say something.
-Seen look_without_stack() {
-  Seen seen;
+SeenPlace look_without_stack() {
+  SeenPlace seen;
   visit_python_places([&seen](const PythonPlace& place) { return look_at(place, seen); });
   return seen;
 }
@@ -111,7 +111,7 @@ class ThreadStacks {
  public:
   /// Returns those of the calling thread in this recording. They are never destroyed, since threads
   /// allocate while they end.
-  static ThreadStacks& of(Recorder& active) {
+  static ThreadStacks& stacks_of(Recorder& active) {
     thread_local auto& stacks = *new ThreadStacks();
     if (stacks.recorder_ != &active) stacks = ThreadStacks();
     stacks.recorder_ = &active;
@@ -152,7 +152,7 @@ class ThreadStacks {
   }
 
   /// Returns what the functions say that find() has found, whose innermost frame is `frame`.
-  const Seen& seen(uint32_t frame) {
+  const SeenPlace& seen_place(uint32_t frame) {
     if (!keeps_stacks) return unkept_ = look_without_stack();
     if (frame == 0) return unkept_ = look_at(places);
     const auto [found, added] = seen_.try_emplace(frame);
@@ -188,13 +188,13 @@ class ThreadStacks {
 
   Recorder* recorder_ = nullptr;
   std::unordered_map<Call, uint32_t, CallHash> frames_;
-  std::unordered_map<uint32_t, Seen> seen_;  // by the innermost frame
-  Seen unkept_;
+  std::unordered_map<uint32_t, SeenPlace> seen_;  // by the innermost frame
+  SeenPlace unkept_;
 };
 
 /// Returns the part of the step that the next allocation is in. A backward ends, and the next
 /// microbatch begins, with the first allocation outside of it.
-StepPart part_now(const Seen& seen, bool in_backward) {
+StepPart part_now(const SeenPlace& seen, bool in_backward) {
   StepPart part = step_part;
   if (in_backward) {
     part = StepPart::backward;
@@ -217,8 +217,8 @@ std::string bound_text(std::string_view place) {
 
 /// Returns the label of the next allocation: the place in the program, or the node of autograd
 /// where no function of the program runs, with the whole stack down to the operators.
-uint32_t label_of_next(Recorder& active, ThreadStacks& stacks, const Seen& seen, uint32_t innermost,
-                       const torch::autograd::Node* node) {
+uint32_t label_of_next(Recorder& active, ThreadStacks& stacks, const SeenPlace& seen,
+                       uint32_t innermost, const torch::autograd::Node* node) {
   std::string text = seen.place;
   if (text.empty() && node != nullptr) {
     text = node->name();
@@ -232,9 +232,9 @@ uint32_t label_of_next(Recorder& active, ThreadStacks& stacks, const Seen& seen,
 }
 
 Purpose purpose_of_next(Recorder& active) {
-  ThreadStacks& stacks = ThreadStacks::of(active);
+  ThreadStacks& stacks = ThreadStacks::stacks_of(active);
   const uint32_t innermost = stacks.find();
-  const Seen& seen = stacks.seen(innermost);
+  const SeenPlace& seen = stacks.seen_place(innermost);
   const auto node = torch::autograd::get_current_node();
   const StepPart part = part_now(seen, node != nullptr);
   return {.category = seen.rule != nullptr ? seen.rule->category : category_of_part(part),

@@ -168,9 +168,10 @@ class Recorder::Hooks {
                                     [this](const Event& event) { writer_.append(event); })
                               : nullptr),
         purpose_(options.purpose == nullptr ? Scope::Info::current : options.purpose),
-        driver_(options.on_cuda && options.of_driver
-                    ? std::make_unique<DriverWatch>([this](const DriverChange& c) { changed(c); })
-                    : nullptr) {}
+        driver_(
+            options.on_cuda && options.of_driver
+                ? std::make_unique<DriverWatch>([this](const DriverChange& c) { record_change(c); })
+                : nullptr) {}
 
   Writer& writer() { return writer_; }
 
@@ -189,7 +190,7 @@ class Recorder::Hooks {
     window_ == nullptr ? writer_.append(event) : window_->take(event);
   }
 
-  void allocated(const Block& block, int64_t time_ns) {
+  void record_allocation(const Block& block, int64_t time_ns) {
     const Purpose purpose = purpose_();
     if (OperatorCall* const call = current_call()) call->allocated.push_back(block.address);
     append({.address = block.address,
@@ -203,7 +204,7 @@ class Recorder::Hooks {
            time_ns);
   }
 
-  void freed(const Block& block, int64_t time_ns) {
+  void record_free(const Block& block, int64_t time_ns) {
     if (forget_own(block.address)) {
       append({.address = block.address,
               .kind = EventKind::recategorise,
@@ -221,7 +222,7 @@ class Recorder::Hooks {
 
   int64_t now_ns() const { return ns_at(c10::getApproximateTime()); }
 
-  void traced(const TraceEntry& entry);
+  void record_trace(const TraceEntry& entry);
 
   void count(Counter counter, int64_t value) {
     append({.address = static_cast<uint64_t>(counter), .value = value, .kind = EventKind::counter});
@@ -242,7 +243,7 @@ class Recorder::Hooks {
 
   /// Records a change by the driver. Pinned memory gets the purpose of the calling thread, since it
   /// is allocated where it is needed, by the thread that needs it.
-  void changed(const DriverChange& change) {
+  void record_change(const DriverChange& change) {
     const bool is_for_scope = change.is_pinned_host && change.given;
     const Purpose purpose = is_for_scope ? Scope::Info::current() : Purpose{};
     append({.address = change.address,
@@ -254,7 +255,7 @@ class Recorder::Hooks {
             .category = purpose.category});
   }
 
-  void completed(uint64_t address) {
+  void record_completion(uint64_t address) {
     uint64_t freed = address;
     if (freed_.compare_exchange_strong(freed, 0)) return;
     hold_freed();
@@ -280,17 +281,17 @@ class Recorder::Hooks {
   std::unique_ptr<DriverWatch> driver_;  // last, as it reports changes at once
 };
 
-void Recorder::Hooks::traced(const TraceEntry& entry) {
+void Recorder::Hooks::record_trace(const TraceEntry& entry) {
   const auto bytes = static_cast<int64_t>(entry.size_);
   const uint16_t stream = number_of_stream(entry.stream_);
   const int64_t time_ns = ns_at(entry.time_.approx_t_);
-  if (entry.action_ == TraceEntry::FREE_COMPLETED) return completed(entry.addr_);
+  if (entry.action_ == TraceEntry::FREE_COMPLETED) return record_completion(entry.addr_);
   hold_freed();
   switch (entry.action_) {
     case TraceEntry::ALLOC:
-      return allocated({Space::device, entry.addr_, bytes, stream}, time_ns);
+      return record_allocation({Space::device, entry.addr_, bytes, stream}, time_ns);
     case TraceEntry::FREE_REQUESTED:  // LibTorch's counter of allocated bytes falls now
-      freed({Space::device, entry.addr_, bytes, stream}, time_ns);
+      record_free({Space::device, entry.addr_, bytes, stream}, time_ns);
       freed_ = entry.addr_;
       return;
     case TraceEntry::SEGMENT_ALLOC:
@@ -332,9 +333,9 @@ namespace {
 /// our deleter.
 class WatchedCpuAllocator final : public c10::Allocator {
  public:
-  using Tell = void (*)(bool given, const void* address, size_t bytes);
+  using ChangeCallback = void (*)(bool given, const void* address, size_t bytes);
 
-  WatchedCpuAllocator(c10::Allocator& inner, Tell tell) : inner_(inner) {
+  WatchedCpuAllocator(c10::Allocator& inner, ChangeCallback tell) : inner_(inner) {
     inner_deleter = inner.raw_deleter();
     tell_ = tell;
   }
@@ -358,7 +359,7 @@ class WatchedCpuAllocator final : public c10::Allocator {
   }
 
   static inline c10::DeleterFnPtr inner_deleter = nullptr;
-  static inline Tell tell_ = nullptr;
+  static inline ChangeCallback tell_ = nullptr;
   c10::Allocator& inner_;
 };
 
@@ -374,7 +375,8 @@ void Recorder::Hooks::install(const RecorderOptions& options) {
       if (recorder == nullptr) return;
       Hooks& hooks = *recorder->hooks_;
       const Hooks::Block block{Space::host, number_of(address), static_cast<int64_t>(bytes)};
-      given ? hooks.allocated(block, hooks.now_ns()) : hooks.freed(block, hooks.now_ns());
+      given ? hooks.record_allocation(block, hooks.now_ns())
+            : hooks.record_free(block, hooks.now_ns());
     };
     static WatchedCpuAllocator watched(*c10::GetCPUAllocator(), tell);
     c10::SetCPUAllocator(&watched, /*priority=*/1);
@@ -383,7 +385,7 @@ void Recorder::Hooks::install(const RecorderOptions& options) {
   if (!options.on_cuda) return;
   std::call_once(cuda, [] {
     c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker([](const TraceEntry& entry) {
-      if (Recorder* recorder = active()) recorder->hooks_->traced(entry);
+      if (Recorder* recorder = active()) recorder->hooks_->record_trace(entry);
     });
   });
 }
@@ -405,7 +407,7 @@ Recorder::Recorder(const RecorderOptions& options) : hooks_(std::make_unique<Hoo
 void Recorder::sample_start() { sample_device(Counter::device_start); }
 
 std::string Recorder::driver_fault() const {
-  return hooks_->driver() == nullptr ? "" : hooks_->driver()->unavailable();
+  return hooks_->driver() == nullptr ? "" : hooks_->driver()->unavailable_reason();
 }
 
 void Recorder::leave_driver() { hooks_->stop_driver(); }

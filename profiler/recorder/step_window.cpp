@@ -7,7 +7,7 @@
 
 namespace shardlens::profiler {
 
-StepWindow::StepWindow(StepRange range, uint32_t mapped_label, Write write)
+StepWindow::StepWindow(StepRange range, uint32_t mapped_label, EventWriter write)
     : range_(range), mapped_label_(mapped_label), write_(std::move(write)) {}
 
 void StepWindow::take(const Event& event) {

@@ -23,10 +23,10 @@ namespace shardlens::profiler {
 class StepWindow {
  public:
   /// Called under the window's lock, by one thread at a time.
-  using Write = std::function<void(const Event& event)>;
+  using EventWriter = std::function<void(const Event& event)>;
 
   /// `mapped_label` is the label of a mapped segment's events (see Space).
-  StepWindow(StepRange range, uint32_t mapped_label, Write write);
+  StepWindow(StepRange range, uint32_t mapped_label, EventWriter write);
 
   void take(const Event& event);
 
@@ -38,7 +38,7 @@ class StepWindow {
 
   const StepRange range_;
   const uint32_t mapped_label_;
-  const Write write_;
+  const EventWriter write_;
   std::mutex mutex_;
   State state_ = State::before;
   LiveSet live_;

@@ -168,7 +168,9 @@ struct Stacks {
   std::vector<StackFrame> frames = {{}};
   std::vector<uint32_t> of_label;  // the innermost frame by label, or 0; shorter: 0 for the rest
 
-  uint32_t innermost(uint32_t label) const { return label < of_label.size() ? of_label[label] : 0; }
+  uint32_t innermost_frame(uint32_t label) const {
+    return label < of_label.size() ? of_label[label] : 0;
+  }
   bool operator==(const Stacks&) const = default;
 };
 

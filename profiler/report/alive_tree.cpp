@@ -49,7 +49,7 @@ std::string TreePaths::text(uint32_t string) const {
 
 TreePath TreePaths::stack(uint32_t label) const {
   TreePath path;
-  uint32_t frame = stacks_.innermost(label);
+  uint32_t frame = stacks_.innermost_frame(label);
   for (; frame != 0 && path.size() < kMostDepth; frame = stacks_.frames[frame].caller) {
     const StackFrame& call = stacks_.frames[frame];
     path.push_back({.name = text(call.function), .file = text(call.file), .line = call.line});
@@ -61,7 +61,7 @@ TreePath TreePaths::stack(uint32_t label) const {
 
 /// Returns the stack; of a block that has none the kind of its action, what that is for, and the
 /// label.
-TreePath TreePaths::called(const AliveGroup& group) const {
+TreePath TreePaths::call_path(const AliveGroup& group) const {
   TreePath path = stack(group.label);
   if (!path.empty()) return path;
   const ActionLines& actions = group.phase == Phase::evaluating ? evaluate_ : train_;
@@ -90,10 +90,10 @@ TreePath TreePaths::modules(const AliveGroup& group) const {
   return path;
 }
 
-TreePath TreePaths::path(const AliveGroup& group, TreeBy by, TreeFrom from) const {
-  TreePath path = by == TreeBy::module ? modules(group) : called(group);
-  if (from == TreeFrom::bottom) std::ranges::reverse(path);
-  if (by != TreeBy::category) return path;
+TreePath TreePaths::path(const AliveGroup& group, TreeGrouping by, TreeStart from) const {
+  TreePath path = by == TreeGrouping::module ? modules(group) : call_path(group);
+  if (from == TreeStart::bottom) std::ranges::reverse(path);
+  if (by != TreeGrouping::category) return path;
   const auto category = static_cast<size_t>(group.category);
   path.insert(path.begin(), {.name = std::string(kCategoryNames[category])});
   return path;

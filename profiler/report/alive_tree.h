@@ -15,12 +15,12 @@
 
 namespace shardlens::profiler {
 
-enum class TreeBy : uint8_t { stack, module, category };
+enum class TreeGrouping : uint8_t { stack, module, category };
 constexpr std::array<std::string_view, 3> kTreeByNames = {"stack", "module", "category"};
 
 /// The end of a stack at which its tree begins: the program's first function, or the call that
 /// allocated.
-enum class TreeFrom : uint8_t { top, bottom };
+enum class TreeStart : uint8_t { top, bottom };
 constexpr std::array<std::string_view, 2> kTreeFromNames = {"top", "bottom"};
 
 /// A function at a line, a module, a category, an action of the schedule or a label.
@@ -54,14 +54,14 @@ class TreePaths {
 
   /// Returns the path from the root on. It has one place at least, and at most a few hundred:
   /// of a deeper stack the outer calls are one place.
-  TreePath path(const AliveGroup& group, TreeBy by, TreeFrom from) const;
+  TreePath path(const AliveGroup& group, TreeGrouping by, TreeStart from) const;
 
   /// Returns the stack of a label, the outermost call first; nothing if it has none.
   TreePath stack(uint32_t label) const;
 
  private:
   std::string text(uint32_t string) const;
-  TreePath called(const AliveGroup& group) const;
+  TreePath call_path(const AliveGroup& group) const;
   TreePath modules(const AliveGroup& group) const;
 
   const std::vector<std::string>& strings_;

@@ -76,7 +76,7 @@ void Analysis::take_free(const Event& event) {
   ++space_events_[static_cast<size_t>(event.space)];
   if (event.space == Space::segment) return update_reserved(event);
   if (event.space == Space::device) tracker_.take(event);
-  const std::optional<Live> ended = set_of(event.space).free(event.address);
+  const std::optional<LiveAllocation> ended = set_of(event.space).free(event.address);
   if (!ended) ++unmatched_;
   if (ended && event.space == Space::driver) libraries_[ended->label] -= ended->given_bytes;
 }
@@ -131,7 +131,7 @@ void Analysis::take_failure(const Event& event) {
                   .blocks = tracker_.totals(),
                   .given = set.given(),
                   .tensors = {}},
-       .live = set.live()});
+       .live = set.live_allocations()});
 }
 
 void Analysis::close_window() {

@@ -11,15 +11,15 @@ bool PeakSet::alloc(const Event& event, int64_t given_bytes, const Moment& momen
     index = unused_.back();
     unused_.pop_back();
   }
-  const Live& live = slots_[index] = {.address = event.address,
-                                      .asked_bytes = event.value,
-                                      .given_bytes = given_bytes,
-                                      .step = moment.step,
-                                      .version = ++version_,
-                                      .label = event.label,
-                                      .action = event.action,
-                                      .category = event.category,
-                                      .phase = moment.phase};
+  const LiveAllocation& live = slots_[index] = {.address = event.address,
+                                                .asked_bytes = event.value,
+                                                .given_bytes = given_bytes,
+                                                .step = moment.step,
+                                                .version = ++version_,
+                                                .label = event.label,
+                                                .action = event.action,
+                                                .category = event.category,
+                                                .phase = moment.phase};
   by_address_.insert(event.address, index);
   count(live, 1);
   if (!level_.set(level_.bytes + given_bytes, moment)) return false;
@@ -30,10 +30,10 @@ bool PeakSet::alloc(const Event& event, int64_t given_bytes, const Moment& momen
   return true;
 }
 
-std::optional<Live> PeakSet::free(uint64_t address) {
+std::optional<LiveAllocation> PeakSet::free(uint64_t address) {
   const uint32_t index = by_address_.find(address);
   if (index == AddressMap::kNone) return std::nullopt;
-  const Live live = slots_[index];
+  const LiveAllocation live = slots_[index];
   keep_if_at_peak(live);
   count(live, -1);
   level_.bytes -= live.given_bytes;
@@ -46,7 +46,7 @@ std::optional<Live> PeakSet::free(uint64_t address) {
 bool PeakSet::recategorise(uint64_t address, Category category) {
   const uint32_t index = by_address_.find(address);
   if (index == AddressMap::kNone) return false;
-  Live& live = slots_[index];
+  LiveAllocation& live = slots_[index];
   const auto from = static_cast<size_t>(live.category), to = static_cast<size_t>(category);
   const auto move = [from, to](CategoryBytes& bytes, int64_t moved) {
     bytes[from] -= moved;
@@ -62,30 +62,30 @@ bool PeakSet::recategorise(uint64_t address, Category category) {
   return true;
 }
 
-std::vector<Live> PeakSet::live() const {
-  std::vector<Live> found;
-  for (const Live& live : slots_) {
+std::vector<LiveAllocation> PeakSet::live_allocations() const {
+  std::vector<LiveAllocation> found;
+  for (const LiveAllocation& live : slots_) {
     if (live.version != 0) found.push_back(live);
   }
   return found;
 }
 
-std::vector<Live> PeakSet::live_at_peak() const {
-  std::vector<Live> found = set_aside_;
-  for (const Live& live : slots_) {
+std::vector<LiveAllocation> PeakSet::live_at_peak() const {
+  std::vector<LiveAllocation> found = set_aside_;
+  for (const LiveAllocation& live : slots_) {
     if (live.version != 0 && live.version <= peak_version_) found.push_back(live);
   }
   return found;
 }
 
-void PeakSet::count(const Live& live, int64_t sign) {
+void PeakSet::count(const LiveAllocation& live, int64_t sign) {
   const auto category = static_cast<size_t>(live.category);
   asked_bytes_ += sign * live.asked_bytes;
   given_[category] += sign * live.given_bytes;
   asked_[category] += sign * live.asked_bytes;
 }
 
-void PeakSet::keep_if_at_peak(const Live& live) {
+void PeakSet::keep_if_at_peak(const LiveAllocation& live) {
   if (live.version <= peak_version_) set_aside_.push_back(live);
 }
 

@@ -46,7 +46,7 @@ struct Level {
 };
 
 /// One live allocation. `given_bytes` differs from `asked_bytes` on a device only.
-struct Live {
+struct LiveAllocation {
   uint64_t address = 0;
   int64_t asked_bytes = 0;
   int64_t given_bytes = 0;
@@ -71,7 +71,7 @@ class PeakSet {
   /// ends, since its free is missing.
   bool alloc(const Event& event, int64_t given_bytes, const Moment& moment);
   /// Removes the allocation and returns it; returns nothing for an unknown address.
-  std::optional<Live> free(uint64_t address);
+  std::optional<LiveAllocation> free(uint64_t address);
   /// Changes the category from the allocation on, so also at the peak. Returns false for an unknown
   /// address.
   bool recategorise(uint64_t address, Category category);
@@ -85,12 +85,12 @@ class PeakSet {
   const CategoryBytes& asked_at_peak() const { return asked_at_peak_; }
 
   /// Return the live allocations, now and at the peak, in no order.
-  std::vector<Live> live() const;
-  std::vector<Live> live_at_peak() const;
+  std::vector<LiveAllocation> live_allocations() const;
+  std::vector<LiveAllocation> live_at_peak() const;
 
  private:
-  void count(const Live& live, int64_t sign);
-  void keep_if_at_peak(const Live& live);
+  void count(const LiveAllocation& live, int64_t sign);
+  void keep_if_at_peak(const LiveAllocation& live);
 
   Level level_;
   int64_t asked_bytes_ = 0;
@@ -101,10 +101,10 @@ class PeakSet {
 
   uint64_t version_ = 0;
   uint64_t peak_version_ = 0;
-  AddressMap by_address_;         // of slots_
-  std::vector<Live> slots_;       // version 0: unused
-  std::vector<uint32_t> unused_;  // of slots_
-  std::vector<Live> set_aside_;   // alive at the peak, no longer so
+  AddressMap by_address_;                  // of slots_
+  std::vector<LiveAllocation> slots_;      // version 0: unused
+  std::vector<uint32_t> unused_;           // of slots_
+  std::vector<LiveAllocation> set_aside_;  // alive at the peak, no longer so
 };
 
 }  // namespace shardlens::profiler

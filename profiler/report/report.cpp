@@ -31,13 +31,13 @@ class Names {
 
   /// Returns the allocations with their texts, the largest first and equal ones in the order of
   /// their allocation.
-  std::vector<NamedAllocation> tensors(std::vector<Live> live, int64_t step_now) const {
-    std::ranges::sort(live, [](const Live& a, const Live& b) {
+  std::vector<NamedAllocation> tensors(std::vector<LiveAllocation> live, int64_t step_now) const {
+    std::ranges::sort(live, [](const LiveAllocation& a, const LiveAllocation& b) {
       return a.given_bytes != b.given_bytes ? a.given_bytes > b.given_bytes : a.version < b.version;
     });
     std::vector<NamedAllocation> tensors;
     tensors.reserve(live.size());
-    for (const Live& one : live) {
+    for (const LiveAllocation& one : live) {
       tensors.push_back({.given_bytes = one.given_bytes,
                          .asked_bytes = one.asked_bytes,
                          .category = one.category,

@@ -143,7 +143,7 @@ class Analysis {
   struct Failure {
     Event event;
     OutOfMemory report;
-    std::vector<Live> live;
+    std::vector<LiveAllocation> live;
   };
   struct LedgerSample {
     int64_t used = 0;

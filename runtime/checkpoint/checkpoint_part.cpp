@@ -25,7 +25,7 @@ std::vector<FileRange> with_headers(const Part& part) {
 }
 
 /// Returns the ranges of each file, in the order of their offsets.
-std::vector<std::vector<FileRange>> by_file(const Part& part) {
+std::vector<std::vector<FileRange>> ranges_by_file(const Part& part) {
   std::vector<std::vector<FileRange>> files(part.layout.files.size());
   for (const FileRange& range : with_headers(part)) {
     if (!range.data.empty()) files[static_cast<size_t>(range.file)].push_back(range);
@@ -60,7 +60,7 @@ void write_ranges(const fs::path& path, const std::vector<FileRange>& ranges, Re
 
 void write_part(const Part& part) {
   make_folders(part.folder);
-  const std::vector<std::vector<FileRange>> files = by_file(part);
+  const std::vector<std::vector<FileRange>> files = ranges_by_file(part);
   Receipt receipt{.ranges = {}, .progress = part.progress};
   // Each rank begins with another file, since writes to one file wait for each other.
   for (size_t i = 0; i < files.size(); ++i) {

@@ -64,12 +64,12 @@ bool may_be_removed(const fs::path& folder) {
 }
 
 /// Returns a checkpoint's score; a larger one is better.
-double score_of(const StoredCheckpoint& checkpoint, planner::KeepBy by) {
+double score_of(const StoredCheckpoint& checkpoint, planner::KeepRule by) {
   constexpr double kWorst = -std::numeric_limits<double>::infinity();
-  if (by == planner::KeepBy::newest) return static_cast<double>(checkpoint.step);
+  if (by == planner::KeepRule::newest) return static_cast<double>(checkpoint.step);
   try {
     const CheckpointState state = parse_state(read_whole_file(checkpoint.path / "state.json"));
-    if (by == planner::KeepBy::accuracy) return state.test_accuracy.value_or(kWorst);
+    if (by == planner::KeepRule::accuracy) return state.test_accuracy.value_or(kWorst);
     return state.train_loss ? -*state.train_loss : kWorst;
   } catch (const std::runtime_error&) {
     return kWorst;
@@ -110,7 +110,7 @@ std::vector<StoredCheckpoint> CheckpointStore::list() const {
   return all;
 }
 
-NewestCheckpoint CheckpointStore::newest(Look look) const {
+NewestCheckpoint CheckpointStore::newest_checkpoint(Look look) const {
   NewestCheckpoint newest;
   newest.is_verified = look == Look::every_byte;
   std::vector<StoredCheckpoint> all = list();
@@ -125,7 +125,7 @@ NewestCheckpoint CheckpointStore::newest(Look look) const {
   return newest;
 }
 
-fs::path CheckpointStore::unfinished(int64_t step) const {
+fs::path CheckpointStore::unfinished_folder(int64_t step) const {
   return folder_ / (kTemporary + name_of(step) + fence_.suffix());
 }
 
@@ -137,7 +137,7 @@ void CheckpointStore::publish(int64_t step) const {
   fence_.check();
   const fs::path path = folder_ / name_of(step);
   if (fs::exists(path)) set_aside({path, step});
-  rename_durably(unfinished(step), path);
+  rename_durably(unfinished_folder(step), path);
   sync_folder(folder_.parent_path());  // the parent may have got this folder just now
   tell_latest(step);
 }

@@ -81,10 +81,10 @@ class CheckpointStore {
 
   /// Returns the newest checkpoint that verifies. `look` says whether every byte is read, or sizes
   /// alone.
-  NewestCheckpoint newest(Look look = Look::every_byte) const;
+  NewestCheckpoint newest_checkpoint(Look look = Look::every_byte) const;
 
   /// Returns the folder in which a checkpoint of that step is written.
-  std::filesystem::path unfinished(int64_t step) const;
+  std::filesystem::path unfinished_folder(int64_t step) const;
 
   /// Returns the folder in which ranks meet that read the checkpoint of that step.
   std::filesystem::path being_read(int64_t step) const;
@@ -97,9 +97,9 @@ class CheckpointStore {
   /// Removes checkpoints that `wanted` does not ask to keep, never that of step `latest`.
   void prune(const planner::Checkpointing& wanted, int64_t latest) const;
 
-  /// Takes the folder over for an attempt that goes on from what newest() has found: it cleans up
-  /// whatever the run before was doing when it was killed. Damaged checkpoints are set aside. None
-  /// is removed before what was found is verified.
+  /// Takes the folder over for an attempt that goes on from what newest_checkpoint() has found: it
+  /// cleans up whatever the run before was doing when it was killed. Damaged checkpoints are set
+  /// aside. None is removed before what was found is verified.
   void take_over(const NewestCheckpoint& newest, const planner::Checkpointing& wanted) const;
 
   /// Removes all that a run has written here, and the folder if nothing else is in it.

@@ -70,7 +70,7 @@ void write_checkpoint(const CheckpointWriterOptions& options, const FileLayout& 
                       const CheckpointShare& share, CheckpointState state,
                       const std::function<bool()>& is_stopped) {
   options.store.fence().check();
-  const fs::path folder = options.store.unfinished(state.step);
+  const fs::path folder = options.store.unfinished_folder(state.step);
   write_own_part(options, layout, folder, share);
   if (options.rank != 0) return;
   CollectedParts parts = collect_parts(layout, folder, options.world_size,

@@ -36,7 +36,7 @@ Fence Fence::begin(const fs::path& run) {
   return {file, generation};
 }
 
-Fence Fence::of(const fs::path& run, int64_t generation) { return {run / kFile, generation}; }
+Fence Fence::adopt(const fs::path& run, int64_t generation) { return {run / kFile, generation}; }
 
 std::string Fence::suffix() const {
   return generation_ == 0 ? std::string() : fmt::format("-g{}", generation_);

@@ -26,7 +26,7 @@ class Fence {
   static Fence begin(const std::filesystem::path& run);
 
   /// Returns the fence of an attempt that another process has begun.
-  static Fence of(const std::filesystem::path& run, int64_t generation);
+  static Fence adopt(const std::filesystem::path& run, int64_t generation);
 
   /// Counts from 1 on; 0 means that there is no run.
   int64_t generation() const { return generation_; }

@@ -71,7 +71,7 @@ void LocalRecordings::collect(int rank) const {
 
 std::vector<std::string> LocalRecordings::collect_left() const {
   std::vector<std::string> lines;
-  for (const fs::path& file : left()) {
+  for (const fs::path& file : left_recordings()) {
     const fs::path kept = profiles_ / file.filename();
     try {
       if (fs::exists(kept) && fs::last_write_time(kept) > fs::last_write_time(file)) {
@@ -89,7 +89,7 @@ std::vector<std::string> LocalRecordings::collect_left() const {
 }
 
 /// Returns the recordings that earlier attempts have left, the oldest attempt's first.
-std::vector<fs::path> LocalRecordings::left() const {
+std::vector<fs::path> LocalRecordings::left_recordings() const {
   std::error_code missing;
   std::vector<std::pair<int64_t, fs::path>> found;
   for (const auto& folder : fs::directory_iterator(own_, missing)) {

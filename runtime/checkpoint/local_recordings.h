@@ -36,7 +36,7 @@ class LocalRecordings {
   std::vector<std::string> collect_left() const;
 
  private:
-  std::vector<std::filesystem::path> left() const;
+  std::vector<std::filesystem::path> left_recordings() const;
   void move(const std::filesystem::path& file) const;
   void drop(const std::filesystem::path& file) const;
 

@@ -129,7 +129,7 @@ bool is_unfinished_run(const fs::path& path, const planner::Config& config) {
 }
 
 /// Holds the folders that open() has made, and removes them unless all of it succeeded.
-class Made {
+class MadeFolders {
  public:
   void folders(const fs::path& path) {
     fs::path missing = path;
@@ -146,7 +146,7 @@ class Made {
     }
   }
   void keep() { made_.clear(); }
-  ~Made() {
+  ~MadeFolders() {
     std::error_code ignored;
     for (auto path = made_.rbegin(); path != made_.rend(); ++path) fs::remove_all(*path, ignored);
   }
@@ -188,7 +188,7 @@ RunDirectory RunDirectory::open(const planner::Config& config) {
   const bool taken = fs::exists(path, error);
   if (error) refuse_storage(config.storage, error.message());
   const bool is_unfinished = taken && is_unfinished_run(path, config);
-  Made made;
+  MadeFolders made;
   made.folders(path);
   const int lock = take_lock(path);
   if (lock < 0) refuse_name(path, "the run is live", "wait for its end, or give another name");

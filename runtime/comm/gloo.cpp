@@ -89,7 +89,7 @@ uint16_t port_of(int fd) {
 // is stopped. So whatever talks to the store runs on a thread of its own. If no answer comes the
 // thread is left behind: it shares no memory with us, and the process can only end then.
 template <typename Make>
-auto within(std::chrono::milliseconds deadline, Make make) {
+auto run_within(std::chrono::milliseconds deadline, Make make) {
   std::packaged_task<decltype(make())()> task(std::move(make));
   auto made = task.get_future();
   std::thread(std::move(task)).detach();
@@ -107,7 +107,7 @@ class TcpStore final : public GlooStore {
   template <typename Question>
   auto ask(Question question) const {
     try {
-      return within(options_.deadline, std::move(question));
+      return run_within(options_.deadline, std::move(question));
     } catch (const std::exception& error) {
       throw CommunicationError("rank " + std::to_string(options_.rank) +
                                " has lost the rendezvous store at " + options_.host + ":" +
@@ -185,7 +185,7 @@ class GlooCommunicator final : public Communicator {
 
  private:
   enum class Kind { plain, reduce_scatter, all_reduce };
-  struct Pending {
+  struct PendingOperation {
     Kind kind = Kind::plain;
     Operation operation;
     Works works;
@@ -197,7 +197,7 @@ class GlooCommunicator final : public Communicator {
   template <typename Start>
   Ticket issue(Kind kind, const Operation& operation, Start start);
   void finish(const Operation& operation, c10d::Work& work);
-  void reduce_received(const Pending& pending);
+  void reduce_received(const PendingOperation& pending);
   void check_alive(const Operation& operation);
   [[noreturn]] void fail(const Operation& operation, const std::exception_ptr& error);
   [[noreturn]] void fail(const Operation& operation, const std::string& what,
@@ -205,7 +205,7 @@ class GlooCommunicator final : public Communicator {
 
   GlooOptions options_;
   c10::intrusive_ptr<Group> group_;
-  std::deque<Pending> pending_;
+  std::deque<PendingOperation> pending_;
   Ticket next_issue_ = 0;
   Ticket next_wait_ = 0;
   AbortNote own_note_;
@@ -219,14 +219,15 @@ class GlooCommunicator final : public Communicator {
 // purpose.
 GlooCommunicator::~GlooCommunicator() {
   const auto last_moment = std::chrono::steady_clock::now() + kPatience;
-  const auto in_flight = [](const Pending& pending) {
+  const auto in_flight = [](const PendingOperation& pending) {
     return std::any_of(pending.works.begin(), pending.works.end(),
                        [](const auto& work) { return !work->isCompleted(); });
   };
   while (std::any_of(pending_.begin(), pending_.end(), in_flight)) {
     if (std::chrono::steady_clock::now() > last_moment) {
       group_.release();
-      new std::deque<Pending>(std::move(pending_));  // holds buffers that are still written
+      new std::deque<PendingOperation>(
+          std::move(pending_));  // holds buffers that are still written
       return;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -236,7 +237,7 @@ GlooCommunicator::~GlooCommunicator() {
 template <typename Start>
 Ticket GlooCommunicator::issue(Kind kind, const Operation& operation, Start start) {
   check_alive(operation);
-  Pending& pending = pending_.emplace_back();
+  PendingOperation& pending = pending_.emplace_back();
   pending.kind = kind;
   pending.operation = operation;
   try {
@@ -251,7 +252,7 @@ Ticket GlooCommunicator::issue(Kind kind, const Operation& operation, Start star
 // whole size.
 Ticket GlooCommunicator::all_gather(const Operation& operation,
                                     std::span<const GatherBuffer> buffers) {
-  return issue(Kind::plain, operation, [&](Pending& pending) {
+  return issue(Kind::plain, operation, [&](PendingOperation& pending) {
     for (const GatherBuffer& buffer : buffers) {
       const auto whole = borrow(buffer.data, buffer.numel, scalar_type(buffer.dtype));
       const int64_t range = buffer.numel / world_size();
@@ -268,7 +269,7 @@ Ticket GlooCommunicator::all_gather(const Operation& operation,
 // Exchanges ranges and sums them here: c10d's own reduce-scatter is a whole all-reduce and about
 // four times slower.
 Ticket GlooCommunicator::reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) {
-  return issue(Kind::reduce_scatter, operation, [&](Pending& pending) {
+  return issue(Kind::reduce_scatter, operation, [&](PendingOperation& pending) {
     pending.reduce = buffers;
     const int64_t numel = buffers.shard_numel * world_size();
     if (numel == 0) return;
@@ -281,7 +282,7 @@ Ticket GlooCommunicator::reduce_scatter(const Operation& operation, const Reduce
 
 Ticket GlooCommunicator::all_reduce(const Operation& operation, void* data, int64_t numel,
                                     DType dtype) {
-  return issue(Kind::all_reduce, operation, [&](Pending& pending) {
+  return issue(Kind::all_reduce, operation, [&](PendingOperation& pending) {
     pending.reduce = {.output = data, .shard_numel = numel, .dtype = dtype};
     if (numel == 0) return;
     void* summed = data;
@@ -296,7 +297,7 @@ Ticket GlooCommunicator::all_reduce(const Operation& operation, void* data, int6
 }
 
 void GlooCommunicator::sum(const Operation& operation, std::span<double> values) {
-  wait(issue(Kind::plain, operation, [&](Pending& pending) {
+  wait(issue(Kind::plain, operation, [&](PendingOperation& pending) {
     if (values.empty()) return;
     const auto numel = static_cast<int64_t>(values.size());
     std::vector<at::Tensor> tensors{borrow(values.data(), numel, at::kDouble)};
@@ -306,14 +307,14 @@ void GlooCommunicator::sum(const Operation& operation, std::span<double> values)
 
 void GlooCommunicator::barrier(const Operation& operation) {
   wait(issue(Kind::plain, operation,
-             [&](Pending& pending) { pending.works.push_back(group_->barrier()); }));
+             [&](PendingOperation& pending) { pending.works.push_back(group_->barrier()); }));
 }
 
 void GlooCommunicator::wait(Ticket ticket) {
   if (ticket != next_wait_ || ticket >= next_issue_) {
     throw std::logic_error("communicator: tickets are waited for in the order of issue");
   }
-  const Pending& pending = pending_.front();
+  const PendingOperation& pending = pending_.front();
   check_alive(pending.operation);
   for (const auto& work : pending.works) finish(pending.operation, *work);
   reduce_received(pending);
@@ -350,7 +351,7 @@ void GlooCommunicator::fail(const Operation& operation, const std::exception_ptr
        Fault::hung);
 }
 
-void GlooCommunicator::reduce_received(const Pending& pending) {
+void GlooCommunicator::reduce_received(const PendingOperation& pending) {
   const ReduceBuffers& reduce = pending.reduce;
   if (pending.kind == Kind::reduce_scatter) {
     const auto bytes = static_cast<size_t>(reduce.shard_numel * bytes_of(reduce.dtype));
@@ -374,10 +375,10 @@ void GlooCommunicator::abort(const std::string& reason) noexcept {
 
 void GlooCommunicator::check_alive(const Operation& operation) {
   if (!failure_.empty()) throw CommunicationError(failure_);
-  if (own_note_.raised()) fail(operation, "stopped: " + own_note_.reason());
+  if (own_note_.is_raised()) fail(operation, "stopped: " + own_note_.reason());
   if (!options_.board) return;
   const AbortNote& note = options_.board->abort_note();
-  if (note.raised()) fail(operation, "stopped: " + note.reason());
+  if (note.is_raised()) fail(operation, "stopped: " + note.reason());
 }
 
 void GlooCommunicator::fail(const Operation& operation, const std::string& what, Fault fault) {
@@ -408,7 +409,7 @@ std::unique_ptr<GlooStore> GlooStore::serve(const GlooStoreOptions& options) {
 std::unique_ptr<GlooStore> GlooStore::connect(const GlooStoreOptions& options) {
   quiet_c10d();
   try {
-    auto store = within(options.deadline, [options] {
+    auto store = run_within(options.deadline, [options] {
       return c10::make_intrusive<c10d::TCPStore>(options.host, store_options(options));
     });
     return std::make_unique<TcpStore>(options, store);
@@ -423,7 +424,7 @@ std::unique_ptr<GlooStore> GlooStore::connect(const GlooStoreOptions& options) {
 std::unique_ptr<Communicator> make_gloo(GlooStore& store, const GlooOptions& options) {
   try {
     const auto& tcp = dynamic_cast<const TcpStore&>(store);
-    auto group = within(options.deadline, [host = tcp.host(), store = tcp.store(), options] {
+    auto group = run_within(options.deadline, [host = tcp.host(), store = tcp.store(), options] {
       return make_group(host, store, options);
     });
     return std::make_unique<GlooCommunicator>(std::move(group), options);

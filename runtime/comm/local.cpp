@@ -69,7 +69,7 @@ LocalCommunicator::LocalCommunicator(void* memory, LocalOptions options)
   counters_ = reinterpret_cast<Counters*>(static_cast<std::byte*>(memory) + sizeof(Header));
   areas_ = reinterpret_cast<std::byte*>(counters_ + world_size());
   note_ = options_.board ? &options_.board->abort_note() : &header_->note;
-  for (Pending& pending : pending_) pending.gathers.reserve(kUsualBuffers);
+  for (PendingOperation& pending : pending_) pending.gathers.reserve(kUsualBuffers);
   const auto agree = [](uint64_t& field, uint64_t mine) {
     uint64_t theirs = 0;
     const bool first = std::atomic_ref<uint64_t>(field).compare_exchange_strong(theirs, mine);
@@ -93,7 +93,7 @@ Ticket LocalCommunicator::all_gather(const Operation& operation,
                                      std::span<const GatherBuffer> buffers) {
   size_t staged_bytes = 0;
   for (const GatherBuffer& buffer : buffers) staged_bytes += range_bytes(buffer, world_size());
-  Pending& pending = begin(Kind::gather, operation, static_cast<int64_t>(staged_bytes));
+  PendingOperation& pending = begin(Kind::gather, operation, static_cast<int64_t>(staged_bytes));
   pending.gathers.assign(buffers.begin(), buffers.end());
   std::byte* target = staging(next_issue_, rank());
   for (const GatherBuffer& buffer : buffers) {
@@ -125,7 +125,7 @@ Ticket LocalCommunicator::reduce_scatter(const Operation& operation, const Reduc
 Ticket LocalCommunicator::all_reduce(const Operation& operation, void* data, int64_t numel,
                                      DType dtype) {
   const int64_t bytes = numel * bytes_of(dtype);
-  Pending& pending = begin(Kind::all_reduce, operation, bytes);
+  PendingOperation& pending = begin(Kind::all_reduce, operation, bytes);
   pending.reduce = {.input = data, .output = data, .shard_numel = numel, .dtype = dtype};
   copy_bytes(staging(next_issue_, rank()), data, static_cast<size_t>(bytes));
   return publish_staged();
@@ -142,8 +142,8 @@ void LocalCommunicator::barrier(const Operation& operation) {
   wait(publish_staged());
 }
 
-LocalCommunicator::Pending& LocalCommunicator::begin(Kind kind, const Operation& operation,
-                                                     int64_t staged_bytes) {
+LocalCommunicator::PendingOperation& LocalCommunicator::begin(Kind kind, const Operation& operation,
+                                                              int64_t staged_bytes) {
   check_alive(operation);
   if (staged_bytes > static_cast<int64_t>(area_bytes_)) {
     throw std::logic_error(to_text(options_.rank, operation) + ": " + std::to_string(staged_bytes) +
@@ -151,7 +151,7 @@ LocalCommunicator::Pending& LocalCommunicator::begin(Kind kind, const Operation&
   }
   if (next_issue_ - next_complete_ == kDepth) complete();
   wait_for_peers(operation, &Counters::consumed, next_issue_ - kDepth + 1);
-  Pending& pending = pending_[static_cast<size_t>(next_issue_ % kDepth)];
+  PendingOperation& pending = pending_[static_cast<size_t>(next_issue_ % kDepth)];
   pending.kind = kind;
   pending.operation = operation;
   return pending;
@@ -172,7 +172,7 @@ void LocalCommunicator::wait(Ticket ticket) {
 }
 
 void LocalCommunicator::complete() {
-  const Pending& pending = pending_[static_cast<size_t>(next_complete_ % kDepth)];
+  const PendingOperation& pending = pending_[static_cast<size_t>(next_complete_ % kDepth)];
   check_alive(pending.operation);
   wait_for_peers(pending.operation, &Counters::published, next_complete_ + 1);
   switch (pending.kind) {
@@ -193,7 +193,7 @@ void LocalCommunicator::complete() {
   publish(counters_[rank()].consumed, static_cast<uint32_t>(next_complete_));
 }
 
-void LocalCommunicator::copy_gathered(const Pending& pending) {
+void LocalCommunicator::copy_gathered(const PendingOperation& pending) {
   for (int peer = 0; peer < world_size(); ++peer) {
     if (peer == rank()) continue;
     const std::byte* source = staging(next_complete_, peer);
@@ -206,7 +206,7 @@ void LocalCommunicator::copy_gathered(const Pending& pending) {
   }
 }
 
-void LocalCommunicator::reduce_staged(const Pending& pending) {
+void LocalCommunicator::reduce_staged(const PendingOperation& pending) {
   const ReduceBuffers& reduce = pending.reduce;
   const size_t offset =
       pending.kind == Kind::reduce_scatter ? static_cast<size_t>(rank()) * range_bytes(reduce) : 0;
@@ -218,7 +218,7 @@ void LocalCommunicator::reduce_staged(const Pending& pending) {
   mean_in_rank_order(sources_, reduce.output, reduce.shard_numel, reduce.dtype);
 }
 
-void LocalCommunicator::add_staged(const Pending& pending) {
+void LocalCommunicator::add_staged(const PendingOperation& pending) {
   for (size_t i = 0; i < pending.values.size(); ++i) {
     double total = 0;
     for (int peer = 0; peer < world_size(); ++peer) {
@@ -249,7 +249,7 @@ void LocalCommunicator::wait_for_peers(const Operation& operation, FutexWord Cou
 
 void LocalCommunicator::check_alive(const Operation& operation) {
   if (!failure_.empty()) throw CommunicationError(failure_);
-  if (note_->raised()) fail(to_text(options_.rank, operation) + ": stopped: " + note_->reason());
+  if (note_->is_raised()) fail(to_text(options_.rank, operation) + ": stopped: " + note_->reason());
 }
 
 void LocalCommunicator::fail(const std::string& what) {

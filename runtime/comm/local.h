@@ -71,7 +71,7 @@ class LocalCommunicator final : public Communicator {
   enum class Kind { gather, reduce_scatter, all_reduce, sum, barrier };
   struct Header;
   struct Counters;
-  struct Pending {
+  struct PendingOperation {
     Kind kind{};
     Operation operation;
     std::vector<GatherBuffer> gathers;
@@ -80,13 +80,13 @@ class LocalCommunicator final : public Communicator {
   };
 
   /// Makes room for one more operation and waits until its staging area is free.
-  Pending& begin(Kind kind, const Operation& operation, int64_t staged_bytes);
+  PendingOperation& begin(Kind kind, const Operation& operation, int64_t staged_bytes);
   Ticket publish_staged();
   /// Completes the oldest operation.
   void complete();
-  void copy_gathered(const Pending& pending);
-  void reduce_staged(const Pending& pending);
-  void add_staged(const Pending& pending);
+  void copy_gathered(const PendingOperation& pending);
+  void reduce_staged(const PendingOperation& pending);
+  void add_staged(const PendingOperation& pending);
 
   void wait_for_peers(const Operation& operation, FutexWord Counters::*counter, Ticket target);
   [[noreturn]] void fail(const std::string& what);
@@ -100,8 +100,8 @@ class LocalCommunicator final : public Communicator {
   std::byte* areas_;    // [kDepth][world_size][area_bytes_]
   size_t area_bytes_;
   AbortNote* note_;
-  std::array<Pending, kDepth> pending_;  // operation n at n % kDepth
-  std::vector<const void*> sources_;     // [world_size]
+  std::array<PendingOperation, kDepth> pending_;  // operation n at n % kDepth
+  std::vector<const void*> sources_;              // [world_size]
   Ticket next_issue_ = 0;
   Ticket next_complete_ = 0;  // runs ahead of next_wait_ when more than kDepth are in flight
   Ticket next_wait_ = 0;

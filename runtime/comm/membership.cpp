@@ -102,7 +102,7 @@ uint64_t hash_of(const std::string& text) {
   return hash;
 }
 
-Membership of_torchrun(const Environment& environment) {
+Membership torchrun_membership(const Environment& environment) {
   const Variables variables(environment, LauncherKind::torchrun);
   Membership place{.launcher = LauncherKind::torchrun,
                    .rank = variables.needed_number("RANK"),
@@ -135,7 +135,7 @@ void choose_store_of_mpi(Membership& place, const Variables& variables, const st
   place.start_id = "mpirun-" + job;
 }
 
-Membership of_open_mpi(const Environment& environment) {
+Membership open_mpi_membership(const Environment& environment) {
   const Variables variables(environment, LauncherKind::mpirun);
   Membership place{.launcher = LauncherKind::mpirun,
                    .rank = variables.needed_number("OMPI_COMM_WORLD_RANK"),
@@ -150,7 +150,7 @@ Membership of_open_mpi(const Environment& environment) {
 }
 
 /// Reads the variables of MPICH's mpirun, and of others with its process manager.
-Membership of_pmi(const Environment& environment) {
+Membership pmi_membership(const Environment& environment) {
   const Variables variables(environment, LauncherKind::mpirun);
   Membership place{.launcher = LauncherKind::mpirun,
                    .rank = variables.needed_number("PMI_RANK"),
@@ -184,7 +184,7 @@ int tasks_on_host(const Variables& variables, int host, int otherwise) {
   return otherwise;
 }
 
-Membership of_slurm(const Environment& environment) {
+Membership slurm_membership(const Environment& environment) {
   const Variables variables(environment, LauncherKind::srun);
   const auto tasks = variables.first_number({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
   if (!tasks) variables.refuse("SLURM_NTASKS is not set");
@@ -235,16 +235,16 @@ Environment this_environment() {
 
 Membership membership_of(const Environment& environment) {
   if (environment.contains("RANK") && environment.contains("WORLD_SIZE")) {
-    return of_torchrun(environment);
+    return torchrun_membership(environment);
   }
-  if (environment.contains("OMPI_COMM_WORLD_SIZE")) return of_open_mpi(environment);
+  if (environment.contains("OMPI_COMM_WORLD_SIZE")) return open_mpi_membership(environment);
   // The script of a batch job has Slurm's variables too, but is in no step.
   const Variables slurm(environment, LauncherKind::srun);
   const auto tasks = slurm.first_number({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}).value_or(1);
   const bool is_step =
       environment.contains("SLURM_STEP_ID") || environment.contains("SLURM_STEP_NUM_TASKS");
-  if (is_step && tasks > 1) return of_slurm(environment);
-  if (environment.contains("PMI_SIZE")) return of_pmi(environment);
+  if (is_step && tasks > 1) return slurm_membership(environment);
+  if (environment.contains("PMI_SIZE")) return pmi_membership(environment);
   refuse_half_a_launcher(environment);
   return {};
 }

@@ -17,7 +17,7 @@ Ticket NoneCommunicator::issue(const Operation& operation) {
 }
 
 void NoneCommunicator::check_abort(const Operation& operation) const {
-  if (!note_.raised()) return;
+  if (!note_.is_raised()) return;
   throw CommunicationError(to_text(world_rank_, operation) + ": stopped: " + note_.reason());
 }
 

@@ -11,49 +11,49 @@ namespace {
 constexpr int64_t kBlock = 2048;  // elements; the partial sums stay in the first-level cache
 
 struct Fp32 {
-  using Stored = float;
+  using StoredType = float;
   static float widen(float value) { return value; }
   static float narrow(float value) { return value; }
 };
 
 struct Bf16 {
-  using Stored = uint16_t;
+  using StoredType = uint16_t;
   static float widen(uint16_t value) { return bf16_to_fp32(value); }
   static uint16_t narrow(float value) { return fp32_to_bf16(value); }
 };
 
 struct Fp16 {
-  using Stored = uint16_t;
+  using StoredType = uint16_t;
   static float widen(uint16_t value) { return fp16_to_fp32(value); }
   static uint16_t narrow(float value) { return fp32_to_fp16(value); }
 };
 
 template <typename Type>
-void set(float* __restrict sum, const typename Type::Stored* __restrict input, int64_t numel) {
+void set(float* __restrict sum, const typename Type::StoredType* __restrict input, int64_t numel) {
   for (int64_t i = 0; i < numel; ++i) sum[i] = Type::widen(input[i]);
 }
 
 template <typename Type>
-void add(float* __restrict sum, const typename Type::Stored* __restrict input, int64_t numel) {
+void add(float* __restrict sum, const typename Type::StoredType* __restrict input, int64_t numel) {
   for (int64_t i = 0; i < numel; ++i) sum[i] += Type::widen(input[i]);
 }
 
 template <typename Type>
-void divide(const float* sum, typename Type::Stored* output, int64_t numel, float ranks) {
+void divide(const float* sum, typename Type::StoredType* output, int64_t numel, float ranks) {
   for (int64_t i = 0; i < numel; ++i) output[i] = Type::narrow(sum[i] / ranks);
 }
 
 template <typename Type>
 void mean(std::span<const void* const> sources, void* output, int64_t numel) {
-  using Stored = typename Type::Stored;
+  using StoredType = typename Type::StoredType;
   alignas(64) float sum[kBlock];
   for (int64_t start = 0; start < numel; start += kBlock) {
     const int64_t count = std::min(kBlock, numel - start);
-    set<Type>(sum, static_cast<const Stored*>(sources[0]) + start, count);
+    set<Type>(sum, static_cast<const StoredType*>(sources[0]) + start, count);
     for (const void* source : sources.subspan(1)) {
-      add<Type>(sum, static_cast<const Stored*>(source) + start, count);
+      add<Type>(sum, static_cast<const StoredType*>(source) + start, count);
     }
-    divide<Type>(sum, static_cast<Stored*>(output) + start, count,
+    divide<Type>(sum, static_cast<StoredType*>(output) + start, count,
                  static_cast<float>(sources.size()));
   }
 }

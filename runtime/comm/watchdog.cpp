@@ -13,7 +13,7 @@ constexpr std::chrono::microseconds kNap(50);
 
 }  // namespace
 
-Watchdog::Watchdog(Watched& watched, const WatchdogOptions& options)
+Watchdog::Watchdog(WatchdogTarget& watched, const WatchdogOptions& options)
     : watched_(watched), options_(options), flights_(kMarks) {
   thread_ = std::thread([this] { watch(); });
 }
@@ -49,13 +49,13 @@ size_t Watchdog::begin(const Operation& operation) {
   return mark;
 }
 
-void Watchdog::issued(size_t mark) {
+void Watchdog::note_issue(size_t mark) {
   const std::scoped_lock lock(mutex_);
   flights_[mark].issued = true;
 }
 
 void Watchdog::check(const Operation& operation) {
-  if (!has_failed() && !options_.note->raised()) return;
+  if (!has_failed() && !options_.note->is_raised()) return;
   const std::scoped_lock lock(mutex_);
   if (failure_.empty()) {
     keep_failure(to_text(options_.rank, operation) + ": stopped: " + options_.note->reason());
@@ -91,7 +91,7 @@ void Watchdog::watch() {
 void Watchdog::look() {
   if (!failure_.empty()) return;
   retire();
-  if (options_.note->raised()) {
+  if (options_.note->is_raised()) {
     return keep_failure(oldest_text() + ": stopped: " + options_.note->reason());
   }
   const std::string error = watched_.error();

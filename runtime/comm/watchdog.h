@@ -24,9 +24,9 @@
 namespace shardlens::runtime {
 
 /// Gives the watchdog its view of the transport and the device.
-class Watched {
+class WatchdogTarget {
  public:
-  virtual ~Watched() = default;
+  virtual ~WatchdogTarget() = default;
   /// Is called once, on the watchdog's thread, before anything else.
   virtual void enter_thread() {}
   /// True if the device has passed mark `mark`. Any thread; about 1 us. Throws std::runtime_error
@@ -50,7 +50,7 @@ class Watchdog {
   static constexpr size_t kMarks = 256;
   static constexpr std::chrono::milliseconds kPeriod{10};
 
-  Watchdog(Watched& watched, const WatchdogOptions& options);
+  Watchdog(WatchdogTarget& watched, const WatchdogOptions& options);
   /// Stops watching; what is in flight stays so.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
@@ -61,7 +61,7 @@ class Watchdog {
   /// CommunicationError as check does.
   size_t begin(const Operation& operation);
   /// Says that the mark now lies behind the operation on the device, so that it may be asked for.
-  void issued(size_t mark);
+  void note_issue(size_t mark);
 
   /// Throws CommunicationError if an operation has failed: the same text at every call.
   void check(const Operation& operation);
@@ -84,7 +84,7 @@ class Watchdog {
   void keep_failure(const std::string& text, Fault fault = Fault::connection);
   std::string oldest_text() const;
 
-  Watched& watched_;
+  WatchdogTarget& watched_;
   WatchdogOptions options_;
   std::atomic<bool> failed_ = false;
 

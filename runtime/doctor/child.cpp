@@ -33,7 +33,7 @@ bool read_all(int fd, Clock::time_point last_moment, std::string& text) {
 
 }  // namespace
 
-ChildSaid ask_child(std::chrono::milliseconds deadline, const std::function<int(int fd)>& body) {
+ChildOutput ask_child(std::chrono::milliseconds deadline, const std::function<int(int fd)>& body) {
   int ends[2] = {-1, -1};
   if (::pipe(ends) != 0) throw std::runtime_error("no pipe could be made");
   const pid_t child = ::fork();
@@ -42,7 +42,7 @@ ChildSaid ask_child(std::chrono::milliseconds deadline, const std::function<int(
     ::_exit(body(ends[1]));
   }
   ::close(ends[1]);
-  ChildSaid said;
+  ChildOutput said;
   if (child > 0) {
     said.is_late = !read_all(ends[0], Clock::now() + deadline, said.text);
     if (said.is_late) ::kill(child, SIGKILL);

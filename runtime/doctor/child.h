@@ -8,7 +8,7 @@
 
 namespace shardlens::runtime {
 
-struct ChildSaid {
+struct ChildOutput {
   std::string text{};
   std::optional<int> exit_code;  // empty: killed, by a signal or at the deadline
   bool is_late = false;
@@ -16,6 +16,6 @@ struct ChildSaid {
 
 /// Runs `body` in a child process, which is killed at the deadline. `body` writes to the descriptor
 /// and returns the exit code. The calling process should have no other threads.
-ChildSaid ask_child(std::chrono::milliseconds deadline, const std::function<int(int fd)>& body);
+ChildOutput ask_child(std::chrono::milliseconds deadline, const std::function<int(int fd)>& body);
 
 }  // namespace shardlens::runtime

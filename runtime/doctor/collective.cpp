@@ -26,7 +26,7 @@ constexpr int64_t kFloatBytes = 4;
 constexpr auto kCollectiveDeadline = std::chrono::seconds(20);
 
 /// Shared by all ranks, behind the board and the staging areas.
-struct alignas(64) Measured {
+struct alignas(64) Measurement {
   int64_t count = 0;
   double seconds = 0;
 };
@@ -38,7 +38,7 @@ LocalLayout layout_of(int ranks) {
 }
 
 /// Rank r brings r + 1 in every place; the mean is known. Ends when rank 0 says so, by a sum.
-void sum_for(LocalCommunicator& communicator, double seconds, Measured& measured) {
+void sum_for(LocalCommunicator& communicator, double seconds, Measurement& measured) {
   const int ranks = communicator.world_size();
   const float mean = static_cast<float>(ranks + 1) / 2;
   std::vector<float> values(kNumel);
@@ -65,7 +65,7 @@ void sum_for(LocalCommunicator& communicator, double seconds, Measured& measured
   const Board board(region, ranks);
   const LocalLayout layout = layout_of(ranks);
   std::byte* const areas = region + board_bytes(ranks);
-  auto& measured = *reinterpret_cast<Measured*>(areas + LocalCommunicator::bytes(layout));
+  auto& measured = *reinterpret_cast<Measurement*>(areas + LocalCommunicator::bytes(layout));
   try {
     LocalCommunicator communicator(areas, {.layout = layout,
                                            .rank = rank,
@@ -89,8 +89,8 @@ std::string wait_for(const std::vector<pid_t>& ranks, const Board& board) {
       fault = fmt::format("rank {} could not be started", rank);
       board.abort_note().raise(fault);
     } else if (::waitpid(ranks[rank], &status, 0) > 0 && status != 0 && fault.empty()) {
-      fault = board.abort_note().raised() ? board.abort_note().reason()
-                                          : fmt::format("rank {} was killed", rank);
+      fault = board.abort_note().is_raised() ? board.abort_note().reason()
+                                             : fmt::format("rank {} was killed", rank);
     }
   }
   return fault;
@@ -103,7 +103,7 @@ CollectiveFact try_collective(int ranks, double seconds) {
   try {
     const LocalLayout layout = layout_of(ranks);
     const size_t measured_at = board_bytes(ranks) + LocalCommunicator::bytes(layout);
-    const SharedRegion region = SharedRegion::create(measured_at + sizeof(Measured));
+    const SharedRegion region = SharedRegion::create(measured_at + sizeof(Measurement));
     const Board board = Board::initialise(region.data(), ranks);
     std::vector<pid_t> pids;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -112,7 +112,7 @@ CollectiveFact try_collective(int ranks, double seconds) {
       pids.push_back(pid);
     }
     fact.fault = wait_for(pids, board);
-    const auto& measured = *reinterpret_cast<const Measured*>(region.data() + measured_at);
+    const auto& measured = *reinterpret_cast<const Measurement*>(region.data() + measured_at);
     fact.count = measured.count;
     fact.seconds = measured.seconds;
   } catch (const std::exception& error) {

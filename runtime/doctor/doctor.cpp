@@ -35,13 +35,13 @@ std::string nccl_text(int version) {
 /// Collects findings.
 class Findings {
  public:
-  void fine(const std::string& about, const std::string& text) {
+  void report_fine(const std::string& about, const std::string& text) {
     found_.push_back({about, Health::fine, text});
   }
-  void note(const std::string& about, const std::string& text, const std::string& fix = "") {
+  void report_note(const std::string& about, const std::string& text, const std::string& fix = "") {
     found_.push_back({about, Health::note, text, fix});
   }
-  void wrong(const std::string& about, const std::string& text, const std::string& fix) {
+  void report_wrong(const std::string& about, const std::string& text, const std::string& fix) {
     found_.push_back({about, Health::wrong, text, fix});
   }
   std::vector<Finding> take() { return std::move(found_); }
@@ -52,19 +52,20 @@ class Findings {
 
 void judge_driver(const MachineFacts& facts, Findings& findings) {
   if (!facts.driver.version) {
-    return findings.note("driver", "this machine has no NVIDIA driver: ranks compute on the CPU");
+    return findings.report_note("driver",
+                                "this machine has no NVIDIA driver: ranks compute on the CPU");
   }
   const std::string text = "serves CUDA " + cuda_text(*facts.driver.version);
   if (!facts.driver_fault.empty()) {
-    return findings.wrong("driver", fmt::format("{}, but {}", text, facts.driver_fault),
-                          "see nvidia-smi, and whether a container was given the GPUs");
+    return findings.report_wrong("driver", fmt::format("{}, but {}", text, facts.driver_fault),
+                                 "see nvidia-smi, and whether a container was given the GPUs");
   }
   if (*facts.driver.version / 1000 < facts.expected_cuda / 1000) {
-    return findings.wrong(
+    return findings.report_wrong(
         "driver", fmt::format("{}, but LibTorch needs {}", text, cuda_text(facts.expected_cuda)),
         "install a newer driver, or give --device cpu");
   }
-  findings.fine("driver", text);
+  findings.report_fine("driver", text);
 }
 
 void judge_gpus(const MachineFacts& facts, Findings& findings) {
@@ -73,20 +74,21 @@ void judge_gpus(const MachineFacts& facts, Findings& findings) {
   for (const GpuFact& gpu : facts.gpus) ++of_uuid[gpu.uuid];
   for (const auto& [uuid, count] : of_uuid) {
     if (count == 1) continue;
-    findings.wrong("gpus", fmt::format("{} stands {} times among them", uuid, count),
-                   "name each GPU once in CUDA_VISIBLE_DEVICES: NCCL takes one rank on each");
+    findings.report_wrong(
+        "gpus", fmt::format("{} stands {} times among them", uuid, count),
+        "name each GPU once in CUDA_VISIBLE_DEVICES: NCCL takes one rank on each");
   }
   for (const GpuFact& gpu : facts.gpus) {
-    findings.fine("gpu",
-                  fmt::format("{}, {}, {}", gpu.name, bytes_text(gpu.memory_bytes), gpu.uuid));
+    findings.report_fine(
+        "gpu", fmt::format("{}, {}, {}", gpu.name, bytes_text(gpu.memory_bytes), gpu.uuid));
   }
 }
 
 void judge_library(const std::string& name, const LibraryFact& library, Findings& findings,
                    const std::string& version) {
-  if (library.version) return findings.fine(name, version);
-  findings.wrong(name, fmt::format("cannot be loaded: {}", library.fault),
-                 "make gpu fetches what LibTorch needs on a GPU");
+  if (library.version) return findings.report_fine(name, version);
+  findings.report_wrong(name, fmt::format("cannot be loaded: {}", library.fault),
+                        "make gpu fetches what LibTorch needs on a GPU");
 }
 
 void judge_nccl(const MachineFacts& facts, Findings& findings) {
@@ -97,24 +99,25 @@ void judge_nccl(const MachineFacts& facts, Findings& findings) {
   const std::string text = fmt::format("{}, but LibTorch asks for {}", nccl_text(*nccl.version),
                                        nccl_text(facts.expected_nccl));
   const char* const fix = "leave another one out of LD_LIBRARY_PATH and LD_PRELOAD";
-  if (*nccl.version < facts.expected_nccl) return findings.wrong("NCCL", text, fix);
-  findings.note("NCCL", text, fix);
+  if (*nccl.version < facts.expected_nccl) return findings.report_wrong("NCCL", text, fix);
+  findings.report_note("NCCL", text, fix);
 }
 
 /// Looks at the libraries only if there is a GPU to use them.
 void judge_cuda_libraries(const MachineFacts& facts, Findings& findings) {
   if (facts.gpus.empty()) {
-    return findings.note("CUDA runtime, CUPTI, NCCL", "not looked at: no GPU");
+    return findings.report_note("CUDA runtime, CUPTI, NCCL", "not looked at: no GPU");
   }
   const auto version = [](const LibraryFact& library, auto text) {
     return library.version ? text(*library.version) : std::string();
   };
   judge_library("CUDA runtime", facts.cuda, findings, version(facts.cuda, cuda_text));
   if (facts.cuda.version && *facts.cuda.version / 1000 != facts.expected_cuda / 1000) {
-    findings.wrong("CUDA runtime",
-                   fmt::format("{}, but LibTorch was built for {}", cuda_text(*facts.cuda.version),
-                               cuda_text(facts.expected_cuda)),
-                   "leave other toolkits out of LD_LIBRARY_PATH");
+    findings.report_wrong(
+        "CUDA runtime",
+        fmt::format("{}, but LibTorch was built for {}", cuda_text(*facts.cuda.version),
+                    cuda_text(facts.expected_cuda)),
+        "leave other toolkits out of LD_LIBRARY_PATH");
   }
   judge_library("CUPTI", facts.cupti, findings,
                 version(facts.cupti, [](int number) { return fmt::format("API {}", number); }));
@@ -124,8 +127,8 @@ void judge_cuda_libraries(const MachineFacts& facts, Findings& findings) {
 void judge_trial(const std::string& name, const TrialFact& trial, const std::string& text,
                  const std::string& fix, Findings& findings) {
   if (!trial.is_done) return;
-  if (trial.fault.empty()) return findings.fine(name, text);
-  findings.wrong(name, trial.fault, fix);
+  if (trial.fault.empty()) return findings.report_fine(name, text);
+  findings.report_wrong(name, trial.fault, fix);
 }
 
 void judge_libtorch(const MachineFacts& facts, Findings& findings) {
@@ -143,81 +146,86 @@ void judge_network(const MachineFacts& facts, Findings& findings) {
   };
   const auto found = std::ranges::find_if(facts.interfaces, is_there);
   if (!facts.asked_interface.empty() && found == facts.interfaces.end()) {
-    return findings.wrong(
+    return findings.report_wrong(
         "network",
         fmt::format("GLOO_SOCKET_IFNAME is {}, but no such interface is up", facts.asked_interface),
         "name one that `ip address` lists, or leave it out");
   }
   if (found == facts.interfaces.end()) {
-    return findings.note("network",
-                         "nothing but loopback is up: ranks of this host alone can meet");
+    return findings.report_note("network",
+                                "nothing but loopback is up: ranks of this host alone can meet");
   }
-  findings.fine("network", fmt::format("{} has {}", found->name, found->address));
+  findings.report_fine("network", fmt::format("{} has {}", found->name, found->address));
   if (!facts.host_address && facts.asked_interface.empty()) {
-    findings.wrong("network", fmt::format("the name of this host, {}, is not known", facts.host),
-                   "add it to /etc/hosts, or set GLOO_SOCKET_IFNAME for ranks on several hosts");
+    findings.report_wrong(
+        "network", fmt::format("the name of this host, {}, is not known", facts.host),
+        "add it to /etc/hosts, or set GLOO_SOCKET_IFNAME for ranks on several hosts");
   } else if (facts.host_address && facts.host_address->starts_with("127.") &&
              facts.asked_interface.empty()) {
-    findings.note("network",
-                  fmt::format("{} stands for {} here, where no other host finds it", facts.host,
-                              *facts.host_address),
-                  fmt::format("for ranks on several hosts set GLOO_SOCKET_IFNAME={}", found->name));
+    findings.report_note(
+        "network",
+        fmt::format("{} stands for {} here, where no other host finds it", facts.host,
+                    *facts.host_address),
+        fmt::format("for ranks on several hosts set GLOO_SOCKET_IFNAME={}", found->name));
   }
 }
 
 void judge_storage(const MachineFacts& facts, Findings& findings) {
   if (facts.storage.empty()) return;
   if (!facts.storage_fault.empty()) {
-    return findings.wrong("storage", fmt::format("{}: {}", facts.storage, facts.storage_fault),
-                          "give --storage a folder of yours that can be written");
+    return findings.report_wrong("storage",
+                                 fmt::format("{}: {}", facts.storage, facts.storage_fault),
+                                 "give --storage a folder of yours that can be written");
   }
   const std::string text = fmt::format("{} ({}), {} free", facts.storage, facts.storage_kind,
                                        bytes_text(facts.storage_free_bytes));
   if (facts.storage_free_bytes < kLittleStorage) {
-    return findings.wrong("storage", text, "free some, or give --storage another folder");
+    return findings.report_wrong("storage", text, "free some, or give --storage another folder");
   }
-  findings.fine("storage", text);
+  findings.report_fine("storage", text);
 }
 
 void judge_memory(const MachineFacts& facts, Findings& findings) {
   const std::string shared = fmt::format("{} of {} free", bytes_text(facts.shm_free_bytes),
                                          bytes_text(facts.shm_total_bytes));
   if (facts.shm_free_bytes < kLittleSharedMemory) {
-    findings.wrong("/dev/shm", shared, "give a container more, as docker's --shm-size 8g does");
+    findings.report_wrong("/dev/shm", shared,
+                          "give a container more, as docker's --shm-size 8g does");
   } else {
-    findings.fine("/dev/shm", shared);
+    findings.report_fine("/dev/shm", shared);
   }
   const std::string locked =
       facts.memlock_bytes ? bytes_text(*facts.memlock_bytes) : std::string("no limit");
   if (facts.memlock_bytes && *facts.memlock_bytes < kLittleLockedMemory && !facts.gpus.empty()) {
-    findings.wrong("memlock", locked + " may be locked, and NCCL over InfiniBand locks buffers",
-                   "ulimit -l unlimited, or docker's --ulimit memlock=-1");
+    findings.report_wrong("memlock",
+                          locked + " may be locked, and NCCL over InfiniBand locks buffers",
+                          "ulimit -l unlimited, or docker's --ulimit memlock=-1");
   } else {
-    findings.fine("memlock", locked);
+    findings.report_fine("memlock", locked);
   }
   if (!facts.host_bytes) return;
   const std::string host = fmt::format("{} can still be taken", bytes_text(*facts.host_bytes));
   if (*facts.host_bytes < kLittleHostMemory) {
-    findings.wrong("host memory", host, "end what takes it, or raise the container's limit");
+    findings.report_wrong("host memory", host, "end what takes it, or raise the container's limit");
   } else {
-    findings.fine("host memory", host);
+    findings.report_fine("host memory", host);
   }
 }
 
 void judge_collective(const CollectiveFact& collective, Findings& findings) {
   if (collective.ranks == 0) return;
   if (!collective.fault.empty()) {
-    return findings.wrong("collective", collective.fault,
-                          "see what is wrong above; fewer --workers if memory is short");
+    return findings.report_wrong("collective", collective.fault,
+                                 "see what is wrong above; fewer --workers if memory is short");
   }
   // Each rank must send at least this share of the buffer, as NCCL's tests count it.
   const double shares = 2.0 * (collective.ranks - 1) / collective.ranks;
   const double moved_bytes =
       shares * static_cast<double>(collective.bytes) * static_cast<double>(collective.count);
-  findings.fine("collective",
-                fmt::format("{} sums of {} over {} CPU ranks of this host: {:.1f} GB/s",
-                            collective.count, bytes_text(collective.bytes), collective.ranks,
-                            moved_bytes / collective.seconds / 1e9));
+  findings.report_fine("collective",
+                       fmt::format("{} sums of {} over {} CPU ranks of this host: {:.1f} GB/s",
+                                   collective.count, bytes_text(collective.bytes), collective.ranks,
+                                   moved_bytes / collective.seconds / 1e9));
 }
 
 std::string health_name(Health health) {

@@ -56,7 +56,7 @@ void look_at_host_name(MachineFacts& facts) {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   facts.host = name.data();
-  const ChildSaid said = ask_child(std::chrono::seconds(10), [&](int fd) {
+  const ChildOutput said = ask_child(std::chrono::seconds(10), [&](int fd) {
     addrinfo hints{};
     hints.ai_family = AF_INET;
     addrinfo* found = nullptr;
@@ -151,7 +151,7 @@ TrialFact try_step(const std::string& trainer, const std::string& device) {
   if (::mkdtemp(storage.data()) == nullptr) {
     return {.is_done = true, .fault = fmt::format("{}: cannot be made", storage)};
   }
-  const ChildSaid said = ask_child(kTrialDeadline, [&](int fd) {
+  const ChildOutput said = ask_child(kTrialDeadline, [&](int fd) {
     ::dup2(fd, STDOUT_FILENO);
     ::dup2(fd, STDERR_FILENO);
     ::execl(trainer.c_str(), trainer.c_str(), "--device", device.c_str(), "--model", "simple-model",

@@ -23,7 +23,7 @@ void say(int fd, const std::string& text) {
 
 /// Calls `name`(int*), which returns a version.
 LibraryFact ask_version(const char* library, const char* name) {
-  const ChildSaid said = ask_child(kDriverDeadline, [&](int fd) {
+  const ChildOutput said = ask_child(kDriverDeadline, [&](int fd) {
     void* const loaded = ::dlopen(library, RTLD_NOW);
     if (loaded == nullptr) return say(fd, ::dlerror()), kNoLibrary;
     using Version = int (*)(int*);
@@ -97,7 +97,7 @@ int list_gpus(int fd) {
 void look_at_gpus(MachineFacts& facts) {
   facts.driver = ask_version("libcuda.so.1", "cuDriverGetVersion");
   if (!facts.driver.version) return;
-  const ChildSaid said = ask_child(kDriverDeadline, list_gpus);
+  const ChildOutput said = ask_child(kDriverDeadline, list_gpus);
   if (said.exit_code != 0) {
     facts.driver_fault = said.text.empty() ? "it does not answer" : said.text;
     return;

@@ -55,7 +55,7 @@ Executor::Executor(const models::ModelSpec& spec, RankState& state, Streams& str
   hook_weights();
 }
 
-void Executor::run(const Schedule& schedule, int64_t step, const LoadBatch& load_batch) {
+void Executor::run(const Schedule& schedule, int64_t step, const BatchLoader& load_batch) {
   step_ = step;
   profiler::Scope scope({});
   scope_ = &scope;
@@ -99,7 +99,7 @@ void Executor::end_action(int id) {
   if (recorder_ != nullptr) recorder_->end_action(id);
 }
 
-void Executor::finished(int id) {
+void Executor::finish_action(int id) {
   const planner::Stream stream = schedule().action(id).stream;
   if (awaited_[index_of(id)] && stream != planner::Stream::host) {
     streams_.record(index_of(id), stream);
@@ -134,10 +134,10 @@ void Executor::do_on_stream(const Action& action, HostQueue::Work work) {
 /// the order of issue.
 void Executor::complete(int id) {
   const auto found = std::find_if(issued_.begin(), issued_.end(),
-                                  [&](const Issued& one) { return one.action == id; });
+                                  [&](const IssuedCollective& one) { return one.action == id; });
   if (found == issued_.end()) return;
   Communicator* const communicator = found->communicator;
-  std::erase_if(issued_, [&](const Issued& one) {
+  std::erase_if(issued_, [&](const IssuedCollective& one) {
     if (one.communicator != communicator || one.action > id) return false;
     communicator->wait(one.ticket);
     return true;

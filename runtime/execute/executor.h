@@ -59,7 +59,7 @@ class Executor : public planner::Interpreter<Executor, AtenStepOps> {
   /// Runs a training step or an evaluation pass, for batches on the rank's device. The schedule
   /// must be one that the state was made for, or the evaluation pass beside it, and outlive the
   /// next run. Throws CommunicationError if peers are lost.
-  void run(const planner::Schedule& schedule, int64_t step, const LoadBatch& load_batch);
+  void run(const planner::Schedule& schedule, int64_t step, const BatchLoader& load_batch);
 
   void observe(Observer observer) { observer_ = std::move(observer); }
   /// Turns on the checks of a null device. The inspection must outlive the executor.
@@ -69,7 +69,7 @@ class Executor : public planner::Interpreter<Executor, AtenStepOps> {
   friend Interpreter;
 
   /// Names a collective that is under way.
-  struct Issued {
+  struct IssuedCollective {
     int action = -1;
     Communicator* communicator = nullptr;
     Ticket ticket = 0;
@@ -82,7 +82,7 @@ class Executor : public planner::Interpreter<Executor, AtenStepOps> {
   profiler::Purpose enter(const planner::Action& action, uint32_t label);
   void leave(const planner::Action& action, const profiler::Purpose& before);
   void end_action(int id);
-  void finished(int id);
+  void finish_action(int id);
   static at::AutoGradMode grad_mode(bool enabled) { return at::AutoGradMode(enabled); }
   void bind(const planner::Action& action);
   void run_backward(const torch::autograd::Edge& output, at::Tensor gradient);
@@ -110,7 +110,7 @@ class Executor : public planner::Interpreter<Executor, AtenStepOps> {
   void all_reduce(const planner::Action& action);
   void accumulate(const planner::Action& action);
   Operation operation(const planner::Action& action) const;
-  void issued(const planner::Action& action, Ticket ticket);
+  void add_issued(const planner::Action& action, Ticket ticket);
 
   const models::ModelSpec& spec_;
   RankState& state_;
@@ -126,10 +126,10 @@ class Executor : public planner::Interpreter<Executor, AtenStepOps> {
   // These hold the state of one run.
   profiler::Scope* scope_ = nullptr;
   int64_t step_ = 0;
-  std::vector<bool> awaited_;   // by place in the list: another stream waits for it
-  std::vector<Issued> issued_;  // in this order, until they were waited for
-  std::exception_ptr failure_;  // thrown inside autograd
-  HostQueue host_;              // the last: its work uses all others
+  std::vector<bool> awaited_;             // by place in the list: another stream waits for it
+  std::vector<IssuedCollective> issued_;  // in this order, until they were waited for
+  std::exception_ptr failure_;            // thrown inside autograd
+  HostQueue host_;                        // the last: its work uses all others
 };
 
 }  // namespace shardlens::runtime

@@ -98,7 +98,7 @@ void Executor::all_gather(const Action& action) {
     if (!bucket.whole) buffers.push_back({memory, bucket.numel, bucket.dtype});
     memory += bucket.parameter_bytes();
   }
-  issued(action, channels_.at(action.channel).all_gather(operation(action), buffers));
+  add_issued(action, channels_.at(action.channel).all_gather(operation(action), buffers));
 }
 
 void Executor::reshard(const Action& action) {
@@ -119,7 +119,7 @@ void Executor::reduce_scatter(const Action& action) {
       .receive = receives ? state_.slot(action.writes.back()).data_ptr() : nullptr,
       .shard_numel = schedule().shard_numel(schedule().bucket_of(action)),
       .dtype = schedule().reduce_dtype};
-  issued(action, channels_.at(action.channel).reduce_scatter(operation(action), buffers));
+  add_issued(action, channels_.at(action.channel).reduce_scatter(operation(action), buffers));
 }
 
 void Executor::all_reduce(const Action& action) {
@@ -129,8 +129,8 @@ void Executor::all_reduce(const Action& action) {
   void* const data = action.group < 0
                          ? state_.slot(slot_index).data_ptr()
                          : state_.shard_in(action.group, action.bucket, slot_index).data_ptr();
-  issued(action,
-         channels_.at(action.channel).all_reduce(operation(action), data, numel, slot.dtype));
+  add_issued(action,
+             channels_.at(action.channel).all_reduce(operation(action), data, numel, slot.dtype));
 }
 
 void Executor::accumulate(const Action& action) {
@@ -173,7 +173,7 @@ Operation Executor::operation(const Action& action) const {
       .bucket = action.bucket};
 }
 
-void Executor::issued(const Action& action, Ticket ticket) {
+void Executor::add_issued(const Action& action, Ticket ticket) {
   issued_.push_back({current(), &channels_.at(action.channel), ticket});
 }
 

@@ -25,8 +25,8 @@ void follow_allocator(profiler::NullChecks& checks) {
   static const bool followed = [&checks] {
     c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker([&checks](const TraceEntry& e) {
       const auto* address = reinterpret_cast<const void*>(e.addr_);
-      if (e.action_ == TraceEntry::ALLOC) checks.allocated(e.stream_, address, e.size_);
-      if (e.action_ == TraceEntry::FREE_COMPLETED) checks.freed(e.stream_, address, e.size_);
+      if (e.action_ == TraceEntry::ALLOC) checks.note_allocation(e.stream_, address, e.size_);
+      if (e.action_ == TraceEntry::FREE_COMPLETED) checks.note_free(e.stream_, address, e.size_);
     });
     return true;
   }();

@@ -27,27 +27,27 @@ class CudaStreams final : public Streams {
     while (streams_.size() < index(Stream::host)) {
       streams_.push_back(c10::cuda::getStreamFromPool(kHighPriority, device.index()));
     }
-    if (one_for_both) streams_[index(Stream::reduce)] = on(Stream::gather);
+    if (one_for_both) streams_[index(Stream::reduce)] = cuda_stream(Stream::gather);
   }
 
   void begin(size_t actions) override {
     while (events_.size() < actions) events_.emplace_back();
-    start_.record(on(Stream::main));
+    start_.record(cuda_stream(Stream::main));
     for (size_t side = 1; side < streams_.size(); ++side) start_.block(streams_[side]);
   }
 
   void select(Stream stream) override {
     used_[index(stream)] = true;
-    c10::cuda::setCurrentCUDAStream(on(stream));
+    c10::cuda::setCurrentCUDAStream(cuda_stream(stream));
   }
 
   // Records the action's event, anew in every pass; a wait means its last record before the wait.
   void record(int action, Stream stream) override {
-    events_[static_cast<size_t>(action)].record(on(stream));
+    events_[static_cast<size_t>(action)].record(cuda_stream(stream));
   }
 
   void wait(Stream stream, int action) override {
-    events_[static_cast<size_t>(action)].block(on(stream));
+    events_[static_cast<size_t>(action)].block(cuda_stream(stream));
   }
 
   void synchronize(int action) const override {
@@ -57,18 +57,18 @@ class CudaStreams final : public Streams {
   void end() override {
     for (const Stream copies : {Stream::h2d, Stream::d2h}) {
       if (!std::exchange(used_[index(copies)], false)) continue;
-      end_.record(on(copies));
-      end_.block(on(Stream::main));
+      end_.record(cuda_stream(copies));
+      end_.block(cuda_stream(Stream::main));
     }
   }
 
   void* handle(Stream stream) const override {
-    return stream == Stream::host ? nullptr : on(stream).stream();
+    return stream == Stream::host ? nullptr : cuda_stream(stream).stream();
   }
 
  private:
   static size_t index(Stream stream) { return static_cast<size_t>(stream); }
-  const CUDAStream& on(Stream stream) const { return streams_[index(stream)]; }
+  const CUDAStream& cuda_stream(Stream stream) const { return streams_[index(stream)]; }
 
   std::vector<CUDAStream> streams_;             // by planner::Stream
   std::array<bool, planner::kStreams> used_{};  // in this pass

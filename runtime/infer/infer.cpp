@@ -93,9 +93,9 @@ void find_best(FoundWeights& weights, const InferOptions& options) {
 FoundWeights find_weights(const InferOptions& options) {
   FoundWeights weights;
   const fs::path model = options.run / kModelFolder;
-  if (options.from == WeightsFrom::best) {
+  if (options.from == WeightsSource::best) {
     find_best(weights, options);
-  } else if (options.from == WeightsFrom::latest || !fs::exists(model) || !weights.take(model)) {
+  } else if (options.from == WeightsSource::latest || !fs::exists(model) || !weights.take(model)) {
     find_newest(weights, options);
   }
   return weights;

@@ -13,7 +13,7 @@
 namespace shardlens::runtime {
 
 /// Says which of a run's weights to read.
-enum class WeightsFrom {
+enum class WeightsSource {
   model,   // RUN/model, else the newest checkpoint
   latest,  // the newest checkpoint
   best,    // the checkpoint of the highest test accuracy
@@ -23,7 +23,7 @@ struct InferOptions {
   std::filesystem::path run;
   std::optional<int64_t> index;  // number of a test image
   std::string image;             // an image file instead
-  WeightsFrom from = WeightsFrom::model;
+  WeightsSource from = WeightsSource::model;
   int64_t workers = 1;
   std::string device = "auto";
   double timeout_s = 60;

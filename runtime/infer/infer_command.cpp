@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kShown = 5;
 
-struct Asked {
+struct InferRequest {
   InferOptions options;
   bool as_json = false;
   std::string help;  // not empty: print it and do no more
@@ -34,12 +34,13 @@ std::filesystem::path run_folder(const std::string& run) {
   return is_name ? in_storage : std::filesystem::path(run);
 }
 
-Asked parse(const std::vector<std::string>& arguments) {
-  Asked asked;
+InferRequest parse(const std::vector<std::string>& arguments) {
+  InferRequest asked;
   InferOptions& options = asked.options;
   std::string run;
-  const std::map<std::string, WeightsFrom> froms = {
-      {"model", WeightsFrom::model}, {"latest", WeightsFrom::latest}, {"best", WeightsFrom::best}};
+  const std::map<std::string, WeightsSource> froms = {{"model", WeightsSource::model},
+                                                      {"latest", WeightsSource::latest},
+                                                      {"best", WeightsSource::best}};
   CLI::App app("Classifies one image with a trained model.", "shardlens infer");
   app.add_option("--run", run, "the run's folder, or its name under runs/")->required();
   auto* const index =
@@ -68,7 +69,7 @@ std::string words_of(const Guess& guess) {
                             : fmt::format("{} ({})", guess.label, shown(guess.name));
 }
 
-std::string text_of(const Asked& asked, const Inference& inference) {
+std::string text_of(const InferRequest& asked, const Inference& inference) {
   const bool on_terminal = ::isatty(STDOUT_FILENO) == 1;
   std::string text =
       on_terminal ? picture_for_terminal(inference.picture) : picture_as_text(inference.picture);
@@ -98,7 +99,7 @@ nlohmann::ordered_json json_of(const Guess& guess) {
   return json;
 }
 
-nlohmann::ordered_json json_of(const Asked& asked, const Inference& inference) {
+nlohmann::ordered_json json_of(const InferRequest& asked, const Inference& inference) {
   nlohmann::ordered_json json = {{"schema", "shardlens.infer/1"},
                                  {"weights", inference.weights.string()},
                                  {"ranks", asked.options.workers},
@@ -115,7 +116,7 @@ nlohmann::ordered_json json_of(const Asked& asked, const Inference& inference) {
 }  // namespace
 
 std::string infer_command(const std::vector<std::string>& arguments) {
-  const Asked asked = parse(arguments);
+  const InferRequest asked = parse(arguments);
   if (!asked.help.empty()) return asked.help;
   check_libtorch_version();
   const Inference inference = infer(asked.options);

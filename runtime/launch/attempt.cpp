@@ -15,7 +15,7 @@
 namespace shardlens::runtime {
 
 Resumption begin_attempt(Job& job, const RunDirectory& directory, EventLog& events, bool goes_on,
-                         Verified verified) {
+                         VerificationTime verified) {
   job.attempt.fence = directory.begin_attempt();
   const int64_t generation = job.attempt.fence.generation();
   if (!goes_on) {
@@ -77,7 +77,7 @@ void tell_end(const Job& job, EventLog& events, const Outcome& outcome) {
 
 void write_unfinished(const Job& job, const RunDirectory& directory, Outcome& outcome) {
   if (outcome.ok()) return;
-  const Unfinished end{
+  const UnfinishedRun end{
       .reason = outcome.reason, .steps = outcome.step, .restarts = job.attempt.restarts};
   try {
     write_file(directory.result(),

@@ -14,7 +14,7 @@ namespace shardlens::runtime {
 /// Fences off the attempts before this one and records its begin. If `goes_on`, the run goes on
 /// from its newest checkpoint. Throws as resume does.
 Resumption begin_attempt(Job& job, const RunDirectory& directory, EventLog& events, bool goes_on,
-                         Verified verified);
+                         VerificationTime verified);
 
 /// Returns where the ranks of this attempt record.
 LocalRecordings recordings_of(const Job& job, const RunDirectory& directory);

@@ -51,7 +51,7 @@ void tell_torchrun(const Membership& place, const std::string& reason) {
 }
 
 /// Holds what rank 0 has decided, for all ranks.
-struct Opened {
+struct OpenedRun {
   std::string name;        // of the run in its storage
   std::string checkpoint;  // the folder's name; empty: from the start
   std::string marker;      // the text of the run's .marker file
@@ -62,7 +62,7 @@ struct Opened {
         {"name", name}, {"checkpoint", checkpoint}, {"marker", marker}, {"generation", generation}}
         .dump();
   }
-  static Opened from_json(const std::string& text) {
+  static OpenedRun from_json(const std::string& text) {
     const auto json = nlohmann::json::parse(text);
     return {.name = json.at("name"),
             .checkpoint = json.at("checkpoint"),
@@ -220,7 +220,7 @@ class LaunchedRank {
     EventLog events(directory.events());
     // It verifies before they start, because their launcher may not start them a second time.
     const Resumption resumption =
-        begin_attempt(job_, directory, events, directory.is_unfinished(), Verified::before);
+        begin_attempt(job_, directory, events, directory.is_unfinished(), VerificationTime::before);
     if (place_.restarts > 0) {
       events.add({.generation = job_.attempt.fence.generation(),
                   .kind = "restarted",
@@ -229,7 +229,7 @@ class LaunchedRank {
                                       place_.restarts)});
     }
     std::random_device random;
-    const Opened opened{
+    const OpenedRun opened{
         .name = directory.path().filename().string(),
         .checkpoint = job_.resume ? job_.resume->filename().string() : "",
         .marker = fmt::format("{} {:08x}{:08x}\n", place_.start_id, random(), random()),
@@ -246,11 +246,11 @@ class LaunchedRank {
   }
 
   RunDirectory see() {
-    const Opened opened = Opened::from_json(store_.get("run", 0, "open the run"));
+    const OpenedRun opened = OpenedRun::from_json(store_.get("run", 0, "open the run"));
     RunDirectory directory = RunDirectory::attach(job_.config, opened.name);
     expect_shared(directory.path(), opened.marker);
     tell_seen();
-    job_.attempt.fence = Fence::of(directory.path(), opened.generation);
+    job_.attempt.fence = Fence::adopt(directory.path(), opened.generation);
     if (!opened.checkpoint.empty()) {
       job_.resume = directory.path() / kCheckpointsFolder / opened.checkpoint;
     }
@@ -265,7 +265,7 @@ class LaunchedRank {
         std::min<std::chrono::milliseconds>(kStoragePatience, deadline_of(config_) / 2);
     while (text_in_file(run / kMarker) != marker) {
       const AbortNote& note = board_.abort_note();
-      if (note.raised()) throw CommunicationError(note.reason(), note.fault(), note.rank());
+      if (note.is_raised()) throw CommunicationError(note.reason(), note.fault(), note.rank());
       if (std::chrono::steady_clock::now() > last_moment) {
         throw std::invalid_argument(fmt::format(
             "--storage {}: rank {} on {} does not see there what rank 0 has written; give a folder "

@@ -76,7 +76,7 @@ class Launcher {
   }
 
  private:
-  struct Ended {
+  struct RankExit {
     int rank;
     int status;
   };
@@ -100,7 +100,7 @@ class Launcher {
     if (has_failed()) return end_slow_ones();
     if (stop_by_ && Clock::now() > *stop_by_) {
       fail(fmt::format("not saved within --grace {} s of signal {} ({}); {}", job_.config.grace_s,
-                       outcome_.signal, ::strsignal(outcome_.signal), where_all_are()),
+                       outcome_.signal, ::strsignal(outcome_.signal), rank_positions_text()),
            Fault::interrupted);
       return end_all();
     }
@@ -112,8 +112,8 @@ class Launcher {
   }
 
   /// Returns the ranks that have ended, and notes those that were stopped or continued.
-  std::vector<Ended> reap() {
-    std::vector<Ended> ended;
+  std::vector<RankExit> reap() {
+    std::vector<RankExit> ended;
     int status = 0;
     for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0;) {
       const auto found = std::find(pids_.begin(), pids_.end(), pid);
@@ -132,19 +132,20 @@ class Launcher {
 
   /// Fails the attempt if a rank ended badly. Of those that ended together, one that a signal has
   /// killed is the cause: whoever lost a peer ends after it.
-  void judge(const std::vector<Ended>& ended) {
-    for (const Ended& one : ended) {
+  void judge(const std::vector<RankExit>& ended) {
+    for (const RankExit& one : ended) {
       if (WIFEXITED(one.status) && WEXITSTATUS(one.status) == kPreempted) is_preempted_ = true;
     }
     const auto find = [&](auto is_it) { return std::ranges::find_if(ended, is_it); };
-    auto worst = find([](const Ended& one) { return WIFSIGNALED(one.status); });
-    if (worst == ended.end()) worst = find([](const Ended& one) { return !is_good(one.status); });
+    auto worst = find([](const RankExit& one) { return WIFSIGNALED(one.status); });
+    if (worst == ended.end())
+      worst = find([](const RankExit& one) { return !is_good(one.status); });
     if (worst != ended.end() && !has_failed()) rank_failed(*worst);
   }
 
-  void rank_failed(const Ended& ended) {
+  void rank_failed(const RankExit& ended) {
     const AbortNote& note = board_.abort_note();
-    if (!WIFSIGNALED(ended.status) && note.raised()) return fail_as_noted(note);
+    if (!WIFSIGNALED(ended.status) && note.is_raised()) return fail_as_noted(note);
     const std::string how =
         WIFSIGNALED(ended.status)
             ? fmt::format("was killed by signal {} ({})", WTERMSIG(ended.status),
@@ -158,7 +159,7 @@ class Launcher {
   /// Fails with the note's reason. But if a rank stands still, it is to blame for whatever the
   /// others have met.
   void fail_as_noted(const AbortNote& note) {
-    const std::optional<int> stopped = watch_.stopped();
+    const std::optional<int> stopped = watch_.stopped_rank();
     const bool is_lost = note.fault() == Fault::hung || note.fault() == Fault::connection;
     if (!is_lost) return fail(note.reason(), note.fault(), note.rank());
     if (stopped) {
@@ -167,11 +168,11 @@ class Launcher {
                   Fault::hung, *stopped);
     }
     const bool is_told = job_.strategy.communicator == planner::CommunicatorKind::local;
-    fail(note.reason() + (is_told ? "" : "; " + where_all_are()), note.fault(), note.rank());
+    fail(note.reason() + (is_told ? "" : "; " + rank_positions_text()), note.fault(), note.rank());
   }
 
   /// Says where all ranks are. Not every communicator says who is late; the board does.
-  std::string where_all_are() const {
+  std::string rank_positions_text() const {
     std::map<std::pair<int64_t, int32_t>, std::vector<int>> ranks_at;
     for (const int rank : job_.ranks) {
       const RankStatus status = board_.read(rank);

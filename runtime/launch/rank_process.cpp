@@ -92,7 +92,7 @@ std::unique_ptr<Links> meet(const Job& job, const Seat& seat, const Streams& str
 /// Adds to a reason the ranks that no longer say anything. Ranks of another launcher see no board
 /// but their own, so such ranks must be named.
 std::string with_silent(const Job& job, const RendezvousStore& store, const std::string& reason) {
-  if (store.board().abort_note().raised()) return reason;
+  if (store.board().abort_note().is_raised()) return reason;
   std::string text = reason;
   for (const int silent : store.silent_ranks()) {
     text += fmt::format("; rank {} says nothing anymore, last seen in {}", silent,

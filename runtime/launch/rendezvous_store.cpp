@@ -189,7 +189,7 @@ bool RendezvousStore::must_stop(int64_t step) {
       boundary_ = is_choosing_ ? boundary_ : step;
       if (!is_choosing_ || stop_step_ != kNoStop) return step >= stop_step_;
     }
-    if (board_.abort_note().raised()) fail_as(board_.abort_note());
+    if (board_.abort_note().is_raised()) fail_as(board_.abort_note());
     if (Clock::now() > last_moment) {
       throw CommunicationError("rank " + std::to_string(place_.rank) + ", step " +
                                    std::to_string(step) +
@@ -213,7 +213,7 @@ void RendezvousStore::carry_reason() {
   if (is_told_) return;
   AbortNote& note = board_.abort_note();
   const std::optional<std::string> first =
-      note.raised() ? mirrored_->set_first(kReason, note_text(note)) : mirrored_->find(kReason);
+      note.is_raised() ? mirrored_->set_first(kReason, note_text(note)) : mirrored_->find(kReason);
   if (!first) return;
   first_failure_ = failure_of(*first);
   note.raise(first_failure_->what(), first_failure_->fault(), first_failure_->rank());

@@ -48,7 +48,7 @@ Supervisor::Supervisor(Job& job, const RunDirectory& directory)
 
 std::vector<std::string> Supervisor::begin() {
   try {
-    return begin_attempt(directory_.is_unfinished(), Verified::while_read);
+    return begin_attempt(directory_.is_unfinished(), VerificationTime::while_read);
   } catch (const Failure& failure) {
     if (job_.config.max_failures == 0) throw;
     failed_begin_ = failed_before_start(failure, 0);
@@ -56,7 +56,7 @@ std::vector<std::string> Supervisor::begin() {
   }
 }
 
-std::vector<std::string> Supervisor::begin_attempt(bool goes_on, Verified verified) {
+std::vector<std::string> Supervisor::begin_attempt(bool goes_on, VerificationTime verified) {
   Resumption resumption = runtime::begin_attempt(job_, directory_, events_, goes_on, verified);
   from_step_ = resumption.step;
   const std::vector<std::string> collected = recordings_of(job_, directory_).collect_left();
@@ -111,7 +111,7 @@ Outcome Supervisor::restart(const Outcome& last, std::chrono::milliseconds pause
   fmt::print(stderr, "shardlens train: {}; {}: starts again in {:.2f} s\n", shown(last.reason),
              which, static_cast<double>(pause.count()) / 1e3);
   if (const int signal = wait_for_signal(signals, pause)) return ended_by(signal);
-  return start_again(fmt::format("{}: {}", which, last.reason), last, Verified::while_read,
+  return start_again(fmt::format("{}: {}", which, last.reason), last, VerificationTime::while_read,
                      signals);
 }
 
@@ -121,11 +121,11 @@ Outcome Supervisor::look_for_another(const Outcome& last, const WatchedSignals& 
   clear_bar();
   fmt::print(stderr, "shardlens train: {}; looks for a checkpoint that is whole\n",
              shown(last.reason));
-  return start_again(last.reason, last, Verified::before, signals);
+  return start_again(last.reason, last, VerificationTime::before, signals);
 }
 
-Outcome Supervisor::start_again(const std::string& why, const Outcome& last, Verified verified,
-                                const WatchedSignals& signals) {
+Outcome Supervisor::start_again(const std::string& why, const Outcome& last,
+                                VerificationTime verified, const WatchedSignals& signals) {
   ++job_.attempt.restarts;
   try {
     const std::vector<std::string> lines = begin_attempt(true, verified);

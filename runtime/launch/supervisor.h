@@ -37,12 +37,12 @@ class Supervisor {
   Outcome run();
 
  private:
-  std::vector<std::string> begin_attempt(bool goes_on, Verified verified);
+  std::vector<std::string> begin_attempt(bool goes_on, VerificationTime verified);
   Outcome attempt(const WatchedSignals& signals) const;
   Outcome restart(const Outcome& last, std::chrono::milliseconds pause,
                   const WatchedSignals& signals);
   Outcome look_for_another(const Outcome& last, const WatchedSignals& signals);
-  Outcome start_again(const std::string& why, const Outcome& last, Verified verified,
+  Outcome start_again(const std::string& why, const Outcome& last, VerificationTime verified,
                       const WatchedSignals& signals);
   /// Returns the signal, or 0 if none came.
   static int wait_for_signal(const WatchedSignals& signals, std::chrono::milliseconds pause);

@@ -42,7 +42,7 @@ at::Tensor sample_order(int64_t count, uint64_t seed, int64_t epoch, int rank, i
   return planner::split<AtenStepOps>(at::randperm(count, generator, at::kLong), rank, world_size);
 }
 
-at::Tensor in_order(int64_t count, int rank, int world_size) {
+at::Tensor sequential_split(int64_t count, int rank, int world_size) {
   return planner::split<AtenStepOps>(at::arange(count, at::kLong), rank, world_size);
 }
 

@@ -21,7 +21,7 @@ at::Tensor sample_order(int64_t count, uint64_t seed, int64_t epoch, int rank, i
 
 /// Returns the same split without a permutation (for evaluation). A sample that exists twice by
 /// wrapping has a position at or past `count` in the padded list.
-at::Tensor in_order(int64_t count, int rank, int world_size);
+at::Tensor sequential_split(int64_t count, int rank, int world_size);
 
 /// Gives samples by index. Indices are [samples], int64, on the device that the source names.
 class BatchSource {

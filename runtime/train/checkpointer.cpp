@@ -198,7 +198,7 @@ std::string Checkpointer::drawn_generator() const {
 
 Patience Checkpointer::patience() const {
   return {.deadline = options_.deadline,
-          .is_stopped = [this] { return board_.abort_note().raised(); }};
+          .is_stopped = [this] { return board_.abort_note().is_raised(); }};
 }
 
 void Checkpointer::save(CheckpointState position, RankProgress progress) {
@@ -215,7 +215,7 @@ void Checkpointer::save(CheckpointState position, RankProgress progress) {
                   position = std::move(position)](const std::atomic<bool>& is_stopped) {
     const auto begun = Clock::now();
     write_checkpoint(options_, layout_, share, position,
-                     [&] { return is_stopped || board_.abort_note().raised(); });
+                     [&] { return is_stopped || board_.abort_note().is_raised(); });
     spdlog::info("checkpoint of step {}: written in {:.1f} ms", position.step, ms_since(begun));
   });
   if (!job_.checkpointing.asynchronous) writing_.wait();
@@ -229,7 +229,7 @@ void Checkpointer::finish(int64_t step) {
   staging_->take();
   const FileLayout model = model_layout(job_.spec);
   write_model(options_, model, {.ranges = staging_->ranges(model), .progress = {}},
-              run_ / kModelFolder, step, [&] { return board_.abort_note().raised(); });
+              run_ / kModelFolder, step, [&] { return board_.abort_note().is_raised(); });
 }
 
 void Checkpointer::restore_range(const StateRange& range, CheckpointReader& reader) {

@@ -65,7 +65,7 @@ void expect_fits(const Job& job, const fs::path& checkpoint) {
 std::optional<NewestCheckpoint> newest_at_a_glance(const Job& job, const CheckpointStore& store) {
   const bool all_ranks_read = static_cast<int>(job.ranks.size()) == job.strategy.world_size;
   if (!all_ranks_read || !job.checkpointing.wanted) return std::nullopt;
-  NewestCheckpoint newest = store.newest(Look::sizes);
+  NewestCheckpoint newest = store.newest_checkpoint(Look::sizes);
   if (!newest.found || !newest.damaged.empty()) return std::nullopt;
   try {
     expect_fits(job, newest.found->path);
@@ -75,11 +75,11 @@ std::optional<NewestCheckpoint> newest_at_a_glance(const Job& job, const Checkpo
   return newest;
 }
 
-NewestCheckpoint choose(const Job& job, const CheckpointStore& store, Verified verified) {
-  if (verified == Verified::while_read) {
+NewestCheckpoint choose(const Job& job, const CheckpointStore& store, VerificationTime verified) {
+  if (verified == VerificationTime::while_read) {
     if (auto newest = newest_at_a_glance(job, store)) return *newest;
   }
-  return store.newest();
+  return store.newest_checkpoint();
 }
 
 }  // namespace
@@ -98,7 +98,7 @@ void expect_room_for_checkpoints(const Job& job) {
       job.config.storage, bytes_text(needed), bytes_text(free)));
 }
 
-Resumption resume(Job& job, const RunDirectory& directory, Verified verified) {
+Resumption resume(Job& job, const RunDirectory& directory, VerificationTime verified) {
   const CheckpointStore store(directory.path() / kCheckpointsFolder);
   const NewestCheckpoint newest = choose(job, store, verified);
   Resumption resumption;

@@ -20,7 +20,7 @@ struct Resumption {
 };
 
 /// Says who reads every byte of the checkpoint that a run goes on from.
-enum class Verified {
+enum class VerificationTime {
   before,      // the caller of resume, inside it
   while_read,  // the ranks, as they copy it (checkpoint_reader.h), if nothing is wrong at a glance
 };
@@ -29,6 +29,6 @@ enum class Verified {
 /// the run over; a run without checkpoints starts anew. The attempt that goes on must have begun.
 /// Throws Failure if the disk fails, and std::invalid_argument, with nothing touched, if all
 /// checkpoints are damaged, or the newest is of another model.
-Resumption resume(Job& job, const RunDirectory& directory, Verified verified);
+Resumption resume(Job& job, const RunDirectory& directory, VerificationTime verified);
 
 }  // namespace shardlens::runtime

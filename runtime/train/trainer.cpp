@@ -51,7 +51,7 @@ nlohmann::ordered_json peak_json(const MemoryPeak& peak) {
   return {{"allocated_bytes", peak.allocated_bytes}, {"reserved_bytes", peak.reserved_bytes}};
 }
 
-profiler::Phase recorded(RankPhase phase) {
+profiler::Phase recorded_phase(RankPhase phase) {
   if (phase == RankPhase::saving) return profiler::Phase::checkpointing;
   return phase == RankPhase::training ? profiler::Phase::training : profiler::Phase::evaluating;
 }
@@ -279,7 +279,7 @@ class Trainer {
 
   /// Takes weights without drawing any, because the null device keeps no values: the copies alone
   /// are made.
-  void set_no_weights(const models::TakeParameter& take) const {
+  void set_no_weights(const models::ParameterReceiver& take) const {
     for (size_t i = 0; i < job_.spec.parameters.size(); ++i) {
       take(static_cast<int>(i), at::empty(job_.spec.parameters[i].shape));
     }
@@ -428,7 +428,7 @@ class Trainer {
     const int64_t count = job_.found_data.test_samples;
     const int world_size = job_.strategy.world_size;
     const at::Tensor order =
-        in_order(count, options_.rank, world_size).to(test_data_->index_device());
+        sequential_split(count, options_.rank, world_size).to(test_data_->index_device());
     const int64_t batch = job_.config.batch;
     int64_t correct = 0;
     for (int64_t first = 0; first < order.numel(); first += batch) {
@@ -456,7 +456,7 @@ class Trainer {
   }
 
   void show(RankPhase phase) {
-    if (recorder_ != nullptr) recorder_->phase(recorded(phase));
+    if (recorder_ != nullptr) recorder_->phase(recorded_phase(phase));
     options_.board.enter(options_.rank, phase, step_, 0);
     executor_.observe([board = options_.board, rank = options_.rank, phase,
                        &step = step_](int action) { board.enter(rank, phase, step, action); });
@@ -538,7 +538,7 @@ std::string to_json(const TrainResult& result) {
   return json.dump(2) + "\n";
 }
 
-std::string failure_json(const Unfinished& end) {
+std::string failure_json(const UnfinishedRun& end) {
   const nlohmann::ordered_json json = {{"schema", "shardlens.run/1"},
                                        {"status", "failed"},
                                        {"reason", end.reason},
@@ -547,7 +547,7 @@ std::string failure_json(const Unfinished& end) {
   return json.dump(2) + "\n";
 }
 
-std::string preempted_json(const Unfinished& end) {
+std::string preempted_json(const UnfinishedRun& end) {
   const nlohmann::ordered_json json = {{"schema", "shardlens.run/1"},
                                        {"status", "preempted"},
                                        {"steps", end.steps},

@@ -52,7 +52,7 @@ struct TrainResult {
 TrainResult train_rank(const Job& job, const TrainerOptions& options);
 
 /// Says where a run stood that did not come to its end.
-struct Unfinished {
+struct UnfinishedRun {
   std::string reason{};
   int64_t steps = 0;
   int64_t restarts = 0;
@@ -61,8 +61,8 @@ struct Unfinished {
 /// Returns the result.json of a run that ended well.
 std::string to_json(const TrainResult& result);
 /// Returns the result.json of a run that did not.
-std::string failure_json(const Unfinished& end);
+std::string failure_json(const UnfinishedRun& end);
 /// Returns the result.json of a run that has saved and can go on.
-std::string preempted_json(const Unfinished& end);
+std::string preempted_json(const UnfinishedRun& end);
 
 }  // namespace shardlens::runtime

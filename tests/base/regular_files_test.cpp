@@ -35,15 +35,15 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-struct Odd {
+struct OddFile {
   const char* kind;
   void (*make)(const std::string& path);
 };
 
-const std::vector<Odd> kOdd = {{"a pipe", tests::make_pipe},
-                               {"a device", tests::make_device},
-                               {"a folder", tests::make_folder},
-                               {"a socket", tests::make_socket}};
+const std::vector<OddFile> kOdd = {{"a pipe", tests::make_pipe},
+                                   {"a device", tests::make_device},
+                                   {"a folder", tests::make_folder},
+                                   {"a socket", tests::make_socket}};
 
 struct FileReader {
   std::string name;  // of the file
@@ -88,7 +88,7 @@ std::string refusal_of(const std::function<void()>& read) {
 
 TEST_CASE("what is no regular file is refused before it is opened, in one line") {
   const tests::TemporaryFolder folder;
-  for (const Odd& odd : kOdd) {
+  for (const OddFile& odd : kOdd) {
     for (const FileReader& reader : kReaders) {
       const std::string path = folder.file(reader.name);
       odd.make(path);
@@ -105,7 +105,7 @@ TEST_CASE("what is no regular file is refused before it is opened, in one line")
 TEST_CASE("a checkpoint that is a pipe or a device is refused") {
   const tests::TemporaryFolder folder;
   for (const char* name : {"w.pt", "w.safetensors"}) {
-    for (const Odd& odd : {kOdd[0], kOdd[1], kOdd[3]}) {
+    for (const OddFile& odd : {kOdd[0], kOdd[1], kOdd[3]}) {
       const std::string path = folder.file(name);
       odd.make(path);
       const std::string refusal = refusal_of([&] { runtime::read_saved_state(path); });

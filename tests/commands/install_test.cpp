@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 namespace {
 
 void succeed(const std::vector<std::string>& command) {
-  const Ended ended = run(command);
+  const ProcessEnd ended = run(command);
   CAPTURE(command, ended.out, ended.err);
   REQUIRE(ended.exit_code == 0);
 }
@@ -42,15 +42,17 @@ std::set<std::string> headers_of(const std::string& prefix) {
 TEST_CASE("installed programs find each other and the null device", "[install]") {
   const TemporaryFolder folder;
   const std::string prefix = installed_in(folder);
-  const Ended planned = run({prefix + "/bin/shardlens", "plan", "--gpu", "h100", "--world", "8"});
+  const ProcessEnd planned =
+      run({prefix + "/bin/shardlens", "plan", "--gpu", "h100", "--world", "8"});
   CHECK(planned.exit_code == 0);
   CHECK_THAT(planned.out, ContainsSubstring("fits"));
-  const Ended trained = run({prefix + "/bin/shardlens", "train", "--device", "null:h200", "--steps",
-                             "2", "--data", "synthetic", "--storage", folder.file("runs")});
+  const ProcessEnd trained =
+      run({prefix + "/bin/shardlens", "train", "--device", "null:h200", "--steps", "2", "--data",
+           "synthetic", "--storage", folder.file("runs")});
   CAPTURE(trained.out, trained.err);
   CHECK(trained.exit_code == 0);
   CHECK_THAT(trained.out, ContainsSubstring("the same to the byte"));
-  const Ended recorded = run({prefix + "/bin/shardlens", "record", "--help"});
+  const ProcessEnd recorded = run({prefix + "/bin/shardlens", "record", "--help"});
   CHECK(recorded.exit_code == 0);
 }
 
@@ -76,13 +78,14 @@ TEST_CASE("a program outside of the tree is built against the installed package"
            "CMAKE_PREFIX_PATH=" + prefix});
   succeed({"/usr/bin/env", "cmake", "--build", folder.file("own/build")});
   const std::string program = folder.file("own/build/own_model");
-  const Ended trained = run({program, "--workers", "2", "--epochs", "1", "--device", "cpu",
-                             "--storage", folder.file("runs"), "--name", "cpu"});
+  const ProcessEnd trained = run({program, "--workers", "2", "--epochs", "1", "--device", "cpu",
+                                  "--storage", folder.file("runs"), "--name", "cpu"});
   CAPTURE(trained.out, trained.err);
   CHECK(trained.exit_code == 0);
   CHECK_THAT(trained.out, ContainsSubstring("on 2 ranks"));
-  const Ended null = run({program, "--device", "null:h200", "--world", "16", "--solo-rank", "5",
-                          "--steps", "2", "--storage", folder.file("runs"), "--name", "null"});
+  const ProcessEnd null =
+      run({program, "--device", "null:h200", "--world", "16", "--solo-rank", "5", "--steps", "2",
+           "--storage", folder.file("runs"), "--name", "null"});
   CAPTURE(null.out, null.err);
   CHECK(null.exit_code == 0);
   CHECK_THAT(null.out, ContainsSubstring("rank 5 alone"));

@@ -81,7 +81,7 @@ void view(const std::string& path) {
   answers([&] {
     const viewer::Lane lane = viewer::read_lane(path);
     lane.alive_after(lane.peak().max_change);
-    lane.between(0, static_cast<double>(lane.info().end_ns));
+    lane.extent_between(0, static_cast<double>(lane.info().end_ns));
     lane.reserved_between(0, static_cast<double>(lane.info().end_ns));
   });
 }

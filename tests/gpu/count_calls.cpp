@@ -28,35 +28,35 @@ struct Counters {
   std::atomic<uint64_t> runtime_kernels;  // as the runtime's callers launched them
 };
 
-struct Counted {
+struct CountedCall {
   CUpti_CallbackDomain domain;
   CUpti_CallbackId id;
   std::atomic<uint64_t> Counters::* counter;
 };
 
-constexpr Counted of_driver(CUpti_CallbackId id, std::atomic<uint64_t> Counters::* counter) {
+constexpr CountedCall driver_entry(CUpti_CallbackId id, std::atomic<uint64_t> Counters::*counter) {
   return {CUPTI_CB_DOMAIN_DRIVER_API, id, counter};
 }
 
-constexpr Counted of_runtime(CUpti_CallbackId id) {
+constexpr CountedCall runtime_entry(CUpti_CallbackId id) {
   return {CUPTI_CB_DOMAIN_RUNTIME_API, id, &Counters::runtime_kernels};
 }
 
 constexpr std::array kCounted = {
-    of_driver(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, &Counters::kernels),
-    of_driver(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz, &Counters::kernels),
-    of_driver(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, &Counters::kernels),
-    of_driver(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz, &Counters::kernels),
-    of_driver(CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel, &Counters::kernels),
-    of_driver(CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz, &Counters::kernels),
-    of_driver(CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, &Counters::graphs),
-    of_driver(CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz, &Counters::graphs),
-    of_driver(CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, &Counters::memory),
-    of_driver(CUPTI_DRIVER_TRACE_CBID_cuMemCreate, &Counters::memory),
-    of_runtime(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000),
-    of_runtime(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_ptsz_v7000),
-    of_runtime(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060),
-    of_runtime(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_ptsz_v11060),
+    driver_entry(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, &Counters::kernels),
+    driver_entry(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz, &Counters::kernels),
+    driver_entry(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, &Counters::kernels),
+    driver_entry(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz, &Counters::kernels),
+    driver_entry(CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel, &Counters::kernels),
+    driver_entry(CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz, &Counters::kernels),
+    driver_entry(CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, &Counters::graphs),
+    driver_entry(CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz, &Counters::graphs),
+    driver_entry(CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, &Counters::memory),
+    driver_entry(CUPTI_DRIVER_TRACE_CBID_cuMemCreate, &Counters::memory),
+    runtime_entry(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000),
+    runtime_entry(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_ptsz_v7000),
+    runtime_entry(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060),
+    runtime_entry(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_ptsz_v11060),
 };
 
 /// Null where the file cannot be made.
@@ -73,7 +73,7 @@ Counters* map_counters(const char* path) {
 void count(void* counters, CUpti_CallbackDomain domain, CUpti_CallbackId id,
            const void* data) noexcept {
   if (static_cast<const CUpti_CallbackData*>(data)->callbackSite != CUPTI_API_ENTER) return;
-  for (const Counted& call : kCounted) {
+  for (const CountedCall& call : kCounted) {
     if (call.domain != domain || call.id != id) continue;
     ++(static_cast<Counters*>(counters)->*call.counter);
   }
@@ -101,7 +101,7 @@ extern "C" [[gnu::visibility("default")]] int InitializeInjection() {
   if (subscribe(&subscriber, count, counters) != CUPTI_SUCCESS) return 0;
   if (counters == nullptr) return path == nullptr ? 1 : 0;
   bool enabled = true;
-  for (const Counted& call : kCounted) {
+  for (const CountedCall& call : kCounted) {
     const CUptiResult result = enable(1, subscriber, call.domain, call.id);
     enabled = enabled && result == CUPTI_SUCCESS;
   }

@@ -22,7 +22,8 @@ constexpr const char* kLlama =
     R"({"family": "llama", "layers": 1, "width": 32, "heads": 4, "kv_heads": 2, "mlp_width": 48, )"
     R"("vocab": 100})";
 
-std::string with(const std::string& text, const std::string& replaced, const std::string& by) {
+std::string with_replaced(const std::string& text, const std::string& replaced,
+                          const std::string& by) {
   std::string changed = text;
   return changed.replace(changed.find(replaced), replaced.size(), by);
 }
@@ -96,7 +97,7 @@ TEST_CASE("a llama has Hugging Face's names and shapes in its order") {
 }
 
 TEST_CASE("a tied head uses the embedding's matrix and is of its group") {
-  const ModelSpec spec = spec_of(with(kLlama, "100}", "100, \"tied\": true}"));
+  const ModelSpec spec = spec_of(with_replaced(kLlama, "100}", "100, \"tied\": true}"));
   CHECK(spec.parameters.size() == 11);
   CHECK(unit_text(spec, 3) == "head: model.norm.weight@embed model.embed_tokens.weight@embed");
   CHECK(spec.units[3].backward_reads_parameters);
@@ -162,7 +163,8 @@ TEST_CASE("a spec knows what a batch weighs") {
 
 TEST_CASE("the length of a sequence is the model's own unless it is given") {
   CHECK(spec_of(kLlama).as<models::LlamaSizes>().seq == 2048);
-  CHECK(spec_of(with(kLlama, "100}", "100, \"seq\": 64}")).as<models::LlamaSizes>().seq == 64);
+  CHECK(spec_of(with_replaced(kLlama, "100}", "100, \"seq\": 64}")).as<models::LlamaSizes>().seq ==
+        64);
   CHECK(spec_of(kLlama, 16).as<models::LlamaSizes>().seq == 16);
   CHECK(find_spec("transformer", 9).as<TransformerSizes>().seq == 9);
   CHECK_THROWS_WITH(find_spec("vit-tutorial", 16),
@@ -172,10 +174,10 @@ TEST_CASE("the length of a sequence is the model's own unless it is given") {
 }
 
 TEST_CASE("wrong sizes are refused in one line with the key and the file") {
-  struct Bad {
+  struct BadSpec {
     std::string replaced, by, named;
   };
-  const auto bad = GENERATE(values<Bad>({
+  const auto bad = GENERATE(values<BadSpec>({
       {R"("heads": 4)", R"("heads": 5)", "\"heads\" 5 does not divide \"width\" 32"},
       {R"("kv_heads": 2)", R"("kv_heads": 3)", "\"kv_heads\" 3 does not divide \"heads\" 4"},
       {R"("heads": 4)", R"("heads": 32)", "rotary positions need an even number"},
@@ -188,10 +190,10 @@ TEST_CASE("wrong sizes are refused in one line with the key and the file") {
       {R"("llama")", R"("gpt")", R"("family" must be one of "vit", "llama", "mlp")"},
       {R"("width": 32)", R"("width": 1048576)", "\"width\" 1048576 and the other sizes give"},
   }));
-  std::string text = with(kLlama, bad.replaced, bad.by);
+  std::string text = with_replaced(kLlama, bad.replaced, bad.by);
   if (bad.by == R"("width": 1048576)") {
-    text = with(with(text, R"("layers": 1)", R"("layers": 10000)"), R"("mlp_width": 48)",
-                R"("mlp_width": 4194304)");
+    text = with_replaced(with_replaced(text, R"("layers": 1)", R"("layers": 10000)"),
+                         R"("mlp_width": 48)", R"("mlp_width": 4194304)");
   }
   const std::string why = refusal_of(text);
   CHECK_THAT(why, ContainsSubstring(bad.named));

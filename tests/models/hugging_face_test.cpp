@@ -47,7 +47,7 @@ json mistral_7b() {
     "tie_word_embeddings": false, "vocab_size": 32000})");
 }
 
-json with(json object, const char* key, const json& value) {
+json with_key(json object, const char* key, const json& value) {
   object[key] = value;
   return object;
 }
@@ -100,8 +100,9 @@ TEST_CASE("Mistral 7B is a Llama as long as its window holds the sample", "[hugg
   CHECK(spec_of(mistral_7b()).numel() == 7'241'732'096);
   CHECK(spec_of(mistral_7b(), 4096).as<models::LlamaSizes>().seq == 4096);
   CHECK_THAT(refusal_of(mistral_7b(), 8192), ContainsSubstring("give --seq 4096 or less"));
-  CHECK(spec_of(with(mistral_7b(), "sliding_window", nullptr), 8192).as<models::LlamaSizes>().seq ==
-        8192);
+  CHECK(spec_of(with_key(mistral_7b(), "sliding_window", nullptr), 8192)
+            .as<models::LlamaSizes>()
+            .seq == 8192);
   json silent = mistral_7b();
   silent.erase("sliding_window");
   CHECK_THAT(refusal_of(silent, 8192), ContainsSubstring("sliding window of 4096"));
@@ -114,10 +115,11 @@ TEST_CASE("what Hugging Face leaves out is taken as transformers takes it", "[hu
   CHECK(spec.as<models::LlamaSizes>().kv_heads == 32);
   CHECK(spec.as<models::LlamaSizes>().rope_factor == 1);
   CHECK(spec.as<models::LlamaSizes>().rope_theta == 10000);
-  CHECK(spec_of(with(llama_8b(), "max_position_embeddings", 1024)).as<models::LlamaSizes>().seq ==
-        1024);
+  CHECK(
+      spec_of(with_key(llama_8b(), "max_position_embeddings", 1024)).as<models::LlamaSizes>().seq ==
+      1024);
   const json newer = {{"rope_type", "default"}, {"rope_theta", 1e6}};
-  json recent = with(few, "rope_parameters", newer);
+  json recent = with_key(few, "rope_parameters", newer);
   CHECK(spec_of(recent).as<models::LlamaSizes>().rope_theta == 1000000);
 }
 
@@ -149,10 +151,11 @@ TEST_CASE("what differs from our Llama is refused by name", "[hugging_face]") {
   };
   for (const auto& [key, value] : differences) {
     CAPTURE(key, value.dump());
-    CHECK_THAT(refusal_of(with(llama_8b(), key, value)),
+    CHECK_THAT(refusal_of(with_key(llama_8b(), key, value)),
                ContainsSubstring("\"" + std::string(key) + "\""));
   }
-  CHECK_THAT(refusal_of(with(llama_8b(), "num_attention_heads", 31)), ContainsSubstring("heads"));
+  CHECK_THAT(refusal_of(with_key(llama_8b(), "num_attention_heads", 31)),
+             ContainsSubstring("heads"));
 }
 
 TEST_CASE("every key of Hugging Face that is read, expected or ignored is known once",
@@ -168,9 +171,9 @@ TEST_CASE("every key of Hugging Face that is read, expected or ignored is known 
   const ModelSpec spec = spec_of(object);
   for (const std::string& key : keys) {
     const bool is_told_to_say_nothing =
-        refusal_of(with(object, key.c_str(), "nonsense")) == "accepted";
+        refusal_of(with_key(object, key.c_str(), "nonsense")) == "accepted";
     if (is_told_to_say_nothing) {
-      CHECK(spec_of(with(object, key.c_str(), "nonsense")).as<models::LlamaSizes>() ==
+      CHECK(spec_of(with_key(object, key.c_str(), "nonsense")).as<models::LlamaSizes>() ==
             spec.as<models::LlamaSizes>());
     }
   }

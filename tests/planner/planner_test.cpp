@@ -305,8 +305,8 @@ TEST_CASE("a search shows what nothing fits better than", "[planner][plan]") {
   REQUIRE(result.front.size() > 1);
   CHECK(result.candidates.size() > 50);
   for (size_t i = 1; i < result.front.size(); ++i) {
-    CHECK(result.on_front(i).step_seconds >= result.on_front(i - 1).step_seconds);
-    CHECK(result.on_front(i).device_bytes < result.on_front(i - 1).device_bytes);
+    CHECK(result.front_candidate(i).step_seconds >= result.front_candidate(i - 1).step_seconds);
+    CHECK(result.front_candidate(i).device_bytes < result.front_candidate(i - 1).device_bytes);
   }
   for (size_t i = 0; i < result.candidates.size(); ++i) {
     const Candidate& candidate = result.candidates[i];

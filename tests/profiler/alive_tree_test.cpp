@@ -70,7 +70,7 @@ Profile scripted() {
   return profile;
 }
 
-AliveTree tree_of(const Profile& profile, TreeBy by, TreeFrom from) {
+AliveTree tree_of(const Profile& profile, TreeGrouping by, TreeStart from) {
   const TreePaths paths(profile.header, profile.strings, profile.stacks);
   TreeBuilder builder(false);
   for (const AliveGroup& group : alive_at(profile, {}).groups) {
@@ -148,7 +148,7 @@ TEST_CASE("what is alive at the peak, the end and at any time is what no free ha
       if (now > most) peak_end = i;
       most = std::max(most, now);
     }
-    const auto same = [&](const Alive& alive, size_t until) {
+    const auto same = [&](const AliveBlocks& alive, size_t until) {
       const auto live = naive_live(recording, until);
       int64_t bytes = 0;
       for (const AliveGroup& group : alive.groups) bytes += group.bytes;
@@ -158,9 +158,10 @@ TEST_CASE("what is alive at the peak, the end and at any time is what no free ha
     };
     same(alive_at(recording.profile, {}), peak_end);
     CHECK(alive_at(recording.profile, {}).bytes == analyse(recording.profile).peak_bytes());
-    same(alive_at(recording.profile, {.at = AliveMoment::At::end}), events.size());
+    same(alive_at(recording.profile, {.at = AliveMoment::Kind::end}), events.size());
     for (size_t i = 0; i < events.size(); i += 97) {
-      same(alive_at(recording.profile, {.at = AliveMoment::At::time, .time_ns = events[i].time_ns}),
+      same(alive_at(recording.profile,
+                    {.at = AliveMoment::Kind::time, .time_ns = events[i].time_ns}),
            i + 1);
     }
   }
@@ -168,21 +169,21 @@ TEST_CASE("what is alive at the peak, the end and at any time is what no free ha
 
 TEST_CASE("a tree by stack, from either end, by module and by category") {
   const Profile profile = scripted();
-  CHECK(tree_folded(tree_of(profile, TreeBy::stack, TreeFrom::top)) ==
+  CHECK(tree_folded(tree_of(profile, TreeGrouping::stack, TreeStart::top)) ==
         "main  llama.py:120;Module._call_impl  module.py:1789;Llama.forward  llama.py:90 50\n"
         "main  llama.py:120;Module._call_impl  module.py:1789;Llama.forward  llama.py:90;"
         "Block.forward  llama.py:62;aten::mm 400\n"
         "MmBackward0 40\nbare 10\n");
-  CHECK(tree_folded(tree_of(profile, TreeBy::stack, TreeFrom::bottom)) ==
+  CHECK(tree_folded(tree_of(profile, TreeGrouping::stack, TreeStart::bottom)) ==
         "aten::mm;Block.forward  llama.py:62;Llama.forward  llama.py:90;"
         "Module._call_impl  module.py:1789;main  llama.py:120 400\n"
         "Llama.forward  llama.py:90;Module._call_impl  module.py:1789;main  llama.py:120 50\n"
         "MmBackward0 40\nbare 10\n");
-  CHECK(tree_folded(tree_of(profile, TreeBy::module, TreeFrom::top)) ==
+  CHECK(tree_folded(tree_of(profile, TreeGrouping::module, TreeStart::top)) ==
         "Llama  llama.py;Block  llama.py;llama.py:62 forward 400\n"
         "Llama  llama.py;llama.py:90 forward 50\n"
         "in no module;MmBackward0 40\nbare 10\n");
-  const AliveTree by_category = tree_of(profile, TreeBy::category, TreeFrom::bottom);
+  const AliveTree by_category = tree_of(profile, TreeGrouping::category, TreeStart::bottom);
   std::map<std::string, int64_t> bytes;
   for (const uint32_t child : by_category.nodes[0].children) {
     bytes[by_category.nodes[child].place.name] = by_category.nodes[child].bytes;
@@ -201,7 +202,7 @@ TEST_CASE("a shifted and moved script has the same places in a comparison") {
   for (const Profile* const one : {&std::as_const(shifted), &baseline}) {
     const TreePaths paths(one->header, one->strings, one->stacks);
     for (const AliveGroup& group : alive_at(*one, {}).groups) {
-      builder.add(paths.path(group, TreeBy::stack, TreeFrom::top), group, one == &baseline);
+      builder.add(paths.path(group, TreeGrouping::stack, TreeStart::top), group, one == &baseline);
     }
   }
   const AliveTree tree = builder.finish();
@@ -224,7 +225,7 @@ TEST_CASE("the command shows a recording's tree as text, JSON and folded stacks"
   CHECK_THAT(text, ContainsSubstring("400 B  80.0 %    Block.forward  llama.py:62"));
   CHECK_THAT(alive_command({path, "--threshold", "50%"}), ContainsSubstring("2 smaller"));
   CHECK(alive_command({path, "--folded"}) ==
-        tree_folded(tree_of(profile, TreeBy::stack, TreeFrom::top)));
+        tree_folded(tree_of(profile, TreeGrouping::stack, TreeStart::top)));
   const auto json = nlohmann::json::parse(alive_command({path, "--by", "category", "--json"}));
   CHECK(json.at("bytes") == 500);
   CHECK(json.at("children").at(0).at("name") == "activation");

@@ -76,7 +76,7 @@ TEST_CASE("a bundle holds a run but its checkpoints, byte for byte", "[bundle]")
   CHECK(bundle.input_bytes > 4'000'000);
 
   fs::create_directory(folder.file("home"));
-  const tests::Ended unpacked =
+  const tests::ProcessEnd unpacked =
       tests::run({"/usr/bin/env", "tar", "--zstd", "-xf", file, "-C", folder.file("home")});
   INFO(unpacked.err);
   REQUIRE(unpacked.exit_code == 0);
@@ -131,7 +131,7 @@ TEST_CASE("a bundle follows no link out of the run, and names what it leaves out
   for (const fs::path& path : bundle.left_out) left_out.insert(path.string());
   CHECK(left_out == std::set<std::string>{"events.jsonl", "logs/all", "logs/endless.log",
                                           "logs/pipe.log", "logs/secret.log", "metrics.jsonl"});
-  const tests::Ended names = tests::run({"/usr/bin/env", "tar", "--zstd", "-tf", file});
+  const tests::ProcessEnd names = tests::run({"/usr/bin/env", "tar", "--zstd", "-tf", file});
   CHECK(names.out.find("..") == std::string::npos);
   CHECK(names.out.find("\n/") == std::string::npos);
 }

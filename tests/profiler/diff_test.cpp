@@ -78,7 +78,7 @@ TEST_CASE("runs are compared rank by rank, the worst in full") {
   const std::vector<RankReport> b = {small_report(1, 5 * kMiB), small_report(0), small_report(3)};
   const RunDiff diff = diff_runs(a, b);
   REQUIRE(diff.ranks.size() == 2);
-  CHECK(diff.worst().a.rank == 1);
+  CHECK(diff.worst_pair().a.rank == 1);
   CHECK(diff.only_a == std::vector<int32_t>{2});
   CHECK(diff.only_b == std::vector<int32_t>{3});
   const std::string text = diff_text(diff);
@@ -106,6 +106,6 @@ TEST_CASE("the diff as JSON has every pair, and no infinity") {
   CHECK(comparison.at("rows").at(0).at("place") == "FORWARD a");
   CHECK(comparison.at("rows").at(0).at("change_bytes") == 2 * kMiB);
   const RunDiff grown = diff_runs({analyse(Profile{})}, {small_report()});
-  CHECK(std::isinf(grown.worst().growth_percent()));
+  CHECK(std::isinf(grown.worst_pair().growth_percent()));
   CHECK(nlohmann::json::parse(diff_json(grown)).at("ranks").at(0).at("growth_percent").is_null());
 }

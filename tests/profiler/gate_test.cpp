@@ -79,7 +79,7 @@ TEST_CASE("reserved memory is gated, too") {
 namespace {
 
 /// How a recording is made one that cannot be compared with the small one.
-struct Spoiled {
+struct SpoiledRecording {
   std::string word;
   std::string reason;  // a part of what the refusal says
   std::function<void(Profile&)> spoil;
@@ -92,8 +92,8 @@ void end_after_step(Profile& profile, int64_t step) {
   profile.events.erase(next, profile.events.end());
 }
 
-const std::vector<Spoiled>& spoiled() {
-  static const std::vector<Spoiled> all = {
+const std::vector<SpoiledRecording>& spoiled() {
+  static const std::vector<SpoiledRecording> all = {
       {"damaged", "B, rank 0: damaged from 0.002 s on: the peak is a lower bound",
        [](Profile& profile) {
          profile.judgement = {.state = RecordingState::damaged, .missing_from_ns = 2'000'000};
@@ -128,7 +128,7 @@ TEST_CASE("a gate refuses what cannot be compared, by the words that docs has a 
   const Files files;
   const std::string docs = tests::read_file(SHARDLENS_SOURCE_DIR "/docs/record.md");
   CHECK(spoiled().size() == kObstacles);
-  for (const Spoiled& one : spoiled()) {
+  for (const SpoiledRecording& one : spoiled()) {
     CAPTURE(one.word);
     const auto analyse_spoiled = [&](const std::string& path) {
       Profile profile = tests::small_recording();
@@ -142,7 +142,7 @@ TEST_CASE("a gate refuses what cannot be compared, by the words that docs has a 
         std::invalid_argument,
         MessageMatches(ContainsSubstring(one.reason) && ContainsSubstring("--allow " + one.word)));
     CHECK_FALSE(std::filesystem::exists(markdown));
-    for (const Spoiled& other : spoiled()) {
+    for (const SpoiledRecording& other : spoiled()) {
       const auto gate = [&] {
         return gate_command({files.base(), files.grown(), "--allow", other.word}, analyse_spoiled);
       };
@@ -166,7 +166,7 @@ TEST_CASE("a gate compares ranks that both sides have, or refuses") {
   REQUIRE(found.size() == 3);
   CHECK(found.front().text == "only A has rank 2");
   CHECK_THAT(refusal(found), ContainsSubstring("--allow ranks"));
-  CHECK(without(found, std::array{Obstacle::ranks}).empty());
+  CHECK(remove_allowed(found, std::array{Obstacle::ranks}).empty());
 }
 
 TEST_CASE("a gate refuses what it cannot compare") {

@@ -57,7 +57,7 @@ struct Replay {
 };
 
 /// An event without what a snapshot cannot say. Streams count in order of their appearance.
-struct Plain {
+struct PlainEvent {
   uint64_t address;
   int64_t value;
   std::string label;
@@ -66,11 +66,11 @@ struct Plain {
   Space space;
   Category category;
   int64_t time_us;
-  auto operator<=>(const Plain&) const = default;
+  auto operator<=>(const PlainEvent&) const = default;
 };
 
-std::vector<Plain> plain_events(const Profile& profile, Space space) {
-  std::vector<Plain> plain;
+std::vector<PlainEvent> plain_events(const Profile& profile, Space space) {
+  std::vector<PlainEvent> plain;
   const Lifetimes lives = lifetimes_of(profile, Space::device);
   auto change = lives.changes.begin();
   for (size_t i = 0; i < profile.events.size(); ++i) {
@@ -90,7 +90,7 @@ std::vector<Plain> plain_events(const Profile& profile, Space space) {
   }
   const int64_t first_us = plain.empty() ? 0 : plain.front().time_us;
   std::map<uint16_t, uint16_t> streams = {{0, 0}};
-  for (Plain& one : plain) {
+  for (PlainEvent& one : plain) {
     one.time_us -= first_us;
     one.stream = streams.try_emplace(one.stream, streams.size()).first->second;
   }
@@ -107,8 +107,8 @@ void check_round_trip(const Profile& profile) {
   CHECK(from_json.events == back.events);
   CHECK(from_json.strings == back.strings);
   for (const Space space : {Space::device, Space::segment}) {
-    const std::vector<Plain> expected = plain_events(profile, space);
-    const std::vector<Plain> found = plain_events(back, space);
+    const std::vector<PlainEvent> expected = plain_events(profile, space);
+    const std::vector<PlainEvent> found = plain_events(back, space);
     CHECK(found.size() == expected.size());
     const auto [wrong, right] = std::ranges::mismatch(found, expected);
     INFO("event " << wrong - found.begin());

@@ -24,22 +24,22 @@ using tests::scripted_cupti;
 
 namespace {
 
-struct Told {
+struct LoggedChange {
   bool given = false;
   bool is_pinned_host = false;
   uint64_t address = 0;
   int64_t bytes = 0;
-  bool operator==(const Told&) const = default;
+  bool operator==(const LoggedChange&) const = default;
 };
 
-std::ostream& operator<<(std::ostream& out, const Told& told) {
+std::ostream& operator<<(std::ostream& out, const LoggedChange& told) {
   return out << (told.given ? "+" : "-") << (told.is_pinned_host ? "pinned " : "") << told.address
              << ":" << told.bytes;
 }
 
-using Log = std::vector<Told>;
+using Log = std::vector<LoggedChange>;
 
-DriverWatch::Sink into(Log& log) {
+DriverWatch::Sink log_sink(Log& log) {
   return [&log](const DriverChange& change) {
     log.push_back({change.given, change.is_pinned_host, change.address, change.bytes});
   };
@@ -79,7 +79,7 @@ void release(CUmemGenericAllocationHandle handle) {
 }
 
 std::string reason() {
-  return DriverWatch([](const DriverChange&) {}).unavailable();
+  return DriverWatch([](const DriverChange&) {}).unavailable_reason();
 }
 
 /// What print_driver_watch says, started with these variables.
@@ -87,7 +87,7 @@ std::string printed(std::vector<std::string> variables) {
   std::vector<std::string> command = {"/usr/bin/env", "-u", "LD_LIBRARY_PATH", "-u", "LD_PRELOAD"};
   command.insert(command.end(), variables.begin(), variables.end());
   command.emplace_back(SHARDLENS_PRINT_DRIVER_WATCH);
-  const tests::Ended ended = tests::run(command);
+  const tests::ProcessEnd ended = tests::run(command);
   INFO(ended.out << ended.err);
   REQUIRE(ended.exit_code == 0);
   REQUIRE(ended.out.ends_with('\n'));
@@ -101,7 +101,7 @@ bool has_driver() { return std::filesystem::exists("/proc/driver/nvidia/version"
 
 TEST_CASE("every way to ask the driver for device memory is told, with its bytes") {
   Log log;
-  const DriverWatch watch(into(log));
+  const DriverWatch watch(log_sink(log));
   REQUIRE(watch.is_watching());
   CHECK(watch.not_watched().empty());
   CHECK(scripted_cupti().subscriber == "shardlens");
@@ -127,7 +127,7 @@ TEST_CASE("every way to ask the driver for device memory is told, with its bytes
 
 TEST_CASE("every way to ask the driver for pinned host memory is told as such") {
   Log log;
-  const DriverWatch watch(into(log));
+  const DriverWatch watch(log_sink(log));
   int memory = 0;
   void* at = &memory;
   call(CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc, cuMemHostAlloc_params{&at, 1, 0});
@@ -147,7 +147,7 @@ TEST_CASE("every way to ask the driver for pinned host memory is told as such") 
 
 TEST_CASE("memory that goes is told once, with the bytes that it came with") {
   Log log;
-  const DriverWatch watch(into(log));
+  const DriverWatch watch(log_sink(log));
   for (const CUdeviceptr at : {10, 20, 30}) allocate(at, at * 100);
   log.clear();
   give_back(10);
@@ -158,7 +158,7 @@ TEST_CASE("memory that goes is told once, with the bytes that it came with") {
 
 TEST_CASE("memory that was given before the watch goes with no bytes, if it goes") {
   Log log;
-  const DriverWatch watch(into(log));
+  const DriverWatch watch(log_sink(log));
   give_back(0);  // what the runtime's cudaFree(nullptr) may become
   give_back(10, CUDA_ERROR_INVALID_VALUE);
   CHECK(log.empty());
@@ -168,14 +168,14 @@ TEST_CASE("memory that was given before the watch goes with no bytes, if it goes
 
 TEST_CASE("what the driver refuses to give is not told") {
   Log log;
-  const DriverWatch watch(into(log));
+  const DriverWatch watch(log_sink(log));
   allocate(10, 1000, CUDA_ERROR_OUT_OF_MEMORY);
   CHECK(log.empty());
 }
 
 TEST_CASE("a handle's memory goes with its last release") {
   Log log;
-  const DriverWatch watch(into(log));
+  const DriverWatch watch(log_sink(log));
   create(7, 4096, CU_MEM_LOCATION_TYPE_DEVICE);
   retain(7);
   retain(8);  // a peer's, imported
@@ -187,7 +187,7 @@ TEST_CASE("a handle's memory goes with its last release") {
 
 TEST_CASE("an address that is given again before its free has returned is told in order") {
   Log log;
-  const DriverWatch watch(into(log));
+  const DriverWatch watch(log_sink(log));
   allocate(10, 1);
   give_back(10, CUDA_SUCCESS, [] { std::jthread([] { allocate(10, 2); }); });
   give_back(10);
@@ -209,7 +209,7 @@ TEST_CASE("functions that a CUPTI cannot watch are left out and named") {
     return id == CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc_v2;
   };
   Log log;
-  const DriverWatch watch(into(log));
+  const DriverWatch watch(log_sink(log));
   CHECK(watch.is_watching());
   CHECK(watch.not_watched() == std::vector<std::string>{"cuMemHostAlloc_v2"});
   allocate(10, 1);

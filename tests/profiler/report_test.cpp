@@ -21,7 +21,7 @@ namespace {
 
 // --- the same questions, answered by keeping everything and adding up all of it every time -------
 
-struct NaiveLive {
+struct NaiveBlock {
   int64_t asked = 0;
   int64_t given = 0;
   Category category{};
@@ -29,9 +29,9 @@ struct NaiveLive {
   int32_t action = -1;
   int64_t step = -1;
 };
-using NaiveSet = std::map<uint64_t, NaiveLive>;
+using NaiveSet = std::map<uint64_t, NaiveBlock>;
 
-struct Naive {
+struct NaiveReport {
   NaiveSet live;
   NaiveSet at_peak;
   int64_t peak = 0;
@@ -69,8 +69,8 @@ void naive_memory(NaiveSet& live, const Event& event, int64_t given, int64_t ste
   }
 }
 
-Naive naive_answers(const tests::RandomRecording& recording, Space space) {
-  Naive naive;
+NaiveReport naive_answers(const tests::RandomRecording& recording, Space space) {
+  NaiveReport naive;
   Phase phase = Phase::starting;
   int64_t step = -1;
   bool in_step = false;
@@ -109,7 +109,7 @@ std::vector<Row> rows_of(const std::vector<NamedAllocation>& tensors) {
   return rows;
 }
 
-std::vector<Row> rows_of(const Naive& naive, const std::vector<std::string>& strings) {
+std::vector<Row> rows_of(const NaiveReport& naive, const std::vector<std::string>& strings) {
   std::vector<Row> rows;
   for (const auto& [address, one] : naive.at_peak) {
     rows.emplace_back(one.given, one.asked, one.category, strings[one.label], one.action,
@@ -122,7 +122,7 @@ std::vector<Row> rows_of(const Naive& naive, const std::vector<std::string>& str
 void check_space(const tests::RandomRecording& recording, const RankReport& report, Space space) {
   const auto index = static_cast<size_t>(space);
   CAPTURE(kSpaceNames[index]);
-  const Naive naive = naive_answers(recording, space);
+  const NaiveReport naive = naive_answers(recording, space);
   REQUIRE(report.spaces[index]);
   const SpaceReport& found = *report.spaces[index];
   CHECK(found.peak_bytes == naive.peak);

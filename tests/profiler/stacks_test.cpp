@@ -33,7 +33,7 @@ std::string frame_text(const std::vector<std::string>& strings, const StackFrame
 
 Stack stack_of(const std::vector<std::string>& strings, const Stacks& stacks, uint32_t label) {
   Stack stack;
-  for (uint32_t at = stacks.innermost(label); at != 0; at = stacks.frames.at(at).caller) {
+  for (uint32_t at = stacks.innermost_frame(label); at != 0; at = stacks.frames.at(at).caller) {
     stack.push_back(frame_text(strings, stacks.frames[at]));
   }
   return stack;
@@ -103,7 +103,7 @@ void record(const Profile& profile, Writer& writer) {
     CHECK(writer.frame(written) == numbers.back());
   }
   for (Event event : profile.events) {
-    const uint32_t innermost = numbers[profile.stacks.innermost(event.label)];
+    const uint32_t innermost = numbers[profile.stacks.innermost_frame(event.label)];
     event.label = writer.intern(profile.strings[event.label], innermost);
     writer.append(event);
   }

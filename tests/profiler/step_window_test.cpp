@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kMapped = 1;  // as in random recordings
 
-std::vector<Event> within(const std::vector<Event>& events, StepRange range) {
+std::vector<Event> events_within(const std::vector<Event>& events, StepRange range) {
   std::vector<Event> written;
   StepWindow window(range, kMapped, [&](const Event& event) { written.push_back(event); });
   for (const Event& event : events) window.take(event);
@@ -32,7 +32,7 @@ RankReport report_of(const Profile& profile, std::vector<Event> events) {
 }
 
 /// Of the whole recording up to the end of the window: the same events from the first step on.
-std::vector<Event> until(const std::vector<Event>& events, StepRange range) {
+std::vector<Event> events_until(const std::vector<Event>& events, StepRange range) {
   bool in_last = false;
   const auto ends = [&](const Event& event) {
     const bool is_step = event.kind == EventKind::step;
@@ -43,7 +43,7 @@ std::vector<Event> until(const std::vector<Event>& events, StepRange range) {
   return {events.begin(), std::ranges::find_if(events, ends)};
 }
 
-std::vector<StepPeak> of_range(const std::vector<StepPeak>& steps, StepRange range) {
+std::vector<StepPeak> steps_in(const std::vector<StepPeak>& steps, StepRange range) {
   std::vector<StepPeak> found;
   for (const StepPeak& step : steps) {
     if (step.step + 1 >= range.first && step.step + 1 <= range.last) found.push_back(step);
@@ -53,9 +53,9 @@ std::vector<StepPeak> of_range(const std::vector<StepPeak>& steps, StepRange ran
 
 void check_like_whole(const Profile& profile, StepRange range) {
   CAPTURE(range.first, range.last);
-  const RankReport whole = report_of(profile, until(profile.events, range));
-  const RankReport part = report_of(profile, within(profile.events, range));
-  const std::vector<StepPeak> expected = of_range(whole.steps, range);
+  const RankReport whole = report_of(profile, events_until(profile.events, range));
+  const RankReport part = report_of(profile, events_within(profile.events, range));
+  const std::vector<StepPeak> expected = steps_in(whole.steps, range);
   REQUIRE(part.steps.size() == expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     CHECK(part.steps[i].step == expected[i].step);
@@ -91,12 +91,12 @@ TEST_CASE("some steps of a random recording are as in the whole") {
 TEST_CASE("some steps of a made-up training have the peak and the live set of the whole") {
   const Profile profile = tests::synthetic_profile();
   const RankReport whole = analyse(profile);
-  const RankReport part = report_of(profile, within(profile.events, {5, 9}));
+  const RankReport part = report_of(profile, events_within(profile.events, {5, 9}));
   check_like_whole(profile, {5, 9});
   REQUIRE(part.steps.size() == 5);
   CHECK(part.steps.front().step == 4);
   REQUIRE(part.step_peak);  // all of them are steady: four ran before
-  const int64_t highest = std::ranges::max(of_range(whole.steps, {5, 9}), {}, [](const auto& step) {
+  const int64_t highest = std::ranges::max(steps_in(whole.steps, {5, 9}), {}, [](const auto& step) {
                             return step.bytes[0];
                           }).bytes[0];
   CHECK(part.step_peak->bytes[0] == highest);
@@ -106,10 +106,10 @@ TEST_CASE("some steps of a made-up training have the peak and the live set of th
 
 TEST_CASE("the first two steps of a run are no steady ones in a part of it either") {
   const Profile profile = tests::synthetic_profile();
-  const RankReport part = report_of(profile, within(profile.events, {2, 3}));
+  const RankReport part = report_of(profile, events_within(profile.events, {2, 3}));
   REQUIRE(part.step_peak);
   CHECK(part.step_peak->step == 2);
-  CHECK_FALSE(report_of(profile, within(profile.events, {1, 2})).step_peak);
+  CHECK_FALSE(report_of(profile, events_within(profile.events, {1, 2})).step_peak);
 }
 
 TEST_CASE("counters have their last value when a recording begins") {
@@ -118,10 +118,11 @@ TEST_CASE("counters have their last value when a recording begins") {
         .address = static_cast<uint64_t>(counter), .value = value, .kind = EventKind::counter};
   };
   const RankReport part = report_of(
-      {}, within({counter(Counter::device_start, 70), counter(Counter::device_used, 500), step(0),
-                  counter(Counter::device_used, 100), step(1), counter(Counter::device_used, 90),
-                  step(2), counter(Counter::device_used, 1000)},
-                 {2, 2}));
+      {}, events_within(
+              {counter(Counter::device_start, 70), counter(Counter::device_used, 500), step(0),
+               counter(Counter::device_used, 100), step(1), counter(Counter::device_used, 90),
+               step(2), counter(Counter::device_used, 1000)},
+              {2, 2}));
   CHECK(part.ledger.context_bytes == 70);
   CHECK(part.ledger.device_used_bytes == 90);
   CHECK(part.counters[static_cast<size_t>(Counter::device_used)].last == 90);
@@ -134,10 +135,10 @@ TEST_CASE("running out of memory before the first step begins the recording") {
       step(0),
       {.address = 1024, .value = 300, .category = Category::gradient},
       {.address = 7, .value = 9000, .kind = EventKind::out_of_memory}};
-  const RankReport part = report_of({}, within(events, {5, 9}));
+  const RankReport part = report_of({}, events_within(events, {5, 9}));
   REQUIRE(part.out_of_memory.size() == 1);
   CHECK(part.out_of_memory.front().at.step == 0);
   CHECK(part.out_of_memory.front().at.phase == Phase::training);
   CHECK(part.out_of_memory.front().tensors.size() == 2);
-  CHECK(within({events.begin(), events.end() - 1}, {5, 9}).empty());
+  CHECK(events_within({events.begin(), events.end() - 1}, {5, 9}).empty());
 }

@@ -49,10 +49,10 @@ class AllocatorStorm {
   }
 
   StormOperation next() {
-    if (one_in(1500)) growth_percent_ = std::array{35, 50, 55, 60, 75}[below(5)];
+    if (one_in(1500)) growth_percent_ = std::array{35, 50, 55, 60, 75}[random_below(5)];
     if (one_in(500)) return rare();
     if (one_in(12) && !live_.empty()) return use_elsewhere();
-    const bool grows = live_.size() < settings_.most_live && below(100) < growth_percent_;
+    const bool grows = live_.size() < settings_.most_live && random_below(100) < growth_percent_;
     return grows || live_.empty() ? allocate() : free();
   }
 
@@ -62,39 +62,39 @@ class AllocatorStorm {
     if (operation.kind != StormKind::allocate) return;
     live_.pop_back();
     vacant_.push_back(operation.slot);
-    growth_percent_ = std::array{30, 50, 55, 65}[below(4)];
+    growth_percent_ = std::array{30, 50, 55, 65}[random_below(4)];
   }
 
  private:
-  uint64_t below(uint64_t bound) { return engine_() % bound; }
-  bool one_in(uint64_t count) { return below(count) == 0; }
+  uint64_t random_below(uint64_t bound) { return engine_() % bound; }
+  bool one_in(uint64_t count) { return random_below(count) == 0; }
 
   /// Every magnitude is as likely as the others.
   int64_t magnitude(uint64_t bound) {
     const auto bits = static_cast<uint64_t>(std::bit_width(bound - 1));
-    return static_cast<int64_t>(1 + below(bound >> below(bits)));
+    return static_cast<int64_t>(1 + random_below(bound >> random_below(bits)));
   }
 
   int64_t at_edge() {
     constexpr int64_t kMiB = int64_t{1} << 20;
     constexpr std::array kEdges = {int64_t{512}, kMiB,      2 * kMiB,  10 * kMiB, 12 * kMiB,
                                    19 * kMiB,    20 * kMiB, 40 * kMiB, 60 * kMiB, 64 * kMiB};
-    const int64_t edge = kEdges[below(kEdges.size())];
+    const int64_t edge = kEdges[random_below(kEdges.size())];
     constexpr std::array kBeside = {int64_t{-513}, int64_t{-1}, int64_t{0}, int64_t{1},
                                     int64_t{512},  kMiB,        kMiB + 1};
-    return std::max(int64_t{1}, edge + kBeside[below(kBeside.size())]);
+    return std::max(int64_t{1}, edge + kBeside[random_below(kBeside.size())]);
   }
 
   int64_t size() {
     constexpr uint64_t kMiB = uint64_t{1} << 20;
-    const uint64_t kind = below(100);
-    if (kind < 20) return static_cast<int64_t>(1 + below(4096));
-    if (kind < 40) return static_cast<int64_t>(1 + below(kMiB));
-    if (kind < 58) return static_cast<int64_t>(kMiB + below(9 * kMiB));
-    if (kind < 66) return static_cast<int64_t>(10 * kMiB + below(12 * kMiB));
+    const uint64_t kind = random_below(100);
+    if (kind < 20) return static_cast<int64_t>(1 + random_below(4096));
+    if (kind < 40) return static_cast<int64_t>(1 + random_below(kMiB));
+    if (kind < 58) return static_cast<int64_t>(kMiB + random_below(9 * kMiB));
+    if (kind < 66) return static_cast<int64_t>(10 * kMiB + random_below(12 * kMiB));
     if (kind < 72) return magnitude(static_cast<uint64_t>(settings_.largest_bytes));
     if (kind < 80) return at_edge();
-    return usual_[below(usual_.size())];
+    return usual_[random_below(usual_.size())];
   }
 
   StormOperation allocate() {
@@ -108,7 +108,7 @@ class AllocatorStorm {
   StormOperation free() {
     // What came last goes first more often, as activations do.
     const size_t reach = one_in(2) ? std::min<size_t>(live_.size(), 8) : live_.size();
-    std::swap(live_[live_.size() - 1 - below(reach)], live_.back());
+    std::swap(live_[live_.size() - 1 - random_below(reach)], live_.back());
     const size_t slot = live_.back();
     live_.pop_back();
     vacant_.push_back(slot);
@@ -116,17 +116,18 @@ class AllocatorStorm {
   }
 
   StormOperation use_elsewhere() {
-    return {
-        .kind = StormKind::record_stream, .stream = stream(), .slot = live_[below(live_.size())]};
+    return {.kind = StormKind::record_stream,
+            .stream = stream(),
+            .slot = live_[random_below(live_.size())]};
   }
 
   StormOperation rare() {
-    const uint64_t kind = below(10);
+    const uint64_t kind = random_below(10);
     if (kind < 2) return {.kind = StormKind::empty_cache};
     if (kind < 4) return {.kind = StormKind::reset_peaks};
     if (kind < 5) return {.kind = StormKind::reset_accumulated};
     if (kind < 7 && settings_.sets_fraction) {
-      const double fraction = one_in(3) ? 1 : 0.2 + static_cast<double>(below(800)) / 1000;
+      const double fraction = one_in(3) ? 1 : 0.2 + static_cast<double>(random_below(800)) / 1000;
       return {.kind = StormKind::set_fraction, .fraction = fraction};
     }
     if (outside_.size() > 2 || (!outside_.empty() && one_in(2))) return give_back();
@@ -137,7 +138,7 @@ class AllocatorStorm {
   }
 
   StormOperation give_back() {
-    std::swap(outside_[below(outside_.size())], outside_.back());
+    std::swap(outside_[random_below(outside_.size())], outside_.back());
     const size_t slot = outside_.back();
     outside_.pop_back();
     return {.kind = StormKind::give_back_outside, .slot = slot};
@@ -145,7 +146,7 @@ class AllocatorStorm {
 
   uint32_t stream() {
     // Most work is on the first one.
-    return one_in(2) ? 0 : static_cast<uint32_t>(below(settings_.streams));
+    return one_in(2) ? 0 : static_cast<uint32_t>(random_below(settings_.streams));
   }
 
   std::mt19937_64 engine_;

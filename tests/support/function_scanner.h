@@ -32,10 +32,10 @@ class Blanker {
     if (starts("//") || (line_is_empty_ && text_[at_] == '#')) {
       blank_until(text_.find('\n', at_));
     } else if (starts("/*")) {
-      blank_until(after("*/", at_ + 2));
+      blank_until(position_after("*/", at_ + 2));
     } else if (starts("R\"")) {
       const std::string tag = text_.substr(at_ + 2, text_.find('(', at_) - at_ - 2);
-      blank_until(after(")" + tag + "\"", at_));
+      blank_until(position_after(")" + tag + "\"", at_));
     } else if (text_[at_] == '"' || (text_[at_] == '\'' && !is_digit_separator())) {
       blank_until(end_of_literal());
     } else {
@@ -48,7 +48,7 @@ class Blanker {
     return at_ > 0 && std::isxdigit(static_cast<unsigned char>(text_[at_ - 1]));
   }
 
-  size_t after(const std::string& what, size_t from) const {
+  size_t position_after(const std::string& what, size_t from) const {
     const size_t found = text_.find(what, from);
     return found == std::string::npos ? found : found + what.size();
   }
@@ -78,7 +78,7 @@ struct Function {
 };
 
 /// A function, type or object that a namespace declares.
-struct Declared {
+struct Declaration {
   std::string enclosing;  // the named namespaces around it, as in "shardlens::runtime"
   std::string name;
   bool is_local = false;  // no other file sees it: it is static, or its namespace has no name
@@ -124,7 +124,7 @@ class FileScanner {
   }
 
   const std::vector<Function>& functions() const { return functions_; }
-  const std::vector<Declared>& declared() const { return declared_; }
+  const std::vector<Declaration>& declared() const { return declared_; }
 
  private:
   enum class Kind { scope, function, other };  // scope: namespace or class
@@ -148,7 +148,7 @@ class FileScanner {
 
   /// Keeps the name that the head declares, if it is in namespaces alone.
   void keep_name() {
-    Declared made;
+    Declaration made;
     made.name = declared_name(head_);
     made.line = head_line_;
     made.is_local = head_.find("static ") != std::string::npos;
@@ -214,7 +214,7 @@ class FileScanner {
   std::string text_;
   std::vector<Brace> braces_;
   std::vector<Function> functions_;
-  std::vector<Declared> declared_;
+  std::vector<Declaration> declared_;
   std::string head_;
   int head_line_ = 1;
   int line_ = 1;
@@ -224,7 +224,7 @@ inline std::vector<Function> functions_of(const std::string& text) {
   return FileScanner(text).run().functions();
 }
 
-inline std::vector<Declared> declared_in(const std::string& text) {
+inline std::vector<Declaration> declared_in(const std::string& text) {
   return FileScanner(text).run().declared();
 }
 

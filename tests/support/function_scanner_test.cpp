@@ -37,7 +37,7 @@ void empty() {}
 }
 
 TEST_CASE("the scanner finds the names that namespaces declare") {
-  const std::vector<Declared> found = declared_in(R"(
+  const std::vector<Declaration> found = declared_in(R"(
 namespace fs = std::filesystem;
 namespace n::m {
 namespace {
@@ -59,7 +59,7 @@ int shared() { return 1; }
 }  // namespace n::m
 )");
   std::string all;
-  for (const Declared& made : found) {
+  for (const Declaration& made : found) {
     CHECK(made.enclosing == "n::m");
     all += made.name + (made.is_local ? " " : "* ");
   }

@@ -34,7 +34,7 @@ inline std::string weights(const TrainBench& bench, const std::string& run) {
 /// What an undisturbed run of our own launcher's comes to.
 inline std::string undisturbed(const TrainBench& bench, const Words& flags,
                                const std::string& workers) {
-  const Ended ended = bench.train(
+  const ProcessEnd ended = bench.train(
       flags + Words{"--workers", workers, "--communicator", "gloo", "--name", "undisturbed"});
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);

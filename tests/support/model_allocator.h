@@ -16,9 +16,10 @@ namespace shardlens::tests {
 
 class ModelAllocator {
  public:
-  using Take = std::function<void(profiler::Event)>;
+  using EventSink = std::function<void(profiler::Event)>;
 
-  ModelAllocator(bool expandable, Take take) : expandable_(expandable), take_(std::move(take)) {}
+  ModelAllocator(bool expandable, EventSink take)
+      : expandable_(expandable), take_(std::move(take)) {}
 
   /// Fills in where and how much; the other fields of `event` stay. Returns the address.
   uint64_t alloc(profiler::Event event) {
@@ -183,7 +184,7 @@ class ModelAllocator {
   }
 
   bool expandable_;
-  Take take_;
+  EventSink take_;
   std::map<uint64_t, Segment> segments_;
   uint64_t next_ = uint64_t{1} << 40;
 };

@@ -17,7 +17,7 @@
 
 namespace shardlens::tests {
 
-struct Ended {
+struct ProcessEnd {
   int exit_code = -1;  // -1: a signal ended it
   int signal = 0;
   std::string out;
@@ -31,7 +31,7 @@ class Process {
       : start_(std::chrono::steady_clock::now()) {
     pid_ = ::fork();
     if (pid_ < 0) throw std::runtime_error("fork failed");
-    if (pid_ == 0) become(command);
+    if (pid_ == 0) exec_command(command);
   }
   ~Process() {
     if (pid_ > 0) {
@@ -44,7 +44,7 @@ class Process {
 
   pid_t pid() const { return pid_; }
 
-  Ended wait() {
+  ProcessEnd wait() {
     int status = 0;
     ::waitpid(pid_, &status, 0);
     pid_ = -1;
@@ -66,7 +66,7 @@ class Process {
   }
 
  private:
-  [[noreturn]] void become(const std::vector<std::string>& command) const {
+  [[noreturn]] void exec_command(const std::vector<std::string>& command) const {
     const auto redirect = [&](const char* name, int target) {
       const int file = ::open(folder_.file(name).c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0644);
       ::dup2(file, target);
@@ -86,7 +86,7 @@ class Process {
   pid_t pid_ = -1;
 };
 
-inline Ended run(const std::vector<std::string>& command) { return Process(command).wait(); }
+inline ProcessEnd run(const std::vector<std::string>& command) { return Process(command).wait(); }
 
 /// A process that has ended but was not waited for does not run.
 inline bool is_running(pid_t pid) {

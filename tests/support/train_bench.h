@@ -48,7 +48,7 @@ class TrainBench {
     words.insert(words.end(), flags.begin(), flags.end());
     return words;
   }
-  Ended train(const std::vector<std::string>& flags) const { return run(command(flags)); }
+  ProcessEnd train(const std::vector<std::string>& flags) const { return run(command(flags)); }
 
   std::string file(const std::string& name) const { return folder_.file(name); }
   /// Of the run.

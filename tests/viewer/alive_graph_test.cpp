@@ -18,8 +18,8 @@
 namespace shardlens::viewer {
 namespace {
 
-using profiler::TreeBy;
-using profiler::TreeFrom;
+using profiler::TreeGrouping;
+using profiler::TreeStart;
 
 RankLane opened(const profiler::Profile& profile) {
   RankLane rank;
@@ -38,9 +38,11 @@ int64_t bytes_of(const Lane& lane, const std::vector<uint32_t>& blocks) {
 
 std::vector<GraphQuestion> all_questions() {
   std::vector<GraphQuestion> all;
-  for (const TreeOf of : {TreeOf::alive, TreeOf::churn, TreeOf::kept}) {
-    for (const TreeBy by : {TreeBy::stack, TreeBy::module, TreeBy::category}) {
-      for (const TreeFrom from : {TreeFrom::top, TreeFrom::bottom}) all.push_back({of, by, from});
+  for (const TreeContent of : {TreeContent::alive, TreeContent::churn, TreeContent::kept}) {
+    for (const TreeGrouping by :
+         {TreeGrouping::stack, TreeGrouping::module, TreeGrouping::category}) {
+      for (const TreeStart from : {TreeStart::top, TreeStart::bottom})
+        all.push_back({of, by, from});
     }
   }
   return all;
@@ -110,7 +112,7 @@ TEST_CASE("frames lie in those above them, the largest at the left, and do not o
 
 TEST_CASE("small frames are one, and none of their bytes is lost") {
   const RankLane rank = opened(tests::stacked_recording());
-  const AliveGraph graph = graph_of(at_peak(rank), std::nullopt, {.by = TreeBy::category});
+  const AliveGraph graph = graph_of(at_peak(rank), std::nullopt, {.by = TreeGrouping::category});
   const auto frames = flame_frames(graph, 0, 0.3);
   const auto small = std::ranges::find_if(frames, [](const auto& f) { return f.smaller > 0; });
   REQUIRE(small != frames.end());
@@ -139,7 +141,7 @@ TEST_CASE("churn is what a step allocates and frees again, added up over the eve
       if (event.kind == profiler::EventKind::free) bytes += std::exchange(born[event.address], 0);
     }
     const AliveGraph graph =
-        graph_of({&rank, stretch.first_change}, std::nullopt, {.of = TreeOf::churn});
+        graph_of({&rank, stretch.first_change}, std::nullopt, {.of = TreeContent::churn});
     CHECK(bytes > 0);
     CHECK(graph.total_bytes() == bytes);
   }
@@ -149,7 +151,7 @@ TEST_CASE("what is kept of every step but the first is a leak, and nothing else 
   constexpr int64_t kKept = 3 << 20;
   const RankLane rank = opened(tests::leaking_recording(6, kKept, 5 << 20));
   const AliveGraph graph =
-      graph_of({&rank, rank.lane.changes() - 1}, std::nullopt, {.of = TreeOf::kept});
+      graph_of({&rank, rank.lane.changes() - 1}, std::nullopt, {.of = TreeContent::kept});
   // Of the steps 0 to 5 the first is left out, and the last one still goes on.
   CHECK(graph.total_bytes() == 4 * kKept);
   const auto rows = place_rows(graph, 0, PlaceSort::own, {});
@@ -158,7 +160,7 @@ TEST_CASE("what is kept of every step but the first is a leak, and nothing else 
   CHECK(rows[0].oldest_steps == 4);
   const RankLane sound = opened(tests::stacked_recording({.steps = 6}));
   const auto last = sound.lane.arrays().stretches.back().first_change - 1;
-  CHECK(graph_of({&sound, last}, std::nullopt, {.of = TreeOf::kept}).total_bytes() == 0);
+  CHECK(graph_of({&sound, last}, std::nullopt, {.of = TreeContent::kept}).total_bytes() == 0);
 }
 
 TEST_CASE("the list has every place once, and its own bytes are all there is") {
@@ -235,7 +237,8 @@ TEST_CASE("two runs are compared place by place, although lines have moved") {
   const RankLane same = opened(tests::stacked_recording({.keep_weights = true}, 7));
   const RankLane more =
       opened(tests::stacked_recording({.keep_weights = true, .activation_bytes = 5 << 20}, 7));
-  for (const TreeBy by : {TreeBy::stack, TreeBy::module, TreeBy::category}) {
+  for (const TreeGrouping by :
+       {TreeGrouping::stack, TreeGrouping::module, TreeGrouping::category}) {
     const AliveGraph equal = graph_of(at_peak(same), at_peak(before), {.by = by});
     for (size_t i = 0; i < equal.nodes.size(); ++i) {
       const profiler::TreeNode& node = equal.tree.nodes[i];

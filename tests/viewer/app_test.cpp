@@ -17,16 +17,16 @@
 namespace shardlens::viewer {
 namespace {
 
-using tests::Ended;
+using tests::ProcessEnd;
 
-Ended view(std::vector<std::string> arguments) {
+ProcessEnd view(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), {"/usr/bin/env", kDriverLeaks, SHARDLENS, "view"});
   arguments.emplace_back("--no-cache");
   return tests::run(arguments);
 }
 
 bool has_offscreen(const Files& files) {
-  const Ended ended = view({files.a, "--screenshot", files.folder.file("probe.png")});
+  const ProcessEnd ended = view({files.a, "--screenshot", files.folder.file("probe.png")});
   return ended.err.find("no OpenGL") == std::string::npos;
 }
 
@@ -40,7 +40,7 @@ TEST_CASE("reports and pages are written without OpenGL or display") {
                                                                   {"--export", "page.html"}};
   for (const auto& [flag, name] : kinds) {
     const std::string path = files.folder.file(name);
-    const Ended ended = view({files.a, files.b, flag, path});
+    const ProcessEnd ended = view({files.a, files.b, flag, path});
     CAPTURE(ended.err);
     CHECK(ended.exit_code == 0);
     CHECK(tests::read_file(path).find("reshard") != std::string::npos);
@@ -48,8 +48,8 @@ TEST_CASE("reports and pages are written without OpenGL or display") {
 }
 
 TEST_CASE("a file that is missing is said before a display is asked for") {
-  const Ended ended = tests::run({"/usr/bin/env", "-u", "DISPLAY", "-u", "WAYLAND_DISPLAY",
-                                  kDriverLeaks, SHARDLENS, "view", "nothing.slp"});
+  const ProcessEnd ended = tests::run({"/usr/bin/env", "-u", "DISPLAY", "-u", "WAYLAND_DISPLAY",
+                                       kDriverLeaks, SHARDLENS, "view", "nothing.slp"});
   CHECK(ended.exit_code == 2);
   CHECK(
       ended.err ==
@@ -77,7 +77,7 @@ TEST_CASE("a screenshot is the same bytes twice, in the size that was asked for"
   const std::string first = files.folder.file("first.png");
   const std::string second = files.folder.file("second.png");
   for (const std::string& path : {first, second}) {
-    const Ended ended = view({files.a, files.b, "--screenshot", path, "--size", "900x600"});
+    const ProcessEnd ended = view({files.a, files.b, "--screenshot", path, "--size", "900x600"});
     CAPTURE(ended.err);
     REQUIRE(ended.exit_code == 0);
   }
@@ -101,7 +101,7 @@ TEST_CASE("every layout, detail and theme has a screenshot of its own") {
                                             "panel.alive",        "scale.up"};
   for (const std::string& script : scripts) {
     const std::string path = files.folder.file("view.png");
-    const Ended ended =
+    const ProcessEnd ended =
         view({files.a, files.b, "--screenshot", path, "--size", "1100x700", "--do", script});
     CAPTURE(script, ended.err);
     REQUIRE(ended.exit_code == 0);
@@ -138,7 +138,7 @@ TEST_CASE("the what-if panel is in a screenshot, the same bytes twice") {
   std::set<std::string> pictures;
   for (const char* script : {"whatif,whatif.batch.more", "whatif,whatif.batch.more", "whatif"}) {
     const std::string path = files.folder.file("whatif.png");
-    const Ended ended = view({config, "--screenshot", path, "--do", script});
+    const ProcessEnd ended = view({config, "--screenshot", path, "--do", script});
     CAPTURE(ended.err);
     REQUIRE(ended.exit_code == 0);
     pictures.insert(tests::read_file(path));
@@ -149,7 +149,7 @@ TEST_CASE("the what-if panel is in a screenshot, the same bytes twice") {
 TEST_CASE("what cannot be opened is a message, and the rest is drawn") {
   const Files files;
   const std::string path = files.folder.file("report.txt");
-  const Ended ended = view({files.a, files.folder.file("none"), "--report", path});
+  const ProcessEnd ended = view({files.a, files.folder.file("none"), "--report", path});
   CHECK(ended.exit_code == 1);
   CHECK(ended.err.find("none: no such file or folder") != std::string::npos);
   CHECK(tests::read_file(path).find("keep") != std::string::npos);
@@ -178,7 +178,7 @@ TEST_CASE("wrong usage is one line and exit code 2") {
       {"--session", files.folder.file("none.json"), "--report", files.folder.file("x.txt")},
       {"--no-such-flag"}};
   for (const auto& arguments : wrong) {
-    const Ended ended = view(arguments);
+    const ProcessEnd ended = view(arguments);
     CAPTURE(ended.err);
     CHECK(ended.exit_code == 2);
     CHECK(ended.err.starts_with("shardlens view: "));
@@ -187,13 +187,13 @@ TEST_CASE("wrong usage is one line and exit code 2") {
 }
 
 TEST_CASE("the help lists every command") {
-  const Ended ended = tests::run({SHARDLENS, "view", "--help"});
+  const ProcessEnd ended = tests::run({SHARDLENS, "view", "--help"});
   CHECK(ended.exit_code == 0);
   CHECK(ended.out.find("layout.difference") != std::string::npos);
 }
 
 TEST_CASE("without a display the window is refused with what to do instead") {
-  const Ended ended =
+  const ProcessEnd ended =
       tests::run({"/usr/bin/env", "-u", "DISPLAY", "-u", "WAYLAND_DISPLAY", SHARDLENS, "view"});
   CHECK(ended.exit_code == 1);
   CHECK(ended.err.find("--screenshot") != std::string::npos);

@@ -47,7 +47,7 @@ Facts some_facts() {
       .column_x = 0.005};
 }
 
-ViewState after(std::string_view id, ViewState state = {}) {
+ViewState state_after(std::string_view id, ViewState state = {}) {
   const Command* const command = find_command(id);
   REQUIRE(command != nullptr);
   REQUIRE(command->apply != nullptr);
@@ -55,7 +55,7 @@ ViewState after(std::string_view id, ViewState state = {}) {
   return state;
 }
 
-ViewState with(const std::function<void(ViewState&)>& change) {
+ViewState changed_state(const std::function<void(ViewState&)>& change) {
   ViewState state;
   change(state);
   return state;
@@ -316,21 +316,23 @@ const std::map<std::string_view, Effect> kEffects = {
           }}},
     {"cursor.left",
      {.given = [](auto& s) { s.cursor = 1; },
-      .wanted = [](auto& s) { s.cursor = 0.995, s.at = At::cursor; }}},
+      .wanted = [](auto& s) { s.cursor = 0.995, s.at = TableMoment::cursor; }}},
     {"cursor.right",
      {.given = [](auto& s) { s.cursor = 1; },
-      .wanted = [](auto& s) { s.cursor = 1.005, s.at = At::cursor; }}},
+      .wanted = [](auto& s) { s.cursor = 1.005, s.at = TableMoment::cursor; }}},
     {"cursor.clear",
      {.given =
           [](auto& s) {
-            s.cursor = 1, s.selection = Range{1, 2}, s.at = At::cursor, s.pick = Pick{};
+            s.cursor = 1, s.selection = Range{1, 2}, s.at = TableMoment::cursor, s.pick = Pick{};
           },
       .wanted =
-          [](auto& s) { s.cursor.reset(), s.selection.reset(), s.at = At::peak, s.pick.reset(); }}},
-    {"peak", {.wanted = [](auto& s) { s.cursor = 0.5, s.at = At::cursor; }}},
+          [](auto& s) {
+            s.cursor.reset(), s.selection.reset(), s.at = TableMoment::peak, s.pick.reset();
+          }}},
+    {"peak", {.wanted = [](auto& s) { s.cursor = 0.5, s.at = TableMoment::cursor; }}},
     {"peak.next",
      {.given = [](auto& s) { s.cursor = 0.5; },
-      .wanted = [](auto& s) { s.cursor = 1.25, s.at = At::cursor; }}},
+      .wanted = [](auto& s) { s.cursor = 1.25, s.at = TableMoment::cursor; }}},
     {"step.next",
      {.wanted =
           [](auto& s) {
@@ -345,8 +347,8 @@ const std::map<std::string_view, Effect> kEffects = {
           [](auto& s) {
             s.view = Range{1, 2};
           }}},
-    {"search.next", {.wanted = [](auto& s) { s.cursor = 0.2, s.at = At::cursor; }}},
-    {"search.previous", {.wanted = [](auto& s) { s.cursor = 3.1, s.at = At::cursor; }}},
+    {"search.next", {.wanted = [](auto& s) { s.cursor = 0.2, s.at = TableMoment::cursor; }}},
+    {"search.previous", {.wanted = [](auto& s) { s.cursor = 3.1, s.at = TableMoment::cursor; }}},
     {"search.clear",
      {.given = [](auto& s) { s.search = "mlp"; }, .wanted = [](auto& s) { s.search.clear(); }}},
     {"note.remove",
@@ -362,7 +364,7 @@ const std::map<std::string_view, Effect> kEffects = {
           [](auto& s) {
             s.notes = {{2, "b", Alignment::step}, {1, "a", Alignment::step}}, s.cursor = 1;
           },
-      .wanted = [](auto& s) { s.cursor = 2, s.at = At::cursor; }}},
+      .wanted = [](auto& s) { s.cursor = 2, s.at = TableMoment::cursor; }}},
     {"note.previous",
      {.given =
           [](auto& s) {
@@ -371,7 +373,7 @@ const std::map<std::string_view, Effect> kEffects = {
           },
       .wanted =
           [](auto& s) {
-            s.alignment = Alignment::time, s.view.reset(), s.cursor = 7, s.at = At::cursor;
+            s.alignment = Alignment::time, s.view.reset(), s.cursor = 7, s.at = TableMoment::cursor;
           }}},
     {"panel.alive", {.wanted = [](auto& s) { s.panels.alive = false; }}},
     {"panel.table", {.wanted = [](auto& s) { s.panels.table = false; }}},
@@ -381,11 +383,11 @@ const std::map<std::string_view, Effect> kEffects = {
     {"panel.reserved", {.wanted = [](auto& s) { s.panels.reserved = false; }}},
     {"failure.next",
      {.given = [](auto& s) { s.cursor = 1; },
-      .wanted = [](auto& s) { s.cursor = 3, s.at = At::cursor; }}},
+      .wanted = [](auto& s) { s.cursor = 3, s.at = TableMoment::cursor; }}},
     {"panel.events", {.wanted = [](auto& s) { s.panels.events = true; }}},
-    {"event.next", {.wanted = [](auto& s) { s.cursor = 0.75, s.at = At::cursor; }}},
-    {"event.previous", {.wanted = [](auto& s) { s.cursor = 0.25, s.at = At::cursor; }}},
-    {"at.next", {.wanted = [](auto& s) { s.at = At::cursor; }}},
+    {"event.next", {.wanted = [](auto& s) { s.cursor = 0.75, s.at = TableMoment::cursor; }}},
+    {"event.previous", {.wanted = [](auto& s) { s.cursor = 0.25, s.at = TableMoment::cursor; }}},
+    {"at.next", {.wanted = [](auto& s) { s.at = TableMoment::cursor; }}},
     {"alive.down", scrolls<&ViewState::alive_first, 20, 24>()},
     {"alive.up", scrolls<&ViewState::alive_first, 12, 2>()},
     {"places.down", scrolls<&ViewState::places_first, 5, 15>()},
@@ -407,11 +409,14 @@ const std::map<std::string_view, Effect> kEffects = {
     {"tree.of",
      {.given = [](auto& s) { s.tree.zoom = {"main"}; },
       .wanted =
-          [](auto& s) { s.tree.is_open = true, s.tree.of = TreeOf::churn, s.tree.zoom.clear(); }}},
+          [](auto& s) {
+            s.tree.is_open = true, s.tree.of = TreeContent::churn, s.tree.zoom.clear();
+          }}},
     {"tree.by",
-     {.wanted = [](auto& s) { s.tree.is_open = true, s.tree.by = profiler::TreeBy::module; }}},
+     {.wanted =
+          [](auto& s) { s.tree.is_open = true, s.tree.by = profiler::TreeGrouping::module; }}},
     {"tree.from",
-     {.wanted = [](auto& s) { s.tree.is_open = true, s.tree.from = profiler::TreeFrom::bottom; }}},
+     {.wanted = [](auto& s) { s.tree.is_open = true, s.tree.from = profiler::TreeStart::bottom; }}},
     {"tree.sort",
      {.given = [](auto& s) { s.tree.first = 3; },
       .wanted = [](auto& s) { s.tree.sort = PlaceSort::total, s.tree.first = 0; }}},
@@ -478,10 +483,10 @@ TEST_CASE("every command that changes the state does what its title says") {
     if (is_turn(command.id)) continue;
     REQUIRE(kEffects.contains(command.id));
     const Effect& effect = kEffects.at(command.id);
-    const ViewState given = with(effect.given);
+    const ViewState given = changed_state(effect.given);
     ViewState wanted = given;
     effect.wanted(wanted);
-    ViewState found = after(command.id, given);
+    ViewState found = state_after(command.id, given);
     // Ranges are rounded; all else is exact.
     check_near(found.view, wanted.view);
     found.view = wanted.view;
@@ -500,12 +505,12 @@ TEST_CASE("every control turns the configuration by one choice, and nothing else
     CAPTURE(turn.id);
     ViewState given;
     given.what_if = what_if(turn.from);
-    const ViewState found = after(turn.id, given);
+    const ViewState found = state_after(turn.id, given);
     auto wanted = nlohmann::json::parse(given.what_if->config);
     for (const auto& [key, value] : turn.to.items()) wanted[key] = value;
     CHECK(nlohmann::json::parse(found.what_if->config) == wanted);
     CHECK(found.what_if->base == given.what_if->base);
-    CHECK(after(turn.id) == ViewState());  // the panel is closed
+    CHECK(state_after(turn.id) == ViewState());  // the panel is closed
   }
   // There is a control for each, both ways.
   CHECK(kTurns.size() == 2 * kControls);
@@ -519,9 +524,9 @@ TEST_CASE("sliders stop at their ends, and know what is between their choices") 
   CHECK(batch.words[batch.chosen] == "48");
   CHECK(batch.words[batch.chosen - 1] == "32");
   CHECK(batch.words[batch.chosen + 1] == "64");
-  for (int i = 0; i < 40; ++i) state = after("whatif.batch.less", state);
+  for (int i = 0; i < 40; ++i) state = state_after("whatif.batch.less", state);
   CHECK(choices_of(*state.what_if, Control::batch).chosen == 0);
-  for (int i = 0; i < 40; ++i) state = after("whatif.batch.more", state);
+  for (int i = 0; i < 40; ++i) state = state_after("whatif.batch.more", state);
   const Choices most = choices_of(*state.what_if, Control::batch);
   CHECK(most.chosen + 1 == most.words.size());
   CHECK(request_of(*state.what_if).name == "keep: batch 4096");
@@ -534,8 +539,8 @@ TEST_CASE(
     if (command.apply == nullptr) continue;
     CAPTURE(command.id);
     const ViewState before;
-    const ViewState once = after(command.id);
-    const bool switches = once != before && after(command.id, once) == before;
+    const ViewState once = state_after(command.id);
+    const bool switches = once != before && state_after(command.id, once) == before;
     const auto marked = is_on(command.id, once);
     // These go between two things, neither of which is off.
     const std::set<std::string_view> pairs = {"at.next",   "tree.form",  "tree.from",
@@ -564,7 +569,7 @@ TEST_CASE("undo goes back through every change, redo forth again") {
   std::vector<ViewState> states = {state};
   for (const char* id : {"layout.rows", "zoom.in", "theme.next", "peak"}) {
     history.remember(state);
-    state = after(id, state);
+    state = state_after(id, state);
     states.push_back(state);
   }
   for (size_t i = states.size() - 1; i-- > 0;) {

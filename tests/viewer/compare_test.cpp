@@ -62,7 +62,7 @@ TEST_CASE("what is alive adds up to the total, however it is grouped") {
   const Lane lane = lane_of(tests::synthetic_profile({.steps = 4, .layers = 6}));
   const ActionNames names(lane.info().header);
   for (const int64_t change : {lane.peak().max_change, int64_t{40}, kBeforeAll}) {
-    const int64_t total = sum_of(lane.pyramid().after(change));
+    const int64_t total = sum_of(lane.pyramid().bytes_after(change));
     for (int i = 0; i < kGroupings; ++i) {
       const auto rows = alive_rows(lane, names, change, static_cast<Grouping>(i));
       CHECK(sum(rows) == total);

@@ -83,8 +83,8 @@ TEST_CASE("images are placed pixel by pixel, or stretched, and their gaps show w
   source.width = 2;
   source.height = 1;
   source.pixels = {packed(kRed), 0};
-  CHECK(count(flat(on_white(10, 10, {Placed{{3, 3, 2, 1}, &source}})), kRed) == 1);
-  CHECK(count(flat(on_white(10, 10, {Placed{{0, 0, 10, 10}, &source}})), kRed) == 50);
+  CHECK(count(flat(on_white(10, 10, {PlacedImage{{3, 3, 2, 1}, &source}})), kRed) == 1);
+  CHECK(count(flat(on_white(10, 10, {PlacedImage{{0, 0, 10, 10}, &source}})), kRed) == 50);
 }
 
 }  // namespace shardlens::viewer

@@ -45,10 +45,10 @@ std::string path_of(const std::string& name) {
   return SHARDLENS_SOURCE_DIR "/tests/fixtures/viewer/" + name + ".png";
 }
 
-struct Opened {
-  explicit Opened(const tests::ViewRecordingOptions& options)
+struct OpenedLane {
+  explicit OpenedLane(const tests::ViewRecordingOptions& options)
       : lane(lane_of(tests::view_recording(options))), names(lane.info().header) {}
-  Columns columns(const Opened& baseline, const Range& x) const {
+  Columns columns(const OpenedLane& baseline, const Range& x) const {
     const Warp warp = warp_of(Alignment::phase, {&lane, &names}, {&baseline.lane, &baseline.names});
     return columns_of(warp, lane, x, kWidth);
   }
@@ -58,8 +58,8 @@ struct Opened {
 };
 
 std::map<std::string, Image> lane_images() {
-  const Opened keep({.keep_weights = true});
-  const Opened reshard({.activation_bytes = 4 << 20, .forward_ns = 9'000'000});
+  const OpenedLane keep({.keep_weights = true});
+  const OpenedLane reshard({.activation_bytes = 4 << 20, .forward_ns = 9'000'000});
   const Range all{-1, 4};
   const Columns a = keep.columns(keep, all);
   const Columns b = reshard.columns(keep, all);

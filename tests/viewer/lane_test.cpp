@@ -42,7 +42,7 @@ void check_like_report(const profiler::Profile& profile) {
   CHECK(lane.peak().at_max == space->given);
   CHECK(lane.time_of(lane.peak().max_change) == space->peak_at.time_ns);
   CHECK(lane.alive_after(lane.peak().max_change).size() == space->tensors.size());
-  CHECK(lane.pyramid().after(lane.changes() - 1) == space->end_given);
+  CHECK(lane.pyramid().bytes_after(lane.changes() - 1) == space->end_given);
   std::vector<profiler::StepPeak> steps;
   for (const Stretch& stretch : lane.arrays().stretches) {
     if (stretch.number < 0) continue;
@@ -66,14 +66,14 @@ void check_like_report(const profiler::Profile& profile) {
 }
 
 /// A run of an allocator. Each event's label is the number of the allocation that was under way.
-struct Numbered {
+struct NumberedRun {
   profiler::Profile profile;
   std::vector<int64_t> reserved;  // after each event of a segment
 };
 
-Numbered numbered_run(uint64_t seed, bool expandable) {
+NumberedRun numbered_run(uint64_t seed, bool expandable) {
   std::mt19937_64 engine(seed);
-  Numbered run;
+  NumberedRun run;
   run.profile.header.device = "cuda";
   run.profile.strings = {""};
   int64_t reserved = 0;
@@ -105,7 +105,7 @@ Numbered numbered_run(uint64_t seed, bool expandable) {
 
 /// Checks what all segments together have given to tensors, and that none has given more than it
 /// has.
-void check_uses(const Numbered& run, const Lane& lane) {
+void check_uses(const NumberedRun& run, const Lane& lane) {
   std::map<uint64_t, int64_t> live;
   int64_t given = 0;
   profiler::BlockTracker tracker;
@@ -133,11 +133,11 @@ void check_uses(const Numbered& run, const Lane& lane) {
 
 void check_segments(uint64_t seed, bool expandable) {
   CAPTURE(seed, expandable);
-  const Numbered run = numbered_run(seed, expandable);
+  const NumberedRun run = numbered_run(seed, expandable);
   const Lane lane = lane_of(run.profile, Space::segment);
   REQUIRE(lane.info().unmatched == 0);
   CHECK(lane.peak().max_bytes == std::ranges::max(run.reserved));
-  const CategoryBytes end = lane.pyramid().after(lane.changes() - 1);
+  const CategoryBytes end = lane.pyramid().bytes_after(lane.changes() - 1);
   CHECK(end[static_cast<size_t>(Category::other)] == run.reserved.back());
   // The allocation behind a segment made the allocator take it.
   std::map<uint64_t, std::string> taken;
@@ -179,7 +179,7 @@ TEST_CASE("what is alive after any change adds up to the bands there") {
     const auto change =
         static_cast<int64_t>(engine() % static_cast<uint64_t>(lane.changes() + 1)) - 1;
     const auto alive = lane.alive_after(change);
-    CHECK(bytes_of(lane, alive) == sum_of(lane.pyramid().after(change)));
+    CHECK(bytes_of(lane, alive) == sum_of(lane.pyramid().bytes_after(change)));
     CHECK(std::ranges::adjacent_find(alive, std::greater_equal{}) == alive.end());
   }
 }

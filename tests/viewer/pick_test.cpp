@@ -334,11 +334,11 @@ TEST_CASE("the choices of the tree and the heads of its list are pressed") {
   const auto choices = areas_of(presenter, Area::Kind::tree_choice);
   REQUIRE(choices.size() == 10);
   press(presenter, choices[1]);
-  CHECK(presenter.state().tree.of == TreeOf::churn);
+  CHECK(presenter.state().tree.of == TreeContent::churn);
   press(presenter, choices[5]);
-  CHECK(presenter.state().tree.by == profiler::TreeBy::category);
+  CHECK(presenter.state().tree.by == profiler::TreeGrouping::category);
   press(presenter, choices[7]);
-  CHECK(presenter.state().tree.from == profiler::TreeFrom::bottom);
+  CHECK(presenter.state().tree.from == profiler::TreeStart::bottom);
   press(presenter, choices[9]);
   CHECK(presenter.state().tree.form == TreeForm::list);
   for (const Area& head : areas_of(presenter, Area::Kind::tree_sort)) {

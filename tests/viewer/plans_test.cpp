@@ -115,7 +115,7 @@ Range shown_at(const std::vector<std::optional<Extent>>& columns, size_t i) {
 /// Of all of the run; a recording that goes on for a step has no more than that at its end.
 void check_columns(const Run& run, Alignment alignment, int count, int64_t most_bytes) {
   const Lane& lane = run.ranks[0].lane;
-  const LaneToAlign one{&lane, &run.ranks[0].names};
+  const NamedLane one{&lane, &run.ranks[0].names};
   const Warp warp = warp_of(alignment, one, one);
   const Range all = warp.extent();
   const auto measured = columns_of(warp, lane, all, count);
@@ -213,7 +213,7 @@ TEST_CASE("what was measured beside the plan is said in bytes, and drawn") {
   // In bars of the colour for more.
   const uint32_t bar = packed(colors_of(Theme::light).more);
   const bool has_bar = std::ranges::any_of(picture.items, [&](const Item& item) {
-    const auto* const placed = std::get_if<Placed>(&item);
+    const auto* const placed = std::get_if<PlacedImage>(&item);
     return placed != nullptr && std::ranges::count(placed->image->pixels, bar) > 0;
   });
   CHECK(has_bar);

@@ -76,7 +76,7 @@ const Area& area_of(const Picture& picture, Area::Kind kind, size_t run) {
 std::string everything(const Picture& picture) {
   std::string all = to_text(picture);
   for (const Item& item : picture.items) {
-    const auto* const placed = std::get_if<Placed>(&item);
+    const auto* const placed = std::get_if<PlacedImage>(&item);
     if (placed == nullptr) continue;
     const auto& pixels = placed->image->pixels;
     all.append(reinterpret_cast<const char*>(pixels.data()), 4 * pixels.size());
@@ -383,7 +383,7 @@ TEST_CASE("of very many actions the ribbon still shows computation and communica
   const auto rows_with_color = [&] {
     int rows = 0;
     for (const Item& item : draw(presenter).items) {
-      const auto* const placed = std::get_if<Placed>(&item);
+      const auto* const placed = std::get_if<PlacedImage>(&item);
       if (placed == nullptr || placed->image->height != 2) continue;
       for (int y = 0; y < 2; ++y) {
         const auto first = placed->image->pixels.begin() + y * placed->image->width;

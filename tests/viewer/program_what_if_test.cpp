@@ -20,8 +20,8 @@ namespace {
 
 constexpr Canvas kPanel{1600, 1000, 0, 1};
 
-WhatIfEdit of_program(const std::vector<std::string>& command, int64_t world = 64,
-                      const std::string& device = "null:h100") {
+WhatIfEdit program_edit(const std::vector<std::string>& command, int64_t world = 64,
+                        const std::string& device = "null:h100") {
   const nlohmann::json config = {
       {"command", command}, {"device", device}, {"world", world}, {"solo_rank", 5}};
   return {.of = "llama", .base = config.dump(), .config = config.dump(), .gpu = "h100"};
@@ -44,8 +44,9 @@ ViewState recorded(const tests::TemporaryFolder& folder, const std::string& conf
 }  // namespace
 
 TEST_CASE("a recorded program is recorded again on other ranks, or with another batch") {
-  WhatIfEdit now = of_program({"python", "train.py", "--batch-size", "32", "--name", "it's mine"});
-  CHECK(asked_of(now) == Asked::recording);
+  WhatIfEdit now =
+      program_edit({"python", "train.py", "--batch-size", "32", "--name", "it's mine"});
+  CHECK(what_if_kind_of(now) == WhatIfKind::recording);
   CHECK(
       record_line(now) ==
       "shardlens record --device null:h100 --world 64 --rank 5 -- python train.py --batch-size 32 "
@@ -87,14 +88,14 @@ TEST_CASE("a batch is found by its name alone, and ranks that a launcher gives a
        "2",
        record + " -- torchrun --nproc_per_node 8 a.py --bs 4"}};
   for (const Case& one : cases) {
-    WhatIfEdit now = of_program(one.command);
+    WhatIfEdit now = program_edit(one.command);
     CAPTURE(one.line);
     const Choices batch = choices_of(now, Control::batch);
     CHECK((batch.words.empty() ? "" : batch.words[batch.chosen]) == one.batch);
     turn(now, Control::batch, 1);
     CHECK(record_line(now) == one.line);
   }
-  CHECK(record_line(of_program({"python", "a.py"}, 1, "cuda")) == record + " -- python a.py");
+  CHECK(record_line(program_edit({"python", "a.py"}, 1, "cuda")) == record + " -- python a.py");
 }
 
 TEST_CASE("the panel of a recorded program says why it has no plan, and what to do") {

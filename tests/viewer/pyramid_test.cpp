@@ -116,7 +116,7 @@ TEST_CASE("the composition after a change is the sum of those before") {
   const LaneData data = random_changes(engine, 3000);
   const Pyramid pyramid = pyramid_of(data);
   for (int64_t change = -1; change < 3000; change += 37) {
-    CHECK(pyramid.after(change) == brute_force(data, change, change + 1).at_max);
+    CHECK(pyramid.bytes_after(change) == brute_force(data, change, change + 1).at_max);
   }
 }
 
@@ -126,7 +126,7 @@ TEST_CASE("a pyramid over nothing is empty") {
   const Pyramid pyramid = pyramid_of(data);
   CHECK(pyramid.query(kBeforeAll, 10).max_bytes == 0);
   CHECK(pyramid.query(3, 3).max_change == kBeforeAll);
-  CHECK(sum_of(pyramid.after(5)) == 0);
+  CHECK(sum_of(pyramid.bytes_after(5)) == 0);
 }
 
 }  // namespace shardlens::viewer

@@ -10,7 +10,7 @@
 namespace shardlens::viewer {
 namespace {
 
-struct Searched {
+struct SearchedLane {
   Lane lane = lane_of(tests::view_recording({.rank = 1}));
   ActionNames names{lane.info().header};
 
@@ -23,7 +23,7 @@ struct Searched {
 }  // namespace
 
 TEST_CASE("a search finds by name, category, action, size, rank and life") {
-  const Searched searched;
+  const SearchedLane searched;
   const auto named = searched("MLP3");
   REQUIRE_FALSE(named.empty());
   for (const Hit& hit : named) {
@@ -49,7 +49,7 @@ TEST_CASE("a search finds by name, category, action, size, rank and life") {
 }
 
 TEST_CASE("a search finds by every call of a stack") {
-  Searched searched;
+  SearchedLane searched;
   searched.lane = lane_of(tests::stacked_recording());
   const auto found = searched("mlp.forward model.py:90");
   CHECK_FALSE(found.empty());

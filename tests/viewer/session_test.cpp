@@ -48,7 +48,7 @@ ViewState random_state(std::mt19937_64& engine) {
   state.theme = static_cast<Theme>(below(3));
   state.ranks = static_cast<Ranks>(below(3));
   state.detail = static_cast<Detail>(below(3));
-  state.at = static_cast<At>(below(2));
+  state.at = static_cast<TableMoment>(below(2));
   state.memory = static_cast<ShownMemory>(below(kMemoryNames.size()));
   state.grouping = static_cast<Grouping>(below(kGroupings));
   state.panels = {flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag()};
@@ -79,10 +79,10 @@ ViewState random_state(std::mt19937_64& engine) {
   state.zoom = flag() ? 1.25 : 2;
   if (flag()) state.pick = random_pick(engine);
   state.tree = {.is_open = flag(),
-                .of = static_cast<TreeOf>(below(kTreeOfNames.size())),
+                .of = static_cast<TreeContent>(below(kTreeOfNames.size())),
                 .form = static_cast<TreeForm>(below(kTreeFormNames.size())),
-                .by = static_cast<profiler::TreeBy>(below(profiler::kTreeByNames.size())),
-                .from = static_cast<profiler::TreeFrom>(below(profiler::kTreeFromNames.size())),
+                .by = static_cast<profiler::TreeGrouping>(below(profiler::kTreeByNames.size())),
+                .from = static_cast<profiler::TreeStart>(below(profiler::kTreeFromNames.size())),
                 .sort = static_cast<PlaceSort>(below(kPlaceSortNames.size())),
                 .compares = flag(),
                 .threshold = below(kTreeThresholds.size()),
@@ -133,7 +133,7 @@ TEST_CASE("a session moved with its runs shows the same place, and its link open
   state.files = {folder.file("here/runs/a.slp")};
   state.view = Range{1, 2};
   state.cursor = 1.5;
-  state.at = At::cursor;
+  state.at = TableMoment::cursor;
   state.heights = {0.5, 1};
   state.lanes.names = {{state.files[0], "mine"}};
   state.notes = {{1.25, "look", Alignment::step}};

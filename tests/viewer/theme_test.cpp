@@ -76,7 +76,7 @@ double contrast(const Color& a, const Color& b) {
   return (high + 0.05) / (low + 0.05);
 }
 
-Color over(const Color& top, const Color& ground) {
+Color blend(const Color& top, const Color& ground) {
   const auto mix = [&](uint8_t from, uint8_t to) {
     return static_cast<uint8_t>(std::lround(from + (to - from) * (top.a / 255.0)));
   };
@@ -98,8 +98,8 @@ TEST_CASE("text has a contrast of 4.5 on everything it stands on, in every theme
     }
     CHECK(contrast(c.on_accent, c.accent) >= 4.5);
     // Labels over the cursor's ground, on bars of steps and phases, on actions.
-    CHECK(contrast(c.plot, over(c.cursor.with_alpha(230), c.plot)) >= 4.5);
-    CHECK(contrast(c.text, over(c.accent.with_alpha(70), c.plot)) >= 4.5);
+    CHECK(contrast(c.plot, blend(c.cursor.with_alpha(230), c.plot)) >= 4.5);
+    CHECK(contrast(c.text, blend(c.accent.with_alpha(70), c.plot)) >= 4.5);
     CHECK(contrast(c.text, c.grid) >= 4.5);
     for (int part = 0; part < 8; ++part) {
       CAPTURE(part);

@@ -12,10 +12,10 @@
 namespace shardlens::viewer {
 namespace {
 
-struct Opened {
-  explicit Opened(const tests::ViewRecordingOptions& options)
+struct OpenedLane {
+  explicit OpenedLane(const tests::ViewRecordingOptions& options)
       : lane(lane_of(tests::view_recording(options))), names(lane.info().header) {}
-  LaneToAlign to_align() const { return {&lane, &names}; }
+  NamedLane to_align() const { return {&lane, &names}; }
 
   Lane lane;
   ActionNames names;
@@ -25,17 +25,17 @@ const Alignment kAll[] = {Alignment::time, Alignment::step, Alignment::phase, Al
                           Alignment::normalised};
 
 /// Two strategies of one model whose steps take different times in different places.
-const Opened& fast() {
-  static const Opened opened({.keep_weights = true});
+const OpenedLane& fast() {
+  static const OpenedLane opened({.keep_weights = true});
   return opened;
 }
-const Opened& slow() {
-  static const Opened opened({.forward_ns = 11'000'000, .backward_ns = 13'000'000});
+const OpenedLane& slow() {
+  static const OpenedLane opened({.forward_ns = 11'000'000, .backward_ns = 13'000'000});
   return opened;
 }
 
 /// When the first action of a kind and unit of a step began.
-int64_t begin_of(const Opened& opened, size_t step, PassPart part, const std::string& unit) {
+int64_t begin_of(const OpenedLane& opened, size_t step, PassPart part, const std::string& unit) {
   size_t stretch = 0;
   const auto& stretches = opened.lane.arrays().stretches;
   while (stretches[stretch].number != static_cast<int64_t>(step)) ++stretch;
@@ -96,7 +96,7 @@ TEST_CASE("by phase, the same points of a step lie on each other") {
 }
 
 TEST_CASE("by step, a step of every strategy takes the same room") {
-  for (const Opened* opened : {&fast(), &slow()}) {
+  for (const OpenedLane* opened : {&fast(), &slow()}) {
     const Warp warp = warp_of(Alignment::step, opened->to_align(), fast().to_align());
     CHECK(warp.extent() == Range{-1, 4});
     for (const Stretch& stretch : opened->lane.arrays().stretches) {
@@ -117,7 +117,7 @@ TEST_CASE("columns show recorded moments, and the highest of all is the peak") {
       for (const auto& column : columns) {
         REQUIRE(column.has_value());
         CHECK(sum_of(column->at_max) == column->max_bytes);
-        CHECK(slow().lane.pyramid().after(column->max_change) == column->at_max);
+        CHECK(slow().lane.pyramid().bytes_after(column->max_change) == column->at_max);
         highest = std::max(highest, column->max_bytes);
       }
       CHECK(highest == slow().lane.peak().max_bytes);

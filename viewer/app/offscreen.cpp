@@ -39,7 +39,7 @@ EGLDisplay open_display() {
 
 }  // namespace
 
-struct Offscreen::Context {
+struct OffscreenContext::Context {
   EGLDisplay display = EGL_NO_DISPLAY;
   EGLContext context = EGL_NO_CONTEXT;
   GLuint buffer = 0;
@@ -94,11 +94,11 @@ struct Offscreen::Context {
   }
 };
 
-Offscreen::Offscreen(int width, int height) : context_(std::make_unique<Context>()) {
+OffscreenContext::OffscreenContext(int width, int height) : context_(std::make_unique<Context>()) {
   context_->make();
   context_->make_target(width, height);
 }
 
-Offscreen::~Offscreen() = default;
+OffscreenContext::~OffscreenContext() = default;
 
 }  // namespace shardlens::viewer

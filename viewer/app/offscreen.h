@@ -6,14 +6,14 @@
 namespace shardlens::viewer {
 
 /// A current OpenGL 3.3 context that draws into memory of a given size, until it is destroyed.
-class Offscreen {
+class OffscreenContext {
  public:
   /// Makes the context current. Throws std::runtime_error if this machine has no EGL that can do
   /// it.
-  Offscreen(int width, int height);
-  ~Offscreen();
-  Offscreen(const Offscreen&) = delete;
-  Offscreen& operator=(const Offscreen&) = delete;
+  OffscreenContext(int width, int height);
+  ~OffscreenContext();
+  OffscreenContext(const OffscreenContext&) = delete;
+  OffscreenContext& operator=(const OffscreenContext&) = delete;
 
  private:
   struct Context;

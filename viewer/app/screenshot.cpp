@@ -11,7 +11,7 @@
 namespace shardlens::viewer {
 
 Image screenshot(Presenter& presenter, const ScreenshotOptions& options) {
-  const Offscreen target(options.width, options.height);
+  const OffscreenContext target(options.width, options.height);
   ImGuiSession session(options.font_file);
   GlBackdrop backdrop;
   session.set_scale(options.scale * presenter.state().zoom);

@@ -277,7 +277,7 @@ int run_viewer(const std::vector<std::string>& arguments) {
   const bool has_window = wants_window(options);
   const ViewState state = first_state(options);
   int exit_code = 0;
-  const auto open = [&](const ReadPart& meanwhile) {
+  const auto open = [&](const ReadProgress& meanwhile) {
     auto presenter =
         std::make_unique<Presenter>(state, options.caches ? default_cache_folder() : "", meanwhile);
     exit_code = say_messages(*presenter);

@@ -101,7 +101,7 @@ class Window {
 
  private:
   /// Returns the window, and notes that something has happened to it.
-  static Window& of(GLFWwindow* window) {
+  static Window& window_of(GLFWwindow* window) {
     auto& self = *static_cast<Window*>(glfwGetWindowUserPointer(window));
     self.has_happened_ = true;
     return self;
@@ -129,13 +129,13 @@ class Window {
   void listen() {
     glfwSetKeyCallback(
         window_, [](GLFWwindow* window, int key, int scancode, int action, int modifiers) {
-          Window& self = of(window);
+          Window& self = window_of(window);
           if (action == GLFW_RELEASE) return;
           self.inputs_.push_back(KeyPress{chord_of(key, modifiers, glfwGetKeyName(key, scancode))});
         });
     // The character of a key comes right behind it; of several keys that compose one, the last.
     glfwSetCharCallback(window_, [](GLFWwindow* window, unsigned character) {
-      Window& self = of(window);
+      Window& self = window_of(window);
       auto* const key =
           self.inputs_.empty() ? nullptr : std::get_if<KeyPress>(&self.inputs_.back());
       const bool has_key = key != nullptr && key->character == 0;
@@ -143,22 +143,24 @@ class Window {
       *key = {with_character(key->chord, character), character};
     });
     glfwSetDropCallback(window_, [](GLFWwindow* window, int count, const char** paths) {
-      of(window).dropped_.assign(paths, paths + count);
+      window_of(window).dropped_.assign(paths, paths + count);
     });
     glfwSetCursorPosCallback(window_, [](GLFWwindow* window, double x, double y) {
-      of(window).inputs_.push_back(PointerMove{static_cast<float>(x), static_cast<float>(y)});
+      window_of(window).inputs_.push_back(
+          PointerMove{static_cast<float>(x), static_cast<float>(y)});
     });
     glfwSetMouseButtonCallback(window_, [](GLFWwindow* window, int button, int action, int) {
       const PointerMove at = pointer_of(window);
-      of(window).inputs_.push_back(
+      window_of(window).inputs_.push_back(
           ButtonChange{at.x, at.y, button == GLFW_MOUSE_BUTTON_LEFT ? Button::left : Button::other,
                        action == GLFW_PRESS});
     });
     glfwSetScrollCallback(window_, [](GLFWwindow* window, double, double notches) {
-      of(window).inputs_.push_back(turn_of(window, notches));
+      window_of(window).inputs_.push_back(turn_of(window, notches));
     });
-    glfwSetFramebufferSizeCallback(window_, [](GLFWwindow* window, int, int) { of(window); });
-    glfwSetWindowRefreshCallback(window_, [](GLFWwindow* window) { of(window); });
+    glfwSetFramebufferSizeCallback(window_,
+                                   [](GLFWwindow* window, int, int) { window_of(window); });
+    glfwSetWindowRefreshCallback(window_, [](GLFWwindow* window) { window_of(window); });
   }
 
   GLFWwindow* window_ = nullptr;

@@ -24,7 +24,7 @@ struct WindowOptions {
 };
 
 /// Opens the recordings to be shown; it calls `meanwhile` to show its progress.
-using OpenPresenter = std::function<std::unique_ptr<Presenter>(const ReadPart& meanwhile)>;
+using OpenPresenter = std::function<std::unique_ptr<Presenter>(const ReadProgress& meanwhile)>;
 
 /// Shows the window until it is closed. Throws std::runtime_error, before anything is opened, if
 /// there is no display.

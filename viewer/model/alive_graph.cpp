@@ -26,7 +26,7 @@ GraphKey key_of_block(const Block& block) {
   return {block.label, block.action, block.phase, block.category};
 }
 
-std::map<GraphKey, GraphGroup> groups_of(const GraphSide& side, TreeOf of) {
+std::map<GraphKey, GraphGroup> groups_of(const GraphSide& side, TreeContent of) {
   const Lane& lane = side.rank->lane;
   const int64_t step = step_of_change(lane, side.change);
   std::map<GraphKey, GraphGroup> groups;
@@ -130,10 +130,10 @@ std::vector<uint32_t> churned_blocks(const Lane& lane, int64_t change) {
 
 }  // namespace
 
-std::vector<uint32_t> blocks_of(const Lane& lane, int64_t change, TreeOf of) {
-  if (of == TreeOf::churn) return churned_blocks(lane, change);
+std::vector<uint32_t> blocks_of(const Lane& lane, int64_t change, TreeContent of) {
+  if (of == TreeContent::churn) return churned_blocks(lane, change);
   std::vector<uint32_t> blocks = lane.alive_after(change);
-  if (of == TreeOf::alive) return blocks;
+  if (of == TreeContent::alive) return blocks;
   const int64_t first = first_settled_step(lane);
   const int64_t now = step_of_change(lane, change);
   std::erase_if(blocks, [&](uint32_t index) {
@@ -236,7 +236,7 @@ int64_t found_bytes(const AliveGraph& graph, const std::vector<bool>& found) {
 namespace {
 
 bool is_before(const PlaceRow& a, const PlaceRow& b, PlaceSort sort) {
-  const auto of = [sort](const PlaceRow& row) -> int64_t {
+  const auto sort_value = [sort](const PlaceRow& row) -> int64_t {
     switch (sort) {
       case PlaceSort::own:
         return row.own_bytes;
@@ -253,7 +253,7 @@ bool is_before(const PlaceRow& a, const PlaceRow& b, PlaceSort sort) {
     }
     return 0;
   };
-  if (of(a) != of(b)) return of(a) > of(b);
+  if (sort_value(a) != sort_value(b)) return sort_value(a) > sort_value(b);
   if (sort != PlaceSort::name && a.total_bytes != b.total_bytes) {
     return a.total_bytes > b.total_bytes;
   }

@@ -22,11 +22,11 @@ namespace shardlens::viewer {
 /// The blocks that a tree is of: those that are alive at the moment; those that the step around it
 /// allocates and frees again; or those alive at the moment that an earlier step allocated, but not
 /// the first one, which allocates what stays for good: a list of leaks.
-enum class TreeOf : uint8_t { alive, churn, kept };
+enum class TreeContent : uint8_t { alive, churn, kept };
 constexpr std::array<std::string_view, 3> kTreeOfNames = {"alive", "churn", "kept"};
 
 /// Returns the blocks in order of birth.
-std::vector<uint32_t> blocks_of(const Lane& lane, int64_t change, TreeOf of);
+std::vector<uint32_t> blocks_of(const Lane& lane, int64_t change, TreeContent of);
 
 /// The facts about a node of the tree that the tree does not have.
 struct GraphNode {
@@ -44,7 +44,7 @@ struct AliveGraph {
   profiler::AliveTree tree;
   std::vector<GraphNode> nodes;       // one for each of the tree's
   std::map<GraphKey, uint32_t> ends;  // the node at which a block's path ends
-  profiler::TreeBy by{};
+  profiler::TreeGrouping by{};
   bool compares = false;
 
   /// Returns the node at which a block's path ends; nothing if the block is not in the tree.
@@ -60,9 +60,9 @@ struct GraphSide {
 };
 
 struct GraphQuestion {
-  TreeOf of{};
-  profiler::TreeBy by{};
-  profiler::TreeFrom from{};
+  TreeContent of{};
+  profiler::TreeGrouping by{};
+  profiler::TreeStart from{};
 };
 
 /// Builds the tree of a rank, compared with the baseline's if there is one.

@@ -29,7 +29,7 @@ std::string file_words(const fs::path& path) {
   return "";
 }
 
-std::optional<BrowsedPath> browsed(const fs::path& path, const std::string& folder) {
+std::optional<BrowsedPath> browsed_path(const fs::path& path, const std::string& folder) {
   const std::string name = path.filename().string();
   if (name.starts_with(".")) return std::nullopt;
   std::error_code unreadable;
@@ -57,7 +57,7 @@ std::vector<BrowsedPath> content_of(const std::string& folder) {
   const fs::path path = folder.empty() ? "." : folder;
   for (fs::directory_iterator at(path, unreadable), end; !unreadable && at != end;
        at.increment(unreadable)) {
-    if (auto entry = browsed(at->path(), folder)) all.push_back(std::move(*entry));
+    if (auto entry = browsed_path(at->path(), folder)) all.push_back(std::move(*entry));
     if (all.size() == kMostBrowsed) break;
   }
   std::ranges::sort(all, [](const BrowsedPath& a, const BrowsedPath& b) {

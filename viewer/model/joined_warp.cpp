@@ -34,7 +34,7 @@ class PlanStretches {
     }
   }
 
-  std::optional<size_t> of(const Stretch& stretch) {
+  std::optional<size_t> stretch_index(const Stretch& stretch) {
     if (stretch.number < 0) {
       const auto phase = static_cast<size_t>(stretch.phase);
       const size_t nth = seen_[phase]++;
@@ -66,7 +66,7 @@ class SpanRanges {
     for (size_t i = count; i-- > 0;) begins_[i] = std::min(begins_[i], begins_[i + 1]);
   }
 
-  std::span<const Span> of(size_t stretch) const {
+  std::span<const Span> spans_of(size_t stretch) const {
     return spans_.subspan(begins_[stretch], begins_[stretch + 1] - begins_[stretch]);
   }
 
@@ -138,7 +138,7 @@ class Joiner {
     JoinedWarp warps;
     std::vector<Warp::Piece> run;
     const auto close = [&] {
-      Warp warp(std::exchange(run, {}), warp_.by_change());
+      Warp warp(std::exchange(run, {}), warp_.is_by_change());
       if (!warp.pieces().empty()) warps.push_back(std::move(warp));
     };
     for (const Warp::Piece& piece : pieces_) {
@@ -157,13 +157,13 @@ class Joiner {
     return lane.change_at(static_cast<double>(time_ns));
   }
   double x_of(int64_t time_ns) const {
-    const bool by_change = warp_.by_change();
+    const bool by_change = warp_.is_by_change();
     return warp_.x_of(by_change ? static_cast<double>(first_change(measured_, time_ns))
                                 : static_cast<double>(time_ns));
   }
   double position_of(int64_t time_ns) const {
-    return warp_.by_change() ? static_cast<double>(first_change(plan_, time_ns))
-                             : static_cast<double>(time_ns);
+    return warp_.is_by_change() ? static_cast<double>(first_change(plan_, time_ns))
+                                : static_cast<double>(time_ns);
   }
   void add(const Pair& from, const Pair& to) {
     pieces_.push_back({{x_of(from.measured_ns), x_of(to.measured_ns)},
@@ -192,10 +192,11 @@ JoinedWarp joined_warp(const Warp& measured_warp, const Lane& measured, const La
   const SpanRanges plan_spans(plan);
   const auto& stretches = measured.arrays().stretches;
   for (size_t i = 0; i < stretches.size(); ++i) {
-    const auto other = plan_stretches.of(stretches[i]);
+    const auto other = plan_stretches.stretch_index(stretches[i]);
     if (!other) continue;
     const std::vector<Pair> pairs =
-        pairs_of(stretches[i], spans.of(i), plan.arrays().stretches[*other], plan_spans.of(*other));
+        pairs_of(stretches[i], spans.spans_of(i), plan.arrays().stretches[*other],
+                 plan_spans.spans_of(*other));
     for (size_t p = 1; p < pairs.size(); ++p) joiner.join(pairs[p - 1], pairs[p]);
   }
   return joiner.finish();

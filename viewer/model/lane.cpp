@@ -40,7 +40,7 @@ void Lane::finish() {
   int64_t ran = info_.steps_before;
   for (const Stretch& stretch : sections_.stretches) {
     if (stretch.number < 0 || ran++ < kFirstSteadyStep) continue;
-    const Extent extent = between_changes(stretch.first_change, stretch.end_change);
+    const Extent extent = extent_of_changes(stretch.first_change, stretch.end_change);
     if (!step_peak_ || extent.max_bytes > step_peak_->max_bytes) step_peak_ = extent;
   }
 }
@@ -61,11 +61,11 @@ int64_t Lane::time_of(int64_t change) const {
   return sections_.times_ns[static_cast<size_t>(std::min(change, changes() - 1))];
 }
 
-Extent Lane::between(double begin_ns, double end_ns) const {
-  return between_changes(change_at(begin_ns), change_at(end_ns));
+Extent Lane::extent_between(double begin_ns, double end_ns) const {
+  return extent_of_changes(change_at(begin_ns), change_at(end_ns));
 }
 
-Extent Lane::between_changes(int64_t begin, int64_t end) const {
+Extent Lane::extent_of_changes(int64_t begin, int64_t end) const {
   return pyramid_.query(begin - 1, std::max(begin, end));
 }
 

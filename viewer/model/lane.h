@@ -69,9 +69,9 @@ class Lane {
   int64_t change_at(double time_ns) const;
   int64_t time_of(int64_t change) const;  // kBeforeAll: 0
   /// Returns the highest moment between two times; the state at the first one counts.
-  Extent between(double begin_ns, double end_ns) const;
+  Extent extent_between(double begin_ns, double end_ns) const;
   /// Returns the highest moment of the changes begin..end-1; the state before `begin` counts.
-  Extent between_changes(int64_t begin, int64_t end) const;
+  Extent extent_of_changes(int64_t begin, int64_t end) const;
   /// Returns the most bytes that LibTorch had reserved between two times; nothing if the recording
   /// has none of these.
   std::optional<int64_t> reserved_between(double begin_ns, double end_ns) const;

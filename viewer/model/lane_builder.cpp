@@ -348,7 +348,7 @@ Lane lane_of(const profiler::Profile& profile, std::optional<Space> space) {
                          .judgement = profile.judgement});
 }
 
-Lane read_lane(const std::string& path, std::optional<Space> space, const ReadPart& tell) {
+Lane read_lane(const std::string& path, std::optional<Space> space, const ReadProgress& tell) {
   profiler::Reader reader(path);
   LaneBuilder builder(reader.header(), space);
   builder.expect(reader.stored_events());

@@ -71,11 +71,11 @@ Lane lane_of(const profiler::Profile& profile, std::optional<profiler::Space> sp
 
 /// Receives the part of a recording that has been read, from 0 to 1, and returns true if the rest
 /// is wanted.
-using ReadPart = std::function<bool(double part)>;
+using ReadProgress = std::function<bool(double part)>;
 
 /// Makes a lane of a file block by block. Throws as Reader does, and std::runtime_error if `tell`
 /// returns false.
 Lane read_lane(const std::string& path, std::optional<profiler::Space> space = std::nullopt,
-               const ReadPart& tell = {});
+               const ReadProgress& tell = {});
 
 }  // namespace shardlens::viewer

@@ -324,7 +324,7 @@ void save_cached_lane(const std::string& folder, const RecordingStamp& stamp, co
 }
 
 Lane open_lane(const std::string& recording, const std::string& folder,
-               std::optional<profiler::Space> space, const ReadPart& tell) {
+               std::optional<profiler::Space> space, const ReadProgress& tell) {
   RecordingStamp stamp = stamp_of(recording);
   if (space) stamp.path += fmt::format("#{}", profiler::kSpaceNames[static_cast<size_t>(*space)]);
   if (auto cached = load_cached_lane(folder, stamp)) return std::move(*cached);

@@ -41,6 +41,6 @@ void save_cached_lane(const std::string& folder, const RecordingStamp& stamp, co
 /// lane that was read is cached if the recording is whole and long enough to be worth it. `space`
 /// and `tell` are those of read_lane; each space is cached for itself. Throws as read_lane does.
 Lane open_lane(const std::string& recording, const std::string& folder,
-               std::optional<profiler::Space> space = std::nullopt, const ReadPart& tell = {});
+               std::optional<profiler::Space> space = std::nullopt, const ReadProgress& tell = {});
 
 }  // namespace shardlens::viewer

@@ -88,7 +88,7 @@ void build_pyramid(LaneData& data) {
 }
 
 /// Keeps the best of the moments so far; compositions of nodes are not copied until the end.
-class Pyramid::Best {
+class Pyramid::BestMoment {
  public:
   void take(const Extent& extent) {
     min_bytes_ = std::min(min_bytes_, extent.min_bytes);
@@ -136,7 +136,7 @@ Pyramid::Pyramid(std::span<const uint32_t> words, std::span<const Block> blocks,
 }
 
 /// Looks at each change of a range within one leaf, by replaying from the leaf's checkpoint.
-void Pyramid::scan(int64_t begin, int64_t end, Best& best) const {
+void Pyramid::scan(int64_t begin, int64_t end, BestMoment& best) const {
   if (begin >= end) return;
   const int64_t leaf = begin / kLeafChanges;
   CategoryBytes bytes = checkpoints_[static_cast<size_t>(leaf)];
@@ -147,7 +147,7 @@ void Pyramid::scan(int64_t begin, int64_t end, Best& best) const {
   }
 }
 
-void Pyramid::climb(int64_t first_leaf, int64_t end_leaf, Best& best) const {
+void Pyramid::climb(int64_t first_leaf, int64_t end_leaf, BestMoment& best) const {
   int64_t first = first_leaf;
   int64_t end = end_leaf;
   for (const int64_t begin : level_begins_) {
@@ -164,7 +164,7 @@ void Pyramid::climb(int64_t first_leaf, int64_t end_leaf, Best& best) const {
 
 Extent Pyramid::query(int64_t begin, int64_t end) const {
   end = std::min(end, changes());
-  Best best;
+  BestMoment best;
   if (begin <= kBeforeAll) best.take(0, kBeforeAll, {});
   begin = std::max<int64_t>(begin, 0);
   if (begin >= end) return best.extent();
@@ -183,7 +183,7 @@ Extent Pyramid::query(int64_t begin, int64_t end) const {
   return best.extent();
 }
 
-CategoryBytes Pyramid::after(int64_t change) const {
+CategoryBytes Pyramid::bytes_after(int64_t change) const {
   if (change < 0 || words_.empty()) return {};
   change = std::min(change, changes() - 1);
   const int64_t leaf = change / kLeafChanges;

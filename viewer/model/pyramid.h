@@ -29,12 +29,12 @@ class Pyramid {
   /// Returns the highest of the states after the changes begin..end-1, where kBeforeAll may be the
   /// first. The range is cut to the changes that exist; an empty one gives the empty state.
   Extent query(int64_t begin, int64_t end) const;
-  CategoryBytes after(int64_t change) const;
+  CategoryBytes bytes_after(int64_t change) const;
 
  private:
-  class Best;
-  void scan(int64_t begin, int64_t end, Best& best) const;
-  void climb(int64_t first_leaf, int64_t end_leaf, Best& best) const;
+  class BestMoment;
+  void scan(int64_t begin, int64_t end, BestMoment& best) const;
+  void climb(int64_t first_leaf, int64_t end_leaf, BestMoment& best) const;
 
   std::span<const uint32_t> words_;
   std::span<const Block> blocks_;

@@ -125,7 +125,7 @@ Lane read_snapshot(const std::string& path, std::optional<profiler::Space> space
   return lane_of(profiler::import_memory_viz_file(path), space);
 }
 
-void open_lane_of(Job& job, const std::string& cache_folder, const ReadPart& tell) {
+void open_lane_of(Job& job, const std::string& cache_folder, const ReadProgress& tell) {
   const RecordingStamp stamp = stamp_of(job.path);
   Lane lane = is_snapshot(job.path) ? read_snapshot(job.path, job.space)
                                     : open_lane(job.path, cache_folder, job.space, tell);
@@ -160,7 +160,7 @@ void open_plan(Job& job) {
   job.opened->path = job.path;
 }
 
-void open(Job& job, const std::string& cache_folder, const ReadPart& tell) {
+void open(Job& job, const std::string& cache_folder, const ReadProgress& tell) {
   try {
     job.path.ends_with(".json") ? open_plan(job) : open_lane_of(job, cache_folder, tell);
   } catch (const std::exception& error) {
@@ -168,7 +168,8 @@ void open(Job& job, const std::string& cache_folder, const ReadPart& tell) {
   }
 }
 
-void open_all(std::vector<Job>& jobs, const std::string& cache_folder, const ReadPart& meanwhile) {
+void open_all(std::vector<Job>& jobs, const std::string& cache_folder,
+              const ReadProgress& meanwhile) {
   constexpr std::chrono::milliseconds kPause(50);
   constexpr double kReading = 0.7;  // of a job; pyramid and caching take the rest
   std::atomic<size_t> next = 0;
@@ -199,7 +200,7 @@ void open_all(std::vector<Job>& jobs, const std::string& cache_folder, const Rea
 
 /// Returns the runs of a group that shares a name which cannot keep it: all, but for the only
 /// measured one among plans, which are of it more often than not.
-std::vector<Run*> unnamed(const std::vector<Run*>& group) {
+std::vector<Run*> unnamed_runs(const std::vector<Run*>& group) {
   const auto is_plan = [](const Run* run) { return run->is_predicted(); };
   if (std::ranges::count_if(group, is_plan) + 1 != std::ssize(group)) return group;
   std::vector<Run*> plans = group;
@@ -218,7 +219,7 @@ void name_by_folder(std::vector<Run>& runs) {
     std::set<std::string> folders;
     for (const Run* run : group) folders.insert(folder_of(run));
     if (group.size() == 1 || folders.size() < group.size()) continue;
-    for (Run* run : unnamed(group)) run->name = folder_of(run) + "/" + name;
+    for (Run* run : unnamed_runs(group)) run->name = folder_of(run) + "/" + name;
   }
 }
 
@@ -301,7 +302,7 @@ std::vector<size_t> bases_of(const std::vector<Run>& runs, size_t baseline,
 }
 
 OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& cache_folder,
-                     std::optional<profiler::Space> space, const ReadPart& meanwhile,
+                     std::optional<profiler::Space> space, const ReadProgress& meanwhile,
                      const std::vector<std::string>& closed) {
   OpenedRuns opened;
   std::vector<Job> jobs;

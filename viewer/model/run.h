@@ -93,7 +93,8 @@ std::string missing_text(const std::string& path);
 /// left out.
 OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& cache_folder,
                      std::optional<profiler::Space> space = std::nullopt,
-                     const ReadPart& meanwhile = {}, const std::vector<std::string>& closed = {});
+                     const ReadProgress& meanwhile = {},
+                     const std::vector<std::string>& closed = {});
 
 /// Returns for each run the index of that with which it is compared: the first of `wanted` that
 /// shows the same memory, else the first run that does.

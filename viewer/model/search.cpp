@@ -25,7 +25,7 @@ int64_t number_of(std::string_view text, std::string_view part) {
   return number;
 }
 
-std::string_view without(std::string_view text, std::string_view suffix) {
+std::string_view strip_suffix(std::string_view text, std::string_view suffix) {
   if (text.ends_with(suffix)) text.remove_suffix(suffix.size());
   return text;
 }
@@ -37,7 +37,8 @@ void add_part(Query& query, std::string_view part) {
     query.rank =
         static_cast<int32_t>(std::min<int64_t>(number_of(part.substr(5), part), INT32_MAX));
   } else if (part.starts_with("life>")) {
-    query.more_than_steps = number_of(without(without(part.substr(5), "s"), "step"), part);
+    query.more_than_steps =
+        number_of(strip_suffix(strip_suffix(part.substr(5), "s"), "step"), part);
   } else if (part.starts_with('>')) {
     query.more_than_bytes = parse_bytes(part.substr(1));
   } else if (part.starts_with('<')) {

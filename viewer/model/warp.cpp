@@ -31,7 +31,7 @@ std::vector<size_t> steps_of(const Lane& lane) {
   return steps;
 }
 
-Warp by_time(const Lane& lane) {
+Warp time_warp(const Lane& lane) {
   const auto steps = steps_of(lane);
   const double zero =
       steps.empty() ? 0 : static_cast<double>(lane.arrays().stretches[steps.front()].begin_ns);
@@ -84,7 +84,7 @@ std::optional<size_t> same_step(const Lane& baseline, int64_t number) {
 }
 
 /// Returns the points that both have, without those whose order is not the same in both.
-StepPoints common_points(const LaneToAlign& lane, const LaneToAlign& baseline, size_t step) {
+StepPoints common_points(const NamedLane& lane, const NamedLane& baseline, size_t step) {
   const auto& stretches = lane.lane->arrays().stretches;
   const auto other = same_step(*baseline.lane, stretches[step].number);
   if (!other) return {};
@@ -111,7 +111,7 @@ StepPoints common_points(const LaneToAlign& lane, const LaneToAlign& baseline, s
 /// Makes a warp in which each step has the length 1, and so have the parts before the first step
 /// and after the last. `points_of` gives the inner points of the step with an index.
 template <typename PointsOf>
-Warp by_step(const Lane& lane, const PointsOf& points_of) {
+Warp step_warp(const Lane& lane, const PointsOf& points_of) {
   const auto steps = steps_of(lane);
   if (steps.empty()) return {{{{0, 1}, {0, end_of(lane)}}}, false};
   const auto& stretches = lane.arrays().stretches;
@@ -178,14 +178,15 @@ double Warp::x_of(double position) const {
   return mapped(position, piece.position, piece.x);
 }
 
-Warp warp_of(Alignment alignment, const LaneToAlign& lane, const LaneToAlign& baseline) {
+Warp warp_of(Alignment alignment, const NamedLane& lane, const NamedLane& baseline) {
   switch (alignment) {
     case Alignment::time:
-      return by_time(*lane.lane);
+      return time_warp(*lane.lane);
     case Alignment::step:
-      return by_step(*lane.lane, [](size_t) { return StepPoints{}; });
+      return step_warp(*lane.lane, [](size_t) { return StepPoints{}; });
     case Alignment::phase:
-      return by_step(*lane.lane, [&](size_t step) { return common_points(lane, baseline, step); });
+      return step_warp(*lane.lane,
+                       [&](size_t step) { return common_points(lane, baseline, step); });
     case Alignment::event: {
       const Range all{0, static_cast<double>(lane.lane->changes())};
       return {{{all, all}}, true};
@@ -197,12 +198,12 @@ Warp warp_of(Alignment alignment, const LaneToAlign& lane, const LaneToAlign& ba
 }
 
 double x_of_change(const Warp& warp, const Lane& lane, int64_t change) {
-  return warp.x_of(warp.by_change() ? static_cast<double>(change)
-                                    : static_cast<double>(lane.time_of(change)));
+  return warp.x_of(warp.is_by_change() ? static_cast<double>(change)
+                                       : static_cast<double>(lane.time_of(change)));
 }
 
 double x_of_failure(const Warp& warp, const Lane& lane, const FailedRequest& failure) {
-  if (warp.by_change()) return x_of_change(warp, lane, failure.change - 1);
+  if (warp.is_by_change()) return x_of_change(warp, lane, failure.change - 1);
   return warp.x_of(static_cast<double>(failure.time_ns));
 }
 
@@ -243,7 +244,7 @@ namespace {
 int64_t border_at(const Warp& warp, const Lane& lane, double x) {
   const Range all = warp.extent();
   const double position = warp.position_at(std::clamp(x, all.begin, all.end)).value_or(0);
-  return warp.by_change() ? static_cast<int64_t>(position + 0.5) : lane.change_at(position);
+  return warp.is_by_change() ? static_cast<int64_t>(position + 0.5) : lane.change_at(position);
 }
 
 /// True if the range lies outside the warp's extent, or if the warp shows nothing at one of its
@@ -262,7 +263,7 @@ std::optional<Extent> column_of(const Warp& warp, const Lane& lane, const Range&
   if (is_gap(warp, x)) return std::nullopt;
   const int64_t begin = border_at(warp, lane, x.begin);
   const int64_t end = border_at(warp, lane, x.end);
-  return lane.between_changes(begins_anew && begin < end ? begin + 1 : begin, end);
+  return lane.extent_of_changes(begins_anew && begin < end ? begin + 1 : begin, end);
 }
 
 std::vector<std::optional<Extent>> columns_of(const Warp& warp, const Lane& lane, const Range& x,
@@ -273,7 +274,7 @@ std::vector<std::optional<Extent>> columns_of(const Warp& warp, const Lane& lane
   for (int i = 0; i < count; ++i) {
     const int64_t end = border_at(warp, lane, x_at(i + 1));
     if (!is_gap(warp, {x_at(i), x_at(i + 1)})) {
-      columns[static_cast<size_t>(i)] = lane.between_changes(begin, end);
+      columns[static_cast<size_t>(i)] = lane.extent_of_changes(begin, end);
     }
     begin = end;
   }
@@ -283,7 +284,7 @@ std::vector<std::optional<Extent>> columns_of(const Warp& warp, const Lane& lane
 std::optional<int64_t> change_at(const Warp& warp, const Lane& lane, double x) {
   const auto position = warp.position_at(x);
   if (!position) return std::nullopt;
-  if (warp.by_change()) return static_cast<int64_t>(*position);
+  if (warp.is_by_change()) return static_cast<int64_t>(*position);
   return lane.change_at(std::floor(*position) + 0.5) - 1;
 }
 

@@ -44,7 +44,7 @@ class Warp {
   /// left out.
   Warp(std::vector<Piece> pieces, bool by_change);
 
-  bool by_change() const { return by_change_; }
+  bool is_by_change() const { return by_change_; }
   const std::vector<Piece>& pieces() const { return pieces_; }
   Range extent() const;  // in x
 
@@ -59,11 +59,11 @@ class Warp {
 
 /// A lane with the names of its actions. warp_of makes the warp of `lane`; the others are compared
 /// with `baseline`: for `phase`, the points of a step that both have lie on each other.
-struct LaneToAlign {
+struct NamedLane {
   const Lane* lane = nullptr;
   const ActionNames* names = nullptr;
 };
-Warp warp_of(Alignment alignment, const LaneToAlign& lane, const LaneToAlign& baseline);
+Warp warp_of(Alignment alignment, const NamedLane& lane, const NamedLane& baseline);
 
 /// Returns the x of a change of the lane.
 double x_of_change(const Warp& warp, const Lane& lane, int64_t change);

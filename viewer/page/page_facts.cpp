@@ -32,7 +32,7 @@ double in_us(int64_t time_ns) {
 
 /// Gives every text or path a number, the first 0.
 template <class Value>
-class Numbered {
+class NumberedValues {
  public:
   size_t number_of(const Value& value) {
     const auto [known, is_new] = known_.try_emplace(value, values_.size());
@@ -69,8 +69,8 @@ class PathNumbers {
   }
 
  private:
-  Numbered<std::tuple<std::string, std::string, uint32_t>> places_;
-  Numbered<std::pair<size_t, size_t>> nodes_;
+  NumberedValues<std::tuple<std::string, std::string, uint32_t>> places_;
+  NumberedValues<std::pair<size_t, size_t>> nodes_;
 };
 
 std::string text_of(const Json& json) {
@@ -97,20 +97,20 @@ Json categories_of_page(bool has_shards) {
 
 /// Returns the x and the microseconds, or changes, of the ends of each piece.
 Json warp_json(const Warp& warp) {
-  const double unit = warp.by_change() ? 1 : static_cast<double>(kNsPerUs);
+  const double unit = warp.is_by_change() ? 1 : static_cast<double>(kNsPerUs);
   Json pieces = Json::array();
   for (const Warp::Piece& piece : warp.pieces()) {
     pieces.push_back(
         {piece.x.begin, piece.x.end, piece.position.begin / unit, piece.position.end / unit});
   }
-  return {{"by_change", warp.by_change()}, {"pieces", std::move(pieces)}};
+  return {{"by_change", warp.is_by_change()}, {"pieces", std::move(pieces)}};
 }
 
 Json warps_json(const PageLane& lane, const PageLane& baseline) {
   Json warps = Json::object();
   for (const Alignment alignment : kPageAlignments) {
-    const LaneToAlign here{&lane.rank->lane, &lane.rank->names};
-    const LaneToAlign there{&baseline.rank->lane, &baseline.rank->names};
+    const NamedLane here{&lane.rank->lane, &lane.rank->names};
+    const NamedLane there{&baseline.rank->lane, &baseline.rank->names};
     warps[std::string(kAlignmentNames[static_cast<size_t>(alignment)])] =
         warp_json(warp_of(alignment, here, there));
   }
@@ -203,19 +203,19 @@ std::string page_facts(const std::vector<PageLane>& lanes, size_t baseline,
 std::string lane_names(const PageLane& lane, const LaneKinds& kinds) {
   const LaneInfo& info = lane.rank->lane.info();
   const profiler::TreePaths paths(info.header, info.strings, lane.stacks);
-  Numbered<std::string> texts;
+  NumberedValues<std::string> texts;
   PathNumbers numbers;
   Json groups = Json::array();
   for (const profiler::AliveGroup& group : kinds.groups) {
-    const auto end = [&](profiler::TreeBy by) {
-      return numbers.end_of(paths.path(group, by, profiler::TreeFrom::top));
+    const auto end = [&](profiler::TreeGrouping by) {
+      return numbers.end_of(paths.path(group, by, profiler::TreeStart::top));
     };
     const bool has_label = group.label < info.strings.size();
     const std::string action = lane.rank->names.name_of(group.phase, group.action).text;
     groups.push_back({texts.number_of(has_label ? info.strings[group.label] : ""),
                       texts.number_of(group.action < 0 ? "" : action),
-                      static_cast<int>(group.category), end(profiler::TreeBy::stack),
-                      end(profiler::TreeBy::module)});
+                      static_cast<int>(group.category), end(profiler::TreeGrouping::stack),
+                      end(profiler::TreeGrouping::module)});
   }
   return text_of({{"texts", texts.values()},
                   {"places", numbers.places()},

@@ -40,7 +40,7 @@ void Painter::triangle(float x, float y, float size, bool up, const Color& color
 }
 
 void Painter::image(const Box& box, const Image& image) {
-  if (image.width > 0 && image.height > 0) picture_.items.emplace_back(Placed{box, &image});
+  if (image.width > 0 && image.height > 0) picture_.items.emplace_back(PlacedImage{box, &image});
 }
 
 void Painter::put(float x, const Box& box, std::string text, const Color& color, Style style) {

@@ -23,7 +23,7 @@ struct Writer {
   std::string operator()(const Text& i) const {
     return fmt::format("text {:.1f},{:.1f} {} {}", i.x, i.y, color(i.color), i.text);
   }
-  std::string operator()(const Placed& i) const {
+  std::string operator()(const PlacedImage& i) const {
     return fmt::format("image {} {}x{}", box(i.box), i.image->width, i.image->height);
   }
 

@@ -101,11 +101,11 @@ struct Text {
   Color color;
   Style style = Style::body;
 };
-struct Placed {
+struct PlacedImage {
   Box box;
   const Image* image = nullptr;  // owned by the maker of the picture
 };
-using Item = std::variant<Fill, Outline, Line, Triangle, Text, Placed>;
+using Item = std::variant<Fill, Outline, Line, Triangle, Text, PlacedImage>;
 
 /// A box in which the pointer has a meaning.
 struct Area {

@@ -44,7 +44,7 @@ class LargeBlocks {
   LargeBlocks(const Lane& lane, const LaneStyle& style, double least_bytes)
       : lane_(lane), style_(style), least_bytes_(least_bytes) {}
 
-  const std::vector<uint32_t>& after(int64_t change) {
+  const std::vector<uint32_t>& blocks_after(int64_t change) {
     if (!started_) {
       start(change);
     } else {
@@ -156,22 +156,22 @@ Placement placement_of(std::vector<ShownAddresses> blocks, int height) {
 }
 
 /// A block that is seen for half a pixel or more, with the pixels where it begins and ends.
-struct Seen {
+struct VisibleBlock {
   const Block* block = nullptr;
   uint32_t index = 0;
   double x0 = 0;
   double x1 = 0;
 };
 
-std::vector<Seen> seen_blocks(const Lane& lane, const Warp& warp, const Range& range, int width,
-                              const LaneStyle& style) {
+std::vector<VisibleBlock> seen_blocks(const Lane& lane, const Warp& warp, const Range& range,
+                                      int width, const LaneStyle& style) {
   const auto& blocks = lane.arrays().blocks;
   const int64_t first =
       change_at(warp, lane, std::max(range.begin, warp.extent().begin)).value_or(kBeforeAll);
   const int64_t last =
       change_at(warp, lane, std::min(range.end, warp.extent().end)).value_or(lane.changes() - 1);
   const double scale = width / range.length();
-  std::vector<Seen> seen;
+  std::vector<VisibleBlock> seen;
   const auto take = [&](uint32_t index) {
     const Block& block = blocks[index];
     if (!is_shown(style, block.category)) return;
@@ -190,9 +190,9 @@ std::vector<Seen> seen_blocks(const Lane& lane, const Warp& warp, const Range& r
   return seen;
 }
 
-Placement placement_of(const std::vector<Seen>& seen, int height) {
+Placement placement_of(const std::vector<VisibleBlock>& seen, int height) {
   std::vector<ShownAddresses> ranges;
-  for (const Seen& one : seen) {
+  for (const VisibleBlock& one : seen) {
     const uint64_t begin = one.block->address;
     ranges.push_back({begin, begin + static_cast<uint64_t>(one.block->given_bytes)});
   }
@@ -211,7 +211,7 @@ Image block_stack_image(const Lane& lane, const Columns& columns, const LaneStyl
   for (int x = 0; x < image.width; ++x) {
     const auto& column = columns[static_cast<size_t>(x)];
     if (!column) continue;
-    const auto& alive = large.after(column->max_change);
+    const auto& alive = large.blocks_after(column->max_change);
     double low = ground_of(style);
     for (const SmallBand& band : small_bands(*column, lane, alive, style)) {
       fill(image, x, x + 1, static_cast<int>(std::lround(band.part.low)),
@@ -238,7 +238,7 @@ std::optional<StackPoint> stack_point(const Lane& lane, const Extent& column,
   const double scale = pixels_per_byte(style);
   if (scale <= 0) return std::nullopt;
   LargeBlocks large(lane, style, 1 / scale);
-  const auto& alive = large.after(column.max_change);
+  const auto& alive = large.blocks_after(column.max_change);
   double low = ground_of(style);
   for (const SmallBand& band : small_bands(column, lane, alive, style)) {
     if (y < band.part.high) return StackPoint{.block = {}, .category = band.category};
@@ -257,10 +257,10 @@ AddressPicture address_image(const Lane& lane, const Warp& warp, const Range& ra
   AddressPicture picture{
       .image = empty_image(static_cast<size_t>(width), style), .ranges = {}, .shown_bytes = 0};
   if (!(range.length() > 0)) return picture;
-  const std::vector<Seen> seen = seen_blocks(lane, warp, range, width, style);
+  const std::vector<VisibleBlock> seen = seen_blocks(lane, warp, range, width, style);
   Placement placement = placement_of(seen, style.height);
   std::vector<std::optional<ColumnPart>> marked(static_cast<size_t>(width));
-  for (const Seen& one : seen) {
+  for (const VisibleBlock& one : seen) {
     const double low = placement.y_of(one.block->address);
     const double high =
         low + static_cast<double>(one.block->given_bytes) * placement.pixels_per_byte;
@@ -287,10 +287,10 @@ AddressPicture address_image(const Lane& lane, const Warp& warp, const Range& ra
 std::optional<uint32_t> block_at_address(const Lane& lane, const Warp& warp, const Range& range,
                                          int width, const LaneStyle& style, double x, double y) {
   if (!(range.length() > 0)) return std::nullopt;
-  const std::vector<Seen> seen = seen_blocks(lane, warp, range, width, style);
+  const std::vector<VisibleBlock> seen = seen_blocks(lane, warp, range, width, style);
   const Placement placement = placement_of(seen, style.height);
   std::optional<uint32_t> found;
-  for (const Seen& one : seen) {
+  for (const VisibleBlock& one : seen) {
     const double low = placement.y_of(one.block->address);
     const double high =
         low + static_cast<double>(one.block->given_bytes) * placement.pixels_per_byte;

@@ -64,7 +64,7 @@ class FlameLayout {
 
   void follow_chain(FlameFrame& frame) const {
     const bool is_category =
-        graph_.by == profiler::TreeBy::category && graph_.tree.nodes[frame.node].parent == 0;
+        graph_.by == profiler::TreeGrouping::category && graph_.tree.nodes[frame.node].parent == 0;
     if (is_category) return;  // which is no call
     for (;;) {
       const auto& children = graph_.tree.nodes[frame.node].children;

@@ -44,7 +44,7 @@ class Rows {
   }
   void operator()(const Triangle& item) const;
   void operator()(const Text&) const {}
-  void operator()(const Placed& item) const;
+  void operator()(const PlacedImage& item) const;
 
  private:
   struct Span {
@@ -157,7 +157,7 @@ void Rows::operator()(const Triangle& item) const {
   }
 }
 
-void Rows::operator()(const Placed& item) const {
+void Rows::operator()(const PlacedImage& item) const {
   const Image& source = *item.image;
   const Span xs = columns(item.box.x, item.box.right());
   const Span ys = rows(item.box.y, item.box.bottom());

@@ -23,8 +23,8 @@ std::string shown_words(const Scene& scene) {
   return all.size() == 1 ? words_of(all.front(), have_shards(scene.shown)) : "what is shown";
 }
 
-std::string peak_words(const Scene& scene, const Shown& one) {
-  const bool at_cursor = scene.state().at == At::cursor && scene.state().cursor;
+std::string peak_words(const Scene& scene, const ShownRun& one) {
+  const bool at_cursor = scene.state().at == TableMoment::cursor && scene.state().cursor;
   std::string words = at_cursor ? "at the cursor" : "peak";
   if (scene.state().hidden_categories != 0) {
     words = fmt::format("{} at the {}", shown_words(scene), at_cursor ? "cursor" : "peak");
@@ -36,9 +36,9 @@ std::string peak_words(const Scene& scene, const Shown& one) {
 }
 
 /// Draws "12 MiB less than keep (-9.6 %)" with an arrow, so that colour is not the only sign.
-void draw_change(Scene& scene, const Shown& one, Box line) {
+void draw_change(Scene& scene, const ShownRun& one, Box line) {
   Painter& paint = scene.paint;
-  const Shown& base = scene.base_of(one);
+  const ShownRun& base = scene.base_of(one);
   if (base.index == one.index) {
     if (scene.shown.size() > 1) {
       paint.text_that_fits(
@@ -74,7 +74,7 @@ std::string imbalance_words(const Run& run) {
 
 /// Returns how much of the device is used, "62.1 % of 80.00 GiB", and how far the ranks are apart;
 /// only the latter if the device's memory is not known.
-std::string headroom_words(const Shown& one) {
+std::string headroom_words(const ShownRun& one) {
   const int64_t capacity = one.run->capacity_bytes();
   if (capacity <= 0) return imbalance_words(*one.run);
   const int64_t used = std::max(one.lane->lane.peak().max_bytes, one.reserved_peak);
@@ -98,7 +98,7 @@ std::string_view badge_words(const profiler::Judgement& judgement) {
   return profiler::name_of(judgement.state);
 }
 
-void draw_title(Scene& scene, const Shown& one, Box box) {
+void draw_title(Scene& scene, const ShownRun& one, Box box) {
   Painter& paint = scene.paint;
   paint.area({box, Area::Kind::card, one.index, 0});
   Box name = box.take_top(paint.px(19));
@@ -135,7 +135,7 @@ void draw_title(Scene& scene, const Shown& one, Box box) {
   }
 }
 
-void draw_peak(Scene& scene, const Shown& one, const Box& plot, const YAxis& y_axis) {
+void draw_peak(Scene& scene, const ShownRun& one, const Box& plot, const YAxis& y_axis) {
   Painter& paint = scene.paint;
   const Extent& peak = one.lane->lane.peak();
   const double x = x_of_change(*one.warp, one.lane->lane, peak.max_change);
@@ -164,7 +164,7 @@ void draw_peak(Scene& scene, const Shown& one, const Box& plot, const YAxis& y_a
 }
 
 /// Draws where requests for memory failed, with what was asked for where there is room.
-void draw_failures(Scene& scene, const Shown& one, const Box& plot) {
+void draw_failures(Scene& scene, const ShownRun& one, const Box& plot) {
   Painter& paint = scene.paint;
   const Lane& lane = one.lane->lane;
   float last = -1;      // the line that was drawn last, and
@@ -189,7 +189,7 @@ void draw_failures(Scene& scene, const Shown& one, const Box& plot) {
   }
 }
 
-void draw_budget(Scene& scene, const Shown& one, const Box& plot, const YAxis& y_axis) {
+void draw_budget(Scene& scene, const ShownRun& one, const Box& plot, const YAxis& y_axis) {
   const auto capacity = static_cast<double>(one.run->capacity_bytes());
   if (capacity <= 0 || !y_axis.contains(capacity)) return;
   Painter& paint = scene.paint;
@@ -236,7 +236,7 @@ void draw_found(Scene& scene, const SearchHits& found, const Box& plot) {
 }
 
 /// Draws a bar on the plot's upper edge where blocks that were found are alive.
-void draw_hits(Scene& scene, const Shown& one, const Box& plot) {
+void draw_hits(Scene& scene, const ShownRun& one, const Box& plot) {
   if (one.index >= scene.in.hits.size()) return;
   const SearchHits& found = scene.in.hits[one.index];
   const Lane& lane = one.lane->lane;
@@ -270,7 +270,7 @@ void draw_hits(Scene& scene, const Shown& one, const Box& plot) {
 }
 
 /// Draws when the selected block lived, as a bar under the plot's upper edge.
-void draw_life(Scene& scene, const Shown& one, const Box& plot) {
+void draw_life(Scene& scene, const ShownRun& one, const Box& plot) {
   const auto& pick = scene.state().pick;
   if (!pick || pick->run != one.index || pick->rank != one.rank) return;
   const Lane& lane = one.lane->lane;
@@ -292,7 +292,7 @@ void draw_life(Scene& scene, const Shown& one, const Box& plot) {
   }
 }
 
-void draw_cursor(Scene& scene, const Shown& one, const Box& plot) {
+void draw_cursor(Scene& scene, const ShownRun& one, const Box& plot) {
   const auto& cursor = scene.state().cursor;
   Painter& paint = scene.paint;
   if (const auto& selection = scene.state().selection) {
@@ -305,7 +305,7 @@ void draw_cursor(Scene& scene, const Shown& one, const Box& plot) {
   paint.line(x, plot.y, x, plot.bottom(), paint.colors.cursor);
   const auto change = change_at(*one.warp, one.lane->lane, *cursor);
   const std::string label =
-      change ? bytes_text(sum_of(one.lane->lane.pyramid().after(*change))) : "no data";
+      change ? bytes_text(sum_of(one.lane->lane.pyramid().bytes_after(*change))) : "no data";
   const float width = paint.width(Style::small, label) + paint.px(8);
   const float height = paint.height(Style::small) + paint.px(2);
   const float left =
@@ -358,7 +358,7 @@ void draw_axes(Scene& scene, const CardGeometry& card, const YAxis& y_axis, bool
                     paint.colors.muted, Style::small);
 }
 
-void draw_marks(Scene& scene, const Shown& one, const CardGeometry& card, const YAxis& y_axis) {
+void draw_marks(Scene& scene, const ShownRun& one, const CardGeometry& card, const YAxis& y_axis) {
   const bool has_bands =
       scene.state().detail != Detail::addresses && scene.state().ranks != Ranks::each;
   draw_hits(scene, one, card.plot);
@@ -373,7 +373,7 @@ void draw_marks(Scene& scene, const Shown& one, const CardGeometry& card, const 
   scene.paint.outline(card.plot, scene.paint.colors.card_edge);
 }
 
-void draw_card(Scene& scene, const Shown& one, const CardGeometry& card) {
+void draw_card(Scene& scene, const ShownRun& one, const CardGeometry& card) {
   Painter& paint = scene.paint;
   const bool is_focus = one.index == scene.focus().index && scene.shown.size() > 1;
   paint.card(card.card, is_focus ? paint.colors.accent : paint.colors.card_edge);

@@ -19,7 +19,7 @@ Box take_button(Painter& paint, Box& line) {
   return {place.x, place.y + (place.h - paint.px(kButton)) / 2, place.w, paint.px(kButton)};
 }
 
-void draw_folded_lane(Scene& scene, const Shown& one, const Box& box) {
+void draw_folded_lane(Scene& scene, const ShownRun& one, const Box& box) {
   Painter& paint = scene.paint;
   const bool is_focus = one.index == scene.focus().index;
   paint.fill(box, paint.colors.card, paint.px(3));
@@ -39,7 +39,7 @@ void draw_folded_lane(Scene& scene, const Shown& one, const Box& box) {
 
 }  // namespace
 
-void draw_lane_buttons(Scene& scene, const Shown& one, Box& line) {
+void draw_lane_buttons(Scene& scene, const ShownRun& one, Box& line) {
   if (scene.shown.size() < 2) return;
   Painter& paint = scene.paint;
   const Box close = take_button(paint, line);

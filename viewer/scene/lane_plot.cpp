@@ -15,7 +15,7 @@ constexpr double kRoomAbovePeak = 1.08;
 constexpr float kLeastRankHeight = 26;  // points
 
 /// Returns the key of an image of a lane: everything that the image depends on.
-std::string key_of(const Scene& scene, const Shown& one, size_t rank, const LaneStyle& style,
+std::string key_of(const Scene& scene, const ShownRun& one, size_t rank, const LaneStyle& style,
                    int width, std::string_view what) {
   const ViewState& state = scene.state();
   const auto number = [](const auto& mark) {
@@ -30,7 +30,7 @@ std::string key_of(const Scene& scene, const Shown& one, size_t rank, const Lane
 }
 
 /// Marks what is selected: a category in all strategies, a block where it is.
-void mark_pick(const Scene& scene, const Shown& one, size_t rank, LaneStyle& style) {
+void mark_pick(const Scene& scene, const ShownRun& one, size_t rank, LaneStyle& style) {
   const auto& pick = scene.state().pick;
   if (!pick) return;
   if (pick->scope == PickScope::category) style.marked_category = pick->category;
@@ -49,11 +49,11 @@ LaneStyle style_of(const Scene& scene, const Box& plot, const YAxis& y_axis) {
           .edge = std::max(1, static_cast<int>(std::lround(scene.paint.px(1))))};
 }
 
-const Columns& columns(const Scene& scene, const Shown& one, size_t rank, const Box& plot) {
+const Columns& columns(const Scene& scene, const ShownRun& one, size_t rank, const Box& plot) {
   return drawn_columns(scene.in, scene.cache, one.index, rank, static_cast<int>(plot.w)).cells;
 }
 
-std::vector<std::optional<int64_t>> reserved_line(const Scene& scene, const Shown& one,
+std::vector<std::optional<int64_t>> reserved_line(const Scene& scene, const ShownRun& one,
                                                   const Box& plot) {
   std::vector<std::optional<int64_t>> line;
   const int width = static_cast<int>(plot.w);
@@ -61,14 +61,14 @@ std::vector<std::optional<int64_t>> reserved_line(const Scene& scene, const Show
   for (int i = 0; i < width; ++i) {
     const auto begin = one.warp->position_at(x(i));
     const auto end = one.warp->position_at(x(i + 1));
-    const bool is_there = begin && end && !one.warp->by_change();
+    const bool is_there = begin && end && !one.warp->is_by_change();
     line.push_back(is_there ? one.lane->lane.reserved_between(*begin, *end) : std::nullopt);
   }
   return line;
 }
 
 /// Draws one rank: its bands or blocks, with the line of reserved memory over them.
-Image rank_image(const Scene& scene, const Shown& one, size_t rank, const Box& plot,
+Image rank_image(const Scene& scene, const ShownRun& one, size_t rank, const Box& plot,
                  const LaneStyle& style) {
   const Lane& lane = one.run->ranks[rank].lane;
   if (scene.state().detail == Detail::addresses) {
@@ -97,7 +97,8 @@ void draw_label(Scene& scene, const Box& plot, const std::string& text) {
   paint.text_middle(label, text, paint.colors.text, Style::small);
 }
 
-void draw_rank(Scene& scene, const Shown& one, size_t rank, const Box& plot, const YAxis& y_axis) {
+void draw_rank(Scene& scene, const ShownRun& one, size_t rank, const Box& plot,
+               const YAxis& y_axis) {
   LaneStyle style = style_of(scene, plot, y_axis);
   mark_pick(scene, one, rank, style);
   const std::string what = fmt::format("rank {} {}", static_cast<int>(scene.state().detail),
@@ -111,7 +112,7 @@ void draw_rank(Scene& scene, const Shown& one, size_t rank, const Box& plot, con
 }
 
 /// Draws the ranks one below the other, as many as have room.
-void draw_each_rank(Scene& scene, const Shown& one, Box plot, const YAxis& y_axis) {
+void draw_each_rank(Scene& scene, const ShownRun& one, Box plot, const YAxis& y_axis) {
   const size_t count = one.run->ranks.size();
   const auto room = static_cast<size_t>(plot.h / scene.paint.px(kLeastRankHeight));
   const size_t drawn = std::clamp<size_t>(room, 1, count);
@@ -129,7 +130,7 @@ void draw_each_rank(Scene& scene, const Shown& one, Box plot, const YAxis& y_axi
   }
 }
 
-void draw_folded(Scene& scene, const Shown& one, const Box& plot, const YAxis& y_axis) {
+void draw_folded(Scene& scene, const ShownRun& one, const Box& plot, const YAxis& y_axis) {
   const LaneStyle style = style_of(scene, plot, y_axis);
   const std::string key = key_of(scene, one, 0, style, static_cast<int>(plot.w), "folded");
   scene.paint.image(plot, scene.cache.get(fmt::format("lane {} 0", one.index), key, [&] {
@@ -157,26 +158,26 @@ double reach_of(const DifferenceColumns& cells, uint32_t hidden) {
   return static_cast<double>(reach);
 }
 
-DifferenceColumns growth_of(const Scene& scene, const Shown& one, const Box& plot) {
-  const Shown& base = scene.base_of(one);
+DifferenceColumns growth_of(const Scene& scene, const ShownRun& one, const Box& plot) {
+  const ShownRun& base = scene.base_of(one);
   return difference(columns(scene, base, base.rank, plot), columns(scene, one, one.rank, plot));
 }
 
 /// Returns the bytes at the edges of a difference: the highest of the lanes in view that are
 /// compared with the same run, or of this one.
-double difference_reach(Scene& scene, const Shown& one, const Box& plot) {
+double difference_reach(Scene& scene, const ShownRun& one, const Box& plot) {
   const uint32_t hidden = scene.state().hidden_categories;
   if (scene.state().height == Height::own) return reach_of(growth_of(scene, one, plot), hidden);
   const auto [known, is_new] = scene.difference_reach.try_emplace(one.base, 1.0);
   for (const size_t run : scene.cards) {
-    const Shown& other = scene.shown[run];
+    const ShownRun& other = scene.shown[run];
     if (!is_new || other.base != one.base || Scene::is_baseline(other)) continue;
     known->second = std::max(known->second, reach_of(growth_of(scene, other, plot), hidden));
   }
   return known->second;
 }
 
-void draw_difference_plot(Scene& scene, const Shown& one, const CardGeometry& card) {
+void draw_difference_plot(Scene& scene, const ShownRun& one, const CardGeometry& card) {
   const YAxis y_axis{.top = kRoomAbovePeak * difference_reach(scene, one, card.plot) *
                             scene.state().heights.length()};
   const LaneStyle style = style_of(scene, card.plot, y_axis);
@@ -192,11 +193,12 @@ void draw_difference_plot(Scene& scene, const Shown& one, const CardGeometry& ca
 }
 
 /// Draws the strategies that are compared with a run as lines over it.
-void draw_outlines(Scene& scene, const Shown& base, const CardGeometry& card, const YAxis& y_axis) {
+void draw_outlines(Scene& scene, const ShownRun& base, const CardGeometry& card,
+                   const YAxis& y_axis) {
   LaneStyle style = style_of(scene, card.plot, y_axis);
   style.edge *= 2;
   for (const size_t run : scene.compared) {
-    const Shown& one = scene.shown[run];
+    const ShownRun& one = scene.shown[run];
     if (one.base != base.index || Scene::is_baseline(one)) continue;
     const std::string key =
         key_of(scene, one, one.rank, style, static_cast<int>(card.plot.w), "outline");
@@ -216,8 +218,8 @@ void draw_outlines(Scene& scene, const Shown& base, const CardGeometry& card, co
 
 }  // namespace
 
-YAxis y_axis_of(const ViewState& state, const std::vector<Shown>& shown, const Shown& one) {
-  const auto own = [&](const Shown& run) {
+YAxis y_axis_of(const ViewState& state, const std::vector<ShownRun>& shown, const ShownRun& one) {
+  const auto own = [&](const ShownRun& run) {
     int64_t top = 1;
     if (state.height == Height::view) return std::max(top, run.drawn_most);
     if (state.hidden_categories != 0) return std::max(top, shown_bytes(state, run.drawn));
@@ -228,7 +230,7 @@ YAxis y_axis_of(const ViewState& state, const std::vector<Shown>& shown, const S
   if (state.height == Height::capacity) {
     top = std::max(top, one.run->capacity_bytes());
   } else if (state.height != Height::own) {
-    for (const Shown& other : shown) {
+    for (const ShownRun& other : shown) {
       if (!other.is_folded && other.run->space() == one.run->space())
         top = std::max(top, own(other));
     }
@@ -237,8 +239,8 @@ YAxis y_axis_of(const ViewState& state, const std::vector<Shown>& shown, const S
   return {.bottom = all * state.heights.begin, .top = all * state.heights.end};
 }
 
-LaneStyle read_style(const ViewState& state, const std::vector<Shown>& shown, const Shown& one,
-                     const Box& plot) {
+LaneStyle read_style(const ViewState& state, const std::vector<ShownRun>& shown,
+                     const ShownRun& one, const Box& plot) {
   const YAxis y_axis = y_axis_of(state, shown, one);
   return {.height = static_cast<int>(plot.h),
           .top_bytes = y_axis.top,
@@ -253,7 +255,7 @@ int hatch_period(const Scene& scene) {
   return std::max(kLeast, static_cast<int>(scene.paint.px(kPeriod)));
 }
 
-void draw_plot(Scene& scene, const Shown& one, const CardGeometry& card) {
+void draw_plot(Scene& scene, const ShownRun& one, const CardGeometry& card) {
   const bool is_difference = scene.state().layout == LaneLayout::difference;
   scene.paint.fill(card.plot, scene.paint.colors.plot);
   if (is_difference && !Scene::is_baseline(one)) {

@@ -13,7 +13,7 @@
 namespace shardlens::viewer {
 
 /// A run as it is shown: its rank, and the moment that the tables are about.
-struct Shown {
+struct ShownRun {
   size_t index = 0;
   const Run* run = nullptr;
   size_t rank = 0;
@@ -36,23 +36,23 @@ struct Scene {
   Painter& paint;
   ImageCache& cache;
   Geometry geometry;
-  std::vector<Shown> shown;        // all runs, as they were opened
+  std::vector<ShownRun> shown;     // all runs, as they were opened
   std::vector<size_t> cards{};     // the runs whose cards have room, in the order of lanes
   std::vector<size_t> compared{};  // the runs that are drawn in any way: the table's
   Range view;
   std::map<size_t, double> difference_reach{};  // of the runs with a base, once it is known
 
   const ViewState& state() const { return in.state; }
-  const Shown& focus() const { return shown[std::min(in.state.focus, shown.size() - 1)]; }
-  const Shown& base_of(const Shown& one) const { return shown[one.base]; }
+  const ShownRun& focus() const { return shown[std::min(in.state.focus, shown.size() - 1)]; }
+  const ShownRun& base_of(const ShownRun& one) const { return shown[one.base]; }
   /// True for the baseline of the memory that the run shows.
-  static bool is_baseline(const Shown& one) { return one.index == one.base; }
+  static bool is_baseline(const ShownRun& one) { return one.index == one.base; }
   float x_of(const Box& plot, double x) const {
     return plot.x + static_cast<float>((x - view.begin) / view.length()) * plot.w;
   }
 };
 
-std::vector<Shown> shown_of(const SceneInput& input);
+std::vector<ShownRun> shown_of(const SceneInput& input);
 
 /// Returns the columns that are drawn of a rank, as many as its plot is wide.
 const DrawnColumns& drawn_columns(const SceneInput& input, ImageCache& cache, size_t run,
@@ -69,24 +69,24 @@ LaneLists lane_lists(const SceneInput& input);
 Geometry place_parts(const SceneInput& input, size_t rows, size_t legend_lines = 1);
 
 /// Notes in every strategy that is in view what is drawn of it.
-void find_drawn(const SceneInput& input, ImageCache& cache, std::vector<Shown>& shown);
+void find_drawn(const SceneInput& input, ImageCache& cache, std::vector<ShownRun>& shown);
 
 /// Returns the bytes of the categories that the state shows.
 int64_t shown_bytes(const ViewState& state, const CategoryBytes& bytes);
 
 /// Returns the most bytes that any strategy has of a category, at its moment or in what is drawn.
-int64_t most_bytes(const std::vector<Shown>& shown, Category category);
+int64_t most_bytes(const std::vector<ShownRun>& shown, Category category);
 
 /// True for what a strategy decides and keeps in all steps: parameters and the optimizer's state.
 /// Where there is no room for all, these are shown first.
 bool is_decisive(Category category);
 
 /// True if any strategy cuts its parameters into shards.
-bool have_shards(const std::vector<Shown>& shown);
+bool have_shards(const std::vector<ShownRun>& shown);
 
 /// Returns the categories that any strategy has at the shown moments or in what is drawn, in
 /// stacking order from the top.
-std::vector<Category> used_categories(const std::vector<Shown>& shown);
+std::vector<Category> used_categories(const std::vector<ShownRun>& shown);
 
 /// The bytes at the lower and the upper edge of a plot.
 struct YAxis {
@@ -101,11 +101,11 @@ struct YAxis {
 
 /// Returns the y axis of a strategy's plot. Runs of a device's memory and of the host's do not
 /// share it. Where categories are hidden it is of what is drawn of the others.
-YAxis y_axis_of(const ViewState& state, const std::vector<Shown>& shown, const Shown& one);
+YAxis y_axis_of(const ViewState& state, const std::vector<ShownRun>& shown, const ShownRun& one);
 
 /// Returns the style by which a strategy's plot is read: its heights, and what is left out of it.
-LaneStyle read_style(const ViewState& state, const std::vector<Shown>& shown, const Shown& one,
-                     const Box& plot);
+LaneStyle read_style(const ViewState& state, const std::vector<ShownRun>& shown,
+                     const ShownRun& one, const Box& plot);
 
 /// Returns the colour of a growth: what has more is drawn otherwise than what has less.
 const Color& color_of_change(const Colors& colors, int64_t growth);
@@ -119,25 +119,25 @@ std::string action_text(const RankLane& rank, int64_t change);
 std::string clock_text(const Lane& lane, int64_t change);
 
 /// Draws bands, blocks, addresses, folds, differences or outlines, as the state wants.
-void draw_plot(Scene& scene, const Shown& one, const CardGeometry& card);
+void draw_plot(Scene& scene, const ShownRun& one, const CardGeometry& card);
 /// Draws grid and axes. The y axis of a difference goes from -top to top.
 void draw_axes(Scene& scene, const CardGeometry& card, const YAxis& y_axis, bool is_signed);
-void draw_marks(Scene& scene, const Shown& one, const CardGeometry& card, const YAxis& y_axis);
+void draw_marks(Scene& scene, const ShownRun& one, const CardGeometry& card, const YAxis& y_axis);
 /// Draws the plan's outline over a plot's image, if the run has a plan.
-void outline_plan(const Scene& scene, const Shown& one, const LaneStyle& style, Image& image);
+void outline_plan(const Scene& scene, const ShownRun& one, const LaneStyle& style, Image& image);
 /// Draws the strip under the plot: the measured bytes less the planned.
-void draw_residual(Scene& scene, const Shown& one, const CardGeometry& card);
+void draw_residual(Scene& scene, const ShownRun& one, const CardGeometry& card);
 /// Draws the panel in which the user changes a strategy into another.
 void draw_what_if(Scene& scene);
 void draw_badge(Painter& paint, Box& line, std::string_view text);
-void draw_card(Scene& scene, const Shown& one, const CardGeometry& card);
+void draw_card(Scene& scene, const ShownRun& one, const CardGeometry& card);
 /// Draws the buttons that fold and close a lane, at the right of a line.
-void draw_lane_buttons(Scene& scene, const Shown& one, Box& line);
+void draw_lane_buttons(Scene& scene, const ShownRun& one, Box& line);
 /// Draws the lines of folded lanes, and the bar by which lanes are scrolled.
 void draw_folded_lanes(Scene& scene);
 void draw_lane_bar(Scene& scene);
-void draw_ribbon(Scene& scene, const Shown& one, const CardGeometry& card);
-void draw_bars(Scene& scene, const Shown& one, const CardGeometry& card);
+void draw_ribbon(Scene& scene, const ShownRun& one, const CardGeometry& card);
+void draw_bars(Scene& scene, const ShownRun& one, const CardGeometry& card);
 void draw_header(Scene& scene);
 /// Returns how many lines the legend needs in its width, three at most.
 size_t legend_lines(Scene& scene);
@@ -152,6 +152,6 @@ void draw_details(Scene& scene);
 void draw_tree(Scene& scene);
 
 /// Returns the number of rows of the table beside its head: all, categories, reserved, headroom.
-size_t table_rows(const std::vector<Shown>& shown);
+size_t table_rows(const std::vector<ShownRun>& shown);
 
 }  // namespace shardlens::viewer

@@ -47,14 +47,14 @@ void sort_by_size(const Lane& lane, std::vector<uint32_t>& blocks) {
 
 /// Returns the moment of the rank that a selection is of: that of the tables, or its peak where
 /// another rank is shown.
-int64_t moment_of_pick(const std::vector<Shown>& shown, const Pick& pick, const RankLane& rank) {
-  const Shown& one = shown[pick.run];
+int64_t moment_of_pick(const std::vector<ShownRun>& shown, const Pick& pick, const RankLane& rank) {
+  const ShownRun& one = shown[pick.run];
   return one.rank == pick.rank ? one.change : rank.lane.peak().max_change;
 }
 
 /// Returns the blocks of a selection, the largest first.
 std::vector<uint32_t> blocks_of_pick(const SceneInput& input, ImageCache& cache,
-                                     const std::vector<Shown>& shown, const Pick& pick) {
+                                     const std::vector<ShownRun>& shown, const Pick& pick) {
   const RankLane& rank = *rank_of_pick(input, pick);
   const auto& all = rank.lane.arrays().blocks;
   const bool is_block = has_block(rank, pick.block);
@@ -63,7 +63,7 @@ std::vector<uint32_t> blocks_of_pick(const SceneInput& input, ImageCache& cache,
   const int64_t change = moment_of_pick(shown, pick, rank);
   const bool is_place = pick.scope == PickScope::place;
   std::vector<uint32_t> blocks =
-      blocks_of(rank.lane, change, is_place ? input.state.tree.of : TreeOf::alive);
+      blocks_of(rank.lane, change, is_place ? input.state.tree.of : TreeContent::alive);
   const AliveGraph* const graph = is_place ? &tree_graph(input, cache, shown) : nullptr;
   const uint32_t node = is_place ? node_at(*graph, pick.path) : 0;
   if (is_place && path_of(*graph, node) != pick.path) return {};  // nothing is there now
@@ -80,8 +80,8 @@ std::vector<uint32_t> blocks_of_pick(const SceneInput& input, ImageCache& cache,
 
 /// Returns what is stacked at a point of a lane: a block, or else a category.
 std::optional<StackPoint> point_in_lane(const SceneInput& input, ImageCache& cache,
-                                        const std::vector<Shown>& shown, const Area& area, float x,
-                                        float y) {
+                                        const std::vector<ShownRun>& shown, const Area& area,
+                                        float x, float y) {
   const ViewState& state = input.state;
   const Lane& lane = input.runs[area.run].ranks[area.index].lane;
   const LaneStyle style = read_style(state, shown, shown[area.run], area.box);
@@ -104,7 +104,7 @@ std::optional<StackPoint> point_in_lane(const SceneInput& input, ImageCache& cac
 }
 
 std::optional<Pick> pick_in_lane(const SceneInput& input, ImageCache& cache,
-                                 const std::vector<Shown>& shown, const Area& area, float x,
+                                 const std::vector<ShownRun>& shown, const Area& area, float x,
                                  float y) {
   const ViewState& state = input.state;
   const bool has_stack = state.ranks != Ranks::folded || input.runs[area.run].ranks.size() == 1;
@@ -140,10 +140,10 @@ PickScope scope_of_row(Grouping grouping) {
 }
 
 std::optional<Pick> pick_in_tree(const SceneInput& input, ImageCache& cache,
-                                 const std::vector<Shown>& shown, uint32_t node) {
+                                 const std::vector<ShownRun>& shown, uint32_t node) {
   const AliveGraph& graph = tree_graph(input, cache, shown);
   if (node >= graph.nodes.size()) return std::nullopt;
-  const Shown& one = shown[std::min(input.state.focus, shown.size() - 1)];
+  const ShownRun& one = shown[std::min(input.state.focus, shown.size() - 1)];
   return Pick{.run = one.index,
               .rank = one.rank,
               .scope = PickScope::place,
@@ -169,10 +169,10 @@ std::string_view scope_words(PickScope scope) {
 }  // namespace
 
 const AliveGraph& tree_graph(const SceneInput& input, ImageCache& cache,
-                             const std::vector<Shown>& shown) {
+                             const std::vector<ShownRun>& shown) {
   const TreeView& tree = input.state.tree;
-  const Shown& one = shown[std::min(input.state.focus, shown.size() - 1)];
-  const Shown& base = shown[one.base];
+  const ShownRun& one = shown[std::min(input.state.focus, shown.size() - 1)];
+  const ShownRun& base = shown[one.base];
   const bool compares = tree.compares && one.index != base.index;
   std::string key = fmt::format("{} {} {} {} {} {} {}", input.generation, static_cast<int>(tree.of),
                                 static_cast<int>(tree.by), static_cast<int>(tree.from), one.index,
@@ -186,13 +186,13 @@ const AliveGraph& tree_graph(const SceneInput& input, ImageCache& cache,
 }
 
 const profiler::Matching& shown_places(const SceneInput& input, ImageCache& cache,
-                                       const std::vector<Shown>& shown) {
-  const Shown& one = shown[std::min(input.state.focus, shown.size() - 1)];
-  const Shown& base = shown[one.base];
+                                       const std::vector<ShownRun>& shown) {
+  const ShownRun& one = shown[std::min(input.state.focus, shown.size() - 1)];
+  const ShownRun& base = shown[one.base];
   const bool compares = one.index != base.index;
   std::string key = fmt::format("{} {} {} {}", input.generation, one.index, one.rank, one.change);
   if (compares) key += fmt::format(" {} {} {}", base.index, base.rank, base.change);
-  const auto moment_of = [](const Shown& side) {
+  const auto moment_of = [](const ShownRun& side) {
     return LaneMoment{&side.lane->lane, &side.lane->names, side.change};
   };
   return cache.matching.get(key, [&] {
@@ -206,10 +206,10 @@ size_t changed_places(const profiler::Matching& matching) {
   return static_cast<size_t>(same - matching.rows.begin());
 }
 
-Pick pick_of_place(const std::vector<Shown>& shown, const Shown& one,
+Pick pick_of_place(const std::vector<ShownRun>& shown, const ShownRun& one,
                    const profiler::MatchedPlace& place) {
   const bool is_gone = place.b_block == profiler::kNoHeldBlock;
-  const Shown& side = is_gone ? shown[one.base] : one;
+  const ShownRun& side = is_gone ? shown[one.base] : one;
   return {.run = side.index,
           .rank = side.rank,
           .scope = PickScope::name,
@@ -219,10 +219,10 @@ Pick pick_of_place(const std::vector<Shown>& shown, const Shown& one,
 
 std::optional<Pick> pick_at(const SceneInput& input, ImageCache& cache, const Area& area, float x,
                             float y) {
-  std::vector<Shown> shown = shown_of(input);
+  std::vector<ShownRun> shown = shown_of(input);
   if (shown.empty()) return std::nullopt;
   find_drawn(input, cache, shown);
-  const Shown& one = shown[std::min(input.state.focus, shown.size() - 1)];
+  const ShownRun& one = shown[std::min(input.state.focus, shown.size() - 1)];
   switch (area.kind) {
     case Area::Kind::lane:
       return pick_in_lane(input, cache, shown, area, x, y);
@@ -303,22 +303,22 @@ std::string hover_text_of_pick(const SceneInput& input, ImageCache& cache, const
 }
 
 std::string hover_text_of_place(const SceneInput& input, ImageCache& cache, size_t row) {
-  const std::vector<Shown> shown = shown_of(input);
+  const std::vector<ShownRun> shown = shown_of(input);
   if (shown.empty()) return "";
   const auto& rows = shown_places(input, cache, shown).rows;
   if (row >= rows.size()) return "";
   const profiler::MatchedPlace& place = rows[row];
-  const Shown& one = shown[std::min(input.state.focus, shown.size() - 1)];
+  const ShownRun& one = shown[std::min(input.state.focus, shown.size() - 1)];
   const std::string held = one.index == one.base
                                ? profiler::blocks_text(place.b_count, place.b_bytes)
                                : profiler::holding_text(place);
   return fmt::format("{}\n{}, {}", place.name, words_of(place.category, have_shards(shown)), held);
 }
 
-std::vector<Pickable> pickable_blocks(const SceneInput& input, ImageCache& cache) {
-  const std::vector<Shown> shown = shown_of(input);
+std::vector<PickableBlock> pickable_blocks(const SceneInput& input, ImageCache& cache) {
+  const std::vector<ShownRun> shown = shown_of(input);
   if (shown.empty()) return {};
-  const Shown& one = shown[std::min(input.state.focus, shown.size() - 1)];
+  const ShownRun& one = shown[std::min(input.state.focus, shown.size() - 1)];
   const auto& pick = input.state.pick;
   const bool is_here = pick && pick->run == one.index && pick->rank == one.rank;
   std::vector<uint32_t> blocks;
@@ -326,18 +326,18 @@ std::vector<Pickable> pickable_blocks(const SceneInput& input, ImageCache& cache
     blocks = blocks_of_pick(input, cache, shown, *pick);
   } else {
     const TreeView& tree = input.state.tree;
-    blocks = blocks_of(one.lane->lane, one.change, tree.is_open ? tree.of : TreeOf::alive);
+    blocks = blocks_of(one.lane->lane, one.change, tree.is_open ? tree.of : TreeContent::alive);
     sort_by_size(one.lane->lane, blocks);
   }
-  std::vector<Pickable> all;
+  std::vector<PickableBlock> all;
   for (const uint32_t block : blocks) {
     all.push_back({block, one.lane->lane.arrays().blocks[block].category});
   }
   return all;
 }
 
-std::optional<Picked> picked_of(const SceneInput& input, ImageCache& cache,
-                                const std::vector<Shown>& shown) {
+std::optional<PickedBlocks> picked_of(const SceneInput& input, ImageCache& cache,
+                                      const std::vector<ShownRun>& shown) {
   const auto& pick = input.state.pick;
   if (!pick || shown.empty()) return std::nullopt;
   const RankLane* const rank = rank_of_pick(input, *pick);
@@ -352,7 +352,7 @@ std::optional<Picked> picked_of(const SceneInput& input, ImageCache& cache,
                        static_cast<int>(tree.from), tree.compares, shown[pick->run].base);
     for (const std::string& name : pick->path) key += "\n" + name;
   }
-  Picked picked{.run = &input.runs[pick->run], .rank = rank, .blocks = {}};
+  PickedBlocks picked{.run = &input.runs[pick->run], .rank = rank, .blocks = {}};
   picked.blocks =
       cache.picked_blocks.get(key, [&] { return blocks_of_pick(input, cache, shown, *pick); });
   for (const uint32_t block : picked.blocks) {
@@ -361,7 +361,7 @@ std::optional<Picked> picked_of(const SceneInput& input, ImageCache& cache,
   return picked;
 }
 
-std::string scope_text(const Pick& pick, const Picked& picked) {
+std::string scope_text(const Pick& pick, const PickedBlocks& picked) {
   if (pick.scope == PickScope::block) return "one block";
   const auto at = std::ranges::find(picked.blocks, pick.block);
   const std::string which =
@@ -377,9 +377,10 @@ namespace {
 
 /// Returns the time of the moment that is shown of a strategy, in ns. Until the next change the
 /// lane itself is as it was, so without a cursor it is the last ns before that.
-int64_t time_shown(const ViewState& state, const Shown& one) {
+int64_t time_shown(const ViewState& state, const ShownRun& one) {
   const Lane& lane = one.lane->lane;
-  const bool has_cursor = state.at == At::cursor && state.cursor && !one.warp->by_change();
+  const bool has_cursor =
+      state.at == TableMoment::cursor && state.cursor && !one.warp->is_by_change();
   if (has_cursor) {
     const auto position = one.warp->position_at(*state.cursor);
     if (position) return static_cast<int64_t>(*position);
@@ -390,11 +391,11 @@ int64_t time_shown(const ViewState& state, const Shown& one) {
 
 }  // namespace
 
-std::string use_text(const SceneInput& input, const std::vector<Shown>& shown) {
+std::string use_text(const SceneInput& input, const std::vector<ShownRun>& shown) {
   const auto& pick = input.state.pick;
   const RankLane* const rank = pick ? rank_of_pick(input, *pick) : nullptr;
   if (rank == nullptr || !has_block(*rank, pick->block)) return "";
-  const Shown& one = shown[pick->run];
+  const ShownRun& one = shown[pick->run];
   const bool is_segment = rank->lane.info().space == profiler::Space::segment;
   if (!is_segment || one.rank != pick->rank) return "";
   const int64_t time_ns = time_shown(input.state, one);
@@ -422,7 +423,7 @@ size_t details_rows(const SceneInput& input, ImageCache& cache) {
 
 std::string text_of_pick(const SceneInput& input, ImageCache& cache) {
   const auto& pick = input.state.pick;
-  const std::vector<Shown> shown = shown_of(input);
+  const std::vector<ShownRun> shown = shown_of(input);
   const auto picked = picked_of(input, cache, shown);
   if (!picked) return "";
   std::string text;

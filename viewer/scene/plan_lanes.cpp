@@ -89,7 +89,8 @@ void PlanLanes::drop_what_if(std::vector<Run>& runs) {
 
 void PlanLanes::follow(const ViewState& state, std::vector<Run>& runs,
                        std::chrono::milliseconds most) {
-  if (!state.what_if || asked_of(*state.what_if) != Asked::plan) return drop_what_if(runs);
+  if (!state.what_if || what_if_kind_of(*state.what_if) != WhatIfKind::plan)
+    return drop_what_if(runs);
   const PlanRequest request = request_of(*state.what_if);
   if (answered_ == request) return;
   if (!worker_) worker_ = std::make_unique<PlanWorker>(space_);

@@ -22,12 +22,12 @@ using Totals = std::vector<std::optional<int64_t>>;
 constexpr double kLeastReach = 1e-3;
 constexpr std::string_view kExact = "as planned, to the byte";
 
-Totals plan_totals(const Scene& scene, const Shown& one, int width) {
+Totals plan_totals(const Scene& scene, const ShownRun& one, int width) {
   return totals_of(joined_columns(*one.plan_warp, one.run->plan->lane, scene.view, width),
                    scene.state().hidden_categories);
 }
 
-Totals residual_of(const Scene& scene, const Shown& one, int width) {
+Totals residual_of(const Scene& scene, const ShownRun& one, int width) {
   Totals residual = totals_of(columns_of(*one.warp, one.lane->lane, scene.view, width),
                               scene.state().hidden_categories);
   const Totals planned = plan_totals(scene, one, width);
@@ -64,7 +64,7 @@ std::string words_of_reach(const Reach& reach) {
 }
 
 /// Draws the strip; its caption has the residual in words.
-Image residual_strip(const Scene& scene, const Shown& one, int width, int height) {
+Image residual_strip(const Scene& scene, const ShownRun& one, int width, int height) {
   const Totals residual = residual_of(scene, one, width);
   const Reach reach = residual_reach(residual);
   const double least = kLeastReach * y_axis_of(scene.state(), scene.shown, one).top;
@@ -77,7 +77,7 @@ Image residual_strip(const Scene& scene, const Shown& one, int width, int height
 }
 
 /// Returns the plan's peak beside the measured one: "plan 99.24 MiB: measured the same".
-std::string planned_peak_words(const Shown& one) {
+std::string planned_peak_words(const ShownRun& one) {
   const int64_t planned = one.run->plan->lane.peak().max_bytes;
   const int64_t measured = one.lane->lane.peak().max_bytes;
   const std::string peaks =
@@ -89,7 +89,7 @@ std::string planned_peak_words(const Shown& one) {
 
 }  // namespace
 
-void outline_plan(const Scene& scene, const Shown& one, const LaneStyle& style, Image& image) {
+void outline_plan(const Scene& scene, const ShownRun& one, const LaneStyle& style, Image& image) {
   if (one.plan_warp == nullptr || image.width <= 0) return;
   LaneStyle wide = style;
   wide.edge = 2 * style.edge;
@@ -97,7 +97,7 @@ void outline_plan(const Scene& scene, const Shown& one, const LaneStyle& style, 
                6 * style.edge);
 }
 
-void draw_residual(Scene& scene, const Shown& one, const CardGeometry& card) {
+void draw_residual(Scene& scene, const ShownRun& one, const CardGeometry& card) {
   if (one.plan_warp == nullptr || card.residual.h <= 0) return;
   Painter& paint = scene.paint;
   Box box = card.residual;

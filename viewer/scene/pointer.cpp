@@ -70,7 +70,7 @@ void Presenter::press(float x, float y) {
       pressed_x_ = x_at(*area, x).value_or(0);
       next.focus = area->run;
       next.cursor = pressed_x_;
-      next.at = At::cursor;
+      next.at = TableMoment::cursor;
       next.selection.reset();
       break;
     case Area::Kind::card:
@@ -101,7 +101,7 @@ void Presenter::press(float x, float y) {
       break;
     case Area::Kind::event_row:
       next.cursor = x_of_event(*area);
-      next.at = At::cursor;
+      next.at = TableMoment::cursor;
       break;
     case Area::Kind::category:
     case Area::Kind::alive_row:
@@ -232,7 +232,7 @@ void Presenter::wheel(float x, float y, float notches) {
 /// Plans what a control would make of the strategy, and says it before it is turned. A program is
 /// not planned.
 std::string Presenter::outcome_of(const Area& area) {
-  if (!state_.what_if || asked_of(*state_.what_if) != Asked::plan) return "";
+  if (!state_.what_if || what_if_kind_of(*state_.what_if) != WhatIfKind::plan) return "";
   WhatIfEdit turned = *state_.what_if;
   choose(turned, static_cast<Control>(area.run), area.index);
   const PlanRequest request = request_of(turned);
@@ -279,7 +279,7 @@ std::string Presenter::hover_text(float x, float y) {
   const bool is_stack = state_.detail == Detail::bands && state_.ranks == Ranks::one &&
                         state_.layout != LaneLayout::difference;
   if (is_stack) {
-    std::vector<Shown> shown = shown_of(input());
+    std::vector<ShownRun> shown = shown_of(input());
     find_drawn(input(), cache_, shown);
     const LaneStyle style = read_style(state_, shown, shown[area->run], area->box);
     if (const auto category = category_at(*column, style, area->box.bottom() - y)) {

@@ -16,7 +16,7 @@
 
 namespace shardlens::viewer {
 
-Presenter::Presenter(ViewState state, std::string cache_folder, ReadPart meanwhile)
+Presenter::Presenter(ViewState state, std::string cache_folder, ReadProgress meanwhile)
     : state_(std::move(state)),
       cache_folder_(std::move(cache_folder)),
       meanwhile_(std::move(meanwhile)) {
@@ -119,7 +119,7 @@ void Presenter::refresh() {
   if (opened_memory_ != state_.memory || opened_without_ != state_.lanes.closed) reload();
   update_plans(patience_);
   name_runs();
-  const Made wanted{generation_, state_.alignment, state_.baseline};
+  const WarpInputs wanted{generation_, state_.alignment, state_.baseline};
   if (warps_made_ != wanted) {
     warps_ = warps_of(opened_.runs, state_.alignment, state_.baseline);
     warps_made_ = wanted;
@@ -216,13 +216,13 @@ void Presenter::count_alive() {
   facts_.place_rows = 0;
   facts_.table_rows = 0;
   if (state_.focus >= opened_.runs.size()) return;
-  std::vector<Shown> shown = shown_of(input());
+  std::vector<ShownRun> shown = shown_of(input());
   find_drawn(input(), cache_, shown);
   facts_.table_rows = table_rows(shown);
   const Geometry geometry = place_parts(input(), facts_.table_rows);
   facts_.lane_columns = geometry.lane_columns;
   facts_.lane_lines = geometry.lane_lines;
-  const Shown& one = shown[state_.focus];
+  const ShownRun& one = shown[state_.focus];
   facts_.alive_rows =
       alive_rows(one.lane->lane, one.lane->names, one.change, state_.grouping).size();
   facts_.place_rows = changed_places(shown_places(input(), cache_, shown));
@@ -358,7 +358,7 @@ const Picture& Presenter::picture(const Canvas& canvas, const Fonts& fonts) {
 
 std::string Presenter::table_csv() {
   refresh();
-  std::vector<Shown> shown = shown_of(input());
+  std::vector<ShownRun> shown = shown_of(input());
   find_drawn(input(), cache_, shown);
   std::string csv = "category";
   const auto quoted = [](std::string text) {
@@ -366,12 +366,12 @@ std::string Presenter::table_csv() {
     for (const char c : text) whole += c == '"' ? "\"\"" : std::string(1, c);
     return whole + "\"";
   };
-  for (const Shown& one : shown) csv += "," + quoted(one.run->name + " bytes");
+  for (const ShownRun& one : shown) csv += "," + quoted(one.run->name + " bytes");
   csv += "\nall";
-  for (const Shown& one : shown) csv += fmt::format(",{}", one.total);
+  for (const ShownRun& one : shown) csv += fmt::format(",{}", one.total);
   for (const Category category : used_categories(shown)) {
     csv += fmt::format("\n{}", profiler::kCategoryNames[static_cast<size_t>(category)]);
-    for (const Shown& one : shown) {
+    for (const ShownRun& one : shown) {
       csv += fmt::format(",{}", one.bytes[static_cast<size_t>(category)]);
     }
   }

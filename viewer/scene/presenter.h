@@ -32,7 +32,7 @@ class Presenter {
  public:
   /// Opens `state.files`. messages() has what cannot be opened. `meanwhile` is called here and
   /// whenever recordings are read, as open_runs does.
-  Presenter(ViewState state, std::string cache_folder, ReadPart meanwhile = {});
+  Presenter(ViewState state, std::string cache_folder, ReadProgress meanwhile = {});
 
   const ViewState& state() const { return state_; }
   const std::vector<Run>& runs() const { return opened_.runs; }
@@ -95,7 +95,7 @@ class Presenter {
   /// Returns the image of the last picture, which has everything but its text.
   const Image& ground() const { return ground_; }
   int64_t pictures_made() const { return pictures_made_; }
-  int64_t images_rastered() const { return cache_.rastered(); }
+  int64_t images_rastered() const { return cache_.raster_count(); }
 
   /// Returns what is selected as text, with its whole stack; empty if nothing is.
   std::string pick_text();
@@ -130,7 +130,7 @@ class Presenter {
 
   ViewState state_;
   std::string cache_folder_;
-  ReadPart meanwhile_;
+  ReadProgress meanwhile_;
   OpenedRuns opened_;
   ShownMemory opened_memory_{};
   std::vector<std::string> opened_without_;  // the runs that were closed then
@@ -147,13 +147,13 @@ class Presenter {
   Facts facts_;
   std::string facts_key_;  // the inputs that they were made of
   std::vector<SearchHits> hits_;
-  struct Made {
+  struct WarpInputs {
     uint64_t generation = 0;
     Alignment alignment{};
     size_t baseline = 0;
-    bool operator==(const Made&) const = default;
+    bool operator==(const WarpInputs&) const = default;
   };
-  std::optional<Made> warps_made_;
+  std::optional<WarpInputs> warps_made_;
   std::optional<std::pair<uint64_t, std::string>> hits_made_;
 
   ImageCache cache_;

@@ -16,7 +16,7 @@ namespace {
 /// Returns the runs that may be drawn: those of the lines that have room beside a long table, and
 /// of the lines next to these.
 std::vector<size_t> runs_in_view(const SceneInput& input) {
-  std::vector<size_t> runs = unfolded(input.state, input.facts);
+  std::vector<size_t> runs = unfolded_runs(input.state, input.facts);
   if (input.state.layout == LaneLayout::overlay) return runs;
   const Geometry geometry = place_parts(input, kCategories);
   const size_t line = geometry.lane_columns;
@@ -108,11 +108,11 @@ Geometry place_parts(const SceneInput& input, size_t rows, size_t legend_lines) 
   return geometry_of(sizes, input.state);
 }
 
-std::vector<Shown> shown_of(const SceneInput& input) {
-  std::vector<Shown> all;
-  const bool at_cursor = input.state.at == At::cursor && input.state.cursor;
+std::vector<ShownRun> shown_of(const SceneInput& input) {
+  std::vector<ShownRun> all;
+  const bool at_cursor = input.state.at == TableMoment::cursor && input.state.cursor;
   for (size_t i = 0; i < input.runs.size(); ++i) {
-    Shown one{.index = i, .run = &input.runs[i], .rank = shown_rank(input.runs[i], input.state)};
+    ShownRun one{.index = i, .run = &input.runs[i], .rank = shown_rank(input.runs[i], input.state)};
     one.base = input.facts.bases[i];
     one.has_others = std::ranges::count(input.facts.bases, one.base) > 1;
     one.is_folded = is_folded(input.state.lanes, input.facts.keys[i]);
@@ -124,7 +124,7 @@ std::vector<Shown> shown_of(const SceneInput& input) {
     if (at_cursor) {
       one.change = change_at(*one.warp, lane, *input.state.cursor).value_or(kBeforeAll);
     }
-    one.bytes = lane.pyramid().after(one.change);
+    one.bytes = lane.pyramid().bytes_after(one.change);
     one.total = sum_of(one.bytes);
     const bool is_on_device = lane.info().space == profiler::Space::device;
     for (const ReservedSample& sample : lane.arrays().reserved) {
@@ -161,11 +161,11 @@ int64_t most_shown(const ViewState& state, const DrawnColumns& drawn) {
 
 }  // namespace
 
-void find_drawn(const SceneInput& input, ImageCache& cache, std::vector<Shown>& shown) {
+void find_drawn(const SceneInput& input, ImageCache& cache, std::vector<ShownRun>& shown) {
   const int width = plot_columns(input);
   const bool draws_one = input.state.ranks == Ranks::one;
   for (const size_t run : runs_in_view(input)) {
-    Shown& one = shown[run];
+    ShownRun& one = shown[run];
     for (size_t rank = 0; rank < one.run->ranks.size(); ++rank) {
       if (draws_one && rank != one.rank) continue;
       const DrawnColumns& drawn = drawn_columns(input, cache, one.index, rank, width);
@@ -177,18 +177,19 @@ void find_drawn(const SceneInput& input, ImageCache& cache, std::vector<Shown>& 
   }
 }
 
-bool have_shards(const std::vector<Shown>& shown) {
-  return std::ranges::any_of(
-      shown, [](const Shown& one) { return profiler::has_shards(one.lane->lane.info().header); });
+bool have_shards(const std::vector<ShownRun>& shown) {
+  return std::ranges::any_of(shown, [](const ShownRun& one) {
+    return profiler::has_shards(one.lane->lane.info().header);
+  });
 }
 
-std::vector<Category> used_categories(const std::vector<Shown>& shown) {
+std::vector<Category> used_categories(const std::vector<ShownRun>& shown) {
   std::vector<Category> used;
   const auto& order = stacking_order();
   for (size_t i = order.size(); i-- > 0;) {
     const auto c = static_cast<size_t>(order[i]);
     const bool is_used = std::ranges::any_of(
-        shown, [&](const Shown& one) { return one.bytes[c] > 0 || one.drawn[c] > 0; });
+        shown, [&](const ShownRun& one) { return one.bytes[c] > 0 || one.drawn[c] > 0; });
     if (is_used) used.push_back(order[i]);
   }
   return used;
@@ -202,10 +203,10 @@ int64_t shown_bytes(const ViewState& state, const CategoryBytes& bytes) {
   return sum;
 }
 
-int64_t most_bytes(const std::vector<Shown>& shown, Category category) {
+int64_t most_bytes(const std::vector<ShownRun>& shown, Category category) {
   const auto c = static_cast<size_t>(category);
   int64_t most = 0;
-  for (const Shown& one : shown) most = std::max({most, one.bytes[c], one.drawn[c]});
+  for (const ShownRun& one : shown) most = std::max({most, one.bytes[c], one.drawn[c]});
   return most;
 }
 
@@ -252,7 +253,7 @@ void choose_lanes(Scene& scene) {
   const auto first = all.begin() + static_cast<std::ptrdiff_t>(scene.geometry.first_lane);
   scene.cards.assign(first, first + static_cast<std::ptrdiff_t>(scene.geometry.cards.size()));
   const bool is_overlay = scene.state().layout == LaneLayout::overlay;
-  scene.compared = is_overlay ? unfolded(scene.state(), scene.in.facts) : scene.cards;
+  scene.compared = is_overlay ? unfolded_runs(scene.state(), scene.in.facts) : scene.cards;
 }
 
 }  // namespace
@@ -261,7 +262,7 @@ Picture make_picture(const SceneInput& input, const Fonts& fonts, ImageCache& ca
   Picture picture{.width = input.width, .height = input.height, .items = {}, .areas = {}};
   const Colors& colors = colors_of(input.state.theme);
   Painter paint(picture, fonts, colors, input.scale * input.state.zoom);
-  std::vector<Shown> shown = shown_of(input);
+  std::vector<ShownRun> shown = shown_of(input);
   find_drawn(input, cache, shown);
   const size_t rows = table_rows(shown);
   Scene scene{.in = input,

@@ -62,7 +62,7 @@ class ImageCache {
                               const std::function<Columns()>& make);
   /// Removes the images that the last picture did not use.
   void end_picture();
-  int64_t rastered() const { return rastered_; }
+  int64_t raster_count() const { return rastered_; }
 
   Memo<profiler::Matching> matching;          // of two moments
   Memo<AliveGraph> graph;                     // of the tree's panel

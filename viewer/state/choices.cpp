@@ -7,7 +7,7 @@ namespace shardlens::viewer {
 
 namespace {
 
-using Seen = const ViewState&;
+using State = const ViewState&;
 
 struct Choice {
   std::string_view command;
@@ -15,28 +15,28 @@ struct Choice {
 };
 
 constexpr std::array kChoices = {
-    Choice{"layout.rows", [](Seen s) { return s.layout == LaneLayout::rows; }},
-    Choice{"layout.columns", [](Seen s) { return s.layout == LaneLayout::columns; }},
-    Choice{"layout.overlay", [](Seen s) { return s.layout == LaneLayout::overlay; }},
-    Choice{"layout.difference", [](Seen s) { return s.layout == LaneLayout::difference; }},
-    Choice{"hatches", [](Seen s) { return s.panels.hatches; }},
-    Choice{"align.time", [](Seen s) { return s.alignment == Alignment::time; }},
-    Choice{"align.step", [](Seen s) { return s.alignment == Alignment::step; }},
-    Choice{"align.phase", [](Seen s) { return s.alignment == Alignment::phase; }},
-    Choice{"align.event", [](Seen s) { return s.alignment == Alignment::event; }},
-    Choice{"align.normalised", [](Seen s) { return s.alignment == Alignment::normalised; }},
-    Choice{"tree", [](Seen s) { return s.tree.is_open; }},
-    Choice{"tree.compare", [](Seen s) { return s.tree.compares; }},
-    Choice{"panel.alive", [](Seen s) { return s.panels.alive; }},
-    Choice{"panel.table", [](Seen s) { return s.panels.table; }},
-    Choice{"panel.minimap", [](Seen s) { return s.panels.minimap; }},
-    Choice{"panel.ribbon", [](Seen s) { return s.panels.ribbon; }},
-    Choice{"panel.steps", [](Seen s) { return s.panels.steps; }},
-    Choice{"panel.reserved", [](Seen s) { return s.panels.reserved; }},
-    Choice{"panel.plans", [](Seen s) { return s.panels.plans; }},
-    Choice{"panel.events", [](Seen s) { return s.panels.events; }},
-    Choice{"panel.treemap", [](Seen s) { return s.panels.treemap; }},
-    Choice{"whatif", [](Seen s) { return s.what_if.has_value(); }},
+    Choice{"layout.rows", [](State s) { return s.layout == LaneLayout::rows; }},
+    Choice{"layout.columns", [](State s) { return s.layout == LaneLayout::columns; }},
+    Choice{"layout.overlay", [](State s) { return s.layout == LaneLayout::overlay; }},
+    Choice{"layout.difference", [](State s) { return s.layout == LaneLayout::difference; }},
+    Choice{"hatches", [](State s) { return s.panels.hatches; }},
+    Choice{"align.time", [](State s) { return s.alignment == Alignment::time; }},
+    Choice{"align.step", [](State s) { return s.alignment == Alignment::step; }},
+    Choice{"align.phase", [](State s) { return s.alignment == Alignment::phase; }},
+    Choice{"align.event", [](State s) { return s.alignment == Alignment::event; }},
+    Choice{"align.normalised", [](State s) { return s.alignment == Alignment::normalised; }},
+    Choice{"tree", [](State s) { return s.tree.is_open; }},
+    Choice{"tree.compare", [](State s) { return s.tree.compares; }},
+    Choice{"panel.alive", [](State s) { return s.panels.alive; }},
+    Choice{"panel.table", [](State s) { return s.panels.table; }},
+    Choice{"panel.minimap", [](State s) { return s.panels.minimap; }},
+    Choice{"panel.ribbon", [](State s) { return s.panels.ribbon; }},
+    Choice{"panel.steps", [](State s) { return s.panels.steps; }},
+    Choice{"panel.reserved", [](State s) { return s.panels.reserved; }},
+    Choice{"panel.plans", [](State s) { return s.panels.plans; }},
+    Choice{"panel.events", [](State s) { return s.panels.events; }},
+    Choice{"panel.treemap", [](State s) { return s.panels.treemap; }},
+    Choice{"whatif", [](State s) { return s.what_if.has_value(); }},
 };
 
 }  // namespace

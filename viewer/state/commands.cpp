@@ -21,21 +21,21 @@ constexpr double kLeastZoom = 0.5;
 constexpr double kMostZoom = 4;
 
 template <typename Enum>
-void next(Enum& value, int count) {
+void cycle(Enum& value, int count) {
   value = static_cast<Enum>((static_cast<int>(value) + 1) % count);
 }
 
 template <typename Enum>
-void previous(Enum& value, int count) {
+void cycle_back(Enum& value, int count) {
   value = static_cast<Enum>((static_cast<int>(value) + count - 1) % count);
 }
 
-const std::vector<double>* of_focus(const std::vector<std::vector<double>>& lists,
-                                    const ViewState& state) {
+const std::vector<double>* focused_list(const std::vector<std::vector<double>>& lists,
+                                        const ViewState& state) {
   return state.focus < lists.size() && !lists[state.focus].empty() ? &lists[state.focus] : nullptr;
 }
 
-double from(const ViewState& state, const Facts& facts) {
+double origin_x(const ViewState& state, const Facts& facts) {
   return state.cursor.value_or(view_of(state, facts.extent).begin);
 }
 
@@ -50,15 +50,15 @@ void go_to_previous(ViewState& state, const std::vector<double>& places, double 
 }
 
 /// Returns a distance far below a pixel: places in one pixel that differ by more are different.
-double hair(const Facts& facts) { return facts.column_x * 1e-3; }
+double tolerance_x(const Facts& facts) { return facts.column_x * 1e-3; }
 
 void show_step(ViewState& state, const Facts& facts, int direction) {
-  const auto* steps = of_focus(facts.steps_x, state);
+  const auto* steps = focused_list(facts.steps_x, state);
   if (steps == nullptr) return;
   const double x = state.view ? state.view->begin : facts.extent.begin;
   size_t step = 0;
-  while (step + 1 < steps->size() && (*steps)[step + 1] <= x + hair(facts)) ++step;
-  const bool is_shown = state.view && std::abs((*steps)[step] - x) <= hair(facts);
+  while (step + 1 < steps->size() && (*steps)[step + 1] <= x + tolerance_x(facts)) ++step;
+  const bool is_shown = state.view && std::abs((*steps)[step] - x) <= tolerance_x(facts);
   if (is_shown && direction > 0) step = std::min(step + 1, steps->size() - 1);
   if (is_shown && direction < 0 && step > 0) --step;
   const double end = step + 1 < steps->size() ? (*steps)[step + 1] : (*steps)[step] + 1;
@@ -91,10 +91,10 @@ void pick_next(ViewState& state, const Facts& facts, int64_t forward) {
   const bool is_here =
       state.pick && state.pick->run == state.focus && state.pick->rank == facts.focus_rank;
   if (!is_here) state.pick = Pick{.run = state.focus, .rank = facts.focus_rank};
-  const auto now = std::ranges::find(facts.pickable, state.pick->block, &Pickable::block);
+  const auto now = std::ranges::find(facts.pickable, state.pick->block, &PickableBlock::block);
   const int64_t at = now - facts.pickable.begin();
   const int64_t first = forward > 0 ? 0 : count - 1;
-  const Pickable& next_one =
+  const PickableBlock& next_one =
       facts.pickable[static_cast<size_t>(at == count ? first : (at + forward + count) % count)];
   state.pick->block = next_one.block;
   state.pick->category = next_one.category;
@@ -114,7 +114,7 @@ void widen_pick(ViewState& state) {
 /// Changes what the tree is of or by; its places are then others.
 template <typename Enum>
 void turn_tree(ViewState& state, Enum& value, int count) {
-  next(value, count);
+  cycle(value, count);
   state.tree.is_open = true;
   zoom_tree(state, {});
   if (state.pick) state.pick->leave_place();
@@ -137,7 +137,7 @@ void toggle_what_if(ViewState& state, const Facts& facts) {
 
 /// Makes the panel's plan a strategy that stays; the panel stays open as it is.
 void keep_what_if(ViewState& state) {
-  if (!state.what_if || asked_of(*state.what_if) != Asked::plan) return;
+  if (!state.what_if || what_if_kind_of(*state.what_if) != WhatIfKind::plan) return;
   const PlanRequest request = request_of(*state.what_if);
   if (std::ranges::find(state.plans, request) != state.plans.end()) return;
   state.plans.push_back(request);
@@ -175,19 +175,19 @@ constexpr std::array kCommands = {
     Command{"layout.difference", "4", "View", "Differences from the baseline",
             [](S s, F) { s.layout = LaneLayout::difference; }},
     Command{"height.next", "Y", "View", "Y axis: shared, own, capacity or what is in view",
-            [](S s, F) { next(s.height, 4); }},
+            [](S s, F) { cycle(s.height, 4); }},
     Command{"height.fit", "Shift+Y", "View", "Fit the y axis to what is in view",
             [](S s, F) { s.height = Height::view, s.heights = {0, 1}; }},
     Command{"detail.next", "V", "View", "Show categories, blocks or addresses",
-            [](S s, F) { next(s.detail, 3); }},
+            [](S s, F) { cycle(s.detail, 3); }},
     Command{"detail.previous", "Shift+V", "View", "Show addresses, blocks or categories",
-            [](S s, F) { previous(s.detail, 3); }},
+            [](S s, F) { cycle_back(s.detail, 3); }},
     Command{"memory.next", "X", "View", "Memory: tensors, the host's, pinned or segments",
-            [](S s, F) { next(s.memory, kMemories), s.pick.reset(); }},
+            [](S s, F) { cycle(s.memory, kMemories), s.pick.reset(); }},
     Command{"memory.previous", "Shift+X", "View", "Memory: segments, pinned, the host's or tensors",
-            [](S s, F) { previous(s.memory, kMemories), s.pick.reset(); }},
+            [](S s, F) { cycle_back(s.memory, kMemories), s.pick.reset(); }},
     Command{"ranks.next", "K", "View", "Show one rank, each, or all folded",
-            [](S s, F) { next(s.ranks, 3); }},
+            [](S s, F) { cycle(s.ranks, 3); }},
     Command{"rank.next", "R", "View", "Next rank", [](S s, F f) { next_rank(s, f, 1); }},
     Command{"rank.previous", "Shift+R", "View", "Previous rank",
             [](S s, F f) { next_rank(s, f, f.most_ranks - 1); }},
@@ -198,7 +198,7 @@ constexpr std::array kCommands = {
     Command{"category.all", "Shift+I", "View", "Show all categories",
             [](S s, F) { s.hidden_categories = 0; }},
     Command{"theme.next", "T", "View", "Theme: light, dark or high contrast",
-            [](S s, F) { next(s.theme, 3); }},
+            [](S s, F) { cycle(s.theme, 3); }},
     Command{"hatches", "H", "View", "Hatches on the categories",
             [](S s, F) { s.panels.hatches = !s.panels.hatches; }},
     Command{"scale.up", "Ctrl+=", "View", "Larger interface", [](S s, F) { set_scale(s, 1.25); }},
@@ -207,7 +207,7 @@ constexpr std::array kCommands = {
             [](S s, F) { s.zoom = 1; }},
     // These choose the alignment and the baseline.
     Command{"align.next", "A", "Align", "Next alignment",
-            [](S s, F) { next(s.alignment, kAlignments), s.view.reset(), s.cursor.reset(); }},
+            [](S s, F) { cycle(s.alignment, kAlignments), s.view.reset(), s.cursor.reset(); }},
     Command{"align.time", "Alt+1", "Align", "Align by time",
             [](S s, F) { s.alignment = Alignment::time, s.view.reset(), s.cursor.reset(); }},
     Command{"align.step", "Alt+2", "Align", "Align by step",
@@ -228,7 +228,7 @@ constexpr std::array kCommands = {
             [](S s, F f) { move_focus(s, f, -1); }},
     // These arrange the lanes of many runs.
     Command{"lanes.sort", "Shift+K", "Lanes", "Sort lanes: as opened, by peak or by name",
-            [](S s, F) { next(s.lanes.sort, 3), s.lanes.first = 0; }},
+            [](S s, F) { cycle(s.lanes.sort, 3), s.lanes.first = 0; }},
     Command{"lanes.down", "Alt+PageDown", "Lanes", "Further down in the lanes",
             [](S s, F f) { scroll_lanes(s, f, 1); }},
     Command{"lanes.up", "Alt+PageUp", "Lanes", "Further up in the lanes",
@@ -269,16 +269,16 @@ constexpr std::array kCommands = {
     Command{"pan.right", "Right", "Go", "Move right",
             [](S s, F f) { pan_by(s, f, kPanPart * view_of(s, f.extent).length()); }},
     Command{"cursor.left", ",", "Go", "Cursor one pixel left",
-            [](S s, F f) { show_moment(s, from(s, f) - f.column_x); }},
+            [](S s, F f) { show_moment(s, origin_x(s, f) - f.column_x); }},
     Command{"cursor.right", ".", "Go", "Cursor one pixel right",
-            [](S s, F f) { show_moment(s, from(s, f) + f.column_x); }},
+            [](S s, F f) { show_moment(s, origin_x(s, f) + f.column_x); }},
     Command{"event.next", "Ctrl+Right", "Go", "Next allocation or free",
-            [](S s, F f) { show_moment(s, f.next_change_x.value_or(from(s, f))); }},
+            [](S s, F f) { show_moment(s, f.next_change_x.value_or(origin_x(s, f))); }},
     Command{"event.previous", "Ctrl+Left", "Go", "Previous allocation or free",
-            [](S s, F f) { show_moment(s, f.previous_change_x.value_or(from(s, f))); }},
+            [](S s, F f) { show_moment(s, f.previous_change_x.value_or(origin_x(s, f))); }},
     Command{"cursor.clear", "Escape", "Go", "Remove cursor and selection",
             [](S s, F) {
-              s.cursor.reset(), s.selection.reset(), s.pick.reset(), s.at = At::peak;
+              s.cursor.reset(), s.selection.reset(), s.pick.reset(), s.at = TableMoment::peak;
             }},
     Command{"peak", "P", "Go", "Go to the peak",
             [](S s, F f) {
@@ -286,14 +286,14 @@ constexpr std::array kCommands = {
             }},
     Command{"peak.next", "Shift+P", "Go", "Go to the next peak of a step or phase",
             [](S s, F f) {
-              if (const auto* peaks = of_focus(f.peaks_x, s)) {
-                go_to_next(s, *peaks, from(s, f), hair(f));
+              if (const auto* peaks = focused_list(f.peaks_x, s)) {
+                go_to_next(s, *peaks, origin_x(s, f), tolerance_x(f));
               }
             }},
     Command{"failure.next", "Ctrl+Shift+F", "Go", "Go to the next request that failed",
             [](S s, F f) {
-              if (const auto* failures = of_focus(f.failures_x, s)) {
-                go_to_next(s, *failures, from(s, f), hair(f));
+              if (const auto* failures = focused_list(f.failures_x, s)) {
+                go_to_next(s, *failures, origin_x(s, f), tolerance_x(f));
               }
             }},
     Command{"step.next", "]", "Go", "Show the next step", [](S s, F f) { show_step(s, f, 1); }},
@@ -305,11 +305,11 @@ constexpr std::array kCommands = {
     Command{"search", "/", "Find", "Search allocations", nullptr, Request::search},
     Command{"search.next", "N", "Find", "Next hit",
             [](S s, F f) {
-              if (!f.hits_x.empty()) go_to_next(s, f.hits_x, from(s, f), hair(f));
+              if (!f.hits_x.empty()) go_to_next(s, f.hits_x, origin_x(s, f), tolerance_x(f));
             }},
     Command{"search.previous", "Shift+N", "Find", "Previous hit",
             [](S s, F f) {
-              if (!f.hits_x.empty()) go_to_previous(s, f.hits_x, from(s, f), hair(f));
+              if (!f.hits_x.empty()) go_to_previous(s, f.hits_x, origin_x(s, f), tolerance_x(f));
             }},
     Command{"search.clear", "Ctrl+K", "Find", "Clear the search", [](S s, F) { s.search.clear(); }},
     Command{"note.add", "M", "Find", "Add a note at the cursor", nullptr, Request::add_note},
@@ -336,7 +336,7 @@ constexpr std::array kCommands = {
     Command{"tree", "F9", "Select", "Flame graph or list of what is alive",
             [](S s, F) { s.tree.is_open = !s.tree.is_open; }},
     Command{"tree.form", "L", "Select", "The tree as flame graph or as list",
-            [](S s, F) { next(s.tree.form, 2), s.tree.is_open = true, s.tree.first = 0; }},
+            [](S s, F) { cycle(s.tree.form, 2), s.tree.is_open = true, s.tree.first = 0; }},
     Command{"tree.of", "Q", "Select", "The tree of what is alive, of churn, or of what is kept",
             [](S s, F) { turn_tree(s, s.tree.of, 3); }},
     Command{"tree.by", "D", "Select", "The tree by stack, module or category",
@@ -344,7 +344,7 @@ constexpr std::array kCommands = {
     Command{"tree.from", "U", "Select", "The tree from the top or from the bottom",
             [](S s, F) { turn_tree(s, s.tree.from, 2); }},
     Command{"tree.sort", "Shift+L", "Select", "Sort the list by its next column",
-            [](S s, F) { next(s.tree.sort, 6), s.tree.first = 0; }},
+            [](S s, F) { cycle(s.tree.sort, 6), s.tree.first = 0; }},
     Command{"tree.compare", "Shift+D", "Select", "Compare the tree with the baseline's, or not",
             [](S s, F) { s.tree.compares = !s.tree.compares; }},
     Command{"tree.fewer", "O", "Select", "Fewer frames: a higher threshold",
@@ -384,9 +384,9 @@ constexpr std::array kCommands = {
               if (s.panels.events) s.panels.alive = true;
             }},
     Command{"at.next", "C", "Panels", "Tables at the peak or at the cursor",
-            [](S s, F) { next(s.at, 2); }},
+            [](S s, F) { cycle(s.at, 2); }},
     Command{"group.next", "G", "Panels", "Group by category, parameter, age or not",
-            [](S s, F) { next(s.grouping, kGroupings), s.alive_first = 0; }},
+            [](S s, F) { cycle(s.grouping, kGroupings), s.alive_first = 0; }},
     Command{"alive.down", "PageDown", "Panels", "Further down in what is alive",
             [](S s, F f) { scroll_alive(s, f, kAlivePage); }},
     Command{"alive.up", "PageUp", "Panels", "Further up in what is alive",
@@ -521,7 +521,7 @@ std::vector<const Command*> matching_commands(std::string_view text) {
 
 void show_moment(ViewState& state, double x) {
   state.cursor = x;
-  state.at = At::cursor;
+  state.at = TableMoment::cursor;
   if (!state.view || state.view->contains(x)) return;
   const double half = state.view->length() / 2;
   state.view = Range{x - half, x + half};

@@ -94,7 +94,7 @@ Facts facts_of(const std::vector<Run>& runs, const Warps& warps, const ViewState
       peaks.push_back(x_of_change(warp, lane, stretch.peak_change));
       if (stretch.number < 0) continue;
       steps.push_back(warp.x_of(
-          static_cast<double>(warp.by_change() ? stretch.first_change : stretch.begin_ns)));
+          static_cast<double>(warp.is_by_change() ? stretch.first_change : stretch.begin_ns)));
     }
     std::ranges::sort(peaks);
   }

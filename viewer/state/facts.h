@@ -14,7 +14,7 @@
 namespace shardlens::viewer {
 
 /// A block that can be selected.
-struct Pickable {
+struct PickableBlock {
   uint32_t block = kNoBlock;
   Category category{};
 };
@@ -27,7 +27,7 @@ struct Facts {
   std::vector<std::vector<double>> steps_x;       // where steps begin, in order
   std::vector<double> hits_x;                     // of the search, in the focused strategy
   PlanRequest focus_request{};                    // the focused strategy's
-  std::vector<Pickable> pickable;                 // in the focused strategy, the largest first
+  std::vector<PickableBlock> pickable;            // in the focused strategy, the largest first
   size_t focus_rank = 0;                          // of which they are, as an index in the run
   size_t tree_rows = 0;                           // in the tree's panel
   size_t details_rows = 0;                        // of what is selected

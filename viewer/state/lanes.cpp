@@ -12,7 +12,7 @@ size_t lines_of(size_t lanes, const Facts& facts) {
 }
 
 /// Returns the index of a run after the run `closed` has left.
-size_t without(size_t run, size_t closed) { return run > closed ? run - 1 : run; }
+size_t index_after_closing(size_t run, size_t closed) { return run > closed ? run - 1 : run; }
 
 /// Closes a run that the state itself has made. Returns true if there is such a run.
 bool close_plan(ViewState& state, const std::string& key) {
@@ -29,7 +29,7 @@ bool is_folded(const Lanes& lanes, const std::string& key) {
   return std::ranges::find(lanes.folded, key) != lanes.folded.end();
 }
 
-std::vector<size_t> unfolded(const ViewState& state, const Facts& facts) {
+std::vector<size_t> unfolded_runs(const ViewState& state, const Facts& facts) {
   std::vector<size_t> shown = facts.order;
   std::erase_if(shown, [&](size_t run) { return is_folded(state.lanes, facts.keys[run]); });
   return shown;
@@ -54,14 +54,14 @@ void close_run(ViewState& state, const Facts& facts, size_t run) {
   std::erase(state.lanes.folded, key);
   if (!close_plan(state, key)) state.lanes.closed.push_back(key);
   if (state.pick && state.pick->run == run) state.pick.reset();
-  if (state.pick) state.pick->run = without(state.pick->run, run);
+  if (state.pick) state.pick->run = index_after_closing(state.pick->run, run);
   std::erase(state.earlier_baselines, run);
-  for (size_t& earlier : state.earlier_baselines) earlier = without(earlier, run);
-  state.focus = without(state.focus, run);
+  for (size_t& earlier : state.earlier_baselines) earlier = index_after_closing(earlier, run);
+  state.focus = index_after_closing(state.focus, run);
   if (state.baseline == run) {
     state.baseline = 0;
   } else {
-    state.baseline = without(state.baseline, run);
+    state.baseline = index_after_closing(state.baseline, run);
   }
 }
 
@@ -81,14 +81,14 @@ void move_focus(ViewState& state, const Facts& facts, int64_t forward) {
 }
 
 void scroll_lanes(ViewState& state, const Facts& facts, int64_t lines) {
-  const size_t all = lines_of(unfolded(state, facts).size(), facts);
+  const size_t all = lines_of(unfolded_runs(state, facts).size(), facts);
   const auto last = static_cast<int64_t>(all - std::min(all, facts.lane_lines));
   state.lanes.first = static_cast<size_t>(
       std::clamp<int64_t>(static_cast<int64_t>(state.lanes.first) + lines, 0, last));
 }
 
 void show_focus(ViewState& state, const Facts& facts) {
-  const std::vector<size_t> lanes = unfolded(state, facts);
+  const std::vector<size_t> lanes = unfolded_runs(state, facts);
   const auto at = std::ranges::find(lanes, state.focus);
   if (at == lanes.end()) return;
   const size_t line =

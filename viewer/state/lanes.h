@@ -14,7 +14,7 @@ namespace shardlens::viewer {
 bool is_folded(const Lanes& lanes, const std::string& key);
 
 /// Returns the runs whose lanes are not folded, in the order of lanes.
-std::vector<size_t> unfolded(const ViewState& state, const Facts& facts);
+std::vector<size_t> unfolded_runs(const ViewState& state, const Facts& facts);
 
 /// Folds a lane, or unfolds it.
 void toggle_fold(ViewState& state, const Facts& facts, size_t run);

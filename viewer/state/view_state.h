@@ -45,7 +45,7 @@ enum class ShownMemory : uint8_t { tensors, host, pinned, segments };
 constexpr std::array<std::string_view, 4> kMemoryNames = {"tensors", "host", "pinned", "segments"};
 
 /// The moment of the tables: each strategy's own peak, or the cursor for all.
-enum class At : uint8_t { peak, cursor };
+enum class TableMoment : uint8_t { peak, cursor };
 constexpr std::array<std::string_view, 2> kAtNames = {"peak", "cursor"};
 
 /// The order of lanes: as they were opened, the highest peak first, or by name.
@@ -87,10 +87,10 @@ constexpr std::array<double, 7> kTreeThresholds = {0, 0.001, 0.002, 0.005, 0.01,
 /// The panel that shows blocks as a tree.
 struct TreeView {
   bool is_open = false;
-  TreeOf of{};
+  TreeContent of{};
   TreeForm form{};
-  profiler::TreeBy by{};
-  profiler::TreeFrom from{};
+  profiler::TreeGrouping by{};
+  profiler::TreeStart from{};
   PlaceSort sort{};
   bool compares = true;             // with the baseline, where another run is in focus
   size_t threshold = 1;             // index in kTreeThresholds: smaller frames are one
@@ -150,7 +150,7 @@ struct ViewState {
   Theme theme = Theme::light;
   Ranks ranks = Ranks::one;
   Detail detail = Detail::bands;
-  At at = At::peak;
+  TableMoment at = TableMoment::peak;
   ShownMemory memory = ShownMemory::tensors;
   Grouping grouping = Grouping::category;
   Panels panels;

@@ -144,10 +144,10 @@ std::string shell_word(const std::string& word) {
   return quoted + "'";
 }
 
-Asked asked_of(const WhatIfEdit& what_if) {
+WhatIfKind what_if_kind_of(const WhatIfEdit& what_if) {
   const Json json = config_json(what_if.config);
-  if (is_program(json)) return Asked::recording;
-  return json.empty() ? Asked::nothing : Asked::plan;
+  if (is_program(json)) return WhatIfKind::recording;
+  return json.empty() ? WhatIfKind::nothing : WhatIfKind::plan;
 }
 
 std::string record_line(const WhatIfEdit& what_if) {

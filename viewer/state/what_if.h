@@ -40,8 +40,8 @@ constexpr std::array<std::string_view, kControls> kControlNames = {
 
 /// Says what can be asked of a strategy: another plan; for a recorded program, which decides itself
 /// what it allocates, another recording; or nothing, where it is not known how it was made.
-enum class Asked : uint8_t { plan, recording, nothing };
-Asked asked_of(const WhatIfEdit& what_if);
+enum class WhatIfKind : uint8_t { plan, recording, nothing };
+WhatIfKind what_if_kind_of(const WhatIfEdit& what_if);
 
 /// Returns a word as a shell reads it.
 std::string shell_word(const std::string& word);

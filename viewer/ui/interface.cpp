@@ -37,42 +37,42 @@ void place_sheet(float part, float height) {
 
 Request Interface::take_request() { return std::exchange(request_, Request::none); }
 
-void Interface::ask(Asking what) {
+void Interface::ask(Prompt what) {
   asking_ = what;
   chosen_ = 0;
   browsed_for_.reset();
   const ViewState& state = presenter_.state();
-  const bool renames = what == Asking::rename && state.focus < presenter_.runs().size();
-  line_.start(what == Asking::search ? state.search
+  const bool renames = what == Prompt::rename && state.focus < presenter_.runs().size();
+  line_.start(what == Prompt::search ? state.search
               : renames              ? presenter_.runs()[state.focus].name
                                      : "");
 }
 
 void Interface::run(const Command& command) {
   said_.clear();
-  asking_ = Asking::nothing;
+  asking_ = Prompt::nothing;
   const Request request = presenter_.perform(command);
   switch (request) {
     case Request::palette:
-      return ask(Asking::palette);
+      return ask(Prompt::palette);
     case Request::help:
-      return ask(Asking::help);
+      return ask(Prompt::help);
     case Request::search:
-      return ask(Asking::search);
+      return ask(Prompt::search);
     case Request::add_note:
-      return ask(Asking::note);
+      return ask(Prompt::note);
     case Request::list_notes:
-      return ask(Asking::notes);
+      return ask(Prompt::notes);
     case Request::rename_lane:
-      return ask(Asking::rename);
+      return ask(Prompt::rename);
     case Request::open_file:
-      return ask(Asking::open);
+      return ask(Prompt::open);
     case Request::copy_pick:
       return copy(presenter_.pick_text(),
                   "nothing is selected: click a block, a row or a frame, or press S");
     case Request::copy_record_line: {
       const auto& what_if = presenter_.state().what_if;
-      const bool is_program = what_if && asked_of(*what_if) == Asked::recording;
+      const bool is_program = what_if && what_if_kind_of(*what_if) == WhatIfKind::recording;
       return copy(is_program ? record_line(*what_if) : "",
                   "there is no such command: ask what if (Alt+I) of a recorded program");
     }
@@ -108,7 +108,7 @@ void Interface::draw(const Frame& frame) {
   apply_theme();
   if (frame.has_menu) draw_menu();
   take_inputs();
-  if (asking_ == Asking::nothing) draw_tooltip();
+  if (asking_ == Prompt::nothing) draw_tooltip();
   const Canvas canvas{frame.width, frame.height,
                       frame.has_menu ? static_cast<int>(menu_height_) : 0, frame.scale};
   const Picture& picture = presenter_.picture(canvas, fonts_.metrics());
@@ -172,7 +172,7 @@ void Interface::take_inputs() {
 }
 
 void Interface::take_input(const KeyPress& key) {
-  asking_ == Asking::nothing ? take_command_key(key.chord) : take_question_key(key);
+  asking_ == Prompt::nothing ? take_command_key(key.chord) : take_question_key(key);
 }
 
 void Interface::take_command_key(const KeyChord& chord) {
@@ -183,12 +183,12 @@ void Interface::take_command_key(const KeyChord& chord) {
 
 void Interface::take_question_key(const KeyPress& key) {
   const auto is = [&](std::string_view name) { return key.chord == parse_chord(name); };
-  if (is("Escape")) return (void)(asking_ = Asking::nothing);
-  if (asking_ == Asking::help) return;
+  if (is("Escape")) return (void)(asking_ = Prompt::nothing);
+  if (asking_ == Prompt::help) return;
   if (is("Enter")) return answer();
   if (is("Down")) return (void)++chosen_;
   if (is("Up")) return (void)(chosen_ -= std::min<size_t>(1, chosen_));
-  if (asking_ == Asking::notes) {
+  if (asking_ == Prompt::notes) {
     if (is("Delete")) presenter_.remove_note(chosen_);
     return;
   }
@@ -203,7 +203,7 @@ void Interface::take_question_key(const KeyPress& key) {
 /// Returns true where no sheet, menu or open part of it takes the pointer.
 bool Interface::is_over_picture(float y) const {
   constexpr ImGuiPopupFlags kAny = ImGuiPopupFlags_AnyPopupId | ImGuiPopupFlags_AnyPopupLevel;
-  return asking_ == Asking::nothing && y >= menu_height_ && !ImGui::IsPopupOpen("", kAny);
+  return asking_ == Prompt::nothing && y >= menu_height_ && !ImGui::IsPopupOpen("", kAny);
 }
 
 void Interface::take_input(const PointerMove& move) {
@@ -243,30 +243,30 @@ void Interface::draw_tooltip() {
 
 void Interface::draw_question() {
   switch (asking_) {
-    case Asking::palette:
+    case Prompt::palette:
       draw_palette();
       break;
-    case Asking::help:
+    case Prompt::help:
       draw_help();
       break;
-    case Asking::search:
+    case Prompt::search:
       draw_text_question("Search allocations",
                          "mlp3 >64MiB rank:3 life>2steps alive@peak, then Enter");
       break;
-    case Asking::note:
+    case Prompt::note:
       draw_text_question("Note at the cursor", "what is to be remembered, then Enter");
       break;
-    case Asking::notes:
+    case Prompt::notes:
       draw_notes_list();
       break;
-    case Asking::rename:
+    case Prompt::rename:
       draw_text_question("Name of the focused strategy",
                          "another name, then Enter; none: its first name");
       break;
-    case Asking::open:
+    case Prompt::open:
       draw_open();
       break;
-    case Asking::nothing:
+    case Prompt::nothing:
       break;
   }
 }
@@ -310,25 +310,25 @@ void Interface::draw_line(const char* hint) const {
 void Interface::answer() {
   const std::string& text = line_.text();
   try {
-    switch (std::exchange(asking_, Asking::nothing)) {
-      case Asking::palette:
+    switch (std::exchange(asking_, Prompt::nothing)) {
+      case Prompt::palette:
         if (const auto found = matching_commands(text); !found.empty()) {
           run(*found[std::min(chosen_, found.size() - 1)]);
         }
         break;
-      case Asking::search:
+      case Prompt::search:
         presenter_.set_search(text);
         break;
-      case Asking::note:
+      case Prompt::note:
         presenter_.add_note(text);
         break;
-      case Asking::notes:
+      case Prompt::notes:
         presenter_.go_to_note(chosen_);
         break;
-      case Asking::rename:
+      case Prompt::rename:
         presenter_.rename(text);
         break;
-      case Asking::open:
+      case Prompt::open:
         take_path();
         break;
       default:
@@ -340,7 +340,7 @@ void Interface::answer() {
 }
 
 /// Returns what fits the typed path. The folder is read again only if another is typed.
-const std::vector<BrowsedPath>& Interface::browsed() {
+const std::vector<BrowsedPath>& Interface::browsed_paths() {
   if (browsed_for_ == line_.text()) return browsed_;
   browsed_for_ = line_.text();
   browsed_ = browse(line_.text(), recent_);
@@ -349,7 +349,7 @@ const std::vector<BrowsedPath>& Interface::browsed() {
 
 /// Opens the chosen path, or what is typed if nothing fits it.
 void Interface::take_path() {
-  const auto& found = browsed();
+  const auto& found = browsed_paths();
   if (found.empty()) {
     path_ = line_.text();
     request_ = Request::open_file;
@@ -361,10 +361,10 @@ void Interface::take_path() {
 /// Opens a path, or goes on in a folder that is no run.
 void Interface::take_browsed(const BrowsedPath& chosen) {
   if (chosen.is_entered) {
-    ask(Asking::open);
+    ask(Prompt::open);
     return line_.put(chosen.path);
   }
-  asking_ = Asking::nothing;
+  asking_ = Prompt::nothing;
   path_ = chosen.path;
   request_ = Request::open_file;
 }
@@ -377,7 +377,7 @@ void Interface::draw_open() {
   ImGui::SameLine();
   ImGui::TextDisabled("runs, folders of runs, recordings, plans, snapshots; Escape closes this");
   draw_line("a part of a name or a path, then Enter; Up and Down choose");
-  const auto& found = browsed();
+  const auto& found = browsed_paths();
   chosen_ = found.empty() ? 0 : std::min(chosen_, found.size() - 1);
   std::optional<BrowsedPath> wanted;
   ImGui::BeginChild("paths");
@@ -436,7 +436,7 @@ void Interface::draw_notes_list() {
   }
   ImGui::End();
   if (!wanted) return;
-  asking_ = Asking::nothing;
+  asking_ = Prompt::nothing;
   presenter_.go_to_note(*wanted);
 }
 

@@ -53,10 +53,10 @@ class Interface {
   bool forgets();
 
  private:
-  enum class Asking { nothing, palette, search, note, notes, rename, open, help };
+  enum class Prompt { nothing, palette, search, note, notes, rename, open, help };
 
   void run(const Command& command);
-  void ask(Asking what);
+  void ask(Prompt what);
   void draw_menu();
   void take_inputs();
   void take_input(const KeyPress& key);
@@ -76,7 +76,7 @@ class Interface {
   void draw_notes_list();
   void take_path();
   void take_browsed(const BrowsedPath& chosen);
-  const std::vector<BrowsedPath>& browsed();
+  const std::vector<BrowsedPath>& browsed_paths();
   void answer();
   void draw_hint();
   void apply_theme();
@@ -89,7 +89,7 @@ class Interface {
   bool is_dragging_ = false;  // with the left button, from the picture on
   bool is_panning_ = false;   // with another one
   Request request_ = Request::none;
-  Asking asking_ = Asking::nothing;
+  Prompt asking_ = Prompt::nothing;
   LineEditor line_;
   std::vector<std::string> recent_;
   std::optional<std::string> browsed_for_;  // the typed text that browsed_ is for

@@ -30,12 +30,12 @@ void LineEditor::start(std::string text) {
   is_selected_ = !text_.empty();
 }
 
-size_t LineEditor::before(size_t at) const {
+size_t LineEditor::position_before(size_t at) const {
   while (at > 0 && continues(text_[at - 1])) --at;
   return at > 0 ? at - 1 : 0;
 }
 
-size_t LineEditor::behind(size_t at) const {
+size_t LineEditor::position_behind(size_t at) const {
   if (at < text_.size()) ++at;
   while (at < text_.size() && continues(text_[at])) ++at;
   return at;
@@ -67,10 +67,10 @@ void LineEditor::put(std::string_view text) {
 
 bool LineEditor::press(const KeyPress& press) {
   const auto is = [&](std::string_view key) { return press.chord == parse_chord(key); };
-  if (is("Backspace")) return erase(before(cursor_), cursor_);
-  if (is("Delete")) return erase(cursor_, behind(cursor_));
-  if (is("Left")) return move_to(before(cursor_));
-  if (is("Right")) return move_to(behind(cursor_));
+  if (is("Backspace")) return erase(position_before(cursor_), cursor_);
+  if (is("Delete")) return erase(cursor_, position_behind(cursor_));
+  if (is("Left")) return move_to(position_before(cursor_));
+  if (is("Right")) return move_to(position_behind(cursor_));
   if (is("Home")) return move_to(0);
   if (is("End")) return move_to(text_.size());
   if (is("Ctrl+A")) is_selected_ = !text_.empty();

@@ -24,8 +24,8 @@ class LineEditor {
   bool is_selected() const { return is_selected_; }
 
  private:
-  size_t before(size_t at) const;
-  size_t behind(size_t at) const;
+  size_t position_before(size_t at) const;
+  size_t position_behind(size_t at) const;
   bool erase(size_t begin, size_t end);
   bool move_to(size_t at);
 

@@ -14,31 +14,31 @@ namespace {
 
 using enum ForeignEffect;
 
-std::string type_of(const ForeignReading& r) {
-  const ForeignReading::Json* const type = r.find("distributed_type");
+std::string type_of(const ForeignReader& r) {
+  const ForeignReader::Json* const type = r.find("distributed_type");
   return type != nullptr && type->is_string() ? type->get<std::string>() : "";
 }
 
-bool is_fsdp(ForeignReading& r) {
+bool is_fsdp(ForeignReader& r) {
   if (type_of(r) == "FSDP") return true;
   r.ignore("of distributed_type FSDP");
   return false;
 }
 
-bool is_deepspeed(ForeignReading& r) {
+bool is_deepspeed(ForeignReader& r) {
   if (type_of(r) == "DEEPSPEED") return true;
   r.ignore("of distributed_type DEEPSPEED");
   return false;
 }
 
-void read_processes(ForeignReading& r) {
+void read_processes(ForeignReader& r) {
   if (r.is_launched()) return r.ignore("the launcher has started the ranks");
   if (r.value() == -1) return r.ignore("it leaves the number open");
   if (r.has_flag("world")) return r.ignore("since --world says it");
   r.set("workers", r.word());
 }
 
-void read_type(ForeignReading& r) {
+void read_type(ForeignReader& r) {
   const std::string type = r.word();
   if (type == "FSDP") return r.set("strategy", "fsdp");
   if (type == "DEEPSPEED") return r.ignore("deepspeed_config says the strategy");
@@ -51,14 +51,14 @@ void read_type(ForeignReading& r) {
   r.refuse("not to be had; give FSDP, DEEPSPEED, MULTI_GPU, MULTI_CPU or NO");
 }
 
-void read_cpu(ForeignReading& r) {
+void read_cpu(ForeignReader& r) {
   if (!r.flag()) return r.ignore("off");
   r.set("device", "cpu");
 }
 
 /// Reads the precision. FSDP and DeepSpeed reduce in the dtype that they compute with, DDP under
 /// autocast in fp32.
-void read_precision(ForeignReading& r) {
+void read_precision(ForeignReader& r) {
   const std::string word = r.word();
   if (word == "no" || word == "false") return r.ignore("off");
   if (word == "fp8") r.refuse("FP8 is not to be had yet; give bf16, fp16 or no");
@@ -67,7 +67,7 @@ void read_precision(ForeignReading& r) {
 }
 
 /// Reads FSDP1's names of strategies, also as the numbers from 1 that older files have.
-void set_fsdp1_strategy(ForeignReading& r) {
+void set_fsdp1_strategy(ForeignReader& r) {
   constexpr std::array kNames = {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD",
                                  "HYBRID_SHARD_ZERO2"};
   std::string name = r.word();
@@ -85,7 +85,7 @@ void set_fsdp1_strategy(ForeignReading& r) {
   r.set("reshard-after-forward", keeps_whole ? "false" : "true");
 }
 
-void read_sharding(ForeignReading& r) {
+void read_sharding(ForeignReader& r) {
   if (!is_fsdp(r)) return;
   if (r.count_of("fsdp_config.fsdp_version", 1) == 2) {
     return r.ignore("of version 1; fsdp_reshard_after_forward says it in version 2");
@@ -95,7 +95,7 @@ void read_sharding(ForeignReading& r) {
 
 /// Reads the reshard mode. accelerate's own question for version 1 writes the strategy's name here,
 /// too.
-void read_reshard(ForeignReading& r) {
+void read_reshard(ForeignReader& r) {
   if (!is_fsdp(r)) return;
   const bool is_first = r.count_of("fsdp_config.fsdp_version", 1) == 1;
   if (is_first && r.find("fsdp_config.fsdp_sharding_strategy") != nullptr) {
@@ -106,11 +106,11 @@ void read_reshard(ForeignReading& r) {
   set_fsdp1_strategy(r);
 }
 
-void read_offload(ForeignReading& r) {
+void read_offload(ForeignReader& r) {
   if (is_fsdp(r)) r.set("offload", r.flag() ? "all" : "none");
 }
 
-void read_wrap(ForeignReading& r) {
+void read_wrap(ForeignReader& r) {
   if (!is_fsdp(r)) return;
   const std::string policy = r.word();
   if (policy == "TRANSFORMER_BASED_WRAP") return r.set("wrap", "block");
@@ -123,7 +123,7 @@ void read_wrap(ForeignReading& r) {
   r.set("wrap", fmt::format("size:{}", numel));
 }
 
-void read_backward_prefetch(ForeignReading& r) {
+void read_backward_prefetch(ForeignReader& r) {
   if (!is_fsdp(r)) return;
   const std::string word = r.word();
   if (word == "BACKWARD_PRE") return r.set("backward-prefetch", "1");
@@ -133,40 +133,40 @@ void read_backward_prefetch(ForeignReading& r) {
   r.set("backward-prefetch", "0");
 }
 
-void read_forward_prefetch(ForeignReading& r) {
+void read_forward_prefetch(ForeignReader& r) {
   if (is_fsdp(r)) r.set("forward-prefetch", r.flag() ? "1" : "0");
 }
 
-void read_checkpointing(ForeignReading& r) {
+void read_checkpointing(ForeignReader& r) {
   if (is_fsdp(r)) r.set("recompute", r.flag() ? "full" : "none");
 }
 
-void read_ignored_modules(ForeignReading& r) {
+void read_ignored_modules(ForeignReader& r) {
   if (is_fsdp(r)) r.set("ignore", "module:" + r.word());
 }
 
-void read_replicas(ForeignReading& r) {
+void read_replicas(ForeignReader& r) {
   if (r.count() <= 1) return r.ignore("off");
   const bool shards = r.count_of("parallelism_config.parallelism_config_dp_shard_size", 1) > 1;
   r.set("strategy", shards ? "hsdp" : "ddp");
   if (shards) r.set("replicas", r.word());
 }
 
-void read_zero_stage(ForeignReading& r) {
+void read_zero_stage(ForeignReader& r) {
   if (is_deepspeed(r)) read_stage(r);
 }
 
-bool is_on_host(ForeignReading& r) {
+bool is_on_host(ForeignReader& r) {
   const std::string device = r.word();
   if (device == "nvme") r.refuse("nothing is kept on disks here; give cpu");
   return device == "cpu";
 }
 
-void read_optimizer_offload(ForeignReading& r) {
+void read_optimizer_offload(ForeignReader& r) {
   if (is_deepspeed(r)) r.set("offload", is_on_host(r) ? "optimizer" : "none");
 }
 
-void read_parameter_offload(ForeignReading& r) {
+void read_parameter_offload(ForeignReader& r) {
   if (!is_deepspeed(r)) return;
   if (!is_on_host(r)) return r.ignore("off");
   offload_parameters(r, "deepspeed_config.offload_optimizer_device");

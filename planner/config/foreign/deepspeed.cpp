@@ -13,7 +13,7 @@ namespace {
 using enum ForeignEffect;
 
 /// Reads the global batch; batch or accumulation, if missing, follows from it.
-void read_global_batch(ForeignReading& r) {
+void read_global_batch(ForeignReader& r) {
   if (r.has_flag("batch") || r.has_flag("accumulate")) {
     return r.ignore("since --batch and --accumulate say it");
   }
@@ -43,13 +43,13 @@ void read_global_batch(ForeignReading& r) {
 
 /// Reads hpZ, ZeRO++'s second partition: a copy that neighbours keep between them. (MiCS' shards
 /// below are copies of the whole state.)
-void read_hpz(ForeignReading& r) {
+void read_hpz(ForeignReader& r) {
   if (r.count() <= 1) return r.ignore("off");
   if (r.count_of("zero_optimization.stage", 0) != 3) r.refuse("of stage 3 alone; leave it out");
   r.set("reshard-after-forward", r.word());
 }
 
-void read_mics(ForeignReading& r) {
+void read_mics(ForeignReader& r) {
   if (r.value() == -1) return r.ignore("off");
   const int64_t shards = r.count(), world = r.world();
   if (shards < 1 || world % shards != 0) {
@@ -59,37 +59,37 @@ void read_mics(ForeignReading& r) {
   r.set("replicas", std::to_string(world / shards));
 }
 
-bool is_on_host(ForeignReading& r) {
+bool is_on_host(ForeignReader& r) {
   const std::string device = r.word();
   if (device == "nvme") r.refuse("nothing is kept on disks here; give \"cpu\"");
   if (device != "none" && device != "cpu") r.refuse("give \"none\" or \"cpu\"");
   return device == "cpu";
 }
 
-void read_optimizer_offload(ForeignReading& r) {
+void read_optimizer_offload(ForeignReader& r) {
   r.set("offload", is_on_host(r) ? "optimizer" : "none");
 }
 
 /// Reads the parameters' offload after the optimizer's, since it adds to that.
-void read_parameter_offload(ForeignReading& r) {
+void read_parameter_offload(ForeignReader& r) {
   if (!is_on_host(r)) return r.ignore("off");
   offload_parameters(r, "zero_optimization.offload_optimizer.device");
 }
 
-void read_old_offload(ForeignReading& r) { r.set("offload", r.flag() ? "optimizer" : "none"); }
-void read_old_parameter_offload(ForeignReading& r) {
+void read_old_offload(ForeignReader& r) { r.set("offload", r.flag() ? "optimizer" : "none"); }
+void read_old_parameter_offload(ForeignReader& r) {
   if (!r.flag()) return r.ignore("off");
   r.set("offload", r.is_true("zero_optimization.cpu_offload") ? "all" : "params");
 }
 
 /// Reads bf16. DeepSpeed reduces gradients in the dtype that it computes with.
-void read_bf16(ForeignReading& r) {
+void read_bf16(ForeignReader& r) {
   if (!r.flag()) return r.ignore("off");
   r.set("param-dtype", "bf16");
   r.set("reduce-dtype", "bf16");
 }
 
-void read_fp16(ForeignReading& r) {
+void read_fp16(ForeignReader& r) {
   if (!r.flag()) return r.ignore("off");
   if (r.is_true("bf16.enabled") || r.is_true("bfloat16.enabled")) {
     r.refuse("bf16 is enabled, too; enable one of them");
@@ -98,24 +98,24 @@ void read_fp16(ForeignReading& r) {
   r.set("reduce-dtype", "fp16");
 }
 
-void read_loss_scale(ForeignReading& r) {
+void read_loss_scale(ForeignReader& r) {
   if (!r.is_true("fp16.enabled")) return r.ignore("of fp16, which is off");
   r.set("loss-scale", r.number() == 0 ? "auto" : r.word());
 }
 
-void read_communication(ForeignReading& r) { r.set("reduce-dtype", r.word()); }
+void read_communication(ForeignReader& r) { r.set("reduce-dtype", r.word()); }
 
 /// Reads the optimizer. DeepSpeed's Adam decays weights as AdamW does unless it is told not to.
-void read_optimizer(ForeignReading& r) {
+void read_optimizer(ForeignReader& r) {
   const std::string type = r.word();
   if (type == "SGD" || type == "sgd") return r.set("optimizer", "sgd");
   if (type == "AdamW" || type == "adamw") return r.set("optimizer", "adamw");
   if (type != "Adam" && type != "adam") r.refuse("not to be had; give Adam, AdamW or SGD");
-  const ForeignReading::Json* const mode = r.find("optimizer.params.adam_w_mode");
+  const ForeignReader::Json* const mode = r.find("optimizer.params.adam_w_mode");
   r.set("optimizer", mode != nullptr && *mode == false ? "adam" : "adamw");
 }
 
-void read_momentum(ForeignReading& r) { r.set("momentum", fmt::format("{}", r.number())); }
+void read_momentum(ForeignReader& r) { r.set("momentum", fmt::format("{}", r.number())); }
 
 constexpr std::string_view kBuckets =
     "units are gathered and reduced as --wrap says, not by a number of elements";

@@ -71,7 +71,7 @@ std::vector<std::string> read_foreign(Config& config, ForeignFormat format, std:
                                       const std::string& file, const ForeignContext& context) {
   try {
     Config read = config;
-    ForeignReading reading(read, parse_document(text, notation_of(file)), context);
+    ForeignReader reading(read, parse_document(text, notation_of(file)), context);
     std::vector<std::string> lines = reading.read(foreign_keys(format));
     std::ranges::transform(lines, lines.begin(), shown);
     lines.insert(lines.begin(),

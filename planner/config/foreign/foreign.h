@@ -24,7 +24,7 @@ constexpr auto choice_words(ForeignFormat) {
 
 enum class ForeignEffect { mapped, ignored, only_off };
 
-class ForeignReading;
+class ForeignReader;
 
 struct ForeignKey {
   std::string_view name;  // "zero_optimization.stage"; "tensorboard.*": the key and all below it
@@ -32,7 +32,7 @@ struct ForeignKey {
   std::string_view text;        // mapped: our flags; ignored: why; only_off: why and how to fix it
   std::string_view fallback{};  // as JSON. mapped: what the program takes where the key is missing,
                                 // empty: nothing. only_off: what turns it off
-  void (*read)(ForeignReading& reading) = nullptr;  // of mapped
+  void (*read)(ForeignReader& reading) = nullptr;  // of mapped
 };
 
 /// Returns the format's keys in the order in which they are read: later ones may look at earlier

@@ -84,7 +84,7 @@ bool is_off(const Json& value, std::string_view off) {
 
 }  // namespace
 
-const Json* ForeignReading::lookup(std::string_view name) const {
+const Json* ForeignReader::lookup(std::string_view name) const {
   const Json* value = &document_;
   while (!name.empty()) {
     const size_t dot = std::min(name.find('.'), name.size());
@@ -97,35 +97,35 @@ const Json* ForeignReading::lookup(std::string_view name) const {
   return value->is_null() ? nullptr : value;
 }
 
-const Json* ForeignReading::find(std::string_view name) const {
+const Json* ForeignReader::find(std::string_view name) const {
   const Json* const value = lookup(name);
   return value == nullptr || *value == "auto" ? nullptr : value;
 }
 
-bool ForeignReading::is_true(std::string_view name) const {
+bool ForeignReader::is_true(std::string_view name) const {
   const Json* const value = find(name);
   return value != nullptr && *value == true;
 }
 
-int64_t ForeignReading::count_of(std::string_view name, int64_t otherwise) const {
+int64_t ForeignReader::count_of(std::string_view name, int64_t otherwise) const {
   const Json* const value = find(name);
   if (value == nullptr || !value->is_number_integer()) return otherwise;
   const double given = value->get<double>();  // also of what no int64 holds
   return std::abs(given) <= kMostCount ? static_cast<int64_t>(given) : otherwise;
 }
 
-std::string ForeignReading::word() const {
+std::string ForeignReader::word() const {
   if (value().is_string()) return value().get<std::string>();
   if (value().is_boolean() || value().is_number()) return value().dump();
   refuse("give one word");
 }
 
-double ForeignReading::number() const {
+double ForeignReader::number() const {
   if (value().is_number() && std::isfinite(value().get<double>())) return value().get<double>();
   refuse("give a number");
 }
 
-int64_t ForeignReading::count() const {
+int64_t ForeignReader::count() const {
   const double given = number();
   if (given >= 0 && given <= kMostCount && given == std::floor(given)) {
     return static_cast<int64_t>(given);
@@ -133,28 +133,28 @@ int64_t ForeignReading::count() const {
   refuse("give a whole number");
 }
 
-bool ForeignReading::flag() const {
+bool ForeignReader::flag() const {
   if (value().is_boolean()) return value().get<bool>();
   refuse("give true or false");
 }
 
-bool ForeignReading::has_flag(std::string_view name) const {
+bool ForeignReader::has_flag(std::string_view name) const {
   return std::ranges::find(context_.flags, name) != context_.flags.end();
 }
 
-bool ForeignReading::has_world() const {
+bool ForeignReader::has_world() const {
   return context_.is_launched || has_flag("world") || has_flag("workers");
 }
 
-int64_t ForeignReading::world() const {
+int64_t ForeignReader::world() const {
   return std::clamp<int64_t>(has_world() ? context_.world_size : config_.workers, 1, kMostRanks);
 }
 
-std::string ForeignReading::subject() const {
+std::string ForeignReader::subject() const {
   return fmt::format("{} {}{}", name_, short_text(*value_), is_fallback_ ? " (its default)" : "");
 }
 
-void ForeignReading::set(std::string_view option, std::string_view text) {
+void ForeignReader::set(std::string_view option, std::string_view text) {
   try {
     set_option(config_, option_named(option), text);
   } catch (const std::invalid_argument& error) {
@@ -163,7 +163,7 @@ void ForeignReading::set(std::string_view option, std::string_view text) {
   set_now_ += fmt::format("{}--{} {}", set_now_.empty() ? "" : " ", option, text);
 }
 
-void ForeignReading::ignore(std::string_view why) {
+void ForeignReader::ignore(std::string_view why) {
   if (is_fallback_) return;
   const auto same = std::ranges::find(ignored_, why, &std::pair<std::string, std::string>::first);
   if (same == ignored_.end()) {
@@ -173,13 +173,13 @@ void ForeignReading::ignore(std::string_view why) {
   }
 }
 
-void ForeignReading::refuse(std::string_view why) const {
+void ForeignReader::refuse(std::string_view why) const {
   throw std::invalid_argument(fmt::format("{}: {}", subject(), why));
 }
 
 /// Throws std::invalid_argument if an object, or one within it, has a key that the table lacks.
-void ForeignReading::expect_known(const Json& object, const std::string& prefix,
-                                  std::span<const ForeignKey> keys) {
+void ForeignReader::expect_known(const Json& object, const std::string& prefix,
+                                 std::span<const ForeignKey> keys) {
   for (const auto& [name, value] : object.items()) {
     const std::string path = prefix + name, below = path + ".";
     const auto is_named = [&](const ForeignKey& key) { return plain_name(key.name) == path; };
@@ -193,13 +193,13 @@ void ForeignReading::expect_known(const Json& object, const std::string& prefix,
   }
 }
 
-bool ForeignReading::is_overridden(std::string_view flags) const {
+bool ForeignReader::is_overridden(std::string_view flags) const {
   return std::ranges::all_of(names_of(flags), [&](auto name) { return has_flag(name); });
 }
 
 /// Describes a key that is "auto", which a Trainer would have filled in from its own arguments. It
 /// is described at the end, since other keys may give the value, too.
-std::string ForeignReading::auto_text(const ForeignKey& key) const {
+std::string ForeignReader::auto_text(const ForeignKey& key) const {
   std::string taken;
   for (const std::string_view option : names_of(key.text)) {
     taken += fmt::format(" --{} {}", option, text_of(config_, option_named(option)));
@@ -207,7 +207,7 @@ std::string ForeignReading::auto_text(const ForeignKey& key) const {
   return fmt::format("{} auto ->{}, since no Trainer fills it in; give the flag", key.name, taken);
 }
 
-void ForeignReading::read_mapped(const ForeignKey& key) {
+void ForeignReader::read_mapped(const ForeignKey& key) {
   if (is_overridden(key.text)) {
     if (!is_fallback_) lines_.push_back(fmt::format("{}: {} given beside it", subject(), key.text));
     return;
@@ -218,11 +218,11 @@ void ForeignReading::read_mapped(const ForeignKey& key) {
   if (!set_now_.empty()) lines_.push_back(fmt::format("{} -> {}", subject(), set_now_));
 }
 
-void ForeignReading::expect_off(const ForeignKey& key) const {
+void ForeignReader::expect_off(const ForeignKey& key) const {
   if (*value_ != "auto" && !is_off(*value_, key.fallback)) refuse(key.text);
 }
 
-void ForeignReading::read_key(const ForeignKey& key, std::span<const ForeignKey> keys) {
+void ForeignReader::read_key(const ForeignKey& key, std::span<const ForeignKey> keys) {
   name_ = plain_name(key.name);
   value_ = lookup(name_);
   is_fallback_ = value_ == nullptr && key.effect == ForeignEffect::mapped && !key.fallback.empty();
@@ -236,7 +236,7 @@ void ForeignReading::read_key(const ForeignKey& key, std::span<const ForeignKey>
   if (!rest.is_object() || !rest.empty()) ignore(key.text);
 }
 
-std::vector<std::string> ForeignReading::read(std::span<const ForeignKey> keys) {
+std::vector<std::string> ForeignReader::read(std::span<const ForeignKey> keys) {
   expect_known(document_, "", keys);
   for (const ForeignKey& key : keys) read_key(key, keys);
   std::vector<std::string> lines = std::move(lines_);

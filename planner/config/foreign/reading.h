@@ -11,11 +11,11 @@
 
 namespace shardlens::planner {
 
-class ForeignReading {
+class ForeignReader {
  public:
   using Json = nlohmann::json;
 
-  ForeignReading(Config& config, Json document, const ForeignContext& context)
+  ForeignReader(Config& config, Json document, const ForeignContext& context)
       : config_(config), document_(std::move(document)), context_(context) {}
 
   /// Reads every key of the document, in the order of the table. Throws std::invalid_argument.

@@ -11,14 +11,14 @@
 
 namespace shardlens::planner {
 
-inline void read_batch(ForeignReading& r) { r.set("batch", std::to_string(r.count())); }
-inline void read_accumulation(ForeignReading& r) { r.set("accumulate", std::to_string(r.count())); }
-inline void read_lr(ForeignReading& r) { r.set("lr", fmt::format("{}", r.number())); }
-inline void read_decay(ForeignReading& r) { r.set("weight-decay", fmt::format("{}", r.number())); }
-inline void read_clipping(ForeignReading& r) { r.set("clip-norm", fmt::format("{}", r.number())); }
+inline void read_batch(ForeignReader& r) { r.set("batch", std::to_string(r.count())); }
+inline void read_accumulation(ForeignReader& r) { r.set("accumulate", std::to_string(r.count())); }
+inline void read_lr(ForeignReader& r) { r.set("lr", fmt::format("{}", r.number())); }
+inline void read_decay(ForeignReader& r) { r.set("weight-decay", fmt::format("{}", r.number())); }
+inline void read_clipping(ForeignReader& r) { r.set("clip-norm", fmt::format("{}", r.number())); }
 
 /// Reads ZeRO's stage.
-inline void read_stage(ForeignReading& r) {
+inline void read_stage(ForeignReader& r) {
   const int64_t stage = r.count();
   if (stage > 3) r.refuse("ZeRO has stages 0 to 3; give one of them");
   r.set("strategy", stage == 0 ? "ddp" : "fsdp");
@@ -27,8 +27,8 @@ inline void read_stage(ForeignReading& r) {
 
 /// Offloads ZeRO's parameters to the host, together with the optimizer if the key `optimizer` says
 /// so.
-inline void offload_parameters(ForeignReading& r, std::string_view optimizer) {
-  const ForeignReading::Json* const other = r.find(optimizer);
+inline void offload_parameters(ForeignReader& r, std::string_view optimizer) {
+  const ForeignReader::Json* const other = r.find(optimizer);
   r.set("offload", other != nullptr && *other == "cpu" ? "all" : "params");
 }
 

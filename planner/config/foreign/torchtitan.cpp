@@ -13,8 +13,8 @@ namespace {
 
 using enum ForeignEffect;
 
-void read_flavor(ForeignReading& r) {
-  const ForeignReading::Json* const name = r.find("model.name");
+void read_flavor(ForeignReader& r) {
+  const ForeignReader::Json* const name = r.find("model.name");
   const bool is_llama = name == nullptr || *name == "llama3";
   const std::string flavor = r.word();
   if (is_llama && flavor == "8B") return r.set("model", "llama-8b");
@@ -24,13 +24,13 @@ void read_flavor(ForeignReading& r) {
       "Hugging Face");
 }
 
-void read_seq(ForeignReading& r) { r.set("seq", std::to_string(r.count())); }
-void read_steps(ForeignReading& r) { r.set("steps", std::to_string(r.count())); }
-void read_seed(ForeignReading& r) { r.set("seed", r.word()); }
-void read_log(ForeignReading& r) { r.set("log-every", r.word()); }
-void read_offload(ForeignReading& r) { r.set("offload", r.flag() ? "all" : "none"); }
+void read_seq(ForeignReader& r) { r.set("seq", std::to_string(r.count())); }
+void read_steps(ForeignReader& r) { r.set("steps", std::to_string(r.count())); }
+void read_seed(ForeignReader& r) { r.set("seed", r.word()); }
+void read_log(ForeignReader& r) { r.set("log-every", r.word()); }
+void read_offload(ForeignReader& r) { r.set("offload", r.flag() ? "all" : "none"); }
 
-std::string dtype_word(ForeignReading& r) {
+std::string dtype_word(ForeignReader& r) {
   const std::string word = r.word();
   if (word == "bfloat16") return "bf16";
   if (word == "float16") return "fp16";
@@ -38,22 +38,22 @@ std::string dtype_word(ForeignReading& r) {
   return "fp32";
 }
 
-void read_param_dtype(ForeignReading& r) { r.set("param-dtype", dtype_word(r)); }
-void read_reduce_dtype(ForeignReading& r) { r.set("reduce-dtype", dtype_word(r)); }
+void read_param_dtype(ForeignReader& r) { r.set("param-dtype", dtype_word(r)); }
+void read_reduce_dtype(ForeignReader& r) { r.set("reduce-dtype", dtype_word(r)); }
 
-void read_optimizer(ForeignReading& r) {
+void read_optimizer(ForeignReader& r) {
   const std::string name = r.word();
   if (name != "Adam" && name != "AdamW") r.refuse("not to be had; give \"Adam\" or \"AdamW\"");
   r.set("optimizer", name == "Adam" ? "adam" : "adamw");
 }
 
 /// Returns the number of shards; -1 in the file stands for as many ranks as are left.
-int64_t shard_degree(const ForeignReading& r, int64_t replicas) {
+int64_t shard_degree(const ForeignReader& r, int64_t replicas) {
   const int64_t given = r.count_of("parallelism.data_parallel_shard_degree", -1);
   return given > 0 ? given : std::max<int64_t>(1, r.world() / replicas);
 }
 
-void read_replicate(ForeignReading& r) {
+void read_replicate(ForeignReader& r) {
   const int64_t replicas = std::max<int64_t>(1, r.count());
   const bool is_open = r.count_of("parallelism.data_parallel_shard_degree", -1) < 1;
   const int64_t shards = shard_degree(r, replicas);
@@ -68,7 +68,7 @@ void read_replicate(ForeignReading& r) {
   if (shards > 1) r.set("replicas", std::to_string(replicas));
 }
 
-void read_reshard(ForeignReading& r) {
+void read_reshard(ForeignReader& r) {
   const std::string policy = r.word();
   if (policy != "default" && policy != "always" && policy != "never") {
     r.refuse("give \"default\", \"always\" or \"never\"");
@@ -79,7 +79,7 @@ void read_reshard(ForeignReading& r) {
 }
 
 /// Reads the global batch. A value of -1 leaves it open: local batches alone count.
-void read_global_batch(ForeignReading& r) {
+void read_global_batch(ForeignReader& r) {
   if (r.value() == -1) return r.ignore("it leaves the number open");
   const int64_t at_once = r.option_count(&Config::batch) * r.world();
   if (r.count() < at_once || r.count() % at_once != 0) {
@@ -91,14 +91,14 @@ void read_global_batch(ForeignReading& r) {
   r.set("accumulate", std::to_string(r.count() / at_once));
 }
 
-void read_recompute(ForeignReading& r) {
+void read_recompute(ForeignReader& r) {
   const std::string mode = r.word();
   if (mode == "none" || mode == "full") return r.set("recompute", mode);
   if (mode != "selective") {
     r.refuse("not to be had; give \"none\" or \"full\", or --recompute");
   }
-  const ForeignReading::Json* const option = r.find("activation_checkpoint.selective_ac_option");
-  const ForeignReading::Json chosen = option == nullptr ? ForeignReading::Json("2") : *option;
+  const ForeignReader::Json* const option = r.find("activation_checkpoint.selective_ac_option");
+  const ForeignReader::Json chosen = option == nullptr ? ForeignReader::Json("2") : *option;
   const std::string every = chosen.is_string() ? chosen.get<std::string>() : chosen.dump();
   if (every == "op") {
     r.refuse(

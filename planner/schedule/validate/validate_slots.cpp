@@ -50,7 +50,7 @@ class SlotRules {
   const Slot& slot_at(int index) const { return schedule_.slots[static_cast<size_t>(index)]; }
 
   void expect_after(int id, int earlier, int slot) const {
-    if (earlier < 0 || earlier == id || clocks_.before(earlier, id)) return;
+    if (earlier < 0 || earlier == id || clocks_.precedes(earlier, id)) return;
     fail(id, fmt::format("nothing orders it after action {}, which uses slot {} too", earlier,
                          slot_at(slot).name()));
   }
@@ -113,7 +113,7 @@ class SlotRules {
 
   /// Checks a slot that does not last: its memory was the main stream's before.
   void check_taken(int id, int slot) const {
-    if (last_on_main_ >= 0 && clocks_.before(last_on_main_, id)) return;
+    if (last_on_main_ >= 0 && clocks_.precedes(last_on_main_, id)) return;
     fail(id, fmt::format("nothing orders it after action {}, which may use the memory of slot {}",
                          last_on_main_, slot_at(slot).name()));
   }
@@ -204,14 +204,14 @@ class SlotRules {
     const auto [found, is_first] = states_.try_emplace({action.group, action.bucket}, id);
     if (is_first) return;
     const int before = std::exchange(found->second, id);
-    if (clocks_.before(before, id)) return;
+    if (clocks_.precedes(before, id)) return;
     fail(id, fmt::format("nothing orders it after action {}, which it goes on from", before));
   }
 
   void check_step(int id, const Action& action) const {
     check_follows_gathers(id, action);
     if (action.stream != Stream::host || !clips_) return;
-    if (norm_copy_ < 0 || !clocks_.before(norm_copy_, id)) {
+    if (norm_copy_ < 0 || !clocks_.precedes(norm_copy_, id)) {
       fail(id, "nothing orders it after the copy of the norm");
     }
   }
@@ -220,7 +220,7 @@ class SlotRules {
   void check_follows_gathers(int id, const Action& action) const {
     for (const int gather : gathers_) {
       const bool same_group = schedule_.actions[static_cast<size_t>(gather)].group == action.group;
-      if (same_group && !clocks_.before(gather, id)) {
+      if (same_group && !clocks_.precedes(gather, id)) {
         fail(id, fmt::format("nothing orders it after action {}, which gathers its group", gather));
       }
     }

@@ -70,7 +70,7 @@ std::vector<int64_t> AllocatorModel::state(
     std::ranges::sort(present, {}, &Block::made);
     for (size_t i = 0; i < present.size(); ++i) orders[present[i]->id] = static_cast<int64_t>(i);
   }
-  std::ranges::sort(present, [](const Block* a, const Block* b) { return ByPlace()(a, b); });
+  std::ranges::sort(present, [](const Block* a, const Block* b) { return AddressOrder()(a, b); });
   std::vector<int64_t> state = {device_used_bytes_, outside_bytes_};
   for (const Block* block : present) {
     // A segment's number matters only in that it says where the next segment begins.

@@ -10,7 +10,7 @@ int64_t AllocatorModel::page_bytes(Pool of) const {
   return of == Pool::small ? profiler::kSmallSegmentBytes : settings_.large_segment_bytes;
 }
 
-int64_t AllocatorModel::range_bytes(Pool of) const {
+int64_t AllocatorModel::address_range_bytes(Pool of) const {
   return round_up(settings_.capacity_bytes + settings_.capacity_bytes / 8, page_bytes(of));
 }
 
@@ -31,7 +31,7 @@ AllocatorBlock* AllocatorModel::grow_segment(const Request& request) {
 /// Returns the first block of the lowest place where adjacent free blocks, mapped or not, are large
 /// enough together.
 AllocatorBlock* AllocatorModel::find_room(const Request& request) {
-  for (Block* unmapped : pool(request.pool).streams[request.stream].unmapped()) {
+  for (Block* unmapped : pool(request.pool).streams[request.stream].unmapped_blocks()) {
     Block* first = unmapped;
     if (first->previous != nullptr && first->previous->is_free()) first = first->previous;
     int64_t room = 0;
@@ -46,7 +46,7 @@ AllocatorBlock* AllocatorModel::find_room(const Request& request) {
 
 AllocatorBlock* AllocatorModel::new_range(const Request& request) {
   const Block origin{.segment = segments_++, .stream = request.stream, .pool = request.pool};
-  Block* block = new_block(origin, 0, range_bytes(request.pool));
+  Block* block = new_block(origin, 0, address_range_bytes(request.pool));
   block->is_mapped = false;
   insert_free(block);
   return block;

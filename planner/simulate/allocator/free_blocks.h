@@ -56,7 +56,7 @@ struct AllocatorBlock {
 };
 
 /// Orders blocks by address: segments are given rising addresses, as on the null device.
-struct ByPlace {
+struct AddressOrder {
   bool operator()(const AllocatorBlock* a, const AllocatorBlock* b) const {
     return std::tie(a->segment, a->offset_bytes) < std::tie(b->segment, b->offset_bytes);
   }
@@ -65,10 +65,10 @@ struct ByPlace {
 /// The free blocks of one stream in one pool.
 class FreeBlocks {
  public:
-  using Mapped = std::set<FreeKey>;
+  using MappedBlocks = std::set<FreeKey>;
 
-  const Mapped& mapped() const { return mapped_; }
-  const std::set<AllocatorBlock*, ByPlace>& unmapped() const { return unmapped_; }
+  const MappedBlocks& mapped_blocks() const { return mapped_; }
+  const std::set<AllocatorBlock*, AddressOrder>& unmapped_blocks() const { return unmapped_; }
 
   void insert(AllocatorBlock& block) {
     if (!block.is_mapped) {
@@ -80,7 +80,7 @@ class FreeBlocks {
       block.place = mapped_.insert(key).first;
       return;
     }
-    Mapped::node_type node = std::move(spare_.back());
+    MappedBlocks::node_type node = std::move(spare_.back());
     spare_.pop_back();
     node.value() = key;
     block.place = mapped_.insert(std::move(node)).position;
@@ -95,9 +95,9 @@ class FreeBlocks {
   }
 
  private:
-  Mapped mapped_;
-  std::vector<Mapped::node_type> spare_;  // of erased ones, to be used again
-  std::set<AllocatorBlock*, ByPlace> unmapped_;
+  MappedBlocks mapped_;
+  std::vector<MappedBlocks::node_type> spare_;  // of erased ones, to be used again
+  std::set<AllocatorBlock*, AddressOrder> unmapped_;
 };
 
 }  // namespace shardlens::planner

@@ -23,7 +23,7 @@ size_t place_of(uint64_t hash, size_t buckets) {
 
 }  // namespace
 
-size_t HashedStreams::from(size_t place) const {
+size_t HashedStreams::occupied_from(size_t place) const {
   while (place < slots_.size() && slots_[place].distance == kVacant) ++place;
   return place;
 }
@@ -73,7 +73,7 @@ size_t HashedStreams::erase(size_t place) {
     --slots_[vacated].distance;
   }
   slots_[vacated].distance = kVacant;
-  return from(place);
+  return occupied_from(place);
 }
 
 void HashedStreams::grow() {

@@ -18,8 +18,8 @@ class HashedStreams {
   bool insert(StreamIndex stream, uint64_t hash);
 
   // A walk is written: for (place = first(); place != end(); place = next(place)).
-  size_t first() const { return from(0); }
-  size_t next(size_t place) const { return from(place + 1); }
+  size_t first() const { return occupied_from(0); }
+  size_t next(size_t place) const { return occupied_from(place + 1); }
   size_t end() const { return slots_.size(); }
   StreamIndex at(size_t place) const { return slots_[place].stream; }
   /// Removes the stream at `place` and returns the place where the walk goes on.
@@ -36,7 +36,7 @@ class HashedStreams {
     int distance = kVacant;  // from the place that the hash says
   };
 
-  size_t from(size_t place) const;
+  size_t occupied_from(size_t place) const;
   bool is_full(int distance) const;
   void insert_new(Slot slot, size_t place);
   void grow();

@@ -129,14 +129,14 @@ AllocationResult AllocatorModel::allocate(int64_t bytes, StreamIndex stream) {
   complete_events();
   const Request request = request_of(bytes, stream);
   if (Block* block = find_free(request)) return give(request, block, AllocationSource::cache);
-  const Obtained obtained = obtain(request);
+  const ObtainedBlock obtained = obtain(request);
   if (obtained.block != nullptr) return give(request, obtained.block, obtained.source);
   return out_of_memory(request, obtained.failure);
 }
 
 AllocatorBlock* AllocatorModel::find_free(const Request& request) {
   if (collects_garbage()) ++pool(request.pool).searches;
-  const FreeBlocks::Mapped& free = pool(request.pool).streams[request.stream].mapped();
+  const FreeBlocks::MappedBlocks& free = pool(request.pool).streams[request.stream].mapped_blocks();
   auto found = free.lower_bound({.bytes = request.bytes});
   if (found == free.end()) return nullptr;
   if (settings_.expandable_segments) {
@@ -163,13 +163,13 @@ bool AllocatorModel::is_oversize_for(const Block& block, const Request& request)
 /// Obtains a new segment in LibTorch's steps: collects garbage first, if that is on. If the device
 /// is full, releases oversize blocks and tries again, then releases the whole cache and tries
 /// again.
-AllocatorModel::Obtained AllocatorModel::obtain(const Request& request) {
+AllocatorModel::ObtainedBlock AllocatorModel::obtain(const Request& request) {
   const auto released_by = [this](const auto& release) {
     const int64_t before = counters_.all.reserved_bytes.current;
     release();
     return before - counters_.all.reserved_bytes.current;
   };
-  Obtained obtained;
+  ObtainedBlock obtained;
   AllocationFailure& failure = obtained.failure;
   if (collects_garbage()) failure.collected = released_by([&] { collect_garbage(); });
   obtained.block = new_segment(request);

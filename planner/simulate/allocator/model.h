@@ -106,7 +106,7 @@ class AllocatorModel {
     StreamIndex stream = 0;
     Pool pool = Pool::small;
   };
-  struct Obtained {
+  struct ObtainedBlock {
     Block* block = nullptr;
     AllocationSource source = AllocationSource::driver;
     AllocationFailure failure;  // what was tried so far
@@ -125,7 +125,7 @@ class AllocatorModel {
   Request request_of(int64_t bytes, StreamIndex stream) const;
   Block* find_free(const Request& request);
   bool is_oversize_for(const Block& block, const Request& request) const;
-  Obtained obtain(const Request& request);
+  ObtainedBlock obtain(const Request& request);
   AllocationFailure out_of_memory(const Request& request, AllocationFailure failure);
   Allocation give(const Request& request, Block* block, AllocationSource source);
   Block* cut(const Request& request, Block* block);
@@ -159,7 +159,7 @@ class AllocatorModel {
   bool map(Block* block, int64_t bytes);
   void unmap(Block* block);
   int64_t page_bytes(Pool of) const;
-  int64_t range_bytes(Pool of) const;
+  int64_t address_range_bytes(Pool of) const;
 
   // allocator_blocks.cpp keeps the blocks and their places.
   Block* new_block(const Block& like, int64_t offset_bytes, int64_t bytes);

@@ -86,7 +86,7 @@ void AllocatorModel::release_segment(Block* block) {
 bool AllocatorModel::release_oversize(const Request& request) {
   if (settings_.max_split_bytes == kUnlimitedBytes || settings_.expandable_segments) return false;
   const int64_t wanted = std::max(request.bytes, settings_.max_split_bytes);
-  const FreeBlocks::Mapped& free = pool(request.pool).streams[request.stream].mapped();
+  const FreeBlocks::MappedBlocks& free = pool(request.pool).streams[request.stream].mapped_blocks();
   const auto enough = free.lower_bound({.bytes = wanted});
   if (enough != free.end()) {
     release_segment(enough->block);
@@ -113,7 +113,7 @@ void AllocatorModel::release_cache() {
 void AllocatorModel::release_pool(Pool of) {
   std::vector<Block*> releasable;
   for (const StreamIndex stream : stream_order_) {
-    for (const FreeKey& key : pool(of).streams[stream].mapped()) {
+    for (const FreeKey& key : pool(of).streams[stream].mapped_blocks()) {
       if (settings_.expandable_segments || !key.block->is_split()) releasable.push_back(key.block);
     }
   }
@@ -144,7 +144,7 @@ void AllocatorModel::collect_garbage() {
   if (surplus <= 0) return;
   Garbage garbage;
   for (const StreamIndex stream : stream_order_) {
-    for (const FreeKey& key : pool(Pool::large).streams[stream].mapped()) {
+    for (const FreeKey& key : pool(Pool::large).streams[stream].mapped_blocks()) {
       if (key.block->is_split()) continue;
       garbage.blocks.push_back(key.block);
       garbage.ages += age_of(*key.block);

@@ -41,11 +41,11 @@ std::vector<std::string> tokens_of(std::string_view text) {
 
 /// Reads the settings. LibTorch reads the text twice, and skips keys that only the other reading
 /// knows.
-class Reading {
+class SettingsReader {
  public:
-  using Handler = size_t (Reading::*)(size_t key);  // returns where the value ends
+  using Handler = size_t (SettingsReader::*)(size_t key);  // returns where the value ends
 
-  Reading(std::vector<std::string> tokens, AllocatorSettings& settings)
+  SettingsReader(std::vector<std::string> tokens, AllocatorSettings& settings)
       : tokens_(std::move(tokens)), settings_(settings) {}
 
   void read() {
@@ -60,28 +60,28 @@ class Reading {
 
   static const Keys& common_keys() {
     static const Keys keys = {
-        {"expandable_segments", &Reading::read_expandable},
-        {"garbage_collection_threshold", &Reading::read_threshold},
-        {"large_segment_size_mb", &Reading::skip},
-        {"max_non_split_rounding_mb", &Reading::read_non_split_rounding},
-        {"max_split_size_mb", &Reading::read_max_split},
-        {"pinned_use_background_threads", &Reading::check_flag},
-        {"roundup_power2_divisions", &Reading::read_roundup},
+        {"expandable_segments", &SettingsReader::read_expandable},
+        {"garbage_collection_threshold", &SettingsReader::read_threshold},
+        {"large_segment_size_mb", &SettingsReader::skip},
+        {"max_non_split_rounding_mb", &SettingsReader::read_non_split_rounding},
+        {"max_split_size_mb", &SettingsReader::read_max_split},
+        {"pinned_use_background_threads", &SettingsReader::check_flag},
+        {"roundup_power2_divisions", &SettingsReader::read_roundup},
     };
     return keys;
   }
 
   static const Keys& cuda_keys() {
     static const Keys keys = {
-        {"backend", &Reading::check_backend},
-        {"graph_capture_record_stream_reuse", &Reading::check_flag},
-        {"per_process_memory_fraction", &Reading::read_fraction},
-        {"pinned_num_register_threads", &Reading::check_register_threads},
-        {"pinned_reserve_segment_size_mb", &Reading::check_reserve_segment},
-        {"pinned_use_cuda_host_register", &Reading::check_flag},
-        {"pinned_use_hip_host_register", &Reading::check_flag},
-        {"release_lock_on_cudamalloc", &Reading::check_flag},
-        {"release_lock_on_hipmalloc", &Reading::check_flag},
+        {"backend", &SettingsReader::check_backend},
+        {"graph_capture_record_stream_reuse", &SettingsReader::check_flag},
+        {"per_process_memory_fraction", &SettingsReader::read_fraction},
+        {"pinned_num_register_threads", &SettingsReader::check_register_threads},
+        {"pinned_reserve_segment_size_mb", &SettingsReader::check_reserve_segment},
+        {"pinned_use_cuda_host_register", &SettingsReader::check_flag},
+        {"pinned_use_hip_host_register", &SettingsReader::check_flag},
+        {"release_lock_on_cudamalloc", &SettingsReader::check_flag},
+        {"release_lock_on_hipmalloc", &SettingsReader::check_flag},
     };
     return keys;
   }
@@ -281,7 +281,7 @@ class Reading {
 
 AllocatorSettings parse_allocator_settings(std::string_view text) {
   AllocatorSettings settings;
-  Reading(tokens_of(text), settings).read();
+  SettingsReader(tokens_of(text), settings).read();
   return settings;
 }
 

@@ -12,7 +12,7 @@ namespace shardlens::planner::meta {
 namespace {
 
 // The tensors that the node keeps, in the order in which it releases them.
-enum Saved : size_t { kKey, kQuery, kValue, kLogSumExp, kOutput };
+enum SavedIndex : size_t { kKey, kQuery, kValue, kLogSumExp, kOutput };
 
 /// The queries and keys that a thread works on at a time.
 struct Block {
@@ -27,7 +27,7 @@ Block block_of(int64_t queries, int64_t keys) {
   return {std::min(wanted, queries), std::min(kKeys, keys)};
 }
 
-struct Forward {
+struct ForwardResult {
   Tensor output;  // [B, H, T, E]
   Tensor log_sum_exp;
 };
@@ -68,17 +68,17 @@ Tensors reduced_buffers(const Tensor& query, const Tensor& key, const Block& blo
 }
 
 /// Models cpu_flash_attention.
-Forward run_forward(const Tensor& query, const Tensor& key, bool causal) {
+ForwardResult run_forward(const Tensor& query, const Tensor& key, bool causal) {
   Context& context = query.context();
   const Type type = query.scalar_type();
   const int64_t batch = query.size(0), heads = query.size(1), queries = query.size(2);
   const int64_t keys = key.size(2), width = query.size(3), threads = context.threads;
   const Block block = block_of(queries, keys);
-  Forward made{.output = Tensor::empty(context, {batch, queries, heads, width}, type),
-               .log_sum_exp = {}};
+  ForwardResult made{.output = Tensor::empty(context, {batch, queries, heads, width}, type),
+                     .log_sum_exp = {}};
   made.log_sum_exp = Tensor::empty(context, {batch, queries, heads}, Type::fp32);
   const int64_t sums = block.queries * (block.keys + 2 + width);
-  const Held buffer(Tensor::empty(context, {threads, sums}, Type::fp32));
+  const Holder buffer(Tensor::empty(context, {threads, sums}, Type::fp32));
   made.output = made.output.transpose(1, 2);
   if (!is_reduced(type)) return made;
   Tensors buffers = reduced_buffers(query, key, block, causal);
@@ -94,7 +94,7 @@ void multiply_blocks(Context& context, Type type, const Block& block, int64_t wi
   const ProductSizes turned{.rows = k, .inner = q, .columns = width, .transposed = true};
   if (product_scratch_bytes(context, type, turned) == 0) return;
   take_product_scratch(context, type, turned);
-  const Held scales(Tensor::empty(context, {context.threads}, Type::fp32));
+  const Holder scales(Tensor::empty(context, {context.threads}, Type::fp32));
   take_product_scratch(context, type, {.rows = q, .inner = k, .columns = width});
   take_product_scratch(context, type, turned);
 }
@@ -112,9 +112,9 @@ Tensors run_backward(Node& node) {
   const Block block = block_of(query.size(2), key.size(2));
   const int64_t threads = context.threads;
   const Sizes scores = {threads, 2, block.queries, block.keys};
-  const Held buffer(Tensor::empty(context, scores, Type::fp32));
-  const Held reduced(is_reduced(type) ? Tensor::empty(context, scores, type) : Tensor());
-  const Held sums(Tensor::empty(context, {block.queries}, Type::fp32));
+  const Holder buffer(Tensor::empty(context, scores, Type::fp32));
+  const Holder reduced(is_reduced(type) ? Tensor::empty(context, scores, type) : Tensor());
+  const Holder sums(Tensor::empty(context, {block.queries}, Type::fp32));
   multiply_blocks(context, type, block, query.size(3));
   return {query_gradient.transpose(1, 2), key_gradient.transpose(1, 2),
           value_gradient.transpose(1, 2)};
@@ -124,7 +124,7 @@ Tensors run_backward(Node& node) {
 
 Tensor cpu_flash_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                            const AttentionOptions& options) {
-  Forward made;
+  ForwardResult made;
   {
     const GradMode off(query.context(), false);
     made = run_forward(query.detach(), key.detach(), options.causal);

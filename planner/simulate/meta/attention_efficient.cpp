@@ -12,7 +12,7 @@ namespace shardlens::planner::meta {
 namespace {
 
 // The tensors that the node keeps, in the order in which it releases them.
-enum Saved : size_t { kKey, kQuery, kValue, kLogSumExp, kOutput, kOffset, kSeed };
+enum SavedIndex : size_t { kKey, kQuery, kValue, kLogSumExp, kOutput, kOffset, kSeed };
 
 /// A kernel of backward: the queries and keys of its tile, and a flag that is true if its sums stay
 /// in registers.
@@ -50,19 +50,19 @@ int64_t workspace_bytes(const Tensor& query, const Tensor& key) {
   return batch * heads * elements * bytes_of(Type::fp32);
 }
 
-struct Forward {
+struct ForwardResult {
   Tensor seed, offset;  // of dropout
   Tensor output;        // [B, H, T, E]
   Tensor log_sum_exp;
 };
 
 /// Models _efficient_attention_forward in attention.cu.
-Forward run_forward(const Tensor& query, const Tensor& value, bool keeps_sums) {
+ForwardResult run_forward(const Tensor& query, const Tensor& value, bool keeps_sums) {
   constexpr int64_t kRowsAlignment = 32, kWidestTile = 128;
   Context& context = query.context();
   const int64_t batch = query.size(0), heads = query.size(1), tokens = query.size(2);
   const Sizes sizes = {batch, tokens, heads, value.size(3)};
-  Forward made;
+  ForwardResult made;
   if (context.torch->efficient_keeps_seed) {
     made.seed = Tensor::empty(context, {}, Type::int64);
     made.offset = Tensor::empty(context, {}, Type::int64);
@@ -71,7 +71,7 @@ Forward run_forward(const Tensor& query, const Tensor& value, bool keeps_sums) {
   const int64_t rows = keeps_sums ? round_up(tokens, kRowsAlignment) : 0;
   made.log_sum_exp = Tensor::empty(context, {batch, heads, rows}, Type::fp32);
   if (value.size(3) > kWidestTile && is_reduced(query.scalar_type())) {
-    const Held sums(Tensor::empty(context, sizes, Type::fp32));
+    const Holder sums(Tensor::empty(context, sizes, Type::fp32));
   }
   made.output = made.output.transpose(1, 2);
   return made;
@@ -85,7 +85,7 @@ Tensor row_sums(const Tensor& gradient, const Tensor& output) {
   if (is_reduced(gradient.scalar_type())) {
     return Tensor::empty(context, {batch, heads, tokens}, Type::fp32);
   }
-  const Held product(like(output));
+  const Holder product(empty_like(output));
   const Tensor sums = Tensor::empty(context, {batch, tokens, heads}, Type::fp32);
   return sums.transpose(1, 2).contiguous();
 }
@@ -107,7 +107,7 @@ Tensors run_backward(Node& node, const Tensor& gradient) {
     values = Tensor::empty(context, each, type);
   }
   Tensor workspace;
-  const Held sums(row_sums(dense_gradient, seen(kOutput)));
+  const Holder sums(row_sums(dense_gradient, seen(kOutput)));
   workspace = Tensor::empty(context, {workspace_bytes(query, key)}, Type::uint8);
   return {query_gradient.transpose(1, 2), key_gradient.transpose(1, 2),
           value_gradient.transpose(1, 2)};
@@ -117,7 +117,7 @@ Tensors run_backward(Node& node, const Tensor& gradient) {
 
 Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor& value) {
   const bool keeps = needs_node({&query, &key, &value});
-  Forward made;
+  ForwardResult made;
   {
     const GradMode off(query.context(), false);
     made = run_forward(query.detach(), value.detach(), keeps);

@@ -13,7 +13,7 @@ namespace shardlens::planner::meta {
 namespace {
 
 // The tensors that the node keeps, in the order in which it releases them.
-enum Saved : size_t { kKey, kQuery, kValue, kLogSumExp, kOutput, kRandom, kRandomUnused };
+enum SavedIndex : size_t { kKey, kQuery, kValue, kLogSumExp, kOutput, kRandom, kRandomUnused };
 
 /// Returns the head width that the kernels' tiles have.
 int64_t tile_width(int64_t head_width) { return round_up(head_width, head_width <= 128 ? 32 : 64); }
@@ -56,13 +56,13 @@ bool swaps_groups(const Tensor& query, const Tensor& key) {
   return query.size(1) == 1 && query.size(2) > key.size(2) && query.size(3) % 8 == 0;
 }
 
-struct Forward {
+struct ForwardResult {
   Tensor output;  // [B, H, T, E]
   Tensor log_sum_exp, random, random_unused;
 };
 
 /// Models mha_fwd in flash_api.cpp.
-Forward run_forward(const Tensor& given_query, const Tensor& given_key) {
+ForwardResult run_forward(const Tensor& given_query, const Tensor& given_key) {
   Context& context = given_query.context();
   Tensor query = given_query.transpose(1, 2);
   const Tensor key = given_key.transpose(1, 2);
@@ -73,8 +73,8 @@ Forward run_forward(const Tensor& given_query, const Tensor& given_key) {
     query = query.reshape({sizes[0], key.size(2), groups, sizes[3]}).transpose(1, 2);
   }
   const int64_t batch = sizes[0], tokens = query.size(1), heads = query.size(2);
-  Forward made;
-  made.output = like(query);
+  ForwardResult made;
+  made.output = empty_like(query);
   made.log_sum_exp = Tensor::empty(context, {batch, heads, tokens}, Type::fp32);
   const int64_t pieces = forward_splits(query, key);
   Tensor sums, outputs;
@@ -97,17 +97,18 @@ Tensors run_backward(Node& node, const Tensor& given_gradient) {
   const auto seen = [&](size_t i) { return node.saved[i].transpose(1, 2); };
   const Tensor query = seen(kQuery), key = seen(kKey), value = seen(kValue);
   Context& context = query.context();
-  const Held gradient(given_gradient.transpose(1, 2).contiguous());
-  const Held output(seen(kOutput).contiguous());
+  const Holder gradient(given_gradient.transpose(1, 2).contiguous());
+  const Holder output(seen(kOutput).contiguous());
   const int64_t batch = query.size(0), heads = query.size(2), width = query.size(3);
   const int64_t rows = round_up(query.size(1), 128);
-  const Tensor query_gradient = like(query), key_gradient = like(key), value_gradient = like(value);
-  const Held softmax_sums(Tensor::empty(context, {batch, heads, rows}, Type::fp32));
-  const Held sums(Tensor::empty(context, {batch, rows, heads, tile_width(width)}, Type::fp32));
+  const Tensor query_gradient = empty_like(query), key_gradient = empty_like(key),
+               value_gradient = empty_like(value);
+  const Holder softmax_sums(Tensor::empty(context, {batch, heads, rows}, Type::fp32));
+  const Holder sums(Tensor::empty(context, {batch, rows, heads, tile_width(width)}, Type::fp32));
   if (key.size(2) != heads) {  // summed over each group of heads afterwards
     const Sizes each = {batch, key.size(1), heads, width};
-    const Held keys(Tensor::empty(context, each, key.scalar_type()));
-    const Held values(Tensor::empty(context, each, value.scalar_type()));
+    const Holder keys(Tensor::empty(context, each, key.scalar_type()));
+    const Holder values(Tensor::empty(context, each, value.scalar_type()));
   }
   return {query_gradient.transpose(1, 2), key_gradient.transpose(1, 2),
           value_gradient.transpose(1, 2)};
@@ -121,7 +122,7 @@ Tensor padded(const Tensor& input, int64_t width) {
   sizes[sizes.size() - 1] = width;
   Tensor result = Tensor::empty(context, sizes, input.scalar_type());
   return with_node(result, {&input}, {}, [own_width](Node&, Tensors&& gradients) -> Tensors {
-    return {like(gradients[0].narrow(-1, 0, own_width))};
+    return {empty_like(gradients[0].narrow(-1, 0, own_width))};
   });
 }
 
@@ -134,7 +135,7 @@ Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& val
     const Tensor q = padded(query, padded_width), k = padded(key, padded_width);
     return flash_attention(q, k, padded(value, padded_width)).narrow(-1, 0, width);
   }
-  Forward made;
+  ForwardResult made;
   {
     const GradMode off(query.context(), false);
     made = run_forward(query.detach(), key.detach());

@@ -48,17 +48,17 @@ Tensor matrix_product(const Tensor& a, const Tensor& b) {
 /// Models _safe_softmax: rows in which everything is masked become zeros.
 Tensor safe_softmax(const Tensor& scores) {
   Context& context = scores.context();
-  const Tensor output = like(scores);
+  const Tensor output = empty_like(scores);
   {
     Sizes rows = scores.sizes();
     rows[rows.size() - 1] = 1;
-    const Held is_masked(like(scores, Type::boolean));
-    const Held is_masked_row(Tensor::empty(context, rows, Type::boolean));
-    const Held zero(Tensor::empty(context, {1}, scores.scalar_type()));
+    const Holder is_masked(empty_like(scores, Type::boolean));
+    const Holder is_masked_row(Tensor::empty(context, rows, Type::boolean));
+    const Holder zero(Tensor::empty(context, {1}, scores.scalar_type()));
   }
   return with_node(output, {&scores}, {output}, [](Node& self, Tensors&&) -> Tensors {
-    const Tensor result = like(self.saved[0]);
-    const Held product(result.is_cuda() ? like(result) : Tensor());
+    const Tensor result = empty_like(self.saved[0]);
+    const Holder product(result.is_cuda() ? empty_like(result) : Tensor());
     return {result};
   });
 }
@@ -67,10 +67,10 @@ Tensor safe_softmax(const Tensor& scores) {
 Tensor causal_mask(Context& context, int64_t queries, int64_t keys) {
   const Sizes sizes = {queries, keys};
   Tensor ones = Tensor::empty(context, sizes, Type::boolean);
-  const Held is_seen(like(ones));
+  const Holder is_seen(empty_like(ones));
   ones = {};
-  const Held hidden(Tensor::empty(context, {1}, Type::fp32));
-  const Held seen(Tensor::empty(context, {1}, Type::fp32));
+  const Holder hidden(Tensor::empty(context, {1}, Type::fp32));
+  const Holder seen(Tensor::empty(context, {1}, Type::fp32));
   return Tensor::empty(context, sizes, Type::fp32);
 }
 
@@ -86,12 +86,12 @@ Tensor math_attention(const Tensor& given_query, const Tensor& given_key, const 
   const Tensor query = scaled(wide_query);
   if (options.causal) mask = causal_mask(query.context(), query.size(2), wide_key.size(2));
   const int64_t groups = query.size(1) / wide_key.size(1);
-  const auto of_all_heads = [&](const Tensor& input) {
+  const auto repeat_heads = [&](const Tensor& input) {
     return groups == 1 ? input : repeat_interleave(input, groups, 1);
   };
   Tensor value;  // made after the key, and released after it
-  const Tensor key = of_all_heads(wide_key);
-  value = of_all_heads(wide_value);
+  const Tensor key = repeat_heads(wide_key);
+  value = repeat_heads(wide_value);
   Tensor scores = matrix_product(query, scaled(key.transpose(2, 3)));
   scores = safe_softmax(scores);
   weights = scores.detach().to(type);

@@ -10,15 +10,15 @@ namespace {
 
 /// Multiplies by `factor`, which is read in fp32.
 Tensor product(const Tensor& rows, const Tensor& factor) {
-  const Held read(factor.scalar_type() == Type::fp32 ? Tensor() : like(factor, Type::fp32));
-  return like(rows);
+  const Holder read(factor.scalar_type() == Type::fp32 ? Tensor() : empty_like(factor, Type::fp32));
+  return empty_like(rows);
 }
 
 Tensor square(const Tensor& input) {
-  return with_node(like(input), {&input}, {input}, [](Node& self, Tensors&&) -> Tensors {
-    const Tensor power = like(self.saved[0]);
+  return with_node(empty_like(input), {&input}, {input}, [](Node& self, Tensors&&) -> Tensors {
+    const Tensor power = empty_like(self.saved[0]);
     const Tensor doubled = with_number(power);
-    return {like(doubled)};
+    return {empty_like(doubled)};
   });
 }
 
@@ -28,17 +28,17 @@ Tensor mean(const Tensor& input) {
   for (int i = 0; i < 2; ++i) const Number divisor(input.context(), Type::fp32);
   return with_node(total, {&input}, {},
                    [sizes = input.sizes()](Node&, Tensors&& gradients) -> Tensors {
-                     const Held divisor(Number(gradients[0].context(), Type::fp32));
+                     const Holder divisor(Number(gradients[0].context(), Type::fp32));
                      return {Tensor::empty(gradients[0].context(), sizes, Type::fp32)};
                    });
 }
 
 Tensor inverse_root(const Tensor& input) {
-  const Tensor output = like(input);
+  const Tensor output = empty_like(input);
   return with_node(output, {&input}, {output}, [](Node& self, Tensors&& gradients) -> Tensors {
-    const Held cube(like(self.saved[0]));
+    const Holder cube(empty_like(self.saved[0]));
     const Tensor half = with_number(gradients[0]);
-    return {like(half)};
+    return {empty_like(half)};
   });
 }
 
@@ -47,7 +47,7 @@ Tensor times(const Tensor& input, const Tensor& factor) {
   return with_node(product(input, factor), {&input, &factor}, {factor, input},
                    [](Node& self, Tensors&& gradients) -> Tensors {
                      const Tensor &gradient = gradients[0], &own_factor = self.saved[0];
-                     Tensor whole = like(gradient);
+                     Tensor whole = empty_like(gradient);
                      const Tensor input_gradient = product(gradient, own_factor);
                      Tensor factor_gradient = sum_to(whole, own_factor.sizes());
                      whole = {};
@@ -58,8 +58,8 @@ Tensor times(const Tensor& input, const Tensor& factor) {
 }  // namespace
 
 Tensor with_number(const Tensor& input) {
-  const Held number(Number(input.context(), Type::fp32));
-  return like(input);
+  const Holder number(Number(input.context(), Type::fp32));
+  return empty_like(input);
 }
 
 Tensor composite_rms_norm(const Tensor& input, const Tensor& weight) {

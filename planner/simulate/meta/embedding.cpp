@@ -89,20 +89,20 @@ Tensor sum_sorted(const Tensor& gradient, const Sizes& sizes, const CubTiles& ti
   const int64_t ids = gradient.numel() / sizes[1], width = sizes[1];
   Tensor result = Tensor::empty(context, sizes, type);
   const Parts parts(ids, sizes[0]);
-  const Held segment_starts(indices(context, ids));
-  const Held segment_count(indices(context, 1));
+  const Holder segment_starts(indices(context, ids));
+  const Holder segment_count(indices(context, 1));
   {
-    const Held unique_ids(indices(context, ids));
+    const Holder unique_ids(indices(context, ids));
     take(context, scan_bytes(ids, tiles.unique));
   }
   constexpr int64_t kScanTile = 896;
-  const Held part_counts(indices(context, parts.segments));
-  const Held part_starts(indices(context, parts.segments));
+  const Holder part_counts(indices(context, parts.segments));
+  const Holder part_starts(indices(context, parts.segments));
   take(context, scan_bytes(parts.segments, kScanTile));
-  const Held part_count(indices(context, 1));
-  const Held part_offsets(indices(context, parts.count));
+  const Holder part_count(indices(context, 1));
+  const Holder part_offsets(indices(context, parts.count));
   if (parts.add_at_once(width, *context.gpu)) {
-    const Held segment_of_part(indices(context, parts.count));
+    const Holder segment_of_part(indices(context, parts.count));
     if (is_reduced(type)) take(context, sizes.product() * bytes_of(Type::fp32));
   } else {
     take(context, parts.count * width * bytes_of(Type::fp32));
@@ -119,10 +119,10 @@ Tensor table_gradient(const Tensor& given_gradient, const Tensor& ids, const Siz
     return Tensor::empty(context, sizes, gradient.scalar_type());
   }
   const CubTiles tiles = tiles_of(context);
-  const Held sorted(indices(context, ids.numel()));
-  const Held order(indices(context, ids.numel()));
+  const Holder sorted(indices(context, ids.numel()));
+  const Holder order(indices(context, ids.numel()));
   {
-    const Held positions(indices(context, ids.numel()));
+    const Holder positions(indices(context, ids.numel()));
     take(context, sort_bytes(ids.numel(), tiles.sort, sort_passes(context, sizes[0])));
   }
   return sum_sorted(gradient, sizes, tiles);

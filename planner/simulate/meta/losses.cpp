@@ -16,9 +16,10 @@ constexpr int64_t kFloatBytes = 4;
 /// Computes log_softmax over classes.
 Tensor log_softmax(const Tensor& input) {
   const OperatorCall call(input.context());
-  Tensor output = like(input);
-  return with_node(output, {&input}, {output},
-                   [](Node&, Tensors&& gradients) -> Tensors { return {like(gradients[0])}; });
+  Tensor output = empty_like(input);
+  return with_node(output, {&input}, {output}, [](Node&, Tensors&& gradients) -> Tensors {
+    return {empty_like(gradients[0])};
+  });
 }
 
 /// Returns the mean over rows; its backward needs the sum of the rows' weights too.
@@ -28,7 +29,7 @@ Tensor nll_loss(const Tensor& input) {
   Tensor mean = Tensor::empty(context, {}, input.scalar_type());
   const Tensor total_weight = Tensor::empty(context, {}, input.scalar_type());
   return with_node(mean, {&input}, {input, total_weight},
-                   [](Node& self, Tensors&&) -> Tensors { return {like(self.saved[0])}; });
+                   [](Node& self, Tensors&&) -> Tensors { return {empty_like(self.saved[0])}; });
 }
 
 Tensor mean_cross_entropy(const Tensor& logits) {
@@ -43,11 +44,11 @@ Tensor replace_by_gradient(const Tensor& rows) {
   const Sizes column{rows.size(0), 1};
   const auto make = [&] { return pointwise(context, column, Type::fp32); };
   const Tensor work = pointwise(context, rows.sizes(), Type::fp32);
-  const Held highest(amax(work, {1}));
-  const Held target_logits(make());
-  const Held sums(sum(work, {1}, Type::fp32));
+  const Holder highest(amax(work, {1}));
+  const Holder target_logits(make());
+  const Holder sums(sum(work, {1}, Type::fp32));
   Tensor loss = [&] {
-    const Held logarithms(make());
+    const Holder logarithms(make());
     const Tensor losses = make();
     return sum(losses, {0, 1}, Type::fp32).view({});
   }();
@@ -62,10 +63,10 @@ MetaLossAndGradient token_loss_and_gradient(Tensor logits) {
   const GradMode off(context, false);
   const int64_t rows = logits.size(0);
   const int64_t rows_at_once = std::max(kCopyBytes / (logits.size(1) * kFloatBytes), int64_t{1});
-  const Held total(pointwise(context, {}, Type::fp32));
+  const Holder total(pointwise(context, {}, Type::fp32));
   for (int64_t first = 0; first < rows; first += rows_at_once) {
     const int64_t count = std::min(rows_at_once, rows - first);
-    const Held part(replace_by_gradient(logits.narrow(0, first, count)));
+    const Holder part(replace_by_gradient(logits.narrow(0, first, count)));
   }
   return {with_number(context, {}, Type::fp32), std::move(logits)};
 }

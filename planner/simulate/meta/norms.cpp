@@ -46,14 +46,14 @@ Tensors fused_backward(Node& node, const Tensor& given_gradient, const Tensor& g
   Tensors results(node.next.size());
   if (node.wants(0)) results[0] = Tensor::empty(context, input.sizes(), input.scalar_type());
   for (size_t i = 1; i < results.size(); ++i) {
-    if (node.wants(i)) results[i] = like(weight);
+    if (node.wants(i)) results[i] = empty_like(weight);
   }
   const Tensor gradient = given_gradient.contiguous();
   if (gradient.is_cuda()) {
     if (node.wants(1)) sum_parts(input, std::span(results).subspan(1));
   } else if (node.wants(1) || node.wants(2)) {
     const Sizes sizes = {2, context.threads, input.size(-1)};
-    const Held parts(Tensor::empty(context, sizes, input.scalar_type()));
+    const Holder parts(Tensor::empty(context, sizes, input.scalar_type()));
   }
   return results;
 }

@@ -46,8 +46,8 @@ Tensor copy_for_blas(const Tensor& tensor) {
 
 /// Takes what a product [n, k] x [k, m] -> [n, m] takes beside its result.
 void multiply(const Tensor& a, const Tensor& b, BlasLibrary library = BlasLibrary::cublas) {
-  const Held first(copy_for_blas(a));
-  const Held second(copy_for_blas(b));
+  const Holder first(copy_for_blas(a));
+  const Holder second(copy_for_blas(b));
   take_blas_workspace(a.context(), library);
   take_product_scratch(a.context(), a.scalar_type(),
                        {.rows = a.size(0),
@@ -60,7 +60,7 @@ void multiply(const Tensor& a, const Tensor& b, BlasLibrary library = BlasLibrar
 Tensor product_with_vector(const Tensor& matrix) {
   const OperatorCall call(matrix.context());
   Tensor output = Tensor::empty(matrix.context(), {matrix.size(0)}, matrix.scalar_type());
-  const Held copy(copy_for_blas(matrix));
+  const Holder copy(copy_for_blas(matrix));
   take_blas_workspace(matrix.context(), BlasLibrary::cublas);
   take_product_scratch(matrix.context(), matrix.scalar_type(),
                        {.rows = matrix.size(0),
@@ -100,11 +100,11 @@ Tensor memory_for_gradient_of(const Tensor& input, InputUse use) {
 
 Tensors gradients_of_one_row(Node& node, const Tensor& gradient, const Leaf* leaf, InputUse use) {
   const Tensor input = node.saved[0], weight = node.saved[1];
-  const Held row(gradient.select(0, 0).contiguous());
+  const Holder row(gradient.select(0, 0).contiguous());
   Tensors results(2);
   if (node.wants(1)) {
-    const Held sums([&] {
-      const Held ones(ones_for_rows(gradient));
+    const Holder sums([&] {
+      const Holder ones(ones_for_rows(gradient));
       return product_with_vector(as_matrix(input).t());
     }());
     results[1] = find_place(gradient.context(), leaf);
@@ -114,7 +114,7 @@ Tensors gradients_of_one_row(Node& node, const Tensor& gradient, const Leaf* lea
   }
   if (node.wants(0)) {
     const Tensor rows = memory_for_gradient_of(input, use);
-    const Held product(product_with_vector(weight.t()));
+    const Holder product(product_with_vector(weight.t()));
     results[0] = rows.view(input.sizes());
   }
   return results;
@@ -140,7 +140,7 @@ Tensor bias_gradient_of(const Tensor& gradient) {
   if (repeats_a_row(gradient)) {
     return with_number(gradient.context(), {gradient.size(1)}, gradient.scalar_type());
   }
-  const Held ones(ones_for_rows(gradient));
+  const Holder ones(ones_for_rows(gradient));
   return product_with_vector(gradient.t());
 }
 
@@ -164,7 +164,7 @@ std::shared_ptr<Leaf> leaf_of(const Tensor& weight) {
 
 }  // namespace
 
-Tensor like(const Tensor& tensor, Type type) {
+Tensor empty_like(const Tensor& tensor, Type type) {
   const Sizes strides =
       tensor.is_contiguous() ? contiguous_strides(tensor.sizes()) : dense_strides(tensor);
   return Tensor::empty_strided(tensor.context(), tensor.sizes(), strides, type);
@@ -222,13 +222,13 @@ Number::Number(Context& context, Type type) {
 
 Tensor with_number(Context& context, const Sizes& sizes, Type type) {
   const OperatorCall call(context);
-  const Held number(Number(context, type));
+  const Holder number(Number(context, type));
   return Tensor::empty(context, sizes, type);
 }
 
 void in_place_with_number(Context& context, Type type) {
   const OperatorCall call(context);
-  const Held number(Number(context, type));
+  const Holder number(Number(context, type));
 }
 
 Tensor compared_with_number(Context& context, const Sizes& sizes, Type type) {
@@ -241,20 +241,20 @@ Tensor compared_with_number(Context& context, const Sizes& sizes, Type type) {
 
 namespace {
 
-Tensor beside_number(const Tensor& input) {
+Tensor result_with_number(const Tensor& input) {
   return with_number(input.context(), input.sizes(), input.scalar_type());
 }
 
 }  // namespace
 
-Tensor operator*(const Tensor& a, double) { return beside_number(a); }
-Tensor operator+(const Tensor& a, double) { return beside_number(a); }
-Tensor operator/(const Tensor& a, double) { return beside_number(a); }
-Tensor operator/(double, const Tensor& b) { return like(b); }
-Tensor operator/(const Tensor& a, const Tensor&) { return like(a); }
-Tensor Tensor::sqrt() const { return like(*this); }
-Tensor Tensor::clone() const { return like(*this); }
-Tensor Tensor::clamp_max(double) const { return like(*this); }
+Tensor operator*(const Tensor& a, double) { return result_with_number(a); }
+Tensor operator+(const Tensor& a, double) { return result_with_number(a); }
+Tensor operator/(const Tensor& a, double) { return result_with_number(a); }
+Tensor operator/(double, const Tensor& b) { return empty_like(b); }
+Tensor operator/(const Tensor& a, const Tensor&) { return empty_like(a); }
+Tensor Tensor::sqrt() const { return empty_like(*this); }
+Tensor Tensor::clone() const { return empty_like(*this); }
+Tensor Tensor::clamp_max(double) const { return empty_like(*this); }
 
 const Tensor& Tensor::add_(double) const {
   in_place_with_number(*context_, type_);
@@ -280,7 +280,7 @@ Tensor Tensor::argmax(int64_t dim) const {
   return pointwise(*context_, sizes, Type::int64);
 }
 
-Tensor Tensor::eq(const Tensor&) const { return like(*this, Type::boolean); }
+Tensor Tensor::eq(const Tensor&) const { return empty_like(*this, Type::boolean); }
 
 /// LibTorch reads booleans in the sum's dtype.
 Tensor Tensor::sum() const {
@@ -294,8 +294,8 @@ Tensor Tensor::sum() const {
 /// itself.
 Tensor Tensor::isfinite() const {
   const OperatorCall call(*context_);
-  const auto flags_of = [](const Tensor& a, const Tensor&) { return like(a, Type::boolean); };
-  const Tensor size = like(*this);
+  const auto flags_of = [](const Tensor& a, const Tensor&) { return empty_like(a, Type::boolean); };
+  const Tensor size = empty_like(*this);
   const Tensor is_bounded = compared_with_number(*context_, size.sizes(), size.scalar_type());
   const Tensor is_number = flags_of(*this, *this);
   return flags_of(is_bounded, is_number);
@@ -304,24 +304,25 @@ Tensor Tensor::isfinite() const {
 Tensor power(const Tensor& exponents) {
   Context& context = exponents.context();
   const OperatorCall call(context);
-  Tensor output = like(exponents);
-  const Held number(Number(context, exponents.scalar_type()));
-  const Held base(context.is_cuda() ? Tensor::empty(context, {}, Type::fp64) : Tensor());
+  Tensor output = empty_like(exponents);
+  const Holder number(Number(context, exponents.scalar_type()));
+  const Holder base(context.is_cuda() ? Tensor::empty(context, {}, Type::fp64) : Tensor());
   return output;
 }
 
 Tensor gelu(const Tensor& input) {
   const OperatorCall call(input.context());
-  Tensor output = like(input);
+  Tensor output = empty_like(input);
   return with_node(output, {&input}, {input},
-                   [](Node& self, Tensors&&) -> Tensors { return {like(self.saved[0])}; });
+                   [](Node& self, Tensors&&) -> Tensors { return {empty_like(self.saved[0])}; });
 }
 
 Tensor relu(const Tensor& input) {
   const OperatorCall call(input.context());
-  Tensor output = like(input);
-  return with_node(output, {&input}, {output},
-                   [](Node&, Tensors&& gradients) -> Tensors { return {like(gradients[0])}; });
+  Tensor output = empty_like(input);
+  return with_node(output, {&input}, {output}, [](Node&, Tensors&& gradients) -> Tensors {
+    return {empty_like(gradients[0])};
+  });
 }
 
 Tensor Tensor::relu() const { return meta::relu(*this); }

@@ -20,8 +20,8 @@
 namespace shardlens::planner::meta {
 
 /// Returns a newly allocated tensor with the layout of `tensor`.
-Tensor like(const Tensor& tensor, Type type);
-inline Tensor like(const Tensor& tensor) { return like(tensor, tensor.scalar_type()); }
+Tensor empty_like(const Tensor& tensor, Type type);
+inline Tensor empty_like(const Tensor& tensor) { return empty_like(tensor, tensor.scalar_type()); }
 
 // ---- element by element -------------------------------------------------------------------------
 

@@ -8,29 +8,29 @@ namespace {
 Tensor frequencies(const models::LlamaSizes& sizes, Context& context) {
   const Sizes halves{sizes.head_width() / 2};
   const auto make = [&] { return pointwise(context, halves, Type::fp32); };
-  const auto beside_number = [&] { return with_number(context, halves, Type::fp32); };
+  const auto result_with_number = [&] { return with_number(context, halves, Type::fp32); };
   const Tensor exponents = [&] {
-    const Held numbers(make());
-    return beside_number();
+    const Holder numbers(make());
+    return result_with_number();
   }();
   const Tensor frequency = [&] {
-    const Held powers(power(exponents));
+    const Holder powers(power(exponents));
     return make();
   }();
   if (sizes.rope_factor == 1) return frequency;
-  const Held turns([&] {
-    const Held scaled(beside_number());
-    return beside_number();
+  const Holder turns([&] {
+    const Holder scaled(result_with_number());
+    return result_with_number();
   }());
-  const Held kept([&] {
-    const Held shifted(beside_number());
-    const Held scaled(beside_number());
+  const Holder kept([&] {
+    const Holder shifted(result_with_number());
+    const Holder scaled(result_with_number());
     return make();
   }());
-  const Held high(make());
-  const Held rest(beside_number());
-  const Held low(make());
-  const Held stretched(beside_number());
+  const Holder high(make());
+  const Holder rest(result_with_number());
+  const Holder low(make());
+  const Holder stretched(result_with_number());
   return make();
 }
 
@@ -64,9 +64,9 @@ void MetaOps::fill(RotaryTable& table, const models::LlamaSizes& sizes, const Te
   const auto make = [&] {
     return pointwise(context, {sizes.seq, 1, sizes.head_width() / 2}, Type::fp32);
   };
-  const Held angles([&] {
-    const Held frequency(frequencies(sizes, context));
-    const Held positions(pointwise(context, {sizes.seq}, Type::fp32));
+  const Holder angles([&] {
+    const Holder frequency(frequencies(sizes, context));
+    const Holder positions(pointwise(context, {sizes.seq}, Type::fp32));
     return make();
   }());
   const Tensor cos = make();
@@ -76,21 +76,21 @@ void MetaOps::fill(RotaryTable& table, const models::LlamaSizes& sizes, const Te
 }
 
 Tensor MetaOps::rotate(const Tensor& input, const RotaryTable& table) {
-  Tensor output = meta::like(input);
+  Tensor output = meta::empty_like(input);
   return with_node(
       output, {&input}, {table.cos, table.sin},
-      [](Node&, Tensors&& gradients) -> Tensors { return {meta::like(gradients[0])}; });
+      [](Node&, Tensors&& gradients) -> Tensors { return {meta::empty_like(gradients[0])}; });
 }
 
 Tensor MetaOps::gate(const Tensor& gate, const Tensor& up) {
-  Tensor output = meta::like(gate);
+  Tensor output = meta::empty_like(gate);
   return with_node(output, {&gate, &up}, {gate, up},
                    [](Node& self, Tensors&& gradients) -> Tensors {
                      const Tensor gate_gradient = [&] {
-                       const Held product(meta::like(gradients[0]));
-                       return meta::like(self.saved[0]);
+                       const Holder product(meta::empty_like(gradients[0]));
+                       return meta::empty_like(self.saved[0]);
                      }();
-                     return {gate_gradient, meta::like(self.saved[0])};
+                     return {gate_gradient, meta::empty_like(self.saved[0])};
                    });
 }
 

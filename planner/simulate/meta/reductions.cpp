@@ -231,8 +231,8 @@ void run_kernel(Context& context, const Layout& layout, const ElementBytes& byte
   if (launch.blocks_per_output == 1) return;
   constexpr int64_t kSemaphoreBytes = 4;
   const int64_t buffer_bytes = launch.buffer_bytes(layout.outputs(), bytes.sum);
-  const Held buffer(Tensor::empty(context, {buffer_bytes}, Type::uint8));
-  const Held semaphores(Tensor::empty(context, {launch.grid * kSemaphoreBytes}, Type::uint8));
+  const Holder buffer(Tensor::empty(context, {buffer_bytes}, Type::uint8));
+  const Holder semaphores(Tensor::empty(context, {launch.grid * kSemaphoreBytes}, Type::uint8));
 }
 
 /// Takes the memory of the kernels while they run. Halves need memory of their own if they cannot
@@ -257,7 +257,7 @@ void join_threads(const Tensor& input, const Tensor& output) {
   constexpr int64_t kLeastParallel = 32768;
   const int64_t threads = input.context().threads;
   if (threads == 1 || output.numel() != 1 || input.numel() < kLeastParallel) return;
-  const Held parts(Tensor::empty(input.context(), {threads}, output.scalar_type()));
+  const Holder parts(Tensor::empty(input.context(), {threads}, output.scalar_type()));
 }
 
 /// True for a sum in reduced precision on the CPU over memory with gaps: it is computed in fp32 and
@@ -280,11 +280,11 @@ Tensor reduce(const Tensor& input, const std::vector<int64_t>& dims, Type type, 
   }
   if (kind == Kind::sum && needs_wide_sum(input, output, dims)) {
     const Tensor total = Tensor::empty(context, output.sizes(), Type::fp32);
-    join_threads(like(input, Type::fp32), total);
+    join_threads(empty_like(input, Type::fp32), total);
     return output;
   }
   // The input is read in the result's type.
-  const Tensor read = input.scalar_type() == type ? input : like(input, type);
+  const Tensor read = input.scalar_type() == type ? input : empty_like(input, type);
   if (kind != Kind::norm) join_threads(read, output);
   return output;
 }

@@ -314,7 +314,7 @@ Tensor Tensor::contiguous() const {
 
 Tensor Tensor::to(Type type) const {
   if (type == type_) return *this;
-  return with_view_node(*this, like(*this, type),
+  return with_view_node(*this, empty_like(*this, type),
                         [before = type_](const Tensor& g) { return g.to(before); });
 }
 

@@ -130,12 +130,12 @@ class Storage {
 };
 
 /// Keeps memory until the end of a scope, as an operator does with a temporary, though nobody reads
-/// it here: its bytes and its lifetime are what is predicted. So `const Held sums(like(input));` is
-/// no leftover, and to delete it changes a peak.
+/// it here: its bytes and its lifetime are what is predicted. So a
+/// `const Holder sums(empty_like(input));` is not dead code: deleting it changes a peak.
 template <typename Owner>
-class Held {
+class Holder {
  public:
-  explicit Held(Owner owner) : owner_(std::move(owner)) {}
+  explicit Holder(Owner owner) : owner_(std::move(owner)) {}
 
  private:
   Owner owner_;

@@ -36,11 +36,11 @@ class Checks final : public CheckFeed {
     const std::scoped_lock lock(mutex_);
     races_.use(number(stream), range(address, bytes), writes, what);
   }
-  void allocated(void* stream, const void* address, size_t bytes) override {
+  void note_allocation(void* stream, const void* address, size_t bytes) override {
     const std::scoped_lock lock(mutex_);
     races_.allocate(number(stream), range(address, bytes));
   }
-  void freed(void*, const void* address, size_t bytes) override {
+  void note_free(void*, const void* address, size_t bytes) override {
     const std::scoped_lock lock(mutex_);
     races_.free(range(address, bytes));
   }

@@ -49,10 +49,10 @@ class NullChecks {
 
   /// Declares a block that an allocator gives out. It counts as written in `stream`: that must be
   /// ordered after all uses of the memory before.
-  virtual void allocated(void* stream, const void* address, size_t bytes) = 0;
+  virtual void note_allocation(void* stream, const void* address, size_t bytes) = 0;
   /// Declares a block that is freed. Uses from now on, until the memory is given out again, are
   /// findings. `stream` is the one in which the block was allocated.
-  virtual void freed(void* stream, const void* address, size_t bytes) = 0;
+  virtual void note_free(void* stream, const void* address, size_t bytes) = 0;
 
   /// Returns the new findings, one line each; each text once in a process. At most 100 a call, then
   /// a line that counts the rest.

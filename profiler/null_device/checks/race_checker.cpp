@@ -79,7 +79,7 @@ void RaceChecker::add_races(const Pieces::value_type& piece, const Access& later
   const AddressRange range{piece.first, piece.second.end};
   for (const Access& earlier : piece.second.accesses) {
     if (!earlier.writes && !later.writes) continue;
-    if (order_.before(earlier.operation, later.operation)) continue;
+    if (order_.precedes(earlier.operation, later.operation)) continue;
     const auto continued = std::ranges::find_if(races, [&](const Race& race) {
       return race.range.end == range.begin &&
              race.earlier.operation.stream == earlier.operation.stream &&

@@ -52,7 +52,7 @@ StreamOrder::Operation StreamOrder::enqueue(Handle stream) {
   return {index, ++clock[index]};
 }
 
-bool StreamOrder::before(const Operation& earlier, const Operation& later) const {
+bool StreamOrder::precedes(const Operation& earlier, const Operation& later) const {
   const Clock& clock = streams_[later.stream].clock;
   return earlier.stream < clock.size() && clock[earlier.stream] >= earlier.number;
 }

@@ -36,7 +36,7 @@ class StreamOrder {
 
   Operation enqueue(Handle stream);
   /// True if `earlier` has surely ended when `later`, the last operation of its stream, starts.
-  bool before(const Operation& earlier, const Operation& later) const;
+  bool precedes(const Operation& earlier, const Operation& later) const;
   Handle stream_of(const Operation& operation) const { return streams_[operation.stream].handle; }
 
   void record(Handle event, Handle stream);

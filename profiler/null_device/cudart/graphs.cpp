@@ -21,7 +21,7 @@ namespace {
 
 class Captures {
  public:
-  uint64_t of(cudaStream_t stream) {
+  uint64_t capture_id(cudaStream_t stream) {
     if (underway_ == 0) return 0;
     const std::scoped_lock lock(mutex_);
     return find(streams_, stream);
@@ -78,18 +78,20 @@ Captures& captures() {
 }
 
 [[gnu::constructor]] void tell_driver() {
-  shardlens_null_is_captured = [](cudaStream_t stream) { return captures().of(stream) != 0; };
+  shardlens_null_is_captured = [](cudaStream_t stream) {
+    return captures().capture_id(stream) != 0;
+  };
 }
 
-template <class Made>
-cudaError_t make(Made* made) {
+template <class Object>
+cudaError_t make(Object* made) {
   create(reinterpret_cast<void**>(made));
   return cudaSuccess;
 }
 
 }  // namespace
 
-uint64_t capture_of(cudaStream_t stream) { return captures().of(stream); }
+uint64_t capture_of(cudaStream_t stream) { return captures().capture_id(stream); }
 void capture_event(cudaEvent_t event, cudaStream_t stream) { captures().record(event, stream); }
 void capture_wait(cudaStream_t stream, cudaEvent_t event) { captures().wait(stream, event); }
 
@@ -112,8 +114,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  *status =
-      captures().of(stream) == 0 ? cudaStreamCaptureStatusNone : cudaStreamCaptureStatusActive;
+  *status = captures().capture_id(stream) == 0 ? cudaStreamCaptureStatusNone
+                                               : cudaStreamCaptureStatusActive;
   return cudaSuccess;
 }
 

@@ -18,7 +18,7 @@ struct LaunchConfiguration {
   cudaStream_t stream = nullptr;
 };
 
-LaunchConfiguration& pushed() {
+LaunchConfiguration& pushed_configuration() {
   thread_local LaunchConfiguration configuration;
   return configuration;
 }
@@ -41,17 +41,17 @@ void** __cudaRegisterFatBinary(void*) {
 
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
                                      cudaStream_t stream) {
-  pushed() = {grid, block, shared_bytes, stream};
+  pushed_configuration() = {grid, block, shared_bytes, stream};
   return 0;
 }
 
 cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_bytes,
                                        cudaStream_t* stream) {
   shardlens_null_launched();
-  *grid = pushed().grid;
-  *block = pushed().block;
-  *shared_bytes = pushed().shared_bytes;
-  *stream = pushed().stream;
+  *grid = pushed_configuration().grid;
+  *block = pushed_configuration().block;
+  *shared_bytes = pushed_configuration().shared_bytes;
+  *stream = pushed_configuration().stream;
   return cudaSuccess;
 }
 

@@ -116,12 +116,12 @@ cudaError_t allocate(void** address, size_t bytes) {
 extern "C" {
 
 cudaError_t cudaMalloc(void** address, size_t bytes) {
-  return observed(api::kMalloc, cudaMalloc_v3020_params{address, bytes},
-                  [&] { return allocate(address, bytes); });
+  return observe_call(api::kMalloc, cudaMalloc_v3020_params{address, bytes},
+                      [&] { return allocate(address, bytes); });
 }
 
 cudaError_t cudaFree(void* address) {
-  return observed(api::kFree, cudaFree_v3020_params{address}, [&] {
+  return observe_call(api::kFree, cudaFree_v3020_params{address}, [&] {
     return result(address == nullptr ? cuInit(0)
                                      : cuMemFree(reinterpret_cast<CUdeviceptr>(address)));
   });

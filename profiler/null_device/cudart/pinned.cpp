@@ -21,12 +21,12 @@ cudaError_t host_alloc(void** address, size_t bytes, unsigned flags) {
 extern "C" {
 
 cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned flags) {
-  return observed(api::kHostAlloc, cudaHostAlloc_v3020_params{address, bytes, flags},
-                  [&] { return host_alloc(address, bytes, flags); });
+  return observe_call(api::kHostAlloc, cudaHostAlloc_v3020_params{address, bytes, flags},
+                      [&] { return host_alloc(address, bytes, flags); });
 }
 
 cudaError_t cudaFreeHost(void* address) {
-  return observed(api::kFreeHost, cudaFreeHost_v3020_params{address}, [&] {
+  return observe_call(api::kFreeHost, cudaFreeHost_v3020_params{address}, [&] {
     return result(address == nullptr ? CUDA_SUCCESS : cuMemFreeHost(address));
   });
 }

@@ -54,7 +54,7 @@ Handles<Handle>& handles() {
   return instance;
 }
 
-cudaError_t known(bool exists) {
+cudaError_t handle_result(bool exists) {
   return result(exists ? cudaSuccess : cudaErrorInvalidResourceHandle);
 }
 
@@ -65,17 +65,17 @@ bool is_stream(cudaStream_t stream) {
 bool is_event(cudaEvent_t event) { return handles<cudaEvent_t>().contain(event); }
 
 /// Answers a query or a wait. Both say the same, since all work on the device has ended.
-cudaError_t ended(cudaStream_t stream) {
+cudaError_t wait_result(cudaStream_t stream) {
   const bool exists = is_stream(stream);
   if (capture_of(stream) != 0) return result(cudaErrorStreamCaptureUnsupported);
   if (check_feed != nullptr && exists) check_feed->stream_synchronized(stream);
-  return known(exists);
+  return handle_result(exists);
 }
 
-cudaError_t ended(cudaEvent_t event) {
+cudaError_t wait_result(cudaEvent_t event) {
   const bool exists = is_event(event);
   if (check_feed != nullptr && exists) check_feed->event_synchronized(event);
-  return known(exists);
+  return handle_result(exists);
 }
 
 }  // namespace
@@ -95,11 +95,11 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  return known(handles<cudaStream_t>().destroy(stream));
+  return handle_result(handles<cudaStream_t>().destroy(stream));
 }
 
-cudaError_t cudaStreamQuery(cudaStream_t stream) { return ended(stream); }
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return ended(stream); }
+cudaError_t cudaStreamQuery(cudaStream_t stream) { return wait_result(stream); }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return wait_result(stream); }
 
 cudaError_t cudaDeviceSynchronize() {
   if (check_feed != nullptr) check_feed->device_synchronized();
@@ -110,12 +110,12 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   const bool exist = is_stream(stream) && is_event(event);
   if (check_feed != nullptr && exist) check_feed->stream_waits(stream, event);
   capture_wait(stream, event);
-  return known(exist);
+  return handle_result(exist);
 }
 
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call, void* data,
                                   unsigned) {
-  if (!is_stream(stream)) return known(false);
+  if (!is_stream(stream)) return handle_result(false);
   call(stream, cudaSuccess, data);
   return cudaSuccess;
 }
@@ -135,26 +135,26 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlag
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   if (check_feed != nullptr) check_feed->event_destroyed(event);
-  return known(handles<cudaEvent_t>().destroy(event));
+  return handle_result(handles<cudaEvent_t>().destroy(event));
 }
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
   const bool exist = is_event(event) && is_stream(stream);
   if (check_feed != nullptr && exist) check_feed->event_recorded(event, stream);
   capture_event(event, stream);
-  return known(exist);
+  return handle_result(exist);
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaEventRecordWithFlags(event, stream, 0);
 }
 
-cudaError_t cudaEventQuery(cudaEvent_t event) { return ended(event); }
-cudaError_t cudaEventSynchronize(cudaEvent_t event) { return ended(event); }
+cudaError_t cudaEventQuery(cudaEvent_t event) { return wait_result(event); }
+cudaError_t cudaEventSynchronize(cudaEvent_t event) { return wait_result(event); }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   *milliseconds = 1;  // programs divide by it, and measure longer if it is small
-  return known(is_event(start) && is_event(end));
+  return handle_result(is_event(start) && is_event(end));
 }
 
 cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t*, cudaEvent_t) {

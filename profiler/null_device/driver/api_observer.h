@@ -21,41 +21,43 @@ struct ApiFunction {
 
 namespace api {
 
-constexpr ApiFunction of_driver(CUpti_CallbackId id, const char* name) {
+constexpr ApiFunction driver_function(CUpti_CallbackId id, const char* name) {
   return {CUPTI_CB_DOMAIN_DRIVER_API, id, name, name};
 }
 
-constexpr ApiFunction of_runtime(CUpti_CallbackId id, const char* name, const char* callback_name) {
+constexpr ApiFunction runtime_function(CUpti_CallbackId id, const char* name,
+                                       const char* callback_name) {
   return {CUPTI_CB_DOMAIN_RUNTIME_API, id, name, callback_name};
 }
 
 inline constexpr ApiFunction kMemAlloc =
-    of_driver(CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, "cuMemAlloc_v2");
+    driver_function(CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, "cuMemAlloc_v2");
 inline constexpr ApiFunction kMemFree =
-    of_driver(CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2, "cuMemFree_v2");
+    driver_function(CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2, "cuMemFree_v2");
 inline constexpr ApiFunction kMemHostAlloc =
-    of_driver(CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc, "cuMemHostAlloc");
+    driver_function(CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc, "cuMemHostAlloc");
 inline constexpr ApiFunction kMemFreeHost =
-    of_driver(CUPTI_DRIVER_TRACE_CBID_cuMemFreeHost, "cuMemFreeHost");
+    driver_function(CUPTI_DRIVER_TRACE_CBID_cuMemFreeHost, "cuMemFreeHost");
 inline constexpr ApiFunction kMemAddressReserve =
-    of_driver(CUPTI_DRIVER_TRACE_CBID_cuMemAddressReserve, "cuMemAddressReserve");
+    driver_function(CUPTI_DRIVER_TRACE_CBID_cuMemAddressReserve, "cuMemAddressReserve");
 inline constexpr ApiFunction kMemAddressFree =
-    of_driver(CUPTI_DRIVER_TRACE_CBID_cuMemAddressFree, "cuMemAddressFree");
+    driver_function(CUPTI_DRIVER_TRACE_CBID_cuMemAddressFree, "cuMemAddressFree");
 inline constexpr ApiFunction kMemCreate =
-    of_driver(CUPTI_DRIVER_TRACE_CBID_cuMemCreate, "cuMemCreate");
+    driver_function(CUPTI_DRIVER_TRACE_CBID_cuMemCreate, "cuMemCreate");
 inline constexpr ApiFunction kMemRelease =
-    of_driver(CUPTI_DRIVER_TRACE_CBID_cuMemRelease, "cuMemRelease");
-inline constexpr ApiFunction kMemMap = of_driver(CUPTI_DRIVER_TRACE_CBID_cuMemMap, "cuMemMap");
+    driver_function(CUPTI_DRIVER_TRACE_CBID_cuMemRelease, "cuMemRelease");
+inline constexpr ApiFunction kMemMap =
+    driver_function(CUPTI_DRIVER_TRACE_CBID_cuMemMap, "cuMemMap");
 inline constexpr ApiFunction kMemUnmap =
-    of_driver(CUPTI_DRIVER_TRACE_CBID_cuMemUnmap, "cuMemUnmap");
+    driver_function(CUPTI_DRIVER_TRACE_CBID_cuMemUnmap, "cuMemUnmap");
 inline constexpr ApiFunction kMalloc =
-    of_runtime(CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020, "cudaMalloc", "cudaMalloc_v3020");
+    runtime_function(CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020, "cudaMalloc", "cudaMalloc_v3020");
 inline constexpr ApiFunction kFree =
-    of_runtime(CUPTI_RUNTIME_TRACE_CBID_cudaFree_v3020, "cudaFree", "cudaFree_v3020");
-inline constexpr ApiFunction kHostAlloc = of_runtime(CUPTI_RUNTIME_TRACE_CBID_cudaHostAlloc_v3020,
-                                                     "cudaHostAlloc", "cudaHostAlloc_v3020");
-inline constexpr ApiFunction kFreeHost =
-    of_runtime(CUPTI_RUNTIME_TRACE_CBID_cudaFreeHost_v3020, "cudaFreeHost", "cudaFreeHost_v3020");
+    runtime_function(CUPTI_RUNTIME_TRACE_CBID_cudaFree_v3020, "cudaFree", "cudaFree_v3020");
+inline constexpr ApiFunction kHostAlloc = runtime_function(
+    CUPTI_RUNTIME_TRACE_CBID_cudaHostAlloc_v3020, "cudaHostAlloc", "cudaHostAlloc_v3020");
+inline constexpr ApiFunction kFreeHost = runtime_function(
+    CUPTI_RUNTIME_TRACE_CBID_cudaFreeHost_v3020, "cudaFreeHost", "cudaFreeHost_v3020");
 
 /// Lists every function that is observed.
 inline constexpr std::array kAll = {
@@ -108,7 +110,7 @@ inline ApiObserver* api_observer() {
 
 /// Answers a call with `body()`, and tells the observer before and after.
 template <class Parameters, class Body>
-auto observed(const ApiFunction& function, const Parameters& parameters, const Body& body) {
+auto observe_call(const ApiFunction& function, const Parameters& parameters, const Body& body) {
   ApiObserver* const observer = api_observer();
   if (observer == nullptr) return body();
   ApiCall call{function, &parameters};

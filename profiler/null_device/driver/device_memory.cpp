@@ -76,7 +76,7 @@ bool DeviceMemory::unreserve(uint64_t address, uint64_t bytes) {
 std::optional<uint64_t> DeviceMemory::create(uint64_t bytes) {
   const std::scoped_lock lock(mutex_);
   if (!is_pages(bytes) || !take(bytes)) return std::nullopt;
-  physical_.emplace(next_handle_, Physical{.bytes = bytes});
+  physical_.emplace(next_handle_, PhysicalMemory{.bytes = bytes});
   return next_handle_++;
 }
 

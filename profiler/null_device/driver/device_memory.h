@@ -50,7 +50,7 @@ class DeviceMemory {
   bool unmap(uint64_t address, uint64_t bytes);
 
  private:
-  struct Physical {
+  struct PhysicalMemory {
     uint64_t bytes = 0;
     int mappings = 0;
     bool held = true;  // not yet released
@@ -71,10 +71,10 @@ class DeviceMemory {
   uint64_t used_bytes_ = 0;
   uint64_t next_address_ = kFirstAddress;
   uint64_t next_handle_ = 1;
-  std::map<uint64_t, uint64_t> allocations_;   // address -> bytes asked for
-  std::map<uint64_t, uint64_t> reservations_;  // address -> bytes
-  std::map<uint64_t, Mapping> mappings_;       // by address
-  std::map<uint64_t, Physical> physical_;      // by handle
+  std::map<uint64_t, uint64_t> allocations_;     // address -> bytes asked for
+  std::map<uint64_t, uint64_t> reservations_;    // address -> bytes
+  std::map<uint64_t, Mapping> mappings_;         // by address
+  std::map<uint64_t, PhysicalMemory> physical_;  // by handle
 };
 
 }  // namespace shardlens::profiler

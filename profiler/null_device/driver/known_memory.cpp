@@ -90,17 +90,17 @@ class Pieces {
   }
 
  private:
-  using ByAddress = std::map<uint64_t, Bytes>;
-  using Piece = ByAddress::value_type;
+  using PiecesByAddress = std::map<uint64_t, Bytes>;
+  using Piece = PiecesByAddress::value_type;
 
-  ByAddress::const_iterator first_that_ends_after(uint64_t address) const {
+  PiecesByAddress::const_iterator first_that_ends_after(uint64_t address) const {
     auto piece = by_address_.upper_bound(address);
     if (piece == by_address_.begin()) return piece;
     const auto before = std::prev(piece);
     return before->first + before->second.size() > address ? before : piece;
   }
 
-  ByAddress::iterator first_that_ends_after(uint64_t address) {
+  PiecesByAddress::iterator first_that_ends_after(uint64_t address) {
     const auto found = std::as_const(*this).first_that_ends_after(address);
     return by_address_.erase(found, found);  // the same place, for changes
   }
@@ -129,7 +129,7 @@ class Pieces {
     return true;
   }
 
-  ByAddress by_address_;
+  PiecesByAddress by_address_;
   size_t bytes_ = 0;
 };
 
@@ -186,16 +186,16 @@ class Table final : public KnownMemory {
 
   void observe(KernelObserver& observer) override { observer_ = &observer; }
 
-  void launched() {
+  void note_launch() {
     KernelObserver* const observer = observer_;
     if (observer == nullptr) return forget_all();
-    observer->launched();
+    observer->note_launch();
   }
 
-  void launched_with(const uint64_t* addresses, size_t count) {
+  void note_launch_with(const uint64_t* addresses, size_t count) {
     KernelObserver* const observer = observer_;
     if (observer == nullptr) return forget_all();
-    observer->launched_with(addresses, count);
+    observer->note_launch_with(addresses, count);
   }
 
   bool answer(void* target, size_t bytes) {
@@ -242,11 +242,11 @@ shardlens::profiler::KnownMemory* shardlens_null_known_memory() { return table()
 uint64_t shardlens_null_unknown_reads() { return shardlens::profiler::unknown_reads_of_thread; }
 
 void shardlens_null_launched() {
-  if (auto* const known = table()) known->launched();
+  if (auto* const known = table()) known->note_launch();
 }
 
 void shardlens_null_launched_with(const uint64_t* addresses, size_t count) {
-  if (auto* const known = table()) known->launched_with(addresses, count);
+  if (auto* const known = table()) known->note_launch_with(addresses, count);
 }
 
 bool shardlens_null_answer(void* target, size_t bytes) {

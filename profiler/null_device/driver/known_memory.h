@@ -35,11 +35,11 @@ class KernelObserver {
  public:
   /// Is called when this thread launches a kernel, before any of its results are read. The observer
   /// makes unknown what the kernel may write.
-  virtual void launched() = 0;
+  virtual void note_launch() = 0;
 
   /// The same of a kernel that is given these `count` device addresses and reaches no other memory
   /// than by them.
-  virtual void launched_with(const uint64_t* addresses, size_t count) = 0;
+  virtual void note_launch_with(const uint64_t* addresses, size_t count) = 0;
 
   /// Is asked for a value that this thread reads and that is unknown. Returns false if the observer
   /// does not know it either; else it has written `bytes` bytes.

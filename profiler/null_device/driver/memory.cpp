@@ -96,13 +96,13 @@ CUresult cuMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 }
 
 CUresult cuMemAlloc(CUdeviceptr* address, size_t bytes) {
-  return observed(api::kMemAlloc, cuMemAlloc_v2_params{address, bytes},
-                  [&] { return allocate(address, bytes); });
+  return observe_call(api::kMemAlloc, cuMemAlloc_v2_params{address, bytes},
+                      [&] { return allocate(address, bytes); });
 }
 
 CUresult cuMemFree(CUdeviceptr address) {
-  return observed(api::kMemFree, cuMemFree_v2_params{address},
-                  [&] { return free_memory(address); });
+  return observe_call(api::kMemFree, cuMemFree_v2_params{address},
+                      [&] { return free_memory(address); });
 }
 
 CUresult cuMemGetAllocationGranularity(size_t* bytes, const CUmemAllocationProp*,
@@ -113,36 +113,36 @@ CUresult cuMemGetAllocationGranularity(size_t* bytes, const CUmemAllocationProp*
 
 CUresult cuMemAddressReserve(CUdeviceptr* address, size_t bytes, size_t alignment,
                              CUdeviceptr wanted, unsigned long long flags) {
-  return observed(api::kMemAddressReserve,
-                  cuMemAddressReserve_params{address, bytes, alignment, wanted, flags},
-                  [&] { return reserve(address, bytes); });
+  return observe_call(api::kMemAddressReserve,
+                      cuMemAddressReserve_params{address, bytes, alignment, wanted, flags},
+                      [&] { return reserve(address, bytes); });
 }
 
 CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
-  return observed(api::kMemAddressFree, cuMemAddressFree_params{address, bytes},
-                  [&] { return result_of(memory().unreserve(address, bytes)); });
+  return observe_call(api::kMemAddressFree, cuMemAddressFree_params{address, bytes},
+                      [&] { return result_of(memory().unreserve(address, bytes)); });
 }
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
                      const CUmemAllocationProp* properties, unsigned long long flags) {
-  return observed(api::kMemCreate, cuMemCreate_params{handle, bytes, properties, flags},
-                  [&] { return create(handle, bytes); });
+  return observe_call(api::kMemCreate, cuMemCreate_params{handle, bytes, properties, flags},
+                      [&] { return create(handle, bytes); });
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-  return observed(api::kMemRelease, cuMemRelease_params{handle},
-                  [&] { return result_of(memory().release(handle)); });
+  return observe_call(api::kMemRelease, cuMemRelease_params{handle},
+                      [&] { return result_of(memory().release(handle)); });
 }
 
 CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
                   CUmemGenericAllocationHandle handle, unsigned long long flags) {
-  return observed(api::kMemMap, cuMemMap_params{address, bytes, offset, handle, flags},
-                  [&] { return result_of(offset == 0 && map(address, bytes, handle)); });
+  return observe_call(api::kMemMap, cuMemMap_params{address, bytes, offset, handle, flags},
+                      [&] { return result_of(offset == 0 && map(address, bytes, handle)); });
 }
 
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
-  return observed(api::kMemUnmap, cuMemUnmap_params{address, bytes},
-                  [&] { return result_of(unmap(address, bytes)); });
+  return observe_call(api::kMemUnmap, cuMemUnmap_params{address, bytes},
+                      [&] { return result_of(unmap(address, bytes)); });
 }
 
 CUresult cuMemExportToShareableHandle(void*, CUmemGenericAllocationHandle,

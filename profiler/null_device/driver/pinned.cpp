@@ -80,13 +80,13 @@ CUresult free_host(void* address) {
 extern "C" {
 
 CUresult cuMemHostAlloc(void** address, size_t bytes, unsigned flags) {
-  return observed(api::kMemHostAlloc, cuMemHostAlloc_params{address, bytes, flags},
-                  [&] { return host_alloc(address, bytes); });
+  return observe_call(api::kMemHostAlloc, cuMemHostAlloc_params{address, bytes, flags},
+                      [&] { return host_alloc(address, bytes); });
 }
 
 CUresult cuMemFreeHost(void* address) {
-  return observed(api::kMemFreeHost, cuMemFreeHost_params{address},
-                  [&] { return free_host(address); });
+  return observe_call(api::kMemFreeHost, cuMemFreeHost_params{address},
+                      [&] { return free_host(address); });
 }
 
 CUresult cuMemHostRegister(void* address, size_t bytes, unsigned) {

@@ -12,13 +12,13 @@ namespace {
 thread_local const char* next = nullptr;
 
 /// Holds what was told. It outlives static destructors.
-struct Told {
+struct DoubtLog {
   std::mutex mutex;
   std::set<std::string> doubts;
 };
 
-Told& told() {
-  static Told& only = *new Told;
+DoubtLog& doubt_log() {
+  static DoubtLog& only = *new DoubtLog;
   return only;
 }
 
@@ -26,8 +26,8 @@ Told& told() {
 
 void shardlens_null_tell_bound(const Bound* bound, uint64_t bytes) {
   if (bytes > 0) next = bound->of;
-  const std::scoped_lock lock(told().mutex);
-  told().doubts.insert(bound->doubt);
+  const std::scoped_lock lock(doubt_log().mutex);
+  doubt_log().doubts.insert(bound->doubt);
 }
 
 const char* shardlens_null_next_bound() { return std::exchange(next, nullptr); }
@@ -35,7 +35,7 @@ const char* shardlens_null_next_bound() { return std::exchange(next, nullptr); }
 const char* shardlens_null_bounds() {
   thread_local std::string& lines = *new std::string;
   lines.clear();
-  const std::scoped_lock lock(told().mutex);
-  for (const std::string& doubt : told().doubts) lines += doubt + "\n";
+  const std::scoped_lock lock(doubt_log().mutex);
+  for (const std::string& doubt : doubt_log().doubts) lines += doubt + "\n";
   return lines.c_str();
 }

@@ -60,7 +60,7 @@ struct Extent {
   size_t in_place_output = 0;
 };
 
-struct Enqueued {
+struct EnqueuedCall {
   NcclCall call;
   AddressRange input;
   AddressRange output;
@@ -70,7 +70,7 @@ struct Enqueued {
 struct Group {
   int depth = 0;
   StubNcclResult error = kNcclSuccess;  // the first; it fails the group
-  std::vector<Enqueued> calls;
+  std::vector<EnqueuedCall> calls;
 };
 
 Group& group() {
@@ -88,7 +88,7 @@ AddressRange range_of(const void* address, size_t bytes) {
   return {begin, begin + bytes};
 }
 
-void check_in_place(const Enqueued& enqueued, const Extent& extent, size_t element_bytes) {
+void check_in_place(const EnqueuedCall& enqueued, const Extent& extent, size_t element_bytes) {
   if (!enqueued.input.overlaps(enqueued.output)) return;
   const uint64_t input = enqueued.input.begin + extent.in_place_input * element_bytes;
   const uint64_t output = enqueued.output.begin + extent.in_place_output * element_bytes;
@@ -100,7 +100,7 @@ void check_in_place(const Enqueued& enqueued, const Extent& extent, size_t eleme
   check_feed->report(text.str());
 }
 
-void start(const Enqueued& enqueued) {
+void start(const EnqueuedCall& enqueued) {
   const NcclCall& call = enqueued.call;
   check_feed->nccl_called(call);
   check_feed->use(call.stream, call.input, enqueued.input.bytes(), false, call.function.data());
@@ -108,11 +108,11 @@ void start(const Enqueued& enqueued) {
 }
 
 /// Reports calls of a group that overlap, because no order holds between them, even in one stream.
-void check_overlaps(const std::vector<Enqueued>& calls) {
+void check_overlaps(const std::vector<EnqueuedCall>& calls) {
   for (size_t later = 1; later < calls.size(); ++later) {
-    const Enqueued& b = calls[later];
+    const EnqueuedCall& b = calls[later];
     for (size_t earlier = 0; earlier < later; ++earlier) {
-      const Enqueued& a = calls[earlier];
+      const EnqueuedCall& a = calls[earlier];
       if (!a.output.overlaps(b.output) && !a.output.overlaps(b.input) &&
           !a.input.overlaps(b.output)) {
         continue;
@@ -151,7 +151,7 @@ StubNcclResult enqueue(NcclCall call, const Extent& extent) {
   if (check_feed == nullptr) return kNcclSuccess;
   const size_t element_bytes = kElementBytes[static_cast<size_t>(call.dtype)];
   call.in_group = group().depth > 0;
-  Enqueued enqueued{std::move(call), {}, {}};
+  EnqueuedCall enqueued{std::move(call), {}, {}};
   enqueued.input = range_of(enqueued.call.input, extent.input_count * element_bytes);
   enqueued.output = range_of(enqueued.call.output, extent.output_count * element_bytes);
   check_in_place(enqueued, extent, element_bytes);
@@ -174,7 +174,7 @@ size_t ranks_of(const NcclCall& call) { return static_cast<size_t>(call.ranks); 
 size_t rank_of(const NcclCall& call) { return static_cast<size_t>(call.rank); }
 
 /// Returns a number that a caller passed. If it is -1, it must not mean "has none" as in NcclCall.
-int passed(int number) { return number < 0 ? kOutOfRange : number; }
+int passed_number(int number) { return number < 0 ? kOutOfRange : number; }
 
 }  // namespace
 
@@ -207,7 +207,7 @@ int ncclReduceScatter(const void* input, void* output, size_t count, int dtype, 
              {.function = "ncclReduceScatter",
               .count = count,
               .dtype = dtype,
-              .reduction = passed(reduction),
+              .reduction = passed_number(reduction),
               .input = input,
               .output = output,
               .stream = stream},
@@ -224,7 +224,7 @@ int ncclAllReduce(const void* input, void* output, size_t count, int dtype, int 
              {.function = "ncclAllReduce",
               .count = count,
               .dtype = dtype,
-              .reduction = passed(reduction),
+              .reduction = passed_number(reduction),
               .input = input,
               .output = output,
               .stream = stream},
@@ -239,8 +239,8 @@ int ncclReduce(const void* input, void* output, size_t count, int dtype, int red
              {.function = "ncclReduce",
               .count = count,
               .dtype = dtype,
-              .reduction = passed(reduction),
-              .peer = passed(root),
+              .reduction = passed_number(reduction),
+              .peer = passed_number(root),
               .input = input,
               .output = output,
               .stream = stream},
@@ -256,7 +256,7 @@ int ncclBroadcast(const void* input, void* output, size_t count, int dtype, int 
              {.function = "ncclBroadcast",
               .count = count,
               .dtype = dtype,
-              .peer = passed(root),
+              .peer = passed_number(root),
               .input = input,
               .output = output,
               .stream = stream},
@@ -293,7 +293,7 @@ int ncclSend(const void* input, size_t count, int dtype, int peer, void* communi
              {.function = "ncclSend",
               .count = count,
               .dtype = dtype,
-              .peer = passed(peer),
+              .peer = passed_number(peer),
               .input = input,
               .stream = stream},
              [](const NcclCall& call) { return Extent{.input_count = call.count}; });
@@ -304,7 +304,7 @@ int ncclRecv(void* output, size_t count, int dtype, int peer, void* communicator
              {.function = "ncclRecv",
               .count = count,
               .dtype = dtype,
-              .peer = passed(peer),
+              .peer = passed_number(peer),
               .output = output,
               .stream = stream},
              [](const NcclCall& call) { return Extent{.output_count = call.count}; });
@@ -332,7 +332,7 @@ int ncclGroupEnd() {
   const Group ended = std::exchange(group(), {});
   if (ended.error != kNcclSuccess || check_feed == nullptr) return ended.error;
   check_overlaps(ended.calls);
-  for (const Enqueued& enqueued : ended.calls) start(enqueued);
+  for (const EnqueuedCall& enqueued : ended.calls) start(enqueued);
   return kNcclSuccess;
 }
 

@@ -41,36 +41,36 @@ constexpr uint64_t kAllowance = 4096;
 
 constexpr int kNotSupported = 9;  // CUSOLVER_STATUS_NOT_SUPPORTED
 
-uint64_t in_tiles(int64_t size) {
+uint64_t round_to_tiles(int64_t size) {
   return (static_cast<uint64_t>(std::max<int64_t>(size, 1)) + kTile - 1) / kTile * kTile;
 }
 
 /// Returns the elements that a factorisation in place needs.
-uint64_t of_factors(int64_t rows, int64_t columns) {
-  const uint64_t m = in_tiles(rows), n = in_tiles(columns);
+uint64_t factor_elements(int64_t rows, int64_t columns) {
+  const uint64_t m = round_to_tiles(rows), n = round_to_tiles(columns);
   return m * n + kPanel * (m + n + kPanel);
 }
 
 /// Returns the elements for the eigenvectors of a symmetric matrix: dsyevd documents
 /// 1 + 6 n + 2 n^2, and 3 + 5 n integers.
-uint64_t of_symmetric(int64_t size) {
-  const uint64_t n = in_tiles(size);
+uint64_t symmetric_elements(int64_t size) {
+  const uint64_t n = round_to_tiles(size);
   const uint64_t lapack = 4 + 11 * n + 2 * n * n;
   return lapack + 2 * n * n + 2 * kPanel * n;
 }
 
 /// Returns the elements for singular vectors: dgesdd documents 4 k^2 + 7 k + max(m, n) and 8 k
 /// integers, where k is the smaller one of m and n.
-uint64_t of_singular(int64_t rows, int64_t columns, bool in_full) {
-  const uint64_t m = in_tiles(rows), n = in_tiles(columns), k = std::min(m, n);
+uint64_t singular_elements(int64_t rows, int64_t columns, bool in_full) {
+  const uint64_t m = round_to_tiles(rows), n = round_to_tiles(columns), k = std::min(m, n);
   const uint64_t lapack = 4 * k * k + 15 * k + std::max(m, n);
   const uint64_t results = in_full ? m * m + n * n : (m + n) * k;
   return lapack + 2 * m * n + results + kPanel * (m + n);
 }
 
 /// Returns the elements for the eigenvectors of any matrix, which are complex. dgeev documents 4 n.
-uint64_t of_general(int64_t size) {
-  const uint64_t n = in_tiles(size);
+uint64_t general_elements(int64_t size) {
+  const uint64_t n = round_to_tiles(size);
   return 4 * n + 2 * n * n + 4 * n * n + 2 * kPanel * n;
 }
 
@@ -124,21 +124,21 @@ int cusolverDnCreateSyevjInfo(void** parameters) { return create(parameters); }
 int cusolverDnDestroySyevjInfo(void* parameters) { return destroy(parameters); }
 
 int cusolverDnSpotrf_bufferSize(void*, int, int n, const void*, int, int* size) {
-  return tell(of_factors(n, n), size);
+  return tell(factor_elements(n, n), size);
 }
 [[gnu::alias("cusolverDnSpotrf_bufferSize")]] decltype(cusolverDnSpotrf_bufferSize)
     cusolverDnDpotrf_bufferSize,
     cusolverDnCpotrf_bufferSize, cusolverDnZpotrf_bufferSize;
 
 int cusolverDnSgetrf_bufferSize(void*, int m, int n, const void*, int, int* size) {
-  return tell(of_factors(m, n), size);
+  return tell(factor_elements(m, n), size);
 }
 [[gnu::alias("cusolverDnSgetrf_bufferSize")]] decltype(cusolverDnSgetrf_bufferSize)
     cusolverDnDgetrf_bufferSize,
     cusolverDnCgetrf_bufferSize, cusolverDnZgetrf_bufferSize;
 
 int cusolverDnSgeqrf_bufferSize(void*, int m, int n, const void*, int, int* size) {
-  return tell(of_factors(m, n), size);
+  return tell(factor_elements(m, n), size);
 }
 [[gnu::alias("cusolverDnSgeqrf_bufferSize")]] decltype(cusolverDnSgeqrf_bufferSize)
     cusolverDnDgeqrf_bufferSize,
@@ -146,7 +146,7 @@ int cusolverDnSgeqrf_bufferSize(void*, int m, int n, const void*, int, int* size
 
 int cusolverDnSorgqr_bufferSize(void*, int m, int n, int, const void*, int, const void*,
                                 int* size) {
-  return tell(of_factors(m, n), size);
+  return tell(factor_elements(m, n), size);
 }
 [[gnu::alias("cusolverDnSorgqr_bufferSize")]] decltype(cusolverDnSorgqr_bufferSize)
     cusolverDnDorgqr_bufferSize,
@@ -155,21 +155,21 @@ int cusolverDnSorgqr_bufferSize(void*, int m, int n, int, const void*, int, cons
 /// Multiplies an m x n matrix by the k reflectors of another one with as many rows or columns.
 int cusolverDnSormqr_bufferSize(void*, int, int, int m, int n, int k, const void*, int, const void*,
                                 const void*, int, int* size) {
-  return tell(of_factors(m, n) + of_factors(std::max(m, n), k), size);
+  return tell(factor_elements(m, n) + factor_elements(std::max(m, n), k), size);
 }
 [[gnu::alias("cusolverDnSormqr_bufferSize")]] decltype(cusolverDnSormqr_bufferSize)
     cusolverDnDormqr_bufferSize,
     cusolverDnCunmqr_bufferSize, cusolverDnZunmqr_bufferSize;
 
 int cusolverDnSsytrf_bufferSize(void*, int n, const void*, int, int* size) {
-  return tell(of_factors(n, n), size);
+  return tell(factor_elements(n, n), size);
 }
 [[gnu::alias("cusolverDnSsytrf_bufferSize")]] decltype(cusolverDnSsytrf_bufferSize)
     cusolverDnDsytrf_bufferSize,
     cusolverDnCsytrf_bufferSize, cusolverDnZsytrf_bufferSize;
 
 int cusolverDnSsyevd_bufferSize(void*, int, int, int n, const void*, int, const void*, int* size) {
-  return tell(of_symmetric(n), size);
+  return tell(symmetric_elements(n), size);
 }
 [[gnu::alias("cusolverDnSsyevd_bufferSize")]] decltype(cusolverDnSsyevd_bufferSize)
     cusolverDnDsyevd_bufferSize,
@@ -177,7 +177,7 @@ int cusolverDnSsyevd_bufferSize(void*, int, int, int n, const void*, int, const 
 
 int cusolverDnSsyevj_bufferSize(void*, int, int, int n, const void*, int, const void*, int* size,
                                 void*) {
-  return tell(of_symmetric(n), size);
+  return tell(symmetric_elements(n), size);
 }
 [[gnu::alias("cusolverDnSsyevj_bufferSize")]] decltype(cusolverDnSsyevj_bufferSize)
     cusolverDnDsyevj_bufferSize,
@@ -185,14 +185,14 @@ int cusolverDnSsyevj_bufferSize(void*, int, int, int n, const void*, int, const 
 
 int cusolverDnSsyevjBatched_bufferSize(void*, int, int, int n, const void*, int, const void*,
                                        int* size, void*, int matrices) {
-  return tell_batch(of_symmetric(n), matrices, size);
+  return tell_batch(symmetric_elements(n), matrices, size);
 }
 [[gnu::alias("cusolverDnSsyevjBatched_bufferSize")]] decltype(cusolverDnSsyevjBatched_bufferSize)
     cusolverDnDsyevjBatched_bufferSize,
     cusolverDnCheevjBatched_bufferSize, cusolverDnZheevjBatched_bufferSize;
 
 int cusolverDnSgesvd_bufferSize(void*, int m, int n, int* size) {
-  return tell(of_singular(m, n, true), size);
+  return tell(singular_elements(m, n, true), size);
 }
 [[gnu::alias("cusolverDnSgesvd_bufferSize")]] decltype(cusolverDnSgesvd_bufferSize)
     cusolverDnDgesvd_bufferSize,
@@ -201,7 +201,7 @@ int cusolverDnSgesvd_bufferSize(void*, int m, int n, int* size) {
 int cusolverDnSgesvdj_bufferSize(void*, int, int economic, int m, int n, const void*, int,
                                  const void*, const void*, int, const void*, int, int* size,
                                  void*) {
-  return tell(of_singular(m, n, economic == 0), size);
+  return tell(singular_elements(m, n, economic == 0), size);
 }
 [[gnu::alias("cusolverDnSgesvdj_bufferSize")]] decltype(cusolverDnSgesvdj_bufferSize)
     cusolverDnDgesvdj_bufferSize,
@@ -210,7 +210,7 @@ int cusolverDnSgesvdj_bufferSize(void*, int, int economic, int m, int n, const v
 int cusolverDnSgesvdjBatched_bufferSize(void*, int, int m, int n, const void*, int, const void*,
                                         const void*, int, const void*, int, int* size, void*,
                                         int matrices) {
-  return tell_batch(of_singular(m, n, true), matrices, size);
+  return tell_batch(singular_elements(m, n, true), matrices, size);
 }
 [[gnu::alias("cusolverDnSgesvdjBatched_bufferSize")]] decltype(cusolverDnSgesvdjBatched_bufferSize)
     cusolverDnDgesvdjBatched_bufferSize,
@@ -220,7 +220,7 @@ int cusolverDnSgesvdaStridedBatched_bufferSize(void*, int, int, int m, int n, co
                                                long long, const void*, long long, const void*, int,
                                                long long, const void*, int, long long, int* size,
                                                int matrices) {
-  return tell_batch(of_singular(m, n, false), matrices, size);
+  return tell_batch(singular_elements(m, n, false), matrices, size);
 }
 [[gnu::alias(
     "cusolverDnSgesvdaStridedBatched_"
@@ -230,39 +230,39 @@ int cusolverDnSgesvdaStridedBatched_bufferSize(void*, int, int, int m, int n, co
 
 int cusolverDnXpotrf_bufferSize(void*, void*, int, int64_t n, cudaDataType, const void*, int64_t,
                                 cudaDataType type, size_t* on_device, size_t* on_host) {
-  return tell_bytes(of_factors(n, n), type, on_device, on_host);
+  return tell_bytes(factor_elements(n, n), type, on_device, on_host);
 }
 
 int cusolverDnXgeqrf_bufferSize(void*, void*, int64_t m, int64_t n, cudaDataType, const void*,
                                 int64_t, cudaDataType, const void*, cudaDataType type,
                                 size_t* on_device, size_t* on_host) {
-  return tell_bytes(of_factors(m, n), type, on_device, on_host);
+  return tell_bytes(factor_elements(m, n), type, on_device, on_host);
 }
 
 int cusolverDnXsyevd_bufferSize(void*, void*, int, int, int64_t n, cudaDataType, const void*,
                                 int64_t, cudaDataType, const void*, cudaDataType type,
                                 size_t* on_device, size_t* on_host) {
-  return tell_bytes(of_symmetric(n), type, on_device, on_host);
+  return tell_bytes(symmetric_elements(n), type, on_device, on_host);
 }
 
 int cusolverDnXsyevBatched_bufferSize(void*, void*, int, int, int64_t n, cudaDataType, const void*,
                                       int64_t, cudaDataType, const void*, cudaDataType type,
                                       size_t* on_device, size_t* on_host, int64_t matrices) {
   const auto count = static_cast<uint64_t>(std::max<int64_t>(matrices, 0));
-  return tell_bytes(of_symmetric(n) * count, type, on_device, on_host);
+  return tell_bytes(symmetric_elements(n) * count, type, on_device, on_host);
 }
 
 int cusolverDnXgeev_bufferSize(void*, void*, int, int, int64_t n, cudaDataType, const void*,
                                int64_t, cudaDataType, const void*, cudaDataType, const void*,
                                int64_t, cudaDataType, const void*, int64_t, cudaDataType type,
                                size_t* on_device, size_t* on_host) {
-  return tell_bytes(of_general(n), type, on_device, on_host);
+  return tell_bytes(general_elements(n), type, on_device, on_host);
 }
 
 int cusolverDnXsytrs_bufferSize(void*, int, int64_t n, int64_t columns, cudaDataType type,
                                 const void*, int64_t, const int64_t*, cudaDataType, const void*,
                                 int64_t, size_t* on_device, size_t* on_host) {
-  return tell_bytes(of_factors(n, n) + of_factors(n, columns), type, on_device, on_host);
+  return tell_bytes(factor_elements(n, n) + factor_elements(n, columns), type, on_device, on_host);
 }
 
 }  // extern "C"

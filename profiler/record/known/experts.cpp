@@ -18,21 +18,21 @@ namespace {
 using std::string_view;
 
 /// Is set before the program's first operator, but for the place, which groups tell.
-struct Chosen {
+struct RoutingChoice {
   std::mutex mutex;
   Routing routing;
   std::atomic<bool> was_placed = false;
   std::atomic<int64_t> exchanged_by = 0;  // ranks
 };
 
-Chosen& chosen() {
-  static auto& only = *new Chosen;
+RoutingChoice& routing_choice() {
+  static auto& only = *new RoutingChoice;
   return only;
 }
 
 Routing routing() {
-  const std::lock_guard lock(chosen().mutex);
-  return chosen().routing;
+  const std::lock_guard lock(routing_choice().mutex);
+  return routing_choice().routing;
 }
 
 /// A call of topk that may be a router's; no tokens: it is none.
@@ -83,35 +83,35 @@ bool choose(KnownMemory& memory, c10::ArrayRef<c10::IValue> arguments, const at:
     allow_elements(elements);
   }
   if (!is_small(indices)) return false;
-  const Unseen unseen;
+  const UnobservedSection unseen;
   const auto values = choose_experts(routing(), tokens, k, experts);
   make_known(memory, indices, at::tensor(values, at::kLong).reshape(indices.sizes()));
   return true;
 }
 
-void note_placed() { chosen().was_placed = true; }
+void note_placed() { routing_choice().was_placed = true; }
 
-void note_exchange(int64_t ranks) { chosen().exchanged_by = ranks; }
+void note_exchange(int64_t ranks) { routing_choice().exchanged_by = ranks; }
 
 }  // namespace shardlens::profiler
 
-using shardlens::profiler::chosen;
 using shardlens::profiler::Routing;
+using shardlens::profiler::routing_choice;
 
 void shardlens_set_routing(int32_t kind, double factor) {
-  const std::lock_guard lock(chosen().mutex);
-  chosen().routing.kind = static_cast<Routing::Kind>(kind);
-  chosen().routing.factor = factor;
+  const std::lock_guard lock(routing_choice().mutex);
+  routing_choice().routing.kind = static_cast<Routing::Kind>(kind);
+  routing_choice().routing.factor = factor;
 }
 
 void shardlens_place_experts(int64_t rank, int64_t ranks) {
-  const std::lock_guard lock(chosen().mutex);
-  chosen().routing.rank = rank;
-  chosen().routing.ranks = ranks;
+  const std::lock_guard lock(routing_choice().mutex);
+  routing_choice().routing.rank = rank;
+  routing_choice().routing.ranks = ranks;
 }
 
 int32_t shardlens_routing_used() {
-  if (!chosen().was_placed) return 0;
-  const int64_t by = chosen().exchanged_by;
+  if (!routing_choice().was_placed) return 0;
+  const int64_t by = routing_choice().exchanged_by;
   return by == 0 || by == shardlens::profiler::routing().ranks ? 1 : 2;
 }

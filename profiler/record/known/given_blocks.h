@@ -71,7 +71,7 @@ class GivenBlocks {
   }
 
   /// Returns the first address and the bytes of the block around an address, if there is one.
-  std::optional<std::pair<uint64_t, size_t>> around(uint64_t address) {
+  std::optional<std::pair<uint64_t, size_t>> block_around(uint64_t address) {
     const std::lock_guard lock(mutex_);
     const auto block = find(address);
     if (block == blocks_.end()) return std::nullopt;

@@ -87,14 +87,14 @@ Use use_of(const c10::Argument& argument, string_view name) {
   return argument.is_out() || is_filled ? Use::overwrites : Use::updates;
 }
 
-Absorbing absorbing_of(string_view name) {
+AbsorbingValue absorbing_of(string_view name) {
   for (const string_view one : {"bitwise_or", "logical_or", "__or__", "__ior__"}) {
-    if (name.starts_with(one)) return Absorbing::one;
+    if (name.starts_with(one)) return AbsorbingValue::one;
   }
   for (const string_view zero : {"bitwise_and", "logical_and", "__and__", "__iand__"}) {
-    if (name.starts_with(zero)) return Absorbing::zero;
+    if (name.starts_with(zero)) return AbsorbingValue::zero;
   }
-  return name == "mul" || name == "mul_" ? Absorbing::zero : Absorbing::none;
+  return name == "mul" || name == "mul_" ? AbsorbingValue::zero : AbsorbingValue::none;
 }
 
 Finiteness finiteness_of(string_view name) {
@@ -168,14 +168,14 @@ const KnownOperator& make_facts(const at::RecordFunction& call) {
 
 /// Identifies an operator by where its schema has its names. The name is compared, too: an operator
 /// may go, and another one come to lie where it was.
-struct Known {
+struct OperatorEntry {
   std::string name;
   const KnownOperator* facts = nullptr;
 };
 
 using Places = std::pair<const char*, const char*>;
 
-struct HashOfPlaces {
+struct PlacesHash {
   /// Spreads over all 64 bits; the upper ones are the best.
   size_t operator()(const Places& places) const {
     constexpr uint64_t kGoldenRatio = 0x9E3779B97F4A7C15;
@@ -185,18 +185,18 @@ struct HashOfPlaces {
   }
 };
 
-const Known& find_known(const Places& places, const at::RecordFunction& call) {
+const OperatorEntry& find_known(const Places& places, const at::RecordFunction& call) {
   // Operators are called until the process ends, after a thread's own objects are gone.
-  thread_local auto& known = *new std::unordered_map<Places, Known, HashOfPlaces>;
-  Known& one = known[places];
+  thread_local auto& known = *new std::unordered_map<Places, OperatorEntry, PlacesHash>;
+  OperatorEntry& one = known[places];
   if (one.facts == nullptr || one.name != call.name()) one = {call.name(), &make_facts(call)};
   return one;
 }
 
 /// An operator that the thread has called lately.
-struct Recent {
+struct RecentOperator {
   Places places;
-  const Known* known = nullptr;
+  const OperatorEntry* known = nullptr;
 };
 
 }  // namespace
@@ -205,9 +205,9 @@ const KnownOperator& known_operator(const at::RecordFunction& call) {
   // An operator is at the place that its hash gives, until another takes it. The table needs no
   // destructor, which would come too early, either.
   constexpr int kBits = 10;
-  thread_local std::array<Recent, size_t{1} << kBits> all_recent;
+  thread_local std::array<RecentOperator, size_t{1} << kBits> all_recent;
   const Places places(call.name(), call.overload_name());
-  Recent& recent = all_recent[HashOfPlaces()(places) >> (64 - kBits)];
+  RecentOperator& recent = all_recent[PlacesHash()(places) >> (64 - kBits)];
   const bool is_same = recent.known != nullptr && recent.places == places &&
                        std::strcmp(recent.known->name.c_str(), call.name()) == 0;
   if (!is_same) recent = {places, &find_known(places, call)};

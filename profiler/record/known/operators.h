@@ -27,7 +27,7 @@ enum class Use : uint8_t { reads, updates, overwrites };
 enum class Count : uint8_t { nothing, results, results_or_true };
 
 /// The value that decides the result of a logical operator whatever the other argument is.
-enum class Absorbing : uint8_t { none, zero, one };
+enum class AbsorbingValue : uint8_t { none, zero, one };
 
 /// Some operators ask of each number of a tensor whether it is finite, or is not. A number that is
 /// not known is taken to be finite, as in a training that goes well.
@@ -41,7 +41,7 @@ struct KnownOperator {
   int beta = -1;  // the argument that scales what the first one held, where there is one
   bool writes_arguments = false;
   Count counts = Count::nothing;  // and reads from the GPU while it runs
-  Absorbing absorbing = Absorbing::none;
+  AbsorbingValue absorbing = AbsorbingValue::none;
   Finiteness asks = Finiteness::nothing;
   bool asks_all = false;  // or any of the elements of its first argument
   int status = -1;  // the result that says whether a factorisation succeeded, where there is one

@@ -88,7 +88,7 @@ std::optional<at::Tensor> known_values(KnownMemory& memory, const at::Tensor& te
   const auto span = span_of(tensor);
   if (!span || span->bytes > most_bytes_of(tensor)) return std::nullopt;
   if (!memory.knows(span->address, span->bytes)) return std::nullopt;
-  const Unseen unseen;
+  const UnobservedSection unseen;
   std::vector<char> bytes(span->bytes);
   if (!memory.read(bytes.data(), span->address, span->bytes)) return std::nullopt;
   return view_of(bytes, tensor).clone(at::MemoryFormat::Contiguous);
@@ -103,7 +103,7 @@ void make_known(KnownMemory& memory, const at::Tensor& tensor, const at::Tensor&
   const auto span = span_of(tensor);
   if (!span) return;
   if (span->bytes > most_bytes_of(tensor)) return make_unknown(memory, tensor);
-  const Unseen unseen;
+  const UnobservedSection unseen;
   std::vector<char> bytes(span->bytes);
   if (has_gaps(tensor, *span) && !memory.read(bytes.data(), span->address, span->bytes)) {
     return make_unknown(memory, tensor);
@@ -113,12 +113,12 @@ void make_known(KnownMemory& memory, const at::Tensor& tensor, const at::Tensor&
 }
 
 at::Tensor empty_like_on_cpu(const at::Tensor& tensor) {
-  const Unseen unseen;
+  const UnobservedSection unseen;
   return at::empty(tensor.sizes(), tensor.options().device(at::kCPU).requires_grad(false));
 }
 
 at::Tensor zeros_like_on_cpu(const at::Tensor& tensor) {
-  const Unseen unseen;
+  const UnobservedSection unseen;
   return at::zeros(tensor.sizes(), tensor.options().device(at::kCPU).requires_grad(false));
 }
 

@@ -11,7 +11,7 @@ namespace {
 using Outputs = c10::ArrayRef<c10::IValue>;
 
 void fill(KnownMemory& memory, const at::Tensor& tensor, bool value) {
-  const Unseen unseen;
+  const UnobservedSection unseen;
   make_known(memory, tensor, empty_like_on_cpu(tensor).fill_(value));
 }
 

@@ -30,7 +30,7 @@ class OneThread {
 };
 
 /// Calls the operator on the CPU, unseen by whoever watches operators.
-class Unseen {
+class UnobservedSection {
   OneThread one_thread_;
   at::DisableRecordFunctionGuard no_callbacks_;
   at::AutoDispatchBelowADInplaceOrView no_autograd_;

@@ -34,7 +34,7 @@ using ValuesView = c10::ArrayRef<IValue>;  // those of somebody else
 using Tensors = std::vector<at::Tensor>;
 
 /// An argument's tensor on the GPU, and the one on the CPU that stands for it.
-struct Written {
+struct WrittenTensor {
   at::Tensor on_gpu;
   at::Tensor values;
 };
@@ -43,17 +43,17 @@ struct Written {
 struct Frame final : at::ObserverContext {
   const KnownOperator* facts = nullptr;
   Frame* outer = nullptr;
-  bool launched = false;          // a kernel, in this frame and in none within it
-  bool is_followed = false;       // not where a mode or a transform calls it once more
-  std::optional<Values> on_cpu;   // its arguments, if all that it reads is known
-  std::optional<Values> results;  // if they had to be computed when it began
-  int64_t count = 0;              // that it then reads from the GPU
-  std::vector<Written> written;   // arguments on the GPU that it writes
-  Values arguments;               // of a collective, or of what may write any of them
-  Values asked;                   // the arguments of what chooses
-  bool is_of_choices = false;     // it was given what was chosen (experts.h), or made of it
-  bool is_of_nothing = false;     // it was given numbers of which there are none
-  std::optional<bool> answer;     // of all elements that it asks, where these are too many to know
+  bool launched = false;               // a kernel, in this frame and in none within it
+  bool is_followed = false;            // not where a mode or a transform calls it once more
+  std::optional<Values> on_cpu;        // its arguments, if all that it reads is known
+  std::optional<Values> results;       // if they had to be computed when it began
+  int64_t count = 0;                   // that it then reads from the GPU
+  std::vector<WrittenTensor> written;  // arguments on the GPU that it writes
+  Values arguments;                    // of a collective, or of what may write any of them
+  Values asked;                        // the arguments of what chooses
+  bool is_of_choices = false;          // it was given what was chosen (experts.h), or made of it
+  bool is_of_nothing = false;          // it was given numbers of which there are none
+  std::optional<bool> answer;  // of all elements that it asks, where these are too many to know
 };
 
 thread_local Frame* innermost = nullptr;
@@ -172,19 +172,19 @@ class Arguments {
 };
 
 /// Returns the values of `one` if they decide the operator's result for all elements of `other`.
-std::optional<at::Tensor> deciding_values(Absorbing absorbing, const at::Tensor& one,
+std::optional<at::Tensor> deciding_values(AbsorbingValue absorbing, const at::Tensor& one,
                                           const at::Tensor& other) {
   const auto is_whole = [](const at::Tensor& tensor) {
     return at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
   };
   if (!is_whole(one) || !is_whole(other)) return std::nullopt;
   if (one.numel() < other.numel() || !is_small(other)) return std::nullopt;
-  if (absorbing == Absorbing::one && one.scalar_type() != at::kBool) return std::nullopt;
+  if (absorbing == AbsorbingValue::one && one.scalar_type() != at::kBool) return std::nullopt;
   auto values = known_values(*known_memory, one);
   if (!values || values->numel() == 0) return std::nullopt;
-  const Unseen unseen;
+  const UnobservedSection unseen;
   const bool decides =
-      absorbing == Absorbing::zero ? !values->any().item<bool>() : values->all().item<bool>();
+      absorbing == AbsorbingValue::zero ? !values->any().item<bool>() : values->all().item<bool>();
   return decides ? values : std::nullopt;
 }
 
@@ -193,7 +193,7 @@ std::optional<at::Tensor> deciding_values(Absorbing absorbing, const at::Tensor&
 std::optional<Values> decided_by_one(const KnownOperator& facts,
                                      c10::ArrayRef<const IValue> arguments) {
   const size_t count = arguments.size();
-  if (facts.absorbing == Absorbing::none || count < 2 || count > 3) return std::nullopt;
+  if (facts.absorbing == AbsorbingValue::none || count < 2 || count > 3) return std::nullopt;
   if (!std::ranges::all_of(arguments, &IValue::isTensor)) return std::nullopt;
   const at::Tensor& left = arguments[0].toTensor();
   const at::Tensor& right = arguments[1].toTensor();
@@ -236,8 +236,8 @@ Values computed_in_double(const KnownOperator& facts, Values arguments) {
 }
 
 /// Returns the results of the operator on the CPU, or nothing where it fails there. The caller
-/// holds an Unseen.
-std::optional<Values> computed(const KnownOperator& facts, Values arguments) {
+/// holds an UnobservedSection.
+std::optional<Values> compute_results(const KnownOperator& facts, Values arguments) {
   try {
     if (facts.lacks_whole_numbers) return computed_in_double(facts, std::move(arguments));
     facts.handle->callBoxed(&arguments);
@@ -258,7 +258,7 @@ std::optional<int64_t> elements_of(const Frame& frame, ValuesView outputs) {
     is_any_kept = is_any_kept || !is_plain(tensor) || !has_too_many_bytes(tensor);
   };
   for (const IValue& value : outputs) each_tensor(value, look);
-  for (const Written& one : frame.written) look(one.on_gpu);
+  for (const WrittenTensor& one : frame.written) look(one.on_gpu);
   return are_small && (is_any_kept || most == 0) ? std::optional(most) : std::nullopt;
 }
 
@@ -308,7 +308,7 @@ void forget(ValuesView values) {
 
 /// Makes unknown all that the operator may have written.
 void forget_written(const Frame& frame, ValuesView outputs) {
-  for (const Written& one : frame.written) forget_tensor(one.on_gpu);
+  for (const WrittenTensor& one : frame.written) forget_tensor(one.on_gpu);
   forget(frame.arguments);
   forget(outputs);
 }
@@ -319,7 +319,7 @@ void mark_choices(const Frame& frame, ValuesView outputs) {
     const auto span = is_plain(tensor) ? span_of(tensor) : std::nullopt;
     if (span) blocks().mark(span->address);
   };
-  for (const Written& one : frame.written) mark(one.on_gpu);
+  for (const WrittenTensor& one : frame.written) mark(one.on_gpu);
   for (const IValue& output : outputs) each_tensor(output, mark);
 }
 
@@ -341,14 +341,14 @@ bool lacks_numbers(const Frame& frame) {
 /// Returns true if all that the operator has written is known now.
 bool give_results(Frame& frame, ValuesView outputs) {
   if (!frame.results && (!frame.on_cpu || !is_quick(frame, outputs))) return false;
-  const Unseen unseen;
+  const UnobservedSection unseen;
   if (!frame.results) {
     frame.is_of_nothing = reads_nothing(frame);
-    frame.results = computed(*frame.facts, std::move(*frame.on_cpu));
+    frame.results = compute_results(*frame.facts, std::move(*frame.on_cpu));
     if (!frame.results || lacks_numbers(frame)) return false;
   }
   if (outputs.size() != frame.results->size()) return false;
-  for (const Written& one : frame.written) {
+  for (const WrittenTensor& one : frame.written) {
     drop_answer(blocks(), one.on_gpu);
     give(one.on_gpu, one.values);
   }
@@ -366,9 +366,9 @@ void count_results(Frame& frame, const IValue& counted) {
     has_unknown_counts = has_unknown_counts || is_plain(counted.toTensor());
     return;
   }
-  const Unseen unseen;
+  const UnobservedSection unseen;
   const at::Tensor input = frame.on_cpu->at(0).toTensor();
-  frame.results = computed(*frame.facts, std::move(*frame.on_cpu));
+  frame.results = compute_results(*frame.facts, std::move(*frame.on_cpu));
   frame.on_cpu.reset();
   if (!frame.results) return;
   const at::Tensor& first = frame.results->at(0).toTensor();
@@ -463,7 +463,7 @@ void apply_effect(Frame& frame, const at::RecordFunction& call, ValuesView outpu
       if (frame.launched) forget_written(frame, outputs);
       return;
     case Effect::collective: {
-      const Unseen unseen;
+      const UnobservedSection unseen;
       for (const IValue& argument : frame.arguments)
         each_tensor(argument, [](const at::Tensor& tensor) { drop_answer(blocks(), tensor); });
       return apply_collective(*known_memory, call.name(), frame.arguments);
@@ -521,7 +521,7 @@ void forget_reachable(std::vector<uint64_t> addresses) {
   const size_t given = addresses.size();
   std::set<uint64_t> seen;
   for (size_t i = 0; i < addresses.size(); ++i) {
-    const auto block = blocks().around(addresses[i]);
+    const auto block = blocks().block_around(addresses[i]);
     if (!block && i < given) return known_memory->forget_all();  // memory of another allocator
     if (!block || !seen.insert(block->first).second) continue;
     const auto pointers = known_memory->addresses_in(block->first, block->second);
@@ -534,11 +534,11 @@ void forget_reachable(std::vector<uint64_t> addresses) {
 /// Answers for the frames of the thread on which the null device asks.
 class Observer final : public KernelObserver {
  public:
-  void launched() override {
+  void note_launch() override {
     if (!note_in_frame()) known_memory->forget_all();
   }
 
-  void launched_with(const uint64_t* addresses, size_t count) override {
+  void note_launch_with(const uint64_t* addresses, size_t count) override {
     if (!note_in_frame()) forget_reachable({addresses, addresses + count});
   }
 

@@ -11,7 +11,7 @@ namespace shardlens::runtime {
 
 /// Reports a saved file that its reader cannot go on with; every reader ends in this way. Throws
 /// std::runtime_error. `why` is a clause about the file, to which the caller adds the file's name.
-[[noreturn]] inline void damaged(const std::string& why) { throw std::runtime_error(why); }
+[[noreturn]] inline void throw_damaged(const std::string& why) { throw std::runtime_error(why); }
 
 class Allowance {
  public:

@@ -61,38 +61,38 @@ constexpr std::array kGlobals = {
 };
 
 std::vector<int64_t> sizes_of(Value size, const std::string& name) {
-  const Value arguments = size.of(dcp::kSize);
-  if (arguments.size() != 1) damaged(fmt::format("{} has no size", name));
+  const Value arguments = size.instance_of(dcp::kSize);
+  if (arguments.size() != 1) throw_damaged(fmt::format("{} has no size", name));
   if (arguments.at(0).size() > kMostDimensions) {
-    damaged(fmt::format("{} has more than {} dimensions", name, kMostDimensions));
+    throw_damaged(fmt::format("{} has more than {} dimensions", name, kMostDimensions));
   }
   std::vector<int64_t> sizes;
   for (size_t i = 0; i < arguments.at(0).size(); ++i) {
     sizes.push_back(arguments.at(0).at(i).integer(-1));
-    if (sizes.back() < 0) damaged(fmt::format("{} has a negative size", name));
+    if (sizes.back() < 0) throw_damaged(fmt::format("{} has a negative size", name));
   }
   return sizes;
 }
 
 /// Says where a piece, or a value, lies.
-struct Stored {
+struct StoredPiece {
   std::string file;
   uint64_t offset_bytes = 0;
   uint64_t bytes = 0;
 };
 
-Stored stored_of(Value info) {
-  const Value state = info.of(dcp::kStorageInfo);
-  Stored stored{.file = std::string(state["relative_path"].text()),
-                .offset_bytes = static_cast<uint64_t>(state["offset"].integer(-1)),
-                .bytes = static_cast<uint64_t>(state["length"].integer(-1))};
+StoredPiece stored_of(Value info) {
+  const Value state = info.instance_of(dcp::kStorageInfo);
+  StoredPiece stored{.file = std::string(state["relative_path"].text()),
+                     .offset_bytes = static_cast<uint64_t>(state["offset"].integer(-1)),
+                     .bytes = static_cast<uint64_t>(state["length"].integer(-1))};
   constexpr size_t kMostNameBytes = 255;
   if (stored.file.empty() || stored.file.size() > kMostNameBytes ||
       stored.file.find('/') != std::string::npos || stored.file == "..") {
-    damaged("a piece lies in no file of the folder");
+    throw_damaged("a piece lies in no file of the folder");
   }
   if (state["transform_descriptors"].size() > 0) {
-    damaged("its pieces went through an extension (compression, say) that is not read here");
+    throw_damaged("its pieces went through an extension (compression, say) that is not read here");
   }
   return stored;
 }
@@ -104,17 +104,19 @@ class Folder {
  public:
   explicit Folder(const fs::path& path) : path_(path) {
     const MappedFile file(path / kMetadataFile);
-    if (!file.problem().empty()) damaged(fmt::format("{}: {}", kMetadataFile, file.problem()));
+    if (!file.problem().empty())
+      throw_damaged(fmt::format("{}: {}", kMetadataFile, file.problem()));
     names_ = Allowance(file.bytes().size());
     const std::string_view pickle(reinterpret_cast<const char*>(file.bytes().data()),
                                   file.bytes().size());
     try {
       document_ = read_pickle(pickle, kGlobals);
     } catch (const std::invalid_argument& error) {
-      damaged(fmt::format("{}: {}", kMetadataFile, error.what()));
+      throw_damaged(fmt::format("{}: {}", kMetadataFile, error.what()));
     }
-    metadata_.emplace(Value(document_).of(dcp::kMetadata));
-    if (metadata().entries().empty()) damaged(fmt::format("{} is of no checkpoint", kMetadataFile));
+    metadata_.emplace(Value(document_).instance_of(dcp::kMetadata));
+    if (metadata().entries().empty())
+      throw_damaged(fmt::format("{} is of no checkpoint", kMetadataFile));
     index_storage();
     index_paths();
   }
@@ -124,7 +126,7 @@ class Folder {
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
       const std::string name(Value(document_, entries[i]).text());
       for (const std::string& key : path_of(name)) names_.spend_text(key);
-      const Value tensor = Value(document_, entries[i + 1]).of(dcp::kTensor);
+      const Value tensor = Value(document_, entries[i + 1]).instance_of(dcp::kTensor);
       tensor.entries().empty() ? add_number(name) : add_tensor(name, tensor);
     }
     return std::move(state_);
@@ -136,7 +138,7 @@ class Folder {
   void index_storage() {
     const auto entries = metadata()["storage_data"].entries();
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
-      const Value index = Value(document_, entries[i]).of(dcp::kIndex);
+      const Value index = Value(document_, entries[i]).instance_of(dcp::kIndex);
       const std::string name(index["fqn"].text());
       names_.spend_text(name);
       PieceKey key{name, {}};
@@ -168,23 +170,23 @@ class Folder {
 
   TorchArchive open(const std::string& name, const std::vector<int64_t>& begin) {
     const auto found = stored_.find({name, begin});
-    if (found == stored_.end()) damaged(fmt::format("a piece of {} lies nowhere", name));
-    const Stored& stored = found->second;
+    if (found == stored_.end()) throw_damaged(fmt::format("a piece of {} lies nowhere", name));
+    const StoredPiece& stored = found->second;
     take_range(stored, name);
     const std::span<const std::byte> file = map(stored.file);
     if (stored.offset_bytes > file.size() || stored.bytes > file.size() - stored.offset_bytes) {
-      damaged(fmt::format("{} has {} bytes: a piece of {} is beyond its end", stored.file,
-                          file.size(), name));
+      throw_damaged(fmt::format("{} has {} bytes: a piece of {} is beyond its end", stored.file,
+                                file.size(), name));
     }
     try {
       return TorchArchive(file.subspan(stored.offset_bytes, stored.bytes));
     } catch (const std::runtime_error& error) {
-      damaged(fmt::format("{}: a piece of {}: {}", stored.file, name, error.what()));
+      throw_damaged(fmt::format("{}: a piece of {}: {}", stored.file, name, error.what()));
     }
   }
 
   /// Throws if two pieces share bytes, so that no more is read than the file holds.
-  void take_range(const Stored& stored, const std::string& name) {
+  void take_range(const StoredPiece& stored, const std::string& name) {
     std::map<uint64_t, uint64_t>& ends = taken_[stored.file];
     const auto after = ends.lower_bound(stored.offset_bytes);
     const bool is_before =
@@ -192,7 +194,7 @@ class Folder {
         (after->first >= stored.offset_bytes && after->first - stored.offset_bytes >= stored.bytes);
     const bool is_behind = after == ends.begin() || std::prev(after)->second <= stored.offset_bytes;
     if (!is_before || !is_behind || stored.bytes == 0) {
-      damaged(fmt::format("{}: a piece of {} lies where another does", stored.file, name));
+      throw_damaged(fmt::format("{}: a piece of {} lies where another does", stored.file, name));
     }
     uint64_t end = 0;
     if (__builtin_add_overflow(stored.offset_bytes, stored.bytes, &end)) end = UINT64_MAX;
@@ -203,7 +205,7 @@ class Folder {
     auto& file = files_[name];
     if (!file) {
       file = std::make_shared<MappedFile>(path_ / name);
-      if (!file->problem().empty()) damaged(fmt::format("{}: {}", name, file->problem()));
+      if (!file->problem().empty()) throw_damaged(fmt::format("{}: {}", name, file->problem()));
       state_.memory.push_back(file);
     }
     return file->bytes();
@@ -224,7 +226,7 @@ class Folder {
                        .pieces = {}};
     const Value chunks = metadata["chunks"];
     for (size_t i = 0; i < chunks.size(); ++i) {
-      const Value chunk = chunks.at(i).of(dcp::kChunk);
+      const Value chunk = chunks.at(i).instance_of(dcp::kChunk);
       SavedPiece box{.begin = sizes_of(chunk["offsets"], name),
                      .shape = sizes_of(chunk["sizes"], name),
                      .data = {}};
@@ -237,10 +239,10 @@ class Folder {
     const TorchArchive archive = open(name, box.begin);
     std::optional<ArchiveTensor> stored = archive.tensor(archive.root());
     if (!stored || stored->tensor.shape != box.shape) {
-      damaged(fmt::format("a piece of {} is not what the metadata say", name));
+      throw_damaged(fmt::format("a piece of {} is not what the metadata say", name));
     }
     if (!tensor.dtype.empty() && tensor.dtype != stored->tensor.dtype) {
-      damaged(fmt::format("the pieces of {} are of several dtypes", name));
+      throw_damaged(fmt::format("the pieces of {} are of several dtypes", name));
     }
     tensor.dtype = stored->tensor.dtype;
     box.data = stored->tensor.pieces.front().data;
@@ -252,7 +254,7 @@ class Folder {
   Allowance names_{0};
   Document document_;
   std::optional<Value> metadata_;
-  std::map<PieceKey, Stored> stored_;
+  std::map<PieceKey, StoredPiece> stored_;
   std::map<std::string, std::vector<std::string>> paths_;
   std::map<std::string, std::shared_ptr<MappedFile>> files_;
   std::map<std::string, std::map<uint64_t, uint64_t>> taken_;  // ends by beginnings, by file

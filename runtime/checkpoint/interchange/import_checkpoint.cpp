@@ -52,7 +52,7 @@ std::vector<std::string> integers_in(const TrainedModel& model) {
 }
 
 /// Lists the first few of many names.
-std::string listed(std::vector<std::string> names) {
+std::string list_names(std::vector<std::string> names) {
   constexpr size_t kShown = 5;
   const size_t more = names.size() - std::min(names.size(), kShown);
   names.resize(names.size() - more);
@@ -71,7 +71,7 @@ models::ModelSpec spec_of(const TrainedModel& model, const fs::path& source) {
   throw std::invalid_argument(
       fmt::format("{}: has no floating-point tensor, which a checkpoint keeps alone, but {}; save "
                   "the weights as F32, BF16, F16 or F64",
-                  source.string(), listed(integers_in(model))));
+                  source.string(), list_names(integers_in(model))));
 }
 
 std::string left_out(const TrainedModel& model) {
@@ -79,7 +79,7 @@ std::string left_out(const TrainedModel& model) {
   if (names.empty()) return "";
   return fmt::format(
       "warning: left out, since a checkpoint keeps floating-point tensors alone: {}\n",
-      listed(names));
+      list_names(names));
 }
 
 void expect_model(const TrainedModel& model, const models::ModelSpec& spec,

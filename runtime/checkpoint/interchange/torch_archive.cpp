@@ -51,18 +51,18 @@ std::string_view text_in(Bytes bytes) {
 
 std::vector<int64_t> sizes_in(Value list) {
   if (list.size() > kMostDimensions) {
-    damaged(fmt::format("a tensor has more than {} dimensions", kMostDimensions));
+    throw_damaged(fmt::format("a tensor has more than {} dimensions", kMostDimensions));
   }
   std::vector<int64_t> sizes;
   for (size_t i = 0; i < list.size(); ++i) {
     sizes.push_back(list.at(i).integer(-1));
-    if (sizes.back() < 0) damaged("a tensor has a size or a stride that is none");
+    if (sizes.back() < 0) throw_damaged("a tensor has a size or a stride that is none");
   }
   return sizes;
 }
 
 /// Says how a tensor lies in its storage, in elements.
-struct Strided {
+struct StridedLayout {
   int64_t offset = 0;
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;
@@ -79,7 +79,7 @@ std::optional<int64_t> numel_of(const std::vector<int64_t>& shape) {
 
 /// True if all of the tensor lies in a storage of so many elements, and no element lies there
 /// twice.
-bool lies_in(const Strided& tensor, int64_t storage_numel) {
+bool lies_in(const StridedLayout& tensor, int64_t storage_numel) {
   const std::optional<int64_t> numel = numel_of(tensor.shape);
   if (!numel || *numel > storage_numel || tensor.shape.size() != tensor.strides.size()) {
     return false;
@@ -96,7 +96,7 @@ bool lies_in(const Strided& tensor, int64_t storage_numel) {
   return tensor.offset >= 0 && last < storage_numel;
 }
 
-bool is_row_major(const Strided& tensor) {
+bool is_row_major(const StridedLayout& tensor) {
   int64_t expected = 1;
   for (size_t i = tensor.shape.size(); i-- > 0;) {
     if (tensor.shape[i] != 1 && tensor.strides[i] != expected) return false;
@@ -106,8 +106,8 @@ bool is_row_major(const Strided& tensor) {
 }
 
 /// Returns a copy, in row-major order, of a tensor that is stored in another order.
-std::shared_ptr<std::vector<std::byte>> in_order(const Strided& tensor, Bytes storage,
-                                                 int64_t element_bytes) {
+std::shared_ptr<std::vector<std::byte>> row_major_copy(const StridedLayout& tensor, Bytes storage,
+                                                       int64_t element_bytes) {
   const int64_t numel = *numel_of(tensor.shape);
   auto copy = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(numel * element_bytes));
   std::vector<int64_t> index(tensor.shape.size(), 0);
@@ -157,7 +157,8 @@ class Walk {
   }
 
   void visit_entries(const Document& document, std::span<const Document::Index> entries) {
-    if (path_.size() == kMostDepth) damaged(fmt::format("its dicts are over {} deep", kMostDepth));
+    if (path_.size() == kMostDepth)
+      throw_damaged(fmt::format("its dicts are over {} deep", kMostDepth));
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
       if (document.type(entries[i]) != Document::Type::text) continue;
       path_.push_back(document.text(entries[i]));
@@ -179,40 +180,42 @@ class Walk {
 
 TorchArchive::TorchArchive(Bytes bytes) : bytes_(bytes.size()), entries_(read_zip(bytes)) {
   const auto pickle = entries_.find("data.pkl");
-  if (pickle == entries_.end()) damaged("it has no data.pkl, so it is no file of torch.save's");
+  if (pickle == entries_.end())
+    throw_damaged("it has no data.pkl, so it is no file of torch.save's");
   const auto order = entries_.find("byteorder");
   if (order != entries_.end() && text_in(order->second) != "little") {
-    damaged("its numbers are not little-endian");
+    throw_damaged("its numbers are not little-endian");
   }
   pickle_bytes_ = pickle->second.size();
   static const std::vector<std::string_view> kGlobals = known_globals();
   try {
     document_ = read_pickle(text_in(pickle->second), kGlobals);
   } catch (const std::invalid_argument& error) {
-    damaged(fmt::format("its pickle: {}", error.what()));
+    throw_damaged(fmt::format("its pickle: {}", error.what()));
   }
 }
 
 TorchArchive::Storage TorchArchive::storage(Value id) const {
   const Value parts = id.persistent_id();
-  if (parts.size() != 5 || parts.at(0).text() != "storage") damaged("a tensor has no storage");
+  if (parts.size() != 5 || parts.at(0).text() != "storage")
+    throw_damaged("a tensor has no storage");
   const auto known = std::ranges::find(kStorages, parts.at(1).global(), &StorageClass::name);
-  if (known == kStorages.end()) damaged("a tensor has a storage of no known type");
+  if (known == kStorages.end()) throw_damaged("a tensor has a storage of no known type");
   const auto data = entries_.find(fmt::format("data/{}", parts.at(2).text()));
-  if (data == entries_.end()) damaged("a tensor's storage is missing");
+  if (data == entries_.end()) throw_damaged("a tensor's storage is missing");
   return {std::string(known->dtype), known->element_bytes, data->second};
 }
 
 std::optional<ArchiveTensor> TorchArchive::tensor(Value value) const {
-  const Value parameter = value.of(kRebuildParameter);
-  const Value parts = (parameter.size() > 0 ? parameter.at(0) : value).of(kRebuildTensor);
+  const Value parameter = value.instance_of(kRebuildParameter);
+  const Value parts = (parameter.size() > 0 ? parameter.at(0) : value).instance_of(kRebuildTensor);
   if (parts.size() < 4) return std::nullopt;
   const Storage storage = this->storage(parts.at(0));
-  const Strided strided{.offset = parts.at(1).integer(-1),
-                        .shape = sizes_in(parts.at(2)),
-                        .strides = sizes_in(parts.at(3))};
+  const StridedLayout strided{.offset = parts.at(1).integer(-1),
+                              .shape = sizes_in(parts.at(2)),
+                              .strides = sizes_in(parts.at(3))};
   const auto numel = static_cast<int64_t>(storage.data.size()) / storage.element_bytes;
-  if (!lies_in(strided, numel)) damaged("a tensor does not lie in its storage");
+  if (!lies_in(strided, numel)) throw_damaged("a tensor does not lie in its storage");
   ArchiveTensor found{
       .tensor = {.path = {}, .dtype = storage.dtype, .shape = strided.shape, .pieces = {}},
       .memory = nullptr};
@@ -222,7 +225,7 @@ std::optional<ArchiveTensor> TorchArchive::tensor(Value value) const {
         storage.data.subspan(static_cast<size_t>(strided.offset * storage.element_bytes),
                              static_cast<size_t>(*numel_of(strided.shape) * storage.element_bytes));
   } else if (*numel_of(strided.shape) > 0) {
-    auto copy = in_order(strided, storage.data, storage.element_bytes);
+    auto copy = row_major_copy(strided, storage.data, storage.element_bytes);
     data = *copy;
     found.memory = std::move(copy);
   }

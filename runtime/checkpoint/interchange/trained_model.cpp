@@ -54,7 +54,7 @@ Path place_of_model(const SavedState& state, const std::filesystem::path& source
   for (const SavedTensor& tensor : state.tensors) {
     if (!tensor.path.empty() && !moment_of(tensor.path)) places.insert(without_last(tensor.path));
   }
-  if (places.empty()) damaged(fmt::format("{}: holds no tensors by name", source.string()));
+  if (places.empty()) throw_damaged(fmt::format("{}: holds no tensors by name", source.string()));
   if (places.size() == 1) return *places.begin();
   std::vector<std::string> names;
   for (const Path& place : places) {
@@ -62,8 +62,9 @@ Path place_of_model(const SavedState& state, const std::filesystem::path& source
     if (name == "model" || name == "state_dict" || name == "model_state_dict") return place;
     names.push_back(fmt::format("{}", fmt::join(place, ".")));
   }
-  damaged(fmt::format("{}: has tensors under {}, and none of these is called model or state_dict",
-                      source.string(), fmt::join(names, ", ")));
+  throw_damaged(
+      fmt::format("{}: has tensors under {}, and none of these is called model or state_dict",
+                  source.string(), fmt::join(names, ", ")));
 }
 
 float half_to_float(uint16_t half) {
@@ -107,17 +108,17 @@ constexpr std::array kFloats = {
 const FloatType& float_type(const SavedTensor& tensor) {
   const auto found = std::ranges::find(kFloats, tensor.dtype, &FloatType::dtype);
   if (found != kFloats.end()) return *found;
-  damaged(fmt::format("{} is {}; F32, BF16, F16 and F64 alone are read",
-                      fmt::join(tensor.path, "."), tensor.dtype));
+  throw_damaged(fmt::format("{} is {}; F32, BF16, F16 and F64 alone are read",
+                            fmt::join(tensor.path, "."), tensor.dtype));
 }
 
 int64_t product_of(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
-[[noreturn]] void misplaced(const SavedTensor& tensor) {
-  damaged(fmt::format("the pieces of {} leave out a part of it, or have one twice",
-                      fmt::join(tensor.path, ".")));
+[[noreturn]] void refuse_misplaced(const SavedTensor& tensor) {
+  throw_damaged(fmt::format("the pieces of {} leave out a part of it, or have one twice",
+                            fmt::join(tensor.path, ".")));
 }
 
 /// True if a box lies in its tensor.
@@ -138,13 +139,13 @@ bool is_inside(const SavedTensor& tensor, const SavedPiece& piece) {
 void expect_whole(const SavedTensor& tensor) {
   int64_t left = 1;
   for (const int64_t size : tensor.shape) {
-    if (__builtin_mul_overflow(left, size, &left)) misplaced(tensor);
+    if (__builtin_mul_overflow(left, size, &left)) refuse_misplaced(tensor);
   }
   for (const SavedPiece& piece : tensor.pieces) {
-    if (!is_inside(tensor, piece)) misplaced(tensor);
+    if (!is_inside(tensor, piece)) refuse_misplaced(tensor);
     left -= product_of(piece.shape);
   }
-  if (left != 0) misplaced(tensor);
+  if (left != 0) refuse_misplaced(tensor);
 }
 
 /// True if the pieces are runs of whole rows, as FSDP shards are.
@@ -156,7 +157,7 @@ bool are_rows(const SavedTensor& tensor) {
 }
 
 /// Returns the pieces' values in the tensor's order. Each element must come from exactly one piece.
-std::vector<float> assembled(const SavedTensor& tensor) {
+std::vector<float> assemble(const SavedTensor& tensor) {
   const FloatType& type = float_type(tensor);
   std::vector<float> values(static_cast<size_t>(product_of(tensor.shape)));
   std::vector<bool> known(values.size());
@@ -168,13 +169,13 @@ std::vector<float> assembled(const SavedTensor& tensor) {
       for (size_t d = 0; d < index.size(); ++d) {
         to = to * tensor.shape[d] + piece.begin[d] + index[d];
       }
-      if (known[static_cast<size_t>(to)]) misplaced(tensor);
+      if (known[static_cast<size_t>(to)]) refuse_misplaced(tensor);
       known[static_cast<size_t>(to)] = true;
       values[static_cast<size_t>(to)] = type.value(piece.data.data() + i * type.bytes);
       for (size_t d = index.size(); d-- > 0 && ++index[d] == piece.shape[d];) index[d] = 0;
     }
   }
-  if (!std::ranges::all_of(known, std::identity())) misplaced(tensor);
+  if (!std::ranges::all_of(known, std::identity())) refuse_misplaced(tensor);
   return values;
 }
 
@@ -187,7 +188,8 @@ void add_moment(TrainedModel& model, const SavedTensor& tensor) {
     const bool is_number = tensor.shape.empty() && tensor.pieces.size() == 1;
     const double step =
         is_number ? float_type(tensor).value(tensor.pieces.front().data.data()) : -1;
-    if (!(step >= 0 && step < kMostSteps)) damaged("its optimizer has taken no number of steps");
+    if (!(step >= 0 && step < kMostSteps))
+      throw_damaged("its optimizer has taken no number of steps");
     model.steps = std::max(model.steps.value_or(0), static_cast<int64_t>(step));
     return;
   }
@@ -210,7 +212,7 @@ TrainedModel find_model(const SavedState& state, const std::filesystem::path& so
     expect_whole(tensor);
     const std::string& name = tensor.path.back();
     if (!model.parameters.emplace(name, TrainedModel::Parameter{&tensor, {}}).second) {
-      damaged(fmt::format("{}: has {} twice", source.string(), name));
+      throw_damaged(fmt::format("{}: has {} twice", source.string(), name));
     }
     model.order.push_back(name);
   }
@@ -242,15 +244,15 @@ void Fp32Ranges::add_rows(const PlacedTensor& placed, const SavedTensor& tensor)
   int64_t bytes = 0;
   for (const SavedPiece* piece : pieces) {
     if (piece->data.empty()) continue;
-    if (row_of(piece) * row_bytes != bytes) misplaced(tensor);
+    if (row_of(piece) * row_bytes != bytes) refuse_misplaced(tensor);
     ranges_.push_back({placed.file, placed.offset_bytes + bytes, piece->data});
     bytes += static_cast<int64_t>(piece->data.size());
   }
-  if (bytes != placed.numel() * kElementBytes) misplaced(tensor);
+  if (bytes != placed.numel() * kElementBytes) refuse_misplaced(tensor);
 }
 
 void Fp32Ranges::add_copy(const PlacedTensor& placed, const SavedTensor& tensor) {
-  copies_.push_back(assembled(tensor));
+  copies_.push_back(assemble(tensor));
   ranges_.push_back({placed.file, placed.offset_bytes, std::as_bytes(std::span(copies_.back()))});
 }
 

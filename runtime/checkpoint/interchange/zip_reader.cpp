@@ -31,10 +31,10 @@ constexpr size_t kLocatorBytes = 20;
 class Cursor {
  public:
   Cursor(Bytes bytes, uint64_t at) : bytes_(bytes), at_(at) {
-    if (at > bytes.size()) damaged("the archive is cut off");
+    if (at > bytes.size()) throw_damaged("the archive is cut off");
   }
   Bytes take(uint64_t count) {
-    if (count > bytes_.size() - at_) damaged("the archive is cut off");
+    if (count > bytes_.size() - at_) throw_damaged("the archive is cut off");
     at_ += count;
     return bytes_.subspan(at_ - count, count);
   }
@@ -46,10 +46,11 @@ class Cursor {
   }
   void skip(uint64_t count) { take(count); }
   void expect(uint32_t signature, const char* what) {
-    if (number(4) != signature) damaged(fmt::format("there is no {} where it should be", what));
+    if (number(4) != signature)
+      throw_damaged(fmt::format("there is no {} where it should be", what));
   }
-  uint64_t at() const { return at_; }
-  uint64_t left() const { return bytes_.size() - at_; }
+  uint64_t position() const { return at_; }
+  uint64_t remaining_bytes() const { return bytes_.size() - at_; }
 
  private:
   Bytes bytes_;
@@ -68,13 +69,13 @@ uint32_t signature_at(Bytes archive, uint64_t at) {
 /// Returns where the last record of the archive begins; a comment may follow it.
 uint64_t find_end(Bytes archive) {
   constexpr size_t kMostCommentBytes = 0xffff;
-  if (archive.size() < kEndBytes) damaged("it is too short for an archive");
+  if (archive.size() < kEndBytes) throw_damaged("it is too short for an archive");
   const uint64_t last = archive.size() - kEndBytes;
   const uint64_t first = last - std::min<uint64_t>(last, kMostCommentBytes);
   for (uint64_t at = last + 1; at-- > first;) {
     if (signature_at(archive, at) == kEnd) return at;
   }
-  damaged("it has no directory of an archive");
+  throw_damaged("it has no directory of an archive");
 }
 
 Directory find_directory(Bytes archive) {
@@ -108,7 +109,7 @@ void widen(ZipEntry& entry, Bytes extra) {
   constexpr uint64_t kElsewhere = 0xffffffff;
   constexpr uint64_t kWide = 1;
   Cursor fields(extra, 0);
-  while (fields.left() >= 4) {
+  while (fields.remaining_bytes() >= 4) {
     const uint64_t id = fields.number(2);
     Cursor field(fields.take(fields.number(2)), 0);
     if (id != kWide) continue;
@@ -137,7 +138,7 @@ ZipEntry read_entry(Cursor& directory) {
   directory.skip(comment_bytes);
   constexpr uint64_t kEncrypted = 1;
   if (method != 0 || (flags & kEncrypted) != 0 || entry.bytes != entry.packed_bytes) {
-    damaged("an entry is compressed or encrypted; torch.save stores them as they are");
+    throw_damaged("an entry is compressed or encrypted; torch.save stores them as they are");
   }
   return entry;
 }
@@ -157,7 +158,7 @@ Place place_of(Bytes archive, ZipEntry entry) {
   local.skip(name_bytes);
   local.skip(extra_bytes);
   const Bytes data = local.take(entry.bytes);
-  return {.entry = std::move(entry), .end = local.at(), .data = data};
+  return {.entry = std::move(entry), .end = local.position(), .data = data};
 }
 
 /// Throws if a byte belongs to two entries, so that summing all of them reads the archive only
@@ -165,14 +166,14 @@ Place place_of(Bytes archive, ZipEntry entry) {
 void expect_apart(std::vector<Place>& places) {
   std::ranges::sort(places, {}, [](const Place& place) { return place.entry.begin; });
   for (size_t i = 1; i < places.size(); ++i) {
-    if (places[i].entry.begin < places[i - 1].end) damaged("two entries share their bytes");
+    if (places[i].entry.begin < places[i - 1].end) throw_damaged("two entries share their bytes");
   }
 }
 
 void expect_sound(const Place& place) {
   const auto crc = static_cast<uint32_t>(
       ::crc32_z(0, reinterpret_cast<const Bytef*>(place.data.data()), place.data.size()));
-  if (crc != place.entry.crc) damaged("the checksum of an entry is wrong");
+  if (crc != place.entry.crc) throw_damaged("the checksum of an entry is wrong");
 }
 
 }  // namespace
@@ -191,7 +192,8 @@ ZipEntries read_zip(Bytes archive) {
     std::string& name = place.entry.name;
     const size_t folder = name.find('/');
     if (folder != std::string::npos) name.erase(0, folder + 1);
-    if (!entries.emplace(std::move(name), place.data).second) damaged("two entries share a name");
+    if (!entries.emplace(std::move(name), place.data).second)
+      throw_damaged("two entries share a name");
   }
   return entries;
 }

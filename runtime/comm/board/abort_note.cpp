@@ -32,12 +32,12 @@ void AbortNote::raise(std::string_view reason, Fault fault, int rank) noexcept {
   state_of(*this).store(kWritten, std::memory_order_release);
 }
 
-bool AbortNote::raised() const noexcept {
+bool AbortNote::is_raised() const noexcept {
   return state_of(*this).load(std::memory_order_acquire) != kSilent;
 }
 
 std::string AbortNote::reason() const {
-  if (!raised()) return {};
+  if (!is_raised()) return {};
   // The writer may have been killed between its two stores, so this does not wait for ever.
   for (int attempt = 0; attempt < 100; ++attempt) {
     if (state_of(*this).load(std::memory_order_acquire) == kWritten) return text.data();

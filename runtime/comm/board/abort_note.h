@@ -21,7 +21,7 @@ struct alignas(64) AbortNote {
   /// dropped. Safe from any thread.
   void raise(std::string_view reason, Fault fault = Fault::failed, int rank = -1) noexcept;
   /// True if a reason was raised. Takes a few ns: one load.
-  bool raised() const noexcept;
+  bool is_raised() const noexcept;
   /// Returns "" unless the note is raised.
   std::string reason() const;
   /// These two are valid once the note is raised.

@@ -50,7 +50,7 @@ WaitResult sleep_until(FutexWord& word, uint32_t target, nanoseconds& left, cons
   for (;;) {
     const uint32_t seen = value.load(std::memory_order_seq_cst);
     if (has_reached(seen, target)) return WaitResult::reached;
-    if (note.raised()) return WaitResult::aborted;
+    if (note.is_raised()) return WaitResult::aborted;
     if (left <= nanoseconds::zero()) return WaitResult::deadline_passed;
     futex_sleep(word.value, seen, std::min(left, kSlice));
     const Clock::time_point now = Clock::now();

@@ -21,40 +21,40 @@ RankWatch::RankWatch(const std::vector<int>& ranks, const Board& board,
   for (const int rank : ranks) ranks_.push_back({.rank = rank});
 }
 
-RankWatch::Watched& RankWatch::of(int rank) {
-  const auto found = std::ranges::find(ranks_, rank, &Watched::rank);
+RankWatch::WatchedRank& RankWatch::watch_of(int rank) {
+  const auto found = std::ranges::find(ranks_, rank, &WatchedRank::rank);
   if (found == ranks_.end()) throw std::logic_error("rank watch: no such rank");
   return *found;
 }
 
 void RankWatch::set_stopped(int rank, bool stopped) {
-  of(rank).is_stopped = stopped;
-  of(rank).stopped_for = std::chrono::nanoseconds::zero();
+  watch_of(rank).is_stopped = stopped;
+  watch_of(rank).stopped_for = std::chrono::nanoseconds::zero();
 }
 
 void RankWatch::set_ended(int rank, bool well) {
-  of(rank).has_ended = true;
+  watch_of(rank).has_ended = true;
   one_has_ended_ = one_has_ended_ || well;
-  for (Watched& one : ranks_) one.quiet_for = std::chrono::nanoseconds::zero();
+  for (WatchedRank& one : ranks_) one.quiet_for = std::chrono::nanoseconds::zero();
 }
 
-std::optional<int> RankWatch::stopped() const {
-  for (const Watched& one : ranks_) {
+std::optional<int> RankWatch::stopped_rank() const {
+  for (const WatchedRank& one : ranks_) {
     if (one.is_stopped && !one.has_ended) return one.rank;
   }
   return std::nullopt;
 }
 
 bool RankWatch::all_stopped() const {
-  return std::ranges::all_of(ranks_,
-                             [](const Watched& one) { return one.has_ended || one.is_stopped; });
+  return std::ranges::all_of(
+      ranks_, [](const WatchedRank& one) { return one.has_ended || one.is_stopped; });
 }
 
 std::optional<QuietRank> RankWatch::look(Time now) {
   const auto passed = last_look_ ? std::min<std::chrono::nanoseconds>(now - *last_look_, kMostALook)
                                  : std::chrono::nanoseconds::zero();
   last_look_ = now;
-  for (Watched& one : ranks_) {
+  for (WatchedRank& one : ranks_) {
     if (one.has_ended) continue;
     const RankStatus status = board_.read(one.rank);
     one.quiet_for = status == one.seen ? one.quiet_for + passed : std::chrono::nanoseconds::zero();

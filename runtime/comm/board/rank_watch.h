@@ -29,7 +29,7 @@ class RankWatch {
   void set_ended(int rank, bool well);
 
   /// Returns a rank that is stopped, if there is one.
-  std::optional<int> stopped() const;
+  std::optional<int> stopped_rank() const;
   /// True if all ranks that have not ended are stopped.
   bool all_stopped() const;
 
@@ -39,7 +39,7 @@ class RankWatch {
   std::optional<QuietRank> look(Time now);
 
  private:
-  struct Watched {
+  struct WatchedRank {
     int rank = 0;
     bool is_stopped = false;
     bool has_ended = false;
@@ -48,11 +48,11 @@ class RankWatch {
     std::chrono::nanoseconds quiet_for{0};  // since it last did anything, or another ended
   };
 
-  Watched& of(int rank);
+  WatchedRank& watch_of(int rank);
 
   Board board_;
   std::chrono::nanoseconds deadline_;
-  std::vector<Watched> ranks_;
+  std::vector<WatchedRank> ranks_;
   bool one_has_ended_ = false;
   std::optional<Time> last_look_;
 };

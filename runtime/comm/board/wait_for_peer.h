@@ -18,7 +18,7 @@ void wait_for_peer(const Board& board, int rank, int peer, const std::string& wh
   const auto last_moment = std::chrono::steady_clock::now() + deadline;
   const AbortNote& note = board.abort_note();
   while (!is_told()) {
-    if (note.raised()) throw CommunicationError(note.reason(), note.fault(), note.rank());
+    if (note.is_raised()) throw CommunicationError(note.reason(), note.fault(), note.rank());
     if (std::chrono::steady_clock::now() > last_moment) {
       throw CommunicationError("rank " + std::to_string(rank) + ", rendezvous: rank " +
                                    std::to_string(peer) + " did not " + what + " in time",

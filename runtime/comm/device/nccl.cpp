@@ -91,7 +91,7 @@ NcclType nccl_type(DType dtype) {
 /// [Note: two threads] Every call into NCCL holds the mutex, and none takes long. But a launch may
 /// block if the device's queue is full because of a hang. Then the watchdog aborts without the
 /// mutex, since only an abort lets the launch return.
-class NcclCommunicator::Link final : public Watched {
+class NcclCommunicator::Link final : public WatchdogTarget {
  public:
   Link(const NcclApi* api, CUstream_st* stream) : api_(api), stream_(stream) {
     check_cuda(cudaGetDevice(&device_), "cudaGetDevice");
@@ -245,7 +245,7 @@ size_t NcclCommunicator::hand_over(const Operation& operation, Call call) {
   } catch (const std::runtime_error& error) {
     watchdog_->fail(operation, error.what());
   }
-  watchdog_->issued(mark);
+  watchdog_->note_issue(mark);
   return mark;
 }
 

@@ -31,7 +31,7 @@ namespace {
 constexpr std::array kFormats = {ForeignFormat::deepspeed, ForeignFormat::accelerate,
                                  ForeignFormat::torchtitan};
 
-struct Read {
+struct ForeignOutcome {
   Config config;
   std::vector<std::string> notes;
   std::string refusal;
@@ -44,9 +44,9 @@ struct Read {
   }
 };
 
-Read read(ForeignFormat format, const std::string& text, const std::string& file,
-          const ForeignContext& context = {}) {
-  Read result;
+ForeignOutcome read(ForeignFormat format, const std::string& text, const std::string& file,
+                    const ForeignContext& context = {}) {
+  ForeignOutcome result;
   try {
     result.notes = read_foreign(result.config, format, text, file, context);
   } catch (const std::invalid_argument& error) {
@@ -66,7 +66,8 @@ std::string toml_of(const json& value) {
 }
 
 /// In the format's own notation; JSON is YAML, too.
-Read read(ForeignFormat format, const json& document, const ForeignContext& context = {}) {
+ForeignOutcome read(ForeignFormat format, const json& document,
+                    const ForeignContext& context = {}) {
   if (format == ForeignFormat::deepspeed) return read(format, document.dump(), "ds.json", context);
   if (format == ForeignFormat::accelerate) return read(format, document.dump(), "a.yaml", context);
   std::string text;
@@ -313,7 +314,7 @@ TEST_CASE("every key of another program that has a meaning here is read as its d
     for (const Case& wanted : cases_of(format)) {
       json document = wanted.beside.is_null() ? json::object() : wanted.beside;
       document.merge_patch(nested(wanted.key, wanted.value));
-      const Read result = read(format, document, ranks(wanted.world_size));
+      const ForeignOutcome result = read(format, document, ranks(wanted.world_size));
       CAPTURE(to_string(format), document.dump(), result.text(), result.refusal);
       if (wanted.expected.starts_with("!")) {
         CHECK_THAT(result.refusal, ContainsSubstring(wanted.expected.substr(1)));
@@ -349,7 +350,7 @@ TEST_CASE("keys without a meaning here change nothing and are told with the reas
       if (key.effect != ForeignEffect::ignored) continue;
       const bool is_section = key.name.ends_with(".*");
       const json value = is_section ? json{{"some_key", 3}} : json(3);
-      const Read result = read(format, nested(std::string(key.name), value));
+      const ForeignOutcome result = read(format, nested(std::string(key.name), value));
       CAPTURE(to_string(format), key.name, result.text(), result.refusal);
       CHECK(result.refusal.empty());
       const bool is_of_another = key.text.starts_with("read with ");
@@ -368,7 +369,7 @@ TEST_CASE("what would change memory and is not to be had is refused by name unle
     for (const ForeignKey& key : foreign_keys(format)) {
       if (key.effect != ForeignEffect::only_off) continue;
       const std::string name(key.name);
-      const Read on = read(format, nested(name, on_value(key.fallback)));
+      const ForeignOutcome on = read(format, nested(name, on_value(key.fallback)));
       CAPTURE(to_string(format), key.name, on.refusal);
       CHECK_THAT(on.refusal, ContainsSubstring(plain(key.name) + " "));
       CHECK_THAT(on.refusal, ContainsSubstring(std::string(key.text)));
@@ -377,7 +378,7 @@ TEST_CASE("what would change memory and is not to be had is refused by name unle
       }
       const json off_value =
           key.fallback.empty() ? json{{"enabled", false}} : json::parse(key.fallback);
-      const Read off = read(format, nested(name, off_value));
+      const ForeignOutcome off = read(format, nested(name, off_value));
       CHECK(off.refusal.empty());
       CHECK(to_json(off.config) == to_json(without));
     }
@@ -385,8 +386,9 @@ TEST_CASE("what would change memory and is not to be had is refused by name unle
 }
 
 TEST_CASE("a flag beside the file takes the place of what the file says", "[foreign]") {
-  const Read result = read(ForeignFormat::torchtitan, json{{"model", {{"flavor", "405B"}}}},
-                           {.world_size = 1, .is_launched = false, .flags = {"model"}});
+  const ForeignOutcome result =
+      read(ForeignFormat::torchtitan, json{{"model", {{"flavor", "405B"}}}},
+           {.world_size = 1, .is_launched = false, .flags = {"model"}});
   CHECK(result.refusal.empty());
   CHECK(result.has("model.flavor 405B: --model given beside it"));
 }
@@ -407,7 +409,7 @@ TEST_CASE("under a launcher its ranks count, not those of the file", "[foreign]"
 }
 
 TEST_CASE("what another program chooses is what we take, and is told", "[foreign]") {
-  const Read result =
+  const ForeignOutcome result =
       read(ForeignFormat::deepspeed, json{{"train_micro_batch_size_per_gpu", "auto"},
                                           {"train_batch_size", "auto"},
                                           {"bf16", {{"enabled", "auto"}}},

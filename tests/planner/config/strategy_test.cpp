@@ -269,7 +269,7 @@ TEST_CASE("checkpoints are made where there is something to keep") {
   CHECK(asked.every_steps == 50);
   CHECK_FALSE(asked.asynchronous);
   CHECK(asked.keep == 0);
-  CHECK(asked.by == KeepBy::accuracy);
+  CHECK(asked.by == KeepRule::accuracy);
   CHECK_THROWS_WITH(of({"--checkpoint-every", "now"}), ContainsSubstring("--checkpoint-every now"));
   CHECK_THROWS_WITH(of({"--checkpoint-every", "epoch", "--device", "null:h200"}),
                     ContainsSubstring("a null device keeps no values"));

@@ -61,20 +61,20 @@ class Bench {
   TemporaryFolder models_;
 };
 
-struct Recorded {
+struct RecordedCase {
   profiler::Profile profile;
   nlohmann::json memory;  // of result.json
 };
 
-Recorded record(const Flags& flags, int rank) {
+RecordedCase record(const Flags& flags, int rank) {
   const TemporaryFolder folder;
   Flags words = {SHARDLENS_TRAIN,     "--profile", "on", "--storage",
                  folder.file("runs"), "--name",    "r"};
   words.insert(words.end(), flags.begin(), flags.end());
-  const Ended ended = run(words);
+  const ProcessEnd ended = run(words);
   INFO(ended.out << ended.err);
   REQUIRE(ended.exit_code == 0);
-  Recorded recorded;
+  RecordedCase recorded;
   recorded.profile =
       profiler::read_profile(folder.file(fmt::format("runs/r/profiles/rank{}.slp", rank)));
   const auto result = nlohmann::json::parse(read_file(folder.file("runs/r/result.json")));
@@ -111,12 +111,12 @@ void check_on_cpu(const Flags& flags, int rank, bool is_checkpointed) {
   INFO(fmt::format("{}", nlohmann::json(flags).dump()));
   const planner::PreparedRun run = prepared(flags);
   const planner::RunResult predicted = simulate(run, {});
-  const Recorded recorded = record(flags, rank);
+  const RecordedCase recorded = record(flags, rank);
   const planner::Timeline& timeline = predicted.simulation->timeline();
   const MemoryEvents ours(timeline.events(), timeline.strings(), profiler::Space::host,
-                          From::first_step);
+                          ComparisonStart::first_step);
   const MemoryEvents theirs(recorded.profile.events, recorded.profile.strings,
-                            profiler::Space::host, From::first_step);
+                            profiler::Space::host, ComparisonStart::first_step);
   CHECK(first_difference(comparable(theirs, 0), comparable(ours, 0)) == "");
   CHECK(ours.peak_bytes() == theirs.peak_bytes());
   CHECK(predicted.simulation->peak().allocated_bytes == theirs.peak_bytes());
@@ -141,13 +141,14 @@ void check_on_null_device(const Flags& flags, int rank) {
   INFO(fmt::format("{}", nlohmann::json(flags).dump()));
   const planner::PreparedRun run = prepared(flags);
   const planner::RunResult predicted = simulate(run, {});
-  const Recorded recorded = record(flags, rank);
+  const RecordedCase recorded = record(flags, rank);
   const auto ours = [&](profiler::Space space) {
     const planner::Timeline& timeline = predicted.simulation->timeline();
-    return MemoryEvents(timeline.events(), timeline.strings(), space, From::start);
+    return MemoryEvents(timeline.events(), timeline.strings(), space, ComparisonStart::start);
   };
   const auto theirs = [&](profiler::Space space) {
-    return MemoryEvents(recorded.profile.events, recorded.profile.strings, space, From::start);
+    return MemoryEvents(recorded.profile.events, recorded.profile.strings, space,
+                        ComparisonStart::start);
   };
   using profiler::Space;
   CHECK(first_difference(theirs(Space::device).list(), ours(Space::device).list()) == "");
@@ -163,7 +164,7 @@ void check_on_null_device(const Flags& flags, int rank) {
 /// Three steps an epoch, the last one with fewer samples; three batches to test with.
 constexpr IdxSizes kShort = {.train = 20, .test = 20, .px = kPx, .classes = 4};
 
-Flags with(const Flags& flags, const Flags& more) {
+Flags with_flags(const Flags& flags, const Flags& more) {
   Flags all = flags;
   all.insert(all.end(), more.begin(), more.end());
   return all;
@@ -176,7 +177,7 @@ const Flags kOnCpu = {"--device", "cpu", "--epochs", "2", "--steps", "4"};
 TEST_CASE("runs on IDX files are predicted on the CPU, with their checkpoints", "[prediction]") {
   const Bench bench(kShort);
   const auto check = [&](const Flags& more, bool is_checkpointed = true) {
-    check_on_cpu(bench.words(with(kOnCpu, more)), 0, is_checkpointed);
+    check_on_cpu(bench.words(with_flags(kOnCpu, more)), 0, is_checkpointed);
   };
   check({"--checkpoint-every", "none"}, false);
   check({});
@@ -195,14 +196,15 @@ TEST_CASE("the rank that copies the most for a checkpoint is predicted", "[predi
   const Bench bench({.train = 60, .test = 60, .px = kPx, .classes = 4});
   for (const Flags& strategy : {Flags{"--strategy", "ddp"}, Flags{"--strategy", "fsdp"},
                                 Flags{"--strategy", "fsdp", "--ignore", "module:heads"}}) {
-    check_on_cpu(bench.words(with(with(kOnCpu, {"--workers", "3"}), strategy)), 2, true);
+    check_on_cpu(bench.words(with_flags(with_flags(kOnCpu, {"--workers", "3"}), strategy)), 2,
+                 true);
   }
 }
 
 TEST_CASE("runs on image files are predicted on the CPU", "[prediction]") {
   const Bench bench(20, 20);
   check_on_cpu(bench.words(kOnCpu), 0, true);
-  check_on_cpu(bench.words(with(kOnCpu, {"--checkpoint-every", "none"})), 0, false);
+  check_on_cpu(bench.words(with_flags(kOnCpu, {"--checkpoint-every", "none"})), 0, false);
 }
 
 TEST_CASE("peaks of runs are those of the few steps that stand for them", "[prediction]") {
@@ -212,12 +214,12 @@ TEST_CASE("peaks of runs are those of the few steps that stand for them", "[pred
         Flags{"--checkpoint-every", "10"}, Flags{"--checkpoint-every", "33"},
         Flags{"--checkpoint-every", "35", "--steps", "35"}, Flags{"--epochs", "1"},
         Flags{"--checkpoint-every", "none", "--log-every", "7"}}) {
-    const Flags flags = bench.words(with({"--device", "cpu", "--epochs", "3"}, more));
+    const Flags flags = bench.words(with_flags({"--device", "cpu", "--epochs", "3"}, more));
     INFO(fmt::format("{}", nlohmann::json(flags).dump()));
     const planner::PreparedRun run = prepared(flags);
-    const Recorded recorded = record(flags, 0);
+    const RecordedCase recorded = record(flags, 0);
     const MemoryEvents theirs(recorded.profile.events, recorded.profile.strings,
-                              profiler::Space::host, From::first_step);
+                              profiler::Space::host, ComparisonStart::first_step);
     CHECK(simulate(run, {}).simulation->peak().allocated_bytes == theirs.peak_bytes());
   }
 }
@@ -229,14 +231,14 @@ TEST_CASE("peaks on a device are those of the few steps that stand for a run",
        {Flags{}, Flags{"--log-every", "1"}, Flags{"--log-every", "2"}, Flags{"--batch", "6"},
         Flags{"--steps", "35"}, Flags{"--epochs", "1"}, Flags{"--param-dtype", "bf16"},
         Flags{"--offload", "all"}, Flags{"--recompute", "full", "--batch", "7"}}) {
-    const Flags flags = bench.words(
-        with({"--device", "null:h200", "--world", "3", "--solo-rank", "1", "--epochs", "3"}, more));
+    const Flags flags = bench.words(with_flags(
+        {"--device", "null:h200", "--world", "3", "--solo-rank", "1", "--epochs", "3"}, more));
     INFO(fmt::format("{}", nlohmann::json(flags).dump()));
     const planner::PreparedRun run = prepared(flags);
     const planner::RunResult predicted = simulate(run, {});
-    const Recorded recorded = record(flags, 1);
+    const RecordedCase recorded = record(flags, 1);
     const MemoryEvents pinned(recorded.profile.events, recorded.profile.strings,
-                              profiler::Space::pinned, From::start);
+                              profiler::Space::pinned, ComparisonStart::start);
     CHECK(predicted.simulation->peak() == peak_of(recorded.memory, "peak"));
     CHECK(predicted.simulation->step_peak() == peak_of(recorded.memory, "step_peak"));
     CHECK(predicted.simulation->pinned_peak_bytes() == pinned.peak_bytes());
@@ -253,7 +255,7 @@ TEST_CASE("runs on a user's files are predicted", "[null][prediction]") {
           Flags{"--strategy", "fsdp", "--offload", "all"},
           Flags{"--strategy", "fsdp", "--offload", "optimizer", "--param-dtype", "bf16"}}) {
       const Flags steps = {"--epochs", "2", "--steps", "4"};
-      check_on_null_device(bench->words(with(with(device, strategy), steps)), 1);
+      check_on_null_device(bench->words(with_flags(with_flags(device, strategy), steps)), 1);
     }
   }
 }

@@ -1,6 +1,6 @@
 // A simulation predicts by what it takes and how long it keeps that, so a local tensor that nobody
 // reads may be the prediction, or a leftover. Here the first kind is told from the second: it is
-// declared as Held (planner/simulate/meta/tensor.h), and any other local is read.
+// declared as Holder (planner/simulate/meta/tensor.h), and any other local is read.
 
 #include <catch2/catch_test_macros.hpp>
 #include <regex>
@@ -64,7 +64,7 @@ TEST_CASE("a tensor that nobody reads is found, in whichever scope it is") {
       "Tensor f(const Tensor& input) {\n"
       "  const Tensor read = like(input);\n"
       "  const Tensor left = like(input);\n"
-      "  const Held kept(like(input));\n"
+      "  const Holder kept(empty_like(input));\n"
       "  {\n"
       "    const Tensor inner = like(read);  // inner\n"
       "  }\n"

@@ -40,7 +40,7 @@ void require_runs(const Model& model, std::vector<std::string> flags, int world_
   }
   words.insert(words.end(), model.flags.begin(), model.flags.end());
   words.insert(words.end(), flags.begin(), flags.end());
-  const Ended ended = run(words);
+  const ProcessEnd ended = run(words);
   INFO(ended.out << ended.err);
   REQUIRE(ended.exit_code == 0);
   const auto result = nlohmann::json::parse(read_file(folder.file("runs/r/result.json")));

@@ -439,17 +439,17 @@ class Dice {
  public:
   explicit Dice(uint32_t seed) : engine_(seed) {}
 
-  int64_t between(int64_t least, int64_t most) {
+  int64_t number_between(int64_t least, int64_t most) {
     return std::uniform_int_distribution<int64_t>(least, most)(engine_);
   }
   /// All orders of magnitude alike.
-  int64_t up_to(int64_t most) {
+  int64_t number_up_to(int64_t most) {
     const double power = std::uniform_real_distribution<>(0, std::log2(most + 1.0))(engine_);
     return static_cast<int64_t>(std::exp2(power));
   }
   template <class List>
   auto one_of(const List& list) {
-    return list[static_cast<size_t>(between(0, static_cast<int64_t>(list.size()) - 1))];
+    return list[static_cast<size_t>(number_between(0, static_cast<int64_t>(list.size()) - 1))];
   }
 
  private:
@@ -457,23 +457,24 @@ class Dice {
 };
 
 OperatorCase random_reduction(Dice& dice, int64_t most_elements) {
-  const int64_t a = dice.up_to(300), b = dice.up_to(4000);
-  const int64_t c = dice.up_to(std::max<int64_t>(most_elements / (a * b), 1));
+  const int64_t a = dice.number_up_to(300), b = dice.number_up_to(4000);
+  const int64_t c = dice.number_up_to(std::max<int64_t>(most_elements / (a * b), 1));
   constexpr std::array<std::array<int, 3>, 4> kOrders = {
       {{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {0, 2, 1}}};
   const std::vector<std::vector<int64_t>> dims = {{0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}, {0, 1, 2}};
   const DType dtype = dice.one_of(kTypes);
-  const DType result = dice.between(0, 1) == 0 ? DType::fp32 : dtype;
+  const DType result = dice.number_between(0, 1) == 0 ? DType::fp32 : dtype;
   return reduction_case({a, b, c}, dice.one_of(kOrders), dice.one_of(dims), dtype, result);
 }
 
 OperatorCase random_attention(Dice& dice, int64_t most_elements, bool cuda) {
   const DType dtype = dice.one_of(kTypes);
-  const int64_t e = dice.between(0, 3) == 0 ? dice.between(1, 288) : 8 * dice.between(1, 32);
-  const int64_t k = dice.up_to(8), h = k * dice.up_to(8), b = dice.up_to(64);
-  const int64_t t = dice.up_to(std::clamp<int64_t>(most_elements / (b * h * e), 1, 2048));
-  return dice.between(0, 1) == 0 ? vit_attention(b, t, h, e, dtype)
-                                 : llama_attention(b, t, h, k, e, dtype, cuda);
+  const int64_t e =
+      dice.number_between(0, 3) == 0 ? dice.number_between(1, 288) : 8 * dice.number_between(1, 32);
+  const int64_t k = dice.number_up_to(8), h = k * dice.number_up_to(8), b = dice.number_up_to(64);
+  const int64_t t = dice.number_up_to(std::clamp<int64_t>(most_elements / (b * h * e), 1, 2048));
+  return dice.number_between(0, 1) == 0 ? vit_attention(b, t, h, e, dtype)
+                                        : llama_attention(b, t, h, k, e, dtype, cuda);
 }
 
 /// On some CPUs attention and products in reduced precision take scratch of their own.
@@ -513,14 +514,14 @@ std::vector<OperatorCase> random_cases(c10::DeviceType device, uint32_t seed, in
   std::vector<OperatorCase> cases;
   for (int i = 0; i < rounds; ++i) {
     const DType dtype = dice.one_of(kTypes);
-    const int64_t d = dice.up_to(4096), b = dice.up_to(64);
-    const int64_t t = dice.up_to(std::clamp<int64_t>(most_elements / (b * d), 1, 100000));
-    const int64_t vocab = dice.up_to(cuda ? 130000 : 1000);
+    const int64_t d = dice.number_up_to(4096), b = dice.number_up_to(64);
+    const int64_t t = dice.number_up_to(std::clamp<int64_t>(most_elements / (b * d), 1, 100000));
+    const int64_t vocab = dice.number_up_to(cuda ? 130000 : 1000);
     cases.push_back(random_attention(dice, most_elements, cuda));
     cases.push_back(random_reduction(dice, most_elements));
-    cases.push_back(layer_norm_case(b, t, d, dtype, dice.between(0, 3) == 0));
+    cases.push_back(layer_norm_case(b, t, d, dtype, dice.number_between(0, 3) == 0));
     cases.push_back(rms_norm_case(b, t, d, dtype));
-    cases.push_back(embedding_case(b, t, vocab, dice.up_to(512), dtype));
+    cases.push_back(embedding_case(b, t, vocab, dice.number_up_to(512), dtype));
     for (size_t j = cases.size() - 5; j < cases.size(); ++j) {
       cases[j].name += fmt::format(", seed {} round {}", seed, i);
     }

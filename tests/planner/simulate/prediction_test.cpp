@@ -78,7 +78,7 @@ struct Prediction {
   }
 };
 
-struct Recorded {
+struct RecordedCase {
   profiler::Profile profile;
   planner::SimulatedPeak peak;
   planner::SimulatedPeak step_peak;
@@ -88,18 +88,18 @@ planner::SimulatedPeak peak_of(const nlohmann::json& memory, const char* which) 
   return {memory.at(which).at("allocated_bytes"), memory.at(which).at("reserved_bytes")};
 }
 
-Recorded record(const Case& asked) {
+RecordedCase record(const Case& asked) {
   const TemporaryFolder folder;
   Flags words = {SHARDLENS_TRAIN,     "--profile", "on", "--storage",
                  folder.file("runs"), "--name",    "r"};
   const Flags flags = words_of(asked);
   words.insert(words.end(), flags.begin(), flags.end());
-  const Ended ended = run(words);
+  const ProcessEnd ended = run(words);
   INFO(ended.out << ended.err);
   REQUIRE(ended.exit_code == 0);
   const bool is_single = std::count(flags.begin(), flags.end(), "single") > 0;
   const int rank = is_single ? 0 : asked.rank;
-  Recorded recorded;
+  RecordedCase recorded;
   recorded.profile =
       profiler::read_profile(folder.file(fmt::format("runs/r/profiles/rank{}.slp", rank)));
   REQUIRE(recorded.profile.judgement.lost_events == 0);
@@ -152,11 +152,11 @@ void check_prediction(const Case& asked) {
   INFO(text_of(words_of(asked)));
   const Prediction predicted(asked);
   const planner::Simulation& simulation = *predicted.simulation;
-  const Recorded recorded = record(asked);
+  const RecordedCase recorded = record(asked);
   const bool on_cpu = asked.device == "cpu";
   const auto space = on_cpu ? profiler::Space::host : profiler::Space::device;
   // On the CPU the start weights are drawn in the same memory.
-  const From from = on_cpu ? From::first_step : From::start;
+  const ComparisonStart from = on_cpu ? ComparisonStart::first_step : ComparisonStart::start;
   const MemoryEvents ours(simulation.timeline().events(), simulation.timeline().strings(), space,
                           from);
   const MemoryEvents theirs(recorded.profile.events, recorded.profile.strings, space, from);
@@ -237,11 +237,11 @@ struct Outcome {
 Outcome outcome_of(const Case& asked) {
   const Prediction predicted(asked);
   const planner::Simulation& simulation = *predicted.simulation;
-  const Recorded recorded = record(asked);
+  const RecordedCase recorded = record(asked);
   const MemoryEvents ours(simulation.timeline().events(), simulation.timeline().strings(),
-                          profiler::Space::device, From::start);
+                          profiler::Space::device, ComparisonStart::start);
   const MemoryEvents theirs(recorded.profile.events, recorded.profile.strings,
-                            profiler::Space::device, From::start);
+                            profiler::Space::device, ComparisonStart::start);
   Outcome outcome{.difference = first_difference(theirs.list(), ours.list()),
                   .equal_peaks = simulation.peak() == recorded.peak &&
                                  simulation.step_peak() == recorded.step_peak};

@@ -149,7 +149,7 @@ void follow_all(uint64_t seed, uint64_t operations) {
   const auto start = std::chrono::steady_clock::now();
   const uint64_t each = (operations + scenarios().size() - 1) / scenarios().size();
   for (size_t i = 0; i < scenarios().size(); ++i) {
-    const tests::Ended ended = tests::run(
+    const tests::ProcessEnd ended = tests::run(
         {"/usr/bin/env", fmt::format("SHARDLENS_STORM_SCENARIO={}", i),
          fmt::format("SHARDLENS_STORM_SEED={}", seed + i),
          fmt::format("SHARDLENS_STORM_OPERATIONS={}", each),

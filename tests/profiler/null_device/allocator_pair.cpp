@@ -171,7 +171,7 @@ AllocatorPair::AllocatorPair(const std::string& settings, uint32_t streams)
 }
 
 AllocatorPair::~AllocatorPair() {
-  for (const Held& held : held_) allocator::raw_delete(held.address);
+  for (const HeldBlock& held : held_) allocator::raw_delete(held.address);
   for (void* address : outside_) cudaFree(address);
 }
 
@@ -243,7 +243,7 @@ void AllocatorPair::compare_failure(const planner::AllocationFailure& failure) {
 }
 
 void AllocatorPair::record_stream(const StormOperation& operation) {
-  const Held& held = held_[operation.slot];
+  const HeldBlock& held = held_[operation.slot];
   c10::DataPtr borrowed(held.address, held.address, allocator::get()->raw_deleter(),
                         c10::Device(c10::kCUDA, 0));
   allocator::recordStream(borrowed, streams_[operation.stream]);
@@ -273,7 +273,7 @@ void AllocatorPair::change(const StormOperation& operation) {
     case StormKind::take_outside:
       throw std::logic_error("not a change");
     case StormKind::free: {
-      const Held held = std::exchange(held_[operation.slot], {});
+      const HeldBlock held = std::exchange(held_[operation.slot], {});
       allocator::raw_delete(held.address);
       model_->free(held.block);
       if (modelled_.back().kind == AllocatorEventKind::free_requested) ++coverage_.kept_for_streams;

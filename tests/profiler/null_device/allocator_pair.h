@@ -46,7 +46,7 @@ class AllocatorPair {
   const StormCoverage& coverage() const { return coverage_; }
 
  private:
-  struct Held {
+  struct HeldBlock {
     void* address = nullptr;
     planner::BlockId block = 0;
   };
@@ -73,7 +73,7 @@ class AllocatorPair {
   std::vector<planner::AllocatorEvent> modelled_;
   RealEvents* real_ = nullptr;  // LibTorch keeps its tracker for ever
   std::vector<c10::cuda::CUDAStream> streams_;
-  std::vector<Held> held_;              // by slot
+  std::vector<HeldBlock> held_;         // by slot
   std::vector<void*> outside_;          // by slot
   std::vector<int64_t> outside_bytes_;  // by slot
   std::vector<uint64_t> bases_;         // of LibTorch's segments, by the model's index; 0: none

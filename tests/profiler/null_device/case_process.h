@@ -13,7 +13,7 @@ namespace shardlens::tests {
 /// The lines that the case prints after "> ". `variable` is NAME=VALUE.
 inline std::string output_of_case(const std::string& name, const std::string& variable) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  const Ended ended = run({"/usr/bin/env", variable, self, name});
+  const ProcessEnd ended = run({"/usr/bin/env", variable, self, name});
   INFO(ended.out << ended.err);
   REQUIRE(ended.exit_code == 0);
   std::string lines;

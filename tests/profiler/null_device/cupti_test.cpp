@@ -154,7 +154,7 @@ class DriverLog {
   std::map<uint64_t, uint64_t> created_;  // handle -> bytes
 };
 
-Subscription::Function into(DriverLog& log) {
+Subscription::Function log_sink(DriverLog& log) {
   return [&log](CUpti_CallbackDomain, CUpti_CallbackId id, const CUpti_CallbackData& data) {
     log.see(id, data);
   };
@@ -269,7 +269,7 @@ TEST_CASE("a subscriber sees the segments that the allocator takes and gives bac
   const std::vector<Change>& segments = allocator_segments();
   const size_t before = segments.size();
   DriverLog log;
-  const Subscription subscription(into(log));
+  const Subscription subscription(log_sink(log));
   subscription.enable(CUPTI_CB_DOMAIN_DRIVER_API);
   use_memory();
   CHECK(log.memory.size() > 20);
@@ -280,7 +280,7 @@ TEST_CASE("a subscriber sees the segments that the allocator takes and gives bac
 TEST_CASE("use expandable segments", "[.process]") {
   const std::vector<Change>& segments = allocator_segments();
   DriverLog log;
-  const Subscription subscription(into(log));
+  const Subscription subscription(log_sink(log));
   subscription.enable(CUPTI_CB_DOMAIN_DRIVER_API);
   use_memory();
   CHECK(log.memory.size() > 20);
@@ -296,7 +296,7 @@ TEST_CASE("a subscriber sees expandable segments grow and shrink") {
 
 TEST_CASE("a subscriber sees the pinned memory that LibTorch takes") {
   DriverLog log;
-  const Subscription subscription(into(log));
+  const Subscription subscription(log_sink(log));
   subscription.enable(CUPTI_CB_DOMAIN_DRIVER_API);
   const at::Tensor pinned = at::empty({1000}, at::dtype(at::kFloat).pinned_memory(true));
   // LibTorch takes powers of two.
@@ -413,7 +413,7 @@ TEST_CASE("records of memory are what the callbacks say") {
   uint64_t before = 0, after = 0;
   REQUIRE(cuptiGetTimestamp(&before) == CUPTI_SUCCESS);
   DriverLog log;
-  const Subscription subscription(into(log));
+  const Subscription subscription(log_sink(log));
   subscription.enable(CUPTI_CB_DOMAIN_DRIVER_API);
   Records records(1000);  // 7 records a buffer
   use_memory();

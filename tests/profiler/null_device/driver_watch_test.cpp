@@ -100,7 +100,7 @@ std::string name_of_program() {
 TEST_CASE("the watch tells of the segments that LibTorch's allocator holds, and only of them") {
   Ledger ledger;
   const DriverWatch watch(ledger.sink());
-  REQUIRE(watch.unavailable().empty());
+  REQUIRE(watch.unavailable_reason().empty());
   CHECK(watch.not_watched().empty());
   use_memory(ledger);
   CHECK(ledger.changes() > 20);
@@ -177,7 +177,7 @@ TEST_CASE("a second watch says who the first is, until that is gone") {
     REQUIRE(watch.is_watching());
     const DriverWatch other(second.sink());
     CHECK_FALSE(other.is_watching());
-    CHECK(other.unavailable() ==
+    CHECK(other.unavailable_reason() ==
           "CUPTI unavailable: \"CUPTI for shardlens\" is attached to it, and it serves one at a "
           "time: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)");
     REQUIRE(cudaMalloc(&address, 1000) == cudaSuccess);

@@ -87,9 +87,9 @@ void feed_blocks() {
   allocator::attachAllocatorTraceTracker([](const allocator::TraceEntry& entry) {
     const auto* const address = reinterpret_cast<const void*>(entry.addr_);
     if (entry.action_ == allocator::TraceEntry::ALLOC) {
-      checks().allocated(entry.stream_, address, entry.size_);
+      checks().note_allocation(entry.stream_, address, entry.size_);
     } else if (entry.action_ == allocator::TraceEntry::FREE_COMPLETED) {
-      checks().freed(entry.stream_, address, entry.size_);
+      checks().note_free(entry.stream_, address, entry.size_);
     }
   });
 }

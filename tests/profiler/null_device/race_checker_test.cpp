@@ -247,7 +247,7 @@ class Graph {
   void synchronize_device() {
     for (const Nodes& tail : tails_) host_.insert(tail.begin(), tail.end());
   }
-  bool before(int earlier, int later) const { return before_[later].contains(earlier); }
+  bool precedes(int earlier, int later) const { return before_[later].contains(earlier); }
 
  private:
   Nodes closure(int node) const {
@@ -308,7 +308,7 @@ class Program {
 
   bool races(size_t earlier, size_t later) const {
     const Use &a = uses_[earlier], &b = uses_[later];
-    return a.range.overlaps(b.range) && (a.writes || b.writes) && !graph_.before(a.node, b.node);
+    return a.range.overlaps(b.range) && (a.writes || b.writes) && !graph_.precedes(a.node, b.node);
   }
 
  private:
@@ -329,13 +329,13 @@ class Program {
   std::vector<Use> uses_;
 };
 
-struct Found {
+struct FoundRace {
   size_t earlier = 0, later = 0;
   AddressRange range;
 };
 
-Found parsed(const std::string& line) {
-  Found found;
+FoundRace parsed(const std::string& line) {
+  FoundRace found;
   unsigned long long begin = 0, bytes = 0, stream = 0;
   char word[8];
   REQUIRE(
@@ -356,10 +356,10 @@ TEST_CASE("races in random programs are those of the transitive closure") {
     Program program(seed + trial);
     CAPTURE(trial);
     for (int i = 0; i < 25; ++i) program.step();
-    std::vector<Found> all;
+    std::vector<FoundRace> all;
     for (const std::string& line : program.findings()) all.push_back(parsed(line));
     // Every find is a race.
-    for (const Found& found : all) {
+    for (const FoundRace& found : all) {
       REQUIRE(program.races(found.earlier, found.later));
       REQUIRE(found.range.begin >= program.uses()[found.earlier].range.begin);
       REQUIRE(found.range.end <= program.uses()[found.later].range.end);
@@ -377,7 +377,7 @@ TEST_CASE("races in random programs are those of the transitive closure") {
       };
       size_t first = 0;
       while (first < program.uses().size() && !races_on_byte(first)) ++first;
-      const bool is_found = std::ranges::any_of(all, [&](const Found& found) {
+      const bool is_found = std::ranges::any_of(all, [&](const FoundRace& found) {
         return found.later == first && found.range.overlaps({byte, byte + 1});
       });
       REQUIRE(is_found == (first < program.uses().size()));

@@ -52,9 +52,9 @@ struct Peer {
 };
 
 /// Lets the others go on when a rank ends, well or badly.
-struct Leaving {
+struct BarrierLeaver {
   std::barrier<>& barrier;
-  ~Leaving() { barrier.arrive_and_drop(); }
+  ~BarrierLeaver() { barrier.arrive_and_drop(); }
 };
 
 /// What `body` returns on each rank; all leave together.
@@ -122,7 +122,7 @@ TEST_CASE("all ranks stop after the same step, which none of them is past") {
     for (int rank = 0; rank < ranks; ++rank) delays.emplace_back(random());
     std::barrier step_of_all(ranks);
     const auto texts = meet(ranks, [&](int rank, Peer& peer) {
-      const Leaving leaving{step_of_all};
+      const BarrierLeaver leaving{step_of_all};
       int64_t step = 0;
       while (!peer.store.must_stop(step)) {
         if (rank == asking && step == asked_at) peer.store.ask_to_stop();
@@ -143,7 +143,7 @@ TEST_CASE("the first reason to give up counts for all ranks") {
     const Fault fault = rank == 2 ? Fault::wrong_use : Fault::disk_full;
     AbortNote& note = peer.board.abort_note();
     if (rank > 0) note.raise("rank " + std::to_string(rank) + " has none", fault, rank);
-    while (!note.raised()) ::usleep(1000);
+    while (!note.is_raised()) ::usleep(1000);
     const Failure first = peer.store.first_failure();
     return std::string(to_string(first.fault())) + " of " + std::to_string(first.rank()) + ": " +
            first.what();

@@ -13,17 +13,17 @@ using namespace shardlens::profiler;
 namespace {
 
 /// What processes have told, in this order.
-Accounts accounts_of(std::vector<Told> told) {
+Accounts accounts_of(std::vector<AccountEntry> told) {
   double time_s = 0;
-  for (Told& line : told) line.time_s = ++time_s;
+  for (AccountEntry& line : told) line.time_s = ++time_s;
   return {std::move(told)};
 }
 
-std::string why(std::vector<Told> told, const CommandEnd& end, bool is_attached = false) {
+std::string why(std::vector<AccountEntry> told, const CommandEnd& end, bool is_attached = false) {
   return why_nothing(accounts_of(std::move(told)), end, {"program", "train.py"}, is_attached);
 }
 
-Told tells(int process, const std::string& what, const std::string& text = "") {
+AccountEntry tells(int process, const std::string& what, const std::string& text = "") {
   return {.process = process, .what = what, .text = text};
 }
 
@@ -43,7 +43,7 @@ TEST_CASE("accounts are read in the order in which they were told, without what 
   tests::write_file(folder.file("notes.txt"),
                     "{\"what\": \"torch\", \"text\": \"\", \"time\": 0}\n");
   std::string order;
-  for (const Told& told : read_accounts(folder.path()).told) {
+  for (const AccountEntry& told : read_accounts(folder.path()).told) {
     order += std::to_string(told.process) + told.what + told.text + " ";
   }
   CHECK(order == "20startedpython 3torch 20raiseda ");
@@ -51,7 +51,7 @@ TEST_CASE("accounts are read in the order in which they were told, without what 
 }
 
 TEST_CASE("the cause is named where nothing was recorded") {
-  const Told started = tells(1, "started"), torch = tells(1, "torch");
+  const AccountEntry started = tells(1, "started"), torch = tells(1, "torch");
   CHECK(why({started, tells(1, "no_script", "/a/train.py")}, {.exit_code = 2}) ==
         "there is no script /a/train.py");
   CHECK(why({started, tells(1, "no_module", "train")}, kFailed) ==
@@ -79,8 +79,8 @@ TEST_CASE("the cause is named where nothing was recorded") {
 }
 
 TEST_CASE("an error that the program has survived is no cause") {
-  const std::vector<Told> helper_failed = {tells(1, "started"), tells(1, "raised", "OSError"),
-                                           tells(2, "started"), tells(2, "torch")};
+  const std::vector<AccountEntry> helper_failed = {
+      tells(1, "started"), tells(1, "raised", "OSError"), tells(2, "started"), tells(2, "torch")};
   CHECK(why(helper_failed, kWell) == "the program has imported PyTorch and used no GPU");
   CHECK(failure_text(accounts_of(helper_failed), kWell).empty());
 }

@@ -24,8 +24,8 @@ profiler::RankReport rank_of(int world_size) {
   return report;
 }
 
-Outside on_h100(int world_size, const RecordFacts& facts,
-                const std::vector<std::string>& more = {}) {
+OutsideBytes on_h100(int world_size, const RecordFacts& facts,
+                     const std::vector<std::string>& more = {}) {
   std::vector<std::string> flags = {"--device", "null:h100"};
   flags.insert(flags.end(), more.begin(), more.end());
   return outside_of(options_of(flags), rank_of(world_size), facts);
@@ -34,7 +34,7 @@ Outside on_h100(int world_size, const RecordFacts& facts,
 }  // namespace
 
 TEST_CASE("a program alone takes what CUDA takes, and says that this is an estimate") {
-  const Outside outside = on_h100(1, {.is_known = true});
+  const OutsideBytes outside = on_h100(1, {.is_known = true});
   CHECK(outside.bytes == 586 * kMiB);
   CHECK(outside.estimate == "CUDA 586.00 MiB (published figures)");
   CHECK(on_h100(8, {.is_known = true}).bytes == 586 * kMiB);  // it has made no group
@@ -65,7 +65,7 @@ TEST_CASE("on a GPU that is there what it takes is measured") {
   report.ledger.device_used_bytes = 900 * kMiB;
   report.ledger.reserved_bytes = 300 * kMiB;
   const RecordFacts facts{.communicators = {{8, 8}}, .is_known = true};
-  const Outside outside = outside_of(options_of({}), report, facts);
+  const OutsideBytes outside = outside_of(options_of({}), report, facts);
   CHECK(outside.bytes == 600 * kMiB);
   CHECK(outside.estimate.empty());
   CHECK(outside_of(options_of({}), rank_of(8), facts).bytes == 0);

@@ -34,7 +34,7 @@ void write(const fs::path& path, const std::string& text) {
 }
 
 /// A build folder or an installation, with what every one has. Of its Pythons only `sh` is run.
-struct MadeUp {
+struct SampleInstallation {
   tests::TemporaryFolder folder;
   fs::path root = fs::path(folder.path()) / "build";
   fs::path record = root / "record";
@@ -44,7 +44,7 @@ struct MadeUp {
                         .cuda_version = "12.8",
                         .wheel = "feedfacecafe"};
 
-  MadeUp() {
+  SampleInstallation() {
     write(record / "libshardlens_python.so", "");
     write(record / "python" / "sitecustomize.py", "");
     write(record / "make_stubs.py", "exit 0\n");
@@ -117,7 +117,7 @@ std::string wheel_in(const fs::path& site, const std::string& record) {
 }  // namespace
 
 TEST_CASE("the PyTorch of the build has its recorder") {
-  MadeUp made;
+  SampleInstallation made;
   made.take_own_pytorch();
   const RecordFiles files = made.recorder();
   CHECK(files.library == made.record / "libshardlens_python.so");
@@ -126,7 +126,7 @@ TEST_CASE("the PyTorch of the build has its recorder") {
 }
 
 TEST_CASE("the build's stubs are compared once with each wheel") {
-  MadeUp made;
+  SampleInstallation made;
   made.take_own_pytorch();
   const auto check = [&] { CHECK(made.recorder().stubs == made.root / "null_device"); };
   // It needs a recorder and stubs of its own then, which nothing here can build.
@@ -152,12 +152,13 @@ TEST_CASE("the build's stubs are compared once with each wheel") {
   }
   SECTION("never where a GPU answers") {
     made.program.wheel = "0ddba11";
-    CHECK(recorder_for(made.program, made.record, Answers::gpu).stubs == made.root / "null_device");
+    CHECK(recorder_for(made.program, made.record, CudaProvider::gpu).stubs ==
+          made.root / "null_device");
   }
 }
 
 TEST_CASE("another PyTorch has the recorder that was kept for its wheel and our sources") {
-  MadeUp made;
+  SampleInstallation made;
   made.keep(kName);
   const RecordFiles files = made.recorder();
   CHECK(files.library == made.record / "pytorch" / kName / "libshardlens_python.so");
@@ -179,7 +180,7 @@ TEST_CASE("another PyTorch has the recorder that was kept for its wheel and our 
 }
 
 TEST_CASE("an installation has one recorder for all wheels of a version and a CUDA") {
-  MadeUp made;
+  SampleInstallation made;
   made.keep(kName);
   const fs::path kept = made.record / "pytorch" / kName;
   const auto check_taken = [&] { CHECK(made.recorder().stubs == kept / "null_device"); };
@@ -203,7 +204,7 @@ TEST_CASE("an installation has one recorder for all wheels of a version and a CU
     write(made.record / "make_stubs.py",
           "case $3 in *pytorch*) echo it calls cuMany; exit 1;; esac\n");
     made.check_refused<std::invalid_argument>("it calls cuMany; there is no recorder");
-    CHECK(recorder_for(made.program, made.record, Answers::gpu).library ==
+    CHECK(recorder_for(made.program, made.record, CudaProvider::gpu).library ==
           kept / "libshardlens_python.so");
   }
   SECTION("a build makes each wheel its own") {
@@ -213,7 +214,7 @@ TEST_CASE("an installation has one recorder for all wheels of a version and a CU
 }
 
 TEST_CASE("recorders are loaded from a folder of the user's own alone") {
-  MadeUp made;
+  SampleInstallation made;
   made.keep(kName);
   const fs::path cache = made.record / "pytorch";
   const auto set_mode = [&](int mode) { fs::permissions(cache, static_cast<fs::perms>(mode)); };
@@ -263,7 +264,7 @@ TEST_CASE("recorders are loaded from a folder of the user's own alone") {
 }
 
 TEST_CASE("a receipt that others may have left is not taken, and an own one is private") {
-  MadeUp made;
+  SampleInstallation made;
   made.take_own_pytorch();
   made.build_with("exit 1\n");
   made.recorder();
@@ -276,7 +277,7 @@ TEST_CASE("a receipt that others may have left is not taken, and an own one is p
 }
 
 TEST_CASE("a build folder builds a recorder that is missing, once") {
-  const MadeUp made;
+  const SampleInstallation made;
   const std::string count = made.folder.file("count");
   made.build_with(
       "echo \"$@\" >>" + count +
@@ -290,7 +291,7 @@ TEST_CASE("a build folder builds a recorder that is missing, once") {
 }
 
 TEST_CASE("where a recorder cannot be built PyTorch's history is recorded, and a line says why") {
-  MadeUp made;
+  SampleInstallation made;
   made.build_with("echo something else; echo building it needs cmake; exit 1\n");
   made.check_history("there is no recorder for PyTorch 2.10.0+cu128: building it needs cmake");
   made.build_with("kill -9 $$\n");
@@ -300,7 +301,7 @@ TEST_CASE("where a recorder cannot be built PyTorch's history is recorded, and a
 }
 
 TEST_CASE("a history is recorded on stubs of the same CUDA that lack nothing") {
-  MadeUp made;
+  SampleInstallation made;
   const fs::path kept = made.record / "pytorch" / "2.9.1+cu128-0ddba11-0123456789ab";
   made.keep(kept.filename());
   const std::string lacks_in_own =
@@ -328,7 +329,7 @@ TEST_CASE("a history is recorded on stubs of the same CUDA that lack nothing") {
     made.check_refused<std::invalid_argument>(refusal);
   }
   SECTION("a GPU needs none") {
-    const RecordFiles files = recorder_for(made.program, made.record, Answers::gpu);
+    const RecordFiles files = recorder_for(made.program, made.record, CudaProvider::gpu);
     CHECK(files.stubs.empty());
     CHECK_FALSE(files.doubt.empty());
   }
@@ -339,7 +340,7 @@ TEST_CASE("any PyTorch for CUDA gets a recorder, built from its own files") {
                                     {"2.16.0.dev20261120+cu133", "13.3"},
                                     {"2.10.0a0+git1234567", "12.6"},
                                     {SHARDLENS_TORCH_VERSION "+cu128", "12.8"}}) {
-    MadeUp made;
+    SampleInstallation made;
     made.program.torch_version = torch;
     made.program.cuda_version = cuda;
     made.check_history("there is no recorder for PyTorch " + std::string(torch));
@@ -351,7 +352,7 @@ TEST_CASE("any PyTorch for CUDA gets a recorder, built from its own files") {
 
 TEST_CASE("a PyTorch that was not tried is doubted") {
   const auto doubts = [](const char* torch, const char* cuda) {
-    MadeUp made;
+    SampleInstallation made;
     made.program.torch_version = torch;
     made.program.cuda_version = cuda;
     return doubts_of(made.program);
@@ -366,7 +367,7 @@ TEST_CASE("a PyTorch that was not tried is doubted") {
 
 TEST_CASE("a PyTorch without CUDA is refused, and so is a version that is none") {
   const auto check = [](const char* torch, const char* cuda, const char* why) {
-    MadeUp made;
+    SampleInstallation made;
     made.program.torch_version = torch;
     made.program.cuda_version = cuda;
     made.check_refused<std::invalid_argument>(why);
@@ -429,7 +430,7 @@ TEST_CASE("a PyTorch that pip has not installed is told from another by its file
 }
 
 TEST_CASE("a recorder is not built where CUDA's headers are missing") {
-  const MadeUp made;
+  const SampleInstallation made;
   fs::create_directories(made.program.torch);
   const std::string script = std::string(SHARDLENS_SOURCE_DIR) + "/.setup/recorder";
   const ProgramOutput said =

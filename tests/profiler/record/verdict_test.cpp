@@ -37,7 +37,7 @@ Verdict outcome_of(const Flags& words) {
   const TemporaryFolder folder;
   Flags command = {SHARDLENS_TRAIN, "--anyway", "--storage", folder.file("runs"), "--name", "r"};
   command.insert(command.end(), words.begin(), words.end());
-  const Ended ended = run(command);
+  const ProcessEnd ended = run(command);
   if (ended.exit_code != 0) {
     INFO(ended.err);
     REQUIRE(ended.err.find("ran out of memory") != std::string::npos);

@@ -29,7 +29,7 @@ class Writers {
 
   std::string folder() const { return folder_.file("checkpoints"); }
   std::string log() const { return folder_.file("log"); }
-  tests::Ended run(const std::string& fault = "") const {
+  tests::ProcessEnd run(const std::string& fault = "") const {
     return tests::run(tests::watched({SHARDLENS_WRITE_CHECKPOINTS, folder(), std::to_string(ranks_),
                                       std::to_string(steps_), std::to_string(keep_)},
                                      folder(), log(), fault));
@@ -65,7 +65,7 @@ std::vector<int64_t> published(const Writers& writers) {
 /// What must hold whenever everybody has been killed.
 void check_left(const Writers& writers, int64_t keep) {
   const runtime::CheckpointStore store(writers.folder());
-  const auto newest = store.newest();
+  const auto newest = store.newest_checkpoint();
   CHECK(newest.damaged.empty());
   const std::vector<int64_t> steps = published(writers);
   if (steps.empty()) return;
@@ -86,7 +86,7 @@ std::vector<std::string> kinds_of(const FileOperation& operation) {
 bool strike(const Writers& writers, const std::string& fault, int64_t keep) {
   const bool struck = writers.run(fault).exit_code != 0;
   check_left(writers, keep);
-  const tests::Ended again = writers.run();
+  const tests::ProcessEnd again = writers.run();
   CAPTURE(again.err);
   REQUIRE(again.exit_code == 0);
   return struck;
@@ -200,7 +200,7 @@ TEST_CASE("a full disk ends the writing, and the checkpoint before stays", "[che
     if (!sample.has_next()) continue;
     CAPTURE(operation.text());
     const Writers writers(2, 2, 2);
-    const tests::Ended ended = writers.run(operation.fault("full"));
+    const tests::ProcessEnd ended = writers.run(operation.fault("full"));
     CAPTURE(ended.err);
     CHECK(ended.exit_code == 1);
     CHECK(ended.err.find("No space left on device") != std::string::npos);
@@ -237,11 +237,11 @@ bool overtake(const FileOperation& operation, bool takes_over) {
   REQUIRE(tests::wait_until([&] { return (stopped = stopped_child(old)) != 0; }));
   const fs::path folder = writers.folder();
   const runtime::CheckpointStore store(folder, runtime::Fence::begin(folder.parent_path()));
-  const auto newest = store.newest();
+  const auto newest = store.newest_checkpoint();
   if (takes_over) store.take_over(newest, {.wanted = true, .keep = 2});
   const auto before = writers.contents();
   REQUIRE(::kill(stopped, SIGCONT) == 0);
-  const tests::Ended ended = old.wait();
+  const tests::ProcessEnd ended = old.wait();
   for (const auto& left : store.list()) CHECK(runtime::fault_of(left.path) == "");
   const bool was_before = newest.found->step == 1;
   // It has looked already, and nothing has been taken over yet: then the checkpoint is published.
@@ -251,11 +251,11 @@ bool overtake(const FileOperation& operation, bool takes_over) {
   CHECK(ended.exit_code == 1);
   // Where its folder is gone, either rank may be the first to find that.
   CHECK(ended.err.find(takes_over ? "rank " : "it writes nothing more") != std::string::npos);
-  CHECK(store.newest().found->step == 1);
+  CHECK(store.newest_checkpoint().found->step == 1);
   if (!takes_over) return true;
   // A rank that had looked and not yet made its folder makes it now: under its own attempt's name,
   // which is never published and which whoever takes over next removes.
-  store.take_over(store.newest(), {.wanted = true, .keep = 2});
+  store.take_over(store.newest_checkpoint(), {.wanted = true, .keep = 2});
   CHECK(writers.contents() == before);
   return true;
 }

@@ -172,14 +172,14 @@ TEST_CASE("whatever is damaged in a checkpoint is found and named", "[checkpoint
     tests::write_file(file.string(), whole + "x");
     CHECK_THAT(fault_of(path), ContainsSubstring(name));
     fs::remove(file);
-    const NewestCheckpoint newest = bench.store().newest();
+    const NewestCheckpoint newest = bench.store().newest_checkpoint();
     REQUIRE(newest.found.has_value());
     CHECK(newest.found->step == 1);
     REQUIRE(newest.damaged.size() == 1);
     CHECK_THAT(newest.damaged[0].fault, ContainsSubstring(name));
     tests::write_file(file.string(), whole);
   }
-  CHECK(bench.store().newest().found->step == 2);
+  CHECK(bench.store().newest_checkpoint().found->step == 2);
 }
 
 namespace {
@@ -280,9 +280,9 @@ TEST_CASE("nothing is given up for a checkpoint that nobody has read", "[checkpo
   const auto& [name, bytes] = *files.rbegin();
   flip_bit(path / name, 8 * bytes.size() - 1);
   const planner::Checkpointing wanted{.wanted = true, .keep = 1};
-  bench.store().take_over(bench.store().newest(Look::sizes), wanted);
+  bench.store().take_over(bench.store().newest_checkpoint(Look::sizes), wanted);
   CHECK(bench.steps() == std::vector<int64_t>{1, 2});
-  bench.store().take_over(bench.store().newest(), wanted);
+  bench.store().take_over(bench.store().newest_checkpoint(), wanted);
   CHECK(bench.steps() == std::vector<int64_t>{1});
 }
 
@@ -290,8 +290,8 @@ TEST_CASE("a checkpoint under another step's name is damaged", "[checkpoint]") {
   const Bench bench;
   const fs::path path = bench.write(2);
   fs::copy(path, bench.store().folder() / "step-00000009");
-  CHECK(bench.store().newest().found->step == 2);
-  CHECK_THAT(bench.store().newest().damaged[0].fault, ContainsSubstring("step 2"));
+  CHECK(bench.store().newest_checkpoint().found->step == 2);
+  CHECK_THAT(bench.store().newest_checkpoint().damaged[0].fault, ContainsSubstring("step 2"));
 }
 
 TEST_CASE("a checkpoint of another model is refused", "[checkpoint]") {
@@ -323,12 +323,12 @@ TEST_CASE("the latest and the best are kept", "[checkpoint]") {
     CHECK(bench.steps() == std::vector<int64_t>{3, 4, 5});
   }
   SECTION("accuracy") {
-    bench.wanted.by = planner::KeepBy::accuracy;
+    bench.wanted.by = planner::KeepRule::accuracy;
     write_all();
     CHECK(bench.steps() == std::vector<int64_t>{2, 4, 5});
   }
   SECTION("loss") {
-    bench.wanted.by = planner::KeepBy::loss;
+    bench.wanted.by = planner::KeepRule::loss;
     write_all();
     CHECK(bench.steps() == std::vector<int64_t>{2, 4, 5});
   }

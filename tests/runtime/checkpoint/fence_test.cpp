@@ -40,7 +40,7 @@ TEST_CASE("only the newest attempt passes") {
 TEST_CASE("an attempt's other hosts pass by its number, until the next one begins") {
   const tests::TemporaryFolder folder;
   const Fence first = Fence::begin(folder.path());
-  const Fence elsewhere = Fence::of(folder.path(), first.generation());
+  const Fence elsewhere = Fence::adopt(folder.path(), first.generation());
   elsewhere.check();
   CHECK(elsewhere.suffix() == first.suffix());
   Fence::begin(folder.path());
@@ -52,13 +52,13 @@ TEST_CASE("attempts do not write under one name, and what they leave is removed"
   const fs::path checkpoints = folder.file("checkpoints");
   const runtime::CheckpointStore old(checkpoints, Fence::begin(folder.path()));
   const runtime::CheckpointStore now(checkpoints, Fence::begin(folder.path()));
-  CHECK(old.unfinished(7).filename() == ".tmp-step-00000007-g1");
-  CHECK(now.unfinished(7).filename() == ".tmp-step-00000007-g2");
-  fs::create_directories(old.unfinished(7));
+  CHECK(old.unfinished_folder(7).filename() == ".tmp-step-00000007-g1");
+  CHECK(now.unfinished_folder(7).filename() == ".tmp-step-00000007-g2");
+  fs::create_directories(old.unfinished_folder(7));
   fs::create_directories(checkpoints / ".tmp-step-00000007-gx");  // somebody else's
   fs::create_directories(checkpoints / ".tmp-step-00000007");
   now.take_over({}, {.wanted = true});
-  CHECK_FALSE(fs::exists(old.unfinished(7)));
+  CHECK_FALSE(fs::exists(old.unfinished_folder(7)));
   CHECK_FALSE(fs::exists(checkpoints / ".tmp-step-00000007"));
   CHECK(fs::exists(checkpoints / ".tmp-step-00000007-gx"));
 }
@@ -100,15 +100,15 @@ TEST_CASE("what a rank of an earlier attempt is still writing is removed all the
   const tests::TemporaryFolder folder;
   const runtime::CheckpointStore old(folder.path(), Fence::begin(folder.path()));
   for (int round = 0; round < 20; ++round) {
-    fs::create_directories(old.unfinished(7));
+    fs::create_directories(old.unfinished_folder(7));
     const runtime::CheckpointStore now(folder.path(), Fence::begin(folder.path()));
     std::atomic<int> files = 0;
-    std::thread rank([&] { create_files(old.unfinished(7), files); });
+    std::thread rank([&] { create_files(old.unfinished_folder(7), files); });
     while (files < 100) std::this_thread::yield();
     CHECK_NOTHROW(now.take_over({}, {.wanted = true}));
     rank.join();
     CHECK(files < kMostFiles);
-    CHECK_FALSE(fs::exists(old.unfinished(7)));
+    CHECK_FALSE(fs::exists(old.unfinished_folder(7)));
     now.take_over({}, {.wanted = true});  // removes a file whose creation had begun
     CHECK_FALSE(fs::exists(folder.file(".old-step-00000007-g1")));
   }

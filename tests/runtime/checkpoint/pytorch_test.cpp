@@ -23,21 +23,21 @@ namespace {
 
 /// PyTorch's Gloo now and then never comes back from an all-gather (it spins in the destructor of
 /// an UnboundBuffer), so the script has a deadline, and is started again.
-Ended run_script(const std::vector<std::string>& arguments) {
+ProcessEnd run_script(const std::vector<std::string>& arguments) {
   constexpr int kTimedOut = 124, kStarts = 3;
   std::vector<std::string> script = {SHARDLENS_SOURCE_DIR "/tests/reference/interchange.py"};
   script.insert(script.end(), arguments.begin(), arguments.end());
   script = python_with_pytorch(script);
   std::vector<std::string> words = {"/usr/bin/env", "timeout", "--kill-after=5", "240"};
   words.insert(words.end(), script.begin(), script.end());
-  Ended ended = run(words);
+  ProcessEnd ended = run(words);
   for (int i = 1; i < kStarts && ended.exit_code == kTimedOut; ++i) ended = run(words);
   return ended;
 }
 
 /// What the script prints last.
 std::string pytorch(const std::vector<std::string>& arguments) {
-  const Ended ended = run_script(arguments);
+  const ProcessEnd ended = run_script(arguments);
   if (ended.exit_code == kNoPyTorch) SKIP(kWithoutPyTorch);
   CAPTURE(ended.err, ended.out);
   REQUIRE(ended.exit_code == 0);
@@ -47,7 +47,7 @@ std::string pytorch(const std::vector<std::string>& arguments) {
 
 std::string ours(std::vector<std::string> words) {
   words.insert(words.begin(), SHARDLENS);
-  const Ended ended = run(words);
+  const ProcessEnd ended = run(words);
   CAPTURE(words, ended.err);
   REQUIRE(ended.exit_code == 0);
   return ended.out;
@@ -132,8 +132,9 @@ TEST_CASE("what FSDP2 has saved with DCP goes on with us as with PyTorch", "[pyt
 
 TEST_CASE("pixels of JPEG and PNG files are those that Pillow reads", "[pytorch]") {
   const TemporaryFolder folder;
-  const Ended ended = run(python_with_pytorch({SHARDLENS_SOURCE_DIR "/tests/reference/pictures.py",
-                                               folder.path(), std::to_string(Catch::getSeed())}));
+  const ProcessEnd ended =
+      run(python_with_pytorch({SHARDLENS_SOURCE_DIR "/tests/reference/pictures.py", folder.path(),
+                               std::to_string(Catch::getSeed())}));
   if (ended.exit_code == kNoPyTorch) SKIP(kWithoutPyTorch);
   CAPTURE(ended.err);
   REQUIRE(ended.exit_code == 0);

@@ -48,7 +48,7 @@ class Run {
                                       "--profile",
                                       "on"};
     words.insert(words.end(), flags.begin(), flags.end());
-    const Ended ended = run(words);
+    const ProcessEnd ended = run(words);
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);
   }
@@ -60,7 +60,7 @@ class Run {
   /// What `shardlens profile` prints.
   static std::string profile(std::vector<std::string> words) {
     words.insert(words.begin(), SHARDLENS_PROFILE);
-    const Ended ended = run(words);
+    const ProcessEnd ended = run(words);
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);
     return ended.out;

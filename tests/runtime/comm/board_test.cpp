@@ -167,10 +167,10 @@ TEST_CASE("of many abort reasons raised at once exactly one stays, whole") {
 
 TEST_CASE("an abort note is silent at first and cuts what is too long") {
   AbortNote note;
-  CHECK_FALSE(note.raised());
+  CHECK_FALSE(note.is_raised());
   CHECK(note.reason().empty());
   note.raise(std::string(5000, 'x'));
-  CHECK(note.raised());
+  CHECK(note.is_raised());
   CHECK(note.reason() == std::string(AbortNote::kTextBytes - 1, 'x'));
 }
 

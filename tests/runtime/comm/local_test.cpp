@@ -70,7 +70,7 @@ void check_plan(const Plan& plan, const std::vector<std::string>& texts) {
   }
 }
 
-std::chrono::milliseconds since(std::chrono::steady_clock::time_point start) {
+std::chrono::milliseconds elapsed_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
                                                                start);
 }
@@ -171,7 +171,7 @@ TEST_CASE("a rank that dies is named by the others within the deadline", "[proce
   const std::string text = error_of_rank_0(world, [] { _exit(3); });
   CHECK_THAT(text, Equals("rank 0, step 37, REDUCE_SCATTER of block3 bucket 1: rank 1 did not "
                           "arrive within 0.3 s; last seen in action 101"));
-  CHECK(since(start) < 10s);
+  CHECK(elapsed_since(start) < 10s);
   CHECK(world.board().abort_note().reason() == text);
 }
 
@@ -234,7 +234,7 @@ TEST_CASE("abort from another thread ends waits soon, and the communicator stays
   const std::string expected = "rank 0, step 37, ALL_GATHER of block4: stopped: out of patience";
   CHECK_THROWS_WITH(waiting->wait(ticket), expected);
   breaker.join();
-  CHECK(since(aborted) < 5s);
+  CHECK(elapsed_since(aborted) < 5s);
   CHECK_THROWS_WITH(waiting->wait(ticket), expected);
   CHECK_THROWS_WITH(waiting->barrier(operation("BARRIER")), expected);
   CHECK_THROWS_AS(other_channel->barrier(operation("BARRIER")), CommunicationError);

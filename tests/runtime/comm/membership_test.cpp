@@ -14,12 +14,12 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-Environment with(Environment environment, const Environment& changes) {
+Environment with_variables(Environment environment, const Environment& changes) {
   for (const auto& [name, value] : changes) environment[name] = value;
   return environment;
 }
 
-Environment without(Environment environment, const std::string& name) {
+Environment without_variable(Environment environment, const std::string& name) {
   environment.erase(name);
   return environment;
 }
@@ -78,29 +78,30 @@ TEST_CASE("torchrun's ranks are known") {
   CHECK(place.restarts == 2);
   CHECK(place.error_file == "/somewhere/error.json");
   CHECK(place.start_id !=
-        membership_of(with(kTorchrun, {{"TORCHELASTIC_RESTART_COUNT", "3"}})).start_id);
-  CHECK_FALSE(
-      membership_of(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}})).agent_serves);
+        membership_of(with_variables(kTorchrun, {{"TORCHELASTIC_RESTART_COUNT", "3"}})).start_id);
+  CHECK_FALSE(membership_of(with_variables(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}}))
+                  .agent_serves);
   // A single rank is one of torchrun's too: it may be restarted.
-  CHECK_FALSE(membership_of(with(kTorchrun, {{"RANK", "0"},
-                                             {"WORLD_SIZE", "1"},
-                                             {"LOCAL_RANK", "0"},
-                                             {"LOCAL_WORLD_SIZE", "1"}}))
+  CHECK_FALSE(membership_of(with_variables(kTorchrun, {{"RANK", "0"},
+                                                       {"WORLD_SIZE", "1"},
+                                                       {"LOCAL_RANK", "0"},
+                                                       {"LOCAL_WORLD_SIZE", "1"}}))
                   .is_alone());
 }
 
 TEST_CASE("what torchrun does not say, or cannot mean, is refused") {
   for (const char* name : {"LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
-    check_refused(without(kTorchrun, name), std::string(name) + " is not set");
+    check_refused(without_variable(kTorchrun, name), std::string(name) + " is not set");
   }
-  check_refused(without(kTorchrun, "RANK"), "RANK is not set");
-  check_refused(with(kTorchrun, {{"RANK", "8"}}), "this is rank 8 of 8");
-  check_refused(with(kTorchrun, {{"LOCAL_RANK", "4"}}), "this host's rank 4 of 4");
-  check_refused(with(kTorchrun, {{"LOCAL_WORLD_SIZE", "9"}}), "9 ranks of 8 are on this host");
-  check_refused(with(kTorchrun, {{"RANK", "-1"}}), "RANK=-1 is no count");
-  check_refused(with(kTorchrun, {{"WORLD_SIZE", "8x"}}), "WORLD_SIZE=8x is no count");
-  check_refused(with(kTorchrun, {{"WORLD_SIZE", "0"}}), "there are no ranks");
-  check_refused(with(kTorchrun, {{"MASTER_PORT", "70000"}}), "70000 is no port");
+  check_refused(without_variable(kTorchrun, "RANK"), "RANK is not set");
+  check_refused(with_variables(kTorchrun, {{"RANK", "8"}}), "this is rank 8 of 8");
+  check_refused(with_variables(kTorchrun, {{"LOCAL_RANK", "4"}}), "this host's rank 4 of 4");
+  check_refused(with_variables(kTorchrun, {{"LOCAL_WORLD_SIZE", "9"}}),
+                "9 ranks of 8 are on this host");
+  check_refused(with_variables(kTorchrun, {{"RANK", "-1"}}), "RANK=-1 is no count");
+  check_refused(with_variables(kTorchrun, {{"WORLD_SIZE", "8x"}}), "WORLD_SIZE=8x is no count");
+  check_refused(with_variables(kTorchrun, {{"WORLD_SIZE", "0"}}), "there are no ranks");
+  check_refused(with_variables(kTorchrun, {{"MASTER_PORT", "70000"}}), "70000 is no port");
 }
 
 TEST_CASE("srun's ranks meet at the first host, at a port of the job's") {
@@ -113,26 +114,26 @@ TEST_CASE("srun's ranks meet at the first host, at a port of the job's") {
   CHECK(place.host == "gpu-003");
   CHECK(place.restarts == 0);
   CHECK_FALSE(place.agent_serves);
-  CHECK(place.port == membership_of(with(kSlurm, {{"SLURM_PROCID", "0"}})).port);
-  CHECK(place.port != membership_of(with(kSlurm, {{"SLURM_JOB_ID", "4712"}})).port);
-  CHECK(place.port != membership_of(with(kSlurm, {{"SLURM_STEP_ID", "1"}})).port);
-  const Membership again = membership_of(with(kSlurm, {{"SLURM_RESTART_COUNT", "1"}}));
+  CHECK(place.port == membership_of(with_variables(kSlurm, {{"SLURM_PROCID", "0"}})).port);
+  CHECK(place.port != membership_of(with_variables(kSlurm, {{"SLURM_JOB_ID", "4712"}})).port);
+  CHECK(place.port != membership_of(with_variables(kSlurm, {{"SLURM_STEP_ID", "1"}})).port);
+  const Membership again = membership_of(with_variables(kSlurm, {{"SLURM_RESTART_COUNT", "1"}}));
   CHECK(again.restarts == 1);
   CHECK(again.start_id != place.start_id);
   const Membership told =
-      membership_of(with(kSlurm, {{"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "1234"}}));
+      membership_of(with_variables(kSlurm, {{"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "1234"}}));
   CHECK(told.host == "10.0.0.1");
   CHECK(told.port == 1234);
-  check_refused(without(kSlurm, "SLURM_PROCID"), "SLURM_PROCID is not set");
-  check_refused(without(kSlurm, "SLURM_JOB_NODELIST"), "SLURM_NODELIST is not set");
+  check_refused(without_variable(kSlurm, "SLURM_PROCID"), "SLURM_PROCID is not set");
+  check_refused(without_variable(kSlurm, "SLURM_JOB_NODELIST"), "SLURM_NODELIST is not set");
 }
 
 TEST_CASE("the tasks of a host are counted in Slurm's list") {
   const auto tasks = [](const std::string& list, const std::string& host) {
-    return membership_of(with(kSlurm, {{"SLURM_NTASKS", "16"},
-                                       {"SLURM_STEP_NUM_TASKS", "16"},
-                                       {"SLURM_STEP_TASKS_PER_NODE", list},
-                                       {"SLURM_NODEID", host}}))
+    return membership_of(with_variables(kSlurm, {{"SLURM_NTASKS", "16"},
+                                                 {"SLURM_STEP_NUM_TASKS", "16"},
+                                                 {"SLURM_STEP_TASKS_PER_NODE", list},
+                                                 {"SLURM_NODEID", host}}))
         .local_world_size;
   };
   CHECK(tasks("4(x3),2", "0") == 4);
@@ -160,10 +161,11 @@ TEST_CASE("mpirun's ranks meet on their host, or where the user says") {
   CHECK(place.rank == 1);
   CHECK(place.host == "127.0.0.1");
   CHECK(place.port > 0);
-  CHECK(place.port != membership_of(with(kOpenMpi, {{"PMIX_NAMESPACE", "prterun-node-1@1"}})).port);
-  const Environment two_hosts = with(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", "4"}});
+  CHECK(place.port !=
+        membership_of(with_variables(kOpenMpi, {{"PMIX_NAMESPACE", "prterun-node-1@1"}})).port);
+  const Environment two_hosts = with_variables(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", "4"}});
   check_refused(two_hosts, "2 of 4 ranks are on this host and MASTER_ADDR");
-  CHECK(membership_of(with(two_hosts, {{"MASTER_ADDR", "node1"}})).host == "node1");
+  CHECK(membership_of(with_variables(two_hosts, {{"MASTER_ADDR", "node1"}})).host == "node1");
   const Membership mpich = membership_of({{"PMI_RANK", "3"},
                                           {"PMI_SIZE", "4"},
                                           {"MPI_LOCALRANKID", "1"},
@@ -175,8 +177,8 @@ TEST_CASE("mpirun's ranks meet on their host, or where the user says") {
 }
 
 TEST_CASE("of several launchers the innermost counts") {
-  CHECK(membership_of(with(kSlurm, kTorchrun)).launcher == LauncherKind::torchrun);
-  CHECK(membership_of(with(kSlurm, kOpenMpi)).launcher == LauncherKind::mpirun);
-  CHECK(membership_of(with(kSlurm, {{"PMI_RANK", "5"}, {"PMI_SIZE", "7"}})).launcher ==
+  CHECK(membership_of(with_variables(kSlurm, kTorchrun)).launcher == LauncherKind::torchrun);
+  CHECK(membership_of(with_variables(kSlurm, kOpenMpi)).launcher == LauncherKind::mpirun);
+  CHECK(membership_of(with_variables(kSlurm, {{"PMI_RANK", "5"}, {"PMI_SIZE", "7"}})).launcher ==
         LauncherKind::srun);
 }

@@ -20,7 +20,7 @@ constexpr bool is_same(Ours ours, Theirs theirs) {
 // The functions have the parameters that are expected, by size and place: enums stand for enums and
 // opaque pointers for opaque pointers.
 template <class Type>
-using Plain = std::conditional_t<
+using PlainType = std::conditional_t<
     std::is_enum_v<Type> || std::is_pointer_v<Type>, std::integral_constant<size_t, sizeof(Type)>,
     std::conditional_t<std::is_class_v<Type>, std::integral_constant<size_t, sizeof(Type)>, Type>>;
 
@@ -28,7 +28,7 @@ template <class Function>
 struct Shape;
 template <class Result, class... Parameters>
 struct Shape<Result (*)(Parameters...)> {
-  using type = Plain<Result> (*)(Plain<Parameters>...);
+  using type = PlainType<Result> (*)(PlainType<Parameters>...);
 };
 
 template <class Ours, class Theirs>

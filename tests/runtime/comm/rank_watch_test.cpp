@@ -32,7 +32,7 @@ struct Watch {
 TEST_CASE("a rank that is stopped is found once its deadline has passed") {
   Watch ranks;
   ranks.watch.set_stopped(1, true);
-  CHECK(ranks.watch.stopped() == 1);
+  CHECK(ranks.watch.stopped_rank() == 1);
   CHECK_FALSE(ranks.watch.all_stopped());
   CHECK_FALSE(ranks.look_for(6s));
   const auto quiet = ranks.look_for(3s);

@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 const Operation kReduction{37, "REDUCE_SCATTER", "block3", 1};
 
 /// A device that passes a mark when the test says so.
-class Device final : public Watched {
+class Device final : public WatchdogTarget {
  public:
   bool has_passed(size_t mark) override {
     if (is_broken) throw std::runtime_error("the device fell off the bus");
@@ -43,7 +43,7 @@ class Device final : public Watched {
 size_t issue(Watchdog& watchdog, Device& device, const Operation& operation) {
   const size_t mark = watchdog.begin(operation);
   device.passed[mark] = false;
-  watchdog.issued(mark);
+  watchdog.note_issue(mark);
   return mark;
 }
 
@@ -114,7 +114,7 @@ TEST_CASE("operations that end in time are let through, however many", "[threads
   std::this_thread::sleep_for(3 * Watchdog::kPeriod);
   CHECK(error_of([&] { world.watchdog.check(kReduction); }) == "no error");
   CHECK(world.device.stops == 0);
-  CHECK_FALSE(world.note.raised());
+  CHECK_FALSE(world.note.is_raised());
 }
 
 TEST_CASE("an operation that does not end is named, told to all and stopped", "[threads]") {

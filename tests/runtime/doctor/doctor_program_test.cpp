@@ -14,8 +14,8 @@ using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("the doctor finds that this build trains, and leaves nothing behind", "[doctor]") {
   const TemporaryFolder folder;
-  const Ended ended = run({SHARDLENS, "doctor", "--json", "--workers", "2", "--seconds", "0.2",
-                           "--storage", folder.file("runs"), "--data", folder.path()});
+  const ProcessEnd ended = run({SHARDLENS, "doctor", "--json", "--workers", "2", "--seconds", "0.2",
+                                "--storage", folder.file("runs"), "--data", folder.path()});
   INFO(ended.err << ended.out);
   CHECK(ended.exit_code == 1);  // no data are there
   const auto json = nlohmann::json::parse(ended.out);
@@ -46,7 +46,7 @@ TEST_CASE("the doctor expects the NCCL that LibTorch asks for", "[doctor]") {
 }
 
 TEST_CASE("the doctor refuses what it does not know, in one line", "[doctor]") {
-  const Ended ended = run({SHARDLENS, "doctor", "--workers", "none"});
+  const ProcessEnd ended = run({SHARDLENS, "doctor", "--workers", "none"});
   CHECK(ended.exit_code == 2);
   CHECK(ended.out.empty());
   CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);

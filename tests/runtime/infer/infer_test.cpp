@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Ended infer(const TrainBench& bench, std::vector<std::string> flags) {
+ProcessEnd infer(const TrainBench& bench, std::vector<std::string> flags) {
   std::vector<std::string> words = {SHARDLENS, "infer", "--run", bench.file("runs/r")};
   words.insert(words.end(), flags.begin(), flags.end());
   return run(words);
@@ -26,7 +26,7 @@ Ended infer(const TrainBench& bench, std::vector<std::string> flags) {
 
 json infer_json(const TrainBench& bench, std::vector<std::string> flags) {
   flags.emplace_back("--json");
-  const Ended ended = infer(bench, flags);
+  const ProcessEnd ended = infer(bench, flags);
   CAPTURE(ended.err);
   REQUIRE(ended.exit_code == 0);
   return json::parse(ended.out);
@@ -39,7 +39,7 @@ std::map<int64_t, double> probabilities(const json& inference) {
   return all;
 }
 
-void check_refused(const Ended& ended, const std::string& why) {
+void check_refused(const ProcessEnd& ended, const std::string& why) {
   CAPTURE(ended.err);
   CHECK(ended.exit_code == 2);
   CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
@@ -127,7 +127,7 @@ TEST_CASE("a run is read from any folder, whatever its paths were relative to", 
   };
   const std::string train = std::string(SHARDLENS_TRAIN) +
                             " --device cpu --model tiny.json --data data --name r --steps 2";
-  const Ended trained = in(bench.file(""), train);
+  const ProcessEnd trained = in(bench.file(""), train);
   CAPTURE(trained.err);
   REQUIRE(trained.exit_code == 0);
   const json config = json::parse(read_file(bench.run_file("config.json")));
@@ -136,7 +136,7 @@ TEST_CASE("a run is read from any folder, whatever its paths were relative to", 
   }
   const std::string asked =
       std::string(SHARDLENS) + " infer --index 0 --json --run " + bench.run_file("");
-  const Ended there = in("/", asked);
+  const ProcessEnd there = in("/", asked);
   CAPTURE(there.err);
   REQUIRE(there.exit_code == 0);
   // As an older release left it.
@@ -162,7 +162,7 @@ TEST_CASE("an image file is taken as the images of a folder are", "[infer]") {
   const json one = infer_json(bench, {"--image", image});
   CHECK(one.at("image") == image);
   CHECK_FALSE(one.contains("label"));
-  const Ended text = infer(bench, {"--image", image});
+  const ProcessEnd text = infer(bench, {"--image", image});
   CHECK_THAT(text.out, ContainsSubstring("predicted: "));
   CHECK(text.out.find('\x1b') == std::string::npos);  // no terminal
 }
@@ -199,12 +199,12 @@ TEST_CASE("a small model learns that Fashion-MNIST's test image 0 is an ankle bo
   write_file(folder.file("small.json"),
              R"({"family": "vit", "image_px": 28, "patch_px": 7, "channels": 1, "layers": 2,
                  "heads": 2, "width": 64, "mlp_width": 64, "classes": 10})");
-  const Ended trained =
+  const ProcessEnd trained =
       run({SHARDLENS, "train", "--device", "cpu", "--model", folder.file("small.json"), "--storage",
            folder.path(), "--name", "r", "--steps", "150", "--lr", "2e-3"});
   INFO(trained.err);
   REQUIRE(trained.exit_code == 0);
-  const Ended ended = run({SHARDLENS, "infer", "--run", folder.file("r"), "--index", "0"});
+  const ProcessEnd ended = run({SHARDLENS, "infer", "--run", folder.file("r"), "--index", "0"});
   CAPTURE(ended.out, ended.err);
   CHECK(ended.exit_code == 0);
   CHECK_THAT(ended.out, ContainsSubstring("predicted: 9 (Ankle boot)"));

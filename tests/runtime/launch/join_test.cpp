@@ -35,7 +35,7 @@ struct Start {
   std::string error_files{};  // "PATH" of rank 1 is "PATH1"
 
   /// "NAME=value" as the launcher of that name sets them.
-  Words of(int rank) const {
+  Words variables_of(int rank) const {
     const std::string ranks = std::to_string(world_size), own = std::to_string(rank);
     switch (environs) {
       case Environs::torchrun:
@@ -72,7 +72,7 @@ class Ranks {
   Ranks(const Start& start, const std::function<Words(int rank)>& command) {
     for (int rank = 0; rank < start.world_size; ++rank) {
       Words words = {"/usr/bin/env"};
-      for (const std::string& variable : start.of(rank)) words.push_back(variable);
+      for (const std::string& variable : start.variables_of(rank)) words.push_back(variable);
       for (const std::string& word : command(rank)) words.push_back(word);
       processes_.push_back(std::make_unique<Process>(words));
     }
@@ -80,8 +80,8 @@ class Ranks {
   Ranks(const Start& start, const Words& command) : Ranks(start, [&](int) { return command; }) {}
 
   void strike(int rank, int signal) const { ::kill(processes_[rank]->pid(), signal); }
-  std::vector<Ended> wait() {
-    std::vector<Ended> ended;
+  std::vector<ProcessEnd> wait() {
+    std::vector<ProcessEnd> ended;
     for (const auto& process : processes_) ended.push_back(process->wait());
     return ended;
   }
@@ -90,8 +90,8 @@ class Ranks {
   std::vector<std::unique_ptr<Process>> processes_;
 };
 
-void require_all_well(const std::vector<Ended>& ranks) {
-  for (const Ended& ended : ranks) {
+void require_all_well(const std::vector<ProcessEnd>& ranks) {
+  for (const ProcessEnd& ended : ranks) {
     INFO(ended.err << ended.out);
     REQUIRE(ended.exit_code == 0);
     CHECK(ended.err.empty());
@@ -105,7 +105,7 @@ TEST_CASE("ranks of another launcher learn what our own learn, to the bit", "[jo
   const TrainBench bench;
   const Words flags = {"--epochs", "3"};
   Ranks ranks({.environs = environs, .world_size = 3}, bench.command(flags));
-  const std::vector<Ended> ended = ranks.wait();
+  const std::vector<ProcessEnd> ended = ranks.wait();
   require_all_well(ended);
   CHECK_THAT(ended[0].out, ContainsSubstring("has started 3 ranks, 3 of them on this host"));
   CHECK(ended[1].out.empty());  // one speaks for all
@@ -120,14 +120,14 @@ TEST_CASE("a rank that is killed is named by the others, and the next start goes
   Ranks ranks(first, bench.command(kLong));
   REQUIRE(wait_until([&] { return has_checkpoint(bench); }));
   ranks.strike(1, SIGKILL);
-  const std::vector<Ended> ended = ranks.wait();
+  const std::vector<ProcessEnd> ended = ranks.wait();
   INFO(ended[0].err);
   CHECK(ended[0].exit_code == 1);
   CHECK_THAT(ended[0].err, ContainsSubstring("rank 1 says nothing anymore, last seen in "));
   CHECK(bench.result().at("status") == "failed");
 
   Ranks again({.restarts = 1, .port = first.port}, bench.command(kLong));
-  const std::vector<Ended> well = again.wait();
+  const std::vector<ProcessEnd> well = again.wait();
   require_all_well(well);
   CHECK_THAT(well[0].out, ContainsSubstring("goes on from step "));
   CHECK(weights(bench, "r") == undisturbed(bench, kLong, "2"));
@@ -149,7 +149,7 @@ TEST_CASE("a rank that is stopped is named at the deadline", "[join]") {
   // The stopped one would be waited for without end.
   REQUIRE(wait_until([&] { return fs::exists(bench.run_file("result.json")); }));
   ranks.strike(1, SIGKILL);
-  const std::vector<Ended> ended = ranks.wait();
+  const std::vector<ProcessEnd> ended = ranks.wait();
   INFO(ended[0].err);
   CHECK(ended[0].exit_code == 1);
   CHECK(ended[0].seconds < 30);
@@ -162,7 +162,7 @@ TEST_CASE("the first failure is said by every rank, and to torchrun", "[join]") 
   Ranks ranks(start, [&](int rank) {
     return bench.command({"--epochs", rank == 1 ? "3" : "2", "--timeout", "20"});
   });
-  const std::vector<Ended> ended = ranks.wait();
+  const std::vector<ProcessEnd> ended = ranks.wait();
   for (int rank = 0; rank < 3; ++rank) {
     CAPTURE(rank, ended[rank].err);
     CHECK(ended[rank].exit_code == 2);
@@ -182,7 +182,7 @@ TEST_CASE("a host that does not see rank 0's folder is refused", "[join]") {
     return bench.command(
         {"--timeout", "3", "--storage", bench.file(rank == 0 ? "runs" : "elsewhere")});
   });
-  for (const Ended& ended : ranks.wait()) {
+  for (const ProcessEnd& ended : ranks.wait()) {
     CHECK(ended.exit_code == 2);
     CHECK_THAT(ended.err, ContainsSubstring("rank 1 on ") &&
                               ContainsSubstring("give a folder that all hosts share"));
@@ -208,12 +208,12 @@ TEST_CASE("a rank that does not come ends the wait of the others", "[join]") {
   const TrainBench bench;
   const Words command = bench.command({"--timeout", "2"});
   Ranks ranks({}, [&](int rank) { return rank == 0 ? command : Words{"/bin/true"}; });
-  const Ended ended = ranks.wait()[0];
+  const ProcessEnd ended = ranks.wait()[0];
   CHECK(ended.exit_code == 1);
   CHECK_THAT(ended.err, ContainsSubstring("rank 1 did not see the run's folder in time"));
   CHECK(ended.seconds < 20);
   Ranks without_first({}, [&](int rank) { return rank == 1 ? command : Words{"/bin/true"}; });
-  const Ended alone = without_first.wait()[1];
+  const ProcessEnd alone = without_first.wait()[1];
   CHECK(alone.exit_code == 1);
   CHECK_THAT(alone.err, ContainsSubstring("rank 1 could not reach the rendezvous store at "));
 }
@@ -226,7 +226,7 @@ TEST_CASE("the next start may have another number of ranks", "[join]") {
   two.strike(0, SIGKILL);
   CHECK(two.wait()[1].exit_code == 1);
   Ranks four({.world_size = 4, .restarts = 1, .port = first.port}, bench.command(kLong));
-  const std::vector<Ended> ended = four.wait();
+  const std::vector<ProcessEnd> ended = four.wait();
   require_all_well(ended);
   CHECK_THAT(ended[0].out, ContainsSubstring("--batch 4 (was 8): 4 ranks keep the batch of 16") &&
                                ContainsSubstring("goes on from step "));
@@ -236,7 +236,7 @@ TEST_CASE("the next start may have another number of ranks", "[join]") {
   CHECK(std::abs(bench.result().at("train_loss").get<double>() -
                  other.at("train_loss").get<double>()) < 1e-3);
   Ranks three({.world_size = 3, .restarts = 1}, bench.command(kLong + Words{"--name", "s"}));
-  for (const Ended& refused : three.wait()) {
+  for (const ProcessEnd& refused : three.wait()) {
     CHECK(refused.exit_code == 2);
     CHECK_THAT(refused.err, ContainsSubstring("cannot be shared evenly"));
   }
@@ -301,7 +301,7 @@ TEST_CASE("a batch job that is told of its end saves, and goes on when its turn 
   const std::vector<pid_t> steps = batch.children();  // srun
   REQUIRE(steps.size() == 1);
   ::kill(steps.front(), SIGUSR1);
-  const Ended first = batch.wait();
+  const ProcessEnd first = batch.wait();
   INFO(first.err << first.out);
   CHECK(first.exit_code == 0);
   CHECK_THAT(first.out, ContainsSubstring("preempted after step "));
@@ -313,7 +313,7 @@ TEST_CASE("a batch job that is told of its end saves, and goes on when its turn 
                                   std::string(8 - std::to_string(saved).size(), '0') +
                                   std::to_string(saved))));
 
-  const Ended second = run(job(1));
+  const ProcessEnd second = run(job(1));
   INFO(second.err);
   CHECK(second.exit_code == 0);
   CHECK_THAT(second.out, ContainsSubstring("goes on from step " + std::to_string(saved) + " of "));
@@ -336,7 +336,7 @@ TEST_CASE("ranks of another launcher train on the null device, too", "[join][nul
                          "--name"};
   Ranks ranks({.world_size = 3}, command + Words{"r"});
   require_all_well(ranks.wait());
-  const Ended ours = run(Words{"/usr/bin/env"} + command + Words{"ours", "--workers", "3"});
+  const ProcessEnd ours = run(Words{"/usr/bin/env"} + command + Words{"ours", "--workers", "3"});
   REQUIRE(ours.exit_code == 0);
   const auto result = nlohmann::json::parse(read_file(bench.file("runs/ours/result.json")));
   CHECK(bench.result().at("memory") == result.at("memory"));
@@ -345,9 +345,9 @@ TEST_CASE("ranks of another launcher train on the null device, too", "[join][nul
 TEST_CASE("a rank of another launcher that runs out of memory shows what held it", "[join][null]") {
   const TrainBench bench;
   Ranks ranks({}, too_much(bench));
-  const std::vector<Ended> ended = ranks.wait();
+  const std::vector<ProcessEnd> ended = ranks.wait();
   const bool is_first = ended[0].err.starts_with("shardlens train: rank 0 ");
-  const Ended& blamed = ended[is_first ? 0 : 1];
+  const ProcessEnd& blamed = ended[is_first ? 0 : 1];
   INFO(blamed.err);
   CHECK(blamed.exit_code == 1);
   const size_t at = blamed.err.find("\nrank ");
@@ -355,7 +355,7 @@ TEST_CASE("a rank of another launcher that runs out of memory shows what held it
   const std::string screen = blamed.err.substr(at + 1);
   CHECK_THAT(screen, ContainsSubstring("out of memory: ") && ContainsSubstring("FORWARD") &&
                          ContainsSubstring("would have fit"));
-  const Ended report = run({SHARDLENS_PROFILE, "report", bench.run_file("")});
+  const ProcessEnd report = run({SHARDLENS_PROFILE, "report", bench.run_file("")});
   CHECK_THAT(report.out, ContainsSubstring(screen.substr(screen.find('\n'))));
   const std::string& other = ended[is_first ? 1 : 0].err;
   CHECK(other == blamed.err.substr(0, at));  // it has nothing else to say
@@ -375,7 +375,7 @@ TEST_CASE("two hosts train over a network, and say so when its cable is pulled",
   Process cut(two_hosts("cut", flags));
   REQUIRE(wait_until([&] { return has_checkpoint(bench); }));
   write_file(bench.file("cut"), "");
-  const Ended ended = cut.wait();
+  const ProcessEnd ended = cut.wait();
   INFO(ended.err << ended.out);
   CHECK(ended.exit_code == 1);
   CHECK(ended.seconds < 60);
@@ -383,7 +383,7 @@ TEST_CASE("two hosts train over a network, and say so when its cable is pulled",
   CHECK_THAT(ended.err, ContainsSubstring("shardlens train: rank "));
   CHECK(bench.result().at("status") == "failed");
 
-  const Ended again = run(two_hosts("never", flags));
+  const ProcessEnd again = run(two_hosts("never", flags));
   INFO(again.err);
   CHECK(again.exit_code == 0);
   CHECK_THAT(again.out, ContainsSubstring("goes on from step "));

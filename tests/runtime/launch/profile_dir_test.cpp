@@ -28,7 +28,7 @@ Words recorded_in(const TrainBench& bench, const std::string& disk) {
 /// How many steps each rank's recording in the run's folder has, as `shardlens profile report`
 /// reads it.
 std::vector<size_t> steps_recorded(const TrainBench& bench) {
-  const Ended report = run({SHARDLENS_PROFILE, "report", bench.run_file(""), "--json"});
+  const ProcessEnd report = run({SHARDLENS_PROFILE, "report", bench.run_file(""), "--json"});
   INFO(report.err);
   REQUIRE(report.exit_code == 0);
   std::vector<size_t> steps;
@@ -50,7 +50,7 @@ bool is_clean(const TrainBench& bench, const std::string& disk) {
 
 TEST_CASE("recordings on a host's own disk are collected at the end", "[profile_dir][train]") {
   const TrainBench bench;
-  const Ended ended =
+  const ProcessEnd ended =
       bench.train(Words{"--workers", "2", "--steps", "3"} + recorded_in(bench, "disk"));
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
@@ -66,7 +66,7 @@ TEST_CASE("a run that fails collects the recording of the rank that was killed, 
   REQUIRE(wait_until([&] { return has_checkpoint(bench); }));
   CHECK_FALSE(is_recorded(bench, 0));  // until then they are elsewhere
   ::kill(launcher.children().at(1), SIGKILL);
-  const Ended ended = launcher.wait();
+  const ProcessEnd ended = launcher.wait();
   INFO(ended.err);
   CHECK(ended.exit_code == 1);
   const std::vector<size_t> steps = steps_recorded(bench);
@@ -89,7 +89,7 @@ TEST_CASE("what a killed group has left is collected by the next attempt",
   CHECK_FALSE(is_recorded(bench, 0));
   CHECK_FALSE(is_clean(bench, "disk"));
 
-  const Ended next = bench.train(flags);
+  const ProcessEnd next = bench.train(flags);
   INFO(next.err);
   CHECK(next.exit_code == 0);
   CHECK_THAT(next.out, ContainsSubstring("an earlier attempt's recording is collected: ") &&
@@ -103,7 +103,7 @@ TEST_CASE("what a killed group has left is collected by the next attempt",
 TEST_CASE("a folder that nothing can be recorded in is refused before anything is made",
           "[profile_dir]") {
   const TrainBench bench;
-  const Ended ended = bench.train(recorded_in(bench, "tiny.json"));
+  const ProcessEnd ended = bench.train(recorded_in(bench, "tiny.json"));
   CHECK(ended.exit_code == 2);
   CHECK_THAT(ended.err, ContainsSubstring("--profile-dir ") &&
                             ContainsSubstring("nothing can be written there (Not a directory)"));
@@ -125,7 +125,7 @@ TEST_CASE("two hosts of torchrun's collect each from a disk of its own, also aft
   REQUIRE(wait_until([&] { return has_checkpoint(bench); }));
   REQUIRE(agents[1]->children().size() >= 1);
   ::kill(agents[1]->children().back(), SIGKILL);
-  const Ended first = agents[0]->wait(), second = agents[1]->wait();
+  const ProcessEnd first = agents[0]->wait(), second = agents[1]->wait();
   INFO(first.err << second.err);
   CHECK(first.exit_code == 0);
   CHECK(second.exit_code == 0);

@@ -40,8 +40,8 @@ Job job_over(const Grid& grid, CommunicatorKind kind, double timeout_s = 20) {
 }
 
 /// The region of a job, as the launcher makes it.
-struct Shared {
-  explicit Shared(const Job& job)
+struct SharedJob {
+  explicit SharedJob(const Job& job)
       : region(SharedRegion::create(region_bytes(job))),
         board(Board::initialise(region.data(), job.strategy.world_size)) {}
   SharedRegion region;
@@ -49,7 +49,7 @@ struct Shared {
 };
 
 /// Joins, and calls `body` with the channels.
-std::string as_rank(const Job& job, const Shared& shared, int rank,
+std::string as_rank(const Job& job, const SharedJob& shared, int rank,
                     const std::function<std::string(const Channels&)>& body) {
   const auto streams = make_inline_streams();
   const auto links = join(job, rank, shared.region.data(), *streams);
@@ -57,7 +57,7 @@ std::string as_rank(const Job& job, const Shared& shared, int rank,
 }
 
 /// The same, as a process whose failure all others are told, as the launcher's ranks do it.
-std::string as_process(const Job& job, const Shared& shared, int rank,
+std::string as_process(const Job& job, const SharedJob& shared, int rank,
                        const std::function<std::string(const Channels&)>& body) {
   alarm(120);  // a hang kills the rank, whose empty text then fails the test
   try {
@@ -92,7 +92,7 @@ std::string places(const Channels& channels) {
 
 /// Of every rank, as threads.
 std::vector<std::string> places_of(const Job& job) {
-  const Shared shared(job);
+  const SharedJob shared(job);
   return run_threads(job.strategy.world_size,
                      [&](int rank) { return as_rank(job, shared, rank, places); });
 }
@@ -118,7 +118,7 @@ TEST_CASE("channels that no action uses are not joined, nor is one rank alone") 
 TEST_CASE("a solo rank plays its place in every set") {
   Job job = job_over({8, 4, 2}, CommunicatorKind::local);
   job.config.solo_rank = 6;
-  const Shared shared(job);
+  const SharedJob shared(job);
   CHECK(as_rank(job, shared, 6, places) ==
         "gather 2 of 4 alone, reduce 2 of 4 alone, regather 0 of 2 alone, replicate 1 of 2 alone");
 }
@@ -127,7 +127,7 @@ TEST_CASE("reductions that do not join the whole world are a logic error") {
   Job job = job_over({8, 4, 2}, CommunicatorKind::local);
   std::erase_if(job.train.actions,
                 [](const auto& action) { return action.channel == Channel::replicate; });
-  const Shared shared(job);
+  const SharedJob shared(job);
   CHECK_THROWS_AS(as_rank(job, shared, 0, places), std::logic_error);
 }
 
@@ -149,7 +149,7 @@ TEST_CASE("threads over parts of the world in one region get the values of the w
   const Grid grid = GENERATE(Grid{8, 4, 2}, Grid{8, 2, 2}, Grid{8, 8, 4}, Grid{4, 2, 1});
   INFO("seed " << kSeed << ", " << text_of(grid));
   const Job job = job_over(grid, CommunicatorKind::local);
-  const Shared shared(job);
+  const SharedJob shared(job);
   const auto texts = run_threads(grid.world_size, [&](int rank) {
     return as_rank(job, shared, rank, [&](const Channels& channels) {
       return run_steps(grid, rank, channels, kSeed, 20);
@@ -163,7 +163,7 @@ TEST_CASE("processes over parts of the world get the values of the whole") {
   const CommunicatorKind kind = GENERATE(CommunicatorKind::gloo, CommunicatorKind::local);
   INFO("seed " << kSeed << ", " << text_of(grid) << ", communicator " << static_cast<int>(kind));
   const Job job = job_over(grid, kind);
-  const Shared shared(job);
+  const SharedJob shared(job);
   const auto texts = run_processes(grid.world_size, [&](int rank) {
     return as_process(job, shared, rank, [&](const Channels& channels) {
       return run_steps(grid, rank, channels, kSeed, 10);
@@ -178,11 +178,11 @@ TEST_CASE("a process that is lost in one set ends the wait of the ranks in other
   const bool is_killed = GENERATE(true, false);
   const Job patient = job_over({4, 2, 0}, kind, 60);
   const Job hasty = job_over({4, 2, 0}, kind, 2);
-  const Shared shared(patient);
+  const SharedJob shared(patient);
   const auto body = [&](int rank) -> std::string {
     return as_process(rank < 2 ? patient : hasty, shared, rank, [&](const Channels& channels) {
       if (rank == 3) is_killed ? _exit(3) : static_cast<void>(raise(SIGSTOP));
-      while (rank == 1 && !shared.board.abort_note().raised()) usleep(1000);
+      while (rank == 1 && !shared.board.abort_note().is_raised()) usleep(1000);
       if (rank == 1) usleep(3'000'000);  // its own end would be another error for rank 0
       channels.reduce->barrier({37, "BARRIER"});
       return "no error";
@@ -200,7 +200,7 @@ TEST_CASE("a process that is lost in one set ends the wait of the ranks in other
 
 TEST_CASE("a set of ranks to which one does not come is named by their numbers") {
   const Job job = job_over({4, 2, 0}, CommunicatorKind::gloo, 2);
-  const Shared shared(job);
+  const SharedJob shared(job);
   const auto texts = run_processes(4, [&](int rank) -> std::string {
     if (rank == 3) return "never came";
     return as_process(job, shared, rank, places);

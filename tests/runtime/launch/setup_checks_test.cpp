@@ -140,28 +140,28 @@ TEST_CASE("more ranks than samples is worth a warning", "[setup]") {
 TEST_CASE("a run that keeps its weights gathered is told so where memory ends", "[setup][null]") {
   const tests::TemporaryFolder folder;
   const auto told = [&](const std::string& reshard) {
-    const tests::Ended ended = tests::run({SHARDLENS_TRAIN,
-                                           "--device",
-                                           "null:h200",
-                                           "--capacity",
-                                           "1GiB",
-                                           "--model",
-                                           "vit-l16",
-                                           "--world",
-                                           "8",
-                                           "--solo-rank",
-                                           "0",
-                                           "--batch",
-                                           "8",
-                                           "--steps",
-                                           "2",
-                                           "--anyway",
-                                           "--reshard-after-forward",
-                                           reshard,
-                                           "--storage",
-                                           folder.file("runs"),
-                                           "--name",
-                                           reshard});
+    const tests::ProcessEnd ended = tests::run({SHARDLENS_TRAIN,
+                                                "--device",
+                                                "null:h200",
+                                                "--capacity",
+                                                "1GiB",
+                                                "--model",
+                                                "vit-l16",
+                                                "--world",
+                                                "8",
+                                                "--solo-rank",
+                                                "0",
+                                                "--batch",
+                                                "8",
+                                                "--steps",
+                                                "2",
+                                                "--anyway",
+                                                "--reshard-after-forward",
+                                                reshard,
+                                                "--storage",
+                                                folder.file("runs"),
+                                                "--name",
+                                                reshard});
     CHECK(ended.exit_code == 1);
     return ended.err;
   };
@@ -171,9 +171,9 @@ TEST_CASE("a run that keeps its weights gathered is told so where memory ends", 
 
 TEST_CASE("a warning is printed and the run goes on", "[setup][train]") {
   const tests::TemporaryFolder folder;
-  const tests::Ended ended = tests::run({SHARDLENS_TRAIN, "--device", "cpu", "--data", "synthetic",
-                                         "--steps", "1", "--batch", "2", "--workers", "2", "--wrap",
-                                         "root", "--storage", folder.file("runs")});
+  const tests::ProcessEnd ended = tests::run(
+      {SHARDLENS_TRAIN, "--device", "cpu", "--data", "synthetic", "--steps", "1", "--batch", "2",
+       "--workers", "2", "--wrap", "root", "--storage", folder.file("runs")});
   CHECK(ended.exit_code == 0);
   CHECK_THAT(ended.out, ContainsSubstring("warning: group root holds"));
 }

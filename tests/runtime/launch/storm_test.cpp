@@ -56,7 +56,7 @@ class Storm {
       REQUIRE(wait_until([&] { return is_on_its_way(launcher, (i + 1) * kStepsAFault); }));
       strike(launcher, i);
     }
-    const Ended ended = launcher.wait();
+    const ProcessEnd ended = launcher.wait();
     CAPTURE(ended.out, ended.err, read_file(bench_.run_file("events.jsonl")));
     REQUIRE(ended.exit_code == 0);
     CHECK(bench_.losses() == undisturbed_.losses());
@@ -236,7 +236,7 @@ class ShortStorm {
       kills ? kill_at_one_step(launcher, steps[i], next) : fill_the_disk(launcher, next);
       kills = i == 0 ? !kills : random_() % 2 == 0;
     }
-    const Ended ended = launcher.wait();
+    const ProcessEnd ended = launcher.wait();
     CAPTURE(ended.out, ended.err, kinds_of(bench_));
     REQUIRE(ended.exit_code == 0);
     CHECK(bench_.losses() == undisturbed.losses());

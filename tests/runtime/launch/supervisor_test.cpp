@@ -27,7 +27,7 @@ using Flags = std::vector<std::string>;
 const Flags kRun = {"--workers",          "3",  "--epochs",  "40",
                     "--checkpoint-every", "10", "--timeout", "5"};
 
-Flags with(Flags flags, const Flags& more) {
+Flags with_flags(Flags flags, const Flags& more) {
   flags.insert(flags.end(), more.begin(), more.end());
   return flags;
 }
@@ -35,7 +35,7 @@ Flags with(Flags flags, const Flags& more) {
 /// Of kRun, that nothing has happened to.
 const TrainBench& undisturbed() {
   static const TrainBench bench;
-  static const Ended ended = bench.train(kRun);
+  static const ProcessEnd ended = bench.train(kRun);
   REQUIRE(ended.exit_code == 0);
   return bench;
 }
@@ -64,9 +64,9 @@ size_t lines_in(const std::string& text) {
 TEST_CASE("a run that loses a rank starts it again, to the same bits", "[supervisor][faults]") {
   const TrainBench bench;
   const int rank = static_cast<int>(Catch::getSeed() % 3);
-  Process launcher(bench.command(with(kRun, {"--max-failures", "1"})));
+  Process launcher(bench.command(with_flags(kRun, {"--max-failures", "1"})));
   strike(bench, launcher, 25, rank, SIGKILL);
-  const Ended ended = launcher.wait();
+  const ProcessEnd ended = launcher.wait();
   CAPTURE(rank, ended.out, ended.err);
   CHECK(ended.exit_code == 0);
   CHECK(lines_in(ended.err) == 1);
@@ -88,11 +88,11 @@ TEST_CASE("a rank that is stopped is named, ended and replaced", "[supervisor][f
   const TrainBench bench;
   const std::string communicator = GENERATE("local", "gloo");
   Process launcher(bench.command(
-      with(kRun, {"--max-failures", "1", "--timeout", "3", "--communicator", communicator})));
+      with_flags(kRun, {"--max-failures", "1", "--timeout", "3", "--communicator", communicator})));
   const pid_t stopped = strike(bench, launcher, 15, 2, SIGSTOP);
   REQUIRE(wait_until([&] { return count_of(bench, "restarted") == 1; }));
   CHECK_FALSE(is_running(stopped));
-  const Ended ended = launcher.wait();
+  const ProcessEnd ended = launcher.wait();
   CAPTURE(communicator, ended.out, ended.err);
   CHECK(ended.exit_code == 0);
   CHECK_THAT(ended.err, ContainsSubstring("rank 2 is stopped (a signal such as SIGSTOP), in "));
@@ -118,7 +118,7 @@ TEST_CASE("a rank alone that is stopped is noticed by its launcher", "[superviso
   const TrainBench bench;
   Process launcher(bench.command({"--epochs", "1000000", "--timeout", "1"}));
   strike(bench, launcher, 5, 0, SIGSTOP);
-  const Ended ended = launcher.wait();
+  const ProcessEnd ended = launcher.wait();
   CAPTURE(ended.err);
   CHECK(ended.exit_code == 1);
   CHECK_THAT(ended.err, ContainsSubstring("rank 0 was stopped for 1 s; last seen in "));
@@ -127,8 +127,9 @@ TEST_CASE("a rank alone that is stopped is noticed by its launcher", "[superviso
 
 TEST_CASE("a disk that is full for a while is waited for", "[supervisor][faults]") {
   const TrainBench bench;
-  std::vector<std::string> words = watched(bench.command(with(kRun, {"--max-failures", "20"})),
-                                           bench.file("runs"), "", "", SHARDLENS_FAULT_AT);
+  std::vector<std::string> words =
+      watched(bench.command(with_flags(kRun, {"--max-failures", "20"})), bench.file("runs"), "", "",
+              SHARDLENS_FAULT_AT);
   words.insert(words.begin() + 1, "SHARDLENS_FAULT_FULL=" + bench.file("full"));
   std::erase(words, "SHARDLENS_FAULT_LOG=");
   Process launcher(words);
@@ -136,7 +137,7 @@ TEST_CASE("a disk that is full for a while is waited for", "[supervisor][faults]
   write_file(bench.file("full"), "");
   std::this_thread::sleep_for(std::chrono::seconds(2));
   fs::remove(bench.file("full"));
-  const Ended ended = launcher.wait();
+  const ProcessEnd ended = launcher.wait();
   CAPTURE(ended.out, ended.err);
   CHECK(ended.exit_code == 0);
   check_same_bits(bench);
@@ -152,7 +153,7 @@ TEST_CASE("failures beyond --max-failures end the run", "[supervisor][faults]") 
   strike(bench, launcher, 15, 0, SIGKILL);
   REQUIRE(wait_until([&] { return count_of(bench, "restarted") == 1; }));
   strike(bench, launcher, 45, 1, SIGKILL);
-  const Ended ended = launcher.wait();
+  const ProcessEnd ended = launcher.wait();
   CAPTURE(ended.err);
   CHECK(ended.exit_code == 1);
   CHECK(lines_in(ended.err) == 2);
@@ -165,11 +166,11 @@ TEST_CASE("failures beyond --max-failures end the run", "[supervisor][faults]") 
 TEST_CASE("a run that fails of one cause again and again is given up", "[supervisor][faults]") {
   const TrainBench bench;
   std::vector<std::string> words =
-      watched(bench.command(with(kRun, {"--max-failures", "-1", "--give-up-after", "3"})),
+      watched(bench.command(with_flags(kRun, {"--max-failures", "-1", "--give-up-after", "3"})),
               bench.file("runs"), "", "0 8 kill append r/metrics.jsonl", SHARDLENS_FAULT_AT);
   words.insert(words.begin() + 1, "SHARDLENS_FAULT_WORLD=3");
   std::erase(words, "SHARDLENS_FAULT_LOG=");
-  const Ended ended = run(words);
+  const ProcessEnd ended = run(words);
   CAPTURE(ended.err);
   CHECK(ended.exit_code == 1);
   CHECK_THAT(ended.err, ContainsSubstring("no progress: killed at step ") &&
@@ -190,7 +191,7 @@ TEST_CASE("a picture that cannot be read ends a run, whatever restarts it has", 
   write_file(bench.file("grey.json"),
              R"({"family": "vit", "image_px": 8, "patch_px": 4, "channels": 3, "layers": 1,
                  "heads": 2, "width": 16, "mlp_width": 32, "classes": 2})");
-  const Ended ended =
+  const ProcessEnd ended =
       bench.train({"--model", bench.file("grey.json"), "--data", bench.file("pictures"), "--batch",
                    "2", "--workers", "2", "--max-failures", "-1"});
   CAPTURE(ended.err);
@@ -213,7 +214,7 @@ TEST_CASE("SIGTERM lets a run save and end, and the same command goes on", "[sup
     // As a scheduler does it: to every process.
     for (const pid_t rank : ranks) ::kill(rank, signal);
     ::kill(launcher.pid(), signal);
-    const Ended ended = launcher.wait();
+    const ProcessEnd ended = launcher.wait();
     CAPTURE(ended.out, ended.err);
     REQUIRE(ended.exit_code == 143);
     CHECK(ended.err.empty());
@@ -224,7 +225,7 @@ TEST_CASE("SIGTERM lets a run save and end, and the same command goes on", "[sup
     CHECK(std::none_of(ranks.begin(), ranks.end(), is_running));
     steps = steps_told(bench) + 1;
   }
-  const Ended ended = bench.train(kRun);
+  const ProcessEnd ended = bench.train(kRun);
   CAPTURE(ended.out, ended.err);
   CHECK_THAT(ended.out, ContainsSubstring("goes on from step " + std::to_string(steps - 1) + " "));
   CHECK(bench.losses() == undisturbed().losses());
@@ -246,7 +247,7 @@ TEST_CASE("who cannot save in time, or is told twice, ends at once", "[superviso
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     ::kill(launcher.pid(), SIGTERM);
   }
-  const Ended ended = launcher.wait();
+  const ProcessEnd ended = launcher.wait();
   CAPTURE(is_twice, ended.out, ended.err);
   CHECK(ended.signal == SIGTERM);
   CHECK(ended.seconds < 30);
@@ -268,7 +269,7 @@ TEST_CASE("a rank that is stopped does not outlive its launcher", "[supervisor][
     launcher.wait();
   }
   CHECK(wait_until([&] { return !is_running(stopped); }, std::chrono::seconds(10)));
-  const Ended ended = bench.train(kRun);
+  const ProcessEnd ended = bench.train(kRun);
   CAPTURE(ended.out, ended.err);
   CHECK(ended.exit_code == 0);
   check_same_bits(bench);

@@ -22,7 +22,7 @@ namespace {
 /// Ends torchrun as a scheduler would; its ranks save.
 void preempt(const TrainBench& bench, Process& agent) {
   ::kill(agent.pid(), SIGTERM);
-  const Ended ended = agent.wait();
+  const ProcessEnd ended = agent.wait();
   INFO(ended.out << ended.err);
   REQUIRE(bench.result().at("status") == "preempted");
 }
@@ -47,7 +47,8 @@ TEST_CASE("torchrun starts ranks, with one agent and with two", "[join][peers]")
   const TrainBench bench;
   const Words flags = {"--epochs", "3"};
   const std::string expected = undisturbed(bench, flags, "2");
-  const Ended one = run(torchrun({"--standalone", "--nproc-per-node", "2"}) + bench.command(flags));
+  const ProcessEnd one =
+      run(torchrun({"--standalone", "--nproc-per-node", "2"}) + bench.command(flags));
   INFO(one.err);
   REQUIRE(one.exit_code == 0);
   CHECK_THAT(one.out, ContainsSubstring("torchrun has started 2 ranks, 2 of them on this host"));
@@ -60,7 +61,7 @@ TEST_CASE("torchrun starts ranks, with one agent and with two", "[join][peers]")
                                                bench.command(flags + Words{"--name", "two"})));
   }
   for (const auto& agent : agents) {
-    const Ended ended = agent->wait();
+    const ProcessEnd ended = agent->wait();
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);
   }
@@ -77,7 +78,7 @@ TEST_CASE("torchrun starts ranks again that go on from the checkpoint", "[join][
   const std::vector<pid_t> ranks = agent.children();
   REQUIRE(ranks.size() >= 2);
   ::kill(ranks.back(), SIGKILL);
-  const Ended ended = agent.wait();
+  const ProcessEnd ended = agent.wait();
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
   CHECK_THAT(ended.out, ContainsSubstring("goes on from step "));
@@ -87,7 +88,7 @@ TEST_CASE("torchrun starts ranks again that go on from the checkpoint", "[join][
 TEST_CASE("torchrun's report has the reason of the first failure", "[join][peers]") {
   SKIP_WITHOUT_TORCHRUN();
   const TrainBench bench;
-  const Ended ended =
+  const ProcessEnd ended =
       run(torchrun({"--standalone", "--nproc-per-node", "2"}) + bench.command({"--batch", "4096"}));
   CHECK(ended.exit_code == 1);
   CHECK_THAT(ended.err,
@@ -97,7 +98,8 @@ TEST_CASE("torchrun's report has the reason of the first failure", "[join][peers
 TEST_CASE("under torchrun, out of memory shows what held it", "[join][null][peers]") {
   SKIP_WITHOUT_TORCHRUN();
   const TrainBench bench;
-  const Ended ended = run(torchrun({"--standalone", "--nproc-per-node", "2"}) + too_much(bench));
+  const ProcessEnd ended =
+      run(torchrun({"--standalone", "--nproc-per-node", "2"}) + too_much(bench));
   CHECK(ended.exit_code == 1);
   CHECK_THAT(ended.err, ContainsSubstring(" ran out of memory on null:h200 in ") &&
                             ContainsSubstring("  out of memory: ") &&
@@ -119,7 +121,7 @@ TEST_CASE("another torchrun goes on with more ranks, and one with fewer", "[join
       preempt(bench, agent);
       continue;
     }
-    const Ended ended = agent.wait();
+    const ProcessEnd ended = agent.wait();
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);
     CHECK_THAT(ended.out, ContainsSubstring("--batch 16 (was 8): 1 rank keeps the batch of 16"));
@@ -148,7 +150,7 @@ TEST_CASE("a run goes on where a node of torchrun's is lost", "[join][peers][lon
   REQUIRE(ranks.size() >= 1);
   ::kill(lost->pid(), SIGKILL);
   ::kill(ranks.back(), SIGKILL);
-  const Ended ended = stays.wait();
+  const ProcessEnd ended = stays.wait();
   INFO(ended.err << ended.out);
   REQUIRE(ended.exit_code == 0);
   CHECK_THAT(ended.out, ContainsSubstring("--batch 16 (was 8): 1 rank keeps the batch of 16") &&
@@ -179,7 +181,7 @@ TEST_CASE("a run goes on where a node comes to torchrun's", "[join][peers][long]
   REQUIRE(wait_until([&] { return bench.losses().size() >= before + 20; }));
   ::kill(first.pid(), SIGTERM);
   ::kill(second.pid(), SIGTERM);
-  const Ended one = first.wait(), other = second.wait();
+  const ProcessEnd one = first.wait(), other = second.wait();
   INFO(one.out << one.err << other.out << other.err);
   const Words events = told_by_attempt(bench);
   REQUIRE(events.size() >= 3);
@@ -191,7 +193,7 @@ TEST_CASE("a run goes on where a node comes to torchrun's", "[join][peers][long]
   REQUIRE(out.find(words) != std::string::npos);
   const size_t resumed = std::stoul(out.substr(out.find(words) + words.size()));
 
-  const Ended alone = bench.train(
+  const ProcessEnd alone = bench.train(
       Words{"--name", "alone", "--epochs", "100000", "--steps", std::to_string(resumed + 10)});
   INFO(alone.err);
   const std::vector<double> losses = bench.losses(), expected = bench.losses("alone");

@@ -30,13 +30,13 @@ const nlohmann::json& recorded() {
   return json;
 }
 
-using TakeShard = std::function<void(const runtime::Operation&, std::span<const float>)>;
+using ShardReceiver = std::function<void(const runtime::Operation&, std::span<const float>)>;
 
 /// Hands on what every reduction gave. With a factor other than 1 it has the mistake that Adam
 /// hides in the losses: it sums where it should average.
 class TappedCommunicator final : public runtime::Communicator {
  public:
-  TappedCommunicator(runtime::Communicator& inner, float factor, TakeShard take)
+  TappedCommunicator(runtime::Communicator& inner, float factor, ShardReceiver take)
       : inner_(inner), factor_(factor), take_(std::move(take)) {}
 
   int rank() const override { return inner_.rank(); }
@@ -71,7 +71,7 @@ class TappedCommunicator final : public runtime::Communicator {
  private:
   runtime::Communicator& inner_;
   float factor_;
-  TakeShard take_;
+  ShardReceiver take_;
   std::map<runtime::Ticket, std::pair<runtime::Operation, std::span<float>>> issued_;
 };
 

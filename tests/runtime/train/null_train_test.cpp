@@ -37,7 +37,7 @@ class NullRun {
   }
   /// What `shardlens profile report --json` says of the run.
   nlohmann::json report() const {
-    const Ended report = run({SHARDLENS_PROFILE, "report", folder_.file("runs/r"), "--json"});
+    const ProcessEnd report = run({SHARDLENS_PROFILE, "report", folder_.file("runs/r"), "--json"});
     INFO(report.err);
     REQUIRE(report.exit_code == 0);
     return nlohmann::json::parse(report.out);
@@ -48,7 +48,7 @@ class NullRun {
   std::string metrics() const { return read_file(folder_.file("runs/r/metrics.jsonl")); }
   bool left_anything() const { return fs::exists(folder_.file("runs")); }
 
-  Ended ended;
+  ProcessEnd ended;
 
  private:
   TemporaryFolder folder_;
@@ -215,8 +215,8 @@ const std::vector<std::string> kTooMuch = {"--device",   "null:h200", "--model",
                                            "--batch",    "32",        "--steps", "3",
                                            "--capacity", "9GiB",      "--anyway"};
 
-std::vector<std::string> with(std::vector<std::string> flags,
-                              const std::vector<std::string>& more) {
+std::vector<std::string> with_flags(std::vector<std::string> flags,
+                                    const std::vector<std::string>& more) {
   flags.insert(flags.end(), more.begin(), more.end());
   return flags;
 }
@@ -225,7 +225,7 @@ std::vector<std::string> with(std::vector<std::string> flags,
 
 TEST_CASE("out of memory shows what held it, as the report does", "[null]") {
   const std::string steps = GENERATE("on", "2:3");  // of steps after the failure, too
-  const NullRun run(with(kTooMuch, {"--profile", steps}));
+  const NullRun run(with_flags(kTooMuch, {"--profile", steps}));
   INFO(run.ended.err);
   CHECK(run.ended.exit_code == 1);
   const size_t at = run.ended.err.find("\nrank 0 of 1 on null:h200");
@@ -277,8 +277,8 @@ TEST_CASE("a run's ledger leaves nothing over on the null device", "[null]") {
 TEST_CASE("some steps of a run are recorded with the peaks of the whole", "[null]") {
   const std::vector<std::string> flags = {"--device",    "null:h200", "--world", "8",
                                           "--solo-rank", "3",         "--steps", "6"};
-  const NullRun whole(with(flags, {"--profile", "on"}));
-  const NullRun part(with(flags, {"--profile", "4:5"}));
+  const NullRun whole(with_flags(flags, {"--profile", "on"}));
+  const NullRun part(with_flags(flags, {"--profile", "4:5"}));
   INFO(part.ended.err);
   REQUIRE(part.ended.exit_code == 0);
   const nlohmann::json all = whole.report()["ranks"][0], some = part.report()["ranks"][0];

@@ -309,7 +309,7 @@ TEST_CASE("start weights of one's own are drawn from --seed", "[own]") {
 namespace {
 
 /// The example, as a user would start it.
-Ended run_example(const TemporaryFolder& storage, std::vector<std::string> flags) {
+ProcessEnd run_example(const TemporaryFolder& storage, std::vector<std::string> flags) {
   flags.insert(flags.begin(), {SHARDLENS_OWN_MODEL, "--storage", storage.file("runs"), "--name",
                                "r", "--log-every", "1", "--fresh"});
   return run(flags);
@@ -317,7 +317,7 @@ Ended run_example(const TemporaryFolder& storage, std::vector<std::string> flags
 
 std::vector<double> example_losses(const std::vector<std::string>& flags) {
   const TemporaryFolder storage;
-  const Ended ended = run_example(storage, flags);
+  const ProcessEnd ended = run_example(storage, flags);
   CAPTURE(flags, ended.err, ended.out);
   REQUIRE(ended.exit_code == 0);
   std::ifstream lines(storage.file("runs/r/metrics.jsonl"));
@@ -351,8 +351,9 @@ TEST_CASE("the example of a model of one's own trains, sharded as on one rank", 
 
 TEST_CASE("the example runs on the null device too", "[own][null]") {
   const TemporaryFolder storage;
-  const Ended ended = run_example(storage, {"--device", "null:h200", "--world", "8", "--solo-rank",
-                                            "3", "--steps", "3", "--param-dtype", "bf16"});
+  const ProcessEnd ended =
+      run_example(storage, {"--device", "null:h200", "--world", "8", "--solo-rank", "3", "--steps",
+                            "3", "--param-dtype", "bf16"});
   CAPTURE(ended.err);
   CHECK(ended.exit_code == 0);
   CHECK_THAT(ended.out, ContainsSubstring("of steps alone"));
@@ -361,7 +362,7 @@ TEST_CASE("the example runs on the null device too", "[own][null]") {
 TEST_CASE("flags that a model of one's own has no use for are refused", "[own][train]") {
   const TemporaryFolder storage;
   const auto told = [&](const std::vector<std::string>& flags) {
-    const Ended ended = run_example(storage, flags);
+    const ProcessEnd ended = run_example(storage, flags);
     CHECK(ended.exit_code == 2);
     CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
     return ended.err;
@@ -377,7 +378,7 @@ TEST_CASE("flags that a model of one's own has no use for are refused", "[own][t
 
 namespace {
 
-Ended run_program(const TemporaryFolder& storage, const std::string& name) {
+ProcessEnd run_program(const TemporaryFolder& storage, const std::string& name) {
   return run({SHARDLENS_OWN_PROGRAMS, name, "--device", "cpu", "--workers", "2", "--batch", "8",
               "--epochs", "4", "--lr", "0.1", "--storage", storage.file("runs"), "--name", "r"});
 }
@@ -386,7 +387,7 @@ Ended run_program(const TemporaryFolder& storage, const std::string& name) {
 
 TEST_CASE("a program's samples are learned and tested on", "[own][train]") {
   const TemporaryFolder storage;
-  const Ended ended = run_program(storage, "classifier");
+  const ProcessEnd ended = run_program(storage, "classifier");
   CAPTURE(ended.err, ended.out);
   REQUIRE(ended.exit_code == 0);
   const auto result = nlohmann::json::parse(read_file(storage.file("runs/r/result.json")));
@@ -402,7 +403,7 @@ TEST_CASE("what is wrong with a program's model ends its run with exit code 2", 
       {"tested-without-classes",
        "test samples count how often the largest output is the target's"}};
   for (const auto& [name, told] : cases) {
-    const Ended ended = run_program(storage, name);
+    const ProcessEnd ended = run_program(storage, name);
     CAPTURE(name, ended.err, ended.out);
     CHECK(ended.exit_code == 2);
     CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);

@@ -28,7 +28,7 @@ Flags joined(Flags flags, const Flags& more) {
   return flags;
 }
 
-void require_trained(const Ended& ended) {
+void require_trained(const ProcessEnd& ended) {
   CAPTURE(ended.out, ended.err);
   REQUIRE(ended.exit_code == 0);
 }
@@ -52,7 +52,7 @@ void kill_after(const TrainBench& bench, const Flags& flags, size_t steps) {
   }
 }
 
-void check_refused(const Ended& ended, const std::string& why) {
+void check_refused(const ProcessEnd& ended, const std::string& why) {
   CAPTURE(ended.err, ended.out);
   CHECK(ended.exit_code == 2);
   CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
@@ -71,12 +71,12 @@ Flags on_ranks(int ranks) {
 
 namespace {
 
-struct Named {
+struct NamedFlags {
   std::string name;
   Flags flags;
 };
 
-std::vector<Named> all_kinds() {
+std::vector<NamedFlags> all_kinds() {
   return {
       {"fsdp", {"--workers", "2"}},
       {"ddp", {"--workers", "2", "--strategy", "ddp"}},
@@ -93,7 +93,7 @@ std::vector<Named> all_kinds() {
 
 /// Kills a run of so many epochs a few times at random, lets it end, and compares. Returns whether
 /// there was a checkpoint to go on from: on a busy machine none may be published so soon.
-bool kill_and_compare(const Named& kind, int epochs, size_t kills, std::mt19937_64& random) {
+bool kill_and_compare(const NamedFlags& kind, int epochs, size_t kills, std::mt19937_64& random) {
   const Flags flags = joined(
       {"--epochs", std::to_string(epochs), "--checkpoint-every", "4", "--batch", "4"}, kind.flags);
   const TrainBench whole;
@@ -107,7 +107,7 @@ bool kill_and_compare(const Named& kind, int epochs, size_t kills, std::mt19937_
   }
   const bool is_saved =
       !shardlens::runtime::CheckpointStore(bench.run_file("checkpoints")).list().empty();
-  const Ended ended = bench.train(flags);
+  const ProcessEnd ended = bench.train(flags);
   CAPTURE(kind.name);
   require_trained(ended);
   CHECK_THAT(ended.out, ContainsSubstring(is_saved ? "goes on from step" : "it starts anew"));
@@ -125,7 +125,8 @@ TEST_CASE("a run that is killed goes on to the same bits", "[resume][faults]") {
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   int64_t went_on = 0;
-  for (const Named& kind : all_kinds()) went_on += kill_and_compare(kind, 4, 1, random) ? 1 : 0;
+  for (const NamedFlags& kind : all_kinds())
+    went_on += kill_and_compare(kind, 4, 1, random) ? 1 : 0;
   CHECK(went_on > 0);
 }
 
@@ -135,7 +136,7 @@ TEST_CASE("a run that is killed again and again goes on to the same bits",
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   for (int round = 0; round < 3; ++round) {
-    for (const Named& kind : all_kinds()) kill_and_compare(kind, 15, 4, random);
+    for (const NamedFlags& kind : all_kinds()) kill_and_compare(kind, 15, 4, random);
   }
 }
 
@@ -150,7 +151,7 @@ struct HalfRun {
     fs::remove(bench.run_file("result.json"));
     fs::copy(bench.run_file(""), bench.file("kept"), fs::copy_options::recursive);
   }
-  Ended go_on(const Flags& flags) const {
+  ProcessEnd go_on(const Flags& flags) const {
     fs::remove_all(bench.run_file(""));
     fs::copy(bench.file("kept"), bench.run_file(""), fs::copy_options::recursive);
     return bench.train(joined(joined({"--epochs", "3", "--checkpoint-every", "15"}, flags), {}));
@@ -173,7 +174,7 @@ TEST_CASE("a checkpoint is gone on from with any ranks, strategy and dtype", "[r
   const HalfRun half;
   REQUIRE(half.losses.size() == 30);
   for (const int ranks : {1, 2, 3, 4}) {
-    const Ended ended = half.go_on(on_ranks(ranks));
+    const ProcessEnd ended = half.go_on(on_ranks(ranks));
     CAPTURE(ranks, ended.out);
     require_trained(ended);
     CHECK_THAT(ended.out, ContainsSubstring("goes on from step 15 of 30"));
@@ -190,7 +191,7 @@ TEST_CASE("a checkpoint is gone on from with any ranks, strategy and dtype", "[r
       {{"--param-dtype", "bf16"}, 2e-2},
       {{"--param-dtype", "fp16", "--offload", "params"}, 2e-2}};
   for (const auto& [flags, tolerance] : others) {
-    const Ended ended = half.go_on(joined(on_ranks(2), flags));
+    const ProcessEnd ended = half.go_on(joined(on_ranks(2), flags));
     CAPTURE(flags, ended.out);
     require_trained(ended);
     CHECK(worst_difference(half.bench.losses(), half.losses) < tolerance);
@@ -209,7 +210,7 @@ TEST_CASE("a damaged checkpoint is passed over for the one before", "[resume][fa
   bytes[bytes.size() / 2] ^= 4;
   write_file(newest + "/optimizer-00001-of-00001.safetensors", bytes);
 
-  const Ended ended = bench.train(flags);
+  const ProcessEnd ended = bench.train(flags);
   require_trained(ended);
   CHECK_THAT(ended.out, ContainsSubstring("step-00000016 is damaged and passed over: optimizer-"));
   CHECK_THAT(ended.out, ContainsSubstring("goes on from step 12 of 16"));
@@ -260,7 +261,8 @@ TEST_CASE("a run without a checkpoint yet starts anew", "[resume][faults]") {
   kill_after(bench, {"--workers", "2", "--epochs", "300000", "--checkpoint-every", "none"}, 5);
   CHECK_FALSE(fs::exists(bench.run_file("checkpoints")));
   CHECK_FALSE(fs::exists(bench.run_file("model")));
-  const Ended again = bench.train(joined(flags, {"--epochs", "300000", "--steps", "7", "--fresh"}));
+  const ProcessEnd again =
+      bench.train(joined(flags, {"--epochs", "300000", "--steps", "7", "--fresh"}));
   require_trained(again);
   CHECK(bench.losses().size() == 7);
 }
@@ -303,7 +305,7 @@ int strike_training(size_t share) {
     if (operations[i].rank < 0) continue;
     CAPTURE(operations[i].text());
     const TrainBench bench;
-    const Ended struck = run(watched_train(bench, flags, operations[i].fault("kill")));
+    const ProcessEnd struck = run(watched_train(bench, flags, operations[i].fault("kill")));
     CAPTURE(struck.err);
     CHECK((struck.exit_code == 1 || operations[i].name == "mkdir"));
     if (struck.exit_code == 0) continue;
@@ -334,7 +336,7 @@ TEST_CASE("a disk that is full ends the run in one line", "[resume][faults]") {
       .rank = 1,
       .name = "write",
       .path = ".tmp-step-00000008-g1/optimizer-00001-of-00001.safetensors"};
-  const Ended ended = run(watched_train(bench, flags, operation.fault("full")));
+  const ProcessEnd ended = run(watched_train(bench, flags, operation.fault("full")));
   CAPTURE(ended.err);
   CHECK(ended.exit_code == 1);
   CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
@@ -347,7 +349,7 @@ TEST_CASE("the trained model is read by others", "[resume]") {
   require_trained(bench.train({"--workers", "2"}));
   require_trained(bench.train(
       {"--workers", "2", "--name", "s", "--init", bench.run_file("model/model.safetensors")}));
-  const Ended ended = run({SHARDLENS, "checkpoint", "inspect", bench.run_file("model")});
+  const ProcessEnd ended = run({SHARDLENS, "checkpoint", "inspect", bench.run_file("model")});
   CHECK_THAT(ended.out, ContainsSubstring("heads.head.weight F32 [4, 16]"));
   CHECK(run({SHARDLENS, "checkpoint", "verify", bench.run_file("")}).exit_code == 0);
 
@@ -364,7 +366,7 @@ assert all(torch.equal(mapped[name], stored[name]) for name in stored)
 checkpoint = load_file(run + "/checkpoints/step-00000004/model-00001-of-00001.safetensors")
 assert all(torch.equal(checkpoint[name], stored[name]) for name in stored)
 )";
-  const Ended compared = run(python_with_pytorch({"-c", kCompare, bench.run_file("")}));
+  const ProcessEnd compared = run(python_with_pytorch({"-c", kCompare, bench.run_file("")}));
   if (compared.exit_code == kNoPyTorch) SKIP(kWithoutPyTorch);
   INFO(compared.err);
   CHECK(compared.exit_code == 0);

@@ -25,13 +25,13 @@ namespace {
 using Bench = TrainBench;
 
 nlohmann::json report_of(const Bench& bench) {
-  const Ended report = run({SHARDLENS_PROFILE, "report", bench.file("runs/r"), "--json"});
+  const ProcessEnd report = run({SHARDLENS_PROFILE, "report", bench.file("runs/r"), "--json"});
   CAPTURE(report.err);
   REQUIRE(report.exit_code == 0);
   return nlohmann::json::parse(report.out);
 }
 
-void check_refused(const Ended& ended, const std::string& why) {
+void check_refused(const ProcessEnd& ended, const std::string& why) {
   CAPTURE(ended.err, ended.out);
   CHECK(ended.exit_code == 2);
   CHECK(ended.out.empty());
@@ -44,7 +44,7 @@ void check_refused(const Ended& ended, const std::string& why) {
 TEST_CASE("a run leaves its configuration, metrics, logs and result", "[train]") {
   const Bench bench;
   const std::string communicator = GENERATE("local", "gloo");
-  const Ended ended =
+  const ProcessEnd ended =
       bench.train({"--workers", "2", "--epochs", "2", "--communicator", communicator});
   CAPTURE(communicator, ended.err, ended.out);
   REQUIRE(ended.exit_code == 0);
@@ -70,7 +70,7 @@ TEST_CASE("a configuration of DeepSpeed's is trained as it is read", "[train]") 
              R"({"zero_optimization": {"stage": 3, "overlap_comm": true}, "train_batch_size": 32,)"
              R"( "gradient_accumulation_steps": 2, "gradient_clipping": 1.0, "steps_per_print": 5,)"
              R"( "optimizer": {"type": "AdamW", "params": {"lr": 0.002}}})");
-  const Ended ended = bench.train({"--workers", "2", "--config", bench.file("ds.json")});
+  const ProcessEnd ended = bench.train({"--workers", "2", "--config", bench.file("ds.json")});
   CAPTURE(ended.err, ended.out);
   REQUIRE(ended.exit_code == 0);
   CHECK_THAT(ended.out, ContainsSubstring("ds.json, DeepSpeed configuration:\n"));
@@ -108,7 +108,7 @@ TEST_CASE("strategies and communicators learn the same", "[train]") {
   const auto losses = [&](const std::vector<std::string>& flags) {
     std::vector<std::string> all = flags;
     all.insert(all.end(), {"--fresh", "--steps", "4"});
-    const Ended ended = bench.train(all);
+    const ProcessEnd ended = bench.train(all);
     INFO(ended.err);
     REQUIRE(ended.exit_code == 0);
     return bench.losses();
@@ -185,13 +185,13 @@ TEST_CASE("start weights are verified by the manifest beside them", "[train][wei
   const auto init_of_result = [&] {
     return nlohmann::json::parse(read_file(bench.file("runs/other/result.json"))).at("init");
   };
-  const Ended whole = train(bench.run_file("model"));
+  const ProcessEnd whole = train(bench.run_file("model"));
   CAPTURE(whole.err);
   REQUIRE(whole.exit_code == 0);
   CHECK(whole.out.find("not verified") == std::string::npos);
   CHECK(init_of_result().at("verified") == true);
   std::filesystem::copy_file(model, bench.file("alone.safetensors"));
-  const Ended alone = train(bench.file("alone.safetensors"));
+  const ProcessEnd alone = train(bench.file("alone.safetensors"));
   REQUIRE(alone.exit_code == 0);
   CHECK_THAT(alone.out, ContainsSubstring("alone.safetensors: not verified: no manifest.json"));
   CHECK(init_of_result().at("verified") == false);
@@ -199,7 +199,7 @@ TEST_CASE("start weights are verified by the manifest beside them", "[train][wei
   bytes.back() ^= 1;
   write_file(model, bytes);
   for (const std::string& init : {bench.run_file("model"), model}) {
-    const Ended damaged = train(init);
+    const ProcessEnd damaged = train(init);
     CAPTURE(damaged.err);
     CHECK(damaged.exit_code == 2);
     CHECK(std::count(damaged.err.begin(), damaged.err.end(), '\n') == 1);
@@ -215,7 +215,7 @@ TEST_CASE("a limit on file sizes is told", "[train][faults]") {
   const auto check_told = [](const std::vector<std::string>& words, const std::string& why) {
     std::string command = "ulimit -f 4; exec";  // KiB
     for (const std::string& word : words) command += " " + word;
-    const Ended ended = run({"/bin/bash", "-c", command});
+    const ProcessEnd ended = run({"/bin/bash", "-c", command});
     CAPTURE(ended.out, ended.err);
     CHECK(ended.exit_code == 1);
     CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
@@ -238,7 +238,7 @@ TEST_CASE("a folder of images by class is learned", "[train]") {
                                           "--epochs",  "12",
                                           "--batch",   "4",
                                           "--lr",      "0.01"};
-  const Ended ended = bench.train(flags);
+  const ProcessEnd ended = bench.train(flags);
   CAPTURE(ended.err, ended.out);
   REQUIRE(ended.exit_code == 0);
   CHECK(bench.losses().back() < 0.3 * bench.losses().front());
@@ -248,7 +248,7 @@ TEST_CASE("a folder of images by class is learned", "[train]") {
   write_file(bench.file("pictures/dark/broken2.png"), "no image");
   std::vector<std::string> again = flags;
   again.emplace_back("--fresh");
-  const Ended broken = bench.train(again);
+  const ProcessEnd broken = bench.train(again);
   CHECK(broken.exit_code == 2);  // and not again: the image would be the same
   CHECK(std::count(broken.err.begin(), broken.err.end(), '\n') == 1);
   CHECK_THAT(broken.err, ContainsSubstring("pictures/dark/broken") &&
@@ -290,7 +290,7 @@ TEST_CASE("every family trains on synthetic data, whichever way it is sharded", 
                                       "--batch",    "2",
                                       "--fresh"};
     if (has_tokens) flags.insert(flags.end(), {"--seq", "8"});
-    const Ended ended = bench.train(flags);
+    const ProcessEnd ended = bench.train(flags);
     CAPTURE(model, strategy, ended.err, ended.out);
     REQUIRE(ended.exit_code == 0);
     const auto losses = bench.losses();
@@ -329,7 +329,7 @@ bool takes_steps(const Bench& bench) {
 }
 
 /// It says which rank, in which step, doing what. A rank that saves is in no step.
-void check_names(const Ended& ended, const std::string& rank) {
+void check_names(const ProcessEnd& ended, const std::string& rank) {
   CAPTURE(ended.err);
   CHECK_THAT(ended.err, ContainsSubstring(rank));
   CHECK_THAT(ended.err, ContainsSubstring("step "));
@@ -349,15 +349,15 @@ constexpr double kTimeoutS = 3;  // what `endless` runs with
 constexpr double kGraceS = 10;   // the group must be gone within this, after a death or a deadline
 
 /// Kills or stops one rank once `ready` holds; the group must end, and in time.
-Ended strike(const Bench& bench, const std::string& communicator, int rank, int signal,
-             const std::function<bool()>& ready, const std::string& saves = "auto") {
+ProcessEnd strike(const Bench& bench, const std::string& communicator, int rank, int signal,
+                  const std::function<bool()>& ready, const std::string& saves = "auto") {
   Process launcher(endless(bench, {"--communicator", communicator, "--checkpoint-every", saves}));
   REQUIRE(wait_until([&] { return launcher.children().size() == 3; }));
   const auto ranks = launcher.children();
   REQUIRE(wait_until(ready));
   const auto struck = std::chrono::steady_clock::now();
   REQUIRE(::kill(ranks[rank], signal) == 0);
-  const Ended ended = launcher.wait();
+  const ProcessEnd ended = launcher.wait();
   const std::chrono::duration<double> after = std::chrono::steady_clock::now() - struck;
   CAPTURE(communicator, rank, signal, ended.err, after.count());
   CHECK(ended.exit_code == 1);
@@ -373,7 +373,7 @@ Ended strike(const Bench& bench, const std::string& communicator, int rank, int 
 TEST_CASE("a rank that dies ends the group and is named", "[train][faults]") {
   const Bench bench;
   const std::string communicator = GENERATE("local", "gloo");
-  const Ended ended = strike(
+  const ProcessEnd ended = strike(
       bench, communicator, 1, SIGKILL, [&] { return takes_steps(bench); }, "none");
   check_names(ended, "rank 1");
 }
@@ -396,7 +396,7 @@ TEST_CASE("a recording outlives the rank that is killed", "[train][faults]") {
 TEST_CASE("a rank that hangs is named once the deadline has passed", "[train][faults]") {
   const Bench bench;
   const std::string communicator = GENERATE("local", "gloo");
-  const Ended ended = strike(
+  const ProcessEnd ended = strike(
       bench, communicator, 2, SIGSTOP, [&] { return takes_steps(bench); }, "none");
   check_names(ended, "rank 2 is stopped");  // Gloo itself names nobody
 }
@@ -404,7 +404,7 @@ TEST_CASE("a rank that hangs is named once the deadline has passed", "[train][fa
 TEST_CASE("a rank that is stopped at the start is named", "[train][faults]") {
   const Bench bench;
   const std::string communicator = GENERATE("local", "gloo");
-  const Ended ended = strike(bench, communicator, 0, SIGSTOP, [] { return true; });
+  const ProcessEnd ended = strike(bench, communicator, 0, SIGSTOP, [] { return true; });
   CHECK_THAT(ended.err, ContainsSubstring("rank 0"));
 }
 
@@ -420,8 +420,8 @@ TEST_CASE("any rank, stopped or killed at any time, ends the group", "[train][lo
     const std::string communicator = random() % 2 == 0 ? "local" : "gloo";
     const auto moment =
         std::chrono::steady_clock::now() + std::chrono::milliseconds(random() % 2000);
-    const Ended ended = strike(bench, communicator, victim, signal,
-                               [&] { return std::chrono::steady_clock::now() > moment; });
+    const ProcessEnd ended = strike(bench, communicator, victim, signal,
+                                    [&] { return std::chrono::steady_clock::now() > moment; });
     CHECK_THAT(ended.err, ContainsSubstring("rank "));
   }
 }
@@ -434,7 +434,7 @@ TEST_CASE("Ctrl-C ends the run and dies of the signal, SIGTERM where nothing is 
   REQUIRE(wait_until([&] { return takes_steps(bench); }));
   const auto ranks = launcher.children();
   ::kill(launcher.pid(), signal);
-  const Ended ended = launcher.wait();
+  const ProcessEnd ended = launcher.wait();
   CAPTURE(ended.err);
   CHECK(ended.signal == signal);
   CHECK_THAT(ended.err, ContainsSubstring("interrupted in "));
@@ -443,7 +443,7 @@ TEST_CASE("Ctrl-C ends the run and dies of the signal, SIGTERM where nothing is 
 }
 
 TEST_CASE("the programs find every library without a cache or a CUDA toolkit", "[train]") {
-  const Ended ended =
+  const ProcessEnd ended =
       run({"/lib64/ld-linux-x86-64.so.2", "--inhibit-cache", "--list", SHARDLENS_TRAIN});
   CAPTURE(ended.out, ended.err);
   CHECK(ended.exit_code == 0);

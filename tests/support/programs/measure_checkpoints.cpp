@@ -152,7 +152,8 @@ int run(const std::string& folder, int ranks, int64_t megabytes) {
   const auto path = store.list().back().path;
   drop_from_cache(path);
   start = Clock::now();
-  if (!store.newest(runtime::Look::sizes).found) throw std::runtime_error("nothing was published");
+  if (!store.newest_checkpoint(runtime::Look::sizes).found)
+    throw std::runtime_error("nothing was published");
   meeting.meet(2, ranks + 1);
   meeting.meet(3, ranks + 1);
   fmt::print("{{\"bytes\": {}, \"write_s\": {:.3f}, \"read_s\": {:.3f}}}\n", layout.bytes(),

@@ -36,7 +36,7 @@ constexpr int kWhatIfs = 80;
 constexpr int kWarmUp = 5;  // llvmpipe compiles its shaders in the first frames
 
 /// On the clock, and on all cores together: on a busy machine only the second means something.
-struct Took {
+struct FrameTime {
   double ms = 0;
   double core_ms = 0;
 };
@@ -47,7 +47,7 @@ double core_ms() {
   return 1e3 * static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e6;
 }
 
-Took took(const std::function<void()>& work) {
+FrameTime measure_time(const std::function<void()>& work) {
   const auto begin = Clock::now();
   const double begin_core_ms = core_ms();
   work();
@@ -59,7 +59,7 @@ void print_frames(const char* what, int frames, const std::function<void(int)>& 
   std::vector<double> ms;
   std::vector<double> core;
   for (int i = -kWarmUp; i < frames; ++i) {
-    const Took one = took([&] { frame(i); });
+    const FrameTime one = measure_time([&] { frame(i); });
     if (i < 0) continue;
     ms.push_back(one.ms);
     core.push_back(one.core_ms);
@@ -116,7 +116,7 @@ class Frames {
   float x_ = 0;
   float y_ = 0;
   Presenter& presenter_;
-  Offscreen target_;
+  OffscreenContext target_;
   ImGuiSession session_;
   GlBackdrop backdrop_;
   Interface interface_;
@@ -159,14 +159,14 @@ int main(int argc, char** argv) {
   ViewState state;
   state.files.assign(argv + 2, argv + argc);
   const std::string cache = argv[1];
-  const Took first = took([&] { Presenter(state, cache); });
-  const Took again = took([&] { Presenter(state, cache); });
+  const FrameTime first = measure_time([&] { Presenter(state, cache); });
+  const FrameTime again = measure_time([&] { Presenter(state, cache); });
   Presenter presenter(state, cache);
   presenter.choose_view();  // as a window opens
   int64_t events = 0;
   for (const Run& run : presenter.runs()) events += run.at_peak().lane.info().events;
   fmt::print("{} lanes, {} events\n", presenter.runs().size(), events);
-  const auto print_opening = [](const char* what, const Took& one) {
+  const auto print_opening = [](const char* what, const FrameTime& one) {
     fmt::print("{:24} {:13.0f} ms; on all cores {:18.0f} ms\n", what, one.ms, one.core_ms);
   };
   print_opening("open for the first time", first);

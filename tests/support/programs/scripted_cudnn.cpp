@@ -44,8 +44,9 @@ int scripted_cudnn_init() {
 }
 
 int scripted_cudnn_compile(const char* nvrtc) {
-  using Compile = int(void*, int, const char* const*);
-  const volatile int result = stub<Compile>(nvrtc, "nvrtcCompileProgram")(nullptr, 0, nullptr);
+  using CompileFunction = int(void*, int, const char* const*);
+  const volatile int result =
+      stub<CompileFunction>(nvrtc, "nvrtcCompileProgram")(nullptr, 0, nullptr);
   return result;
 }
 

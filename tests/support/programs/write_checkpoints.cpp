@@ -42,7 +42,7 @@ int main(int, char** argv) {
   const int ranks = std::atoi(argv[2]);
   const int64_t last = std::atoll(argv[3]);
   const planner::Checkpointing wanted{.wanted = true, .keep = std::atoll(argv[4])};
-  const auto newest = store.newest();
+  const auto newest = store.newest_checkpoint();
   store.take_over(newest, wanted);
   const int64_t first = newest.found ? newest.found->step + 1 : 1;
   std::vector<pid_t> pids;

@@ -35,12 +35,12 @@ inline std::string to_text(const MemoryEvent& event) {
 }
 
 /// Where a comparison begins.
-enum class From { start, first_step };
+enum class ComparisonStart { start, first_step };
 
 class MemoryEvents {
  public:
   MemoryEvents(const std::vector<profiler::Event>& events, const std::vector<std::string>& strings,
-               profiler::Space space, From from)
+               profiler::Space space, ComparisonStart from)
       : strings_(strings) {
     for (const profiler::Event& event : events) {
       // What is freed at the end is freed in whatever order the program's objects have.
@@ -58,14 +58,14 @@ class MemoryEvents {
   int64_t peak_bytes() const { return peak_bytes_; }
 
  private:
-  struct Alive {
+  struct AliveBlock {
     int block = -1;
     int64_t bytes = 0;
     size_t place = 0;  // in the list
   };
 
-  void begin_step(int64_t step, From from) {
-    if (from == From::first_step && step_ < 0) renumber();
+  void begin_step(int64_t step, ComparisonStart from) {
+    if (from == ComparisonStart::first_step && step_ < 0) renumber();
     step_ = step;
   }
 
@@ -106,7 +106,7 @@ class MemoryEvents {
   }
 
   const std::vector<std::string>& strings_;
-  std::map<uint64_t, Alive> alive_;
+  std::map<uint64_t, AliveBlock> alive_;
   std::vector<MemoryEvent> list_;
   int next_ = 0;
   int64_t step_ = -1;

@@ -31,7 +31,7 @@ class RandomRecorder {
     header.train = "schedule 1\n  0 FORWARD unit=a stream=main\n  1 BACKWARD unit=a stream=main\n";
     header.evaluate = "schedule 1\n  0 FORWARD unit=b stream=main\n";
     recording_.profile.strings = {"", "mapped", "a.weight", "b.weight", "libnccl.so.2"};
-    for (int i = 0; i < steps; ++i) one();
+    for (int i = 0; i < steps; ++i) add_one();
     return std::move(recording_);
   }
 
@@ -40,29 +40,29 @@ class RandomRecorder {
   using EventKind = profiler::EventKind;
   using Space = profiler::Space;
 
-  uint64_t below(uint64_t limit) { return engine_() % limit; }
+  uint64_t random_below(uint64_t limit) { return engine_() % limit; }
 
   void write(Event event) {
-    event.time_ns = time_ns_ += 1 + static_cast<int64_t>(below(1000));
+    event.time_ns = time_ns_ += 1 + static_cast<int64_t>(random_below(1000));
     recording_.profile.events.push_back(event);
     recording_.given.push_back(event.value);
   }
 
-  void one() {
-    const uint64_t choice = below(100);
+  void add_one() {
+    const uint64_t choice = random_below(100);
     if (choice < 2)
-      return write({.value = static_cast<int64_t>(below(5)), .kind = EventKind::phase});
+      return write({.value = static_cast<int64_t>(random_below(5)), .kind = EventKind::phase});
     if (choice < 6) return write({.value = step_++, .kind = EventKind::step});
     if (choice < 9) return count();
     if (choice < 15) return recategorise();
-    if (choice == 15 && below(5) == 0) return model_.empty_cache();
+    if (choice == 15 && random_below(5) == 0) return model_.empty_cache();
     const auto space = std::array{Space::device, Space::device, Space::device,
-                                  Space::host,   Space::pinned, Space::driver}[below(6)];
+                                  Space::host,   Space::pinned, Space::driver}[random_below(6)];
     auto& live = live_[static_cast<size_t>(space)];
     // It rises and falls, so that a peak is followed by others.
     const bool falls = recording_.profile.events.size() / 400 % 2 == 1;
-    if (live.empty() || below(100) < (falls ? 42U : 58U)) return alloc(space);
-    std::swap(live[below(live.size())], live.back());
+    if (live.empty() || random_below(100) < (falls ? 42U : 58U)) return alloc(space);
+    std::swap(live[random_below(live.size())], live.back());
     const uint64_t address = live.back();
     live.pop_back();
     if (space == Space::device) return model_.free(address);
@@ -70,12 +70,12 @@ class RandomRecorder {
   }
 
   void alloc(Space space) {
-    Event event{.value = static_cast<int64_t>(below(uint64_t{1} << (1 + below(24)))),
-                .action = static_cast<int32_t>(below(4)) - 1,
-                .label = static_cast<uint32_t>(below(5)),
-                .stream = static_cast<uint16_t>(below(2)),
+    Event event{.value = static_cast<int64_t>(random_below(uint64_t{1} << (1 + random_below(24)))),
+                .action = static_cast<int32_t>(random_below(4)) - 1,
+                .label = static_cast<uint32_t>(random_below(5)),
+                .stream = static_cast<uint16_t>(random_below(2)),
                 .space = space,
-                .category = static_cast<profiler::Category>(below(profiler::kCategories))};
+                .category = static_cast<profiler::Category>(random_below(profiler::kCategories))};
     auto& live = live_[static_cast<size_t>(space)];
     if (space == Space::device) {
       live.push_back(model_.alloc(event));
@@ -88,21 +88,22 @@ class RandomRecorder {
   }
 
   void recategorise() {
-    const Space space = below(2) == 0 ? Space::device : Space::host;
+    const Space space = random_below(2) == 0 ? Space::device : Space::host;
     const auto& live = live_[static_cast<size_t>(space)];
     if (live.empty()) return;
-    write({.address = live[below(live.size())],
+    write({.address = live[random_below(live.size())],
            .kind = EventKind::recategorise,
            .space = space,
-           .category = static_cast<profiler::Category>(below(profiler::kCategories))});
+           .category = static_cast<profiler::Category>(random_below(profiler::kCategories))});
   }
 
   void count() {
-    const uint64_t counter = below(profiler::kCounters);
+    const uint64_t counter = random_below(profiler::kCounters);
     const bool is_loss = counter == static_cast<uint64_t>(profiler::Counter::loss);
     const double loss = 1.0 / (1.0 + step_);
     write({.address = counter,
-           .value = is_loss ? std::bit_cast<int64_t>(loss) : static_cast<int64_t>(below(1 << 30)),
+           .value =
+               is_loss ? std::bit_cast<int64_t>(loss) : static_cast<int64_t>(random_below(1 << 30)),
            .kind = EventKind::counter});
   }
 

@@ -66,13 +66,13 @@ class SyntheticTrace {
       if (every > 0 && (step + 1) % every == 0) evaluate();
     }
     mark(profiler::EventKind::phase, static_cast<int64_t>(profiler::Phase::ending));
-    for (const Live& live : std::exchange(static_blocks_, {})) release(live);
+    for (const SyntheticBlock& live : std::exchange(static_blocks_, {})) release(live);
   }
 
  private:
   using Category = profiler::Category;
   using Space = profiler::Space;
-  struct Live {
+  struct SyntheticBlock {
     uint64_t address = 0;
     int64_t bytes = 0;
     Space space = Space::device;
@@ -102,11 +102,11 @@ class SyntheticTrace {
 
   void mark(profiler::EventKind kind, int64_t value) { emit({.value = value, .kind = kind}); }
 
-  Live allocate(int64_t bytes, Category category, uint32_t label = 0, uint16_t stream = 0,
-                Space space = Space::device) {
+  SyntheticBlock allocate(int64_t bytes, Category category, uint32_t label = 0, uint16_t stream = 0,
+                          Space space = Space::device) {
     const int64_t given = (bytes + 511) / 512 * 512;
     auto& reusable = cached_[{space, given}];
-    Live live{0, bytes, space, category, label, stream};
+    SyntheticBlock live{0, bytes, space, category, label, stream};
     if (reusable.empty()) {
       if (space == Space::device && end_ + given > segment_end_) grow(given);
       uint64_t& end = space == Space::device ? end_ : other_end_[static_cast<size_t>(space)];
@@ -140,7 +140,7 @@ class SyntheticTrace {
     segment_end_ = address + static_cast<uint64_t>(segment);
   }
 
-  void release(const Live& live) {
+  void release(const SyntheticBlock& live) {
     cached_[{live.space, (live.bytes + 511) / 512 * 512}].push_back(live.address);
     emit({.address = live.address,
           .value = live.bytes,
@@ -189,35 +189,35 @@ class SyntheticTrace {
   }
 
   /// Eight activations that stay until backward, with temporaries in between.
-  std::vector<Live> forward_unit(int layer) {
+  std::vector<SyntheticBlock> forward_unit(int layer) {
     const int64_t row = options_.tokens * options_.width * 2;
     const uint32_t label = labels_[static_cast<size_t>(layer)];
-    std::vector<Live> kept;
+    std::vector<SyntheticBlock> kept;
     for (const int64_t times : {1, 3, 1, 1, 1, 4, 4, 1}) {
-      const Live temporary = allocate(row * times + 256, Category::activation, label);
+      const SyntheticBlock temporary = allocate(row * times + 256, Category::activation, label);
       kept.push_back(allocate(row * times, Category::activation, label));
       if (times == 4) release(allocate(8 << 20, Category::workspace, 0));
       release(temporary);
     }
     kept.push_back(allocate(options_.tokens * 4, Category::activation, label));
-    const Live host = allocate(64 + layer, Category::other, 0, 0, Space::host);
+    const SyntheticBlock host = allocate(64 + layer, Category::other, 0, 0, Space::host);
     release(host);
     return kept;
   }
 
-  void backward_unit(std::vector<Live> kept, int layer) {
+  void backward_unit(std::vector<SyntheticBlock> kept, int layer) {
     const uint32_t label = labels_[static_cast<size_t>(layer)];
     while (!kept.empty()) {
-      const Live last = kept.back();
+      const SyntheticBlock last = kept.back();
       kept.pop_back();
-      const Live gradient = allocate(last.bytes, Category::activation, label);
-      const Live weight = allocate(block_bytes() / 12, Category::activation, label);
+      const SyntheticBlock gradient = allocate(last.bytes, Category::activation, label);
+      const SyntheticBlock weight = allocate(block_bytes() / 12, Category::activation, label);
       emit({.address = weight.address,
             .value = weight.bytes,
             .label = label,
             .kind = profiler::EventKind::recategorise,
             .category = Category::gradient});
-      Live declared = weight;
+      SyntheticBlock declared = weight;
       declared.category = Category::gradient;
       release(declared);
       release(last);
@@ -226,8 +226,8 @@ class SyntheticTrace {
   }
 
   void train_step() {
-    const Live input = allocate(options_.tokens * 768 * 2, Category::input);
-    std::vector<std::vector<Live>> kept;
+    const SyntheticBlock input = allocate(options_.tokens * 768 * 2, Category::input);
+    std::vector<std::vector<SyntheticBlock>> kept;
     int action = 0;
     for (int layer = 0; layer < options_.layers; ++layer) {
       begin(action++);  // gather
@@ -237,8 +237,8 @@ class SyntheticTrace {
       end();
     }
     begin(action++);
-    const Live logits = allocate(options_.tokens * 4000, Category::activation, head_);
-    const Live loss = allocate(4, Category::activation, head_);
+    const SyntheticBlock logits = allocate(options_.tokens * 4000, Category::activation, head_);
+    const SyntheticBlock loss = allocate(4, Category::activation, head_);
     end();
     for (int layer = options_.layers - 1; layer >= 0; --layer) {
       begin(action++);
@@ -248,14 +248,15 @@ class SyntheticTrace {
       kept.pop_back();
       end();
       begin(action++);  // reduce, on its own stream
-      const Live shard = allocate(block_bytes() / options_.world_size, Category::gradient_shard,
-                                  labels_[static_cast<size_t>(layer)], 2);
+      const SyntheticBlock shard =
+          allocate(block_bytes() / options_.world_size, Category::gradient_shard,
+                   labels_[static_cast<size_t>(layer)], 2);
       end();
       begin(action++);
       release(shard);
       end();
     }
-    for (const Live& live : {loss, logits, input}) release(live);
+    for (const SyntheticBlock& live : {loss, logits, input}) release(live);
   }
 
   void counters(int step) {
@@ -274,7 +275,7 @@ class SyntheticTrace {
     mark(profiler::EventKind::phase, static_cast<int64_t>(profiler::Phase::evaluating));
     for (int layer = 0; layer < options_.layers; ++layer) {
       begin(layer);
-      for (const Live& live : forward_unit(layer)) release(live);
+      for (const SyntheticBlock& live : forward_unit(layer)) release(live);
       end();
     }
     mark(profiler::EventKind::phase, static_cast<int64_t>(profiler::Phase::training));
@@ -295,7 +296,7 @@ class SyntheticTrace {
   uint64_t segment_end_ = kFirstSegment;
   uint64_t other_end_[profiler::kSpaces] = {0, 0x5500'0000'0000, 0x7e00'0000'0000, 0, 0};
   std::map<std::pair<Space, int64_t>, std::vector<uint64_t>> cached_;  // by bytes given
-  std::vector<Live> static_blocks_;
+  std::vector<SyntheticBlock> static_blocks_;
 };
 
 inline profiler::Profile synthetic_profile(SyntheticOptions options = {}) {

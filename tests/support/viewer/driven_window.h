@@ -77,7 +77,7 @@ class DrivenWindow {
 
   DrivenWindow(const Display& display, const Options& options)
       : display_(display.name()), session_(options.session), program_(words_of(options)) {
-    const tests::Ended found =
+    const tests::ProcessEnd found =
         xdotool({"search", "--sync", "--onlyvisible", "--name", "^Shardlens$"});
     REQUIRE(found.exit_code == 0);
     window_ = found.out.substr(0, found.out.find('\n'));
@@ -158,7 +158,7 @@ class DrivenWindow {
   void do_silently(const std::vector<std::string>& arguments) {
     REQUIRE(xdotool(arguments).exit_code == 0);
   }
-  tests::Ended xdotool(std::vector<std::string> arguments) const {
+  tests::ProcessEnd xdotool(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), {"/usr/bin/env", display_, "timeout", "300", "xdotool"});
     return tests::run(arguments);
   }

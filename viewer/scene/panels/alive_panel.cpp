@@ -22,7 +22,7 @@ constexpr float kPlacesPart = 0.5F;  // of the panel, for the list of places
 /// True for the row that has what is selected.
 bool is_row_picked(const Scene& scene, const AliveRow& row) {
   const auto& pick = scene.state().pick;
-  const Shown& one = scene.focus();
+  const ShownRun& one = scene.focus();
   if (!pick || pick->run != one.index || pick->rank != one.rank) return false;
   switch (scene.state().grouping) {
     case Grouping::category:
@@ -65,7 +65,7 @@ void draw_alive_row(Scene& scene, const AliveRow& row, int64_t total, size_t ind
              paint.px(2));
 }
 
-void draw_rows(Scene& scene, const Shown& one, Box& box, float reserve) {
+void draw_rows(Scene& scene, const ShownRun& one, Box& box, float reserve) {
   const auto rows = alive_rows(one.lane->lane, one.lane->names, one.change, scene.state().grouping);
   Painter& paint = scene.paint;
   int64_t rest = 0;
@@ -88,7 +88,7 @@ void draw_rows(Scene& scene, const Shown& one, Box& box, float reserve) {
 }
 
 /// Draws each row as an area of its size.
-void draw_areas(Scene& scene, const Shown& one, Box& box, float reserve) {
+void draw_areas(Scene& scene, const ShownRun& one, Box& box, float reserve) {
   auto rows = alive_rows(one.lane->lane, one.lane->names, one.change, scene.state().grouping);
   std::erase_if(rows, [](const AliveRow& row) { return row.bytes <= 0; });
   std::vector<int64_t> bytes;
@@ -214,7 +214,7 @@ void draw_matched_places(Scene& scene, const profiler::Matching& matching, Box b
 }
 
 /// Returns the name of what was allocated or freed: the call's where that is known.
-std::string name_of_change(const Shown& one, int64_t change) {
+std::string name_of_change(const ShownRun& one, int64_t change) {
   const Lane& lane = one.lane->lane;
   const uint32_t word = lane.arrays().words[static_cast<size_t>(change)];
   const Block& block = lane.arrays().blocks[block_of(word)];
@@ -225,7 +225,7 @@ std::string name_of_change(const Shown& one, int64_t change) {
 }
 
 /// Draws an allocation with a triangle that points up, or a free with one that points down.
-void draw_event(Scene& scene, const Shown& one, int64_t change, Box line) {
+void draw_event(Scene& scene, const ShownRun& one, int64_t change, Box line) {
   Painter& paint = scene.paint;
   const auto& arrays = one.lane->lane.arrays();
   const uint32_t word = arrays.words[static_cast<size_t>(change)];
@@ -258,7 +258,7 @@ void draw_failure(Scene& scene, const FailedRequest& failure, const Box& line) {
 
 /// Draws the allocations and frees around the shown moment, which stands in the middle: above it
 /// those before, below it those after. Requests that failed stand where they were made.
-void draw_events(Scene& scene, const Shown& one, Box box) {
+void draw_events(Scene& scene, const ShownRun& one, Box box) {
   const float height = scene.paint.px(kPlaceLine);
   const auto room = static_cast<int64_t>(box.h / height);
   const int64_t changes = one.lane->lane.changes();
@@ -290,10 +290,10 @@ std::string reserved_text(const RankLane& rank, int64_t change) {
 }
 
 /// Draws what stands above the lists: the moment, and the bytes that are alive then.
-void draw_alive_head(Scene& scene, const Shown& one, std::string_view title, std::string_view what,
-                     Box& box) {
+void draw_alive_head(Scene& scene, const ShownRun& one, std::string_view title,
+                     std::string_view what, Box& box) {
   Painter& paint = scene.paint;
-  const bool at_cursor = scene.state().at == At::cursor && scene.state().cursor;
+  const bool at_cursor = scene.state().at == TableMoment::cursor && scene.state().cursor;
   paint.text(box.take_top(paint.px(20)),
              fmt::format("{} the {}", title, at_cursor ? "cursor" : "peak"), paint.colors.text,
              Style::strong);
@@ -337,7 +337,7 @@ void draw_alive(Scene& scene) {
   Painter& paint = scene.paint;
   paint.card(scene.geometry.alive, paint.colors.card_edge);
   Box box = scene.geometry.alive.inset(paint.px(10));
-  const Shown& one = scene.focus();
+  const ShownRun& one = scene.focus();
   if (scene.state().panels.events) {
     draw_alive_head(scene, one, "Around", "allocated and freed", box);
     return draw_events(scene, one, box);

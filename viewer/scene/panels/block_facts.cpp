@@ -50,7 +50,8 @@ std::string module_text(const profiler::TreePaths& paths, const Block& block) {
                                    .action = block.action,
                                    .phase = block.phase,
                                    .category = block.category};
-  profiler::TreePath modules = paths.path(group, profiler::TreeBy::module, profiler::TreeFrom::top);
+  profiler::TreePath modules =
+      paths.path(group, profiler::TreeGrouping::module, profiler::TreeStart::top);
   modules.pop_back();  // the label
   std::string text;
   for (const TreePlace& module : modules) text += (text.empty() ? "" : " > ") + module.name;

@@ -42,7 +42,7 @@ struct Subject {
   int64_t bytes(Category category) const { return peak.at_max[static_cast<size_t>(category)]; }
 };
 
-Subject whole(const Run& run) {
+Subject whole_run(const Run& run) {
   Subject subject{.run = &run, .rank = &run.at_peak()};
   subject.peak = subject.lane().peak();
   for (const RankLane& rank : run.ranks) subject.rank_peaks.push_back(rank.lane.peak().max_bytes);
@@ -69,7 +69,7 @@ Subjects subjects_of(const std::vector<Run>& runs, size_t baseline,
   Subjects subjects;
   const Warps warps = range ? warps_of(runs, range->alignment, baseline) : Warps();
   for (size_t i = 0; i < runs.size(); ++i) {
-    subjects.push_back(range ? part(runs[i], warps[i], range->x) : whole(runs[i]));
+    subjects.push_back(range ? part(runs[i], warps[i], range->x) : whole_run(runs[i]));
   }
   return subjects;
 }
@@ -80,7 +80,7 @@ bool subjects_have_shards(const Subjects& subjects) {
 }
 
 /// Matches what a strategy has at its peak with what the baseline has at its own.
-profiler::Matching matched(const Subject& base, const Subject& one) {
+profiler::Matching match_peaks(const Subject& base, const Subject& one) {
   return match({&base.lane(), &base.rank->names, base.peak.max_change},
                {&one.lane(), &one.rank->names, one.peak.max_change});
 }
@@ -179,7 +179,7 @@ std::string subject_text(const Subject& one) {
 /// Returns what changed against the strategy's baseline, the place that differs most first.
 std::string changes_text(const Subject& one, bool has_shards) {
   const Subject& base = *one.base;
-  const profiler::Matching matching = matched(base, one);
+  const profiler::Matching matching = match_peaks(base, one);
   std::string text = fmt::format(
       "\nChanged from {} to {}\n  {:>12}  in both\n  {:>12}  only in {}\n"
       "  {:>12}  only in {}\n",
@@ -258,7 +258,7 @@ Json json_of(const Subject& one) {
   const auto& step_peak = one.lane().step_peak();
   const Json comparison =
       one.is_base() ? nothing
-                    : profiler::matching_json(matched(*one.base, one), "baseline", "here");
+                    : profiler::matching_json(match_peaks(*one.base, one), "baseline", "here");
   return {{"name", run.name},
           {"strategy", run.strategy},
           {"judgement", profiler::judgement_json(run.judgement())},

@@ -24,10 +24,10 @@ std::string title_of(const Scene& scene) {
   return fmt::format("Memory of {} strategies{}", count, part);
 }
 
-bool is_on_host(const Shown& one) { return one.run->space() == profiler::Space::host; }
+bool is_on_host(const ShownRun& one) { return one.run->space() == profiler::Space::host; }
 
 /// True if some runs have their tensors on a device, and others on the host.
-bool are_mixed(const std::vector<Shown>& shown) {
+bool are_mixed(const std::vector<ShownRun>& shown) {
   return !std::ranges::all_of(shown, is_on_host) && std::ranges::any_of(shown, is_on_host);
 }
 
@@ -43,7 +43,7 @@ std::string height_words(const Scene& scene) {
 /// Returns the names of the runs with which others are compared.
 std::string base_words(const Scene& scene) {
   std::string names;
-  for (const Shown& one : scene.shown) {
+  for (const ShownRun& one : scene.shown) {
     if (!Scene::is_baseline(one) || !one.has_others) continue;
     names += (names.empty() ? "" : " and ") + one.run->name;
   }
@@ -82,7 +82,7 @@ std::string place_words(const Scene& scene) {
 
 /// Returns the notice that a user must see once: that values mean nothing on a null device.
 std::string notice_of(const Scene& scene) {
-  for (const Shown& one : scene.shown) {
+  for (const ShownRun& one : scene.shown) {
     const std::string& notice = one.lane->lane.info().header.notice;
     if (!notice.empty() && !one.run->is_predicted()) return notice;
   }
@@ -160,13 +160,14 @@ std::vector<Category> legend_choice(Scene& scene, std::vector<Category> used, fl
 }
 
 bool shows_reserved(const Scene& scene) {
-  return scene.state().panels.reserved &&
-         std::ranges::any_of(scene.shown, [](const Shown& one) { return one.reserved_peak > 0; });
+  return scene.state().panels.reserved && std::ranges::any_of(scene.shown, [](const ShownRun& one) {
+           return one.reserved_peak > 0;
+         });
 }
 
 bool has_plan_lines(const Scene& scene) {
   return std::ranges::any_of(scene.shown,
-                             [](const Shown& one) { return one.plan_warp != nullptr; });
+                             [](const ShownRun& one) { return one.plan_warp != nullptr; });
 }
 
 /// The lines of the legend: an entry that has no room in a line begins the next one.
@@ -238,7 +239,7 @@ void draw_legend_categories(Scene& scene, LegendLines& lines) {
 void draw_line_names(Scene& scene, Box line) {
   Painter& paint = scene.paint;
   for (const size_t run : scene.compared) {
-    const Shown& one = scene.shown[run];
+    const ShownRun& one = scene.shown[run];
     if (Scene::is_baseline(one)) continue;
     const float width = paint.width(Style::small, one.run->name);
     Box entry = line.take_right(width + paint.px(36));
@@ -327,7 +328,7 @@ void draw_minimap(Scene& scene) {
   const Box& box = scene.geometry.minimap;
   if (box.h <= 0) return;
   Painter& paint = scene.paint;
-  const Shown& one = scene.focus();
+  const ShownRun& one = scene.focus();
   const Range& all = scene.in.facts.extent;
   const LaneStyle style{.height = static_cast<int>(box.h),
                         .top_bytes = 1,

@@ -25,8 +25,8 @@ std::string stretch_name(const Stretch& stretch) {
   return std::string(profiler::kPhaseNames[static_cast<size_t>(stretch.phase)]);
 }
 
-double x_of_time(const Shown& one, int64_t time_ns) {
-  if (!one.warp->by_change()) return one.warp->x_of(static_cast<double>(time_ns));
+double x_of_time(const ShownRun& one, int64_t time_ns) {
+  if (!one.warp->is_by_change()) return one.warp->x_of(static_cast<double>(time_ns));
   return one.warp->x_of(
       static_cast<double>(one.lane->lane.change_at(static_cast<double>(time_ns))));
 }
@@ -44,7 +44,7 @@ Iterator first_from(Iterator at, Iterator end, Least least, KeyOf key_of) {
 }
 
 /// Returns the indices of the spans that may be in view, as first and end.
-std::pair<size_t, size_t> spans_in_view(const Scene& scene, const Shown& one) {
+std::pair<size_t, size_t> spans_in_view(const Scene& scene, const ShownRun& one) {
   const auto& spans = one.lane->lane.arrays().spans;
   const auto x = [&](const Span& span) { return x_of_time(one, span.begin_ns); };
   auto first = std::ranges::lower_bound(spans, scene.view.begin, {}, x);
@@ -61,7 +61,7 @@ std::pair<size_t, size_t> spans_in_view(const Scene& scene, const Shown& one) {
 /// Draws the actions into two rows of pixels: each column shows the action that took most of it.
 class RibbonImage {
  public:
-  RibbonImage(const Scene& scene, const Shown& one, int width)
+  RibbonImage(const Scene& scene, const ShownRun& one, int width)
       : scene_(scene), one_(one), width_(width), shares_(static_cast<size_t>(2 * width)) {
     image_ = {.width = width,
               .height = 2,
@@ -119,7 +119,7 @@ class RibbonImage {
         one_.warp->position_at(scene_.view.begin + scene_.view.length() * x / width_);
     if (!position) return std::nullopt;
     const auto whole = static_cast<int64_t>(*position);
-    return one_.warp->by_change() ? one_.lane->lane.time_of(whole) : whole;
+    return one_.warp->is_by_change() ? one_.lane->lane.time_of(whole) : whole;
   }
   /// Returns the time that a span shares with a column; one that begins in the column counts,
   /// however short it is.
@@ -138,7 +138,7 @@ class RibbonImage {
   }
 
   const Scene& scene_;
-  const Shown& one_;
+  const ShownRun& one_;
   int width_;
   std::vector<double> shares_;
   std::ptrdiff_t next_ = 0;  // the first span that begins beyond the last column that was sampled
@@ -146,7 +146,7 @@ class RibbonImage {
 };
 
 /// Draws the names of the spans that are wide enough for one.
-void draw_names(Scene& scene, const Shown& one, const Box& box) {
+void draw_names(Scene& scene, const ShownRun& one, const Box& box) {
   const auto [first, last] = spans_in_view(scene, one);
   if (last - first > kMostNamed) return;
   Painter& paint = scene.paint;
@@ -184,7 +184,7 @@ void draw_bar(Painter& paint, const Stretch& stretch, const Box& place, float pa
 
 }  // namespace
 
-void draw_ribbon(Scene& scene, const Shown& one, const CardGeometry& card) {
+void draw_ribbon(Scene& scene, const ShownRun& one, const CardGeometry& card) {
   Painter& paint = scene.paint;
   Box box = card.ribbon;
   box.take_top(paint.px(2));
@@ -205,7 +205,7 @@ void draw_ribbon(Scene& scene, const Shown& one, const CardGeometry& card) {
                    Style::small);
 }
 
-void draw_bars(Scene& scene, const Shown& one, const CardGeometry& card) {
+void draw_bars(Scene& scene, const ShownRun& one, const CardGeometry& card) {
   Painter& paint = scene.paint;
   Box box = card.bars;
   box.take_top(paint.px(2));

@@ -32,28 +32,28 @@ struct Row {
   bool more_is_better = false;
 };
 
-Row row_of(const std::vector<Shown>& shown, std::string name, bool is_strong,
-           const std::function<std::optional<int64_t>(const Shown&)>& bytes) {
+Row row_of(const std::vector<ShownRun>& shown, std::string name, bool is_strong,
+           const std::function<std::optional<int64_t>(const ShownRun&)>& bytes) {
   Row row{.name = std::move(name),
           .category = {},
           .bytes = {},
           .is_strong = is_strong,
           .more_is_better = false};
-  for (const Shown& one : shown) row.bytes.push_back(bytes(one));
+  for (const ShownRun& one : shown) row.bytes.push_back(bytes(one));
   return row;
 }
 
 /// Returns the most bytes that any strategy has of a category at the moment of the table.
-int64_t bytes_at_moment(const std::vector<Shown>& shown, Category category) {
+int64_t bytes_at_moment(const std::vector<ShownRun>& shown, Category category) {
   int64_t most = 0;
-  for (const Shown& one : shown) most = std::max(most, one.bytes[static_cast<size_t>(category)]);
+  for (const ShownRun& one : shown) most = std::max(most, one.bytes[static_cast<size_t>(category)]);
   return most;
 }
 
 /// Returns the sum, the categories with the largest first, and what the device has left.
-std::vector<Row> rows_of(const std::vector<Shown>& shown) {
+std::vector<Row> rows_of(const std::vector<ShownRun>& shown) {
   std::vector<Row> rows;
-  rows.push_back(row_of(shown, "all", true, [](const Shown& one) { return one.total; }));
+  rows.push_back(row_of(shown, "all", true, [](const ShownRun& one) { return one.total; }));
   std::vector<Category> categories = used_categories(shown);
   std::ranges::stable_sort(categories, std::greater(), [&](Category category) {
     return std::pair(bytes_at_moment(shown, category), most_bytes(shown, category));
@@ -61,13 +61,13 @@ std::vector<Row> rows_of(const std::vector<Shown>& shown) {
   for (const Category category : categories) {
     rows.push_back(
         row_of(shown, words_of(category, have_shards(shown)), false,
-               [&](const Shown& one) { return one.bytes[static_cast<size_t>(category)]; }));
+               [&](const ShownRun& one) { return one.bytes[static_cast<size_t>(category)]; }));
     rows.back().category = category;
   }
-  const auto reserved = [](const Shown& one) {
+  const auto reserved = [](const ShownRun& one) {
     return one.reserved_peak > 0 ? std::optional(one.reserved_peak) : std::nullopt;
   };
-  const auto headroom = [](const Shown& one) -> std::optional<int64_t> {
+  const auto headroom = [](const ShownRun& one) -> std::optional<int64_t> {
     const int64_t capacity = one.run->capacity_bytes();
     if (capacity <= 0) return std::nullopt;
     return capacity - std::max(one.reserved_peak, one.lane->lane.peak().max_bytes);
@@ -181,7 +181,7 @@ void draw_row_name(Scene& scene, const Row& row, Box cell) {
 }
 
 std::string table_title(const Scene& scene) {
-  const bool at_cursor = scene.state().at == At::cursor && scene.state().cursor;
+  const bool at_cursor = scene.state().at == TableMoment::cursor && scene.state().cursor;
   return at_cursor ? "at the cursor" : "at each one's peak";
 }
 
@@ -199,8 +199,8 @@ std::vector<size_t> runs_of_table(const Scene& scene, float room) {
 }
 
 /// Returns the width of what stands beside the numbers: changes, and shares of what has none.
-float beside_width(const Scene& scene, const std::vector<Row>& rows,
-                   const std::vector<size_t>& runs, ChangeForm form) {
+float side_width(const Scene& scene, const std::vector<Row>& rows, const std::vector<size_t>& runs,
+                 ChangeForm form) {
   const Painter& paint = scene.paint;
   float width = 0;
   for (const Row& row : rows) {
@@ -231,7 +231,7 @@ TableColumns table_columns(const Scene& scene, const std::vector<Row>& rows, con
     }
   }
   for (const ChangeForm form : {ChangeForm::words, ChangeForm::amount}) {
-    const float beside = beside_width(scene, rows, columns.runs, form);
+    const float beside = side_width(scene, rows, columns.runs, form);
     if (columns.number_width + beside + paint.px(kColumnGap) > columns.width) continue;
     columns.change = form;
     columns.beside_width = beside;
@@ -284,7 +284,7 @@ void draw_table_rows(Scene& scene, std::vector<Row> rows, Box box, const TableCo
 
 /// Draws a run's name at the left of its bars, or, where there are none, above the end of its
 /// numbers. "baseline" gives way before the name is cut.
-void draw_column_head(Scene& scene, const Shown& one, const TableColumns& columns, Box cell) {
+void draw_column_head(Scene& scene, const ShownRun& one, const TableColumns& columns, Box cell) {
   Painter& paint = scene.paint;
   const bool is_base = Scene::is_baseline(one) && one.has_others;
   const profiler::Judgement judgement = one.run->judgement();
@@ -307,7 +307,7 @@ void draw_column_head(Scene& scene, const Shown& one, const TableColumns& column
 
 }  // namespace
 
-size_t table_rows(const std::vector<Shown>& shown) { return rows_of(shown).size(); }
+size_t table_rows(const std::vector<ShownRun>& shown) { return rows_of(shown).size(); }
 
 void draw_table(Scene& scene) {
   if (scene.geometry.table.h <= 0) return;

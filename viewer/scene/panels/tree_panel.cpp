@@ -29,19 +29,20 @@ constexpr std::array<std::string_view, 3> kOfWords = {"alive", "churn", "kept"};
 
 std::string tree_title(const Scene& scene) {
   const ViewState& state = scene.state();
-  const Shown& one = scene.focus();
+  const ShownRun& one = scene.focus();
   const auto by = profiler::kTreeByNames[static_cast<size_t>(state.tree.by)];
   const int64_t step = step_of_change(one.lane->lane, one.change);
   std::string what;
   switch (state.tree.of) {
-    case TreeOf::alive:
-      what = state.at == At::cursor && state.cursor ? "Alive at the cursor" : "Alive at the peak";
+    case TreeContent::alive:
+      what = state.at == TableMoment::cursor && state.cursor ? "Alive at the cursor"
+                                                             : "Alive at the peak";
       break;
-    case TreeOf::churn:
+    case TreeContent::churn:
       what = step < 0 ? "Allocated and freed again, before the first step"
                       : fmt::format("Allocated and freed again, around step {}", step);
       break;
-    case TreeOf::kept:
+    case TreeContent::kept:
       what = "Kept from earlier steps but the first";
       break;
   }
@@ -60,7 +61,7 @@ struct TreeDrawing {
 
 std::optional<uint32_t> picked_node(const Scene& scene, const AliveGraph& graph) {
   const auto& pick = scene.state().pick;
-  const Shown& one = scene.focus();
+  const ShownRun& one = scene.focus();
   if (!pick || pick->run != one.index || pick->rank != one.rank) return std::nullopt;
   if (pick->scope == PickScope::place) {
     const uint32_t node = node_at(graph, pick->path);
@@ -182,7 +183,7 @@ void draw_changed_frame(const TreeDrawing& drawing, const FlameFrame& frame, con
 /// Returns the node of a chain that names it: from the bottom the first; from the top the last that
 /// is the program's own, as most others are PyTorch's way to call it.
 uint32_t naming_node(const TreeDrawing& drawing, const FlameFrame& frame) {
-  if (drawing.scene.state().tree.from == profiler::TreeFrom::bottom) return frame.first;
+  if (drawing.scene.state().tree.from == profiler::TreeStart::bottom) return frame.first;
   const auto& nodes = drawing.graph.tree.nodes;
   for (uint32_t at = frame.node;; at = nodes[at].parent) {
     const std::string& file = nodes[at].place.file;
@@ -392,13 +393,13 @@ void draw_places(const TreeDrawing& drawing, Box box) {
   }
 }
 
-std::string nothing_text(TreeOf of) {
+std::string nothing_text(TreeContent of) {
   switch (of) {
-    case TreeOf::alive:
+    case TreeContent::alive:
       return "nothing is alive at this moment";
-    case TreeOf::churn:
+    case TreeContent::churn:
       return "nothing is allocated and freed again in this step";
-    case TreeOf::kept:
+    case TreeContent::kept:
       break;
   }
   return "nothing that is alive here was allocated in an earlier step, the first one left out";
@@ -410,13 +411,13 @@ void choose_in_tree(ViewState& state, TreeChoice group, size_t index) {
   TreeView& tree = state.tree;
   switch (group) {
     case TreeChoice::of:
-      tree.of = static_cast<TreeOf>(index);
+      tree.of = static_cast<TreeContent>(index);
       break;
     case TreeChoice::by:
-      tree.by = static_cast<profiler::TreeBy>(index);
+      tree.by = static_cast<profiler::TreeGrouping>(index);
       break;
     case TreeChoice::from:
-      tree.from = static_cast<profiler::TreeFrom>(index);
+      tree.from = static_cast<profiler::TreeStart>(index);
       break;
     case TreeChoice::form:
       tree.form = static_cast<TreeForm>(index);
@@ -430,7 +431,7 @@ void choose_in_tree(ViewState& state, TreeChoice group, size_t index) {
 size_t tree_rows(const SceneInput& input, ImageCache& cache) {
   const TreeView& tree = input.state.tree;
   if (!tree.is_open || input.runs.empty()) return 0;
-  const std::vector<Shown> shown = shown_of(input);
+  const std::vector<ShownRun> shown = shown_of(input);
   const AliveGraph& graph = tree_graph(input, cache, shown);
   const uint32_t root = node_at(graph, tree.zoom);
   if (tree.form == TreeForm::list) {
@@ -441,7 +442,7 @@ size_t tree_rows(const SceneInput& input, ImageCache& cache) {
 }
 
 std::vector<std::string> tree_above(const SceneInput& input, ImageCache& cache) {
-  const std::vector<Shown> shown = shown_of(input);
+  const std::vector<ShownRun> shown = shown_of(input);
   if (input.state.tree.zoom.empty() || shown.empty()) return {};
   const AliveGraph& graph = tree_graph(input, cache, shown);
   uint32_t node = node_at(graph, input.state.tree.zoom);
@@ -451,7 +452,7 @@ std::vector<std::string> tree_above(const SceneInput& input, ImageCache& cache) 
 }
 
 std::string tree_hover_text(const SceneInput& input, ImageCache& cache, uint32_t index) {
-  const std::vector<Shown> shown = shown_of(input);
+  const std::vector<ShownRun> shown = shown_of(input);
   if (shown.empty()) return "";
   const AliveGraph& graph = tree_graph(input, cache, shown);
   if (index >= graph.nodes.size()) return "";

@@ -109,7 +109,7 @@ void draw_controls(Scene& scene, const WhatIfEdit& what_if, Box& box) {
 /// Draws why a recording cannot be planned, and what can be done instead.
 void draw_no_plan(Scene& scene, const WhatIfEdit& what_if, Box box) {
   Painter& paint = scene.paint;
-  const bool is_program = asked_of(what_if) == Asked::recording;
+  const bool is_program = what_if_kind_of(what_if) == WhatIfKind::recording;
   paint.text(box.take_top(paint.px(20)), is_program ? "Not planned: recorded again" : "Not planned",
              paint.colors.text, Style::strong);
   const std::string why =
@@ -141,7 +141,7 @@ void draw_what_if(Scene& scene) {
   paint.card(card, paint.colors.card_edge);
   Box box = card.inset(paint.px(10));
   Box head = box.take_top(paint.px(20));
-  const bool is_plan = asked_of(*what_if) == Asked::plan;
+  const bool is_plan = what_if_kind_of(*what_if) == WhatIfKind::plan;
   if (is_plan) {
     paint.text_right(head.take_right(paint.px(96)), "Alt+K keeps it", paint.colors.muted,
                      Style::small);
