@@ -44,11 +44,11 @@ foreach(
   ITEMS base/choice.h
         base/device.h
         base/dtype.h
-        base/step_range.h
         models/model.h
         models/own_data.h
         models/spec.h
-        planner/config/strategy.h
+        planner/config/choices.h
+        planner/config/config.h
         runtime/runtime.h
         runtime/train/forecast.h
         runtime/train/own_training.h)
@@ -56,18 +56,19 @@ foreach(
   install(FILES ${header} DESTINATION include/shardlens/${folder})
 endforeach()
 # Where headers stood until 0.1; they forward to where these are now, for one release.
-foreach(moved IN ITEMS config/strategy.h=planner/config/strategy.h train/runtime.h=runtime/runtime.h
+foreach(moved IN ITEMS config/strategy.h=planner/config/config.h train/runtime.h=runtime/runtime.h
                        config/choice.h=base/choice.h models/input_use.h=models/spec.h)
   string(REPLACE "=" ";" moved "${moved}")
   list(GET moved 0 old)
   list(GET moved 1 new)
   cmake_path(GET old PARENT_PATH folder)
   file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/forwarding/${old}"
-       CONTENT "// Moved: include \"@new@\".
+       CONTENT [[
+// Moved: include "@new@".
 #pragma once
 
-#include \"@new@\"
-" @ONLY)
+#include "@new@"
+]] @ONLY)
   install(FILES "${CMAKE_BINARY_DIR}/forwarding/${old}" DESTINATION include/shardlens/${folder})
 endforeach()
 install(FILES commands/home.cpp DESTINATION ${home})

@@ -26,7 +26,7 @@
 
 #include "base/gpus.h"
 #include "models/spec.h"
-#include "planner/config/strategy.h"
+#include "planner/config/config.h"
 #include "planner/schedule/schedule.h"
 
 namespace shardlens::planner {

@@ -11,7 +11,7 @@
 #include "base/input_file.h"
 #include "base/limits.h"
 #include "base/strict_json.h"
-#include "planner/config/strategy.h"
+#include "planner/config/options.h"
 #include "planner/simulate/simulation.h"
 #include "profiler/null_device/outside_figures.h"
 #include "profiler/report/recording_report.h"

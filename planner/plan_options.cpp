@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "planner/config/arguments.h"
 #include "planner/pytorch/program.h"
 
 namespace shardlens::planner {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/config/strategy.h"
+#include "planner/config/config.h"
 #include "planner/pytorch/simulation.h"
 
 namespace shardlens::planner {

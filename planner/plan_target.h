@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/gpus.h"
-#include "planner/config/strategy.h"
+#include "planner/config/config.h"
 #include "planner/config/training_data.h"
 #include "planner/plan_torch.h"
 #include "planner/pytorch/simulation.h"

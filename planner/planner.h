@@ -19,7 +19,7 @@
 
 #include "base/choice.h"
 #include "models/spec.h"
-#include "planner/config/strategy.h"
+#include "planner/config/config.h"
 #include "planner/outside_memory.h"
 #include "planner/plan_target.h"
 #include "planner/pytorch/program.h"

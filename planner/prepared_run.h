@@ -7,7 +7,7 @@
 #include <string>
 
 #include "models/spec.h"
-#include "planner/config/strategy.h"
+#include "planner/config/checkpointing.h"
 #include "planner/config/training_data.h"
 #include "planner/cost_model.h"
 #include "planner/outside_memory.h"

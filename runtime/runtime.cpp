@@ -12,6 +12,7 @@
 #include "base/process/program.h"
 #include "base/shown.h"
 #include "base/units.h"
+#include "planner/config/arguments.h"
 #include "runtime/checkpoint/run_directory.h"
 #include "runtime/comm/membership.h"
 #include "runtime/execute/device.h"

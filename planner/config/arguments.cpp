@@ -1,3 +1,5 @@
+#include "planner/config/arguments.h"
+
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -12,7 +14,7 @@
 #include "base/nearest.h"
 #include "models/spec.h"
 #include "planner/config/foreign/foreign.h"
-#include "planner/config/strategy.h"
+#include "planner/config/options.h"
 
 namespace shardlens::planner {
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "planner/config/strategy.h"
+#include "planner/config/config.h"
 
 namespace shardlens::planner {
 

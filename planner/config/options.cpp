@@ -1,3 +1,5 @@
+#include "planner/config/options.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +13,6 @@
 #include "base/limits.h"
 #include "base/shown.h"
 #include "base/strict_json.h"
-#include "planner/config/strategy.h"
 
 namespace shardlens::planner {
 
@@ -301,19 +302,6 @@ void read_json(Config& config, std::string_view text, const std::string& file) {
       throw std::invalid_argument(fmt::format("{}: key \"{}\": {}", file, key, error.what()));
     }
   }
-}
-
-Config with_absolute_inputs(Config config, const std::filesystem::path& base) {
-  const auto make_absolute = [&](std::string& path) {
-    path = std::filesystem::absolute(base / path).lexically_normal().string();
-  };
-  constexpr auto kWordsOfData = words("auto", "fashion-mnist", "synthetic", "own");
-  if (config.model.ends_with(".json")) make_absolute(config.model);
-  if (std::ranges::find(kWordsOfData, config.data) == kWordsOfData.end()) {
-    make_absolute(config.data);
-  }
-  if (!config.init.empty()) make_absolute(config.init);
-  return config;
 }
 
 bool is_identity_of(const Config& config, std::string_view identity) {

@@ -2,81 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-#include <cmath>
 #include <stdexcept>
 
-#include "base/shown.h"
-#include "base/units.h"
+#include "planner/config/loss_scale.h"
 
 namespace shardlens::planner {
 
 int Strategy::shards() const {
   if (kind == StrategyKind::fsdp) return world_size;
   return kind == StrategyKind::hsdp ? world_size / replicas : 1;
-}
-
-namespace {
-
-/// Reads a whole number of at least 1; returns 0 if the text is none.
-int64_t count_of(std::string_view text) {
-  int64_t count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  const bool is_whole = error == std::errc() && end == text.data() + text.size();
-  return is_whole && count > 0 ? count : 0;
-}
-
-constexpr int64_t kMostSmallCount = int64_t{1} << 20;
-
-int small_count(const std::string& option, int64_t count) {
-  if (count <= kMostSmallCount) return static_cast<int>(count);
-  throw std::invalid_argument(
-      fmt::format("--{} {}: at most {}; give a smaller number", option, count, kMostSmallCount));
-}
-
-}  // namespace
-
-std::string text_of(const ReshardChoice& reshard) {
-  switch (reshard.mode) {
-    case Reshard::automatic:
-      return "auto";
-    case Reshard::yes:
-      return "true";
-    case Reshard::no:
-      return "false";
-    case Reshard::partly:
-      return fmt::format("{}", reshard.kept);
-  }
-  throw std::logic_error("reshard mode out of range");
-}
-
-ReshardChoice reshard_named(std::string_view word) {
-  if (word == "auto") return {.mode = Reshard::automatic};
-  if (word == "true") return {.mode = Reshard::yes};
-  if (word == "false") return {.mode = Reshard::no};
-  const int64_t kept = count_of(word);
-  if (kept > 0) {
-    return {.mode = Reshard::partly, .kept = small_count("reshard-after-forward", kept)};
-  }
-  throw std::invalid_argument(
-      fmt::format("--reshard-after-forward {}: not one of its words; give auto, true, false or a "
-                  "number of ranks",
-                  shown(word)));
-}
-
-std::string text_of(const Recompute& recompute) {
-  if (recompute.every == 0) return "none";
-  return recompute.every == 1 ? "full" : fmt::format("every:{}", recompute.every);
-}
-
-Recompute recompute_named(std::string_view word) {
-  constexpr std::string_view kEvery = "every:";
-  if (word == "none") return {.every = 0};
-  if (word == "full") return {.every = 1};
-  const int64_t every = word.starts_with(kEvery) ? count_of(word.substr(kEvery.size())) : 0;
-  if (every > 0) return {.every = small_count("recompute", every)};
-  throw std::invalid_argument(
-      fmt::format("--recompute {}: not one of its words; give none, full or every:K", shown(word)));
 }
 
 namespace {
@@ -88,7 +22,7 @@ Wrap wrap_of(const std::string& text) {
   if (text.starts_with(kModule) && text.size() > kModule.size()) {
     return {.kind = WrapKind::module, .module = text.substr(kModule.size())};
   }
-  const int64_t numel = text.starts_with(kSize) ? count_of(text.substr(kSize.size())) : 0;
+  const int64_t numel = text.starts_with(kSize) ? count_named(text.substr(kSize.size())) : 0;
   if (numel > 0) return {.kind = WrapKind::size, .numel = numel};
   throw std::invalid_argument(fmt::format(
       "--wrap {}: not a policy; give block, root, size:ELEMENTS or module:REGEX", text));
@@ -175,62 +109,6 @@ void check_rank_options(const Config& config) {
   }
 }
 
-}  // namespace
-
-int64_t world_size_of(const Config& config) {
-  return config.world > 0 ? config.world : config.workers;
-}
-
-Device device_of(const Config& config) {
-  Device device = device_of(config.device);
-  if (config.capacity.empty()) return device;
-  if (device.kind != DeviceKind::null) {
-    throw std::invalid_argument(fmt::format(
-        "--capacity {}: only a null device's memory can be chosen; give --device null:GPU",
-        config.capacity));
-  }
-  device.capacity_bytes = *capacity_of(config);
-  return device;
-}
-
-std::optional<int64_t> capacity_of(const Config& config) {
-  if (config.capacity.empty()) return std::nullopt;
-  try {
-    return parse_bytes(config.capacity);
-  } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument(fmt::format("--capacity {}", error.what()));
-  }
-}
-
-std::optional<DType> output_dtype_of(const Config& config) {
-  return choice_named<DType>(to_string(config.output_dtype));
-}
-
-LossScale loss_scale_of(const Config& config) {
-  constexpr double kFirst = 65536;  // as PyTorch's GradScaler begins
-  const bool is_needed = config.param_dtype == DType::fp16;
-  if (config.loss_scale == "auto") {
-    return is_needed ? LossScale{LossScale::Kind::dynamic, kFirst} : LossScale{};
-  }
-  if (config.loss_scale == "none") {
-    if (!is_needed) return {};
-    throw std::invalid_argument(
-        "--loss-scale none: small gradients would be lost in fp16; give auto or a number, or "
-        "--param-dtype bf16");
-  }
-  double value = 0;
-  const char* const end = config.loss_scale.data() + config.loss_scale.size();
-  const auto [stop, error] = std::from_chars(config.loss_scale.data(), end, value);
-  if (error == std::errc() && stop == end && std::isfinite(value) && value > 0) {
-    return {LossScale::Kind::constant, value};
-  }
-  throw std::invalid_argument(
-      fmt::format("--loss-scale {}: not one of its words; give auto, none or a number above 0",
-                  config.loss_scale));
-}
-
-namespace {
-
 void check_numerics(const Config& config, const Device& device) {
   if (config.attention == AttentionChoice::efficient && device.is_cpu()) {
     throw std::invalid_argument(
@@ -243,69 +121,6 @@ void check_numerics(const Config& config, const Device& device) {
 }
 
 }  // namespace
-
-namespace {
-
-[[noreturn]] void refuse_steps(const Config& config, std::string_view why) {
-  throw std::invalid_argument(fmt::format(
-      "--profile {}: {}; give off, on, or FIRST:LAST such as 3:5", config.profile, why));
-}
-
-int64_t step_number(const Config& config, std::string_view text) {
-  int64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc{} || stop != end) refuse_steps(config, "not a range of steps");
-  if (number < 1) refuse_steps(config, "steps count from 1");
-  return number;
-}
-
-}  // namespace
-
-Recording recording_of(const Config& config) {
-  const std::string_view text = config.profile;
-  if (text == "off" || text == "on") return {.wanted = text == "on", .steps = {}};
-  const size_t colon = text.find(':');
-  if (colon == std::string_view::npos) refuse_steps(config, "not one of its words");
-  const StepRange steps{.first = step_number(config, text.substr(0, colon)),
-                        .last = step_number(config, text.substr(colon + 1))};
-  if (steps.last < steps.first) refuse_steps(config, "the last step comes before the first");
-  return {.wanted = true, .steps = steps};
-}
-
-namespace {
-
-/// Returns the reason why a run has nothing to keep in checkpoints; nullptr: it has.
-const char* reason_for_no_checkpoint(const Config& config) {
-  if (device_of(config).kind == DeviceKind::null) return "a null device keeps no values";
-  const bool is_alone = config.solo_rank >= 0 && world_size_of(config) > 1;
-  return is_alone ? "a solo rank has no values of the other ranks" : nullptr;
-}
-
-}  // namespace
-
-Checkpointing checkpointing_of(const Config& config) {
-  const std::string& every = config.checkpoint_every;
-  const int64_t steps = count_of(every);
-  const bool is_word = every == "auto" || every == "epoch" || every == "none";
-  if (!is_word && steps == 0) {
-    throw std::invalid_argument(fmt::format(
-        "--checkpoint-every {}: not one of its words; give auto, epoch, none or a number of steps",
-        every));
-  }
-  const char* const reason = reason_for_no_checkpoint(config);
-  const bool is_asked = every == "epoch" || steps > 0;
-  if (is_asked && reason != nullptr) {
-    throw std::invalid_argument(
-        fmt::format("--checkpoint-every {}: {}; give --checkpoint-every none", every, reason));
-  }
-  const bool is_due = every == "auto" && reason == nullptr && config.data != "synthetic";
-  return {.wanted = is_asked || is_due,
-          .every_steps = steps,
-          .asynchronous = config.checkpoint_async == Switch::on,
-          .keep = config.keep,
-          .by = config.keep_by};
-}
 
 Strategy strategy_of(const Config& config) {
   const Device device = device_of(config);

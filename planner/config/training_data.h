@@ -7,7 +7,7 @@
 
 #include "models/data/image_folder.h"
 #include "models/spec.h"
-#include "planner/config/strategy.h"
+#include "planner/config/config.h"
 
 namespace shardlens::planner {
 

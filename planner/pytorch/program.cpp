@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "models/families.h"
+#include "planner/config/loss_scale.h"
 
 namespace shardlens::planner {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "models/spec.h"
-#include "planner/config/strategy.h"
+#include "planner/config/config.h"
 #include "planner/pytorch/simulation.h"
 
 namespace shardlens::planner {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "models/spec.h"
-#include "planner/config/strategy.h"
+#include "planner/config/config.h"
 #include "planner/pytorch/fsdp2.h"
 #include "planner/pytorch/models.h"
 #include "planner/pytorch/optimizer.h"

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "planner/config/strategy.h"
+#include "planner/config/checkpointing.h"
 #include "planner/schedule/schedule.h"
 
 namespace shardlens::planner {

@@ -18,6 +18,8 @@
 
 #include "base/gpus.h"
 #include "models/spec.h"
+#include "planner/config/checkpointing.h"
+#include "planner/config/config.h"
 #include "planner/config/strategy.h"
 #include "planner/config/training_data.h"
 #include "planner/schedule/schedule.h"

@@ -5,7 +5,8 @@
 
 #include <cstdint>
 
-#include "planner/config/strategy.h"
+#include "base/device.h"
+#include "base/dtype.h"
 #include "planner/config/training_data.h"
 
 namespace shardlens::planner {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "models/spec.h"
-#include "planner/config/strategy.h"
+#include "planner/config/loss_scale.h"
 #include "planner/schedule/schedule.h"
 
 namespace shardlens::planner {

@@ -30,7 +30,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/config/strategy.h"
+#include "planner/config/checkpointing.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/fence.h"
 #include "runtime/checkpoint/verification.h"

@@ -20,6 +20,7 @@
 #include "base/input_file.h"
 #include "base/limits.h"
 #include "base/strict_json.h"
+#include "planner/config/options.h"
 #include "runtime/checkpoint/checkpoint_store.h"
 #include "runtime/checkpoint/checkpoint_writer.h"
 

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <string>
 
-#include "planner/config/strategy.h"
+#include "planner/config/config.h"
 #include "runtime/checkpoint/fence.h"
 
 namespace shardlens::runtime {

@@ -24,8 +24,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/dtype.h"
 #include "base/fault.h"
-#include "planner/config/strategy.h"
 
 namespace shardlens::runtime {
 

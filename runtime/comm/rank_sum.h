@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "planner/config/strategy.h"
+#include "base/dtype.h"
 
 namespace shardlens::runtime {
 

@@ -5,7 +5,7 @@
 
 #include <stdexcept>
 
-#include "planner/config/strategy.h"
+#include "base/dtype.h"
 
 namespace shardlens::runtime {
 

@@ -19,6 +19,7 @@
 #include "base/check.h"
 #include "base/process/installation.h"
 #include "models/torch_rules.h"
+#include "planner/config/choices.h"
 #include "profiler/null_device/null_device.h"
 #include "profiler/recorder/recorder.h"
 

@@ -13,7 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/config/strategy.h"
+#include "base/device.h"
+#include "planner/config/choices.h"
 #include "profiler/recording/profile.h"
 #include "runtime/comm/board/board.h"
 

@@ -19,6 +19,7 @@
 #include "base/input_file.h"
 #include "base/limits.h"
 #include "models/model.h"
+#include "planner/config/options.h"
 #include "runtime/checkpoint/checkpoint_reader.h"
 #include "runtime/checkpoint/checkpoint_store.h"
 #include "runtime/checkpoint/run_directory.h"

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "planner/config/optimizer_options.h"
+#include "planner/config/options.h"
 #include "planner/schedule/checkpoints.h"
 #include "profiler/recorder/recorder.h"
 #include "runtime/checkpoint/checkpoint_reader.h"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "planner/config/strategy.h"
+#include "planner/config/config.h"
 
 namespace shardlens::planner {
 struct TrainingData;

@@ -12,6 +12,8 @@
 #include "models/data/dataset.h"
 #include "models/data/image_folder.h"
 #include "models/spec.h"
+#include "planner/config/checkpointing.h"
+#include "planner/config/recording.h"
 #include "planner/config/strategy.h"
 #include "planner/config/training_data.h"
 #include "planner/schedule/schedule.h"

@@ -11,6 +11,7 @@
 
 #include "base/durable_files.h"
 #include "base/units.h"
+#include "planner/config/options.h"
 #include "runtime/checkpoint/checkpoint_reader.h"
 #include "runtime/checkpoint/checkpoint_store.h"
 #include "runtime/train/checkpointer.h"

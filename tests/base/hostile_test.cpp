@@ -16,6 +16,7 @@
 #include "models/spec.h"
 #include "models/weights/safetensors.h"
 #include "models/weights/torch_file.h"
+#include "planner/config/arguments.h"
 #include "planner/config/strategy.h"
 #include "planner/schedule/wrap.h"
 #include "profiler/commands/exchange_commands.h"

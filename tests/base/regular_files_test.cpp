@@ -15,7 +15,7 @@
 #include "models/data/image_file.h"
 #include "models/spec.h"
 #include "models/weights/safetensors.h"
-#include "planner/config/strategy.h"
+#include "planner/config/arguments.h"
 #include "planner/plan_command.h"
 #include "profiler/commands/exchange_commands.h"
 #include "profiler/exchange/import_memory_viz.h"

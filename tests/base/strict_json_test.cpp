@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "planner/config/strategy.h"
+#include "planner/config/arguments.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "tests/support/temporary_folder.h"
 

@@ -62,11 +62,11 @@ TEST_CASE("a program outside of the tree is built against the installed package"
   CHECK(headers_of(prefix) ==
         std::set<std::string>{
             "include/shardlens/base/choice.h", "include/shardlens/base/device.h",
-            "include/shardlens/base/dtype.h", "include/shardlens/base/step_range.h",
-            "include/shardlens/config/choice.h", "include/shardlens/config/strategy.h",
-            "include/shardlens/models/input_use.h", "include/shardlens/models/model.h",
-            "include/shardlens/models/own_data.h", "include/shardlens/models/spec.h",
-            "include/shardlens/planner/config/strategy.h", "include/shardlens/runtime/runtime.h",
+            "include/shardlens/base/dtype.h", "include/shardlens/config/choice.h",
+            "include/shardlens/config/strategy.h", "include/shardlens/models/input_use.h",
+            "include/shardlens/models/model.h", "include/shardlens/models/own_data.h",
+            "include/shardlens/models/spec.h", "include/shardlens/planner/config/choices.h",
+            "include/shardlens/planner/config/config.h", "include/shardlens/runtime/runtime.h",
             "include/shardlens/runtime/train/forecast.h",
             "include/shardlens/runtime/train/own_training.h", "include/shardlens/train/runtime.h"});
   const fs::path examples = fs::path(SHARDLENS_SOURCE_DIR) / "tests/examples";

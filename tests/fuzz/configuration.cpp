@@ -3,6 +3,10 @@
 
 #include <algorithm>
 
+#include "planner/config/arguments.h"
+#include "planner/config/checkpointing.h"
+#include "planner/config/options.h"
+#include "planner/config/recording.h"
 #include "planner/config/strategy.h"
 #include "tests/fuzz/harness.h"
 

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/gpus.h"
+#include "planner/config/arguments.h"
 #include "runtime/execute/device.h"
 #include "runtime/execute/executor.h"
 #include "runtime/train/batches.h"

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string>
 
+#include "planner/config/arguments.h"
 #include "planner/prepared_run.h"
 
 using namespace shardlens;

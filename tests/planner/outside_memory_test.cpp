@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "planner/config/arguments.h"
 #include "planner/plan_target.h"
 #include "planner/prepared_run.h"
 #include "profiler/file/writer.h"

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "planner/config/arguments.h"
+#include "planner/config/options.h"
 #include "planner/plan_target.h"
 #include "planner/planner.h"
 #include "planner/schedule/schedule.h"

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/config/options.h"
 #include "planner/plan_search.h"
 #include "planner/plan_solve.h"
 #include "planner/prepared_run.h"

@@ -12,7 +12,7 @@
 #include "base/gpus.h"
 #include "models/spec.h"
 #include "models/torch_rules.h"
-#include "planner/config/strategy.h"
+#include "planner/config/options.h"
 #include "planner/pytorch/program.h"
 #include "planner/pytorch/simulation.h"
 #include "planner/simulate/timeline.h"

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/config/arguments.h"
 #include "planner/config/strategy.h"
 #include "tests/support/sample.h"
 

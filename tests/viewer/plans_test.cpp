@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/units.h"
+#include "planner/config/options.h"
 #include "planner/planner.h"
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/temporary_folder.h"

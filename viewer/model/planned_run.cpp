@@ -12,7 +12,7 @@
 #include "base/input_file.h"
 #include "base/limits.h"
 #include "base/strict_json.h"
-#include "planner/config/strategy.h"
+#include "planner/config/options.h"
 #include "planner/planner.h"
 #include "viewer/model/lane_builder.h"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/choice.h"
-#include "planner/config/strategy.h"
+#include "planner/config/config.h"
 
 namespace shardlens::planner {
 

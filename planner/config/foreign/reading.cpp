@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "base/nearest.h"
+#include "planner/config/options.h"
 
 namespace shardlens::planner {
 

@@ -18,9 +18,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/dtype.h"
 #include "base/gpus.h"
 #include "models/torch_rules.h"
-#include "planner/config/strategy.h"
 #include "planner/simulate/meta/processor.h"
 
 namespace shardlens::planner::meta {

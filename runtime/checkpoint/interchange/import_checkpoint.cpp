@@ -13,7 +13,9 @@
 #include <utility>
 
 #include "base/durable_files.h"
+#include "planner/config/arguments.h"
 #include "planner/config/optimizer_options.h"
+#include "planner/config/options.h"
 #include "planner/config/strategy.h"
 #include "planner/config/training_data.h"
 #include "planner/schedule/schedule.h"

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/config/arguments.h"
 #include "planner/plan_command.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,4 +1,8 @@
 #include "planner/config/strategy.h"
+#include "planner/config/arguments.h"
+#include "planner/config/checkpointing.h"
+#include "planner/config/options.h"
+#include "planner/config/recording.h"
 
 #include <fmt/ranges.h>
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/config/arguments.h"
 #include "planner/prepared_run.h"
 #include "planner/schedule/builders.h"
 #include "planner/simulate/allocator/replay.h"

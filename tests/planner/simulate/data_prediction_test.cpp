@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/config/arguments.h"
 #include "planner/prepared_run.h"
 #include "profiler/file/reader.h"
 #include "tests/support/idx_files.h"

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "base/durable_files.h"
+#include "planner/config/options.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;

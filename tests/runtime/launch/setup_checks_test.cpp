@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "planner/config/arguments.h"
 #include "runtime/comm/board/shared_region.h"
 #include "tests/runtime/comm/ranks.h"
 #include "tests/support/process.h"

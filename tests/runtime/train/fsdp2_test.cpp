@@ -10,6 +10,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "planner/config/options.h"
 #include "tests/support/thread_ranks.h"
 
 using namespace shardlens;

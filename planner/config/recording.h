@@ -1,0 +1,20 @@
+// What of a run is recorded, as --profile says.
+#pragma once
+
+#include <optional>
+
+#include "base/step_range.h"
+#include "planner/config/config.h"
+
+namespace shardlens::planner {
+
+/// The parts of a run that --profile records.
+struct Recording {
+  bool wanted = false;
+  std::optional<StepRange> steps;  // nothing: all of the run
+};
+
+/// Reads --profile. Throws std::invalid_argument if it is none of its words and no range of steps.
+Recording recording_of(const Config& config);
+
+}  // namespace shardlens::planner
