@@ -1,5 +1,5 @@
 // Records a Python program that does not know of it: these are the calls that the Python hooks of
-// `shardlens record` (record/python) make into libshardlens_python.so. The library is
+// `shardlens record` (profiler/record/python) make into libshardlens_python.so. The library is
 // loaded into the user's process once PyTorch has initialised CUDA, and uses the PyTorch that is
 // loaded there.
 //

@@ -25,7 +25,7 @@ std::span<const PythonRule> python_rules();
 const PythonRule* find_python_rule(std::string_view file, std::string_view function);
 
 /// True if a file belongs neither to PyTorch nor to the hooks that record it
-/// (record/python).
+/// (profiler/record/python).
 bool is_of_program(std::string_view file);
 
 /// A part of a training step, as far as allocations show it.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "planner/config/arguments.h"
+#include "planner/config/options.h"
 #include "planner/plan_target.h"
 #include "planner/prepared_run.h"
 #include "profiler/file/writer.h"

@@ -1,5 +1,5 @@
 // What the driver watch makes of CUPTI's callbacks and refusals, on a scripted CUPTI. With LibTorch
-// and a driver that keeps account of its memory: null_device/driver_watch_test.cpp.
+// and a driver that keeps account of its memory: tests/profiler/null_device/driver_watch_test.cpp.
 #include "profiler/recorder/driver.h"
 
 #include <cuda.h>

@@ -1,4 +1,4 @@
-"""Runs of ours and of PyTorch on the null device (null_device/), where memory and host time
+"""Runs of ours and of PyTorch on the null device (profiler/null_device), where memory and host time
 are real and no GPU is needed.
 
 Used by fsdp2_null.py --record and by ../bench/null_table and ../bench/host_cost. Standard library

@@ -10,6 +10,7 @@
 #include "planner/config/foreign/document.h"
 #include "planner/config/foreign/formats.h"
 #include "planner/config/foreign/reading.h"
+#include "planner/config/options.h"
 
 namespace shardlens::planner {
 

@@ -1,6 +1,6 @@
 // How ranks of the CPU meet over parts of the world, as threads and as processes; ranks with a
-// device: null_device/rendezvous_test.cpp. Every rank is forked before anything here touches
-// LibTorch, whose threads a fork would lose.
+// device: tests/profiler/null_device/rendezvous_test.cpp. Every rank is forked before anything here
+// touches LibTorch, whose threads a fork would lose.
 #include "runtime/launch/rendezvous.h"
 
 #include <unistd.h>
