@@ -27,21 +27,23 @@ concept ClosedChoice = std::is_enum_v<Type> && requires(Type value) {
   choice_words(value);
 };
 
+/// The words of an enumeration, in the order of its values.
+template <ClosedChoice Choice>
+inline constexpr auto kWords = choice_words(Choice{});
+
 /// Returns the word of a value.
 template <ClosedChoice Choice>
 constexpr std::string_view to_string(Choice choice) {
-  constexpr auto kWords = choice_words(Choice{});
   const auto index = static_cast<size_t>(choice);
-  if (index >= kWords.size()) throw std::logic_error("choice out of range");
-  return kWords[index];
+  if (index >= kWords<Choice>.size()) throw std::logic_error("choice out of range");
+  return kWords<Choice>[index];
 }
 
 /// Returns the value that a word names; nothing if it names none.
 template <ClosedChoice Choice>
 constexpr std::optional<Choice> choice_named(std::string_view word) {
-  constexpr auto kWords = choice_words(Choice{});
-  for (size_t i = 0; i < kWords.size(); ++i) {
-    if (kWords[i] == word) return static_cast<Choice>(i);
+  for (size_t i = 0; i < kWords<Choice>.size(); ++i) {
+    if (kWords<Choice>[i] == word) return static_cast<Choice>(i);
   }
   return std::nullopt;
 }

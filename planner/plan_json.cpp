@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/strict_json.h"
+#include "planner/config/options.h"
 #include "planner/planner.h"
 
 namespace shardlens::planner {
@@ -8,7 +9,6 @@ namespace shardlens::planner {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using profiler::kCategoryNames;
 
 template <class T>
 Json value_or_null(const std::optional<T>& value) {
@@ -20,7 +20,7 @@ Json peak_json(const SimulatedPeak& peak) {
 }
 
 void add_moment(Json& json, const PlanMoment& moment) {
-  json["phase"] = profiler::kPhaseNames[static_cast<size_t>(moment.phase)];
+  json["phase"] = to_string(moment.phase);
   json["step"] = moment.step;
   json["action"] = moment.action;
   json["action_text"] = moment.action_text;
@@ -28,7 +28,7 @@ void add_moment(Json& json, const PlanMoment& moment) {
 
 Json tensor_json(const PlannedTensor& tensor) {
   return {{"bytes", tensor.bytes},
-          {"category", kCategoryNames[static_cast<size_t>(tensor.category)]},
+          {"category", to_string(tensor.category)},
           {"label", tensor.label},
           {"action_text", tensor.action_text}};
 }
@@ -38,7 +38,7 @@ Json at_peak_json(const PlannedPeak& peak) {
   add_moment(json, peak.moment);
   json["categories"] = Json::object();
   for (size_t i = 0; i < profiler::kCategories; ++i) {
-    json["categories"][std::string(kCategoryNames[i])] = peak.category_bytes[i];
+    json["categories"][std::string(kWords<profiler::Category>[i])] = peak.category_bytes[i];
   }
   json["tensors"] = Json::array();
   for (const PlannedTensor& tensor : peak.largest) json["tensors"].push_back(tensor_json(tensor));

@@ -15,6 +15,7 @@
 
 #include "base/strict_json.h"
 #include "base/units.h"
+#include "planner/config/options.h"
 #include "planner/parallel.h"
 #include "planner/prepared_run.h"
 
@@ -142,8 +143,7 @@ std::string why_full(const PreparedRun& run, const RankSimulation& simulation) {
   const std::string where =
       event->action < 0 ? "outside a pass" : action_words(schedule, event->action);
   return fmt::format("does not fit: no {} for {} {} ({})", bytes_text(event->value),
-                     profiler::kCategoryNames[static_cast<size_t>(event->category)],
-                     timeline.strings()[event->label], where);
+                     to_string(event->category), timeline.strings()[event->label], where);
 }
 
 /// Judges the candidates and finds the front.

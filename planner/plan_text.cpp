@@ -13,7 +13,7 @@ namespace shardlens::planner {
 namespace {
 
 std::string place_of(const PlanMoment& moment) {
-  std::string text(profiler::kPhaseNames[static_cast<size_t>(moment.phase)]);
+  std::string text(to_string(moment.phase));
   if (moment.step >= 0) text += fmt::format(", step {}", moment.step);
   if (!moment.action_text.empty()) text += fmt::format(", {}", moment.action_text);
   return text;
@@ -24,9 +24,7 @@ std::string verdict_text(const Plan& plan) {
   if (plan.verdict != Verdict::does_not_fit || !plan.failure) return text;
   const PlannedTensor& wanted = plan.failure->wanted;
   return text + fmt::format("  fails at {}: no {} for {} {}\n", place_of(plan.failure->moment),
-                            bytes_text(wanted.bytes),
-                            profiler::kCategoryNames[static_cast<size_t>(wanted.category)],
-                            wanted.label);
+                            bytes_text(wanted.bytes), to_string(wanted.category), wanted.label);
 }
 
 /// Names the program and the version, as in ", in Python with FSDP2 of PyTorch 2.15", and the
@@ -92,7 +90,7 @@ std::string categories_text(const PlannedPeak& peak) {
   for (const size_t category : order) {
     const int64_t bytes = peak.category_bytes[category];
     if (bytes == 0) continue;
-    text += fmt::format("  {:>12}  {}\n", bytes_text(bytes), profiler::kCategoryNames[category]);
+    text += fmt::format("  {:>12}  {}\n", bytes_text(bytes), kWords<profiler::Category>[category]);
   }
   return text;
 }
@@ -100,9 +98,8 @@ std::string categories_text(const PlannedPeak& peak) {
 std::string largest_text(const PlannedPeak& peak) {
   std::string text;
   for (const PlannedTensor& tensor : peak.largest) {
-    text +=
-        fmt::format("  {:>12}  {}  {}\n", bytes_text(tensor.bytes),
-                    profiler::kCategoryNames[static_cast<size_t>(tensor.category)], tensor.label);
+    text += fmt::format("  {:>12}  {}  {}\n", bytes_text(tensor.bytes), to_string(tensor.category),
+                        tensor.label);
   }
   return text;
 }

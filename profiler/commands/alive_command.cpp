@@ -34,12 +34,11 @@ struct AliveOptions {
 };
 
 /// Returns the index of a word in the words that a flag takes.
-size_t choice(std::string_view flag, const std::string& word,
-              std::span<const std::string_view> words) {
-  const auto found = std::ranges::find(words, word);
-  if (found != words.end()) return static_cast<size_t>(found - words.begin());
+template <ClosedChoice Choice>
+Choice parse_choice(std::string_view flag, const std::string& word) {
+  if (const std::optional<Choice> value = choice_named<Choice>(word)) return *value;
   throw std::invalid_argument(
-      fmt::format("{} {}: choose one of {}", flag, word, fmt::join(words, ", ")));
+      fmt::format("{} {}: choose one of {}", flag, word, fmt::join(kWords<Choice>, ", ")));
 }
 
 std::string recording_of(const AliveOptions& options) {
@@ -87,8 +86,8 @@ std::string alive_command(const std::vector<std::string>& arguments) {
   auto* const json = app.add_flag("--json", options.json);
   app.add_flag("--folded", options.folded)->excludes(json);
   parse_flags(app, arguments);
-  const auto by = static_cast<TreeGrouping>(choice("--by", options.by, kTreeByNames));
-  const auto from = static_cast<TreeStart>(choice("--from", options.from, kTreeFromNames));
+  const auto by = parse_choice<TreeGrouping>("--by", options.by);
+  const auto from = parse_choice<TreeStart>("--from", options.from);
   const double percent = parse_percent("--threshold", options.threshold);
   const AliveMoment moment = parse_moment(options.at);
   const Profile profile = read_profile(recording_of(options));

@@ -91,7 +91,7 @@ std::string rank_diff_text(const RankDiff& diff) {
     }
   }
   for (size_t i = 0; i < kPhases; ++i) {
-    if (diff.phases[i]) text += pair_row(kPhaseNames[i], *diff.phases[i]);
+    if (diff.phases[i]) text += pair_row(kWords<Phase>[i], *diff.phases[i]);
   }
   return text + step_diff_rows(diff.steps) + changed_rows(diff);
 }
@@ -121,11 +121,11 @@ Json rank_diff_json(const RankDiff& diff) {
   json["reserved"] = diff.reserved ? pair_json(*diff.reserved) : Json(nullptr);
   json["categories"] = Json::object();
   for (size_t i = 0; i < kCategories; ++i) {
-    json["categories"][std::string(kCategoryNames[i])] = pair_json(diff.categories[i]);
+    json["categories"][std::string(kWords<Category>[i])] = pair_json(diff.categories[i]);
   }
   json["phases"] = Json::object();
   for (size_t i = 0; i < kPhases; ++i) {
-    if (diff.phases[i]) json["phases"][std::string(kPhaseNames[i])] = pair_json(*diff.phases[i]);
+    if (diff.phases[i]) json["phases"][std::string(kWords<Phase>[i])] = pair_json(*diff.phases[i]);
   }
   json["steps"] = Json::array();
   for (const StepDiff& step : diff.steps) {

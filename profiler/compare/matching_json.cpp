@@ -11,7 +11,7 @@ nlohmann::ordered_json matching_json(const Matching& matching, const std::string
   for (const MatchedPlace& row : matching.rows) {
     if (row.changed_bytes() == 0) continue;
     rows.push_back({{"place", row.name},
-                    {"category", kCategoryNames[static_cast<size_t>(row.category)]},
+                    {"category", to_string(row.category)},
                     {"change_bytes", row.growth_bytes()},
                     {a + "_bytes", row.a_bytes},
                     {b + "_bytes", row.b_bytes},

@@ -91,7 +91,7 @@ class SnapshotExport {
     Event event = begun;
     event.time_ns = now.time_ns;
     event.action = now.action;
-    const auto category = kCategoryNames[static_cast<size_t>(life.category)];
+    const auto category = to_string(life.category);
     const std::vector<const char*> actions =
         change.begins ? std::vector{"alloc"} : std::vector{"free_requested", "free_completed"};
     for (const char* action : actions) {
@@ -220,9 +220,7 @@ class SnapshotExport {
       const Event& event = event_of(life);
       if (event.address > begin) write_free_block(begin, event.address);
       begin_block(event.address, lives_.lives[life].given_bytes, event.value, "active_allocated");
-      write_frames(event.label,
-                   std::string(kCategoryNames[static_cast<size_t>(lives_.lives[life].category)]),
-                   event.action);
+      write_frames(event.label, std::string(to_string(lives_.lives[life].category)), event.action);
       out_.end_map();
       begin = event.address + static_cast<uint64_t>(lives_.lives[life].given_bytes);
     }

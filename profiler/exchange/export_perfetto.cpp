@@ -1,4 +1,5 @@
 #include "profiler/exchange/export_perfetto.h"
+#include "base/choice.h"
 
 #include <fmt/format.h>
 
@@ -21,7 +22,7 @@ namespace {
 using Json = nlohmann::json;
 
 enum class Track : uint8_t { phases, steps, actions };
-constexpr std::array<std::string_view, 3> kTrackNames = {"phases", "steps", "actions"};
+constexpr auto choice_words(Track) { return words("phases", "steps", "actions"); }
 
 /// A named stretch of time in the trace.
 struct Slice {
@@ -80,10 +81,10 @@ class RankWriter {
       line(fmt::format(R"({{"ph":"M","name":"process_labels","pid":{},"args":{{"labels":{}}}}})",
                        process_, json_text(judgement_text(source_.judgement()))));
     }
-    for (size_t i = 0; i < kTrackNames.size(); ++i) {
+    for (size_t i = 0; i < kWords<Track>.size(); ++i) {
       line(fmt::format(
           R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}})", process_,
-          thread(static_cast<Track>(i)), kTrackNames[i]));
+          thread(static_cast<Track>(i)), kWords<Track>[i]));
     }
   }
 
@@ -91,7 +92,7 @@ class RankWriter {
 
   void write_slices() {
     place_.phase = Phase::starting;
-    phase_ = Slice{.name = std::string(kPhaseNames[0])};
+    phase_ = Slice{.name = std::string(kWords<Phase>[0])};
     source_.for_each([this](std::span<const Event> events) {
       for (const Event& event : events) {
         if (is_usable(event)) take(event);
@@ -108,7 +109,7 @@ class RankWriter {
       case EventKind::phase:
         close(step_, Track::steps, event.time_ns);
         close(phase_, Track::phases, event.time_ns);
-        phase_ = {.name = std::string(kPhaseNames[static_cast<size_t>(event.value)]),
+        phase_ = {.name = std::string(kWords<Phase>[static_cast<size_t>(event.value)]),
                   .begin_ns = event.time_ns};
         return;
       case EventKind::step:
@@ -149,7 +150,7 @@ class RankWriter {
   // --- counters ----------------------------------------------------------------------------------
 
   void write_counters(const MemoryTimeline& timeline) {
-    const std::string_view space = kSpaceNames[static_cast<size_t>(timeline.space)];
+    const std::string_view space = to_string(timeline.space);
     std::vector<size_t> used;
     for (size_t i = 0; i < kCategories; ++i) {
       if (timeline.uses(static_cast<Category>(i))) used.push_back(i);
@@ -159,7 +160,7 @@ class RankWriter {
               fmt::format("\"total\":{}", point.total_bytes));
       std::string values;
       for (const size_t i : used) {
-        values += fmt::format("{}\"{}\":{}", values.empty() ? "" : ",", kCategoryNames[i],
+        values += fmt::format("{}\"{}\":{}", values.empty() ? "" : ",", kWords<Category>[i],
                               point.bytes[i]);
       }
       counter(fmt::format("{} bytes by category", space), point.time_ns, values);

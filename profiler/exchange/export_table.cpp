@@ -21,7 +21,7 @@ std::string csv(const std::string& recorded) {
 /// Returns the recording's state for every row, since rows are what users copy elsewhere: "whole",
 /// "damaged" or "whole, 12 lost".
 std::string recording_word(const Judgement& judgement) {
-  const std::string state(name_of(judgement.state));
+  const std::string state(to_string(judgement.state));
   return judgement.lost_events == 0 ? state
                                     : csv(fmt::format("{}, {} lost", state, judgement.lost_events));
 }
@@ -30,14 +30,14 @@ std::string recording_word(const Judgement& judgement) {
 
 void write_timeline_csv(const std::vector<MemoryTimeline>& timelines, std::ostream& out) {
   out << "rank,time_ms,step,phase,action,total_bytes";
-  for (const std::string_view name : kCategoryNames) out << ',' << name;
+  for (const std::string_view name : kWords<Category>) out << ',' << name;
   out << ",recording\n";
   for (const MemoryTimeline& timeline : timelines) {
     const PlaceNames names(timeline.header);
     for (const TimelinePoint& point : timeline.points) {
       out << fmt::format(
           "{},{:.6f},{},{},{},{}", timeline.header.rank, static_cast<double>(point.time_ns) / 1e6,
-          point.place.step, kPhaseNames[static_cast<size_t>(point.place.phase)],
+          point.place.step, to_string(point.place.phase),
           csv(names.action(point.place.phase, point.place.action)), point.total_bytes);
       for (const int64_t bytes : point.bytes) out << ',' << bytes;
       out << ',' << recording_word(timeline.judgement) << '\n';
@@ -51,8 +51,7 @@ void write_largest_csv(const std::vector<MemoryTimeline>& timelines, std::ostrea
     const PlaceNames names(timeline.header);
     for (const PeakTensor& tensor : timeline.largest) {
       out << fmt::format("{},{},{},{},{},{},{}\n", timeline.header.rank, tensor.bytes,
-                         kCategoryNames[static_cast<size_t>(tensor.category)], csv(tensor.label),
-                         tensor.place.step,
+                         to_string(tensor.category), csv(tensor.label), tensor.place.step,
                          csv(names.action(tensor.place.phase, tensor.place.action)),
                          recording_word(timeline.judgement));
     }

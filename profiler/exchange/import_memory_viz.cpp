@@ -1,4 +1,5 @@
 #include "profiler/exchange/import_memory_viz.h"
+#include "base/choice.h"
 
 #include <fmt/format.h>
 
@@ -43,9 +44,10 @@ enum class Action : uint8_t {
   segment_unmap,
   oom,
 };
-constexpr std::array<std::string_view, 8> kActionNames = {
-    "alloc",        "free_requested", "free_completed", "segment_alloc",
-    "segment_free", "segment_map",    "segment_unmap",  "oom"};
+constexpr auto choice_words(Action) {
+  return words("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free",
+               "segment_map", "segment_unmap", "oom");
+}
 
 struct Entry {
   int64_t time_us = 0;
@@ -68,9 +70,7 @@ struct LiveBlock {
 bool is_python(std::string_view file) { return file.ends_with(".py") || file.starts_with('<'); }
 
 Category category_of(std::string_view name) {
-  const auto known = std::ranges::find(kCategoryNames, name);
-  return known == kCategoryNames.end() ? Category::other
-                                       : static_cast<Category>(known - kCategoryNames.begin());
+  return choice_named<Category>(name).value_or(Category::other);
 }
 
 class SnapshotImport {
@@ -202,12 +202,12 @@ class SnapshotImport {
   }
 
   void read_entry(Value value) {
-    const auto action = std::ranges::find(kActionNames, value["action"].text());
-    if (action == kActionNames.end()) return;  // it is "snapshot", or of a later version
+    const auto action = choice_named<Action>(value["action"].text());
+    if (!action) return;  // it is "snapshot", or of a later version
     Entry entry{.time_us = std::clamp<int64_t>(value["time_us"].integer(), 0, kMostTime_us),
                 .bytes = value["size"].integer(-1),
                 .stream = value["stream"].integer(),
-                .action = static_cast<Action>(action - kActionNames.begin()),
+                .action = *action,
                 .category = category_of(value["category"].text())};
     const bool has_stack = entry.action == Action::alloc || entry.action == Action::oom ||
                            entry.action == Action::free_requested;

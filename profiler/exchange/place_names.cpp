@@ -52,7 +52,7 @@ std::string PlaceNames::action(Phase phase, int32_t id) const {
 }
 
 std::string PlaceNames::place(const Place& place) const {
-  std::string text(kPhaseNames[static_cast<size_t>(place.phase)]);
+  std::string text(to_string(place.phase));
   if (place.phase == Phase::training && place.step >= 0) text = fmt::format("step {}", place.step);
   const std::string name = action(place.phase, place.action);
   return name.empty() ? text : text + ", " + name;

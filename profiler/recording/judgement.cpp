@@ -40,9 +40,6 @@ bool is_whole(const Judgement& judgement) {
   return judgement.state == RecordingState::whole && judgement.lost_events == 0;
 }
 
-std::string_view name_of(RecordingState state) { return kStateNames[static_cast<size_t>(state)]; }
-std::string_view name_of(PeakBound bound) { return kBoundNames[static_cast<size_t>(bound)]; }
-
 std::string judgement_text(const Judgement& judgement) {
   std::string text = state_text(judgement);
   if (judgement.lost_events > 0) {
@@ -51,7 +48,7 @@ std::string judgement_text(const Judgement& judgement) {
         "the peak may be higher or lower",
         text.empty() ? "" : "; ", judgement.lost_events);
   }
-  return text.empty() ? std::string(name_of(judgement.state)) : text;
+  return text.empty() ? std::string(to_string(judgement.state)) : text;
 }
 
 std::string_view bound_prefix(const Judgement& judgement) {

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/choice.h"
+
 namespace shardlens::profiler {
 
 enum class RecordingState : uint8_t {
@@ -17,7 +19,9 @@ enum class RecordingState : uint8_t {
   newer,    // a later version wrote it, with events that this version leaves out
   damaged,  // blocks are missing, or their bytes are not what was written
 };
-constexpr std::string_view kStateNames[] = {"whole", "growing", "killed", "newer", "damaged"};
+constexpr auto choice_words(RecordingState) {
+  return words("whole", "growing", "killed", "newer", "damaged");
+}
 
 /// The relation of a peak that was taken from a recording to the program's own peak.
 enum class PeakBound : uint8_t {
@@ -25,7 +29,7 @@ enum class PeakBound : uint8_t {
   at_least,  // memory that is missing can only add to it
   about,     // what is missing may have been frees: the true peak may be higher or lower
 };
-constexpr std::string_view kBoundNames[] = {"exact", "at_least", "about"};
+constexpr auto choice_words(PeakBound) { return words("exact", "at_least", "about"); }
 
 struct Judgement {
   RecordingState state = RecordingState::whole;
@@ -41,9 +45,6 @@ struct Judgement {
 
 /// True if the recording was closed, is intact and has no lost events.
 bool is_whole(const Judgement& judgement);
-
-std::string_view name_of(RecordingState state);
-std::string_view name_of(PeakBound bound);
 
 /// Returns "whole", or what is wrong and what it means for the peak, in one line.
 std::string judgement_text(const Judgement& judgement);

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/choice.h"
 #include "profiler/recording/judgement.h"
 
 namespace shardlens::profiler {
@@ -34,10 +35,12 @@ enum class Category : uint8_t {
   other,
 };
 constexpr int kCategories = 12;
-constexpr std::array<std::string_view, kCategories> kCategoryNames = {
-    "parameter_shard", "gradient_shard", "optimizer_state",    "unsharded_parameter",
-    "reduce_buffer",   "gradient",       "activation",         "input",
-    "workspace",       "communication",  "checkpoint_staging", "other"};
+constexpr auto choice_words(Category) {
+  return words("parameter_shard", "gradient_shard", "optimizer_state", "unsharded_parameter",
+               "reduce_buffer", "gradient", "activation", "input", "workspace", "communication",
+               "checkpoint_staging", "other");
+}
+static_assert(kWords<Category>.size() == kCategories);
 
 /// Ends the label of an allocation whose size is an upper bound of what it is on a GPU.
 constexpr std::string_view kUpperBound = ", an upper bound";
@@ -54,13 +57,17 @@ struct Purpose {
 
 enum class Space : uint8_t { device, host, pinned, segment, driver };
 constexpr int kSpaces = 5;
-constexpr std::array<std::string_view, kSpaces> kSpaceNames = {"device", "host", "pinned",
-                                                               "segment", "driver"};
+constexpr auto choice_words(Space) {
+  return words("device", "host", "pinned", "segment", "driver");
+}
+static_assert(kWords<Space>.size() == kSpaces);
 
 enum class Phase : uint8_t { starting, training, evaluating, checkpointing, ending };
 constexpr int kPhases = 5;
-constexpr std::array<std::string_view, kPhases> kPhaseNames = {"starting", "training", "evaluating",
-                                                               "checkpointing", "ending"};
+constexpr auto choice_words(Phase) {
+  return words("starting", "training", "evaluating", "checkpointing", "ending");
+}
+static_assert(kWords<Phase>.size() == kPhases);
 
 enum class Counter : uint8_t {
   resident_host,
@@ -74,9 +81,11 @@ enum class Counter : uint8_t {
   steps_before,   // not bytes: steps that ran before the recording began
 };
 constexpr int kCounters = 9;
-constexpr std::array<std::string_view, kCounters> kCounterNames = {
-    "resident_host", "device_used", "device_total", "loss",        "device_before",
-    "device_start",  "pinned_held", "pinned_used",  "steps_before"};
+constexpr auto choice_words(Counter) {
+  return words("resident_host", "device_used", "device_total", "loss", "device_before",
+               "device_start", "pinned_held", "pinned_used", "steps_before");
+}
+static_assert(kWords<Counter>.size() == kCounters);
 
 /// The kind of an event. The meaning of its fields `address` and `value` stands beside each kind.
 enum class EventKind : uint8_t {
@@ -146,7 +155,7 @@ inline bool has_shards(const Header& header) {
 /// "parameters" in place of "parameter_shard" if nothing is sharded.
 constexpr std::string_view category_name(Category category, bool has_shards) {
   if (category == Category::parameter_shard && !has_shards) return "parameters";
-  return kCategoryNames[static_cast<size_t>(category)];
+  return to_string(category);
 }
 
 /// [Note: stacks]

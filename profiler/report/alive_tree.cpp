@@ -95,7 +95,7 @@ TreePath TreePaths::path(const AliveGroup& group, TreeGrouping by, TreeStart fro
   if (from == TreeStart::bottom) std::ranges::reverse(path);
   if (by != TreeGrouping::category) return path;
   const auto category = static_cast<size_t>(group.category);
-  path.insert(path.begin(), {.name = std::string(kCategoryNames[category])});
+  path.insert(path.begin(), {.name = std::string(kWords<Category>[category])});
   return path;
 }
 

@@ -10,18 +10,19 @@
 #include <tuple>
 #include <vector>
 
+#include "base/choice.h"
 #include "profiler/recording/events.h"
 #include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
 
 enum class TreeGrouping : uint8_t { stack, module, category };
-constexpr std::array<std::string_view, 3> kTreeByNames = {"stack", "module", "category"};
+constexpr auto choice_words(TreeGrouping) { return words("stack", "module", "category"); }
 
 /// The end of a stack at which its tree begins: the program's first function, or the call that
 /// allocated.
 enum class TreeStart : uint8_t { top, bottom };
-constexpr std::array<std::string_view, 2> kTreeFromNames = {"top", "bottom"};
+constexpr auto choice_words(TreeStart) { return words("top", "bottom"); }
 
 /// A function at a line, a module, a category, an action of the schedule or a label.
 struct TreePlace {

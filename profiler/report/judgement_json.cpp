@@ -7,8 +7,8 @@ namespace shardlens::profiler {
 nlohmann::ordered_json judgement_json(const Judgement& judgement) {
   using Json = nlohmann::ordered_json;
   const bool is_missing = judgement.missing_from_ns >= 0;
-  return {{"state", name_of(judgement.state)},
-          {"peak", name_of(judgement.bound())},
+  return {{"state", to_string(judgement.state)},
+          {"peak", to_string(judgement.bound())},
           {"lost_events", judgement.lost_events},
           {"missing_from_ns", is_missing ? Json(judgement.missing_from_ns) : Json(nullptr)},
           {"faults", judgement.faults}};

@@ -22,14 +22,14 @@ Json value_or_null(const std::optional<T>& value) {
 
 Json categories_json(const CategoryBytes& bytes) {
   Json json = Json::object();
-  for (size_t i = 0; i < kCategories; ++i) json[std::string(kCategoryNames[i])] = bytes[i];
+  for (size_t i = 0; i < kCategories; ++i) json[std::string(kWords<Category>[i])] = bytes[i];
   return json;
 }
 
 Json moment_json(const Moment& at, const std::string& action) {
   return {{"time_ns", at.time_ns},
           {"step", at.step},
-          {"phase", kPhaseNames[static_cast<size_t>(at.phase)]},
+          {"phase", to_string(at.phase)},
           {"action", at.action},
           {"action_text", action}};
 }
@@ -40,7 +40,7 @@ Json tensors_json(const std::vector<NamedAllocation>& tensors) {
     const NamedAllocation& tensor = tensors[i];
     json.push_back({{"bytes", tensor.given_bytes},
                     {"requested_bytes", tensor.asked_bytes},
-                    {"category", kCategoryNames[static_cast<size_t>(tensor.category)]},
+                    {"category", to_string(tensor.category)},
                     {"label", tensor.label},
                     {"action", tensor.action_id},
                     {"action_text", tensor.action},
@@ -58,7 +58,7 @@ Json places_json(const std::vector<NamedAllocation>& tensors) {
                     {"count", place.count},
                     {"largest_bytes", place.largest_bytes},
                     {"smallest_bytes", place.smallest_bytes},
-                    {"category", kCategoryNames[static_cast<size_t>(place.category)]},
+                    {"category", to_string(place.category)},
                     {"label", place.label},
                     {"action", place.action_id},
                     {"action_text", place.action},
@@ -108,12 +108,12 @@ Json spaces_json(const RankReport& rank) {
     Json phases = Json::object();
     for (size_t phase = 0; phase < kPhases; ++phase) {
       if (!space->phase_peaks[phase]) continue;
-      phases[std::string(kPhaseNames[phase])] = *space->phase_peaks[phase];
+      phases[std::string(kWords<Phase>[phase])] = *space->phase_peaks[phase];
     }
-    json[std::string(kSpaceNames[i])] = {{"peak_bytes", space->peak_bytes},
-                                         {"end_bytes", space->end_bytes},
-                                         {"phase_peak_bytes", std::move(phases)},
-                                         {"at", moment_json(space->peak_at, space->peak_action)}};
+    json[std::string(kWords<Space>[i])] = {{"peak_bytes", space->peak_bytes},
+                                           {"end_bytes", space->end_bytes},
+                                           {"phase_peak_bytes", std::move(phases)},
+                                           {"at", moment_json(space->peak_at, space->peak_action)}};
   }
   return json;
 }
@@ -139,7 +139,7 @@ Json failures_json(const RankReport& rank) {
   for (const OutOfMemory& failure : rank.out_of_memory) {
     json.push_back({{"at", moment_json(failure.at, failure.action)},
                     {"requested_bytes", failure.asked_bytes},
-                    {"category", kCategoryNames[static_cast<size_t>(failure.category)]},
+                    {"category", to_string(failure.category)},
                     {"label", failure.label},
                     {"device_free_bytes", failure.device_free_bytes},
                     {"would_fit_bytes", failure.would_fit_bytes},
@@ -156,7 +156,7 @@ Json counters_json(const RankReport& rank) {
   for (size_t i = 0; i < kCounters; ++i) {
     const CounterReport& counter = rank.counters[i];
     if (counter.count == 0) continue;
-    json[std::string(kCounterNames[i])] = {
+    json[std::string(kWords<Counter>[i])] = {
         {"samples", counter.count}, {"largest", counter.largest}, {"last", counter.last}};
   }
   if (rank.losses.count > 0) {
@@ -220,7 +220,7 @@ Json coverage_json(const std::vector<RankReport>& ranks) {
     json["steps"].push_back(rank.steps.size());
   }
   if (ranks.empty()) return json;
-  json["state"] = name_of(all.state);
+  json["state"] = to_string(all.state);
   json["world_size"] = world_size;
   return json;
 }

@@ -48,7 +48,7 @@ std::string_view name_in(const Header& header, Category category) {
 }
 
 std::string moment_text(const Moment& at) {
-  std::string text(kPhaseNames[static_cast<size_t>(at.phase)]);
+  std::string text(to_string(at.phase));
   if (at.step >= 0) text += fmt::format(", step {}", at.step);
   return text + fmt::format(", after {:.3f} s", static_cast<double>(at.time_ns) / 1e9);
 }
@@ -190,7 +190,7 @@ std::string phase_rows(const SpaceReport& space) {
     const auto& peak = space.phase_peaks[phase];
     if (!peak) continue;
     peaks +=
-        fmt::format("{}{} {}", peaks.empty() ? "" : ", ", kPhaseNames[phase], bytes_text(*peak));
+        fmt::format("{}{} {}", peaks.empty() ? "" : ", ", kWords<Phase>[phase], bytes_text(*peak));
   }
   return row("phases", peaks);
 }

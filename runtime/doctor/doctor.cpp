@@ -228,18 +228,6 @@ void judge_collective(const CollectiveFact& collective, Findings& findings) {
                                    moved_bytes / collective.seconds / 1e9));
 }
 
-std::string health_name(Health health) {
-  switch (health) {
-    case Health::fine:
-      return "fine";
-    case Health::note:
-      return "note";
-    case Health::wrong:
-      return "wrong";
-  }
-  throw std::logic_error("health out of range");
-}
-
 }  // namespace
 
 std::vector<Finding> findings_of(const MachineFacts& facts) {
@@ -279,7 +267,7 @@ std::string to_json(const std::vector<Finding>& findings) {
                                  {"findings", nlohmann::ordered_json::array()}};
   for (const Finding& finding : findings) {
     json["findings"].push_back({{"about", finding.about},
-                                {"health", health_name(finding.health)},
+                                {"health", to_string(finding.health)},
                                 {"text", finding.text},
                                 {"mend", finding.fix}});
   }

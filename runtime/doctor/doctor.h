@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/choice.h"
+
 namespace shardlens::runtime {
 
 /// Describes a library that is loaded when a rank opens a GPU.
@@ -77,6 +79,7 @@ struct MachineFacts {
 };
 
 enum class Health { fine, note, wrong };
+constexpr auto choice_words(Health) { return words("fine", "note", "wrong"); }
 
 struct Finding {
   std::string about;  // "driver"

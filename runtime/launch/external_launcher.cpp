@@ -19,6 +19,7 @@
 #include "base/limits.h"
 #include "base/shown.h"
 #include "base/strict_json.h"
+#include "planner/config/options.h"
 #include "runtime/comm/board/shared_region.h"
 #include "runtime/launch/action_report.h"
 #include "runtime/launch/attempt.h"

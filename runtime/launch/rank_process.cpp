@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "base/durable_files.h"
+#include "planner/config/options.h"
 #include "profiler/recorder/recorder.h"
 #include "runtime/comm/board/board.h"
 #include "runtime/execute/device.h"

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "planner/config/options.h"
 #include "runtime/comm/board/wait_for_peer.h"
 #include "runtime/launch/rendezvous_store.h"
 

@@ -32,9 +32,8 @@ std::string as_csv(const Profile& profile) {
   std::string csv = "time_ns,kind,space,category,address,value,action,label,stream\n";
   for (const Event& e : profile.events) {
     csv += fmt::format("{},{},{},{},{},{},{},{},{}\n", e.time_ns, static_cast<int>(e.kind),
-                       kSpaceNames[static_cast<size_t>(e.space)],
-                       kCategoryNames[static_cast<size_t>(e.category)], e.address, e.value,
-                       e.action, profile.strings.at(e.label), e.stream);
+                       to_string(e.space), to_string(e.category), e.address, e.value, e.action,
+                       profile.strings.at(e.label), e.stream);
   }
   return csv;
 }

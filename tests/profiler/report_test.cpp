@@ -121,7 +121,7 @@ std::vector<Row> rows_of(const NaiveReport& naive, const std::vector<std::string
 
 void check_space(const tests::RandomRecording& recording, const RankReport& report, Space space) {
   const auto index = static_cast<size_t>(space);
-  CAPTURE(kSpaceNames[index]);
+  CAPTURE(kWords<Space>[index]);
   const NaiveReport naive = naive_answers(recording, space);
   REQUIRE(report.spaces[index]);
   const SpaceReport& found = *report.spaces[index];

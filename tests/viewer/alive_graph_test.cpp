@@ -167,7 +167,7 @@ TEST_CASE("the list has every place once, and its own bytes are all there is") {
   const RankLane rank = opened(tests::stacked_recording());
   for (const GraphQuestion& question : all_questions()) {
     const AliveGraph graph = graph_of(at_peak(rank), std::nullopt, question);
-    for (size_t sort = 0; sort < kPlaceSortNames.size(); ++sort) {
+    for (size_t sort = 0; sort < kWords<PlaceSort>.size(); ++sort) {
       const auto rows = place_rows(graph, 0, static_cast<PlaceSort>(sort), {});
       int64_t own = 0;
       std::set<std::string> names;

@@ -23,7 +23,7 @@ Pick random_pick(std::mt19937_64& engine) {
   const auto below = [&](uint64_t limit) { return engine() % limit; };
   Pick pick{.run = below(3),
             .rank = below(8),
-            .scope = static_cast<PickScope>(below(kPickScopeNames.size())),
+            .scope = static_cast<PickScope>(below(kWords<PickScope>.size())),
             .block = below(2) == 0 ? kNoBlock : static_cast<uint32_t>(below(1U << 20)),
             .category = static_cast<Category>(below(kCategories)),
             .path = {"main  train.py:3", "\"a\" \u00fc"}};
@@ -44,17 +44,17 @@ ViewState random_state(std::mt19937_64& engine) {
   state.files = {"/somewhere/else/a", "/somewhere/runs/b", "/somewhere/runs/deeper/c.slp"};
   state.alignment = static_cast<Alignment>(below(kAlignments));
   state.layout = static_cast<LaneLayout>(below(4));
-  state.height = static_cast<Height>(below(kHeightNames.size()));
+  state.height = static_cast<Height>(below(kWords<Height>.size()));
   state.theme = static_cast<Theme>(below(3));
   state.ranks = static_cast<Ranks>(below(3));
   state.detail = static_cast<Detail>(below(3));
   state.at = static_cast<TableMoment>(below(2));
-  state.memory = static_cast<ShownMemory>(below(kMemoryNames.size()));
+  state.memory = static_cast<ShownMemory>(below(kWords<ShownMemory>.size()));
   state.grouping = static_cast<Grouping>(below(kGroupings));
   state.panels = {flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag()};
   if (flag()) state.what_if = WhatIfEdit{"keep", "{}", R"({"batch":7})", "h200"};
   for (uint64_t i = below(3); i > 0; --i) state.plans.push_back({"a plan", "{}", ""});
-  state.lanes = {.sort = static_cast<LaneSort>(below(kLaneSortNames.size())),
+  state.lanes = {.sort = static_cast<LaneSort>(below(kWords<LaneSort>.size())),
                  .first = below(9),
                  .folded = {},
                  .closed = {},
@@ -78,15 +78,16 @@ ViewState random_state(std::mt19937_64& engine) {
   state.table_first = below(12);
   state.zoom = flag() ? 1.25 : 2;
   if (flag()) state.pick = random_pick(engine);
-  state.tree = {.is_open = flag(),
-                .of = static_cast<TreeContent>(below(kTreeOfNames.size())),
-                .form = static_cast<TreeForm>(below(kTreeFormNames.size())),
-                .by = static_cast<profiler::TreeGrouping>(below(profiler::kTreeByNames.size())),
-                .from = static_cast<profiler::TreeStart>(below(profiler::kTreeFromNames.size())),
-                .sort = static_cast<PlaceSort>(below(kPlaceSortNames.size())),
-                .compares = flag(),
-                .threshold = below(kTreeThresholds.size()),
-                .first = below(100)};
+  state.tree = {
+      .is_open = flag(),
+      .of = static_cast<TreeContent>(below(kWords<TreeContent>.size())),
+      .form = static_cast<TreeForm>(below(kWords<TreeForm>.size())),
+      .by = static_cast<profiler::TreeGrouping>(below(kWords<profiler::TreeGrouping>.size())),
+      .from = static_cast<profiler::TreeStart>(below(kWords<profiler::TreeStart>.size())),
+      .sort = static_cast<PlaceSort>(below(kWords<PlaceSort>.size())),
+      .compares = flag(),
+      .threshold = below(kTreeThresholds.size()),
+      .first = below(100)};
   if (flag()) state.tree.zoom = {"main  train.py:3"};
   state.search = "mlp3 >64MiB \"quoted\" \u00fc";
   for (uint64_t i = below(4); i > 0; --i)

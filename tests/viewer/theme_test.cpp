@@ -89,7 +89,7 @@ const std::array kThemes = {Theme::light, Theme::dark, Theme::contrast};
 
 TEST_CASE("text has a contrast of 4.5 on everything it stands on, in every theme") {
   for (const Theme theme : kThemes) {
-    CAPTURE(kThemeNames[static_cast<size_t>(theme)]);
+    CAPTURE(to_string(theme));
     const Colors& c = colors_of(theme);
     for (const Color& ground : {c.background, c.card, c.plot}) {
       for (const Color& text : {c.text, c.muted, c.more, c.less, c.warning, c.accent}) {

@@ -55,7 +55,7 @@ TEST_CASE("every warp is monotone, and back and forth is the identity") {
   std::mt19937_64 engine(seed);
   std::uniform_real_distribution<double> uniform(0, 1);
   for (const Alignment alignment : kAll) {
-    CAPTURE(kAlignmentNames[static_cast<size_t>(alignment)]);
+    CAPTURE(to_string(alignment));
     const Warp warp = warp_of(alignment, slow().to_align(), fast().to_align());
     const Range extent = warp.extent();
     double last = -1;
@@ -109,7 +109,7 @@ TEST_CASE("by step, a step of every strategy takes the same room") {
 
 TEST_CASE("columns show recorded moments, and the highest of all is the peak") {
   for (const Alignment alignment : kAll) {
-    CAPTURE(kAlignmentNames[static_cast<size_t>(alignment)]);
+    CAPTURE(to_string(alignment));
     const Warp warp = warp_of(alignment, slow().to_align(), fast().to_align());
     for (const int count : {1, 7, 640}) {
       const auto columns = columns_of(warp, slow().lane, warp.extent(), count);

@@ -12,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/choice.h"
 #include "profiler/report/alive_tree.h"
 #include "viewer/model/lane.h"
 #include "viewer/model/run.h"
@@ -23,7 +24,7 @@ namespace shardlens::viewer {
 /// allocates and frees again; or those alive at the moment that an earlier step allocated, but not
 /// the first one, which allocates what stays for good: a list of leaks.
 enum class TreeContent : uint8_t { alive, churn, kept };
-constexpr std::array<std::string_view, 3> kTreeOfNames = {"alive", "churn", "kept"};
+constexpr auto choice_words(TreeContent) { return words("alive", "churn", "kept"); }
 
 /// Returns the blocks in order of birth.
 std::vector<uint32_t> blocks_of(const Lane& lane, int64_t change, TreeContent of);
@@ -81,8 +82,9 @@ std::vector<bool> found_nodes(const AliveGraph& graph, const Query& query);
 int64_t found_bytes(const AliveGraph& graph, const std::vector<bool>& found);
 
 enum class PlaceSort : uint8_t { own, total, count, age, change, name };
-constexpr std::array<std::string_view, 6> kPlaceSortNames = {"own",    "total",  "count",
-                                                             "oldest", "change", "name"};
+constexpr auto choice_words(PlaceSort) {
+  return words("own", "total", "count", "oldest", "change", "name");
+}
 
 /// A place wherever it stands in a tree. The own bytes are of blocks whose path ends there, so they
 /// add up to what is in the tree; a block counts once in the total of every place on its path.

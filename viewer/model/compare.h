@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/choice.h"
 #include "profiler/compare/matching.h"
 #include "viewer/model/lane.h"
 #include "viewer/model/passes.h"
@@ -34,8 +35,8 @@ std::string change_in_words(int64_t a_bytes, int64_t b_bytes, int64_t noise_byte
 
 enum class Grouping : uint8_t { none, category, label, age };
 constexpr int kGroupings = 4;
-constexpr std::array<std::string_view, kGroupings> kGroupingNames = {"block", "category",
-                                                                     "parameter", "age"};
+constexpr auto choice_words(Grouping) { return words("block", "category", "parameter", "age"); }
+static_assert(kWords<Grouping>.size() == kGroupings);
 
 /// Blocks that are alive at one moment and share a name.
 struct AliveRow {

@@ -326,7 +326,7 @@ void save_cached_lane(const std::string& folder, const RecordingStamp& stamp, co
 Lane open_lane(const std::string& recording, const std::string& folder,
                std::optional<profiler::Space> space, const ReadProgress& tell) {
   RecordingStamp stamp = stamp_of(recording);
-  if (space) stamp.path += fmt::format("#{}", profiler::kSpaceNames[static_cast<size_t>(*space)]);
+  if (space) stamp.path += fmt::format("#{}", to_string(*space));
   if (auto cached = load_cached_lane(folder, stamp)) return std::move(*cached);
   Lane lane = read_lane(recording, space, tell);
   const bool is_worth_it =

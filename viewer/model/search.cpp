@@ -76,8 +76,7 @@ class Texts {
     const Key key{block.label, block.action, block.category, block.phase};
     const auto known = known_.find(key);
     if (known != known_.end()) return known->second;
-    std::string text = fmt::format("{} {} {}", lane_.label(block),
-                                   profiler::kCategoryNames[static_cast<size_t>(block.category)],
+    std::string text = fmt::format("{} {} {}", lane_.label(block), to_string(block.category),
                                    names_.name_of(block.phase, block.action).text);
     for (const profiler::TreePlace& call : paths_.stack(block.label)) {
       text += " " + profiler::place_text(call);

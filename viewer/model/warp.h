@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/choice.h"
 #include "viewer/model/lane.h"
 #include "viewer/model/passes.h"
 
@@ -16,8 +17,10 @@ namespace shardlens::viewer {
 
 enum class Alignment : uint8_t { time, step, phase, event, normalised };
 constexpr int kAlignments = 5;
-constexpr std::array<std::string_view, kAlignments> kAlignmentNames = {"time", "step", "phase",
-                                                                       "event", "normalised"};
+constexpr auto choice_words(Alignment) {
+  return words("time", "step", "phase", "event", "normalised");
+}
+static_assert(kWords<Alignment>.size() == kAlignments);
 
 /// Returns the unit of x for the axis: "seconds from the first step", "step", ...
 std::string_view axis_title(Alignment alignment);

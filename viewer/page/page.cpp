@@ -82,7 +82,7 @@ std::string theme_style(Theme theme) {
                                                {"edge", colors.edge},
                                                {"cursor", colors.cursor},
                                                {"plan", colors.plan}};
-  std::string style = fmt::format("[data-theme={}] {{", kThemeNames[static_cast<size_t>(theme)]);
+  std::string style = fmt::format("[data-theme={}] {{", to_string(theme));
   for (const auto& [name, color] : all) style += fmt::format(" --{}: {};", name, css_color(color));
   return style + " }\n";
 }
@@ -93,8 +93,8 @@ void write_head(const std::vector<PageLane>& lanes, Theme theme, std::ostream& o
       "<!doctype html>\n<html lang=\"en\" data-theme=\"{}\">\n<meta charset=\"utf-8\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
       "style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n<title>{}</title>\n<style>\n",
-      kThemeNames[static_cast<size_t>(theme)], html_escaped(page_title(lanes)));
-  for (size_t i = 0; i < kThemeNames.size(); ++i) out << theme_style(static_cast<Theme>(i));
+      to_string(theme), html_escaped(page_title(lanes)));
+  for (size_t i = 0; i < kWords<Theme>.size(); ++i) out << theme_style(static_cast<Theme>(i));
   out << page_style() << "</style>\n";
 }
 
@@ -110,9 +110,9 @@ void write_lane(const PageLane& lane, std::ostream& out) {
   paragraph("notice", info.header.notice);
   paragraph("doubt", doubt_of_lane(lane));
   out << fmt::format("<p class=\"peak\">peak of {} memory: <b>{}{}</b> ({} bytes), {}</p>\n",
-                     profiler::kSpaceNames[static_cast<size_t>(info.space)],
-                     profiler::bound_prefix(info.judgement), bytes_text(peak.max_bytes),
-                     peak.max_bytes, html_escaped(moment_text(*lane.rank, peak.max_change)));
+                     to_string(info.space), profiler::bound_prefix(info.judgement),
+                     bytes_text(peak.max_bytes), peak.max_bytes,
+                     html_escaped(moment_text(*lane.rank, peak.max_change)));
   out << "</section>\n";
 }
 

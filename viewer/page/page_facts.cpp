@@ -88,7 +88,7 @@ Json categories_of_page(bool has_shards) {
   for (const Category category : stacking_order()) {
     const Color color = color_of(category);
     all.push_back({{"id", static_cast<int>(category)},
-                   {"word", profiler::kCategoryNames[static_cast<size_t>(category)]},
+                   {"word", to_string(category)},
                    {"name", words_of(category, has_shards)},
                    {"color", {color.r, color.g, color.b}}});
   }
@@ -111,8 +111,7 @@ Json warps_json(const PageLane& lane, const PageLane& baseline) {
   for (const Alignment alignment : kPageAlignments) {
     const NamedLane here{&lane.rank->lane, &lane.rank->names};
     const NamedLane there{&baseline.rank->lane, &baseline.rank->names};
-    warps[std::string(kAlignmentNames[static_cast<size_t>(alignment)])] =
-        warp_json(warp_of(alignment, here, there));
+    warps[std::string(to_string(alignment))] = warp_json(warp_of(alignment, here, there));
   }
   return warps;
 }
@@ -121,7 +120,7 @@ Json peak_json(const PageLane& lane) {
   const Extent& peak = lane.rank->lane.peak();
   Json categories = Json::object();
   for (size_t i = 0; i < peak.at_max.size(); ++i) {
-    categories[std::string(profiler::kCategoryNames[i])] = peak.at_max[i];
+    categories[std::string(kWords<profiler::Category>[i])] = peak.at_max[i];
   }
   return {{"bytes", peak.max_bytes},
           {"change", peak.max_change},
@@ -142,7 +141,7 @@ Json lane_json(const PageLane& lane, const PageLane& baseline) {
       {"strategy", lane.strategy},
       {"rank", info.header.rank},
       {"ranks", info.header.world_size},
-      {"space", profiler::kSpaceNames[static_cast<size_t>(info.space)]},
+      {"space", to_string(info.space)},
       {"device", info.header.device},
       {"notice", info.header.notice},
       {"capacity_bytes", info.header.capacity_bytes},
@@ -190,10 +189,10 @@ std::string page_facts(const std::vector<PageLane>& lanes, size_t baseline,
   Json facts = {{"schema", "shardlens.page/1"},
                 {"title", page_title(lanes)},
                 {"baseline", baseline},
-                {"alignment", kAlignmentNames[static_cast<size_t>(alignment)]},
-                {"order", kLaneSortNames[static_cast<size_t>(state.lanes.sort)]},
-                {"theme", kThemeNames[static_cast<size_t>(state.theme)]},
-                {"phases", profiler::kPhaseNames},
+                {"alignment", to_string(alignment)},
+                {"order", to_string(state.lanes.sort)},
+                {"theme", to_string(state.theme)},
+                {"phases", kWords<profiler::Phase>},
                 {"categories", categories_of_page(lanes_have_shards(lanes))},
                 {"lanes", std::move(all)}};
   if (state.view && knows) facts["view"] = {state.view->begin, state.view->end};

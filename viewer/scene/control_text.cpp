@@ -68,7 +68,7 @@ std::string control_text(const SceneInput& input, const Area& area) {
                              ", wheel to scroll the lanes; to rename" + key_text("lane.rename"));
     case Area::Kind::control: {
       const auto control = static_cast<Control>(area.run);
-      return fmt::format("{}: {}", kControlNames[area.run], control_effect(control));
+      return fmt::format("{}: {}", kWords<Control>[area.run], control_effect(control));
     }
     case Area::Kind::folded_lane:
       return text_of_run(input, area, "click to unfold; all" + key_text("lane.unfold"));

@@ -95,7 +95,7 @@ std::string_view badge_words(const profiler::Judgement& judgement) {
     case profiler::RecordingState::damaged:
       break;
   }
-  return profiler::name_of(judgement.state);
+  return to_string(judgement.state);
 }
 
 void draw_title(Scene& scene, const ShownRun& one, Box box) {

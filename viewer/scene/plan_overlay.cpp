@@ -84,7 +84,7 @@ std::string planned_peak_words(const ShownRun& one) {
       fmt::format("plan {}: measured {}", bytes_text(planned), change_in_words(planned, measured));
   const profiler::Judgement& judgement = one.lane->lane.info().judgement;
   if (profiler::is_whole(judgement)) return peaks;
-  return fmt::format("recording {}: {}", profiler::name_of(judgement.state), peaks);
+  return fmt::format("recording {}: {}", to_string(judgement.state), peaks);
 }
 
 }  // namespace

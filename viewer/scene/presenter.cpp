@@ -370,7 +370,7 @@ std::string Presenter::table_csv() {
   csv += "\nall";
   for (const ShownRun& one : shown) csv += fmt::format(",{}", one.total);
   for (const Category category : used_categories(shown)) {
-    csv += fmt::format("\n{}", profiler::kCategoryNames[static_cast<size_t>(category)]);
+    csv += fmt::format("\n{}", to_string(category));
     for (const ShownRun& one : shown) {
       csv += fmt::format(",{}", one.bytes[static_cast<size_t>(category)]);
     }

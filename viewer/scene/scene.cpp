@@ -226,7 +226,7 @@ std::string stretch_text(const Lane& lane, int64_t change) {
   const Stretch* const stretch = lane.stretch_of_change(change);
   if (stretch == nullptr) return "";
   if (stretch->number >= 0) return fmt::format("step {}", stretch->number);
-  return std::string(profiler::kPhaseNames[static_cast<size_t>(stretch->phase)]);
+  return std::string(to_string(stretch->phase));
 }
 
 std::string action_text(const RankLane& rank, int64_t change) {

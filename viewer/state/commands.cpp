@@ -149,7 +149,7 @@ void turn_control(ViewState& state, const Facts& /*facts*/) {
 }
 
 constexpr int64_t kAlivePage = 10;  // rows
-constexpr auto kMemories = static_cast<int>(kMemoryNames.size());
+constexpr auto kMemories = static_cast<int>(kWords<ShownMemory>.size());
 
 using S = ViewState&;
 using F = const Facts&;

@@ -23,22 +23,14 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kSchema = "shardlens.session/1";
 
-template <typename Names, typename Enum>
-Enum value_of(const Json& json, const char* key, const Names& names, Enum otherwise) {
+template <ClosedChoice Choice>
+Choice value_of(const Json& json, const char* key, Choice otherwise) {
   const auto at = json.find(key);
   if (at == json.end()) return otherwise;
   const auto text = at->template get<std::string>();
-  const auto name = std::ranges::find(names, text);
-  if (name == names.end()) {
-    throw std::invalid_argument(
-        fmt::format("{}: {}: not one of {}", key, shown(text), fmt::join(names, ", ")));
-  }
-  return static_cast<Enum>(name - names.begin());
-}
-
-template <typename Names, typename Enum>
-std::string_view name_of(const Names& names, Enum value) {
-  return names[static_cast<size_t>(value)];
+  if (const std::optional<Choice> value = choice_named<Choice>(text)) return *value;
+  throw std::invalid_argument(
+      fmt::format("{}: {}: not one of {}", key, shown(text), fmt::join(kWords<Choice>, ", ")));
 }
 
 Json range_json(const std::optional<Range>& range) {
@@ -161,7 +153,7 @@ Json lanes_json(const ViewState& state, const std::string& folder) {
   for (const LaneName& one : lanes.names) {
     names.push_back({{"run", stored(one.run)}, {"name", one.name}});
   }
-  return {{"sort", name_of(kLaneSortNames, lanes.sort)},
+  return {{"sort", to_string(lanes.sort)},
           {"first", lanes.first},
           {"folded", folded},
           {"closed", paths_json(lanes.closed, folder)},
@@ -174,7 +166,7 @@ Lanes lanes_of(const Json& json, const std::vector<PlanRequest>& plans, const st
                           [&](const std::string& path) { return opened_path(path, folder); });
   };
   const Lanes usual;
-  Lanes lanes{.sort = value_of(json, "sort", kLaneSortNames, usual.sort),
+  Lanes lanes{.sort = value_of(json, "sort", usual.sort),
               .first = whole_or(json, "first", usual.first),
               .folded = {},
               .closed = paths_of(json, "closed", folder),
@@ -193,9 +185,9 @@ Json pick_json(const std::optional<Pick>& pick) {
   if (!pick) return nullptr;
   return {{"run", pick->run},
           {"rank", pick->rank},
-          {"scope", name_of(kPickScopeNames, pick->scope)},
+          {"scope", to_string(pick->scope)},
           {"block", pick->block},
-          {"category", name_of(profiler::kCategoryNames, pick->category)},
+          {"category", to_string(pick->category)},
           {"path", pick->path},
           {"call", optional_json(pick->call)}};
 }
@@ -206,34 +198,29 @@ std::optional<Pick> pick_of(const Json& json) {
   const Pick usual;
   return Pick{.run = at->value("run", usual.run),
               .rank = at->value("rank", usual.rank),
-              .scope = value_of(*at, "scope", kPickScopeNames, usual.scope),
+              .scope = value_of(*at, "scope", usual.scope),
               .block = at->value("block", usual.block),
-              .category = value_of(*at, "category", profiler::kCategoryNames, usual.category),
+              .category = value_of(*at, "category", usual.category),
               .path = at->value("path", usual.path),
               .call = optional_of<size_t>(*at, "call")};
 }
 
 Json tree_json(const TreeView& tree) {
-  return {{"open", tree.is_open},
-          {"of", name_of(kTreeOfNames, tree.of)},
-          {"form", name_of(kTreeFormNames, tree.form)},
-          {"by", name_of(profiler::kTreeByNames, tree.by)},
-          {"from", name_of(profiler::kTreeFromNames, tree.from)},
-          {"sort", name_of(kPlaceSortNames, tree.sort)},
-          {"compares", tree.compares},
-          {"threshold", tree.threshold},
-          {"first", tree.first},
-          {"zoom", tree.zoom}};
+  return {{"open", tree.is_open},         {"of", to_string(tree.of)},
+          {"form", to_string(tree.form)}, {"by", to_string(tree.by)},
+          {"from", to_string(tree.from)}, {"sort", to_string(tree.sort)},
+          {"compares", tree.compares},    {"threshold", tree.threshold},
+          {"first", tree.first},          {"zoom", tree.zoom}};
 }
 
 TreeView tree_of(const Json& json) {
   const TreeView usual;
   return {.is_open = json.value("open", usual.is_open),
-          .of = value_of(json, "of", kTreeOfNames, usual.of),
-          .form = value_of(json, "form", kTreeFormNames, usual.form),
-          .by = value_of(json, "by", profiler::kTreeByNames, usual.by),
-          .from = value_of(json, "from", profiler::kTreeFromNames, usual.from),
-          .sort = value_of(json, "sort", kPlaceSortNames, usual.sort),
+          .of = value_of(json, "of", usual.of),
+          .form = value_of(json, "form", usual.form),
+          .by = value_of(json, "by", usual.by),
+          .from = value_of(json, "from", usual.from),
+          .sort = value_of(json, "sort", usual.sort),
           .compares = json.value("compares", usual.compares),
           .threshold =
               std::min(whole_or(json, "threshold", usual.threshold), kTreeThresholds.size() - 1),
@@ -261,21 +248,19 @@ std::optional<WhatIfEdit> what_if_of_session(const Json& json) {
 Json json_of(const ViewState& state, const std::string& folder) {
   Json notes = Json::array();
   for (const Note& note : state.notes) {
-    notes.push_back({{"x", note.x},
-                     {"text", note.text},
-                     {"alignment", name_of(kAlignmentNames, note.alignment)}});
+    notes.push_back({{"x", note.x}, {"text", note.text}, {"alignment", to_string(note.alignment)}});
   }
   return {{"schema", kSchema},
           {"files", paths_json(state.files, folder)},
-          {"alignment", name_of(kAlignmentNames, state.alignment)},
-          {"layout", name_of(kLayoutNames, state.layout)},
-          {"height", name_of(kHeightNames, state.height)},
-          {"theme", name_of(kThemeNames, state.theme)},
-          {"ranks", name_of(kRanksNames, state.ranks)},
-          {"detail", name_of(kDetailNames, state.detail)},
-          {"at", name_of(kAtNames, state.at)},
-          {"memory", name_of(kMemoryNames, state.memory)},
-          {"grouping", name_of(kGroupingNames, state.grouping)},
+          {"alignment", to_string(state.alignment)},
+          {"layout", to_string(state.layout)},
+          {"height", to_string(state.height)},
+          {"theme", to_string(state.theme)},
+          {"ranks", to_string(state.ranks)},
+          {"detail", to_string(state.detail)},
+          {"at", to_string(state.at)},
+          {"memory", to_string(state.memory)},
+          {"grouping", to_string(state.grouping)},
           {"panels", panels_json(state.panels)},
           {"lanes", lanes_json(state, folder)},
           {"baseline", state.baseline},
@@ -304,15 +289,15 @@ ViewState state_of(const Json& json, const std::string& folder) {
   ViewState state;
   json.at("files");  // throws where there are none
   state.files = paths_of(json, "files", folder);
-  state.alignment = value_of(json, "alignment", kAlignmentNames, usual.alignment);
-  state.layout = value_of(json, "layout", kLayoutNames, usual.layout);
-  state.height = value_of(json, "height", kHeightNames, usual.height);
-  state.theme = value_of(json, "theme", kThemeNames, usual.theme);
-  state.ranks = value_of(json, "ranks", kRanksNames, usual.ranks);
-  state.detail = value_of(json, "detail", kDetailNames, usual.detail);
-  state.at = value_of(json, "at", kAtNames, usual.at);
-  state.memory = value_of(json, "memory", kMemoryNames, usual.memory);
-  state.grouping = value_of(json, "grouping", kGroupingNames, usual.grouping);
+  state.alignment = value_of(json, "alignment", usual.alignment);
+  state.layout = value_of(json, "layout", usual.layout);
+  state.height = value_of(json, "height", usual.height);
+  state.theme = value_of(json, "theme", usual.theme);
+  state.ranks = value_of(json, "ranks", usual.ranks);
+  state.detail = value_of(json, "detail", usual.detail);
+  state.at = value_of(json, "at", usual.at);
+  state.memory = value_of(json, "memory", usual.memory);
+  state.grouping = value_of(json, "grouping", usual.grouping);
   if (json.contains("panels")) state.panels = panels_of(json.at("panels"));
   state.baseline = whole_or(json, "baseline", usual.baseline);
   for (const Json& baseline : json.value("earlier_baselines", Json::array())) {
@@ -337,7 +322,7 @@ ViewState state_of(const Json& json, const std::string& folder) {
   state.what_if = what_if_of_session(json);
   for (const Json& note : json.value("notes", Json::array())) {
     state.notes.push_back({note.at("x").get<double>(), note.at("text").get<std::string>(),
-                           value_of(note, "alignment", kAlignmentNames, state.alignment)});
+                           value_of(note, "alignment", state.alignment)});
   }
   return state;
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/choice.h"
 #include "viewer/model/alive_graph.h"
 #include "viewer/model/compare.h"
 #include "viewer/model/warp.h"
@@ -17,45 +18,46 @@
 namespace shardlens::viewer {
 
 enum class LaneLayout : uint8_t { rows, columns, overlay, difference };
-constexpr std::array<std::string_view, 4> kLayoutNames = {"rows", "columns", "overlay",
-                                                          "difference"};
+constexpr auto choice_words(LaneLayout) {
+  return words("rows", "columns", "overlay", "difference");
+}
 
 /// The top of the y axes: the highest of all peaks, each strategy's own peak, the device's memory,
 /// or the highest moment in view.
 enum class Height : uint8_t { shared, own, capacity, view };
-constexpr std::array<std::string_view, 4> kHeightNames = {"shared", "own", "capacity", "view"};
+constexpr auto choice_words(Height) { return words("shared", "own", "capacity", "view"); }
 
 enum class Theme : uint8_t { light, dark, contrast };
-constexpr std::array<std::string_view, 3> kThemeNames = {"light", "dark", "contrast"};
+constexpr auto choice_words(Theme) { return words("light", "dark", "contrast"); }
 
 /// The ranks that are shown of a strategy: the one with the highest peak (or the chosen one), each
 /// in a lane of its own, or all folded into least, median and most.
 enum class Ranks : uint8_t { one, each, folded };
-constexpr std::array<std::string_view, 3> kRanksNames = {"one", "each", "folded"};
+constexpr auto choice_words(Ranks) { return words("one", "each", "folded"); }
 
 /// The content of plots: categories stacked, single blocks stacked, or blocks at their addresses in
 /// memory.
 enum class Detail : uint8_t { bands, blocks, addresses };
-constexpr std::array<std::string_view, 3> kDetailNames = {"bands", "blocks", "addresses"};
+constexpr auto choice_words(Detail) { return words("bands", "blocks", "addresses"); }
 
 /// The memory that is shown: that of tensors, on each run's own device (the host if that is the
 /// CPU); that of the host, pageable or pinned; or the segments that the caching allocator has taken
 /// from the driver for tensors.
 enum class ShownMemory : uint8_t { tensors, host, pinned, segments };
-constexpr std::array<std::string_view, 4> kMemoryNames = {"tensors", "host", "pinned", "segments"};
+constexpr auto choice_words(ShownMemory) { return words("tensors", "host", "pinned", "segments"); }
 
 /// The moment of the tables: each strategy's own peak, or the cursor for all.
 enum class TableMoment : uint8_t { peak, cursor };
-constexpr std::array<std::string_view, 2> kAtNames = {"peak", "cursor"};
+constexpr auto choice_words(TableMoment) { return words("peak", "cursor"); }
 
 /// The order of lanes: as they were opened, the highest peak first, or by name.
 enum class LaneSort : uint8_t { opened, peak, name };
-constexpr std::array<std::string_view, 3> kLaneSortNames = {"opened", "peak", "name"};
+constexpr auto choice_words(LaneSort) { return words("opened", "peak", "name"); }
 
 /// The scope of what the user has selected: a block, all blocks of its name, all of its category,
 /// or all below a place of the tree.
 enum class PickScope : uint8_t { block, name, category, place };
-constexpr std::array<std::string_view, 4> kPickScopeNames = {"block", "name", "category", "place"};
+constexpr auto choice_words(PickScope) { return words("block", "name", "category", "place"); }
 
 constexpr uint32_t kNoBlock = UINT32_MAX;
 
@@ -80,7 +82,7 @@ struct Pick {
 };
 
 enum class TreeForm : uint8_t { flame, list };
-constexpr std::array<std::string_view, 2> kTreeFormNames = {"flame", "list"};
+constexpr auto choice_words(TreeForm) { return words("flame", "list"); }
 
 constexpr std::array<double, 7> kTreeThresholds = {0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05};
 

@@ -244,7 +244,7 @@ PlanRequest request_of(const WhatIfEdit& what_if) {
     const std::string now = control_value(what_if.config, control);
     if (now == control_value(what_if.base, control)) continue;
     const std::string name =
-        control == Control::world ? "W" : std::string(kControlNames[static_cast<size_t>(i)]);
+        control == Control::world ? "W" : std::string(kWords<Control>[static_cast<size_t>(i)]);
     changes += fmt::format("{}{} {}", changes.empty() ? "" : ", ", name, now);
   }
   return {.name = changes.empty() ? what_if.of + " as planned" : what_if.of + ": " + changes,

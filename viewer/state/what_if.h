@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/choice.h"
 #include "viewer/model/planned_run.h"
 
 namespace shardlens::viewer {
@@ -34,9 +35,11 @@ enum class Control : uint8_t {
   wrap,
 };
 constexpr int kControls = 10;
-constexpr std::array<std::string_view, kControls> kControlNames = {
-    "batch",       "ranks (W)",    "accumulate", "strategy",  "reshard",
-    "param dtype", "reduce dtype", "offload",    "recompute", "wrap"};
+constexpr auto choice_words(Control) {
+  return words("batch", "ranks (W)", "accumulate", "strategy", "reshard", "param dtype",
+               "reduce dtype", "offload", "recompute", "wrap");
+}
+static_assert(kWords<Control>.size() == kControls);
 
 /// Says what can be asked of a strategy: another plan; for a recorded program, which decides itself
 /// what it allocates, another recording; or nothing, where it is not known how it was made.

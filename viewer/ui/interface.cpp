@@ -430,9 +430,8 @@ void Interface::draw_notes_list() {
     const std::string line = notes[i].text.substr(0, notes[i].text.find('\n'));
     if (ImGui::Selectable(fmt::format("{}##{}", line, i).c_str(), i == chosen_)) wanted = i;
     ImGui::SameLine(ImGui::GetWindowWidth() * 0.7F);
-    ImGui::TextDisabled("%s", fmt::format("{:.6g}, {}", notes[i].x,
-                                          kAlignmentNames[static_cast<size_t>(notes[i].alignment)])
-                                  .c_str());
+    ImGui::TextDisabled(
+        "%s", fmt::format("{:.6g}, {}", notes[i].x, to_string(notes[i].alignment)).c_str());
   }
   ImGui::End();
   if (!wanted) return;

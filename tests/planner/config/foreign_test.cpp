@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "planner/config/arguments.h"
+#include "planner/config/options.h"
 #include "planner/plan_command.h"
 #include "tests/support/temporary_folder.h"
 

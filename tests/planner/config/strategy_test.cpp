@@ -78,7 +78,7 @@ TEST_CASE("the help names the words of every closed choice") {
     std::visit(
         [&]<class Value>(Value Config::*) {
           if constexpr (ClosedChoice<Value>) {
-            CHECK(option.value == fmt::format("{}", fmt::join(choice_words(Value{}), "|")));
+            CHECK(option.value == fmt::format("{}", fmt::join(kWords<Value>, "|")));
           }
         },
         option.field);

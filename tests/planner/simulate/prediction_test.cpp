@@ -142,7 +142,7 @@ std::map<std::string, int64_t> pinned_bytes(const std::vector<profiler::Event>& 
     const bool is_pinned = event.space == profiler::Space::pinned;
     if (!is_pinned || event.kind != profiler::EventKind::alloc || event.value < kPageBytes)
       continue;
-    const auto category = profiler::kCategoryNames[static_cast<size_t>(event.category)];
+    const auto category = to_string(event.category);
     bytes[fmt::format("{} {}", category, strings[event.label])] += event.value;
   }
   return bytes;

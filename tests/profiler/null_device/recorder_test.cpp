@@ -295,9 +295,7 @@ TEST_CASE("a scope reaches the thread that autograd keeps for a device") {
 
 namespace {
 
-std::string name_of(Category category) {
-  return std::string(kCategoryNames[static_cast<size_t>(category)]);
-}
+std::string name_of(Category category) { return std::string(to_string(category)); }
 
 /// What a recording of a small backward says of the device's blocks, but for times and addresses.
 std::vector<std::string> record_backward(bool is_observed) {

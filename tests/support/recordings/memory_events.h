@@ -30,8 +30,7 @@ struct MemoryEvent {
 
 inline std::string to_text(const MemoryEvent& event) {
   return fmt::format("{} #{} {} {} '{}' action {} step {}", event.taken ? '+' : '-', event.block,
-                     event.bytes, profiler::kCategoryNames[static_cast<size_t>(event.category)],
-                     event.label, event.action, event.step);
+                     event.bytes, to_string(event.category), event.label, event.action, event.step);
 }
 
 /// Where a comparison begins.

@@ -342,7 +342,7 @@ void draw_alive(Scene& scene) {
     draw_alive_head(scene, one, "Around", "allocated and freed", box);
     return draw_events(scene, one, box);
   }
-  const auto grouping = kGroupingNames[static_cast<size_t>(scene.state().grouping)];
+  const auto grouping = to_string(scene.state().grouping);
   draw_alive_head(scene, one, "Alive at", fmt::format("by {}", grouping), box);
   const bool compares = !Scene::is_baseline(one);
   const float reserve = compares ? box.h * kPlacesPart : 0;

@@ -19,8 +19,6 @@
 
 namespace shardlens::viewer {
 
-using profiler::kCategoryNames;
-
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -126,7 +124,7 @@ std::string place_of(const Subject& one) {
   std::string text = fmt::format("rank {}", lane.rank());
   if (stretch != nullptr && stretch->number >= 0) text += fmt::format(", step {}", stretch->number);
   if (stretch != nullptr && stretch->number < 0) {
-    text += fmt::format(", {}", profiler::kPhaseNames[static_cast<size_t>(stretch->phase)]);
+    text += fmt::format(", {}", to_string(stretch->phase));
   }
   if (span != nullptr && stretch != nullptr) {
     text += ", " + one.rank->names.name_of(stretch->phase, span->action).text;
@@ -244,7 +242,8 @@ Json json_of(const Subject& one) {
   Json categories = Json::object();
   for (int i = 0; i < kCategories; ++i) {
     const auto category = static_cast<Category>(i);
-    categories[std::string(kCategoryNames[static_cast<size_t>(i)])] = one.bytes(category);
+    categories[std::string(kWords<profiler::Category>[static_cast<size_t>(i)])] =
+        one.bytes(category);
   }
   Json ranks = Json::array();
   for (size_t i = 0; i < run.ranks.size(); ++i) {
@@ -281,7 +280,7 @@ std::string json_report(const Subjects& subjects, const Subject& base,
   const auto space = static_cast<size_t>(base.lane().info().space);
   Json report = {{"schema", "shardlens.view/1"},
                  {"baseline", base.name()},
-                 {"space", profiler::kSpaceNames[space]}};
+                 {"space", kWords<profiler::Space>[space]}};
   if (range) {
     report["range"] = {
         {"axis", axis_title(range->alignment)}, {"begin", range->x.begin}, {"end", range->x.end}};
@@ -308,8 +307,8 @@ std::string csv_report(const Subjects& subjects) {
     csv += fmt::format("{},all,{},{},{}\n", name, peak, peak - one.base->peak.max_bytes, word);
     for (const Category category : categories_of(subjects)) {
       const int64_t bytes = one.bytes(category);
-      csv += fmt::format("{},{},{},{},{}\n", name, kCategoryNames[static_cast<size_t>(category)],
-                         bytes, bytes - one.base->bytes(category), word);
+      csv += fmt::format("{},{},{},{},{}\n", name, to_string(category), bytes,
+                         bytes - one.base->bytes(category), word);
     }
   }
   return csv;

@@ -68,7 +68,7 @@ std::string layout_words(const Scene& scene) {
 std::string sort_words(const Scene& scene) {
   const LaneSort sort = scene.state().lanes.sort;
   if (sort == LaneSort::opened || scene.shown.size() < 2) return "";
-  return fmt::format("sorted by {}", kLaneSortNames[static_cast<size_t>(sort)]);
+  return fmt::format("sorted by {}", to_string(sort));
 }
 
 std::string place_words(const Scene& scene) {
@@ -266,7 +266,7 @@ void draw_header(Scene& scene) {
     if (!words.empty()) how.push_back(std::move(words));
   };
   add(layout_words(scene));
-  add(fmt::format("aligned by {}", kAlignmentNames[static_cast<size_t>(scene.state().alignment)]));
+  add(fmt::format("aligned by {}", to_string(scene.state().alignment)));
   add(height_words(scene));
   add(sort_words(scene));
   Box right{end + paint.px(16), box.y, box.right() - end - paint.px(16), box.h};

@@ -22,7 +22,7 @@ bool is_communication(PassPart part) {
 
 std::string stretch_name(const Stretch& stretch) {
   if (stretch.number >= 0) return fmt::format("step {}", stretch.number);
-  return std::string(profiler::kPhaseNames[static_cast<size_t>(stretch.phase)]);
+  return std::string(to_string(stretch.phase));
 }
 
 double x_of_time(const ShownRun& one, int64_t time_ns) {

@@ -290,7 +290,7 @@ void draw_column_head(Scene& scene, const ShownRun& one, const TableColumns& col
   const profiler::Judgement judgement = one.run->judgement();
   const bool is_sound = profiler::is_whole(judgement);
   const std::string name =
-      one.run->name + (is_sound ? "" : fmt::format(" ({})", profiler::name_of(judgement.state)));
+      one.run->name + (is_sound ? "" : fmt::format(" ({})", to_string(judgement.state)));
   const Color& color = is_sound ? paint.colors.text : paint.colors.warning;
   cell.take_right(paint.px(kBeside));
   const std::vector<std::string> texts =

@@ -30,7 +30,7 @@ constexpr std::array<std::string_view, 3> kOfWords = {"alive", "churn", "kept"};
 std::string tree_title(const Scene& scene) {
   const ViewState& state = scene.state();
   const ShownRun& one = scene.focus();
-  const auto by = profiler::kTreeByNames[static_cast<size_t>(state.tree.by)];
+  const auto by = to_string(state.tree.by);
   const int64_t step = step_of_change(one.lane->lane, one.change);
   std::string what;
   switch (state.tree.of) {
@@ -120,10 +120,10 @@ void draw_tree_head(const TreeDrawing& drawing, Box& box) {
   paint.text(title, tree_title(scene), paint.colors.text, Style::strong);
   Box line = box.take_top(paint.px(22));
   draw_tree_choices(drawing, TreeChoice::of, kOfWords, static_cast<size_t>(tree.of), line);
-  draw_tree_choices(drawing, TreeChoice::by, profiler::kTreeByNames, static_cast<size_t>(tree.by),
-                    line);
+  draw_tree_choices(drawing, TreeChoice::by, kWords<profiler::TreeGrouping>,
+                    static_cast<size_t>(tree.by), line);
   draw_tree_choices(drawing, TreeChoice::from, kFromWords, static_cast<size_t>(tree.from), line);
-  draw_tree_choices(drawing, TreeChoice::form, kTreeFormNames, static_cast<size_t>(tree.form),
+  draw_tree_choices(drawing, TreeChoice::form, kWords<TreeForm>, static_cast<size_t>(tree.form),
                     line);
   const std::string found = found_text(drawing);
   const std::string right = found.empty() ? threshold_text(tree) : found;
@@ -348,7 +348,7 @@ void draw_list_head(const TreeDrawing& drawing, Box line) {
   const auto color = [&](PlaceSort sort) {
     return sort == sorted ? paint.colors.accent : paint.colors.muted;
   };
-  const auto title = [](PlaceSort sort) { return kPlaceSortNames[static_cast<size_t>(sort)]; };
+  const auto title = [](PlaceSort sort) { return to_string(sort); };
   each_column(drawing, line, [&](PlaceSort sort, const Box& cell) {
     paint.area({cell, Area::Kind::tree_sort, 0, static_cast<size_t>(sort)});
     const float left = paint.text_right(cell, title(sort), color(sort), Style::small);

@@ -99,7 +99,7 @@ void draw_controls(Scene& scene, const WhatIfEdit& what_if, Box& box) {
     if (choices.words.empty()) continue;
     if (box.h < paint.px(kControlRow)) return;
     Box row = box.take_top(paint.px(kControlRow));
-    paint.text(row.take_left(paint.px(kNameWidth)), kControlNames[static_cast<size_t>(i)],
+    paint.text(row.take_left(paint.px(kNameWidth)), kWords<Control>[static_cast<size_t>(i)],
                paint.colors.text, Style::small);
     choices.is_number ? draw_slider(scene, control, choices, row)
                       : draw_choices(scene, control, choices, row);
