@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "planner/config/training_data.h"
+#include "planner/plan_text.h"
 #include "planner/planner.h"
 #include "runtime/runtime.h"
 

@@ -7,10 +7,14 @@
 
 #include "base/output_file.h"
 #include "base/units.h"
+#include "planner/config/options.h"
+#include "planner/plan_json.h"
 #include "planner/plan_options.h"
 #include "planner/plan_search.h"
 #include "planner/plan_solve.h"
+#include "planner/plan_text.h"
 #include "planner/planner.h"
+#include "planner/predicted_timeline.h"
 
 namespace shardlens::planner {
 

@@ -1,8 +1,9 @@
+#include "planner/plan_json.h"
+
 #include <nlohmann/json.hpp>
 
 #include "base/strict_json.h"
 #include "planner/config/options.h"
-#include "planner/planner.h"
 
 namespace shardlens::planner {
 

@@ -1,3 +1,5 @@
+#include "planner/plan_text.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 #include <vector>
 
 #include "base/units.h"
-#include "planner/planner.h"
 
 namespace shardlens::planner {
 

@@ -163,23 +163,4 @@ struct PlannedTimeline {
 /// it is simulated only if `options.explains`. Throws as make_plan does.
 PlannedTimeline make_timeline(const Config& config, const PlanOptions& options);
 
-/// Writes the predicted timeline of a rank as a recording, with the cost model's times. Its peaks
-/// are the plan's: if the run does not fit, those of an unlimited device. Throws std::runtime_error
-/// if the file cannot be written.
-void write_predicted_timeline(const std::string& path, const Config& config,
-                              const PlanOptions& options);
-
-/// Lists the schedule of a training step. `shards_text` lists which rank owns which range of every
-/// parameter in which dtype.
-std::string schedule_text(const Config& config, const PlanOptions& options);
-std::string shards_text(const Config& config, const PlanOptions& options);
-
-/// Writes the plan as one JSON object, {"schema":"shardlens.plan/1", ...}, with a newline at its
-/// end.
-std::string plan_json(const Plan& plan);
-/// Says on one line, without its newline, whether the run fits.
-std::string verdict_line(const Plan& plan);
-/// Writes the plan for people, on about one screen.
-std::string plan_text(const Plan& plan);
-
 }  // namespace shardlens::planner

@@ -10,6 +10,7 @@
 #include "base/checksum/crc32c.h"
 #include "base/durable_files.h"
 #include "models/weights/torch_file.h"
+#include "runtime/checkpoint/measure_file.h"
 
 namespace shardlens::runtime {
 

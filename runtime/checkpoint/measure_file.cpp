@@ -1,3 +1,5 @@
+#include "runtime/checkpoint/measure_file.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 
 #include "base/checksum/crc32c.h"
 #include "base/input_file.h"
-#include "runtime/checkpoint/verification.h"
 
 namespace shardlens::runtime {
 

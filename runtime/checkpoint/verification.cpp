@@ -12,6 +12,7 @@
 #include "base/durable_files.h"
 #include "base/strict_json.h"
 #include "runtime/checkpoint/checkpoint_store.h"
+#include "runtime/checkpoint/measure_file.h"
 
 namespace shardlens::runtime {
 

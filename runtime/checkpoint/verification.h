@@ -23,10 +23,6 @@ std::string fault_of(const std::filesystem::path& folder, Look look = Look::ever
 /// none, or a damaged one.
 Manifest read_manifest(const std::filesystem::path& folder);
 
-/// Returns size and checksum of a file, read from its first byte to its last. Throws
-/// std::runtime_error.
-ManifestFile measure_file(const std::filesystem::path& path);
-
 /// Returns a file's size in bytes. Throws std::runtime_error if it is no file that can be read.
 int64_t size_of(const std::filesystem::path& path);
 

@@ -14,6 +14,8 @@
 
 #include "base/units.h"
 #include "planner/config/options.h"
+#include "planner/plan_json.h"
+#include "planner/plan_text.h"
 #include "planner/planner.h"
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/temporary_folder.h"

@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "base/strict_json.h"
 #include "planner/config/options.h"
+#include "planner/plan_text.h"
 #include "planner/planner.h"
 #include "viewer/model/lane_builder.h"
 
