@@ -225,7 +225,7 @@ std::string key_of(const Option& option) {
 }
 
 /// Returns the text of a JSON value, which then passes the same checks as the command line's text.
-std::string text_of(const nlohmann::json& value) {
+std::string plain_text_of(const nlohmann::json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number() || value.is_boolean()) return value.dump();
   throw std::invalid_argument("not a string, number or boolean");
@@ -297,7 +297,7 @@ void read_json(Config& config, std::string_view text, const std::string& file) {
   for (const auto& [key, value] : json.items()) {
     const Option& option = find_option(key, file);
     try {
-      set_option(config, option, text_of(value));
+      set_option(config, option, plain_text_of(value));
     } catch (const std::invalid_argument& error) {
       throw std::invalid_argument(fmt::format("{}: key \"{}\": {}", file, key, error.what()));
     }

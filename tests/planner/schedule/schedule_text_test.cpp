@@ -145,7 +145,7 @@ TEST_CASE("the lines that schedule.h shows are those of a step of two blocks") {
   Strategy strategy;
   strategy.world_size = 2;
   const Schedule schedule = build_schedule(models::make_spec("two", sizes), strategy, Pass::train);
-  std::ifstream header(SHARDLENS_SOURCE_DIR "/schedule/schedule.h");
+  std::ifstream header(SHARDLENS_SOURCE_DIR "/planner/schedule/schedule.h");
   int shown = 0;
   for (std::string line; std::getline(header, line);) {
     std::istringstream words(line.substr(std::min<size_t>(line.size(), 2)));
