@@ -1,5 +1,6 @@
 // Finds names that mean two things: a public type of one header that another header has, too, and
-// functions that both backends of the interpreter have beside those that it calls.
+// functions that both backends of the interpreter have beside those that it calls; and types whose
+// names are no nouns.
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -48,6 +49,34 @@ Faults type_faults(const std::vector<SourceFile>& files) {
       if (name.empty()) continue;
       const std::string& first = headers.try_emplace(name, file.path).first->second;
       if (first != file.path) faults.push_back(name + " is in " + first + " and in " + file.path);
+    }
+  }
+  return faults;
+}
+
+/// True if the last word of a type's name is a participle: Told, WatchedRanks is none,
+/// RanksWatched.
+bool ends_in_participle(const std::string& name) {
+  static const Names irregular = {"Begun", "Brought", "Built", "Chosen", "Done",    "Drawn",
+                                  "Found", "Given",   "Held",  "Kept",   "Known",   "Left",
+                                  "Lost",  "Made",    "Said",  "Seen",   "Sent",    "Shown",
+                                  "Spent", "Taken",   "Told",  "Unseen", "Unknown", "Written"};
+  static const Names nouns = {"Feed", "Need", "Seed", "Speed"};
+  const size_t begin = name.find_last_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+  if (begin == std::string::npos) return false;
+  const std::string last = name.substr(begin);
+  return irregular.contains(last) || (last.ends_with("ed") && !nouns.contains(last));
+}
+
+/// Finds types, also local and nested ones, whose names say a state in place of a thing.
+Faults participle_faults(const SourceFile& file) {
+  static const std::regex type(R"(^\s*(?:struct|class|enum class|enum|using) +(\w+)(?: final)?)"
+                               R"(\s*(?:[:{=].*)?$)");
+  Faults faults;
+  for (const std::string& line : lines_of(Blanker(file.text).run())) {
+    std::smatch found;
+    if (std::regex_match(line, found, type) && ends_in_participle(found[1])) {
+      faults.push_back(file.path + ": " + found[1].str() + " is no noun");
     }
   }
   return faults;
@@ -108,6 +137,19 @@ TEST_CASE("two headers with one name of a type are a fault, an alias of the same
   CHECK(faults_of("struct Span {\n};\n", "using Span = other::Span;\nusing other::Span;\n") == 0);
   CHECK(faults_of("struct Span {\n};\n", "struct Span;\nstruct A {\n  struct Span {\n};\n") == 0);
   CHECK(faults_of("struct Span {\n};\n", "// Gives\nstruct Spans {\n};\n") == 0);
+}
+
+TEST_CASE("types are named by nouns") {
+  Faults faults;
+  for (const SourceFile& file : repository()) {
+    if (!file.path.ends_with(".h") && !file.path.ends_with(".cpp")) continue;
+    std::ranges::copy(participle_faults(file), std::back_inserter(faults));
+  }
+  CHECK(faults == Faults{});
+  CHECK(participle_faults({"a.h", "struct Told {\n"}).size() == 1);
+  CHECK(participle_faults({"a.cpp", "  enum class Asked : uint8_t { a };\n"}).size() == 1);
+  CHECK(participle_faults({"a.cpp", "using RanksWatched = int;\n"}).size() == 1);
+  CHECK(participle_faults({"a.h", "struct CheckFeed {\nstruct WatchedRank {\n"}).empty());
 }
 
 TEST_CASE("the two backends share the functions that the interpreter calls, and no other") {
